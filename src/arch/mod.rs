@@ -1,0 +1,1 @@
+//! Transformer architectures: parameters, memory, lowering to operators, presets, Hugging Face configs.

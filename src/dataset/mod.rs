@@ -1,0 +1,1 @@
+//! Timing tables: our Parquet schema, importers of public tables, physics alarms, splits.

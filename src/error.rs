@@ -1,0 +1,166 @@
+//! The one error type of the library: what was wrong, where, and what would be allowed.
+//!
+//! A message is one sentence that a user can act on. Callers branch on predicates, never on text.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+/// The result of everything in this crate that can fail.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An error with one clear sentence and, where there is one, its cause.
+#[derive(Debug)]
+pub struct Error(Box<Kind>);
+
+#[derive(Debug, thiserror::Error)]
+enum Kind {
+    #[error("{path}: {source}")]
+    Io { path: String, source: io::Error },
+    #[error("{0}")]
+    BadInput(String),
+    #[error("{0}")]
+    Infeasible(String),
+    #[error(
+        "{what} needs the feature `{feature}`, which this build leaves out; build with `--features {feature}`"
+    )]
+    FeatureOff {
+        what: &'static str,
+        feature: &'static str,
+    },
+}
+
+impl Error {
+    /// A file or folder that could not be read or written.
+    pub fn io(path: impl AsRef<Path>, source: io::Error) -> Self {
+        Self(Box::new(Kind::Io {
+            path: path.as_ref().display().to_string(),
+            source,
+        }))
+    }
+
+    /// Input that breaks a rule; the sentence names the file, the field, its value and what is allowed.
+    pub fn bad_input(sentence: impl Into<String>) -> Self {
+        Self(Box::new(Kind::BadInput(sentence.into())))
+    }
+
+    /// The usual [`Error::bad_input`]: `place: field is value; allowed: allowed`.
+    pub fn field(
+        place: impl fmt::Display,
+        field: &str,
+        value: impl fmt::Display,
+        allowed: &str,
+    ) -> Self {
+        Self::bad_input(format!("{place}: `{field}` is {value}; allowed: {allowed}"))
+    }
+
+    /// A well-formed request that no answer can meet.
+    pub fn infeasible(sentence: impl Into<String>) -> Self {
+        Self(Box::new(Kind::Infeasible(sentence.into())))
+    }
+
+    /// A command whose optional part was not compiled in.
+    pub fn feature_off(what: &'static str, feature: &'static str) -> Self {
+        Self(Box::new(Kind::FeatureOff { what, feature }))
+    }
+
+    /// Whether the file system refused.
+    pub fn is_io(&self) -> bool {
+        matches!(*self.0, Kind::Io { .. })
+    }
+
+    /// Whether the input broke a rule.
+    pub fn is_bad_input(&self) -> bool {
+        matches!(*self.0, Kind::BadInput(_))
+    }
+
+    /// Whether the request was well formed but cannot be met.
+    pub fn is_infeasible(&self) -> bool {
+        matches!(*self.0, Kind::Infeasible(_))
+    }
+
+    /// Whether an optional part of the program is missing from this build.
+    pub fn is_feature_off(&self) -> bool {
+        matches!(*self.0, Kind::FeatureOff { .. })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &*self.0 {
+            Kind::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+/// Reads a whole text file; the error names it.
+pub fn read_text(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).map_err(|source| Error::io(path, source))
+}
+
+/// Writes a file so that a crash leaves either the old content or the new, never half of it.
+pub fn write_atomically(path: &Path, content: &[u8]) -> Result<()> {
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let fail = |source| Error::io(path, source);
+    std::fs::create_dir_all(parent).map_err(fail)?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let partial = parent.join(format!(".{name}.{}.partial", std::process::id()));
+    let written = (|| {
+        let mut file = std::fs::File::create(&partial)?;
+        io::Write::write_all(&mut file, content)?;
+        file.sync_all()?;
+        std::fs::rename(&partial, path)
+    })();
+    if written.is_err() {
+        let _ = std::fs::remove_file(&partial);
+    }
+    written.map_err(fail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_name_place_field_value_and_what_is_allowed() {
+        let error = Error::field("gpu.toml", "sm_clock_hz", 1980, "1e8 to 5e9");
+        assert_eq!(
+            error.to_string(),
+            "gpu.toml: `sm_clock_hz` is 1980; allowed: 1e8 to 5e9"
+        );
+        assert!(error.is_bad_input() && !error.is_io());
+        assert!(
+            Error::feature_off("`train`", "train")
+                .to_string()
+                .contains("--features train")
+        );
+    }
+
+    #[test]
+    fn an_atomic_write_replaces_the_file_and_leaves_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/card.json");
+        write_atomically(&path, b"old").unwrap();
+        write_atomically(&path, b"new").unwrap();
+        assert_eq!(read_text(&path).unwrap(), "new");
+        assert_eq!(
+            std::fs::read_dir(path.parent().unwrap()).unwrap().count(),
+            1
+        );
+        assert!(
+            read_text(&folder.path().join("absent"))
+                .unwrap_err()
+                .is_io()
+        );
+    }
+}

@@ -1,0 +1,22 @@
+//! A learned GPU performance predictor for transformers.
+//!
+//! The modules stand in the order in which data flows: the vocabulary first, then the pipeline
+//! from a timing table to a prediction, then the edge that talks to people. `ARCHITECTURE.md`
+//! has the map and the table of who may import whom; a test keeps that table true.
+
+// Vocabulary.
+
+pub mod units;
+
+pub mod error;
+
+pub mod gpu;
+
+pub mod op;
+
+pub mod arch;
+
+// Pipeline.
+
+#[cfg(feature = "dataset")]
+pub mod dataset;

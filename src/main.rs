@@ -1,0 +1,3 @@
+//! The `shapewise` program: parse, run, exit.
+
+fn main() {}
