@@ -218,10 +218,24 @@ impl Gpu {
         Bytes::from_bytes(self.required("l2_bytes"))
     }
 
-    /// Dense peak in this format; bf16 falls back to fp16 only where the part has no bf16 units listed.
+    /// Dense peak in this format, where the part has units for it.
     pub fn peak(&self, dtype: Dtype) -> Option<FlopsPerSecond> {
         self.get(&format!("peak_{}_flops_per_s", dtype.name()))
             .map(FlopsPerSecond::from_flops_per_sec)
+    }
+
+    /// [`Gpu::peak`], or that of the format such work is run in instead: fp8 and bf16 in 16 bits, tf32 in fp32.
+    pub fn nearest_peak(&self, dtype: Dtype) -> FlopsPerSecond {
+        let wider: &[Dtype] = match dtype {
+            Dtype::Fp8 => &[Dtype::Bf16, Dtype::Fp16],
+            Dtype::Bf16 => &[Dtype::Fp16],
+            Dtype::Tf32 => &[Dtype::Fp32, Dtype::Fp16],
+            Dtype::Fp32 | Dtype::Fp16 => &[Dtype::Fp16],
+        };
+        std::iter::once(&dtype)
+            .chain(wider)
+            .find_map(|&dtype| self.peak(dtype))
+            .expect("the range table requires the fp16 peak")
     }
 
     /// The best dense bf16 rate anybody measured on this part, where published.

@@ -20,3 +20,10 @@ pub mod arch;
 
 #[cfg(feature = "dataset")]
 pub mod dataset;
+
+pub mod features;
+
+pub mod regressor;
+
+#[cfg(feature = "train")]
+pub mod train;

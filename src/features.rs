@@ -1,0 +1,487 @@
+//! What the nets see of an operator: physics on *this* GPU, computed by one function for training and prediction.
+//!
+//! Every feature is dimensionless. Times are divided by the *reference time* of the operator,
+//! `launch term + roofline time`, so that the nets learn `ln(time / reference)`, a small number on any GPU.
+//! Tile and wave counts follow the NVIDIA Matrix Multiplication Background User's Guide
+//! (tile and wave quantization) and arXiv 2401.14489.
+
+use crate::gpu::Gpu;
+use crate::op::{Attention, Dtype, Gemm, Op};
+use crate::units::{Bytes, Flops, Seconds};
+use serde::{Deserialize, Serialize};
+
+/// Operators that share a net: the same kernels in the same regime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Family {
+    /// Dense matrix products, batched or not.
+    Gemm,
+    /// Attention with more than one query a sequence.
+    Prefill,
+    /// Attention of one new token against a cache.
+    Decode,
+}
+
+impl Family {
+    /// Every learned family.
+    pub const ALL: [Self; 3] = [Self::Gemm, Self::Prefill, Self::Decode];
+
+    /// The family an operator belongs to; memory-bound kernels and collectives are not learned yet.
+    pub fn of(op: &Op) -> Option<Self> {
+        match op {
+            Op::Gemm(_) => Some(Self::Gemm),
+            Op::Attention(attention) if attention.is_decode() => Some(Self::Decode),
+            Op::Attention(_) => Some(Self::Prefill),
+            Op::Memory(_) | Op::Collective(_) => None,
+        }
+    }
+
+    /// The name used on disk and on the wire.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Gemm => "gemm",
+            Self::Prefill => "prefill",
+            Self::Decode => "decode",
+        }
+    }
+
+    /// How many features an operator of this family has.
+    pub const fn width(self) -> usize {
+        match self {
+            Self::Gemm => GEMM_SCALARS.len() + GEMM_TILES.len() * GEMM_PER_TILE.len(),
+            Self::Prefill => PREFILL_SCALARS.len() + PREFILL_TILES.len() * PREFILL_PER_TILE.len(),
+            Self::Decode => DECODE_SCALARS.len() + DECODE_CHUNKS.len() * DECODE_PER_CHUNK.len(),
+        }
+    }
+}
+
+/// The numbers of one GPU that enter the features, read out once.
+#[derive(Clone, Copy, Debug)]
+pub struct Machine {
+    sms: f64,
+    peak: [f64; Dtype::ALL.len()],
+    bandwidth: f64,
+    l2: f64,
+    flops_per_clock: f64,
+    launch: f64,
+}
+
+impl Machine {
+    /// Features on this GPU; `launch` is the additive launch term of the software stack.
+    ///
+    /// A format the part has no matrix units for runs at the peak of the next wider one.
+    pub fn new(gpu: &Gpu, launch: Seconds) -> Self {
+        let mut peak = [0.0; Dtype::ALL.len()];
+        for (slot, dtype) in peak.iter_mut().zip(Dtype::ALL) {
+            *slot = gpu.nearest_peak(dtype).flops_per_sec();
+        }
+        let sms = gpu.sm_count() as f64;
+        let fp16 = gpu.nearest_peak(Dtype::Fp16).flops_per_sec();
+        Self {
+            sms,
+            peak,
+            bandwidth: gpu.bandwidth().bytes_per_sec(),
+            l2: gpu.l2().bytes(),
+            flops_per_clock: fp16 / sms / gpu.clock().hertz(),
+            launch: launch.secs(),
+        }
+    }
+
+    fn compute_time(&self, flops: Flops, dtype: Dtype) -> f64 {
+        flops.flops() / self.peak[dtype as usize]
+    }
+
+    fn memory_time(&self, bytes: Bytes) -> f64 {
+        bytes.bytes() / self.bandwidth
+    }
+
+    /// `max(flops / peak, bytes / bandwidth)`: no kernel is faster.
+    pub fn roofline(&self, op: &Op) -> Seconds {
+        let memory = self.memory_time(op.bytes());
+        let compute = op
+            .dtype()
+            .map_or(0.0, |dtype| self.compute_time(op.flops(), dtype));
+        Seconds::from_secs(memory.max(compute))
+    }
+
+    /// Launch term plus roofline: the scale that a net's output multiplies.
+    pub fn reference(&self, op: &Op) -> Seconds {
+        Seconds::from_secs(self.launch) + self.roofline(op)
+    }
+
+    /// The additive launch term.
+    pub fn launch(&self) -> Seconds {
+        Seconds::from_secs(self.launch)
+    }
+
+    /// Writes the features of `op` into `out`, which holds [`Family::width`] numbers; returns the reference time.
+    ///
+    /// # Panics
+    /// When `op` belongs to no family or `out` has another length.
+    pub fn features(&self, op: &Op, out: &mut [f32]) -> Seconds {
+        let mut row = Row { out, next: 0 };
+        let reference = match op {
+            Op::Gemm(gemm) => self.gemm(gemm, &mut row),
+            Op::Attention(attention) if attention.is_decode() => self.decode(attention, &mut row),
+            Op::Attention(attention) => self.prefill(attention, &mut row),
+            Op::Memory(_) | Op::Collective(_) => panic!("{op} belongs to no learned family"),
+        };
+        assert_eq!(row.next, row.out.len(), "one value per feature name");
+        Seconds::from_secs(reference)
+    }
+
+    fn gemm(&self, gemm: &Gemm, row: &mut Row<'_>) -> f64 {
+        let [m, n, k, batch] = [gemm.m, gemm.n, gemm.k, gemm.batch].map(|dim| dim as f64);
+        let size = gemm.dtype.size() as f64;
+        let compute = self.compute_time(gemm.flops(), gemm.dtype);
+        let memory = self.memory_time(gemm.bytes());
+        let roofline = compute.max(memory);
+        let reference = self.launch + roofline;
+        let (left, right) = (batch * m * k * size, batch * n * k * size);
+        let output = batch * m * n * gemm.dtype.output_size() as f64;
+
+        row.log(m);
+        row.log(n);
+        row.log(k);
+        row.log(batch);
+        row.log(compute / memory);
+        row.log(roofline / self.launch);
+        row.log(compute / reference);
+        row.log(memory / reference);
+        row.push(self.launch / reference);
+        row.log(left / self.l2);
+        row.log(right / self.l2);
+        row.log(output / self.l2);
+        row.log((left + right + output) / self.l2);
+        row.log(m / n);
+        for dim in [gemm.m, gemm.n, gemm.k] {
+            row.push(f64::from(dim.trailing_zeros().min(MAX_POWER)));
+        }
+        row.push(f64::from((gemm.n | gemm.k).trailing_zeros().min(MAX_POWER)));
+        row.log(self.sms / 100.0);
+        row.log(self.flops_per_clock / 2048.0);
+
+        for (tile_m, tile_n) in GEMM_TILES {
+            let blocks_m = (m / tile_m).ceil();
+            let blocks_n = (n / tile_n).ceil();
+            let waves = batch * blocks_m * blocks_n / self.sms;
+            let padded = batch * blocks_m * tile_m * blocks_n * tile_n;
+            // One tile on one SM at peak; a wave takes as long as its tiles, full or not.
+            let tile_time = 2.0 * tile_m * tile_n * k / (self.peak[gemm.dtype as usize] / self.sms);
+            row.log(padded / (batch * m * n));
+            row.push(waves.ceil() / waves - 1.0);
+            row.log(waves);
+            row.log(waves.ceil() * tile_time / reference);
+        }
+        reference
+    }
+
+    fn prefill(&self, op: &Attention, row: &mut Row<'_>) -> f64 {
+        let [batch, heads, kv_heads] = [op.batch, op.heads, op.kv_heads].map(|dim| dim as f64);
+        let [seq_q, seq_kv] = [op.seq_q, op.seq_kv].map(|dim| dim as f64);
+        let width = (op.head_dim + op.value_dim) as f64;
+        let compute = self.compute_time(op.flops(), op.dtype);
+        let memory = self.memory_time(op.bytes());
+        let roofline = compute.max(memory);
+        let reference = self.launch + roofline;
+        let group = heads / kv_heads;
+
+        row.log(batch);
+        row.log(heads);
+        row.log(kv_heads);
+        row.log(group);
+        row.log(seq_q);
+        row.log(seq_kv);
+        row.log(op.head_dim as f64);
+        row.log(head_tile(op.head_dim) / op.head_dim as f64);
+        row.push(f64::from(u8::from(op.causal)));
+        row.push(f64::from(u8::from(op.window > 0)));
+        row.log(op.pairs() / (seq_q * seq_kv));
+        row.log(compute / memory);
+        row.log(roofline / self.launch);
+        row.log(compute / reference);
+        row.log(memory / reference);
+        row.push(self.launch / reference);
+        row.log(op.bytes().bytes() / self.l2);
+        row.log(batch * kv_heads * seq_kv * width * op.dtype.size() as f64 / self.l2);
+        row.log(batch * heads / self.sms);
+        row.log(batch * kv_heads / self.sms);
+        row.log(self.sms / 100.0);
+        row.log(self.flops_per_clock / 2048.0);
+
+        for (tile_q, tile_kv, packed) in PREFILL_TILES {
+            // A packed kernel lays the query heads that share a key head side by side in one tile.
+            let (rows_q, groups) = if packed {
+                (seq_q * group, kv_heads)
+            } else {
+                (seq_q, heads)
+            };
+            let blocks_q = (rows_q / tile_q).ceil();
+            let tiles_of = |first: f64, last: f64| {
+                let seen = if op.causal {
+                    (seq_kv - seq_q + last).min(seq_kv)
+                } else {
+                    seq_kv
+                };
+                let hidden = match op.window {
+                    0 => 0.0,
+                    window => (seq_kv - seq_q + first - window as f64).max(0.0),
+                };
+                ((seen / tile_kv).ceil() - (hidden / tile_kv).floor()).max(1.0)
+            };
+            let span = if packed { tile_q / group } else { tile_q };
+            let longest = tiles_of(seq_q - span.min(seq_q), seq_q);
+            let shortest = tiles_of(0.0, span.min(seq_q));
+            let tiles = batch * groups * blocks_q * (longest + shortest) / 2.0;
+            let waves = batch * groups * blocks_q / self.sms;
+            let tile_time =
+                2.0 * tile_q * tile_kv * width / (self.peak[op.dtype as usize] / self.sms);
+            row.log(tiles * tile_q * tile_kv / (batch * heads * op.pairs()));
+            row.push(waves.ceil() / waves - 1.0);
+            row.log(waves);
+            row.log((tiles / self.sms).max(longest) * tile_time / reference);
+            row.log(longest * tile_time / reference);
+        }
+        reference
+    }
+
+    fn decode(&self, op: &Attention, row: &mut Row<'_>) -> f64 {
+        let [batch, heads, kv_heads] = [op.batch, op.heads, op.kv_heads].map(|dim| dim as f64);
+        let keys = op.pairs();
+        let width = (op.head_dim + op.value_dim) as f64;
+        let compute = self.compute_time(op.flops(), op.dtype);
+        let memory = self.memory_time(op.bytes());
+        let roofline = compute.max(memory);
+        let reference = self.launch + roofline;
+        let group = heads / kv_heads;
+
+        row.log(batch);
+        row.log(heads);
+        row.log(kv_heads);
+        row.log(group);
+        row.log(keys);
+        row.log(op.head_dim as f64);
+        row.log(head_tile(op.head_dim) / op.head_dim as f64);
+        row.push(f64::from(u8::from(op.window > 0)));
+        row.log(compute / memory);
+        row.log(roofline / self.launch);
+        row.log(memory / reference);
+        row.push(self.launch / reference);
+        row.log(op.bytes().bytes() / self.l2);
+        row.log(batch * heads / self.sms);
+        row.log(batch * kv_heads / self.sms);
+        row.log(keys * width * op.dtype.size() as f64 / (self.bandwidth / self.sms) / reference);
+        row.log(self.sms / 100.0);
+        row.log(self.flops_per_clock / 2048.0);
+
+        let sequences = batch * kv_heads;
+        for chunk in DECODE_CHUNKS {
+            let chunks = (keys / chunk).ceil();
+            let waves = sequences * chunks / self.sms;
+            // Split-KV kernels cut a sequence until the SMs are busy; a whole sequence a block is the other end.
+            let splits = (self.sms / sequences).clamp(1.0, chunks).floor();
+            let balanced =
+                (sequences * splits / self.sms).ceil() * (chunks / splits).ceil() * chunk;
+            row.log(chunks * chunk / keys);
+            row.push(waves.ceil() / waves - 1.0);
+            row.log(waves);
+            row.log(balanced * self.sms / (sequences * keys));
+        }
+        reference
+    }
+}
+
+/// Powers of two beyond this change nothing: 128 elements are a whole tile edge.
+const MAX_POWER: u32 = 7;
+
+/// Scalar features of a product, in order.
+const GEMM_SCALARS: [&str; 20] = [
+    "ln_m",
+    "ln_n",
+    "ln_k",
+    "ln_batch",
+    "ln_intensity",
+    "ln_roofline_per_launch",
+    "ln_compute_share",
+    "ln_memory_share",
+    "launch_share",
+    "ln_left_per_l2",
+    "ln_right_per_l2",
+    "ln_output_per_l2",
+    "ln_operands_per_l2",
+    "ln_aspect",
+    "power_of_two_m",
+    "power_of_two_n",
+    "power_of_two_k",
+    "power_of_two_n_k",
+    "ln_sms",
+    "ln_flops_per_clock",
+];
+
+/// Output tiles `(rows, columns)` of the library kernels, from the skinny ones of decoding to the widest.
+const GEMM_TILES: [(f64, f64); 12] = [
+    (256.0, 128.0),
+    (128.0, 256.0),
+    (192.0, 128.0),
+    (128.0, 192.0),
+    (128.0, 128.0),
+    (256.0, 64.0),
+    (64.0, 256.0),
+    (128.0, 64.0),
+    (64.0, 128.0),
+    (64.0, 64.0),
+    (32.0, 128.0),
+    (16.0, 64.0),
+];
+
+/// Features of each tile of a product.
+const GEMM_PER_TILE: [&str; 4] = [
+    "ln_tile_waste",
+    "last_wave_idle",
+    "ln_waves",
+    "ln_wave_time",
+];
+
+/// Scalar features of prefill attention, in order.
+const PREFILL_SCALARS: [&str; 22] = [
+    "ln_batch",
+    "ln_heads",
+    "ln_kv_heads",
+    "ln_group",
+    "ln_seq_q",
+    "ln_seq_kv",
+    "ln_head_dim",
+    "ln_head_dim_waste",
+    "causal",
+    "windowed",
+    "ln_visible_share",
+    "ln_intensity",
+    "ln_roofline_per_launch",
+    "ln_compute_share",
+    "ln_memory_share",
+    "launch_share",
+    "ln_operands_per_l2",
+    "ln_cache_per_l2",
+    "ln_heads_per_sm",
+    "ln_kv_heads_per_sm",
+    "ln_sms",
+    "ln_flops_per_clock",
+];
+
+/// Tiles `(queries, keys, grouped heads packed)` of flash-attention kernels.
+const PREFILL_TILES: [(f64, f64, bool); 6] = [
+    (128.0, 128.0, false),
+    (128.0, 64.0, false),
+    (64.0, 64.0, false),
+    (192.0, 128.0, false),
+    (128.0, 128.0, true),
+    (64.0, 128.0, true),
+];
+
+/// Features of each tile of prefill attention.
+const PREFILL_PER_TILE: [&str; 5] = [
+    "ln_tile_waste",
+    "last_wave_idle",
+    "ln_waves",
+    "ln_busiest_sm_time",
+    "ln_longest_block_time",
+];
+
+/// Scalar features of decode attention, in order.
+const DECODE_SCALARS: [&str; 18] = [
+    "ln_batch",
+    "ln_heads",
+    "ln_kv_heads",
+    "ln_group",
+    "ln_keys",
+    "ln_head_dim",
+    "ln_head_dim_waste",
+    "windowed",
+    "ln_intensity",
+    "ln_roofline_per_launch",
+    "ln_memory_share",
+    "launch_share",
+    "ln_cache_per_l2",
+    "ln_heads_per_sm",
+    "ln_kv_heads_per_sm",
+    "ln_sequence_time",
+    "ln_sms",
+    "ln_flops_per_clock",
+];
+
+/// Keys that one step of a decode kernel takes.
+const DECODE_CHUNKS: [f64; 3] = [64.0, 128.0, 512.0];
+
+/// Features of each chunk length of decode attention.
+const DECODE_PER_CHUNK: [&str; 4] = [
+    "ln_chunk_waste",
+    "last_wave_idle",
+    "ln_waves",
+    "ln_imbalance",
+];
+
+/// Width that a flash kernel runs a head of `head_dim` at: its own tile up to 64, 128, 192 or 256.
+pub fn head_tile(head_dim: u64) -> f64 {
+    [64, 128, 192, 256]
+        .into_iter()
+        .find(|&tile| head_dim <= tile)
+        .unwrap_or(head_dim.next_multiple_of(64)) as f64
+}
+
+/// The names of a family's features in order.
+pub fn names(family: Family) -> Vec<String> {
+    fn all(scalars: &[&str], tiles: &[String], per_tile: &[&str]) -> Vec<String> {
+        let tiled = tiles
+            .iter()
+            .flat_map(|tile| per_tile.iter().map(move |name| format!("{name}_{tile}")));
+        scalars
+            .iter()
+            .map(|name| (*name).to_owned())
+            .chain(tiled)
+            .collect()
+    }
+    match family {
+        Family::Gemm => all(
+            &GEMM_SCALARS,
+            &GEMM_TILES.map(|(rows, columns)| format!("{rows}x{columns}")),
+            &GEMM_PER_TILE,
+        ),
+        Family::Prefill => {
+            let tiles = PREFILL_TILES
+                .map(|(q, kv, packed)| format!("{q}x{kv}{}", if packed { "_packed" } else { "" }));
+            all(&PREFILL_SCALARS, &tiles, &PREFILL_PER_TILE)
+        }
+        Family::Decode => all(
+            &DECODE_SCALARS,
+            &DECODE_CHUNKS.map(|chunk| chunk.to_string()),
+            &DECODE_PER_CHUNK,
+        ),
+    }
+}
+
+/// A digest of the names, their order and the meaning of this file: a net trained under another one does not load.
+pub fn schema_hash(family: Family) -> String {
+    const MEANING: u64 = 1; // raise when a formula above changes without a name changing
+    let mut hash: u64 = 0xcbf2_9ce4_8422_2325 ^ MEANING; // FNV-1a, 64 bits
+    for byte in names(family).join(",").bytes() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    format!("{hash:016x}")
+}
+
+/// Writes one feature after the other.
+struct Row<'a> {
+    out: &'a mut [f32],
+    next: usize,
+}
+
+impl Row<'_> {
+    fn push(&mut self, value: f64) {
+        self.out[self.next] = value as f32;
+        self.next += 1;
+    }
+
+    fn log(&mut self, value: f64) {
+        self.push(f64::from((value as f32).ln()));
+    }
+}

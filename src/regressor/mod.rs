@@ -1,0 +1,3 @@
+//! The trained part: nets as numbers, their evaluation, and the artifact they are shipped in.
+
+pub mod net;

@@ -1,0 +1,233 @@
+//! Fits one net to samples with burn: AdamW, a robust loss, a one-cycle learning rate.
+//!
+//! burn types stay inside this file; what comes in and goes out are plain numbers.
+
+use crate::regressor::net::Layer;
+use crate::regressor::net::Net;
+use burn::module::Param;
+use burn::nn::{Linear, LinearConfig};
+use burn::optim::{AdamWConfig, GradientsParams};
+use burn::prelude::*;
+use burn::tensor::activation::relu;
+
+/// Normalised features and targets, row by row.
+pub struct Samples {
+    /// Features a row.
+    pub width: usize,
+    /// `[rows, width]`.
+    pub inputs: Vec<f32>,
+    /// `[rows]`: `ln(time / reference)`.
+    pub targets: Vec<f32>,
+    /// `[rows]`: how much a row counts.
+    pub weights: Vec<f32>,
+}
+
+impl Samples {
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.targets.len()
+    }
+
+    /// Whether there is nothing to fit.
+    pub fn is_empty(&self) -> bool {
+        self.targets.is_empty()
+    }
+}
+
+/// How one net is fitted.
+#[derive(Clone, Debug)]
+pub struct FitConfig {
+    /// Widths of the hidden layers.
+    pub hidden: Vec<usize>,
+    /// Passes over the samples.
+    pub epochs: usize,
+    /// Rows in a step.
+    pub batch: usize,
+    /// Highest learning rate of the cycle.
+    pub learning_rate: f64,
+    /// Decoupled weight decay.
+    pub weight_decay: f32,
+    /// Share of the steps in which the rate rises.
+    pub warm_up: f64,
+    /// Residual where the loss turns from squared to absolute.
+    pub huber: f32,
+}
+
+#[derive(Module, Debug)]
+struct Mlp {
+    layers: Vec<Linear>,
+}
+
+impl Mlp {
+    fn forward(&self, rows: Tensor<2>) -> Tensor<2> {
+        let last = self.layers.len() - 1;
+        self.layers
+            .iter()
+            .enumerate()
+            .fold(rows, |rows, (index, layer)| {
+                let rows = layer.forward(rows);
+                if index == last { rows } else { relu(rows) }
+            })
+    }
+
+    fn from_net(net: &Net, device: &Device) -> Self {
+        let layers = net
+            .layers
+            .iter()
+            .map(|layer| {
+                let mut linear = LinearConfig::new(layer.inputs, layer.outputs).init(device);
+                let weight = TensorData::new(layer.weight.clone(), [layer.inputs, layer.outputs]);
+                let bias = TensorData::new(layer.bias.clone(), [layer.outputs]);
+                linear.weight = Param::from_tensor(Tensor::<2>::from_data(weight, device));
+                linear.bias = Some(Param::from_tensor(Tensor::<1>::from_data(bias, device)));
+                linear
+            })
+            .collect();
+        Self { layers }
+    }
+
+    fn to_net(&self) -> Net {
+        let layers = self
+            .layers
+            .iter()
+            .map(|linear| {
+                let weight = linear.weight.val();
+                let [inputs, outputs] = weight.dims();
+                let bias = linear
+                    .bias
+                    .as_ref()
+                    .expect("every layer is built with a bias")
+                    .val();
+                let read = |data: TensorData| data.try_to_vec::<f32>().expect("parameters are f32");
+                Layer {
+                    inputs,
+                    outputs,
+                    weight: read(weight.into_data()),
+                    bias: read(bias.into_data()),
+                }
+            })
+            .collect();
+        Net { layers }
+    }
+}
+
+/// A small reproducible generator (SplitMix64), so that a seed means the same on every machine.
+pub struct Random(pub u64);
+
+impl Random {
+    /// The next 64 random bits.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Uniform in `[0, 1)`.
+    pub fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Fisher-Yates.
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            items.swap(last, (self.unit() * (last + 1) as f64) as usize);
+        }
+    }
+}
+
+/// A fresh net with He-uniform weights.
+pub fn fresh(inputs: usize, hidden: &[usize], seed: u64) -> Net {
+    let mut random = Random(seed);
+    let widths: Vec<usize> = std::iter::once(inputs)
+        .chain(hidden.iter().copied())
+        .chain([1])
+        .collect();
+    let layers = widths
+        .windows(2)
+        .map(|pair| {
+            let bound = (6.0 / pair[0] as f64).sqrt() * if pair[1] == 1 { 0.3 } else { 1.0 };
+            let weight = (0..pair[0] * pair[1])
+                .map(|_| ((2.0 * random.unit() - 1.0) * bound) as f32)
+                .collect();
+            Layer {
+                inputs: pair[0],
+                outputs: pair[1],
+                weight,
+                bias: vec![0.0; pair[1]],
+            }
+        })
+        .collect();
+    Net { layers }
+}
+
+/// Fits `start` to `samples`; `after_epoch` hears the mean loss and may stop the fit by returning false.
+pub fn fit(
+    start: &Net,
+    samples: &Samples,
+    config: &FitConfig,
+    seed: u64,
+    device: &Device,
+    mut after_epoch: impl FnMut(usize, f32, &dyn Fn() -> Net) -> bool,
+) -> Net {
+    let device = device.clone().autodiff();
+    let mut model = Mlp::from_net(start, &device);
+    let mut optimizer = AdamWConfig::new()
+        .with_weight_decay(config.weight_decay)
+        .with_beta_2(0.99)
+        .init();
+    let mut random = Random(seed);
+    let mut order: Vec<u32> = (0..samples.len() as u32).collect();
+    let steps = config.epochs * samples.len().div_ceil(config.batch);
+    let mut step = 0;
+    for epoch in 0..config.epochs {
+        random.shuffle(&mut order);
+        let mut total = 0.0;
+        let mut batches = 0;
+        for rows in order.chunks(config.batch) {
+            let mut inputs = Vec::with_capacity(rows.len() * samples.width);
+            for &row in rows {
+                inputs.extend_from_slice(
+                    &samples.inputs[row as usize * samples.width..][..samples.width],
+                );
+            }
+            let column = |values: &[f32]| {
+                let picked: Vec<f32> = rows.iter().map(|&row| values[row as usize]).collect();
+                Tensor::<2>::from_data(TensorData::new(picked, [rows.len(), 1]), &device)
+            };
+            let inputs = Tensor::<2>::from_data(
+                TensorData::new(inputs, [rows.len(), samples.width]),
+                &device,
+            );
+            let residual = (model.forward(inputs) - column(&samples.targets)).abs();
+            // Huber: r²/2d below d, r - d/2 above, written with the clipped residual c = min(r, d).
+            let clipped = residual.clone().clamp_max(config.huber);
+            let loss = clipped.clone() * (residual - clipped * 0.5) / config.huber;
+            let loss = (loss * column(&samples.weights)).mean();
+            if step % 16 == 0 {
+                total += loss.clone().into_scalar::<f32>();
+                batches += 1;
+            }
+            let gradients = GradientsParams::from_grads(loss.backward(), &model);
+            model = optimizer.step(rate(config, step, steps), model, gradients);
+            step += 1;
+        }
+        if !after_epoch(epoch, total / batches as f32, &|| model.to_net()) {
+            break;
+        }
+    }
+    model.to_net()
+}
+
+/// One cycle: a straight rise, then half a cosine down to zero.
+fn rate(config: &FitConfig, step: usize, steps: usize) -> f64 {
+    let progress = step as f64 / steps as f64;
+    let share = if progress < config.warm_up {
+        progress / config.warm_up
+    } else {
+        let falling = (progress - config.warm_up) / (1.0 - config.warm_up);
+        0.5 * (1.0 + (std::f64::consts::PI * falling).cos())
+    };
+    config.learning_rate * share.max(1e-3)
+}

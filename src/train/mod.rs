@@ -1,0 +1,3 @@
+//! Fitting the nets with burn.
+
+pub mod fit;
