@@ -2,13 +2,15 @@
 //!
 //! `data/gpus/*.toml` is embedded at build time and checked on load: a figure outside its range
 //! (a clock in MHz where hertz is due) does not load. Peaks are dense, without sparsity.
+//! `data/README.md` describes the format and how to add a part.
 
 use crate::error::{Error, Result};
 use crate::op::Dtype;
 use crate::units::{Bytes, BytesPerSecond, FlopsPerSecond, Hertz, Seconds};
 use include_dir::{Dir, include_dir};
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use serde::de::DeserializeOwned;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::OnceLock;
 
 static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/data/gpus");
@@ -36,6 +38,24 @@ const FIGURES: &[(&str, f64, f64, bool)] = &[
     ("alignment_bytes", 2.0, 256.0, true),
     ("launch_floor_s", 1e-7, 1e-4, false),
 ];
+
+/// The keys of a GPU file, each with what it may hold; these texts end up in messages.
+const NAME: (&str, &str) = (
+    "name",
+    "lowercase letters, digits and single hyphens, such as `a100-pcie`",
+);
+const TITLE: (&str, &str) = ("title", "the full product name as text");
+const VENDOR: (&str, &str) = ("vendor", "nvidia, amd, intel");
+const GENERATION: (&str, &str) = (
+    "generation",
+    "volta, turing, ampere, ada, hopper, blackwell, cdna2, cdna3, cdna4, xe2",
+);
+const ALIASES: (&str, &str) = ("aliases", "a list of texts, none of them empty");
+const TABLE: (&str, &str) = ("figures", "a table of figures");
+const KEYS: [(&str, &str); 6] = [NAME, TITLE, VENDOR, GENERATION, ALIASES, TABLE];
+
+/// What stands behind the key of a figure.
+const FIGURE: &str = "{ value = a number, source = \"where it is from\" }";
 
 /// One figure and where it was published or measured.
 #[derive(Clone, Debug, Deserialize)]
@@ -75,8 +95,7 @@ pub enum Generation {
 }
 
 /// One GPU part.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug)]
 pub struct Gpu {
     /// Short name used with `--gpu`.
     pub name: String,
@@ -87,7 +106,6 @@ pub struct Gpu {
     /// Generation.
     pub generation: Generation,
     /// Other spellings: names drivers report, names public tables use.
-    #[serde(default)]
     pub aliases: Vec<String>,
     /// Key to figure; see the range table in this file.
     figures: BTreeMap<String, Figure>,
@@ -96,80 +114,69 @@ pub struct Gpu {
 impl Gpu {
     /// Reads and checks one GPU description; `place` names the file in messages.
     pub fn from_toml(text: &str, place: &str) -> Result<Self> {
-        let gpu: Self = toml::from_str(text).map_err(|error| {
-            Error::bad_input(format!(
-                "{place}: {}",
-                error.to_string().trim().replace('\n', " ")
-            ))
-        })?;
-        for (key, figure) in &gpu.figures {
-            let Some(&(_, least, greatest, _)) = FIGURES.iter().find(|(known, ..)| known == key)
-            else {
-                let known: Vec<_> = FIGURES.iter().map(|(known, ..)| *known).collect();
-                return Err(Error::bad_input(format!(
-                    "{place}: figure `{key}` is not known; allowed: {}",
-                    known.join(", ")
-                )));
-            };
-            if !(least..=greatest).contains(&figure.value) {
-                return Err(Error::field(
-                    place,
-                    key,
-                    figure.value,
-                    &format!("{least:e} to {greatest:e}"),
-                ));
-            }
-            if figure.source.trim().is_empty() {
-                return Err(Error::field(
-                    place,
-                    &format!("{key}.source"),
-                    "empty",
-                    "where the figure is from",
-                ));
-            }
+        let mut table = parse(text, place)?;
+        let gpu = Self {
+            name: take(&mut table, place, NAME)?,
+            title: take(&mut table, place, TITLE)?,
+            vendor: take(&mut table, place, VENDOR)?,
+            generation: take(&mut table, place, GENERATION)?,
+            aliases: if table.contains_key(ALIASES.0) {
+                take(&mut table, place, ALIASES)?
+            } else {
+                Vec::new()
+            },
+            figures: read_figures(take(&mut table, place, TABLE)?, place)?,
+        };
+        if let Some(key) = table.keys().next() {
+            return Err(unknown_key(place, "key", key, KEYS.map(|(key, _)| key)));
         }
-        for (key, least, greatest, required) in FIGURES {
-            if *required && !gpu.figures.contains_key(*key) {
-                return Err(Error::field(
-                    place,
-                    key,
-                    "missing",
-                    &format!("{least:e} to {greatest:e}"),
-                ));
-            }
-        }
+        gpu.check(place)?;
         Ok(gpu)
+    }
+
+    /// The rules that look at more than one figure, or at none.
+    fn check(&self, place: &str) -> Result<()> {
+        if !is_kebab_case(&self.name) {
+            return Err(Error::field(place, NAME.0, quoted(&self.name), NAME.1));
+        }
+        if self.title.trim().is_empty() {
+            return Err(Error::field(place, TITLE.0, "empty", TITLE.1));
+        }
+        if self.aliases.iter().any(|alias| alias.trim().is_empty()) {
+            let listed = format!("{:?}", self.aliases);
+            return Err(Error::field(place, ALIASES.0, listed, ALIASES.1));
+        }
+        let (reachable, peak) = ("reachable_bf16_flops_per_s", "peak_bf16_flops_per_s");
+        if let (Some(value), Some(limit)) = (self.get(reachable), self.get(peak))
+            && value > limit
+        {
+            let allowed = format!("at most `{peak}`, {}", number(limit));
+            return Err(Error::field(place, reachable, number(value), &allowed));
+        }
+        Ok(())
     }
 
     /// All GPUs this build knows, by name.
     pub fn all() -> &'static [Self] {
         static ALL: OnceLock<Vec<Gpu>> = OnceLock::new();
-        ALL.get_or_init(|| {
-            let mut gpus: Vec<Self> = FILES
-                .files()
-                .map(|file| {
-                    let place = file.path().display().to_string();
-                    let text = file
-                        .contents_utf8()
-                        .expect("GPU files are UTF-8; a test loads them all");
-                    Self::from_toml(text, &place).expect("a test loads every embedded GPU file")
-                })
-                .collect();
-            gpus.sort_by(|a, b| a.name.cmp(&b.name));
-            gpus
-        })
+        ALL.get_or_init(|| load(embedded()).expect("a test loads every embedded GPU file"))
     }
 
-    /// The GPU with this name or alias, in any case.
+    /// The GPU with this name or alias; case does not matter, and `_`, `-` and a space are equal.
     pub fn find(name: &str) -> Result<&'static Self> {
-        let matches = |other: &str| other.eq_ignore_ascii_case(name);
+        let wanted = spelling(name);
         Self::all()
             .iter()
-            .find(|gpu| matches(&gpu.name) || gpu.aliases.iter().any(|alias| matches(alias)))
+            .find(|gpu| gpu.names().any(|known| spelling(known) == wanted))
             .ok_or_else(|| {
                 let names: Vec<_> = Self::all().iter().map(|gpu| gpu.name.as_str()).collect();
-                Error::field("--gpu", "gpu", format!("`{name}`"), &names.join(", "))
+                Error::field("--gpu", "gpu", quoted(name), &names.join(", "))
             })
+    }
+
+    /// The name, then the aliases.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.name.as_str()).chain(self.aliases.iter().map(String::as_str))
     }
 
     /// All figures with their sources, by key.
@@ -218,7 +225,7 @@ impl Gpu {
         Bytes::from_bytes(self.required("l2_bytes"))
     }
 
-    /// Dense peak in this format, where the part has units for it.
+    /// Dense peak in this format; none where the part has no such units or none is published.
     pub fn peak(&self, dtype: Dtype) -> Option<FlopsPerSecond> {
         self.get(&format!("peak_{}_flops_per_s", dtype.name()))
             .map(FlopsPerSecond::from_flops_per_sec)
@@ -258,5 +265,444 @@ impl Gpu {
     /// The least time one kernel takes inside a stream of kernels; 2.5 us where nobody measured it.
     pub fn launch_floor(&self) -> Seconds {
         Seconds::from_secs(self.get("launch_floor_s").unwrap_or(2.5e-6))
+    }
+}
+
+/// The embedded files: path and text.
+fn embedded() -> impl Iterator<Item = (String, &'static str)> {
+    FILES.files().map(|file| {
+        let text = file
+            .contents_utf8()
+            .expect("GPU files are UTF-8; a test loads them all");
+        (file.path().display().to_string(), text)
+    })
+}
+
+/// Loads a folder of GPU files and checks what only the whole folder shows: that a file is called
+/// like its part, and that no spelling stands for two parts.
+fn load<'a>(files: impl Iterator<Item = (String, &'a str)>) -> Result<Vec<Gpu>> {
+    let mut gpus = Vec::new();
+    let mut owners: HashMap<String, String> = HashMap::new();
+    for (place, text) in files {
+        let gpu = Gpu::from_toml(text, &place)?;
+        let expected = format!("{}.toml", gpu.name);
+        if place != expected {
+            let allowed = format!(
+                "the name of the file, `{}`",
+                place.trim_end_matches(".toml")
+            );
+            return Err(Error::field(&place, NAME.0, quoted(&gpu.name), &allowed));
+        }
+        for (index, known) in gpu.names().enumerate() {
+            if let Some(owner) = owners.insert(spelling(known), place.clone()) {
+                let field = if index == 0 { NAME.0 } else { ALIASES.0 };
+                let allowed = format!(
+                    "a spelling used once; {owner} has it already (case, `_`, `-` and space do not count)"
+                );
+                return Err(Error::field(&place, field, quoted(known), &allowed));
+            }
+        }
+        gpus.push(gpu);
+    }
+    gpus.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(gpus)
+}
+
+/// The text as a TOML table.
+fn parse(text: &str, place: &str) -> Result<toml::Table> {
+    if text.trim().is_empty() {
+        let keys = KEYS.map(|(key, _)| key).join(", ");
+        return Err(Error::bad_input(format!(
+            "{place}: the file is empty; a GPU file holds {keys}"
+        )));
+    }
+    text.parse().map_err(|error: toml::de::Error| {
+        let before = error.span().and_then(|span| text.get(..span.start));
+        let line = before.map_or(1, |before| before.matches('\n').count() + 1);
+        let reason = error.message().replace('\n', " ");
+        Error::bad_input(format!("{place}: line {line} is not TOML: {reason}"))
+    })
+}
+
+/// Removes one required key from the table and reads it.
+fn take<T: DeserializeOwned>(
+    table: &mut toml::Table,
+    place: &str,
+    (key, allowed): (&str, &str),
+) -> Result<T> {
+    let value = table
+        .remove(key)
+        .ok_or_else(|| Error::field(place, key, "missing", allowed))?;
+    read(value, place, key, allowed)
+}
+
+/// Reads one value; the message shows it as the file has it.
+fn read<T: DeserializeOwned>(
+    value: toml::Value,
+    place: &str,
+    key: &str,
+    allowed: &str,
+) -> Result<T> {
+    let shown = value.to_string().replace('\n', " ");
+    value
+        .try_into()
+        .map_err(|_| Error::field(place, key, shown, allowed))
+}
+
+/// Reads the figures and checks each against its row of [`FIGURES`].
+fn read_figures(table: toml::Table, place: &str) -> Result<BTreeMap<String, Figure>> {
+    let mut figures = BTreeMap::new();
+    for (key, value) in table {
+        let Some(&(_, least, greatest, _)) = FIGURES.iter().find(|(known, ..)| *known == key)
+        else {
+            let known = FIGURES.iter().map(|(known, ..)| *known);
+            return Err(unknown_key(place, "figure", &key, known));
+        };
+        let figure: Figure = read(value, place, &key, FIGURE)?;
+        let in_range = (least..=greatest).contains(&figure.value);
+        if !in_range || (is_whole(&key) && figure.value.fract() != 0.0) {
+            let allowed = range(&key, least, greatest);
+            return Err(Error::field(place, &key, number(figure.value), &allowed));
+        }
+        if figure.source.trim().is_empty() {
+            let field = format!("{key}.source");
+            return Err(Error::field(
+                place,
+                &field,
+                "empty",
+                "where the figure is from",
+            ));
+        }
+        figures.insert(key, figure);
+    }
+    for (key, least, greatest, required) in FIGURES {
+        if *required && !figures.contains_key(*key) {
+            let allowed = range(key, *least, *greatest);
+            return Err(Error::field(place, key, "missing", &allowed));
+        }
+    }
+    Ok(figures)
+}
+
+fn unknown_key<'a>(
+    place: &str,
+    kind: &str,
+    key: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Error {
+    let known: Vec<_> = known.into_iter().collect();
+    Error::bad_input(format!(
+        "{place}: {kind} `{key}` is not known; allowed: {}",
+        known.join(", ")
+    ))
+}
+
+/// Whether the figure is a count of things or bytes; rates may have a fraction.
+fn is_whole(key: &str) -> bool {
+    key.ends_with("_count") || key.ends_with("_bytes") || key == "gpus_per_node"
+}
+
+fn range(key: &str, least: f64, greatest: f64) -> String {
+    let kind = if is_whole(key) { "whole numbers, " } else { "" };
+    format!("{kind}{} to {}", number(least), number(greatest))
+}
+
+/// A number as people write it: `132`, `0.85`, `1.83e9`.
+fn number(value: f64) -> String {
+    if value == 0.0 || (1e-3..1e5).contains(&value.abs()) {
+        value.to_string()
+    } else {
+        format!("{value:e}")
+    }
+}
+
+fn quoted(text: &str) -> String {
+    format!("`{text}`")
+}
+
+/// What two spellings of one GPU share.
+fn spelling(name: &str) -> String {
+    name.trim().to_lowercase().replace(['_', ' '], "-")
+}
+
+fn is_kebab_case(name: &str) -> bool {
+    name.split('-').all(|word| {
+        let mut chars = word.chars();
+        !word.is_empty() && chars.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARTS: [&str; 23] = [
+        "a100",
+        "a100-40gb",
+        "a100-40gb-pcie",
+        "a100-pcie",
+        "a30",
+        "b200",
+        "b300",
+        "b60",
+        "gb200",
+        "gb300",
+        "gh200",
+        "h100",
+        "h100-pcie",
+        "h200",
+        "l4",
+        "l40s",
+        "mi250x",
+        "mi300x",
+        "mi355x",
+        "rtx-pro-6000",
+        "rtx4090",
+        "t4",
+        "v100",
+    ];
+
+    /// The H200 file, to be broken in one place.
+    fn h200() -> &'static str {
+        FILES
+            .get_file("h200.toml")
+            .unwrap()
+            .contents_utf8()
+            .unwrap()
+    }
+
+    /// The message for the H200 file with one text replaced.
+    fn message(from: &str, to: &str) -> String {
+        assert!(h200().contains(from), "the H200 file has no {from}");
+        let error = Gpu::from_toml(&h200().replacen(from, to, 1), "my.toml").unwrap_err();
+        assert!(error.is_bad_input());
+        let message = error.to_string();
+        assert!(message.starts_with("my.toml: "), "{message}");
+        assert!(!message.contains('\n'), "{message}");
+        message
+    }
+
+    #[test]
+    fn every_embedded_file_loads_and_every_part_is_there() {
+        let gpus = load(embedded()).unwrap();
+        let names: Vec<_> = gpus.iter().map(|gpu| gpu.name.as_str()).collect();
+        assert_eq!(names, PARTS);
+        assert_eq!(Gpu::all().len(), PARTS.len());
+    }
+
+    #[test]
+    fn a_clock_in_megahertz_does_not_load() {
+        assert_eq!(
+            message(
+                "sm_clock_hz = { value = 1.83e9",
+                "sm_clock_hz = { value = 1830"
+            ),
+            "my.toml: `sm_clock_hz` is 1830; allowed: 1e8 to 5e9"
+        );
+    }
+
+    #[test]
+    fn numbers_that_are_none_and_fractions_of_a_thing_do_not_load() {
+        assert_eq!(
+            message("sm_count = { value = 132", "sm_count = { value = nan"),
+            "my.toml: `sm_count` is NaN; allowed: whole numbers, 4 to 1024"
+        );
+        assert!(message("value = 1.83e9", "value = inf").contains("`sm_clock_hz` is inf"));
+        assert!(message("value = 132", "value = 131.5").contains("`sm_count` is 131.5"));
+    }
+
+    #[test]
+    fn unknown_missing_and_mistyped_keys_are_named() {
+        assert!(
+            message("sm_count", "sms").contains("figure `sms` is not known; allowed: sm_count")
+        );
+        assert!(message("title =", "label = 1\ntitle =").contains("key `label` is not known"));
+        assert!(message("name = \"h200\"", "").contains("`name` is missing"));
+        assert!(message("[figures]", "[numbers]").contains("`figures` is missing"));
+        assert_eq!(
+            message("name = \"h200\"", "name = 200"),
+            format!("my.toml: `name` is 200; allowed: {}", NAME.1)
+        );
+        assert_eq!(
+            message("\"nvidia\"", "\"nvida\""),
+            "my.toml: `vendor` is \"nvida\"; allowed: nvidia, amd, intel"
+        );
+        assert!(message("value = 132", "value = \"132\"").contains("`sm_count` is { "));
+        assert!(message("value = 132", "valeu = 132").contains("allowed: { value = a number"));
+        let without_count: Vec<_> = h200()
+            .lines()
+            .filter(|line| !line.starts_with("sm_count"))
+            .collect();
+        assert_eq!(
+            Gpu::from_toml(&without_count.join("\n"), "my.toml")
+                .unwrap_err()
+                .to_string(),
+            "my.toml: `sm_count` is missing; allowed: whole numbers, 4 to 1024"
+        );
+    }
+
+    #[test]
+    fn empty_files_and_other_formats_are_refused_in_one_sentence() {
+        for empty in ["", " \n\n"] {
+            let error = Gpu::from_toml(empty, "my.toml").unwrap_err().to_string();
+            assert!(
+                error.starts_with("my.toml: the file is empty; a GPU file holds name, title"),
+                "{error}"
+            );
+        }
+        let error = Gpu::from_toml("name = \"x\"\n{ \"gpu\": 1 }\n", "my.toml")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.starts_with("my.toml: line 2 is not TOML: "),
+            "{error}"
+        );
+        assert!(!error.contains('\n'), "{error}");
+    }
+
+    #[test]
+    fn a_figure_needs_a_source_and_a_name_is_kebab_case() {
+        let clock = h200()
+            .lines()
+            .find(|line| line.starts_with("sm_clock_hz"))
+            .unwrap();
+        assert_eq!(
+            message(clock, "sm_clock_hz = { value = 1.83e9, source = \" \" }"),
+            "my.toml: `sm_clock_hz.source` is empty; allowed: where the figure is from"
+        );
+        for name in ["H200", "h_200", "h--200", "-h200", "h 200", ""] {
+            let named = format!("name = \"{name}\"");
+            assert!(message("name = \"h200\"", &named).contains("`name` is `"));
+        }
+        assert!(message("\"h200_sxm\"", "\" \"").contains("`aliases` is "));
+    }
+
+    #[test]
+    fn a_measured_rate_above_the_peak_does_not_load() {
+        assert_eq!(
+            message("value = 794.5e12", "value = 1979e12"),
+            "my.toml: `reachable_bf16_flops_per_s` is 1.979e15; \
+             allowed: at most `peak_bf16_flops_per_s`, 9.894e14"
+        );
+    }
+
+    #[test]
+    fn a_spelling_stands_for_one_part_and_a_file_is_called_like_its_part() {
+        let twin = h200().replacen("name = \"h200\"", "name = \"twin\"", 1);
+        let files = [
+            ("h200.toml".to_owned(), h200()),
+            ("twin.toml".to_owned(), twin.as_str()),
+        ];
+        let error = load(files.into_iter()).unwrap_err().to_string();
+        assert!(
+            error.starts_with("twin.toml: `aliases` is `h200_sxm`; allowed: a spelling used once; h200.toml has it"),
+            "{error}"
+        );
+        let misplaced = [("other.toml".to_owned(), h200())];
+        assert_eq!(
+            load(misplaced.into_iter()).unwrap_err().to_string(),
+            "other.toml: `name` is `h200`; allowed: the name of the file, `other`"
+        );
+    }
+
+    #[test]
+    fn the_readme_states_the_range_of_every_figure() {
+        let readme = include_str!("../data/README.md");
+        for (key, least, greatest, _) in FIGURES {
+            let named = quoted(key);
+            let range = format!("| {} to {} |", number(*least), number(*greatest));
+            assert!(
+                readme.lines().any(|line| line.starts_with('|')
+                    && line.contains(&named)
+                    && line.contains(&range)),
+                "data/README.md has no row for {key} with {range}"
+            );
+        }
+    }
+
+    #[test]
+    fn parts_are_found_by_name_and_alias_in_any_case() {
+        for (spelling, name) in [
+            ("h200", "h200"),
+            ("H200", "h200"),
+            ("h200_sxm", "h200"),
+            ("NVIDIA H200", "h200"),
+            ("nvidia a100-sxm4-80gb", "a100"),
+            ("a100_pcie", "a100-pcie"),
+            ("NVIDIA_A100-PCIE-40GB", "a100-40gb-pcie"),
+            ("a100_40gb", "a100-40gb"),
+            ("Tesla V100-SXM2-32GB", "v100"),
+            ("b200_sxm", "b200"),
+            ("NVIDIA B300 SXM6 AC", "b300"),
+            ("rtx_pro_6000_server", "rtx-pro-6000"),
+            ("Intel(R) Graphics [0xe211]", "b60"),
+        ] {
+            assert_eq!(Gpu::find(spelling).unwrap().name, name, "{spelling}");
+        }
+        let error = Gpu::find("h2000").unwrap_err();
+        assert!(error.is_bad_input());
+        assert!(error.to_string().contains("`h2000`; allowed: a100, "));
+    }
+
+    #[test]
+    fn peaks_follow_from_units_and_clock() {
+        // Dense fp16 FLOP per clock and unit, products summed in fp32.
+        for (name, per_clock) in [
+            ("v100", 1024.0),
+            ("t4", 1024.0),
+            ("a100", 2048.0),
+            ("a100-40gb", 2048.0),
+            ("a100-40gb-pcie", 2048.0),
+            ("a100-pcie", 2048.0),
+            ("a30", 2048.0),
+            ("l4", 1024.0),
+            ("l40s", 1024.0),
+            ("rtx4090", 512.0),
+            ("h100", 4096.0),
+            ("h100-pcie", 4096.0),
+            ("h200", 4096.0),
+            ("gh200", 4096.0),
+            ("b200", 8192.0),
+            ("b300", 8192.0),
+            ("gb200", 8192.0),
+            ("gb300", 8192.0),
+            ("rtx-pro-6000", 1024.0),
+            ("mi250x", 1024.0),
+            ("mi300x", 2048.0),
+            ("mi355x", 4096.0),
+            ("b60", 2048.0),
+        ] {
+            let gpu = Gpu::find(name).unwrap();
+            let derived = gpu.sm_count() as f64 * gpu.clock().hertz() * per_clock;
+            let stated = gpu.peak(Dtype::Fp16).unwrap().flops_per_sec();
+            assert!(
+                (stated / derived - 1.0).abs() < 0.03,
+                "{name}: {stated:e} stated, {derived:e} derived"
+            );
+            if let Some(bf16) = gpu.peak(Dtype::Bf16) {
+                assert_eq!(bf16.flops_per_sec(), stated, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn older_parts_have_no_bf16_or_fp8_units() {
+        for name in ["v100", "t4"] {
+            assert!(Gpu::find(name).unwrap().peak(Dtype::Bf16).is_none());
+        }
+        for name in ["a100", "mi250x", "b60"] {
+            assert!(Gpu::find(name).unwrap().peak(Dtype::Fp8).is_none());
+        }
+    }
+
+    #[test]
+    fn alignment_is_counted_in_elements() {
+        let alignment = |name, dtype| Gpu::find(name).unwrap().alignment(dtype);
+        assert_eq!(alignment("v100", Dtype::Fp16), 8);
+        assert_eq!(alignment("a100", Dtype::Fp16), 64);
+        assert_eq!(alignment("a100", Dtype::Tf32), 32);
+        assert_eq!(alignment("h200", Dtype::Fp8), 128);
+        assert_eq!(alignment("mi250x", Dtype::Fp16), 1);
+        assert_eq!(alignment("mi250x", Dtype::Fp32), 1);
     }
 }
