@@ -23,6 +23,9 @@ mod communication;
 
 mod presets;
 
+mod config;
+
+pub use config::{parse_config, read_config};
 pub use lowering::lower;
 pub use memory::{MemoryUse, memory_use};
 pub use params::{ParameterCount, parameters};
@@ -33,6 +36,7 @@ pub use workload::{AttentionKernel, Mode, Recompute, Workload};
 use crate::error::{Error, Result};
 use names::named_enum;
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 
 /// The shape of a decoder-only transformer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -264,6 +268,19 @@ const MAX_VOCAB: u64 = 1 << 24;
 const MAX_EXPERTS: u64 = 1024;
 
 impl Architecture {
+    /// The preset with this name, or the Hugging Face config at this path (anything that ends in `.json`).
+    pub fn find(name_or_path: &str) -> Result<Self> {
+        let path = Path::new(name_or_path);
+        let is_config = path
+            .extension()
+            .is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
+        if is_config {
+            read_config(path)
+        } else {
+            Preset::find(name_or_path).map(|preset| preset.architecture.clone())
+        }
+    }
+
     /// Width of a value head.
     pub fn value_dim(&self) -> u64 {
         self.mla.map_or(self.head_dim, |mla| mla.v_head_dim)
