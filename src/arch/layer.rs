@@ -171,6 +171,15 @@ pub(super) struct StageLayers {
 }
 
 impl StageLayers {
+    /// No layers: embedding and head alone.
+    pub const NONE: Self = Self {
+        layers: 0,
+        dense: 0,
+        moe: 0,
+        full_attention: 0,
+        windowed: 0,
+    };
+
     pub fn new(arch: &Architecture, pp: u64) -> Self {
         let layers = arch.layers.div_ceil(pp);
         let moe = arch.moe_layers().min(layers);
@@ -182,17 +191,6 @@ impl StageLayers {
             moe,
             full_attention,
             windowed: layers - full_attention,
-        }
-    }
-
-    /// The stage without its layers: embedding and head alone.
-    pub fn without_layers(self) -> Self {
-        Self {
-            layers: 0,
-            dense: 0,
-            moe: 0,
-            full_attention: 0,
-            windowed: 0,
         }
     }
 }

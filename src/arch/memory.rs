@@ -14,6 +14,9 @@
 //! Selective recomputation drops the `5·a·kv` term; full recomputation keeps `2h` per layer plus one
 //! whole layer while it is being recomputed.
 //!
+//! A mixture of experts keeps `top_k·(2h + inner)` per token for gathered inputs, outputs and experts, plus the
+//! shared experts and the router scores. The weights that ZeRO stage 3 gathers for one layer are not counted.
+//!
 //! **KV cache**: `2·L·b·kv·g·d` elements; latent attention `L·b·kv·(kv_lora_rank + qk_rope)`; a windowed
 //! layer caches at most its window. **Logits**: 16-bit values and an fp32 copy or gradient, `6·rows·v/t` bytes.
 
@@ -116,7 +119,7 @@ fn stage_memory(arch: &Architecture, work: &Workload, first: bool, last: bool) -
         memory.activations = Bytes::from_bytes(kept_activations(arch, work, stage, in_flight));
     } else {
         if work.dtype == Dtype::Fp8 {
-            let edges = rank_parameters(arch, work.tp, stage.without_layers(), first, last) as f64;
+            let edges = rank_parameters(arch, work.tp, StageLayers::NONE, first, last) as f64;
             memory.weights = Bytes::from_bytes(owned - edges + wide * edges);
         }
         let layer = layer_activations(arch, work, stage.moe > 0, true);
@@ -219,4 +222,146 @@ fn kv_cache(arch: &Architecture, work: &Workload, stage: StageLayers) -> f64 {
     let rows = stage.full_attention * work.keys() + stage.windowed * work.keys().min(window);
     let sequences = work.batch * work.microbatches;
     sequences as f64 * rows as f64 * width as f64 * work.activation_dtype().size() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Preset, parameters};
+    use super::*;
+
+    fn preset(name: &str) -> &'static Architecture {
+        &Preset::find(name).unwrap().architecture
+    }
+
+    /// Korthikanti et al., arXiv 2205.05198, table 2.
+    #[test]
+    fn unfused_activations_equal_the_published_formulas() {
+        let arch = preset("gpt3-175b");
+        let unfused = Workload {
+            attention: AttentionKernel::Unfused,
+            ..Workload::train(2, 2048)
+        };
+        let sbh = 2048.0 * 2.0 * 12288.0;
+        let scores = 5.0 * 96.0 * 2048.0 / 12288.0;
+        let sharded = |sequence_parallel, recompute| Workload {
+            tp: 8,
+            sequence_parallel,
+            recompute,
+            ..unfused
+        };
+        for (work, per_layer) in [
+            (unfused, 34.0 + scores),
+            (
+                sharded(false, Recompute::None),
+                10.0 + (24.0 + scores) / 8.0,
+            ),
+            (sharded(true, Recompute::None), (34.0 + scores) / 8.0),
+            (sharded(true, Recompute::Selective), 34.0 / 8.0),
+        ] {
+            let memory = memory_use(arch, &work).unwrap();
+            assert_eq!(memory.activations.bytes(), 96.0 * sbh * per_layer);
+        }
+        let full = Workload {
+            recompute: Recompute::Full,
+            ..unfused
+        };
+        let memory = memory_use(arch, &full).unwrap();
+        let expected = sbh * (96.0 * 2.0 + 34.0 + scores);
+        assert_eq!(memory.activations.bytes(), expected);
+    }
+
+    #[test]
+    fn zero_stages_divide_optimizer_then_gradients_then_weights() {
+        let arch = preset("llama-2-7b");
+        let total = parameters(arch).total as f64;
+        for (zero, weights, gradients, optimizer) in [
+            (0, 2.0, 2.0, 12.0),
+            (1, 2.0, 2.0, 1.5),
+            (2, 2.0, 0.25, 1.5),
+            (3, 0.25, 0.25, 1.5),
+        ] {
+            let work = Workload {
+                dp: 8,
+                zero,
+                ..Workload::train(1, 2048)
+            };
+            let memory = memory_use(arch, &work).unwrap();
+            assert_eq!(memory.weights.bytes(), weights * total);
+            assert_eq!(memory.gradients.bytes(), gradients * total);
+            assert_eq!(memory.optimizer.bytes(), optimizer * total);
+        }
+    }
+
+    #[test]
+    fn caches_hold_two_vectors_per_key_head_a_latent_or_a_window() {
+        let bytes =
+            |name: &str, work: &Workload| memory_use(preset(name), work).unwrap().kv_cache.bytes();
+        let work = Workload::decode(4, 4095);
+        assert_eq!(
+            bytes("llama-2-7b", &work),
+            2.0 * 32.0 * 4.0 * 4096.0 * 32.0 * 128.0 * 2.0
+        );
+        assert_eq!(
+            bytes("llama-2-70b", &Workload { tp: 8, ..work }),
+            2.0 * 80.0 * 4.0 * 4096.0 * 128.0 * 2.0
+        );
+        assert_eq!(
+            bytes("deepseek-v3", &work),
+            61.0 * 4.0 * 4096.0 * 576.0 * 2.0
+        );
+        let long = Workload::decode(1, 32767);
+        assert_eq!(
+            bytes("gemma-3-1b", &long),
+            (4.0 * 32768.0 + 22.0 * 512.0) * 2.0 * 256.0 * 2.0
+        );
+    }
+
+    #[test]
+    fn pipelining_and_tensor_parallelism_shrink_the_fullest_gpu() {
+        let arch = preset("llama-2-70b");
+        let bytes = |tp, pp, microbatches| {
+            let work = Workload {
+                tp,
+                pp,
+                microbatches,
+                ..Workload::train(1, 4096)
+            };
+            memory_use(arch, &work).unwrap().total().bytes()
+        };
+        assert!(bytes(8, 1, 1) < bytes(1, 1, 1) / 6.0);
+        assert!(bytes(1, 4, 1) < bytes(1, 1, 1) / 3.5);
+        // More micro-batches in flight, more activations, up to one per stage.
+        assert!(bytes(1, 4, 4) > bytes(1, 4, 1));
+        assert_eq!(bytes(1, 4, 8), bytes(1, 4, 4));
+    }
+
+    #[test]
+    fn a_7b_model_serves_but_does_not_train_on_80_gigabytes() {
+        let gpu = Gpu::find("h100").unwrap();
+        let arch = preset("llama-2-7b");
+        let fits = |work: Workload| memory_use(arch, &work).unwrap().fits(gpu);
+        assert!(fits(Workload::decode(8, 4000)));
+        assert!(!fits(Workload::train(1, 2048)));
+        assert!(fits(Workload {
+            dp: 8,
+            zero: 3,
+            ..Workload::train(1, 2048)
+        }));
+    }
+
+    #[test]
+    fn fp8_serving_halves_the_layers_only() {
+        let arch = preset("llama-3-8b");
+        let work = Workload {
+            dtype: Dtype::Fp8,
+            ..Workload::decode(1, 100)
+        };
+        let count = parameters(arch);
+        let edges = count.embedding + arch.hidden;
+        let expected = (count.total - edges) + 2 * edges;
+        assert_eq!(
+            memory_use(arch, &work).unwrap().weights.bytes(),
+            expected as f64
+        );
+    }
 }

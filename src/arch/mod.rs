@@ -7,6 +7,8 @@
 
 mod names;
 
+mod validate;
+
 mod layer;
 
 mod params;
@@ -33,7 +35,7 @@ pub use presets::Preset;
 pub use step::{Item, Phase, Role, Step};
 pub use workload::{AttentionKernel, Mode, Recompute, Workload};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use names::named_enum;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -259,14 +261,6 @@ pub struct Window {
     pub layers: u64,
 }
 
-/// Bounds that keep every count below 2^64.
-const MAX_LAYERS: u64 = 1000;
-const MAX_HIDDEN: u64 = 1 << 17;
-const MAX_WIDTH: u64 = 1 << 19;
-const MAX_HEADS: u64 = 4096;
-const MAX_VOCAB: u64 = 1 << 24;
-const MAX_EXPERTS: u64 = 1024;
-
 impl Architecture {
     /// The preset with this name, or the Hugging Face config at this path (anything that ends in `.json`).
     pub fn find(name_or_path: &str) -> Result<Self> {
@@ -289,119 +283,5 @@ impl Architecture {
     /// Layers that hold a mixture of experts.
     pub fn moe_layers(&self) -> u64 {
         self.moe.map_or(0, |moe| self.layers - moe.dense_layers)
-    }
-
-    /// Checks that the numbers describe a model that can be built.
-    pub fn validate(&self) -> Result<()> {
-        let fail = |field: &str, value: u64, allowed: &str| {
-            let place = format!("architecture `{}`", self.name);
-            Err(Error::field(place, field, value, allowed))
-        };
-        for (field, value, most) in [
-            ("layers", self.layers, MAX_LAYERS),
-            ("hidden", self.hidden, MAX_HIDDEN),
-            ("heads", self.heads, MAX_HEADS),
-            ("kv_heads", self.kv_heads, MAX_HEADS),
-            ("head_dim", self.head_dim, MAX_HEADS),
-            ("mlp.d_ff", self.mlp.d_ff, MAX_WIDTH),
-            ("vocab", self.vocab, MAX_VOCAB),
-        ] {
-            if !(1..=most).contains(&value) {
-                return fail(field, value, &format!("1 to {most}"));
-            }
-        }
-        if !self.heads.is_multiple_of(self.kv_heads) {
-            let allowed = format!("a divisor of heads = {}", self.heads);
-            return fail("kv_heads", self.kv_heads, &allowed);
-        }
-        if let Positions::Learned { max } = self.positions
-            && !(1..=MAX_VOCAB).contains(&max)
-        {
-            return fail("positions.learned.max", max, &format!("1 to {MAX_VOCAB}"));
-        }
-        if self.norm.placement == NormPlacement::Shared && !self.parallel_layers {
-            return Err(Error::field(
-                format!("architecture `{}`", self.name),
-                "norm.placement",
-                "`shared`",
-                "`shared` only with parallel_layers = true",
-            ));
-        }
-        if let Some(window) = self.window {
-            if window.size == 0 || window.size > MAX_VOCAB {
-                return fail("window.size", window.size, &format!("1 to {MAX_VOCAB}"));
-            }
-            if !(1..=self.layers).contains(&window.layers) {
-                return fail(
-                    "window.layers",
-                    window.layers,
-                    &format!("1 to layers = {}", self.layers),
-                );
-            }
-        }
-        self.validate_moe()?;
-        self.validate_mla()
-    }
-
-    fn validate_moe(&self) -> Result<()> {
-        let Some(moe) = self.moe else { return Ok(()) };
-        let fail = |field: &str, value: u64, allowed: String| {
-            let place = format!("architecture `{}`", self.name);
-            Err(Error::field(place, field, value, &allowed))
-        };
-        if !(2..=MAX_EXPERTS).contains(&moe.experts) {
-            return fail("moe.experts", moe.experts, format!("2 to {MAX_EXPERTS}"));
-        }
-        if !(1..=moe.experts).contains(&moe.top_k) {
-            let allowed = format!("1 to experts = {}", moe.experts);
-            return fail("moe.top_k", moe.top_k, allowed);
-        }
-        if !(1..=MAX_WIDTH).contains(&moe.d_ff) {
-            return fail("moe.d_ff", moe.d_ff, format!("1 to {MAX_WIDTH}"));
-        }
-        if moe.shared_d_ff > MAX_WIDTH {
-            return fail(
-                "moe.shared_d_ff",
-                moe.shared_d_ff,
-                format!("0 to {MAX_WIDTH}"),
-            );
-        }
-        if moe.dense_layers >= self.layers {
-            let allowed = format!("0 to layers - 1 = {}", self.layers - 1);
-            return fail("moe.dense_layers", moe.dense_layers, allowed);
-        }
-        if moe.dense_layers == 0 && self.mlp.d_ff != moe.d_ff {
-            let allowed = format!("moe.d_ff = {}, as no layer is dense", moe.d_ff);
-            return fail("mlp.d_ff", self.mlp.d_ff, allowed);
-        }
-        Ok(())
-    }
-
-    fn validate_mla(&self) -> Result<()> {
-        let Some(mla) = self.mla else { return Ok(()) };
-        let fail = |field: &str, value: u64, allowed: String| {
-            let place = format!("architecture `{}`", self.name);
-            Err(Error::field(place, field, value, &allowed))
-        };
-        for (field, value) in [
-            ("mla.q_lora_rank", mla.q_lora_rank.unwrap_or(1)),
-            ("mla.kv_lora_rank", mla.kv_lora_rank),
-            ("mla.qk_nope", mla.qk_nope),
-            ("mla.qk_rope", mla.qk_rope),
-            ("mla.v_head_dim", mla.v_head_dim),
-        ] {
-            if !(1..=MAX_HIDDEN).contains(&value) {
-                return fail(field, value, format!("1 to {MAX_HIDDEN}"));
-            }
-        }
-        if self.head_dim != mla.qk_nope + mla.qk_rope {
-            let allowed = format!("mla.qk_nope + mla.qk_rope = {}", mla.qk_nope + mla.qk_rope);
-            return fail("head_dim", self.head_dim, allowed);
-        }
-        if self.kv_heads != self.heads {
-            let allowed = format!("heads = {}, as every head has its own keys", self.heads);
-            return fail("kv_heads", self.kv_heads, allowed);
-        }
-        Ok(())
     }
 }

@@ -116,3 +116,53 @@ fn idle_expert_parameters(arch: &Architecture) -> u64 {
         .sum();
     arch.moe_layers() * (all / moe.experts) * (moe.experts - moe.top_k)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Preset;
+    use super::*;
+
+    fn count(name: &str) -> ParameterCount {
+        parameters(&Preset::find(name).unwrap().architecture)
+    }
+
+    /// Model cards of EleutherAI/pythia-*.
+    #[test]
+    fn pythia_non_embedding_counts_are_exact() {
+        for (name, published) in [
+            ("pythia-410m", 302_311_424),
+            ("pythia-1b", 805_736_448),
+            ("pythia-1.4b", 1_208_602_624),
+            ("pythia-2.8b", 2_517_652_480),
+        ] {
+            assert_eq!(count(name).non_embedding, published, "{name}");
+        }
+    }
+
+    #[test]
+    fn only_mixtures_have_idle_parameters() {
+        let dense = count("llama-2-7b");
+        assert_eq!(dense.active, dense.total);
+        for (name, billions) in [
+            ("mixtral-8x7b", 12.9),
+            ("qwen3-30b-a3b", 3.3),
+            ("deepseek-v3", 37.6),
+        ] {
+            let active = count(name).active as f64 / 1e9;
+            assert!((active - billions).abs() < 0.1, "{name}: {active}");
+        }
+    }
+
+    #[test]
+    fn ranks_and_stages_together_hold_the_model() {
+        let arch = &Preset::find("llama-2-70b").unwrap().architecture;
+        let total = parameters(arch).total;
+        let stage = StageLayers::new(arch, 4);
+        let ends = rank_parameters(arch, 8, stage, true, false)
+            + rank_parameters(arch, 8, stage, false, true);
+        let middle = rank_parameters(arch, 8, stage, false, false);
+        // Norms are on every one of the eight ranks.
+        let replicated = 7 * (2 * arch.layers + 1) * arch.hidden;
+        assert_eq!(8 * (ends + 2 * middle), total + replicated);
+    }
+}

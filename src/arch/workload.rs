@@ -229,3 +229,94 @@ impl Workload {
 fn fail(field: &str, value: impl std::fmt::Display, allowed: &str) -> Result<()> {
     Err(Error::field("workload", field, value, allowed))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Preset;
+    use super::*;
+
+    #[test]
+    fn impossible_workloads_are_refused_by_field() {
+        let train = Workload::train(1, 1024);
+        for (name, work, part) in [
+            ("gpt2", Workload::train(1, 1025), "`seq` is 1025"),
+            ("gpt2", Workload::decode(1, 1024), "position table"),
+            (
+                "gpt2",
+                Workload { tp: 5, ..train },
+                "a divisor of heads = 12",
+            ),
+            (
+                "llama-3-8b",
+                Workload { batch: 0, ..train },
+                "`batch` is 0; allowed: 1 to",
+            ),
+            (
+                "llama-3-8b",
+                Workload { pp: 33, ..train },
+                "`pp` is 33; allowed: 1 to 32",
+            ),
+            (
+                "llama-3-8b",
+                Workload { zero: 4, ..train },
+                "`zero` is 4; allowed: 0 to 3",
+            ),
+            (
+                "llama-3-8b",
+                Workload {
+                    seq: 2,
+                    ..Workload::decode(1, 10)
+                },
+                "1 in decode",
+            ),
+            (
+                "llama-3-8b",
+                Workload {
+                    recompute: Recompute::Full,
+                    ..Workload::prefill(1, 10)
+                },
+                "`recompute` is full",
+            ),
+            (
+                "llama-3-8b",
+                Workload {
+                    tp: 8,
+                    sequence_parallel: true,
+                    seq: 1001,
+                    ..train
+                },
+                "sequence parallelism",
+            ),
+            (
+                "llama-3-8b",
+                Workload {
+                    batch: 1 << 20,
+                    seq: 1 << 20,
+                    ..train
+                },
+                "tokens in all",
+            ),
+        ] {
+            let arch = &Preset::find(name).unwrap().architecture;
+            let message = work.validate(arch).unwrap_err().to_string();
+            assert!(message.contains(part), "{message}");
+        }
+    }
+
+    #[test]
+    fn fewer_key_heads_than_ranks_are_replicated() {
+        let arch = &Preset::find("llama-3-8b").unwrap().architecture;
+        let work = Workload {
+            tp: 16,
+            ..Workload::prefill(1, 128)
+        };
+        work.validate(arch).unwrap();
+    }
+
+    #[test]
+    fn names_round_trip() {
+        assert!(Mode::ALL.iter().all(|&m| Mode::parse(m.name()) == Some(m)));
+        assert_eq!(Recompute::parse("full"), Some(Recompute::Full));
+        assert_eq!(AttentionKernel::parse("paged"), None);
+    }
+}

@@ -37,6 +37,17 @@ const IRRELEVANT: &[&str] = &[
     "use_cache",
 ];
 
+/// Elementwise functions; which one makes no difference to shapes.
+const ACTIVATIONS: &[&str] = &[
+    "silu",
+    "swish",
+    "gelu",
+    "gelu_new",
+    "gelu_fast",
+    "gelu_pytorch_tanh",
+    "relu",
+];
+
 /// The fields of one JSON object.
 pub(super) struct Fields<'a> {
     object: &'a Map<String, Value>,
@@ -121,6 +132,19 @@ impl<'a> Fields<'a> {
             Some(text) => Ok(text.to_owned()),
             None => self.refuse(key, &allowed.join(", ")),
         }
+    }
+
+    /// An elementwise function, whose choice changes no shape.
+    pub fn activation(&mut self, key: &'static str, default: &str) -> Result<()> {
+        self.text(key, Some(default), ACTIVATIONS).map(|_| ())
+    }
+
+    /// The head size that follows from the hidden size; `heads_key` is blamed if it is not whole.
+    pub fn head_dim(&self, heads_key: &str, hidden: u64, heads: u64) -> Result<u64> {
+        if heads > 0 && hidden.is_multiple_of(heads) {
+            return Ok(hidden / heads);
+        }
+        self.refuse(heads_key, &format!("a divisor of the hidden size {hidden}"))
     }
 
     /// A list of strings, if there.

@@ -7,15 +7,38 @@
 //! that `transformers` documents for that `model_type` stands in; sizes without which no model exists
 //! (layers, hidden, heads, MLP width, vocabulary) have no default here.
 
-mod families;
-
 mod fields;
+
+mod gpt;
+
+mod llama;
 
 use super::Architecture;
 use crate::error::{Error, Result, read_text};
 use fields::Fields;
 use serde_json::Value;
 use std::path::Path;
+
+type Reader = fn(&mut Fields<'_>) -> Result<Architecture>;
+
+/// Every supported `model_type` and its reader.
+const FAMILIES: &[(&str, Reader)] = &[
+    ("deepseek_v3", llama::deepseek_v3),
+    ("gemma", llama::gemma),
+    ("gemma2", llama::gemma2),
+    ("gemma3_text", llama::gemma3),
+    ("gpt2", gpt::gpt2),
+    ("gpt_neox", gpt::gpt_neox),
+    ("llama", llama::llama),
+    ("mistral", llama::mistral),
+    ("mixtral", llama::mixtral),
+    ("mpt", gpt::mpt),
+    ("olmo2", llama::olmo2),
+    ("opt", gpt::opt),
+    ("qwen2", llama::qwen2),
+    ("qwen3", llama::qwen3),
+    ("qwen3_moe", llama::qwen3_moe),
+];
 
 /// Reads a `config.json`; the model is named after the file, or after its folder if it is called `config.json`.
 pub fn read_config(path: &Path) -> Result<Architecture> {
@@ -39,9 +62,9 @@ pub fn parse_config(text: &str, name: &str, place: &str) -> Result<Architecture>
         )));
     };
     let mut fields = Fields::new(object, place);
-    let types: Vec<_> = families::FAMILIES.iter().map(|(name, _)| *name).collect();
+    let types: Vec<_> = FAMILIES.iter().map(|(name, _)| *name).collect();
     let model_type = fields.text("model_type", None, &types)?;
-    let (_, read) = families::FAMILIES
+    let (_, read) = FAMILIES
         .iter()
         .find(|(known, _)| *known == model_type)
         .expect("`text` returns one of the allowed values");

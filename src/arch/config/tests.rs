@@ -133,7 +133,7 @@ fn published_configs_equal_their_presets() {
 
 #[test]
 fn every_supported_model_type_has_a_published_example() {
-    for (model_type, _) in families::FAMILIES {
+    for (model_type, _) in FAMILIES {
         let quoted = format!(r#""model_type":"{model_type}""#);
         assert!(
             PUBLISHED.iter().any(|(_, text)| text.contains(&quoted)),

@@ -1,4 +1,4 @@
-//! One reader per `model_type`, with the defaults that `transformers` documents for it.
+//! Readers of models built like Llama, with the defaults that `transformers` documents for each.
 
 use super::super::{
     Architecture, Biases, Mla, Mlp, MlpKind, Moe, Norm, NormKind, NormPlacement, Positions, QkNorm,
@@ -6,38 +6,6 @@ use super::super::{
 };
 use super::fields::Fields;
 use crate::error::Result;
-
-type Reader = fn(&mut Fields<'_>) -> Result<Architecture>;
-
-/// Every supported `model_type`.
-pub(super) const FAMILIES: &[(&str, Reader)] = &[
-    ("deepseek_v3", deepseek_v3),
-    ("gemma", gemma),
-    ("gemma2", gemma2),
-    ("gemma3_text", gemma3),
-    ("gpt2", gpt2),
-    ("gpt_neox", gpt_neox),
-    ("llama", llama),
-    ("mistral", mistral),
-    ("mixtral", mixtral),
-    ("mpt", mpt),
-    ("olmo2", olmo2),
-    ("opt", opt),
-    ("qwen2", qwen2),
-    ("qwen3", qwen3),
-    ("qwen3_moe", qwen3_moe),
-];
-
-/// Elementwise functions; which one makes no difference to shapes.
-const ACTIVATIONS: &[&str] = &[
-    "silu",
-    "swish",
-    "gelu",
-    "gelu_new",
-    "gelu_fast",
-    "gelu_pytorch_tanh",
-    "relu",
-];
 
 /// What a missing field stands for in models that are built like Llama.
 struct Defaults {
@@ -55,14 +23,6 @@ const LIKE_LLAMA: Defaults = Defaults {
     tied: false,
 };
 
-/// The quotient that a head size defaults to, which must be whole.
-fn split(fields: &Fields<'_>, heads_key: &str, hidden: u64, heads: u64) -> Result<u64> {
-    if heads > 0 && hidden.is_multiple_of(heads) {
-        return Ok(hidden / heads);
-    }
-    fields.refuse(heads_key, &format!("a divisor of the hidden size {hidden}"))
-}
-
 /// Everything that models built like Llama share: rotary positions, RMSNorm, a gated MLP.
 fn llama_like(fields: &mut Fields<'_>, defaults: &Defaults) -> Result<Architecture> {
     let hidden = fields.number("hidden_size")?;
@@ -75,10 +35,10 @@ fn llama_like(fields: &mut Fields<'_>, defaults: &Defaults) -> Result<Architectu
     let kv_heads = fields.number_or("num_key_value_heads", kv_default)?;
     let head_dim = match (fields.optional("head_dim")?, defaults.head_dim) {
         (Some(width), _) | (None, Some(width)) => width,
-        (None, None) => split(fields, "num_attention_heads", hidden, heads)?,
+        (None, None) => fields.head_dim("num_attention_heads", hidden, heads)?,
     };
     for key in ["hidden_act", "hidden_activation"] {
-        fields.text(key, Some("silu"), ACTIVATIONS)?;
+        fields.activation(key, "silu")?;
     }
     Ok(Architecture {
         name: String::new(),
@@ -142,7 +102,7 @@ fn window(
     Ok(())
 }
 
-fn llama(fields: &mut Fields<'_>) -> Result<Architecture> {
+pub(super) fn llama(fields: &mut Fields<'_>) -> Result<Architecture> {
     let mut arch = llama_like(fields, &LIKE_LLAMA)?;
     attention_bias(fields, &mut arch)?;
     arch.biases.mlp = fields.flag("mlp_bias", false)?;
@@ -155,7 +115,7 @@ const LIKE_MISTRAL: Defaults = Defaults {
     ..LIKE_LLAMA
 };
 
-fn mistral(fields: &mut Fields<'_>) -> Result<Architecture> {
+pub(super) fn mistral(fields: &mut Fields<'_>) -> Result<Architecture> {
     let mut arch = llama_like(fields, &LIKE_MISTRAL)?;
     let default = (!fields.has("sliding_window")).then_some(4096);
     let size = fields.optional("sliding_window")?.or(default);
@@ -164,7 +124,7 @@ fn mistral(fields: &mut Fields<'_>) -> Result<Architecture> {
     Ok(arch)
 }
 
-fn mixtral(fields: &mut Fields<'_>) -> Result<Architecture> {
+pub(super) fn mixtral(fields: &mut Fields<'_>) -> Result<Architecture> {
     let mut arch = llama_like(fields, &LIKE_MISTRAL)?;
     fields.ignore(&[
         "output_router_logits",
@@ -194,7 +154,7 @@ fn qwen_window(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
     window(fields, arch, on.then_some(size), layers)
 }
 
-fn qwen2(fields: &mut Fields<'_>) -> Result<Architecture> {
+pub(super) fn qwen2(fields: &mut Fields<'_>) -> Result<Architecture> {
     let defaults = Defaults {
         kv_heads: Some(32),
         ..LIKE_LLAMA
@@ -206,7 +166,7 @@ fn qwen2(fields: &mut Fields<'_>) -> Result<Architecture> {
     Ok(arch)
 }
 
-fn qwen3(fields: &mut Fields<'_>) -> Result<Architecture> {
+pub(super) fn qwen3(fields: &mut Fields<'_>) -> Result<Architecture> {
     let defaults = Defaults {
         kv_heads: Some(32),
         head_dim: Some(128),
@@ -219,7 +179,7 @@ fn qwen3(fields: &mut Fields<'_>) -> Result<Architecture> {
     Ok(arch)
 }
 
-fn qwen3_moe(fields: &mut Fields<'_>) -> Result<Architecture> {
+pub(super) fn qwen3_moe(fields: &mut Fields<'_>) -> Result<Architecture> {
     let defaults = Defaults {
         kv_heads: Some(4),
         ..LIKE_LLAMA
@@ -275,11 +235,11 @@ fn gemma_like(fields: &mut Fields<'_>, kv_heads: u64) -> Result<Architecture> {
     Ok(arch)
 }
 
-fn gemma(fields: &mut Fields<'_>) -> Result<Architecture> {
+pub(super) fn gemma(fields: &mut Fields<'_>) -> Result<Architecture> {
     gemma_like(fields, 16)
 }
 
-fn gemma2(fields: &mut Fields<'_>) -> Result<Architecture> {
+pub(super) fn gemma2(fields: &mut Fields<'_>) -> Result<Architecture> {
     let mut arch = gemma_like(fields, 4)?;
     arch.norm.placement = NormPlacement::Sandwich;
     let size = fields.number_or("sliding_window", 4096)?;
@@ -289,7 +249,7 @@ fn gemma2(fields: &mut Fields<'_>) -> Result<Architecture> {
     Ok(arch)
 }
 
-fn gemma3(fields: &mut Fields<'_>) -> Result<Architecture> {
+pub(super) fn gemma3(fields: &mut Fields<'_>) -> Result<Architecture> {
     let mut arch = gemma_like(fields, 4)?;
     arch.norm.placement = NormPlacement::Sandwich;
     arch.norm.qk = QkNorm::Head;
@@ -309,7 +269,7 @@ fn gemma3(fields: &mut Fields<'_>) -> Result<Architecture> {
     Ok(arch)
 }
 
-fn olmo2(fields: &mut Fields<'_>) -> Result<Architecture> {
+pub(super) fn olmo2(fields: &mut Fields<'_>) -> Result<Architecture> {
     let mut arch = llama_like(fields, &LIKE_LLAMA)?;
     attention_bias(fields, &mut arch)?;
     arch.norm.placement = NormPlacement::Post;
@@ -317,7 +277,7 @@ fn olmo2(fields: &mut Fields<'_>) -> Result<Architecture> {
     Ok(arch)
 }
 
-fn deepseek_v3(fields: &mut Fields<'_>) -> Result<Architecture> {
+pub(super) fn deepseek_v3(fields: &mut Fields<'_>) -> Result<Architecture> {
     // `head_dim`, where saved, is the rotated part only.
     fields.ignore(&[
         "aux_loss_alpha",
@@ -360,187 +320,4 @@ fn deepseek_v3(fields: &mut Fields<'_>) -> Result<Architecture> {
         router_bias: true,
     });
     Ok(arch)
-}
-
-/// Everything that models built like GPT-2 share, given sizes under whatever name they are stored.
-fn gpt_like(layers: u64, hidden: u64, heads: u64, head_dim: u64, d_ff: u64) -> Architecture {
-    Architecture {
-        name: String::new(),
-        layers,
-        hidden,
-        heads,
-        kv_heads: heads,
-        head_dim,
-        mlp: Mlp {
-            kind: MlpKind::Gelu,
-            d_ff,
-        },
-        vocab: 0,
-        tied_embeddings: true,
-        positions: Positions::None,
-        norm: Norm {
-            kind: NormKind::LayerNorm,
-            placement: NormPlacement::Pre,
-            qk: QkNorm::None,
-        },
-        biases: Biases::ALL_BUT_HEAD,
-        parallel_layers: false,
-        moe: None,
-        mla: None,
-        window: None,
-    }
-}
-
-fn gpt2(fields: &mut Fields<'_>) -> Result<Architecture> {
-    fields.ignore(&[
-        "attn_pdrop",
-        "embd_pdrop",
-        "gradient_checkpointing",
-        "layer_norm_epsilon",
-        "n_ctx",
-        "resid_pdrop",
-        "scale_attn_by_inverse_layer_idx",
-        "scale_attn_weights",
-        "summary_activation",
-        "summary_first_dropout",
-        "summary_proj_to_labels",
-        "summary_type",
-        "summary_use_proj",
-        "task_specific_params",
-    ]);
-    fields.unsupported(&["add_cross_attention", "reorder_and_upcast_attn"])?;
-    fields.text("activation_function", Some("gelu_new"), ACTIVATIONS)?;
-    let hidden = fields.number("n_embd")?;
-    let heads = fields.number("n_head")?;
-    let head_dim = split(fields, "n_head", hidden, heads)?;
-    let d_ff = fields.number_or("n_inner", hidden.saturating_mul(4))?;
-    Ok(Architecture {
-        vocab: fields.number("vocab_size")?,
-        tied_embeddings: fields.flag("tie_word_embeddings", true)?,
-        positions: Positions::Learned {
-            max: fields.number("n_positions")?,
-        },
-        ..gpt_like(fields.number("n_layer")?, hidden, heads, head_dim, d_ff)
-    })
-}
-
-fn gpt_neox(fields: &mut Fields<'_>) -> Result<Architecture> {
-    fields.ignore(&[
-        "classifier_dropout",
-        "gradient_checkpointing",
-        "hidden_dropout",
-        "is_decoder",
-        "layer_norm_eps",
-        "rotary_emb_base",
-        "rotary_pct",
-    ]);
-    fields.text("hidden_act", Some("gelu"), ACTIVATIONS)?;
-    let hidden = fields.number("hidden_size")?;
-    let heads = fields.number("num_attention_heads")?;
-    let head_dim = split(fields, "num_attention_heads", hidden, heads)?;
-    let layers = fields.number("num_hidden_layers")?;
-    let d_ff = fields.number("intermediate_size")?;
-    let bias = fields.flag("attention_bias", true)?;
-    Ok(Architecture {
-        vocab: fields.number("vocab_size")?,
-        tied_embeddings: fields.flag("tie_word_embeddings", false)?,
-        positions: Positions::Rotary,
-        parallel_layers: fields.flag("use_parallel_residual", true)?,
-        biases: Biases {
-            qkv: bias,
-            attention_output: bias,
-            ..Biases::ALL_BUT_HEAD
-        },
-        ..gpt_like(layers, hidden, heads, head_dim, d_ff)
-    })
-}
-
-fn opt(fields: &mut Fields<'_>) -> Result<Architecture> {
-    fields.ignore(&[
-        "activation_dropout",
-        "dropout",
-        "init_std",
-        "layerdrop",
-        "output_projection",
-        "prefix",
-    ]);
-    fields.unsupported(&["_remove_final_layer_norm"])?;
-    fields.text("activation_function", Some("relu"), ACTIVATIONS)?;
-    for key in [
-        "do_layer_norm_before",
-        "enable_bias",
-        "layer_norm_elementwise_affine",
-    ] {
-        if !fields.flag(key, true)? {
-            return fields.refuse(key, "true; other models of this type are not modelled");
-        }
-    }
-    let hidden = fields.number("hidden_size")?;
-    fields.only("word_embed_proj_dim", hidden)?;
-    let heads = fields.number("num_attention_heads")?;
-    let head_dim = split(fields, "num_attention_heads", hidden, heads)?;
-    let layers = fields.number("num_hidden_layers")?;
-    let d_ff = fields.number("ffn_dim")?;
-    // The table holds two rows more than there are positions.
-    let max = fields.number("max_position_embeddings")?.saturating_add(2);
-    Ok(Architecture {
-        vocab: fields.number("vocab_size")?,
-        tied_embeddings: fields.flag("tie_word_embeddings", true)?,
-        positions: Positions::Learned { max },
-        ..gpt_like(layers, hidden, heads, head_dim, d_ff)
-    })
-}
-
-fn mpt(fields: &mut Fields<'_>) -> Result<Architecture> {
-    fields.ignore(&[
-        "emb_pdrop",
-        "embedding_fraction",
-        "init_config",
-        "init_device",
-        "layer_norm_epsilon",
-        "learned_pos_emb",
-        "max_seq_len",
-        "resid_pdrop",
-        "tokenizer_name",
-        "verbose",
-    ]);
-    fields.unsupported(&["logit_scale"])?;
-    let norms = ["low_precision_layernorm", "layernorm"];
-    fields.text("norm_type", Some(norms[0]), &norms)?;
-    if !fields.flag("no_bias", true)? {
-        return fields.refuse(
-            "no_bias",
-            "true; other models of this type are not modelled",
-        );
-    }
-    if let Some(mut attention) = fields.object("attn_config")? {
-        attention.ignore(&[
-            "alibi_bias_max",
-            "attn_impl",
-            "attn_pdrop",
-            "attn_uses_sequence_id",
-            "model_type",
-            "softmax_scale",
-        ]);
-        let kind = "multihead_attention";
-        attention.text("attn_type", Some(kind), &[kind])?;
-        attention.unsupported(&["clip_qkv", "prefix_lm", "qk_ln"])?;
-        if !attention.flag("alibi", true)? {
-            return attention.refuse("alibi", "true; other positions are not modelled");
-        }
-        attention.finish("mpt")?;
-    }
-    let hidden = fields.number("d_model")?;
-    let heads = fields.number("n_heads")?;
-    let head_dim = split(fields, "n_heads", hidden, heads)?;
-    let d_ff = fields
-        .number_or("expansion_ratio", 4)?
-        .saturating_mul(hidden);
-    Ok(Architecture {
-        vocab: fields.number("vocab_size")?,
-        tied_embeddings: fields.flag("tie_word_embeddings", true)?,
-        positions: Positions::Alibi,
-        biases: Biases::default(),
-        ..gpt_like(fields.number("n_layers")?, hidden, heads, head_dim, d_ff)
-    })
 }
