@@ -121,9 +121,11 @@ named_enum! {
         Forward = "forward",
         /// Forward pass repeated during backward.
         Recompute = "recompute",
-        /// Product that yields the gradient of a linear map's input (for attention scores, of the queries; for values, of the probabilities).
+        /// Product that yields the gradient of a linear map's input; for attention scores that of the
+        /// queries, for attention over values that of the probabilities.
         GradInput = "grad_input",
-        /// Product that yields the gradient of a linear map's weight (for attention scores, of the keys; for values, of the values).
+        /// Product that yields the gradient of a linear map's weight; for attention scores that of the
+        /// keys, for attention over values that of the values.
         GradWeight = "grad_weight",
         /// Backward pass of anything that is not a product.
         Backward = "backward",
