@@ -1,1 +1,287 @@
 //! Transformer architectures: parameters, memory, lowering to operators, presets, Hugging Face configs.
+//!
+//! An [`Architecture`] is every number that shapes a decoder-only transformer. Together with a
+//! [`Workload`] (what is run, and over how many GPUs) it answers three questions: how many
+//! parameters ([`parameters`]), how much memory on one GPU ([`memory_use`]), and which operators
+//! one GPU executes for one step ([`lower`]).
+
+mod names;
+
+mod validate;
+
+mod layer;
+
+mod params;
+
+mod workload;
+
+mod memory;
+
+mod step;
+
+mod lowering;
+
+mod communication;
+
+mod presets;
+
+mod config;
+
+pub use config::{parse_config, read_config};
+pub use lowering::lower;
+pub use memory::{MemoryUse, memory_use};
+pub use params::{ParameterCount, parameters};
+pub use presets::Preset;
+pub use step::{Item, Phase, Role, Step};
+pub use workload::{AttentionKernel, Mode, Recompute, Workload};
+
+use crate::error::Result;
+use names::named_enum;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// The shape of a decoder-only transformer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Architecture {
+    /// Name used in tables and messages.
+    pub name: String,
+    /// Transformer layers.
+    pub layers: u64,
+    /// Width of the residual stream.
+    pub hidden: u64,
+    /// Query heads.
+    pub heads: u64,
+    /// Key/value heads; equal to `heads` without grouped-query attention.
+    pub kv_heads: u64,
+    /// Width of a query and key head; need not be `hidden / heads`.
+    pub head_dim: u64,
+    /// The MLP of the dense layers.
+    pub mlp: Mlp,
+    /// Rows of the token embedding, padding included.
+    pub vocab: u64,
+    /// Whether the output head reuses the token embedding.
+    pub tied_embeddings: bool,
+    /// How positions enter.
+    pub positions: Positions,
+    /// Kind and place of the normalisations.
+    pub norm: Norm,
+    /// Which parts carry a bias vector.
+    #[serde(default)]
+    pub biases: Biases,
+    /// Attention and MLP read the same residual stream and are added together (GPT-J, GPT-NeoX).
+    #[serde(default)]
+    pub parallel_layers: bool,
+    /// Mixture of experts in place of the MLP in all but the leading dense layers.
+    #[serde(default)]
+    pub moe: Option<Moe>,
+    /// Multi-head latent attention in place of the fused QKV projection.
+    #[serde(default)]
+    pub mla: Option<Mla>,
+    /// Sliding-window attention in some or all layers.
+    #[serde(default)]
+    pub window: Option<Window>,
+}
+
+/// A two-layer perceptron, gated or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mlp {
+    /// Two or three matrices.
+    pub kind: MlpKind,
+    /// Inner width; with mixture of experts and no dense layer, that of one expert.
+    pub d_ff: u64,
+}
+
+named_enum! {
+    /// How many matrices an MLP has; which elementwise function sits between them costs the same.
+    MlpKind {
+        /// Up, elementwise function (GELU, ReLU, SiLU), down.
+        Gelu = "gelu",
+        /// Gate and up fused into one product, gated elementwise function (SwiGLU, GeGLU), down.
+        Swiglu = "swiglu",
+    }
+}
+
+impl MlpKind {
+    /// Width of the up projection in units of `d_ff`.
+    pub const fn up_factor(self) -> u64 {
+        match self {
+            Self::Gelu => 1,
+            Self::Swiglu => 2,
+        }
+    }
+}
+
+/// How positions enter the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Positions {
+    /// A learned table of `max` rows, added to the token embedding.
+    Learned {
+        /// Rows of the table.
+        max: u64,
+    },
+    /// Rotation of queries and keys.
+    Rotary,
+    /// A bias on the attention scores that grows with distance.
+    Alibi,
+    /// Nothing.
+    None,
+}
+
+/// The normalisations of a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Norm {
+    /// Which function.
+    pub kind: NormKind,
+    /// Where in the layer.
+    #[serde(default = "Norm::pre")]
+    pub placement: NormPlacement,
+    /// Whether queries and keys are normalised.
+    #[serde(default = "Norm::no_qk")]
+    pub qk: QkNorm,
+}
+
+impl Norm {
+    const fn pre() -> NormPlacement {
+        NormPlacement::Pre
+    }
+
+    const fn no_qk() -> QkNorm {
+        QkNorm::None
+    }
+}
+
+named_enum! {
+    /// The normalisation function.
+    NormKind {
+        /// Centres and scales.
+        LayerNorm = "layer_norm",
+        /// Scales only.
+        RmsNorm = "rms_norm",
+    }
+}
+
+named_enum! {
+    /// Where a layer normalises the residual stream; every model ends with one more norm.
+    NormPlacement {
+        /// Before attention and before the MLP (GPT-2, Llama; also GPT-NeoX with parallel layers).
+        Pre = "pre",
+        /// Once for both branches of a parallel layer (GPT-J, Falcon-7B).
+        Shared = "shared",
+        /// After attention and after the MLP, before the residual add (OLMo 2).
+        Post = "post",
+        /// Before and after each of the two (Gemma 2 and 3).
+        Sandwich = "sandwich",
+    }
+}
+
+named_enum! {
+    /// Normalisation of queries and keys before attention.
+    QkNorm {
+        /// None.
+        None = "none",
+        /// One weight of length `head_dim` for all query heads and one for all key heads (Qwen3, Gemma 3).
+        Head = "head",
+        /// Over the whole projected query and the whole projected key (OLMo 2).
+        Full = "full",
+    }
+}
+
+/// Which parts carry a bias vector.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[allow(missing_docs)]
+pub struct Biases {
+    pub qkv: bool,
+    pub attention_output: bool,
+    pub mlp: bool,
+    pub norm: bool,
+    pub head: bool,
+}
+
+impl Biases {
+    /// Every part but the output head, as in GPT-2.
+    pub const ALL_BUT_HEAD: Self = Self {
+        qkv: true,
+        attention_output: true,
+        mlp: true,
+        norm: true,
+        head: false,
+    };
+}
+
+/// Mixture of experts; the experts are MLPs of the architecture's kind, without bias.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Moe {
+    /// Routed experts per layer.
+    pub experts: u64,
+    /// Routed experts that each token visits.
+    pub top_k: u64,
+    /// Inner width of one routed expert.
+    pub d_ff: u64,
+    /// Inner width of all shared experts together, which every token visits; 0 = none.
+    #[serde(default)]
+    pub shared_d_ff: u64,
+    /// Leading layers that keep the dense MLP.
+    #[serde(default)]
+    pub dense_layers: u64,
+    /// Whether the router holds one correction term per expert (DeepSeek-V3).
+    #[serde(default)]
+    pub router_bias: bool,
+}
+
+/// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): keys and values come from one narrow latent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mla {
+    /// Width of the query latent; absent = queries are projected directly.
+    #[serde(default)]
+    pub q_lora_rank: Option<u64>,
+    /// Width of the key/value latent, which is what the cache holds.
+    pub kv_lora_rank: u64,
+    /// Part of a query/key head without position.
+    pub qk_nope: u64,
+    /// Rotated part of a query/key head; the key's is shared by all heads.
+    pub qk_rope: u64,
+    /// Width of a value head.
+    pub v_head_dim: u64,
+}
+
+/// Sliding-window attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Window {
+    /// Keys a query sees at most, itself included.
+    pub size: u64,
+    /// Layers that use the window; the others see everything.
+    pub layers: u64,
+}
+
+impl Architecture {
+    /// The preset with this name, or the Hugging Face config at this path (anything that ends in `.json`).
+    pub fn find(name_or_path: &str) -> Result<Self> {
+        let path = Path::new(name_or_path);
+        let is_config = path
+            .extension()
+            .is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
+        if is_config {
+            read_config(path)
+        } else {
+            Preset::find(name_or_path).map(|preset| preset.architecture.clone())
+        }
+    }
+
+    /// Width of a value head.
+    pub fn value_dim(&self) -> u64 {
+        self.mla.map_or(self.head_dim, |mla| mla.v_head_dim)
+    }
+
+    /// Layers that hold a mixture of experts.
+    pub fn moe_layers(&self) -> u64 {
+        self.moe.map_or(0, |moe| self.layers - moe.dense_layers)
+    }
+}

@@ -1,0 +1,223 @@
+//! Configs as published read as the preset of the same model, and anything doubtful is refused.
+
+use super::super::Preset;
+use super::*;
+
+/// Published configs without the fields that shape nothing, and the preset each must equal.
+const PUBLISHED: &[(&str, &str)] = &[
+    (
+        "gpt2",
+        r#"{"model_type":"gpt2","activation_function":"gelu_new","architectures":["GPT2LMHeadModel"],
+        "attn_pdrop":0.1,"bos_token_id":50256,"n_ctx":1024,"n_embd":768,"n_head":12,"n_layer":12,
+        "n_positions":1024,"vocab_size":50257}"#,
+    ),
+    (
+        "pythia-1b",
+        r#"{"model_type":"gpt_neox","hidden_act":"gelu","hidden_size":2048,"intermediate_size":8192,
+        "num_attention_heads":8,"num_hidden_layers":16,"rotary_emb_base":10000,"rotary_pct":0.25,
+        "tie_word_embeddings":false,"use_parallel_residual":true,"vocab_size":50304}"#,
+    ),
+    (
+        "llama-2-70b",
+        r#"{"model_type":"llama","hidden_act":"silu","hidden_size":8192,"intermediate_size":28672,
+        "num_attention_heads":64,"num_hidden_layers":80,"num_key_value_heads":8,"rope_scaling":null,
+        "pretraining_tp":1,"tie_word_embeddings":false,"vocab_size":32000}"#,
+    ),
+    (
+        "llama-3.2-3b",
+        r#"{"model_type":"llama","attention_bias":false,"head_dim":128,"hidden_act":"silu","hidden_size":3072,
+        "intermediate_size":8192,"mlp_bias":false,"num_attention_heads":24,"num_hidden_layers":28,
+        "num_key_value_heads":8,"tie_word_embeddings":true,"vocab_size":128256,
+        "rope_scaling":{"factor":32.0,"rope_type":"llama3"}}"#,
+    ),
+    (
+        "mistral-7b-v0.1",
+        r#"{"model_type":"mistral","hidden_act":"silu","hidden_size":4096,"intermediate_size":14336,
+        "num_attention_heads":32,"num_hidden_layers":32,"num_key_value_heads":8,"sliding_window":4096,
+        "vocab_size":32000}"#,
+    ),
+    (
+        "mistral-7b-v0.3",
+        r#"{"model_type":"mistral","hidden_act":"silu","hidden_size":4096,"intermediate_size":14336,
+        "num_attention_heads":32,"num_hidden_layers":32,"num_key_value_heads":8,"sliding_window":null,
+        "vocab_size":32768}"#,
+    ),
+    (
+        "mixtral-8x7b",
+        r#"{"model_type":"mixtral","hidden_act":"silu","hidden_size":4096,"intermediate_size":14336,
+        "num_attention_heads":32,"num_experts_per_tok":2,"num_hidden_layers":32,"num_key_value_heads":8,
+        "num_local_experts":8,"router_aux_loss_coef":0.02,"sliding_window":null,"vocab_size":32000}"#,
+    ),
+    (
+        "qwen2.5-7b",
+        r#"{"model_type":"qwen2","hidden_act":"silu","hidden_size":3584,"intermediate_size":18944,
+        "max_window_layers":28,"num_attention_heads":28,"num_hidden_layers":28,"num_key_value_heads":4,
+        "sliding_window":131072,"tie_word_embeddings":false,"use_mrope":false,"use_sliding_window":false,
+        "vocab_size":152064}"#,
+    ),
+    (
+        "qwen3-0.6b",
+        r#"{"model_type":"qwen3","attention_bias":false,"head_dim":128,"hidden_act":"silu","hidden_size":1024,
+        "intermediate_size":3072,"max_window_layers":28,"num_attention_heads":16,"num_hidden_layers":28,
+        "num_key_value_heads":8,"sliding_window":null,"tie_word_embeddings":true,"use_sliding_window":false,
+        "vocab_size":151936}"#,
+    ),
+    (
+        "qwen3-30b-a3b",
+        r#"{"model_type":"qwen3_moe","attention_bias":false,"decoder_sparse_step":1,"head_dim":128,
+        "hidden_act":"silu","hidden_size":2048,"intermediate_size":6144,"max_window_layers":48,
+        "mlp_only_layers":[],"moe_intermediate_size":768,"norm_topk_prob":true,"num_attention_heads":32,
+        "num_experts":128,"num_experts_per_tok":8,"num_hidden_layers":48,"num_key_value_heads":4,
+        "sliding_window":null,"tie_word_embeddings":false,"use_sliding_window":false,"vocab_size":151936}"#,
+    ),
+    (
+        "gemma-2b",
+        r#"{"model_type":"gemma","head_dim":256,"hidden_act":"gelu","hidden_size":2048,
+        "intermediate_size":16384,"num_attention_heads":8,"num_hidden_layers":18,"num_key_value_heads":1,
+        "vocab_size":256000}"#,
+    ),
+    (
+        "gemma-2-9b",
+        r#"{"model_type":"gemma2","attn_logit_softcapping":50.0,"final_logit_softcapping":30.0,"head_dim":256,
+        "hidden_act":"gelu_pytorch_tanh","hidden_activation":"gelu_pytorch_tanh","hidden_size":3584,
+        "intermediate_size":14336,"num_attention_heads":16,"num_hidden_layers":42,"num_key_value_heads":8,
+        "query_pre_attn_scalar":256,"sliding_window":4096,"sliding_window_size":4096,"vocab_size":256000}"#,
+    ),
+    (
+        "gemma-3-1b",
+        r#"{"model_type":"gemma3_text","attention_bias":false,"head_dim":256,
+        "hidden_activation":"gelu_pytorch_tanh","hidden_size":1152,"intermediate_size":6912,
+        "num_attention_heads":4,"num_hidden_layers":26,"num_key_value_heads":1,"query_pre_attn_scalar":256,
+        "rope_local_base_freq":10000,"sliding_window":512,"sliding_window_pattern":6,"vocab_size":262144}"#,
+    ),
+    (
+        "deepseek-v3",
+        r#"{"model_type":"deepseek_v3","attention_bias":false,"aux_loss_alpha":0.001,"ep_size":1,
+        "first_k_dense_replace":3,"hidden_act":"silu","hidden_size":7168,"intermediate_size":18432,
+        "kv_lora_rank":512,"moe_intermediate_size":2048,"moe_layer_freq":1,"n_group":8,"n_routed_experts":256,
+        "n_shared_experts":1,"norm_topk_prob":true,"num_attention_heads":128,"num_experts_per_tok":8,
+        "num_hidden_layers":61,"num_key_value_heads":128,"num_nextn_predict_layers":1,"q_lora_rank":1536,
+        "qk_nope_head_dim":128,"qk_rope_head_dim":64,"quantization_config":{"quant_method":"fp8"},
+        "routed_scaling_factor":2.5,"scoring_func":"sigmoid","seq_aux":true,"tie_word_embeddings":false,
+        "topk_group":4,"topk_method":"noaux_tc","v_head_dim":128,"vocab_size":129280}"#,
+    ),
+    (
+        "olmo-2-7b",
+        r#"{"model_type":"olmo2","attention_bias":false,"hidden_act":"silu","hidden_size":4096,
+        "intermediate_size":11008,"num_attention_heads":32,"num_hidden_layers":32,"num_key_value_heads":32,
+        "tie_word_embeddings":false,"vocab_size":100352}"#,
+    ),
+    (
+        "mpt-7b",
+        r#"{"model_type":"mpt","attn_config":{"alibi":true,"alibi_bias_max":8,"attn_impl":"torch",
+        "attn_pdrop":0,"attn_type":"multihead_attention","attn_uses_sequence_id":false,"clip_qkv":null,
+        "prefix_lm":false,"qk_ln":false,"softmax_scale":null},"d_model":4096,"expansion_ratio":4,
+        "learned_pos_emb":true,"logit_scale":null,"max_seq_len":2048,"n_heads":32,"n_layers":32,"no_bias":true,
+        "norm_type":"low_precision_layernorm","tokenizer_name":"EleutherAI/gpt-neox-20b","vocab_size":50432}"#,
+    ),
+    (
+        "opt-2.7b",
+        r#"{"model_type":"opt","activation_function":"relu","do_layer_norm_before":true,"dropout":0.1,
+        "ffn_dim":10240,"hidden_size":2560,"max_position_embeddings":2048,"num_attention_heads":32,
+        "num_hidden_layers":32,"prefix":"</s>","vocab_size":50272,"word_embed_proj_dim":2560}"#,
+    ),
+];
+
+#[test]
+fn published_configs_equal_their_presets() {
+    for (name, text) in PUBLISHED {
+        let read = parse_config(text, name, "config.json").unwrap();
+        assert_eq!(read, Preset::find(name).unwrap().architecture);
+    }
+}
+
+#[test]
+fn every_supported_model_type_has_a_published_example() {
+    for (model_type, _) in FAMILIES {
+        let quoted = format!(r#""model_type":"{model_type}""#);
+        assert!(
+            PUBLISHED.iter().any(|(_, text)| text.contains(&quoted)),
+            "{model_type}"
+        );
+    }
+}
+
+/// The Llama-2-70B example with one field replaced or added.
+fn llama_with(key: &str, value: &str) -> Result<Architecture> {
+    let text = PUBLISHED
+        .iter()
+        .find(|(name, _)| *name == "llama-2-70b")
+        .map(|(_, text)| *text)
+        .unwrap();
+    let mut object: serde_json::Map<String, Value> = serde_json::from_str(text).unwrap();
+    object.insert(key.to_owned(), serde_json::from_str(value).unwrap());
+    parse_config(&Value::Object(object).to_string(), "x", "config.json")
+}
+
+#[test]
+fn doubtful_configs_are_refused_with_file_field_value_and_what_is_allowed() {
+    for (key, value, parts) in [
+        (
+            "model_type",
+            r#""mamba""#,
+            ["`model_type` is \"mamba\"", "llama"],
+        ),
+        ("hidden_size", "null", ["`hidden_size` is null", "integer"]),
+        (
+            "hidden_size",
+            "4096.5",
+            ["`hidden_size` is 4096.5", "integer"],
+        ),
+        (
+            "num_key_value_heads",
+            "7",
+            ["`kv_heads` is 7", "divisor of heads = 64"],
+        ),
+        ("num_hidden_layers", "0", ["`layers` is 0", "1 to"]),
+        (
+            "hidden_act",
+            r#""xielu""#,
+            ["`hidden_act` is \"xielu\"", "silu"],
+        ),
+        (
+            "num_local_experts",
+            "8",
+            ["`num_local_experts` is 8", "known for model_type `llama`"],
+        ),
+        (
+            "quantization_config",
+            r#"{"quant_method":"awq"}"#,
+            ["`quant_method` is \"awq\"", "fp8"],
+        ),
+    ] {
+        let error = llama_with(key, value).unwrap_err();
+        let message = error.to_string();
+        assert!(
+            error.is_bad_input() && message.starts_with("config.json"),
+            "{message}"
+        );
+        assert!(parts.iter().all(|part| message.contains(part)), "{message}");
+    }
+}
+
+#[test]
+fn layer_types_decide_which_layers_slide() {
+    let text = r#"{"model_type":"qwen3","hidden_size":1024,"intermediate_size":3072,"num_attention_heads":16,
+        "num_hidden_layers":3,"num_key_value_heads":8,"vocab_size":1000,"use_sliding_window":true,
+        "sliding_window":512,"layer_types":["full_attention","sliding_attention","full_attention"]}"#;
+    let window = parse_config(text, "x", "config.json")
+        .unwrap()
+        .window
+        .unwrap();
+    assert_eq!((window.size, window.layers), (512, 1));
+    let broken = text.replace("sliding_attention", "linear_attention");
+    assert!(parse_config(&broken, "x", "config.json").is_err());
+}
+
+#[test]
+fn a_model_is_named_after_its_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("my-model/config.json");
+    crate::error::write_atomically(&path, PUBLISHED[0].1.as_bytes()).unwrap();
+    assert_eq!(read_config(&path).unwrap().name, "my-model");
+}

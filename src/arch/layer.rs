@@ -1,0 +1,196 @@
+//! What one layer consists of on one tensor-parallel rank: its linear maps and its norm widths.
+//!
+//! Parameter counts, memory and lowering all read this one description, so they cannot disagree.
+//! Column-parallel maps divide their outputs by `tp`, row-parallel maps their inputs (Megatron-LM,
+//! arXiv 1909.08053); routers, latent down-projections and norms are replicated.
+
+use super::step::Role;
+use super::{Architecture, NormPlacement, QkNorm};
+
+/// A linear map of one layer, already divided among the ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Linear {
+    pub role: Role,
+    /// Reduction dimension of the forward product.
+    pub inputs: u64,
+    /// Output width of the forward product.
+    pub outputs: u64,
+    /// Length of the bias vector, 0 without one.
+    pub bias: u64,
+    /// Independent copies: the routed experts of a layer, else 1.
+    pub members: u64,
+}
+
+impl Linear {
+    fn new(role: Role, inputs: u64, outputs: u64, bias: bool) -> Self {
+        Self {
+            role,
+            inputs,
+            outputs,
+            bias: if bias { outputs } else { 0 },
+            members: 1,
+        }
+    }
+
+    /// Weights and biases.
+    pub fn parameters(&self) -> u64 {
+        self.members * (self.inputs * self.outputs + self.bias)
+    }
+}
+
+/// Query heads on one rank.
+pub(super) fn rank_heads(arch: &Architecture, tp: u64) -> u64 {
+    arch.heads / tp
+}
+
+/// Key/value heads on one rank: a share, or one replicated head when there are fewer heads than ranks.
+pub(super) fn rank_kv_heads(arch: &Architecture, tp: u64) -> u64 {
+    (arch.kv_heads / tp).max(1)
+}
+
+/// Vocabulary rows on one rank, padded up to equal shares.
+pub(super) fn rank_vocab(arch: &Architecture, tp: u64) -> u64 {
+    arch.vocab.div_ceil(tp)
+}
+
+/// The linear maps of the attention block, in order of execution.
+pub(super) fn attention_linears(arch: &Architecture, tp: u64) -> Vec<Linear> {
+    let heads = rank_heads(arch, tp);
+    let (qkv, out) = (arch.biases.qkv, arch.biases.attention_output);
+    let projection = Linear::new(
+        Role::AttentionProjection,
+        heads * arch.value_dim(),
+        arch.hidden,
+        out,
+    );
+    let Some(mla) = arch.mla else {
+        let width = (heads + 2 * rank_kv_heads(arch, tp)) * arch.head_dim;
+        return vec![Linear::new(Role::Qkv, arch.hidden, width, qkv), projection];
+    };
+    let queries = heads * arch.head_dim;
+    let mut linears = Vec::with_capacity(5);
+    match mla.q_lora_rank {
+        Some(rank) => {
+            linears.push(Linear::new(Role::QueryDown, arch.hidden, rank, qkv));
+            linears.push(Linear::new(Role::QueryUp, rank, queries, false));
+        }
+        None => linears.push(Linear::new(Role::QueryUp, arch.hidden, queries, false)),
+    }
+    linears.push(Linear::new(
+        Role::KeyValueDown,
+        arch.hidden,
+        mla.kv_lora_rank + mla.qk_rope,
+        qkv,
+    ));
+    linears.push(Linear::new(
+        Role::KeyValueUp,
+        mla.kv_lora_rank,
+        heads * (mla.qk_nope + mla.v_head_dim),
+        false,
+    ));
+    linears.push(projection);
+    linears
+}
+
+/// Up and down projection of the dense MLP.
+pub(super) fn mlp_linears(arch: &Architecture, tp: u64) -> [Linear; 2] {
+    let inner = arch.mlp.d_ff / tp;
+    let up = arch.mlp.kind.up_factor() * inner;
+    [
+        Linear::new(Role::MlpUp, arch.hidden, up, arch.biases.mlp),
+        Linear::new(Role::MlpDown, inner, arch.hidden, arch.biases.mlp),
+    ]
+}
+
+/// Router, routed experts and shared experts of a mixture-of-experts layer; empty without one.
+pub(super) fn moe_linears(arch: &Architecture, tp: u64) -> Vec<Linear> {
+    let Some(moe) = arch.moe else {
+        return Vec::new();
+    };
+    let factor = arch.mlp.kind.up_factor();
+    let (inner, shared) = (moe.d_ff / tp, moe.shared_d_ff / tp);
+    let experts = |linear| Linear {
+        members: moe.experts,
+        ..linear
+    };
+    let mut linears = vec![
+        Linear::new(Role::Router, arch.hidden, moe.experts, moe.router_bias),
+        experts(Linear::new(
+            Role::ExpertsUp,
+            arch.hidden,
+            factor * inner,
+            false,
+        )),
+        experts(Linear::new(Role::ExpertsDown, inner, arch.hidden, false)),
+    ];
+    if shared > 0 {
+        linears.push(Linear::new(
+            Role::SharedUp,
+            arch.hidden,
+            factor * shared,
+            false,
+        ));
+        linears.push(Linear::new(Role::SharedDown, shared, arch.hidden, false));
+    }
+    linears
+}
+
+/// Norms over the whole hidden width per layer.
+pub(super) fn hidden_norms(arch: &Architecture) -> u64 {
+    match arch.norm.placement {
+        NormPlacement::Shared => 1,
+        NormPlacement::Pre | NormPlacement::Post => 2,
+        NormPlacement::Sandwich => 4,
+    }
+}
+
+/// Sum of the widths of all norms of a layer: on the residual stream, on queries and keys, on latents.
+pub(super) fn norm_width(arch: &Architecture, tp: u64) -> u64 {
+    let qk = match arch.norm.qk {
+        QkNorm::None => 0,
+        QkNorm::Head => 2 * arch.head_dim,
+        QkNorm::Full => (rank_heads(arch, tp) + rank_kv_heads(arch, tp)) * arch.head_dim,
+    };
+    let latent = arch
+        .mla
+        .map_or(0, |mla| mla.q_lora_rank.unwrap_or(0) + mla.kv_lora_rank);
+    hidden_norms(arch) * arch.hidden + qk + latent
+}
+
+/// How many layers of each kind the slowest (last) pipeline stage runs.
+///
+/// Dense layers of a mixture of experts lead, so the last stage has as few of them as possible;
+/// layers with full attention are spread evenly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StageLayers {
+    pub layers: u64,
+    pub dense: u64,
+    pub moe: u64,
+    pub full_attention: u64,
+    pub windowed: u64,
+}
+
+impl StageLayers {
+    /// No layers: embedding and head alone.
+    pub const NONE: Self = Self {
+        layers: 0,
+        dense: 0,
+        moe: 0,
+        full_attention: 0,
+        windowed: 0,
+    };
+
+    pub fn new(arch: &Architecture, pp: u64) -> Self {
+        let layers = arch.layers.div_ceil(pp);
+        let moe = arch.moe_layers().min(layers);
+        let full = arch.layers - arch.window.map_or(0, |window| window.layers);
+        let full_attention = full.div_ceil(pp).min(layers);
+        Self {
+            layers,
+            dense: layers - moe,
+            moe,
+            full_attention,
+            windowed: layers - full_attention,
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Lowering of the attention block: norm, projections, attention core, output projection, residual.
+
+use super::super::layer::{Linear, attention_linears, rank_heads, rank_kv_heads};
+use super::super::{AttentionKernel, Mode, NormPlacement, Phase, Positions, QkNorm, Role};
+use super::{Lowering, Scope};
+use crate::op::{Attention, Gemm, Layout, MemoryKind, Op, Pass};
+
+impl Lowering<'_> {
+    pub(super) fn attention_block(&mut self) {
+        let (arch, layers) = (self.arch, self.stage.layers);
+        let (rows, hidden) = (self.work.residual_rows(), arch.hidden);
+        if arch.norm.placement != NormPlacement::Post {
+            self.norm(Role::AttentionNorm, rows, hidden, Scope::Layer, layers);
+        }
+        self.attention_inputs();
+        self.attention_core(self.stage.full_attention, 0);
+        let window = arch.window.map_or(0, |window| window.size);
+        self.attention_core(self.stage.windowed, window);
+        self.attention_outputs();
+        if matches!(
+            arch.norm.placement,
+            NormPlacement::Post | NormPlacement::Sandwich
+        ) {
+            self.norm(Role::AttentionPostNorm, rows, hidden, Scope::Layer, layers);
+        }
+        self.residual(Role::AttentionOutputDropout, Role::AttentionResidual);
+    }
+
+    /// Whether latent attention runs in its absorbed form.
+    fn absorbed(&self) -> bool {
+        self.arch.mla.is_some() && self.work.mode == Mode::Decode
+    }
+
+    /// Everything between the attention norm and the attention core.
+    fn attention_inputs(&mut self) {
+        let (arch, work, layers) = (self.arch, self.work, self.stage.layers);
+        let tokens = work.tokens();
+        let heads = rank_heads(arch, work.tp);
+        let kv_heads = rank_kv_heads(arch, work.tp);
+        let scope = Scope::Layer;
+        for linear in attention_linears(arch, work.tp) {
+            match linear.role {
+                Role::AttentionProjection => {}
+                // Absorbed: the weight is applied to queries and outputs instead, head by head.
+                Role::KeyValueUp if self.absorbed() => {}
+                // A cached prefix is stored as latent and expanded again.
+                Role::KeyValueUp => {
+                    let rows = work.batch * work.keys();
+                    self.linear(&linear, rows, 1, scope, layers);
+                }
+                _ => self.linear(&linear, tokens, 1, scope, layers),
+            }
+            let rank = linear.outputs;
+            match (linear.role, arch.mla) {
+                (Role::QueryDown, _) => {
+                    self.norm(Role::QueryLatentNorm, tokens, rank, scope, layers);
+                }
+                (Role::KeyValueDown, Some(mla)) => {
+                    let rank = mla.kv_lora_rank;
+                    self.norm(Role::KeyValueLatentNorm, tokens, rank, scope, layers);
+                }
+                _ => {}
+            }
+        }
+        let (queries, keys) = (heads * arch.head_dim, kv_heads * arch.head_dim);
+        let (query_shape, key_shape) = match arch.norm.qk {
+            QkNorm::None => ((0, 0), (0, 0)),
+            QkNorm::Head => (
+                (tokens * heads, arch.head_dim),
+                (tokens * kv_heads, arch.head_dim),
+            ),
+            QkNorm::Full => ((tokens, queries), (tokens, keys)),
+        };
+        if arch.norm.qk != QkNorm::None {
+            self.norm(Role::QueryNorm, query_shape.0, query_shape.1, scope, layers);
+            self.norm(Role::KeyNorm, key_shape.0, key_shape.1, scope, layers);
+        }
+        if arch.positions == Positions::Rotary {
+            let cols = arch
+                .mla
+                .map_or(queries + keys, |mla| (heads + 1) * mla.qk_rope);
+            self.memory(
+                Role::Rotary,
+                MemoryKind::Rotary,
+                tokens,
+                cols,
+                scope,
+                layers,
+            );
+        }
+        if !work.trains() {
+            let cols = arch
+                .mla
+                .map_or(2 * keys, |mla| mla.kv_lora_rank + mla.qk_rope);
+            self.memory(
+                Role::CacheWrite,
+                MemoryKind::Copy,
+                tokens,
+                cols,
+                scope,
+                layers,
+            );
+        }
+        if let (true, Some(mla)) = (self.absorbed(), arch.mla) {
+            self.per_head(Role::QueryAbsorb, mla.qk_nope, mla.kv_lora_rank);
+        }
+    }
+
+    /// Everything between the attention core and the residual add.
+    fn attention_outputs(&mut self) {
+        if let (true, Some(mla)) = (self.absorbed(), self.arch.mla) {
+            self.per_head(Role::ValueAbsorb, mla.kv_lora_rank, mla.v_head_dim);
+        }
+        for linear in attention_linears(self.arch, self.work.tp) {
+            if linear.role == Role::AttentionProjection {
+                let tokens = self.work.tokens();
+                self.linear(&linear, tokens, 1, Scope::Layer, self.stage.layers);
+            }
+        }
+    }
+
+    /// One small product per query head.
+    fn per_head(&mut self, role: Role, inputs: u64, outputs: u64) {
+        let heads = rank_heads(self.arch, self.work.tp);
+        let linear = Linear {
+            role,
+            inputs,
+            outputs,
+            bias: 0,
+            members: heads,
+        };
+        let (tokens, layers) = (self.work.tokens(), self.stage.layers);
+        self.linear(&linear, tokens, heads, Scope::Layer, layers);
+    }
+
+    fn attention_core(&mut self, layers: u64, window: u64) {
+        if layers == 0 {
+            return;
+        }
+        let (arch, work) = (self.arch, self.work);
+        let mut op = Attention {
+            batch: work.batch,
+            heads: rank_heads(arch, work.tp),
+            kv_heads: rank_kv_heads(arch, work.tp),
+            seq_q: work.seq,
+            seq_kv: work.keys(),
+            head_dim: arch.head_dim,
+            value_dim: arch.value_dim(),
+            causal: true,
+            // A window that no query reaches is the same operator as none.
+            window: if window < work.keys() { window } else { 0 },
+            pass: Pass::Forward,
+            dtype: work.activation_dtype(),
+        };
+        if let (true, Some(mla)) = (self.absorbed(), arch.mla) {
+            op.kv_heads = 1;
+            op.head_dim = mla.kv_lora_rank + mla.qk_rope;
+            op.value_dim = mla.kv_lora_rank;
+        }
+        match work.attention {
+            AttentionKernel::Flash => {
+                let backward = Attention {
+                    pass: Pass::Backward,
+                    ..op
+                };
+                self.emit(
+                    Role::Attention,
+                    Scope::Core,
+                    layers,
+                    Op::Attention(op),
+                    &[(Phase::Backward, Op::Attention(backward))],
+                );
+            }
+            AttentionKernel::Unfused => self.unfused_attention(&op, layers),
+        }
+    }
+
+    /// Score and value products as batched GEMMs over all query heads, with the kernels between them.
+    fn unfused_attention(&mut self, op: &Attention, layers: u64) {
+        let (q, kv) = (op.seq_q, op.seq_kv);
+        let batch = op.batch * op.heads;
+        let gemm = |m, n, k, layout| {
+            Op::Gemm(Gemm {
+                m,
+                n,
+                k,
+                batch,
+                layout,
+                dtype: op.dtype,
+            })
+        };
+        let core = Scope::Core;
+        self.emit(
+            Role::AttentionScore,
+            core,
+            layers,
+            gemm(q, kv, op.head_dim, Layout::Tn),
+            &[
+                (Phase::GradInput, gemm(q, op.head_dim, kv, Layout::Nn)),
+                (Phase::GradWeight, gemm(kv, op.head_dim, q, Layout::Nt)),
+            ],
+        );
+        for (role, kind) in [
+            (Role::AttentionMask, MemoryKind::Mask),
+            (Role::AttentionSoftmax, MemoryKind::Softmax),
+            (Role::AttentionDropout, MemoryKind::Dropout),
+        ] {
+            if kind != MemoryKind::Dropout || self.drops_out() {
+                self.memory(role, kind, batch * q, kv, core, layers);
+            }
+        }
+        self.emit(
+            Role::AttentionValue,
+            core,
+            layers,
+            gemm(q, op.value_dim, kv, Layout::Nn),
+            &[
+                (Phase::GradInput, gemm(q, kv, op.value_dim, Layout::Tn)),
+                (Phase::GradWeight, gemm(kv, op.value_dim, q, Layout::Nt)),
+            ],
+        );
+    }
+}

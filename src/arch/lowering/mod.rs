@@ -1,0 +1,304 @@
+//! From an architecture and a workload to the operators that one GPU executes.
+//!
+//! Shapes follow the operator table of arXiv 2401.14489, generalised to grouped-query attention, gated
+//! MLPs, mixture of experts and latent attention, and extended by the backward pass: a linear map
+//! `(tokens, in) x (in, out)` runs forward as `tn`; its input gradient `(tokens, out) x (out, in)` as
+//! `nn`; its weight gradient `(out, tokens) x (tokens, in)`, where the tokens are the reduction, as `nt`.
+//! fp8 products run as `tn` in all three places, the only layout fp8 tensor cores take.
+//!
+//! Conventions, each a plain assumption about the framework:
+//! - Bias adds ride in the epilogue of their product and cost nothing extra.
+//! - Gate and up projection are one product, queries, keys and values are one product.
+//! - Routing is balanced: every visited expert gets `ceil(tokens·top_k / visited)` tokens, where
+//!   `visited = min(experts, tokens·top_k)`. Experts are split by tensor parallelism like a dense MLP.
+//! - Latent attention expands keys and values in training and prefill and runs absorbed in decode
+//!   (arXiv 2405.04434, section 2.1.2): every head attends to the one cached latent.
+//! - With pipeline parallelism the last stage is lowered: `ceil(layers/stages)` layers and the head.
+
+mod attention;
+
+mod mlp;
+
+use super::communication::collectives;
+use super::layer::{Linear, StageLayers, rank_vocab};
+use super::params::{active_weights, rank_parameters};
+use super::{
+    Architecture, AttentionKernel, Item, NormKind, Phase, Positions, Recompute, Role, Step,
+    Workload,
+};
+use crate::error::Result;
+use crate::op::{Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
+use crate::units::Flops;
+
+/// Lowers one step to the operators of one GPU; fails where architecture or workload is impossible.
+pub fn lower(arch: &Architecture, work: &Workload) -> Result<Step> {
+    arch.validate()?;
+    work.validate(arch)?;
+    let mut lowering = Lowering {
+        arch,
+        work,
+        stage: StageLayers::new(arch, work.pp),
+        items: Vec::with_capacity(96),
+    };
+    if work.pp == 1 {
+        lowering.embedding();
+    }
+    lowering.attention_block();
+    lowering.mlp_block();
+    lowering.head();
+    lowering.optimizer_and_collectives();
+    Ok(Step {
+        items: lowering.items,
+        tokens: work.tokens() * work.microbatches,
+        model_flops: model_flops(arch, work),
+        gpus_per_replica: work.tp * work.pp,
+        stages: work.pp,
+        microbatches: work.microbatches,
+    })
+}
+
+/// Forward arithmetic of one step, three times that in training; see [`Step::model_flops`].
+///
+/// `2 ·` (weights a token meets) `· tokens`, plus `2·b·a·q·kv·(d + d_v)` per layer for the two attention
+/// products; a window bounds `kv`. Latent attention counts in its expanded form in every mode.
+fn model_flops(arch: &Architecture, work: &Workload) -> Flops {
+    let (layer_weights, head_weights) = active_weights(arch);
+    let linear = 2.0 * layer_weights as f64 * work.tokens() as f64;
+    let head = 2.0 * head_weights as f64 * head_rows(work) as f64;
+    let windowed = arch.window.map_or(0, |window| window.layers);
+    let seen = arch.window.map_or(0, |window| window.size.min(work.keys()));
+    let keys = (windowed * seen + (arch.layers - windowed) * work.keys()) as f64;
+    let width = (arch.heads * (arch.head_dim + arch.value_dim())) as f64;
+    let attention = 2.0 * work.tokens() as f64 * keys * width;
+    let passes = if work.trains() { 3.0 } else { 1.0 };
+    Flops::from_flops((linear + head + attention) * passes * work.microbatches as f64)
+}
+
+/// Positions that the head predicts: all in training, the last of each sequence when serving.
+fn head_rows(work: &Workload) -> u64 {
+    if work.trains() {
+        work.tokens()
+    } else {
+        work.batch
+    }
+}
+
+/// Whether an operator runs again in the backward pass.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    /// Embedding and head: never.
+    Edge,
+    /// Inside a layer: with full recomputation.
+    Layer,
+    /// Attention core: with selective recomputation too.
+    Core,
+}
+
+struct Lowering<'a> {
+    arch: &'a Architecture,
+    work: &'a Workload,
+    stage: StageLayers,
+    items: Vec<Item>,
+}
+
+impl Lowering<'_> {
+    /// Adds `times` repetitions per micro-batch.
+    fn push(&mut self, role: Role, phase: Phase, op: Op, times: u64) {
+        self.push_per_step(role, phase, op, times * self.work.microbatches);
+    }
+
+    /// Adds `count` repetitions per step, to an equal item where there is one.
+    fn push_per_step(&mut self, role: Role, phase: Phase, op: Op, count: u64) {
+        if count == 0 {
+            return;
+        }
+        let equal = |item: &&mut Item| item.role == role && item.phase == phase && item.op == op;
+        match self.items.iter_mut().find(equal) {
+            Some(item) => item.count += count,
+            None => self.items.push(Item {
+                role,
+                phase,
+                op,
+                count,
+            }),
+        }
+    }
+
+    /// Adds an operator forward and, in training, what its backward pass needs.
+    fn emit(&mut self, role: Role, scope: Scope, times: u64, op: Op, backward: &[(Phase, Op)]) {
+        self.push(role, Phase::Forward, op, times);
+        if !self.work.trains() {
+            return;
+        }
+        let again = match self.work.recompute {
+            Recompute::None => false,
+            Recompute::Selective => scope == Scope::Core,
+            Recompute::Full => scope != Scope::Edge,
+        };
+        if again {
+            self.push(role, Phase::Recompute, op, times);
+        }
+        for &(phase, op) in backward {
+            self.push(role, phase, op, times);
+        }
+    }
+
+    /// A linear map over `rows` tokens, or over `members` groups of `rows` tokens.
+    fn linear(&mut self, linear: &Linear, rows: u64, members: u64, scope: Scope, times: u64) {
+        let dtype = match linear.role {
+            Role::Logits | Role::Router => self.work.activation_dtype(),
+            _ => self.work.dtype,
+        };
+        let (inputs, outputs) = (linear.inputs, linear.outputs);
+        let gemm = |m, n, k, layout| {
+            Op::Gemm(Gemm {
+                m,
+                n,
+                k,
+                batch: members,
+                layout: if dtype == Dtype::Fp8 {
+                    Layout::Tn
+                } else {
+                    layout
+                },
+                dtype,
+            })
+        };
+        self.emit(
+            linear.role,
+            scope,
+            times,
+            gemm(rows, outputs, inputs, Layout::Tn),
+            &[
+                (Phase::GradInput, gemm(rows, inputs, outputs, Layout::Nn)),
+                (Phase::GradWeight, gemm(outputs, inputs, rows, Layout::Nt)),
+            ],
+        );
+    }
+
+    /// A memory-bound kernel.
+    fn memory(
+        &mut self,
+        role: Role,
+        kind: MemoryKind,
+        rows: u64,
+        cols: u64,
+        scope: Scope,
+        times: u64,
+    ) {
+        let op = |pass| {
+            Op::Memory(Memory {
+                kind,
+                rows,
+                cols,
+                pass,
+                dtype: self.work.activation_dtype(),
+            })
+        };
+        let backward = [(Phase::Backward, op(Pass::Backward))];
+        self.emit(role, scope, times, op(Pass::Forward), &backward);
+    }
+
+    /// Norm over the residual stream or a slice of it.
+    fn norm(&mut self, role: Role, rows: u64, cols: u64, scope: Scope, times: u64) {
+        let kind = match self.arch.norm.kind {
+            NormKind::LayerNorm => MemoryKind::LayerNorm,
+            NormKind::RmsNorm => MemoryKind::RmsNorm,
+        };
+        self.memory(role, kind, rows, cols, scope, times);
+    }
+
+    /// Whether dropout kernels run: training with the unfused stack.
+    fn drops_out(&self) -> bool {
+        self.work.trains() && self.work.attention == AttentionKernel::Unfused
+    }
+
+    fn embedding(&mut self) {
+        let (rows, hidden) = (self.work.residual_rows(), self.arch.hidden);
+        let edge = Scope::Edge;
+        self.memory(
+            Role::Embedding,
+            MemoryKind::Embedding,
+            self.work.tokens(),
+            hidden,
+            edge,
+            1,
+        );
+        if let Positions::Learned { .. } = self.arch.positions {
+            self.memory(
+                Role::PositionEmbedding,
+                MemoryKind::Add,
+                rows,
+                hidden,
+                edge,
+                1,
+            );
+        }
+        if self.drops_out() {
+            self.memory(
+                Role::EmbeddingDropout,
+                MemoryKind::Dropout,
+                rows,
+                hidden,
+                edge,
+                1,
+            );
+        }
+    }
+
+    /// Adds a block's output to the residual stream.
+    fn residual(&mut self, dropout: Role, add: Role) {
+        let (rows, hidden) = (self.work.residual_rows(), self.arch.hidden);
+        let layers = self.stage.layers;
+        if self.drops_out() {
+            self.memory(
+                dropout,
+                MemoryKind::Dropout,
+                rows,
+                hidden,
+                Scope::Layer,
+                layers,
+            );
+        }
+        self.memory(add, MemoryKind::Add, rows, hidden, Scope::Layer, layers);
+    }
+
+    fn head(&mut self) {
+        let (arch, work, edge) = (self.arch, self.work, Scope::Edge);
+        self.norm(Role::FinalNorm, work.residual_rows(), arch.hidden, edge, 1);
+        let head = Linear {
+            role: Role::Logits,
+            inputs: arch.hidden,
+            outputs: rank_vocab(arch, work.tp),
+            bias: 0,
+            members: 1,
+        };
+        self.linear(&head, head_rows(work), 1, edge, 1);
+        if work.trains() {
+            let kind = MemoryKind::CrossEntropy;
+            self.memory(Role::Loss, kind, work.tokens(), head.outputs, edge, 1);
+        }
+    }
+
+    fn optimizer_and_collectives(&mut self) {
+        let (arch, work, stage) = (self.arch, self.work, self.stage);
+        if work.trains() {
+            let owned = rank_parameters(arch, work.tp, stage, work.pp == 1, true);
+            let shards = if work.zero > 0 { work.dp } else { 1 };
+            let adam = Memory {
+                kind: MemoryKind::Adam,
+                rows: owned.div_ceil(shards),
+                cols: 1,
+                pass: Pass::Forward,
+                dtype: Dtype::Fp32,
+            };
+            self.push_per_step(Role::Optimizer, Phase::Update, Op::Memory(adam), 1);
+        }
+        collectives(arch, work, stage, |role, phase, op, count| {
+            self.push_per_step(role, phase, op, count);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,469 @@
+//! Lowered steps against hand-made tables, published FLOP figures and closed forms.
+
+use super::super::{Mode, NormPlacement, Preset};
+use super::*;
+use crate::op::{Attention, CollectiveKind};
+use proptest::prelude::*;
+
+fn preset(name: &str) -> Architecture {
+    Preset::find(name).unwrap().architecture.clone()
+}
+
+fn unfused(work: Workload) -> Workload {
+    Workload {
+        attention: AttentionKernel::Unfused,
+        ..work
+    }
+}
+
+fn items(step: &Step, role: Role) -> Vec<Item> {
+    step.items
+        .iter()
+        .filter(|item| item.role == role)
+        .copied()
+        .collect()
+}
+
+/// `(m, n, k, batch, layout)` and count of every product of a role, in order of phases.
+fn products(step: &Step, role: Role) -> Vec<(Phase, [u64; 4], &'static str, u64)> {
+    items(step, role)
+        .iter()
+        .map(|item| {
+            let Op::Gemm(g) = item.op else {
+                panic!("{role} is not a product")
+            };
+            let shape = [g.m, g.n, g.k, g.batch];
+            (item.phase, shape, g.layout.name(), item.count)
+        })
+        .collect()
+}
+
+fn attention(step: &Step, phase: Phase) -> Vec<(Attention, u64)> {
+    items(step, Role::Attention)
+        .iter()
+        .filter(|item| item.phase == phase)
+        .map(|item| match item.op {
+            Op::Attention(op) => (op, item.count),
+            other => panic!("{other} is not attention"),
+        })
+        .collect()
+}
+
+fn gemm_flops(step: &Step, keep: impl Fn(&Item) -> bool) -> f64 {
+    step.items
+        .iter()
+        .filter(|item| matches!(item.op, Op::Gemm(_)) && keep(item))
+        .map(|item| item.flops().flops())
+        .sum()
+}
+
+fn close(left: f64, right: f64) -> bool {
+    (left - right).abs() <= 1e-9 * right.abs()
+}
+
+#[test]
+fn every_linear_map_trains_as_three_products_with_the_layouts_of_pytorch() {
+    use Phase::{Forward, GradInput, GradWeight};
+    let work = Workload {
+        tp: 2,
+        microbatches: 3,
+        ..Workload::train(4, 2048)
+    };
+    let step = lower(&preset("gpt3-2.7b"), &work).unwrap();
+    let layers = 32 * 3;
+    for (role, out, input, count) in [
+        (Role::Qkv, 3840, 2560, layers),
+        (Role::AttentionProjection, 2560, 1280, layers),
+        (Role::MlpUp, 5120, 2560, layers),
+        (Role::MlpDown, 2560, 5120, layers),
+        (Role::Logits, 25129, 2560, 3),
+    ] {
+        assert_eq!(
+            products(&step, role),
+            [
+                (Forward, [8192, out, input, 1], "tn", count),
+                (GradInput, [8192, input, out, 1], "nn", count),
+                (GradWeight, [out, input, 8192, 1], "nt", count),
+            ],
+            "{role}"
+        );
+    }
+}
+
+#[test]
+fn unfused_attention_is_two_batched_products_with_kernels_between_and_flash_is_one() {
+    use Phase::{Forward, GradInput, GradWeight};
+    let arch = preset("gpt3-2.7b");
+    let step = lower(&arch, &unfused(Workload::train(4, 2048))).unwrap();
+    assert_eq!(
+        products(&step, Role::AttentionScore),
+        [
+            (Forward, [2048, 2048, 80, 128], "tn", 32),
+            (GradInput, [2048, 80, 2048, 128], "nn", 32),
+            (GradWeight, [2048, 80, 2048, 128], "nt", 32),
+        ]
+    );
+    assert_eq!(
+        products(&step, Role::AttentionValue),
+        [
+            (Forward, [2048, 80, 2048, 128], "nn", 32),
+            (GradInput, [2048, 2048, 80, 128], "tn", 32),
+            (GradWeight, [2048, 80, 2048, 128], "nt", 32),
+        ]
+    );
+    for role in [
+        Role::AttentionMask,
+        Role::AttentionSoftmax,
+        Role::AttentionDropout,
+    ] {
+        assert_eq!(items(&step, role).len(), 2, "{role}");
+    }
+    assert!(items(&step, Role::Attention).is_empty());
+
+    let step = lower(&arch, &Workload::train(4, 2048)).unwrap();
+    let forward = attention(&step, Phase::Forward);
+    assert_eq!(forward.len(), 1);
+    assert_eq!((forward[0].0.heads, forward[0].0.head_dim), (32, 80));
+    assert!(forward[0].0.causal && forward[0].1 == 32);
+    assert_eq!(attention(&step, Phase::Backward).len(), 1);
+    assert!(items(&step, Role::AttentionSoftmax).is_empty());
+    assert!(items(&step, Role::AttentionOutputDropout).is_empty());
+}
+
+#[test]
+fn classic_architectures_match_the_closed_forms() {
+    for name in ["gpt3-125m", "gpt3-2.7b", "gpt3-175b", "pythia-1b"] {
+        let arch = preset(name);
+        let (batch, seq) = (2.0, 1024.0);
+        let work = unfused(Workload::train(2, 1024));
+        let [layers, hidden, vocab] = [arch.layers, arch.hidden, arch.vocab].map(|n| n as f64);
+        let dense = layers * batch * seq * hidden * hidden;
+        let scores = layers * batch * seq * seq * hidden;
+        let head = batch * seq * hidden * vocab;
+
+        let step = lower(&arch, &work).unwrap();
+        let forward = gemm_flops(&step, |item| item.phase == Phase::Forward);
+        assert!(close(forward, 24.0 * dense + 4.0 * scores + 2.0 * head));
+        let training = 72.0 * dense + 12.0 * scores + 6.0 * head;
+        assert!(close(gemm_flops(&step, |_| true), training), "{name}");
+        assert!(close(step.model_flops.flops(), training));
+
+        let full = Workload {
+            recompute: Recompute::Full,
+            ..work
+        };
+        let step = lower(&arch, &full).unwrap();
+        let recomputed = 96.0 * dense + 16.0 * scores + 6.0 * head;
+        assert!(close(gemm_flops(&step, |_| true), recomputed), "{name}");
+        assert!(close(step.model_flops.flops(), training));
+
+        let selective = Workload {
+            recompute: Recompute::Selective,
+            ..work
+        };
+        let step = lower(&arch, &selective).unwrap();
+        assert!(close(gemm_flops(&step, |_| true), training + 4.0 * scores));
+    }
+}
+
+/// The calculator of EleutherAI/cookbook for 300 billion tokens with full recomputation; its head is
+/// padded to 51200 and counted forward only.
+#[test]
+fn gpt3_175b_matches_the_published_flop_figures() {
+    let arch = Architecture {
+        vocab: 51200,
+        ..preset("gpt3-175b")
+    };
+    let work = Workload {
+        recompute: Recompute::Full,
+        ..unfused(Workload::train(1, 2048))
+    };
+    let step = lower(&arch, &work).unwrap();
+    let steps = 300e9 / step.tokens as f64;
+    let zetta = |roles: &[Role]| {
+        let flops = gemm_flops(&step, |item| roles.contains(&item.role));
+        (flops * steps / 1e19).round() / 100.0
+    };
+    assert_eq!(zetta(&[Role::Qkv]), 104.37);
+    assert_eq!(zetta(&[Role::AttentionScore]), 5.80);
+    assert_eq!(zetta(&[Role::AttentionValue]), 5.80);
+    assert_eq!(zetta(&[Role::AttentionProjection]), 34.79);
+    assert_eq!(zetta(&[Role::MlpUp, Role::MlpDown]), 278.31);
+    let head = gemm_flops(&step, |item| {
+        item.role == Role::Logits && item.phase == Phase::Forward
+    });
+    assert_eq!((head * steps / 1e17).round() / 1e4, 0.3775);
+}
+
+#[test]
+fn model_flops_equal_the_lowered_products_of_every_preset() {
+    for preset in Preset::all() {
+        let arch = &preset.architecture;
+        for work in [Workload::train(2, 1024), Workload::prefill(2, 1024)] {
+            let step = lower(arch, &work).unwrap();
+            let attention: f64 = attention(&step, Phase::Forward)
+                .iter()
+                .map(|(op, count)| {
+                    let full = Attention {
+                        causal: false,
+                        ..*op
+                    };
+                    full.flops().flops() * *count as f64
+                })
+                .sum();
+            let forward = gemm_flops(&step, |item| item.phase == Phase::Forward) + attention;
+            let passes = if work.trains() { 3.0 } else { 1.0 };
+            assert!(
+                close(step.model_flops.flops(), passes * forward),
+                "{}: {} against {}",
+                arch.name,
+                step.model_flops.flops(),
+                passes * forward
+            );
+        }
+    }
+}
+
+#[test]
+fn prefill_predicts_the_last_position_and_decode_attends_to_context_and_itself() {
+    let arch = preset("llama-3-8b");
+    let step = lower(&arch, &Workload::prefill(3, 500)).unwrap();
+    assert_eq!(products(&step, Role::Logits)[0].1, [3, 128256, 4096, 1]);
+    assert_eq!(products(&step, Role::Qkv)[0].1, [1500, 6144, 4096, 1]);
+    assert!(step.items.iter().all(|item| item.phase == Phase::Forward));
+
+    let step = lower(&arch, &Workload::decode(16, 4000)).unwrap();
+    let (op, count) = attention(&step, Phase::Forward)[0];
+    assert_eq!((op.seq_q, op.seq_kv, op.batch, count), (1, 4001, 16, 32));
+    assert_eq!(products(&step, Role::MlpUp)[0].1, [16, 28672, 4096, 1]);
+    assert_eq!(step.tokens, 16);
+}
+
+#[test]
+fn experts_share_the_tokens_evenly_and_a_single_token_visits_only_its_own() {
+    let arch = preset("mixtral-8x7b");
+    let step = lower(&arch, &Workload::prefill(1, 1000)).unwrap();
+    assert_eq!(products(&step, Role::Router)[0].1, [1000, 8, 4096, 1]);
+    assert_eq!(products(&step, Role::ExpertsUp)[0].1, [250, 28672, 4096, 8]);
+    assert_eq!(
+        products(&step, Role::ExpertsDown)[0].1,
+        [250, 4096, 14336, 8]
+    );
+    let step = lower(&arch, &Workload::decode(1, 100)).unwrap();
+    assert_eq!(products(&step, Role::ExpertsUp)[0].1, [1, 28672, 4096, 2]);
+
+    let step = lower(&preset("deepseek-v3"), &Workload::prefill(1, 64)).unwrap();
+    assert_eq!(products(&step, Role::MlpUp)[0].3, 3);
+    assert_eq!(products(&step, Role::ExpertsUp)[0].3, 58);
+    assert_eq!(products(&step, Role::SharedUp)[0].1, [64, 4096, 7168, 1]);
+}
+
+#[test]
+fn latent_attention_expands_in_prefill_and_is_absorbed_in_decode() {
+    let arch = preset("deepseek-v3");
+    let step = lower(&arch, &Workload::prefill(1, 512)).unwrap();
+    let (op, _) = attention(&step, Phase::Forward)[0];
+    assert_eq!((op.kv_heads, op.head_dim, op.value_dim), (128, 192, 128));
+    assert_eq!(products(&step, Role::KeyValueUp)[0].1, [512, 32768, 512, 1]);
+
+    let step = lower(&arch, &Workload::decode(8, 4095)).unwrap();
+    let (op, _) = attention(&step, Phase::Forward)[0];
+    assert_eq!((op.heads, op.kv_heads), (128, 1));
+    assert_eq!((op.head_dim, op.value_dim), (576, 512));
+    assert!(items(&step, Role::KeyValueUp).is_empty());
+    assert_eq!(products(&step, Role::QueryAbsorb)[0].1, [8, 512, 128, 128]);
+    assert_eq!(products(&step, Role::ValueAbsorb)[0].1, [8, 128, 512, 128]);
+}
+
+#[test]
+fn windowed_layers_are_a_separate_attention_operator() {
+    let step = lower(&preset("gemma-2-9b"), &Workload::prefill(1, 8192)).unwrap();
+    let windows: Vec<_> = attention(&step, Phase::Forward)
+        .iter()
+        .map(|(op, count)| (op.window, *count))
+        .collect();
+    assert_eq!(windows, [(0, 21), (4096, 21)]);
+    let step = lower(&preset("gemma-2-9b"), &Workload::prefill(1, 4096)).unwrap();
+    assert_eq!(attention(&step, Phase::Forward)[0].1, 42);
+}
+
+#[test]
+fn parallel_layers_need_half_the_all_reduces_and_a_shared_norm_is_one_less() {
+    let all_reduces = |arch: &Architecture| -> u64 {
+        let work = Workload {
+            tp: 2,
+            ..Workload::train(1, 512)
+        };
+        items(&lower(arch, &work).unwrap(), Role::TensorParallel)
+            .iter()
+            .map(|item| item.count)
+            .sum()
+    };
+    let parallel = preset("pythia-1b");
+    let sequential = Architecture {
+        parallel_layers: false,
+        ..parallel.clone()
+    };
+    assert_eq!(all_reduces(&sequential), 2 * 2 * 16 + 2);
+    assert_eq!(all_reduces(&parallel), 2 * 16 + 2);
+
+    let mut shared = parallel.clone();
+    shared.norm.placement = NormPlacement::Shared;
+    let step = lower(&shared, &Workload::prefill(1, 512)).unwrap();
+    assert!(items(&step, Role::MlpNorm).is_empty());
+    assert_eq!(items(&step, Role::AttentionNorm)[0].count, 16);
+}
+
+#[test]
+fn the_last_pipeline_stage_is_lowered_with_transfers_and_the_bubble_is_told() {
+    let arch = preset("llama-2-7b");
+    let work = Workload {
+        pp: 5,
+        microbatches: 8,
+        ..Workload::train(1, 1024)
+    };
+    let step = lower(&arch, &work).unwrap();
+    assert_eq!(products(&step, Role::Qkv)[0].3, 7 * 8);
+    assert!(items(&step, Role::Embedding).is_empty());
+    assert_eq!(items(&step, Role::PipelineParallel).len(), 2);
+    assert_eq!(step.pipeline_factor(), 12.0 / 8.0);
+    assert_eq!((step.tokens, step.gpus_per_replica), (8192, 5));
+}
+
+#[test]
+fn zero_stages_trade_the_all_reduce_for_scatter_and_gather() {
+    use CollectiveKind::{AllGather, AllReduce, ReduceScatter};
+    let arch = preset("llama-2-7b");
+    for (zero, expected) in [
+        (0, vec![(Phase::Update, AllReduce, 1)]),
+        (
+            1,
+            vec![
+                (Phase::Update, ReduceScatter, 1),
+                (Phase::Update, AllGather, 1),
+            ],
+        ),
+        (
+            2,
+            vec![
+                (Phase::Backward, ReduceScatter, 4),
+                (Phase::Update, AllGather, 1),
+            ],
+        ),
+        (
+            3,
+            vec![
+                (Phase::Forward, AllGather, 4),
+                (Phase::Backward, AllGather, 4),
+                (Phase::Backward, ReduceScatter, 4),
+            ],
+        ),
+    ] {
+        let work = Workload {
+            dp: 8,
+            zero,
+            microbatches: 4,
+            ..Workload::train(1, 1024)
+        };
+        let step = lower(&arch, &work).unwrap();
+        let found: Vec<_> = items(&step, Role::DataParallel)
+            .iter()
+            .map(|item| match item.op {
+                Op::Collective(op) => {
+                    assert_eq!(op.bytes, 2 * 6_738_415_616);
+                    (item.phase, op.kind, item.count)
+                }
+                other => panic!("{other} is not a collective"),
+            })
+            .collect();
+        assert_eq!(found, expected, "stage {zero}");
+        let adam = items(&step, Role::Optimizer)[0];
+        let shards = if zero > 0 { 8 } else { 1 };
+        let Op::Memory(op) = adam.op else {
+            panic!("the optimizer is memory-bound")
+        };
+        assert_eq!((op.rows, adam.count), (6_738_415_616 / shards, 1));
+    }
+}
+
+#[test]
+fn fp8_keeps_to_the_linear_maps_and_to_tn() {
+    let work = Workload {
+        dtype: Dtype::Fp8,
+        ..Workload::train(1, 1024)
+    };
+    let step = lower(&preset("llama-3-8b"), &work).unwrap();
+    for item in &step.items {
+        match item.op {
+            Op::Gemm(gemm) if item.role == Role::Logits => assert_eq!(gemm.dtype, Dtype::Bf16),
+            Op::Gemm(gemm) => assert_eq!((gemm.dtype, gemm.layout), (Dtype::Fp8, Layout::Tn)),
+            Op::Attention(op) => assert_eq!(op.dtype, Dtype::Bf16),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn labels_are_unique_per_operator_of_a_plain_model() {
+    let step = lower(&preset("qwen3-8b"), &Workload::train(1, 512)).unwrap();
+    let mut labels: Vec<_> = step.items.iter().map(Item::label).collect();
+    assert!(labels.contains(&"qkv.grad_weight".to_owned()));
+    assert!(labels.contains(&"attention.backward".to_owned()));
+    labels.sort();
+    assert!(labels.windows(2).all(|pair| pair[0] != pair[1]));
+}
+
+#[test]
+fn every_preset_lowers_in_every_mode() {
+    for preset in Preset::all() {
+        for &mode in Mode::ALL {
+            for &attention in AttentionKernel::ALL {
+                let work = Workload {
+                    attention,
+                    ..match mode {
+                        Mode::Train => Workload::train(1, 512),
+                        Mode::Prefill => Workload::prefill(1, 512),
+                        Mode::Decode => Workload::decode(1, 511),
+                    }
+                };
+                let step = lower(&preset.architecture, &work).unwrap();
+                assert!(step.items.iter().all(|item| item.count > 0));
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn tensor_parallelism_divides_the_products_and_backward_is_twice_forward(
+        layers in 1u64..5,
+        groups in 1u64..4,
+        per_group in 1u64..4,
+        head_dim in 1u64..33,
+        width in 1u64..65,
+        log_tp in 0u32..4,
+        batch in 1u64..4,
+        seq in 1u64..65,
+        gated: bool,
+        flash: bool,
+    ) {
+        let mut arch = preset(if gated { "llama-2-7b" } else { "pythia-1b" });
+        arch.layers = layers;
+        arch.kv_heads = 8 * groups;
+        arch.heads = arch.kv_heads * per_group;
+        arch.head_dim = 4 * head_dim;
+        arch.hidden = 8 * width;
+        arch.mlp.d_ff = 24 * width;
+        arch.vocab = 1000;
+        let work = Workload {
+            attention: if flash { AttentionKernel::Flash } else { AttentionKernel::Unfused },
+            ..Workload::train(batch, seq)
+        };
+        let tp = 1u64 << log_tp;
+        let whole = gemm_flops(&lower(&arch, &work).unwrap(), |_| true);
+        let step = lower(&arch, &Workload { tp, ..work }).unwrap();
+        prop_assert!(close(gemm_flops(&step, |_| true) * tp as f64, whole));
+        let forward = gemm_flops(&step, |item| item.phase == Phase::Forward);
+        prop_assert!(close(gemm_flops(&step, |item| item.phase != Phase::Forward), 2.0 * forward));
+    }
+}

@@ -1,0 +1,367 @@
+//! Memory on the fullest GPU, by part, and whether it fits.
+//!
+//! **States** (ZeRO, arXiv 1910.02054, section 3.1; mixed precision with Adam): 16-bit weights and
+//! gradients, 2 bytes each per parameter, and 12 bytes of fp32 master weight and two moments. fp32 and
+//! tf32 keep 4 + 4 + 8. fp8 training keeps 16-bit weights; fp8 serving stores the layers in 1 byte and
+//! the embedding and head in 2. ZeRO stages 1, 2, 3 divide optimizer states, gradients, weights by `dp`.
+//!
+//! **Activations** per layer and token, 2-byte elements (Korthikanti et al., arXiv 2205.05198, section 4,
+//! generalised to `a·d != h`, grouped heads and gated MLPs): `2h` for every norm input and every input of
+//! a first linear map; `2(2a + 2g)·d/t` for queries, keys, values and attention output; `2·2f/t` (GELU) or
+//! `2·3f/t` (gated) for the MLP. Unfused attention adds `5·a·kv/t` for softmax, dropout mask and dropped
+//! probabilities, and `2h·1` for the masks of two residual dropouts; the classic layer then is exactly
+//! `s·b·h·(34 + 5·a·s/h)`. Flash attention keeps one fp32 log-sum per query head instead.
+//! Selective recomputation drops the `5·a·kv` term; full recomputation keeps `2h` per layer plus one
+//! whole layer while it is being recomputed.
+//!
+//! A mixture of experts keeps `top_k·(2h + inner)` per token for gathered inputs, outputs and experts, plus the
+//! shared experts and the router scores. The weights that ZeRO stage 3 gathers for one layer are not counted.
+//!
+//! **KV cache**: `2·L·b·kv·g·d` elements; latent attention `L·b·kv·(kv_lora_rank + qk_rope)`; a windowed
+//! layer caches at most its window. **Logits**: 16-bit values and an fp32 copy or gradient, `6·rows·v/t` bytes.
+
+use super::layer::{StageLayers, attention_linears, hidden_norms, rank_kv_heads, rank_vocab};
+use super::params::rank_parameters;
+use super::{Architecture, AttentionKernel, MlpKind, NormPlacement, QkNorm, Recompute, Workload};
+use crate::error::Result;
+use crate::gpu::Gpu;
+use crate::op::Dtype;
+use crate::units::Bytes;
+
+/// Memory that driver context, library workspaces and collective buffers take before the model does;
+/// one to two gigabytes are usual for a PyTorch process with NCCL.
+const RESERVED: Bytes = Bytes::from_bytes(2e9);
+
+/// Memory on one GPU, by part.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct MemoryUse {
+    /// Model weights.
+    pub weights: Bytes,
+    /// Gradients of the weights.
+    pub gradients: Bytes,
+    /// Adam moments and fp32 master weights.
+    pub optimizer: Bytes,
+    /// What the forward pass keeps for the backward pass; the working set of one layer when serving.
+    pub activations: Bytes,
+    /// Cached keys and values.
+    pub kv_cache: Bytes,
+    /// Output scores.
+    pub logits: Bytes,
+}
+
+impl MemoryUse {
+    /// Every part with its name, for tables and JSON.
+    pub fn parts(&self) -> [(&'static str, Bytes); 6] {
+        [
+            ("weights", self.weights),
+            ("gradients", self.gradients),
+            ("optimizer", self.optimizer),
+            ("activations", self.activations),
+            ("kv_cache", self.kv_cache),
+            ("logits", self.logits),
+        ]
+    }
+
+    /// The sum of the parts.
+    pub fn total(&self) -> Bytes {
+        self.parts().into_iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Whether it fits this GPU with 2 GB left for driver, libraries and collectives.
+    pub fn fits(&self, gpu: &Gpu) -> bool {
+        self.total() + RESERVED <= gpu.memory()
+    }
+}
+
+/// Memory on the fullest GPU of a replica.
+///
+/// Under 1F1B pipelining the first stage holds the activations of `min(stages, micro-batches)`
+/// micro-batches and the embedding, the last one the head and the logits; the larger sum is returned.
+pub fn memory_use(arch: &Architecture, work: &Workload) -> Result<MemoryUse> {
+    arch.validate()?;
+    work.validate(arch)?;
+    if work.pp == 1 {
+        return Ok(stage_memory(arch, work, true, true));
+    }
+    let first = stage_memory(arch, work, true, false);
+    let last = stage_memory(arch, work, false, true);
+    Ok(if first.total() > last.total() {
+        first
+    } else {
+        last
+    })
+}
+
+fn stage_memory(arch: &Architecture, work: &Workload, first: bool, last: bool) -> MemoryUse {
+    let stage = StageLayers::new(arch, work.pp);
+    let owned = rank_parameters(arch, work.tp, stage, first, last) as f64;
+    let wide = work.activation_dtype().size() as f64;
+    let shards = |from_stage: u8| {
+        if work.zero >= from_stage {
+            work.dp as f64
+        } else {
+            1.0
+        }
+    };
+    let mut memory = MemoryUse {
+        weights: Bytes::from_bytes(owned * wide / shards(3)),
+        ..MemoryUse::default()
+    };
+    if work.trains() {
+        let states = if wide == 4.0 { 8.0 } else { 12.0 };
+        memory.gradients = Bytes::from_bytes(owned * wide / shards(2));
+        memory.optimizer = Bytes::from_bytes(owned * states / shards(1));
+        let in_flight = if first {
+            work.pp.min(work.microbatches)
+        } else {
+            1
+        };
+        memory.activations = Bytes::from_bytes(kept_activations(arch, work, stage, in_flight));
+    } else {
+        if work.dtype == Dtype::Fp8 {
+            let edges = rank_parameters(arch, work.tp, StageLayers::NONE, first, last) as f64;
+            memory.weights = Bytes::from_bytes(owned - edges + wide * edges);
+        }
+        let layer = layer_activations(arch, work, stage.moe > 0, true);
+        memory.activations = Bytes::from_bytes(layer);
+        memory.kv_cache = Bytes::from_bytes(kv_cache(arch, work, stage));
+    }
+    if last {
+        let rows = if work.trains() {
+            work.tokens()
+        } else {
+            work.batch
+        };
+        let elements = rows as f64 * rank_vocab(arch, work.tp) as f64;
+        memory.logits = Bytes::from_bytes(elements * (wide + 4.0));
+    }
+    memory
+}
+
+/// Bytes kept by all layers of a stage for `in_flight` micro-batches.
+fn kept_activations(
+    arch: &Architecture,
+    work: &Workload,
+    stage: StageLayers,
+    in_flight: u64,
+) -> f64 {
+    let scores = work.recompute == Recompute::None;
+    let whole = |moe| layer_activations(arch, work, moe, scores);
+    if work.recompute == Recompute::Full {
+        let input = work.residual_rows() * arch.hidden * work.activation_dtype().size();
+        let recomputed = layer_activations(arch, work, stage.moe > 0, true);
+        return (in_flight * stage.layers * input) as f64 + recomputed;
+    }
+    let layers = stage.dense as f64 * whole(false) + stage.moe as f64 * whole(true);
+    in_flight as f64 * layers
+}
+
+/// Bytes one layer keeps for one micro-batch; `scores` says whether unfused scores are kept.
+fn layer_activations(arch: &Architecture, work: &Workload, moe: bool, scores: bool) -> f64 {
+    let tokens = work.tokens() as f64;
+    let wide = work.activation_dtype().size() as f64;
+    let unfused = work.attention == AttentionKernel::Unfused;
+    let heads = (arch.heads / work.tp) as f64;
+    let kv_heads = rank_kv_heads(arch, work.tp) as f64;
+
+    // Residual-stream copies: every norm keeps its input, every first linear map its own.
+    let copies = match arch.norm.placement {
+        NormPlacement::Shared => 2,
+        NormPlacement::Pre if arch.parallel_layers => 3,
+        _ => 2 + hidden_norms(arch),
+    };
+    let masks = if unfused && work.trains() { 2.0 } else { 0.0 };
+    let residual =
+        work.residual_rows() as f64 * arch.hidden as f64 * (copies as f64 * wide + masks);
+
+    let (key_dim, value_dim) = (arch.head_dim as f64, arch.value_dim() as f64);
+    let (queries, keys) = (heads * key_dim, kv_heads * key_dim);
+    let mut attention = queries + keys + (kv_heads + heads) * value_dim;
+    if arch.norm.qk != QkNorm::None {
+        attention += queries + keys;
+    }
+    if arch.mla.is_some() {
+        // Latents before and after their norms.
+        let latents: u64 = attention_linears(arch, work.tp)
+            .iter()
+            .filter(|linear| linear.role.is_latent())
+            .map(|linear| linear.outputs)
+            .sum();
+        attention += 2.0 * latents as f64;
+    }
+    let mut attention_bytes = tokens * attention * wide;
+    attention_bytes += match (unfused, scores) {
+        (true, true) => tokens * heads * work.keys() as f64 * (2.0 * wide + 1.0),
+        (true, false) => 0.0,
+        (false, _) => tokens * heads * 4.0,
+    };
+
+    let inner_copies = match arch.mlp.kind {
+        MlpKind::Gelu => 2.0,
+        MlpKind::Swiglu => 3.0,
+    };
+    let mlp = match arch.moe.filter(|_| moe) {
+        None => inner_copies * (arch.mlp.d_ff / work.tp) as f64,
+        Some(moe) => {
+            // Each visit keeps the gathered input, the inner activations and the output to be weighted.
+            let visit = inner_copies * (moe.d_ff / work.tp) as f64 + 2.0 * arch.hidden as f64;
+            let shared = inner_copies * (moe.shared_d_ff / work.tp) as f64;
+            moe.top_k as f64 * visit + shared + moe.experts as f64
+        }
+    };
+    residual + attention_bytes + tokens * mlp * wide
+}
+
+/// Bytes of the cache for all sequences of all micro-batches, new tokens included.
+fn kv_cache(arch: &Architecture, work: &Workload, stage: StageLayers) -> f64 {
+    let width = match arch.mla {
+        Some(mla) => mla.kv_lora_rank + mla.qk_rope,
+        None => 2 * rank_kv_heads(arch, work.tp) * arch.head_dim,
+    };
+    let window = arch.window.map_or(u64::MAX, |window| window.size);
+    let rows = stage.full_attention * work.keys() + stage.windowed * work.keys().min(window);
+    let sequences = work.batch * work.microbatches;
+    sequences as f64 * rows as f64 * width as f64 * work.activation_dtype().size() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Preset, parameters};
+    use super::*;
+
+    fn preset(name: &str) -> &'static Architecture {
+        &Preset::find(name).unwrap().architecture
+    }
+
+    /// Korthikanti et al., arXiv 2205.05198, table 2.
+    #[test]
+    fn unfused_activations_equal_the_published_formulas() {
+        let arch = preset("gpt3-175b");
+        let unfused = Workload {
+            attention: AttentionKernel::Unfused,
+            ..Workload::train(2, 2048)
+        };
+        let sbh = 2048.0 * 2.0 * 12288.0;
+        let scores = 5.0 * 96.0 * 2048.0 / 12288.0;
+        let sharded = |sequence_parallel, recompute| Workload {
+            tp: 8,
+            sequence_parallel,
+            recompute,
+            ..unfused
+        };
+        for (work, per_layer) in [
+            (unfused, 34.0 + scores),
+            (
+                sharded(false, Recompute::None),
+                10.0 + (24.0 + scores) / 8.0,
+            ),
+            (sharded(true, Recompute::None), (34.0 + scores) / 8.0),
+            (sharded(true, Recompute::Selective), 34.0 / 8.0),
+        ] {
+            let memory = memory_use(arch, &work).unwrap();
+            assert_eq!(memory.activations.bytes(), 96.0 * sbh * per_layer);
+        }
+        let full = Workload {
+            recompute: Recompute::Full,
+            ..unfused
+        };
+        let memory = memory_use(arch, &full).unwrap();
+        let expected = sbh * (96.0 * 2.0 + 34.0 + scores);
+        assert_eq!(memory.activations.bytes(), expected);
+    }
+
+    #[test]
+    fn zero_stages_divide_optimizer_then_gradients_then_weights() {
+        let arch = preset("llama-2-7b");
+        let total = parameters(arch).total as f64;
+        for (zero, weights, gradients, optimizer) in [
+            (0, 2.0, 2.0, 12.0),
+            (1, 2.0, 2.0, 1.5),
+            (2, 2.0, 0.25, 1.5),
+            (3, 0.25, 0.25, 1.5),
+        ] {
+            let work = Workload {
+                dp: 8,
+                zero,
+                ..Workload::train(1, 2048)
+            };
+            let memory = memory_use(arch, &work).unwrap();
+            assert_eq!(memory.weights.bytes(), weights * total);
+            assert_eq!(memory.gradients.bytes(), gradients * total);
+            assert_eq!(memory.optimizer.bytes(), optimizer * total);
+        }
+    }
+
+    #[test]
+    fn caches_hold_two_vectors_per_key_head_a_latent_or_a_window() {
+        let bytes =
+            |name: &str, work: &Workload| memory_use(preset(name), work).unwrap().kv_cache.bytes();
+        let work = Workload::decode(4, 4095);
+        assert_eq!(
+            bytes("llama-2-7b", &work),
+            2.0 * 32.0 * 4.0 * 4096.0 * 32.0 * 128.0 * 2.0
+        );
+        assert_eq!(
+            bytes("llama-2-70b", &Workload { tp: 8, ..work }),
+            2.0 * 80.0 * 4.0 * 4096.0 * 128.0 * 2.0
+        );
+        assert_eq!(
+            bytes("deepseek-v3", &work),
+            61.0 * 4.0 * 4096.0 * 576.0 * 2.0
+        );
+        let long = Workload::decode(1, 32767);
+        assert_eq!(
+            bytes("gemma-3-1b", &long),
+            (4.0 * 32768.0 + 22.0 * 512.0) * 2.0 * 256.0 * 2.0
+        );
+    }
+
+    #[test]
+    fn pipelining_and_tensor_parallelism_shrink_the_fullest_gpu() {
+        let arch = preset("llama-2-70b");
+        let bytes = |tp, pp, microbatches| {
+            let work = Workload {
+                tp,
+                pp,
+                microbatches,
+                ..Workload::train(1, 4096)
+            };
+            memory_use(arch, &work).unwrap().total().bytes()
+        };
+        assert!(bytes(8, 1, 1) < bytes(1, 1, 1) / 6.0);
+        assert!(bytes(1, 4, 1) < bytes(1, 1, 1) / 3.5);
+        // More micro-batches in flight, more activations, up to one per stage.
+        assert!(bytes(1, 4, 4) > bytes(1, 4, 1));
+        assert_eq!(bytes(1, 4, 8), bytes(1, 4, 4));
+    }
+
+    #[test]
+    fn a_7b_model_serves_but_does_not_train_on_80_gigabytes() {
+        let gpu = Gpu::find("h100").unwrap();
+        let arch = preset("llama-2-7b");
+        let fits = |work: Workload| memory_use(arch, &work).unwrap().fits(gpu);
+        assert!(fits(Workload::decode(8, 4000)));
+        assert!(!fits(Workload::train(1, 2048)));
+        assert!(fits(Workload {
+            dp: 8,
+            zero: 3,
+            ..Workload::train(1, 2048)
+        }));
+    }
+
+    #[test]
+    fn fp8_serving_halves_the_layers_only() {
+        let arch = preset("llama-3-8b");
+        let work = Workload {
+            dtype: Dtype::Fp8,
+            ..Workload::decode(1, 100)
+        };
+        let count = parameters(arch);
+        let edges = count.embedding + arch.hidden;
+        let expected = (count.total - edges) + 2 * edges;
+        assert_eq!(
+            memory_use(arch, &work).unwrap().weights.bytes(),
+            expected as f64
+        );
+    }
+}

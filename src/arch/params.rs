@@ -1,0 +1,168 @@
+//! Exact parameter counts.
+//!
+//! Classic layer (GELU MLP of 4h, biases, two layer norms): `12h² + 13h`. Llama-style layer:
+//! `h·(a+2g)·d + a·d·h + 3·h·f + 2h`. The sums run over the linear maps and norms that the
+//! lowering executes, and tests pin them to published totals.
+
+use super::layer::{
+    Linear, StageLayers, attention_linears, mlp_linears, moe_linears, norm_width, rank_vocab,
+};
+use super::{Architecture, Positions};
+
+/// How many parameters an architecture has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParameterCount {
+    /// All of them; a tied head counts once.
+    pub total: u64,
+    /// Token embedding, learned positions and, where it is separate, the output head.
+    pub embedding: u64,
+    /// `total - embedding`: layers and final norm.
+    pub non_embedding: u64,
+    /// Those that one token meets: `total` without the routed experts it does not visit.
+    pub active: u64,
+}
+
+/// Counts the parameters of a valid architecture.
+pub fn parameters(arch: &Architecture) -> ParameterCount {
+    let embedding = embedding(arch, 1, true, true);
+    let layers = StageLayers::new(arch, 1);
+    let non_embedding = layer_parameters(arch, 1, layers) + norm_parameters(arch, arch.hidden);
+    let total = embedding + non_embedding;
+    ParameterCount {
+        total,
+        embedding,
+        non_embedding,
+        active: total - idle_expert_parameters(arch),
+    }
+}
+
+/// Parameters on one rank of a stage with these layers; the first stage embeds, the last one predicts.
+pub(super) fn rank_parameters(
+    arch: &Architecture,
+    tp: u64,
+    layers: StageLayers,
+    first: bool,
+    last: bool,
+) -> u64 {
+    let final_norm = if last {
+        norm_parameters(arch, arch.hidden)
+    } else {
+        0
+    };
+    embedding(arch, tp, first, last) + layer_parameters(arch, tp, layers) + final_norm
+}
+
+/// Weights that multiply each token: `2 ·` this is the forward arithmetic of the linear maps per token,
+/// returned for the layers and for the head, which may run for fewer positions.
+pub(super) fn active_weights(arch: &Architecture) -> (u64, u64) {
+    let weights = |linears: &[Linear]| -> u64 {
+        linears
+            .iter()
+            .map(|linear| {
+                let visited = match arch.moe {
+                    Some(moe) if linear.members > 1 => moe.top_k,
+                    _ => 1,
+                };
+                visited * linear.inputs * linear.outputs
+            })
+            .sum()
+    };
+    let moe_layers = arch.moe_layers();
+    let layers = arch.layers * weights(&attention_linears(arch, 1))
+        + (arch.layers - moe_layers) * weights(&mlp_linears(arch, 1))
+        + moe_layers * weights(&moe_linears(arch, 1));
+    (layers, arch.hidden * arch.vocab)
+}
+
+fn embedding(arch: &Architecture, tp: u64, first: bool, last: bool) -> u64 {
+    let table = rank_vocab(arch, tp) * arch.hidden;
+    let mut count = 0;
+    if first {
+        count += table;
+        if let Positions::Learned { max } = arch.positions {
+            count += max * arch.hidden;
+        }
+    }
+    if last {
+        // A tied head needs its own copy of the table only where the embedding lives elsewhere.
+        if !arch.tied_embeddings || !first {
+            count += table;
+        }
+        if arch.biases.head {
+            count += rank_vocab(arch, tp);
+        }
+    }
+    count
+}
+
+fn layer_parameters(arch: &Architecture, tp: u64, stage: StageLayers) -> u64 {
+    let sum =
+        |linears: &[Linear]| -> u64 { linears.iter().map(|linear| linear.parameters()).sum() };
+    stage.layers * (sum(&attention_linears(arch, tp)) + norm_parameters(arch, norm_width(arch, tp)))
+        + stage.dense * sum(&mlp_linears(arch, tp))
+        + stage.moe * sum(&moe_linears(arch, tp))
+}
+
+fn norm_parameters(arch: &Architecture, width: u64) -> u64 {
+    width * if arch.biases.norm { 2 } else { 1 }
+}
+
+fn idle_expert_parameters(arch: &Architecture) -> u64 {
+    let Some(moe) = arch.moe else { return 0 };
+    let all: u64 = moe_linears(arch, 1)
+        .iter()
+        .filter(|linear| linear.members > 1)
+        .map(|linear| linear.parameters())
+        .sum();
+    arch.moe_layers() * (all / moe.experts) * (moe.experts - moe.top_k)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Preset;
+    use super::*;
+
+    fn count(name: &str) -> ParameterCount {
+        parameters(&Preset::find(name).unwrap().architecture)
+    }
+
+    /// Model cards of EleutherAI/pythia-*.
+    #[test]
+    fn pythia_non_embedding_counts_are_exact() {
+        for (name, published) in [
+            ("pythia-410m", 302_311_424),
+            ("pythia-1b", 805_736_448),
+            ("pythia-1.4b", 1_208_602_624),
+            ("pythia-2.8b", 2_517_652_480),
+        ] {
+            assert_eq!(count(name).non_embedding, published, "{name}");
+        }
+    }
+
+    #[test]
+    fn only_mixtures_have_idle_parameters() {
+        let dense = count("llama-2-7b");
+        assert_eq!(dense.active, dense.total);
+        for (name, billions) in [
+            ("mixtral-8x7b", 12.9),
+            ("qwen3-30b-a3b", 3.3),
+            ("deepseek-v3", 37.6),
+        ] {
+            let active = count(name).active as f64 / 1e9;
+            assert!((active - billions).abs() < 0.1, "{name}: {active}");
+        }
+    }
+
+    #[test]
+    fn ranks_and_stages_together_hold_the_model() {
+        let arch = &Preset::find("llama-2-70b").unwrap().architecture;
+        let total = parameters(arch).total;
+        let stage = StageLayers::new(arch, 4);
+        let ends = rank_parameters(arch, 8, stage, true, false)
+            + rank_parameters(arch, 8, stage, false, true);
+        let middle = rank_parameters(arch, 8, stage, false, false);
+        // Norms are on every one of the eight ranks.
+        let replicated = 7 * (2 * arch.layers + 1) * arch.hidden;
+        assert_eq!(8 * (ends + 2 * middle), total + replicated);
+    }
+}

@@ -1,0 +1,175 @@
+//! Published architectures, as data: `data/architectures/*.toml`, embedded at build time.
+
+use super::Architecture;
+use crate::error::{Error, Result};
+use include_dir::{Dir, include_dir};
+use serde::Deserialize;
+use std::sync::OnceLock;
+
+static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/data/architectures");
+
+/// How many near matches an unknown name is answered with.
+const SUGGESTIONS: usize = 5;
+
+/// One published model.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Preset {
+    /// Where the shape was published.
+    pub source: String,
+    /// Total parameters as published, where an exact figure is.
+    #[serde(default)]
+    pub published_parameters: Option<u64>,
+    /// Other names of the same shape.
+    #[serde(default)]
+    pub aliases: Vec<String>,
+    /// The shape.
+    pub architecture: Architecture,
+}
+
+impl Preset {
+    /// Reads and checks one preset; `place` names the file in messages.
+    pub fn from_toml(text: &str, place: &str) -> Result<Self> {
+        let preset: Self = toml::from_str(text).map_err(|error| {
+            let message = error.to_string().trim().replace('\n', " ");
+            Error::bad_input(format!("{place}: {message}"))
+        })?;
+        if preset.source.trim().is_empty() {
+            let allowed = "where the shape was published";
+            return Err(Error::field(place, "source", "empty", allowed));
+        }
+        preset.architecture.validate()?;
+        Ok(preset)
+    }
+
+    /// All presets, by name.
+    pub fn all() -> &'static [Self] {
+        static ALL: OnceLock<Vec<Preset>> = OnceLock::new();
+        ALL.get_or_init(|| {
+            let mut presets: Vec<Self> = FILES
+                .files()
+                .map(|file| {
+                    let place = file.path().display().to_string();
+                    let text = file
+                        .contents_utf8()
+                        .expect("presets are UTF-8; a test loads them all");
+                    Self::from_toml(text, &place).expect("a test loads every embedded preset")
+                })
+                .collect();
+            presets.sort_by(|a, b| a.architecture.name.cmp(&b.architecture.name));
+            presets
+        })
+    }
+
+    /// The preset with this name or alias; case, `-`, `_`, and a leading `owner/` do not matter.
+    pub fn find(name: &str) -> Result<&'static Self> {
+        let wanted = key(name);
+        Self::all()
+            .iter()
+            .find(|preset| preset.names().any(|known| key(known) == wanted))
+            .ok_or_else(|| {
+                Error::bad_input(format!(
+                    "model `{name}` is not known; nearest: {}",
+                    nearest(&wanted).join(", ")
+                ))
+            })
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&self.architecture.name)
+            .chain(&self.aliases)
+            .map(String::as_str)
+    }
+}
+
+/// What two spellings of one name have in common.
+fn key(name: &str) -> String {
+    let name = name.rsplit('/').next().unwrap_or(name);
+    name.chars()
+        .filter(|c| !matches!(c, '-' | '_' | ' '))
+        .flat_map(char::to_lowercase)
+        .collect()
+}
+
+/// The known names with the fewest edits to `wanted`.
+fn nearest(wanted: &str) -> Vec<&'static str> {
+    let mut names: Vec<_> = Preset::all()
+        .iter()
+        .flat_map(Preset::names)
+        .map(|name| (edits(wanted, &key(name)), name))
+        .collect();
+    names.sort_unstable();
+    names
+        .into_iter()
+        .take(SUGGESTIONS)
+        .map(|(_, name)| name)
+        .collect()
+}
+
+/// Levenshtein distance.
+fn edits(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, to) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(from != *to);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parameters;
+    use super::*;
+
+    #[test]
+    fn every_preset_loads_and_has_its_published_number_of_parameters() {
+        let mut wrong = Vec::new();
+        for file in FILES.files() {
+            let place = file.path().display().to_string();
+            let preset = Preset::from_toml(file.contents_utf8().unwrap(), &place).unwrap();
+            let arch = &preset.architecture;
+            assert_eq!(format!("{}.toml", arch.name), place);
+            let total = parameters(arch).total;
+            if let Some(published) = preset.published_parameters
+                && published != total
+            {
+                wrong.push(format!(
+                    "{}: {total} is not the published {published}",
+                    arch.name
+                ));
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    #[test]
+    fn no_two_presets_share_a_name() {
+        let mut keys: Vec<_> = Preset::all()
+            .iter()
+            .flat_map(Preset::names)
+            .map(key)
+            .collect();
+        keys.sort();
+        assert!(keys.windows(2).all(|pair| pair[0] != pair[1]), "{keys:?}");
+    }
+
+    #[test]
+    fn names_are_found_in_any_spelling_and_unknown_ones_get_neighbours() {
+        for (given, found) in [
+            ("llama-2-7b", "llama-2-7b"),
+            ("meta-llama/Llama-2-7b-hf", "llama-2-7b"),
+            ("GPT-3_2.7B", "gpt3-2.7b"),
+            ("Llama3.1-8B", "llama-3-8b"),
+        ] {
+            assert_eq!(Preset::find(given).unwrap().architecture.name, found);
+        }
+        let message = Preset::find("lama-2-7b").unwrap_err().to_string();
+        assert!(message.contains("llama-2-7b"), "{message}");
+    }
+}

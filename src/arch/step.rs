@@ -1,0 +1,203 @@
+//! The result of lowering: what one GPU runs for one step.
+
+use super::names::named_enum;
+use crate::op::Op;
+use crate::units::Flops;
+
+named_enum! {
+    /// What an operator is for.
+    Role {
+        /// Token embedding lookup.
+        Embedding = "embedding",
+        /// Learned positions added to the embedding.
+        PositionEmbedding = "position_embedding",
+        /// Dropout after the embedding (unfused training only).
+        EmbeddingDropout = "embedding_dropout",
+        /// Norm before attention.
+        AttentionNorm = "attention_norm",
+        /// Fused projection to queries, keys and values.
+        Qkv = "qkv",
+        /// Latent attention: hidden to query latent.
+        QueryDown = "query_down",
+        /// Latent attention: norm of the query latent.
+        QueryLatentNorm = "query_latent_norm",
+        /// Latent attention: query latent (or hidden) to queries.
+        QueryUp = "query_up",
+        /// Latent attention: hidden to key/value latent and rotated key.
+        KeyValueDown = "key_value_down",
+        /// Latent attention: norm of the key/value latent.
+        KeyValueLatentNorm = "key_value_latent_norm",
+        /// Latent attention: key/value latent to keys and values.
+        KeyValueUp = "key_value_up",
+        /// Absorbed latent attention (decode): queries into the latent space.
+        QueryAbsorb = "query_absorb",
+        /// Absorbed latent attention (decode): latent output to value heads.
+        ValueAbsorb = "value_absorb",
+        /// Norm of the queries.
+        QueryNorm = "query_norm",
+        /// Norm of the keys.
+        KeyNorm = "key_norm",
+        /// Rotary embedding of queries and keys.
+        Rotary = "rotary",
+        /// New keys and values written to the cache.
+        CacheWrite = "cache_write",
+        /// Fused attention.
+        Attention = "attention",
+        /// Unfused attention: queries times keys.
+        AttentionScore = "attention_score",
+        /// Unfused attention: causal mask (and position bias) on the scores.
+        AttentionMask = "attention_mask",
+        /// Unfused attention: softmax of the scores.
+        AttentionSoftmax = "attention_softmax",
+        /// Unfused attention: dropout of the probabilities.
+        AttentionDropout = "attention_dropout",
+        /// Unfused attention: probabilities times values.
+        AttentionValue = "attention_value",
+        /// Attention output back to the hidden width.
+        AttentionProjection = "attention_projection",
+        /// Norm after attention.
+        AttentionPostNorm = "attention_post_norm",
+        /// Dropout before the residual add (unfused training only).
+        AttentionOutputDropout = "attention_output_dropout",
+        /// Residual add after attention.
+        AttentionResidual = "attention_residual",
+        /// Norm before the MLP.
+        MlpNorm = "mlp_norm",
+        /// MLP up projection, gate included.
+        MlpUp = "mlp_up",
+        /// Elementwise function of the MLP.
+        MlpActivation = "mlp_activation",
+        /// MLP down projection.
+        MlpDown = "mlp_down",
+        /// Hidden state to one score per expert.
+        Router = "router",
+        /// Softmax over the expert scores.
+        RouterSoftmax = "router_softmax",
+        /// Tokens gathered by expert.
+        ExpertsDispatch = "experts_dispatch",
+        /// Up projections of the routed experts.
+        ExpertsUp = "experts_up",
+        /// Elementwise function of the routed experts.
+        ExpertsActivation = "experts_activation",
+        /// Down projections of the routed experts.
+        ExpertsDown = "experts_down",
+        /// Expert outputs gathered by token and weighted.
+        ExpertsCombine = "experts_combine",
+        /// Up projection of the shared experts.
+        SharedUp = "shared_up",
+        /// Elementwise function of the shared experts.
+        SharedActivation = "shared_activation",
+        /// Down projection of the shared experts.
+        SharedDown = "shared_down",
+        /// Shared experts' output added to the routed experts'.
+        SharedAdd = "shared_add",
+        /// Norm after the MLP.
+        MlpPostNorm = "mlp_post_norm",
+        /// Dropout before the residual add (unfused training only).
+        MlpOutputDropout = "mlp_output_dropout",
+        /// Residual add after the MLP.
+        MlpResidual = "mlp_residual",
+        /// Norm after the last layer.
+        FinalNorm = "final_norm",
+        /// Output head.
+        Logits = "logits",
+        /// Cross-entropy.
+        Loss = "loss",
+        /// Adam step.
+        Optimizer = "optimizer",
+        /// Collectives among tensor-parallel ranks.
+        TensorParallel = "tensor_parallel",
+        /// Transfers between pipeline stages.
+        PipelineParallel = "pipeline_parallel",
+        /// Collectives among data-parallel replicas.
+        DataParallel = "data_parallel",
+    }
+}
+
+named_enum! {
+    /// When in a step an operator runs.
+    Phase {
+        /// Forward pass; the only phase of inference.
+        Forward = "forward",
+        /// Forward pass repeated during backward.
+        Recompute = "recompute",
+        /// Product that yields the gradient of a linear map's input; for attention scores that of the
+        /// queries, for attention over values that of the probabilities.
+        GradInput = "grad_input",
+        /// Product that yields the gradient of a linear map's weight; for attention scores that of the
+        /// keys, for attention over values that of the values.
+        GradWeight = "grad_weight",
+        /// Backward pass of anything that is not a product.
+        Backward = "backward",
+        /// Once per step after the last micro-batch.
+        Update = "update",
+    }
+}
+
+impl Role {
+    /// Whether this is a down-projection of latent attention.
+    pub(super) const fn is_latent(self) -> bool {
+        matches!(self, Self::QueryDown | Self::KeyValueDown)
+    }
+}
+
+/// One operator of a step and how often one GPU runs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// What it is for.
+    pub role: Role,
+    /// When it runs.
+    pub phase: Phase,
+    /// What it computes.
+    pub op: Op,
+    /// How often per step, all layers of the stage and all micro-batches together.
+    pub count: u64,
+}
+
+impl Item {
+    /// Stable name for tables and JSON: `qkv`, `qkv.grad_weight`, `attention.backward`.
+    pub fn label(&self) -> String {
+        match self.phase {
+            Phase::Forward => self.role.name().to_owned(),
+            phase => format!("{}.{}", self.role, phase),
+        }
+    }
+
+    /// Arithmetic of all repetitions.
+    pub fn flops(&self) -> Flops {
+        self.op.flops() * self.count as f64
+    }
+}
+
+/// Everything one GPU of the slowest pipeline stage runs for one step.
+///
+/// Step time = (items of every phase but [`Phase::Update`]) `· pipeline_factor()` + (items of [`Phase::Update`]).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// Operators in order of their first execution.
+    pub items: Vec<Item>,
+    /// Tokens that one replica processes per step (decode: produces).
+    pub tokens: u64,
+    /// Arithmetic of one replica per step by the convention of published MFU figures (PaLM, arXiv 2204.02311,
+    /// appendix B): the causal half is not taken off, recomputation does not count, backward is twice forward.
+    pub model_flops: Flops,
+    /// GPUs that share one replica: tensor-parallel ranks times pipeline stages.
+    pub gpus_per_replica: u64,
+    /// Pipeline stages.
+    pub stages: u64,
+    /// Micro-batches per step.
+    pub microbatches: u64,
+}
+
+impl Step {
+    /// By how much filling and draining the pipeline stretches the work of the micro-batches:
+    /// `(m + p - 1) / m` for `m` micro-batches over `p` stages (GPipe, arXiv 1811.06965; 1F1B is equal).
+    pub fn pipeline_factor(&self) -> f64 {
+        (self.microbatches + self.stages - 1) as f64 / self.microbatches as f64
+    }
+
+    /// Arithmetic that this GPU really executes per step.
+    pub fn executed_flops(&self) -> Flops {
+        self.items.iter().map(Item::flops).sum()
+    }
+}

@@ -1,0 +1,124 @@
+//! Which numbers describe a model that can be built.
+
+use super::{Architecture, NormPlacement, Positions};
+use crate::error::{Error, Result};
+use std::fmt::Display;
+
+/// Bounds that keep every count below 2^64.
+const MAX_LAYERS: u64 = 1000;
+const MAX_HIDDEN: u64 = 1 << 17;
+const MAX_WIDTH: u64 = 1 << 19;
+const MAX_HEADS: u64 = 4096;
+const MAX_VOCAB: u64 = 1 << 24;
+const MAX_EXPERTS: u64 = 1024;
+
+impl Architecture {
+    /// Checks that the numbers describe a model that can be built.
+    pub fn validate(&self) -> Result<()> {
+        self.within("layers", self.layers, 1, MAX_LAYERS)?;
+        self.within("hidden", self.hidden, 1, MAX_HIDDEN)?;
+        self.within("heads", self.heads, 1, MAX_HEADS)?;
+        self.within("kv_heads", self.kv_heads, 1, MAX_HEADS)?;
+        self.within("head_dim", self.head_dim, 1, MAX_HEADS)?;
+        self.within("mlp.d_ff", self.mlp.d_ff, 1, MAX_WIDTH)?;
+        self.within("vocab", self.vocab, 1, MAX_VOCAB)?;
+        if !self.heads.is_multiple_of(self.kv_heads) {
+            let allowed = format!("a divisor of heads = {}", self.heads);
+            return self.refuse("kv_heads", self.kv_heads, &allowed);
+        }
+        if let Positions::Learned { max } = self.positions {
+            self.within("positions.learned.max", max, 1, MAX_VOCAB)?;
+        }
+        if self.norm.placement == NormPlacement::Shared && !self.parallel_layers {
+            let allowed = "`shared` only with parallel_layers = true";
+            return self.refuse("norm.placement", self.norm.placement, allowed);
+        }
+        if let Some(window) = self.window {
+            self.within("window.size", window.size, 1, MAX_VOCAB)?;
+            self.within("window.layers", window.layers, 1, self.layers)?;
+        }
+        self.validate_moe()?;
+        self.validate_mla()
+    }
+
+    fn validate_moe(&self) -> Result<()> {
+        let Some(moe) = self.moe else { return Ok(()) };
+        self.within("moe.experts", moe.experts, 2, MAX_EXPERTS)?;
+        self.within("moe.top_k", moe.top_k, 1, moe.experts)?;
+        self.within("moe.d_ff", moe.d_ff, 1, MAX_WIDTH)?;
+        self.within("moe.shared_d_ff", moe.shared_d_ff, 0, MAX_WIDTH)?;
+        self.within("moe.dense_layers", moe.dense_layers, 0, self.layers - 1)?;
+        if moe.dense_layers == 0 && self.mlp.d_ff != moe.d_ff {
+            let allowed = format!("moe.d_ff = {}, as no layer is dense", moe.d_ff);
+            return self.refuse("mlp.d_ff", self.mlp.d_ff, &allowed);
+        }
+        Ok(())
+    }
+
+    fn validate_mla(&self) -> Result<()> {
+        let Some(mla) = self.mla else { return Ok(()) };
+        if let Some(rank) = mla.q_lora_rank {
+            self.within("mla.q_lora_rank", rank, 1, MAX_HIDDEN)?;
+        }
+        self.within("mla.kv_lora_rank", mla.kv_lora_rank, 1, MAX_HIDDEN)?;
+        self.within("mla.qk_nope", mla.qk_nope, 1, MAX_HEADS)?;
+        self.within("mla.qk_rope", mla.qk_rope, 1, MAX_HEADS)?;
+        self.within("mla.v_head_dim", mla.v_head_dim, 1, MAX_HEADS)?;
+        let width = mla.qk_nope + mla.qk_rope;
+        if self.head_dim != width {
+            let allowed = format!("mla.qk_nope + mla.qk_rope = {width}");
+            return self.refuse("head_dim", self.head_dim, &allowed);
+        }
+        if self.kv_heads != self.heads {
+            let allowed = format!("heads = {}, as every head has its own keys", self.heads);
+            return self.refuse("kv_heads", self.kv_heads, &allowed);
+        }
+        Ok(())
+    }
+
+    fn within(&self, field: &str, value: u64, least: u64, most: u64) -> Result<()> {
+        if (least..=most).contains(&value) {
+            return Ok(());
+        }
+        self.refuse(field, value, &format!("{least} to {most}"))
+    }
+
+    fn refuse(&self, field: &str, value: impl Display, allowed: &str) -> Result<()> {
+        let place = format!("architecture `{}`", self.name);
+        Err(Error::field(place, field, value, allowed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Preset;
+    use super::*;
+
+    #[test]
+    fn impossible_shapes_are_refused_by_field() {
+        type Break = fn(&mut Architecture);
+        let cases: &[(&str, Break, &str)] = &[
+            ("llama-2-7b", |a| a.layers = 0, "`layers` is 0"),
+            ("llama-2-7b", |a| a.kv_heads = 5, "divisor of heads = 32"),
+            ("llama-2-7b", |a| a.vocab = 1 << 40, "`vocab`"),
+            (
+                "gpt-j-6b",
+                |a| a.parallel_layers = false,
+                "`norm.placement` is shared",
+            ),
+            (
+                "mistral-7b-v0.1",
+                |a| a.layers = 31,
+                "`window.layers` is 32; allowed: 1 to 31",
+            ),
+            ("mixtral-8x7b", |a| a.mlp.d_ff = 64, "no layer is dense"),
+            ("deepseek-v3", |a| a.head_dim = 128, "qk_rope = 192"),
+        ];
+        for (name, damage, part) in cases {
+            let mut arch = Preset::find(name).unwrap().architecture.clone();
+            damage(&mut arch);
+            let message = arch.validate().unwrap_err().to_string();
+            assert!(message.contains(part), "{message}");
+        }
+    }
+}
