@@ -47,11 +47,14 @@ impl Family {
 
     /// How many features an operator of this family has.
     pub const fn width(self) -> usize {
-        match self {
-            Self::Gemm => GEMM_SCALARS.len() + GEMM_TILES.len() * GEMM_PER_TILE.len(),
-            Self::Prefill => PREFILL_SCALARS.len() + PREFILL_TILES.len() * PREFILL_PER_TILE.len(),
-            Self::Decode => DECODE_SCALARS.len() + DECODE_CHUNKS.len() * DECODE_PER_CHUNK.len(),
-        }
+        LADDERS * LADDER_RUNGS
+            + match self {
+                Self::Gemm => GEMM_SCALARS.len() + GEMM_TILES.len() * GEMM_PER_TILE.len(),
+                Self::Prefill => {
+                    PREFILL_SCALARS.len() + PREFILL_TILES.len() * PREFILL_PER_TILE.len()
+                }
+                Self::Decode => DECODE_SCALARS.len() + DECODE_CHUNKS.len() * DECODE_PER_CHUNK.len(),
+            }
     }
 }
 
@@ -161,6 +164,7 @@ impl Machine {
         row.log(self.sms / 100.0);
         row.log(self.flops_per_clock / 2048.0);
 
+        row.ladders([m, n, k]);
         for (tile_m, tile_n) in GEMM_TILES {
             let blocks_m = (m / tile_m).ceil();
             let blocks_n = (n / tile_n).ceil();
@@ -208,6 +212,8 @@ impl Machine {
         row.log(batch * kv_heads / self.sms);
         row.log(self.sms / 100.0);
         row.log(self.flops_per_clock / 2048.0);
+
+        row.ladders([seq_q, batch, heads]);
 
         for (tile_q, tile_kv, packed) in PREFILL_TILES {
             // A packed kernel lays the query heads that share a key head side by side in one tile.
@@ -274,6 +280,8 @@ impl Machine {
         row.log(self.sms / 100.0);
         row.log(self.flops_per_clock / 2048.0);
 
+        row.ladders([keys, batch, heads]);
+
         let sequences = batch * kv_heads;
         for chunk in DECODE_CHUNKS {
             let chunks = (keys / chunk).ceil();
@@ -317,6 +325,15 @@ const GEMM_SCALARS: [&str; 20] = [
     "ln_sms",
     "ln_flops_per_clock",
 ];
+
+/// Rungs of the ladder a dimension is also given as: rung `i` rises from 0 to 1 over `[2^i, 2^(i+1)]`.
+///
+/// The steps let a small rectifier net bend at each power of two, where libraries switch kernels;
+/// piecewise-linear encoding as in Gorishniy et al., arXiv 2203.05556.
+const LADDER_RUNGS: usize = 16;
+
+/// Dimensions given as ladders in each family.
+const LADDERS: usize = 3;
 
 /// Output tiles `(rows, columns)` of the library kernels, from the skinny ones of decoding to the widest.
 const GEMM_TILES: [(f64, f64); 12] = [
@@ -430,33 +447,43 @@ pub fn head_tile(head_dim: u64) -> f64 {
 
 /// The names of a family's features in order.
 pub fn names(family: Family) -> Vec<String> {
-    fn all(scalars: &[&str], tiles: &[String], per_tile: &[&str]) -> Vec<String> {
-        let tiled = tiles
-            .iter()
-            .flat_map(|tile| per_tile.iter().map(move |name| format!("{name}_{tile}")));
-        scalars
-            .iter()
-            .map(|name| (*name).to_owned())
-            .chain(tiled)
-            .collect()
-    }
-    match family {
-        Family::Gemm => all(
-            &GEMM_SCALARS,
-            &GEMM_TILES.map(|(rows, columns)| format!("{rows}x{columns}")),
-            &GEMM_PER_TILE,
-        ),
-        Family::Prefill => {
-            let tiles = PREFILL_TILES
-                .map(|(q, kv, packed)| format!("{q}x{kv}{}", if packed { "_packed" } else { "" }));
-            all(&PREFILL_SCALARS, &tiles, &PREFILL_PER_TILE)
+    let (scalars, ladders, tiles, per_tile): (&[&str], _, Vec<String>, &[&str]) = match family {
+        Family::Gemm => {
+            let tiles = GEMM_TILES.map(|(rows, columns)| format!("{rows}x{columns}"));
+            (&GEMM_SCALARS, ["m", "n", "k"], tiles.into(), &GEMM_PER_TILE)
         }
-        Family::Decode => all(
-            &DECODE_SCALARS,
-            &DECODE_CHUNKS.map(|chunk| chunk.to_string()),
-            &DECODE_PER_CHUNK,
-        ),
-    }
+        Family::Prefill => {
+            let suffix = |packed| if packed { "_packed" } else { "" };
+            let tiles = PREFILL_TILES.map(|(q, kv, packed)| format!("{q}x{kv}{}", suffix(packed)));
+            (
+                &PREFILL_SCALARS,
+                ["seq_q", "batch", "heads"],
+                tiles.into(),
+                &PREFILL_PER_TILE,
+            )
+        }
+        Family::Decode => {
+            let tiles = DECODE_CHUNKS.map(|chunk| chunk.to_string());
+            (
+                &DECODE_SCALARS,
+                ["keys", "batch", "heads"],
+                tiles.into(),
+                &DECODE_PER_CHUNK,
+            )
+        }
+    };
+    let rungs = ladders
+        .iter()
+        .flat_map(|dim| (0..LADDER_RUNGS).map(move |rung| format!("ladder_{dim}_{rung}")));
+    let tiled = tiles
+        .iter()
+        .flat_map(|tile| per_tile.iter().map(move |name| format!("{name}_{tile}")));
+    scalars
+        .iter()
+        .map(|name| (*name).to_owned())
+        .chain(rungs)
+        .chain(tiled)
+        .collect()
 }
 
 /// A digest of the names, their order and the meaning of this file: a net trained under another one does not load.
@@ -481,7 +508,121 @@ impl Row<'_> {
         self.next += 1;
     }
 
+    fn ladders(&mut self, dims: [f64; LADDERS]) {
+        for dim in dims {
+            let height = (dim as f32).log2();
+            for rung in 0..LADDER_RUNGS {
+                self.push(f64::from((height - rung as f32).clamp(0.0, 1.0)));
+            }
+        }
+    }
+
     fn log(&mut self, value: f64) {
         self.push(f64::from((value as f32).ln()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::{Layout, Pass};
+
+    fn row(op: &Op) -> (Seconds, Vec<f32>) {
+        let machine = Machine::new(Gpu::find("h200").unwrap(), Seconds::from_micros(2.5));
+        let mut row = vec![f32::NAN; Family::of(op).unwrap().width()];
+        (machine.features(op, &mut row), row)
+    }
+
+    fn gemm(m: u64, n: u64, k: u64) -> Op {
+        Op::Gemm(Gemm {
+            m,
+            n,
+            k,
+            batch: 1,
+            layout: Layout::Tn,
+            dtype: Dtype::Bf16,
+        })
+    }
+
+    fn attention(seq_q: u64, seq_kv: u64) -> Op {
+        Op::Attention(Attention {
+            batch: 3,
+            heads: 24,
+            kv_heads: 8,
+            seq_q,
+            seq_kv,
+            head_dim: 80,
+            value_dim: 80,
+            causal: true,
+            window: 0,
+            pass: Pass::Forward,
+            dtype: Dtype::Bf16,
+        })
+    }
+
+    fn named(op: &Op, name: &str) -> f32 {
+        let at = names(Family::of(op).unwrap())
+            .iter()
+            .position(|other| other == name);
+        row(op).1[at.unwrap_or_else(|| panic!("no feature {name}"))]
+    }
+
+    #[test]
+    fn every_family_names_each_feature_once_and_fills_it_with_a_number() {
+        for op in [
+            gemm(1, 1, 1),
+            gemm(4096, 50257, 12288),
+            attention(1, 4097),
+            attention(777, 777),
+        ] {
+            let family = Family::of(&op).unwrap();
+            let names = names(family);
+            let unique: std::collections::BTreeSet<_> = names.iter().collect();
+            assert_eq!(
+                (names.len(), unique.len()),
+                (family.width(), family.width())
+            );
+            let (reference, values) = row(&op);
+            assert!(
+                reference.secs() > 0.0 && values.iter().all(|value| value.is_finite()),
+                "{op}"
+            );
+        }
+    }
+
+    #[test]
+    fn waves_follow_the_textbook_example() {
+        // 2304 x 4096 x 3328 in 256x128 tiles: 9 x 26 = 234 blocks; on 132 SMs 1.77 waves run as 2.
+        let op = gemm(2304, 3328, 4096);
+        assert!((named(&op, "ln_waves_256x128") - (234.0f32 / 132.0).ln()).abs() < 1e-6);
+        assert!((named(&op, "last_wave_idle_256x128") - (2.0 * 132.0 / 234.0 - 1.0)).abs() < 1e-6);
+        // 256 wide is 4 tiles of 128x128, 257 wide is 6 (NVIDIA's example of tile quantization).
+        let waste = |n| named(&gemm(256, n, 1024), "ln_tile_waste_128x128");
+        assert_eq!(waste(256), 0.0);
+        assert!((waste(257) - (6.0f32 * 128.0 * 128.0 / (256.0 * 257.0)).ln()).abs() < 1e-6);
+    }
+
+    #[test]
+    fn the_reference_time_is_the_launch_term_plus_the_roofline() {
+        let (reference, _) = row(&gemm(8192, 8192, 8192));
+        let expected = 2.5 + 2.0 * 8192f64.powi(3) / 989.4e12 * 1e6;
+        assert!(
+            (reference.micros() / expected - 1.0).abs() < 1e-3,
+            "{reference}"
+        );
+    }
+
+    #[test]
+    fn a_head_of_80_runs_in_the_tile_of_128() {
+        assert_eq!(
+            [64, 80, 128, 129, 256, 300].map(head_tile),
+            [64.0, 128.0, 128.0, 192.0, 256.0, 320.0]
+        );
+    }
+
+    #[test]
+    fn the_schema_hash_tells_families_apart() {
+        assert_ne!(schema_hash(Family::Gemm), schema_hash(Family::Prefill));
+        assert_eq!(schema_hash(Family::Decode), schema_hash(Family::Decode));
     }
 }
