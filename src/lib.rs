@@ -27,3 +27,5 @@ pub mod regressor;
 
 #[cfg(feature = "train")]
 pub mod train;
+
+pub mod predict;
