@@ -4,6 +4,8 @@
 //! predictor that learns from them learns nonsense. The bounds are generous, so that an alarm
 //! is never a matter of opinion.
 
+use super::cells::family;
+use super::{Row, Table};
 use crate::gpu::Gpu;
 use crate::op::Op;
 use crate::units::Seconds;
@@ -26,16 +28,6 @@ pub enum Alarm {
     FasterThanMemory,
 }
 
-impl Alarm {
-    /// The alarm as the reason for leaving a row out.
-    pub const fn reason(self) -> &'static str {
-        match self {
-            Self::FasterThanPeak => "faster than the peak arithmetic of its GPU",
-            Self::FasterThanMemory => "faster than the memory of its GPU",
-        }
-    }
-}
-
 /// The bound that this time breaks, if any.
 pub fn alarm(op: &Op, time: Seconds, gpu: &Gpu) -> Option<Alarm> {
     if let Op::Collective(_) = op {
@@ -55,4 +47,83 @@ pub fn alarm(op: &Op, time: Seconds, gpu: &Gpu) -> Option<Alarm> {
         return Some(Alarm::FasterThanMemory);
     }
     None
+}
+
+/// Moves the rows that physics rules out to the skipped ones, with their GPU, stack and family.
+///
+/// Rows of a GPU that `data/gpus` does not describe are kept: nothing contradicts them.
+pub fn screen(rows: Vec<Row>) -> Table {
+    let mut table = Table::default();
+    for row in rows {
+        match Gpu::find(&row.gpu)
+            .ok()
+            .and_then(|gpu| objection(&row, gpu))
+        {
+            None => table.rows.push(row),
+            Some(reason) => table.skipped.add(&reason, 1),
+        }
+    }
+    table
+}
+
+/// The reason to leave a row out, if its time raises an alarm.
+pub(super) fn objection(row: &Row, gpu: &Gpu) -> Option<String> {
+    let bound = match alarm(&row.op, row.time, gpu)? {
+        Alarm::FasterThanPeak => "peak arithmetic",
+        Alarm::FasterThanMemory => "memory",
+    };
+    let dtype = row.op.dtype().map_or("", |dtype| dtype.name());
+    Some(format!(
+        "faster than the {bound} of its GPU ({}, {}, {dtype} {})",
+        row.gpu,
+        row.stack,
+        family(&row.op)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dataset::tests::gemm_row;
+
+    /// A row on an H200 that takes this share of the time its peak allows.
+    fn at(m: u64, n: u64, k: u64, share: f64) -> Row {
+        let mut row = gemm_row(m, n, k);
+        let gpu = Gpu::find("h200").unwrap();
+        let arithmetic = row.op.flops() / gpu.peak(row.op.dtype().unwrap()).unwrap();
+        let traffic = row.op.bytes() / gpu.bandwidth();
+        row.time = arithmetic.max(traffic) * share;
+        row
+    }
+
+    #[test]
+    fn only_times_beyond_boost_and_cache_raise_an_alarm() {
+        let gpu = Gpu::find("h200").unwrap();
+        let raised = |row: &Row| alarm(&row.op, row.time, gpu);
+        // Bound by arithmetic: 8 % above nominal is a boost clock, 20 % is not possible.
+        assert_eq!(raised(&at(8192, 8192, 8192, 1.0 / 1.08)), None);
+        let impossible = at(8192, 8192, 8192, 1.0 / 1.2);
+        assert_eq!(raised(&impossible), Some(Alarm::FasterThanPeak));
+        // Bound by traffic: 512 MiB of weights do not fit the cache, 2 MiB do.
+        assert_eq!(raised(&at(1, 16384, 16384, 0.95)), None);
+        let impossible = at(1, 16384, 16384, 0.8);
+        assert_eq!(raised(&impossible), Some(Alarm::FasterThanMemory));
+        assert_eq!(raised(&at(1, 1024, 1024, 0.5)), None);
+    }
+
+    #[test]
+    fn screening_counts_what_it_drops_and_trusts_unknown_gpus() {
+        let mut foreign = at(8192, 8192, 8192, 0.5);
+        foreign.gpu = "a gpu nobody described".into();
+        let rows = vec![
+            at(8192, 8192, 8192, 0.5),
+            at(8192, 8192, 8192, 1.5),
+            foreign,
+        ];
+        let table = screen(rows);
+        assert_eq!(table.rows.len(), 2);
+        let reasons: Vec<_> = table.skipped.iter().collect();
+        let reason = "faster than the peak arithmetic of its GPU (h200, stack 1.0, bf16 gemm)";
+        assert_eq!(reasons, [(reason, 1)]);
+    }
 }

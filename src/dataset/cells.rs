@@ -37,13 +37,19 @@ pub(super) const CAUSAL: &str = "causal";
 /// double holds, so that a time reads back as the very number that was written.
 const TIME_DIGITS: usize = 9;
 
-/// What a dimension may be, for messages.
-pub(super) const COUNT_RANGE: &str = "1 to 2^53";
+/// Largest count: 2^53, beyond which a double skips integers.
 const LARGEST_COUNT: u64 = 1 << 53;
 
-/// What a time may be, for messages.
-pub(super) const TIME_RANGE: &str = "more than 0 and at most 1e9 us";
+/// Longest time of one kernel.
 const LONGEST: Seconds = Seconds::from_secs(1e3);
+
+/// The least that a count may be, and its range for messages; only a window may be 0, for none.
+fn range(column: &str) -> (u64, &'static str) {
+    match column {
+        "window" => (0, "0 to 2^53"),
+        _ => (1, "1 to 2^53"),
+    }
+}
 
 /// The content of a count column.
 pub(super) fn count(op: &Op, column: &str) -> Option<u64> {
@@ -141,10 +147,11 @@ impl Problem {
 /// Puts an operator together from its cells.
 pub(super) fn op(cells: &impl Cells) -> std::result::Result<Op, Problem> {
     let count = |column| {
+        let allowed = range(column).1;
         let value = cells
             .count(column)
-            .ok_or_else(|| Problem::new(column, "null", COUNT_RANGE))?;
-        u64::try_from(value).map_err(|_| Problem::new(column, value, COUNT_RANGE))
+            .ok_or_else(|| Problem::new(column, "null", allowed))?;
+        u64::try_from(value).map_err(|_| Problem::new(column, value, allowed))
     };
     let op = match cells.name("family").unwrap_or("null") {
         "gemm" => Op::Gemm(Gemm {
@@ -203,14 +210,14 @@ fn parse<'a, T: Deserialize<'a>>(
     })
 }
 
-/// Checks the dimensions of an operator: all but the window of attention are at least 1.
-pub(super) fn check_op(op: &Op) -> std::result::Result<(), Problem> {
+/// Checks the dimensions of an operator.
+fn check_op(op: &Op) -> std::result::Result<(), Problem> {
     for column in COUNTS {
-        let least = u64::from(column != "window");
+        let (least, allowed) = range(column);
         if let Some(value) = count(op, column)
             && !(least..=LARGEST_COUNT).contains(&value)
         {
-            return Err(Problem::new(column, value, COUNT_RANGE));
+            return Err(Problem::new(column, value, allowed));
         }
     }
     Ok(())
@@ -219,24 +226,39 @@ pub(super) fn check_op(op: &Op) -> std::result::Result<(), Problem> {
 /// Checks everything about a row that a reader relies on.
 pub(super) fn check_row(row: &Row) -> std::result::Result<(), Problem> {
     check_op(&row.op)?;
-    check_time("time_us", row.time)?;
-    for (column, time) in [("p10_us", row.p10), ("p90_us", row.p90)] {
-        time.map_or(Ok(()), |time| check_time(column, time))?;
+    let times = [
+        ("time_us", Some(row.time)),
+        ("p10_us", row.p10),
+        ("p90_us", row.p90),
+    ];
+    for (column, time) in times {
+        if let Some(time) = time
+            && !(time > Seconds::ZERO && time <= LONGEST)
+        {
+            let allowed = "more than 0 and at most 1e9";
+            return Err(Problem::new(column, time.micros(), allowed));
+        }
     }
     if let Some(clock) = row.clock
-        && !(1e6..1e11).contains(&clock.hertz())
+        && !(1e6..=1e11).contains(&clock.hertz())
     {
         return Err(Problem::new("clock_hz", clock.hertz(), "1e6 to 1e11"));
     }
-    Ok(())
-}
-
-/// Checks one time.
-pub(super) fn check_time(column: &'static str, time: Seconds) -> std::result::Result<(), Problem> {
-    if time > Seconds::ZERO && time <= LONGEST {
-        return Ok(());
+    if let Some(group) = row.group
+        && group > LARGEST_COUNT
+    {
+        return Err(Problem::new("group", group, "0 to 2^53"));
     }
-    Err(Problem::new(column, time.micros(), TIME_RANGE))
+    let texts: [(_, &str); 4] = [
+        ("gpu", &row.gpu),
+        ("stack", &row.stack),
+        ("source", &row.origin.source),
+        ("licence", &row.origin.licence),
+    ];
+    match texts.into_iter().find(|(_, text)| text.is_empty()) {
+        Some((column, _)) => Err(Problem::new(column, "empty", "a text")),
+        None => Ok(()),
+    }
 }
 
 /// A time in microseconds, rounded to the digits that are kept on disk.

@@ -16,6 +16,7 @@ use parquet::arrow::arrow_reader::{
 use std::fmt;
 use std::fs::File;
 use std::ops::Range;
+use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -44,15 +45,14 @@ impl Parquet {
                 "{place}: the file is empty; allowed: a Parquet file"
             )));
         }
-        let load = |options| ArrowReaderMetadata::load(&file, options);
-        let broken = |error| unreadable(&place, &error);
-        let plain = load(ArrowReaderOptions::new()).map_err(broken)?;
+        let plain = guard(&place, || {
+            ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())
+        })?;
         let schema = Arc::new(texts_as_dictionaries(plain.schema()));
-        let metadata = ArrowReaderMetadata::try_new(
-            Arc::clone(plain.metadata()),
-            ArrowReaderOptions::new().with_schema(schema),
-        )
-        .map_err(broken)?;
+        let options = ArrowReaderOptions::new().with_schema(schema);
+        let metadata = guard(&place, || {
+            ArrowReaderMetadata::try_new(Arc::clone(plain.metadata()), options)
+        })?;
         Ok(Self {
             place,
             file,
@@ -109,36 +109,48 @@ impl Parquet {
                 self.rows(),
             ));
         }
-        let reader = builder
-            .build()
-            .map_err(|error| unreadable(&self.place, &error))?;
+        let mut reader = guard(&self.place, || builder.build())?;
         let mut first_row = 0;
-        Ok(reader.map(move |batch| {
-            let batch = Batch {
+        Ok(std::iter::from_fn(move || {
+            let next = guard(&self.place, || reader.next().transpose());
+            let batch = next.transpose()?.map(|columns| Batch {
                 place: &self.place,
                 first_row,
-                columns: batch.map_err(|error| unreadable(&self.place, &error))?,
-            };
-            first_row += batch.len();
-            Ok(batch)
+                columns,
+            });
+            first_row += batch.as_ref().map_or(0, Batch::len);
+            Some(batch)
         }))
     }
 }
 
-fn unreadable(place: &str, error: &dyn fmt::Display) -> Error {
-    let detail = error.to_string().replace('\n', " ");
-    Error::bad_input(format!(
+/// Runs a step of the Parquet reader, which answers some kinds of damage with a panic.
+fn guard<T, E: fmt::Display>(
+    place: &str,
+    step: impl FnOnce() -> std::result::Result<T, E>,
+) -> Result<T> {
+    // Whatever the step has left half done is dropped with the error.
+    let outcome = panic::catch_unwind(AssertUnwindSafe(step));
+    let detail = match outcome {
+        Ok(Ok(value)) => return Ok(value),
+        Ok(Err(error)) => error.to_string().replace('\n', " "),
+        Err(_) => "its pages contradict each other".to_owned(),
+    };
+    Err(Error::bad_input(format!(
         "{place}: this is not a whole Parquet file ({detail}); allowed: a complete Parquet file"
-    ))
+    )))
 }
 
 fn texts_as_dictionaries(schema: &Schema) -> Schema {
     let fields = schema.fields().iter().map(|field| {
-        let text = matches!(
-            field.data_type(),
+        let content = match field.data_type() {
+            DataType::Dictionary(_, content) => content.as_ref(),
+            content => content,
+        };
+        if !matches!(
+            content,
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
-        );
-        if !text {
+        ) {
             return field.as_ref().clone();
         }
         let dictionary = DataType::Dictionary(DataType::Int32.into(), DataType::Utf8.into());

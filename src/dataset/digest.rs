@@ -2,8 +2,9 @@
 
 use super::Row;
 use super::cells::{self, COUNTS, NAMES};
+use crate::units::Hertz;
 use sha2::{Digest, Sha256};
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
 /// SHA-256 in hexadecimal over the content of all rows, whatever their order.
 ///
@@ -28,35 +29,53 @@ pub fn digest(rows: &[Row]) -> String {
 
 /// Every field of a row on one line, as `name=value` where there is a value.
 fn canonical(row: &Row, line: &mut String) {
-    let mut put = |name: &str, value: Option<&dyn std::fmt::Display>| {
-        if let Some(value) = value {
-            write!(line, "{name}={value}\t").expect("a String grows without failing");
-        }
-    };
-    macro_rules! field {
-        ($name:expr, $value:expr) => {
-            put(
-                $name,
-                $value.as_ref().map(|value| value as &dyn std::fmt::Display),
-            )
-        };
-    }
     for name in NAMES {
-        field!(name, cells::name(&row.op, name));
+        put(line, name, cells::name(&row.op, name));
     }
     for name in COUNTS {
-        field!(name, cells::count(&row.op, name));
+        put(line, name, cells::count(&row.op, name));
     }
-    field!("causal", cells::causal(&row.op));
-    field!("gpu", Some(&row.gpu));
-    field!("stack", Some(&row.stack));
-    field!("time_us", Some(cells::micros(row.time)));
-    field!("p10_us", row.p10.map(cells::micros));
-    field!("p90_us", row.p90.map(cells::micros));
-    field!("samples", row.samples);
-    field!("clock_hz", row.clock.map(|clock| clock.hertz()));
-    field!("group", row.group);
-    field!("source", Some(&row.origin.source));
-    field!("licence", Some(&row.origin.licence));
-    field!("libraries", row.origin.libraries);
+    put(line, "causal", cells::causal(&row.op));
+    put(line, "gpu", Some(&row.gpu));
+    put(line, "stack", Some(&row.stack));
+    put(line, "time_us", Some(cells::micros(row.time)));
+    put(line, "p10_us", row.p10.map(cells::micros));
+    put(line, "p90_us", row.p90.map(cells::micros));
+    put(line, "samples", row.samples);
+    put(line, "clock_hz", row.clock.map(Hertz::hertz));
+    put(line, "group", row.group);
+    put(line, "source", Some(&row.origin.source));
+    put(line, "licence", Some(&row.origin.licence));
+    put(line, "libraries", row.origin.libraries.as_ref());
+}
+
+fn put(line: &mut String, name: &str, value: Option<impl Display>) {
+    if let Some(value) = value {
+        write!(line, "{name}={value}\t").expect("a String grows without failing");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dataset::tests::gemm_row;
+
+    #[test]
+    fn the_order_of_rows_does_not_count_but_every_field_does() {
+        let (a, b) = (gemm_row(1, 2, 3), gemm_row(3, 2, 1));
+        let both = digest(&[a.clone(), b.clone()]);
+        assert_eq!(both.len(), 64);
+        assert_eq!(both, digest(&[b.clone(), a.clone()]));
+        assert_ne!(both, digest(&[a.clone(), a.clone()]));
+        let slower = Row {
+            time: b.time * 1.000_001,
+            ..b.clone()
+        };
+        assert_ne!(both, digest(&[a.clone(), slower]));
+        let grouped = Row {
+            group: Some(1),
+            ..b
+        };
+        assert_ne!(both, digest(&[a, grouped]));
+    }
 }

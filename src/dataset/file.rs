@@ -58,20 +58,26 @@ fn fields() -> Vec<Field> {
     fields
 }
 
+/// Refuses a path that [`write`] could not write to, for callers with hours of work before it.
+pub fn check_target(path: &Path) -> Result<()> {
+    let problem = match path.parent() {
+        None => "is not the path of a file".to_owned(),
+        _ if path.is_dir() => "is a folder".to_owned(),
+        Some(folder) if folder.as_os_str().is_empty() || folder.is_dir() => return Ok(()),
+        Some(folder) => format!(
+            "is in the folder {}, which does not exist",
+            folder.display()
+        ),
+    };
+    Err(Error::bad_input(format!(
+        "{} {problem}; allowed: a file in an existing folder",
+        path.display()
+    )))
+}
+
 /// Writes rows to a file, replacing it; the folder must exist.
 pub fn write(path: &Path, rows: &[Row]) -> Result<()> {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    if let Some(folder) = folder
-        && !folder.is_dir()
-    {
-        return Err(Error::bad_input(format!(
-            "{}: the folder {} does not exist; allowed: a file in an existing folder",
-            path.display(),
-            folder.display()
-        )));
-    }
+    check_target(path)?;
     for (index, row) in rows.iter().enumerate() {
         cells::check_row(row)
             .map_err(|problem| problem.at(format!("{}: row {}", path.display(), index + 1)))?;
@@ -248,25 +254,21 @@ impl<'a> Columns<'a> {
     }
 
     fn row(&self, row: usize, shared: &mut Shared) -> std::result::Result<Row, Problem> {
-        let text = |column: &Texts<'a>, name| {
-            let text = column.get(row).filter(|text| !text.is_empty());
-            text.ok_or_else(|| Problem::new(name, "empty", "a text"))
-        };
-        let time = self.time.get(row).unwrap_or(f64::NAN);
+        let text = |column: &Texts<'a>| column.get(row).unwrap_or_default();
         let seconds = |numbers: &Numbers<'_>| numbers.get(row).map(Seconds::from_micros);
         let read = Row {
             op: cells::op(&Cell { columns: self, row })?,
-            gpu: shared.text(text(&self.gpu, GPU)?),
-            stack: shared.text(text(&self.stack, STACK)?),
-            time: Seconds::from_micros(time),
+            gpu: shared.text(text(&self.gpu)),
+            stack: shared.text(text(&self.stack)),
+            time: seconds(&self.time).unwrap_or(Seconds::ZERO),
             p10: seconds(&self.p10),
             p90: seconds(&self.p90),
             samples: whole(&self.samples, row, SAMPLES, "0 to 2^32 - 1")?,
             clock: self.clock.get(row).map(Hertz::from_hertz),
-            group: whole(&self.group, row, GROUP, "0 or more")?,
+            group: whole(&self.group, row, GROUP, "0 to 2^53")?,
             origin: shared.origin(Origin {
-                source: text(&self.source, SOURCE)?.to_owned(),
-                licence: text(&self.licence, LICENCE)?.to_owned(),
+                source: text(&self.source).to_owned(),
+                licence: text(&self.licence).to_owned(),
                 libraries: self.libraries.get(row).map(str::to_owned),
             }),
         };

@@ -13,7 +13,7 @@ mod import;
 mod split;
 
 pub use digest::digest;
-pub use file::{read, read_many, write};
+pub use file::{check_target, read, read_many, write};
 pub use import::{Filter, Source, import};
 pub use split::{Key, fold, is_held_out, key, split};
 
@@ -114,3 +114,6 @@ impl fmt::Display for Skipped {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

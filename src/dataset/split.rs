@@ -88,3 +88,67 @@ fn scramble(word: u64) -> u64 {
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dataset::tests::gemm_row;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn rows() -> impl Strategy<Value = Vec<Row>> {
+        let sizes = (
+            1u64..9,
+            1u64..9,
+            1u64..9,
+            proptest::option::of(0u64..4),
+            0usize..3,
+        );
+        let row = sizes.prop_map(|(m, n, k, group, gpu)| Row {
+            group,
+            gpu: ["h200", "a100", "mi300x"][gpu].into(),
+            ..gemm_row(m, 64 * n, 64 * k)
+        });
+        proptest::collection::vec(row, 0..60)
+    }
+
+    proptest! {
+        #[test]
+        fn no_key_is_on_both_sides_in_any_order(
+            rows in rows(), fraction in 0.0f64..=1.0, seed: u64, turn in 0usize..60,
+        ) {
+            let (train, held_out) = split(&rows, fraction, seed);
+            prop_assert_eq!(train.len() + held_out.len(), rows.len());
+            let keys = |rows: &[&Row]| rows.iter().map(|row| key(row)).collect::<BTreeSet<_>>();
+            prop_assert!(keys(&train).is_disjoint(&keys(&held_out)));
+
+            let mut turned = rows.clone();
+            turned.rotate_left(turn % rows.len().max(1));
+            prop_assert_eq!(keys(&split(&turned, fraction, seed).1), keys(&held_out));
+        }
+
+        #[test]
+        fn the_fraction_is_roughly_met(fraction in 0.05f64..0.95, seed: u64) {
+            let keys = (0..4000).map(|i| Key::Product { n: i / 60 * 128, k: i % 60 * 128 });
+            let held_out = keys.filter(|&key| is_held_out(key, fraction, seed)).count();
+            // Five standard deviations of 4000 coin flips.
+            prop_assert!((held_out as f64 / 4000.0 - fraction).abs() < 0.04);
+        }
+    }
+
+    #[test]
+    fn folds_are_even_and_never_change() {
+        let mut sizes = [0; 5];
+        for cols in 0..5000 {
+            sizes[fold(Key::Width(cols), 5, 7)] += 1;
+        }
+        assert!(
+            sizes.iter().all(|size| (850..1150).contains(size)),
+            "{sizes:?}"
+        );
+        // Pinned: a change here would move shapes between the sides of published error tables.
+        let pinned = hash(Key::Product { n: 4096, k: 12288 }, 0);
+        assert_eq!(pinned, 1_885_905_272_494_425_321);
+        assert_eq!(fold(Key::Group(1), 0, 0), 0);
+    }
+}

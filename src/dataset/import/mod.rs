@@ -8,8 +8,8 @@ mod aiconfigurator;
 mod cookbook;
 mod neusight;
 
-use super::alarms::alarm;
-use super::cells;
+use super::alarms::objection;
+use super::cells::check_row;
 use super::columns::{Batch, Parquet, Texts};
 use super::{Origin, Row, Skipped, Table};
 use crate::error::{Error, Result};
@@ -60,6 +60,15 @@ impl Source {
         }
     }
 
+    /// What its files hold, for messages.
+    const fn tables(self) -> &'static str {
+        match self {
+            Self::Aiconfigurator => "its GEMM, attention, collective or mixture-of-experts tables",
+            Self::Cookbook => "its sweeps with the columns role, tp, batch, m, n, k and seconds",
+            Self::Neusight => "its operator tables with OPName, Latency and B, M, N, K or B, H",
+        }
+    }
+
     fn recipe(self, file: &Parquet) -> Option<Recipe> {
         match self {
             Self::Aiconfigurator => aiconfigurator::recipe(file),
@@ -90,9 +99,9 @@ pub fn import<P: AsRef<Path> + Sync>(
         .map(|path| import_file(source, path.as_ref(), &wanted))
         .collect::<Result<_>>()?;
     let mut all = Table::default();
-    for table in tables {
+    for mut table in tables {
         all.skipped.merge(&table.skipped);
-        all.rows.extend(table.rows);
+        all.rows.append(&mut table.rows);
     }
     Ok(all)
 }
@@ -130,14 +139,17 @@ struct Place {
     stack: Arc<str>,
 }
 
+/// Consecutive rows of one GPU and stack.
+type Run = (Range<usize>, Arc<Place>);
+
 fn import_file(source: Source, path: &Path, wanted: &Wanted) -> Result<Table> {
     let file = Parquet::open(path)?;
     let recipe = source.recipe(&file).ok_or_else(|| {
         Error::bad_input(format!(
-            "{}: its columns are not those of any table of {}; allowed: see the documentation of \
-             `shapewise import`",
+            "{}: no table of {} has these columns; allowed: {}",
             file.place(),
-            source.name()
+            source.name(),
+            source.tables()
         ))
     })?;
     let (runs, skipped) = locate(&file, &recipe, wanted)?;
@@ -183,28 +195,17 @@ fn keep(
         group: reading.group,
         origin: origins.get(reading.libraries),
     };
-    cells::check_row(&row)
+    check_row(&row)
         .map_err(|problem| format!("`{}` is not {}", problem.column, problem.allowed))?;
-    match alarm(&row.op, row.time, place.gpu) {
+    match objection(&row, place.gpu) {
         None => Ok(row),
-        Some(alarm) => Err(format!(
-            "{} ({}, {}, {} {})",
-            alarm.reason(),
-            row.gpu,
-            row.stack,
-            row.op.dtype().map_or("", |dtype| dtype.name()),
-            cells::family(&row.op)
-        )),
+        Some(reason) => Err(reason),
     }
 }
 
 /// Finds the rows of wanted GPUs and stacks from the identifying columns alone.
-fn locate(
-    file: &Parquet,
-    recipe: &Recipe,
-    wanted: &Wanted,
-) -> Result<(Vec<(Range<usize>, Arc<Place>)>, Skipped)> {
-    let mut runs: Vec<(Range<usize>, Arc<Place>)> = Vec::new();
+fn locate(file: &Parquet, recipe: &Recipe, wanted: &Wanted) -> Result<(Vec<Run>, Skipped)> {
+    let mut runs: Vec<Run> = Vec::new();
     let mut skipped = Skipped::default();
     let mut known: HashMap<Vec<String>, std::result::Result<Arc<Place>, Reason>> = HashMap::new();
     let mut next_row = 0;
@@ -255,14 +256,14 @@ impl Wanted {
         let known = Gpu::find(&gpu).map_err(|_| format!("GPU `{gpu}` is not in data/gpus"))?;
         let name = known.name.as_str();
         if self.gpus.as_ref().is_some_and(|gpus| !gpus.contains(&name)) {
-            return Err("GPU not asked for".to_owned());
+            return Err(format!("GPU `{name}` was not asked for"));
         }
         if self
             .stacks
             .as_ref()
             .is_some_and(|stacks| !stacks.contains(&stack))
         {
-            return Err("stack not asked for".to_owned());
+            return Err(format!("stack `{stack}` was not asked for"));
         }
         Ok(Arc::new(Place {
             gpu: known,
