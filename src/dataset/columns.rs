@@ -110,9 +110,15 @@ impl Parquet {
             ));
         }
         let mut reader = guard(&self.place, || builder.build())?;
+        let promised = ranges.map_or(self.rows(), |ranges| ranges.iter().map(Range::len).sum());
         let mut first_row = 0;
         Ok(std::iter::from_fn(move || {
-            let next = guard(&self.place, || reader.next().transpose());
+            let next = guard(&self.place, || match reader.next().transpose() {
+                Ok(None) if first_row < promised => {
+                    Err(format!("it ends after {first_row} of {promised} rows"))
+                }
+                next => next.map_err(|error| error.to_string()),
+            });
             let batch = next.transpose()?.map(|columns| Batch {
                 place: &self.place,
                 first_row,
@@ -141,6 +147,7 @@ fn guard<T, E: fmt::Display>(
     )))
 }
 
+/// The same columns with every text column read as a dictionary.
 fn texts_as_dictionaries(schema: &Schema) -> Schema {
     let fields = schema.fields().iter().map(|field| {
         let content = match field.data_type() {
@@ -250,7 +257,7 @@ impl<'a> Texts<'a> {
         (!self.values.is_null(key)).then(|| self.values.value(key))
     }
 
-    /// A number that equal texts of one batch share.
+    /// Rows of one batch with equal keys hold equal texts.
     pub fn key(&self, row: usize) -> Option<usize> {
         self.keys.key(row)
     }

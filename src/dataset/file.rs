@@ -58,7 +58,7 @@ fn fields() -> Vec<Field> {
     fields
 }
 
-/// Refuses a path that [`write`] could not write to, for callers with hours of work before it.
+/// Refuses a path that [`write()`] could not write to, for callers with hours of work before it.
 pub fn check_target(path: &Path) -> Result<()> {
     let problem = match path.parent() {
         None => "is not the path of a file".to_owned(),
@@ -138,7 +138,7 @@ fn column(name: &str, rows: &[Row]) -> ArrayRef {
     }
 }
 
-/// Reads all rows of a file that [`write`] has written.
+/// Reads all rows of a file that [`write()`] has written.
 pub fn read(path: &Path) -> Result<Vec<Row>> {
     let file = Parquet::open(path)?;
     check_schema(&file)?;

@@ -1,7 +1,7 @@
 //! Timing tables: our Parquet schema, importers of public tables, physics alarms, splits.
 //!
 //! A [`Row`] is one operator timed on one GPU under one software stack. Rows come from our own
-//! files ([`read`]) or from public tables ([`import`]); a public row that is not kept is counted
+//! files ([`read`]) or from public tables ([`import()`]); a public row that is not kept is counted
 //! in [`Skipped`] with the reason. This module alone knows the Parquet and Arrow crates.
 
 pub mod alarms;

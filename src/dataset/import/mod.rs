@@ -197,10 +197,7 @@ fn keep(
     };
     check_row(&row)
         .map_err(|problem| format!("`{}` is not {}", problem.column, problem.allowed))?;
-    match objection(&row, place.gpu) {
-        None => Ok(row),
-        Some(reason) => Err(reason),
-    }
+    objection(&row, place.gpu).map_or(Ok(row), Err)
 }
 
 /// Finds the rows of wanted GPUs and stacks from the identifying columns alone.
