@@ -1,1 +1,119 @@
 //! Timing tables: our Parquet schema, importers of public tables, physics alarms, splits.
+//!
+//! A [`Row`] is one operator timed on one GPU under one software stack. Rows come from our own
+//! files ([`read`]) or from public tables ([`import()`]); a public row that is not kept is counted
+//! in [`Skipped`] with the reason. This module alone knows the Parquet and Arrow crates.
+
+pub mod alarms;
+mod cells;
+mod columns;
+mod digest;
+mod file;
+mod import;
+mod split;
+
+pub use digest::digest;
+pub use file::{check_target, read, read_many, write};
+pub use import::{Filter, Source, import};
+pub use split::{Key, fold, is_held_out, key, split};
+
+use crate::op::Op;
+use crate::units::{Hertz, Seconds};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// One operator timed on one GPU under one software stack.
+///
+/// Texts are shared between rows: a table has millions of rows and a handful of stacks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// What ran.
+    pub op: Op,
+    /// Our name of the GPU, as in `data/gpus`.
+    pub gpu: Arc<str>,
+    /// The software that ran it, with its version (`trtllm 1.3.0rc20`).
+    pub stack: Arc<str>,
+    /// The median, or the statistic that the source keeps.
+    pub time: Seconds,
+    /// The time that 10 % of the repetitions stay under.
+    pub p10: Option<Seconds>,
+    /// The time that 90 % of the repetitions stay under.
+    pub p90: Option<Seconds>,
+    /// How many repetitions the statistic is taken over.
+    pub samples: Option<u32>,
+    /// SM clock while it ran.
+    pub clock: Option<Hertz>,
+    /// Rows that share a group are held out together, whatever their shapes; a transformer's
+    /// hidden size, where a row was measured as part of one.
+    pub group: Option<u64>,
+    /// Where the row is from.
+    pub origin: Arc<Origin>,
+}
+
+/// Where rows are from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Origin {
+    /// Repository and commit (`ai-dynamo/aiconfigurator@095f58a`), or the tool that measured.
+    pub source: String,
+    /// SPDX name of the licence of the source.
+    pub licence: String,
+    /// Kernel library or versions below the stack (`vllm_flash_attn_fa3`), where known.
+    pub libraries: Option<String>,
+}
+
+/// Rows with an account of the rows that were left out.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    /// The rows that were kept.
+    pub rows: Vec<Row>,
+    /// The rows that were not, by reason.
+    pub skipped: Skipped,
+}
+
+/// How many rows were left out, by reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Skipped(BTreeMap<String, u64>);
+
+impl Skipped {
+    /// Counts `rows` more rows under this reason.
+    pub fn add(&mut self, reason: &str, rows: u64) {
+        match self.0.get_mut(reason) {
+            Some(count) => *count += rows,
+            None if rows > 0 => {
+                self.0.insert(reason.to_owned(), rows);
+            }
+            None => {}
+        }
+    }
+
+    /// Adds the counts of another table.
+    pub fn merge(&mut self, other: &Self) {
+        for (reason, rows) in other.iter() {
+            self.add(reason, rows);
+        }
+    }
+
+    /// All rows left out.
+    pub fn total(&self) -> u64 {
+        self.0.values().sum()
+    }
+
+    /// Reasons in alphabetical order, each with its number of rows.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.0.iter().map(|(reason, &rows)| (reason.as_str(), rows))
+    }
+}
+
+/// One line per reason, the number of rows first.
+impl fmt::Display for Skipped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (reason, rows) in self.iter() {
+            writeln!(f, "{rows:>9}  {reason}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

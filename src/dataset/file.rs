@@ -1,0 +1,312 @@
+//! Our own Parquet tables: one row is one operator timed on one GPU and stack.
+//!
+//! Every column names its unit. `shapewise.schema` in the file's metadata is the version of the
+//! layout; a column that is added or changes its meaning raises it. A file is written whole or
+//! not at all, and a row that could not be read back is refused on writing.
+
+use super::cells::{self, CAUSAL, COUNTS, Cells, NAMES, Problem};
+use super::columns::{Batch, Counts, Flags, Numbers, Parquet, Texts};
+use super::{Origin, Row};
+use crate::error::{Error, Result, write_atomically};
+use crate::units::{Hertz, Seconds};
+use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray};
+use arrow_schema::{DataType, Field, Schema};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+const SCHEMA_KEY: &str = "shapewise.schema";
+const SCHEMA: u64 = 1;
+const ROWS_PER_WRITE: usize = 1 << 16;
+
+const GPU: &str = "gpu";
+const STACK: &str = "stack";
+const SOURCE: &str = "source";
+const LICENCE: &str = "licence";
+const LIBRARIES: &str = "libraries";
+const TIME: &str = "time_us";
+const P10: &str = "p10_us";
+const P90: &str = "p90_us";
+const CLOCK: &str = "clock_hz";
+const SAMPLES: &str = "samples";
+const GROUP: &str = "group";
+
+/// Every column with its type and whether it may be null.
+fn fields() -> Vec<Field> {
+    let field = |(name, kind, nullable): (&str, DataType, bool)| Field::new(name, kind, nullable);
+    let (text, real, whole) = (DataType::Utf8, DataType::Float64, DataType::Int64);
+    let mut fields = vec![
+        field((GPU, text.clone(), false)),
+        field((STACK, text.clone(), false)),
+        field((TIME, real.clone(), false)),
+        field((P10, real.clone(), true)),
+        field((P90, real.clone(), true)),
+        field((SAMPLES, whole.clone(), true)),
+        field((CLOCK, real, true)),
+        field((GROUP, whole.clone(), true)),
+        field((CAUSAL, DataType::Boolean, true)),
+        field((SOURCE, text.clone(), false)),
+        field((LICENCE, text.clone(), false)),
+        field((LIBRARIES, text.clone(), true)),
+    ];
+    fields.extend(NAMES.map(|name| field((name, text.clone(), name != "family"))));
+    fields.extend(COUNTS.map(|name| field((name, whole.clone(), true))));
+    fields
+}
+
+/// Refuses a path that [`write()`] could not write to, for callers with hours of work before it.
+pub fn check_target(path: &Path) -> Result<()> {
+    let problem = match path.parent() {
+        None => "is not the path of a file".to_owned(),
+        _ if path.is_dir() => "is a folder".to_owned(),
+        Some(folder) if folder.as_os_str().is_empty() || folder.is_dir() => return Ok(()),
+        Some(folder) => format!(
+            "is in the folder {}, which does not exist",
+            folder.display()
+        ),
+    };
+    Err(Error::bad_input(format!(
+        "{} {problem}; allowed: a file in an existing folder",
+        path.display()
+    )))
+}
+
+/// Writes rows to a file, replacing it; the folder must exist.
+pub fn write(path: &Path, rows: &[Row]) -> Result<()> {
+    check_target(path)?;
+    for (index, row) in rows.iter().enumerate() {
+        cells::check_row(row)
+            .map_err(|problem| problem.at(format!("{}: row {}", path.display(), index + 1)))?;
+    }
+    let content = encode(rows)
+        .map_err(|error| Error::bad_input(format!("{}: cannot encode: {error}", path.display())))?;
+    write_atomically(path, &content)
+}
+
+fn encode(rows: &[Row]) -> parquet::errors::Result<Vec<u8>> {
+    let schema = Arc::new(Schema::new(fields()));
+    let version = KeyValue::new(SCHEMA_KEY.to_owned(), SCHEMA.to_string());
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_key_value_metadata(Some(vec![version]))
+        .build();
+    let mut writer = ArrowWriter::try_new(Vec::new(), Arc::clone(&schema), Some(properties))?;
+    for rows in rows.chunks(ROWS_PER_WRITE) {
+        let columns = schema.fields().iter();
+        let columns = columns.map(|field| column(field.name(), rows)).collect();
+        writer.write(&RecordBatch::try_new(Arc::clone(&schema), columns)?)?;
+    }
+    writer.into_inner()
+}
+
+/// One column of these rows, by its name.
+fn column(name: &str, rows: &[Row]) -> ArrayRef {
+    fn texts<'a>(rows: &'a [Row], get: impl Fn(&'a Row) -> Option<&'a str>) -> ArrayRef {
+        Arc::new(rows.iter().map(get).collect::<StringArray>())
+    }
+    fn reals(rows: &[Row], get: impl Fn(&Row) -> Option<f64>) -> ArrayRef {
+        Arc::new(rows.iter().map(get).collect::<Float64Array>())
+    }
+    // `check_row` has bounded the counts far below 2^63.
+    fn wholes(rows: &[Row], get: impl Fn(&Row) -> Option<u64>) -> ArrayRef {
+        let signed = rows.iter().map(|row| get(row).map(|value| value as i64));
+        Arc::new(signed.collect::<Int64Array>())
+    }
+    match name {
+        GPU => texts(rows, |row| Some(&row.gpu)),
+        STACK => texts(rows, |row| Some(&row.stack)),
+        SOURCE => texts(rows, |row| Some(&row.origin.source)),
+        LICENCE => texts(rows, |row| Some(&row.origin.licence)),
+        LIBRARIES => texts(rows, |row| row.origin.libraries.as_deref()),
+        TIME => reals(rows, |row| Some(cells::micros(row.time))),
+        P10 => reals(rows, |row| row.p10.map(cells::micros)),
+        P90 => reals(rows, |row| row.p90.map(cells::micros)),
+        CLOCK => reals(rows, |row| row.clock.map(Hertz::hertz)),
+        SAMPLES => wholes(rows, |row| row.samples.map(u64::from)),
+        GROUP => wholes(rows, |row| row.group),
+        CAUSAL => Arc::new(
+            rows.iter()
+                .map(|row| cells::causal(&row.op))
+                .collect::<BooleanArray>(),
+        ),
+        name if NAMES.contains(&name) => texts(rows, |row| cells::name(&row.op, name)),
+        name => wholes(rows, |row| cells::count(&row.op, name)),
+    }
+}
+
+/// Reads all rows of a file that [`write()`] has written.
+pub fn read(path: &Path) -> Result<Vec<Row>> {
+    let file = Parquet::open(path)?;
+    check_schema(&file)?;
+    let fields = fields();
+    let names: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
+    let mut rows = Vec::new();
+    let mut shared = Shared::default();
+    for batch in file.batches(&names, None)? {
+        let batch = batch?;
+        let columns = Columns::new(&batch)?;
+        rows.reserve(batch.len());
+        for row in 0..batch.len() {
+            let read = columns.row(row, &mut shared);
+            rows.push(read.map_err(|problem| problem.at(batch.position(row)))?);
+        }
+    }
+    Ok(rows)
+}
+
+/// Reads several files, one after the other; a shape that was timed twice stays twice.
+pub fn read_many<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for path in paths {
+        rows.extend(read(path.as_ref())?);
+    }
+    Ok(rows)
+}
+
+fn check_schema(file: &Parquet) -> Result<()> {
+    let place = file.place();
+    let Some(version) = file.property(SCHEMA_KEY) else {
+        return Err(Error::bad_input(format!(
+            "{place}: this Parquet file is not a shapewise table (no `{SCHEMA_KEY}` in its metadata); \
+             allowed: files of `shapewise measure` or `shapewise import`"
+        )));
+    };
+    match version.parse::<u64>() {
+        Ok(SCHEMA) => Ok(()),
+        Ok(newer) if newer > SCHEMA => Err(Error::bad_input(format!(
+            "{place}: `{SCHEMA_KEY}` is {newer}, written by a newer shapewise; allowed: {SCHEMA}"
+        ))),
+        _ => Err(Error::field(
+            place,
+            SCHEMA_KEY,
+            format!("`{version}`"),
+            &SCHEMA.to_string(),
+        )),
+    }
+}
+
+/// Texts and origins that rows of one file share.
+#[derive(Default)]
+struct Shared {
+    texts: HashMap<String, Arc<str>>,
+    origins: HashMap<Origin, Arc<Origin>>,
+}
+
+impl Shared {
+    fn text(&mut self, text: &str) -> Arc<str> {
+        if let Some(shared) = self.texts.get(text) {
+            return Arc::clone(shared);
+        }
+        let shared: Arc<str> = text.into();
+        self.texts.insert(text.to_owned(), Arc::clone(&shared));
+        shared
+    }
+
+    fn origin(&mut self, origin: Origin) -> Arc<Origin> {
+        let shared = self.origins.entry(origin);
+        let key = shared.key().clone();
+        Arc::clone(shared.or_insert_with(|| Arc::new(key)))
+    }
+}
+
+/// The columns of one batch, resolved once.
+struct Columns<'a> {
+    names: Vec<Texts<'a>>,
+    counts: Vec<Counts<'a>>,
+    causal: Flags<'a>,
+    gpu: Texts<'a>,
+    stack: Texts<'a>,
+    source: Texts<'a>,
+    licence: Texts<'a>,
+    libraries: Texts<'a>,
+    time: Numbers<'a>,
+    p10: Numbers<'a>,
+    p90: Numbers<'a>,
+    clock: Numbers<'a>,
+    samples: Counts<'a>,
+    group: Counts<'a>,
+}
+
+impl<'a> Columns<'a> {
+    fn new(batch: &'a Batch<'_>) -> Result<Self> {
+        let names = NAMES.iter().map(|name| batch.texts(name));
+        let counts = COUNTS.iter().map(|name| batch.counts(name));
+        Ok(Self {
+            names: names.collect::<Result<_>>()?,
+            counts: counts.collect::<Result<_>>()?,
+            causal: batch.flags(CAUSAL)?,
+            gpu: batch.texts(GPU)?,
+            stack: batch.texts(STACK)?,
+            source: batch.texts(SOURCE)?,
+            licence: batch.texts(LICENCE)?,
+            libraries: batch.texts(LIBRARIES)?,
+            time: batch.numbers(TIME)?,
+            p10: batch.numbers(P10)?,
+            p90: batch.numbers(P90)?,
+            clock: batch.numbers(CLOCK)?,
+            samples: batch.counts(SAMPLES)?,
+            group: batch.counts(GROUP)?,
+        })
+    }
+
+    fn row(&self, row: usize, shared: &mut Shared) -> std::result::Result<Row, Problem> {
+        let text = |column: &Texts<'a>| column.get(row).unwrap_or_default();
+        let seconds = |numbers: &Numbers<'_>| numbers.get(row).map(Seconds::from_micros);
+        let read = Row {
+            op: cells::op(&Cell { columns: self, row })?,
+            gpu: shared.text(text(&self.gpu)),
+            stack: shared.text(text(&self.stack)),
+            time: seconds(&self.time).unwrap_or(Seconds::ZERO),
+            p10: seconds(&self.p10),
+            p90: seconds(&self.p90),
+            samples: whole(&self.samples, row, SAMPLES, "0 to 2^32 - 1")?,
+            clock: self.clock.get(row).map(Hertz::from_hertz),
+            group: whole(&self.group, row, GROUP, "0 to 2^53")?,
+            origin: shared.origin(Origin {
+                source: text(&self.source).to_owned(),
+                licence: text(&self.licence).to_owned(),
+                libraries: self.libraries.get(row).map(str::to_owned),
+            }),
+        };
+        cells::check_row(&read).map(|()| read)
+    }
+}
+
+/// A whole number that fits its type; nothing where it is null.
+fn whole<T: TryFrom<i64>>(
+    counts: &Counts<'_>,
+    row: usize,
+    column: &'static str,
+    allowed: &str,
+) -> std::result::Result<Option<T>, Problem> {
+    let value = counts.get(row);
+    let fits =
+        value.map(|value| T::try_from(value).map_err(|_| Problem::new(column, value, allowed)));
+    fits.transpose()
+}
+
+/// The cells of an operator in one row of a batch.
+struct Cell<'a> {
+    columns: &'a Columns<'a>,
+    row: usize,
+}
+
+impl Cells for Cell<'_> {
+    fn count(&self, column: &str) -> Option<i64> {
+        let index = COUNTS.iter().position(|name| *name == column)?;
+        self.columns.counts[index].get(self.row)
+    }
+
+    fn name(&self, column: &str) -> Option<&str> {
+        let index = NAMES.iter().position(|name| *name == column)?;
+        self.columns.names[index].get(self.row)
+    }
+
+    fn causal(&self) -> Option<bool> {
+        self.columns.causal.get(self.row)
+    }
+}

@@ -1,0 +1,309 @@
+//! Importing public timing tables: one importer per source, one loop for all.
+//!
+//! An importer says what a file of its source holds, judged by the file's columns: which text
+//! columns name the GPU and the stack, and how one row becomes an operator and a time. The loop
+//! reads those texts first, so that rows the caller did not ask for are never decoded.
+
+mod aiconfigurator;
+mod cookbook;
+mod neusight;
+
+use super::alarms::objection;
+use super::cells::check_row;
+use super::columns::{Batch, Parquet, Texts};
+use super::{Origin, Row, Skipped, Table};
+use crate::error::{Error, Result};
+use crate::gpu::Gpu;
+use crate::op::Op;
+use crate::units::Seconds;
+use rayon::prelude::*;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A publisher of timing tables whose files can be imported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// ai-dynamo/aiconfigurator: GEMM, attention and collectives of serving stacks.
+    Aiconfigurator,
+    /// EleutherAI/cookbook: the raw sweeps of arXiv 2401.14489.
+    Cookbook,
+    /// sitar-lab/NeuSight: random fp32 shapes on GPUs from P4 to H100.
+    Neusight,
+}
+
+impl Source {
+    /// Every source.
+    pub const ALL: [Self; 3] = [Self::Aiconfigurator, Self::Cookbook, Self::Neusight];
+
+    /// The name used on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Aiconfigurator => "aiconfigurator",
+            Self::Cookbook => "cookbook",
+            Self::Neusight => "neusight",
+        }
+    }
+
+    /// The source with this [`Source::name`].
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|source| source.name() == name)
+    }
+
+    /// Repository and commit, and the SPDX name of its licence.
+    const fn citation(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Aiconfigurator => ("ai-dynamo/aiconfigurator@095f58a", "Apache-2.0"),
+            Self::Cookbook => ("EleutherAI/cookbook@e6b8f2b", "Apache-2.0"),
+            Self::Neusight => ("sitar-lab/NeuSight@6945927", "MIT"),
+        }
+    }
+
+    /// What its files hold, for messages.
+    const fn tables(self) -> &'static str {
+        match self {
+            Self::Aiconfigurator => "its GEMM, attention, collective or mixture-of-experts tables",
+            Self::Cookbook => "its sweeps with the columns role, tp, batch, m, n, k and seconds",
+            Self::Neusight => "its operator tables with OPName, Latency and B, M, N, K or B, H",
+        }
+    }
+
+    fn recipe(self, file: &Parquet) -> Option<Recipe> {
+        match self {
+            Self::Aiconfigurator => aiconfigurator::recipe(file),
+            Self::Cookbook => cookbook::recipe(file),
+            Self::Neusight => neusight::recipe(file),
+        }
+    }
+}
+
+/// Which rows to import; the default is all.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Only these GPUs, by name or alias.
+    pub gpus: Option<Vec<String>>,
+    /// Only these stacks, as in [`Row::stack`] (`trtllm 1.3.0rc20`).
+    pub stacks: Option<Vec<String>>,
+}
+
+/// Imports files of one source; what is not kept is counted with its reason.
+pub fn import<P: AsRef<Path> + Sync>(
+    source: Source,
+    paths: &[P],
+    filter: &Filter,
+) -> Result<Table> {
+    let wanted = Wanted::new(filter)?;
+    let tables: Vec<Table> = paths
+        .par_iter()
+        .map(|path| import_file(source, path.as_ref(), &wanted))
+        .collect::<Result<_>>()?;
+    let mut all = Table::default();
+    for mut table in tables {
+        all.skipped.merge(&table.skipped);
+        all.rows.append(&mut table.rows);
+    }
+    Ok(all)
+}
+
+/// Why a row is not kept.
+type Reason = String;
+
+/// How to read a file of some source.
+struct Recipe {
+    /// Text columns that name the GPU and the stack.
+    identity: &'static [&'static str],
+    /// From the texts in those columns to the GPU, as the source calls it, and the stack.
+    identify: fn(&[&str]) -> (String, String),
+    /// The columns that `reader` needs.
+    columns: &'static [&'static str],
+    /// Resolves the columns of a batch.
+    reader: for<'a> fn(&'a Batch<'_>) -> Result<Reader<'a>>,
+}
+
+/// Reads one row of a batch, or says why it is not kept.
+type Reader<'a> = Box<dyn Fn(usize) -> std::result::Result<Reading<'a>, Reason> + 'a>;
+
+/// What a row says besides GPU and stack.
+struct Reading<'a> {
+    op: Op,
+    time: Seconds,
+    group: Option<u64>,
+    libraries: Option<&'a str>,
+}
+
+/// A GPU and a stack.
+struct Place {
+    gpu: &'static Gpu,
+    name: Arc<str>,
+    stack: Arc<str>,
+}
+
+/// Consecutive rows of one GPU and stack.
+type Run = (Range<usize>, Arc<Place>);
+
+fn import_file(source: Source, path: &Path, wanted: &Wanted) -> Result<Table> {
+    let file = Parquet::open(path)?;
+    let recipe = source.recipe(&file).ok_or_else(|| {
+        Error::bad_input(format!(
+            "{}: no table of {} has these columns; allowed: {}",
+            file.place(),
+            source.name(),
+            source.tables()
+        ))
+    })?;
+    let (runs, skipped) = locate(&file, &recipe, wanted)?;
+    let ranges: Vec<Range<usize>> = runs.iter().map(|(range, _)| range.clone()).collect();
+    let mut places = runs
+        .iter()
+        .flat_map(|(range, place)| range.clone().map(move |_| place));
+    let mut origins = Origins::new(source);
+    let mut table = Table {
+        rows: Vec::with_capacity(ranges.iter().map(Range::len).sum()),
+        skipped,
+    };
+    for batch in file.batches(recipe.columns, Some(&ranges))? {
+        let batch = batch?;
+        let read = (recipe.reader)(&batch)?;
+        for (row, place) in (0..batch.len()).zip(&mut places) {
+            let kept = read(row).and_then(|reading| keep(reading, place, &mut origins));
+            match kept {
+                Ok(row) => table.rows.push(row),
+                Err(reason) => table.skipped.add(&reason, 1),
+            }
+        }
+    }
+    table.rows.shrink_to_fit();
+    Ok(table)
+}
+
+/// Checks a reading and makes it a row.
+fn keep(
+    reading: Reading<'_>,
+    place: &Place,
+    origins: &mut Origins,
+) -> std::result::Result<Row, Reason> {
+    let row = Row {
+        op: reading.op,
+        gpu: Arc::clone(&place.name),
+        stack: Arc::clone(&place.stack),
+        time: reading.time,
+        p10: None,
+        p90: None,
+        samples: None,
+        clock: None,
+        group: reading.group,
+        origin: origins.get(reading.libraries),
+    };
+    check_row(&row)
+        .map_err(|problem| format!("`{}` is not {}", problem.column, problem.allowed))?;
+    objection(&row, place.gpu).map_or(Ok(row), Err)
+}
+
+/// Finds the rows of wanted GPUs and stacks from the identifying columns alone.
+fn locate(file: &Parquet, recipe: &Recipe, wanted: &Wanted) -> Result<(Vec<Run>, Skipped)> {
+    let mut runs: Vec<Run> = Vec::new();
+    let mut skipped = Skipped::default();
+    let mut known: HashMap<Vec<String>, std::result::Result<Arc<Place>, Reason>> = HashMap::new();
+    let mut next_row = 0;
+    for batch in file.batches(recipe.identity, None)? {
+        let batch = batch?;
+        let columns = recipe.identity.iter().map(|column| batch.texts(column));
+        let columns: Vec<Texts<'_>> = columns.collect::<Result<_>>()?;
+        let same = |a: usize, b: usize| columns.iter().all(|texts| texts.key(a) == texts.key(b));
+        let mut start = 0;
+        while start < batch.len() {
+            let end = (start + 1..batch.len())
+                .find(|&row| !same(start, row))
+                .unwrap_or(batch.len());
+            let texts = columns.iter().map(|texts| texts.get(start).unwrap_or(""));
+            let texts: Vec<&str> = texts.collect();
+            let decided = known
+                .entry(texts.iter().map(|&text| text.to_owned()).collect())
+                .or_insert_with(|| wanted.place((recipe.identify)(&texts)));
+            match decided {
+                Ok(place) => runs.push((next_row + start..next_row + end, Arc::clone(place))),
+                Err(reason) => skipped.add(reason, (end - start) as u64),
+            }
+            start = end;
+        }
+        next_row += batch.len();
+    }
+    Ok((runs, skipped))
+}
+
+/// A [`Filter`] with its names resolved.
+struct Wanted {
+    gpus: Option<Vec<&'static str>>,
+    stacks: Option<Vec<String>>,
+}
+
+impl Wanted {
+    fn new(filter: &Filter) -> Result<Self> {
+        let resolve = |name: &String| Gpu::find(name).map(|gpu| gpu.name.as_str());
+        let resolve_all = |names: &Vec<String>| names.iter().map(resolve).collect::<Result<_>>();
+        Ok(Self {
+            gpus: filter.gpus.as_ref().map(resolve_all).transpose()?,
+            stacks: filter.stacks.clone(),
+        })
+    }
+
+    /// The place of rows of this GPU and stack, unless nobody asked for them.
+    fn place(&self, (gpu, stack): (String, String)) -> std::result::Result<Arc<Place>, Reason> {
+        let known = Gpu::find(&gpu).map_err(|_| format!("GPU `{gpu}` is not in data/gpus"))?;
+        let name = known.name.as_str();
+        if self.gpus.as_ref().is_some_and(|gpus| !gpus.contains(&name)) {
+            return Err(format!("GPU `{name}` was not asked for"));
+        }
+        if self
+            .stacks
+            .as_ref()
+            .is_some_and(|stacks| !stacks.contains(&stack))
+        {
+            return Err(format!("stack `{stack}` was not asked for"));
+        }
+        Ok(Arc::new(Place {
+            gpu: known,
+            name: name.into(),
+            stack: stack.into(),
+        }))
+    }
+}
+
+/// The origins of one file, one for each library that is named.
+struct Origins {
+    source: Source,
+    plain: Option<Arc<Origin>>,
+    by_libraries: HashMap<String, Arc<Origin>>,
+}
+
+impl Origins {
+    fn new(source: Source) -> Self {
+        Self {
+            source,
+            plain: None,
+            by_libraries: HashMap::new(),
+        }
+    }
+
+    fn get(&mut self, libraries: Option<&str>) -> Arc<Origin> {
+        let (source, licence) = self.source.citation();
+        let new = || {
+            Arc::new(Origin {
+                source: source.to_owned(),
+                licence: licence.to_owned(),
+                libraries: libraries.map(str::to_owned),
+            })
+        };
+        let Some(name) = libraries else {
+            return Arc::clone(self.plain.get_or_insert_with(new));
+        };
+        if let Some(origin) = self.by_libraries.get(name) {
+            return Arc::clone(origin);
+        }
+        let origin = new();
+        self.by_libraries
+            .insert(name.to_owned(), Arc::clone(&origin));
+        origin
+    }
+}

@@ -1,0 +1,154 @@
+//! Holding out whole keys, never single rows, so that a test asks for shapes that were not seen.
+//!
+//! Timings of one `(n, k)` at neighbouring `m` are nearly the same number: a split by row would
+//! test memory, not prediction. The side of a key depends on nothing but the key and the seed:
+//! not on the order of the rows, on other rows, on the GPU, the stack or the platform.
+
+use super::Row;
+use crate::op::Op;
+
+/// What is held out together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum Key {
+    /// All rows of one [`Row::group`].
+    Group(u64),
+    /// All products with these weights, whatever `m`.
+    Product { n: u64, k: u64 },
+    /// All attention with these heads, whatever batch and lengths.
+    Heads {
+        heads: u64,
+        kv_heads: u64,
+        head_dim: u64,
+    },
+    /// All memory-bound kernels over this width.
+    Width(u64),
+    /// All collectives of this size in bytes.
+    Message(u64),
+}
+
+/// The key that a row is held out by.
+pub fn key(row: &Row) -> Key {
+    if let Some(group) = row.group {
+        return Key::Group(group);
+    }
+    match row.op {
+        Op::Gemm(op) => Key::Product { n: op.n, k: op.k },
+        Op::Attention(op) => Key::Heads {
+            heads: op.heads,
+            kv_heads: op.kv_heads,
+            head_dim: op.head_dim,
+        },
+        Op::Memory(op) => Key::Width(op.cols),
+        Op::Collective(op) => Key::Message(op.bytes),
+    }
+}
+
+/// Whether this key is among the `fraction` (0 to 1) of keys that a test keeps for itself.
+pub fn is_held_out(key: Key, fraction: f64, seed: u64) -> bool {
+    // The upper 53 bits are a fraction that a double holds exactly.
+    let uniform = (hash(key, seed) >> 11) as f64 / (1u64 << 53) as f64;
+    uniform < fraction
+}
+
+/// Splits rows into those to train on and those to test with, by whole key.
+pub fn split(rows: &[Row], fraction: f64, seed: u64) -> (Vec<&Row>, Vec<&Row>) {
+    rows.iter()
+        .partition(|row| !is_held_out(key(row), fraction, seed))
+}
+
+/// Which of `folds` parts this key belongs to, for cross-validation.
+pub fn fold(key: Key, folds: usize, seed: u64) -> usize {
+    (hash(key, seed) % folds.max(1) as u64) as usize
+}
+
+/// Absorbs the words of a key one by one, scrambling after each.
+fn hash(key: Key, seed: u64) -> u64 {
+    let words = match key {
+        Key::Group(group) => [1, group, 0, 0],
+        Key::Product { n, k } => [2, n, k, 0],
+        Key::Heads {
+            heads,
+            kv_heads,
+            head_dim,
+        } => [3, heads, kv_heads, head_dim],
+        Key::Width(cols) => [4, cols, 0, 0],
+        Key::Message(bytes) => [5, bytes, 0, 0],
+    };
+    words
+        .iter()
+        .fold(scramble(seed), |state, &word| scramble(state ^ word))
+}
+
+/// One step of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): wrapping 64-bit integers only,
+/// so every platform agrees.
+fn scramble(word: u64) -> u64 {
+    let mut z = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dataset::tests::gemm_row;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn rows() -> impl Strategy<Value = Vec<Row>> {
+        let sizes = (
+            1u64..9,
+            1u64..9,
+            1u64..9,
+            proptest::option::of(0u64..4),
+            0usize..3,
+        );
+        let row = sizes.prop_map(|(m, n, k, group, gpu)| Row {
+            group,
+            gpu: ["h200", "a100", "mi300x"][gpu].into(),
+            ..gemm_row(m, 64 * n, 64 * k)
+        });
+        proptest::collection::vec(row, 0..60)
+    }
+
+    proptest! {
+        #[test]
+        fn no_key_is_on_both_sides_in_any_order(
+            rows in rows(), fraction in 0.0f64..=1.0, seed: u64, turn in 0usize..60,
+        ) {
+            let (train, held_out) = split(&rows, fraction, seed);
+            prop_assert_eq!(train.len() + held_out.len(), rows.len());
+            let keys = |rows: &[&Row]| rows.iter().map(|row| key(row)).collect::<BTreeSet<_>>();
+            prop_assert!(keys(&train).is_disjoint(&keys(&held_out)));
+
+            let mut turned = rows.clone();
+            turned.rotate_left(turn % rows.len().max(1));
+            prop_assert_eq!(keys(&split(&turned, fraction, seed).1), keys(&held_out));
+        }
+
+        #[test]
+        fn the_fraction_is_roughly_met(fraction in 0.05f64..0.95, seed: u64) {
+            let keys = (0..4000).map(|i| Key::Product { n: i / 60 * 128, k: i % 60 * 128 });
+            let held_out = keys.filter(|&key| is_held_out(key, fraction, seed)).count();
+            // Five standard deviations of 4000 coin flips.
+            prop_assert!((held_out as f64 / 4000.0 - fraction).abs() < 0.04);
+        }
+    }
+
+    #[test]
+    fn folds_are_even_and_never_change() {
+        let mut sizes = [0; 5];
+        for cols in 0..5000 {
+            sizes[fold(Key::Width(cols), 5, 7)] += 1;
+        }
+        assert!(
+            sizes.iter().all(|size| (850..1150).contains(size)),
+            "{sizes:?}"
+        );
+        // Pinned: a change here would move shapes between the sides of published error tables.
+        let pinned = hash(Key::Product { n: 4096, k: 12288 }, 0);
+        assert_eq!(pinned, 1_885_905_272_494_425_321);
+        assert_eq!(fold(Key::Group(1), 0, 0), 0);
+    }
+}

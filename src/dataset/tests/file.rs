@@ -1,0 +1,337 @@
+//! Our own files: what is written is read back; what is broken is named.
+
+use super::{gemm_row, write_columns};
+use crate::dataset::{Origin, Row, digest, read, read_many, write};
+use crate::op::{Attention, Collective, CollectiveKind, Dtype, Gemm, Layout, Memory, MemoryKind};
+use crate::op::{Op, Pass};
+use crate::units::{Hertz, Seconds};
+use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+use proptest::prelude::*;
+use std::fs::{self, File};
+use std::path::Path;
+use std::sync::Arc;
+
+fn dtype() -> impl Strategy<Value = Dtype> {
+    prop::sample::select(Dtype::ALL.to_vec())
+}
+
+fn pass() -> impl Strategy<Value = Pass> {
+    prop::sample::select(vec![Pass::Forward, Pass::Backward])
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let size = || 1u64..1 << 53;
+    let layout = prop::sample::select(Layout::ALL.to_vec());
+    let gemm = (size(), size(), size(), size(), layout, dtype());
+    let gemm = gemm.prop_map(|(m, n, k, batch, layout, dtype)| {
+        Op::Gemm(Gemm {
+            m,
+            n,
+            k,
+            batch,
+            layout,
+            dtype,
+        })
+    });
+    let sizes = prop::array::uniform7(size());
+    let attention = (sizes, 0u64..9, any::<bool>(), pass(), dtype());
+    let attention = attention.prop_map(|(sizes, window, causal, pass, dtype)| {
+        let [batch, heads, kv_heads, seq_q, seq_kv, head_dim, value_dim] = sizes;
+        Op::Attention(Attention {
+            batch,
+            heads,
+            kv_heads,
+            seq_q,
+            seq_kv,
+            head_dim,
+            value_dim,
+            causal,
+            window,
+            pass,
+            dtype,
+        })
+    });
+    use MemoryKind::*;
+    let kind = prop::sample::select(vec![
+        Softmax,
+        Mask,
+        Dropout,
+        LayerNorm,
+        RmsNorm,
+        Gelu,
+        Swiglu,
+        Rotary,
+        Add,
+        Embedding,
+        CrossEntropy,
+        Adam,
+        Permute,
+        Copy,
+    ]);
+    let memory = (kind, size(), size(), pass(), dtype());
+    let memory = memory.prop_map(|(kind, rows, cols, pass, dtype)| {
+        Op::Memory(Memory {
+            kind,
+            rows,
+            cols,
+            pass,
+            dtype,
+        })
+    });
+    use CollectiveKind::*;
+    let kind = prop::sample::select(vec![
+        AllReduce,
+        AllGather,
+        ReduceScatter,
+        AllToAll,
+        SendReceive,
+    ]);
+    let collective = (kind, size(), size())
+        .prop_map(|(kind, bytes, ranks)| Op::Collective(Collective { kind, bytes, ranks }));
+    prop_oneof![gemm, attention, memory, collective]
+}
+
+fn row() -> impl Strategy<Value = Row> {
+    let micros = || 1e-3f64..1e9;
+    let optional = (
+        prop::option::of(micros()),
+        prop::option::of(micros()),
+        prop::option::of(any::<u32>()),
+        prop::option::of(1e6f64..1e11),
+        prop::option::of(0u64..1 << 53),
+        prop::option::of("[a-z ]{0,9}"),
+    );
+    let texts = ("[a-z0-9]{1,3}", ".{1,9}", ".{1,9}", ".{1,9}");
+    (op(), micros(), optional, texts).prop_map(|(op, time, optional, texts)| {
+        let (p10, p90, samples, clock, group, libraries) = optional;
+        let (gpu, stack, source, licence) = texts;
+        Row {
+            op,
+            gpu: gpu.into(),
+            stack: stack.into(),
+            time: Seconds::from_micros(time),
+            p10: p10.map(Seconds::from_micros),
+            p90: p90.map(Seconds::from_micros),
+            samples,
+            clock: clock.map(Hertz::from_hertz),
+            group,
+            origin: Arc::new(Origin {
+                source,
+                licence,
+                libraries,
+            }),
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn every_row_reads_back(rows in prop::collection::vec(row(), 0..40)) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows.parquet");
+        write(&path, &rows).unwrap();
+        let back = read(&path).unwrap();
+        prop_assert_eq!(digest(&back), digest(&rows));
+        // Times are kept to nine digits, everything else exactly; a second pass changes nothing.
+        for (back, row) in back.iter().zip(&rows) {
+            prop_assert!((back.time / row.time - 1.0).abs() < 1e-8);
+            let (p10, p90) = (row.p10, row.p90);
+            let timeless = Row { time: row.time, p10, p90, ..back.clone() };
+            prop_assert_eq!(&timeless, row);
+        }
+        write(&path, &back).unwrap();
+        prop_assert_eq!(read(&path).unwrap(), back);
+    }
+}
+
+#[test]
+fn several_files_are_read_in_their_order_and_share_texts() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = [folder.path().join("a"), folder.path().join("b")];
+    write(&paths[0], &[gemm_row(1, 2, 3), gemm_row(4, 5, 6)]).unwrap();
+    write(&paths[1], &[gemm_row(1, 2, 3)]).unwrap();
+    let rows = read_many(&paths).unwrap();
+    assert_eq!(rows, [1, 4, 1].map(|m| gemm_row(m, m + 1, m + 2)));
+    assert!(Arc::ptr_eq(&rows[0].gpu, &rows[1].gpu));
+    assert!(Arc::ptr_eq(&rows[0].origin, &rows[1].origin));
+}
+
+/// The one sentence that reading this file answers with.
+fn complaint(path: &Path) -> String {
+    let error = read(path).expect_err("the file is broken");
+    assert!(error.is_bad_input(), "{error}");
+    let sentence = error.to_string();
+    assert!(sentence.contains(&path.display().to_string()), "{sentence}");
+    assert!(!sentence.contains('\n'), "{sentence}");
+    assert!(sentence.contains("allowed: "), "{sentence}");
+    sentence
+}
+
+#[test]
+fn a_truncated_file_is_named_wherever_it_was_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cut.parquet");
+    write(&path, &[gemm_row(1, 2, 3), gemm_row(4, 5, 6)]).unwrap();
+    let whole = fs::read(&path).unwrap();
+    let cuts = (0..whole.len())
+        .step_by(37)
+        .chain(whole.len() - 12..whole.len());
+    for cut in cuts {
+        fs::write(&path, &whole[..cut]).unwrap();
+        complaint(&path);
+    }
+    fs::write(&path, b"").unwrap();
+    assert!(complaint(&path).contains("is empty"));
+    assert!(complaint(folder.path()).contains("is a folder"));
+    assert!(read(&folder.path().join("absent")).unwrap_err().is_io());
+}
+
+#[test]
+fn a_damaged_byte_is_an_error_or_harmless() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("damaged.parquet");
+    write(&path, &[gemm_row(1, 2, 3), gemm_row(4, 5, 6)]).unwrap();
+    let whole = fs::read(&path).unwrap();
+    for (at, flipped) in (0..whole.len())
+        .step_by(7)
+        .flat_map(|at| [(at, 0x80), (at, 0xff)])
+    {
+        let mut damaged = whole.clone();
+        damaged[at] ^= flipped;
+        fs::write(&path, &damaged).unwrap();
+        // Some bytes carry nothing that a reader looks at, or another value that is allowed.
+        if read(&path).is_err() {
+            complaint(&path);
+        }
+    }
+}
+
+#[test]
+fn foreign_files_are_told_from_ours() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("foreign.parquet");
+    let column: ArrayRef = Arc::new(Int64Array::from(vec![1]));
+    write_columns(&path, vec![("m", column)]);
+    assert!(complaint(&path).contains("not a shapewise table"));
+    fs::write(&path, b"m,n,k\n1,2,3\n").unwrap();
+    assert!(complaint(&path).contains("not a whole Parquet file"));
+}
+
+/// Writes one good row as another version of the program might have, with one column changed or left out.
+fn forge(path: &Path, schema: &str, change: impl Fn(&str, ArrayRef) -> Option<ArrayRef>) {
+    write(path, &[gemm_row(1, 2, 3), gemm_row(4, 5, 6)]).unwrap();
+    let good = ParquetRecordBatchReaderBuilder::try_new(File::open(path).unwrap()).unwrap();
+    let good = good.build().unwrap().next().unwrap().unwrap();
+    let columns = good.schema_ref().fields().iter().zip(good.columns());
+    let columns = columns.filter_map(|(field, column)| {
+        Some((field.name(), change(field.name(), column.clone())?, true))
+    });
+    let forged = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
+    let version = KeyValue::new("shapewise.schema".to_owned(), schema.to_owned());
+    let properties = WriterProperties::builder().set_key_value_metadata(Some(vec![version]));
+    let file = File::create(path).unwrap();
+    let mut writer = ArrowWriter::try_new(file, forged.schema(), Some(properties.build())).unwrap();
+    writer.write(&forged).unwrap();
+    writer.close().unwrap();
+}
+
+#[test]
+fn schemas_and_columns_are_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("forged.parquet");
+    forge(&path, "2", |_, column| Some(column));
+    let sentence = complaint(&path);
+    assert!(sentence.contains("`shapewise.schema` is 2"), "{sentence}");
+    assert!(sentence.contains("newer"), "{sentence}");
+    forge(&path, "one", |_, column| Some(column));
+    assert!(complaint(&path).contains("`shapewise.schema` is `one`"));
+    forge(&path, "1", |_, column| Some(column));
+    assert_eq!(read(&path).unwrap().len(), 2);
+    for missing in ["time_us", "m", "family", "gpu", "causal", "libraries"] {
+        forge(&path, "1", |name, column| {
+            (name != missing).then_some(column)
+        });
+        let sentence = complaint(&path);
+        let expected = format!("the column `{missing}` is missing");
+        assert!(sentence.contains(&expected), "{sentence}");
+    }
+    forge(&path, "1", |name, column| {
+        let text: ArrayRef = Arc::new(StringArray::from(vec!["10", "10"]));
+        Some(if name == "time_us" { text } else { column })
+    });
+    assert!(complaint(&path).contains("the column `time_us` holds"));
+}
+
+#[test]
+fn values_out_of_range_are_named_with_their_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("forged.parquet");
+    let real = |good: f64, bad: Option<f64>| -> ArrayRef {
+        Arc::new(Float64Array::from(vec![Some(good), bad]))
+    };
+    let whole =
+        |value: Option<i64>| -> ArrayRef { Arc::new(Int64Array::from(vec![Some(1), value])) };
+    let text = |good: &str, bad: Option<&str>| -> ArrayRef {
+        Arc::new(StringArray::from(vec![Some(good), bad]))
+    };
+    for (column, values, value) in [
+        ("time_us", real(10.0, Some(0.0)), "0"),
+        ("time_us", real(10.0, Some(-1.0)), "-1"),
+        ("time_us", real(10.0, Some(f64::NAN)), "NaN"),
+        ("time_us", real(10.0, Some(f64::INFINITY)), "inf"),
+        ("time_us", real(10.0, None), "0"),
+        ("p90_us", real(10.0, Some(0.0)), "0"),
+        ("clock_hz", real(2e9, Some(1980.0)), "1980"),
+        ("m", whole(Some(0)), "0"),
+        ("m", whole(Some(-4)), "-4"),
+        ("m", whole(None), "null"),
+        ("batch", whole(Some(i64::MAX)), "9223372036854775807"),
+        ("group", whole(Some(-1)), "-1"),
+        ("samples", whole(Some(1 << 40)), "1099511627776"),
+        ("family", text("gemm", Some("conv")), "`conv`"),
+        ("dtype", text("bf16", Some("int3")), "`int3`"),
+        ("layout", text("tn", None), "`null`"),
+        ("gpu", text("h200", Some("")), "empty"),
+        ("stack", text("s", None), "empty"),
+    ] {
+        assert_eq!(values.len(), 2);
+        forge(&path, "1", |name, good| {
+            Some(if name == column { values.clone() } else { good })
+        });
+        let sentence = complaint(&path);
+        let expected = format!(": row 2: `{column}` is {value}; allowed: ");
+        assert!(sentence.contains(&expected), "{sentence}");
+    }
+}
+
+#[test]
+fn writing_refuses_what_could_not_be_read_and_keeps_the_old_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.parquet");
+    write(&path, &[gemm_row(1, 2, 3)]).unwrap();
+    let refused = write(&path, &[gemm_row(1, 2, 3), gemm_row(0, 2, 3)]).unwrap_err();
+    let sentence = refused.to_string();
+    assert!(
+        sentence.contains("row 2: `m` is 0; allowed: 1 to 2^53"),
+        "{sentence}"
+    );
+    assert_eq!(read(&path).unwrap(), [gemm_row(1, 2, 3)]);
+
+    let sentence = write(&folder.path().join("no/rows"), &[])
+        .unwrap_err()
+        .to_string();
+    assert!(
+        sentence.contains("which does not exist; allowed: "),
+        "{sentence}"
+    );
+    assert!(!folder.path().join("no").exists());
+    let sentence = write(folder.path(), &[]).unwrap_err().to_string();
+    assert!(sentence.contains("is a folder; allowed: "), "{sentence}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}

@@ -1,0 +1,407 @@
+//! The importers on small tables with the columns of their publishers.
+
+use super::write_columns;
+use crate::dataset::{Filter, Row, Source, Table, import};
+use crate::op::{Attention, Collective, CollectiveKind, Dtype, Gemm, Layout, Memory, MemoryKind};
+use crate::op::{Op, Pass};
+use arrow_array::LargeStringArray;
+use arrow_array::{ArrayRef, BooleanArray, Float32Array, Float64Array, Int64Array};
+use std::sync::Arc;
+
+fn texts(values: &[&str]) -> ArrayRef {
+    Arc::new(LargeStringArray::from(values.to_vec()))
+}
+
+fn sizes(values: &[i64]) -> ArrayRef {
+    Arc::new(Int64Array::from(values.to_vec()))
+}
+
+fn singles(values: &[f32]) -> ArrayRef {
+    Arc::new(Float32Array::from(values.to_vec()))
+}
+
+/// Imports one table with these columns.
+fn imported(source: Source, filter: &Filter, columns: Vec<(&str, ArrayRef)>) -> Table {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("any name");
+    write_columns(&path, columns);
+    import(source, &[path], filter).unwrap()
+}
+
+fn reasons(table: &Table) -> Vec<(&str, u64)> {
+    table.skipped.iter().collect()
+}
+
+fn micros(row: &Row) -> f64 {
+    (row.time.micros() * 1e3).round() / 1e3
+}
+
+/// The identifying columns of an aiconfigurator table, for rows that are all on one GPU and stack.
+fn h200(rows: usize) -> Vec<(&'static str, ArrayRef)> {
+    vec![
+        ("gpu", texts(&vec!["h200_sxm"; rows])),
+        ("framework", texts(&vec!["trtllm"; rows])),
+        ("version", texts(&vec!["1.0"; rows])),
+        ("kernel_source", texts(&vec!["torch_flow"; rows])),
+    ]
+}
+
+fn gemm_table() -> Vec<(&'static str, ArrayRef)> {
+    let dtypes = [
+        "bfloat16", "fp8", "nvfp4", "bfloat16", "bfloat16", "bfloat16",
+    ];
+    let suspect = vec![false, false, false, true, false, false];
+    let mut columns = h200(6);
+    columns.extend([
+        ("gemm_dtype", texts(&dtypes)),
+        ("m", sizes(&[16, 16, 16, 16, 0, 8192])),
+        ("n", sizes(&[1024, 1024, 1024, 1024, 1024, 8192])),
+        ("k", sizes(&[512, 512, 512, 512, 512, 8192])),
+        ("latency", singles(&[0.005, 0.004, 0.1, 0.1, 0.1, 0.1])),
+        ("suspect", Arc::new(BooleanArray::from(suspect))),
+    ]);
+    columns
+}
+
+#[test]
+fn aiconfigurator_gemm_rows_are_linear_layers_in_milliseconds() {
+    let table = imported(Source::Aiconfigurator, &Filter::default(), gemm_table());
+    let expected = |dtype| {
+        Op::Gemm(Gemm {
+            m: 16,
+            n: 1024,
+            k: 512,
+            batch: 1,
+            layout: Layout::Tn,
+            dtype,
+        })
+    };
+    let [first, second] = &table.rows[..] else {
+        panic!("{:?}", table.rows)
+    };
+    assert_eq!((first.op, micros(first)), (expected(Dtype::Bf16), 5.0));
+    assert_eq!((second.op, micros(second)), (expected(Dtype::Fp8), 4.0));
+    assert_eq!((&*first.gpu, &*first.stack), ("h200", "trtllm 1.0"));
+    assert_eq!(first.origin.libraries.as_deref(), Some("torch_flow"));
+    assert_eq!(first.origin.source, "ai-dynamo/aiconfigurator@095f58a");
+    assert_eq!(
+        reasons(&table),
+        [
+            (
+                "`gemm_dtype` is nvfp4, which is no operand format or pattern of ours",
+                1
+            ),
+            ("`m` is not 1 to 2^53", 1),
+            (
+                "faster than the peak arithmetic of its GPU (h200, trtllm 1.0, bf16 gemm)",
+                1
+            ),
+            ("marked as suspect by the source", 1),
+        ]
+    );
+}
+
+#[test]
+fn filters_and_unknown_gpus_are_counted_by_name() {
+    let mut columns = gemm_table();
+    columns[0].1 = texts(&[
+        "h200_sxm", "h200_sxm", "h100_sxm", "abacus", "abacus", "h200_sxm",
+    ]);
+    columns[2].1 = texts(&["1.0", "2.0", "1.0", "1.0", "1.0", "1.0"]);
+    let filter = Filter {
+        gpus: Some(vec!["NVIDIA H200".to_owned()]),
+        stacks: Some(vec!["trtllm 1.0".to_owned()]),
+    };
+    let table = imported(Source::Aiconfigurator, &filter, columns);
+    assert_eq!(table.rows.len(), 1);
+    assert_eq!(
+        reasons(&table),
+        [
+            ("GPU `abacus` is not in data/gpus", 2),
+            ("GPU `h100` was not asked for", 1),
+            (
+                "faster than the peak arithmetic of its GPU (h200, trtllm 1.0, bf16 gemm)",
+                1
+            ),
+            ("stack `trtllm 2.0` was not asked for", 1),
+        ]
+    );
+    let unknown = Filter {
+        gpus: Some(vec!["abacus".to_owned()]),
+        stacks: None,
+    };
+    let error = import(Source::Aiconfigurator, &["absent"], &unknown).unwrap_err();
+    assert!(error.is_bad_input(), "{error}");
+}
+
+fn attention(seq_q: u64, seq_kv: u64, window: u64, dtype: Dtype) -> Attention {
+    Attention {
+        batch: 2,
+        heads: 8,
+        kv_heads: 4,
+        seq_q,
+        seq_kv,
+        head_dim: 128,
+        value_dim: 128,
+        causal: true,
+        window,
+        pass: Pass::Forward,
+        dtype,
+    }
+}
+
+#[test]
+fn aiconfigurator_prefill_decoding_and_encoders_are_attention() {
+    let mut columns = h200(4);
+    columns.extend([
+        (
+            "attn_dtype",
+            texts(&["bfloat16", "bfloat16", "fp8", "bfloat16"]),
+        ),
+        (
+            "kv_cache_dtype",
+            texts(&["bfloat16", "bfloat16", "fp8", "fp8"]),
+        ),
+        ("batch_size", sizes(&[2; 4])),
+        ("isl", sizes(&[1024, 1, 1024, 1024])),
+        ("step", sizes(&[0, 4095, 0, 0])),
+        ("num_heads", sizes(&[8; 4])),
+        ("num_key_value_heads", sizes(&[4; 4])),
+        ("head_dim", sizes(&[128; 4])),
+        ("window_size", sizes(&[-1, 128, 0, 0])),
+        ("latency", singles(&[1.0; 4])),
+        ("suspect", Arc::new(BooleanArray::from(vec![false; 4]))),
+    ]);
+    let table = imported(Source::Aiconfigurator, &Filter::default(), columns);
+    let ops: Vec<Op> = table.rows.iter().map(|row| row.op).collect();
+    let expected = [
+        attention(1024, 1024, 0, Dtype::Bf16),
+        attention(1, 4096, 128, Dtype::Bf16),
+        attention(1024, 1024, 0, Dtype::Fp8),
+    ];
+    assert_eq!(ops, expected.map(Op::Attention));
+    assert_eq!(
+        reasons(&table),
+        [("bfloat16 attention over an fp8 cache", 1)]
+    );
+
+    let mut columns = h200(1);
+    columns.extend([
+        ("attn_dtype", texts(&["bfloat16"])),
+        ("batch_size", sizes(&[2])),
+        ("isl", sizes(&[256])),
+        ("num_heads", sizes(&[8])),
+        ("head_dim", sizes(&[128])),
+        ("latency", singles(&[1.0])),
+    ]);
+    let table = imported(Source::Aiconfigurator, &Filter::default(), columns);
+    let expected = Attention {
+        kv_heads: 8,
+        causal: false,
+        ..attention(256, 256, 0, Dtype::Bf16)
+    };
+    assert_eq!(table.rows[0].op, Op::Attention(expected));
+}
+
+#[test]
+fn aiconfigurator_messages_are_counted_in_bytes_and_experts_are_skipped() {
+    let mut columns = h200(3);
+    columns[3].1 = texts(&["NCCL", "NCCL", "vLLM_custom_eager"]);
+    columns.extend([
+        ("op_name", texts(&["all_reduce", "alltoall", "all_reduce"])),
+        ("dtype", texts(&["half", "int8", "half"])),
+        ("num_gpus", sizes(&[8; 3])),
+        ("message_size", sizes(&[1 << 20; 3])),
+        ("latency", singles(&[0.1; 3])),
+    ]);
+    let table = imported(Source::Aiconfigurator, &Filter::default(), columns);
+    let ops: Vec<Op> = table.rows.iter().map(|row| row.op).collect();
+    let expected = [
+        (CollectiveKind::AllReduce, 1 << 21),
+        (CollectiveKind::AllToAll, 1 << 20),
+    ];
+    let ranks = 8;
+    assert_eq!(
+        ops,
+        expected.map(|(kind, bytes)| Op::Collective(Collective { kind, bytes, ranks }))
+    );
+    let eager = ("collective launched eagerly, which times the host", 1);
+    assert_eq!(reasons(&table), [eager]);
+
+    let mut columns = h200(2);
+    columns.push(("num_experts", sizes(&[8; 2])));
+    let table = imported(Source::Aiconfigurator, &Filter::default(), columns);
+    let experts = "a whole mixture-of-experts layer, which is several operators";
+    assert_eq!(reasons(&table), [(experts, 2)]);
+}
+
+/// One cookbook row with the columns `batch, m, n, k`, at tensor-parallel degree 8.
+fn cookbook(role: &str, sizes_of_row: [i64; 4]) -> Table {
+    let [batch, m, n, k] = sizes_of_row.map(|size| sizes(&[size]));
+    let columns = vec![
+        // The authors' parts are described under names of their own; any known GPU will do here.
+        ("gpu", texts(&["h200"])),
+        ("role", texts(&[role])),
+        ("tp", sizes(&[8])),
+        ("batch", batch),
+        ("m", m),
+        ("n", n),
+        ("k", k),
+        ("dtype", texts(&["fp16"])),
+        ("seconds", Arc::new(Float64Array::from(vec![0.5]))),
+    ];
+    imported(Source::Cookbook, &Filter::default(), columns)
+}
+
+#[test]
+fn cookbook_roles_give_layout_and_hidden_size() {
+    let hidden = 29_440;
+    for (role, sizes, layout, group) in [
+        ("plain", [1, 32, 4096, 32], Layout::Nn, None),
+        (
+            "attention_key_query_prob",
+            [64, 2048, 2048, 230],
+            Layout::Nn,
+            Some(hidden),
+        ),
+        (
+            "attention_prob_times_values",
+            [64, 2048, 230, 2048],
+            Layout::Nn,
+            Some(hidden),
+        ),
+        (
+            "attention_key_value_query_transform",
+            [1, 8192, 11_040, 29_440],
+            Layout::Tn,
+            Some(hidden),
+        ),
+        (
+            "attention_linear_projection",
+            [1, 8192, 29_440, 3_680],
+            Layout::Tn,
+            Some(hidden),
+        ),
+        (
+            "mlp_h_to_4h",
+            [1, 8192, 14_720, 29_440],
+            Layout::Tn,
+            Some(hidden),
+        ),
+        (
+            "mlp_4h_to_h",
+            [1, 8192, 29_440, 14_720],
+            Layout::Tn,
+            Some(hidden),
+        ),
+        (
+            "logit_v_as_reduction",
+            [1, 8192, 14_336, 51_200],
+            Layout::Tn,
+            None,
+        ),
+    ] {
+        let table = cookbook(role, sizes);
+        let [batch, m, n, k] = sizes.map(|size| size as u64);
+        let dtype = Dtype::Fp16;
+        let product = Gemm {
+            m,
+            n,
+            k,
+            batch,
+            layout,
+            dtype,
+        };
+        let row = &table.rows[0];
+        assert_eq!((row.op, row.group), (Op::Gemm(product), group), "{role}");
+        assert_eq!((&*row.stack, row.time.secs()), ("cookbook torch 1.13", 0.5));
+    }
+}
+
+#[test]
+fn neusight_linear_layers_swap_their_features() {
+    let products = |name: &str| {
+        vec![
+            ("OPName", texts(&[name])),
+            ("Device", texts(&["NVIDIA H100 80GB HBM3"])),
+            ("Torch Version", texts(&["p2.1.0"])),
+            ("CUDA Version", texts(&["cu121"])),
+            ("B", sizes(&[3])),
+            ("M", sizes(&[5])),
+            ("N", sizes(&[7])),
+            ("K", sizes(&[11])),
+            ("Latency", singles(&[0.125])),
+        ]
+    };
+    for (name, n, k, layout) in [("bmm", 7, 11, Layout::Nn), ("linear", 11, 7, Layout::Tn)] {
+        let table = imported(Source::Neusight, &Filter::default(), products(name));
+        let (m, batch, dtype) = (5, 3, Dtype::Fp32);
+        let product = Gemm {
+            m,
+            n,
+            k,
+            batch,
+            layout,
+            dtype,
+        };
+        let row = &table.rows[0];
+        assert_eq!((row.op, micros(row)), (Op::Gemm(product), 125.0));
+        assert_eq!((&*row.gpu, &*row.stack), ("h100", "torch 2.1.0"));
+    }
+    let table = imported(Source::Neusight, &Filter::default(), products("conv"));
+    assert_eq!(reasons(&table), [("operator `conv`", 1)]);
+}
+
+#[test]
+fn neusight_rows_of_vectors_are_memory_kernels_where_we_know_them() {
+    let names = ["softmax", "ln", "add", "gelu", "tanh"];
+    let columns = vec![
+        ("OPName", texts(&names)),
+        ("Device", texts(&["NVIDIA H100 80GB HBM3"; 5])),
+        ("Torch Version", texts(&["p2.1.0"; 5])),
+        ("CUDA Version", texts(&["cu121"; 5])),
+        ("B", sizes(&[5; 5])),
+        ("H", sizes(&[7; 5])),
+        ("Latency", singles(&[0.1; 5])),
+    ];
+    let table = imported(Source::Neusight, &Filter::default(), columns);
+    let ops: Vec<Op> = table.rows.iter().map(|row| row.op).collect();
+    use MemoryKind::*;
+    let expected = [Softmax, LayerNorm, Add, Gelu].map(|kind| {
+        let (rows, cols, pass, dtype) = (5, 7, Pass::Forward, Dtype::Fp32);
+        Op::Memory(Memory {
+            kind,
+            rows,
+            cols,
+            pass,
+            dtype,
+        })
+    });
+    assert_eq!(ops, expected);
+    assert_eq!(reasons(&table), [("operator `tanh`", 1)]);
+}
+
+#[test]
+fn a_table_of_another_publisher_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("other.parquet");
+    write_columns(&path, vec![("speed", sizes(&[1]))]);
+    for source in Source::ALL {
+        let sentence = import(source, &[&path], &Filter::default())
+            .unwrap_err()
+            .to_string();
+        let expected = format!("other.parquet: no table of {} has these", source.name());
+        assert!(sentence.contains(&expected), "{sentence}");
+        assert_eq!(Source::parse(source.name()), Some(source));
+    }
+    // The right columns but none that says where the rows were timed.
+    let mut columns = gemm_table();
+    columns.remove(0);
+    write_columns(&path, columns);
+    let error = import(Source::Aiconfigurator, &[&path], &Filter::default()).unwrap_err();
+    let sentence = error.to_string();
+    assert!(
+        sentence.contains("the column `gpu` is missing"),
+        "{sentence}"
+    );
+}

@@ -1,0 +1,50 @@
+//! Tests of the dataset as its users see it: files, importers, the public tables themselves.
+
+mod file;
+mod import;
+mod public;
+
+use super::{Origin, Row};
+use crate::op::{Dtype, Gemm, Layout, Op};
+use crate::units::Seconds;
+use arrow_array::{ArrayRef, RecordBatch};
+use parquet::arrow::ArrowWriter;
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A bf16 product on an H200 that took 10 us.
+pub(in crate::dataset) fn gemm_row(m: u64, n: u64, k: u64) -> Row {
+    Row {
+        op: Op::Gemm(Gemm {
+            m,
+            n,
+            k,
+            batch: 1,
+            layout: Layout::Tn,
+            dtype: Dtype::Bf16,
+        }),
+        gpu: "h200".into(),
+        stack: "stack 1.0".into(),
+        time: Seconds::from_micros(10.0),
+        p10: None,
+        p90: None,
+        samples: None,
+        clock: None,
+        group: None,
+        origin: Arc::new(Origin {
+            source: "a test".to_owned(),
+            licence: "MIT".to_owned(),
+            libraries: None,
+        }),
+    }
+}
+
+/// Writes a Parquet file with these columns and nothing else.
+fn write_columns(path: &Path, columns: Vec<(&str, ArrayRef)>) {
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let file = File::create(path).unwrap();
+    let mut writer = ArrowWriter::try_new(file, batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+}
