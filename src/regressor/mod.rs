@@ -1,3 +1,5 @@
 //! The trained part: nets as numbers, their evaluation, and the artifact they are shipped in.
 
+pub mod artifact;
+
 pub mod net;
