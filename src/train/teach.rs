@@ -1,0 +1,261 @@
+//! A teacher of boosted trees, and the shapes it labels for the nets.
+//!
+//! Trees follow the jumps of kernel heuristics better than small nets on the same features, but are too slow
+//! and too coarse to ship. So they see the head's own rows and those of its sister tables, and label shapes
+//! that nobody measured; the nets learn rows and labels together (distillation, Hinton et al., arXiv 1503.02531).
+
+use crate::features::{Family, Machine};
+use crate::op::Attention;
+use crate::op::Op;
+use crate::train::fit::Random;
+use crate::train::fit::Samples;
+use crate::train::trees::{Forest, TreesConfig, grow};
+use std::collections::BTreeSet;
+
+/// One table as a teacher sees it.
+pub struct Lesson<'a> {
+    /// The GPU and launch term of the table.
+    pub machine: Machine,
+    /// Operators and seconds.
+    pub rows: Vec<(&'a Op, f64)>,
+}
+
+impl Lesson<'_> {
+    /// Raw features and targets of every row.
+    pub fn samples(&self, family: Family) -> Samples {
+        let width = family.width();
+        let mut samples = Samples {
+            width,
+            inputs: vec![0.0; width * self.rows.len()],
+            targets: Vec::with_capacity(self.rows.len()),
+            weights: vec![1.0; self.rows.len()],
+        };
+        for ((op, seconds), row) in self.rows.iter().zip(samples.inputs.chunks_exact_mut(width)) {
+            let reference = self.machine.features(op, row);
+            samples
+                .targets
+                .push((seconds / reference.secs()).ln() as f32);
+        }
+        samples
+    }
+}
+
+/// Trees over several tables; the index of the table is one more feature, 0 for the head's own.
+pub struct Teacher {
+    forest: Forest,
+}
+
+impl Teacher {
+    /// Grows the trees over the head's own table (first) and its sisters.
+    pub fn new(
+        lessons: &[Lesson<'_>],
+        family: Family,
+        trees: usize,
+        seed: u64,
+        progress: &mut dyn FnMut(usize),
+    ) -> Self {
+        let mut inputs = Vec::new();
+        let mut targets = Vec::new();
+        for (table, lesson) in lessons.iter().enumerate() {
+            let samples = lesson.samples(family);
+            append_with_table(&mut inputs, &samples.inputs, samples.width, table);
+            targets.extend(samples.targets);
+        }
+        let weights = vec![1.0; targets.len()];
+        let config = TreesConfig {
+            trees,
+            ..TreesConfig::default()
+        };
+        Self {
+            forest: grow(
+                family.width() + 1,
+                &inputs,
+                &targets,
+                &weights,
+                &config,
+                seed,
+                progress,
+            ),
+        }
+    }
+
+    /// Labels raw features as rows of the head's own table.
+    pub fn label(&self, inputs: &[f32], width: usize) -> Vec<f32> {
+        let mut rows = Vec::with_capacity(inputs.len() / width * (width + 1));
+        append_with_table(&mut rows, inputs, width, 0);
+        self.forest.predict(&rows)
+    }
+}
+
+fn append_with_table(rows: &mut Vec<f32>, inputs: &[f32], width: usize, table: usize) {
+    for row in inputs.chunks_exact(width) {
+        rows.extend_from_slice(row);
+        rows.push(table as f32);
+    }
+}
+
+/// Shapes inside the measured region: unseen combinations of measured sizes, and for products as many sizes
+/// between them.
+pub fn invent(measured: &[&Op], count: usize, seed: u64) -> Vec<Op> {
+    let mut random = Random(seed);
+    let mut shapes = BTreeSet::new();
+    let sizes = |size: &dyn Fn(&Op) -> u64| -> Vec<u64> {
+        measured
+            .iter()
+            .map(|op| size(op))
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect()
+    };
+    let largest = measured
+        .iter()
+        .map(|op| op.bytes().bytes())
+        .fold(0.0, f64::max);
+    match measured.first() {
+        Some(Op::Gemm(_)) => {
+            let [m, n, k] = [
+                |op: &Op| product(op).m,
+                |op: &Op| product(op).n,
+                |op: &Op| product(op).k,
+            ]
+            .map(|size| sizes(&size));
+            let step = alignment(n.iter().chain(&k));
+            for _ in 0..8 * count {
+                let Op::Gemm(mut op) = *measured[random.below(measured.len())] else {
+                    continue;
+                };
+                let between = random.unit() < 0.5;
+                op.m = if between {
+                    random.between(&m, 1)
+                } else {
+                    m[random.below(m.len())]
+                };
+                op.n = if between {
+                    random.between(&n, step)
+                } else {
+                    n[random.below(n.len())]
+                };
+                op.k = if between {
+                    random.between(&k, step)
+                } else {
+                    k[random.below(k.len())]
+                };
+                keep(Op::Gemm(op), largest, &mut shapes);
+                if shapes.len() == count {
+                    break;
+                }
+            }
+        }
+        Some(Op::Attention(_)) => {
+            let [batch, heads, keys] = [
+                |op: &Op| attention(op).batch,
+                |op: &Op| attention(op).heads,
+                |op: &Op| attention(op).seq_kv,
+            ]
+            .map(|size| sizes(&size));
+            for _ in 0..8 * count {
+                let mut op = *attention(measured[random.below(measured.len())]);
+                let grouped = attention(measured[random.below(measured.len())]);
+                op.batch = batch[random.below(batch.len())];
+                op.heads = heads[random.below(heads.len())];
+                let groups = if grouped.heads == grouped.kv_heads {
+                    op.heads
+                } else {
+                    grouped.kv_heads
+                };
+                if op.heads % groups != 0 {
+                    continue;
+                }
+                op.kv_heads = groups;
+                op.seq_kv = keys[random.below(keys.len())];
+                if op.seq_q > 1 {
+                    op.seq_q = op.seq_kv;
+                }
+                keep(Op::Attention(op), largest, &mut shapes);
+                if shapes.len() == count {
+                    break;
+                }
+            }
+        }
+        _ => {}
+    }
+    shapes.into_iter().collect()
+}
+
+fn keep(op: Op, largest: f64, shapes: &mut BTreeSet<Op>) {
+    if op.bytes().bytes() <= largest && Family::of(&op).is_some() {
+        shapes.insert(op);
+    }
+}
+
+fn product(op: &Op) -> &crate::op::Gemm {
+    match op {
+        Op::Gemm(gemm) => gemm,
+        _ => unreachable!("a head holds one family"),
+    }
+}
+
+fn attention(op: &Op) -> &Attention {
+    match op {
+        Op::Attention(attention) => attention,
+        _ => unreachable!("a head holds one family"),
+    }
+}
+
+/// The greatest power of two, at most 128, that divides every size.
+pub fn alignment<'a>(sizes: impl Iterator<Item = &'a u64>) -> u64 {
+    1 << sizes
+        .fold(0, |bits, size| bits | size)
+        .trailing_zeros()
+        .min(7)
+}
+
+impl Random {
+    /// Uniform below `bound`.
+    pub fn below(&mut self, bound: usize) -> usize {
+        (self.unit() * bound as f64) as usize
+    }
+
+    /// Log-uniform between the ends of sorted `sizes`, a multiple of `step`.
+    fn between(&mut self, sizes: &[u64], step: u64) -> u64 {
+        let (low, high) = (sizes[0] as f64, sizes[sizes.len() - 1] as f64);
+        let size = low * (high / low).powf(self.unit());
+        ((size / step as f64).round() as u64 * step).max(step)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::{Dtype, Gemm, Layout};
+
+    #[test]
+    fn invented_products_stay_inside_the_measured_region_and_alignment() {
+        let gemm = |m, n, k| {
+            Op::Gemm(Gemm {
+                m,
+                n,
+                k,
+                batch: 1,
+                layout: Layout::Tn,
+                dtype: Dtype::Bf16,
+            })
+        };
+        let measured = [gemm(1, 64, 4096), gemm(333, 1024, 96), gemm(8192, 32, 512)];
+        let measured: Vec<&Op> = measured.iter().collect();
+        let shapes = invent(&measured, 200, 7);
+        assert_eq!(shapes.len(), 200);
+        assert_eq!(shapes, invent(&measured, 200, 7));
+        let mut between = 0;
+        for op in &shapes {
+            let Op::Gemm(gemm) = op else { panic!("{op}") };
+            assert!(
+                (1..=8192).contains(&gemm.m) && (32..=1024).contains(&gemm.n),
+                "{op}"
+            );
+            assert_eq!((gemm.n % 32, gemm.k % 32), (0, 0), "{op}");
+            between += usize::from(![1, 333, 8192].contains(&gemm.m));
+        }
+        assert!(between > 20);
+    }
+}
