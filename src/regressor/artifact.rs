@@ -135,6 +135,8 @@ pub struct Coverage {
     pub alignment: u64,
     /// Head sizes that occur (attention only).
     pub head_dims: Vec<u64>,
+    /// Head sizes that occur in sister tables only; the teacher carried them over.
+    pub taught_head_dims: Vec<u64>,
     /// Operand layouts that occur (products only).
     pub layouts: Vec<crate::op::Layout>,
     /// Whether sliding windows occur.

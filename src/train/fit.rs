@@ -158,7 +158,7 @@ pub struct Random(pub u64);
 
 impl Random {
     /// The next 64 random bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -168,7 +168,7 @@ impl Random {
 
     /// Uniform in `[0, 1)`.
     pub fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// Fisher-Yates.
@@ -227,7 +227,7 @@ pub fn fit(
         random.shuffle(&mut order);
         let mut total = 0.0;
         let mut batches = 0;
-        for rows in order.chunks(config.batch) {
+        for (index, rows) in order.chunks(config.batch).enumerate() {
             let mut inputs = Vec::with_capacity(rows.len() * samples.width);
             for &row in rows {
                 inputs.extend_from_slice(
@@ -247,7 +247,7 @@ pub fn fit(
             let clipped = residual.clone().clamp_max(config.huber);
             let loss = clipped.clone() * (residual - clipped * 0.5) / config.huber;
             let loss = (loss * column(&samples.weights)).mean();
-            if step % 16 == 0 {
+            if index % 16 == 0 {
                 total += loss.clone().into_scalar::<f32>();
                 batches += 1;
             }

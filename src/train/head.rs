@@ -18,7 +18,7 @@ use crate::train::fit::{FitConfig, Random, Samples, fit, fresh};
 use crate::train::teach::{Lesson, Teacher, alignment, invent};
 use crate::units::Seconds;
 use rayon::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Share of the keys held out for the error table and the calibration.
 const HELD_OUT: f64 = 0.12;
@@ -145,7 +145,7 @@ pub fn train_head(
             backend: run.backend.name().to_owned(),
         },
         data: tables.iter().flat_map(TableRows::source).collect(),
-        coverage: coverage(own),
+        coverage: coverage(tables),
         calibration,
         held_out,
         key: head_key,
@@ -261,7 +261,7 @@ fn ensemble(
         if let Some(net) = done {
             return Ok(net);
         }
-        let member_seed = Random(run.seed ^ (member as u64 + 1)).next();
+        let member_seed = Random(run.seed ^ (member as u64 + 1)).bits();
         let net = match start {
             Some(base) => base.nets[member % base.nets.len()].clone(),
             None => fresh(family.width(), &effort.hidden, member_seed),
@@ -475,8 +475,9 @@ fn quantile(mut values: Vec<f64>, share: f64) -> f64 {
         .unwrap_or(0.0)
 }
 
-/// The region of shapes a head's own rows span.
-fn coverage(table: &TableRows<'_>) -> Coverage {
+/// The region of shapes a head's own rows span, and the head sizes its sisters add.
+fn coverage(tables: &[TableRows<'_>]) -> Coverage {
+    let (table, sisters) = tables.split_first().expect("a head has a table of its own");
     let mut coverage = Coverage {
         alignment: 1,
         ..Coverage::default()
@@ -523,6 +524,15 @@ fn coverage(table: &TableRows<'_>) -> Coverage {
         }
     }
     coverage.head_dims.sort_unstable();
+    let taught: BTreeSet<u64> = sisters
+        .iter()
+        .flat_map(|sister| &sister.rows)
+        .filter_map(|row| match row.op {
+            Op::Attention(op) if !coverage.head_dims.contains(&op.head_dim) => Some(op.head_dim),
+            _ => None,
+        })
+        .collect();
+    coverage.taught_head_dims = taught.into_iter().collect();
     if !widths.is_empty() {
         coverage.alignment = alignment(widths.iter());
     }

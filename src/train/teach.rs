@@ -5,8 +5,7 @@
 //! that nobody measured; the nets learn rows and labels together (distillation, Hinton et al., arXiv 1503.02531).
 
 use crate::features::{Family, Machine};
-use crate::op::Attention;
-use crate::op::Op;
+use crate::op::{Attention, Gemm, Op};
 use crate::train::fit::Random;
 use crate::train::fit::Samples;
 use crate::train::trees::{Forest, TreesConfig, grow};
@@ -95,111 +94,96 @@ fn append_with_table(rows: &mut Vec<f32>, inputs: &[f32], width: usize, table: u
 }
 
 /// Shapes inside the measured region: unseen combinations of measured sizes, and for products as many sizes
-/// between them.
+/// between them. None costs more traffic or arithmetic than the largest measured one.
 pub fn invent(measured: &[&Op], count: usize, seed: u64) -> Vec<Op> {
+    let Some(family) = measured.first().and_then(|op| Family::of(op)) else {
+        return Vec::new();
+    };
+    let most =
+        |amount: &dyn Fn(&Op) -> f64| measured.iter().map(|op| amount(op)).fold(0.0, f64::max);
+    let most_bytes = most(&|op| op.bytes().bytes());
+    let most_flops = most(&|op| op.flops().flops());
+    let propose: Box<dyn Fn(&mut Random) -> Option<Op>> = match family {
+        Family::Gemm => Box::new(products(measured)),
+        Family::Prefill | Family::Decode => Box::new(attentions(measured)),
+    };
     let mut random = Random(seed);
     let mut shapes = BTreeSet::new();
-    let sizes = |size: &dyn Fn(&Op) -> u64| -> Vec<u64> {
-        measured
-            .iter()
-            .map(|op| size(op))
-            .collect::<BTreeSet<_>>()
-            .into_iter()
-            .collect()
-    };
-    let largest = measured
-        .iter()
-        .map(|op| op.bytes().bytes())
-        .fold(0.0, f64::max);
-    match measured.first() {
-        Some(Op::Gemm(_)) => {
-            let [m, n, k] = [
-                |op: &Op| product(op).m,
-                |op: &Op| product(op).n,
-                |op: &Op| product(op).k,
-            ]
-            .map(|size| sizes(&size));
-            let step = alignment(n.iter().chain(&k));
-            for _ in 0..8 * count {
-                let Op::Gemm(mut op) = *measured[random.below(measured.len())] else {
-                    continue;
-                };
-                let between = random.unit() < 0.5;
-                op.m = if between {
-                    random.between(&m, 1)
-                } else {
-                    m[random.below(m.len())]
-                };
-                op.n = if between {
-                    random.between(&n, step)
-                } else {
-                    n[random.below(n.len())]
-                };
-                op.k = if between {
-                    random.between(&k, step)
-                } else {
-                    k[random.below(k.len())]
-                };
-                keep(Op::Gemm(op), largest, &mut shapes);
-                if shapes.len() == count {
-                    break;
-                }
-            }
+    for _ in 0..8 * count {
+        let fits = |op: &Op| {
+            Family::of(op) == Some(family)
+                && op.bytes().bytes() <= most_bytes
+                && op.flops().flops() <= most_flops
+        };
+        shapes.extend(propose(&mut random).filter(fits));
+        if shapes.len() == count {
+            break;
         }
-        Some(Op::Attention(_)) => {
-            let [batch, heads, keys] = [
-                |op: &Op| attention(op).batch,
-                |op: &Op| attention(op).heads,
-                |op: &Op| attention(op).seq_kv,
-            ]
-            .map(|size| sizes(&size));
-            for _ in 0..8 * count {
-                let mut op = *attention(measured[random.below(measured.len())]);
-                let grouped = attention(measured[random.below(measured.len())]);
-                op.batch = batch[random.below(batch.len())];
-                op.heads = heads[random.below(heads.len())];
-                let groups = if grouped.heads == grouped.kv_heads {
-                    op.heads
-                } else {
-                    grouped.kv_heads
-                };
-                if op.heads % groups != 0 {
-                    continue;
-                }
-                op.kv_heads = groups;
-                op.seq_kv = keys[random.below(keys.len())];
-                if op.seq_q > 1 {
-                    op.seq_q = op.seq_kv;
-                }
-                keep(Op::Attention(op), largest, &mut shapes);
-                if shapes.len() == count {
-                    break;
-                }
-            }
-        }
-        _ => {}
     }
     shapes.into_iter().collect()
 }
 
-fn keep(op: Op, largest: f64, shapes: &mut BTreeSet<Op>) {
-    if op.bytes().bytes() <= largest && Family::of(&op).is_some() {
-        shapes.insert(op);
+fn products(measured: &[&Op]) -> impl Fn(&mut Random) -> Option<Op> {
+    let known: Vec<Gemm> = measured
+        .iter()
+        .filter_map(|op| match op {
+            Op::Gemm(gemm) => Some(*gemm),
+            _ => None,
+        })
+        .collect();
+    let [m, n, k] =
+        [|op: &Gemm| op.m, |op: &Gemm| op.n, |op: &Gemm| op.k].map(|size| sizes(&known, size));
+    let step = alignment(n.iter().chain(&k));
+    move |random| {
+        let mut op = known[random.below(known.len())];
+        op.m = random.size(&m, 1);
+        op.n = random.size(&n, step);
+        op.k = random.size(&k, step);
+        Some(Op::Gemm(op))
     }
 }
 
-fn product(op: &Op) -> &crate::op::Gemm {
-    match op {
-        Op::Gemm(gemm) => gemm,
-        _ => unreachable!("a head holds one family"),
+fn attentions(measured: &[&Op]) -> impl Fn(&mut Random) -> Option<Op> {
+    let known: Vec<Attention> = measured
+        .iter()
+        .filter_map(|op| match op {
+            Op::Attention(attention) => Some(*attention),
+            _ => None,
+        })
+        .collect();
+    let [batch, heads, keys] = [
+        |op: &Attention| op.batch,
+        |op: &Attention| op.heads,
+        |op: &Attention| op.seq_kv,
+    ]
+    .map(|size| sizes(&known, size));
+    move |random| {
+        let mut op = known[random.below(known.len())];
+        let grouped = known[random.below(known.len())];
+        let self_attending = op.seq_q == op.seq_kv;
+        op.batch = random.pick(&batch);
+        op.heads = random.pick(&heads);
+        op.kv_heads = if grouped.heads == grouped.kv_heads {
+            op.heads
+        } else {
+            grouped.kv_heads
+        };
+        op.seq_kv = random.pick(&keys);
+        if self_attending {
+            op.seq_q = op.seq_kv;
+        }
+        (op.heads % op.kv_heads == 0).then_some(Op::Attention(op))
     }
 }
 
-fn attention(op: &Op) -> &Attention {
-    match op {
-        Op::Attention(attention) => attention,
-        _ => unreachable!("a head holds one family"),
-    }
+/// The distinct sizes of one dimension, in order.
+fn sizes<T>(known: &[T], size: fn(&T) -> u64) -> Vec<u64> {
+    known
+        .iter()
+        .map(size)
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect()
 }
 
 /// The greatest power of two, at most 128, that divides every size.
@@ -216,8 +200,15 @@ impl Random {
         (self.unit() * bound as f64) as usize
     }
 
-    /// Log-uniform between the ends of sorted `sizes`, a multiple of `step`.
-    fn between(&mut self, sizes: &[u64], step: u64) -> u64 {
+    fn pick(&mut self, sizes: &[u64]) -> u64 {
+        sizes[self.below(sizes.len())]
+    }
+
+    /// Half the time one of the sorted `sizes`, else log-uniform between their ends, a multiple of `step`.
+    fn size(&mut self, sizes: &[u64], step: u64) -> u64 {
+        if self.unit() < 0.5 {
+            return self.pick(sizes);
+        }
         let (low, high) = (sizes[0] as f64, sizes[sizes.len() - 1] as f64);
         let size = low * (high / low).powf(self.unit());
         ((size / step as f64).round() as u64 * step).max(step)
@@ -227,7 +218,7 @@ impl Random {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::op::{Dtype, Gemm, Layout};
+    use crate::op::{Dtype, Layout};
 
     #[test]
     fn invented_products_stay_inside_the_measured_region_and_alignment() {
