@@ -1,3 +1,5 @@
-//! Fitting the nets with burn.
+//! Fitting the nets with burn, and the boosted trees that label shapes for them.
 
 pub mod fit;
+
+pub mod trees;
