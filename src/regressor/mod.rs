@@ -2,4 +2,6 @@
 
 pub mod artifact;
 
+pub mod evaluate;
+
 pub mod net;
