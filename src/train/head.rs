@@ -139,7 +139,7 @@ pub fn train_head(
             learning_rate: effort.learning_rate,
             weight_decay: WEIGHT_DECAY,
             huber: HUBER,
-            teacher_trees: effort.trees,
+            teacher_trees: effort.forests * effort.trees,
             invented_shapes: effort.invented,
             held_out_fraction: HELD_OUT,
             backend: run.backend.name().to_owned(),
@@ -207,7 +207,7 @@ fn ensemble(
         .map(|member| run.checkpoint(&name(member)))
         .collect();
     // A teacher is dear: skip it when every member is already there.
-    let teach = effort.trees > 0 && finished.iter().any(Option::is_none);
+    let teach = effort.forests > 0 && finished.iter().any(Option::is_none);
 
     let mut samples = own.samples(family);
     let (mean, scale) = match start {
@@ -216,14 +216,29 @@ fn ensemble(
     };
     if teach {
         let lessons: Vec<_> = tables.iter().map(|table| table.lesson(keep)).collect();
-        let mut progress = |tree| {
+        let progress = |tree| {
             run.tell(Event::Tree {
                 key: head_key,
                 tree,
                 of: effort.trees,
             })
         };
-        let teacher = Teacher::new(&lessons, family, effort.trees, run.seed, &mut progress);
+        let teacher = Teacher::new(
+            &lessons,
+            family,
+            effort.forests,
+            effort.trees,
+            run.seed,
+            &progress,
+        );
+        if let Some(probe) = probe {
+            let labels = teacher.label(&probe.inputs, probe.width);
+            run.tell(Event::TeacherRehearsed {
+                key: head_key,
+                median_ape: quantile(apes(&labels, &probe.targets), 0.5),
+                p90_ape: quantile(apes(&labels, &probe.targets), 0.9),
+            });
+        }
         let measured: Vec<&Op> = lessons
             .iter()
             .flat_map(|lesson| lesson.rows.iter().map(|(op, _)| *op))
@@ -266,37 +281,29 @@ fn ensemble(
             Some(base) => base.nets[member % base.nets.len()].clone(),
             None => fresh(family.width(), &effort.hidden, member_seed),
         };
-        let net =
-            fit(
-                &net,
-                &samples,
-                &config,
-                member_seed,
-                &device,
-                |epoch, loss, net| {
-                    let last = epoch + 1 == effort.epochs;
-                    let held_out = probe.as_ref().filter(|_| last || epoch % 10 == 9).map(
-                        |(inputs, targets)| {
-                            let errors: Vec<f64> = net()
-                                .forward(inputs)
-                                .iter()
-                                .zip(*targets)
-                                .map(|(y, t)| f64::from(y - t).exp_m1().abs())
-                                .collect();
-                            quantile(errors, 0.5)
-                        },
-                    );
-                    run.tell(Event::Epoch {
-                        key: head_key,
-                        member,
-                        epoch,
-                        of: effort.epochs,
-                        loss,
-                        held_out,
-                    });
-                },
-            )
-            .rounded();
+        let net = fit(
+            &net,
+            &samples,
+            &config,
+            member_seed,
+            &device,
+            |epoch, loss, net| {
+                let last = epoch + 1 == effort.epochs;
+                let held_out = probe
+                    .as_ref()
+                    .filter(|_| last || epoch % 10 == 9)
+                    .map(|(inputs, targets)| quantile(apes(&net().forward(inputs), targets), 0.5));
+                run.tell(Event::Epoch {
+                    key: head_key,
+                    member,
+                    epoch,
+                    of: effort.epochs,
+                    loss,
+                    held_out,
+                });
+            },
+        )
+        .rounded();
         run.save_checkpoint(&name(member), &net)?;
         Ok(net)
     };
@@ -306,6 +313,15 @@ fn ensemble(
         .map(fit_member)
         .collect::<Result<_>>()?;
     Ok(weights)
+}
+
+/// `|predicted / measured - 1|` of outputs and targets, both logarithms.
+fn apes(outputs: &[f32], targets: &[f32]) -> Vec<f64> {
+    outputs
+        .iter()
+        .zip(targets)
+        .map(|(y, t)| f64::from(y - t).exp_m1().abs())
+        .collect()
 }
 
 /// Mean and reciprocal deviation of each feature; constant features are switched off.

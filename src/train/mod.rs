@@ -39,7 +39,9 @@ pub struct Effort {
     pub batch: usize,
     /// Highest learning rate of the cycle.
     pub learning_rate: f64,
-    /// Trees of the teacher; 0 = no teacher.
+    /// Forests of the teacher, averaged; 0 = no teacher.
+    pub forests: usize,
+    /// Trees in each.
     pub trees: usize,
     /// Shapes the teacher labels.
     pub invented: usize,
@@ -49,24 +51,25 @@ impl Effort {
     /// The effort of a shipped head.
     pub fn of(care: Care, family: Family) -> Self {
         let products = family == Family::Gemm;
+        let common = Self {
+            members: 3,
+            hidden: vec![96, 96],
+            epochs: 40,
+            batch: 512,
+            learning_rate: 5e-3,
+            forests: 1,
+            trees: 600,
+            invented: if products { 40_000 } else { 20_000 },
+        };
         match care {
+            Care::Usual => common,
             Care::Full => Self {
                 members: 5,
-                hidden: vec![128, 128],
-                epochs: if products { 80 } else { 160 },
-                batch: 512,
-                learning_rate: 5e-3,
+                epochs: 160,
+                forests: 2,
                 trees: if products { 2500 } else { 1500 },
-                invented: if products { 70_000 } else { 30_000 },
-            },
-            Care::Usual => Self {
-                members: 3,
-                hidden: vec![112, 96],
-                epochs: 40,
-                batch: 512,
-                learning_rate: 5e-3,
-                trees: 600,
-                invented: if products { 40_000 } else { 20_000 },
+                invented: if products { 90_000 } else { 30_000 },
+                ..common
             },
         }
     }
@@ -79,6 +82,7 @@ impl Effort {
             epochs: (400_000 / rows.max(1)).clamp(20, 400),
             batch: 64.min(rows.max(1)),
             learning_rate: 5e-4,
+            forests: 0,
             trees: 0,
             invented: 0,
         }
@@ -119,6 +123,12 @@ pub enum Event<'a> {
         key: &'a Key,
         tree: usize,
         of: usize,
+    },
+    /// What the teacher gets wrong on held-out keys: the mark the nets aim at.
+    TeacherRehearsed {
+        key: &'a Key,
+        median_ape: f64,
+        p90_ape: f64,
     },
     /// A net has finished an epoch; now and then with the median error on held-out keys.
     Epoch {

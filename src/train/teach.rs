@@ -9,6 +9,7 @@ use crate::op::{Attention, Gemm, Op};
 use crate::train::fit::Random;
 use crate::train::fit::Samples;
 use crate::train::trees::{Forest, TreesConfig, grow};
+use rayon::prelude::*;
 use std::collections::BTreeSet;
 
 /// One table as a teacher sees it.
@@ -41,17 +42,18 @@ impl Lesson<'_> {
 
 /// Trees over several tables; the index of the table is one more feature, 0 for the head's own.
 pub struct Teacher {
-    forest: Forest,
+    forests: Vec<Forest>,
 }
 
 impl Teacher {
-    /// Grows the trees over the head's own table (first) and its sisters.
+    /// Grows the trees over the head's own table (first) and its sisters, `forests` times from different seeds.
     pub fn new(
         lessons: &[Lesson<'_>],
         family: Family,
+        forests: usize,
         trees: usize,
         seed: u64,
-        progress: &mut dyn FnMut(usize),
+        progress: &(dyn Fn(usize) + Sync),
     ) -> Self {
         let mut inputs = Vec::new();
         let mut targets = Vec::new();
@@ -65,24 +67,39 @@ impl Teacher {
             trees,
             ..TreesConfig::default()
         };
-        Self {
-            forest: grow(
-                family.width() + 1,
+        let width = family.width() + 1;
+        let one = |forest: usize| {
+            let mut first_only = |tree| {
+                if forest == 0 {
+                    progress(tree);
+                }
+            };
+            grow(
+                width,
                 &inputs,
                 &targets,
                 &weights,
                 &config,
-                seed,
-                progress,
-            ),
+                seed + forest as u64,
+                &mut first_only,
+            )
+        };
+        Self {
+            forests: (0..forests).into_par_iter().map(one).collect(),
         }
     }
 
-    /// Labels raw features as rows of the head's own table.
+    /// Labels raw features as rows of the head's own table: the mean of the forests.
     pub fn label(&self, inputs: &[f32], width: usize) -> Vec<f32> {
         let mut rows = Vec::with_capacity(inputs.len() / width * (width + 1));
         append_with_table(&mut rows, inputs, width, 0);
-        self.forest.predict(&rows)
+        let mut labels = vec![0.0; inputs.len() / width];
+        for forest in &self.forests {
+            for (label, output) in labels.iter_mut().zip(forest.predict(&rows)) {
+                *label += output / self.forests.len() as f32;
+            }
+        }
+        labels
     }
 }
 
