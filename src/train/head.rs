@@ -5,7 +5,7 @@
 
 use crate::dataset::{Row, digest, is_held_out, key};
 use crate::error::{Error, Result};
-use crate::features::{Machine, schema_hash};
+use crate::features::{Family, Machine, schema_hash};
 use crate::gpu::Gpu;
 use crate::op::Op;
 use crate::regressor::artifact::{
@@ -79,21 +79,65 @@ impl<'a> TableRows<'a> {
     }
 }
 
-/// Trains one head on its own table (first) with the help of sister tables.
+/// What a head learns from.
+pub struct Tables<'a> {
+    /// The tables it answers for: one, or one a GPU for the model over all GPUs.
+    pub own: Vec<TableRows<'a>>,
+    /// Tables that only its teacher sees.
+    pub sisters: Vec<TableRows<'a>>,
+}
+
+impl<'a> Tables<'a> {
+    fn all(&self) -> impl Iterator<Item = &TableRows<'a>> {
+        self.own.iter().chain(&self.sisters)
+    }
+
+    /// Rows of the head's own tables.
+    pub fn own_rows(&self) -> impl Iterator<Item = &'a Row> {
+        self.own.iter().flat_map(|table| table.rows.iter().copied())
+    }
+
+    /// The own rows that `keep` lets through.
+    fn lessons(&self, keep: impl Fn(&Row) -> bool) -> Vec<Lesson<'a>> {
+        self.own.iter().map(|table| table.lesson(&keep)).collect()
+    }
+
+    /// The launch term: of several tables the median.
+    fn launch(&self) -> Seconds {
+        let mut launches: Vec<f64> = self.own.iter().map(|table| table.launch().secs()).collect();
+        launches.sort_by(f64::total_cmp);
+        Seconds::from_secs(launches[launches.len() / 2])
+    }
+}
+
+/// Raw features and targets of several lessons, one after the other.
+fn samples_of(lessons: &[Lesson<'_>], family: Family) -> Samples {
+    let mut all = Samples {
+        width: family.width(),
+        inputs: vec![],
+        targets: vec![],
+        weights: vec![],
+    };
+    for lesson in lessons {
+        all.append(lesson.samples(family));
+    }
+    all
+}
+
+/// Trains one head.
 pub fn train_head(
     head_key: Key,
-    tables: &[TableRows<'_>],
+    tables: &Tables<'_>,
     start: Option<&Weights>,
     effort: &Effort,
     run: &Run<'_>,
 ) -> Result<(Head, Weights)> {
-    let own = &tables[0];
-    if own.rows.len() < LEAST_ROWS {
+    let rows = tables.own_rows().count();
+    if rows < LEAST_ROWS {
         return Err(Error::infeasible(format!(
-            "{} {} has {} rows of {} {}; allowed: {LEAST_ROWS} or more",
+            "{} {} has {rows} rows of {} {}; allowed: {LEAST_ROWS} or more",
             head_key.gpu,
             head_key.stack,
-            own.rows.len(),
             head_key.family.name(),
             head_key.dtype.name()
         )));
@@ -101,14 +145,14 @@ pub fn train_head(
     let family = head_key.family;
     let seed = run.seed;
     let held = |row: &Row| is_held_out(key(row), HELD_OUT, seed);
-    let probe = own.lesson(held);
-    let probe_samples = probe.samples(family);
-
+    let probe = tables.lessons(held);
+    let probe_samples = samples_of(&probe, family);
     run.tell(Event::HeadStarted {
         key: &head_key,
-        rows: own.rows.len(),
-        held_out: probe.rows.len(),
+        rows,
+        held_out: probe_samples.len(),
     });
+
     let rehearsal = ensemble(
         &head_key,
         tables,
@@ -129,7 +173,7 @@ pub fn train_head(
 
     let head = Head {
         features: schema_hash(family),
-        launch_us: own.launch().micros(),
+        launch_us: tables.launch().micros(),
         hidden: hidden_of(&weights),
         members: weights.nets.len(),
         training: Training {
@@ -144,7 +188,7 @@ pub fn train_head(
             held_out_fraction: HELD_OUT,
             backend: run.backend.name().to_owned(),
         },
-        data: tables.iter().flat_map(TableRows::source).collect(),
+        data: tables.all().flat_map(TableRows::source).collect(),
         coverage: coverage(tables),
         calibration,
         held_out,
@@ -170,7 +214,7 @@ fn hidden_of(weights: &Weights) -> Vec<usize> {
 /// Fits the members on the rows that `keep` lets through, and on what the teacher says of invented shapes.
 fn ensemble(
     head_key: &Key,
-    tables: &[TableRows<'_>],
+    tables: &Tables<'_>,
     keep: &(dyn Fn(&Row) -> bool + Sync),
     start: Option<&Weights>,
     effort: &Effort,
@@ -196,8 +240,9 @@ fn ensemble(
             dtype.name()
         )
     };
-    let own = tables[0].lesson(keep);
-    if own.rows.is_empty() {
+    let own = tables.lessons(keep);
+    let mut samples = samples_of(&own, family);
+    if samples.is_empty() {
         return Err(Error::infeasible(format!(
             "{} {}: every key is held out",
             head_key.gpu, head_key.stack
@@ -209,13 +254,12 @@ fn ensemble(
     // A teacher is dear: skip it when every member is already there.
     let teach = effort.forests > 0 && finished.iter().any(Option::is_none);
 
-    let mut samples = own.samples(family);
     let (mean, scale) = match start {
         Some(base) => (base.mean.clone(), base.scale.clone()),
         None => moments(&samples),
     };
     if teach {
-        let lessons: Vec<_> = tables.iter().map(|table| table.lesson(keep)).collect();
+        let lessons: Vec<_> = tables.all().map(|table| table.lesson(keep)).collect();
         let progress = |tree| {
             run.tell(Event::Tree {
                 key: head_key,
@@ -245,7 +289,7 @@ fn ensemble(
             .collect();
         let shapes = invent(&measured, effort.invented, run.seed);
         let invented = Lesson {
-            machine: own.machine,
+            machine: own[0].machine,
             rows: shapes.iter().map(|op| (op, 1.0)).collect(),
         };
         let mut invented = invented.samples(family);
@@ -359,7 +403,7 @@ struct Residuals {
 }
 
 impl Residuals {
-    fn new(weights: &Weights, probe: &Samples, lesson: &Lesson<'_>) -> Self {
+    fn new(weights: &Weights, probe: &Samples, lessons: &[Lesson<'_>]) -> Self {
         let mut inputs = probe.inputs.clone();
         weights.normalise(&mut inputs);
         let outputs: Vec<_> = weights
@@ -373,15 +417,16 @@ impl Residuals {
             spreads: Vec::new(),
             references_us: Vec::new(),
         };
-        for (row, (op, _)) in lesson.rows.iter().enumerate() {
+        let ops = lessons
+            .iter()
+            .flat_map(|lesson| lesson.rows.iter().map(|(op, _)| (&lesson.machine, *op)));
+        for (row, (machine, op)) in ops.enumerate() {
             let values = || outputs.iter().map(|output| f64::from(output[row]));
             let mean = values().sum::<f64>() / members;
             let variance = values().map(|value| (value - mean).powi(2)).sum::<f64>() / members;
             residuals.errors.push(mean - f64::from(probe.targets[row]));
             residuals.spreads.push(variance.sqrt());
-            residuals
-                .references_us
-                .push(lesson.machine.reference(op).micros());
+            residuals.references_us.push(machine.reference(op).micros());
         }
         residuals
     }
@@ -492,8 +537,7 @@ fn quantile(mut values: Vec<f64>, share: f64) -> f64 {
 }
 
 /// The region of shapes a head's own rows span, and the head sizes its sisters add.
-fn coverage(tables: &[TableRows<'_>]) -> Coverage {
-    let (table, sisters) = tables.split_first().expect("a head has a table of its own");
+fn coverage(tables: &Tables<'_>) -> Coverage {
     let mut coverage = Coverage {
         alignment: 1,
         ..Coverage::default()
@@ -506,7 +550,7 @@ fn coverage(tables: &[TableRows<'_>]) -> Coverage {
             .or_insert([size, size]);
         *range = [range[0].min(size), range[1].max(size)];
     };
-    for row in &table.rows {
+    for row in tables.own_rows() {
         match row.op {
             Op::Gemm(op) => {
                 for (name, size) in [("m", op.m), ("n", op.n), ("k", op.k), ("batch", op.batch)] {
@@ -540,7 +584,8 @@ fn coverage(tables: &[TableRows<'_>]) -> Coverage {
         }
     }
     coverage.head_dims.sort_unstable();
-    let taught: BTreeSet<u64> = sisters
+    let taught: BTreeSet<u64> = tables
+        .sisters
         .iter()
         .flat_map(|sister| &sister.rows)
         .filter_map(|row| match row.op {

@@ -21,7 +21,7 @@ use crate::op::Dtype;
 use crate::regressor::artifact::{Artifact, Card, GroupErrors, Key, SCHEMA};
 use crate::regressor::net::Net;
 use crate::train::fit::Backend;
-use crate::train::head::{TableRows, train_head};
+use crate::train::head::{TableRows, Tables, train_head};
 use crate::train::recipe::{Care, Recipe};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -228,14 +228,21 @@ pub fn train(
                 rows: rows.clone(),
             }
         };
-        let learned_from: Vec<_> = sources.iter().map(gather).collect();
+        let learn = Tables {
+            own: sources.own.iter().map(gather).collect(),
+            sisters: sources.sisters.iter().map(gather).collect(),
+        };
         let start = options.base.as_ref().and_then(|base| start_of(base, &key));
         let mut effort = match start {
-            Some(_) => Effort::fine_tune(learned_from[0].rows.len()),
+            Some(_) => Effort::fine_tune(learn.own_rows().count()),
             None => Effort::of(care, key.family),
         };
+        if learn.own.len() > 1 {
+            // Many tables leave little to invent.
+            effort.forests = 0;
+        }
         effort.epochs = options.epochs.unwrap_or(effort.epochs);
-        match train_head(key.clone(), &learned_from, start, &effort, &run) {
+        match train_head(key.clone(), &learn, start, &effort, &run) {
             Ok((head, nets)) => {
                 card.heads.push(head);
                 weights.push(nets);
@@ -262,13 +269,17 @@ pub fn train(
 }
 
 /// Rows of one GPU, stack, family and format.
-type Tables<'a> = BTreeMap<(&'a str, &'a str, Family, Dtype), Vec<&'a Row>>;
+type Rows<'a> = BTreeMap<(&'a str, &'a str, Family, Dtype), Vec<&'a Row>>;
 
-/// What a head is trained on: its own table first, then its sisters.
-type Sources<'a> = Vec<(&'static Gpu, &'a str)>;
+/// GPUs and stacks that a head learns from.
+#[derive(Default)]
+struct Sources<'a> {
+    own: Vec<(&'static Gpu, &'a str)>,
+    sisters: Vec<(&'static Gpu, &'a str)>,
+}
 
-fn tables(rows: &[Row]) -> Result<Tables<'_>> {
-    let mut tables = Tables::new();
+fn tables(rows: &[Row]) -> Result<Rows<'_>> {
+    let mut tables = Rows::new();
     for row in rows {
         if let (Some(family), Some(dtype)) = (Family::of(&row.op), row.op.dtype()) {
             tables
@@ -285,7 +296,7 @@ fn tables(rows: &[Row]) -> Result<Tables<'_>> {
     Ok(tables)
 }
 
-fn plan<'a>(tables: &Tables<'a>, options: &Options) -> Result<Vec<(Key, Sources<'a>, Care)>> {
+fn plan<'a>(tables: &Rows<'a>, options: &Options) -> Result<Vec<(Key, Sources<'a>, Care)>> {
     let recipes = Recipe::shipped()?;
     let has = |gpu: &str, stack: &str, family, dtype| {
         tables
@@ -315,10 +326,13 @@ fn plan<'a>(tables: &Tables<'a>, options: &Options) -> Result<Vec<(Key, Sources<
         let Some(own) = has(&gpu.name, &recipe.stack, recipe.family, recipe.dtype) else {
             continue;
         };
-        let mut sources = vec![(gpu, own)];
+        let mut sources = Sources {
+            own: vec![(gpu, own)],
+            sisters: vec![],
+        };
         for (sister, stack) in recipe.sisters() {
             if let Some(stack) = has(sister, stack, recipe.family, recipe.dtype) {
-                sources.push((Gpu::find(sister)?, stack));
+                sources.sisters.push((Gpu::find(sister)?, stack));
             }
         }
         plan.push((
@@ -332,7 +346,10 @@ fn plan<'a>(tables: &Tables<'a>, options: &Options) -> Result<Vec<(Key, Sources<
         for &(_, stack, family, dtype) in tables.keys().filter(|key| key.0 == gpu.name) {
             plan.push((
                 key_of(&gpu.name, stack, family, dtype),
-                vec![(gpu, stack)],
+                Sources {
+                    own: vec![(gpu, stack)],
+                    sisters: vec![],
+                },
                 Care::Usual,
             ));
         }
@@ -348,7 +365,7 @@ fn plan<'a>(tables: &Tables<'a>, options: &Options) -> Result<Vec<(Key, Sources<
 }
 
 /// One head a family and format from the default stacks of all GPUs that have one.
-fn plan_across<'a>(tables: &Tables<'a>, recipes: &[Recipe]) -> Vec<(Key, Sources<'a>, Care)> {
+fn plan_across<'a>(tables: &Rows<'a>, recipes: &[Recipe]) -> Vec<(Key, Sources<'a>, Care)> {
     let mut plan: BTreeMap<(Family, Dtype), Sources<'a>> = BTreeMap::new();
     for recipe in recipes {
         let wanted = (
@@ -363,6 +380,7 @@ fn plan_across<'a>(tables: &Tables<'a>, recipes: &[Recipe]) -> Vec<(Key, Sources
         ) {
             plan.entry((recipe.family, recipe.dtype))
                 .or_default()
+                .own
                 .push((gpu, key.1));
         }
     }
