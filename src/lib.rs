@@ -29,3 +29,12 @@ pub mod regressor;
 pub mod train;
 
 pub mod predict;
+
+#[cfg(feature = "dataset")]
+pub mod evaluate;
+
+// Edge.
+
+pub mod report;
+
+pub mod cli;

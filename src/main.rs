@@ -1,3 +1,7 @@
 //! The `shapewise` program: parse, run, exit.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    shapewise::cli::run(std::env::args_os())
+}

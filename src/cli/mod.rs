@@ -1,0 +1,137 @@
+//! The command line: one file per command, and what they share. Only this module prints or exits.
+
+pub mod args;
+
+#[cfg(feature = "dataset")]
+mod evaluate;
+
+mod gpus;
+
+#[cfg(feature = "dataset")]
+mod import;
+
+mod models;
+
+mod predict;
+
+#[cfg(feature = "train")]
+mod train;
+
+use crate::cli::args::Cli;
+use crate::cli::args::Command;
+use crate::cli::args::Format;
+use crate::error::Error;
+use crate::error::Result;
+use crate::gpu::Gpu;
+use crate::predict::Predictor;
+use crate::report::Report;
+use clap::Parser;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::panic;
+use std::process::ExitCode;
+
+/// The request cannot be met.
+const FAILED: u8 = 1;
+
+/// The command line breaks its grammar.
+const USAGE: u8 = 2;
+
+/// The program is wrong, not the user.
+const BUG: u8 = 70;
+
+/// Runs the program with these arguments, the program's name first.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version come this way too; a closed pipe is nobody's failure.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
+        }
+    };
+    announce_bugs();
+    let outcome = panic::catch_unwind(|| execute(&cli).and_then(|text| print(&text)));
+    match outcome {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(error)) => {
+            say(&format!("error: {error}"));
+            ExitCode::from(FAILED)
+        }
+        Err(_) => ExitCode::from(BUG),
+    }
+}
+
+/// Runs one command and returns what belongs on standard output.
+fn execute(cli: &Cli) -> Result<String> {
+    match &cli.command {
+        Command::Predict(args) => predict::run(args, cli.format),
+        Command::Gpus(args) => gpus::run(args, cli.format),
+        Command::Models => models::run(cli.format),
+
+        #[cfg(feature = "dataset")]
+        Command::Evaluate(args) => evaluate::run(args, cli.format),
+        #[cfg(not(feature = "dataset"))]
+        Command::Evaluate(_) => Err(Error::feature_off("`evaluate`", "dataset")),
+
+        #[cfg(feature = "dataset")]
+        Command::Import(args) => import::run(args, cli.format),
+        #[cfg(not(feature = "dataset"))]
+        Command::Import(_) => Err(Error::feature_off("`import`", "dataset")),
+
+        #[cfg(feature = "train")]
+        Command::Train(args) => train::run(args, cli.format),
+        #[cfg(not(feature = "train"))]
+        Command::Train(_) => Err(Error::feature_off("`train`", "train")),
+    }
+}
+
+/// What answers for this GPU: the named model, or the built-in one.
+fn predictor(gpu: &'static Gpu, model: Option<&str>) -> Result<Predictor> {
+    let _ = model;
+    Err(Error::infeasible(format!(
+        "no model is built in yet that answers for {}",
+        gpu.name
+    )))
+}
+
+/// The report in the format that was asked for.
+fn render(report: &impl Report, format: Format) -> String {
+    match format {
+        Format::Text => report.text(),
+        Format::Json => report.json(),
+    }
+}
+
+/// Writes to standard output; a reader that has seen enough is not an error.
+fn print(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Error::io("standard output", error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes one line to standard error, if anybody listens.
+fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// Makes a panic say that it is a bug and where; the full trace comes with `RUST_BACKTRACE`.
+fn announce_bugs() {
+    let default = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        if std::env::var_os("RUST_BACKTRACE").is_some() {
+            default(info);
+        }
+        let message = info.payload_as_str().unwrap_or("no message");
+        let place = info
+            .location()
+            .map_or_else(String::new, |at| format!(" at {at}"));
+        say(&format!(
+            "bug: {message}{place}; this is a fault of shapewise, not of your input: please report it with the command line"
+        ));
+    }));
+}

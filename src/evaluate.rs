@@ -1,0 +1,335 @@
+//! Predictions against timings: the error table.
+//!
+//! APE is the absolute percentage error `|predicted / measured - 1|`, as a fraction. Every statistic
+//! that a handful of rows cannot give is absent, never a NaN.
+
+use crate::dataset::Row;
+use crate::dataset::Skipped;
+use crate::error::Result;
+use crate::features::Family;
+use crate::gpu::Gpu;
+use crate::op::Dtype;
+use crate::op::Op;
+use crate::predict::Predictor;
+use crate::predict::estimate::Estimate;
+use crate::predict::estimate::Tier;
+use crate::units::Seconds;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Rows that are predicted in one batch.
+const CHUNK: usize = 1 << 14;
+
+/// Rows that are reported together.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GroupKey {
+    /// Operator family.
+    pub op: &'static str,
+    /// Number format; none for collectives.
+    pub dtype: Option<Dtype>,
+    /// Our name of the GPU.
+    pub gpu: Arc<str>,
+    /// The software that was timed.
+    pub stack: Arc<str>,
+}
+
+/// The error table of one group and what its predictions are based on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// Which rows.
+    pub key: GroupKey,
+    /// How far off the predictions are.
+    pub errors: Errors,
+    /// The stack and GPU that were learned from; none where nothing was learned.
+    pub basis: Option<String>,
+    /// Share of the rows by tier, in the order of [`Tier::ALL`].
+    pub tier_shares: [f64; Tier::ALL.len()],
+}
+
+/// Predictions of a whole table against its timings.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Evaluation {
+    /// All rows together.
+    pub overall: Errors,
+    /// Groups in the order of their keys.
+    pub groups: Vec<Group>,
+    /// Rows without a prediction.
+    pub skipped: Skipped,
+}
+
+/// Error statistics; fractions, not percent.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Errors {
+    /// Rows.
+    pub n: usize,
+    /// Median APE.
+    pub median_ape: Option<f64>,
+    /// Mean APE.
+    pub mean_ape: Option<f64>,
+    /// 90th percentile of the APE.
+    pub p90_ape: Option<f64>,
+    /// Largest APE.
+    pub max_ape: Option<f64>,
+    /// Coefficient of determination of `ln(time)`.
+    pub r2: Option<f64>,
+    /// Rank correlation of predicted and measured times.
+    pub spearman: Option<f64>,
+    /// Share of the timings inside their 90 % interval.
+    pub coverage_90: Option<f64>,
+    /// Median of half the interval's width over the predicted time.
+    pub interval_half_width_median: Option<f64>,
+}
+
+/// Predicts every row and compares; `answer` gives the predictor of a GPU.
+pub fn evaluate(
+    rows: &[Row],
+    answer: &dyn Fn(&'static Gpu) -> Result<Predictor>,
+) -> Result<Evaluation> {
+    let mut evaluation = Evaluation::default();
+    let mut by_gpu: BTreeMap<&Arc<str>, Vec<&Row>> = BTreeMap::new();
+    for row in rows {
+        by_gpu.entry(&row.gpu).or_default().push(row);
+    }
+    let mut all = Vec::with_capacity(rows.len());
+    for (name, rows) in by_gpu {
+        let Ok(gpu) = Gpu::find(name) else {
+            let reason = format!("GPU `{name}` is not described in data/gpus");
+            evaluation.skipped.add(&reason, rows.len() as u64);
+            continue;
+        };
+        let predictor = answer(gpu)?;
+        let mut groups: BTreeMap<GroupKey, Vec<&Row>> = BTreeMap::new();
+        for row in rows {
+            groups.entry(GroupKey::of(row)).or_default().push(row);
+        }
+        for (key, rows) in groups {
+            let scores = score(&predictor, &rows);
+            let basis = Family::of(&rows[0].op)
+                .zip(key.dtype)
+                .and_then(|(family, dtype)| predictor.basis(family, dtype));
+            evaluation.groups.push(Group {
+                key,
+                errors: Errors::of(&scores),
+                basis,
+                tier_shares: tier_shares(&scores),
+            });
+            all.extend(scores);
+        }
+    }
+    evaluation.overall = Errors::of(&all);
+    evaluation.groups.sort_by(|a, b| a.key.cmp(&b.key));
+    Ok(evaluation)
+}
+
+/// The name of an operator's family, of those that are not learned too.
+pub fn family(op: &Op) -> &'static str {
+    match op {
+        Op::Memory(_) => "memory",
+        Op::Collective(_) => "collective",
+        Op::Gemm(_) | Op::Attention(_) => Family::of(op).map_or("other", |family| family.name()),
+    }
+}
+
+impl GroupKey {
+    fn of(row: &Row) -> Self {
+        Self {
+            op: family(&row.op),
+            dtype: row.op.dtype(),
+            gpu: Arc::clone(&row.gpu),
+            stack: Arc::clone(&row.stack),
+        }
+    }
+}
+
+/// One timing and what was predicted for it.
+#[derive(Clone, Copy, Debug)]
+struct Score {
+    measured: Seconds,
+    estimate: Estimate,
+}
+
+fn score(predictor: &Predictor, rows: &[&Row]) -> Vec<Score> {
+    let mut scores = Vec::with_capacity(rows.len());
+    for chunk in rows.chunks(CHUNK) {
+        let ops: Vec<Op> = chunk.iter().map(|row| row.op).collect();
+        let estimates = predictor.predict(&ops);
+        scores.extend(chunk.iter().zip(estimates).map(|(row, estimate)| Score {
+            measured: row.time,
+            estimate,
+        }));
+    }
+    scores
+}
+
+fn tier_shares(scores: &[Score]) -> [f64; Tier::ALL.len()] {
+    Tier::ALL.map(|tier| share(scores, |score| score.estimate.tier == tier))
+}
+
+impl Errors {
+    fn of(scores: &[Score]) -> Self {
+        let n = scores.len();
+        if n == 0 {
+            return Self::default();
+        }
+        let apes = sorted(scores, |score| {
+            (score.estimate.time / score.measured - 1.0).abs()
+        });
+        let half_widths = sorted(scores, |score| {
+            let Estimate { time, .. } = score.estimate;
+            (score.estimate.high() - score.estimate.low()) / time / 2.0
+        });
+        let covered = |score: &Score| {
+            (score.estimate.low()..=score.estimate.high()).contains(&score.measured)
+        };
+        Self {
+            n,
+            median_ape: Some(quantile(&apes, 0.5)),
+            mean_ape: Some(apes.iter().sum::<f64>() / n as f64),
+            p90_ape: Some(quantile(&apes, 0.9)),
+            max_ape: apes.last().copied(),
+            r2: r2(scores),
+            spearman: spearman(scores),
+            coverage_90: Some(share(scores, covered)),
+            interval_half_width_median: Some(quantile(&half_widths, 0.5)),
+        }
+    }
+}
+
+fn share(scores: &[Score], is_counted: impl Fn(&Score) -> bool) -> f64 {
+    scores.iter().filter(|score| is_counted(score)).count() as f64 / scores.len() as f64
+}
+
+fn sorted(scores: &[Score], value: impl Fn(&Score) -> f64) -> Vec<f64> {
+    let mut values: Vec<f64> = scores.iter().map(value).collect();
+    values.sort_by(f64::total_cmp);
+    values
+}
+
+/// The quantile of sorted values, interpolated between the two nearest ranks.
+fn quantile(sorted: &[f64], fraction: f64) -> f64 {
+    let position = fraction * (sorted.len() - 1) as f64;
+    let below = sorted[position.floor() as usize];
+    let above = sorted[position.ceil() as usize];
+    below + (above - below) * position.fract()
+}
+
+/// `1 - residual / total sum of squares` of `ln(time)`; none where all timings are equal.
+fn r2(scores: &[Score]) -> Option<f64> {
+    let logs: Vec<f64> = scores.iter().map(|s| s.measured.secs().ln()).collect();
+    let mean = logs.iter().sum::<f64>() / logs.len() as f64;
+    let total: f64 = logs.iter().map(|log| (log - mean).powi(2)).sum();
+    let residual: f64 = scores
+        .iter()
+        .map(|s| (s.estimate.time / s.measured).ln().powi(2))
+        .sum();
+    (total > 0.0).then(|| 1.0 - residual / total)
+}
+
+/// Pearson correlation of the ranks; none where either side has no order.
+fn spearman(scores: &[Score]) -> Option<f64> {
+    let measured = ranks(scores.iter().map(|s| s.measured.secs()));
+    let predicted = ranks(scores.iter().map(|s| s.estimate.time.secs()));
+    let mean = (scores.len() as f64 - 1.0) / 2.0;
+    let product = |a: &[f64], b: &[f64]| -> f64 {
+        a.iter().zip(b).map(|(a, b)| (a - mean) * (b - mean)).sum()
+    };
+    let spread = product(&measured, &measured) * product(&predicted, &predicted);
+    (spread > 0.0).then(|| product(&measured, &predicted) / spread.sqrt())
+}
+
+/// The rank of every value from 0; equal values share the mean of their ranks.
+fn ranks(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let values: Vec<f64> = values.collect();
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
+    let mut ranks = vec![0.0; values.len()];
+    let mut start = 0;
+    for tie in order.chunk_by(|&a, &b| values[a] == values[b]) {
+        let rank = start as f64 + (tie.len() as f64 - 1.0) / 2.0;
+        for &index in tie {
+            ranks[index] = rank;
+        }
+        start += tie.len();
+    }
+    ranks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::predict::estimate::Caveats;
+
+    /// Pairs of measured and predicted microseconds, all with this half width of `ln(time)`.
+    fn scores(pairs: &[(f64, f64)], half_width: f64) -> Vec<Score> {
+        let score = |&(measured, predicted)| Score {
+            measured: Seconds::from_micros(measured),
+            estimate: Estimate {
+                time: Seconds::from_micros(predicted),
+                half_width,
+                shared: 0.0,
+                tier: Tier::Learned,
+                caveats: Caveats::default(),
+            },
+        };
+        pairs.iter().map(score).collect()
+    }
+
+    fn near(value: Option<f64>, expected: f64) {
+        let value = value.expect("a statistic");
+        assert!((value - expected).abs() < 1e-9, "{value} is not {expected}");
+    }
+
+    #[test]
+    fn the_error_table_of_five_rows_worked_out_by_hand() {
+        // APE: 0.1, 0.2, 0, 0.5, 0.25; sorted 0, 0.1, 0.2, 0.25, 0.5.
+        let pairs = [
+            (10.0, 11.0),
+            (20.0, 16.0),
+            (40.0, 40.0),
+            (80.0, 120.0),
+            (160.0, 200.0),
+        ];
+        let errors = Errors::of(&scores(&pairs, 1.25f64.ln()));
+        assert_eq!(errors.n, 5);
+        near(errors.median_ape, 0.2);
+        near(errors.mean_ape, 0.21);
+        near(errors.p90_ape, 0.4); // 0.6 of the way from 0.25 to 0.5
+        near(errors.max_ape, 0.5);
+        near(errors.spearman, 1.0);
+        // 120 is outside [96, 150] seen from 80; 200 / 1.25 = 160 is its lower end, give or take rounding.
+        let covered = errors.coverage_90.unwrap();
+        assert!(covered == 0.6 || covered == 0.8, "{covered}");
+        // (1.25 - 1 / 1.25) / 2
+        near(errors.interval_half_width_median, 0.225);
+        // ln(measured) is evenly spaced by ln 2: total = 10 (ln 2)^2.
+        let residual: f64 = [1.1f64, 0.8, 1.0, 1.5, 1.25]
+            .iter()
+            .map(|ratio| ratio.ln().powi(2))
+            .sum();
+        near(errors.r2, 1.0 - residual / (10.0 * 2f64.ln().powi(2)));
+    }
+
+    #[test]
+    fn ranks_share_ties_and_reversed_order_is_minus_one() {
+        assert_eq!(
+            ranks([3.0, 1.0, 3.0, 2.0].into_iter()),
+            [2.5, 0.0, 2.5, 1.0]
+        );
+        let reversed = scores(&[(1.0, 3.0), (2.0, 2.0), (3.0, 1.0)], 0.1);
+        near(spearman(&reversed), -1.0);
+        // d = (0, 1, -1): 1 - 6 * 2 / (3 * 8).
+        let swapped = scores(&[(1.0, 1.0), (2.0, 3.0), (3.0, 2.0)], 0.1);
+        near(spearman(&swapped), 0.5);
+    }
+
+    #[test]
+    fn what_few_rows_cannot_give_is_absent() {
+        assert_eq!(Errors::of(&[]), Errors::default());
+        let one = Errors::of(&scores(&[(10.0, 12.0)], 0.1));
+        assert_eq!((one.n, one.r2, one.spearman), (1, None, None));
+        near(one.p90_ape, 0.2);
+        assert_eq!(one.coverage_90, Some(0.0));
+        let constant = Errors::of(&scores(&[(10.0, 12.0), (10.0, 11.0)], 0.1));
+        assert_eq!((constant.r2, constant.spearman), (None, None));
+    }
+}

@@ -1,0 +1,230 @@
+//! The answer to `evaluate`: the error table.
+
+use crate::evaluate::Errors;
+use crate::evaluate::Evaluation;
+use crate::evaluate::Group;
+use crate::predict::estimate::Tier;
+use crate::report::Report;
+use crate::report::SkippedRows;
+use crate::report::grouped;
+use crate::report::percent;
+use crate::report::skipped_text;
+use crate::report::table::Side;
+use crate::report::table::table;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Error statistics over all rows and per group.
+#[derive(Clone, Debug, Serialize)]
+pub struct EvaluationReport {
+    overall: ErrorKeys,
+    groups: Vec<GroupKeys>,
+    skipped: Vec<SkippedRows>,
+}
+
+/// Statistics on the wire: fractions, not percent; null where too few rows give none.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct ErrorKeys {
+    n: usize,
+    median_ape: Option<f64>,
+    mean_ape: Option<f64>,
+    p90_ape: Option<f64>,
+    max_ape: Option<f64>,
+    r2: Option<f64>,
+    spearman: Option<f64>,
+    coverage_90: Option<f64>,
+    interval_half_width_median: Option<f64>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct GroupKeys {
+    op: &'static str,
+    dtype: Option<&'static str>,
+    gpu: String,
+    stack: String,
+    basis: Option<String>,
+    #[serde(flatten)]
+    errors: ErrorKeys,
+    tier_shares: BTreeMap<Tier, f64>,
+}
+
+impl EvaluationReport {
+    /// Describes an evaluation; `skipped` are all rows without a prediction, those lost on import too.
+    pub fn new(evaluation: &Evaluation, skipped: Vec<SkippedRows>) -> Self {
+        Self {
+            overall: ErrorKeys::from(&evaluation.overall),
+            groups: evaluation.groups.iter().map(GroupKeys::from).collect(),
+            skipped,
+        }
+    }
+}
+
+impl From<&Errors> for ErrorKeys {
+    fn from(errors: &Errors) -> Self {
+        Self {
+            n: errors.n,
+            median_ape: errors.median_ape,
+            mean_ape: errors.mean_ape,
+            p90_ape: errors.p90_ape,
+            max_ape: errors.max_ape,
+            r2: errors.r2,
+            spearman: errors.spearman,
+            coverage_90: errors.coverage_90,
+            interval_half_width_median: errors.interval_half_width_median,
+        }
+    }
+}
+
+impl From<&Group> for GroupKeys {
+    fn from(group: &Group) -> Self {
+        Self {
+            op: group.key.op,
+            dtype: group.key.dtype.map(|dtype| dtype.name()),
+            gpu: group.key.gpu.to_string(),
+            stack: group.key.stack.to_string(),
+            basis: group.basis.clone(),
+            errors: ErrorKeys::from(&group.errors),
+            tier_shares: Tier::ALL.into_iter().zip(group.tier_shares).collect(),
+        }
+    }
+}
+
+impl ErrorKeys {
+    fn cells(&self) -> [String; 9] {
+        let number = |value: Option<f64>, shown: fn(f64) -> String| {
+            value.map_or_else(|| "-".to_owned(), shown)
+        };
+        let four = |value: f64| format!("{value:.4}");
+        [
+            grouped(self.n as u64),
+            number(self.median_ape, precise),
+            number(self.mean_ape, precise),
+            number(self.p90_ape, precise),
+            number(self.max_ape, percent),
+            number(self.r2, four),
+            number(self.spearman, four),
+            number(self.coverage_90, percent),
+            number(self.interval_half_width_median, precise),
+        ]
+    }
+}
+
+/// A percentage with two decimals: errors are compared in tenths.
+fn precise(fraction: f64) -> String {
+    format!("{:.2} %", fraction * 100.0)
+}
+
+impl GroupKeys {
+    /// `94 % learned, 6.0 % roofline`, and what it is based on where that is another stack.
+    fn answered_by(&self) -> String {
+        let tiers: Vec<_> = self
+            .tier_shares
+            .iter()
+            .filter(|(_, share)| **share > 0.0)
+            .map(|(tier, share)| format!("{} {tier}", percent(*share)))
+            .collect();
+        let basis = self.basis.as_ref();
+        basis.map_or_else(
+            || tiers.join(", "),
+            |basis| format!("{} ({basis})", tiers.join(", ")),
+        )
+    }
+}
+
+impl Report for EvaluationReport {
+    fn text(&self) -> String {
+        let row = |first: [String; 4], errors: &ErrorKeys, last: String| {
+            let mut cells = first.into_iter().chain(errors.cells()).chain([last]);
+            std::array::from_fn::<String, 14, _>(|_| cells.next().unwrap_or_default())
+        };
+        let groups = self.groups.iter().map(|group| {
+            let first = [
+                group.op.to_owned(),
+                group.dtype.unwrap_or("-").to_owned(),
+                group.gpu.clone(),
+                group.stack.clone(),
+            ];
+            row(first, &group.errors, group.answered_by())
+        });
+        let first = ["all", "", "", ""].map(str::to_owned);
+        let overall = row(first, &self.overall, String::new());
+        let headings = [
+            ("operators", Side::Left),
+            ("dtype", Side::Left),
+            ("GPU", Side::Left),
+            ("stack", Side::Left),
+            ("rows", Side::Right),
+            ("median", Side::Right),
+            ("mean", Side::Right),
+            ("p90", Side::Right),
+            ("max", Side::Right),
+            ("R2", Side::Right),
+            ("Spearman", Side::Right),
+            ("in 90 %", Side::Right),
+            ("half width", Side::Right),
+            ("answered by", Side::Left),
+        ];
+        let skipped = skipped_text(&self.skipped);
+        format!("{}{skipped}", table(headings, groups.chain([overall])))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evaluate::GroupKey;
+    use crate::op::Dtype;
+
+    #[test]
+    fn the_keys_are_those_of_the_contract_and_absent_numbers_are_null() {
+        let errors = Errors {
+            n: 1,
+            median_ape: Some(0.0213),
+            ..Errors::default()
+        };
+        let evaluation = Evaluation {
+            overall: errors,
+            groups: vec![Group {
+                key: GroupKey {
+                    op: "gemm",
+                    dtype: Some(Dtype::Bf16),
+                    gpu: "h200".into(),
+                    stack: "trtllm 1.3.0rc20".into(),
+                },
+                errors,
+                basis: None,
+                tier_shares: [0.0, 0.94, 0.0, 0.06],
+            }],
+            ..Evaluation::default()
+        };
+        let skipped = vec![SkippedRows {
+            reason: "no time".to_owned(),
+            rows: 3,
+        }];
+        let report = EvaluationReport::new(&evaluation, skipped);
+        let json: serde_json::Value = serde_json::from_str(&report.json()).unwrap();
+        let group = &json["groups"][0];
+        for key in [
+            "n",
+            "median_ape",
+            "mean_ape",
+            "p90_ape",
+            "max_ape",
+            "r2",
+            "spearman",
+            "coverage_90",
+            "interval_half_width_median",
+        ] {
+            assert!(json["overall"].get(key).is_some(), "overall has no {key}");
+            assert!(group.get(key).is_some(), "a group has no {key}");
+        }
+        assert_eq!(group["median_ape"], 0.0213);
+        assert!(group["r2"].is_null());
+        assert_eq!(group["tier_shares"]["learned"], 0.94);
+        assert_eq!(json["skipped"][0]["rows"], 3);
+        let text = report.text();
+        for part in ["2.13 %", "94 % learned, 6.0 % roofline", "skipped 3 rows"] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+    }
+}

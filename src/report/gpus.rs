@@ -1,0 +1,138 @@
+//! The answer to `gpus`: all parts in one table, or one part with the source of every figure.
+
+use crate::gpu::Gpu;
+use crate::op::Dtype;
+use crate::report::Report;
+use crate::report::table::Side;
+use crate::report::table::table;
+use crate::units::Bytes;
+use crate::units::significant;
+use serde::Serialize;
+
+/// Every known GPU.
+#[derive(Clone, Debug, Serialize)]
+pub struct GpusReport {
+    gpus: Vec<GpuLine>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct GpuLine {
+    name: String,
+    title: String,
+    sm_count: u64,
+    peak_bf16_flops_per_s: Option<f64>,
+    memory_bandwidth_bytes_per_s: f64,
+    memory_bytes: f64,
+    models: Vec<String>,
+}
+
+impl GpusReport {
+    /// All GPUs; `models` names the built-in models that were learned on one.
+    pub fn new(models: impl Fn(&Gpu) -> Vec<String>) -> Self {
+        let gpus = Gpu::all().iter().map(|gpu| GpuLine {
+            name: gpu.name.clone(),
+            title: gpu.title.clone(),
+            sm_count: gpu.sm_count(),
+            peak_bf16_flops_per_s: gpu.peak(Dtype::Bf16).map(|peak| peak.flops_per_sec()),
+            memory_bandwidth_bytes_per_s: gpu.bandwidth().bytes_per_sec(),
+            memory_bytes: gpu.memory().bytes(),
+            models: models(gpu),
+        });
+        Self {
+            gpus: gpus.collect(),
+        }
+    }
+}
+
+impl Report for GpusReport {
+    fn text(&self) -> String {
+        let rows = self.gpus.iter().map(|gpu| {
+            [
+                gpu.name.clone(),
+                gpu.title.clone(),
+                gpu.sm_count.to_string(),
+                gpu.peak_bf16_flops_per_s
+                    .map_or_else(|| "-".to_owned(), |peak| significant(peak / 1e12)),
+                significant(gpu.memory_bandwidth_bytes_per_s / 1e9),
+                Bytes::from_bytes(gpu.memory_bytes).to_string(),
+                if gpu.models.is_empty() {
+                    "-".to_owned()
+                } else {
+                    gpu.models.join(", ")
+                },
+            ]
+        });
+        table(
+            [
+                ("name", Side::Left),
+                ("title", Side::Left),
+                ("SMs", Side::Right),
+                ("bf16 TFLOP/s", Side::Right),
+                ("GB/s", Side::Right),
+                ("memory", Side::Right),
+                ("models", Side::Left),
+            ],
+            rows,
+        )
+    }
+}
+
+/// One GPU with the source of every figure.
+#[derive(Clone, Debug, Serialize)]
+pub struct GpuReport {
+    name: String,
+    title: String,
+    aliases: Vec<String>,
+    models: Vec<String>,
+    figures: Vec<FigureLine>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct FigureLine {
+    figure: String,
+    value: f64,
+    source: String,
+}
+
+impl GpuReport {
+    /// Everything that is known about `gpu`, and the built-in models that were learned on it.
+    pub fn new(gpu: &Gpu, models: Vec<String>) -> Self {
+        let figures = gpu.figures().map(|(key, figure)| FigureLine {
+            figure: key.to_owned(),
+            value: figure.value,
+            source: figure.source.clone(),
+        });
+        Self {
+            name: gpu.name.clone(),
+            title: gpu.title.clone(),
+            aliases: gpu.aliases.clone(),
+            models,
+            figures: figures.collect(),
+        }
+    }
+}
+
+impl Report for GpuReport {
+    fn text(&self) -> String {
+        let mut text = format!("{}: {}\n", self.name, self.title);
+        for (what, names) in [("also", &self.aliases), ("models", &self.models)] {
+            if !names.is_empty() {
+                text += &format!("{what}: {}\n", names.join(", "));
+            }
+        }
+        let rows = self.figures.iter().map(|line| {
+            let value = if (1e-3..1e6).contains(&line.value) {
+                line.value.to_string()
+            } else {
+                format!("{:e}", line.value)
+            };
+            [line.figure.clone(), value, line.source.clone()]
+        });
+        let headings = [
+            ("figure", Side::Left),
+            ("value", Side::Right),
+            ("source", Side::Left),
+        ];
+        text + "\n" + &table(headings, rows)
+    }
+}

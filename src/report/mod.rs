@@ -1,0 +1,168 @@
+//! Results for readers: one serialisable document per command, printed as tables or as JSON.
+//!
+//! A document holds plain numbers whose keys carry the unit; text and JSON are made from the same
+//! document, so they cannot disagree. Nothing here prints.
+
+#[cfg(feature = "dataset")]
+pub mod evaluation;
+
+pub mod gpus;
+
+#[cfg(feature = "dataset")]
+pub mod import;
+
+pub mod models;
+
+pub mod operator;
+
+mod shape;
+
+pub mod step;
+
+mod step_text;
+
+mod table;
+
+use crate::predict::estimate::Caveat;
+use crate::units::significant;
+use serde::Serialize;
+
+/// The version of every JSON document; raised when a key changes its meaning or goes away.
+pub const SCHEMA: u32 = 1;
+
+/// A result that can be read by people and by programs.
+pub trait Report: Serialize + Sized {
+    /// Tables and sentences, with a line break at the end.
+    fn text(&self) -> String;
+
+    /// One JSON document, with a line break at the end.
+    fn json(&self) -> String {
+        let document = Document {
+            schema: SCHEMA,
+            report: self,
+        };
+        let mut text = serde_json::to_string_pretty(&document)
+            .expect("documents hold strings, numbers and lists of them only");
+        text.push('\n');
+        text
+    }
+}
+
+#[derive(Serialize)]
+struct Document<'a, R> {
+    schema: u32,
+    #[serde(flatten)]
+    report: &'a R,
+}
+
+/// What the numbers of one operator family are based on.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Basis {
+    /// Operator family.
+    pub family: &'static str,
+    /// Number format.
+    pub dtype: &'static str,
+    /// Software stack and GPU that were learned from; none where nothing was learned.
+    pub stack: Option<String>,
+}
+
+impl Basis {
+    /// `gemm: trtllm 1.3.0rc20 on h200`.
+    fn text(&self) -> String {
+        let stack = self.stack.as_deref().unwrap_or("roofline, nothing learned");
+        format!("{}: {stack}", self.family)
+    }
+}
+
+/// Rows that were left out, and why.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SkippedRows {
+    /// Why.
+    pub reason: String,
+    /// How many.
+    pub rows: u64,
+}
+
+/// One line per reason, or nothing.
+#[cfg(feature = "dataset")]
+fn skipped_text(skipped: &[SkippedRows]) -> String {
+    if skipped.is_empty() {
+        return String::new();
+    }
+    let total: u64 = skipped.iter().map(|skip| skip.rows).sum();
+    let lines: String = skipped
+        .iter()
+        .map(|skip| format!("{:>9}  {}\n", skip.rows, skip.reason))
+        .collect();
+    format!("skipped {total} rows:\n{lines}")
+}
+
+/// A warning about a number.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Warning {
+    /// Which.
+    pub caveat: Caveat,
+    /// What it means.
+    pub text: &'static str,
+}
+
+impl From<Caveat> for Warning {
+    fn from(caveat: Caveat) -> Self {
+        Self {
+            caveat,
+            text: caveat.text(),
+        }
+    }
+}
+
+/// A fraction as people read it: `94 %`, `3.4 %`, `0.2 %`.
+fn percent(fraction: f64) -> String {
+    let value = fraction * 100.0;
+    if value.abs() >= 9.95 {
+        format!("{value:.0} %")
+    } else {
+        format!("{value:.1} %")
+    }
+}
+
+/// A rate of tokens: whole above a hundred, four digits below.
+fn tokens(rate: f64) -> String {
+    if rate >= 100.0 {
+        grouped(rate.round() as u64)
+    } else {
+        significant(rate)
+    }
+}
+
+/// A whole number with commas between thousands.
+fn grouped(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_people_write_them() {
+        for (shown, expected) in [
+            (percent(0.943), "94 %"),
+            (percent(0.0996), "10 %"),
+            (percent(0.0341), "3.4 %"),
+            (grouped(1_234_567), "1,234,567"),
+            (grouped(999), "999"),
+            (tokens(81.256), "81.26"),
+            (tokens(23_456.7), "23,457"),
+        ] {
+            assert_eq!(shown, expected);
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! The answer to `predict gemm` and `predict attention`.
+
+use crate::gpu::Gpu;
+use crate::op::Gemm;
+use crate::op::Op;
+use crate::predict::estimate::Estimate;
+use crate::predict::estimate::Tier;
+use crate::report::Basis;
+use crate::report::Report;
+use crate::report::Warning;
+use crate::report::percent;
+use crate::report::shape::Shape;
+use crate::units::Bytes;
+use crate::units::Flops;
+use crate::units::FlopsPerSecond;
+use crate::units::Seconds;
+use crate::units::significant;
+use serde::Serialize;
+
+/// The output tile that wave counts are shown for: the largest one that cuBLAS uses widely.
+const TILE: (u64, u64) = (128, 256);
+
+/// One predicted operator.
+#[derive(Clone, Debug, Serialize)]
+pub struct OperatorReport {
+    gpu: String,
+    #[serde(skip)]
+    gpu_title: String,
+    #[serde(skip)]
+    shown: String,
+    op: Shape,
+    basis: Option<Basis>,
+    time_us: f64,
+    low_us: f64,
+    high_us: f64,
+    flops: f64,
+    bytes: f64,
+    tflops_per_s: f64,
+    gigabytes_per_s: f64,
+    peak_fraction: f64,
+    bandwidth_fraction: f64,
+    intensity_flops_per_byte: f64,
+    bound: Bound,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waves: Option<Waves>,
+    tier: Tier,
+    caveats: Vec<Warning>,
+}
+
+/// What an ideal kernel would wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Bound {
+    Compute,
+    Memory,
+    Launch,
+}
+
+/// How a product fills the GPU in tiles of 128 x 256.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+struct Waves {
+    tile_m: u64,
+    tile_n: u64,
+    tiles: u64,
+    waves: f64,
+    tile_fill: f64,
+    last_wave_fill: f64,
+}
+
+impl OperatorReport {
+    /// Describes the estimate of `op` on `gpu`.
+    pub fn new(gpu: &Gpu, op: &Op, estimate: &Estimate, basis: Option<Basis>) -> Self {
+        let (flops, bytes) = (op.flops(), op.bytes());
+        let peak = op.dtype().map(|dtype| gpu.nearest_peak(dtype));
+        let rate = flops / estimate.time;
+        let traffic = bytes / estimate.time;
+        Self {
+            gpu: gpu.name.clone(),
+            gpu_title: gpu.title.clone(),
+            shown: op.to_string(),
+            op: Shape::from(op),
+            basis,
+            time_us: estimate.time.micros(),
+            low_us: estimate.low().micros(),
+            high_us: estimate.high().micros(),
+            flops: flops.flops(),
+            bytes: bytes.bytes(),
+            tflops_per_s: rate.flops_per_sec() / 1e12,
+            gigabytes_per_s: traffic.bytes_per_sec() / 1e9,
+            peak_fraction: peak.map_or(0.0, |peak| rate / peak),
+            bandwidth_fraction: traffic / gpu.bandwidth(),
+            intensity_flops_per_byte: flops.flops() / bytes.bytes(),
+            bound: Bound::of(flops, bytes, peak, gpu),
+            waves: match op {
+                Op::Gemm(gemm) => Some(Waves::of(gemm, gpu)),
+                _ => None,
+            },
+            tier: estimate.tier,
+            caveats: estimate.caveats.iter().map(Warning::from).collect(),
+        }
+    }
+}
+
+impl Bound {
+    /// The longest of arithmetic at peak, traffic at full bandwidth, and the launch floor.
+    fn of(flops: Flops, bytes: Bytes, peak: Option<FlopsPerSecond>, gpu: &Gpu) -> Self {
+        let compute = peak.map_or(Seconds::ZERO, |peak| flops / peak);
+        let memory = bytes / gpu.bandwidth();
+        if gpu.launch_floor() >= compute.max(memory) {
+            Self::Launch
+        } else if compute >= memory {
+            Self::Compute
+        } else {
+            Self::Memory
+        }
+    }
+
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Compute => "compute",
+            Self::Memory => "memory bandwidth",
+            Self::Launch => "kernel launch",
+        }
+    }
+}
+
+impl Waves {
+    fn of(gemm: &Gemm, gpu: &Gpu) -> Self {
+        let tiles =
+            gemm.batch as f64 * gemm.m.div_ceil(TILE.0) as f64 * gemm.n.div_ceil(TILE.1) as f64;
+        let waves = tiles / gpu.sm_count() as f64;
+        let needed = gemm.batch as f64 * gemm.m as f64 * gemm.n as f64;
+        Self {
+            tile_m: TILE.0,
+            tile_n: TILE.1,
+            tiles: tiles as u64,
+            waves,
+            tile_fill: needed / (tiles * TILE.0 as f64 * TILE.1 as f64),
+            last_wave_fill: waves - (waves.ceil() - 1.0),
+        }
+    }
+
+    fn text(&self) -> String {
+        format!(
+            "{} waves of {}x{} tiles ({} tiles, {} full; last wave {} full)",
+            significant(self.waves),
+            self.tile_m,
+            self.tile_n,
+            self.tiles,
+            percent(self.tile_fill),
+            percent(self.last_wave_fill)
+        )
+    }
+}
+
+impl Report for OperatorReport {
+    fn text(&self) -> String {
+        let [time, low, high] = [self.time_us, self.low_us, self.high_us].map(Seconds::from_micros);
+        let mut lines = vec![
+            ("on", format!("{} ({})", self.gpu_title, self.gpu)),
+            ("time", format!("{time}   (90 %: {low} to {high})")),
+            (
+                "rate",
+                format!(
+                    "{} TFLOP/s, {} of the dense peak; {} GB/s, {} of the bandwidth",
+                    significant(self.tflops_per_s),
+                    percent(self.peak_fraction),
+                    significant(self.gigabytes_per_s),
+                    percent(self.bandwidth_fraction)
+                ),
+            ),
+            (
+                "bound by",
+                format!(
+                    "{} ({} FLOPs per byte)",
+                    self.bound.text(),
+                    significant(self.intensity_flops_per_byte)
+                ),
+            ),
+        ];
+        lines.extend(self.waves.map(|waves| ("fill", waves.text())));
+        lines.push(("tier", self.tier.to_string()));
+        lines.extend(self.basis.iter().map(|basis| ("based on", basis.text())));
+        lines.extend(
+            self.caveats
+                .iter()
+                .map(|warning| ("caveat", warning.text.to_owned())),
+        );
+        let body: String = lines
+            .iter()
+            .map(|(name, value)| format!("  {name:<9} {value}\n"))
+            .collect();
+        format!("{}\n{body}", self.shown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::Dtype;
+    use crate::op::Layout;
+    use crate::predict::estimate::Caveat;
+    use crate::predict::estimate::Caveats;
+
+    fn report(m: u64, n: u64, k: u64, time: Seconds) -> OperatorReport {
+        let op = Op::Gemm(Gemm {
+            m,
+            n,
+            k,
+            batch: 1,
+            layout: Layout::Tn,
+            dtype: Dtype::Bf16,
+        });
+        let mut caveats = Caveats::default();
+        caveats.insert(Caveat::Alignment);
+        let estimate = Estimate {
+            time,
+            half_width: 0.05,
+            shared: 0.01,
+            tier: Tier::Transferred,
+            caveats,
+        };
+        OperatorReport::new(Gpu::find("h200").unwrap(), &op, &estimate, None)
+    }
+
+    #[test]
+    fn a_product_is_bound_by_what_takes_longest() {
+        let bound = |m, n, k| report(m, n, k, Seconds::from_micros(10.0)).bound;
+        assert_eq!(bound(8192, 8192, 8192), Bound::Compute);
+        assert_eq!(bound(1, 8192, 8192), Bound::Memory);
+        assert_eq!(bound(16, 64, 64), Bound::Launch);
+    }
+
+    #[test]
+    fn waves_are_counted_in_tiles_of_128_by_256() {
+        let waves = report(2304, 4096, 4096, Seconds::from_micros(100.0))
+            .waves
+            .unwrap();
+        // 18 x 16 tiles on 132 SMs: 2.18 waves, the last one 0.18 full.
+        assert_eq!((waves.tiles, waves.tile_fill), (288, 1.0));
+        assert!((waves.last_wave_fill - (288.0 / 132.0 - 2.0)).abs() < 1e-12);
+        let exact = report(128 * 132, 256, 64, Seconds::from_micros(9.0))
+            .waves
+            .unwrap();
+        assert_eq!((exact.waves, exact.last_wave_fill), (1.0, 1.0));
+    }
+
+    #[test]
+    fn text_and_json_say_the_same() {
+        let report = report(4096, 50257, 2560, Seconds::from_micros(2000.0));
+        let text = report.text();
+        for part in [
+            "(4096, 2560) x (2560, 50257) tn bf16",
+            "2.000 ms",
+            "transferred",
+            "misalignment",
+        ] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+        let json: serde_json::Value = serde_json::from_str(&report.json()).unwrap();
+        assert_eq!(json["schema"], 1);
+        assert_eq!(json["op"]["kind"], "gemm");
+        assert_eq!(json["op"]["n"], 50257);
+        assert_eq!(json["tier"], "transferred");
+        assert_eq!(json["caveats"][0]["caveat"], "alignment");
+        assert!((json["time_us"].as_f64().unwrap() - 2000.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,249 @@
+//! The answer to `predict model`: every operator, then what the step adds up to.
+
+use crate::arch::Architecture;
+use crate::arch::Phase;
+use crate::arch::Workload;
+use crate::arch::parameters;
+use crate::gpu::Gpu;
+use crate::op::Op;
+use crate::predict::estimate::Caveat;
+use crate::predict::estimate::Tier;
+use crate::predict::step::Line;
+use crate::predict::step::StepEstimate;
+use crate::report::Basis;
+use crate::report::Warning;
+use crate::report::shape::Shape;
+use crate::units::Bytes;
+use crate::units::Seconds;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// One predicted step of a model.
+#[derive(Clone, Debug, Serialize)]
+pub struct StepReport {
+    pub(super) gpu: String,
+    #[serde(skip)]
+    pub(super) gpu_title: String,
+    pub(super) model: String,
+    pub(super) parameters: u64,
+    pub(super) workload: WorkloadKeys,
+    pub(super) basis: Vec<Basis>,
+    pub(super) time_us: f64,
+    pub(super) low_us: f64,
+    pub(super) high_us: f64,
+    pub(super) tokens: u64,
+    pub(super) tokens_per_s: f64,
+    pub(super) tokens_per_s_low: f64,
+    pub(super) tokens_per_s_high: f64,
+    pub(super) mfu: f64,
+    pub(super) gpus_per_replica: u64,
+    pub(super) memory: MemoryKeys,
+    pub(super) tier: Tier,
+    pub(super) tier_shares: BTreeMap<Tier, f64>,
+    pub(super) caveats: Vec<SharedWarning>,
+    pub(super) lines: Vec<StepLine>,
+}
+
+/// What was run.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct WorkloadKeys {
+    pub mode: &'static str,
+    pub batch: u64,
+    pub seq: u64,
+    pub context: u64,
+    pub dtype: &'static str,
+    pub tp: u64,
+    pub pp: u64,
+    pub dp: u64,
+    pub zero: u8,
+    pub recompute: &'static str,
+    pub attention: &'static str,
+    pub sequence_parallel: bool,
+    pub microbatches: u64,
+}
+
+/// Memory of the fullest GPU.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct MemoryKeys {
+    pub parts_bytes: BTreeMap<&'static str, f64>,
+    pub memory_bytes: f64,
+    pub capacity_bytes: f64,
+    pub fits: bool,
+}
+
+/// A warning and how much of the time it touches.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct SharedWarning {
+    #[serde(flatten)]
+    pub warning: Warning,
+    pub time_share: f64,
+}
+
+/// One operator of the step.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct StepLine {
+    pub label: String,
+    pub role: &'static str,
+    pub phase: Phase,
+    pub op: Shape,
+    #[serde(skip)]
+    pub shown: String,
+    /// What lines of one role must share to be shown as one.
+    #[serde(skip)]
+    pub kind: Kind,
+    pub count: u64,
+    pub each_us: f64,
+    pub each_low_us: f64,
+    pub each_high_us: f64,
+    pub time_us: f64,
+    pub share: f64,
+    pub flops: f64,
+    pub tflops_per_s: f64,
+    pub tier: Tier,
+    pub caveats: Vec<Caveat>,
+}
+
+/// Tells apart kernels of one role that do different things: windows of attention, patterns of collectives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Window(u64),
+    Pattern(&'static str),
+    Other,
+}
+
+impl Kind {
+    fn of(op: &Op) -> Self {
+        match op {
+            Op::Attention(op) => Self::Window(op.window),
+            Op::Collective(op) => Self::Pattern(op.kind.name()),
+            Op::Gemm(_) | Op::Memory(_) => Self::Other,
+        }
+    }
+}
+
+impl StepReport {
+    /// Describes the estimate of one step of `architecture` under `workload` on `gpu`.
+    pub fn new(
+        gpu: &Gpu,
+        architecture: &Architecture,
+        workload: &Workload,
+        step: &StepEstimate,
+        basis: Vec<Basis>,
+    ) -> Self {
+        let busy: Seconds = step.lines.iter().map(|line| line.time).sum();
+        let share = |line: &Line| {
+            if busy > Seconds::ZERO {
+                line.time / busy
+            } else {
+                0.0
+            }
+        };
+        let touched = |caveat| {
+            let lines = step.lines.iter();
+            lines
+                .filter(|line| line.each.caveats.contains(caveat))
+                .map(share)
+                .sum()
+        };
+        Self {
+            gpu: gpu.name.clone(),
+            gpu_title: gpu.title.clone(),
+            model: architecture.name.clone(),
+            parameters: parameters(architecture).total,
+            workload: WorkloadKeys::from(workload),
+            basis,
+            time_us: step.time.micros(),
+            low_us: step.low.micros(),
+            high_us: step.high.micros(),
+            tokens: step.tokens,
+            tokens_per_s: step.tokens_per_s,
+            tokens_per_s_low: step.tokens_per_s_low,
+            tokens_per_s_high: step.tokens_per_s_high,
+            mfu: step.mfu,
+            gpus_per_replica: step.gpus_per_replica,
+            memory: MemoryKeys {
+                parts_bytes: step
+                    .memory
+                    .parts()
+                    .map(|(name, part)| (name, part.bytes()))
+                    .into(),
+                memory_bytes: step.memory.total().bytes(),
+                capacity_bytes: gpu.memory().bytes(),
+                fits: step.fits,
+            },
+            tier: step.worst_tier(),
+            tier_shares: Tier::ALL.into_iter().zip(step.tier_shares).collect(),
+            caveats: step
+                .caveats
+                .iter()
+                .map(|caveat| SharedWarning {
+                    warning: Warning::from(caveat),
+                    time_share: touched(caveat),
+                })
+                .collect(),
+            lines: step
+                .lines
+                .iter()
+                .map(|line| StepLine::new(line, share(line)))
+                .collect(),
+        }
+    }
+}
+
+impl StepLine {
+    fn new(line: &Line, share: f64) -> Self {
+        let flops = line.item.flops();
+        Self {
+            label: line.item.label(),
+            role: line.item.role.name(),
+            phase: line.item.phase,
+            op: Shape::from(&line.item.op),
+            shown: line.item.op.to_string(),
+            kind: Kind::of(&line.item.op),
+            count: line.item.count,
+            each_us: line.each.time.micros(),
+            each_low_us: line.each.low().micros(),
+            each_high_us: line.each.high().micros(),
+            time_us: line.time.micros(),
+            share,
+            flops: flops.flops(),
+            tflops_per_s: (flops / line.time).flops_per_sec() / 1e12,
+            tier: line.each.tier,
+            caveats: line.each.caveats.iter().collect(),
+        }
+    }
+}
+
+impl From<&Workload> for WorkloadKeys {
+    fn from(work: &Workload) -> Self {
+        Self {
+            mode: work.mode.name(),
+            batch: work.batch,
+            seq: work.seq,
+            context: work.context,
+            dtype: work.dtype.name(),
+            tp: work.tp,
+            pp: work.pp,
+            dp: work.dp,
+            zero: work.zero,
+            recompute: work.recompute.name(),
+            attention: work.attention.name(),
+            sequence_parallel: work.sequence_parallel,
+            microbatches: work.microbatches,
+        }
+    }
+}
+
+impl MemoryKeys {
+    /// The parts that take any memory, largest first.
+    pub(super) fn largest(&self) -> Vec<(&'static str, Bytes)> {
+        let mut parts: Vec<_> = self
+            .parts_bytes
+            .iter()
+            .filter(|(_, bytes)| **bytes > 0.0)
+            .map(|(name, bytes)| (*name, Bytes::from_bytes(*bytes)))
+            .collect();
+        parts.sort_by(|a, b| b.1.bytes().total_cmp(&a.1.bytes()));
+        parts
+    }
+}
