@@ -151,7 +151,7 @@ pub struct ModelArgs {
     /// Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
     #[arg(long, value_name = "B", value_parser = dimension, allow_negative_numbers = true)]
     pub batch: Option<u64>,
-    /// New tokens per sequence [default: 2048 or what the position table holds; 1 in decode].
+    /// Tokens per sequence [default: 2048 or what the position table holds]; in decode the cached ones, as --context.
     #[arg(long, value_name = "S", value_parser = dimension, allow_negative_numbers = true)]
     pub seq: Option<u64>,
     /// Cached tokens per sequence [default: 2048 or what the position table leaves in decode, else 0].
@@ -207,6 +207,15 @@ pub struct TrainArgs {
     /// What to compute on.
     #[arg(long, value_enum, default_value_t = Backend::Cpu)]
     pub backend: Backend,
+    /// Passes over the rows [default: what data/stacks.toml asks for].
+    #[arg(long, value_name = "N", value_parser = dimension)]
+    pub epochs: Option<u64>,
+    /// One model over the default stacks of all GPUs, for GPUs nobody measured.
+    #[arg(long, conflicts_with_all = ["gpu", "base"])]
+    pub across: bool,
+    /// The GPU whose heads to train; its sister tables may be of other GPUs [default: the only one in the data].
+    #[arg(long, value_name = "NAME")]
+    pub gpu: Option<String>,
 }
 
 /// What training computes on.
@@ -219,7 +228,7 @@ pub enum Backend {
 }
 
 /// Which rows of a table to take.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct FilterArgs {
     /// Only rows of these GPUs.
     #[arg(long, num_args = 1.., value_name = "NAME")]

@@ -1,25 +1,19 @@
 //! `shapewise import`: public timing tables to our own schema.
 
-use crate::cli::args::FilterArgs;
 use crate::cli::args::Format;
 use crate::cli::args::ImportArgs;
 use crate::cli::render;
+use crate::cli::rows;
 use crate::dataset;
-use crate::dataset::Filter;
 use crate::dataset::Row;
-use crate::dataset::Skipped;
-use crate::dataset::Source;
 use crate::error::Error;
 use crate::error::Result;
 use crate::evaluate::family;
-use crate::gpu::Gpu;
-use crate::report::SkippedRows;
 use crate::report::import::ImportReport;
 use crate::report::import::KeptRows;
 use std::collections::BTreeMap;
 
 pub(super) fn run(args: &ImportArgs, format: Format) -> Result<String> {
-    let filter = filter(&args.filter)?;
     dataset::check_target(&args.out)?;
     if args.out.exists() && !args.force {
         return Err(Error::bad_input(format!(
@@ -27,50 +21,15 @@ pub(super) fn run(args: &ImportArgs, format: Format) -> Result<String> {
             args.out.display()
         )));
     }
-    let source = Source::parse(&args.source).expect("a test holds names and importers equal");
-    let table = dataset::import(source, &args.paths, &filter)?;
-    if table.rows.is_empty() {
-        return Err(Error::infeasible(format!(
-            "no row is left to write to {}: {} rows skipped ({})",
-            args.out.display(),
-            table.skipped.total(),
-            reasons(&table.skipped)
-        )));
-    }
+    let table = rows::read(&args.source, &args.paths, &args.filter)?;
     dataset::write(&args.out, &table.rows)?;
     let report = ImportReport {
         out: args.out.display().to_string(),
         kept_rows: table.rows.len() as u64,
         kept: kept(&table.rows),
-        skipped: skipped(&table.skipped),
+        skipped: rows::skipped(&table.skipped),
     };
     Ok(render(&report, format))
-}
-
-/// Checks the names of the GPUs and builds the filter; no names mean no restriction.
-pub(super) fn filter(args: &FilterArgs) -> Result<Filter> {
-    let some = |names: &[String]| (!names.is_empty()).then(|| names.to_vec());
-    for name in &args.gpu {
-        Gpu::find(name)?;
-    }
-    Ok(Filter {
-        gpus: some(&args.gpu),
-        stacks: some(&args.stack),
-    })
-}
-
-/// The account of left-out rows as the report wants it.
-pub(super) fn skipped(skipped: &Skipped) -> Vec<SkippedRows> {
-    let rows = |(reason, rows): (&str, u64)| SkippedRows {
-        reason: reason.to_owned(),
-        rows,
-    };
-    skipped.iter().map(rows).collect()
-}
-
-fn reasons(skipped: &Skipped) -> String {
-    let reasons: Vec<_> = skipped.iter().map(|(reason, _)| reason).collect();
-    reasons.join("; ")
 }
 
 fn kept(rows: &[Row]) -> Vec<KeptRows> {

@@ -14,6 +14,9 @@ mod models;
 
 mod predict;
 
+#[cfg(feature = "dataset")]
+mod rows;
+
 #[cfg(feature = "train")]
 mod train;
 
@@ -24,11 +27,15 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::predict::Predictor;
+use crate::predict::library;
+use crate::regressor::artifact::Artifact;
 use crate::report::Report;
 use clap::Parser;
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::panic;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// The request cannot be met.
@@ -86,13 +93,26 @@ fn execute(cli: &Cli) -> Result<String> {
     }
 }
 
-/// What answers for this GPU: the named model, or the built-in one.
+/// What answers for this GPU: the named model first, then the built-in ones.
 fn predictor(gpu: &'static Gpu, model: Option<&str>) -> Result<Predictor> {
-    let _ = model;
-    Err(Error::infeasible(format!(
-        "no model is built in yet that answers for {}",
-        gpu.name
-    )))
+    match model {
+        None => Predictor::new(gpu, None),
+        Some(name) => Predictor::new(gpu, Some(&*artifact(name)?)),
+    }
+}
+
+/// The model of this name: a folder with a card, else a built-in one.
+fn artifact(name: &str) -> Result<Cow<'static, Artifact>> {
+    let folder = Path::new(name);
+    if folder.is_dir() {
+        return Artifact::open(folder).map(Cow::Owned);
+    }
+    let built_in = library::find(name)?;
+    built_in.map(Cow::Borrowed).ok_or_else(|| {
+        let names: Vec<_> = library::names().collect();
+        let allowed = format!("a folder with a card.json, or one of {}", names.join(", "));
+        Error::field("command line", "model", format!("`{name}`"), &allowed)
+    })
 }
 
 /// The report in the format that was asked for.

@@ -75,10 +75,8 @@ fn answering(target: &TargetArgs) -> Result<Predictor> {
 #[cfg(feature = "dataset")]
 fn with_measured(predictor: Predictor, path: &std::path::Path) -> Result<Predictor> {
     let gpu = predictor.gpu();
-    let rows: Vec<_> = crate::dataset::read(path)?
-        .into_iter()
-        .filter(|row| *row.gpu == *gpu.name)
-        .collect();
+    let mut rows = crate::dataset::read(path)?;
+    rows.retain(|row| *row.gpu == *gpu.name);
     if rows.is_empty() {
         return Err(Error::infeasible(format!(
             "--data {}: the table has no row of {}",
@@ -86,9 +84,7 @@ fn with_measured(predictor: Predictor, path: &std::path::Path) -> Result<Predict
             gpu.name
         )));
     }
-    Err(Error::infeasible(
-        "`--data` has no predictor to answer it yet",
-    ))
+    Ok(predictor.with_measured(rows.iter().map(|row| (row.op, row.time))))
 }
 
 #[cfg(not(feature = "dataset"))]
@@ -149,9 +145,13 @@ fn workload(args: &ModelArgs, architecture: &Architecture) -> Workload {
         Positions::Learned { max } => max,
         _ => u64::MAX,
     };
-    let context = args.context.unwrap_or(match args.mode {
-        Mode::Train | Mode::Prefill => 0,
-        Mode::Decode => USUAL_SEQUENCE.min(room - 1),
+    let decode = args.mode == Mode::Decode;
+    // A decoding step makes one new token, so there `--seq` can only mean what is cached.
+    let cached = args.context.or(args.seq.filter(|_| decode));
+    let context = cached.unwrap_or(if decode {
+        USUAL_SEQUENCE.min(room - 1)
+    } else {
+        0
     });
     let (batch, seq) = match args.mode {
         Mode::Train => (4, USUAL_SEQUENCE),
@@ -163,6 +163,7 @@ fn workload(args: &ModelArgs, architecture: &Architecture) -> Workload {
         batch: args.batch.unwrap_or(batch),
         seq: args
             .seq
+            .filter(|_| !decode)
             .unwrap_or(seq.min(room.saturating_sub(context)).max(1)),
         context,
         dtype: args.dtype,

@@ -1,28 +1,113 @@
-//! `shapewise train`: timing tables to a model.
+//! `shapewise train`: timing tables to a model, with progress on standard error.
 
 use crate::cli::args::Backend;
+use crate::cli::args::FilterArgs;
 use crate::cli::args::Format;
+use crate::cli::args::NATIVE;
 use crate::cli::args::TrainArgs;
-use crate::dataset;
-use crate::dataset::Table;
+use crate::cli::artifact;
+use crate::cli::render;
+use crate::cli::rows;
+use crate::cli::say;
 use crate::error::Error;
 use crate::error::Result;
+use crate::report::training::TrainingReport;
+use crate::train::Event;
+use crate::train::Options;
+use crate::train::fit;
+use crate::train::train;
+use indicatif::{ProgressBar, ProgressStyle};
 
 pub(super) fn run(args: &TrainArgs, format: Format) -> Result<String> {
+    let backend = match args.backend {
+        Backend::Cpu => fit::Backend::Cpu,
+        Backend::Wgpu => fit::Backend::Wgpu,
+    };
     if args.backend == Backend::Wgpu && !cfg!(feature = "wgpu") {
         return Err(Error::feature_off("`train --backend wgpu`", "wgpu"));
     }
-    let table = dataset::alarms::screen(dataset::read_many(&args.data)?);
-    if table.rows.is_empty() {
-        return Err(Error::infeasible(format!(
-            "no row is left to train on; {} rows were skipped",
-            table.skipped.total()
-        )));
-    }
-    fit(args, &table, format)
+    let table = rows::read(NATIVE, &args.data, &FilterArgs::default())?;
+    let base = args.base.as_deref().map(artifact).transpose()?;
+    let options = Options {
+        out: args.out.clone(),
+        gpu: args.gpu.clone(),
+        across: args.across,
+        base: base.map(|base| base.into_owned()),
+        seed: args.seed,
+        backend,
+        epochs: args.epochs.map(|epochs| epochs as usize),
+    };
+    let bar = ProgressBar::new(0).with_style(
+        ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} [{elapsed}]")
+            .expect("the template is well formed"),
+    );
+    let trained = train(&table.rows, &options, &|event| show(&event, &bar));
+    bar.finish_and_clear();
+    Ok(render(
+        &TrainingReport::new(&args.out, &trained?.card),
+        format,
+    ))
 }
 
-/// Fits the nets to these rows, writes the model and reports its held-out errors.
-fn fit(_args: &TrainArgs, _table: &Table, _format: Format) -> Result<String> {
-    Err(Error::infeasible("training is not connected yet"))
+/// Progress for people: a bar on a terminal, a line per milestone anywhere.
+fn show(event: &Event<'_>, bar: &ProgressBar) {
+    let milestone = |line: String| bar.suspend(|| say(&line));
+    match event {
+        Event::HeadStarted {
+            key,
+            rows,
+            held_out,
+        } => milestone(format!(
+            "{} {} {} {}: {rows} rows, {held_out} of them held out",
+            key.gpu,
+            key.stack,
+            key.family.name(),
+            key.dtype.name()
+        )),
+        Event::Tree { tree, of, .. } => {
+            bar.set_message("teacher, tree");
+            bar.set_length(*of as u64);
+            bar.set_position(*tree as u64);
+        }
+        Event::TeacherRehearsed {
+            median_ape,
+            p90_ape,
+            ..
+        } => milestone(format!(
+            "  teacher: held-out median {:.2} %, p90 {:.2} %",
+            100.0 * median_ape,
+            100.0 * p90_ape
+        )),
+        Event::Epoch {
+            member,
+            epoch,
+            of,
+            loss,
+            held_out,
+            ..
+        } => {
+            bar.set_message(format!("net {member}, epoch"));
+            bar.set_length(*of as u64);
+            bar.set_position(*epoch as u64 + 1);
+            if let Some(error) = held_out {
+                let error = 100.0 * error;
+                milestone(format!(
+                    "  net {member} epoch {} loss {loss:.4} held-out median {error:.2} %",
+                    epoch + 1
+                ));
+            }
+        }
+        Event::HeadRehearsed { errors, .. } => {
+            if let Some(all) = errors.first() {
+                milestone(format!(
+                    "  held out: median {:.2} %, mean {:.2} %, p90 {:.2} %",
+                    100.0 * all.median_ape,
+                    100.0 * all.mean_ape,
+                    100.0 * all.p90_ape
+                ));
+            }
+        }
+        Event::Resumed { net } => milestone(format!("  {net}: finished in an earlier run")),
+        Event::HeadSkipped { reason, .. } => milestone(format!("skipped: {reason}")),
+    }
 }

@@ -32,6 +32,14 @@ impl Net {
         self.layers.first().map_or(0, |layer| layer.inputs)
     }
 
+    /// How many numbers it has.
+    pub fn parameters(&self) -> usize {
+        self.layers
+            .iter()
+            .map(|layer| layer.weight.len() + layer.bias.len())
+            .sum()
+    }
+
     /// The net with every number rounded to the half precision it is stored in.
     #[must_use]
     pub fn rounded(mut self) -> Self {

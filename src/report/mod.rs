@@ -23,6 +23,9 @@ mod step_text;
 
 mod table;
 
+#[cfg(feature = "train")]
+pub mod training;
+
 use crate::predict::estimate::Caveat;
 use crate::units::significant;
 use serde::Serialize;
@@ -67,10 +70,10 @@ pub struct Basis {
 }
 
 impl Basis {
-    /// `gemm: trtllm 1.3.0rc20 on h200`.
+    /// `gemm bf16: trtllm 1.3.0rc20 on h200`.
     fn text(&self) -> String {
         let stack = self.stack.as_deref().unwrap_or("roofline, nothing learned");
-        format!("{}: {stack}", self.family)
+        format!("{} {}: {stack}", self.family, self.dtype)
     }
 }
 

@@ -106,17 +106,24 @@ pub(super) struct StepLine {
 /// Tells apart kernels of one role that do different things: windows of attention, patterns of collectives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    Window(u64),
-    Pattern(&'static str),
-    Other,
+    Product,
+    Attention { window: u64 },
+    Memory,
+    Collective(&'static str),
 }
 
 impl Kind {
+    /// Whether a rate of arithmetic says anything: the others wait for memory or for links.
+    pub(super) const fn computes(self) -> bool {
+        matches!(self, Self::Product | Self::Attention { .. })
+    }
+
     fn of(op: &Op) -> Self {
         match op {
-            Op::Attention(op) => Self::Window(op.window),
-            Op::Collective(op) => Self::Pattern(op.kind.name()),
-            Op::Gemm(_) | Op::Memory(_) => Self::Other,
+            Op::Gemm(_) => Self::Product,
+            Op::Attention(op) => Self::Attention { window: op.window },
+            Op::Memory(_) => Self::Memory,
+            Op::Collective(op) => Self::Collective(op.kind.name()),
         }
     }
 }
@@ -140,10 +147,11 @@ impl StepReport {
         };
         let touched = |caveat| {
             let lines = step.lines.iter();
-            lines
+            let sum: f64 = lines
                 .filter(|line| line.each.caveats.contains(caveat))
                 .map(share)
-                .sum()
+                .sum();
+            sum.min(1.0)
         };
         Self {
             gpu: gpu.name.clone(),

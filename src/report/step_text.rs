@@ -193,7 +193,7 @@ impl Merged<'_> {
             self.count.to_string(),
             self.time.to_string(),
             percent(self.share),
-            if self.flops > 0.0 {
+            if self.first.kind.computes() {
                 significant(rate)
             } else {
                 "-".to_owned()

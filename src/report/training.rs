@@ -1,0 +1,80 @@
+//! The answer to `train`: what was trained, and how wrong it is on shapes it had not seen.
+
+use crate::regressor::artifact::Card;
+use crate::regressor::artifact::GroupErrors;
+use crate::report::Report;
+use crate::report::percent;
+use crate::report::table::Side;
+use crate::report::table::table;
+use serde::Serialize;
+use std::path::Path;
+
+/// A model that has just been written.
+#[derive(Clone, Debug, Serialize)]
+pub struct TrainingReport {
+    /// Folder of the model.
+    pub out: String,
+    /// Its heads.
+    pub heads: Vec<HeadLine>,
+}
+
+/// One head and the rehearsal's error table.
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs)]
+pub struct HeadLine {
+    pub gpu: String,
+    pub stack: String,
+    pub family: &'static str,
+    pub dtype: &'static str,
+    /// Rows of every table it learned from.
+    pub rows: u64,
+    /// Errors on held-out keys, all sizes first.
+    pub held_out: Vec<GroupErrors>,
+}
+
+impl TrainingReport {
+    /// What the card says.
+    pub fn new(out: &Path, card: &Card) -> Self {
+        let line = |head: &crate::regressor::artifact::Head| HeadLine {
+            gpu: head.key.gpu.clone(),
+            stack: head.key.stack.clone(),
+            family: head.key.family.name(),
+            dtype: head.key.dtype.name(),
+            rows: head.data.iter().map(|source| source.rows as u64).sum(),
+            held_out: head.held_out.clone(),
+        };
+        Self {
+            out: out.display().to_string(),
+            heads: card.heads.iter().map(line).collect(),
+        }
+    }
+}
+
+impl Report for TrainingReport {
+    fn text(&self) -> String {
+        let mut lines = Vec::new();
+        for head in &self.heads {
+            for errors in &head.held_out {
+                lines.push([
+                    format!("{} {} {} {}", head.gpu, head.stack, head.family, head.dtype),
+                    errors.group.clone(),
+                    errors.n.to_string(),
+                    percent(errors.median_ape),
+                    percent(errors.mean_ape),
+                    percent(errors.p90_ape),
+                    percent(errors.interval_half_width_median),
+                ]);
+            }
+        }
+        let columns = [
+            ("head", Side::Left),
+            ("reference time", Side::Left),
+            ("held-out rows", Side::Right),
+            ("median", Side::Right),
+            ("mean", Side::Right),
+            ("p90", Side::Right),
+            ("half width", Side::Right),
+        ];
+        format!("{} written\n\n{}", self.out, table(columns, lines))
+    }
+}
