@@ -260,6 +260,14 @@ pub fn fit(
     model.to_net()
 }
 
+/// Evaluates `net` with burn; prediction does not need burn, a test holds both equal.
+pub fn forward(net: &Net, rows: &[f32], device: &Computer) -> Vec<f32> {
+    let shape = [rows.len() / net.inputs(), net.inputs()];
+    let rows = Tensor::<2>::from_data(TensorData::new(rows.to_vec(), shape), &device.0);
+    let outputs = Mlp::from_net(net, &device.0).forward(rows).into_data();
+    outputs.try_to_vec::<f32>().expect("outputs are f32")
+}
+
 /// One cycle: a straight rise, then half a cosine down to zero.
 fn rate(config: &FitConfig, step: usize, steps: usize) -> f64 {
     let progress = step as f64 / steps as f64;

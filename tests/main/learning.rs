@@ -1,0 +1,249 @@
+//! Training for real, small: burn and our evaluation agree, a seed repeats, a killed run goes on.
+
+use shapewise::dataset::{Origin, Row, read, write};
+use shapewise::features::Family;
+use shapewise::gpu::Gpu;
+use shapewise::op::{Dtype, Gemm, Layout, Op};
+use shapewise::predict::Predictor;
+use shapewise::regressor::artifact::Artifact;
+use shapewise::regressor::evaluate::Ensemble;
+use shapewise::train::fit::{Backend, FitConfig, Samples, fit, forward, fresh};
+use shapewise::train::{Event, Options, train};
+use shapewise::units::Seconds;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Products on a made-up stack: two thirds of the peak, five microseconds of launch.
+fn rows() -> Vec<Row> {
+    let gpu = Gpu::find("h200").unwrap();
+    let origin = Arc::new(Origin {
+        source: "test".into(),
+        licence: "MIT".into(),
+        libraries: None,
+    });
+    let mut rows = Vec::new();
+    for m in [1, 16, 100, 128, 512, 2048, 4096] {
+        for n in [256, 512, 1024, 4096, 8192, 12288] {
+            for k in [256, 1024, 2048, 4096] {
+                let op = Op::Gemm(Gemm {
+                    m,
+                    n,
+                    k,
+                    batch: 1,
+                    layout: Layout::Tn,
+                    dtype: Dtype::Bf16,
+                });
+                let compute = op.flops() / (gpu.peak(Dtype::Bf16).unwrap() * 0.66);
+                let memory = op.bytes() / (gpu.bandwidth() * 0.8);
+                rows.push(Row {
+                    op,
+                    gpu: "h200".into(),
+                    stack: "made-up 1".into(),
+                    time: Seconds::from_micros(5.0) + compute.max(memory),
+                    p10: None,
+                    p90: None,
+                    samples: None,
+                    clock: None,
+                    group: None,
+                    origin: origin.clone(),
+                });
+            }
+        }
+    }
+    rows
+}
+
+fn options(out: &Path) -> Options {
+    Options {
+        out: out.to_owned(),
+        gpu: None,
+        across: false,
+        base: None,
+        seed: 7,
+        backend: Backend::Cpu,
+        epochs: Some(3),
+    }
+}
+
+#[test]
+fn a_seed_repeats_and_a_finished_model_predicts() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = rows();
+    let first = train(&rows, &options(&folder.path().join("mine")), &|_| {}).unwrap();
+    let second = train(&rows, &options(&folder.path().join("again/mine")), &|_| {}).unwrap();
+    assert_eq!(first, second);
+    let opened = Artifact::open(&folder.path().join("mine")).unwrap();
+    assert_eq!(opened.card, first.card);
+    assert!(!folder.path().join("mine/.checkpoints").exists());
+
+    let predictor = Predictor::new(Gpu::find("h200").unwrap(), Some(&opened)).unwrap();
+    assert_eq!(
+        predictor.basis(Family::Gemm, Dtype::Bf16).unwrap(),
+        "made-up 1 on h200"
+    );
+    let head = &first.card.heads[0];
+    assert_eq!(head.data[0].rows, rows.len());
+    assert!(head.held_out[0].median_ape < 0.25, "{:?}", head.held_out[0]);
+}
+
+#[test]
+fn a_killed_run_goes_on_where_it_was_and_ends_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = rows();
+    let out = folder.path().join("mine");
+    let whole = train(&rows, &options(&folder.path().join("whole/mine")), &|_| {}).unwrap();
+
+    // Die in the middle of the last nets, as kill -9 would: nothing is tidied up.
+    let epochs = AtomicUsize::new(0);
+    let killed = std::panic::catch_unwind(|| {
+        train(&rows, &options(&out), &|event| {
+            if let Event::Epoch { .. } = event
+                && epochs.fetch_add(1, Ordering::Relaxed) == 14
+            {
+                panic!("killed");
+            }
+        })
+    });
+    assert!(killed.is_err() && !out.join("card.json").exists());
+
+    let resumed = AtomicUsize::new(0);
+    let finished = train(&rows, &options(&out), &|event| {
+        if let Event::Resumed { .. } = event {
+            resumed.fetch_add(1, Ordering::Relaxed);
+        }
+    })
+    .unwrap();
+    assert!(resumed.load(Ordering::Relaxed) > 0);
+    assert_eq!(finished, whole);
+}
+
+#[test]
+fn fine_tuning_starts_from_the_base_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = train(&rows(), &options(&folder.path().join("base")), &|_| {}).unwrap();
+    let few: Vec<Row> = rows().into_iter().step_by(2).collect();
+    let tuned = Options {
+        base: Some(base.clone()),
+        ..options(&folder.path().join("tuned"))
+    };
+    let tuned = train(&few, &tuned, &|_| {}).unwrap();
+    assert_eq!(tuned.card.base.as_deref(), Some("base"));
+    assert_eq!(tuned.weights[0].mean, base.weights[0].mean);
+    assert_ne!(tuned.weights[0].nets, base.weights[0].nets);
+}
+
+#[test]
+fn burn_and_our_evaluation_give_the_same_numbers() {
+    let inputs: Vec<f32> = (0..200 * 24)
+        .map(|i| ((i * 37 % 101) as f32 - 50.0) / 25.0)
+        .collect();
+    let samples = Samples {
+        width: 24,
+        targets: inputs.chunks(24).map(|row| row[0] * 0.3 - row[5]).collect(),
+        weights: vec![1.0; 200],
+        inputs: inputs.clone(),
+    };
+    let config = FitConfig {
+        epochs: 4,
+        batch: 32,
+        learning_rate: 1e-2,
+        weight_decay: 0.01,
+        warm_up: 0.1,
+        huber: 0.1,
+    };
+    let computer = Backend::Cpu.device().unwrap();
+    let nets: Vec<_> = (0..3)
+        .map(|seed| {
+            fit(
+                &fresh(24, &[40, 17], seed),
+                &samples,
+                &config,
+                seed,
+                &computer,
+                |_, _, _| {},
+            )
+        })
+        .collect();
+    let mut ours = Vec::new();
+    Ensemble::new(&nets).evaluate(&inputs, &mut ours);
+    for (member, net) in nets.iter().enumerate() {
+        let burn = forward(net, &inputs, &computer);
+        for (row, (burn, plain)) in burn.iter().zip(net.forward(&inputs)).enumerate() {
+            let fast = ours[row * nets.len() + member];
+            assert!(
+                (burn - plain).abs() < 1e-4 && (burn - fast).abs() < 1e-4,
+                "{burn} {plain} {fast}"
+            );
+        }
+    }
+}
+
+#[test]
+fn too_few_rows_and_foreign_rows_are_one_clear_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let few: Vec<Row> = rows().into_iter().take(10).collect();
+    let message = train(&few, &options(&folder.path().join("mine")), &|_| {})
+        .unwrap_err()
+        .to_string();
+    assert!(message.contains("enough"), "{message}");
+    let path = folder.path().join("rows.parquet");
+    write(&path, &rows()).unwrap();
+    assert_eq!(read(&path).unwrap().len(), rows().len());
+    let absent = Options {
+        gpu: Some("a100".into()),
+        ..options(&folder.path().join("mine"))
+    };
+    let message = train(&rows(), &absent, &|_| {}).unwrap_err().to_string();
+    assert!(
+        message.contains("holds no rows of a100") && message.contains("h200"),
+        "{message}"
+    );
+}
+
+/// The same fit on a GPU through burn-wgpu; Mesa's lavapipe is enough.
+#[cfg(feature = "wgpu")]
+#[test]
+fn wgpu_trains_like_the_cpu() {
+    let computer = match Backend::Wgpu.device() {
+        Ok(computer) => computer,
+        Err(error) => {
+            assert!(
+                std::env::var_os("SHAPEWISE_REQUIRE_ALL").is_none(),
+                "{error}"
+            );
+            eprintln!("skipped: {error}");
+            return;
+        }
+    };
+    let inputs: Vec<f32> = (0..64 * 8)
+        .map(|i| ((i * 37 % 101) as f32 - 50.0) / 25.0)
+        .collect();
+    let samples = Samples {
+        width: 8,
+        targets: inputs.chunks(8).map(|row| row[0] * 0.3 - row[5]).collect(),
+        weights: vec![1.0; 64],
+        inputs: inputs.clone(),
+    };
+    let config = FitConfig {
+        epochs: 2,
+        batch: 32,
+        learning_rate: 1e-2,
+        weight_decay: 0.0,
+        warm_up: 0.1,
+        huber: 0.1,
+    };
+    let start = fresh(8, &[8], 1);
+    let here = fit(
+        &start,
+        &samples,
+        &config,
+        1,
+        &Backend::Cpu.device().unwrap(),
+        |_, _, _| {},
+    );
+    let there = fit(&start, &samples, &config, 1, &computer, |_, _, _| {});
+    for (a, b) in here.forward(&inputs).iter().zip(there.forward(&inputs)) {
+        assert!((a - b).abs() < 1e-2, "{a} {b}");
+    }
+}

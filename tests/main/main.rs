@@ -1,0 +1,6 @@
+//! One binary for all integration tests: each links everything, so many would take minutes to build.
+
+#[cfg(feature = "train")]
+mod learning;
+
+mod predictions;

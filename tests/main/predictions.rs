@@ -1,0 +1,341 @@
+//! What the shipped models must get right: physics, tiers, and the traps of the tables they learned from.
+
+use shapewise::arch::{Architecture, Workload};
+use shapewise::features::Family;
+use shapewise::gpu::Gpu;
+use shapewise::op::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
+use shapewise::predict::Predictor;
+use shapewise::predict::estimate::{Caveat, Estimate, Tier};
+use shapewise::predict::library;
+use shapewise::predict::step::estimate_step;
+use shapewise::units::Seconds;
+
+fn predictor(gpu: &str) -> Predictor {
+    Predictor::new(Gpu::find(gpu).unwrap(), None).unwrap()
+}
+
+fn gemm(m: u64, n: u64, k: u64) -> Gemm {
+    Gemm {
+        m,
+        n,
+        k,
+        batch: 1,
+        layout: Layout::Tn,
+        dtype: Dtype::Bf16,
+    }
+}
+
+fn attention(seq_q: u64, seq_kv: u64, head_dim: u64) -> Attention {
+    Attention {
+        batch: 4,
+        heads: 32,
+        kv_heads: 8,
+        seq_q,
+        seq_kv,
+        head_dim,
+        value_dim: head_dim,
+        causal: true,
+        window: 0,
+        pass: Pass::Forward,
+        dtype: Dtype::Bf16,
+    }
+}
+
+fn one(predictor: &Predictor, op: impl Into<Question>) -> Estimate {
+    predictor.predict(&[op.into().0])[0]
+}
+
+struct Question(Op);
+
+impl From<Gemm> for Question {
+    fn from(gemm: Gemm) -> Self {
+        Self(Op::Gemm(gemm))
+    }
+}
+
+impl From<Attention> for Question {
+    fn from(attention: Attention) -> Self {
+        Self(Op::Attention(attention))
+    }
+}
+
+const MEASURED: [&str; 13] = [
+    "a100",
+    "a100-40gb",
+    "b200",
+    "b300",
+    "b60",
+    "gb200",
+    "gb300",
+    "h100",
+    "h200",
+    "l40s",
+    "mi250x",
+    "rtx-pro-6000",
+    "v100",
+];
+
+#[test]
+fn every_gpu_with_data_has_its_own_model_of_at_most_a_megabyte_and_a_half() {
+    for gpu in MEASURED {
+        let artifact = library::find(gpu)
+            .unwrap()
+            .unwrap_or_else(|| panic!("no model for {gpu}"));
+        let numbers: usize = artifact
+            .weights
+            .iter()
+            .flat_map(|weights| &weights.nets)
+            .map(|net| net.parameters())
+            .sum();
+        assert!(2 * numbers <= 1_500_000, "{gpu} holds {numbers} numbers");
+        for head in &artifact.card.heads {
+            assert_eq!(head.key.gpu, gpu);
+            assert!(
+                !head.data.is_empty() && head.data.iter().all(|source| !source.licence.is_empty())
+            );
+            assert!(
+                head.held_out
+                    .first()
+                    .is_some_and(|errors| errors.group == "all")
+            );
+        }
+    }
+}
+
+#[test]
+fn large_products_run_between_half_the_peak_and_the_peak() {
+    for gpu in ["h200", "h100", "a100", "b200", "l40s"] {
+        let op = gemm(8192, 8192, 8192);
+        let estimate = one(&predictor(gpu), op);
+        let share = op.flops() / estimate.time / Gpu::find(gpu).unwrap().peak(Dtype::Bf16).unwrap();
+        assert!(
+            (0.5..1.0).contains(&share),
+            "{gpu} runs at {share} of its peak"
+        );
+        assert_eq!(estimate.tier, Tier::Learned);
+    }
+}
+
+#[test]
+fn an_odd_vocabulary_is_not_predicted_as_if_aligned() {
+    let h200 = predictor("h200");
+    let (odd, even) = (
+        one(&h200, gemm(8192, 50257, 4096)),
+        one(&h200, gemm(8192, 50304, 4096)),
+    );
+    assert_eq!((odd.tier, even.tier), (Tier::Transferred, Tier::Learned));
+    assert!(odd.caveats.contains(Caveat::Alignment) && !even.caveats.contains(Caveat::Alignment));
+    assert!(
+        odd.time / even.time > 1.1,
+        "{} against {}",
+        odd.time,
+        even.time
+    );
+    assert!(odd.half_width > 2.0 * even.half_width);
+}
+
+#[test]
+fn the_vocabulary_sweep_of_the_paper_comes_out() {
+    // (8192, v) x (v, 14336) on A100: 255.5 TFLOP/s where 64 divides v, 74.2 where v is odd, 3.4 times less.
+    let a100 = predictor("a100-40gb");
+    let ops = |step: u64, first: u64| -> Vec<Op> {
+        (0..2)
+            .map(|i| first + i * step)
+            .map(|v| {
+                Op::Gemm(Gemm {
+                    dtype: Dtype::Fp16,
+                    ..gemm(8192, 14336, v)
+                })
+            })
+            .collect()
+    };
+    let mean = |ops: Vec<Op>| {
+        a100.predict(&ops)
+            .iter()
+            .map(|estimate| estimate.time.secs())
+            .sum::<f64>()
+            / 2.0
+    };
+    let ratio = mean(ops(30, 51169)) / mean(ops(64, 51136));
+    assert!((3.44 * 0.8..3.44 * 1.2).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn mi250x_hardly_minds_odd_sizes() {
+    let die = predictor("mi250x");
+    let fp16 = |n| Gemm {
+        dtype: Dtype::Fp16,
+        ..gemm(27648, n, 4096)
+    };
+    let ratio = one(&die, fp16(450)).time / one(&die, fp16(448)).time;
+    assert!((0.9..1.1).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn a_head_size_nobody_timed_is_transferred_from_its_tile() {
+    let h200 = predictor("h200");
+    let (odd, tile) = (
+        one(&h200, attention(2048, 2048, 80)),
+        one(&h200, attention(2048, 2048, 128)),
+    );
+    assert_eq!((odd.tier, tile.tier), (Tier::Transferred, Tier::Learned));
+    assert!(odd.caveats.contains(Caveat::HeadSize));
+    assert_eq!(odd.time, tile.time);
+}
+
+#[test]
+fn backward_is_transferred_with_the_right_arithmetic() {
+    let h200 = predictor("h200");
+    let forward = attention(4096, 4096, 128);
+    let backward = Attention {
+        pass: Pass::Backward,
+        ..forward
+    };
+    let (there, back) = (one(&h200, forward), one(&h200, backward));
+    assert!((back.time / there.time - 2.5 / 0.8).abs() < 1e-9);
+    assert_eq!(back.tier, Tier::Transferred);
+    assert!(back.half_width > there.half_width);
+    let gradient = one(
+        &h200,
+        Gemm {
+            layout: Layout::Nt,
+            ..gemm(4096, 4096, 8192)
+        },
+    );
+    assert!(gradient.tier == Tier::Transferred && gradient.caveats.contains(Caveat::OtherLayout));
+}
+
+#[test]
+fn memory_bound_kernels_start_as_roofline() {
+    let h200 = predictor("h200");
+    let kind = MemoryKind::RmsNorm;
+    let norm = Op::Memory(Memory {
+        kind,
+        rows: 8192,
+        cols: 4096,
+        pass: Pass::Forward,
+        dtype: Dtype::Bf16,
+    });
+    let estimate = h200.predict(&[norm])[0];
+    assert_eq!(estimate.tier, Tier::Roofline);
+    assert!(estimate.time.secs() > (norm.bytes() / h200.gpu().bandwidth()).secs());
+}
+
+#[test]
+fn a_decode_step_is_never_faster_than_its_launches() {
+    let h200 = predictor("h200");
+    let pythia = Architecture::find("pythia-70m").unwrap();
+    let step = estimate_step(&h200, &pythia, &Workload::decode(1, 128)).unwrap();
+    let calls: u64 = step.lines.iter().map(|line| line.item.count).sum();
+    assert!(
+        step.time.secs() >= calls as f64 * 1e-6,
+        "{calls} calls in {}",
+        step.time
+    );
+    for line in &step.lines {
+        assert!(
+            line.each.time.secs() >= 1e-6,
+            "{} takes {}",
+            line.item.label(),
+            line.each.time
+        );
+    }
+}
+
+#[test]
+fn a_gpu_without_data_says_whose_numbers_it_uses() {
+    let card = predictor("rtx4090");
+    let estimate = one(&card, gemm(4096, 4096, 4096));
+    assert!(estimate.tier == Tier::Transferred && estimate.caveats.contains(Caveat::OtherGpu));
+    assert!(
+        card.basis(Family::Gemm, Dtype::Bf16)
+            .unwrap()
+            .ends_with("on l40s")
+    );
+    assert!(
+        predictor("mi300x")
+            .basis(Family::Prefill, Dtype::Bf16)
+            .unwrap()
+            .ends_with("on any")
+    );
+}
+
+#[test]
+fn both_16_bit_formats_cost_the_same_and_say_so() {
+    let h200 = predictor("h200");
+    let (bf16, fp16) = (
+        one(&h200, gemm(4096, 4096, 4096)),
+        one(
+            &h200,
+            Gemm {
+                dtype: Dtype::Fp16,
+                ..gemm(4096, 4096, 4096)
+            },
+        ),
+    );
+    assert_eq!(bf16.time, fp16.time);
+    assert!(fp16.caveats.contains(Caveat::OtherDtype));
+}
+
+#[test]
+fn a_measured_shape_is_answered_with_its_time() {
+    let op = Op::Gemm(gemm(123, 4096, 4096));
+    let timed = Seconds::from_micros(17.0);
+    let h200 = predictor("h200").with_measured([(op, timed)]);
+    let estimates = h200.predict(&[op, Op::Gemm(gemm(124, 4096, 4096))]);
+    assert_eq!(
+        (estimates[0].time, estimates[0].tier),
+        (timed, Tier::Measured)
+    );
+    assert_eq!(estimates[1].tier, Tier::Learned);
+}
+
+#[test]
+fn a_batch_gives_what_single_questions_give() {
+    let h200 = predictor("h200");
+    let ops = [
+        Op::Gemm(gemm(1, 4096, 4096)),
+        Op::Attention(attention(1, 4097, 128)),
+        Op::Gemm(gemm(8192, 50257, 4096)),
+        Op::Attention(attention(2048, 2048, 128)),
+    ];
+    for (op, together) in ops.iter().zip(h200.predict(&ops)) {
+        let alone = h200.predict(&[*op])[0];
+        assert!((alone.time / together.time - 1.0).abs() < 1e-4, "{op}");
+    }
+}
+
+#[test]
+fn shapes_beyond_the_tables_are_called_out_of_domain() {
+    let h200 = predictor("h200");
+    let huge = one(&h200, gemm(8192, 1 << 20, 4096));
+    assert!(huge.caveats.contains(Caveat::OutOfDomain) && huge.tier == Tier::Learned);
+    assert!(
+        !one(&h200, gemm(8192, 4096, 4096))
+            .caveats
+            .contains(Caveat::OutOfDomain)
+    );
+}
+
+#[test]
+fn gpt3_2_7b_is_faster_with_20_heads_than_with_32_or_40_when_attention_is_unfused() {
+    let a100 = predictor("a100-40gb");
+    let time = |heads: u64| {
+        let mut architecture = Architecture::find("gpt3-2.7b").unwrap();
+        (
+            architecture.heads,
+            architecture.kv_heads,
+            architecture.head_dim,
+        ) = (heads, heads, 2560 / heads);
+        let workload = Workload {
+            dtype: Dtype::Fp16,
+            attention: shapewise::arch::AttentionKernel::Unfused,
+            ..Workload::prefill(4, 2048)
+        };
+        estimate_step(&a100, &architecture, &workload)
+            .unwrap()
+            .time
+            .secs()
+    };
+    assert!(time(20) < time(32) && time(20) < time(40));
+}
