@@ -7,7 +7,7 @@ use crate::regressor::kernel::{Dense, Instructions};
 use crate::regressor::net::{Layer, Net};
 use std::cell::RefCell;
 
-/// Rows that go through a net together: enough to pay for fetching its weights again.
+/// Rows that go through a net together: enough to pay for fetching its weights again, in whole tiles.
 const BLOCK: usize = 96;
 
 /// Nets of one family laid out for the processor.
@@ -225,6 +225,21 @@ mod tests {
         let nets = [3, 5, 8, 13, 21].map(|seed| net(&[116, 128, 128, 1], seed));
         for batch in [1, 15, 100] {
             check(&nets, &numbers(batch * 116, 99));
+        }
+    }
+
+    #[test]
+    fn a_row_has_the_same_outputs_to_the_bit_in_every_batch() {
+        let nets = [3, 5].map(|seed| net(&[30, 50, 40, 1], seed));
+        let rows = numbers(2 * BLOCK * 30, 99);
+        for instructions in Instructions::available() {
+            let ensemble = Ensemble::with_instructions(&nets, instructions);
+            let (mut together, mut alone) = (Vec::new(), Vec::new());
+            ensemble.evaluate(&rows, &mut together);
+            for (row, expected) in rows.chunks_exact(30).zip(together.chunks_exact(2)) {
+                ensemble.evaluate(row, &mut alone);
+                assert_eq!(alone, expected, "{instructions:?}");
+            }
         }
     }
 }

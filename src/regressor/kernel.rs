@@ -1,6 +1,6 @@
 //! One dense layer with a rectifier, for the vector instructions that the processor turns out to have.
 //!
-//! The weights lie in panels as wide as two vectors. A [`tile`] multiplies a few rows with one panel and
+//! The weights lie in panels as wide as two vectors. A [`Tile`] multiplies a few rows with one panel and
 //! holds all its sums in registers: each weight is loaded once for several rows, each input once for a
 //! whole panel. A panel fits the first-level cache and stays there while the rows of a block pass by.
 //!
@@ -114,32 +114,38 @@ impl Dense {
     pub fn rectified(&self, input: &[f32], stride: usize, output: &mut Vec<f32>) {
         assert!(self.inputs <= stride, "a row holds every input");
         output.resize(input.len() / stride * self.width(), 0.0);
-        match self.instructions {
-            Instructions::Portable => self.multiply::<[f32; 4]>(input, stride, output),
-            // SAFETY: `new` made sure that the processor has these instructions, as it did below.
-            #[cfg(target_arch = "x86_64")]
-            Instructions::Avx2 => unsafe { self.avx2(input, stride, output) },
-            // SAFETY: as above.
-            #[cfg(target_arch = "x86_64")]
-            Instructions::Avx512 => unsafe { self.avx512(input, stride, output) },
+        // SAFETY: `new` made sure that the processor has the instructions.
+        unsafe {
+            match self.instructions {
+                Instructions::Portable => self.multiply::<[f32; 4]>(input, stride, output),
+                #[cfg(target_arch = "x86_64")]
+                Instructions::Avx2 => self.avx2(input, stride, output),
+                #[cfg(target_arch = "x86_64")]
+                Instructions::Avx512 => self.avx512(input, stride, output),
+            }
         }
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,fma")]
     fn avx2(&self, input: &[f32], stride: usize, output: &mut [f32]) {
-        self.multiply::<__m256>(input, stride, output);
+        // SAFETY: this function is compiled for, and thus called with, the instructions of the vector.
+        unsafe { self.multiply::<__m256>(input, stride, output) }
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f")]
     fn avx512(&self, input: &[f32], stride: usize, output: &mut [f32]) {
-        self.multiply::<__m512>(input, stride, output);
+        // SAFETY: this function is compiled for, and thus called with, the instructions of the vector.
+        unsafe { self.multiply::<__m512>(input, stride, output) }
     }
 
     /// Panel by panel, and for each of them tile by tile.
-    #[inline(always)]
-    fn multiply<V: Vector>(&self, input: &[f32], stride: usize, output: &mut [f32]) {
+    ///
+    /// # Safety
+    /// The processor must have the instructions of `V`.
+    #[inline(always)] // into a function that is compiled for these instructions
+    unsafe fn multiply<V: Vector>(&self, input: &[f32], stride: usize, output: &mut [f32]) {
         let panel_width = VECTORS * V::LANES;
         let panels = self.weights.chunks_exact((1 + self.inputs) * panel_width);
         for (index, panel) in panels.enumerate() {
@@ -150,20 +156,11 @@ impl Dense {
                     rows,
                     stride,
                     panel,
-                    width: self.width(),
                     output: &mut output[index * panel_width..],
+                    width: self.width(),
                 };
-                match rows.len() / stride {
-                    1 => tile.multiply::<V, 1>(),
-                    2 => tile.multiply::<V, 2>(),
-                    3 => tile.multiply::<V, 3>(),
-                    4 => tile.multiply::<V, 4>(),
-                    5 => tile.multiply::<V, 5>(),
-                    6 => tile.multiply::<V, 6>(),
-                    7 => tile.multiply::<V, 7>(),
-                    8 => tile.multiply::<V, 8>(),
-                    count => unreachable!("{count} rows in a tile"),
-                }
+                // SAFETY: the caller promises the instructions.
+                unsafe { tile.multiply_up_to_8::<V>() }
             }
         }
     }
@@ -172,21 +169,50 @@ impl Dense {
 /// A few rows to be multiplied with one panel.
 struct Tile<'a> {
     rows: &'a [f32],
+    /// Numbers from one row to the next.
     stride: usize,
     panel: &'a [f32],
+    /// From the first row and the first output of the panel on.
     output: &'a mut [f32],
+    /// Numbers from one row of outputs to the next.
     width: usize,
 }
 
 impl Tile<'_> {
+    /// As many rows as there are.
+    ///
+    /// # Safety
+    /// The processor must have the instructions of `V`.
     #[inline(always)]
-    fn multiply<V: Vector, const ROWS: usize>(self) {
+    unsafe fn multiply_up_to_8<V: Vector>(self) {
+        // SAFETY: the caller promises the instructions.
+        unsafe {
+            match self.rows.len() / self.stride {
+                1 => self.multiply::<V, 1>(),
+                2 => self.multiply::<V, 2>(),
+                3 => self.multiply::<V, 3>(),
+                4 => self.multiply::<V, 4>(),
+                5 => self.multiply::<V, 5>(),
+                6 => self.multiply::<V, 6>(),
+                7 => self.multiply::<V, 7>(),
+                8 => self.multiply::<V, 8>(),
+                count => unreachable!("{count} rows in a tile"),
+            }
+        }
+    }
+
+    /// `ROWS` rows, a number known when the program is compiled so that the sums become registers.
+    ///
+    /// # Safety
+    /// The processor must have the instructions of `V`.
+    #[inline(always)]
+    unsafe fn multiply<V: Vector, const ROWS: usize>(self) {
         let panel_width = VECTORS * V::LANES;
         let inputs = self.panel.len() / panel_width - 1;
         assert!(inputs <= self.stride && ROWS * self.stride <= self.rows.len());
         assert!((ROWS - 1) * self.width + panel_width <= self.output.len());
-        // SAFETY: `Dense` calls this with vectors that the processor has. The panel holds `1 + inputs`
-        // rows of `VECTORS` vectors, and the assertions above cover the other two slices.
+        // SAFETY: the caller promises the instructions. The panel holds `1 + inputs` rows of
+        // `panel_width` numbers, and the assertions above cover the other two slices.
         unsafe {
             let mut weights = self.panel.as_ptr();
             let mut sums = [load::<V>(weights); ROWS];
