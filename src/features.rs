@@ -489,11 +489,15 @@ pub fn names(family: Family) -> Vec<String> {
 /// A digest of the names, their order and the meaning of this file: a net trained under another one does not load.
 pub fn schema_hash(family: Family) -> String {
     const MEANING: u64 = 1; // raise when a formula above changes without a name changing
-    let mut hash: u64 = 0xcbf2_9ce4_8422_2325 ^ MEANING; // FNV-1a, 64 bits
-    for byte in names(family).join(",").bytes() {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    }
-    format!("{hash:016x}")
+    let text = format!("{MEANING},{}", names(family).join(","));
+    format!("{:016x}", fnv1a(text.as_bytes()))
+}
+
+/// FNV-1a, 64 bits: a short digest that is the same everywhere.
+pub fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 /// Writes one feature after the other.

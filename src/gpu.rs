@@ -257,6 +257,11 @@ impl Gpu {
             .map(BytesPerSecond::from_bytes_per_sec)
     }
 
+    /// GPUs that reach each other over the link.
+    pub fn gpus_per_node(&self) -> Option<u64> {
+        self.get("gpus_per_node").map(|gpus| gpus as u64)
+    }
+
     /// Elements a dimension should be a multiple of to keep the matrix units full.
     pub fn alignment(&self, dtype: Dtype) -> u64 {
         (self.required("alignment_bytes") as u64 / dtype.size()).max(1)

@@ -1,14 +1,10 @@
 //! Adds predicted operators up to a training step, a prefill or a decode step of a whole transformer.
 
-use crate::arch::Architecture;
-use crate::arch::Item;
-use crate::arch::MemoryUse;
-use crate::arch::Workload;
+use crate::arch::{Architecture, Item, MemoryUse, Phase, Workload, lower, memory_use};
 use crate::error::Result;
+use crate::op::Op;
 use crate::predict::Predictor;
-use crate::predict::estimate::Caveats;
-use crate::predict::estimate::Estimate;
-use crate::predict::estimate::Tier;
+use crate::predict::estimate::{Caveats, Estimate, Tier};
 use crate::units::Seconds;
 
 /// One line of a step: an operator, how often it runs, what one call takes.
@@ -69,9 +65,112 @@ impl StepEstimate {
 
 /// Predicts one step of `architecture` under `workload`.
 pub fn estimate_step(
-    _predictor: &Predictor,
-    _architecture: &Architecture,
-    _workload: &Workload,
+    predictor: &Predictor,
+    architecture: &Architecture,
+    workload: &Workload,
 ) -> Result<StepEstimate> {
-    unimplemented!()
+    let step = lower(architecture, workload)?;
+    let memory = memory_use(architecture, workload)?;
+    let ops: Vec<Op> = step.items.iter().map(|item| item.op).collect();
+    let stretch = step.pipeline_factor();
+    let mut lines = Vec::with_capacity(ops.len());
+    let mut sum = Sum::default();
+    for (item, each) in step.items.iter().zip(predictor.predict(&ops)) {
+        let repeat = if item.phase == Phase::Update {
+            1.0
+        } else {
+            stretch
+        };
+        let time = each.time * (item.count as f64 * repeat);
+        sum.add(time, &each);
+        lines.push(Line {
+            item: *item,
+            each,
+            time,
+        });
+    }
+    let time = sum.time;
+    let half_width = sum.half_width();
+    let rate = |time: Seconds| step.tokens as f64 / time.secs();
+    let (low, high) = (time * (-half_width).exp(), time * half_width.exp());
+    let peak = predictor.gpu().nearest_peak(workload.dtype) * step.gpus_per_replica as f64;
+    Ok(StepEstimate {
+        tokens: step.tokens,
+        tokens_per_s: rate(time),
+        tokens_per_s_low: rate(high),
+        tokens_per_s_high: rate(low),
+        mfu: step.model_flops / time / peak,
+        gpus_per_replica: step.gpus_per_replica,
+        fits: memory.fits(predictor.gpu()),
+        memory,
+        tier_shares: sum.tiers.map(|part| part / time),
+        caveats: sum.caveats,
+        lines,
+        time,
+        low,
+        high,
+    })
+}
+
+/// Adds times whose errors are partly shared: the shared parts add up, the rest averages out.
+///
+/// Repetitions of one operator share their error wholly, so a line counts as one draw.
+#[derive(Default)]
+struct Sum {
+    time: Seconds,
+    shared: f64,
+    own_squared: f64,
+    tiers: [Seconds; 4],
+    caveats: Caveats,
+}
+
+impl Sum {
+    fn add(&mut self, time: Seconds, each: &Estimate) {
+        self.time += time;
+        self.tiers[each.tier as usize] += time;
+        self.caveats = self.caveats.union(each.caveats);
+        // What is shared cannot exceed the whole.
+        let shared = each.shared.min(each.half_width);
+        self.shared += time.secs() * shared;
+        self.own_squared += (time.secs()).powi(2) * (each.half_width.powi(2) - shared.powi(2));
+    }
+
+    /// Half width of the 90 % interval of the logarithm of the sum.
+    fn half_width(&self) -> f64 {
+        if self.time == Seconds::ZERO {
+            return 0.0;
+        }
+        (self.shared.powi(2) + self.own_squared).sqrt() / self.time.secs()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn estimate(half_width: f64, shared: f64) -> Estimate {
+        let time = Seconds::from_secs(1.0);
+        Estimate {
+            time,
+            half_width,
+            shared,
+            tier: Tier::Learned,
+            caveats: Caveats::default(),
+        }
+    }
+
+    #[test]
+    fn independent_errors_average_out_and_shared_ones_do_not() {
+        let sum_of = |shared: f64| {
+            let mut sum = Sum::default();
+            for _ in 0..100 {
+                sum.add(Seconds::from_secs(1.0), &estimate(0.1, shared));
+            }
+            sum.half_width()
+        };
+        assert!((sum_of(0.0) - 0.01).abs() < 1e-9);
+        assert!((sum_of(0.1) - 0.1).abs() < 1e-9);
+        assert!(sum_of(0.05) > 0.05 && sum_of(0.05) < 0.052);
+        assert_eq!(Sum::default().half_width(), 0.0);
+    }
 }

@@ -1,7 +1,10 @@
 //! A plain multi-layer perceptron as numbers: what training produces and prediction evaluates.
 
+use half::f16;
+use serde::{Deserialize, Serialize};
+
 /// One dense layer, `y = x·W + b`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Layer {
     /// Width of the input.
     pub inputs: usize,
@@ -17,7 +20,7 @@ pub struct Layer {
 ///
 /// # Shapes
 /// `[batch, inputs] -> [batch, 1]`; the output is `ln(time / reference time)`, dimensionless.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Net {
     /// The layers, input side first.
     pub layers: Vec<Layer>,
@@ -27,6 +30,18 @@ impl Net {
     /// Width of the input.
     pub fn inputs(&self) -> usize {
         self.layers.first().map_or(0, |layer| layer.inputs)
+    }
+
+    /// The net with every number rounded to the half precision it is stored in.
+    #[must_use]
+    pub fn rounded(mut self) -> Self {
+        let numbers = |layer: &mut Layer| {
+            for value in layer.weight.iter_mut().chain(&mut layer.bias) {
+                *value = f16::from_f32(*value).to_f32();
+            }
+        };
+        self.layers.iter_mut().for_each(numbers);
+        self
     }
 
     /// Evaluates `rows` laid one after the other; the plain loop that faster paths are tested against.

@@ -2,8 +2,8 @@
 //!
 //! burn types stay inside this file; what comes in and goes out are plain numbers.
 
-use crate::regressor::net::Layer;
-use crate::regressor::net::Net;
+use crate::error::{Error, Result};
+use crate::regressor::net::{Layer, Net};
 use burn::module::Param;
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::{AdamWConfig, GradientsParams};
@@ -32,13 +32,19 @@ impl Samples {
     pub fn is_empty(&self) -> bool {
         self.targets.is_empty()
     }
+
+    /// Adds rows of the same width.
+    pub fn append(&mut self, other: Self) {
+        assert_eq!(self.width, other.width, "samples of one family");
+        self.inputs.extend(other.inputs);
+        self.targets.extend(other.targets);
+        self.weights.extend(other.weights);
+    }
 }
 
 /// How one net is fitted.
 #[derive(Clone, Debug)]
 pub struct FitConfig {
-    /// Widths of the hidden layers.
-    pub hidden: Vec<usize>,
     /// Passes over the samples.
     pub epochs: usize,
     /// Rows in a step.
@@ -51,6 +57,42 @@ pub struct FitConfig {
     pub warm_up: f64,
     /// Residual where the loss turns from squared to absolute.
     pub huber: f32,
+}
+
+/// What computes the fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// burn's CPU backend.
+    Cpu,
+    /// burn-wgpu on any Vulkan, Metal or DX12 adapter.
+    Wgpu,
+}
+
+/// An opened backend.
+pub struct Computer(Device);
+
+impl Backend {
+    /// The name used on the command line and in cards.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Wgpu => "wgpu",
+        }
+    }
+
+    /// Opens the backend.
+    pub fn device(self) -> Result<Computer> {
+        match self {
+            Self::Cpu => Ok(Computer(Device::flex())),
+            #[cfg(feature = "wgpu")]
+            Self::Wgpu => Device::wgpu_options()
+                .init()
+                .map(Computer)
+                .map_err(|error| Error::infeasible(format!("--backend wgpu: {error}"))),
+            #[cfg(not(feature = "wgpu"))]
+            Self::Wgpu => Err(Error::feature_off("`train --backend wgpu`", "wgpu")),
+        }
+    }
 }
 
 #[derive(Module, Debug)]
@@ -116,7 +158,7 @@ pub struct Random(pub u64);
 
 impl Random {
     /// The next 64 random bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -126,7 +168,7 @@ impl Random {
 
     /// Uniform in `[0, 1)`.
     pub fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// Fisher-Yates.
@@ -162,16 +204,16 @@ pub fn fresh(inputs: usize, hidden: &[usize], seed: u64) -> Net {
     Net { layers }
 }
 
-/// Fits `start` to `samples`; `after_epoch` hears the mean loss and may stop the fit by returning false.
+/// Fits `start` to `samples`; `after_epoch` hears the epoch, its mean loss, and may look at the net so far.
 pub fn fit(
     start: &Net,
     samples: &Samples,
     config: &FitConfig,
     seed: u64,
-    device: &Device,
-    mut after_epoch: impl FnMut(usize, f32, &dyn Fn() -> Net) -> bool,
+    device: &Computer,
+    mut after_epoch: impl FnMut(usize, f32, &dyn Fn() -> Net),
 ) -> Net {
-    let device = device.clone().autodiff();
+    let device = device.0.clone().autodiff();
     let mut model = Mlp::from_net(start, &device);
     let mut optimizer = AdamWConfig::new()
         .with_weight_decay(config.weight_decay)
@@ -185,7 +227,7 @@ pub fn fit(
         random.shuffle(&mut order);
         let mut total = 0.0;
         let mut batches = 0;
-        for rows in order.chunks(config.batch) {
+        for (index, rows) in order.chunks(config.batch).enumerate() {
             let mut inputs = Vec::with_capacity(rows.len() * samples.width);
             for &row in rows {
                 inputs.extend_from_slice(
@@ -205,7 +247,7 @@ pub fn fit(
             let clipped = residual.clone().clamp_max(config.huber);
             let loss = clipped.clone() * (residual - clipped * 0.5) / config.huber;
             let loss = (loss * column(&samples.weights)).mean();
-            if step % 16 == 0 {
+            if index % 16 == 0 {
                 total += loss.clone().into_scalar::<f32>();
                 batches += 1;
             }
@@ -213,9 +255,7 @@ pub fn fit(
             model = optimizer.step(rate(config, step, steps), model, gradients);
             step += 1;
         }
-        if !after_epoch(epoch, total / batches as f32, &|| model.to_net()) {
-            break;
-        }
+        after_epoch(epoch, total / batches as f32, &|| model.to_net());
     }
     model.to_net()
 }

@@ -1,0 +1,86 @@
+//! Speed of a prediction's two halves, the ensemble beside the plain loop it replaces.
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use shapewise::features::{Family, Machine};
+use shapewise::gpu::Gpu;
+use shapewise::op::{Dtype, Gemm, Layout, Op};
+use shapewise::regressor::evaluate::Ensemble;
+use shapewise::regressor::net::{Layer, Net};
+use shapewise::units::Seconds;
+use std::hint::black_box;
+
+const MEMBERS: u64 = 5;
+const HIDDEN: usize = 128;
+
+/// A product whose dimensions change with `index`.
+fn product(index: u64) -> Op {
+    Op::Gemm(Gemm {
+        m: 1 + index * 37 % 8192,
+        n: 64 * (1 + index % 127),
+        k: 64 * (1 + index % 113),
+        batch: 1,
+        layout: Layout::Tn,
+        dtype: Dtype::Bf16,
+    })
+}
+
+/// Features of the first `count` products, one row after the other.
+fn rows(count: u64) -> Vec<f32> {
+    let gpu = Gpu::find("h200").expect("a preset");
+    let machine = Machine::new(gpu, Seconds::from_micros(2.5));
+    let width = Family::Gemm.width();
+    let mut rows = vec![0.0; count as usize * width];
+    for (index, row) in (0..count).zip(rows.chunks_exact_mut(width)) {
+        machine.features(&product(index), row);
+    }
+    rows
+}
+
+/// A net of the usual shape with weights that take both signs.
+fn net(member: u64) -> Net {
+    let layer = |pair: &[usize]| Layer {
+        inputs: pair[0],
+        outputs: pair[1],
+        weight: (0..pair[0] * pair[1])
+            .map(|at| (at as f32 + member as f32).sin() / (pair[0] as f32).sqrt())
+            .collect(),
+        bias: vec![0.1; pair[1]],
+    };
+    let widths = [Family::Gemm.width(), HIDDEN, HIDDEN, 1];
+    Net {
+        layers: widths.windows(2).map(layer).collect(),
+    }
+}
+
+fn features(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("features");
+    group.throughput(Throughput::Elements(1024));
+    group.bench_function("gemm", |bencher| bencher.iter(|| rows(black_box(1024))));
+    group.finish();
+}
+
+fn ensemble(criterion: &mut Criterion) {
+    let nets: Vec<Net> = (0..MEMBERS).map(net).collect();
+    let ensemble = Ensemble::new(&nets);
+    let mut group = criterion.benchmark_group("ensemble");
+    group.sample_size(10);
+    for batch in [1, 64, 4096, 65536] {
+        let rows = rows(batch);
+        let mut out = Vec::new();
+        group.throughput(Throughput::Elements(batch));
+        group.bench_function(BenchmarkId::new("packed", batch), |bencher| {
+            bencher.iter(|| ensemble.evaluate(black_box(&rows), &mut out));
+        });
+        group.bench_function(BenchmarkId::new("plain", batch), |bencher| {
+            bencher.iter(|| {
+                for net in &nets {
+                    black_box(net.forward(black_box(&rows)));
+                }
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, features, ensemble);
+criterion_main!(benches);

@@ -1,0 +1,165 @@
+//! What is assumed where nothing was measured, each figure with its reason.
+//!
+//! Uncertainties are half widths of a 90 % interval of `ln(time)`. They widen an interval; they are not
+//! calibrated, because there are no measurements to calibrate them on.
+
+use crate::gpu::Gpu;
+use crate::op::{Collective, Op};
+use crate::predict::estimate::{Caveat, Caveats, Estimate, Tier};
+use crate::units::{BytesPerSecond, Seconds};
+
+/// Sizes are rounded up to this many elements to find the aligned neighbour of a product: 128 bytes of 16-bit
+/// elements, NVIDIA Matrix Multiplication Background User's Guide.
+pub const ALIGNED: u64 = 64;
+
+/// The logarithm of the greatest penalty that is carried over: odd sizes cost up to 3.4 times on A100
+/// (the co-design paper's vocabulary sweep), a few more for the smallest heads.
+pub const GREATEST_CORRECTION: f64 = 1.8;
+
+/// Backward attention recomputes the scores: five products where the forward pass has two.
+pub const BACKWARD_FLOPS: f64 = 2.5;
+
+/// FLOP rate of backward attention relative to forward: 0.76 to 0.84 in NVIDIA's own H200 benchmark of cuDNN 9.19,
+/// causal, head size 128, 2k to 32k tokens (cudnn-frontend, sdpa_benchmark_training).
+pub const BACKWARD_EFFICIENCY: f64 = 0.8;
+
+/// Repeating a measurement in one table: 0.7 % median, 2 to 3 % at the 90th percentile (aiconfigurator tables).
+pub const MEASURED: f64 = 0.025;
+
+/// What all operators of a model share on one stack: two builds of one library differ by 1 % in the median.
+pub const STACK: f64 = 0.01;
+
+/// Half width that one caveat adds.
+const fn half_width(caveat: Caveat) -> f64 {
+    match caveat {
+        Caveat::OutOfDomain => 0.10,
+        // Leave-one-GPU-out errors of boosted trees on the same tables have a 90th percentile of 12 % within a
+        // generation and 24 to 39 % across.
+        Caveat::OtherGpu => 0.30,
+        Caveat::OtherDtype => 0.10,
+        // cuBLAS picks other kernels per layout; single-digit percent on large products.
+        Caveat::OtherLayout => 0.08,
+        Caveat::Alignment => 0.25,
+        Caveat::AlignmentUnknown => 0.60,
+        Caveat::Batched => 0.20,
+        Caveat::HeadSize => 0.15,
+        Caveat::Mask => 0.10,
+        Caveat::BackwardFromForward => 0.15,
+        Caveat::NotLearned => 0.30,
+    }
+}
+
+/// The half width of all caveats together, taken as independent.
+pub fn uncertainty(caveats: Caveats) -> f64 {
+    caveats
+        .iter()
+        .map(|caveat| half_width(caveat).powi(2))
+        .sum::<f64>()
+        .sqrt()
+}
+
+/// Whether any caveat says that the number was carried over from something else.
+pub fn is_transfer(caveats: Caveats) -> bool {
+    caveats.iter().any(|caveat| caveat != Caveat::OutOfDomain)
+}
+
+/// Time of one hop between GPUs before the first byte arrives; 10 us is aiconfigurator's constant for NVLink nodes.
+const LINK_LATENCY: Seconds = Seconds::from_micros(10.0);
+
+/// Share of a link's bandwidth that collectives reach on large messages (bus bandwidth of NCCL's own tests).
+const LINK_EFFICIENCY: f64 = 0.8;
+
+/// One 400 Gb/s adapter a GPU between nodes.
+const NETWORK: BytesPerSecond = BytesPerSecond::from_bytes_per_sec(50e9);
+
+/// PCIe 4.0 x16 in one direction, for parts without a faster link.
+const PCIE: BytesPerSecond = BytesPerSecond::from_bytes_per_sec(32e9);
+
+/// Launch term plus traffic over the bandwidth that streaming kernels reach; collectives over their link.
+pub fn roofline(gpu: &Gpu, op: &Op) -> Estimate {
+    let time = match op {
+        Op::Collective(collective) => collective_time(gpu, collective),
+        _ => {
+            let memory = op.bytes() / gpu.reachable_bandwidth();
+            // Elementwise arithmetic runs at a fraction of the matrix peak; traffic decides.
+            gpu.launch_floor() + memory
+        }
+    };
+    let mut caveats = Caveats::default();
+    caveats.insert(Caveat::NotLearned);
+    let half_width = uncertainty(caveats);
+    Estimate {
+        time,
+        half_width,
+        shared: half_width,
+        tier: Tier::Roofline,
+        caveats,
+    }
+}
+
+fn collective_time(gpu: &Gpu, op: &Collective) -> Seconds {
+    if op.ranks < 2 {
+        return Seconds::ZERO;
+    }
+    let link = gpu.link_bandwidth().unwrap_or(PCIE);
+    let inside = gpu.gpus_per_node().is_none_or(|gpus| op.ranks <= gpus);
+    let bandwidth = if inside { link } else { link.min(NETWORK) };
+    LINK_LATENCY + op.wire_bytes() / (bandwidth * LINK_EFFICIENCY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::{CollectiveKind, Dtype, Memory, MemoryKind, Pass};
+
+    #[test]
+    fn a_memory_bound_kernel_costs_its_traffic_and_never_less_than_a_launch() {
+        let gpu = Gpu::find("h200").unwrap();
+        let norm = |rows| {
+            let kind = MemoryKind::RmsNorm;
+            Op::Memory(Memory {
+                kind,
+                rows,
+                cols: 4096,
+                pass: Pass::Forward,
+                dtype: Dtype::Bf16,
+            })
+        };
+        let tiny = roofline(gpu, &norm(1));
+        assert!(tiny.time.secs() >= gpu.launch_floor().secs());
+        let large = roofline(gpu, &norm(1 << 20));
+        assert!(
+            (large.time / (norm(1 << 20).bytes() / gpu.reachable_bandwidth()) - 1.0).abs() < 0.01
+        );
+        assert_eq!(large.tier, Tier::Roofline);
+    }
+
+    #[test]
+    fn crossing_the_node_is_slower() {
+        let gpu = Gpu::find("h200").unwrap();
+        let reduce = |ranks| {
+            roofline(
+                gpu,
+                &Op::Collective(Collective {
+                    kind: CollectiveKind::AllReduce,
+                    bytes: 1 << 30,
+                    ranks,
+                }),
+            )
+            .time
+        };
+        assert!(reduce(16).secs() > 4.0 * reduce(8).secs());
+        assert_eq!(reduce(1), Seconds::ZERO);
+    }
+
+    #[test]
+    fn caveats_add_up_like_independent_errors() {
+        let mut caveats = Caveats::default();
+        assert_eq!(uncertainty(caveats), 0.0);
+        caveats.insert(Caveat::OutOfDomain);
+        assert!(!is_transfer(caveats));
+        caveats.insert(Caveat::OtherLayout);
+        assert!(is_transfer(caveats));
+        assert!((uncertainty(caveats) - (0.1f64 * 0.1 + 0.08 * 0.08).sqrt()).abs() < 1e-12);
+    }
+}

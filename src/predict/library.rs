@@ -1,0 +1,56 @@
+//! The models that are built into the program, parsed when first asked for.
+
+use crate::error::Result;
+use crate::regressor::artifact::{Artifact, CARD_FILE, WEIGHTS_FILE};
+use include_dir::{Dir, include_dir};
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+static MODELS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/models");
+
+/// Name of the model that was trained over all GPUs.
+pub const BASE: &str = "base";
+
+/// Names of the built-in models: those of GPUs are named like the GPU.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    MODELS
+        .dirs()
+        .filter(|folder| folder.get_file(folder.path().join(CARD_FILE)).is_some())
+        .filter_map(|folder| folder.path().to_str())
+}
+
+/// The built-in model of this name, if there is one.
+pub fn find(name: &str) -> Result<Option<&'static Artifact>> {
+    static PARSED: OnceLock<BTreeMap<&'static str, OnceLock<Artifact>>> = OnceLock::new();
+    let parsed = PARSED.get_or_init(|| names().map(|name| (name, OnceLock::new())).collect());
+    let Some(cell) = parsed.get(name) else {
+        return Ok(None);
+    };
+    if let Some(artifact) = cell.get() {
+        return Ok(Some(artifact));
+    }
+    let read = |file: &str| {
+        MODELS
+            .get_file(format!("{name}/{file}"))
+            .map_or(&[][..], |file| file.contents())
+    };
+    let card = String::from_utf8_lossy(read(CARD_FILE));
+    let artifact = Artifact::parse(&card, read(WEIGHTS_FILE), &format!("built-in model {name}"))?;
+    Ok(Some(cell.get_or_init(|| artifact)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::Gpu;
+
+    #[test]
+    fn every_built_in_model_loads_and_is_named_like_its_folder() {
+        for name in names() {
+            let artifact = find(name).unwrap().unwrap();
+            assert_eq!(artifact.card.name, name);
+            assert!(name == BASE || Gpu::find(name).unwrap().name == name);
+        }
+        assert!(find("no-such-model").unwrap().is_none());
+    }
+}

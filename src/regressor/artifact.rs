@@ -1,0 +1,595 @@
+//! What training leaves behind and prediction loads: a card that explains, and the weights.
+//!
+//! A folder `models/NAME` holds `card.json` and `weights.safetensors`. One [`Head`] of the card answers for one
+//! key (GPU, software stack, operator family, format). Loading is strict: another schema, another feature
+//! definition, a missing, extra or misshapen tensor, or a weight that is not a number is an error.
+
+use crate::error::{Error, Result, read_text, write_atomically};
+use crate::features::Family;
+use crate::features::schema_hash;
+use crate::op::Dtype;
+use crate::regressor::net::{Layer, Net};
+use half::f16;
+use safetensors::tensor::{SafeTensors, TensorView};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Version of the card and tensor layout that this build reads and writes.
+pub const SCHEMA: u32 = 1;
+
+/// File names inside `models/NAME`.
+pub const CARD_FILE: &str = "card.json";
+#[allow(missing_docs)]
+pub const WEIGHTS_FILE: &str = "weights.safetensors";
+
+/// What a model is, what it was trained on and how good it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Card {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// Name of the folder.
+    pub name: String,
+    /// Model whose nets this one was fine-tuned from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
+    /// The predictors, the preferred stack of a family first.
+    pub heads: Vec<Head>,
+}
+
+/// Which question a head answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Key {
+    /// Name of the GPU in `data/gpus`, or [`ANY_GPU`].
+    pub gpu: String,
+    /// Software with its version (`trtllm 1.3.0rc20`).
+    pub stack: String,
+    /// Operator family.
+    pub family: Family,
+    /// Format of the operands.
+    pub dtype: Dtype,
+}
+
+/// The GPU of a head that was trained over all GPUs, for GPUs nobody measured.
+pub const ANY_GPU: &str = "any";
+
+/// One predictor: an ensemble of nets with its provenance.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Head {
+    /// What it answers.
+    pub key: Key,
+    /// Digest of the feature definition it was trained under.
+    pub features: String,
+    /// Additive launch term of the stack.
+    pub launch_us: f64,
+    /// Widths of the hidden layers.
+    pub hidden: Vec<usize>,
+    /// Nets in the ensemble.
+    pub members: usize,
+    /// How it was trained, enough to do it again.
+    pub training: Training,
+    /// What it was trained on.
+    pub data: Vec<DataSource>,
+    /// Where in the space of shapes it was trained.
+    pub coverage: Coverage,
+    /// How its spread becomes a 90 % interval.
+    pub calibration: Calibration,
+    /// Errors on shapes that this recipe had not seen.
+    pub held_out: Vec<GroupErrors>,
+}
+
+/// The settings of one training run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Training {
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Passes over the samples.
+    pub epochs: usize,
+    /// Rows in a step.
+    pub batch: usize,
+    /// Highest learning rate of the cycle.
+    pub learning_rate: f64,
+    /// Decoupled weight decay.
+    pub weight_decay: f32,
+    /// Residual where the loss turns from squared to absolute.
+    pub huber: f32,
+    /// Trees in the teacher that labels unmeasured shapes; 0 = no teacher.
+    pub teacher_trees: usize,
+    /// Shapes the teacher labelled.
+    pub invented_shapes: usize,
+    /// Share of the keys held out for the error table and the calibration.
+    pub held_out_fraction: f64,
+    /// Backend that fitted the nets.
+    pub backend: String,
+}
+
+/// One table that a head was trained on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DataSource {
+    /// Repository and commit, or the tool that measured.
+    pub source: String,
+    /// SPDX name of the licence.
+    pub licence: String,
+    /// GPU of the rows.
+    pub gpu: String,
+    /// Stack of the rows.
+    pub stack: String,
+    /// How many rows.
+    pub rows: usize,
+    /// SHA-256 of the rows in canonical form.
+    pub sha256: String,
+}
+
+/// The region of shapes that was measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Coverage {
+    /// Least and greatest value of each dimension.
+    pub ranges: BTreeMap<String, [u64; 2]>,
+    /// Greatest power of two that divides every `n` and `k` (products only).
+    pub alignment: u64,
+    /// Head sizes that occur (attention only).
+    pub head_dims: Vec<u64>,
+    /// Head sizes that occur in sister tables only; the teacher carried them over.
+    pub taught_head_dims: Vec<u64>,
+    /// Operand layouts that occur (products only).
+    pub layouts: Vec<crate::op::Layout>,
+    /// Whether sliding windows occur.
+    pub windowed: bool,
+    /// Masks that occur: causal, full.
+    pub causal: Vec<bool>,
+}
+
+/// Split-conformal calibration (Papadopoulos et al. 2002; Lei et al., arXiv 1604.04173) of normalised residuals:
+/// `half width of ln(time) = factor(group) · (spread + floor)`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Calibration {
+    /// Added to the ensemble's standard deviation, so that agreement is not taken for certainty.
+    pub floor: f64,
+    /// Upper ends of the size groups but the last, in microseconds of reference time.
+    pub bounds_us: Vec<f64>,
+    /// One factor a group.
+    pub factors: Vec<f64>,
+    /// Held-out rows behind each factor.
+    pub rows: Vec<usize>,
+}
+
+impl Calibration {
+    /// The size group of an operator with this reference time.
+    pub fn group(&self, reference_us: f64) -> usize {
+        self.bounds_us
+            .iter()
+            .filter(|&&bound| reference_us >= bound)
+            .count()
+    }
+
+    /// Half width of the 90 % interval of `ln(time)`.
+    pub fn half_width(&self, reference_us: f64, spread: f64) -> f64 {
+        self.factors[self.group(reference_us)] * (spread + self.floor)
+    }
+}
+
+/// Errors of one group of held-out rows, as fractions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)]
+pub struct GroupErrors {
+    pub group: String,
+    pub n: usize,
+    pub median_ape: f64,
+    pub mean_ape: f64,
+    pub p90_ape: f64,
+    pub coverage_90: f64,
+    pub interval_half_width_median: f64,
+}
+
+/// The numbers of one head.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Weights {
+    /// `[inputs]`: subtracted from each feature.
+    pub mean: Vec<f32>,
+    /// `[inputs]`: multiplied after that; 0 switches a constant feature off.
+    pub scale: Vec<f32>,
+    /// The ensemble.
+    pub nets: Vec<Net>,
+}
+
+/// Normalised features beyond this many deviations are clipped, so that a net never extrapolates wildly.
+pub const CLIP: f32 = 6.0;
+
+impl Weights {
+    /// Normalises rows of features in place.
+    pub fn normalise(&self, rows: &mut [f32]) {
+        for row in rows.chunks_exact_mut(self.mean.len()) {
+            for ((value, mean), scale) in row.iter_mut().zip(&self.mean).zip(&self.scale) {
+                *value = ((*value - mean) * scale).clamp(-CLIP, CLIP);
+            }
+        }
+    }
+}
+
+/// A card with the numbers of each of its heads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Artifact {
+    /// What the numbers mean.
+    pub card: Card,
+    /// One entry per head.
+    pub weights: Vec<Weights>,
+}
+
+impl Artifact {
+    /// Reads both files of a folder.
+    pub fn open(folder: &Path) -> Result<Self> {
+        let card = read_text(&folder.join(CARD_FILE))?;
+        let path = folder.join(WEIGHTS_FILE);
+        let weights = std::fs::read(&path).map_err(|source| Error::io(&path, source))?;
+        Self::parse(&card, &weights, &folder.display().to_string())
+    }
+
+    /// Reads and checks both files; `place` names the folder in messages.
+    pub fn parse(card: &str, weights: &[u8], place: &str) -> Result<Self> {
+        let bad = |what: String| Error::bad_input(format!("{place}: {what}"));
+        #[derive(Deserialize)]
+        struct Version {
+            schema: u32,
+        }
+        let version: Version = serde_json::from_str(card)
+            .map_err(|error| bad(format!("{CARD_FILE} is not a model card: {error}")))?;
+        if version.schema != SCHEMA {
+            let found = version.schema;
+            return Err(Error::field(
+                format!("{place}/{CARD_FILE}"),
+                "schema",
+                found,
+                &SCHEMA.to_string(),
+            ));
+        }
+        let card: Card =
+            serde_json::from_str(card).map_err(|error| bad(format!("{CARD_FILE}: {error}")))?;
+        let tensors = SafeTensors::deserialize(weights)
+            .map_err(|error| bad(format!("{WEIGHTS_FILE} is damaged: {error}")))?;
+        let mut used = 0;
+        let loaded = card
+            .heads
+            .iter()
+            .enumerate()
+            .map(|(index, head)| load_head(&tensors, index, head, &mut used).map_err(bad))
+            .collect::<Result<Vec<_>>>()?;
+        if used != tensors.len() {
+            let extra = tensors.len() - used;
+            return Err(bad(format!(
+                "{WEIGHTS_FILE} holds {extra} tensors that the card does not describe"
+            )));
+        }
+        Ok(Self {
+            card,
+            weights: loaded,
+        })
+    }
+
+    /// Writes both files; the card goes last, so that a folder with a card is complete.
+    pub fn save(&self, folder: &Path) -> Result<()> {
+        let mut tensors = BTreeMap::new();
+        for (index, weights) in self.weights.iter().enumerate() {
+            store_head(&mut tensors, index, weights);
+        }
+        let views = tensors.iter().map(|(name, (dtype, shape, bytes))| {
+            let view = TensorView::new(*dtype, shape.clone(), bytes)
+                .expect("shape and bytes were made together");
+            (name.as_str(), view)
+        });
+        let bytes = safetensors::serialize(views, None)
+            .map_err(|error| Error::bad_input(format!("{}: {error}", folder.display())))?;
+        let card = serde_json::to_string_pretty(&self.card).expect("a card has only plain fields");
+        write_atomically(&folder.join(WEIGHTS_FILE), &bytes)?;
+        write_atomically(&folder.join(CARD_FILE), (card + "\n").as_bytes())
+    }
+}
+
+type Stored = (safetensors::Dtype, Vec<usize>, Vec<u8>);
+
+fn store_head(tensors: &mut BTreeMap<String, Stored>, index: usize, weights: &Weights) {
+    let single = |values: &[f32]| {
+        values
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect()
+    };
+    let half = |values: &[f32]| {
+        values
+            .iter()
+            .flat_map(|&value| f16::from_f32(value).to_le_bytes())
+            .collect()
+    };
+    for (name, values) in [("mean", &weights.mean), ("scale", &weights.scale)] {
+        tensors.insert(
+            format!("{index}.{name}"),
+            (safetensors::Dtype::F32, vec![values.len()], single(values)),
+        );
+    }
+    for (member, net) in weights.nets.iter().enumerate() {
+        for (depth, layer) in net.layers.iter().enumerate() {
+            let shape = vec![layer.inputs, layer.outputs];
+            let name = format!("{index}.{member}.{depth}");
+            tensors.insert(
+                format!("{name}.weight"),
+                (safetensors::Dtype::F16, shape, half(&layer.weight)),
+            );
+            tensors.insert(
+                format!("{name}.bias"),
+                (
+                    safetensors::Dtype::F16,
+                    vec![layer.outputs],
+                    half(&layer.bias),
+                ),
+            );
+        }
+    }
+}
+
+fn load_head(
+    tensors: &SafeTensors<'_>,
+    index: usize,
+    head: &Head,
+    used: &mut usize,
+) -> std::result::Result<Weights, String> {
+    let key = &head.key;
+    let name = format!(
+        "head {index} ({} {} {} {})",
+        key.gpu,
+        key.stack,
+        key.family.name(),
+        key.dtype.name()
+    );
+    let expected = schema_hash(key.family);
+    if head.features != expected {
+        let found = &head.features;
+        return Err(format!(
+            "{name} was trained under feature schema {found}, this build computes {expected}; train it again"
+        ));
+    }
+    let groups = head.calibration.factors.len();
+    if groups != head.calibration.bounds_us.len() + 1 {
+        return Err(format!(
+            "{name}: the calibration has {groups} factors, one more than its bounds is allowed"
+        ));
+    }
+    let numbers = head
+        .calibration
+        .factors
+        .iter()
+        .chain([&head.calibration.floor, &head.launch_us]);
+    if numbers
+        .into_iter()
+        .any(|number| !(number.is_finite() && *number > 0.0))
+    {
+        return Err(format!(
+            "{name}: launch_us, floor and factors must be finite and above 0"
+        ));
+    }
+    let mut take = |tensor: String, shape: &[usize]| {
+        *used += 1;
+        let view = tensors
+            .tensor(&tensor)
+            .map_err(|_| format!("{name}: tensor `{tensor}` is missing"))?;
+        if view.shape() != shape {
+            return Err(format!(
+                "{name}: tensor `{tensor}` has shape {:?}, the card says {shape:?}",
+                view.shape()
+            ));
+        }
+        let values: Vec<f32> = match view.dtype() {
+            safetensors::Dtype::F16 => view
+                .data()
+                .chunks_exact(2)
+                .map(|b| f16::from_le_bytes([b[0], b[1]]).to_f32())
+                .collect(),
+            safetensors::Dtype::F32 => view
+                .data()
+                .chunks_exact(4)
+                .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+                .collect(),
+            other => {
+                return Err(format!(
+                    "{name}: tensor `{tensor}` is {other:?}; allowed: F16, F32"
+                ));
+            }
+        };
+        match values.iter().all(|value| value.is_finite()) {
+            true => Ok(values),
+            false => Err(format!(
+                "{name}: tensor `{tensor}` holds a value that is not a number"
+            )),
+        }
+    };
+    let inputs = key.family.width();
+    let mean = take(format!("{index}.mean"), &[inputs])?;
+    let scale = take(format!("{index}.scale"), &[inputs])?;
+    let widths: Vec<usize> = std::iter::once(inputs)
+        .chain(head.hidden.iter().copied())
+        .chain([1])
+        .collect();
+    let mut nets = Vec::with_capacity(head.members);
+    for member in 0..head.members {
+        let mut layers = Vec::with_capacity(widths.len() - 1);
+        for (depth, pair) in widths.windows(2).enumerate() {
+            let weight = take(
+                format!("{index}.{member}.{depth}.weight"),
+                &[pair[0], pair[1]],
+            )?;
+            let bias = take(format!("{index}.{member}.{depth}.bias"), &[pair[1]])?;
+            layers.push(Layer {
+                inputs: pair[0],
+                outputs: pair[1],
+                weight,
+                bias,
+            });
+        }
+        nets.push(Net { layers });
+    }
+    if nets.is_empty() {
+        return Err(format!("{name} has no members; allowed: 1 or more"));
+    }
+    Ok(Weights { mean, scale, nets })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn artifact() -> Artifact {
+        let family = Family::Decode;
+        let layer = |inputs: usize, outputs: usize| Layer {
+            inputs,
+            outputs,
+            weight: (0..inputs * outputs)
+                .map(|i| (i % 7) as f32 * 0.125)
+                .collect(),
+            bias: vec![0.5; outputs],
+        };
+        let net = Net {
+            layers: vec![layer(family.width(), 3), layer(3, 1)],
+        };
+        let head = Head {
+            key: Key {
+                gpu: "h200".into(),
+                stack: "test 1".into(),
+                family,
+                dtype: Dtype::Bf16,
+            },
+            features: schema_hash(family),
+            launch_us: 2.5,
+            hidden: vec![3],
+            members: 2,
+            training: Training {
+                seed: 0,
+                epochs: 1,
+                batch: 1,
+                learning_rate: 0.1,
+                weight_decay: 0.0,
+                huber: 0.1,
+                teacher_trees: 0,
+                invented_shapes: 0,
+                held_out_fraction: 0.1,
+                backend: "cpu".into(),
+            },
+            data: vec![],
+            coverage: Coverage::default(),
+            calibration: Calibration {
+                floor: 0.01,
+                bounds_us: vec![10.0],
+                factors: vec![2.0, 3.0],
+                rows: vec![5, 5],
+            },
+            held_out: vec![],
+        };
+        let card = Card {
+            schema: SCHEMA,
+            name: "test".into(),
+            base: None,
+            heads: vec![head],
+        };
+        let weights = Weights {
+            mean: vec![0.5; family.width()],
+            scale: vec![2.0; family.width()],
+            nets: vec![net.clone(), net],
+        };
+        Artifact {
+            card,
+            weights: vec![weights],
+        }
+    }
+
+    fn files(artifact: &Artifact) -> (String, Vec<u8>) {
+        let folder = tempfile::tempdir().unwrap();
+        artifact.save(folder.path()).unwrap();
+        let read = |name| std::fs::read(folder.path().join(name)).unwrap();
+        (
+            String::from_utf8(read(CARD_FILE)).unwrap(),
+            read(WEIGHTS_FILE),
+        )
+    }
+
+    fn refusal(card: &str, weights: &[u8]) -> String {
+        Artifact::parse(card, weights, "models/test")
+            .unwrap_err()
+            .to_string()
+    }
+
+    #[test]
+    fn saving_and_loading_gives_the_same_model() {
+        let original = artifact();
+        let (card, weights) = files(&original);
+        assert_eq!(
+            Artifact::parse(&card, &weights, "models/test").unwrap(),
+            original
+        );
+    }
+
+    #[test]
+    fn anything_that_does_not_fit_is_refused_with_its_name() {
+        let good = artifact();
+        let (card, weights) = files(&good);
+        for (damaged, expected) in [
+            (
+                card.replace("\"schema\": 1", "\"schema\": 2"),
+                "`schema` is 2; allowed: 1",
+            ),
+            (
+                card.replace(&schema_hash(Family::Decode), "0123456789abcdef"),
+                "feature schema 0123456789abcdef",
+            ),
+            (
+                card.replace("\"members\": 2", "\"members\": 3"),
+                "`0.2.0.weight` is missing",
+            ),
+            (
+                card.replace("\"members\": 2", "\"members\": 1"),
+                "4 tensors that the card does not describe",
+            ),
+            (
+                card.replace("\"launch_us\": 2.5", "\"launch_us\": 0.0"),
+                "must be finite and above 0",
+            ),
+            (card.replace("\"seed\"", "\"sead\""), "sead"),
+            (String::new(), "not a model card"),
+        ] {
+            assert_ne!(damaged, card);
+            let message = refusal(&damaged, &weights);
+            assert!(
+                message.contains(expected) && message.contains("models/test"),
+                "{message}"
+            );
+        }
+        for length in [0, 7, 100, weights.len() - 1] {
+            assert!(refusal(&card, &weights[..length]).contains("damaged"));
+        }
+        let mut poisoned = good;
+        poisoned.weights[0].mean[3] = f32::NAN;
+        let (card, weights) = files(&poisoned);
+        assert!(refusal(&card, &weights).contains("not a number"));
+    }
+
+    #[test]
+    fn calibration_groups_by_reference_time() {
+        let calibration = &artifact().card.heads[0].calibration;
+        assert_eq!([calibration.group(9.9), calibration.group(10.0)], [0, 1]);
+        assert!((calibration.half_width(20.0, 0.04) - 0.15).abs() < 1e-12);
+    }
+
+    #[test]
+    fn normalising_clips_far_features() {
+        let weights = &artifact().weights[0];
+        let mut row = vec![0.5; weights.mean.len()];
+        row[0] = 1.5;
+        row[1] = 1e9;
+        weights.normalise(&mut row);
+        assert_eq!(row[..3], [2.0, CLIP, 0.0]);
+    }
+}

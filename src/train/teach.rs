@@ -1,0 +1,269 @@
+//! A teacher of boosted trees, and the shapes it labels for the nets.
+//!
+//! Trees follow the jumps of kernel heuristics better than small nets on the same features, but are too slow
+//! and too coarse to ship. So they see the head's own rows and those of its sister tables, and label shapes
+//! that nobody measured; the nets learn rows and labels together (distillation, Hinton et al., arXiv 1503.02531).
+
+use crate::features::{Family, Machine};
+use crate::op::{Attention, Gemm, Op};
+use crate::train::fit::Random;
+use crate::train::fit::Samples;
+use crate::train::trees::{Forest, TreesConfig, grow};
+use rayon::prelude::*;
+use std::collections::BTreeSet;
+
+/// One table as a teacher sees it.
+pub struct Lesson<'a> {
+    /// The GPU and launch term of the table.
+    pub machine: Machine,
+    /// Operators and seconds.
+    pub rows: Vec<(&'a Op, f64)>,
+}
+
+impl Lesson<'_> {
+    /// Raw features and targets of every row.
+    pub fn samples(&self, family: Family) -> Samples {
+        let width = family.width();
+        let mut samples = Samples {
+            width,
+            inputs: vec![0.0; width * self.rows.len()],
+            targets: Vec::with_capacity(self.rows.len()),
+            weights: vec![1.0; self.rows.len()],
+        };
+        for ((op, seconds), row) in self.rows.iter().zip(samples.inputs.chunks_exact_mut(width)) {
+            let reference = self.machine.features(op, row);
+            samples
+                .targets
+                .push((seconds / reference.secs()).ln() as f32);
+        }
+        samples
+    }
+}
+
+/// Trees over several tables; the index of the table is one more feature, 0 for the head's own.
+pub struct Teacher {
+    forests: Vec<Forest>,
+}
+
+impl Teacher {
+    /// Grows the trees over the head's own table (first) and its sisters, `forests` times from different seeds.
+    pub fn new(
+        lessons: &[Lesson<'_>],
+        family: Family,
+        forests: usize,
+        trees: usize,
+        seed: u64,
+        progress: &(dyn Fn(usize) + Sync),
+    ) -> Self {
+        let mut inputs = Vec::new();
+        let mut targets = Vec::new();
+        for (table, lesson) in lessons.iter().enumerate() {
+            let samples = lesson.samples(family);
+            append_with_table(&mut inputs, &samples.inputs, samples.width, table);
+            targets.extend(samples.targets);
+        }
+        let weights = vec![1.0; targets.len()];
+        let config = TreesConfig {
+            trees,
+            ..TreesConfig::default()
+        };
+        let width = family.width() + 1;
+        let one = |forest: usize| {
+            let mut first_only = |tree| {
+                if forest == 0 {
+                    progress(tree);
+                }
+            };
+            grow(
+                width,
+                &inputs,
+                &targets,
+                &weights,
+                &config,
+                seed + forest as u64,
+                &mut first_only,
+            )
+        };
+        Self {
+            forests: (0..forests).into_par_iter().map(one).collect(),
+        }
+    }
+
+    /// Labels raw features as rows of the head's own table: the mean of the forests.
+    pub fn label(&self, inputs: &[f32], width: usize) -> Vec<f32> {
+        let mut rows = Vec::with_capacity(inputs.len() / width * (width + 1));
+        append_with_table(&mut rows, inputs, width, 0);
+        let mut labels = vec![0.0; inputs.len() / width];
+        for forest in &self.forests {
+            for (label, output) in labels.iter_mut().zip(forest.predict(&rows)) {
+                *label += output / self.forests.len() as f32;
+            }
+        }
+        labels
+    }
+}
+
+fn append_with_table(rows: &mut Vec<f32>, inputs: &[f32], width: usize, table: usize) {
+    for row in inputs.chunks_exact(width) {
+        rows.extend_from_slice(row);
+        rows.push(table as f32);
+    }
+}
+
+/// Shapes inside the measured region: unseen combinations of measured sizes, and for products as many sizes
+/// between them. None costs more traffic or arithmetic than the largest measured one.
+pub fn invent(measured: &[&Op], count: usize, seed: u64) -> Vec<Op> {
+    let Some(family) = measured.first().and_then(|op| Family::of(op)) else {
+        return Vec::new();
+    };
+    let most =
+        |amount: &dyn Fn(&Op) -> f64| measured.iter().map(|op| amount(op)).fold(0.0, f64::max);
+    let most_bytes = most(&|op| op.bytes().bytes());
+    let most_flops = most(&|op| op.flops().flops());
+    let propose: Box<dyn Fn(&mut Random) -> Option<Op>> = match family {
+        Family::Gemm => Box::new(products(measured)),
+        Family::Prefill | Family::Decode => Box::new(attentions(measured)),
+    };
+    let mut random = Random(seed);
+    let mut shapes = BTreeSet::new();
+    for _ in 0..8 * count {
+        let fits = |op: &Op| {
+            Family::of(op) == Some(family)
+                && op.bytes().bytes() <= most_bytes
+                && op.flops().flops() <= most_flops
+        };
+        shapes.extend(propose(&mut random).filter(fits));
+        if shapes.len() == count {
+            break;
+        }
+    }
+    shapes.into_iter().collect()
+}
+
+fn products(measured: &[&Op]) -> impl Fn(&mut Random) -> Option<Op> {
+    let known: Vec<Gemm> = measured
+        .iter()
+        .filter_map(|op| match op {
+            Op::Gemm(gemm) => Some(*gemm),
+            _ => None,
+        })
+        .collect();
+    let [m, n, k] =
+        [|op: &Gemm| op.m, |op: &Gemm| op.n, |op: &Gemm| op.k].map(|size| sizes(&known, size));
+    let step = alignment(n.iter().chain(&k));
+    move |random| {
+        let mut op = known[random.below(known.len())];
+        op.m = random.size(&m, 1);
+        op.n = random.size(&n, step);
+        op.k = random.size(&k, step);
+        Some(Op::Gemm(op))
+    }
+}
+
+fn attentions(measured: &[&Op]) -> impl Fn(&mut Random) -> Option<Op> {
+    let known: Vec<Attention> = measured
+        .iter()
+        .filter_map(|op| match op {
+            Op::Attention(attention) => Some(*attention),
+            _ => None,
+        })
+        .collect();
+    let [batch, heads, keys] = [
+        |op: &Attention| op.batch,
+        |op: &Attention| op.heads,
+        |op: &Attention| op.seq_kv,
+    ]
+    .map(|size| sizes(&known, size));
+    move |random| {
+        let mut op = known[random.below(known.len())];
+        let grouped = known[random.below(known.len())];
+        let self_attending = op.seq_q == op.seq_kv;
+        op.batch = random.pick(&batch);
+        op.heads = random.pick(&heads);
+        op.kv_heads = if grouped.heads == grouped.kv_heads {
+            op.heads
+        } else {
+            grouped.kv_heads
+        };
+        op.seq_kv = random.pick(&keys);
+        if self_attending {
+            op.seq_q = op.seq_kv;
+        }
+        (op.heads % op.kv_heads == 0).then_some(Op::Attention(op))
+    }
+}
+
+/// The distinct sizes of one dimension, in order.
+fn sizes<T>(known: &[T], size: fn(&T) -> u64) -> Vec<u64> {
+    known
+        .iter()
+        .map(size)
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect()
+}
+
+/// The greatest power of two, at most 128, that divides every size.
+pub fn alignment<'a>(sizes: impl Iterator<Item = &'a u64>) -> u64 {
+    1 << sizes
+        .fold(0, |bits, size| bits | size)
+        .trailing_zeros()
+        .min(7)
+}
+
+impl Random {
+    /// Uniform below `bound`.
+    pub fn below(&mut self, bound: usize) -> usize {
+        (self.unit() * bound as f64) as usize
+    }
+
+    fn pick(&mut self, sizes: &[u64]) -> u64 {
+        sizes[self.below(sizes.len())]
+    }
+
+    /// Half the time one of the sorted `sizes`, else log-uniform between their ends, a multiple of `step`.
+    fn size(&mut self, sizes: &[u64], step: u64) -> u64 {
+        if self.unit() < 0.5 {
+            return self.pick(sizes);
+        }
+        let (low, high) = (sizes[0] as f64, sizes[sizes.len() - 1] as f64);
+        let size = low * (high / low).powf(self.unit());
+        ((size / step as f64).round() as u64 * step).max(step)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::{Dtype, Layout};
+
+    #[test]
+    fn invented_products_stay_inside_the_measured_region_and_alignment() {
+        let gemm = |m, n, k| {
+            Op::Gemm(Gemm {
+                m,
+                n,
+                k,
+                batch: 1,
+                layout: Layout::Tn,
+                dtype: Dtype::Bf16,
+            })
+        };
+        let measured = [gemm(1, 64, 4096), gemm(333, 1024, 96), gemm(8192, 32, 512)];
+        let measured: Vec<&Op> = measured.iter().collect();
+        let shapes = invent(&measured, 200, 7);
+        assert_eq!(shapes.len(), 200);
+        assert_eq!(shapes, invent(&measured, 200, 7));
+        let mut between = 0;
+        for op in &shapes {
+            let Op::Gemm(gemm) = op else { panic!("{op}") };
+            assert!(
+                (1..=8192).contains(&gemm.m) && (32..=1024).contains(&gemm.n),
+                "{op}"
+            );
+            assert_eq!((gemm.n % 32, gemm.k % 32), (0, 0), "{op}");
+            between += usize::from(![1, 333, 8192].contains(&gemm.m));
+        }
+        assert!(between > 20);
+    }
+}
