@@ -1,5 +1,6 @@
 //! `shapewise evaluate`: the error table of any timing table.
 
+use crate::cli::accuracy;
 use crate::cli::args::EvaluateArgs;
 use crate::cli::args::Format;
 use crate::cli::import::filter;
@@ -18,6 +19,9 @@ use crate::gpu::Gpu;
 use crate::report::evaluation::EvaluationReport;
 
 pub(super) fn run(args: &EvaluateArgs, format: Format) -> Result<String> {
+    if let Some(out) = &args.accuracy {
+        return accuracy::run(&args.data, &args.runs, out);
+    }
     let filter = filter(&args.filter)?;
     let table = match Source::parse(&args.from) {
         Some(source) => dataset::import(source, &args.data, &filter)?,
