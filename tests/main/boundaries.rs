@@ -1,0 +1,380 @@
+//! Who may know whom: the tables of `ARCHITECTURE.md`, kept true.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A row of a table: what the first column names, and what the second allows it.
+type Table = BTreeMap<String, Vec<String>>;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn text_of(file: &str) -> String {
+    fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+/// Every name in backticks.
+fn quoted(cell: &str) -> Vec<String> {
+    let names = cell.split('`').skip(1).step_by(2);
+    names.map(str::to_owned).collect()
+}
+
+/// The table of `ARCHITECTURE.md` under this heading; several names in the first column share a row.
+fn table(document: &str, heading: &str) -> Table {
+    let mut rows = Table::new();
+    let lines = document.lines().skip_while(|line| *line != heading).skip(2);
+    for line in lines.take_while(|line| line.starts_with('|')) {
+        let cells: Vec<_> = line.trim_matches('|').split('|').collect();
+        for name in quoted(cells[0]) {
+            let before = rows.insert(name.clone(), quoted(cells[1]));
+            assert!(before.is_none(), "`{name}` stands twice below {heading}");
+        }
+    }
+    assert!(!rows.is_empty(), "ARCHITECTURE.md has no table {heading}");
+    rows
+}
+
+fn imports() -> Table {
+    table(&text_of("ARCHITECTURE.md"), "| module | may import |")
+}
+
+fn crates() -> Table {
+    table(&text_of("ARCHITECTURE.md"), "| crate | known to |")
+}
+
+/// Every Rust file below `folder`, as its path from the root and its text, in a stable order.
+fn sources(folder: &str) -> Vec<(String, String)> {
+    let mut files = Vec::new();
+    let mut folders = vec![root().join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path: PathBuf = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let name = path.strip_prefix(root()).unwrap().display().to_string();
+                files.push((name, fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+/// The top-level module that a file below `src` belongs to; none for `lib.rs`, which only lists them.
+fn module(file: &str) -> Option<&str> {
+    let inside = file.strip_prefix("src/")?;
+    let name = inside.split('/').next()?.trim_end_matches(".rs");
+    (name != "lib").then_some(name)
+}
+
+/// The lines of a source that are not comments, without the comments at their ends.
+fn code(text: &str) -> impl Iterator<Item = &str> {
+    let lines = text.lines().map(|line| {
+        let comment = line.find("//").filter(|at| !line[..*at].ends_with(':'));
+        comment.map_or(line, |at| &line[..at])
+    });
+    lines.filter(|line| !line.trim().is_empty())
+}
+
+/// The code that ships: what stands before the tests of a file, nothing of a file of tests.
+fn shipped<'a>(file: &str, text: &'a str) -> &'a str {
+    if file.contains("/tests/") || file.ends_with("/tests.rs") {
+        return "";
+    }
+    let tests = text.find("#[cfg(test)]\nmod tests {");
+    tests.map_or(text, |at| &text[..at])
+}
+
+/// The identifier that a text starts with.
+fn identifier(text: &str) -> &str {
+    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_');
+    end.map_or(text, |end| &text[..end])
+}
+
+/// What follows each place where `word` stands as a whole identifier.
+fn after<'a>(line: &'a str, word: &'a str) -> impl Iterator<Item = &'a str> {
+    line.match_indices(word).filter_map(move |(at, _)| {
+        let before = line[..at].chars().next_back();
+        let part = before.is_some_and(|c| c.is_alphanumeric() || c == '_');
+        (!part).then(|| &line[at + word.len()..])
+    })
+}
+
+/// Every import that the table forbids, as `file: what is wrong`.
+fn forbidden_imports(file: &str, text: &str, table: &Table) -> Vec<String> {
+    let Some(module) = module(file) else {
+        return Vec::new();
+    };
+    let Some(allowed) = table.get(module) else {
+        return vec![format!("{file}: `{module}` has no row in the import table")];
+    };
+    let mut found = Vec::new();
+    for line in code(text) {
+        // `super::` from a file directly below `src` reaches other modules like `crate::` does.
+        let paths = ["crate::", "shapewise::", "super::"];
+        for rest in paths.iter().flat_map(|path| after(line, path)) {
+            if rest.starts_with('{') && !line.contains("super::{") {
+                found.push(format!("{file}: `{}` names no single module", line.trim()));
+            }
+            let other = identifier(rest);
+            let known = table.contains_key(other) && other != module;
+            if known && !allowed.iter().any(|name| name == other) {
+                found.push(format!("{file}: `{module}` may not import `{other}`"));
+            }
+        }
+    }
+    found
+}
+
+/// Every use of a foreign crate outside the modules that may know it.
+fn strayed_crates(file: &str, text: &str, table: &Table) -> Vec<String> {
+    let Some(module) = module(file) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for (foreign, homes) in table {
+        let path = format!("{foreign}::");
+        let used = code(text).any(|line| after(line, &path).next().is_some());
+        if used && !homes.iter().any(|home| home == module) {
+            found.push(format!("{file}: `{module}` may not know `{foreign}`"));
+        }
+    }
+    found
+}
+
+/// Every word in shipped code that only these modules may say.
+fn reserved_words(file: &str, text: &str) -> Vec<String> {
+    const TALK: &[&str] = &["cli", "main"];
+    const FILES: &[&str] = &["error", "dataset", "regressor", "train", "cli"];
+    const RESERVED: &[(&str, &[&str])] = &[
+        ("println!", TALK),
+        ("print!", TALK),
+        ("eprintln!", TALK),
+        ("eprint!", TALK),
+        ("dbg!", &[]),
+        ("todo!", &[]),
+        ("stdout()", TALK),
+        ("stderr()", TALK),
+        ("process::exit", &[]),
+        ("process::Command", &[]),
+        ("process::ExitCode", TALK),
+        ("env::", TALK),
+        ("fs::", FILES),
+        ("File::", FILES),
+        ("Artifact::open", FILES),
+        ("SystemTime", &[]),
+        ("Instant::", &[]),
+        ("unsafe", &["regressor"]),
+    ];
+    let Some(module) = module(file) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for (word, homes) in RESERVED {
+        let mut lines = code(shipped(file, text));
+        let said = lines.any(|line| after(line, word).any(|rest| !rest.starts_with("_code")));
+        if said && !homes.contains(&module) {
+            found.push(format!("{file}: `{module}` may not say `{word}`"));
+        }
+    }
+    found
+}
+
+/// Every lint that is silenced without need: documentation of plain fields may be left out, the rest needs a reason.
+fn silenced_lints(file: &str, text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for line in text.lines() {
+        let attribute = line.trim();
+        let silences = ["#[allow(", "#![allow(", "#[expect(", "#![expect("];
+        let silenced = silences.iter().find_map(|at| attribute.strip_prefix(at));
+        let plain = |lints: &str| lints.starts_with("missing_docs)");
+        let explained = |lints: &str| lints.contains(")] //") || lints.contains("reason = ");
+        if silenced.is_some_and(|lints| !plain(lints) && !explained(lints)) {
+            found.push(format!("{file}: {attribute} gives no reason"));
+        }
+    }
+    found
+}
+
+/// Applies a check to every file below `src` and fails with everything it found.
+fn hold(check: impl Fn(&str, &str) -> Vec<String>) {
+    let files = sources("src");
+    let found: Vec<_> = files
+        .iter()
+        .flat_map(|(file, text)| check(file, text))
+        .collect();
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn modules_import_only_what_the_table_allows() {
+    let table = imports();
+    hold(|file, text| forbidden_imports(file, text, &table));
+}
+
+#[test]
+fn the_table_has_a_row_for_every_module_and_no_other() {
+    let lib = text_of("src/lib.rs");
+    let mut modules: Vec<_> = code(&lib)
+        .filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'))
+        .collect();
+    modules.push("main");
+    modules.sort_unstable();
+    let table = imports();
+    let rows: Vec<_> = table.keys().map(String::as_str).collect();
+    assert_eq!(
+        rows, modules,
+        "rows of ARCHITECTURE.md against modules of src/lib.rs"
+    );
+    for (module, allowed) in &table {
+        for name in allowed {
+            assert!(
+                table.contains_key(name) && name != "main",
+                "the row of `{module}` allows `{name}`, which is no module"
+            );
+        }
+    }
+}
+
+#[test]
+fn nothing_imports_what_stands_below_it() {
+    let lib = text_of("src/lib.rs");
+    let order: Vec<_> = code(&lib)
+        .filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'))
+        .collect();
+    let place = |name: &str| order.iter().position(|module| *module == name);
+    for (module, allowed) in imports() {
+        for name in allowed.iter().filter(|_| module != "main") {
+            // A GPU has peaks per number format, and formats are part of operators.
+            let known = (module.as_str(), name.as_str()) == ("gpu", "op");
+            assert!(
+                known || place(name) < place(&module),
+                "src/lib.rs lists `{name}` below `{module}`, which imports it"
+            );
+        }
+    }
+}
+
+#[test]
+fn foreign_crates_stay_behind_their_modules() {
+    let table = crates();
+    let manifest = text_of("Cargo.toml").replace('-', "_");
+    for name in table.keys() {
+        let line = format!("{name} = ");
+        let known = manifest.lines().any(|entry| entry.starts_with(&line));
+        assert!(known, "`{name}` of ARCHITECTURE.md is no dependency");
+    }
+    hold(|file, text| strayed_crates(file, text, &table));
+}
+
+#[test]
+fn only_the_edge_talks_and_only_the_pipeline_touches_files() {
+    hold(reserved_words);
+}
+
+#[test]
+fn every_file_says_what_it_is_for() {
+    for folder in ["src", "tests", "benches"] {
+        for (file, text) in sources(folder) {
+            assert!(text.starts_with("//! "), "{file}: no `//!` on top");
+        }
+    }
+}
+
+#[test]
+fn no_lint_is_silenced_without_a_reason() {
+    for folder in ["src", "tests", "benches"] {
+        for (file, text) in sources(folder) {
+            let found = silenced_lints(&file, &text);
+            assert!(found.is_empty(), "{}", found.join("\n"));
+        }
+    }
+}
+
+#[test]
+fn the_code_map_names_every_module() {
+    let document = text_of("ARCHITECTURE.md");
+    for name in imports().keys().filter(|name| *name != "main") {
+        let file = format!("`src/{name}.rs`");
+        let folder = format!("`src/{name}/`");
+        let place = if root().join("src").join(name).is_dir() {
+            folder
+        } else {
+            file
+        };
+        assert!(
+            document.contains(&format!("| {place} |")),
+            "the code map has no line for {place}"
+        );
+    }
+}
+
+#[test]
+fn documents_name_the_schema_numbers_of_the_code() {
+    use shapewise::{regressor::artifact, report};
+    let models = text_of("models/README.md");
+    let card = format!(
+        "| `schema` | {}; another number does not load |",
+        artifact::SCHEMA
+    );
+    assert!(models.contains(&card), "models/README.md lacks: {card}");
+    let document = format!("`\"schema\": {}`", report::SCHEMA);
+    let map = text_of("ARCHITECTURE.md");
+    assert!(map.contains(&document), "ARCHITECTURE.md lacks: {document}");
+
+    let layout = text_of("src/dataset/file.rs");
+    let number = layout
+        .lines()
+        .find_map(|line| line.strip_prefix("const SCHEMA: u64 = ")?.strip_suffix(';'))
+        .expect("src/dataset/file.rs has its schema number");
+    let data = text_of("data/README.md");
+    let tables = format!("`shapewise.schema` is {number}");
+    assert!(data.contains(&tables), "data/README.md lacks: {tables}");
+}
+
+/// A check that cannot fail is worth nothing.
+#[test]
+fn the_checks_find_what_they_look_for() {
+    let (imports, crates) = (imports(), crates());
+    for source in [
+        "use crate::train::Event;",
+        "fn f() { crate::dataset::read(path) }",
+        "pub use super::cli::run;",
+        "use crate::{train, units};",
+    ] {
+        let found = forbidden_imports("src/predict/fake.rs", source, &imports);
+        assert_eq!(found.len(), 1, "{source}: {found:?}");
+        assert!(found[0].starts_with("src/predict/fake.rs: "), "{found:?}");
+    }
+    let found = forbidden_imports("src/newcomer.rs", "", &imports);
+    assert!(found[0].contains("no row"), "{found:?}");
+    for source in [
+        "use crate::units::Seconds;",
+        "// crate::train is not for us",
+        "use super::step::{a, b};",
+    ] {
+        let found = forbidden_imports("src/predict/fake.rs", source, &imports);
+        assert!(found.is_empty(), "{source}: {found:?}");
+    }
+    assert_eq!(
+        strayed_crates("src/op.rs", "use burn::tensor::Tensor;", &crates),
+        ["src/op.rs: `op` may not know `burn`"]
+    );
+    assert!(strayed_crates("src/train/fit.rs", "use burn::tensor::Tensor;", &crates).is_empty());
+    for source in [
+        "println!(\"x\");",
+        "std::fs::read(path)?;",
+        "Artifact::open(path)?;",
+        "std::process::exit(1);",
+    ] {
+        let found = reserved_words("src/predict/mod.rs", source);
+        assert_eq!(found.len(), 1, "{source}: {found:?}");
+    }
+    let test = "#[cfg(test)]\nmod tests {\n    println!(\"x\");\n}";
+    assert!(reserved_words("src/predict/mod.rs", test).is_empty());
+    assert_eq!(silenced_lints("a.rs", "#[allow(dead_code)]").len(), 1);
+    assert!(silenced_lints("a.rs", "#[allow(unsafe_code)] // why").is_empty());
+}

@@ -1,0 +1,699 @@
+//! The command line as scripts meet it: exit codes, what goes to which stream, keys, sentences.
+
+use assert_cmd::Command;
+use serde_json::Value;
+use std::path::Path;
+use std::process::Stdio;
+
+/// A GPU that is not the default, so that `--gpu` is seen to work.
+const GPU: &str = "b200";
+
+/// What a command left behind.
+struct Outcome {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+fn shapewise() -> Command {
+    Command::cargo_bin("shapewise").unwrap()
+}
+
+fn run<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Outcome {
+    let output = shapewise().args(args).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Outcome {
+        code: output.status.code().expect("no signal ended it"),
+        out: text(output.stdout),
+        err: text(output.stderr),
+    }
+}
+
+/// Runs words separated by spaces.
+fn say(line: &str) -> Outcome {
+    run(&line.split_whitespace().collect::<Vec<_>>())
+}
+
+/// The data of a command that must succeed, and say nothing else.
+fn data(line: &str) -> String {
+    let outcome = say(line);
+    assert_eq!((outcome.code, &*outcome.err), (0, ""), "{line}");
+    assert!(outcome.out.ends_with('\n'), "{line}");
+    outcome.out
+}
+
+/// The JSON document of a command that must succeed.
+fn json(line: &str) -> Value {
+    parse(line, &data(&format!("{line} --format json")))
+}
+
+fn parse(line: &str, text: &str) -> Value {
+    let document: Value = serde_json::from_str(text).unwrap_or_else(|e| panic!("{line}: {e}"));
+    assert_eq!(document["schema"], 1, "{line}");
+    document
+}
+
+fn number(document: &Value, key: &str) -> f64 {
+    let value = document[key].as_f64();
+    value.unwrap_or_else(|| panic!("`{key}` is {} in {document}", document[key]))
+}
+
+/// A failed command leaves standard output empty and one sentence that holds all these parts.
+fn refuses(args: &[&str], code: i32, parts: &[&str]) {
+    let outcome = run(args);
+    assert_eq!(outcome.code, code, "{args:?}: {}", outcome.err);
+    assert_eq!(outcome.out, "", "{args:?}");
+    assert!(outcome.err.starts_with("error: "), "{}", outcome.err);
+    if code == 1 {
+        assert_eq!(outcome.err.lines().count(), 1, "{}", outcome.err);
+    }
+    for part in parts {
+        let found = outcome.err.contains(part);
+        assert!(found, "{args:?}: `{part}` is not in {}", outcome.err);
+    }
+}
+
+fn refused(line: &str, code: i32, parts: &[&str]) {
+    refuses(&line.split_whitespace().collect::<Vec<_>>(), code, parts);
+}
+
+/// The interval holds the estimate, and the estimate says where it comes from.
+fn is_honest(line: &str, document: &Value) {
+    let [low, time, high] = ["low_us", "time_us", "high_us"].map(|key| number(document, key));
+    assert!(
+        0.0 < low && low < time && time < high,
+        "{line}: {low} {time} {high}"
+    );
+    let tiers = ["measured", "learned", "transferred", "roofline"];
+    let tier = document["tier"].as_str().unwrap();
+    assert!(tiers.contains(&tier), "{line}: {tier}");
+    for warning in document["caveats"].as_array().unwrap() {
+        assert!(warning["caveat"].is_string() && warning["text"].is_string());
+    }
+}
+
+#[test]
+fn one_operator_is_answered_in_text_and_json() {
+    let cases = [
+        "gemm -m 4096 -n 4096 -k 4096",
+        "gemm -m 1 -n 4096 -k 14336 --dtype fp8",
+        "gemm -m 2048 -n 2048 -k 128 --batch-count 32 --layout nn",
+        "gemm -m 8192 -n 50257 -k 4096 --layout nt --dtype fp16",
+        "attention --batch 4 --heads 32 --kv-heads 8 --seq 2048 --head-dim 128 --causal",
+        "attention --batch 64 --heads 32 --kv-heads 8 --seq 1 --kv-seq 4096 --head-dim 128",
+        "attention --batch 4 --heads 32 --seq 2048 --head-dim 80 --causal --pass backward",
+    ];
+    for gpu in ["b200", "l40s", "rtx-pro-6000", "mi250x", "v100"] {
+        for case in cases {
+            let line = format!("predict {case} --gpu {gpu}");
+            let document = json(&line);
+            is_honest(&line, &document);
+            assert_eq!(document["gpu"], gpu);
+            assert_eq!(document["op"]["kind"], case.split(' ').next().unwrap());
+            for key in [
+                "flops",
+                "bytes",
+                "tflops_per_s",
+                "gigabytes_per_s",
+                "peak_fraction",
+                "bandwidth_fraction",
+                "intensity_flops_per_byte",
+            ] {
+                assert!(number(&document, key) > 0.0, "{line}: {key}");
+            }
+            let tier = document["tier"].as_str().unwrap();
+            let text = data(&line);
+            for part in ["time", "90 %", "bound by", tier, gpu] {
+                assert!(text.contains(part), "{line}: `{part}` is not in\n{text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_step_is_answered_in_every_mode() {
+    let cases = [
+        ("b200", "llama-2-7b", ""),
+        ("b200", "llama-2-7b", "--mode prefill --batch 2 --seq 512"),
+        ("b200", "llama-2-7b", "--mode decode --context 1024"),
+        ("l40s", "gpt2", "--mode decode --seq 300 --dtype fp16"),
+        (
+            "b200",
+            "llama-2-70b",
+            "--tp 8 --pp 2 --dp 4 --zero 1 --microbatches 8 --sequence-parallel",
+        ),
+        (
+            "l40s",
+            "pythia-160m",
+            "--attention unfused --recompute full",
+        ),
+    ];
+    for (gpu, model, options) in cases {
+        let line = format!("predict model {model} --gpu {gpu} {options}");
+        let document = json(&line);
+        is_honest(&line, &document);
+        assert_eq!(
+            (&document["gpu"], &document["model"]),
+            (&gpu.into(), &model.into())
+        );
+        let rates =
+            ["tokens_per_s_low", "tokens_per_s", "tokens_per_s_high"].map(|k| number(&document, k));
+        assert!(rates[0] < rates[1] && rates[1] < rates[2], "{line}");
+        assert!((0.0..1.0).contains(&number(&document, "mfu")), "{line}");
+        let share = |document: &Value, key: &str| number(document, key);
+        let tiers: f64 = ["measured", "learned", "transferred", "roofline"]
+            .iter()
+            .map(|tier| share(&document["tier_shares"], tier))
+            .sum();
+        let lines = document["lines"].as_array().unwrap();
+        let shares: f64 = lines.iter().map(|line| share(line, "share")).sum();
+        assert!(
+            (tiers - 1.0).abs() < 1e-6 && (shares - 1.0).abs() < 1e-6,
+            "{line}"
+        );
+        let memory = &document["memory"];
+        let fits = number(memory, "memory_bytes") <= number(memory, "capacity_bytes");
+        assert_eq!(memory["fits"], fits, "{line}");
+        assert!(data(&line).contains("tokens/s"), "{line}");
+    }
+}
+
+#[test]
+fn options_reach_the_workload() {
+    let line = "predict model llama-2-7b --gpu b200 --mode train --batch 2 --seq 1024 --dtype fp8 --tp 2 --pp 4 --dp 8 \
+                --zero 2 --recompute selective --attention unfused --microbatches 16 --sequence-parallel";
+    let expected = serde_json::json!({
+        "mode": "train", "batch": 2, "seq": 1024, "context": 0, "dtype": "fp8", "tp": 2, "pp": 4, "dp": 8,
+        "zero": 2, "recompute": "selective", "attention": "unfused", "sequence_parallel": true, "microbatches": 16
+    });
+    assert_eq!(json(line)["workload"], expected);
+}
+
+#[test]
+fn lists_have_their_keys() {
+    let gpus = json("gpus");
+    let gpus = gpus["gpus"].as_array().unwrap();
+    assert!(gpus.len() >= 20 && gpus.iter().any(|gpu| gpu["name"] == "h200"));
+    for gpu in gpus {
+        assert!(number(gpu, "memory_bandwidth_bytes_per_s") > 1e10, "{gpu}");
+    }
+    let one = json("gpus L40S");
+    assert_eq!(one["name"], "l40s");
+    for figure in one["figures"].as_array().unwrap() {
+        assert!(
+            !figure["source"].as_str().unwrap().is_empty(),
+            "{figure} has no source"
+        );
+    }
+    let models = json("models");
+    let lines = models["models"].as_array().unwrap();
+    assert!(
+        lines
+            .iter()
+            .any(|line| line["name"] == "b200" && line["family"] == "gemm")
+    );
+    for line in ["gpus", "gpus h200", "models"] {
+        data(line);
+    }
+}
+
+#[test]
+fn every_promised_option_is_in_the_help() {
+    const TARGET: &[&str] = &["--gpu", "--model", "--data", "--format"];
+    for (command, options) in [
+        (
+            "predict gemm",
+            &["-m", "-n", "-k", "--batch-count", "--dtype", "--layout"][..],
+        ),
+        (
+            "predict attention",
+            &[
+                "--batch",
+                "--heads",
+                "--kv-heads",
+                "--seq",
+                "--kv-seq",
+                "--head-dim",
+                "--causal",
+                "--pass",
+                "--dtype",
+            ],
+        ),
+        (
+            "predict model",
+            &[
+                "--mode",
+                "--batch",
+                "--seq",
+                "--context",
+                "--dtype",
+                "--tp",
+                "--pp",
+                "--dp",
+                "--zero",
+                "--recompute",
+                "--attention",
+                "--microbatches",
+                "--sequence-parallel",
+            ],
+        ),
+        ("import", &["--out", "--force", "--gpu", "--stack"]),
+        (
+            "train",
+            &["--data", "--out", "--base", "--seed", "--epochs", "--gpu"],
+        ),
+        (
+            "evaluate",
+            &["--data", "--from", "--model", "--gpu", "--stack"],
+        ),
+        ("gpus", &[]),
+        ("models", &[]),
+    ] {
+        let help = data(&format!("{command} --help"));
+        let common = if command.starts_with("predict") {
+            TARGET
+        } else {
+            &["--format"]
+        };
+        for option in options.iter().chain(common) {
+            let found = help
+                .split(|c: char| !c.is_alphanumeric() && c != '-')
+                .any(|word| word == *option);
+            assert!(
+                found,
+                "`{option}` is not in the help of `{command}`\n{help}"
+            );
+        }
+    }
+    let formats = data("evaluate --help");
+    for name in ["native", "aiconfigurator", "cookbook", "neusight"] {
+        assert!(
+            formats.contains(name),
+            "evaluate --help does not list {name}"
+        );
+    }
+    assert!(data("predict gemm --help").contains("[default: h200]"));
+    assert!(data("--version").starts_with("shapewise "));
+}
+
+#[test]
+fn wrong_usage_is_two() {
+    for (line, parts) in [
+        ("predict gemm -m 0 -n 1 -k 1", &["'0'", "-m", "from 1"][..]),
+        ("predict gemm -m -5 -n 1 -k 1", &["'-5'", "-m"]),
+        ("predict gemm -m 1.5 -n 1 -k 1", &["'1.5'", "whole numbers"]),
+        (
+            "predict gemm -m 99999999999 -n 1 -k 1",
+            &["'99999999999'", "4294967296"],
+        ),
+        ("predict gemm -m 1 -n 1", &["-k"]),
+        (
+            "predict gemm -m 1 -n 1 -k 1 --dtype int3",
+            &["'int3'", "--dtype", "bf16"],
+        ),
+        (
+            "predict gemm -m 1 -n 1 -k 1 --layout nnn",
+            &["'nnn'", "--layout", "tn"],
+        ),
+        (
+            "predict gemm -m 1 -n 1 -k 1 --format xml",
+            &["'xml'", "--format", "json"],
+        ),
+        (
+            "predict attention --batch 1 --heads 0 --seq 1 --head-dim 64",
+            &["'0'", "--heads"],
+        ),
+        (
+            "predict model gpt2 --mode guess",
+            &["'guess'", "--mode", "prefill"],
+        ),
+        ("predict model gpt2 --zero 4", &["'4'", "--zero", "0..=3"]),
+        ("predict model gpt2 --tp 0", &["'0'", "--tp"]),
+        (
+            "import elsewhere x.parquet --out y.parquet",
+            &["'elsewhere'", "cookbook"],
+        ),
+        (
+            "evaluate --data x --from elsewhere",
+            &["'elsewhere'", "native"],
+        ),
+        ("train --out models/x", &["--data"]),
+    ] {
+        refused(line, 2, parts);
+    }
+    for line in ["", "predict"] {
+        let outcome = say(line);
+        assert_eq!((outcome.code, &*outcome.out), (2, ""), "`{line}`");
+        assert!(outcome.err.contains("Usage"), "`{line}`: {}", outcome.err);
+    }
+}
+
+#[test]
+fn requests_that_cannot_be_met_are_one() {
+    for (line, parts) in [
+        (
+            "predict gemm -m 1 -n 1 -k 1 --gpu b2000",
+            &["gpu", "`b2000`", "allowed", "b200,"][..],
+        ),
+        ("gpus h2000", &["`h2000`", "h200"]),
+        (
+            "predict model llama-2-7x",
+            &["`llama-2-7x`", "nearest", "llama-2-7b"],
+        ),
+        (
+            "predict model nowhere/config.json",
+            &["nowhere/config.json"],
+        ),
+        (
+            "predict model llama-2-7b --tp 3",
+            &["`tp` is 3", "divisor", "32"],
+        ),
+        ("predict model llama-2-7b --pp 64", &["`pp` is 64", "32"]),
+        (
+            "predict model gpt2 --mode prefill --seq 5000",
+            &["5000", "1024"],
+        ),
+        (
+            "predict attention --batch 1 --heads 32 --kv-heads 5 --seq 8 --head-dim 64",
+            &["--kv-heads", "5", "divisor", "32"],
+        ),
+        (
+            "predict attention --batch 1 --heads 32 --seq 8 --kv-seq 4 --causal --head-dim 64",
+            &["--kv-seq", "4", "8"],
+        ),
+        (
+            "predict gemm -m 1 -n 1 -k 1 --gpu b200 --model nobody",
+            &["`nobody`", "card.json", "l40s"],
+        ),
+    ] {
+        refused(line, 1, parts);
+    }
+}
+
+/// Llama 2 7B as published.
+const CONFIG: &str = r#"{"model_type":"llama","architectures":["LlamaForCausalLM"],"hidden_act":"silu","hidden_size":4096,
+    "initializer_range":0.02,"intermediate_size":11008,"max_position_embeddings":4096,"num_attention_heads":32,
+    "num_hidden_layers":32,"num_key_value_heads":32,"rms_norm_eps":1e-05,"tie_word_embeddings":false,"vocab_size":32000}"#;
+
+#[test]
+fn a_config_is_answered_like_its_preset() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.json");
+    std::fs::write(&path, CONFIG).unwrap();
+    for options in ["", "--mode prefill", "--mode decode --tp 2"] {
+        let ask = |model: &str| json(&format!("predict model {model} --gpu {GPU} {options}"));
+        let (config, preset) = (ask(path.to_str().unwrap()), ask("llama-2-7b"));
+        for key in ["tokens_per_s", "parameters", "memory"] {
+            assert_eq!(config[key], preset[key], "{key} {options}");
+        }
+    }
+    for (change, parts) in [
+        (
+            ("\"llama\"", "\"mamba\""),
+            &["`model_type` is \"mamba\"", "llama"][..],
+        ),
+        (
+            ("\"num_key_value_heads\":32", "\"num_key_value_heads\":5"),
+            &["5", "divisor"],
+        ),
+        (
+            ("\"hidden_size\":4096", "\"hidden_size\":0"),
+            &["hidden", "0"],
+        ),
+        (
+            ("\"vocab_size\":32000", "\"vocab_sice\":32000"),
+            &["vocab_size"],
+        ),
+        (("{", ""), &["is not JSON"]),
+    ] {
+        std::fs::write(&path, CONFIG.replacen(change.0, change.1, 1)).unwrap();
+        let place = path.to_str().unwrap();
+        refuses(
+            &["predict", "model", place],
+            1,
+            &[&[place][..], parts].concat(),
+        );
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    for args in [
+        &["gpus", "--format", "json"][..],
+        &["predict", "model", "llama-2-7b", "--gpu", GPU],
+        &["--help"],
+    ] {
+        let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_shapewise"))
+            .args(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        let talk = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), &*talk), (Some(0), ""), "{args:?}");
+    }
+}
+
+/// What needs timing tables.
+#[cfg(feature = "dataset")]
+mod tables {
+    use super::*;
+    use shapewise::dataset::{Origin, Row, write};
+    use shapewise::gpu::Gpu;
+    use shapewise::op::{Dtype, Gemm, Layout, Op};
+    use shapewise::units::Seconds;
+    use std::sync::Arc;
+
+    /// Products that a made-up stack runs at two thirds of the peak after five microseconds.
+    fn rows() -> Vec<Row> {
+        let gpu = Gpu::find(GPU).unwrap();
+        let origin = Arc::new(Origin {
+            source: "made up for a test".to_owned(),
+            licence: "MIT".to_owned(),
+            libraries: None,
+        });
+        let mut rows = Vec::new();
+        for m in [1, 16, 100, 128, 512, 2048, 4096] {
+            for n in [256, 512, 1024, 4096, 8192, 12288] {
+                for k in [256, 1024, 2048, 4096] {
+                    let op = Op::Gemm(Gemm {
+                        m,
+                        n,
+                        k,
+                        batch: 1,
+                        layout: Layout::Tn,
+                        dtype: Dtype::Bf16,
+                    });
+                    let compute = op.flops() / (gpu.peak(Dtype::Bf16).unwrap() * 0.66);
+                    let memory = op.bytes() / (gpu.bandwidth() * 0.8);
+                    rows.push(Row {
+                        op,
+                        gpu: GPU.into(),
+                        stack: "made-up 1".into(),
+                        time: Seconds::from_micros(5.0) + compute.max(memory),
+                        p10: None,
+                        p90: None,
+                        samples: None,
+                        clock: None,
+                        group: None,
+                        origin: Arc::clone(&origin),
+                    });
+                }
+            }
+        }
+        rows
+    }
+
+    /// A table of made-up rows in this folder.
+    fn table(folder: &Path) -> String {
+        let path = folder.join("rows.parquet");
+        write(&path, &rows()).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// The error table has every key of the contract, overall and per group.
+    fn has_the_keys(document: &Value) {
+        let groups = document["groups"].as_array().unwrap();
+        assert!(!groups.is_empty());
+        for errors in groups.iter().chain([&document["overall"]]) {
+            assert!(number(errors, "n") > 0.0);
+            for key in [
+                "median_ape",
+                "mean_ape",
+                "p90_ape",
+                "max_ape",
+                "r2",
+                "spearman",
+                "coverage_90",
+                "interval_half_width_median",
+            ] {
+                assert!(errors.get(key).is_some(), "no {key} in {errors}");
+            }
+            let share = number(errors, "coverage_90");
+            assert!((0.0..=1.0).contains(&share), "{errors}");
+        }
+        for skipped in document["skipped"].as_array().unwrap() {
+            assert!(skipped["reason"].is_string() && number(skipped, "rows") > 0.0);
+        }
+    }
+
+    #[test]
+    fn a_table_is_evaluated() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = table(folder.path());
+        let document = json(&format!("evaluate --data {path}"));
+        has_the_keys(&document);
+        assert_eq!(number(&document["overall"], "n"), rows().len() as f64);
+        assert_eq!(document["skipped"], serde_json::json!([]));
+        let group = &document["groups"][0];
+        assert_eq!(
+            [&group["op"], &group["dtype"], &group["gpu"]],
+            ["gemm", "bf16", GPU]
+        );
+        assert_eq!(group["stack"], "made-up 1");
+        assert!(data(&format!("evaluate --data {path}")).contains("made-up 1"));
+        let elsewhere = format!("evaluate --data {path} --gpu l40s");
+        refused(&elsewhere, 1, &["no row is left", GPU, "168"]);
+        let stack = format!("evaluate --data {path} --gpu b2000");
+        refused(&stack, 1, &["`b2000`", "allowed"]);
+    }
+
+    #[test]
+    fn a_measured_shape_is_answered_as_measured() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = table(folder.path());
+        let ask = |m: u64, gpu: &str| {
+            format!("predict gemm -m {m} -n 4096 -k 4096 --gpu {gpu} --data {path}")
+        };
+        let known = json(&ask(128, GPU));
+        assert_eq!(known["tier"], "measured");
+        let row = rows()
+            .into_iter()
+            .find(|row| matches!(row.op, Op::Gemm(op) if (op.m, op.n, op.k) == (128, 4096, 4096)));
+        let timed = row.unwrap().time.micros();
+        assert!((number(&known, "time_us") / timed - 1.0).abs() < 1e-6);
+        assert_eq!(json(&ask(129, GPU))["tier"], "learned");
+        refused(&ask(128, "l40s"), 1, &[&path, "no row of l40s"]);
+    }
+
+    #[test]
+    fn doubtful_files_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        let whole = table(folder.path());
+        let bytes = std::fs::read(&whole).unwrap();
+        std::fs::write(file("cut.parquet"), &bytes[..bytes.len() / 2]).unwrap();
+        std::fs::write(file("empty.parquet"), b"").unwrap();
+        std::fs::write(file("rows.csv"), b"m,n,k\n1,2,3\n").unwrap();
+        let out = file("out.parquet");
+        for (name, says) in [
+            ("absent.parquet", "No such file"),
+            ("cut.parquet", "complete Parquet file"),
+            ("empty.parquet", "is empty"),
+            ("rows.csv", "Parquet"),
+        ] {
+            let path = file(name);
+            let import = format!("import cookbook {path} --out {out}");
+            refused(&import, 1, &[&path, says]);
+            refused(&format!("evaluate --data {path}"), 1, &[&path, says]);
+            let gemm = format!("predict gemm -m 1 -n 1 -k 1 --gpu {GPU} --data {path}");
+            refused(&gemm, 1, &[&path, says]);
+        }
+        // A table of ours is none of theirs.
+        let import = format!("import cookbook {whole} --out {out}");
+        refused(&import, 1, &[&whole]);
+        let before = std::fs::read(&whole).unwrap();
+        let over = format!("import cookbook {whole} --out {whole}");
+        refused(&over, 1, &[&whole, "exists", "--force"]);
+        assert_eq!(std::fs::read(&whole).unwrap(), before);
+        assert!(!Path::new(&out).exists());
+    }
+
+    #[cfg(feature = "train")]
+    #[test]
+    fn a_model_is_trained_and_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = table(folder.path());
+        let out = folder.path().join("mine").to_str().unwrap().to_owned();
+        let train = say(&format!(
+            "train --data {path} --out {out} --epochs 2 --format json"
+        ));
+        assert_eq!(train.code, 0, "{}", train.err);
+        assert!(train.err.contains("168 rows"), "{}", train.err);
+        let document = parse("train", &train.out);
+        let head = &document["heads"][0];
+        assert_eq!(
+            [&head["gpu"], &head["stack"], &head["family"]],
+            [GPU, "made-up 1", "gemm"]
+        );
+        assert!(!head["held_out"].as_array().unwrap().is_empty());
+
+        let ask = format!("predict gemm -m 128 -n 4096 -k 4096 --gpu {GPU}");
+        let (built_in, mine) = (json(&ask), json(&format!("{ask} --model {out}")));
+        is_honest("train", &mine);
+        assert_eq!(mine["basis"]["stack"], "made-up 1 on b200");
+        assert_ne!(mine["time_us"], built_in["time_us"]);
+        has_the_keys(&json(&format!("evaluate --data {path} --model {out}")));
+
+        let card = Path::new(&out).join("card.json");
+        let text = std::fs::read_to_string(&card).unwrap();
+        std::fs::write(&card, text.replacen("\"schema\": 1", "\"schema\": 7", 1)).unwrap();
+        let card = card.to_str().unwrap();
+        refused(&format!("{ask} --model {out}"), 1, &[card, "`schema` is 7"]);
+        let absent = format!("train --data {path} --out {out}-2 --gpu l40s");
+        refused(&absent, 1, &["l40s", GPU]);
+    }
+
+    /// A public table, unless this machine has none: then the test says so and ends.
+    fn public(name: &str) -> Option<String> {
+        let Some(folder) = std::env::var_os("SHAPEWISE_PUBLIC_DATA") else {
+            eprintln!(
+                "SKIPPED: SHAPEWISE_PUBLIC_DATA does not name the folder of the public tables"
+            );
+            let strict = std::env::var_os("SHAPEWISE_REQUIRE_ALL").is_some();
+            assert!(!strict, "SHAPEWISE_REQUIRE_ALL allows no skipped test");
+            return None;
+        };
+        let path = Path::new(&folder).join(name).with_extension("parquet");
+        Some(path.to_str().unwrap().to_owned())
+    }
+
+    #[test]
+    fn public_tables_are_evaluated_as_they_are() {
+        for (publisher, table, gpu, stack, bound) in [
+            (
+                "aiconfigurator",
+                "aic_generation_attention_bf16",
+                "l40s",
+                "sglang 0.5.10",
+                0.05,
+            ),
+            (
+                "cookbook",
+                "cookbook_gemm_bmm",
+                "v100",
+                "cookbook torch 1.13",
+                0.2,
+            ),
+        ] {
+            let Some(path) = public(table) else { return };
+            let filter = ["--gpu", gpu, "--stack", stack, "--format", "json"];
+            let args = ["evaluate", "--data", &path, "--from", publisher];
+            let outcome = run(&[&args[..], &filter].concat());
+            assert_eq!((outcome.code, &*outcome.err), (0, ""), "{table}");
+            let document = parse(table, &outcome.out);
+            has_the_keys(&document);
+            for group in document["groups"].as_array().unwrap() {
+                assert_eq!([&group["gpu"], &group["stack"]], [gpu, stack]);
+            }
+            let median = number(&document["overall"], "median_ape");
+            assert!(median < bound, "{table}: {median}");
+            assert!(
+                !document["skipped"].as_array().unwrap().is_empty(),
+                "{table}"
+            );
+        }
+    }
+}
