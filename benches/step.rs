@@ -31,14 +31,25 @@ fn whole_transformer(c: &mut Criterion) {
 fn cold_start(c: &mut Criterion) {
     let mut group = c.benchmark_group("start");
     let run = |program: &str, arguments: &[&str]| {
-        let status = Command::new(program).args(arguments).stdout(Stdio::null()).status().unwrap();
+        let status = Command::new(program)
+            .args(arguments)
+            .stdout(Stdio::null())
+            .status()
+            .unwrap();
         assert!(status.success());
     };
     let shapewise = env!("CARGO_BIN_EXE_shapewise");
     group.bench_function("predict gemm", |b| {
-        b.iter(|| run(shapewise, &["predict", "gemm", "-m", "4096", "-n", "4096", "-k", "4096"]));
+        b.iter(|| {
+            run(
+                shapewise,
+                &["predict", "gemm", "-m", "4096", "-n", "4096", "-k", "4096"],
+            )
+        });
     });
-    group.bench_function("predict model", |b| b.iter(|| run(shapewise, &["predict", "model", "gpt3-2.7b"])));
+    group.bench_function("predict model", |b| {
+        b.iter(|| run(shapewise, &["predict", "model", "gpt3-2.7b"]))
+    });
     group.bench_function("true", |b| b.iter(|| run("true", &[])));
     group.finish();
 }
