@@ -2,7 +2,7 @@
 
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// A GPU that is not the default, so that `--gpu` is seen to work.
@@ -481,6 +481,7 @@ mod tables {
     use shapewise::gpu::Gpu;
     use shapewise::op::{Dtype, Gemm, Layout, Op};
     use shapewise::units::Seconds;
+    use std::path::Path;
     use std::sync::Arc;
 
     /// Products that a made-up stack runs at two thirds of the peak after five microseconds.
