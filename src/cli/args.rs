@@ -155,7 +155,7 @@ pub struct ModelArgs {
     #[arg(long, value_name = "S", value_parser = dimension, allow_negative_numbers = true)]
     pub seq: Option<u64>,
     /// Cached tokens per sequence [default: 2048 or what the position table leaves in decode, else 0].
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "T", value_parser = cached, allow_negative_numbers = true)]
     pub context: Option<u64>,
     /// Number format of the linear layers.
     #[arg(long, default_value = "bf16", value_parser = dtype())]
@@ -208,7 +208,7 @@ pub struct TrainArgs {
     #[arg(long, value_enum, default_value_t = Backend::Cpu)]
     pub backend: Backend,
     /// Passes over the rows [default: what data/stacks.toml asks for].
-    #[arg(long, value_name = "N", value_parser = dimension)]
+    #[arg(long, value_name = "N", value_parser = dimension, allow_negative_numbers = true)]
     pub epochs: Option<u64>,
     /// One model over the default stacks of all GPUs, for GPUs nobody measured.
     #[arg(long, conflicts_with_all = ["gpu", "base"])]
@@ -301,10 +301,19 @@ const LARGEST: u64 = 1 << 32;
 
 /// Reads a dimension or a count of things.
 fn dimension(text: &str) -> Result<u64, String> {
+    from(1, text)
+}
+
+/// Reads a number of cached tokens: there may be none.
+fn cached(text: &str) -> Result<u64, String> {
+    from(0, text)
+}
+
+fn from(least: u64, text: &str) -> Result<u64, String> {
     text.parse()
         .ok()
-        .filter(|value| (1..=LARGEST).contains(value))
-        .ok_or_else(|| format!("allowed: whole numbers from 1 to {LARGEST}"))
+        .filter(|value| (least..=LARGEST).contains(value))
+        .ok_or_else(|| format!("allowed: whole numbers from {least} to {LARGEST}"))
 }
 
 /// Reads a number format.

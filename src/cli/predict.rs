@@ -46,6 +46,16 @@ fn operator(op: &Op, target: &TargetArgs, format: Format) -> Result<String> {
 
 fn model(args: &ModelArgs, format: Format) -> Result<String> {
     let architecture = Architecture::find(&args.architecture)?;
+    if args.mode == Mode::Decode
+        && let (Some(seq), Some(context)) = (args.seq, args.context)
+        && seq != 1
+        && seq != context
+    {
+        let allowed = format!(
+            "what --context says, {context}, or nothing: in decode both are the cached tokens"
+        );
+        return Err(Error::field("decode", "--seq", seq, &allowed));
+    }
     let workload = workload(args, &architecture);
     workload.validate(&architecture)?;
     let predictor = answering(&args.target)?;

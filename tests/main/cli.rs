@@ -1,9 +1,9 @@
 //! The command line as scripts meet it: exit codes, what goes to which stream, keys, sentences.
 
-use assert_cmd::Command;
+use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
-use std::path::Path;
-use std::process::Stdio;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 /// A GPU that is not the default, so that `--gpu` is seen to work.
 const GPU: &str = "b200";
@@ -15,12 +15,13 @@ struct Outcome {
     err: String,
 }
 
-fn shapewise() -> Command {
-    Command::cargo_bin("shapewise").unwrap()
+/// The program that was built along with these tests.
+fn program() -> PathBuf {
+    cargo_bin("shapewise")
 }
 
 fn run<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Outcome {
-    let output = shapewise().args(args).output().unwrap();
+    let output = Command::new(program()).args(args).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     Outcome {
         code: output.status.code().expect("no signal ended it"),
@@ -328,6 +329,18 @@ fn wrong_usage_is_two() {
             &["'guess'", "--mode", "prefill"],
         ),
         ("predict model gpt2 --zero 4", &["'4'", "--zero", "0..=3"]),
+        (
+            "predict model gpt2 --context -1",
+            &["'-1'", "--context", "from 0"],
+        ),
+        (
+            "predict model gpt2 --context 99999999999999999999",
+            &["--context", "4294967296"],
+        ),
+        (
+            "train --data x --out y --epochs -1",
+            &["'-1'", "--epochs", "from 1"],
+        ),
         ("predict model gpt2 --tp 0", &["'0'", "--tp"]),
         (
             "import elsewhere x.parquet --out y.parquet",
@@ -372,6 +385,10 @@ fn requests_that_cannot_be_met_are_one() {
         (
             "predict model gpt2 --mode prefill --seq 5000",
             &["5000", "1024"],
+        ),
+        (
+            "predict model gpt2 --mode decode --seq 100 --context 200",
+            &["--seq", "100", "200"],
         ),
         (
             "predict attention --batch 1 --heads 32 --kv-heads 5 --seq 8 --head-dim 64",
@@ -443,7 +460,7 @@ fn a_reader_that_leaves_is_no_error() {
         &["predict", "model", "llama-2-7b", "--gpu", GPU],
         &["--help"],
     ] {
-        let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_shapewise"))
+        let mut child = Command::new(program())
             .args(args)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -464,6 +481,7 @@ mod tables {
     use shapewise::gpu::Gpu;
     use shapewise::op::{Dtype, Gemm, Layout, Op};
     use shapewise::units::Seconds;
+    use std::path::Path;
     use std::sync::Arc;
 
     /// Products that a made-up stack runs at two thirds of the peak after five microseconds.
@@ -665,17 +683,17 @@ mod tables {
         for (publisher, table, gpu, stack, bound) in [
             (
                 "aiconfigurator",
-                "aic_generation_attention_bf16",
+                "aic_encoder_attention",
                 "l40s",
-                "sglang 0.5.10",
-                0.05,
+                "trtllm 1.3.0rc20",
+                0.5,
             ),
             (
                 "cookbook",
                 "cookbook_gemm_bmm",
                 "v100",
                 "cookbook torch 1.13",
-                0.2,
+                0.02,
             ),
         ] {
             let Some(path) = public(table) else { return };
