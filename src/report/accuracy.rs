@@ -344,3 +344,83 @@ fn row(text: &mut String, cells: &[impl AsRef<str>]) {
         .collect();
     line(text, &format!("| {} |", cells.join(" | ")));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dataset::Skipped;
+    use crate::evaluate::Errors;
+
+    fn comparison() -> Comparison {
+        let errors = RunErrors {
+            errors: Errors {
+                n: 3,
+                median_ape: Some(0.25),
+                mean_ape: Some(0.5),
+                max_ape: Some(1.25),
+                coverage_90: Some(1.0),
+                ..Errors::default()
+            },
+            bias: -0.125,
+        };
+        let mut skipped = Skipped::default();
+        skipped.add("GPU `H20` is not in data/gpus", 20);
+        Comparison {
+            groups: vec![RunGroup {
+                publisher: Publisher::Vtrain,
+                name: "a100, one node".to_owned(),
+                serial: errors,
+                overlapped: None,
+                roofline_share: 0.28,
+                worst: "gpt-1024x12".to_owned(),
+            }],
+            skipped,
+        }
+    }
+
+    #[test]
+    fn whole_models_show_their_errors_assumptions_and_skipped_rows() {
+        let text = markdown(&[], Some(&comparison()));
+        for part in [
+            "### vTrain",
+            "unfused attention with dropout",
+            "| a100, one node | 3 | 25 % | 50 % | 125 % | -12 % | - | 100 % | - | - | 28 % | gpt-1024x12 |",
+            "| 20 | GPU `H20` is not in data/gpus |",
+            "| VIA-Research/vTrain@f8dda84 | MIT | 3 |",
+        ] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+        assert!(!text.contains("### PipeWeave"));
+        assert!(!markdown(&[], None).contains("## Whole models"));
+    }
+
+    #[test]
+    fn every_built_in_model_has_a_table_with_one_row_per_head() {
+        for name in crate::predict::library::names() {
+            let artifact = crate::predict::library::find(name).unwrap().unwrap();
+            let heads = artifact.card.heads.iter();
+            let model = ModelAccuracy {
+                artifact,
+                heads: heads
+                    .map(|head| HeadAccuracy {
+                        head,
+                        baselines: None,
+                    })
+                    .collect(),
+            };
+            let text = markdown(&[model], None);
+            assert!(text.contains(&format!("## {name}\n")), "{text}");
+            for head in &artifact.card.heads {
+                let cells = [
+                    head.key.family.name(),
+                    head.key.dtype.name(),
+                    &head.key.stack,
+                ];
+                assert!(
+                    text.contains(&format!("| {} |", cells.join(" | "))),
+                    "{text}"
+                );
+            }
+        }
+    }
+}
