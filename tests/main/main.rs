@@ -1,5 +1,9 @@
 //! One binary for all integration tests: each links everything, so many would take minutes to build.
 
+mod boundaries;
+
+mod cli;
+
 #[cfg(feature = "train")]
 mod learning;
 
