@@ -99,6 +99,17 @@ fn a_product_is_answered_in_both_formats() {
 }
 
 #[test]
+fn no_product_beats_the_peak_on_any_gpu_learned_or_not() {
+    let gpus = json(&["gpus"]);
+    for gpu in gpus["gpus"].as_array().unwrap() {
+        let name = gpu["name"].as_str().unwrap();
+        let document = json(&[&GEMM[..], &["--gpu", name]].concat());
+        let fraction = document["peak_fraction"].as_f64().unwrap();
+        assert!(fraction <= 1.0, "{name} at {fraction} of its peak");
+    }
+}
+
+#[test]
 fn attention_defaults_to_as_many_keys_and_key_heads_as_queries() {
     let document = json(&[
         "predict",
