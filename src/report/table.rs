@@ -48,9 +48,14 @@ mod tests {
         let rows = [["qkv", "3"], ["mlp_up", "12"]].map(|row| row.map(str::to_owned));
         let text = table([("role", Side::Left), ("count", Side::Right)], rows);
         let lines: Vec<_> = text.lines().collect();
-        assert_eq!(lines.len(), 4, "{text}");
-        assert_eq!(lines[2], " qkv         3");
-        assert_eq!(lines[3], " mlp_up     12");
-        assert!(text.ends_with("12\n"));
+        assert_eq!(
+            lines,
+            [
+                " role     count",
+                "----------------",
+                " qkv          3",
+                " mlp_up      12",
+            ]
+        );
     }
 }
