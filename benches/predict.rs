@@ -24,10 +24,14 @@ fn product(index: u64) -> Op {
     })
 }
 
+fn machine() -> Machine {
+    let gpu = Gpu::find("h200").expect("a preset");
+    Machine::new(gpu, Seconds::from_micros(2.5))
+}
+
 /// Features of the first `count` products, one row after the other.
 fn rows(count: u64) -> Vec<f32> {
-    let gpu = Gpu::find("h200").expect("a preset");
-    let machine = Machine::new(gpu, Seconds::from_micros(2.5));
+    let machine = machine();
     let width = Family::Gemm.width();
     let mut rows = vec![0.0; count as usize * width];
     for (index, row) in (0..count).zip(rows.chunks_exact_mut(width)) {
@@ -53,9 +57,19 @@ fn net(member: u64) -> Net {
 }
 
 fn features(criterion: &mut Criterion) {
+    const COUNT: u64 = 1024;
+    let machine = machine();
+    let ops: Vec<Op> = (0..COUNT).map(product).collect();
+    let mut row = vec![0.0; Family::Gemm.width()];
     let mut group = criterion.benchmark_group("features");
-    group.throughput(Throughput::Elements(1024));
-    group.bench_function("gemm", |bencher| bencher.iter(|| rows(black_box(1024))));
+    group.throughput(Throughput::Elements(COUNT));
+    group.bench_function("gemm", |bencher| {
+        bencher.iter(|| {
+            for op in &ops {
+                black_box(machine.features(black_box(op), &mut row));
+            }
+        });
+    });
     group.finish();
 }
 

@@ -143,9 +143,11 @@ impl GroupKey {
 
 /// One timing and what was predicted for it.
 #[derive(Clone, Copy, Debug)]
-struct Score {
-    measured: Seconds,
-    estimate: Estimate,
+pub struct Score {
+    /// What was timed.
+    pub measured: Seconds,
+    /// What was predicted.
+    pub estimate: Estimate,
 }
 
 fn score(predictor: &Predictor, rows: &[&Row]) -> Vec<Score> {
@@ -166,7 +168,8 @@ fn tier_shares(scores: &[Score]) -> [f64; Tier::ALL.len()] {
 }
 
 impl Errors {
-    fn of(scores: &[Score]) -> Self {
+    /// The statistics of these timings.
+    pub fn of(scores: &[Score]) -> Self {
         let n = scores.len();
         if n == 0 {
             return Self::default();
@@ -206,7 +209,7 @@ fn sorted(scores: &[Score], value: impl Fn(&Score) -> f64) -> Vec<f64> {
 }
 
 /// The quantile of sorted values, interpolated between the two nearest ranks.
-fn quantile(sorted: &[f64], fraction: f64) -> f64 {
+pub fn quantile(sorted: &[f64], fraction: f64) -> f64 {
     let position = fraction * (sorted.len() - 1) as f64;
     let below = sorted[position.floor() as usize];
     let above = sorted[position.ceil() as usize];

@@ -33,6 +33,12 @@ pub mod predict;
 #[cfg(feature = "dataset")]
 pub mod evaluate;
 
+#[cfg(feature = "dataset")]
+pub mod baselines;
+
+#[cfg(feature = "dataset")]
+pub mod runs;
+
 // Edge.
 
 pub mod report;

@@ -253,6 +253,13 @@ pub struct EvaluateArgs {
     /// Which rows.
     #[command(flatten)]
     pub filter: FilterArgs,
+    /// Write the document on the accuracy of all built-in models to this file instead: their
+    /// held-out errors beside simple predictors on the rows of the tables, which may be of any publisher.
+    #[arg(long, value_name = "FILE.md", conflicts_with_all = ["from", "model", "gpu", "stack"])]
+    pub accuracy: Option<PathBuf>,
+    /// Whole-model measurements of llm-foundry, vTrain and PipeWeave for that document.
+    #[arg(long, num_args = 1.., value_name = "FILE", requires = "accuracy")]
+    pub runs: Vec<PathBuf>,
 }
 
 /// Converting public tables.

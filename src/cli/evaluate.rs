@@ -1,5 +1,6 @@
 //! `shapewise evaluate`: the error table of any timing table.
 
+use crate::cli::accuracy;
 use crate::cli::args::EvaluateArgs;
 use crate::cli::args::Format;
 use crate::cli::predictor;
@@ -10,6 +11,9 @@ use crate::evaluate::evaluate;
 use crate::report::evaluation::EvaluationReport;
 
 pub(super) fn run(args: &EvaluateArgs, format: Format) -> Result<String> {
+    if let Some(out) = &args.accuracy {
+        return accuracy::run(&args.data, &args.runs, out);
+    }
     let table = rows::read(&args.from, &args.data, &args.filter)?;
     let mut evaluation = evaluate(&table.rows, &|gpu| predictor(gpu, args.model.as_deref()))?;
     evaluation.skipped.merge(&table.skipped);

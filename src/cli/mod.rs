@@ -3,6 +3,9 @@
 pub mod args;
 
 #[cfg(feature = "dataset")]
+mod accuracy;
+
+#[cfg(feature = "dataset")]
 mod evaluate;
 
 mod gpus;

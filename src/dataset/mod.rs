@@ -10,6 +10,7 @@ mod columns;
 mod digest;
 mod file;
 mod import;
+pub mod runs;
 mod split;
 
 pub use digest::digest;

@@ -110,7 +110,8 @@ impl Predictor {
             dtype: answer.dtype,
             ..*op
         };
-        let misaligned = (op.n | op.k) % coverage.alignment != 0;
+        // A power of two divides both exactly when it divides their union of bits.
+        let misaligned = !(op.n | op.k).is_multiple_of(coverage.alignment);
         let batched = op.batch > coverage.ranges.get("batch").map_or(1, |range| range[1]);
         if !coverage.layouts.contains(&op.layout) {
             caveats.insert(Caveat::OtherLayout);

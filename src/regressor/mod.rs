@@ -4,4 +4,6 @@ pub mod artifact;
 
 pub mod evaluate;
 
+mod kernel;
+
 pub mod net;

@@ -4,6 +4,9 @@
 //! document, so they cannot disagree. Nothing here prints.
 
 #[cfg(feature = "dataset")]
+pub mod accuracy;
+
+#[cfg(feature = "dataset")]
 pub mod evaluation;
 
 pub mod gpus;

@@ -26,6 +26,9 @@ use crate::train::recipe::{Care, Recipe};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+/// Most shapes that the teacher labels for each row of the head's own tables.
+const LABELS_PER_ROW: usize = 12;
+
 /// How much work goes into the nets of a head.
 #[derive(Clone, Debug)]
 pub struct Effort {
@@ -241,6 +244,10 @@ pub fn train(
             // Many tables leave little to invent.
             effort.forests = 0;
         }
+        // Labels must not drown the rows that the teacher itself knows them from.
+        effort.invented = effort
+            .invented
+            .min(LABELS_PER_ROW * learn.own_rows().count());
         effort.epochs = options.epochs.unwrap_or(effort.epochs);
         match train_head(key.clone(), &learn, start, &effort, &run) {
             Ok((head, nets)) => {

@@ -120,7 +120,7 @@ pub fn invent(measured: &[&Op], count: usize, seed: u64) -> Vec<Op> {
         |amount: &dyn Fn(&Op) -> f64| measured.iter().map(|op| amount(op)).fold(0.0, f64::max);
     let most_bytes = most(&|op| op.bytes().bytes());
     let most_flops = most(&|op| op.flops().flops());
-    let propose: Box<dyn Fn(&mut Random) -> Option<Op>> = match family {
+    let propose: Box<Proposal> = match family {
         Family::Gemm => Box::new(products(measured)),
         Family::Prefill | Family::Decode => Box::new(attentions(measured)),
     };
@@ -139,6 +139,9 @@ pub fn invent(measured: &[&Op], count: usize, seed: u64) -> Vec<Op> {
     }
     shapes.into_iter().collect()
 }
+
+/// Draws one shape, if the draw makes sense.
+type Proposal = dyn Fn(&mut Random) -> Option<Op>;
 
 fn products(measured: &[&Op]) -> impl Fn(&mut Random) -> Option<Op> {
     let known: Vec<Gemm> = measured
@@ -189,7 +192,9 @@ fn attentions(measured: &[&Op]) -> impl Fn(&mut Random) -> Option<Op> {
         if self_attending {
             op.seq_q = op.seq_kv;
         }
-        (op.heads % op.kv_heads == 0).then_some(Op::Attention(op))
+        op.heads
+            .is_multiple_of(op.kv_heads)
+            .then_some(Op::Attention(op))
     }
 }
 

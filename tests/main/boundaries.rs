@@ -1,44 +1,61 @@
-//! The import table of ARCHITECTURE.md, and the other rules of the source that can be read off its text.
+//! Who may know whom: the tables of `ARCHITECTURE.md`, kept true.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A source file of one module of the crate.
-struct Source {
-    /// The module of the crate that it belongs to: `dataset` for `src/dataset/import/mod.rs`.
-    module: String,
-    /// How many modules lie between it and the crate's root, itself included.
-    depth: usize,
-    place: String,
-    /// Its lines without comments.
-    lines: Vec<String>,
-}
-
-/// What one row of the table allows.
-struct Allowed {
-    modules: BTreeSet<String>,
-    crates: BTreeSet<String>,
-}
+/// A row of a table: what the first column names, and what the second allows it.
+type Table = BTreeMap<String, Vec<String>>;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn read(path: &str) -> String {
-    fs::read_to_string(root().join(path)).unwrap()
+fn text_of(file: &str) -> String {
+    fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
-fn rust_files(folder: &str) -> Vec<PathBuf> {
+/// Every name in backticks.
+fn quoted(cell: &str) -> Vec<String> {
+    let names = cell.split('`').skip(1).step_by(2);
+    names.map(str::to_owned).collect()
+}
+
+/// The table of `ARCHITECTURE.md` under this heading; several names in the first column share a row.
+fn table(document: &str, heading: &str) -> Table {
+    let mut rows = Table::new();
+    let lines = document.lines().skip_while(|line| *line != heading).skip(2);
+    for line in lines.take_while(|line| line.starts_with('|')) {
+        let cells: Vec<_> = line.trim_matches('|').split('|').collect();
+        for name in quoted(cells[0]) {
+            let before = rows.insert(name.clone(), quoted(cells[1]));
+            assert!(before.is_none(), "`{name}` stands twice below {heading}");
+        }
+    }
+    assert!(!rows.is_empty(), "ARCHITECTURE.md has no table {heading}");
+    rows
+}
+
+fn imports() -> Table {
+    table(&text_of("ARCHITECTURE.md"), "| module | may import |")
+}
+
+fn crates() -> Table {
+    table(&text_of("ARCHITECTURE.md"), "| crate | known to |")
+}
+
+/// Every Rust file below `folder`, as its path from the root and its text, in a stable order.
+fn sources(folder: &str) -> Vec<(String, String)> {
     let mut files = Vec::new();
     let mut folders = vec![root().join(folder)];
     while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path: PathBuf = entry.unwrap().path();
             if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
-                files.push(path);
+                let name = path.strip_prefix(root()).unwrap().display().to_string();
+                files.push((name, fs::read_to_string(&path).unwrap()));
             }
         }
     }
@@ -46,236 +63,318 @@ fn rust_files(folder: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Every file below `src` but the crate's two roots.
-fn sources() -> Vec<Source> {
-    let folder = root().join("src");
-    rust_files("src")
-        .into_iter()
-        .filter_map(|path| {
-            let inside = path.strip_prefix(&folder).unwrap().with_extension("");
-            let mut parts: Vec<_> = inside
-                .iter()
-                .map(|part| part.to_string_lossy().into_owned())
-                .collect();
-            parts.pop_if(|last| last == "mod");
-            let module = parts.first()?.clone();
-            let text = fs::read_to_string(&path).unwrap();
-            let code = |line: &str| line.split("//").next().unwrap_or_default().to_owned();
-            (module != "lib" && module != "main").then(|| Source {
-                module,
-                depth: parts.len(),
-                place: path.strip_prefix(root()).unwrap().display().to_string(),
-                lines: text.lines().map(code).collect(),
-            })
-        })
-        .collect()
+/// The top-level module that a file below `src` belongs to; none for `lib.rs`, which only lists them.
+fn module(file: &str) -> Option<&str> {
+    let inside = file.strip_prefix("src/")?;
+    let name = inside.split('/').next()?.trim_end_matches(".rs");
+    (name != "lib").then_some(name)
 }
 
-/// The rows of the import table, in their order.
-fn table() -> Vec<(String, Allowed)> {
-    let document = read("ARCHITECTURE.md");
-    let start = document.find("<!-- imports: begin -->").expect("a table");
-    let end = document.find("<!-- imports: end -->").expect("its end");
-    let words = |cell: &str| cell.split_whitespace().map(str::to_owned).collect();
-    document[start..end]
-        .lines()
-        .filter(|line| line.starts_with('|'))
-        .skip(2) // headings and rule
-        .map(|line| {
-            let cells: Vec<_> = line.trim_matches('|').split('|').map(str::trim).collect();
-            let [module, modules, crates] = cells[..] else {
-                panic!("a row of three cells, not {line}");
-            };
-            let allowed = Allowed {
-                modules: words(modules),
-                crates: words(crates),
-            };
-            (module.to_owned(), allowed)
-        })
-        .collect()
+/// The lines of a source that are not comments, without the comments at their ends.
+fn code(text: &str) -> impl Iterator<Item = &str> {
+    let lines = text.lines().map(|line| {
+        let comment = line.find("//").filter(|at| !line[..*at].ends_with(':'));
+        comment.map_or(line, |at| &line[..at])
+    });
+    lines.filter(|line| !line.trim().is_empty())
 }
 
-/// The crates that the program may use, as code spells them.
-fn dependencies() -> Vec<String> {
-    let manifest = read("Cargo.toml");
-    let section = manifest.split("\n[dependencies]\n").nth(1).unwrap();
-    section
-        .lines()
-        .take_while(|line| !line.starts_with('['))
-        .filter_map(|line| line.split_once(" = "))
-        .filter(|(name, _)| !name.starts_with('#'))
-        .map(|(name, _)| name.trim().replace('-', "_"))
-        .collect()
+/// The code that ships: what stands before the tests of a file, nothing of a file of tests.
+fn shipped<'a>(file: &str, text: &'a str) -> &'a str {
+    if file.contains("/tests/") || file.ends_with("/tests.rs") {
+        return "";
+    }
+    let tests = text.find("#[cfg(test)]\nmod tests {");
+    tests.map_or(text, |at| &text[..at])
 }
 
-/// The identifiers that follow `prefix` where a path begins with it.
-fn after<'a>(line: &'a str, prefix: &'a str) -> impl Iterator<Item = &'a str> {
-    let is_word = |c: char| c.is_alphanumeric() || c == '_';
-    line.match_indices(prefix).filter_map(move |(at, _)| {
-        let begins = !line[..at].ends_with(|c: char| is_word(c) || c == ':');
-        let rest = &line[at + prefix.len()..];
-        let end = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
-        begins.then_some(&rest[..end])
+/// The identifier that a text starts with.
+fn identifier(text: &str) -> &str {
+    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_');
+    end.map_or(text, |end| &text[..end])
+}
+
+/// What follows each place where `word` stands as a whole identifier.
+fn after<'a>(line: &'a str, word: &'a str) -> impl Iterator<Item = &'a str> {
+    line.match_indices(word).filter_map(move |(at, _)| {
+        let before = line[..at].chars().next_back();
+        let part = before.is_some_and(|c| c.is_alphanumeric() || c == '_');
+        (!part).then(|| &line[at + word.len()..])
     })
 }
 
-/// Fails with all violations at once.
-fn none(violations: Vec<String>) {
-    assert!(violations.is_empty(), "\n{}\n", violations.join("\n"));
-}
-
-/// Every line of every source that `check` objects to.
-fn violations(check: impl Fn(&Source, usize, &str) -> Option<String>) -> Vec<String> {
+/// Every import that the table forbids, as `file: what is wrong`.
+fn forbidden_imports(file: &str, text: &str, table: &Table) -> Vec<String> {
+    let Some(module) = module(file) else {
+        return Vec::new();
+    };
+    let Some(allowed) = table.get(module) else {
+        return vec![format!("{file}: `{module}` has no row in the import table")];
+    };
     let mut found = Vec::new();
-    for source in sources() {
-        for (index, line) in source.lines.iter().enumerate() {
-            if let Some(objection) = check(&source, index, line) {
-                found.push(format!("{}:{}: {objection}", source.place, index + 1));
+    for line in code(text) {
+        // `super::` from a file directly below `src` reaches other modules like `crate::` does.
+        let paths = ["crate::", "shapewise::", "super::"];
+        for rest in paths.iter().flat_map(|path| after(line, path)) {
+            if rest.starts_with('{') && !line.contains("super::{") {
+                found.push(format!("{file}: `{}` names no single module", line.trim()));
+            }
+            let other = identifier(rest);
+            let known = table.contains_key(other) && other != module;
+            if known && !allowed.iter().any(|name| name == other) {
+                found.push(format!("{file}: `{module}` may not import `{other}`"));
             }
         }
     }
     found
 }
 
-#[test]
-fn the_table_lists_the_modules_of_the_crate_in_their_order() {
-    let listed: Vec<_> = table().into_iter().map(|(module, _)| module).collect();
-    let declared: Vec<_> = read("src/lib.rs")
-        .lines()
-        .filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'))
-        .map(str::to_owned)
+/// Every use of a foreign crate outside the modules that may know it.
+fn strayed_crates(file: &str, text: &str, table: &Table) -> Vec<String> {
+    let Some(module) = module(file) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for (foreign, homes) in table {
+        let path = format!("{foreign}::");
+        let used = code(text).any(|line| after(line, &path).next().is_some());
+        if used && !homes.iter().any(|home| home == module) {
+            found.push(format!("{file}: `{module}` may not know `{foreign}`"));
+        }
+    }
+    found
+}
+
+/// Every word in shipped code that only these modules may say.
+fn reserved_words(file: &str, text: &str) -> Vec<String> {
+    const TALK: &[&str] = &["cli", "main"];
+    const FILES: &[&str] = &["error", "dataset", "regressor", "train", "cli"];
+    const RESERVED: &[(&str, &[&str])] = &[
+        ("println!", TALK),
+        ("print!", TALK),
+        ("eprintln!", TALK),
+        ("eprint!", TALK),
+        ("dbg!", &[]),
+        ("todo!", &[]),
+        ("stdout()", TALK),
+        ("stderr()", TALK),
+        ("process::exit", &[]),
+        ("process::Command", &[]),
+        ("process::ExitCode", TALK),
+        ("env::", TALK),
+        ("fs::", FILES),
+        ("File::", FILES),
+        ("Artifact::open", FILES),
+        ("SystemTime", &[]),
+        ("Instant::", &[]),
+        ("unsafe", &["regressor"]),
+    ];
+    let Some(module) = module(file) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for (word, homes) in RESERVED {
+        let mut lines = code(shipped(file, text));
+        let said = lines.any(|line| after(line, word).any(|rest| !rest.starts_with("_code")));
+        if said && !homes.contains(&module) {
+            found.push(format!("{file}: `{module}` may not say `{word}`"));
+        }
+    }
+    found
+}
+
+/// Every lint that is silenced without need: documentation of plain fields may be left out, the rest needs a reason.
+fn silenced_lints(file: &str, text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for line in text.lines() {
+        let attribute = line.trim();
+        let silences = ["#[allow(", "#![allow(", "#[expect(", "#![expect("];
+        let silenced = silences.iter().find_map(|at| attribute.strip_prefix(at));
+        let plain = |lints: &str| lints.starts_with("missing_docs)");
+        let explained = |lints: &str| lints.contains(")] //") || lints.contains("reason = ");
+        if silenced.is_some_and(|lints| !plain(lints) && !explained(lints)) {
+            found.push(format!("{file}: {attribute} gives no reason"));
+        }
+    }
+    found
+}
+
+/// Applies a check to every file below `src` and fails with everything it found.
+fn hold(check: impl Fn(&str, &str) -> Vec<String>) {
+    let files = sources("src");
+    let found: Vec<_> = files
+        .iter()
+        .flat_map(|(file, text)| check(file, text))
         .collect();
-    assert_eq!(listed, declared);
+    assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
 #[test]
 fn modules_import_only_what_the_table_allows() {
-    let table: BTreeMap<_, _> = table().into_iter().collect();
-    none(violations(|source, _, line| {
-        let allowed = &table[&source.module].modules;
-        let named = after(line, "crate::").find(|name| {
-            *name != source.module && table.contains_key(*name) && !allowed.contains(*name)
-        })?;
-        Some(format!("`{}` may not import `{named}`", source.module))
-    }));
+    let table = imports();
+    hold(|file, text| forbidden_imports(file, text, &table));
 }
 
 #[test]
-fn foreign_crates_stay_behind_the_modules_that_the_table_names() {
-    let table: BTreeMap<_, _> = table().into_iter().collect();
-    let crates = dependencies();
-    assert!(crates.iter().any(|name| name == "clap"), "{crates:?}");
-    none(violations(|source, _, line| {
-        let allowed = &table[&source.module].crates;
-        let named = crates.iter().find(|name| {
-            !allowed.contains(*name) && after(line, &format!("{name}::")).next().is_some()
-        })?;
-        Some(format!("`{}` may not use `{named}`", source.module))
-    }));
-}
-
-#[test]
-fn the_table_names_no_crate_that_is_none() {
-    let crates = dependencies();
-    let unknown = table().into_iter().flat_map(|(module, allowed)| {
-        let unknown = allowed.crates.into_iter();
-        unknown
-            .filter(|name| !crates.contains(name))
-            .map(move |name| format!("{module}: {name}"))
-    });
-    none(unknown.collect());
-}
-
-#[test]
-fn imports_name_one_module_each_and_super_stays_inside() {
-    none(violations(|source, index, line| {
-        if line.contains("use crate::{") {
-            return Some("one module of the crate per `use`".to_owned());
+fn the_table_has_a_row_for_every_module_and_no_other() {
+    let lib = text_of("src/lib.rs");
+    let mut modules: Vec<_> = code(&lib)
+        .filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'))
+        .collect();
+    modules.push("main");
+    modules.sort_unstable();
+    let table = imports();
+    let rows: Vec<_> = table.keys().map(String::as_str).collect();
+    assert_eq!(
+        rows, modules,
+        "rows of ARCHITECTURE.md against modules of src/lib.rs"
+    );
+    for (module, allowed) in &table {
+        for name in allowed {
+            assert!(
+                table.contains_key(name) && name != "main",
+                "the row of `{module}` allows `{name}`, which is no module"
+            );
         }
-        let climbed = line.matches("super::").count();
-        // Inside `mod tests { … }` there is one module more to climb out of.
-        let inline = |line: &String| line.starts_with("mod ") && line.ends_with('{');
-        (climbed > 0
-            && climbed >= source.depth + usize::from(source.lines[..index].iter().any(inline)))
-        .then(|| "`super` leaves the module; write `crate::…`".to_owned())
-    }));
+    }
 }
 
 #[test]
-fn only_the_command_line_prints_and_exits() {
-    const WORDS: [&str; 8] = [
-        "println!",
-        "print!",
-        "eprintln!",
-        "eprint!",
-        "dbg!",
-        "stdout()",
-        "stderr()",
-        "process::exit",
-    ];
-    none(violations(|source, _, line| {
-        let is_test = source.place.contains("/tests");
-        let word = WORDS.iter().find(|word| line.contains(**word))?;
-        (source.module != "cli" && !is_test).then(|| format!("`{word}` outside of `cli`"))
-    }));
+fn nothing_imports_what_stands_below_it() {
+    let lib = text_of("src/lib.rs");
+    let order: Vec<_> = code(&lib)
+        .filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'))
+        .collect();
+    let place = |name: &str| order.iter().position(|module| *module == name);
+    for (module, allowed) in imports() {
+        for name in allowed.iter().filter(|_| module != "main") {
+            // A GPU has peaks per number format, and formats are part of operators.
+            let known = (module.as_str(), name.as_str()) == ("gpu", "op");
+            assert!(
+                known || place(name) < place(&module),
+                "src/lib.rs lists `{name}` below `{module}`, which imports it"
+            );
+        }
+    }
 }
 
 #[test]
-fn prediction_knows_no_files() {
-    const MODULES: [&str; 4] = ["features", "predict", "evaluate", "report"];
-    none(violations(|source, _, line| {
-        let knows = ["std::fs", "fs::read", "File::", "std::net", "read_text"]
-            .into_iter()
-            .find(|word| line.contains(word))?;
-        let reads = MODULES.contains(&source.module.as_str());
-        reads.then(|| format!("`{knows}` in `{}`", source.module))
-    }));
+fn foreign_crates_stay_behind_their_modules() {
+    let table = crates();
+    let manifest = text_of("Cargo.toml").replace('-', "_");
+    for name in table.keys() {
+        let line = format!("{name} = ");
+        let known = manifest.lines().any(|entry| entry.starts_with(&line));
+        assert!(known, "`{name}` of ARCHITECTURE.md is no dependency");
+    }
+    hold(|file, text| strayed_crates(file, text, &table));
+}
+
+#[test]
+fn only_the_edge_talks_and_only_the_pipeline_touches_files() {
+    hold(reserved_words);
 }
 
 #[test]
 fn every_file_says_what_it_is_for() {
-    let mute = ["src", "tests", "benches"]
-        .into_iter()
-        .flat_map(rust_files)
-        .filter(|path| !fs::read_to_string(path).unwrap().starts_with("//! "))
-        .map(|path| path.display().to_string());
-    none(mute.collect());
+    for folder in ["src", "tests", "benches"] {
+        for (file, text) in sources(folder) {
+            assert!(text.starts_with("//! "), "{file}: no `//!` on top");
+        }
+    }
 }
 
 #[test]
-fn main_only_starts_the_program() {
-    let main = read("src/main.rs");
-    assert!(main.lines().count() <= 40);
-    assert!(main.contains("shapewise::cli::run"));
-    let named: Vec<_> = after(&main, "shapewise::").collect();
-    assert!(named.iter().all(|module| *module == "cli"), "{named:?}");
+fn no_lint_is_silenced_without_a_reason() {
+    for folder in ["src", "tests", "benches"] {
+        for (file, text) in sources(folder) {
+            let found = silenced_lints(&file, &text);
+            assert!(found.is_empty(), "{}", found.join("\n"));
+        }
+    }
 }
 
 #[test]
-fn the_map_names_files_that_exist() {
-    let document = read("ARCHITECTURE.md");
-    let paths = document
-        .split('`')
-        .skip(1)
-        .step_by(2)
-        .filter(|code| code.contains('/') && !code.contains(' '))
-        .filter(|code| !root().join(code).exists())
-        .map(str::to_owned);
-    none(paths.collect());
+fn the_code_map_names_every_module() {
+    let document = text_of("ARCHITECTURE.md");
+    for name in imports().keys().filter(|name| *name != "main") {
+        let file = format!("`src/{name}.rs`");
+        let folder = format!("`src/{name}/`");
+        let place = if root().join("src").join(name).is_dir() {
+            folder
+        } else {
+            file
+        };
+        assert!(
+            document.contains(&format!("| {place} |")),
+            "the code map has no line for {place}"
+        );
+    }
 }
 
 #[test]
-fn the_checks_see_what_they_look_for() {
-    let names: Vec<_> = after("use crate::op::Op; x(crate::gpu::Gpu)", "crate::").collect();
-    assert_eq!(names, ["op", "gpu"]);
+fn documents_name_the_schema_numbers_of_the_code() {
+    use shapewise::{regressor::artifact, report};
+    let models = text_of("models/README.md");
+    let card = format!(
+        "| `schema` | {}; another number does not load |",
+        artifact::SCHEMA
+    );
+    assert!(models.contains(&card), "models/README.md lacks: {card}");
+    let document = format!("`\"schema\": {}`", report::SCHEMA);
+    let map = text_of("ARCHITECTURE.md");
+    assert!(map.contains(&document), "ARCHITECTURE.md lacks: {document}");
+
+    let layout = text_of("src/dataset/file.rs");
+    let number = layout
+        .lines()
+        .find_map(|line| line.strip_prefix("const SCHEMA: u64 = ")?.strip_suffix(';'))
+        .expect("src/dataset/file.rs has its schema number");
+    let data = text_of("data/README.md");
+    let tables = format!("`shapewise.schema` is {number}");
+    assert!(data.contains(&tables), "data/README.md lacks: {tables}");
+}
+
+/// A check that cannot fail is worth nothing.
+#[test]
+fn the_checks_find_what_they_look_for() {
+    let (imports, crates) = (imports(), crates());
+    for source in [
+        "use crate::train::Event;",
+        "fn f() { crate::dataset::read(path) }",
+        "pub use super::cli::run;",
+        "use crate::{train, units};",
+    ] {
+        let found = forbidden_imports("src/predict/fake.rs", source, &imports);
+        assert_eq!(found.len(), 1, "{source}: {found:?}");
+        assert!(found[0].starts_with("src/predict/fake.rs: "), "{found:?}");
+    }
+    let found = forbidden_imports("src/newcomer.rs", "", &imports);
+    assert!(found[0].contains("no row"), "{found:?}");
+    for source in [
+        "use crate::units::Seconds;",
+        "// crate::train is not for us",
+        "use super::step::{a, b};",
+    ] {
+        let found = forbidden_imports("src/predict/fake.rs", source, &imports);
+        assert!(found.is_empty(), "{source}: {found:?}");
+    }
     assert_eq!(
-        after("use my_clap::Arg; super::clap::Arg", "clap::").count(),
-        0
+        strayed_crates("src/op.rs", "use burn::tensor::Tensor;", &crates),
+        ["src/op.rs: `op` may not know `burn`"]
     );
-    assert_eq!(after("use clap::Arg;", "clap::").count(), 1);
-    assert!(
-        sources()
-            .iter()
-            .any(|source| source.module == "arch" && source.depth == 3)
-    );
+    assert!(strayed_crates("src/train/fit.rs", "use burn::tensor::Tensor;", &crates).is_empty());
+    for source in [
+        "println!(\"x\");",
+        "std::fs::read(path)?;",
+        "Artifact::open(path)?;",
+        "std::process::exit(1);",
+    ] {
+        let found = reserved_words("src/predict/mod.rs", source);
+        assert_eq!(found.len(), 1, "{source}: {found:?}");
+    }
+    let test = "#[cfg(test)]\nmod tests {\n    println!(\"x\");\n}";
+    assert!(reserved_words("src/predict/mod.rs", test).is_empty());
+    assert_eq!(silenced_lints("a.rs", "#[allow(dead_code)]").len(), 1);
+    assert!(silenced_lints("a.rs", "#[allow(unsafe_code)] // why").is_empty());
 }

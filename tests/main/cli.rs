@@ -1,343 +1,232 @@
-//! The command line as scripts see it: exit codes, streams, JSON keys, sentences, help.
+//! The command line as scripts meet it: exit codes, what goes to which stream, keys, sentences.
 
 use assert_cmd::Command;
 use serde_json::Value;
+use std::path::Path;
+use std::process::Stdio;
 
-const GEMM: [&str; 8] = ["predict", "gemm", "-m", "4096", "-n", "5120", "-k", "2560"];
+/// A GPU that is not the default, so that `--gpu` is seen to work.
+const GPU: &str = "b200";
 
-/// What one run left behind.
+/// What a command left behind.
 struct Outcome {
     code: i32,
-    stdout: String,
-    stderr: String,
+    out: String,
+    err: String,
 }
 
-fn shapewise(args: &[&str]) -> Outcome {
-    let output = Command::new(env!("CARGO_BIN_EXE_shapewise"))
-        .args(args)
-        .env_remove("RUST_BACKTRACE")
-        .output()
-        .unwrap();
+fn shapewise() -> Command {
+    Command::cargo_bin("shapewise").unwrap()
+}
+
+fn run<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Outcome {
+    let output = shapewise().args(args).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
     Outcome {
-        code: output.status.code().expect("an exit code, not a signal"),
-        stdout: String::from_utf8(output.stdout).unwrap(),
-        stderr: String::from_utf8(output.stderr).unwrap(),
+        code: output.status.code().expect("no signal ended it"),
+        out: text(output.stdout),
+        err: text(output.stderr),
     }
 }
 
-/// The text of a run that must succeed and have nothing to say.
-fn text(args: &[&str]) -> String {
-    let outcome = shapewise(args);
-    assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{args:?}");
-    outcome.stdout
+/// Runs words separated by spaces.
+fn say(line: &str) -> Outcome {
+    run(&line.split_whitespace().collect::<Vec<_>>())
 }
 
-/// The document of a run that must succeed.
-fn json(args: &[&str]) -> Value {
-    let document: Value = serde_json::from_str(&text(&[args, &["--format", "json"]].concat()))
-        .unwrap_or_else(|error| panic!("{args:?}: {error}"));
-    assert_eq!(document["schema"], 1, "{args:?}");
+/// The data of a command that must succeed, and say nothing else.
+fn data(line: &str) -> String {
+    let outcome = say(line);
+    assert_eq!((outcome.code, &*outcome.err), (0, ""), "{line}");
+    assert!(outcome.out.ends_with('\n'), "{line}");
+    outcome.out
+}
+
+/// The JSON document of a command that must succeed.
+fn json(line: &str) -> Value {
+    parse(line, &data(&format!("{line} --format json")))
+}
+
+fn parse(line: &str, text: &str) -> Value {
+    let document: Value = serde_json::from_str(text).unwrap_or_else(|e| panic!("{line}: {e}"));
+    assert_eq!(document["schema"], 1, "{line}");
     document
 }
 
-/// Checks that a run is refused with this code, in one sentence that holds all of these parts.
+fn number(document: &Value, key: &str) -> f64 {
+    let value = document[key].as_f64();
+    value.unwrap_or_else(|| panic!("`{key}` is {} in {document}", document[key]))
+}
+
+/// A failed command leaves standard output empty and one sentence that holds all these parts.
 fn refuses(args: &[&str], code: i32, parts: &[&str]) {
-    let outcome = shapewise(args);
-    assert_eq!(outcome.code, code, "{args:?}: {}", outcome.stderr);
-    assert_eq!(outcome.stdout, "", "{args:?}");
-    assert!(outcome.stderr.starts_with("error: "), "{}", outcome.stderr);
+    let outcome = run(args);
+    assert_eq!(outcome.code, code, "{args:?}: {}", outcome.err);
+    assert_eq!(outcome.out, "", "{args:?}");
+    assert!(outcome.err.starts_with("error: "), "{}", outcome.err);
     if code == 1 {
-        assert_eq!(outcome.stderr.lines().count(), 1, "{}", outcome.stderr);
+        assert_eq!(outcome.err.lines().count(), 1, "{}", outcome.err);
     }
     for part in parts {
-        let found = outcome.stderr.contains(part);
-        assert!(found, "{args:?}: {part} is not in\n{}", outcome.stderr);
+        let found = outcome.err.contains(part);
+        assert!(found, "{args:?}: `{part}` is not in {}", outcome.err);
     }
 }
 
-/// Checks that an object has these keys and that each holds a number.
-fn has_numbers(object: &Value, keys: &[&str]) {
-    for key in keys {
-        assert!(
-            object[key].is_number(),
-            "{key} is {} in {object}",
-            object[key]
-        );
-    }
+fn refused(line: &str, code: i32, parts: &[&str]) {
+    refuses(&line.split_whitespace().collect::<Vec<_>>(), code, parts);
 }
 
-#[test]
-fn a_product_is_answered_in_both_formats() {
-    let document = json(&GEMM);
-    has_numbers(
-        &document,
-        &[
-            "time_us",
-            "low_us",
-            "high_us",
-            "flops",
-            "bytes",
-            "tflops_per_s",
-            "peak_fraction",
-            "intensity_flops_per_byte",
-        ],
+/// The interval holds the estimate, and the estimate says where it comes from.
+fn is_honest(line: &str, document: &Value) {
+    let [low, time, high] = ["low_us", "time_us", "high_us"].map(|key| number(document, key));
+    assert!(
+        0.0 < low && low < time && time < high,
+        "{line}: {low} {time} {high}"
     );
-    assert_eq!(document["gpu"], "h200");
-    assert_eq!(document["op"]["k"], 2560);
-    assert_eq!(document["bound"], "compute");
-    let number = |key: &str| document[key].as_f64().unwrap();
-    assert!(number("low_us") < number("time_us") && number("time_us") < number("high_us"));
-    let text = text(&GEMM);
-    for part in [
-        "(4096, 2560) x (2560, 5120) tn bf16",
-        "90 %",
-        "TFLOP/s",
-        "tier",
-    ] {
-        assert!(text.contains(part), "{part} is not in\n{text}");
+    let tiers = ["measured", "learned", "transferred", "roofline"];
+    let tier = document["tier"].as_str().unwrap();
+    assert!(tiers.contains(&tier), "{line}: {tier}");
+    for warning in document["caveats"].as_array().unwrap() {
+        assert!(warning["caveat"].is_string() && warning["text"].is_string());
     }
 }
 
 #[test]
-fn no_product_beats_the_peak_on_any_gpu_learned_or_not() {
-    let gpus = json(&["gpus"]);
-    for gpu in gpus["gpus"].as_array().unwrap() {
-        let name = gpu["name"].as_str().unwrap();
-        let document = json(&[&GEMM[..], &["--gpu", name]].concat());
-        let fraction = document["peak_fraction"].as_f64().unwrap();
-        assert!(fraction <= 1.0, "{name} at {fraction} of its peak");
-    }
-}
-
-#[test]
-fn attention_defaults_to_as_many_keys_and_key_heads_as_queries() {
-    let document = json(&[
-        "predict",
-        "attention",
-        "--batch",
-        "2",
-        "--heads",
-        "32",
-        "--seq",
-        "1024",
-        "--head-dim",
-        "128",
-        "--causal",
-        "--pass",
-        "backward",
-        "--gpu",
-        "a100",
-    ]);
-    let op = &document["op"];
-    assert_eq!((&op["kv_heads"], &op["seq_kv"]), (&32.into(), &1024.into()));
-    assert_eq!(
-        (&op["pass"], &op["causal"]),
-        (&"backward".into(), &true.into())
-    );
-    assert_eq!(document["gpu"], "a100");
-}
-
-#[test]
-fn a_model_is_answered_operator_by_operator() {
-    for mode in ["train", "prefill", "decode"] {
-        let document = json(&["predict", "model", "gpt3-2.7b", "--mode", mode]);
-        has_numbers(
-            &document,
-            &[
-                "time_us",
-                "low_us",
-                "high_us",
-                "tokens_per_s",
-                "tokens_per_s_low",
-                "tokens_per_s_high",
-                "mfu",
-            ],
-        );
-        assert_eq!(document["workload"]["mode"], mode);
-        has_numbers(&document["memory"], &["memory_bytes", "capacity_bytes"]);
-        assert_eq!(document["memory"]["fits"], true);
-        let lines = document["lines"].as_array().unwrap();
-        for line in lines {
-            has_numbers(line, &["count", "time_us", "share", "tflops_per_s"]);
-            assert!(
-                line["role"].is_string() && line["tier"].is_string(),
-                "{line}"
-            );
-        }
-        let sum = |values: &mut dyn Iterator<Item = &Value>| -> f64 {
-            values.map(|value| value.as_f64().unwrap()).sum()
-        };
-        let shares = sum(&mut lines.iter().map(|line| &line["share"]));
-        let tiers = sum(&mut document["tier_shares"].as_object().unwrap().values());
-        assert!(
-            (shares - 1.0).abs() < 1e-9 && (tiers - 1.0).abs() < 1e-9,
-            "{shares} {tiers}"
-        );
-    }
-}
-
-#[test]
-fn the_table_of_a_training_step_fits_a_screen() {
-    let text = text(&["predict", "model", "gpt3-2.7b", "--gpu", "h200"]);
-    for part in [
-        "role",
-        "shape",
-        "count",
-        "time",
-        "share",
-        "TFLOP/s",
-        "tier",
-        "qkv",
-        "mlp_up",
-        "optimizer",
-    ] {
-        assert!(text.contains(part), "{part} is not in\n{text}");
-    }
-    for part in [
-        "tokens/s",
-        "90 %",
-        "MFU",
-        "memory",
-        "fits",
-        "2,651,553,280 parameters",
-    ] {
-        assert!(text.contains(part), "{part} is not in\n{text}");
-    }
-    assert!(text.lines().count() < 40, "{text}");
-}
-
-#[test]
-fn a_hugging_face_config_is_read_and_an_unsupported_one_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("tiny.json");
-    let config = r#"{"model_type": "gpt2", "n_layer": 2, "n_embd": 128, "n_head": 2, "n_positions": 256, "vocab_size": 1000}"#;
-    std::fs::write(&path, config).unwrap();
-    let name = path.to_str().unwrap();
-    let document = json(&["predict", "model", name]);
-    assert_eq!(document["model"], "tiny");
-    assert_eq!(
-        document["workload"]["seq"], 256,
-        "the position table has 256 rows"
-    );
-    std::fs::write(&path, config.replace("gpt2", "mamba")).unwrap();
-    refuses(
-        &["predict", "model", name],
-        1,
-        &["tiny.json", "model_type", "mamba"],
-    );
-}
-
-#[test]
-fn what_cannot_be_met_exits_1_with_one_sentence() {
-    let attention = [
-        "predict",
-        "attention",
-        "--batch",
-        "1",
-        "--heads",
-        "32",
-        "--seq",
-        "64",
-        "--head-dim",
-        "64",
+fn one_operator_is_answered_in_text_and_json() {
+    let cases = [
+        "gemm -m 4096 -n 4096 -k 4096",
+        "gemm -m 1 -n 4096 -k 14336 --dtype fp8",
+        "gemm -m 2048 -n 2048 -k 128 --batch-count 32 --layout nn",
+        "gemm -m 8192 -n 50257 -k 4096 --layout nt --dtype fp16",
+        "attention --batch 4 --heads 32 --kv-heads 8 --seq 2048 --head-dim 128 --causal",
+        "attention --batch 64 --heads 32 --kv-heads 8 --seq 1 --kv-seq 4096 --head-dim 128",
+        "attention --batch 4 --heads 32 --seq 2048 --head-dim 80 --causal --pass backward",
     ];
-    let with = |more: &[&'static str]| [&attention[..], more].concat();
-    refuses(
-        &with(&["--kv-heads", "5"]),
-        1,
-        &["--kv-heads", "5", "divisor", "32"],
-    );
-    refuses(
-        &with(&["--kv-seq", "32", "--causal"]),
-        1,
-        &["--kv-seq", "32", "at least"],
-    );
-    refuses(
-        &["predict", "model", "lama-2-7b"],
-        1,
-        &["lama-2-7b", "llama-2-7b"],
-    );
-    refuses(&["predict", "model", "absent.json"], 1, &["absent.json"]);
-    refuses(
-        &["predict", "model", "gpt2", "--tp", "5"],
-        1,
-        &["`tp` is 5", "divisor"],
-    );
-    refuses(
-        &["predict", "model", "gpt2", "--seq", "4096"],
-        1,
-        &["`seq` is 4096", "1024"],
-    );
-    refuses(&["gpus", "h2000"], 1, &["h2000", "h200"]);
-    refuses(
-        &[&GEMM[..], &["--gpu", "h2000"]].concat(),
-        1,
-        &["h2000", "h200"],
-    );
-    refuses(
-        &[&GEMM[..], &["--model", "absent"]].concat(),
-        1,
-        &["model", "absent"],
-    );
-}
-
-#[test]
-fn wrong_usage_exits_2_and_names_flag_value_and_what_is_allowed() {
-    let m = |value: &'static str| ["predict", "gemm", "-m", value, "-n", "8", "-k", "8"];
-    for value in ["0", "-5", "1.5", "many", "99999999999999999999"] {
-        refuses(&m(value), 2, &["-m", value, "whole numbers from 1"]);
+    for gpu in ["b200", "l40s", "rtx-pro-6000", "mi250x", "v100"] {
+        for case in cases {
+            let line = format!("predict {case} --gpu {gpu}");
+            let document = json(&line);
+            is_honest(&line, &document);
+            assert_eq!(document["gpu"], gpu);
+            assert_eq!(document["op"]["kind"], case.split(' ').next().unwrap());
+            for key in [
+                "flops",
+                "bytes",
+                "tflops_per_s",
+                "gigabytes_per_s",
+                "peak_fraction",
+                "bandwidth_fraction",
+                "intensity_flops_per_byte",
+            ] {
+                assert!(number(&document, key) > 0.0, "{line}: {key}");
+            }
+            let tier = document["tier"].as_str().unwrap();
+            let text = data(&line);
+            for part in ["time", "90 %", "bound by", tier, gpu] {
+                assert!(text.contains(part), "{line}: `{part}` is not in\n{text}");
+            }
+        }
     }
-    refuses(
-        &[&GEMM[..], &["--dtype", "int8"]].concat(),
-        2,
-        &["--dtype", "int8", "bf16"],
-    );
-    refuses(
-        &[&GEMM[..], &["--layout", "xy"]].concat(),
-        2,
-        &["--layout", "xy", "tn"],
-    );
-    refuses(
-        &["predict", "model", "gpt2", "--zero", "4"],
-        2,
-        &["--zero", "4", "0..=3"],
-    );
-    refuses(&["predict", "gemm", "-m", "8"], 2, &["-n", "-k"]);
-    refuses(
-        &["import", "elsewhere", "x", "--out", "y"],
-        2,
-        &["elsewhere", "aiconfigurator"],
-    );
-    refuses(&["divine"], 2, &["divine"]);
 }
 
 #[test]
-fn help_names_every_flag_of_the_contract() {
-    let contract: [(&[&str], &[&str]); 10] = [
+fn a_step_is_answered_in_every_mode() {
+    let cases = [
+        ("b200", "llama-2-7b", ""),
+        ("b200", "llama-2-7b", "--mode prefill --batch 2 --seq 512"),
+        ("b200", "llama-2-7b", "--mode decode --context 1024"),
+        ("l40s", "gpt2", "--mode decode --seq 300 --dtype fp16"),
         (
-            &[],
-            &[
-                "predict", "train", "evaluate", "import", "gpus", "models", "--format",
-            ],
-        ),
-        (&["predict"], &["gemm", "attention", "model"]),
-        (
-            &["predict", "gemm"],
-            &[
-                "-m ",
-                "-n ",
-                "-k ",
-                "--batch-count",
-                "--dtype",
-                "--layout",
-                "--gpu",
-                "--model",
-                "--data",
-                "--format",
-            ],
+            "b200",
+            "llama-2-70b",
+            "--tp 8 --pp 2 --dp 4 --zero 1 --microbatches 8 --sequence-parallel",
         ),
         (
-            &["predict", "attention"],
+            "l40s",
+            "pythia-160m",
+            "--attention unfused --recompute full",
+        ),
+    ];
+    for (gpu, model, options) in cases {
+        let line = format!("predict model {model} --gpu {gpu} {options}");
+        let document = json(&line);
+        is_honest(&line, &document);
+        assert_eq!(
+            (&document["gpu"], &document["model"]),
+            (&gpu.into(), &model.into())
+        );
+        let rates =
+            ["tokens_per_s_low", "tokens_per_s", "tokens_per_s_high"].map(|k| number(&document, k));
+        assert!(rates[0] < rates[1] && rates[1] < rates[2], "{line}");
+        assert!((0.0..1.0).contains(&number(&document, "mfu")), "{line}");
+        let share = |document: &Value, key: &str| number(document, key);
+        let tiers: f64 = ["measured", "learned", "transferred", "roofline"]
+            .iter()
+            .map(|tier| share(&document["tier_shares"], tier))
+            .sum();
+        let lines = document["lines"].as_array().unwrap();
+        let shares: f64 = lines.iter().map(|line| share(line, "share")).sum();
+        assert!(
+            (tiers - 1.0).abs() < 1e-6 && (shares - 1.0).abs() < 1e-6,
+            "{line}"
+        );
+        let memory = &document["memory"];
+        let fits = number(memory, "memory_bytes") <= number(memory, "capacity_bytes");
+        assert_eq!(memory["fits"], fits, "{line}");
+        assert!(data(&line).contains("tokens/s"), "{line}");
+    }
+}
+
+#[test]
+fn options_reach_the_workload() {
+    let line = "predict model llama-2-7b --gpu b200 --mode train --batch 2 --seq 1024 --dtype fp8 --tp 2 --pp 4 --dp 8 \
+                --zero 2 --recompute selective --attention unfused --microbatches 16 --sequence-parallel";
+    let expected = serde_json::json!({
+        "mode": "train", "batch": 2, "seq": 1024, "context": 0, "dtype": "fp8", "tp": 2, "pp": 4, "dp": 8,
+        "zero": 2, "recompute": "selective", "attention": "unfused", "sequence_parallel": true, "microbatches": 16
+    });
+    assert_eq!(json(line)["workload"], expected);
+}
+
+#[test]
+fn lists_have_their_keys() {
+    let gpus = json("gpus");
+    let gpus = gpus["gpus"].as_array().unwrap();
+    assert!(gpus.len() >= 20 && gpus.iter().any(|gpu| gpu["name"] == "h200"));
+    for gpu in gpus {
+        assert!(number(gpu, "memory_bandwidth_bytes_per_s") > 1e10, "{gpu}");
+    }
+    let one = json("gpus L40S");
+    assert_eq!(one["name"], "l40s");
+    for figure in one["figures"].as_array().unwrap() {
+        assert!(
+            !figure["source"].as_str().unwrap().is_empty(),
+            "{figure} has no source"
+        );
+    }
+    let models = json("models");
+    let lines = models["models"].as_array().unwrap();
+    assert!(
+        lines
+            .iter()
+            .any(|line| line["name"] == "b200" && line["family"] == "gemm")
+    );
+    for line in ["gpus", "gpus h200", "models"] {
+        data(line);
+    }
+}
+
+#[test]
+fn every_promised_option_is_in_the_help() {
+    const TARGET: &[&str] = &["--gpu", "--model", "--data", "--format"];
+    for (command, options) in [
+        (
+            "predict gemm",
+            &["-m", "-n", "-k", "--batch-count", "--dtype", "--layout"][..],
+        ),
+        (
+            "predict attention",
             &[
                 "--batch",
                 "--heads",
@@ -348,14 +237,10 @@ fn help_names_every_flag_of_the_contract() {
                 "--causal",
                 "--pass",
                 "--dtype",
-                "--gpu",
-                "--model",
-                "--data",
-                "--format",
             ],
         ),
         (
-            &["predict", "model"],
+            "predict model",
             &[
                 "--mode",
                 "--batch",
@@ -370,225 +255,445 @@ fn help_names_every_flag_of_the_contract() {
                 "--attention",
                 "--microbatches",
                 "--sequence-parallel",
-                "--gpu",
-                "--model",
-                "--data",
-                "--format",
             ],
         ),
+        ("import", &["--out", "--force", "--gpu", "--stack"]),
         (
-            &["train"],
-            &[
-                "--data",
-                "--out",
-                "--base",
-                "--seed",
-                "--backend",
-                "--format",
-            ],
+            "train",
+            &["--data", "--out", "--base", "--seed", "--epochs", "--gpu"],
         ),
         (
-            &["evaluate"],
-            &[
-                "--data", "--from", "--model", "--gpu", "--stack", "--format",
-            ],
+            "evaluate",
+            &["--data", "--from", "--model", "--gpu", "--stack"],
         ),
-        (
-            &["import"],
-            &["--out", "--gpu", "--stack", "--force", "--format"],
-        ),
-        (&["gpus"], &["--format"]),
-        (&["models"], &["--format"]),
-    ];
-    for (command, flags) in contract {
-        let help = text(&[command, &["--help"]].concat());
-        for flag in flags {
+        ("gpus", &[]),
+        ("models", &[]),
+    ] {
+        let help = data(&format!("{command} --help"));
+        let common = if command.starts_with("predict") {
+            TARGET
+        } else {
+            &["--format"]
+        };
+        for option in options.iter().chain(common) {
+            let found = help
+                .split(|c: char| !c.is_alphanumeric() && c != '-')
+                .any(|word| word == *option);
             assert!(
-                help.contains(flag),
-                "{command:?} does not tell of {flag}:\n{help}"
+                found,
+                "`{option}` is not in the help of `{command}`\n{help}"
             );
         }
     }
-}
-
-#[test]
-fn gpus_are_listed_and_every_figure_has_its_source() {
-    let all = json(&["gpus"]);
-    let h200 = all["gpus"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|gpu| gpu["name"] == "h200")
-        .unwrap();
-    has_numbers(
-        h200,
-        &[
-            "sm_count",
-            "peak_bf16_flops_per_s",
-            "memory_bandwidth_bytes_per_s",
-            "memory_bytes",
-        ],
-    );
-    let one = json(&["gpus", "NVIDIA H200"]);
-    assert_eq!(one["name"], "h200");
-    for line in one["figures"].as_array().unwrap() {
+    let formats = data("evaluate --help");
+    for name in ["native", "aiconfigurator", "cookbook", "neusight"] {
         assert!(
-            line["value"].is_number() && !line["source"].as_str().unwrap().is_empty(),
-            "{line}"
+            formats.contains(name),
+            "evaluate --help does not list {name}"
         );
     }
-    assert!(text(&["gpus"]).contains("h200"));
-    assert!(text(&["gpus", "h200"]).contains("datasheet"));
-    assert!(json(&["models"])["models"].is_array());
+    assert!(data("predict gemm --help").contains("[default: h200]"));
+    assert!(data("--version").starts_with("shapewise "));
 }
 
 #[test]
-fn a_reader_that_leaves_early_is_no_failure() {
-    for args in [&["gpus", "--format", "json"][..], &["--help"]] {
-        let (reader, writer) = std::io::pipe().unwrap();
-        drop(reader);
-        let output = std::process::Command::new(env!("CARGO_BIN_EXE_shapewise"))
-            .args(args)
-            .stdout(writer)
-            .output()
-            .unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(
-            (output.status.code(), said.as_str()),
-            (Some(0), ""),
-            "{args:?}"
-        );
-    }
-}
-
-#[test]
-#[cfg(not(feature = "dataset"))]
-fn a_command_whose_feature_is_off_names_it() {
-    refuses(
-        &["import", "cookbook", "x", "--out", "y"],
-        1,
-        &["`import`", "--features dataset"],
-    );
-    refuses(
-        &["evaluate", "--data", "x"],
-        1,
-        &["`evaluate`", "--features dataset"],
-    );
-    refuses(
-        &["train", "--data", "x", "--out", "y"],
-        1,
-        &["`train`", "--features train"],
-    );
-    refuses(
-        &[&GEMM[..], &["--data", "x"]].concat(),
-        1,
-        &["`--data`", "--features dataset"],
-    );
-}
-
-#[test]
-#[cfg(feature = "dataset")]
-fn tables_are_measured_evaluated_and_refused_when_they_are_none() {
-    let folder = tempfile::tempdir().unwrap();
-    let table = folder.path().join("own.parquet");
-    write_table(&table);
-    let name = table.to_str().unwrap();
-
-    let measured = json(&[&GEMM[..], &["--data", name]].concat());
-    assert_eq!(measured["tier"], "measured");
-    assert!(
-        (measured["time_us"].as_f64().unwrap() - 170.0).abs() < 1e-6,
-        "{measured}"
-    );
-    let other = [&GEMM[..], &["--data", name, "--gpu", "a100"]].concat();
-    refuses(&other, 1, &["own.parquet", "no row of a100"]);
-
-    let document = json(&["evaluate", "--data", name]);
-    let keys = [
-        "n",
-        "median_ape",
-        "mean_ape",
-        "p90_ape",
-        "max_ape",
-        "r2",
-        "spearman",
-        "coverage_90",
-        "interval_half_width_median",
-    ];
-    has_numbers(&document["overall"], &keys);
-    let group = &document["groups"][0];
-    has_numbers(group, &keys);
-    for (key, value) in [
-        ("op", "gemm"),
-        ("dtype", "bf16"),
-        ("gpu", "h200"),
-        ("stack", "made-up 1"),
+fn wrong_usage_is_two() {
+    for (line, parts) in [
+        ("predict gemm -m 0 -n 1 -k 1", &["'0'", "-m", "from 1"][..]),
+        ("predict gemm -m -5 -n 1 -k 1", &["'-5'", "-m"]),
+        ("predict gemm -m 1.5 -n 1 -k 1", &["'1.5'", "whole numbers"]),
+        (
+            "predict gemm -m 99999999999 -n 1 -k 1",
+            &["'99999999999'", "4294967296"],
+        ),
+        ("predict gemm -m 1 -n 1", &["-k"]),
+        (
+            "predict gemm -m 1 -n 1 -k 1 --dtype int3",
+            &["'int3'", "--dtype", "bf16"],
+        ),
+        (
+            "predict gemm -m 1 -n 1 -k 1 --layout nnn",
+            &["'nnn'", "--layout", "tn"],
+        ),
+        (
+            "predict gemm -m 1 -n 1 -k 1 --format xml",
+            &["'xml'", "--format", "json"],
+        ),
+        (
+            "predict attention --batch 1 --heads 0 --seq 1 --head-dim 64",
+            &["'0'", "--heads"],
+        ),
+        (
+            "predict model gpt2 --mode guess",
+            &["'guess'", "--mode", "prefill"],
+        ),
+        ("predict model gpt2 --zero 4", &["'4'", "--zero", "0..=3"]),
+        ("predict model gpt2 --tp 0", &["'0'", "--tp"]),
+        (
+            "import elsewhere x.parquet --out y.parquet",
+            &["'elsewhere'", "cookbook"],
+        ),
+        (
+            "evaluate --data x --from elsewhere",
+            &["'elsewhere'", "native"],
+        ),
+        ("train --out models/x", &["--data"]),
     ] {
-        assert_eq!(group[key], value);
+        refused(line, 2, parts);
     }
-    assert_eq!(document["skipped"].as_array().unwrap().len(), 0);
-    refuses(
-        &["evaluate", "--data", name, "--gpu", "a100"],
-        1,
-        &["no row is left", "`h200` was not asked for"],
-    );
-
-    let empty = folder.path().join("empty.parquet");
-    std::fs::write(&empty, "").unwrap();
-    let bad = empty.to_str().unwrap();
-    refuses(&["evaluate", "--data", bad], 1, &["empty.parquet"]);
-    refuses(
-        &["evaluate", "--data", "absent.parquet"],
-        1,
-        &["absent.parquet"],
-    );
-    refuses(
-        &["import", "cookbook", bad, "--out", name],
-        1,
-        &["own.parquet", "exists already", "--force"],
-    );
-    refuses(
-        &["import", "cookbook", name, "--out", name, "--force"],
-        1,
-        &["own.parquet", "cookbook"],
-    );
-    assert_eq!(
-        json(&["evaluate", "--data", name])["overall"]["n"],
-        2,
-        "a refused import loses nothing"
-    );
+    for line in ["", "predict"] {
+        let outcome = say(line);
+        assert_eq!((outcome.code, &*outcome.out), (2, ""), "`{line}`");
+        assert!(outcome.err.contains("Usage"), "`{line}`: {}", outcome.err);
+    }
 }
 
-/// Two products on a made-up stack.
+#[test]
+fn requests_that_cannot_be_met_are_one() {
+    for (line, parts) in [
+        (
+            "predict gemm -m 1 -n 1 -k 1 --gpu b2000",
+            &["gpu", "`b2000`", "allowed", "b200,"][..],
+        ),
+        ("gpus h2000", &["`h2000`", "h200"]),
+        (
+            "predict model llama-2-7x",
+            &["`llama-2-7x`", "nearest", "llama-2-7b"],
+        ),
+        (
+            "predict model nowhere/config.json",
+            &["nowhere/config.json"],
+        ),
+        (
+            "predict model llama-2-7b --tp 3",
+            &["`tp` is 3", "divisor", "32"],
+        ),
+        ("predict model llama-2-7b --pp 64", &["`pp` is 64", "32"]),
+        (
+            "predict model gpt2 --mode prefill --seq 5000",
+            &["5000", "1024"],
+        ),
+        (
+            "predict attention --batch 1 --heads 32 --kv-heads 5 --seq 8 --head-dim 64",
+            &["--kv-heads", "5", "divisor", "32"],
+        ),
+        (
+            "predict attention --batch 1 --heads 32 --seq 8 --kv-seq 4 --causal --head-dim 64",
+            &["--kv-seq", "4", "8"],
+        ),
+        (
+            "predict gemm -m 1 -n 1 -k 1 --gpu b200 --model nobody",
+            &["`nobody`", "card.json", "l40s"],
+        ),
+    ] {
+        refused(line, 1, parts);
+    }
+}
+
+/// Llama 2 7B as published.
+const CONFIG: &str = r#"{"model_type":"llama","architectures":["LlamaForCausalLM"],"hidden_act":"silu","hidden_size":4096,
+    "initializer_range":0.02,"intermediate_size":11008,"max_position_embeddings":4096,"num_attention_heads":32,
+    "num_hidden_layers":32,"num_key_value_heads":32,"rms_norm_eps":1e-05,"tie_word_embeddings":false,"vocab_size":32000}"#;
+
+#[test]
+fn a_config_is_answered_like_its_preset() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.json");
+    std::fs::write(&path, CONFIG).unwrap();
+    for options in ["", "--mode prefill", "--mode decode --tp 2"] {
+        let ask = |model: &str| json(&format!("predict model {model} --gpu {GPU} {options}"));
+        let (config, preset) = (ask(path.to_str().unwrap()), ask("llama-2-7b"));
+        for key in ["tokens_per_s", "parameters", "memory"] {
+            assert_eq!(config[key], preset[key], "{key} {options}");
+        }
+    }
+    for (change, parts) in [
+        (
+            ("\"llama\"", "\"mamba\""),
+            &["`model_type` is \"mamba\"", "llama"][..],
+        ),
+        (
+            ("\"num_key_value_heads\":32", "\"num_key_value_heads\":5"),
+            &["5", "divisor"],
+        ),
+        (
+            ("\"hidden_size\":4096", "\"hidden_size\":0"),
+            &["hidden", "0"],
+        ),
+        (
+            ("\"vocab_size\":32000", "\"vocab_sice\":32000"),
+            &["vocab_size"],
+        ),
+        (("{", ""), &["is not JSON"]),
+    ] {
+        std::fs::write(&path, CONFIG.replacen(change.0, change.1, 1)).unwrap();
+        let place = path.to_str().unwrap();
+        refuses(
+            &["predict", "model", place],
+            1,
+            &[&[place][..], parts].concat(),
+        );
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    for args in [
+        &["gpus", "--format", "json"][..],
+        &["predict", "model", "llama-2-7b", "--gpu", GPU],
+        &["--help"],
+    ] {
+        let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_shapewise"))
+            .args(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        let talk = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), &*talk), (Some(0), ""), "{args:?}");
+    }
+}
+
+/// What needs timing tables.
 #[cfg(feature = "dataset")]
-fn write_table(path: &std::path::Path) {
+mod tables {
+    use super::*;
     use shapewise::dataset::{Origin, Row, write};
+    use shapewise::gpu::Gpu;
     use shapewise::op::{Dtype, Gemm, Layout, Op};
     use shapewise::units::Seconds;
+    use std::sync::Arc;
 
-    let row = |m: u64, micros: f64| Row {
-        op: Op::Gemm(Gemm {
-            m,
-            n: 5120,
-            k: 2560,
-            batch: 1,
-            layout: Layout::Tn,
-            dtype: Dtype::Bf16,
-        }),
-        gpu: "h200".into(),
-        stack: "made-up 1".into(),
-        time: Seconds::from_micros(micros),
-        p10: None,
-        p90: None,
-        samples: None,
-        clock: None,
-        group: None,
-        origin: Origin {
-            source: "test".into(),
-            licence: "MIT".into(),
+    /// Products that a made-up stack runs at two thirds of the peak after five microseconds.
+    fn rows() -> Vec<Row> {
+        let gpu = Gpu::find(GPU).unwrap();
+        let origin = Arc::new(Origin {
+            source: "made up for a test".to_owned(),
+            licence: "MIT".to_owned(),
             libraries: None,
+        });
+        let mut rows = Vec::new();
+        for m in [1, 16, 100, 128, 512, 2048, 4096] {
+            for n in [256, 512, 1024, 4096, 8192, 12288] {
+                for k in [256, 1024, 2048, 4096] {
+                    let op = Op::Gemm(Gemm {
+                        m,
+                        n,
+                        k,
+                        batch: 1,
+                        layout: Layout::Tn,
+                        dtype: Dtype::Bf16,
+                    });
+                    let compute = op.flops() / (gpu.peak(Dtype::Bf16).unwrap() * 0.66);
+                    let memory = op.bytes() / (gpu.bandwidth() * 0.8);
+                    rows.push(Row {
+                        op,
+                        gpu: GPU.into(),
+                        stack: "made-up 1".into(),
+                        time: Seconds::from_micros(5.0) + compute.max(memory),
+                        p10: None,
+                        p90: None,
+                        samples: None,
+                        clock: None,
+                        group: None,
+                        origin: Arc::clone(&origin),
+                    });
+                }
+            }
         }
-        .into(),
-    };
-    write(path, &[row(4096, 170.0), row(8192, 330.0)]).unwrap();
+        rows
+    }
+
+    /// A table of made-up rows in this folder.
+    fn table(folder: &Path) -> String {
+        let path = folder.join("rows.parquet");
+        write(&path, &rows()).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// The error table has every key of the contract, overall and per group.
+    fn has_the_keys(document: &Value) {
+        let groups = document["groups"].as_array().unwrap();
+        assert!(!groups.is_empty());
+        for errors in groups.iter().chain([&document["overall"]]) {
+            assert!(number(errors, "n") > 0.0);
+            for key in [
+                "median_ape",
+                "mean_ape",
+                "p90_ape",
+                "max_ape",
+                "r2",
+                "spearman",
+                "coverage_90",
+                "interval_half_width_median",
+            ] {
+                assert!(errors.get(key).is_some(), "no {key} in {errors}");
+            }
+            let share = number(errors, "coverage_90");
+            assert!((0.0..=1.0).contains(&share), "{errors}");
+        }
+        for skipped in document["skipped"].as_array().unwrap() {
+            assert!(skipped["reason"].is_string() && number(skipped, "rows") > 0.0);
+        }
+    }
+
+    #[test]
+    fn a_table_is_evaluated() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = table(folder.path());
+        let document = json(&format!("evaluate --data {path}"));
+        has_the_keys(&document);
+        assert_eq!(number(&document["overall"], "n"), rows().len() as f64);
+        assert_eq!(document["skipped"], serde_json::json!([]));
+        let group = &document["groups"][0];
+        assert_eq!(
+            [&group["op"], &group["dtype"], &group["gpu"]],
+            ["gemm", "bf16", GPU]
+        );
+        assert_eq!(group["stack"], "made-up 1");
+        assert!(data(&format!("evaluate --data {path}")).contains("made-up 1"));
+        let elsewhere = format!("evaluate --data {path} --gpu l40s");
+        refused(&elsewhere, 1, &["no row is left", GPU, "168"]);
+        let stack = format!("evaluate --data {path} --gpu b2000");
+        refused(&stack, 1, &["`b2000`", "allowed"]);
+    }
+
+    #[test]
+    fn a_measured_shape_is_answered_as_measured() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = table(folder.path());
+        let ask = |m: u64, gpu: &str| {
+            format!("predict gemm -m {m} -n 4096 -k 4096 --gpu {gpu} --data {path}")
+        };
+        let known = json(&ask(128, GPU));
+        assert_eq!(known["tier"], "measured");
+        let row = rows()
+            .into_iter()
+            .find(|row| matches!(row.op, Op::Gemm(op) if (op.m, op.n, op.k) == (128, 4096, 4096)));
+        let timed = row.unwrap().time.micros();
+        assert!((number(&known, "time_us") / timed - 1.0).abs() < 1e-6);
+        assert_eq!(json(&ask(129, GPU))["tier"], "learned");
+        refused(&ask(128, "l40s"), 1, &[&path, "no row of l40s"]);
+    }
+
+    #[test]
+    fn doubtful_files_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        let whole = table(folder.path());
+        let bytes = std::fs::read(&whole).unwrap();
+        std::fs::write(file("cut.parquet"), &bytes[..bytes.len() / 2]).unwrap();
+        std::fs::write(file("empty.parquet"), b"").unwrap();
+        std::fs::write(file("rows.csv"), b"m,n,k\n1,2,3\n").unwrap();
+        let out = file("out.parquet");
+        for (name, says) in [
+            ("absent.parquet", "No such file"),
+            ("cut.parquet", "complete Parquet file"),
+            ("empty.parquet", "is empty"),
+            ("rows.csv", "Parquet"),
+        ] {
+            let path = file(name);
+            let import = format!("import cookbook {path} --out {out}");
+            refused(&import, 1, &[&path, says]);
+            refused(&format!("evaluate --data {path}"), 1, &[&path, says]);
+            let gemm = format!("predict gemm -m 1 -n 1 -k 1 --gpu {GPU} --data {path}");
+            refused(&gemm, 1, &[&path, says]);
+        }
+        // A table of ours is none of theirs.
+        let import = format!("import cookbook {whole} --out {out}");
+        refused(&import, 1, &[&whole]);
+        let before = std::fs::read(&whole).unwrap();
+        let over = format!("import cookbook {whole} --out {whole}");
+        refused(&over, 1, &[&whole, "exists", "--force"]);
+        assert_eq!(std::fs::read(&whole).unwrap(), before);
+        assert!(!Path::new(&out).exists());
+    }
+
+    #[cfg(feature = "train")]
+    #[test]
+    fn a_model_is_trained_and_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = table(folder.path());
+        let out = folder.path().join("mine").to_str().unwrap().to_owned();
+        let train = say(&format!(
+            "train --data {path} --out {out} --epochs 2 --format json"
+        ));
+        assert_eq!(train.code, 0, "{}", train.err);
+        assert!(train.err.contains("168 rows"), "{}", train.err);
+        let document = parse("train", &train.out);
+        let head = &document["heads"][0];
+        assert_eq!(
+            [&head["gpu"], &head["stack"], &head["family"]],
+            [GPU, "made-up 1", "gemm"]
+        );
+        assert!(!head["held_out"].as_array().unwrap().is_empty());
+
+        let ask = format!("predict gemm -m 128 -n 4096 -k 4096 --gpu {GPU}");
+        let (built_in, mine) = (json(&ask), json(&format!("{ask} --model {out}")));
+        is_honest("train", &mine);
+        assert_eq!(mine["basis"]["stack"], "made-up 1 on b200");
+        assert_ne!(mine["time_us"], built_in["time_us"]);
+        has_the_keys(&json(&format!("evaluate --data {path} --model {out}")));
+
+        let card = Path::new(&out).join("card.json");
+        let text = std::fs::read_to_string(&card).unwrap();
+        std::fs::write(&card, text.replacen("\"schema\": 1", "\"schema\": 7", 1)).unwrap();
+        let card = card.to_str().unwrap();
+        refused(&format!("{ask} --model {out}"), 1, &[card, "`schema` is 7"]);
+        let absent = format!("train --data {path} --out {out}-2 --gpu l40s");
+        refused(&absent, 1, &["l40s", GPU]);
+    }
+
+    /// A public table, unless this machine has none: then the test says so and ends.
+    fn public(name: &str) -> Option<String> {
+        let Some(folder) = std::env::var_os("SHAPEWISE_PUBLIC_DATA") else {
+            eprintln!(
+                "SKIPPED: SHAPEWISE_PUBLIC_DATA does not name the folder of the public tables"
+            );
+            let strict = std::env::var_os("SHAPEWISE_REQUIRE_ALL").is_some();
+            assert!(!strict, "SHAPEWISE_REQUIRE_ALL allows no skipped test");
+            return None;
+        };
+        let path = Path::new(&folder).join(name).with_extension("parquet");
+        Some(path.to_str().unwrap().to_owned())
+    }
+
+    #[test]
+    fn public_tables_are_evaluated_as_they_are() {
+        for (publisher, table, gpu, stack, bound) in [
+            (
+                "aiconfigurator",
+                "aic_generation_attention_bf16",
+                "l40s",
+                "sglang 0.5.10",
+                0.05,
+            ),
+            (
+                "cookbook",
+                "cookbook_gemm_bmm",
+                "v100",
+                "cookbook torch 1.13",
+                0.2,
+            ),
+        ] {
+            let Some(path) = public(table) else { return };
+            let filter = ["--gpu", gpu, "--stack", stack, "--format", "json"];
+            let args = ["evaluate", "--data", &path, "--from", publisher];
+            let outcome = run(&[&args[..], &filter].concat());
+            assert_eq!((outcome.code, &*outcome.err), (0, ""), "{table}");
+            let document = parse(table, &outcome.out);
+            has_the_keys(&document);
+            for group in document["groups"].as_array().unwrap() {
+                assert_eq!([&group["gpu"], &group["stack"]], [gpu, stack]);
+            }
+            let median = number(&document["overall"], "median_ape");
+            assert!(median < bound, "{table}: {median}");
+            assert!(
+                !document["skipped"].as_array().unwrap().is_empty(),
+                "{table}"
+            );
+        }
+    }
 }

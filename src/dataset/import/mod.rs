@@ -51,6 +51,13 @@ impl Source {
         Self::ALL.into_iter().find(|source| source.name() == name)
     }
 
+    /// The source whose tables have the columns of this file; nothing where none has.
+    pub fn recognise(path: &Path) -> Result<Option<Self>> {
+        let file = Parquet::open(path)?;
+        let known = |source: &Self| source.recipe(&file).is_some();
+        Ok(Self::ALL.into_iter().find(known))
+    }
+
     /// Repository and commit, and the SPDX name of its licence.
     const fn citation(self) -> (&'static str, &'static str) {
         match self {

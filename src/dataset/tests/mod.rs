@@ -3,6 +3,7 @@
 mod file;
 mod import;
 mod public;
+mod runs;
 
 use super::{Origin, Row};
 use crate::op::{Dtype, Gemm, Layout, Op};

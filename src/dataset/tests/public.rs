@@ -5,15 +5,20 @@ use crate::op::{Dtype, Op};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// The public tables, unless this machine has none: then the test says so and ends.
-fn public(source: Source, file: &str, filter: &Filter) -> Option<Table> {
-    let Some(folder) = std::env::var_os("SHAPEWISE_PUBLIC_DATA").map(PathBuf::from) else {
+/// The folder of the public tables, unless this machine has none: then the test says so and ends.
+pub(super) fn public_folder() -> Option<PathBuf> {
+    let folder = std::env::var_os("SHAPEWISE_PUBLIC_DATA").map(PathBuf::from);
+    if folder.is_none() {
         eprintln!("SKIPPED: SHAPEWISE_PUBLIC_DATA does not name the folder of the public tables");
         let strict = std::env::var("SHAPEWISE_REQUIRE_ALL").is_ok_and(|value| value == "1");
         assert!(!strict, "SHAPEWISE_REQUIRE_ALL=1 allows no skipped test");
-        return None;
-    };
-    let path = folder.join(file).with_extension("parquet");
+    }
+    folder
+}
+
+/// A public table, where [`public_folder`] has it.
+fn public(source: Source, file: &str, filter: &Filter) -> Option<Table> {
+    let path = public_folder()?.join(file).with_extension("parquet");
     Some(import(source, &[path], filter).unwrap())
 }
 

@@ -1,0 +1,116 @@
+//! `shapewise evaluate --accuracy`: writes the document on the accuracy of the built-in models.
+
+use crate::baselines::baselines;
+use crate::dataset;
+use crate::dataset::Filter;
+use crate::dataset::Row;
+use crate::dataset::Source;
+use crate::dataset::Table;
+use crate::dataset::runs::read_runs;
+use crate::error::Error;
+use crate::error::Result;
+use crate::error::write_atomically;
+use crate::features::Family;
+use crate::gpu::Gpu;
+use crate::predict::Predictor;
+use crate::predict::library;
+use crate::regressor::artifact::Artifact;
+use crate::regressor::artifact::Head;
+use crate::report::accuracy::HeadAccuracy;
+use crate::report::accuracy::ModelAccuracy;
+use crate::report::accuracy::markdown;
+use crate::runs::compare;
+use rayon::prelude::*;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::path::PathBuf;
+
+/// Writes `out` from timing tables, public ones or our own, and whole-model measurements.
+pub(super) fn run(data: &[PathBuf], runs: &[PathBuf], out: &Path) -> Result<String> {
+    let models = built_in()?;
+    let filter = filter(&models);
+    let table = read(data, &filter)?;
+    let models: Vec<ModelAccuracy<'_>> = models
+        .iter()
+        .map(|artifact| judge(artifact, &table.rows))
+        .collect();
+    let comparison = if runs.is_empty() {
+        None
+    } else {
+        Some(compare(&read_runs(runs)?, &|gpu| {
+            Predictor::new(gpu, None)
+        })?)
+    };
+    let text = markdown(&models, comparison.as_ref());
+    write_atomically(out, text.as_bytes())?;
+    Ok(format!(
+        "wrote {} from {} timings of {} models and {} groups of whole-model runs\n",
+        out.display(),
+        table.rows.len(),
+        models.len(),
+        comparison.map_or(0, |comparison| comparison.groups.len())
+    ))
+}
+
+/// The built-in models: those of one GPU by name, then the one over all GPUs.
+fn built_in() -> Result<Vec<&'static Artifact>> {
+    let mut names: Vec<&str> = library::names().collect();
+    names.sort_unstable_by_key(|&name| (name == library::BASE, name));
+    let models: Vec<&Artifact> = names
+        .into_iter()
+        .filter_map(|name| library::find(name).transpose())
+        .collect::<Result<_>>()?;
+    if models.is_empty() {
+        return Err(Error::infeasible("no model is built in"));
+    }
+    Ok(models)
+}
+
+/// Lets through what some head was trained for; a public table holds far more.
+fn filter(models: &[&Artifact]) -> Filter {
+    let heads = || models.iter().flat_map(|artifact| &artifact.card.heads);
+    let known = |head: &&Head| Gpu::find(&head.key.gpu).is_ok();
+    let gpus: BTreeSet<String> = heads().filter(known).map(|h| h.key.gpu.clone()).collect();
+    let stacks: BTreeSet<String> = heads().filter(known).map(|h| h.key.stack.clone()).collect();
+    Filter {
+        gpus: Some(gpus.into_iter().collect()),
+        stacks: Some(stacks.into_iter().collect()),
+    }
+}
+
+/// Reads each table as whoever published it wrote it.
+fn read(paths: &[PathBuf], filter: &Filter) -> Result<Table> {
+    let mut all = Table::default();
+    for path in paths {
+        let mut table = match Source::recognise(path)? {
+            Some(source) => dataset::import(source, &[path], filter)?,
+            None => dataset::alarms::screen(dataset::read(path)?),
+        };
+        all.rows.append(&mut table.rows);
+        all.skipped.merge(&table.skipped);
+    }
+    Ok(all)
+}
+
+/// Every head beside the simple predictors on the rows it was trained for.
+fn judge<'a>(artifact: &'a Artifact, rows: &[Row]) -> ModelAccuracy<'a> {
+    let heads = artifact.card.heads.par_iter().map(|head| HeadAccuracy {
+        head,
+        baselines: Gpu::find(&head.key.gpu).ok().and_then(|gpu| {
+            let own: Vec<&Row> = rows.iter().filter(|row| is_of(row, head)).collect();
+            let training = &head.training;
+            baselines(gpu, &own, training.held_out_fraction, training.seed)
+        }),
+    });
+    ModelAccuracy {
+        artifact,
+        heads: heads.collect(),
+    }
+}
+
+fn is_of(row: &Row, head: &Head) -> bool {
+    *row.gpu == *head.key.gpu
+        && *row.stack == *head.key.stack
+        && Family::of(&row.op) == Some(head.key.family)
+        && row.op.dtype() == Some(head.key.dtype)
+}

@@ -1,0 +1,209 @@
+//! Whole-model measurements: training iterations, prefills and decode steps that others published.
+//!
+//! Which publisher a file is from shows in its columns. A [`Run`] is one measured step together
+//! with the architecture and the workload that describe it to a predictor; what a table does not
+//! say is filled in by the stated assumptions of its publisher ([`Publisher::assumptions`]).
+
+mod llm_foundry;
+mod pipeweave;
+mod vtrain;
+
+use super::Skipped;
+use super::columns::Parquet;
+use crate::arch::{
+    Architecture, Biases, Mlp, MlpKind, Norm, NormKind, NormPlacement, Positions, QkNorm, Workload,
+};
+use crate::error::{Error, Result};
+use crate::gpu::Gpu;
+use crate::units::Seconds;
+use std::path::Path;
+
+/// A publisher of whole-model measurements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Publisher {
+    /// mosaicml/llm-foundry: throughput of MPT under FSDP.
+    LlmFoundry,
+    /// VIA-Research/vTrain: iterations of GPT under Megatron-DeepSpeed.
+    Vtrain,
+    /// zksainx/pipeweave: prefill and decode of three served models.
+    Pipeweave,
+}
+
+impl Publisher {
+    /// Every publisher.
+    pub const ALL: [Self; 3] = [Self::LlmFoundry, Self::Vtrain, Self::Pipeweave];
+
+    /// The name in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LlmFoundry => "llm-foundry",
+            Self::Vtrain => "vTrain",
+            Self::Pipeweave => "PipeWeave",
+        }
+    }
+
+    /// Repository and commit, and the SPDX name of its licence.
+    pub const fn citation(self) -> (&'static str, &'static str) {
+        match self {
+            Self::LlmFoundry => ("mosaicml/llm-foundry@8c8dd48", "Apache-2.0"),
+            Self::Vtrain => ("VIA-Research/vTrain@f8dda84", "MIT"),
+            Self::Pipeweave => ("zksainx/pipeweave@55e0317", "Apache-2.0"),
+        }
+    }
+
+    /// What its tables leave open, and how it is read here.
+    pub const fn assumptions(self) -> &'static str {
+        match self {
+            Self::LlmFoundry => {
+                "FULL_SHARD is ZeRO 3 and SHARD_GRAD_OP ZeRO 2 over all GPUs; activation checkpointing \
+                 is full recomputation; flash attention with ALiBi; both mixed-precision modes are bf16"
+            }
+            Self::Vtrain => {
+                "fp16, full recomputation and 50257 words, as in the publisher's own validation \
+                 configurations, the words padded to a multiple of 128 per tensor-parallel rank \
+                 (Megatron's default); unfused attention with dropout; plain data parallelism; \
+                 A100 with 80 GB"
+            }
+            Self::Pipeweave => {
+                "bf16; all sequences of a batch are equally long (their mean); a decode step sees the \
+                 prompt and half of the generated tokens; A100 with 80 GB; the median over the \
+                 published iterations"
+            }
+        }
+    }
+
+    /// The column that no other publisher's table has.
+    const fn mark(self) -> &'static str {
+        match self {
+            Self::LlmFoundry => "Throughput (T/s/GPU)",
+            Self::Vtrain => "iteration time (ms)",
+            Self::Pipeweave => "median_decode_latency",
+        }
+    }
+}
+
+/// One measured step of a whole model.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Whose measurement.
+    pub publisher: Publisher,
+    /// Runs that are reported together.
+    pub group: String,
+    /// Which run (`mpt-7b, 8 x a100, batch 6 x 21, 2048 tokens`).
+    pub label: String,
+    /// The GPU it ran on.
+    pub gpu: &'static Gpu,
+    /// The model.
+    pub architecture: Architecture,
+    /// What one step of it does.
+    pub workload: Workload,
+    /// Wall time of the step.
+    pub time: Seconds,
+}
+
+/// Runs with an account of the rows that were left out.
+#[derive(Clone, Debug, Default)]
+pub struct Runs {
+    /// The runs that were kept.
+    pub runs: Vec<Run>,
+    /// The rows that were not, by reason.
+    pub skipped: Skipped,
+}
+
+/// Why a row is not kept.
+type Reason = String;
+
+/// Reads tables of any of the publishers.
+pub fn read_runs<P: AsRef<Path>>(paths: &[P]) -> Result<Runs> {
+    let mut all = Runs::default();
+    for path in paths {
+        let file = Parquet::open(path.as_ref())?;
+        let publisher = Publisher::ALL
+            .into_iter()
+            .find(|publisher| file.has(publisher.mark()))
+            .ok_or_else(|| {
+                let marks = Publisher::ALL.map(Publisher::mark).join(", ");
+                let place = file.place();
+                Error::bad_input(format!(
+                    "{place}: no known table of whole-model runs has these columns; allowed: a file with one of {marks}"
+                ))
+            })?;
+        let found = match publisher {
+            Publisher::LlmFoundry => llm_foundry::read(&file)?,
+            Publisher::Vtrain => vtrain::read(&file)?,
+            Publisher::Pipeweave => pipeweave::read(&file)?,
+        };
+        all.runs.extend(found.runs);
+        all.skipped.merge(&found.skipped);
+    }
+    Ok(all)
+}
+
+impl Runs {
+    /// Keeps a run that can be described to a predictor, or counts why it cannot.
+    fn keep(&mut self, run: std::result::Result<Run, Reason>) {
+        let checked = run.and_then(|run| {
+            if !(run.time > Seconds::ZERO && run.time.secs().is_finite()) {
+                return Err("the time is not more than 0".to_owned());
+            }
+            let model = run.architecture.validate();
+            let valid = model.and_then(|()| run.workload.validate(&run.architecture));
+            valid.map_err(|error| error.to_string())?;
+            Ok(run)
+        });
+        match checked {
+            Ok(run) => self.runs.push(run),
+            Err(reason) => self.skipped.add(&reason, 1),
+        }
+    }
+}
+
+fn known_gpu(name: &str) -> std::result::Result<&'static Gpu, Reason> {
+    Gpu::find(name).map_err(|_| format!("GPU `{name}` is not in data/gpus"))
+}
+
+fn nodes(gpu: &Gpu, gpus: u64) -> &'static str {
+    match gpu.gpus_per_node() {
+        Some(node) if gpus > node => "several nodes",
+        _ => "one node",
+    }
+}
+
+/// A decoder of the GPT kind without biases; positions are for the caller to set.
+fn gpt(
+    name: &str,
+    hidden: u64,
+    heads: u64,
+    layers: u64,
+    d_ff: u64,
+    vocab: u64,
+) -> std::result::Result<Architecture, Reason> {
+    if heads == 0 || !hidden.is_multiple_of(heads) {
+        return Err(format!("{heads} heads do not divide the width {hidden}"));
+    }
+    Ok(Architecture {
+        name: name.to_owned(),
+        layers,
+        hidden,
+        heads,
+        kv_heads: heads,
+        head_dim: hidden / heads,
+        mlp: Mlp {
+            kind: MlpKind::Gelu,
+            d_ff,
+        },
+        vocab,
+        tied_embeddings: true,
+        positions: Positions::None,
+        norm: Norm {
+            kind: NormKind::LayerNorm,
+            placement: NormPlacement::Pre,
+            qk: QkNorm::None,
+        },
+        biases: Biases::default(),
+        parallel_layers: false,
+        moe: None,
+        mla: None,
+        window: None,
+    })
+}

@@ -1,0 +1,140 @@
+//! zksainx/pipeweave: prefill and decode times of three served models (`e2e/real`).
+
+use super::{Publisher, Run, Runs, known_gpu};
+use crate::arch::{Preset, Workload};
+use crate::dataset::columns::{Batch, Parquet};
+use crate::error::Result;
+use crate::units::Seconds;
+use std::collections::BTreeMap;
+
+const COLUMNS: &[&str] = &[
+    "file",
+    "run_name",
+    "batch_size",
+    "output_len",
+    "total_prefill_tokens",
+    "iteration",
+    "prefill_latency",
+    "median_decode_latency",
+];
+
+/// What was run: file, name, batch, prompt tokens, generated tokens per sequence.
+type Setting = (String, String, u64, u64, u64);
+
+/// Measured prefills and decode steps in seconds, one of each per iteration.
+type Times = (Vec<f64>, Vec<f64>);
+
+/// One prefill and one decode step per setting; each time is the median over the iterations.
+pub(super) fn read(file: &Parquet) -> Result<Runs> {
+    let mut runs = Runs::default();
+    let mut settings: BTreeMap<Setting, Times> = BTreeMap::new();
+    for batch in file.batches(COLUMNS, None)? {
+        let batch = batch?;
+        collect(&batch, &mut settings, &mut runs)?;
+    }
+    for (setting, (prefill, decode)) in settings {
+        let rows = prefill.len() as u64;
+        match pair(&setting, median(prefill), median(decode)) {
+            Ok(pair) => pair.into_iter().for_each(|run| runs.keep(Ok(run))),
+            Err(reason) => runs.skipped.add(&reason, rows),
+        }
+    }
+    Ok(runs)
+}
+
+fn collect(
+    batch: &Batch<'_>,
+    settings: &mut BTreeMap<Setting, Times>,
+    runs: &mut Runs,
+) -> Result<()> {
+    let (files, names) = (batch.texts("file")?, batch.texts("run_name")?);
+    let sequences = batch.counts("batch_size")?;
+    let output = batch.counts("output_len")?;
+    let prompt = batch.counts("total_prefill_tokens")?;
+    let iteration = batch.numbers("iteration")?;
+    let prefill = batch.numbers("prefill_latency")?;
+    let decode = batch.numbers("median_decode_latency")?;
+    for row in 0..batch.len() {
+        let (Some(file), Some(name)) = (files.get(row), names.get(row)) else {
+            runs.skipped.add("the run has no name", 1);
+            continue;
+        };
+        if iteration.get(row).is_none() {
+            runs.skipped.add("not one iteration of a run", 1);
+            continue;
+        }
+        let (Some(prefill), Some(decode)) = (prefill.get(row), decode.get(row)) else {
+            runs.skipped.add("a time is missing", 1);
+            continue;
+        };
+        let setting = (
+            file.to_owned(),
+            name.to_owned(),
+            sequences.size(row),
+            prompt.size(row),
+            output.size(row),
+        );
+        let times = settings.entry(setting).or_default();
+        times.0.push(prefill);
+        times.1.push(decode);
+    }
+    Ok(())
+}
+
+/// The prefill and the decode step of one setting.
+fn pair(setting: &Setting, prefill: f64, decode: f64) -> std::result::Result<[Run; 2], String> {
+    let (file, name, batch, prompt, output) = setting;
+    let (tp, gpu) = ranks(file);
+    let gpu = known_gpu(match gpu {
+        "RTX_PRO_6000_S" => "rtx-pro-6000",
+        other => other,
+    })?;
+    // `Qwen2.5-14B-arxiv_8`: model, set of prompts, batch.
+    let model = name
+        .rsplit_once('-')
+        .map_or(name.as_str(), |(model, _)| model);
+    let preset = Preset::find(match model {
+        "Llama-3.1-70B" => "llama-3-70b",
+        other => other,
+    });
+    let architecture = &preset
+        .map_err(|_| format!("model `{model}` is not known"))?
+        .architecture;
+    let tokens = (*prompt as f64 / *batch as f64).round() as u64;
+    let run = |what: &str, workload: Workload, time: f64| Run {
+        publisher: Publisher::Pipeweave,
+        group: format!("{}, {what}", gpu.name),
+        label: format!("{name}, {what}, tp {tp} x {}", gpu.name),
+        gpu,
+        architecture: architecture.clone(),
+        workload: Workload { tp, ..workload },
+        time: Seconds::from_secs(time),
+    };
+    Ok([
+        run("prefill", Workload::prefill(*batch, tokens), prefill),
+        run(
+            "decode",
+            Workload::decode(*batch, tokens + output / 2),
+            decode,
+        ),
+    ])
+}
+
+/// `tp2_A100` is two ranks of A100; a bare name is one.
+fn ranks(file: &str) -> (u64, &str) {
+    let ranked = file
+        .strip_prefix("tp")
+        .and_then(|rest| rest.split_once('_'))
+        .and_then(|(ranks, gpu)| Some((ranks.parse().ok()?, gpu)));
+    ranked.unwrap_or((1, file))
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let half = values.len() / 2;
+    if values.len().is_multiple_of(2) {
+        (values[half - 1] + values[half]) / 2.0
+    } else {
+        values[half]
+    }
+}

@@ -1,0 +1,346 @@
+//! `docs/accuracy.md`: how far off every built-in model is, beside simple predictors, and how far
+//! off whole models are. Markdown, because it is read in a repository.
+
+use crate::baselines::Ape;
+use crate::baselines::Baselines;
+use crate::dataset::runs::Publisher;
+use crate::regressor::artifact::ANY_GPU;
+use crate::regressor::artifact::Artifact;
+use crate::regressor::artifact::GroupErrors;
+use crate::regressor::artifact::Head;
+use crate::report::grouped;
+use crate::report::percent;
+use crate::runs::Comparison;
+use crate::runs::RunErrors;
+use crate::runs::RunGroup;
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+/// A head with the simple predictors on its split; none where its rows were not given.
+pub struct HeadAccuracy<'a> {
+    /// What was trained.
+    pub head: &'a Head,
+    /// What it is compared with.
+    pub baselines: Option<Baselines>,
+}
+
+/// A built-in model as the document shows it.
+pub struct ModelAccuracy<'a> {
+    /// The model.
+    pub artifact: &'a Artifact,
+    /// Its heads, in order.
+    pub heads: Vec<HeadAccuracy<'a>>,
+}
+
+const PREAMBLE: &str = "\
+# Accuracy
+
+Written by `shapewise evaluate --accuracy`; do not edit by hand. Errors are absolute percentage errors of the time,
+`|predicted / measured - 1|`: the median, the mean and the 90th percentile.
+
+What the tables of the models are:
+
+* Every head was trained twice. The errors are those of the rehearsal: nets that never saw the held-out keys (12 % of
+  all `(n, k)` pairs of products or head configurations of attention, all rows of a key together). The nets that are
+  shipped learned from all rows, the held-out ones included; on unseen shapes of the same grid they should be no worse.
+* The held-out keys lie on the same grid as the others, on the same GPU and the same software. Other software, sizes
+  outside the grid, odd sizes and backward passes are further off; predictions of those say `transferred`.
+* The half width is the median of half the 90 % interval of `ln(time)`. The interval is calibrated on the very rows
+  that the coverage is counted on, so 90 % there is so by construction and no evidence; rows that neither training nor
+  calibration saw are what can test it.
+* The simple predictors have the same split: the roofline `max(flops / peak, bytes / bandwidth)`; a roofline with three
+  constants fitted to the training keys (reached shares of peak and bandwidth, and a floor); and log-linear interpolation
+  of `time / roofline` between the training keys along `n` and `k`, or along the heads. Cells: median (p90).
+";
+
+/// The whole document.
+pub fn markdown(models: &[ModelAccuracy<'_>], runs: Option<&Comparison>) -> String {
+    let mut text = PREAMBLE.to_owned();
+    for model in models {
+        write_model(&mut text, model);
+    }
+    if let Some(runs) = runs {
+        write_runs(&mut text, runs);
+    }
+    write_sources(&mut text, models, runs);
+    text
+}
+
+fn write_model(text: &mut String, model: &ModelAccuracy<'_>) {
+    line(text, &format!("\n## {}\n", model.artifact.card.name));
+    if model.heads.iter().any(|head| head.head.key.gpu == ANY_GPU) {
+        line(
+            text,
+            "Trained over all GPUs, for GPUs that nobody measured; there it is far worse than on the GPUs below, \
+             whose other rows it has seen.\n",
+        );
+    }
+    row(
+        text,
+        &[
+            "family",
+            "format",
+            "stack",
+            "rows",
+            "median",
+            "mean",
+            "p90",
+            "half width",
+            "coverage",
+            "roofline",
+            "fitted roofline",
+            "interpolation",
+        ],
+    );
+    row(
+        text,
+        &[
+            "---", "---", "---", "--:", "--:", "--:", "--:", "--:", "--:", "--:", "--:", "--:",
+        ],
+    );
+    for head in &model.heads {
+        write_head(text, head);
+    }
+    for note in model.heads.iter().filter_map(note) {
+        line(text, &format!("\n{note}"));
+    }
+    line(
+        text,
+        "\nBy size, in reference time (launch term plus roofline):\n",
+    );
+    row(
+        text,
+        &[
+            "family",
+            "format",
+            "size",
+            "rows",
+            "median",
+            "mean",
+            "p90",
+            "half width",
+        ],
+    );
+    row(
+        text,
+        &["---", "---", "---", "--:", "--:", "--:", "--:", "--:"],
+    );
+    for HeadAccuracy { head, .. } in &model.heads {
+        for errors in head.held_out.iter().filter(|errors| errors.group != ALL) {
+            let mut cells = vec![
+                head.key.family.name().to_owned(),
+                head.key.dtype.name().to_owned(),
+                errors.group.clone(),
+            ];
+            cells.extend(error_cells(errors));
+            cells.push(percent(errors.interval_half_width_median));
+            row(text, &cells);
+        }
+    }
+}
+
+/// Name of the group of a card that holds every held-out row.
+const ALL: &str = "all";
+
+fn overall(head: &Head) -> Option<&GroupErrors> {
+    head.held_out.iter().find(|errors| errors.group == ALL)
+}
+
+fn write_head(text: &mut String, accuracy: &HeadAccuracy<'_>) {
+    let HeadAccuracy { head, baselines } = accuracy;
+    let mut cells = vec![
+        head.key.family.name().to_owned(),
+        head.key.dtype.name().to_owned(),
+        head.key.stack.clone(),
+    ];
+    match overall(head) {
+        Some(errors) => {
+            cells.extend(error_cells(errors));
+            cells.push(percent(errors.interval_half_width_median));
+            cells.push(percent(errors.coverage_90));
+        }
+        None => cells.extend(["-"; 6].map(str::to_owned)),
+    }
+    let simple = baselines
+        .as_ref()
+        .map(|b| [b.roofline, b.fitted, b.interpolation]);
+    cells.extend(match simple {
+        Some(simple) => simple.map(|ape| median_p90(&ape)),
+        None => ["-"; 3].map(str::to_owned),
+    });
+    row(text, &cells);
+}
+
+/// What a reader of the first table has to know about one head, if anything.
+fn note(accuracy: &HeadAccuracy<'_>) -> Option<String> {
+    let HeadAccuracy { head, baselines } = accuracy;
+    let name = format!("{} {}", head.key.family.name(), head.key.dtype.name());
+    let Some(baselines) = baselines else {
+        return (head.key.gpu != ANY_GPU).then(|| {
+            format!("{name}: no rows of this stack were given, so no simple predictors.")
+        });
+    };
+    let rows = overall(head).map_or(0, |errors| errors.n);
+    if rows != baselines.held_out {
+        return Some(format!(
+            "{name}: the simple predictors are judged on {} held-out rows, the head on {}: other tables.",
+            grouped(baselines.held_out as u64),
+            grouped(rows as u64)
+        ));
+    }
+    (baselines.without_neighbours > 0).then(|| {
+        format!(
+            "{name}: {} of {} held-out rows have no neighbour to interpolate from and take the fitted roofline.",
+            grouped(baselines.without_neighbours as u64),
+            grouped(baselines.held_out as u64)
+        )
+    })
+}
+
+fn error_cells(errors: &GroupErrors) -> [String; 4] {
+    [
+        grouped(errors.n as u64),
+        percent(errors.median_ape),
+        percent(errors.mean_ape),
+        percent(errors.p90_ape),
+    ]
+}
+
+fn median_p90(ape: &Ape) -> String {
+    format!("{} ({})", percent(ape.median), percent(ape.p90))
+}
+
+const RUNS: &str = "
+## Whole models
+
+The shipped models against published whole-model measurements that no model was trained on. Nothing is fitted to
+them. `serial` adds every kernel and collective one after the other; `overlapped` hides all data-parallel traffic
+behind the rest, or the rest behind it. Bias is the geometric mean of predicted over measured time, less 1: above
+zero is too slow. Coverage counts the measurements inside the 90 % interval of `serial`. The roofline column is the
+share of the predicted time that nothing was learned for: norms, elementwise kernels, the optimizer, collectives.
+";
+
+fn write_runs(text: &mut String, runs: &Comparison) {
+    text.push_str(RUNS);
+    for publisher in Publisher::ALL {
+        let groups: Vec<&RunGroup> = runs
+            .groups
+            .iter()
+            .filter(|group| group.publisher == publisher)
+            .collect();
+        if groups.is_empty() {
+            continue;
+        }
+        line(text, &format!("\n### {}\n", publisher.name()));
+        line(text, &format!("Read as: {}.\n", publisher.assumptions()));
+        row(
+            text,
+            &[
+                "runs",
+                "n",
+                "median",
+                "mean",
+                "worst",
+                "bias",
+                "Spearman",
+                "coverage",
+                "overlapped: median",
+                "bias",
+                "roofline",
+                "furthest off",
+            ],
+        );
+        row(
+            text,
+            &[
+                "---", "--:", "--:", "--:", "--:", "--:", "--:", "--:", "--:", "--:", "--:", "---",
+            ],
+        );
+        for group in groups {
+            write_group(text, group);
+        }
+    }
+    if runs.skipped.total() > 0 {
+        line(text, "\nRows that were left out:\n");
+        row(text, &["rows", "why"]);
+        row(text, &["--:", "---"]);
+        for (reason, rows) in runs.skipped.iter() {
+            row(text, &[grouped(rows), reason.to_owned()]);
+        }
+    }
+}
+
+fn write_group(text: &mut String, group: &RunGroup) {
+    let RunErrors { errors, bias } = group.serial;
+    let share = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), percent);
+    let correlation = errors
+        .spearman
+        .map_or_else(|| "-".to_owned(), |value| format!("{value:.3}"));
+    let [overlapped, overlapped_bias] = match group.overlapped {
+        Some(RunErrors { errors, bias }) => [share(errors.median_ape), signed(bias)],
+        None => ["-", "-"].map(str::to_owned),
+    };
+    row(
+        text,
+        &[
+            group.name.clone(),
+            grouped(errors.n as u64),
+            share(errors.median_ape),
+            share(errors.mean_ape),
+            share(errors.max_ape),
+            signed(bias),
+            correlation,
+            share(errors.coverage_90),
+            overlapped,
+            overlapped_bias,
+            percent(group.roofline_share),
+            group.worst.clone(),
+        ],
+    );
+}
+
+fn signed(fraction: f64) -> String {
+    let sign = if fraction < 0.0 { "-" } else { "+" };
+    format!("{sign}{}", percent(fraction.abs()))
+}
+
+fn write_sources(text: &mut String, models: &[ModelAccuracy<'_>], runs: Option<&Comparison>) {
+    let mut sources: BTreeMap<(String, String), usize> = BTreeMap::new();
+    let tables: BTreeSet<_> = models
+        .iter()
+        .flat_map(|model| &model.heads)
+        .flat_map(|head| &head.head.data)
+        .map(|data| (&data.source, &data.licence, &data.sha256, data.rows))
+        .collect();
+    for (source, licence, _, rows) in tables {
+        *sources
+            .entry((source.clone(), licence.clone()))
+            .or_default() += rows;
+    }
+    for group in runs.iter().flat_map(|runs| &runs.groups) {
+        let (source, licence) = group.publisher.citation();
+        let runs = sources
+            .entry((source.to_owned(), licence.to_owned()))
+            .or_default();
+        *runs += group.serial.errors.n;
+    }
+    line(text, "\n## Sources\n");
+    row(text, &["source", "licence", "rows"]);
+    row(text, &["---", "---", "--:"]);
+    for ((source, licence), rows) in sources {
+        row(text, &[source, licence, grouped(rows as u64)]);
+    }
+}
+
+fn line(text: &mut String, content: &str) {
+    writeln!(text, "{content}").expect("writing to a text cannot fail");
+}
+
+fn row(text: &mut String, cells: &[impl AsRef<str>]) {
+    let cells: Vec<String> = cells
+        .iter()
+        .map(|cell| cell.as_ref().replace('|', "\\|"))
+        .collect();
+    line(text, &format!("| {} |", cells.join(" | ")));
+}
