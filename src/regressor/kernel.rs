@@ -6,7 +6,7 @@
 //!
 //! There is one tile; [`Vector`] says what it needs of an instruction set. All `unsafe` code is here.
 
-#![allow(unsafe_code)]
+#![allow(unsafe_code)] // Vector instructions found at run time can be reached in no other way.
 
 use crate::regressor::net::Layer;
 #[cfg(target_arch = "x86_64")]

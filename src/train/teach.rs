@@ -120,7 +120,7 @@ pub fn invent(measured: &[&Op], count: usize, seed: u64) -> Vec<Op> {
         |amount: &dyn Fn(&Op) -> f64| measured.iter().map(|op| amount(op)).fold(0.0, f64::max);
     let most_bytes = most(&|op| op.bytes().bytes());
     let most_flops = most(&|op| op.flops().flops());
-    let propose: Box<Proposal> = match family {
+    let propose: Box<Proposal<'_>> = match family {
         Family::Gemm => Box::new(products(measured)),
         Family::Prefill | Family::Decode => Box::new(attentions(measured)),
     };
@@ -141,7 +141,7 @@ pub fn invent(measured: &[&Op], count: usize, seed: u64) -> Vec<Op> {
 }
 
 /// Draws one shape, if the draw makes sense.
-type Proposal = dyn Fn(&mut Random) -> Option<Op>;
+type Proposal<'a> = dyn Fn(&mut Random) -> Option<Op> + 'a;
 
 fn products(measured: &[&Op]) -> impl Fn(&mut Random) -> Option<Op> {
     let known: Vec<Gemm> = measured
