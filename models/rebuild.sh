@@ -9,22 +9,20 @@ shapewise=target/release/shapewise
 rows=target/rows
 mkdir -p "$rows"
 
-# One native file with the rows of every stack that data/stacks.toml names.
-import() { # importer, table
-    local out="$rows/$2.parquet"
-    [ -f "$out" ] || "$shapewise" import "$1" "$tables/$2.parquet" --recipes --out "$out"
-}
-import aiconfigurator aic_gemm_bf16
-import aiconfigurator aic_gemm_fp8
-import aiconfigurator aic_context_attention_bf16
-import aiconfigurator aic_generation_attention_bf16
-import cookbook cookbook_gemm_bmm
+# The stacks that data/stacks.toml names, as heads or as sisters.
+stacks=("trtllm 1.3.0rc20" "trtllm 1.3.0rc10" "trtllm 1.0.0" "sglang 0.5.9" "sglang 0.5.10" "sglang 0.5.14" "vllm 0.20.0")
+for table in aic_gemm_bf16 aic_gemm_fp8 aic_context_attention_bf16 aic_generation_attention_bf16; do
+    [ -f "$rows/$table.parquet" ] ||
+        "$shapewise" import aiconfigurator "$tables/$table.parquet" --stack "${stacks[@]}" --out "$rows/$table.parquet"
+done
+[ -f "$rows/cookbook.parquet" ] ||
+    "$shapewise" import cookbook "$tables/cookbook_gemm_bmm.parquet" --out "$rows/cookbook.parquet"
 
 timings=("$rows"/aic_*.parquet)
 for gpu in h200 h100 a100 b200 b300 gb200 gb300 l40s rtx-pro-6000 b60; do
     "$shapewise" train --data "${timings[@]}" --gpu "$gpu" --out "models/$gpu"
 done
 for gpu in a100-40gb v100 mi250x; do
-    "$shapewise" train --data "$rows/cookbook_gemm_bmm.parquet" --gpu "$gpu" --out "models/$gpu"
+    "$shapewise" train --data "$rows/cookbook.parquet" --gpu "$gpu" --out "models/$gpu"
 done
 "$shapewise" train --data "${timings[@]}" --across --out models/base
