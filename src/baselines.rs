@@ -27,7 +27,7 @@ pub struct Baselines {
     pub held_out: usize,
     /// `max(flops / peak, bytes / bandwidth)`.
     pub roofline: Ape,
-    /// The same with three constants: [`Fitted`].
+    /// The same with three fitted constants: reached shares of peak and bandwidth, and a floor.
     pub fitted: Ape,
     /// Interpolation between training keys.
     pub interpolation: Ape,

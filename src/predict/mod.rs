@@ -233,7 +233,9 @@ fn plan_attention(op: &Attention, answer: &Answer, voice: &Voice, round: &mut Ro
             known.value_dim = head_tile(op.value_dim) as u64;
         }
     }
-    if !coverage.causal.contains(&op.causal) || (op.window > 0 && !coverage.windowed) {
+    // A single query sees all keys, masked or not.
+    let masked_alike = op.seq_q == 1 || coverage.causal.contains(&op.causal);
+    if !masked_alike || (op.window > 0 && !coverage.windowed) {
         caveats.insert(Caveat::Mask);
     }
     for (name, size) in [
