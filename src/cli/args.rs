@@ -210,6 +210,9 @@ pub struct TrainArgs {
     /// Passes over the rows [default: what data/stacks.toml asks for].
     #[arg(long, value_name = "N", value_parser = dimension, allow_negative_numbers = true)]
     pub epochs: Option<u64>,
+    /// Shapes that the teacher labels for the nets [default: 20000 to 90000].
+    #[arg(long, value_name = "N", value_parser = dimension, allow_negative_numbers = true)]
+    pub labels: Option<u64>,
     /// One model over the default stacks of all GPUs, for GPUs nobody measured.
     #[arg(long, conflicts_with_all = ["gpu", "base"])]
     pub across: bool,

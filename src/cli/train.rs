@@ -36,6 +36,7 @@ pub(super) fn run(args: &TrainArgs, format: Format) -> Result<String> {
         seed: args.seed,
         backend,
         epochs: args.epochs.map(|epochs| epochs as usize),
+        labels: args.labels.map(|labels| labels as usize),
     };
     let bar = ProgressBar::new(0).with_style(
         ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} [{elapsed}]")

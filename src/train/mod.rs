@@ -26,9 +26,6 @@ use crate::train::recipe::{Care, Recipe};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Most shapes that the teacher labels for each row of the head's own tables.
-const LABELS_PER_ROW: usize = 12;
-
 /// How much work goes into the nets of a head.
 #[derive(Clone, Debug)]
 pub struct Effort {
@@ -109,6 +106,8 @@ pub struct Options {
     pub backend: Backend,
     /// Overrides the epochs of the effort.
     pub epochs: Option<usize>,
+    /// Overrides how many shapes the teacher labels.
+    pub labels: Option<usize>,
 }
 
 /// News from a training run.
@@ -244,11 +243,8 @@ pub fn train(
             // Many tables leave little to invent.
             effort.forests = 0;
         }
-        // Labels must not drown the rows that the teacher itself knows them from.
-        effort.invented = effort
-            .invented
-            .min(LABELS_PER_ROW * learn.own_rows().count());
         effort.epochs = options.epochs.unwrap_or(effort.epochs);
+        effort.invented = options.labels.unwrap_or(effort.invented);
         match train_head(key.clone(), &learn, start, &effort, &run) {
             Ok((head, nets)) => {
                 card.heads.push(head);
@@ -428,13 +424,14 @@ fn start_of<'a>(base: &'a Artifact, key: &Key) -> Option<&'a crate::regressor::a
 fn fingerprint(rows: &[Row], options: &Options) -> String {
     let base = options.base.as_ref().map(|base| format!("{:?}", base.card));
     let rest = format!(
-        "{} {:?} {} {base:?} {} {:?} {:?} {}",
+        "{} {:?} {} {base:?} {} {:?} {:?} {:?} {}",
         digest(rows),
         options.gpu,
         options.across,
         options.seed,
         options.backend,
         options.epochs,
+        options.labels,
         env!("CARGO_PKG_VERSION")
     );
     format!("{:016x}", crate::features::fnv1a(rest.as_bytes()))

@@ -647,7 +647,7 @@ mod tables {
         let path = table(folder.path());
         let out = folder.path().join("mine").to_str().unwrap().to_owned();
         let train = say(&format!(
-            "train --data {path} --out {out} --epochs 2 --format json"
+            "train --data {path} --out {out} --epochs 2 --labels 500 --format json"
         ));
         assert_eq!(train.code, 0, "{}", train.err);
         assert!(train.err.contains("168 rows"), "{}", train.err);

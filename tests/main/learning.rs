@@ -62,7 +62,8 @@ fn options(out: &Path) -> Options {
         base: None,
         seed: 7,
         backend: Backend::Cpu,
-        epochs: Some(3),
+        epochs: Some(12),
+        labels: Some(1000),
     }
 }
 
@@ -99,7 +100,7 @@ fn a_killed_run_goes_on_where_it_was_and_ends_the_same() {
     let killed = std::panic::catch_unwind(|| {
         train(&rows, &options(&out), &|event| {
             if let Event::Epoch { .. } = event
-                && epochs.fetch_add(1, Ordering::Relaxed) == 14
+                && epochs.fetch_add(1, Ordering::Relaxed) == 50
             {
                 panic!("killed");
             }
