@@ -69,6 +69,18 @@ pub struct Machine {
     launch: f64,
 }
 
+/// Times of one operator in seconds.
+struct Times {
+    /// Arithmetic at peak.
+    compute: f64,
+    /// Traffic at full bandwidth.
+    memory: f64,
+    /// The longer of the two.
+    roofline: f64,
+    /// Launch term plus roofline.
+    reference: f64,
+}
+
 impl Machine {
     /// Features on this GPU; `launch` is the additive launch term of the software stack.
     ///
@@ -90,21 +102,23 @@ impl Machine {
         }
     }
 
-    fn compute_time(&self, flops: Flops, dtype: Dtype) -> f64 {
-        flops.flops() / self.peak[dtype as usize]
+    /// The times that features are relative to.
+    fn times(&self, flops: Flops, bytes: Bytes, dtype: Dtype) -> Times {
+        let compute = flops.flops() / self.peak[dtype as usize];
+        let memory = bytes.bytes() / self.bandwidth;
+        let roofline = compute.max(memory);
+        Times {
+            compute,
+            memory,
+            roofline,
+            reference: self.launch + roofline,
+        }
     }
 
-    fn memory_time(&self, bytes: Bytes) -> f64 {
-        bytes.bytes() / self.bandwidth
-    }
-
-    /// `max(flops / peak, bytes / bandwidth)`: no kernel is faster.
+    /// `max(flops / peak, bytes / bandwidth)`: no kernel is faster. Nothing computes in a collective.
     pub fn roofline(&self, op: &Op) -> Seconds {
-        let memory = self.memory_time(op.bytes());
-        let compute = op
-            .dtype()
-            .map_or(0.0, |dtype| self.compute_time(op.flops(), dtype));
-        Seconds::from_secs(memory.max(compute))
+        let dtype = op.dtype().unwrap_or(Dtype::Bf16);
+        Seconds::from_secs(self.times(op.flops(), op.bytes(), dtype).roofline)
     }
 
     /// Launch term plus roofline: the scale that a net's output multiplies.
@@ -136,10 +150,12 @@ impl Machine {
     fn gemm(&self, gemm: &Gemm, row: &mut Row<'_>) -> f64 {
         let [m, n, k, batch] = [gemm.m, gemm.n, gemm.k, gemm.batch].map(|dim| dim as f64);
         let size = gemm.dtype.size() as f64;
-        let compute = self.compute_time(gemm.flops(), gemm.dtype);
-        let memory = self.memory_time(gemm.bytes());
-        let roofline = compute.max(memory);
-        let reference = self.launch + roofline;
+        let Times {
+            compute,
+            memory,
+            roofline,
+            reference,
+        } = self.times(gemm.flops(), gemm.bytes(), gemm.dtype);
         let (left, right) = (batch * m * k * size, batch * n * k * size);
         let output = batch * m * n * gemm.dtype.output_size() as f64;
 
@@ -184,10 +200,12 @@ impl Machine {
         let [batch, heads, kv_heads] = [op.batch, op.heads, op.kv_heads].map(|dim| dim as f64);
         let [seq_q, seq_kv] = [op.seq_q, op.seq_kv].map(|dim| dim as f64);
         let width = (op.head_dim + op.value_dim) as f64;
-        let compute = self.compute_time(op.flops(), op.dtype);
-        let memory = self.memory_time(op.bytes());
-        let roofline = compute.max(memory);
-        let reference = self.launch + roofline;
+        let Times {
+            compute,
+            memory,
+            roofline,
+            reference,
+        } = self.times(op.flops(), op.bytes(), op.dtype);
         let group = heads / kv_heads;
 
         row.log(batch);
@@ -255,10 +273,12 @@ impl Machine {
         let [batch, heads, kv_heads] = [op.batch, op.heads, op.kv_heads].map(|dim| dim as f64);
         let keys = op.pairs();
         let width = (op.head_dim + op.value_dim) as f64;
-        let compute = self.compute_time(op.flops(), op.dtype);
-        let memory = self.memory_time(op.bytes());
-        let roofline = compute.max(memory);
-        let reference = self.launch + roofline;
+        let Times {
+            compute,
+            memory,
+            roofline,
+            reference,
+        } = self.times(op.flops(), op.bytes(), op.dtype);
         let group = heads / kv_heads;
 
         row.log(batch);

@@ -3,11 +3,15 @@
 //! Training is reproducible from its seed on one machine, and resumes after a kill: every finished net is
 //! written to `OUT/.checkpoints` under a name that depends on the rows and the options.
 
+pub mod calibrate;
+
 pub mod fit;
 
 pub mod head;
 
 pub mod recipe;
+
+pub mod tables;
 
 pub mod teach;
 
@@ -21,8 +25,9 @@ use crate::op::Dtype;
 use crate::regressor::artifact::{Artifact, Card, GroupErrors, Key, SCHEMA};
 use crate::regressor::net::Net;
 use crate::train::fit::Backend;
-use crate::train::head::{TableRows, Tables, train_head};
+use crate::train::head::train_head;
 use crate::train::recipe::{Care, Recipe};
+use crate::train::tables::{TableRows, Tables};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 

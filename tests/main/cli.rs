@@ -488,57 +488,15 @@ fn a_reader_that_leaves_is_no_error() {
 #[cfg(feature = "dataset")]
 mod tables {
     use super::*;
-    use shapewise::dataset::{Origin, Row, write};
-    use shapewise::gpu::Gpu;
-    use shapewise::op::{Dtype, Gemm, Layout, Op};
-    use shapewise::units::Seconds;
+    use crate::made_up;
+    use shapewise::dataset::write;
+    use shapewise::op::Op;
     use std::path::Path;
-    use std::sync::Arc;
-
-    /// Products that a made-up stack runs at two thirds of the peak after five microseconds.
-    fn rows() -> Vec<Row> {
-        let gpu = Gpu::find(GPU).unwrap();
-        let origin = Arc::new(Origin {
-            source: "made up for a test".to_owned(),
-            licence: "MIT".to_owned(),
-            libraries: None,
-        });
-        let mut rows = Vec::new();
-        for m in [1, 16, 100, 128, 512, 2048, 4096] {
-            for n in [256, 512, 1024, 4096, 8192, 12288] {
-                for k in [256, 1024, 2048, 4096] {
-                    let op = Op::Gemm(Gemm {
-                        m,
-                        n,
-                        k,
-                        batch: 1,
-                        layout: Layout::Tn,
-                        dtype: Dtype::Bf16,
-                    });
-                    let compute = op.flops() / (gpu.peak(Dtype::Bf16).unwrap() * 0.66);
-                    let memory = op.bytes() / (gpu.bandwidth() * 0.8);
-                    rows.push(Row {
-                        op,
-                        gpu: GPU.into(),
-                        stack: "made-up 1".into(),
-                        time: Seconds::from_micros(5.0) + compute.max(memory),
-                        p10: None,
-                        p90: None,
-                        samples: None,
-                        clock: None,
-                        group: None,
-                        origin: Arc::clone(&origin),
-                    });
-                }
-            }
-        }
-        rows
-    }
 
     /// A table of made-up rows in this folder.
     fn table(folder: &Path) -> String {
         let path = folder.join("rows.parquet");
-        write(&path, &rows()).unwrap();
+        write(&path, &made_up::rows(GPU)).unwrap();
         path.to_str().unwrap().to_owned()
     }
 
@@ -574,7 +532,10 @@ mod tables {
         let path = table(folder.path());
         let document = json(&format!("evaluate --data {path}"));
         has_the_keys(&document);
-        assert_eq!(number(&document["overall"], "n"), rows().len() as f64);
+        assert_eq!(
+            number(&document["overall"], "n"),
+            made_up::rows(GPU).len() as f64
+        );
         assert_eq!(document["skipped"], serde_json::json!([]));
         let group = &document["groups"][0];
         assert_eq!(
@@ -598,7 +559,7 @@ mod tables {
         };
         let known = json(&ask(128, GPU));
         assert_eq!(known["tier"], "measured");
-        let row = rows()
+        let row = made_up::rows(GPU)
             .into_iter()
             .find(|row| matches!(row.op, Op::Gemm(op) if (op.m, op.n, op.k) == (128, 4096, 4096)));
         let timed = row.unwrap().time.micros();

@@ -1,57 +1,20 @@
 //! Training for real, small: burn and our evaluation agree, a seed repeats, a killed run goes on.
 
-use shapewise::dataset::{Origin, Row, read, write};
+use crate::made_up;
+use shapewise::dataset::{Row, read, write};
 use shapewise::features::Family;
 use shapewise::gpu::Gpu;
-use shapewise::op::{Dtype, Gemm, Layout, Op};
+use shapewise::op::Dtype;
 use shapewise::predict::Predictor;
 use shapewise::regressor::artifact::Artifact;
 use shapewise::regressor::evaluate::Ensemble;
 use shapewise::train::fit::{Backend, FitConfig, Samples, fit, forward, fresh};
 use shapewise::train::{Event, Options, train};
-use shapewise::units::Seconds;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Products on a made-up stack: two thirds of the peak, five microseconds of launch.
 fn rows() -> Vec<Row> {
-    let gpu = Gpu::find("h200").unwrap();
-    let origin = Arc::new(Origin {
-        source: "test".into(),
-        licence: "MIT".into(),
-        libraries: None,
-    });
-    let mut rows = Vec::new();
-    for m in [1, 16, 100, 128, 512, 2048, 4096] {
-        for n in [256, 512, 1024, 4096, 8192, 12288] {
-            for k in [256, 1024, 2048, 4096] {
-                let op = Op::Gemm(Gemm {
-                    m,
-                    n,
-                    k,
-                    batch: 1,
-                    layout: Layout::Tn,
-                    dtype: Dtype::Bf16,
-                });
-                let compute = op.flops() / (gpu.peak(Dtype::Bf16).unwrap() * 0.66);
-                let memory = op.bytes() / (gpu.bandwidth() * 0.8);
-                rows.push(Row {
-                    op,
-                    gpu: "h200".into(),
-                    stack: "made-up 1".into(),
-                    time: Seconds::from_micros(5.0) + compute.max(memory),
-                    p10: None,
-                    p90: None,
-                    samples: None,
-                    clock: None,
-                    group: None,
-                    origin: origin.clone(),
-                });
-            }
-        }
-    }
-    rows
+    made_up::rows("h200")
 }
 
 fn options(out: &Path) -> Options {

@@ -7,4 +7,7 @@ mod cli;
 #[cfg(feature = "train")]
 mod learning;
 
+#[cfg(feature = "dataset")]
+mod made_up;
+
 mod predictions;
