@@ -1,16 +1,17 @@
-//! Speed of a prediction's two halves, the ensemble beside the plain loop it replaces.
+//! GEMM rows per second: whole predictions, and their two halves, the ensemble beside the plain loop it replaces.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use shapewise::features::{Family, Machine};
 use shapewise::gpu::Gpu;
 use shapewise::op::{Dtype, Gemm, Layout, Op};
+use shapewise::predict::Predictor;
 use shapewise::regressor::evaluate::Ensemble;
 use shapewise::regressor::net::{Layer, Net};
 use shapewise::units::Seconds;
 use std::hint::black_box;
 
 const MEMBERS: u64 = 5;
-const HIDDEN: usize = 128;
+const HIDDEN: usize = 96;
 
 /// A product whose dimensions change with `index`.
 fn product(index: u64) -> Op {
@@ -96,5 +97,21 @@ fn ensemble(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, features, ensemble);
+/// Operators to estimates with interval and tier, on one core.
+fn predictions(criterion: &mut Criterion) {
+    let gpu = Gpu::find("h200").expect("a preset");
+    let predictor = Predictor::new(gpu, None).expect("the built-in models load");
+    let mut group = criterion.benchmark_group("predictions");
+    group.sample_size(10);
+    for batch in [1, 64, 4096, 65536] {
+        let ops: Vec<Op> = (0..batch).map(product).collect();
+        group.throughput(Throughput::Elements(batch));
+        group.bench_function(BenchmarkId::new("gemm", batch), |bencher| {
+            bencher.iter(|| predictor.predict(black_box(&ops)));
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, predictions, features, ensemble);
 criterion_main!(benches);
