@@ -23,11 +23,15 @@ use crate::regressor::artifact::Coverage;
 use crate::units::Seconds;
 use std::collections::HashMap;
 
+/// Operators that are evaluated together: their features stay in the second-level cache.
+const ROUND: usize = 384;
+
 /// Predicts operators on one GPU.
 pub struct Predictor {
     gpu: &'static Gpu,
     voices: Vec<Voice>,
-    answers: HashMap<(Family, Dtype), Answer>,
+    /// By family and format.
+    answers: [[Option<Answer>; Dtype::ALL.len()]; Family::ALL.len()],
     /// The voice that knows odd sizes and batches, where any GPU of the maker has one.
     alignment: Option<usize>,
     measured: HashMap<Op, Seconds>,
@@ -37,12 +41,11 @@ impl Predictor {
     /// A predictor from the built-in models, or from `model` first where it has an answer.
     pub fn new(gpu: &'static Gpu, model: Option<&Artifact>) -> Result<Self> {
         let mut voices = Vec::new();
-        let mut answers = HashMap::new();
+        let mut answers = <[[Option<Answer>; Dtype::ALL.len()]; Family::ALL.len()]>::default();
         for family in Family::ALL {
             for dtype in Dtype::ALL {
-                if let Some(answer) = choose(gpu, model, family, dtype, &mut voices)? {
-                    answers.insert((family, dtype), answer);
-                }
+                answers[family as usize][dtype as usize] =
+                    choose(gpu, model, family, dtype, &mut voices)?;
             }
         }
         let alignment = choose::alignment(gpu, &mut voices)?;
@@ -69,31 +72,37 @@ impl Predictor {
 
     /// The stack and GPU that answer for this family and format (`trtllm 1.3.0rc20 on h200`).
     pub fn basis(&self, family: Family, dtype: Dtype) -> Option<String> {
-        self.answers
-            .get(&(family, dtype))
-            .map(|answer| self.voices[answer.voice].name.clone())
+        self.answer(family, dtype)
+            .map(|(_, voice)| voice.name.clone())
     }
 
     /// Predicts each operator, in order.
     pub fn predict(&self, ops: &[Op]) -> Vec<Estimate> {
+        let mut estimates = Vec::with_capacity(ops.len());
         let mut round = Round::new(self.voices.len());
-        let plans: Vec<Plan> = ops.iter().map(|op| self.plan(op, &mut round)).collect();
-        round.evaluate(&self.voices);
-        ops.iter()
-            .zip(plans)
-            .map(|(op, plan)| self.conclude(op, plan, &round))
-            .collect()
+        let mut plans = Vec::with_capacity(ops.len().min(ROUND));
+        for ops in ops.chunks(ROUND) {
+            plans.extend(ops.iter().map(|op| self.plan(op, &mut round)));
+            round.evaluate(&self.voices);
+            let answers = ops.iter().zip(plans.drain(..));
+            estimates.extend(answers.map(|(op, plan)| self.conclude(op, plan, &round)));
+            round.clear();
+        }
+        estimates
+    }
+
+    fn answer(&self, family: Family, dtype: Dtype) -> Option<(&Answer, &Voice)> {
+        let answer = self.answers[family as usize][dtype as usize].as_ref()?;
+        Some((answer, &self.voices[answer.voice]))
     }
 
     fn plan(&self, op: &Op, round: &mut Round) -> Plan {
         if let Some(&time) = self.measured.get(op) {
             return Plan::Measured(time);
         }
-        let answer = Family::of(op).zip(op.dtype()).and_then(|key| {
-            self.answers
-                .get(&key)
-                .map(|answer| (answer, &self.voices[answer.voice]))
-        });
+        let answer = Family::of(op)
+            .zip(op.dtype())
+            .and_then(|(family, dtype)| self.answer(family, dtype));
         match (op, answer) {
             (Op::Gemm(gemm), Some((answer, voice))) => self.plan_gemm(gemm, answer, voice, round),
             (Op::Attention(attention), Some((answer, voice))) => {
@@ -316,6 +325,14 @@ impl Round {
     fn new(voices: usize) -> Self {
         Self {
             voices: (0..voices).map(|_| Questions::default()).collect(),
+        }
+    }
+
+    /// Forgets the questions and keeps the memory.
+    fn clear(&mut self) {
+        for questions in &mut self.voices {
+            questions.inputs.clear();
+            questions.references.clear();
         }
     }
 
