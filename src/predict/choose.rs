@@ -32,7 +32,10 @@ pub struct Voice {
 impl Voice {
     fn new(head: &Head, weights: &Weights, gpu: &'static Gpu) -> Self {
         Self {
-            name: format!("{} on {}", head.key.stack, head.key.gpu),
+            name: match head.key.gpu.as_str() {
+                ANY_GPU => format!("{} of all GPUs", head.key.stack),
+                part => format!("{} on {part}", head.key.stack),
+            },
             key: head.key.clone(),
             gpu: &gpu.name,
             machine: Machine::new(gpu, Seconds::from_micros(head.launch_us)),

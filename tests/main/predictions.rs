@@ -256,7 +256,7 @@ fn a_gpu_without_data_says_whose_numbers_it_uses() {
         predictor("mi300x")
             .basis(Family::Prefill, Dtype::Bf16)
             .unwrap()
-            .ends_with("on any")
+            .ends_with("of all GPUs")
     );
 }
 
