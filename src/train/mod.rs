@@ -66,21 +66,15 @@ impl Effort {
             trees: 600,
             invented: if products { 40_000 } else { 20_000 },
         };
-        let full = Self {
-            members: 5,
-            epochs: 160,
-            forests: 2,
-            trees: if products { 2500 } else { 1500 },
-            invented: if products { 90_000 } else { 30_000 },
-            ..common.clone()
-        };
         match care {
             Care::Usual => common,
-            Care::Full => full,
-            Care::Utmost => Self {
-                epochs: 220,
-                invented: 130_000,
-                ..full
+            Care::Full => Self {
+                members: 5,
+                epochs: 160,
+                forests: 2,
+                trees: if products { 2500 } else { 1500 },
+                invented: if products { 90_000 } else { 30_000 },
+                ..common
             },
         }
     }

@@ -14,8 +14,6 @@ pub enum Care {
     Usual,
     /// Five nets, long schedules.
     Full,
-    /// Longer still, on more labels: for the tables most people ask about.
-    Utmost,
 }
 
 /// One head to train.
