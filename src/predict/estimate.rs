@@ -65,7 +65,7 @@ pub enum Caveat {
     Batched,
     /// A head size nobody measured on this stack.
     HeadSize,
-    /// A mask or window nobody measured on this stack.
+    /// A mask, a window or a prefill on a cached prefix that nobody measured on this stack.
     Mask,
     /// Backward attention from the forward time, with five products for two at 0.8 of the forward rate.
     BackwardFromForward,
@@ -104,7 +104,7 @@ impl Caveat {
             }
             Self::Batched => "batched product, carried over from another GPU's batched products",
             Self::HeadSize => "head size not measured on this stack",
-            Self::Mask => "mask or window not measured on this stack",
+            Self::Mask => "mask, window or cached prefix not measured on this stack",
             Self::BackwardFromForward => {
                 "backward attention assumed at 0.8 of the forward FLOP rate"
             }

@@ -244,7 +244,9 @@ fn plan_attention(op: &Attention, answer: &Answer, voice: &Voice, round: &mut Ro
     }
     // A single query sees all keys, masked or not.
     let masked_alike = op.seq_q == 1 || coverage.causal.contains(&op.causal);
-    if !masked_alike || (op.window > 0 && !coverage.windowed) {
+    // Every prefill in the tables starts from an empty cache.
+    let offset = op.seq_q > 1 && op.seq_q != op.seq_kv;
+    if !masked_alike || offset || (op.window > 0 && !coverage.windowed) {
         caveats.insert(Caveat::Mask);
     }
     for (name, size) in [

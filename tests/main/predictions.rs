@@ -184,6 +184,15 @@ fn a_head_size_nobody_timed_is_transferred_from_its_tile() {
 }
 
 #[test]
+fn a_prefill_on_a_cached_prefix_is_transferred() {
+    let h200 = predictor("h200");
+    let estimate = one(&h200, attention(1024, 4096, 128));
+    assert!(estimate.tier == Tier::Transferred && estimate.caveats.contains(Caveat::Mask));
+    assert!(estimate.time.secs() > one(&h200, attention(1024, 1024, 128)).time.secs());
+    assert_eq!(one(&h200, attention(1, 4096, 128)).tier, Tier::Learned);
+}
+
+#[test]
 fn backward_is_transferred_with_the_right_arithmetic() {
     let h200 = predictor("h200");
     let forward = attention(4096, 4096, 128);
