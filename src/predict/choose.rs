@@ -76,13 +76,13 @@ pub struct Answer {
 /// Finds the head that fits best and makes it a voice; none where no model knows the family.
 pub fn choose(
     gpu: &'static Gpu,
-    model: Option<&Artifact>,
+    candidates: &[&Artifact],
     family: Family,
     dtype: Dtype,
     voices: &mut Vec<Voice>,
-) -> Result<Option<Answer>> {
+) -> Option<Answer> {
     let mut best: Option<(u32, &Head, &Weights)> = None;
-    for artifact in candidates(gpu, model)? {
+    for artifact in candidates {
         for (head, weights) in artifact.card.heads.iter().zip(&artifact.weights) {
             if head.key.family != family {
                 continue;
@@ -93,9 +93,7 @@ pub fn choose(
             }
         }
     }
-    let Some((_, head, weights)) = best else {
-        return Ok(None);
-    };
+    let (_, head, weights) = best?;
     let mut caveats = Caveats::default();
     if head.key.gpu != gpu.name {
         caveats.insert(Caveat::OtherGpu);
@@ -109,11 +107,11 @@ pub fn choose(
     } else {
         dtype
     };
-    Ok(Some(Answer {
+    Some(Answer {
         voice: voice_of(head, weights, gpu, voices),
         dtype: asked,
         caveats,
-    }))
+    })
 }
 
 /// The head that saw odd sizes and batches, for this maker and generation: the co-design paper's raw sweeps.
@@ -151,7 +149,7 @@ fn voice_of(head: &Head, weights: &Weights, gpu: &'static Gpu, voices: &mut Vec<
 }
 
 /// Models worth asking: the given one, the GPU's own, the nearest sibling's, the one over all GPUs.
-fn candidates<'a>(gpu: &Gpu, model: Option<&'a Artifact>) -> Result<Vec<&'a Artifact>> {
+pub fn candidates<'a>(gpu: &Gpu, model: Option<&'a Artifact>) -> Result<Vec<&'a Artifact>> {
     let mut artifacts: Vec<&Artifact> = model.into_iter().collect();
     for name in std::iter::once(gpu.name.as_str())
         .chain(sibling(gpu))

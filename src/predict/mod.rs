@@ -20,6 +20,7 @@ use crate::predict::choose::{Answer, Voice, choose};
 use crate::predict::estimate::{Caveat, Caveats, Estimate, Tier};
 use crate::regressor::artifact::Artifact;
 use crate::regressor::artifact::Coverage;
+use crate::regressor::evaluate::mean_and_spread;
 use crate::units::Seconds;
 use std::collections::HashMap;
 
@@ -42,10 +43,11 @@ impl Predictor {
     pub fn new(gpu: &'static Gpu, model: Option<&Artifact>) -> Result<Self> {
         let mut voices = Vec::new();
         let mut answers = <[[Option<Answer>; Dtype::ALL.len()]; Family::ALL.len()]>::default();
+        let candidates = choose::candidates(gpu, model)?;
         for family in Family::ALL {
             for dtype in Dtype::ALL {
                 answers[family as usize][dtype as usize] =
-                    choose(gpu, model, family, dtype, &mut voices)?;
+                    choose(gpu, &candidates, family, dtype, &mut voices);
             }
         }
         let alignment = choose::alignment(gpu, &mut voices)?;
@@ -157,8 +159,8 @@ impl Predictor {
                     };
                     correction = Some((
                         odd,
-                        round.ask(odd, &Op::Gemm(here), &self.voices),
-                        round.ask(odd, &Op::Gemm(there), &self.voices),
+                        round.ask(odd, &Op::Gemm(here), &self.voices[odd]),
+                        round.ask(odd, &Op::Gemm(there), &self.voices[odd]),
                     ));
                     if misaligned {
                         caveats.insert(Caveat::Alignment);
@@ -170,7 +172,7 @@ impl Predictor {
                 caveats.insert(Caveat::Batched);
             }
         }
-        let row = round.ask(answer.voice, &Op::Gemm(known), &self.voices);
+        let row = round.ask(answer.voice, &Op::Gemm(known), voice);
         let reference = voice.machine.reference(&Op::Gemm(asked));
         Plan::Learned {
             voice: answer.voice,
@@ -263,7 +265,7 @@ fn plan_attention(op: &Attention, answer: &Answer, voice: &Voice, round: &mut Ro
         caveats.insert(Caveat::BackwardFromForward);
         factor = assume::BACKWARD_FLOPS / assume::BACKWARD_EFFICIENCY;
     }
-    let row = round.ask_op(answer.voice, &Op::Attention(known), voice);
+    let row = round.ask(answer.voice, &Op::Attention(known), voice);
     // Decoding waits for the cache, so a narrower head than its tile moves fewer bytes; prefill computes the tile.
     let timed = if op.is_decode() {
         Attention {
@@ -338,11 +340,8 @@ impl Round {
         }
     }
 
-    fn ask(&mut self, voice: usize, op: &Op, voices: &[Voice]) -> usize {
-        self.ask_op(voice, op, &voices[voice])
-    }
-
-    fn ask_op(&mut self, index: usize, op: &Op, voice: &Voice) -> usize {
+    /// Queues one question to a voice; the row of its answer.
+    fn ask(&mut self, index: usize, op: &Op, voice: &Voice) -> usize {
         let questions = &mut self.voices[index];
         let start = questions.inputs.len();
         questions.inputs.resize(start + voice.width(), 0.0);
@@ -368,13 +367,6 @@ impl Round {
         let Questions {
             outputs, members, ..
         } = &self.voices[voice];
-        let values = &outputs[row * members..][..*members];
-        let mean = values.iter().map(|&value| f64::from(value)).sum::<f64>() / *members as f64;
-        let variance = values
-            .iter()
-            .map(|&value| (f64::from(value) - mean).powi(2))
-            .sum::<f64>()
-            / *members as f64;
-        (mean, variance.sqrt())
+        mean_and_spread(outputs[row * members..][..*members].iter().copied())
     }
 }

@@ -10,6 +10,15 @@ use std::cell::RefCell;
 /// Rows that go through a net together: enough to pay for fetching its weights again, in whole tiles.
 const BLOCK: usize = 96;
 
+/// Mean and standard deviation of what the members answer. Calibration and prediction must mean the same spread.
+pub fn mean_and_spread(answers: impl ExactSizeIterator<Item = f32> + Clone) -> (f64, f64) {
+    let members = answers.len() as f64;
+    let answers = answers.map(f64::from);
+    let mean = answers.clone().sum::<f64>() / members;
+    let variance = answers.map(|answer| (answer - mean).powi(2)).sum::<f64>() / members;
+    (mean, variance.sqrt())
+}
+
 /// Nets of one family laid out for the processor.
 ///
 /// # Shapes

@@ -11,6 +11,7 @@ use crate::report::percent;
 use crate::report::skipped_text;
 use crate::report::table::Side;
 use crate::report::table::table;
+use crate::report::tier_shares_text;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -117,17 +118,9 @@ fn precise(fraction: f64) -> String {
 impl GroupKeys {
     /// `94 % learned, 6.0 % roofline`, and what it is based on where that is another stack.
     fn answered_by(&self) -> String {
-        let tiers: Vec<_> = self
-            .tier_shares
-            .iter()
-            .filter(|(_, share)| **share > 0.0)
-            .map(|(tier, share)| format!("{} {tier}", percent(*share)))
-            .collect();
+        let tiers = tier_shares_text(&self.tier_shares);
         let basis = self.basis.as_ref();
-        basis.map_or_else(
-            || tiers.join(", "),
-            |basis| format!("{} ({basis})", tiers.join(", ")),
-        )
+        basis.map_or_else(|| tiers.clone(), |basis| format!("{tiers} ({basis})"))
     }
 }
 

@@ -30,8 +30,10 @@ mod table;
 pub mod training;
 
 use crate::predict::estimate::Caveat;
+use crate::predict::estimate::Tier;
 use crate::units::significant;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// The version of every JSON document; raised when a key changes its meaning or goes away.
 pub const SCHEMA: u32 = 1;
@@ -129,6 +131,15 @@ fn percent(fraction: f64) -> String {
     } else {
         format!("{value:.1} %")
     }
+}
+
+/// The tiers with any share: `94 % learned, 6.0 % roofline`.
+fn tier_shares_text(shares: &BTreeMap<Tier, f64>) -> String {
+    let present = shares.iter().filter(|(_, share)| **share > 0.0);
+    let parts: Vec<_> = present
+        .map(|(tier, share)| format!("{} {tier}", percent(*share)))
+        .collect();
+    parts.join(", ")
 }
 
 /// A rate of tokens: whole above a hundred, four digits below.

@@ -9,6 +9,7 @@ use crate::report::step::StepLine;
 use crate::report::step::StepReport;
 use crate::report::table::Side;
 use crate::report::table::table;
+use crate::report::tier_shares_text;
 use crate::report::tokens;
 use crate::units::Bytes;
 use crate::units::Seconds;
@@ -96,12 +97,7 @@ impl StepReport {
             .iter()
             .map(|(name, bytes)| format!("{} {bytes}", name.replace('_', " ")))
             .collect();
-        let tiers: Vec<_> = self
-            .tier_shares
-            .iter()
-            .filter(|(_, share)| **share > 0.0)
-            .map(|(tier, share)| format!("{} {tier}", percent(*share)))
-            .collect();
+        let tiers = tier_shares_text(&self.tier_shares);
         let mut lines = vec![
             ("step", format!("{time}   (90 %: {low} to {high})")),
             (
@@ -124,7 +120,7 @@ impl StepReport {
                     parts.join(", ")
                 ),
             ),
-            ("tiers", tiers.join(", ")),
+            ("tiers", tiers),
         ];
         lines.extend(self.caveats.iter().map(|caveat| {
             let share = percent(caveat.time_share);

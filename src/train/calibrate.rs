@@ -1,6 +1,7 @@
 //! From a rehearsal's errors on held-out keys to intervals: split-conformal calibration, and the error table.
 
 use crate::regressor::artifact::{Calibration, GroupErrors, Weights};
+use crate::regressor::evaluate::mean_and_spread;
 use crate::train::fit::Samples;
 use crate::train::teach::Lesson;
 
@@ -28,7 +29,6 @@ impl Residuals {
             .iter()
             .map(|net| net.forward(&inputs))
             .collect();
-        let members = outputs.len() as f64;
         let mut residuals = Self {
             errors: Vec::new(),
             spreads: Vec::new(),
@@ -38,11 +38,9 @@ impl Residuals {
             .iter()
             .flat_map(|lesson| lesson.rows.iter().map(|(op, _)| (&lesson.machine, *op)));
         for (row, (machine, op)) in ops.enumerate() {
-            let values = || outputs.iter().map(|output| f64::from(output[row]));
-            let mean = values().sum::<f64>() / members;
-            let variance = values().map(|value| (value - mean).powi(2)).sum::<f64>() / members;
+            let (mean, spread) = mean_and_spread(outputs.iter().map(|output| output[row]));
             residuals.errors.push(mean - f64::from(probe.targets[row]));
-            residuals.spreads.push(variance.sqrt());
+            residuals.spreads.push(spread);
             residuals.references_us.push(machine.reference(op).micros());
         }
         residuals

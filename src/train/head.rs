@@ -190,10 +190,11 @@ fn ensemble(
         );
         if let Some(probe) = probe {
             let labels = teacher.label(&probe.inputs, probe.width);
+            let apes = apes(&labels, &probe.targets);
             run.tell(Event::TeacherRehearsed {
                 key: head_key,
-                median_ape: quantile(apes(&labels, &probe.targets), 0.5),
-                p90_ape: quantile(apes(&labels, &probe.targets), 0.9),
+                median_ape: quantile(apes.clone(), 0.5),
+                p90_ape: quantile(apes, 0.9),
             });
         }
         let measured: Vec<&Op> = lessons
@@ -228,7 +229,6 @@ fn ensemble(
         warm_up: 0.1,
         huber: HUBER,
     };
-    let device = run.backend.device()?;
     let fit_member = |(member, done): (usize, Option<_>)| {
         if let Some(net) = done {
             return Ok(net);
@@ -243,7 +243,7 @@ fn ensemble(
             &samples,
             &config,
             member_seed,
-            &device,
+            &run.computer,
             |epoch, loss, net| {
                 let last = epoch + 1 == effort.epochs;
                 let held_out = probe

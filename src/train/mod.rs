@@ -24,7 +24,7 @@ use crate::gpu::Gpu;
 use crate::op::Dtype;
 use crate::regressor::artifact::{Artifact, Card, GroupErrors, Key, SCHEMA};
 use crate::regressor::net::Net;
-use crate::train::fit::Backend;
+use crate::train::fit::{Backend, Computer};
 use crate::train::head::train_head;
 use crate::train::recipe::{Care, Recipe};
 use crate::train::tables::{TableRows, Tables};
@@ -161,6 +161,7 @@ pub enum Event<'a> {
 pub struct Run<'a> {
     seed: u64,
     backend: Backend,
+    computer: Computer,
     checkpoints: PathBuf,
     listener: &'a (dyn Fn(Event<'_>) + Sync),
 }
@@ -206,16 +207,19 @@ pub fn train(
                 "a path that ends in a name",
             )
         })?;
+    let computer = options.backend.device()?;
     let tables = tables(rows)?;
-    let plan = plan(&tables, options)?;
+    let recipes = Recipe::shipped()?;
+    let plan = plan(&tables, &recipes, options)?;
     let checkpoints = options
         .out
         .join(".checkpoints")
-        .join(fingerprint(rows, options));
+        .join(fingerprint(rows, &recipes, options));
     std::fs::create_dir_all(&checkpoints).map_err(|source| Error::io(&checkpoints, source))?;
     let run = Run {
         seed: options.seed,
         backend: options.backend,
+        computer,
         checkpoints,
         listener,
     };
@@ -249,7 +253,10 @@ pub fn train(
             effort.forests = 0;
         }
         effort.epochs = options.epochs.unwrap_or(effort.epochs);
-        effort.invented = options.labels.unwrap_or(effort.invented);
+        effort.invented = match effort.forests {
+            0 => 0,
+            _ => options.labels.unwrap_or(effort.invented),
+        };
         match train_head(key.clone(), &learn, start, &effort, &run) {
             Ok((head, nets)) => {
                 card.heads.push(head);
@@ -304,16 +311,19 @@ fn tables(rows: &[Row]) -> Result<Rows<'_>> {
     Ok(tables)
 }
 
-fn plan<'a>(tables: &Rows<'a>, options: &Options) -> Result<Vec<(Key, Sources<'a>, Care)>> {
-    let recipes = Recipe::shipped()?;
-    let has = |gpu: &str, stack: &str, family, dtype| {
-        tables
-            .keys()
-            .find(|key| **key == (gpu, stack, family, dtype))
-            .map(|key| key.1)
-    };
+/// The stack as the rows spell it, where they hold such a table.
+fn stack_in<'a>(tables: &Rows<'a>, gpu: &str, stack: &str, recipe: &Recipe) -> Option<&'a str> {
+    let wanted = (gpu, stack, recipe.family, recipe.dtype);
+    tables.keys().find(|key| **key == wanted).map(|key| key.1)
+}
+
+fn plan<'a>(
+    tables: &Rows<'a>,
+    recipes: &[Recipe],
+    options: &Options,
+) -> Result<Vec<(Key, Sources<'a>, Care)>> {
     if options.across {
-        return Ok(plan_across(tables, &recipes));
+        return Ok(plan_across(tables, recipes));
     }
     let mut gpus: Vec<&str> = tables.keys().map(|key| key.0).collect();
     gpus.dedup();
@@ -331,7 +341,7 @@ fn plan<'a>(tables: &Rows<'a>, options: &Options) -> Result<Vec<(Key, Sources<'a
     };
     let mut plan = Vec::new();
     for recipe in recipes.iter().filter(|recipe| recipe.gpu == gpu.name) {
-        let Some(own) = has(&gpu.name, &recipe.stack, recipe.family, recipe.dtype) else {
+        let Some(own) = stack_in(tables, &gpu.name, &recipe.stack, recipe) else {
             continue;
         };
         let mut sources = Sources {
@@ -339,7 +349,7 @@ fn plan<'a>(tables: &Rows<'a>, options: &Options) -> Result<Vec<(Key, Sources<'a
             sisters: vec![],
         };
         for (sister, stack) in recipe.sisters() {
-            if let Some(stack) = has(sister, stack, recipe.family, recipe.dtype) {
+            if let Some(stack) = stack_in(tables, sister, stack, recipe) {
                 sources.sisters.push((Gpu::find(sister)?, stack));
             }
         }
@@ -376,20 +386,14 @@ fn plan<'a>(tables: &Rows<'a>, options: &Options) -> Result<Vec<(Key, Sources<'a
 fn plan_across<'a>(tables: &Rows<'a>, recipes: &[Recipe]) -> Vec<(Key, Sources<'a>, Care)> {
     let mut plan: BTreeMap<(Family, Dtype), Sources<'a>> = BTreeMap::new();
     for recipe in recipes {
-        let wanted = (
-            recipe.gpu.as_str(),
-            recipe.stack.as_str(),
-            recipe.family,
-            recipe.dtype,
-        );
-        if let (Some(key), Ok(gpu)) = (
-            tables.keys().find(|key| **key == wanted),
+        if let (Some(stack), Ok(gpu)) = (
+            stack_in(tables, &recipe.gpu, &recipe.stack, recipe),
             Gpu::find(&recipe.gpu),
         ) {
             plan.entry((recipe.family, recipe.dtype))
                 .or_default()
                 .own
-                .push((gpu, key.1));
+                .push((gpu, stack));
         }
     }
     let any = crate::regressor::artifact::ANY_GPU;
@@ -426,10 +430,10 @@ fn start_of<'a>(base: &'a Artifact, key: &Key) -> Option<&'a crate::regressor::a
 }
 
 /// A name for the checkpoints of exactly this run.
-fn fingerprint(rows: &[Row], options: &Options) -> String {
+fn fingerprint(rows: &[Row], recipes: &[Recipe], options: &Options) -> String {
     let base = options.base.as_ref().map(|base| format!("{:?}", base.card));
     let rest = format!(
-        "{} {:?} {} {base:?} {} {:?} {:?} {:?} {}",
+        "{} {recipes:?} {:?} {} {base:?} {} {:?} {:?} {:?} {}",
         digest(rows),
         options.gpu,
         options.across,
