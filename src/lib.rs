@@ -16,6 +16,8 @@ pub mod op;
 
 pub mod arch;
 
+pub mod rules;
+
 // Pipeline.
 
 #[cfg(feature = "dataset")]
@@ -29,6 +31,12 @@ pub mod regressor;
 pub mod train;
 
 pub mod predict;
+
+pub mod check;
+
+pub mod sweep;
+
+pub mod search;
 
 #[cfg(feature = "dataset")]
 pub mod evaluate;

@@ -1,14 +1,24 @@
 //! What the command line may say. Doc comments are the help; names are those of the vocabulary.
 
-use crate::arch::AttentionKernel;
-use crate::arch::Mode;
-use crate::arch::Recompute;
+pub mod check;
+
+pub mod predict;
+
+pub mod search;
+
+pub mod sweep;
+
+pub mod workload;
+
 use crate::op::Dtype;
-use crate::op::Layout;
-use crate::op::Pass;
+use check::CheckArgs;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use predict::Predict;
+use search::SearchArgs;
 use std::path::PathBuf;
+use sweep::SweepArgs;
+use workload::WorkloadArgs;
 
 /// A learned GPU performance predictor for transformers.
 ///
@@ -40,6 +50,12 @@ pub enum Command {
     /// Predict the time of a product, of attention, or of a whole model.
     #[command(subcommand)]
     Predict(Predict),
+    /// Find the fastest architecture for a number of parameters.
+    Search(Box<SearchArgs>),
+    /// Say what is wrong with a shape, what it costs, and which near shape mends it.
+    Check(CheckArgs),
+    /// Predict along one dimension: the curve, its steps, a plot.
+    Sweep(SweepArgs),
     /// Fit a model to timing tables.
     Train(TrainArgs),
     /// Compare predictions with timing tables: the error table.
@@ -52,19 +68,8 @@ pub enum Command {
     Models,
 }
 
-/// What to predict.
-#[derive(Debug, Subcommand)]
-pub enum Predict {
-    /// One matrix product (m, k) x (k, n).
-    Gemm(GemmArgs),
-    /// One fused (flash) attention.
-    Attention(AttentionArgs),
-    /// One step of a whole transformer, operator by operator.
-    Model(ModelArgs),
-}
-
 /// Where the predicted work runs and what answers.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct TargetArgs {
     /// The GPU; `shapewise gpus` lists them.
     #[arg(long, default_value = "h200", value_name = "NAME")]
@@ -75,118 +80,6 @@ pub struct TargetArgs {
     /// A timing table of your own: shapes found in it are answered as measured.
     #[arg(long, value_name = "FILE")]
     pub data: Option<PathBuf>,
-}
-
-/// A matrix product.
-#[derive(Debug, Args)]
-pub struct GemmArgs {
-    /// Rows of the left operand and of the product.
-    #[arg(short, value_parser = dimension, allow_negative_numbers = true)]
-    pub m: u64,
-    /// Columns of the right operand and of the product.
-    #[arg(short, value_parser = dimension, allow_negative_numbers = true)]
-    pub n: u64,
-    /// The reduction: columns of the left operand, rows of the right one.
-    #[arg(short, value_parser = dimension, allow_negative_numbers = true)]
-    pub k: u64,
-    /// Independent products in one call.
-    #[arg(long, default_value = "1", value_name = "B", value_parser = dimension, allow_negative_numbers = true)]
-    pub batch_count: u64,
-    /// Number format of the operands.
-    #[arg(long, default_value = "bf16", value_parser = dtype())]
-    pub dtype: Dtype,
-    /// Which operand is stored transposed, in cuBLAS terms; a linear layer runs forward as tn,
-    /// its input gradient as nn, its weight gradient as nt.
-    #[arg(long, default_value = "tn", value_parser = one_of(Layout::ALL.map(Layout::name), Layout::parse))]
-    pub layout: Layout,
-    /// GPU and model.
-    #[command(flatten)]
-    pub target: TargetArgs,
-}
-
-/// A fused attention.
-#[derive(Debug, Args)]
-pub struct AttentionArgs {
-    /// Sequences.
-    #[arg(long, value_name = "B", value_parser = dimension, allow_negative_numbers = true)]
-    pub batch: u64,
-    /// Query heads.
-    #[arg(long, value_name = "H", value_parser = dimension, allow_negative_numbers = true)]
-    pub heads: u64,
-    /// Key/value heads, a divisor of the query heads [default: as many].
-    #[arg(long, value_name = "G", value_parser = dimension, allow_negative_numbers = true)]
-    pub kv_heads: Option<u64>,
-    /// Queries per sequence; 1 is a decoding step.
-    #[arg(long, value_name = "S", value_parser = dimension, allow_negative_numbers = true)]
-    pub seq: u64,
-    /// Keys per sequence, cached ones included [default: as many as queries].
-    #[arg(long, value_name = "C", value_parser = dimension, allow_negative_numbers = true)]
-    pub kv_seq: Option<u64>,
-    /// Width of one head.
-    #[arg(long, value_name = "D", value_parser = dimension, allow_negative_numbers = true)]
-    pub head_dim: u64,
-    /// Each query sees only the keys up to its own position.
-    #[arg(long)]
-    pub causal: bool,
-    /// Forward or backward.
-    #[arg(long, default_value = "forward", value_parser = one_of(["forward", "backward"], Pass::parse))]
-    pub pass: Pass,
-    /// Number format of queries, keys and values.
-    #[arg(long, default_value = "bf16", value_parser = dtype())]
-    pub dtype: Dtype,
-    /// GPU and model.
-    #[command(flatten)]
-    pub target: TargetArgs,
-}
-
-/// A step of a whole model.
-#[derive(Debug, Args)]
-pub struct ModelArgs {
-    /// A preset (gpt3-2.7b, llama-3-8b, …) or the path of a Hugging Face config.json.
-    #[arg(value_name = "PRESET|CONFIG.json")]
-    pub architecture: String,
-    /// What one step does.
-    #[arg(long, default_value = "train", value_parser = one_of(Mode::ALL.iter().map(|mode| mode.name()), Mode::parse))]
-    pub mode: Mode,
-    /// Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
-    #[arg(long, value_name = "B", value_parser = dimension, allow_negative_numbers = true)]
-    pub batch: Option<u64>,
-    /// Tokens per sequence [default: 2048 or what the position table holds]; in decode the cached ones, as --context.
-    #[arg(long, value_name = "S", value_parser = dimension, allow_negative_numbers = true)]
-    pub seq: Option<u64>,
-    /// Cached tokens per sequence [default: 2048 or what the position table leaves in decode, else 0].
-    #[arg(long, value_name = "T", value_parser = cached, allow_negative_numbers = true)]
-    pub context: Option<u64>,
-    /// Number format of the linear layers.
-    #[arg(long, default_value = "bf16", value_parser = dtype())]
-    pub dtype: Dtype,
-    /// Tensor-parallel ranks.
-    #[arg(long, default_value = "1", value_name = "T", value_parser = dimension, allow_negative_numbers = true)]
-    pub tp: u64,
-    /// Pipeline stages.
-    #[arg(long, default_value = "1", value_name = "P", value_parser = dimension, allow_negative_numbers = true)]
-    pub pp: u64,
-    /// Data-parallel replicas.
-    #[arg(long, default_value = "1", value_name = "R", value_parser = dimension, allow_negative_numbers = true)]
-    pub dp: u64,
-    /// ZeRO stage: 1 shards optimizer states over the replicas, 2 also gradients, 3 also weights.
-    #[arg(long, default_value = "0", value_name = "STAGE", value_parser = clap::value_parser!(u8).range(0..=3))]
-    pub zero: u8,
-    /// What the backward pass recomputes.
-    #[arg(long, default_value = "none", value_parser = one_of(Recompute::ALL.iter().map(|kind| kind.name()), Recompute::parse))]
-    pub recompute: Recompute,
-    /// Fused or unfused attention.
-    #[arg(long, default_value = "flash", value_parser = one_of(AttentionKernel::ALL.iter().map(|kind| kind.name()), AttentionKernel::parse))]
-    pub attention: AttentionKernel,
-    /// Micro-batches per step: they fill the pipeline and accumulate gradients.
-    #[arg(long, default_value = "1", value_name = "N", value_parser = dimension, allow_negative_numbers = true)]
-    pub microbatches: u64,
-    /// Shard norms and residual adds over the tensor-parallel ranks too.
-    #[arg(long)]
-    pub sequence_parallel: bool,
-    /// GPU and model.
-    #[command(flatten)]
-    pub target: TargetArgs,
 }
 
 /// Fitting a model.

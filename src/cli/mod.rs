@@ -5,6 +5,8 @@ pub mod args;
 #[cfg(feature = "dataset")]
 mod accuracy;
 
+mod check;
+
 #[cfg(feature = "dataset")]
 mod evaluate;
 
@@ -20,8 +22,16 @@ mod predict;
 #[cfg(feature = "dataset")]
 mod rows;
 
+mod search;
+
+mod sweep;
+
+mod target;
+
 #[cfg(feature = "train")]
 mod train;
+
+mod workload;
 
 use crate::cli::args::Cli;
 use crate::cli::args::Command;
@@ -76,6 +86,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn execute(cli: &Cli) -> Result<String> {
     match &cli.command {
         Command::Predict(args) => predict::run(args, cli.format),
+        Command::Search(args) => search::run(args, cli.format),
+        Command::Check(args) => check::run(args, cli.format),
+        Command::Sweep(args) => sweep::run(args, cli.format),
         Command::Gpus(args) => gpus::run(args, cli.format),
         Command::Models => models::run(cli.format),
 

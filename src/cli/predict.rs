@@ -1,21 +1,18 @@
 //! `shapewise predict`: one product, one attention, or a step of a whole model.
 
 use crate::arch::Architecture;
-use crate::arch::Mode;
-use crate::arch::Positions;
-use crate::arch::Workload;
-use crate::cli::args::AttentionArgs;
 use crate::cli::args::Format;
-use crate::cli::args::GemmArgs;
-use crate::cli::args::ModelArgs;
-use crate::cli::args::Predict;
 use crate::cli::args::TargetArgs;
-use crate::cli::predictor;
+use crate::cli::args::predict::AttentionArgs;
+use crate::cli::args::predict::GemmArgs;
+use crate::cli::args::predict::ModelArgs;
+use crate::cli::args::predict::Predict;
 use crate::cli::render;
+use crate::cli::target::answering;
+use crate::cli::workload::workload;
 use crate::error::Error;
 use crate::error::Result;
 use crate::features::Family;
-use crate::gpu::Gpu;
 use crate::op::Attention;
 use crate::op::Gemm;
 use crate::op::Op;
@@ -24,9 +21,6 @@ use crate::predict::step::estimate_step;
 use crate::report::Basis;
 use crate::report::operator::OperatorReport;
 use crate::report::step::StepReport;
-
-/// New tokens per sequence in training and prefill, and cached tokens in decode, unless told otherwise.
-const USUAL_SEQUENCE: u64 = 2048;
 
 pub(super) fn run(command: &Predict, format: Format) -> Result<String> {
     match command {
@@ -46,18 +40,7 @@ fn operator(op: &Op, target: &TargetArgs, format: Format) -> Result<String> {
 
 fn model(args: &ModelArgs, format: Format) -> Result<String> {
     let architecture = Architecture::find(&args.architecture)?;
-    if args.mode == Mode::Decode
-        && let (Some(seq), Some(context)) = (args.seq, args.context)
-        && seq != 1
-        && seq != context
-    {
-        let allowed = format!(
-            "what --context says, {context}, or nothing: in decode both are the cached tokens"
-        );
-        return Err(Error::field("decode", "--seq", seq, &allowed));
-    }
-    let workload = workload(args, &architecture);
-    workload.validate(&architecture)?;
+    let workload = workload(&args.workload, &architecture)?;
     let predictor = answering(&args.target)?;
     let step = estimate_step(&predictor, &architecture, &workload)?;
     let mut bases = Vec::new();
@@ -72,38 +55,8 @@ fn model(args: &ModelArgs, format: Format) -> Result<String> {
     Ok(render(&report, format))
 }
 
-/// The predictor of the target, with the user's own timings where there are some.
-fn answering(target: &TargetArgs) -> Result<Predictor> {
-    let gpu = Gpu::find(&target.gpu)?;
-    let predictor = predictor(gpu, target.model.as_deref())?;
-    match &target.data {
-        None => Ok(predictor),
-        Some(path) => with_measured(predictor, path),
-    }
-}
-
-#[cfg(feature = "dataset")]
-fn with_measured(predictor: Predictor, path: &std::path::Path) -> Result<Predictor> {
-    let gpu = predictor.gpu();
-    let mut rows = crate::dataset::read(path)?;
-    rows.retain(|row| *row.gpu == *gpu.name);
-    if rows.is_empty() {
-        return Err(Error::infeasible(format!(
-            "--data {}: the table has no row of {}",
-            path.display(),
-            gpu.name
-        )));
-    }
-    Ok(predictor.with_measured(rows.iter().map(|row| (row.op, row.time))))
-}
-
-#[cfg(not(feature = "dataset"))]
-fn with_measured(_predictor: Predictor, _path: &std::path::Path) -> Result<Predictor> {
-    Err(Error::feature_off("`--data`", "dataset"))
-}
-
 /// What the estimate of `op` is based on, where its family is learned.
-fn basis(predictor: &Predictor, op: &Op) -> Option<Basis> {
+pub(super) fn basis(predictor: &Predictor, op: &Op) -> Option<Basis> {
     let (family, dtype) = (Family::of(op)?, op.dtype()?);
     Some(Basis {
         family: family.name(),
@@ -112,7 +65,7 @@ fn basis(predictor: &Predictor, op: &Op) -> Option<Basis> {
     })
 }
 
-fn gemm(args: &GemmArgs) -> Op {
+pub(super) fn gemm(args: &GemmArgs) -> Op {
     Op::Gemm(Gemm {
         m: args.m,
         n: args.n,
@@ -123,7 +76,7 @@ fn gemm(args: &GemmArgs) -> Op {
     })
 }
 
-fn attention(args: &AttentionArgs) -> Result<Op> {
+pub(super) fn attention(args: &AttentionArgs) -> Result<Op> {
     let kv_heads = args.kv_heads.unwrap_or(args.heads);
     if !args.heads.is_multiple_of(kv_heads) {
         let allowed = format!("a divisor of --heads, {}", args.heads);
@@ -147,43 +100,4 @@ fn attention(args: &AttentionArgs) -> Result<Op> {
         pass: args.pass,
         dtype: args.dtype,
     }))
-}
-
-/// The workload that was asked for, with defaults that fit the architecture.
-fn workload(args: &ModelArgs, architecture: &Architecture) -> Workload {
-    let room = match architecture.positions {
-        Positions::Learned { max } => max,
-        _ => u64::MAX,
-    };
-    let decode = args.mode == Mode::Decode;
-    // A decoding step makes one new token, so there `--seq` can only mean what is cached.
-    let cached = args.context.or(args.seq.filter(|_| decode));
-    let context = cached.unwrap_or(if decode {
-        USUAL_SEQUENCE.min(room - 1)
-    } else {
-        0
-    });
-    let (batch, seq) = match args.mode {
-        Mode::Train => (4, USUAL_SEQUENCE),
-        Mode::Prefill => (1, USUAL_SEQUENCE),
-        Mode::Decode => (8, 1),
-    };
-    Workload {
-        mode: args.mode,
-        batch: args.batch.unwrap_or(batch),
-        seq: args
-            .seq
-            .filter(|_| !decode)
-            .unwrap_or(seq.min(room.saturating_sub(context)).max(1)),
-        context,
-        dtype: args.dtype,
-        tp: args.tp,
-        pp: args.pp,
-        dp: args.dp,
-        zero: args.zero,
-        recompute: args.recompute,
-        attention: args.attention,
-        sequence_parallel: args.sequence_parallel,
-        microbatches: args.microbatches,
-    }
 }

@@ -1,0 +1,7 @@
+//! What `check` may be asked.
+
+use clap::Args;
+
+/// Arguments of `check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {}

@@ -1,0 +1,7 @@
+//! What `search` may be asked.
+
+use clap::Args;
+
+/// Arguments of `search`.
+#[derive(Debug, Args)]
+pub struct SearchArgs {}

@@ -1,0 +1,7 @@
+//! What `sweep` may be asked.
+
+use clap::Args;
+
+/// Arguments of `sweep`.
+#[derive(Debug, Args)]
+pub struct SweepArgs {}

@@ -1,0 +1,1 @@
+//! The fastest architecture for a number of parameters.

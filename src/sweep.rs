@@ -1,0 +1,1 @@
+//! Predictions along one dimension of an operator or a model.
