@@ -1,10 +1,133 @@
-//! `shapewise search`.
+//! `shapewise search`: the fastest architecture for a number of parameters.
 
+use crate::arch::Architecture;
+use crate::arch::MlpKind;
+use crate::arch::parameters;
 use crate::cli::args::Format;
+use crate::cli::args::search::Free;
 use crate::cli::args::search::SearchArgs;
+use crate::cli::render;
+use crate::cli::target::answering;
+use crate::cli::workload::workload;
 use crate::error::Error;
 use crate::error::Result;
+use crate::report::search::SearchReport;
+use crate::search;
+use crate::search::Method;
+use crate::search::Progress;
+use crate::search::Request;
+use crate::search::space::Fixed;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::IsTerminal;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-pub(super) fn run(_args: &SearchArgs, _format: Format) -> Result<String> {
-    Err(Error::infeasible("not there yet"))
+/// Tokens of GPT-2's vocabulary, which the models of the co-design paper share.
+const USUAL_VOCABULARY: u64 = 50257;
+
+/// Set by Ctrl-C; the search then reports the best so far.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+pub(super) fn run(args: &SearchArgs, format: Format) -> Result<String> {
+    let request = request(args)?;
+    let predictor = answering(&args.target)?;
+    // A second handler, or none, only means that Ctrl-C ends the program at once.
+    let _ = ctrlc::set_handler(|| {
+        if INTERRUPTED.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+    });
+    let bar = progress_bar();
+    let watch = |progress: &Progress| {
+        bar.set_length(progress.total);
+        bar.set_position(progress.done);
+        if INTERRUPTED.load(Ordering::Relaxed) {
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    };
+    let found = search::search(&predictor, &request, &watch);
+    bar.finish_and_clear();
+    let report = SearchReport::new(&predictor, &found?);
+    Ok(render(&report, format))
+}
+
+/// A bar on standard error where a person may be watching.
+fn progress_bar() -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("searching {bar:40} {percent} %  {elapsed}")
+        .expect("the template is valid");
+    ProgressBar::new(1).with_style(style)
+}
+
+fn request(args: &SearchArgs) -> Result<Request> {
+    let like = args.like.as_deref().map(Architecture::find).transpose()?;
+    let wanted = match (args.params, &like) {
+        (Some(count), _) => count,
+        (None, Some(like)) => args.count.of(like),
+        (None, None) => unreachable!("clap requires one of the two"),
+    };
+    let mut base = match &like {
+        Some(like) => like.clone(),
+        None => search::usual_architecture(args.mlp.unwrap_or(MlpKind::Swiglu), wanted),
+    };
+    if let Some(kind) = args.mlp {
+        base.mlp.kind = kind;
+    }
+    let vocab = match (args.vocab, &like) {
+        (Some(vocab), _) => vocab,
+        (None, Some(like)) => like.vocab,
+        (None, None) => USUAL_VOCABULARY,
+    };
+    let work = workload(&args.workload, &base)?;
+    let baseline = match like {
+        Some(like) => like,
+        None => {
+            let preset = search::usual_baseline(wanted, &work).ok_or_else(|| {
+                Error::infeasible(
+                    "search: no published model can run this workload; name one with --like",
+                )
+            })?;
+            preset.architecture.clone()
+        }
+    };
+    let free = |name| args.free.contains(&name);
+    let powers = |most: u32| (0..=most).map(|power| 1 << power).collect();
+    Ok(Request {
+        parameters: wanted,
+        count: args.count,
+        tolerance: args.tolerance,
+        base,
+        baseline,
+        vocab,
+        workload: work,
+        shard: !args.no_sharding,
+        batches: if free(Free::MicroBatch) {
+            powers(6)
+        } else {
+            Vec::new()
+        },
+        ranks: if free(Free::Tp) {
+            powers(3)
+        } else {
+            Vec::new()
+        },
+        fixed: Fixed {
+            layers: args.layers,
+            hidden: args.hidden,
+            heads: args.heads,
+            kv_heads: args.kv_heads,
+            head_dim: args.head_dim,
+            d_ff: args.d_ff,
+        },
+        relaxed: args.relax.clone(),
+        method: if args.exhaustive {
+            Method::Exhaustive
+        } else {
+            Method::Anneal { seed: args.seed }
+        },
+        top: args.top as usize,
+    })
 }

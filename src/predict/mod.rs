@@ -10,6 +10,8 @@ pub mod estimate;
 
 pub mod library;
 
+pub mod memo;
+
 pub mod step;
 
 use crate::error::Result;

@@ -1,6 +1,6 @@
 //! Adds predicted operators up to a training step, a prefill or a decode step of a whole transformer.
 
-use crate::arch::{Architecture, Item, MemoryUse, Phase, Workload, lower, memory_use};
+use crate::arch::{Architecture, Item, MemoryUse, Phase, Step, Workload, lower, memory_use};
 use crate::error::Result;
 use crate::op::Op;
 use crate::predict::Predictor;
@@ -72,23 +72,13 @@ pub fn estimate_step(
     let step = lower(architecture, workload)?;
     let memory = memory_use(architecture, workload)?;
     let ops: Vec<Op> = step.items.iter().map(|item| item.op).collect();
-    let stretch = step.pipeline_factor();
-    let mut lines = Vec::with_capacity(ops.len());
-    let mut sum = Sum::default();
-    for (item, each) in step.items.iter().zip(predictor.predict(&ops)) {
-        let repeat = if item.phase == Phase::Update {
-            1.0
-        } else {
-            stretch
-        };
-        let time = each.time * (item.count as f64 * repeat);
-        sum.add(time, &each);
-        lines.push(Line {
-            item: *item,
-            each,
-            time,
-        });
-    }
+    let estimates = predictor.predict(&ops);
+    let sum = Sum::of(&step, &estimates);
+    let lines = step.items.iter().zip(estimates).map(|(item, each)| Line {
+        item: *item,
+        each,
+        time: each.time * repetitions(&step, item),
+    });
     let time = sum.time;
     let half_width = sum.half_width();
     let rate = |time: Seconds| step.tokens as f64 / time.secs();
@@ -105,19 +95,28 @@ pub fn estimate_step(
         memory,
         tier_shares: sum.tiers.map(|part| part / time),
         caveats: sum.caveats,
-        lines,
+        lines: lines.collect(),
         time,
         low,
         high,
     })
 }
 
+/// How often an operator's time counts in the wall time of a step.
+fn repetitions(step: &Step, item: &Item) -> f64 {
+    let stretch = match item.phase {
+        Phase::Update => 1.0,
+        _ => step.pipeline_factor(),
+    };
+    item.count as f64 * stretch
+}
+
 /// Adds times whose errors are partly shared: the shared parts add up, the rest averages out.
 ///
 /// Repetitions of one operator share their error wholly, so a line counts as one draw.
 #[derive(Default)]
-struct Sum {
-    time: Seconds,
+pub(super) struct Sum {
+    pub(super) time: Seconds,
     shared: f64,
     own_squared: f64,
     tiers: [Seconds; 4],
@@ -125,6 +124,15 @@ struct Sum {
 }
 
 impl Sum {
+    /// The whole of a step, given the estimate of each of its items.
+    pub(super) fn of<'a>(step: &Step, estimates: impl IntoIterator<Item = &'a Estimate>) -> Self {
+        let mut sum = Self::default();
+        for (item, each) in step.items.iter().zip(estimates) {
+            sum.add(each.time * repetitions(step, item), each);
+        }
+        sum
+    }
+
     fn add(&mut self, time: Seconds, each: &Estimate) {
         self.time += time;
         self.tiers[each.tier as usize] += time;
@@ -141,6 +149,14 @@ impl Sum {
             return 0.0;
         }
         (self.shared.powi(2) + self.own_squared).sqrt() / self.time.secs()
+    }
+
+    /// The part of [`Sum::half_width`] that another step on the same GPU and stack does not share.
+    pub(super) fn own_half_width(&self) -> f64 {
+        if self.time == Seconds::ZERO {
+            return 0.0;
+        }
+        self.own_squared.sqrt() / self.time.secs()
     }
 }
 

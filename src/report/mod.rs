@@ -18,6 +18,8 @@ pub mod models;
 
 pub mod operator;
 
+pub mod search;
+
 mod shape;
 
 pub mod step;

@@ -1,1 +1,450 @@
 //! The fastest architecture for a number of parameters.
+//!
+//! [`search`] varies layers, width, heads, key/value heads, MLP width and padded vocabulary (micro-batch and ranks
+//! where asked) over a lattice inside `data/search-bounds.toml`. It anneals and polishes, or looks at every shape.
+
+mod anneal;
+
+pub mod bounds;
+
+mod objective;
+
+pub mod rank;
+
+mod refuse;
+
+mod scan;
+
+mod sharding;
+
+pub mod space;
+
+use crate::arch::Architecture;
+use crate::arch::Biases;
+use crate::arch::Mlp;
+use crate::arch::MlpKind;
+use crate::arch::Norm;
+use crate::arch::NormKind;
+use crate::arch::NormPlacement;
+use crate::arch::Positions;
+use crate::arch::Preset;
+use crate::arch::QkNorm;
+use crate::arch::Workload;
+use crate::arch::parameters;
+use crate::error::Error;
+use crate::error::Result;
+use crate::predict::Predictor;
+use crate::predict::step::StepEstimate;
+use crate::predict::step::estimate_step;
+use crate::search::anneal::Effort;
+use crate::search::bounds::Bounds;
+use crate::search::bounds::Quantity;
+use crate::search::objective::Archive;
+use crate::search::objective::Candidate;
+use crate::search::rank::Ranked;
+use crate::search::space::Count;
+use crate::search::space::Fixed;
+use crate::search::space::Shape;
+use crate::search::space::Space;
+use crate::units::Seconds;
+use std::ops::ControlFlow;
+
+/// Chains that start from independent shapes.
+const CHAINS: u64 = 12;
+
+/// Moves of one chain.
+const ITERATIONS: u64 = 1500;
+
+/// Shapes that are polished, and rounds of it at most.
+const POLISHED: usize = 4;
+const ROUNDS: usize = 6;
+
+/// Smallest and largest number of parameters that can be asked for.
+pub const PARAMETERS: (u64, u64) = (10_000_000, 10_000_000_000_000);
+
+/// What to search.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Parameters wanted.
+    pub parameters: u64,
+    /// What they count.
+    pub count: Count,
+    /// Largest relative miss of [`Request::parameters`].
+    pub tolerance: f64,
+    /// What is not varied: norms, positions, biases, kind of MLP.
+    pub base: Architecture,
+    /// The published or given model that gains are reported against.
+    pub baseline: Architecture,
+    /// Tokens of the vocabulary; a search pads it.
+    pub vocab: u64,
+    /// What one step does.
+    pub workload: Workload,
+    /// Whether training states that do not fit are sharded over replicas.
+    pub shard: bool,
+    /// Micro-batches to choose from; the workload's own where empty.
+    pub batches: Vec<u64>,
+    /// Tensor-parallel degrees to choose from; the workload's own where empty.
+    pub ranks: Vec<u64>,
+    /// Dimensions that stay.
+    pub fixed: Fixed,
+    /// Bounds that are relaxed.
+    pub relaxed: Vec<Quantity>,
+    /// How.
+    pub method: Method,
+    /// Shapes to report.
+    pub top: usize,
+}
+
+/// How a lattice is searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Seeded annealing, then polishing.
+    Anneal {
+        /// Equal seeds give equal results.
+        seed: u64,
+    },
+    /// Every shape.
+    Exhaustive,
+}
+
+/// Why a search ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StopReason {
+    /// Every shape was looked at.
+    Exhausted,
+    /// All moves were made.
+    Iterations,
+    /// No chain found anything better for a long time.
+    Stalled,
+    /// Somebody asked to stop; the best so far is reported.
+    Interrupted,
+}
+
+impl StopReason {
+    /// The name used on the wire.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Exhausted => "exhausted",
+            Self::Iterations => "iterations",
+            Self::Stalled => "stalled",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// How far a search is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Moves made or frames scanned.
+    pub done: u64,
+    /// Of how many.
+    pub total: u64,
+    /// Best of the chain or block that reports.
+    best: Option<Candidate>,
+}
+
+impl Progress {
+    /// `ln` of the best time over the baseline's, of the chain or block that reports.
+    pub fn best_cost(&self) -> Option<f64> {
+        self.best.map(|candidate| candidate.cost)
+    }
+}
+
+/// Told of progress; may stop the search.
+pub type Watch<'a> = dyn Fn(&Progress) -> ControlFlow<()> + Sync + 'a;
+
+/// One recommended shape.
+#[derive(Clone, Debug)]
+pub struct Recommendation {
+    /// Shape, tie group, nearest published model.
+    pub ranked: Ranked,
+    /// What it was predicted under.
+    pub workload: Workload,
+    /// The whole prediction.
+    pub step: StepEstimate,
+    /// Tokens per second and GPU over the baseline's, minus 1.
+    pub gain: f64,
+    /// Bounds it leaves because they were relaxed: name, value and the usual limits.
+    pub outside: Vec<(Quantity, f64, [f64; 2])>,
+}
+
+/// A point of the Pareto front.
+#[derive(Clone, Debug)]
+pub struct FrontPoint {
+    /// The architecture.
+    pub architecture: Architecture,
+    /// The shape and its prediction.
+    pub candidate: Candidate,
+    /// Tokens per second of one GPU.
+    pub tokens_per_s_per_gpu: f64,
+    /// Distance from the bounds' centre.
+    pub centre_distance: f64,
+}
+
+/// What a search found.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The request, with the workload that was used in the end.
+    pub request: Request,
+    /// Whether the workload was spread over replicas to fit.
+    pub sharded: bool,
+    /// Ranked shapes, at least one.
+    pub shapes: Vec<Recommendation>,
+    /// The fastest shape, which need not be the first of its tie group.
+    pub fastest: Candidate,
+    /// Shapes not beaten in throughput, memory and closeness to the bounds' centre at once.
+    pub front: Vec<FrontPoint>,
+    /// The baseline under the same workload.
+    pub baseline: StepEstimate,
+    /// Shapes in the lattice that meet the budget.
+    pub lattice: u64,
+    /// Shapes that were predicted.
+    pub evaluations: u64,
+    /// Shapes that memory or bounds ruled out.
+    pub refused: u64,
+    /// Why it ended.
+    pub stopped: StopReason,
+}
+
+/// Finds the fastest shapes of a request.
+pub fn search(predictor: &Predictor, request: &Request, watch: &Watch<'_>) -> Result<Found> {
+    let mut request = request.clone();
+    let mut space = space_of(&request)?;
+    let frames = space.frames();
+    let gpu = predictor.gpu();
+    if frames.is_empty() {
+        return Err(refuse::no_shape(
+            &space,
+            request.parameters,
+            request.tolerance,
+        ));
+    }
+    let mut sharded = false;
+    if request.shard
+        && let Some(workload) = sharding::spread(&space, gpu, &frames)
+    {
+        sharded = true;
+        request.workload = workload;
+        space.workload = workload;
+    }
+    let baseline = estimate_step(predictor, &request.baseline, &request.workload)?;
+    let reference = per_token(&baseline);
+    let (archive, stopped) = match request.method {
+        Method::Exhaustive => {
+            let (archive, interrupted) = scan::scan(predictor, &space, reference, &frames, watch);
+            let reason = match interrupted {
+                true => StopReason::Interrupted,
+                false => StopReason::Exhausted,
+            };
+            (archive, reason)
+        }
+        Method::Anneal { seed } => {
+            let effort = Effort {
+                chains: CHAINS,
+                iterations: ITERATIONS,
+                patience: ITERATIONS,
+            };
+            let (archive, reason) =
+                anneal::anneal(predictor, &space, reference, &frames, effort, seed, watch);
+            let archive = match reason {
+                StopReason::Interrupted => archive,
+                _ => polish(predictor, &space, reference, &frames, archive, watch),
+            };
+            (archive, reason)
+        }
+    };
+    let Some(fastest) = archive.best() else {
+        return Err(match stopped {
+            StopReason::Interrupted => Error::infeasible("interrupted before any shape was found"),
+            _ => refuse::no_memory(&space, gpu, &frames),
+        });
+    };
+    let candidates = archive.ranked();
+    let front = front(&space, &candidates, reference);
+    let shapes = rank::rank(&space, candidates, request.top)
+        .into_iter()
+        .map(|ranked| recommend(predictor, &space, ranked))
+        .collect::<Result<_>>()?;
+    Ok(Found {
+        sharded,
+        shapes,
+        fastest,
+        front,
+        baseline,
+        lattice: frames.iter().map(space::Frame::len).sum(),
+        evaluations: archive.evaluations,
+        refused: archive.refused,
+        stopped,
+        request,
+    })
+}
+
+fn space_of(request: &Request) -> Result<Space> {
+    let Request { base, workload, .. } = request;
+    if !rank::is_dense(base) {
+        let allowed =
+            "a dense transformer without latent attention; a search does not vary experts";
+        return Err(Error::field("search", "--like", &base.name, allowed));
+    }
+    if !(PARAMETERS.0..=PARAMETERS.1).contains(&request.parameters) {
+        let allowed = format!("{} to {}", PARAMETERS.0, PARAMETERS.1);
+        return Err(Error::field(
+            "search",
+            "--params",
+            request.parameters,
+            &allowed,
+        ));
+    }
+    if !(0.0..=0.5).contains(&request.tolerance) {
+        let allowed = "0 to 0.5, a fraction of the parameters";
+        return Err(Error::field(
+            "search",
+            "--tolerance",
+            request.tolerance,
+            allowed,
+        ));
+    }
+    let target = request.parameters as f64;
+    let least = (target * (1.0 - request.tolerance)).ceil();
+    let most = (target * (1.0 + request.tolerance)).floor();
+    let or_own = |choices: &Vec<u64>, own| match choices.is_empty() {
+        true => vec![own],
+        false => choices.clone(),
+    };
+    Ok(Space {
+        bounds: Bounds::new(target, base.mlp.kind, request.vocab, &request.relaxed)?,
+        base: base.clone(),
+        workload: *workload,
+        budget: (least as u64, most as u64),
+        count: request.count,
+        vocab: request.vocab,
+        fixed: request.fixed,
+        batches: or_own(&request.batches, workload.batch),
+        ranks: or_own(&request.ranks, workload.tp),
+    })
+}
+
+/// Looks at everything near the best shapes until nothing better turns up.
+fn polish(
+    predictor: &Predictor,
+    space: &Space,
+    reference: Seconds,
+    frames: &[space::Frame],
+    mut archive: Archive,
+    watch: &Watch<'_>,
+) -> Archive {
+    let mut done: Vec<Shape> = Vec::new();
+    for _ in 0..ROUNDS {
+        let best = archive.ranked();
+        let fresh: Vec<_> = best
+            .iter()
+            .take(POLISHED)
+            .map(|candidate| candidate.shape)
+            .filter(|shape| {
+                // Relatives share their neighbourhood.
+                !done.iter().any(|old| {
+                    (old.layers, old.hidden, old.batch, old.tp)
+                        == (shape.layers, shape.hidden, shape.batch, shape.tp)
+                })
+            })
+            .collect();
+        let mut around: Vec<_> = fresh
+            .iter()
+            .flat_map(|shape| scan::near(frames, shape))
+            .collect();
+        if around.is_empty() {
+            break;
+        }
+        around.sort_by_key(|frame| frame.shape);
+        around.dedup();
+        let (near, interrupted) = scan::scan(predictor, space, reference, &around, watch);
+        archive = archive.merge(near);
+        done.extend(fresh);
+        if interrupted {
+            break;
+        }
+    }
+    archive
+}
+
+/// GPU time per token.
+fn per_token(step: &StepEstimate) -> Seconds {
+    step.time * (step.gpus_per_replica as f64 / step.tokens as f64)
+}
+
+fn recommend(predictor: &Predictor, space: &Space, ranked: Ranked) -> Result<Recommendation> {
+    let (architecture, workload) = space.build(&ranked.candidate.shape);
+    let step = estimate_step(predictor, &architecture, &workload)?;
+    let outside = space.bounds.outside(&architecture);
+    Ok(Recommendation {
+        gain: (-ranked.candidate.cost).exp() - 1.0,
+        outside: outside
+            .into_iter()
+            .map(|(bound, value)| (bound.name, value, bound.usual))
+            .collect(),
+        ranked,
+        workload,
+        step,
+    })
+}
+
+fn front(space: &Space, candidates: &[Candidate], reference: Seconds) -> Vec<FrontPoint> {
+    rank::pareto_front(space, candidates)
+        .into_iter()
+        .map(|(candidate, centre_distance)| FrontPoint {
+            architecture: space.build(&candidate.shape).0,
+            tokens_per_s_per_gpu: 1.0 / (reference * candidate.cost.exp()).secs(),
+            centre_distance,
+            candidate,
+        })
+        .collect()
+}
+
+/// What models are built like today, for a search that names none: Llama's parts with a gated MLP, GPT-NeoX's with
+/// a plain one; head and embedding are tied below a billion parameters.
+pub fn usual_architecture(kind: MlpKind, parameters: u64) -> Architecture {
+    let plain = kind == MlpKind::Gelu;
+    Architecture {
+        name: "searched".to_owned(),
+        layers: 32,
+        hidden: 4096,
+        heads: 32,
+        kv_heads: 32,
+        head_dim: 128,
+        mlp: Mlp { kind, d_ff: 11008 },
+        vocab: 50304,
+        tied_embeddings: parameters < 1_000_000_000,
+        positions: Positions::Rotary,
+        norm: Norm {
+            kind: if plain {
+                NormKind::LayerNorm
+            } else {
+                NormKind::RmsNorm
+            },
+            placement: NormPlacement::Pre,
+            qk: QkNorm::None,
+        },
+        biases: if plain {
+            Biases::ALL_BUT_HEAD
+        } else {
+            Biases::default()
+        },
+        parallel_layers: false,
+        moe: None,
+        mla: None,
+        window: None,
+    }
+}
+
+/// The dense published model nearest in size that the workload can run on.
+pub fn usual_baseline(parameters_wanted: u64, workload: &Workload) -> Option<&'static Preset> {
+    let miss = |preset: &&Preset| {
+        let total = parameters(&preset.architecture).total as f64;
+        (total / parameters_wanted as f64).ln().abs()
+    };
+    Preset::all()
+        .iter()
+        .filter(|preset| rank::is_dense(&preset.architecture))
+        .filter(|preset| workload.validate(&preset.architecture).is_ok())
+        .min_by(|a, b| miss(a).total_cmp(&miss(b)))
+}

@@ -1,0 +1,269 @@
+//! Simulated annealing over the lattice with argmin: independent chains, one per task.
+//!
+//! A move changes one or two dimensions and refits the MLP width, so every state meets the budget. argmin accepts a
+//! worse one by a logistic rule whose temperature is in units of the cost, here a logarithm of time: 0.05 at first
+//! (5 %), falling geometrically. Bounds and memory are infinite costs, which are never accepted.
+
+use crate::predict::Predictor;
+use crate::search::Progress;
+use crate::search::StopReason;
+use crate::search::Watch;
+use crate::search::objective::Archive;
+use crate::search::objective::Worker;
+use crate::search::space::Frame;
+use crate::search::space::Shape;
+use crate::search::space::Space;
+use crate::units::Seconds;
+use argmin::core::{CostFunction, Error, Executor, State, TerminationReason, TerminationStatus};
+use argmin::solver::simulatedannealing::{Anneal, SATempFunc, SimulatedAnnealing};
+use rand::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rayon::prelude::*;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Temperature of the first iteration, in units of the cost.
+const HOT: f64 = 0.05;
+
+/// Temperature of the last one.
+const COLD: f64 = 0.0005;
+
+/// Proposals that are tried for one move before the state stays where it is.
+const TRIES: u32 = 64;
+
+/// Iterations between two reports of a chain.
+const REPORT: u64 = 100;
+
+/// How much is spent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effort {
+    /// Independent chains.
+    pub chains: u64,
+    /// Moves of one chain.
+    pub iterations: u64,
+    /// Moves without a new best after which a chain ends.
+    pub patience: u64,
+}
+
+/// Anneals from random frames that have a feasible shape.
+pub fn anneal(
+    predictor: &Predictor,
+    space: &Space,
+    reference: Seconds,
+    frames: &[Frame],
+    effort: Effort,
+    seed: u64,
+    watch: &Watch<'_>,
+) -> (Archive, StopReason) {
+    let done = AtomicU64::new(0);
+    let widths = space.hidden_sizes();
+    let ends: Vec<(Archive, StopReason)> = (0..effort.chains)
+        .into_par_iter()
+        .map(|index| {
+            let chain = Chain {
+                space,
+                frames,
+                widths: &widths,
+                done: &done,
+                total: effort.chains * effort.iterations,
+                watch,
+                inner: Mutex::new(Inner {
+                    worker: Worker::new(predictor, space, reference),
+                    random: Xoshiro256PlusPlus::seed_from_u64(
+                        seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(index),
+                    ),
+                    moves: 0,
+                }),
+            };
+            chain.run(effort)
+        })
+        .collect();
+    // A chain that was interrupted speaks for all.
+    let reason = ends.iter().map(|(_, reason)| *reason).max();
+    let archives = ends.into_iter().map(|(archive, _)| archive);
+    (
+        archives.fold(Archive::default(), Archive::merge),
+        reason.unwrap_or(StopReason::Stalled),
+    )
+}
+
+struct Chain<'a> {
+    space: &'a Space,
+    frames: &'a [Frame],
+    widths: &'a [u64],
+    done: &'a AtomicU64,
+    total: u64,
+    watch: &'a Watch<'a>,
+    /// argmin hands out shared references only.
+    inner: Mutex<Inner<'a>>,
+}
+
+struct Inner<'a> {
+    worker: Worker<'a>,
+    random: Xoshiro256PlusPlus,
+    moves: u64,
+}
+
+/// The watcher asked to stop.
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted")]
+struct Interrupted;
+
+impl CostFunction for &Chain<'_> {
+    type Param = Shape;
+    type Output = f64;
+
+    fn cost(&self, shape: &Shape) -> Result<f64, Error> {
+        let mut inner = self.inner.lock().expect("one chain runs on one thread");
+        let cost = inner.worker.cost(shape);
+        inner.moves += 1;
+        if inner.moves.is_multiple_of(REPORT) {
+            let progress = Progress {
+                done: self.done.fetch_add(REPORT, Ordering::Relaxed) + REPORT,
+                total: self.total,
+                best: inner.worker.archive.best(),
+            };
+            if (self.watch)(&progress).is_break() {
+                return Err(Interrupted.into());
+            }
+        }
+        Ok(cost)
+    }
+}
+
+impl Anneal for &Chain<'_> {
+    type Param = Shape;
+    type Output = Shape;
+    type Float = f64;
+
+    fn anneal(&self, shape: &Shape, _temperature: f64) -> Result<Shape, Error> {
+        let mut inner = self.inner.lock().expect("one chain runs on one thread");
+        let mut scratch = self.space.base.clone();
+        for _ in 0..TRIES {
+            let proposal = self.propose(shape, &mut inner.random);
+            if proposal == *shape {
+                continue;
+            }
+            if let Some(frame) = self.space.frame(proposal, &mut scratch) {
+                let random = &mut inner.random;
+                return Ok(match random.random_range(0..4) {
+                    0 => frame.nearest(shape.d_ff),
+                    _ => frame.shape(random.random_range(0..frame.len())),
+                });
+            }
+        }
+        Ok(*shape)
+    }
+}
+
+impl Chain<'_> {
+    fn run(self, effort: Effort) -> (Archive, StopReason) {
+        let Some(start) = self.start() else {
+            return (self.finish(), StopReason::Stalled);
+        };
+        let random = {
+            let mut inner = self.inner.lock().expect("one chain runs on one thread");
+            Xoshiro256PlusPlus::from_rng(&mut inner.random)
+        };
+        let decay = (COLD / HOT).powf(1.0 / effort.iterations as f64);
+        let solver = SimulatedAnnealing::new_with_rng(HOT, random)
+            .expect("the temperature is positive")
+            .with_temp_func(SATempFunc::Exponential(decay))
+            .with_stall_best(effort.patience);
+        let outcome = Executor::new(&self, solver)
+            .configure(|state| state.param(start).max_iters(effort.iterations))
+            .timer(false)
+            .run();
+        let reason = match outcome {
+            Err(_) => StopReason::Interrupted,
+            Ok(result) => match result.state().get_termination_status() {
+                TerminationStatus::Terminated(TerminationReason::MaxItersReached) => {
+                    StopReason::Iterations
+                }
+                _ => StopReason::Stalled,
+            },
+        };
+        (self.finish(), reason)
+    }
+
+    fn finish(self) -> Archive {
+        let inner = self.inner.into_inner();
+        inner.expect("one chain runs on one thread").worker.archive
+    }
+
+    /// A feasible shape: the first that fits, from a random frame on.
+    fn start(&self) -> Option<Shape> {
+        let mut inner = self.inner.lock().expect("one chain runs on one thread");
+        let Inner { worker, random, .. } = &mut *inner;
+        let first = random.random_range(0..self.frames.len().max(1));
+        let order = self.frames.iter().cycle().skip(first).step_by(7);
+        order
+            .take(self.frames.len())
+            .map(|frame| frame.shape(frame.len() / 2))
+            .find(|shape| worker.cost(shape).is_finite())
+    }
+
+    /// One or two dimensions changed; the MLP width is not refitted yet.
+    fn propose(&self, shape: &Shape, random: &mut Xoshiro256PlusPlus) -> Shape {
+        let mut next = *shape;
+        let steps = |random: &mut Xoshiro256PlusPlus| match random.random_range(0..6) {
+            0 => -3i64,
+            1 | 2 => -1,
+            3 | 4 => 1,
+            _ => 3,
+        };
+        let kind = random.random_range(0..8);
+        if matches!(kind, 0 | 2) {
+            next.layers = next.layers.saturating_add_signed(steps(random)).max(1);
+            if let Some(layers) = self.space.fixed.layers {
+                next.layers = layers;
+            }
+        }
+        if matches!(kind, 1..=3) {
+            let sizes = &self.widths;
+            let at = sizes.partition_point(|&size| size < next.hidden);
+            let at = at.saturating_add_signed(steps(random) as isize);
+            next.hidden = sizes[at.min(sizes.len() - 1)];
+        }
+        let group = shape.heads / shape.kv_heads;
+        if next.hidden != shape.hidden || kind == 4 {
+            // The same head size where it divides the new width.
+            let pairs = self.space.heads(next.hidden);
+            let same = pairs.iter().find(|(heads, size)| {
+                *size == shape.head_dim && heads * shape.hidden == shape.heads * next.hidden
+            });
+            let chosen = match same {
+                Some(pair) if kind != 4 => Some(*pair),
+                _ => pick(&pairs, random),
+            };
+            if let Some((heads, head_dim)) = chosen {
+                (next.heads, next.head_dim) = (heads, head_dim);
+                next.kv_heads = heads;
+                if heads.is_multiple_of(group) {
+                    next.kv_heads = heads / group;
+                }
+            }
+        }
+        if kind == 5 {
+            next.kv_heads = pick(&self.space.kv_heads(next.heads), random).unwrap_or(next.kv_heads);
+        }
+        if kind == 6 {
+            next.batch = pick(&self.space.batches, random).unwrap_or(next.batch);
+            next.tp = pick(&self.space.ranks, random).unwrap_or(next.tp);
+        }
+        if kind == 7 || next.tp != shape.tp {
+            let sizes = self.space.vocabularies(next.tp);
+            next.vocab = pick(&sizes, random).unwrap_or(next.vocab);
+        }
+        // A new width alone is a move too.
+        next.d_ff = 0;
+        next
+    }
+}
+
+fn pick<T: Copy>(choices: &[T], random: &mut Xoshiro256PlusPlus) -> Option<T> {
+    if choices.is_empty() {
+        return None;
+    }
+    Some(choices[random.random_range(0..choices.len())])
+}

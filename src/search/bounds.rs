@@ -1,0 +1,347 @@
+//! Bounds that keep searched shapes near those that are known to train well: `data/search-bounds.toml`.
+
+use crate::arch::Architecture;
+use crate::arch::Mlp;
+use crate::arch::MlpKind;
+use crate::arch::parameters;
+use crate::error::Error;
+use crate::error::Result;
+use serde::Deserialize;
+
+const FILE: &str = include_str!("../../data/search-bounds.toml");
+const PLACE: &str = "search-bounds.toml";
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    bound: Vec<Bound>,
+    grid: Vec<Grid>,
+}
+
+/// One bounded quantity.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bound {
+    /// Name for `--relax`.
+    pub name: Quantity,
+    /// The quantity in words.
+    pub means: String,
+    /// What a search stays within.
+    pub usual: [f64; 2],
+    /// What a relaxed search stays within.
+    pub widest: [f64; 2],
+    /// Where models are built today.
+    pub centre: f64,
+    /// Smallest budget that the bound holds for.
+    #[serde(default)]
+    from_parameters: Option<f64>,
+    /// Budget from which it no longer holds.
+    #[serde(default)]
+    below_parameters: Option<f64>,
+    /// Evidence.
+    pub source: String,
+}
+
+/// What a bound is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)] // Each is described by `means` in the data file.
+pub enum Quantity {
+    AspectRatio,
+    Layers,
+    FfnRatioPlain,
+    FfnRatioGated,
+    MlpAttentionRatio,
+    WidthRatio,
+    HeadDim,
+    HeadWidth,
+    KvGroup,
+    VocabPadding,
+}
+
+impl Quantity {
+    /// Every quantity.
+    pub const ALL: [Self; 10] = [
+        Self::AspectRatio,
+        Self::Layers,
+        Self::FfnRatioPlain,
+        Self::FfnRatioGated,
+        Self::MlpAttentionRatio,
+        Self::WidthRatio,
+        Self::HeadDim,
+        Self::HeadWidth,
+        Self::KvGroup,
+        Self::VocabPadding,
+    ];
+
+    /// The name used with `--relax` and in the data file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AspectRatio => "aspect_ratio",
+            Self::Layers => "layers",
+            Self::FfnRatioPlain => "ffn_ratio_plain",
+            Self::FfnRatioGated => "ffn_ratio_gated",
+            Self::MlpAttentionRatio => "mlp_attention_ratio",
+            Self::WidthRatio => "width_ratio",
+            Self::HeadDim => "head_dim",
+            Self::HeadWidth => "head_width",
+            Self::KvGroup => "kv_group",
+            Self::VocabPadding => "vocab_padding",
+        }
+    }
+
+    /// The quantity with this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|quantity| quantity.name() == name)
+    }
+
+    /// Its value for a dense architecture; `vocab` is the vocabulary asked for, before padding.
+    fn of(self, arch: &Architecture, vocab: u64) -> f64 {
+        let hidden = arch.hidden as f64;
+        let Mlp { kind, d_ff } = arch.mlp;
+        match self {
+            Self::AspectRatio => hidden / arch.layers as f64,
+            Self::Layers => arch.layers as f64,
+            Self::FfnRatioPlain | Self::FfnRatioGated => d_ff as f64 / hidden,
+            Self::MlpAttentionRatio => {
+                let mlp = ((kind.up_factor() + 1) * d_ff) as f64;
+                mlp / (2 * (arch.heads + arch.kv_heads) * arch.head_dim) as f64
+            }
+            Self::WidthRatio => hidden / (parameters(arch).non_embedding as f64).sqrt(),
+            Self::HeadDim => arch.head_dim as f64,
+            Self::HeadWidth => (arch.heads * arch.head_dim) as f64 / hidden,
+            Self::KvGroup => (arch.heads / arch.kv_heads) as f64,
+            Self::VocabPadding => arch.vocab as f64 / vocab as f64,
+        }
+    }
+}
+
+/// The step of the lattice up to a size.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Grid {
+    dimension: Dimension,
+    until: u64,
+    step: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Dimension {
+    Hidden,
+    DFf,
+}
+
+/// The bounds of one search.
+#[derive(Clone, Debug)]
+pub struct Bounds {
+    bounds: Vec<(Bound, bool)>,
+    grid: Vec<Grid>,
+    vocab: u64,
+}
+
+impl Bounds {
+    /// The bounds for a budget of this many parameters and a vocabulary, with some of them relaxed.
+    pub fn new(budget: f64, kind: MlpKind, vocab: u64, relaxed: &[Quantity]) -> Result<Self> {
+        let document: Document = toml::from_str(FILE).map_err(|error| {
+            Error::bad_input(format!("{PLACE}: {}", error.to_string().replace('\n', " ")))
+        })?;
+        let unused = match kind {
+            MlpKind::Gelu => Quantity::FfnRatioGated,
+            MlpKind::Swiglu => Quantity::FfnRatioPlain,
+        };
+        let holds = |bound: &Bound| {
+            bound.name != unused
+                && bound.from_parameters.is_none_or(|from| budget >= from)
+                && bound.below_parameters.is_none_or(|below| budget < below)
+        };
+        let bounds = document.bound.into_iter().filter(holds);
+        Ok(Self {
+            bounds: bounds
+                .map(|bound| {
+                    let relaxed = relaxed.contains(&bound.name);
+                    (bound, relaxed)
+                })
+                .collect(),
+            grid: document.grid,
+            vocab,
+        })
+    }
+
+    /// Relaxes one more bound.
+    pub fn relax(&mut self, name: Quantity) {
+        for (bound, relaxed) in &mut self.bounds {
+            *relaxed |= bound.name == name;
+        }
+    }
+
+    /// The limits in force; everything where no bound of this name holds.
+    pub fn limits(&self, quantity: Quantity) -> [f64; 2] {
+        self.bounds
+            .iter()
+            .find(|(bound, _)| bound.name == quantity)
+            .map_or([0.0, f64::INFINITY], |(bound, relaxed)| {
+                if *relaxed { bound.widest } else { bound.usual }
+            })
+    }
+
+    /// Every bound that holds for this budget.
+    pub fn all(&self) -> impl Iterator<Item = &Bound> {
+        self.bounds.iter().map(|(bound, _)| bound)
+    }
+
+    /// Whether every limit in force is kept.
+    pub fn admit(&self, arch: &Architecture) -> bool {
+        self.bounds.iter().all(|(bound, relaxed)| {
+            let limits = if *relaxed { bound.widest } else { bound.usual };
+            inside(limits, bound.name.of(arch, self.vocab))
+        })
+    }
+
+    /// Bounds whose usual limits this shape leaves, with its value.
+    pub fn outside(&self, arch: &Architecture) -> Vec<(&Bound, f64)> {
+        self.all()
+            .map(|bound| (bound, bound.name.of(arch, self.vocab)))
+            .filter(|(bound, value)| !inside(bound.usual, *value))
+            .collect()
+    }
+
+    /// How far a shape is from where models are built today: root mean square over the bounds of the logarithmic
+    /// distance from the centre, in units of the way to the nearer usual limit's side. 0 = centre, 1 = all at a limit.
+    pub fn distance(&self, arch: &Architecture) -> f64 {
+        let (mut sum, mut count) = (0.0, 0);
+        for bound in self.all() {
+            let [low, high] = bound.usual;
+            let away = (bound.name.of(arch, self.vocab) / bound.centre).ln();
+            let room = (if away < 0.0 { low } else { high } / bound.centre).ln();
+            // A limit at the centre itself allows no way in that direction.
+            let way = if room.abs() < 1e-9 { away } else { away / room };
+            sum += way * way;
+            count += 1;
+        }
+        (sum / f64::from(count.max(1))).sqrt()
+    }
+
+    /// Every hidden size of the lattice.
+    pub fn hidden_sizes(&self) -> Vec<u64> {
+        let mut sizes = Vec::new();
+        let mut size = 0;
+        for grid in self.grids(Dimension::Hidden) {
+            while size + grid.step <= grid.until {
+                size = (size + grid.step) / grid.step * grid.step;
+                sizes.push(size);
+            }
+        }
+        sizes
+    }
+
+    /// The step of MLP widths near `width` over `tp` ranks: each rank's share stays a multiple of 64.
+    pub fn d_ff_step(&self, width: f64, tp: u64) -> u64 {
+        let grid = self
+            .grids(Dimension::DFf)
+            .find(|grid| width <= grid.until as f64);
+        let step = grid.map_or(64, |grid| grid.step);
+        lcm(step, 64 * tp)
+    }
+
+    fn grids(&self, dimension: Dimension) -> impl Iterator<Item = &Grid> {
+        self.grid
+            .iter()
+            .filter(move |grid| grid.dimension == dimension)
+    }
+}
+
+fn inside([low, high]: [f64; 2], value: f64) -> bool {
+    (low - 1e-9..=high + 1e-9).contains(&value)
+}
+
+/// The least common multiple.
+pub fn lcm(a: u64, b: u64) -> u64 {
+    fn gcd(a: u64, b: u64) -> u64 {
+        if b == 0 { a } else { gcd(b, a % b) }
+    }
+    a / gcd(a, b) * b
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::Preset;
+
+    #[test]
+    fn limits_are_ordered_and_every_line_has_a_source() {
+        for budget in [1.25e8, 6.7e9, 1e12] {
+            for kind in [MlpKind::Gelu, MlpKind::Swiglu] {
+                let bounds = Bounds::new(budget, kind, 50257, &[]).unwrap();
+                for bound in bounds.all() {
+                    let ([low, high], [least, most]) = (bound.usual, bound.widest);
+                    assert!(least <= low && low <= bound.centre, "{:?}", bound.name);
+                    assert!(bound.centre <= high && high <= most, "{:?}", bound.name);
+                    assert!(!bound.source.is_empty() && !bound.means.is_empty());
+                }
+                let names: Vec<_> = bounds.all().map(|bound| bound.name).collect();
+                let mut once = names.clone();
+                once.sort();
+                once.dedup();
+                assert_eq!(
+                    once.len(),
+                    names.len(),
+                    "two bounds of one name at {budget}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_built_today_lies_inside_the_widest_limits() {
+        for name in [
+            "gpt3-2.7b",
+            "gpt3-6.7b",
+            "gpt3-13b",
+            "llama-2-7b",
+            "llama-2-70b",
+            "llama-3-8b",
+            "llama-3-70b",
+            "mistral-7b-v0.3",
+            "pythia-1b",
+            "qwen2.5-7b",
+            "opt-66b",
+        ] {
+            let arch = &Preset::find(name).unwrap().architecture;
+            let budget = parameters(arch).total as f64;
+            let all = Quantity::ALL;
+            let bounds = Bounds::new(budget, arch.mlp.kind, arch.vocab, &all).unwrap();
+            assert!(bounds.admit(arch), "{name}: {:?}", bounds.outside(arch));
+        }
+    }
+
+    #[test]
+    fn the_centre_is_nearer_than_a_limit() {
+        let llama = &Preset::find("llama-2-7b").unwrap().architecture;
+        let bounds = Bounds::new(6.7e9, MlpKind::Swiglu, 32000, &[]).unwrap();
+        let thin = Architecture {
+            layers: 64,
+            ..llama.clone()
+        };
+        assert!(bounds.distance(llama) < bounds.distance(&thin));
+        assert!(bounds.outside(llama).is_empty());
+        assert!(!bounds.outside(&thin).is_empty());
+    }
+
+    #[test]
+    fn the_lattice_has_finer_steps_for_smaller_models() {
+        let bounds = Bounds::new(6.7e9, MlpKind::Swiglu, 32000, &[]).unwrap();
+        let sizes = bounds.hidden_sizes();
+        assert!(sizes.is_sorted() && sizes[0] == 64);
+        for size in [768, 2560, 4096, 5120, 8192, 12288, 16384] {
+            assert!(sizes.contains(&size), "{size}");
+        }
+        assert!(!sizes.contains(&(8192 + 64)));
+        assert_eq!(
+            (bounds.d_ff_step(11008.0, 1), bounds.d_ff_step(28672.0, 8)),
+            (64, 512)
+        );
+    }
+}

@@ -1,0 +1,149 @@
+//! From evaluated shapes to an answer: ties, the nearest published model, the Pareto front.
+
+use crate::arch::Architecture;
+use crate::arch::Preset;
+use crate::search::bounds::Bounds;
+use crate::search::objective::Candidate;
+use crate::search::space::Space;
+
+/// A candidate with what places it among others.
+#[derive(Clone, Debug)]
+pub struct Ranked {
+    /// The shape and its prediction.
+    pub candidate: Candidate,
+    /// The architecture.
+    pub architecture: Architecture,
+    /// Tie group: all of one group are predicted equally fast as far as the predictor can tell.
+    pub tie: u64,
+    /// Distance from the bounds' centre, see [`Bounds::distance`].
+    pub centre_distance: f64,
+    /// The published model most like it.
+    pub nearest: Nearest,
+}
+
+/// A published model beside a searched shape.
+#[derive(Clone, Copy, Debug)]
+pub struct Nearest {
+    /// The model.
+    pub preset: &'static Preset,
+    /// Root mean square of the logarithmic differences in layers, width, head size, head group and MLP share.
+    pub distance: f64,
+}
+
+/// Orders candidates: by speed between tie groups, by closeness to published models within one.
+///
+/// A group holds all whose 90 % interval, without what all shapes share, overlaps that of the group's fastest.
+pub fn rank(space: &Space, mut candidates: Vec<Candidate>, top: usize) -> Vec<Ranked> {
+    candidates.sort_by(|a, b| a.cost.total_cmp(&b.cost).then(a.shape.cmp(&b.shape)));
+    let published = Published::new();
+    let mut ranked = Vec::new();
+    let mut rest = candidates.as_slice();
+    let mut tie = 1;
+    while let Some(fastest) = rest.first().filter(|_| ranked.len() < top) {
+        let members = rest.partition_point(|other| ties(fastest, other));
+        let (group, slower) = rest.split_at(members.max(1));
+        let mut group: Vec<_> = group
+            .iter()
+            .map(|candidate| place(space, &published, candidate, tie))
+            .collect();
+        group.sort_by(|a, b| {
+            let nearer = a.nearest.distance.total_cmp(&b.nearest.distance);
+            nearer.then(a.candidate.cost.total_cmp(&b.candidate.cost))
+        });
+        ranked.extend(group);
+        rest = slower;
+        tie += 1;
+    }
+    ranked.truncate(top);
+    ranked
+}
+
+/// Whether two intervals overlap; `slower` must not be the faster one.
+pub fn ties(faster: &Candidate, slower: &Candidate) -> bool {
+    slower.cost - faster.cost <= faster.own_half_width + slower.own_half_width
+}
+
+fn place(space: &Space, published: &Published, candidate: &Candidate, tie: u64) -> Ranked {
+    let (architecture, _) = space.build(&candidate.shape);
+    Ranked {
+        candidate: *candidate,
+        tie,
+        centre_distance: space.bounds.distance(&architecture),
+        nearest: published.nearest(&architecture),
+        architecture,
+    }
+}
+
+/// Candidates that no other beats in speed, memory and closeness to the bounds' centre at once; fastest first.
+pub fn pareto_front(space: &Space, candidates: &[Candidate]) -> Vec<(Candidate, f64)> {
+    let (mut arch, mut work) = (space.base.clone(), space.workload);
+    let mut placed: Vec<_> = candidates
+        .iter()
+        .map(|candidate| {
+            space.fill(&candidate.shape, &mut arch, &mut work);
+            (*candidate, distance(&space.bounds, &arch))
+        })
+        .collect();
+    placed.sort_by(|(a, _), (b, _)| a.cost.total_cmp(&b.cost).then(a.shape.cmp(&b.shape)));
+    let mut front: Vec<(Candidate, f64)> = Vec::new();
+    for (candidate, distance) in placed {
+        // Everything on the front is at least as fast.
+        let beaten = front.iter().any(|(other, nearer)| {
+            other.memory.bytes() <= candidate.memory.bytes() && *nearer <= distance
+        });
+        if !beaten {
+            front.push((candidate, distance));
+        }
+    }
+    front
+}
+
+/// Rounded to hundredths: finer differences mean nothing and would crowd the front.
+fn distance(bounds: &Bounds, arch: &Architecture) -> f64 {
+    (bounds.distance(arch) * 100.0).round() / 100.0
+}
+
+/// Dense published models with the logarithms they are compared by.
+struct Published(Vec<(&'static Preset, [f64; 5])>);
+
+impl Published {
+    fn new() -> Self {
+        let dense = Preset::all()
+            .iter()
+            .filter(|preset| is_dense(&preset.architecture));
+        Self(
+            dense
+                .map(|preset| (preset, coordinates(&preset.architecture)))
+                .collect(),
+        )
+    }
+
+    fn nearest(&self, arch: &Architecture) -> Nearest {
+        let here = coordinates(arch);
+        let distances = self.0.iter().map(|(preset, there)| {
+            let squares = here.iter().zip(there).map(|(a, b)| (a - b).powi(2));
+            let distance = (squares.sum::<f64>() / here.len() as f64).sqrt();
+            Nearest { preset, distance }
+        });
+        distances
+            .reduce(|a, b| if b.distance < a.distance { b } else { a })
+            .expect("there are published models")
+    }
+}
+
+/// Neither mixture of experts nor latent attention, which a search does not vary.
+pub fn is_dense(arch: &Architecture) -> bool {
+    arch.moe.is_none() && arch.mla.is_none()
+}
+
+fn coordinates(arch: &Architecture) -> [f64; 5] {
+    let mlp = (arch.mlp.kind.up_factor() + 1) * arch.mlp.d_ff;
+    [
+        arch.layers as f64,
+        arch.hidden as f64,
+        arch.head_dim as f64,
+        arch.heads as f64 / arch.kv_heads as f64,
+        mlp as f64 / arch.hidden as f64,
+    ]
+    .map(f64::ln)
+}

@@ -1,0 +1,218 @@
+//! Why no shape meets a request: which bound or which part of the memory binds, and what would free it.
+
+use crate::arch::Mode;
+use crate::arch::Recompute;
+use crate::arch::Workload;
+use crate::arch::memory_use;
+use crate::error::Error;
+use crate::gpu::Gpu;
+use crate::op::Dtype;
+use crate::search::space::Fixed;
+use crate::search::space::Frame;
+use crate::search::space::Shape;
+use crate::search::space::Space;
+use crate::units::Bytes;
+
+/// No shape of the lattice has the parameters: names every single bound, or fixed dimension, whose lifting helps.
+pub fn no_shape(space: &Space, target: u64, tolerance: f64) -> Error {
+    let mut helps = Vec::new();
+    for bound in space.bounds.all() {
+        let mut bounds = space.bounds.clone();
+        bounds.relax(bound.name);
+        if has_shapes(&Space {
+            bounds,
+            ..space.clone()
+        }) {
+            helps.push(format!("--relax {}", bound.name.name()));
+        }
+    }
+    for (name, fixed) in without_each(&space.fixed) {
+        if has_shapes(&Space {
+            fixed,
+            ..space.clone()
+        }) {
+            helps.push(format!("without --{name}"));
+        }
+    }
+    let wide = Space {
+        budget: ((target as f64 * 0.9) as u64, (target as f64 * 1.1) as u64),
+        ..space.clone()
+    };
+    if has_shapes(&wide) {
+        helps.push("--tolerance 0.1".to_owned());
+    }
+    let helps = if helps.is_empty() {
+        "no single bound is to blame: change --vocab, the fixed dimensions or the number of parameters".to_owned()
+    } else {
+        format!("what would free it: {}", helps.join(", or "))
+    };
+    Error::infeasible(format!(
+        "--params: no shape within the bounds has {target} parameters ({}) within {} %; {helps}",
+        space.count.name(),
+        tolerance * 100.0
+    ))
+}
+
+/// No shape fits the memory: the part that weighs most in the smallest one, and every single change that helps.
+pub fn no_memory(space: &Space, gpu: &Gpu, frames: &[Frame]) -> Error {
+    let smallest = smallest(space, &space.workload, frames);
+    let Some((shape, total)) = smallest else {
+        return Error::infeasible(
+            "--params: no shape of this size can be run as asked; check --tp, --pp, --seq and --context"
+                .to_owned(),
+        );
+    };
+    let (arch, work) = space.build(&shape);
+    let memory = memory_use(&arch, &work).expect("it was computed before");
+    let (part, bytes) = memory
+        .parts()
+        .into_iter()
+        .max_by(|a, b| a.1.bytes().total_cmp(&b.1.bytes()))
+        .expect("there are parts");
+    let helps: Vec<_> = changes(space)
+        .into_iter()
+        .filter(|(_, changed)| {
+            let space = Space {
+                workload: *changed,
+                ranks: vec![changed.tp],
+                ..space.clone()
+            };
+            let frames = space.frames();
+            self::smallest(&space, changed, &frames).is_some_and(|(shape, _)| {
+                let (arch, work) = space.build(&shape);
+                memory_use(&arch, &work).is_ok_and(|memory| memory.fits(gpu))
+            })
+        })
+        .map(|(text, _)| text)
+        .collect();
+    let helps = if helps.is_empty() {
+        "no single change of batch, ranks, sharding or recomputation frees enough: combine --tp, --pp and --dp".to_owned()
+    } else {
+        format!("what would free it: {}", helps.join(", or "))
+    };
+    Error::infeasible(format!(
+        "--params: no shape of this size fits the {} of {}: the smallest takes {total} per GPU, most of it {} ({bytes}); {helps}",
+        gpu.memory(),
+        gpu.name,
+        part.replace('_', " "),
+    ))
+}
+
+fn has_shapes(space: &Space) -> bool {
+    let (mut arch, mut work) = (space.base.clone(), space.workload);
+    space.frames().iter().flat_map(Frame::shapes).any(|shape| {
+        space.fill(&shape, &mut arch, &mut work);
+        space.bounds.admit(&arch)
+    })
+}
+
+/// The shape of a sample that takes the least memory.
+fn smallest(space: &Space, workload: &Workload, frames: &[Frame]) -> Option<(Shape, Bytes)> {
+    let (mut arch, mut work) = (space.base.clone(), *workload);
+    let sample = frames.iter().step_by(frames.len().div_ceil(2048).max(1));
+    sample
+        .filter_map(|frame| {
+            let shape = frame.shape(0);
+            space.fill(&shape, &mut arch, &mut work);
+            let memory = memory_use(&arch, &work).ok()?;
+            space.bounds.admit(&arch).then(|| (shape, memory.total()))
+        })
+        .min_by(|a, b| a.1.bytes().total_cmp(&b.1.bytes()))
+}
+
+/// Single changes of the workload, the mildest first.
+fn changes(space: &Space) -> Vec<(String, Workload)> {
+    let work = space.workload;
+    let mut changes = Vec::new();
+    if work.batch > 1 {
+        changes.push(("--batch 1".to_owned(), Workload { batch: 1, ..work }));
+    }
+    if work.mode == Mode::Train {
+        let full = Recompute::Full;
+        if work.recompute != full {
+            changes.push((
+                "--recompute full".to_owned(),
+                Workload {
+                    recompute: full,
+                    ..work
+                },
+            ));
+        }
+        for (dp, zero) in [(8, 1), (64, 3)] {
+            let dp = work.dp.max(dp);
+            changes.push((
+                format!("--dp {dp} --zero {zero}"),
+                Workload { dp, zero, ..work },
+            ));
+        }
+    } else if work.dtype.size() > Dtype::Fp8.size() {
+        changes.push((
+            "--dtype fp8".to_owned(),
+            Workload {
+                dtype: Dtype::Fp8,
+                ..work
+            },
+        ));
+    }
+    for tp in [2, 4, 8, 16].into_iter().filter(|&tp| tp > work.tp) {
+        changes.push((format!("--tp {tp}"), Workload { tp, ..work }));
+    }
+    changes
+}
+
+fn without_each(fixed: &Fixed) -> Vec<(&'static str, Fixed)> {
+    let all = [
+        (
+            "layers",
+            fixed.layers,
+            Fixed {
+                layers: None,
+                ..*fixed
+            },
+        ),
+        (
+            "hidden",
+            fixed.hidden,
+            Fixed {
+                hidden: None,
+                ..*fixed
+            },
+        ),
+        (
+            "heads",
+            fixed.heads,
+            Fixed {
+                heads: None,
+                ..*fixed
+            },
+        ),
+        (
+            "kv-heads",
+            fixed.kv_heads,
+            Fixed {
+                kv_heads: None,
+                ..*fixed
+            },
+        ),
+        (
+            "head-dim",
+            fixed.head_dim,
+            Fixed {
+                head_dim: None,
+                ..*fixed
+            },
+        ),
+        (
+            "d-ff",
+            fixed.d_ff,
+            Fixed {
+                d_ff: None,
+                ..*fixed
+            },
+        ),
+    ];
+    all.into_iter()
+        .filter(|(_, value, _)| value.is_some())
+        .map(|(name, _, rest)| (name, rest))
+        .collect()
+}
