@@ -10,4 +10,6 @@ mod learning;
 #[cfg(feature = "dataset")]
 mod made_up;
 
+mod paper;
+
 mod predictions;

@@ -1,4 +1,4 @@
-//! Reading a Hugging Face `config.json` as an [`Architecture`].
+//! Reading a Hugging Face `config.json` as an [`Architecture`], and writing one.
 //!
 //! Strict: every field must be one that its `model_type` defines. Fields that shape the model are read,
 //! fields that cannot change a shape (token ids, dropout, initialisation, rotary frequencies, soft caps)
@@ -12,6 +12,10 @@ mod fields;
 mod gpt;
 
 mod llama;
+
+mod write;
+
+pub use write::config_json;
 
 use super::Architecture;
 use crate::error::{Error, Result, read_text};

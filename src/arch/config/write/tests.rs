@@ -1,0 +1,195 @@
+//! What is written reads back as what it was, and what cannot be expressed is refused.
+
+use super::super::super::{Preset, Window};
+use super::super::parse_config;
+use super::*;
+use proptest::prelude::*;
+
+/// What an architecture reads back as after it was written.
+fn written(arch: &Architecture) -> Result<Architecture> {
+    let text = config_json(arch, 4096)?;
+    parse_config(&text, &arch.name, "written.json")
+}
+
+/// The preset with something changed.
+fn changed(name: &str, change: impl FnOnce(&mut Architecture)) -> Architecture {
+    let mut arch = Preset::find(name).unwrap().architecture.clone();
+    change(&mut arch);
+    arch
+}
+
+#[test]
+fn every_preset_that_a_model_type_expresses_survives_writing_and_reading() {
+    /// Latent attention, one norm for two branches, norms before and after, heads that do not fill the width, ALiBi.
+    const BEYOND: [&str; 7] = [
+        "deepseek-v3",
+        "falcon-7b",
+        "gemma-2-",
+        "gemma-3-",
+        "gpt-j-6b",
+        "gpt3-13b",
+        "mpt-",
+    ];
+    let mut expressed = 0;
+    for preset in Preset::all() {
+        let arch = &preset.architecture;
+        if BEYOND.iter().any(|name| arch.name.starts_with(name)) {
+            let error = written(arch).unwrap_err();
+            assert!(error.is_bad_input(), "{error}");
+        } else {
+            assert_eq!(written(arch).unwrap(), *arch);
+            expressed += 1;
+        }
+    }
+    assert_eq!(expressed, 62);
+}
+
+#[test]
+fn the_model_type_is_the_one_that_computes_the_architecture() {
+    let windowed = |layers| {
+        changed("qwen2.5-7b", |arch| {
+            arch.window = Some(Window { size: 512, layers });
+        })
+    };
+    for (arch, parts) in [
+        (
+            changed("llama-2-7b", |_| {}),
+            [r#""model_type": "llama""#, r#""head_dim": 128"#],
+        ),
+        (
+            changed("llama-2-7b", |arch| arch.biases.mlp = true),
+            [r#""model_type": "llama""#, r#""mlp_bias": true"#],
+        ),
+        // `transformers` refuses a Llama whose heads do not divide the hidden size.
+        (
+            changed("llama-2-7b", |arch| {
+                (arch.heads, arch.kv_heads) = (48, 6);
+            }),
+            [r#""model_type": "mistral""#, r#""sliding_window": null"#],
+        ),
+        (
+            windowed(3),
+            [r#""model_type": "qwen2""#, r#""max_window_layers": 25"#],
+        ),
+        (
+            changed("pythia-1b", |arch| arch.parallel_layers = false),
+            [
+                r#""model_type": "gpt_neox""#,
+                r#""use_parallel_residual": false"#,
+            ],
+        ),
+        (
+            changed("gpt3-2.7b", |arch| arch.tied_embeddings = false),
+            [r#""model_type": "gpt2""#, r#""n_positions": 2048"#],
+        ),
+    ] {
+        let text = config_json(&arch, 4096).unwrap();
+        assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+        assert_eq!(written(&arch).unwrap(), arch);
+    }
+}
+
+#[test]
+fn what_no_model_type_expresses_is_refused_by_field() {
+    for (arch, part) in [
+        (
+            changed("llama-2-7b", |arch| arch.parallel_layers = true),
+            "`parallel_layers` is true; allowed: false with norm.kind = rms_norm",
+        ),
+        (
+            changed("llama-2-7b", |arch| {
+                arch.biases.attention_output = true;
+            }),
+            "`biases.attention_output` is true; allowed: false for a llama",
+        ),
+        (
+            changed("llama-2-7b", |arch| arch.head_dim = 127),
+            "`head_dim` is 127; allowed: even",
+        ),
+        (
+            changed("llama-2-7b", |arch| {
+                (arch.heads, arch.kv_heads, arch.biases.mlp) = (48, 48, true);
+            }),
+            "`heads` is 48; allowed: a divisor of hidden = 4096",
+        ),
+        (
+            changed("mistral-7b-v0.1", |arch| {
+                arch.window = Some(Window {
+                    size: 512,
+                    layers: 16,
+                });
+            }),
+            "`window.layers` is 16; allowed: layers = 32 for a mistral",
+        ),
+        (
+            changed("gpt2", |arch| arch.kv_heads = 4),
+            "`kv_heads` is 4; allowed: heads = 12",
+        ),
+        (
+            changed("gpt2", |arch| arch.positions = Positions::Alibi),
+            "`positions` is alibi; allowed: learned or rotary",
+        ),
+        (
+            changed("pythia-1b", |arch| arch.biases.mlp = false),
+            "`biases.mlp` is false; allowed: true",
+        ),
+        (
+            changed("gemma-2-9b", |_| {}),
+            "`norm.placement` is sandwich; allowed: pre, or post",
+        ),
+        (
+            changed("deepseek-v3", |_| {}),
+            "`mla` is given; allowed: absent",
+        ),
+    ] {
+        let message = config_json(&arch, 4096).unwrap_err().to_string();
+        assert!(message.contains(part), "{message}");
+    }
+    let arch = changed("llama-2-7b", |_| {});
+    assert!(config_json(&arch, 0).is_err());
+}
+
+proptest! {
+    /// Every shape of these two styles can be written, whatever its sizes.
+    #[test]
+    fn shapes_like_llama_and_like_gpt_neox_survive_writing_and_reading(
+        layers in 1u64..200,
+        groups in 1u64..17,
+        per_group in 1u64..9,
+        half_head in 1u64..257,
+        width in 1u64..4097,
+        d_ff in 1u64..60_000,
+        vocab in 1u64..300_000,
+        tied: bool,
+        bias: bool,
+        flag: bool,
+    ) {
+        let llama = changed("llama-2-7b", |arch| {
+            arch.layers = layers;
+            arch.kv_heads = groups;
+            arch.heads = groups * per_group;
+            arch.head_dim = 2 * half_head;
+            // With biases it is a `llama`, whose heads must divide the hidden size.
+            arch.hidden = if bias { width.min(1024) * arch.heads } else { 8 * width };
+            arch.mlp.d_ff = d_ff;
+            arch.vocab = vocab;
+            arch.tied_embeddings = tied;
+            (arch.biases.qkv, arch.biases.attention_output) = (bias, bias);
+            arch.norm.qk = if flag { QkNorm::Head } else { QkNorm::None };
+        });
+        prop_assert_eq!(written(&llama).unwrap(), llama);
+        let neox = changed("pythia-1b", |arch| {
+            arch.layers = layers;
+            arch.heads = groups * per_group;
+            arch.kv_heads = arch.heads;
+            arch.head_dim = 2 * half_head;
+            arch.hidden = arch.heads * arch.head_dim;
+            arch.mlp.d_ff = d_ff;
+            arch.vocab = vocab;
+            arch.tied_embeddings = tied;
+            (arch.biases.qkv, arch.biases.attention_output) = (bias, bias);
+            arch.parallel_layers = flag;
+        });
+        prop_assert_eq!(written(&neox).unwrap(), neox);
+    }
+}
