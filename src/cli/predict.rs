@@ -17,6 +17,7 @@ use crate::op::Attention;
 use crate::op::Gemm;
 use crate::op::Op;
 use crate::predict::Predictor;
+use crate::predict::step::StepEstimate;
 use crate::predict::step::estimate_step;
 use crate::report::Basis;
 use crate::report::operator::OperatorReport;
@@ -43,16 +44,22 @@ fn model(args: &ModelArgs, format: Format) -> Result<String> {
     let workload = workload(&args.workload, &architecture)?;
     let predictor = answering(&args.target)?;
     let step = estimate_step(&predictor, &architecture, &workload)?;
+    let bases = bases(&predictor, &step);
+    let report = StepReport::new(predictor.gpu(), &architecture, &workload, &step, bases);
+    Ok(render(&report, format))
+}
+
+/// What the products and attentions of a step are based on, each once.
+pub(super) fn bases(predictor: &Predictor, step: &StepEstimate) -> Vec<Basis> {
     let mut bases = Vec::new();
     for line in &step.lines {
-        if let Some(basis) = basis(&predictor, &line.item.op)
+        if let Some(basis) = basis(predictor, &line.item.op)
             && !bases.contains(&basis)
         {
             bases.push(basis);
         }
     }
-    let report = StepReport::new(predictor.gpu(), &architecture, &workload, &step, bases);
-    Ok(render(&report, format))
+    bases
 }
 
 /// What the estimate of `op` is based on, where its family is learned.

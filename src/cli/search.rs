@@ -2,40 +2,50 @@
 
 use crate::arch::Architecture;
 use crate::arch::MlpKind;
-use crate::arch::parameters;
+use crate::arch::config_json;
 use crate::cli::args::Format;
 use crate::cli::args::search::Free;
 use crate::cli::args::search::SearchArgs;
+use crate::cli::predict::bases;
 use crate::cli::render;
+use crate::cli::say;
 use crate::cli::target::answering;
 use crate::cli::workload::workload;
 use crate::error::Error;
 use crate::error::Result;
+use crate::error::write_atomically;
+use crate::report::plot;
 use crate::report::search::SearchReport;
 use crate::search;
+use crate::search::Found;
 use crate::search::Method;
 use crate::search::Progress;
 use crate::search::Request;
+use crate::search::StopReason;
 use crate::search::space::Fixed;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Tokens of GPT-2's vocabulary, which the models of the co-design paper share.
 const USUAL_VOCABULARY: u64 = 50257;
 
+/// Positions that an exported config allows at least.
+const LEAST_POSITIONS: u64 = 2048;
+
 /// Set by Ctrl-C; the search then reports the best so far.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 pub(super) fn run(args: &SearchArgs, format: Format) -> Result<String> {
+    // A plot that cannot be written is told before the search, not after it.
+    args.plot.as_deref().map(plot::Format::of).transpose()?;
     let request = request(args)?;
     let predictor = answering(&args.target)?;
-    // A second handler, or none, only means that Ctrl-C ends the program at once.
+    // Without a handler Ctrl-C ends the program at once, as ever.
     let _ = ctrlc::set_handler(|| {
-        if INTERRUPTED.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
-        }
+        INTERRUPTED.store(true, Ordering::Relaxed);
     });
     let bar = progress_bar();
     let watch = |progress: &Progress| {
@@ -48,8 +58,47 @@ pub(super) fn run(args: &SearchArgs, format: Format) -> Result<String> {
     };
     let found = search::search(&predictor, &request, &watch);
     bar.finish_and_clear();
-    let report = SearchReport::new(&predictor, &found?);
+    let found = found?;
+    if found.stopped == StopReason::Interrupted {
+        say("interrupted: the report shows the best so far");
+    }
+    if let Some(folder) = &args.export {
+        export(&found, folder)?;
+    }
+    let step = &found.shapes[0].step;
+    let report = SearchReport::new(&predictor, &found, bases(&predictor, step));
+    if let Some(path) = &args.plot {
+        let picture = plot::render(&report.chart(), plot::Format::of(path)?)?;
+        write_atomically(path, &picture)?;
+        say(&format!("wrote {}", path.display()));
+    }
     Ok(render(&report, format))
+}
+
+/// Writes every shape as `FOLDER/RANK-…/config.json`; existing files stay as they are.
+fn export(found: &Found, folder: &Path) -> Result<()> {
+    let positions = found.request.workload.keys().max(LEAST_POSITIONS);
+    for (index, shape) in found.shapes.iter().enumerate() {
+        let arch = &shape.ranked.architecture;
+        let name = format!(
+            "{:02}-{}-layers-{}-hidden-{}-heads-{}-kv-{}-d_ff",
+            index + 1,
+            arch.layers,
+            arch.hidden,
+            arch.heads,
+            arch.kv_heads,
+            arch.mlp.d_ff
+        );
+        let path = folder.join(name).join("config.json");
+        if path.exists() {
+            let allowed = "a folder without these files";
+            return Err(Error::field(path.display(), "--export", "there already", allowed));
+        }
+        write_atomically(&path, config_json(arch, positions)?.as_bytes())?;
+    }
+    let count = found.shapes.len();
+    say(&format!("wrote {count} configs below {}", folder.display()));
+    Ok(())
 }
 
 /// A bar on standard error where a person may be watching.

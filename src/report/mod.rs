@@ -20,6 +20,8 @@ pub mod operator;
 
 pub mod search;
 
+mod search_text;
+
 mod shape;
 
 pub mod step;

@@ -1,55 +1,293 @@
-//! The answer to `search`.
+//! The answer to `search`: ranked shapes, the baseline, what won the time, the Pareto front.
 
 use crate::predict::Predictor;
-use crate::report::Report;
+use crate::predict::estimate::Tier;
+use crate::predict::step::StepEstimate;
+use crate::report::Basis;
+use crate::report::architecture::ArchitectureShape;
+use crate::report::step::WorkloadKeys;
+use crate::rules;
 use crate::search::Found;
+use crate::search::FrontPoint;
+use crate::search::Method;
+use crate::search::Recommendation;
+use crate::search::Request;
+use crate::search::bounds::Quantity;
+use crate::units::Seconds;
 use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Roles that are named as having won or lost time.
+const ROLES: usize = 3;
 
 /// Recommended shapes.
 #[derive(Clone, Debug, Serialize)]
 pub struct SearchReport {
+    pub(super) gpu: String,
     #[serde(skip)]
-    lines: String,
-    lattice: u64,
+    pub(super) gpu_title: String,
+    pub(super) capacity_bytes: f64,
+    pub(super) request: RequestKeys,
+    pub(super) workload: WorkloadKeys,
+    /// Whether the states were spread over replicas because they did not fit.
+    pub(super) sharded: bool,
+    pub(super) basis: Vec<Basis>,
+    pub(super) baseline: BaselineKeys,
+    pub(super) shapes: Vec<ShapeKeys>,
+    pub(super) fastest: PointKeys,
+    pub(super) pareto_front: Vec<PointKeys>,
+    pub(super) search: MethodKeys,
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct RequestKeys {
+    pub parameters: u64,
+    pub count: &'static str,
+    pub tolerance: f64,
+    pub vocab: u64,
+    pub relaxed: Vec<&'static str>,
+}
+
+/// The model that gains are reported against, under the same workload.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct BaselineKeys {
+    pub shape: ArchitectureShape,
+    pub tokens_per_s: f64,
+    pub tokens_per_s_per_gpu: f64,
+    pub mfu: f64,
+    pub memory_bytes: f64,
+    pub fits: bool,
+}
+
+/// One recommended shape.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct ShapeKeys {
+    pub rank: usize,
+    /// Shapes of one group are equally fast as far as the predictor can tell.
+    pub tie_group: u64,
+    pub shape: ArchitectureShape,
+    /// What the budget counts, and by how much it is missed.
+    pub counted_parameters: u64,
+    pub parameters_miss: f64,
+    pub batch: u64,
+    pub tp: u64,
+    pub tokens_per_s: f64,
+    pub tokens_per_s_low: f64,
+    pub tokens_per_s_high: f64,
+    pub tokens_per_s_per_gpu: f64,
+    pub mfu: f64,
+    pub memory_bytes: f64,
+    /// Tokens per second and GPU, times parameters, over the baseline's, minus 1.
+    pub gain: f64,
+    /// `ln` of GPU time per token over the baseline's: what was minimised.
+    pub cost: f64,
+    /// Half width of the 90 % interval of the cost, without what all shapes share.
+    pub cost_half_width: f64,
+    pub nearest_model: String,
+    pub nearest_distance: f64,
+    pub centre_distance: f64,
+    pub rules_met: Vec<&'static str>,
+    pub rules_broken: Vec<&'static str>,
+    pub outside_usual: Vec<OutsideKeys>,
+    pub won: Vec<RoleGain>,
+    pub tier: Tier,
+    pub tier_shares: BTreeMap<Tier, f64>,
+}
+
+/// A bound that a relaxed search let a shape leave.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct OutsideKeys {
+    pub bound: &'static str,
+    pub value: f64,
+    pub usual: [f64; 2],
+}
+
+/// How the share of one role changed against the baseline, at equal parameters.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct RoleGain {
+    pub role: &'static str,
+    /// Change of GPU time per token and parameter, as a share of the baseline's whole; negative is faster.
+    pub time_change: f64,
+}
+
+/// A shape in the plane of throughput, memory and habit.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct PointKeys {
+    pub shape: ArchitectureShape,
+    pub batch: u64,
+    pub tp: u64,
+    pub tokens_per_s_per_gpu: f64,
+    pub memory_bytes: f64,
+    pub centre_distance: f64,
+}
+
+/// How it was found.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct MethodKeys {
+    pub method: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    pub lattice_shapes: u64,
+    pub evaluations: u64,
+    pub refused: u64,
+    pub stopped: &'static str,
 }
 
 impl SearchReport {
-    /// Describes what was found.
-    pub fn new(_predictor: &Predictor, found: &Found) -> Self {
-        let mut lines = format!(
-            "lattice {} evaluations {} refused {} stop {} sharded {} {:?} fastest {:?}\n",
-            found.lattice,
-            found.evaluations,
-            found.refused,
-            found.stopped.name(),
-            found.sharded,
-            (found.request.workload.dp, found.request.workload.zero),
-            found.fastest
-        );
-        for s in &found.shapes {
-            let c = s.ranked.candidate;
-            lines += &format!(
-                "{} {:?} cost {:.4} own {:.4} gain {:.3} near {} {:.3} d {:.2}\n",
-                s.ranked.tie,
-                c.shape,
-                c.cost,
-                c.own_half_width,
-                s.gain,
-                s.ranked.nearest.preset.architecture.name,
-                s.ranked.nearest.distance,
-                s.ranked.centre_distance
-            );
-        }
-        lines += &format!("front {}\n", found.front.len());
+    /// Describes what was found, and on which basis.
+    pub fn new(predictor: &Predictor, found: &Found, basis: Vec<Basis>) -> Self {
+        let gpu = predictor.gpu();
+        let request = &found.request;
+        let shapes = found.shapes.iter().enumerate();
         Self {
-            lines,
-            lattice: found.lattice,
+            gpu: gpu.name.clone(),
+            gpu_title: gpu.title.clone(),
+            capacity_bytes: gpu.memory().bytes(),
+            request: RequestKeys {
+                parameters: request.parameters,
+                count: request.count.name(),
+                tolerance: request.tolerance,
+                vocab: request.vocab,
+                relaxed: request.relaxed.iter().copied().map(Quantity::name).collect(),
+            },
+            workload: WorkloadKeys::from(&request.workload),
+            sharded: found.sharded,
+            basis,
+            baseline: BaselineKeys {
+                shape: ArchitectureShape::from(&request.baseline),
+                tokens_per_s: found.baseline.tokens_per_s,
+                tokens_per_s_per_gpu: per_gpu(&found.baseline),
+                mfu: found.baseline.mfu,
+                memory_bytes: found.baseline.memory.total().bytes(),
+                fits: found.baseline.fits,
+            },
+            shapes: shapes
+                .map(|(index, shape)| ShapeKeys::new(predictor, found, index + 1, shape))
+                .collect(),
+            fastest: PointKeys::from(&found.fastest),
+            pareto_front: found.front.iter().map(PointKeys::from).collect(),
+            search: MethodKeys::new(found),
         }
     }
 }
 
-impl Report for SearchReport {
-    fn text(&self) -> String {
-        self.lines.clone()
+fn per_gpu(step: &StepEstimate) -> f64 {
+    step.tokens_per_s / step.gpus_per_replica as f64
+}
+
+impl ShapeKeys {
+    fn new(predictor: &Predictor, found: &Found, rank: usize, shape: &Recommendation) -> Self {
+        let Request { count, parameters, .. } = found.request;
+        let architecture = &shape.ranked.architecture;
+        let counted = count.of(architecture);
+        let findings = rules::judge_all(architecture, &shape.workload, predictor.gpu());
+        let judged = |wanted| {
+            let all = findings.iter();
+            all.filter(|finding| finding.verdict.is_met() == Some(wanted))
+                .map(|finding| finding.rule.id)
+                .collect()
+        };
+        let step = &shape.step;
+        Self {
+            rank,
+            tie_group: shape.ranked.tie,
+            shape: ArchitectureShape::from(architecture),
+            counted_parameters: counted,
+            parameters_miss: counted as f64 / parameters as f64 - 1.0,
+            batch: shape.workload.batch,
+            tp: shape.workload.tp,
+            tokens_per_s: step.tokens_per_s,
+            tokens_per_s_low: step.tokens_per_s_low,
+            tokens_per_s_high: step.tokens_per_s_high,
+            tokens_per_s_per_gpu: per_gpu(step),
+            mfu: step.mfu,
+            memory_bytes: step.memory.total().bytes(),
+            gain: shape.gain,
+            cost: shape.ranked.candidate.cost,
+            cost_half_width: shape.ranked.candidate.own_half_width,
+            nearest_model: shape.ranked.nearest.preset.architecture.name.clone(),
+            nearest_distance: shape.ranked.nearest.distance,
+            centre_distance: shape.ranked.centre_distance,
+            rules_met: judged(true),
+            rules_broken: judged(false),
+            outside_usual: shape
+                .outside
+                .iter()
+                .map(|(bound, value, usual)| OutsideKeys {
+                    bound: bound.name(),
+                    value: *value,
+                    usual: *usual,
+                })
+                .collect(),
+            won: won(found, shape),
+            tier: step.worst_tier(),
+            tier_shares: Tier::ALL
+                .into_iter()
+                .map(|tier| (tier, step.tier_shares[tier as usize]))
+                .collect(),
+        }
+    }
+}
+
+/// The roles whose time changed most against the baseline, at equal parameters.
+fn won(found: &Found, shape: &Recommendation) -> Vec<RoleGain> {
+    let here = by_role(&shape.step);
+    let there = by_role(&found.baseline);
+    let whole: f64 = there.values().sum();
+    let scale = shape.parameters_over_baseline;
+    let mut roles: Vec<&'static str> = here.keys().chain(there.keys()).copied().collect();
+    roles.sort_unstable();
+    roles.dedup();
+    let of = |times: &BTreeMap<&str, f64>, role| times.get(role).copied().unwrap_or(0.0);
+    let mut gains: Vec<_> = roles
+        .into_iter()
+        .map(|role| RoleGain {
+            role,
+            time_change: (of(&here, role) / scale - of(&there, role)) / whole,
+        })
+        .collect();
+    gains.sort_by(|a, b| b.time_change.abs().total_cmp(&a.time_change.abs()));
+    gains.truncate(ROLES);
+    gains
+}
+
+/// GPU seconds per token by role, all phases together.
+fn by_role(step: &StepEstimate) -> BTreeMap<&'static str, f64> {
+    let gpus = step.gpus_per_replica as f64 / step.tokens as f64;
+    let mut times = BTreeMap::new();
+    for line in &step.lines {
+        *times.entry(line.item.role.name()).or_insert(0.0) += line.time.secs() * gpus;
+    }
+    times
+}
+
+impl From<&FrontPoint> for PointKeys {
+    fn from(point: &FrontPoint) -> Self {
+        Self {
+            shape: ArchitectureShape::from(&point.architecture),
+            batch: point.candidate.shape.batch,
+            tp: point.candidate.shape.tp,
+            tokens_per_s_per_gpu: point.tokens_per_s_per_gpu,
+            memory_bytes: point.candidate.memory.bytes(),
+            centre_distance: point.centre_distance,
+        }
+    }
+}
+
+impl MethodKeys {
+    fn new(found: &Found) -> Self {
+        let (method, seed) = match found.request.method {
+            Method::Anneal { seed } => ("annealing", Some(seed)),
+            Method::Exhaustive => ("exhaustive", None),
+        };
+        Self {
+            method,
+            seed,
+            lattice_shapes: found.lattice,
+            evaluations: found.evaluations,
+            refused: found.refused,
+            stopped: found.stopped.name(),
+        }
     }
 }

@@ -162,13 +162,15 @@ pub struct Recommendation {
     pub workload: Workload,
     /// The whole prediction.
     pub step: StepEstimate,
-    /// Tokens per second and GPU over the baseline's, minus 1.
+    /// Parameters, counted as the budget is, over those of the baseline.
+    pub parameters_over_baseline: f64,
+    /// Tokens per second and GPU, times parameters, over the baseline's, minus 1: the gain at equal parameters.
     pub gain: f64,
     /// Bounds it leaves because they were relaxed: name, value and the usual limits.
     pub outside: Vec<(Quantity, f64, [f64; 2])>,
 }
 
-/// A point of the Pareto front.
+/// A shape with its throughput, memory and habit.
 #[derive(Clone, Debug)]
 pub struct FrontPoint {
     /// The architecture.
@@ -191,7 +193,7 @@ pub struct Found {
     /// Ranked shapes, at least one.
     pub shapes: Vec<Recommendation>,
     /// The fastest shape, which need not be the first of its tie group.
-    pub fastest: Candidate,
+    pub fastest: FrontPoint,
     /// Shapes not beaten in throughput, memory and closeness to the bounds' centre at once.
     pub front: Vec<FrontPoint>,
     /// The baseline under the same workload.
@@ -260,10 +262,18 @@ pub fn search(predictor: &Predictor, request: &Request, watch: &Watch<'_>) -> Re
         });
     };
     let candidates = archive.ranked();
-    let front = front(&space, &candidates, reference);
+    let front = rank::pareto_front(&space, &candidates);
+    let point = |(candidate, centre_distance): (Candidate, f64)| FrontPoint {
+        architecture: space.build(&candidate.shape).0,
+        tokens_per_s_per_gpu: 1.0 / (reference * candidate.cost.exp()).secs(),
+        centre_distance,
+        candidate,
+    };
+    let fastest = point((fastest, rank::centre_distance(&space, &fastest)));
+    let front = front.into_iter().map(point).collect();
     let shapes = rank::rank(&space, candidates, request.top)
         .into_iter()
-        .map(|ranked| recommend(predictor, &space, ranked))
+        .map(|ranked| recommend(predictor, &request, &space, ranked))
         .collect::<Result<_>>()?;
     Ok(Found {
         sharded,
@@ -372,12 +382,20 @@ fn per_token(step: &StepEstimate) -> Seconds {
     step.time * (step.gpus_per_replica as f64 / step.tokens as f64)
 }
 
-fn recommend(predictor: &Predictor, space: &Space, ranked: Ranked) -> Result<Recommendation> {
+fn recommend(
+    predictor: &Predictor,
+    request: &Request,
+    space: &Space,
+    ranked: Ranked,
+) -> Result<Recommendation> {
     let (architecture, workload) = space.build(&ranked.candidate.shape);
+    let count = |arch| request.count.of(arch) as f64;
+    let parameters_over_baseline = count(&architecture) / count(&request.baseline);
     let step = estimate_step(predictor, &architecture, &workload)?;
     let outside = space.bounds.outside(&architecture);
     Ok(Recommendation {
-        gain: (-ranked.candidate.cost).exp() - 1.0,
+        gain: (-ranked.candidate.cost).exp() * parameters_over_baseline - 1.0,
+        parameters_over_baseline,
         outside: outside
             .into_iter()
             .map(|(bound, value)| (bound.name, value, bound.usual))
@@ -386,18 +404,6 @@ fn recommend(predictor: &Predictor, space: &Space, ranked: Ranked) -> Result<Rec
         workload,
         step,
     })
-}
-
-fn front(space: &Space, candidates: &[Candidate], reference: Seconds) -> Vec<FrontPoint> {
-    rank::pareto_front(space, candidates)
-        .into_iter()
-        .map(|(candidate, centre_distance)| FrontPoint {
-            architecture: space.build(&candidate.shape).0,
-            tokens_per_s_per_gpu: 1.0 / (reference * candidate.cost.exp()).secs(),
-            centre_distance,
-            candidate,
-        })
-        .collect()
 }
 
 /// What models are built like today, for a search that names none: Llama's parts with a gated MLP, GPT-NeoX's with

@@ -98,6 +98,11 @@ pub fn pareto_front(space: &Space, candidates: &[Candidate]) -> Vec<(Candidate, 
     front
 }
 
+/// The distance of a candidate from the bounds' centre.
+pub fn centre_distance(space: &Space, candidate: &Candidate) -> f64 {
+    distance(&space.bounds, &space.build(&candidate.shape).0)
+}
+
 /// Rounded to hundredths: finer differences mean nothing and would crowd the front.
 fn distance(bounds: &Bounds, arch: &Architecture) -> f64 {
     (bounds.distance(arch) * 100.0).round() / 100.0

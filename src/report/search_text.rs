@@ -1,0 +1,214 @@
+//! Searched shapes as people read them.
+
+use crate::report::Report;
+use crate::report::grouped;
+use crate::report::percent;
+use crate::report::search::PointKeys;
+use crate::report::search::SearchReport;
+use crate::report::search::ShapeKeys;
+use crate::report::table::Side;
+use crate::report::table::table;
+use crate::report::tokens;
+use crate::units::Bytes;
+use crate::units::significant;
+
+/// Points of the front that are shown; the document has all.
+const SHOWN: usize = 8;
+
+impl Report for SearchReport {
+    fn text(&self) -> String {
+        let mut parts = vec![self.heading(), self.ranking(), self.reasons(), self.front()];
+        parts.retain(|part| !part.is_empty());
+        parts.join("\n")
+    }
+}
+
+impl SearchReport {
+    fn heading(&self) -> String {
+        let (request, baseline) = (&self.request, &self.baseline);
+        let mut lines = vec![
+            format!(
+                "{} {} parameters within {} on {} ({})",
+                grouped(request.parameters),
+                request.count,
+                percent(request.tolerance),
+                self.gpu_title,
+                self.gpu
+            ),
+            self.workload.text(),
+        ];
+        if self.sharded {
+            let work = &self.workload;
+            let recomputed = match work.recompute {
+                "none" => String::new(),
+                kind => format!(", recomputation {kind}"),
+            };
+            lines.push(format!(
+                "assumed: the training states do not fit one GPU, so they are sharded over {} replicas (ZeRO stage {}{recomputed}); --dp and --zero set it, --no-sharding forbids it",
+                work.dp, work.zero
+            ));
+        }
+        if !request.relaxed.is_empty() {
+            lines.push(format!("relaxed: {}", request.relaxed.join(", ")));
+        }
+        lines.push(format!(
+            "against {} ({} parameters): {} tokens/s per GPU, MFU {}{}; gains are at equal parameters",
+            baseline.shape.name,
+            grouped(baseline.shape.parameters),
+            tokens(baseline.tokens_per_s_per_gpu),
+            percent(baseline.mfu),
+            if baseline.fits { "" } else { ", does not fit" },
+        ));
+        let search = &self.search;
+        lines.push(format!(
+            "{}: {} evaluations, {} ruled out, of {} shapes in the lattice; stopped: {}",
+            match search.seed {
+                Some(seed) => format!("{}, seed {seed}", search.method),
+                None => search.method.to_owned(),
+            },
+            grouped(search.evaluations),
+            grouped(search.refused),
+            grouped(search.lattice_shapes),
+            search.stopped
+        ));
+        let basis: Vec<_> = self.basis.iter().map(super::Basis::text).collect();
+        lines.push(format!("based on {}", basis.join("; ")));
+        lines.join("\n") + "\n"
+    }
+
+    fn ranking(&self) -> String {
+        let headings = [
+            ("", Side::Right),
+            ("tie", Side::Right),
+            ("layers", Side::Right),
+            ("hidden", Side::Right),
+            ("heads", Side::Right),
+            ("kv", Side::Right),
+            ("head", Side::Right),
+            ("d_ff", Side::Right),
+            ("vocab", Side::Right),
+            ("params", Side::Right),
+            ("b", Side::Right),
+            ("tp", Side::Right),
+            ("tokens/s/GPU (90 %)", Side::Left),
+            ("MFU", Side::Right),
+            ("memory", Side::Right),
+            ("gain", Side::Right),
+            ("nearest", Side::Left),
+        ];
+        table(headings, self.shapes.iter().map(cells))
+    }
+
+    /// Why the first shape wins, and what to mind about any of them.
+    fn reasons(&self) -> String {
+        let mut lines = Vec::new();
+        let group = |tie| self.shapes.iter().filter(move |shape| shape.tie_group == tie);
+        if group(1).count() > 1 {
+            lines.push(format!(
+                "Shapes of one tie group are equally fast as far as the prediction can tell; they are ordered by closeness to published models. The fastest by a hair is {}: {} tokens/s per GPU.",
+                dimensions(&self.fastest),
+                tokens(self.fastest.tokens_per_s_per_gpu)
+            ));
+        }
+        if let Some(first) = self.shapes.first() {
+            let parts: Vec<_> = first
+                .won
+                .iter()
+                .map(|role| format!("{} {}", role.role.replace('_', " "), signed(role.time_change)))
+                .collect();
+            lines.push(format!(
+                "What won the time of the first (share of the baseline's, at equal parameters): {}.",
+                parts.join(", ")
+            ));
+            lines.push(format!("Rules it meets: {}.", first.rules_met.join(", ")));
+            if !first.rules_broken.is_empty() {
+                lines.push(format!(
+                    "Rules it breaks: {} (`shapewise check` says why).",
+                    first.rules_broken.join(", ")
+                ));
+            }
+        }
+        for shape in &self.shapes {
+            for outside in &shape.outside_usual {
+                lines.push(format!(
+                    "Warning: shape {} has {} {}, outside the usual {} to {}.",
+                    shape.rank,
+                    outside.bound,
+                    significant(outside.value),
+                    outside.usual[0],
+                    outside.usual[1]
+                ));
+            }
+        }
+        lines.join("\n") + "\n"
+    }
+
+    fn front(&self) -> String {
+        let headings = [
+            ("Pareto front", Side::Left),
+            ("tokens/s/GPU", Side::Right),
+            ("memory", Side::Right),
+            ("from centre", Side::Right),
+        ];
+        let points = &self.pareto_front;
+        let step = points.len().div_ceil(SHOWN).max(1);
+        let shown = points.iter().step_by(step).map(|point| {
+            [
+                dimensions(point),
+                tokens(point.tokens_per_s_per_gpu),
+                Bytes::from_bytes(point.memory_bytes).to_string(),
+                format!("{:.2}", point.centre_distance),
+            ]
+        });
+        table(headings, shown)
+    }
+}
+
+fn cells(shape: &ShapeKeys) -> [String; 17] {
+    let arch = &shape.shape;
+    let gpus = shape.tokens_per_s / shape.tokens_per_s_per_gpu;
+    [
+        shape.rank.to_string(),
+        shape.tie_group.to_string(),
+        arch.layers.to_string(),
+        arch.hidden.to_string(),
+        arch.heads.to_string(),
+        arch.kv_heads.to_string(),
+        arch.head_dim.to_string(),
+        arch.d_ff.to_string(),
+        arch.vocab.to_string(),
+        format!("{}B", significant(arch.parameters as f64 / 1e9)),
+        shape.batch.to_string(),
+        shape.tp.to_string(),
+        format!(
+            "{} ({} to {})",
+            tokens(shape.tokens_per_s_per_gpu),
+            tokens(shape.tokens_per_s_low / gpus),
+            tokens(shape.tokens_per_s_high / gpus)
+        ),
+        percent(shape.mfu),
+        Bytes::from_bytes(shape.memory_bytes).to_string(),
+        signed(shape.gain),
+        shape.nearest_model.clone(),
+    ]
+}
+
+/// A change as people read it: `+4.2 %`.
+fn signed(fraction: f64) -> String {
+    let sign = if fraction > 0.0 { "+" } else { "" };
+    format!("{sign}{}", percent(fraction))
+}
+
+/// `31 layers of 4096, 32 heads, d_ff 10880, vocab 50304`.
+fn dimensions(point: &PointKeys) -> String {
+    let shape = &point.shape;
+    let kv = if shape.kv_heads == shape.heads {
+        String::new()
+    } else {
+        format!(" ({} kv)", shape.kv_heads)
+    };
+    format!(
+        "{} layers of {}, {} heads{kv} of {}, d_ff {}, vocab {}",
+        shape.layers, shape.hidden, shape.heads, shape.head_dim, shape.d_ff, shape.vocab
+    )
+}
