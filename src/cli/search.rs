@@ -92,7 +92,12 @@ fn export(found: &Found, folder: &Path) -> Result<()> {
         let path = folder.join(name).join("config.json");
         if path.exists() {
             let allowed = "a folder without these files";
-            return Err(Error::field(path.display(), "--export", "there already", allowed));
+            return Err(Error::field(
+                path.display(),
+                "--export",
+                "there already",
+                allowed,
+            ));
         }
         write_atomically(&path, config_json(arch, positions)?.as_bytes())?;
     }

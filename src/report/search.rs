@@ -149,7 +149,12 @@ impl SearchReport {
                 count: request.count.name(),
                 tolerance: request.tolerance,
                 vocab: request.vocab,
-                relaxed: request.relaxed.iter().copied().map(Quantity::name).collect(),
+                relaxed: request
+                    .relaxed
+                    .iter()
+                    .copied()
+                    .map(Quantity::name)
+                    .collect(),
             },
             workload: WorkloadKeys::from(&request.workload),
             sharded: found.sharded,
@@ -178,7 +183,9 @@ fn per_gpu(step: &StepEstimate) -> f64 {
 
 impl ShapeKeys {
     fn new(predictor: &Predictor, found: &Found, rank: usize, shape: &Recommendation) -> Self {
-        let Request { count, parameters, .. } = found.request;
+        let Request {
+            count, parameters, ..
+        } = found.request;
         let architecture = &shape.ranked.architecture;
         let counted = count.of(architecture);
         let findings = rules::judge_all(architecture, &shape.workload, predictor.gpu());
@@ -280,6 +287,7 @@ impl MethodKeys {
         let (method, seed) = match found.request.method {
             Method::Anneal { seed } => ("annealing", Some(seed)),
             Method::Exhaustive => ("exhaustive", None),
+            Method::Random { seed } => ("random", Some(seed)),
         };
         Self {
             method,

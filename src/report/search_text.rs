@@ -102,7 +102,11 @@ impl SearchReport {
     /// Why the first shape wins, and what to mind about any of them.
     fn reasons(&self) -> String {
         let mut lines = Vec::new();
-        let group = |tie| self.shapes.iter().filter(move |shape| shape.tie_group == tie);
+        let group = |tie| {
+            self.shapes
+                .iter()
+                .filter(move |shape| shape.tie_group == tie)
+        };
         if group(1).count() > 1 {
             lines.push(format!(
                 "Shapes of one tie group are equally fast as far as the prediction can tell; they are ordered by closeness to published models. The fastest by a hair is {}: {} tokens/s per GPU.",
@@ -114,7 +118,13 @@ impl SearchReport {
             let parts: Vec<_> = first
                 .won
                 .iter()
-                .map(|role| format!("{} {}", role.role.replace('_', " "), signed(role.time_change)))
+                .map(|role| {
+                    format!(
+                        "{} {}",
+                        role.role.replace('_', " "),
+                        signed(role.time_change)
+                    )
+                })
                 .collect();
             lines.push(format!(
                 "What won the time of the first (share of the baseline's, at equal parameters): {}.",

@@ -44,6 +44,7 @@ use crate::search::objective::Candidate;
 use crate::search::rank::Ranked;
 use crate::search::space::Count;
 use crate::search::space::Fixed;
+use crate::search::space::Frame;
 use crate::search::space::Shape;
 use crate::search::space::Space;
 use crate::units::Seconds;
@@ -105,6 +106,11 @@ pub enum Method {
     },
     /// Every shape.
     Exhaustive,
+    /// As many random shapes as annealing has moves, nothing else: what annealing is measured against.
+    Random {
+        /// Equal seeds give equal results.
+        seed: u64,
+    },
 }
 
 /// Why a search ended.
@@ -231,14 +237,20 @@ pub fn search(predictor: &Predictor, request: &Request, watch: &Watch<'_>) -> Re
     }
     let baseline = estimate_step(predictor, &request.baseline, &request.workload)?;
     let reference = per_token(&baseline);
+    let scan = |frames: &[Frame], end| {
+        let (archive, interrupted) = scan::scan(predictor, &space, reference, frames, watch);
+        let reason = if interrupted {
+            StopReason::Interrupted
+        } else {
+            end
+        };
+        (archive, reason)
+    };
     let (archive, stopped) = match request.method {
-        Method::Exhaustive => {
-            let (archive, interrupted) = scan::scan(predictor, &space, reference, &frames, watch);
-            let reason = match interrupted {
-                true => StopReason::Interrupted,
-                false => StopReason::Exhausted,
-            };
-            (archive, reason)
+        Method::Exhaustive => scan(&frames, StopReason::Exhausted),
+        Method::Random { seed } => {
+            let sample = scan::sample(&frames, CHAINS * ITERATIONS, seed);
+            scan(&sample, StopReason::Iterations)
         }
         Method::Anneal { seed } => {
             let effort = Effort {
@@ -281,7 +293,7 @@ pub fn search(predictor: &Predictor, request: &Request, watch: &Watch<'_>) -> Re
         fastest,
         front,
         baseline,
-        lattice: frames.iter().map(space::Frame::len).sum(),
+        lattice: frames.iter().map(Frame::len).sum(),
         evaluations: archive.evaluations,
         refused: archive.refused,
         stopped,
@@ -339,7 +351,7 @@ fn polish(
     predictor: &Predictor,
     space: &Space,
     reference: Seconds,
-    frames: &[space::Frame],
+    frames: &[Frame],
     mut archive: Archive,
     watch: &Watch<'_>,
 ) -> Archive {
@@ -454,3 +466,6 @@ pub fn usual_baseline(parameters_wanted: u64, workload: &Workload) -> Option<&'s
         .filter(|preset| workload.validate(&preset.architecture).is_ok())
         .min_by(|a, b| miss(a).total_cmp(&miss(b)))
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,8 @@ use crate::search::space::Frame;
 use crate::search::space::Shape;
 use crate::search::space::Space;
 use crate::units::Seconds;
+use rand::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -70,4 +72,14 @@ pub fn near<'a>(frames: &'a [Frame], shape: &Shape) -> impl Iterator<Item = Fram
                 && (other.batch, other.tp) == (batch, tp)
         })
         .copied()
+}
+
+/// Random shapes, drawn with replacement, each as a frame of one width.
+pub fn sample(frames: &[Frame], count: u64, seed: u64) -> Vec<Frame> {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut draw = || {
+        let frame = &frames[random.random_range(0..frames.len())];
+        frame.only(random.random_range(0..frame.len()))
+    };
+    (0..count).map(|_| draw()).collect()
 }

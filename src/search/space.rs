@@ -48,6 +48,17 @@ impl Frame {
         }
     }
 
+    /// This frame with the `index`-th width alone.
+    #[must_use]
+    pub fn only(&self, index: u64) -> Self {
+        let shape = self.shape(index);
+        Self {
+            shape,
+            widths: (shape.d_ff, shape.d_ff),
+            step: self.step,
+        }
+    }
+
     /// The shape whose width is nearest to `d_ff`.
     pub fn nearest(&self, d_ff: u64) -> Shape {
         let inside = d_ff.clamp(self.widths.0, self.widths.1);

@@ -1,0 +1,307 @@
+//! Searches of small models, checked against looking at everything.
+
+use super::*;
+use crate::gpu::Gpu;
+use crate::op::Dtype;
+use proptest::prelude::*;
+
+fn quiet(_: &Progress) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+fn predictor(gpu: &str) -> Predictor {
+    Predictor::new(Gpu::find(gpu).unwrap(), None).unwrap()
+}
+
+fn request(parameters: u64, workload: Workload) -> Request {
+    let base = usual_architecture(MlpKind::Swiglu, parameters);
+    Request {
+        parameters,
+        count: Count::Total,
+        tolerance: 0.01,
+        base,
+        baseline: usual_baseline(parameters, &workload)
+            .unwrap()
+            .architecture
+            .clone(),
+        vocab: 50257,
+        workload,
+        shard: true,
+        batches: Vec::new(),
+        ranks: Vec::new(),
+        fixed: Fixed::default(),
+        relaxed: Vec::new(),
+        method: Method::Exhaustive,
+        top: 10,
+    }
+}
+
+fn like(name: &str, workload: Workload) -> Request {
+    let arch = &Preset::find(name).unwrap().architecture;
+    Request {
+        base: arch.clone(),
+        baseline: arch.clone(),
+        vocab: arch.vocab,
+        ..request(parameters(arch).total, workload)
+    }
+}
+
+const MODES: [Workload; 3] = [
+    Workload::train(4, 2048),
+    Workload::prefill(1, 2048),
+    Workload::decode(8, 2048),
+];
+
+#[test]
+fn annealing_finds_what_looking_at_everything_finds() {
+    let predictor = predictor("h200");
+    for parameters in [125_000_000, 1_300_000_000] {
+        for workload in MODES {
+            let request = request(parameters, workload);
+            let all = search(&predictor, &request, &quiet).unwrap();
+            assert_eq!(all.stopped, StopReason::Exhausted);
+            assert_eq!(all.evaluations + all.refused, all.lattice);
+            for seed in 0..5 {
+                let method = Method::Anneal { seed };
+                let found = search(
+                    &predictor,
+                    &Request {
+                        method,
+                        ..request.clone()
+                    },
+                    &quiet,
+                )
+                .unwrap();
+                let (best, truth) = (found.fastest.candidate, all.fastest.candidate);
+                assert!(
+                    best.cost >= truth.cost,
+                    "annealing left the lattice: {best:?}"
+                );
+                assert!(
+                    rank::ties(&truth, &best),
+                    "seed {seed}: {best:?} for {truth:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn equal_seeds_give_equal_results_and_rank_ties_by_habit() {
+    let predictor = predictor("h200");
+    let request = Request {
+        method: Method::Anneal { seed: 7 },
+        ..request(350_000_000, Workload::train(4, 2048))
+    };
+    let [one, two] = [(); 2].map(|()| search(&predictor, &request, &quiet).unwrap());
+    let shapes = |found: &Found| -> Vec<_> {
+        let ranked = found.shapes.iter().map(|shape| &shape.ranked);
+        ranked
+            .map(|ranked| {
+                (
+                    ranked.candidate.shape,
+                    ranked.candidate.cost.to_bits(),
+                    ranked.tie,
+                )
+            })
+            .collect()
+    };
+    assert_eq!(shapes(&one), shapes(&two));
+    assert_eq!(
+        (one.evaluations, one.refused),
+        (two.evaluations, two.refused)
+    );
+    assert_eq!(one.shapes.len(), 10);
+    for pair in one.shapes.windows(2) {
+        let [a, b] = [&pair[0].ranked, &pair[1].ranked];
+        assert!(a.tie < b.tie || (a.tie == b.tie && a.nearest.distance <= b.nearest.distance));
+    }
+    let group: Vec<_> = one
+        .shapes
+        .iter()
+        .filter(|shape| shape.ranked.tie == 1)
+        .collect();
+    assert!(
+        group
+            .iter()
+            .all(|shape| rank::ties(&one.fastest.candidate, &shape.ranked.candidate))
+    );
+}
+
+#[test]
+fn no_point_of_the_front_is_beaten_and_the_fastest_is_on_it() {
+    let found = search(
+        &predictor("a100"),
+        &request(1_300_000_000, MODES[0]),
+        &quiet,
+    )
+    .unwrap();
+    let front = &found.front;
+    assert_eq!(front[0].candidate, found.fastest.candidate);
+    let beats = |a: &FrontPoint, b: &FrontPoint| {
+        a.candidate.cost <= b.candidate.cost
+            && a.candidate.memory.bytes() <= b.candidate.memory.bytes()
+            && a.centre_distance <= b.centre_distance
+    };
+    for (index, point) in front.iter().enumerate() {
+        let beaten = front
+            .iter()
+            .enumerate()
+            .any(|(other, by)| other != index && beats(by, point));
+        assert!(!beaten, "{point:?}");
+    }
+}
+
+/// The co-design paper's example: head size 80 and an odd vocabulary cost it a fifth.
+#[test]
+fn gpt3_2_7b_is_beaten_at_equal_parameters() {
+    for gpu in ["a100", "h200"] {
+        let mut request = like("gpt3-2.7b", Workload::train(4, 2048));
+        request.method = Method::Anneal { seed: 0 };
+        let found = search(&predictor(gpu), &request, &quiet).unwrap();
+        let best = &found.shapes[0];
+        assert!(best.gain > 0.05, "{gpu}: {}", best.gain);
+        assert!(
+            best.ranked.candidate.cost + best.ranked.candidate.own_half_width < 0.0,
+            "{gpu}"
+        );
+        assert!(best.ranked.architecture.vocab.is_multiple_of(64));
+        assert_ne!(best.ranked.architecture.head_dim, 80);
+    }
+}
+
+#[test]
+fn what_cannot_be_met_says_what_binds_and_what_would_free_it() {
+    let predictor = predictor("h200");
+    let refusal = |request: &Request| {
+        let error = search(&predictor, request, &quiet).unwrap_err();
+        assert!(error.is_infeasible() || error.is_bad_input());
+        error.to_string()
+    };
+    let memory = refusal(&request(400_000_000_000, Workload::decode(8, 2048)));
+    for part in ["weights", "h200", "--tp 8"] {
+        assert!(memory.contains(part), "{memory}");
+    }
+    assert!(!memory.contains("--tp 2"), "{memory}");
+    let thin = Request {
+        fixed: Fixed {
+            layers: Some(100),
+            ..Fixed::default()
+        },
+        ..request(1_300_000_000, MODES[0])
+    };
+    let bound = refusal(&thin);
+    for part in ["--relax aspect_ratio", "without --layers"] {
+        assert!(bound.contains(part), "{bound}");
+    }
+    let experts = like("mixtral-8x7b", MODES[1]);
+    assert!(refusal(&experts).contains("dense"));
+    let tiny = request(1_000_000, MODES[0]);
+    assert!(refusal(&tiny).contains("`--params` is 1000000"));
+}
+
+#[test]
+fn relaxed_bounds_let_shapes_out_with_a_warning() {
+    let predictor = predictor("h200");
+    let fixed = Fixed {
+        layers: Some(16),
+        hidden: Some(4096),
+        ..Fixed::default()
+    };
+    let relaxed = vec![
+        Quantity::AspectRatio,
+        Quantity::FfnRatioGated,
+        Quantity::MlpAttentionRatio,
+    ];
+    let strict = Request {
+        fixed,
+        ..request(6_700_000_000, MODES[1])
+    };
+    assert!(search(&predictor, &strict, &quiet).is_err());
+    let found = search(&predictor, &Request { relaxed, ..strict }, &quiet).unwrap();
+    for shape in &found.shapes {
+        let names: Vec<_> = shape.outside.iter().map(|(name, ..)| *name).collect();
+        assert!(names.contains(&Quantity::AspectRatio), "{names:?}");
+    }
+}
+
+#[test]
+fn a_watcher_stops_a_search_and_gets_the_best_so_far() {
+    let predictor = predictor("h200");
+    for method in [Method::Anneal { seed: 0 }, Method::Exhaustive] {
+        let request = Request {
+            method,
+            ..request(1_300_000_000, MODES[1])
+        };
+        let stop = |_: &Progress| ControlFlow::Break(());
+        let found = search(&predictor, &request, &stop).unwrap();
+        assert_eq!(found.stopped, StopReason::Interrupted);
+        assert!(!found.shapes.is_empty());
+        assert!(found.evaluations + found.refused < found.lattice);
+    }
+}
+
+#[test]
+fn ranks_and_batches_are_searched_where_they_are_free() {
+    let request = Request {
+        batches: vec![1, 2, 4],
+        ranks: vec![1, 2],
+        ..request(350_000_000, MODES[2])
+    };
+    let found = search(&predictor("h200"), &request, &quiet).unwrap();
+    // A larger batch decodes more tokens per second, and two GPUs do not decode twice as many.
+    let best = found.fastest.candidate.shape;
+    assert_eq!((best.batch, best.tp), (4, 1));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Whatever is asked for: exact count within tolerance, memory, bounds, a workload that runs, honest numbers.
+    #[test]
+    fn every_recommended_shape_keeps_what_was_asked(
+        exponent in 8.0f64..10.5,
+        gpu in prop::sample::select(vec!["h200", "a100", "v100", "mi250x", "b200"]),
+        mode in 0usize..3,
+        kind in prop::sample::select(vec![MlpKind::Gelu, MlpKind::Swiglu]),
+        tp in prop::sample::select(vec![1u64, 2, 4, 8]),
+        vocab in 1000u64..150_000,
+        tolerance in 0.005f64..0.05,
+        count in prop::sample::select(vec![Count::Total, Count::NonEmbedding]),
+        seed in any::<u64>(),
+    ) {
+        let parameters = 10f64.powf(exponent) as u64;
+        let workload = Workload { tp, dtype: Dtype::Fp16, ..MODES[mode] };
+        let request = Request {
+            count,
+            tolerance,
+            vocab,
+            base: usual_architecture(kind, parameters),
+            method: Method::Anneal { seed },
+            top: 3,
+            ..request(parameters, workload)
+        };
+        let predictor = predictor(gpu);
+        let found = match search(&predictor, &request, &quiet) {
+            Ok(found) => found,
+            Err(error) => {
+                prop_assert!(error.is_infeasible(), "{error}");
+                return Ok(());
+            }
+        };
+        let bounds = Bounds::new(parameters as f64, kind, vocab, &[]).unwrap();
+        for shape in &found.shapes {
+            let arch = &shape.ranked.architecture;
+            let miss = count.of(arch) as f64 / parameters as f64 - 1.0;
+            prop_assert!(miss.abs() <= tolerance + 1e-12, "{miss} of {arch:?}");
+            prop_assert!(bounds.admit(arch), "{:?}", bounds.outside(arch));
+            prop_assert!(shape.step.fits);
+            prop_assert!(arch.vocab >= vocab);
+            prop_assert_eq!(shape.outside.len(), 0);
+            let cost = (per_token(&shape.step) / per_token(&found.baseline)).ln();
+            prop_assert!((cost - shape.ranked.candidate.cost).abs() < 1e-9);
+            let [least, most] = [shape.step.tokens_per_s_low, shape.step.tokens_per_s_high];
+            prop_assert!(least < shape.step.tokens_per_s && shape.step.tokens_per_s < most);
+        }
+    }
+}
