@@ -37,7 +37,7 @@ pub(super) fn candidates(
     let near = Near { arch, work, gpu };
     let shapes = match rule {
         "vocabulary" => near.vocabularies(),
-        "head-size" | "few-heads" | "flash" => [near.heads(), near.hiddens()].concat(),
+        "head-size" | "few-heads" | "flash" => near.heads_or_hiddens(),
         "attention-shard" => [near.heads(), near.key_heads(), near.hiddens()].concat(),
         "hidden-shard" => near.hiddens(),
         "swiglu-width" | "mlp-shard" => near.widths(),
@@ -123,6 +123,18 @@ impl Near<'_> {
             })
             .flat_map(|arch| self.fitted(arch))
             .collect()
+    }
+
+    /// Heads cut anew; where the width has no good cut, also other widths.
+    fn heads_or_hiddens(&self) -> Vec<Architecture> {
+        let mut shapes = self.heads();
+        let good = |arch: &Architecture| {
+            arch.head_dim != self.arch.head_dim && arch.head_dim.is_multiple_of(64)
+        };
+        if !shapes.iter().any(good) {
+            shapes.extend(self.hiddens());
+        }
+        shapes
     }
 
     /// Other numbers of key/value heads.

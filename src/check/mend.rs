@@ -27,6 +27,9 @@ const PREDICTED: usize = 12;
 /// A farther shape is worth naming when it gains this much more than the nearest.
 const WORTH_NAMING: f64 = 0.005;
 
+/// What changing one dimension more counts beside the changes themselves: as much as a tenth of a dimension.
+const EACH_CHANGE: f64 = 0.1;
+
 /// One dimension that a mend changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
@@ -231,13 +234,21 @@ impl<'a> Mender<'a> {
         ranked.into_iter().map(|(_, near)| near).collect()
     }
 
-    /// Sum of the relative changes of all dimensions, in logarithms.
+    /// How far a shape is: the relative changes of its dimensions, in logarithms, and a fixed part for each of them.
     fn distance(&self, near: &Candidate) -> f64 {
+        let ratio = |from: u64, to: u64| (to.max(1) as f64 / from.max(1) as f64).ln().abs();
+        let group = |arch: &Architecture| arch.heads / arch.kv_heads;
         dimensions(self.arch, self.work)
             .into_iter()
             .zip(dimensions(&near.arch, &near.work))
             .filter(|((_, from), (_, to))| from != to)
-            .map(|((_, from), (_, to))| (to.max(1) as f64 / from.max(1) as f64).ln().abs())
+            // Key/value heads and head size follow the heads; that is one change.
+            .filter(|((name, _), _)| match *name {
+                "kv_heads" => group(self.arch) != group(&near.arch),
+                "head_dim" => self.arch.heads == near.arch.heads,
+                _ => true,
+            })
+            .map(|((_, from), (_, to))| ratio(from, to) + EACH_CHANGE)
             .sum()
     }
 

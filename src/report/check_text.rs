@@ -12,6 +12,9 @@ use crate::report::table::Side;
 use crate::report::table::table;
 use crate::units::Seconds;
 
+/// Columns of a paragraph.
+const WIDTH: usize = 120;
+
 impl Report for CheckReport {
     fn text(&self) -> String {
         let mut text = format!("{}\n{}", self.heading(), self.verdicts());
@@ -173,9 +176,23 @@ fn signed(fraction: f64) -> String {
     format!("{sign}{}", percent(fraction.abs()))
 }
 
-/// Indented lines with a name each.
+/// Indented lines with a name each, wrapped at words.
 fn lines(all: &[(&str, String)]) -> String {
-    all.iter()
-        .map(|(name, value)| format!("  {name:<8} {value}\n"))
-        .collect()
+    let mut text = String::new();
+    for (name, value) in all {
+        let mut line = format!("  {name:<8}");
+        for word in value.split(' ') {
+            // Characters, not bytes: sizes are written with a dot for times.
+            if line.chars().count() + word.chars().count() >= WIDTH {
+                text.push_str(&line);
+                text.push('\n');
+                line = " ".repeat(10);
+            }
+            line.push(' ');
+            line.push_str(word);
+        }
+        text.push_str(&line);
+        text.push('\n');
+    }
+    text
 }

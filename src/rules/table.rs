@@ -41,7 +41,7 @@ pub static RULES: [Rule; 17] = [
         title: "head size",
         demand: "The head size is a multiple of the alignment, at most 64; with flash attention it fills a kernel's tile.",
         reason: "It is the reduction of the score product and the output of the value product. Flash kernels exist for 64, 96, 128, \
-                 192 and 256 (version 2 also 160 and 224), and others compute in tiles of 64 and 128: what lies between is padded.",
+                 192 and 256 (version 2 also 160 and 224), and other libraries compute in tiles of 64: what lies between is padded.",
         source: "arXiv 2401.14489, closing list and figure 7 (stas00/ml-engineering, training/performance); kernel sizes: \
                  Dao-AILab/flash-attention, csrc and hopper",
         judge: attention::head_size,

@@ -232,7 +232,7 @@ fn every_rule_is_met_by_one_shape_and_broken_by_another() {
         ),
         (
             "tensor-parallel",
-            (preset("llama-3.1-405b"), split(8, 16)),
+            (preset("llama-3.1-405b"), split(8, 8)),
             (llama.clone(), split(8, 1)),
         ),
         (
