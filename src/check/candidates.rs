@@ -14,8 +14,9 @@ use crate::gpu::Gpu;
 /// A mend changes the number of parameters by no more than this share.
 pub const MOST_PARAMETER_CHANGE: f64 = 0.01;
 
-/// Head sizes that are tried: those that kernels exist for, and the odd multiples of 16 between.
-const HEAD_SIZES: [u64; 13] = [32, 40, 48, 64, 80, 96, 112, 128, 160, 192, 224, 240, 256];
+/// Head sizes that are tried; wider heads than usual only where the shape has them already, for accuracy.
+const HEAD_SIZES: [u64; 12] = [32, 40, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256];
+const USUAL_HEAD_SIZE: u64 = 128;
 
 /// Steps that a dimension is moved up and down.
 const STEPS: u64 = 3;
@@ -101,9 +102,10 @@ impl Near<'_> {
             return Vec::new();
         }
         let width = self.arch.heads * self.arch.head_dim;
+        let widest = self.arch.head_dim.max(USUAL_HEAD_SIZE);
         HEAD_SIZES
             .into_iter()
-            .filter(|size| width.is_multiple_of(*size))
+            .filter(|size| *size <= widest && width.is_multiple_of(*size))
             .flat_map(|size| {
                 let heads = width / size;
                 let kept = (self.arch.kv_heads * self.arch.head_dim).div_ceil(size);
@@ -299,7 +301,7 @@ impl Near<'_> {
         shapes
     }
 
-    /// The shape itself where it keeps the parameters, else with an MLP width that does, at each unit.
+    /// The shape itself where it keeps the parameters or nothing can be done, else with MLP widths that keep them.
     fn fitted(&self, shape: Architecture) -> Vec<Architecture> {
         if shape.validate().is_err() {
             return Vec::new();
@@ -311,25 +313,34 @@ impl Near<'_> {
         {
             return vec![shape];
         }
-        // The dense width of a mixture hardly changes its parameters.
-        if shape.moe.is_some() {
-            return Vec::new();
-        }
-        let at = |d_ff: u64| {
+        // A mixture has its parameters in the experts.
+        let at = |width: u64| {
             let mut arch = shape.clone();
-            arch.mlp.d_ff = d_ff;
+            match &mut arch.moe {
+                Some(moe) if moe.dense_layers > 0 => moe.d_ff = width,
+                Some(moe) => {
+                    moe.d_ff = width;
+                    arch.mlp.d_ff = width;
+                }
+                None => arch.mlp.d_ff = width,
+            }
             arch
         };
         // Parameters are a straight line in the width.
         let (least, slope) = (count(&at(0)), count(&at(1)) - count(&at(0)));
         let exact = (budget - least) / slope;
-        let usual = shape.mlp.d_ff as f64;
-        self.units()
+        let usual = shape.moe.map_or(shape.mlp.d_ff, |moe| moe.d_ff) as f64;
+        let fitted: Vec<_> = self
+            .units()
             .into_iter()
             .map(|unit| (exact / unit as f64).round() as u64 * unit)
             .filter(|width| (0.7..1.4).contains(&(*width as f64 / usual)))
             .map(at)
-            .collect()
+            .collect();
+        if fitted.is_empty() {
+            return vec![shape];
+        }
+        fitted
     }
 
     fn with_batch(&self, batch: u64) -> Workload {

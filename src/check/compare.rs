@@ -1,7 +1,7 @@
 //! By how much one step is faster than another, and how sure that is.
 //!
-//! Two predictions of one predictor err together. An operator that is in both steps errs alike, so it cancels. What
-//! operators share (stack, assumptions) is compared role by role; what is their own is taken as independent.
+//! Two predictions of one predictor err together. What all operators share (stack, assumptions) cancels as far as
+//! the steps consist of the same roles; an operator that is in both steps errs alike. The rest is independent.
 
 use crate::arch::Phase;
 use crate::arch::Role;
@@ -45,13 +45,12 @@ impl Outlook {
 impl Gain {
     /// What `after` gains over `before`, in GPU time per token.
     pub fn between(before: &StepEstimate, after: &StepEstimate) -> Self {
-        let (from, to) = (gpu_time(before), gpu_time(after));
-        let expected = 1.0 - to / from;
-        let half_width = uncertainty(before, after) / from;
+        let ratio = gpu_time(after) / gpu_time(before);
+        let half_width = uncertainty(before, after);
         Self {
-            expected,
-            low: expected - half_width,
-            high: expected + half_width,
+            expected: 1.0 - ratio,
+            low: 1.0 - ratio * half_width.exp(),
+            high: 1.0 - ratio * (-half_width).exp(),
         }
     }
 
@@ -69,36 +68,30 @@ impl Gain {
 
 /// GPU seconds for each token of a step.
 pub(super) fn gpu_time(step: &StepEstimate) -> f64 {
-    step.time.secs() * share(step)
+    step.time.secs() * step.gpus_per_replica as f64 / step.tokens as f64
 }
 
-/// What turns a time of the step into GPU time per token.
-fn share(step: &StepEstimate) -> f64 {
-    step.gpus_per_replica as f64 / step.tokens as f64
-}
-
-/// Half width of the 90 % interval of the difference in GPU time per token.
+/// Half width of the 90 % interval of the logarithm of the ratio of both times.
 fn uncertainty(before: &StepEstimate, after: &StepEstimate) -> f64 {
     let mut shared: BTreeMap<(Role, Phase), f64> = BTreeMap::new();
     let mut own = Vec::new();
     for (step, sign) in [(before, 1.0), (after, -1.0)] {
-        let share = share(step) * sign;
         for line in &step.lines {
-            let time = line.time.secs() * share;
+            let share = sign * (line.time / step.time);
             let common = line.each.shared.min(line.each.half_width);
-            *shared.entry((line.item.role, line.item.phase)).or_default() += time * common;
+            *shared.entry((line.item.role, line.item.phase)).or_default() += share * common;
             let rest = (line.each.half_width.powi(2) - common.powi(2)).sqrt();
-            own.push((line, time * rest));
+            own.push((line, share * rest));
         }
     }
     let (ours, theirs) = own.split_at_mut(before.lines.len());
-    for (line, time) in ours.iter_mut() {
+    for (line, error) in ours.iter_mut() {
         if let Some((_, other)) = theirs.iter_mut().find(|(other, _)| same(line, other)) {
-            *time += std::mem::take(other);
+            *error += std::mem::take(other);
         }
     }
     let shared: f64 = shared.values().map(|part| part.abs()).sum();
-    let own: f64 = own.iter().map(|(_, time)| time.powi(2)).sum();
+    let own: f64 = own.iter().map(|(_, error)| error.powi(2)).sum();
     (shared.powi(2) + own).sqrt()
 }
 

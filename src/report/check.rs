@@ -131,11 +131,7 @@ impl From<&Diagnosis> for RuleKeys {
         let (name, value, wanted) = match verdict {
             Verdict::Met { .. } => ("met", None, None),
             Verdict::NotApplicable { .. } => ("not_applicable", None, None),
-            Verdict::Broken { value, wanted, .. } => (
-                "broken",
-                Some(*value),
-                Some(wanted.trim_end_matches(',').to_owned()),
-            ),
+            Verdict::Broken { value, wanted, .. } => ("broken", Some(*value), Some(wanted.clone())),
         };
         let (mend, faster, no_mend) = match &diagnosis.remedy {
             None => (None, None, None),

@@ -89,10 +89,16 @@ impl CheckReport {
 
     /// A mend and its price.
     fn proposal(&self, mend: &MendKeys) -> String {
+        let heads = mend.changes.iter().find(|one| one.dimension == "heads");
         let changes: Vec<_> = mend
             .changes
             .iter()
-            .map(|change| format!("{} {} -> {}", change.dimension, change.from, change.to))
+            // Where every head has its own keys, both change alike.
+            .filter(|one| {
+                one.dimension != "kv_heads"
+                    || heads.is_none_or(|heads| (heads.from, heads.to) != (one.from, one.to))
+            })
+            .map(|one| format!("{} {} -> {}", one.dimension, one.from, one.to))
             .collect();
         let mut all = vec![(
             "mend",
@@ -121,15 +127,12 @@ impl CheckReport {
     /// What a gain means, and for what where a step is not the same work.
     fn outcome(&self, mend: &MendKeys, gain: &GainKeys) -> String {
         let (now, then) = (&self.workload, &mend.workload);
-        let unit = if (now.batch, now.seq, now.tp) == (then.batch, then.seq, then.tp) {
-            ""
-        } else {
-            " in GPU time per token"
-        };
-        let word = if gain.gain_fraction < 0.0 {
-            "slower"
-        } else {
-            "faster"
+        let alike = (now.batch, now.seq, now.tp) == (then.batch, then.seq, then.tp);
+        let word = match (alike, gain.gain_fraction < 0.0) {
+            (true, false) => "faster",
+            (true, true) => "slower",
+            (false, false) => "less GPU time per token",
+            (false, true) => "more GPU time per token",
         };
         let verdict = match gain.outlook {
             "faster" => "",
@@ -137,7 +140,7 @@ impl CheckReport {
             _ => "; that it pays is not certain",
         };
         format!(
-            "{} {word}{unit} (90 %: {} to {}){verdict}",
+            "{} {word} (90 %: {} to {}){verdict}",
             percent(gain.gain_fraction.abs()),
             signed(gain.low_fraction),
             signed(gain.high_fraction)

@@ -154,7 +154,8 @@ pub(super) fn micro_batch(subject: &Subject) -> Verdict {
     if fewest >= ENOUGH_WAVES {
         return Verdict::met(detail);
     }
-    let wanted = format!("batch {} or more, which fits,", doubled.batch);
+    let detail = format!("{detail}, and batch {} fits the memory", doubled.batch);
+    let wanted = format!("batch {} or more", doubled.batch);
     Verdict::broken(Severity::Advice, work.batch as f64, wanted, &detail)
 }
 

@@ -25,8 +25,8 @@ pub(super) fn tensor_parallel(subject: &Subject) -> Verdict {
         Some(fewer) => Verdict::broken(
             Severity::Advice,
             tp as f64,
-            format!("tp {fewer}, which fits,"),
-            &format!("tp {tp}"),
+            format!("tp {fewer}"),
+            &format!("tp {tp}, and tp {fewer} fits the memory"),
         ),
     }
 }

@@ -253,7 +253,7 @@ fn every_rule_is_met_by_one_shape_and_broken_by_another() {
         (
             "qkv-shard",
             (llama.clone(), train()),
-            (preset("gpt2-xl"), Workload { tp: 25, ..train() }),
+            (changed(&gpt, |a| (a.heads, a.kv_heads) = (25, 25)), train()),
         ),
         (
             "mlp-shard",
