@@ -24,6 +24,9 @@ use crate::rules::judge_all;
 /// Near shapes of one rule that are predicted.
 const PREDICTED: usize = 12;
 
+/// Near shapes of one rule among which the one that mends most rules is looked for.
+const JUDGED: usize = 48;
+
 /// A farther shape is worth naming when it gains this much more than the nearest.
 const WORTH_NAMING: f64 = 0.005;
 
@@ -188,6 +191,9 @@ impl<'a> Mender<'a> {
                     continue;
                 }
                 best.push((count_broken(&findings), near));
+                if best.len() == JUDGED {
+                    break;
+                }
             }
             let Some(fewest) = best.iter().map(|(count, _)| *count).min() else {
                 continue;

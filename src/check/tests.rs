@@ -193,7 +193,7 @@ fn shapes() -> impl Strategy<Value = (Architecture, Workload)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
     fn mends_of_any_shape_keep_their_promises((arch, work) in shapes()) {
