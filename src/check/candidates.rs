@@ -5,10 +5,9 @@
 //! MLP width is fitted to it again.
 
 use crate::arch::Architecture;
-use crate::arch::Mode;
-use crate::arch::Positions;
 use crate::arch::Workload;
 use crate::arch::parameters;
+use crate::check::workloads;
 use crate::gpu::Gpu;
 
 /// A mend changes the number of parameters by no more than this share.
@@ -51,10 +50,15 @@ pub(super) fn candidates(
         _ => Vec::new(),
     };
     let works = match rule {
-        "tokens" => [near.batches(), near.sequences()].concat(),
-        "tiles" | "waves" => [near.batches(), near.larger_batches(), near.sequences()].concat(),
-        "micro-batch" => near.larger_batches(),
-        "tensor-parallel" => near.fewer_ranks(),
+        "tokens" => [workloads::batches(work), workloads::sequences(arch, work)].concat(),
+        "tiles" | "waves" => [
+            workloads::batches(work),
+            workloads::larger_batches(work),
+            workloads::sequences(arch, work),
+        ]
+        .concat(),
+        "micro-batch" => workloads::larger_batches(work),
+        "tensor-parallel" => workloads::fewer_ranks(work),
         _ => Vec::new(),
     };
     let shapes = shapes
@@ -234,28 +238,34 @@ impl Near<'_> {
             return shapes;
         }
         let around = |value: u64, unit: u64| [value / unit * unit, value.next_multiple_of(unit)];
-        for hidden in around(arch.hidden, unit) {
-            for size in [arch.head_dim, 64, 96, 128] {
-                let square = arch.heads * arch.head_dim == arch.hidden;
-                let heads = if square { hidden / size } else { arch.heads };
-                for heads in around(heads, tp) {
-                    let aligned = !square || heads * size == hidden;
-                    let Some(kv_heads) = grouped(arch, heads).filter(|_| aligned) else {
-                        continue;
-                    };
-                    for kv_heads in [Some(kv_heads), near_divisor(heads, kv_heads, tp)] {
-                        for layers in arch.layers.saturating_sub(2).max(1)..=arch.layers + 2 {
-                            let shape = self.with(|arch| {
-                                arch.hidden = hidden;
-                                arch.head_dim = size;
-                                arch.heads = heads;
-                                arch.kv_heads = kv_heads.unwrap_or(heads);
-                                arch.vocab = vocab;
-                                set_layers(arch, layers);
-                            });
-                            shapes.extend(self.fitted(shape));
-                        }
-                    }
+        let square = arch.heads * arch.head_dim == arch.hidden;
+        for size in [arch.head_dim, 64, 96, 128] {
+            let cuts: Vec<(u64, u64)> = if square {
+                let hiddens = around(arch.hidden, size * tp);
+                hiddens.map(|hidden| (hidden, hidden / size)).into()
+            } else {
+                let hiddens = around(arch.hidden, unit);
+                let heads = around(arch.heads, tp);
+                hiddens
+                    .into_iter()
+                    .flat_map(|hidden| heads.map(|heads| (hidden, heads)))
+                    .collect()
+            };
+            for (hidden, heads) in cuts {
+                let Some(kv_heads) = grouped(arch, heads) else {
+                    continue;
+                };
+                let kv_heads = near_divisor(heads, kv_heads, tp).unwrap_or(kv_heads);
+                for layers in arch.layers.saturating_sub(3).max(1)..=arch.layers + 3 {
+                    let shape = self.with(|arch| {
+                        arch.hidden = hidden;
+                        arch.head_dim = size;
+                        arch.heads = heads;
+                        arch.kv_heads = kv_heads;
+                        arch.vocab = vocab;
+                        set_layers(arch, layers);
+                    });
+                    shapes.extend(self.fitted(shape));
                 }
             }
         }
@@ -342,70 +352,14 @@ impl Near<'_> {
         }
         fitted
     }
-
-    fn with_batch(&self, batch: u64) -> Workload {
-        Workload {
-            batch,
-            ..*self.work
-        }
-    }
-
-    /// The next batches that align the tokens.
-    fn batches(&self) -> Vec<Workload> {
-        let batch = self.work.batch;
-        (batch.saturating_sub(2).max(1)..=batch + 2)
-            .chain([8, 16, 64].map(|unit| batch.next_multiple_of(unit)))
-            .map(|batch| self.with_batch(batch))
-            .collect()
-    }
-
-    /// Doubled batches.
-    fn larger_batches(&self) -> Vec<Workload> {
-        (1..=6)
-            .map(|doublings| self.with_batch(self.work.batch << doublings))
-            .collect()
-    }
-
-    /// The sequence at the next multiples, within the position table.
-    fn sequences(&self) -> Vec<Workload> {
-        if self.work.mode == Mode::Decode {
-            return Vec::new();
-        }
-        let room = match self.arch.positions {
-            Positions::Learned { max } => max.saturating_sub(self.work.context),
-            _ => u64::MAX,
-        };
-        let seq = self.work.seq;
-        [64, 128, 256]
-            .into_iter()
-            .flat_map(|unit| [seq / unit * unit, seq.next_multiple_of(unit)])
-            .filter(|seq| (1..=room).contains(seq))
-            .map(|seq| Workload { seq, ..*self.work })
-            .collect()
-    }
-
-    fn fewer_ranks(&self) -> Vec<Workload> {
-        let tp = self.work.tp;
-        (1..tp)
-            .filter(|fewer| tp.is_multiple_of(*fewer))
-            .map(|tp| Workload { tp, ..*self.work })
-            .collect()
-    }
 }
 
-/// Key/value heads for another number of heads: all of them, or as many groups, or groups as large.
+/// Key/value heads for another number of heads: all of them, or as many as there are, or as many as nearly fit.
 fn grouped(arch: &Architecture, heads: u64) -> Option<u64> {
-    if heads == 0 {
-        return None;
-    }
     if arch.kv_heads == arch.heads {
-        return Some(heads);
+        return (heads > 0).then_some(heads);
     }
-    if heads.is_multiple_of(arch.kv_heads) {
-        return Some(arch.kv_heads);
-    }
-    let group = arch.heads / arch.kv_heads;
-    heads.is_multiple_of(group).then(|| heads / group)
+    near_divisor(heads, arch.kv_heads, 1)
 }
 
 /// The divisor of `heads` and multiple of `tp` nearest to `kv_heads`.

@@ -8,6 +8,10 @@ use crate::check::MOST_PARAMETER_CHANGE;
 use crate::check::Remedy;
 use crate::check::candidates::Candidate;
 use crate::check::candidates::candidates;
+use crate::check::change::Change;
+use crate::check::change::changes;
+use crate::check::change::distance;
+use crate::check::change::only;
 use crate::check::compare::Gain;
 use crate::check::compare::gpu_time;
 use crate::predict::Predictor;
@@ -30,19 +34,11 @@ const JUDGED: usize = 48;
 /// A farther shape is worth naming when it gains this much more than the nearest.
 const WORTH_NAMING: f64 = 0.005;
 
-/// What changing one dimension more counts beside the changes themselves: as much as a tenth of a dimension.
-const EACH_CHANGE: f64 = 0.1;
+/// The rule without which a model cannot be split.
+const SPLIT: &str = "node-size";
 
-/// One dimension that a mend changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Change {
-    /// Its name.
-    pub dimension: &'static str,
-    /// What it is.
-    pub from: u64,
-    /// What it becomes.
-    pub to: u64,
-}
+/// Rules that a shape breaks by needing less memory, which is no fault of it.
+const OF_MEMORY: [&str; 2] = ["micro-batch", "tensor-parallel"];
 
 /// A shape near the one that was checked.
 #[derive(Clone, Debug)]
@@ -150,13 +146,18 @@ impl<'a> Mender<'a> {
         // Near stays before far among those that break no advice.
         mends.sort_by_key(|mend| !mend.breaks.is_empty());
         if mends.is_empty() {
-            let why = refused.sentence();
+            let why = if self.as_is.is_none() && finding.rule.id != SPLIT {
+                format!("alone it leaves a split that does not run; mend {SPLIT} first")
+            } else {
+                refused.sentence()
+            };
             return Some(Remedy::NoNearShape { why });
         }
         let nearest = Box::new(mends.remove(0));
         let faster = mends
             .into_iter()
-            .filter(|mend| clearly_faster(mend, &nearest))
+            // Another workload is not farther away, only larger.
+            .filter(|mend| mend.workload == *self.work && clearly_faster(mend, &nearest))
             .min_by(|a, b| gpu_time(&a.step).total_cmp(&gpu_time(&b.step)));
         Some(Remedy::Mended {
             nearest,
@@ -170,7 +171,7 @@ impl<'a> Mender<'a> {
         let mut current = self.arch.clone();
         let mut broken = count_broken(self.findings);
         // Nothing else can be judged by its products until the ranks divide them.
-        let (split, rest): (Vec<_>, Vec<_>) = RULES.iter().partition(|rule| rule.id == "node-size");
+        let (split, rest): (Vec<_>, Vec<_>) = RULES.iter().partition(|rule| rule.id == SPLIT);
         for rule in split.into_iter().chain(rest) {
             let subject = Subject {
                 arch: &current,
@@ -201,9 +202,12 @@ impl<'a> Mender<'a> {
             if fewest >= broken {
                 continue;
             }
+            // The nearest says which dimensions; how far they go is for the predictor.
+            best.retain(|(count, _)| *count == fewest);
+            let nearest = self.changes(&best[0].1);
             let fastest = best
                 .into_iter()
-                .filter(|(count, _)| *count == fewest)
+                .filter(|(_, near)| only(&self.changes(near), &nearest))
                 .take(PREDICTED)
                 .filter_map(|(_, near)| {
                     let step = estimate_step(self.predictor, &near.arch, &near.work).ok()?;
@@ -231,7 +235,7 @@ impl<'a> Mender<'a> {
         let near = candidates(rule.id, arch, self.work, self.predictor.gpu());
         let mut ranked: Vec<(f64, Candidate)> = near
             .into_iter()
-            .map(|near| (self.distance(&near), near))
+            .map(|near| (distance(&self.changes(&near)), near))
             .filter(|(distance, _)| *distance > 0.0)
             .collect();
         ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -240,22 +244,8 @@ impl<'a> Mender<'a> {
         ranked.into_iter().map(|(_, near)| near).collect()
     }
 
-    /// How far a shape is: the relative changes of its dimensions, in logarithms, and a fixed part for each of them.
-    fn distance(&self, near: &Candidate) -> f64 {
-        let ratio = |from: u64, to: u64| (to.max(1) as f64 / from.max(1) as f64).ln().abs();
-        let group = |arch: &Architecture| arch.heads / arch.kv_heads;
-        dimensions(self.arch, self.work)
-            .into_iter()
-            .zip(dimensions(&near.arch, &near.work))
-            .filter(|((_, from), (_, to))| from != to)
-            // Key/value heads and head size follow the heads; that is one change.
-            .filter(|((name, _), _)| match *name {
-                "kv_heads" => group(self.arch) != group(&near.arch),
-                "head_dim" => self.arch.heads == near.arch.heads,
-                _ => true,
-            })
-            .map(|((_, from), (_, to))| ratio(from, to) + EACH_CHANGE)
-            .sum()
+    fn changes(&self, near: &Candidate) -> Vec<Change> {
+        changes((self.arch, self.work), (&near.arch, &near.work))
     }
 
     /// Whether the shape exists, keeps parameters and memory, and meets the rule.
@@ -309,6 +299,7 @@ impl<'a> Mender<'a> {
         let changed = |from: bool| {
             let pairs = self.findings.iter().zip(&findings);
             pairs
+                .filter(|(before, _)| !from || !OF_MEMORY.contains(&before.rule.id))
                 .filter(|(before, after)| {
                     before.verdict.is_met() == Some(from) && after.verdict.is_met() == Some(!from)
                 })
@@ -327,10 +318,7 @@ impl<'a> Mender<'a> {
     ) -> Option<Mend> {
         let step = estimate_step(self.predictor, &near.arch, &near.work).ok()?;
         Some(Mend {
-            changes: changes(
-                dimensions(self.arch, self.work),
-                dimensions(&near.arch, &near.work),
-            ),
+            changes: self.changes(&near),
             parameter_change: self.parameter_change(&near.arch),
             gain: self.as_is.map(|before| Gain::between(before, &step)),
             architecture: near.arch,
@@ -344,7 +332,10 @@ impl<'a> Mender<'a> {
 
 fn clearly_faster(mend: &Mend, nearest: &Mend) -> bool {
     let (time, least) = (gpu_time(&mend.step), gpu_time(&nearest.step));
-    mend.breaks.len() <= nearest.breaks.len() && time < least * (1.0 - WORTH_NAMING)
+    mend.breaks.len() <= nearest.breaks.len()
+        && mend.step.fits >= nearest.step.fits
+        && only(&mend.changes, &nearest.changes)
+        && time < least * (1.0 - WORTH_NAMING)
 }
 
 fn count_broken(findings: &[Finding]) -> usize {
@@ -352,37 +343,4 @@ fn count_broken(findings: &[Finding]) -> usize {
         .iter()
         .filter(|finding| finding.verdict.is_met() == Some(false))
         .count()
-}
-
-/// Every dimension that a mend may change, with its name; 0 where it does not exist.
-fn dimensions(arch: &Architecture, work: &Workload) -> [(&'static str, u64); 12] {
-    [
-        ("layers", arch.layers),
-        ("hidden", arch.hidden),
-        ("heads", arch.heads),
-        ("kv_heads", arch.kv_heads),
-        ("head_dim", arch.head_dim),
-        ("d_ff", arch.mlp.d_ff),
-        ("moe_d_ff", arch.moe.map_or(0, |moe| moe.d_ff)),
-        ("moe_shared_d_ff", arch.moe.map_or(0, |moe| moe.shared_d_ff)),
-        ("vocab", arch.vocab),
-        ("batch", work.batch),
-        ("seq", work.seq),
-        ("tp", work.tp),
-    ]
-}
-
-fn changes(
-    from: impl IntoIterator<Item = (&'static str, u64)>,
-    to: impl IntoIterator<Item = (&'static str, u64)>,
-) -> Vec<Change> {
-    from.into_iter()
-        .zip(to)
-        .filter(|(from, to)| from != to)
-        .map(|((dimension, from), (_, to))| Change {
-            dimension,
-            from,
-            to,
-        })
-        .collect()
 }

@@ -6,14 +6,18 @@
 
 mod candidates;
 
+mod change;
+
 mod compare;
 
 mod mend;
 
+mod workloads;
+
 pub use candidates::MOST_PARAMETER_CHANGE;
+pub use change::Change;
 pub use compare::Gain;
 pub use compare::Outlook;
-pub use mend::Change;
 pub use mend::Mend;
 
 use crate::arch::Architecture;

@@ -100,14 +100,11 @@ impl CheckReport {
             })
             .map(|one| format!("{} {} -> {}", one.dimension, one.from, one.to))
             .collect();
-        let mut all = vec![(
-            "mend",
-            format!(
-                "{} ({:+.2} % parameters)",
-                changes.join(", "),
-                mend.parameter_change_fraction * 100.0
-            ),
-        )];
+        let mut all = vec![("mend", changes.join(", "))];
+        if mend.parameter_change_fraction.abs() >= 5e-5 {
+            let change = mend.parameter_change_fraction * 100.0;
+            all.push(("size", format!("{change:+.2} % parameters")));
+        }
         let after = Seconds::from_micros(mend.predicted.time_us);
         let price = match (&self.predicted, &mend.gain) {
             (Some(before), Some(gain)) => format!(

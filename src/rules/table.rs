@@ -90,7 +90,7 @@ pub static RULES: [Rule; 17] = [
     Rule {
         id: "swiglu-width",
         title: "SwiGLU width",
-        demand: "The inner width of a gated MLP is a multiple of the alignment on every tensor-parallel rank.",
+        demand: "The inner width of a gated MLP is a multiple of the alignment on every tensor-parallel rank; 128 or 256 are better still.",
         reason: "8/3 of a power of two is no whole number and rounds to a badly aligned one; 10922 reaches 273 TFLOP/s where \
                  10944 reaches 398 on H100.",
         source: "stas00/ml-engineering, training/performance, section on SwiGLU (follows BLOOM-176B and arXiv 2401.14489)",

@@ -199,7 +199,8 @@ fn every_rule_is_met_by_one_shape_and_broken_by_another() {
         change(&mut arch);
         arch
     };
-    let cases: Vec<(&str, (Architecture, Workload), (Architecture, Workload))> = vec![
+    type Run = (Architecture, Workload);
+    let cases: Vec<(&str, Run, Run)> = vec![
         (
             "vocabulary",
             (llama.clone(), train()),
