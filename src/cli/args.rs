@@ -23,7 +23,7 @@ use workload::WorkloadArgs;
 /// A learned GPU performance predictor for transformers.
 ///
 /// Results go to standard output, everything else to standard error. Exit codes: 0 done,
-/// 1 the request cannot be met, 2 wrong usage, 70 a bug.
+/// 1 the request cannot be met or `check --strict` found a broken rule, 2 wrong usage, 70 a bug.
 #[derive(Debug, Parser)]
 #[command(name = "shapewise", version, propagate_version = true)]
 pub struct Cli {

@@ -51,7 +51,10 @@ use std::panic;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The request cannot be met.
+/// The command did what it was asked.
+const DONE: u8 = 0;
+
+/// The request cannot be met, or `check --strict` found a broken rule.
 const FAILED: u8 = 1;
 
 /// The command line breaks its grammar.
@@ -71,9 +74,12 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     announce_bugs();
-    let outcome = panic::catch_unwind(|| execute(&cli).and_then(|text| print(&text)));
+    let outcome = panic::catch_unwind(|| {
+        let answer = execute(&cli)?;
+        print(&answer.text).map(|()| answer.code)
+    });
     match outcome {
-        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Ok(code)) => ExitCode::from(code),
         Ok(Err(error)) => {
             say(&format!("error: {error}"));
             ExitCode::from(FAILED)
@@ -82,12 +88,25 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Runs one command and returns what belongs on standard output.
-fn execute(cli: &Cli) -> Result<String> {
-    match &cli.command {
+/// What belongs on standard output, and the exit code.
+struct Answer {
+    text: String,
+    code: u8,
+}
+
+impl From<String> for Answer {
+    fn from(text: String) -> Self {
+        Self { text, code: DONE }
+    }
+}
+
+/// Runs one command.
+fn execute(cli: &Cli) -> Result<Answer> {
+    let text = match &cli.command {
+        Command::Check(args) => return check::run(args, cli.format),
+
         Command::Predict(args) => predict::run(args, cli.format),
         Command::Search(args) => search::run(args, cli.format),
-        Command::Check(args) => check::run(args, cli.format),
         Command::Sweep(args) => sweep::run(args, cli.format),
         Command::Gpus(args) => gpus::run(args, cli.format),
         Command::Models => models::run(cli.format),
@@ -106,7 +125,8 @@ fn execute(cli: &Cli) -> Result<String> {
         Command::Train(args) => train::run(args, cli.format),
         #[cfg(not(feature = "train"))]
         Command::Train(_) => Err(Error::feature_off("`train`", "train")),
-    }
+    };
+    text.map(Answer::from)
 }
 
 /// What answers for this GPU: the named model first, then the built-in ones.

@@ -15,6 +15,13 @@ const USUAL_SEQUENCE: u64 = 2048;
 ///
 /// Fails where it cannot run on the architecture.
 pub(super) fn workload(args: &WorkloadArgs, architecture: &Architecture) -> Result<Workload> {
+    let workload = described(args, architecture)?;
+    workload.validate(architecture)?;
+    Ok(workload)
+}
+
+/// The workload that was asked for, whether or not it can run.
+pub(super) fn described(args: &WorkloadArgs, architecture: &Architecture) -> Result<Workload> {
     if args.mode == Mode::Decode
         && let (Some(seq), Some(context)) = (args.seq, args.context)
         && seq != 1
@@ -42,7 +49,7 @@ pub(super) fn workload(args: &WorkloadArgs, architecture: &Architecture) -> Resu
         Mode::Prefill => (1, USUAL_SEQUENCE),
         Mode::Decode => (8, 1),
     };
-    let workload = Workload {
+    Ok(Workload {
         mode: args.mode,
         batch: args.batch.unwrap_or(batch),
         seq: args
@@ -59,7 +66,5 @@ pub(super) fn workload(args: &WorkloadArgs, architecture: &Architecture) -> Resu
         attention: args.attention,
         sequence_parallel: args.sequence_parallel,
         microbatches: args.microbatches,
-    };
-    workload.validate(architecture)?;
-    Ok(workload)
+    })
 }

@@ -6,6 +6,12 @@
 #[cfg(feature = "dataset")]
 pub mod accuracy;
 
+pub mod architecture;
+
+pub mod check;
+
+mod check_text;
+
 #[cfg(feature = "dataset")]
 pub mod evaluation;
 

@@ -7,6 +7,7 @@ use crate::report::grouped;
 use crate::report::percent;
 use crate::report::step::StepLine;
 use crate::report::step::StepReport;
+use crate::report::step::WorkloadKeys;
 use crate::report::table::Side;
 use crate::report::table::table;
 use crate::report::tier_shares_text;
@@ -28,41 +29,14 @@ impl Report for StepReport {
 
 impl StepReport {
     fn heading(&self) -> String {
-        let work = &self.workload;
-        let mut run = vec![format!("batch {}", work.batch), format!("seq {}", work.seq)];
-        if work.context > 0 {
-            run.push(format!("context {}", work.context));
-        }
-        run.push(work.dtype.to_owned());
-        for (name, value) in [
-            ("tp", work.tp),
-            ("pp", work.pp),
-            ("dp", work.dp),
-            ("micro-batches", work.microbatches),
-        ] {
-            if value > 1 {
-                run.push(format!("{name} {value}"));
-            }
-        }
-        if work.zero > 0 {
-            run.push(format!("ZeRO {}", work.zero));
-        }
-        if work.recompute != "none" {
-            run.push(format!("{} recompute", work.recompute));
-        }
-        if work.sequence_parallel {
-            run.push("sequence parallel".to_owned());
-        }
-        run.push(format!("{} attention", work.attention));
         let basis: Vec<_> = self.basis.iter().map(Basis::text).collect();
         format!(
-            "{} ({} parameters) on {} ({})\n{}: {}\nbased on {}\n",
+            "{} ({} parameters) on {} ({})\n{}\nbased on {}\n",
             self.model,
             grouped(self.parameters),
             self.gpu_title,
             self.gpu,
-            work.mode,
-            run.join(", "),
+            self.workload.text(),
             if basis.is_empty() {
                 "a roofline, nothing learned".to_owned()
             } else {
@@ -133,6 +107,38 @@ impl StepReport {
             .iter()
             .map(|(name, value)| format!("{name:<9} {value}\n"))
             .collect()
+    }
+}
+
+impl WorkloadKeys {
+    /// `train: batch 4, seq 2048, bf16, flash attention`.
+    pub(super) fn text(&self) -> String {
+        let mut run = vec![format!("batch {}", self.batch), format!("seq {}", self.seq)];
+        if self.context > 0 {
+            run.push(format!("context {}", self.context));
+        }
+        run.push(self.dtype.to_owned());
+        for (name, value) in [
+            ("tp", self.tp),
+            ("pp", self.pp),
+            ("dp", self.dp),
+            ("micro-batches", self.microbatches),
+        ] {
+            if value > 1 {
+                run.push(format!("{name} {value}"));
+            }
+        }
+        if self.zero > 0 {
+            run.push(format!("ZeRO {}", self.zero));
+        }
+        if self.recompute != "none" {
+            run.push(format!("{} recompute", self.recompute));
+        }
+        if self.sequence_parallel {
+            run.push("sequence parallel".to_owned());
+        }
+        run.push(format!("{} attention", self.attention));
+        format!("{}: {}", self.mode, run.join(", "))
     }
 }
 

@@ -9,10 +9,10 @@ use std::process::Command;
 const GPU: &str = "b200";
 
 /// What a command left behind.
-struct Outcome {
-    code: i32,
-    out: String,
-    err: String,
+pub(crate) struct Outcome {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 /// The program that was built along with these tests.
@@ -31,12 +31,12 @@ fn run<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Outcome {
 }
 
 /// Runs words separated by spaces.
-fn say(line: &str) -> Outcome {
+pub(crate) fn say(line: &str) -> Outcome {
     run(&line.split_whitespace().collect::<Vec<_>>())
 }
 
 /// The data of a command that must succeed, and say nothing else.
-fn data(line: &str) -> String {
+pub(crate) fn data(line: &str) -> String {
     let outcome = say(line);
     assert_eq!((outcome.code, &*outcome.err), (0, ""), "{line}");
     assert!(outcome.out.ends_with('\n'), "{line}");
@@ -44,23 +44,23 @@ fn data(line: &str) -> String {
 }
 
 /// The JSON document of a command that must succeed.
-fn json(line: &str) -> Value {
+pub(crate) fn json(line: &str) -> Value {
     parse(line, &data(&format!("{line} --format json")))
 }
 
-fn parse(line: &str, text: &str) -> Value {
+pub(crate) fn parse(line: &str, text: &str) -> Value {
     let document: Value = serde_json::from_str(text).unwrap_or_else(|e| panic!("{line}: {e}"));
     assert_eq!(document["schema"], 1, "{line}");
     document
 }
 
-fn number(document: &Value, key: &str) -> f64 {
+pub(crate) fn number(document: &Value, key: &str) -> f64 {
     let value = document[key].as_f64();
     value.unwrap_or_else(|| panic!("`{key}` is {} in {document}", document[key]))
 }
 
 /// A failed command leaves standard output empty and one sentence that holds all these parts.
-fn refuses(args: &[&str], code: i32, parts: &[&str]) {
+pub(crate) fn refuses(args: &[&str], code: i32, parts: &[&str]) {
     let outcome = run(args);
     assert_eq!(outcome.code, code, "{args:?}: {}", outcome.err);
     assert_eq!(outcome.out, "", "{args:?}");
@@ -74,7 +74,7 @@ fn refuses(args: &[&str], code: i32, parts: &[&str]) {
     }
 }
 
-fn refused(line: &str, code: i32, parts: &[&str]) {
+pub(crate) fn refused(line: &str, code: i32, parts: &[&str]) {
     refuses(&line.split_whitespace().collect::<Vec<_>>(), code, parts);
 }
 
@@ -419,7 +419,7 @@ fn requests_that_cannot_be_met_are_one() {
 }
 
 /// Llama 2 7B as published.
-const CONFIG: &str = r#"{"model_type":"llama","architectures":["LlamaForCausalLM"],"hidden_act":"silu","hidden_size":4096,
+pub(crate) const CONFIG: &str = r#"{"model_type":"llama","architectures":["LlamaForCausalLM"],"hidden_act":"silu","hidden_size":4096,
     "initializer_range":0.02,"intermediate_size":11008,"max_position_embeddings":4096,"num_attention_heads":32,
     "num_hidden_layers":32,"num_key_value_heads":32,"rms_norm_eps":1e-05,"tie_word_embeddings":false,"vocab_size":32000}"#;
 

@@ -2,6 +2,8 @@
 
 mod boundaries;
 
+mod checks;
+
 mod cli;
 
 #[cfg(feature = "train")]

@@ -1,1 +1,0 @@
-//! What a broken sizing rule costs, and the nearest shape that mends it.

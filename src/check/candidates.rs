@@ -1,0 +1,378 @@
+//! Near shapes that may mend a rule.
+//!
+//! Each rule has the dimensions that mend it: the vocabulary grows, heads are cut anew from the same width, other
+//! dimensions go to near multiples of the alignment and of tiles. Where the parameters would leave their budget the
+//! MLP width is fitted to it again.
+
+use crate::arch::Architecture;
+use crate::arch::Workload;
+use crate::arch::parameters;
+use crate::check::workloads;
+use crate::gpu::Gpu;
+
+/// A mend changes the number of parameters by no more than this share.
+pub const MOST_PARAMETER_CHANGE: f64 = 0.01;
+
+/// Head sizes that are tried; wider heads than usual only where the shape has them already, for accuracy.
+const HEAD_SIZES: [u64; 12] = [32, 40, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256];
+const USUAL_HEAD_SIZE: u64 = 128;
+
+/// Steps that a dimension is moved up and down.
+const STEPS: u64 = 3;
+
+/// A shape that may be near enough.
+#[derive(Clone, Debug)]
+pub(super) struct Candidate {
+    pub arch: Architecture,
+    pub work: Workload,
+}
+
+/// Shapes near `arch` under `work` that may meet the rule with this id.
+pub(super) fn candidates(
+    rule: &str,
+    arch: &Architecture,
+    work: &Workload,
+    gpu: &Gpu,
+) -> Vec<Candidate> {
+    let near = Near { arch, work, gpu };
+    let shapes = match rule {
+        "vocabulary" => near.vocabularies(),
+        "head-size" | "few-heads" | "flash" => near.heads_or_hiddens(),
+        "attention-shard" => [near.heads(), near.key_heads(), near.hiddens()].concat(),
+        "hidden-shard" => near.hiddens(),
+        "swiglu-width" | "mlp-shard" => near.widths(),
+        "qkv-shard" => [near.heads(), near.key_heads(), near.hiddens()].concat(),
+        "tiles" => [near.widths(), near.vocabularies(), near.hiddens()].concat(),
+        "waves" => [near.widths(), near.hiddens()].concat(),
+        "pipeline" => near.layers(),
+        "node-size" => near.divisible(),
+        "depth" => near.shallower(),
+        _ => Vec::new(),
+    };
+    let works = match rule {
+        "tokens" => [workloads::batches(work), workloads::sequences(arch, work)].concat(),
+        "tiles" | "waves" => [
+            workloads::batches(work),
+            workloads::larger_batches(work),
+            workloads::sequences(arch, work),
+        ]
+        .concat(),
+        "micro-batch" => workloads::larger_batches(work),
+        "tensor-parallel" => workloads::fewer_ranks(work),
+        _ => Vec::new(),
+    };
+    let shapes = shapes
+        .into_iter()
+        .map(|arch| Candidate { arch, work: *work });
+    let works = works.into_iter().map(|work| Candidate {
+        arch: arch.clone(),
+        work,
+    });
+    shapes.chain(works).collect()
+}
+
+struct Near<'a> {
+    arch: &'a Architecture,
+    work: &'a Workload,
+    gpu: &'a Gpu,
+}
+
+impl Near<'_> {
+    /// The shape with some dimensions changed.
+    fn with(&self, change: impl FnOnce(&mut Architecture)) -> Architecture {
+        let mut arch = self.arch.clone();
+        change(&mut arch);
+        arch
+    }
+
+    /// Multiples that a width may go to: of the alignment, of half a tile, of a tile, each on every rank.
+    fn units(&self) -> [u64; 3] {
+        let alignment = self.gpu.alignment(self.work.dtype);
+        [alignment, 128, 256].map(|unit| unit * self.work.tp)
+    }
+
+    fn vocabularies(&self) -> Vec<Architecture> {
+        let [alignment, half, whole] = self.units();
+        // Serving and older parts need less than the whole alignment.
+        [8 * self.work.tp, alignment, half, whole]
+            .into_iter()
+            .map(|unit| self.with(|arch| arch.vocab = arch.vocab.next_multiple_of(unit)))
+            .collect()
+    }
+
+    /// The same width of queries in other head sizes, key/value heads in proportion.
+    fn heads(&self) -> Vec<Architecture> {
+        if self.arch.mla.is_some() {
+            return Vec::new();
+        }
+        let width = self.arch.heads * self.arch.head_dim;
+        let widest = self.arch.head_dim.max(USUAL_HEAD_SIZE);
+        HEAD_SIZES
+            .into_iter()
+            .filter(|size| *size <= widest && width.is_multiple_of(*size))
+            .flat_map(|size| {
+                let heads = width / size;
+                let kept = (self.arch.kv_heads * self.arch.head_dim).div_ceil(size);
+                // The nearest numbers of key/value heads that divide the heads.
+                let below = (1..=kept).rev().find(|kv| heads.is_multiple_of(*kv));
+                let above = (kept..=heads).find(|kv| heads.is_multiple_of(*kv));
+                let mut kv_heads: Vec<_> = below.into_iter().chain(above).collect();
+                kv_heads.dedup();
+                kv_heads.into_iter().map(move |kv| (size, heads, kv))
+            })
+            .map(|(size, heads, kv)| {
+                self.with(|arch| {
+                    arch.head_dim = size;
+                    arch.heads = heads;
+                    arch.kv_heads = kv;
+                })
+            })
+            .flat_map(|arch| self.fitted(arch))
+            .collect()
+    }
+
+    /// Heads cut anew; where the width has no good cut, also other widths.
+    fn heads_or_hiddens(&self) -> Vec<Architecture> {
+        let mut shapes = self.heads();
+        let good = |arch: &Architecture| {
+            arch.head_dim != self.arch.head_dim && arch.head_dim.is_multiple_of(64)
+        };
+        if !shapes.iter().any(good) {
+            shapes.extend(self.hiddens());
+        }
+        shapes
+    }
+
+    /// Other numbers of key/value heads.
+    fn key_heads(&self) -> Vec<Architecture> {
+        if self.arch.mla.is_some() {
+            return Vec::new();
+        }
+        (1..=self.arch.heads)
+            .filter(|kv| self.arch.heads.is_multiple_of(*kv))
+            .map(|kv| self.with(|arch| arch.kv_heads = kv))
+            .flat_map(|arch| self.fitted(arch))
+            .collect()
+    }
+
+    /// The MLP width at near multiples, all MLPs of the architecture together.
+    fn widths(&self) -> Vec<Architecture> {
+        let mut shapes = Vec::new();
+        for unit in self.units() {
+            for step in 0..=2 * STEPS {
+                let moved = |width: u64| match width {
+                    0 => 0,
+                    _ => (width / unit + step).saturating_sub(STEPS).max(1) * unit,
+                };
+                shapes.push(self.with(|arch| {
+                    arch.mlp.d_ff = moved(arch.mlp.d_ff);
+                    if let Some(moe) = &mut arch.moe {
+                        moe.d_ff = moved(moe.d_ff);
+                        moe.shared_d_ff = moved(moe.shared_d_ff);
+                    }
+                }));
+            }
+        }
+        shapes
+    }
+
+    /// Near hidden widths, with heads of the same or another size, MLP width and layers fitted to the parameters.
+    fn hiddens(&self) -> Vec<Architecture> {
+        let arch = self.arch;
+        if arch.mla.is_some() {
+            return Vec::new();
+        }
+        let square = arch.heads * arch.head_dim == arch.hidden;
+        let mut shapes = Vec::new();
+        for unit in self.units() {
+            for step in 0..=2 * STEPS {
+                let hidden = (arch.hidden / unit + step).saturating_sub(STEPS) * unit;
+                if hidden == 0 {
+                    continue;
+                }
+                let sizes = [arch.head_dim, 64, 96, 128];
+                let heads = sizes
+                    .into_iter()
+                    .filter(|size| square && hidden.is_multiple_of(*size))
+                    .map(|size| (size, hidden / size));
+                let kept = (!square).then_some((arch.head_dim, arch.heads));
+                for (size, heads) in heads.chain(kept) {
+                    let Some(kv_heads) = grouped(arch, heads) else {
+                        continue;
+                    };
+                    for layers in arch.layers.saturating_sub(1).max(1)..=arch.layers + 1 {
+                        let shape = self.with(|arch| {
+                            arch.hidden = hidden;
+                            arch.head_dim = size;
+                            arch.heads = heads;
+                            arch.kv_heads = kv_heads;
+                            set_layers(arch, layers);
+                        });
+                        shapes.extend(self.fitted(shape));
+                    }
+                }
+            }
+        }
+        shapes
+    }
+
+    /// Layers at near multiples of the stages, the MLP width fitted.
+    fn layers(&self) -> Vec<Architecture> {
+        let (layers, stages) = (self.arch.layers, self.work.pp);
+        let below = layers / stages * stages;
+        [below, below + stages]
+            .into_iter()
+            .filter(|layers| *layers > 0)
+            .map(|layers| self.with(|arch| set_layers(arch, layers)))
+            .flat_map(|arch| self.fitted(arch))
+            .collect()
+    }
+
+    /// Everything that the ranks must divide at near multiples of them.
+    fn divisible(&self) -> Vec<Architecture> {
+        let (arch, tp) = (self.arch, self.work.tp);
+        let unit = self.gpu.alignment(self.work.dtype) * tp;
+        let vocab = arch.vocab.next_multiple_of(unit);
+        let mut shapes = vec![self.with(|arch| arch.vocab = vocab)];
+        if arch.mla.is_some() {
+            return shapes;
+        }
+        let around = |value: u64, unit: u64| [value / unit * unit, value.next_multiple_of(unit)];
+        let square = arch.heads * arch.head_dim == arch.hidden;
+        for size in [arch.head_dim, 64, 96, 128] {
+            let cuts: Vec<(u64, u64)> = if square {
+                let hiddens = around(arch.hidden, size * tp);
+                hiddens.map(|hidden| (hidden, hidden / size)).into()
+            } else {
+                let hiddens = around(arch.hidden, unit);
+                let heads = around(arch.heads, tp);
+                hiddens
+                    .into_iter()
+                    .flat_map(|hidden| heads.map(|heads| (hidden, heads)))
+                    .collect()
+            };
+            for (hidden, heads) in cuts {
+                let Some(kv_heads) = grouped(arch, heads) else {
+                    continue;
+                };
+                let kv_heads = near_divisor(heads, kv_heads, tp).unwrap_or(kv_heads);
+                for layers in arch.layers.saturating_sub(3).max(1)..=arch.layers + 3 {
+                    let shape = self.with(|arch| {
+                        arch.hidden = hidden;
+                        arch.head_dim = size;
+                        arch.heads = heads;
+                        arch.kv_heads = kv_heads;
+                        arch.vocab = vocab;
+                        set_layers(arch, layers);
+                    });
+                    shapes.extend(self.fitted(shape));
+                }
+            }
+        }
+        shapes
+    }
+
+    /// Fewer layers of greater width, the MLP in proportion and then fitted.
+    fn shallower(&self) -> Vec<Architecture> {
+        let arch = self.arch;
+        if arch.mla.is_some() || arch.moe.is_some() {
+            return Vec::new();
+        }
+        let [unit, ..] = self.units();
+        let unit = unit.max(64);
+        let mut shapes = Vec::new();
+        for layers in arch.layers.div_ceil(2)..arch.layers {
+            if !layers.is_multiple_of(self.work.pp) {
+                continue;
+            }
+            // Parameters of a layer grow with the square of its width.
+            let wider = (arch.layers as f64 / layers as f64).sqrt() * arch.hidden as f64;
+            let below = wider as u64 / unit * unit;
+            for hidden in [below, below + unit] {
+                for size in [arch.head_dim, 64, 128] {
+                    let heads = hidden / size;
+                    let Some(kv_heads) = grouped(arch, heads) else {
+                        continue;
+                    };
+                    let shape = self.with(|arch| {
+                        arch.mlp.d_ff = arch.mlp.d_ff * hidden / arch.hidden;
+                        arch.hidden = hidden;
+                        arch.head_dim = size;
+                        arch.heads = heads;
+                        arch.kv_heads = kv_heads;
+                        set_layers(arch, layers);
+                    });
+                    if heads * size == hidden {
+                        shapes.extend(self.fitted(shape));
+                    }
+                }
+            }
+        }
+        shapes
+    }
+
+    /// The shape itself where it keeps the parameters or nothing can be done, else with MLP widths that keep them.
+    fn fitted(&self, shape: Architecture) -> Vec<Architecture> {
+        if shape.validate().is_err() {
+            return Vec::new();
+        }
+        let budget = parameters(self.arch).total as f64;
+        let count = |arch: &Architecture| parameters(arch).total as f64;
+        if (count(&shape) / budget - 1.0).abs() <= MOST_PARAMETER_CHANGE
+            && shape.mlp == self.arch.mlp
+        {
+            return vec![shape];
+        }
+        // A mixture has its parameters in the experts.
+        let at = |width: u64| {
+            let mut arch = shape.clone();
+            match &mut arch.moe {
+                Some(moe) if moe.dense_layers > 0 => moe.d_ff = width,
+                Some(moe) => {
+                    moe.d_ff = width;
+                    arch.mlp.d_ff = width;
+                }
+                None => arch.mlp.d_ff = width,
+            }
+            arch
+        };
+        // Parameters are a straight line in the width.
+        let (least, slope) = (count(&at(0)), count(&at(1)) - count(&at(0)));
+        let exact = (budget - least) / slope;
+        let usual = shape.moe.map_or(shape.mlp.d_ff, |moe| moe.d_ff) as f64;
+        let fitted: Vec<_> = self
+            .units()
+            .into_iter()
+            .map(|unit| (exact / unit as f64).round() as u64 * unit)
+            .filter(|width| (0.7..1.4).contains(&(*width as f64 / usual)))
+            .map(at)
+            .collect();
+        if fitted.is_empty() {
+            return vec![shape];
+        }
+        fitted
+    }
+}
+
+/// Key/value heads for another number of heads: all of them, or as many as there are, or as many as nearly fit.
+fn grouped(arch: &Architecture, heads: u64) -> Option<u64> {
+    if arch.kv_heads == arch.heads {
+        return (heads > 0).then_some(heads);
+    }
+    near_divisor(heads, arch.kv_heads, 1)
+}
+
+/// The divisor of `heads` and multiple of `tp` nearest to `kv_heads`.
+fn near_divisor(heads: u64, kv_heads: u64, tp: u64) -> Option<u64> {
+    (1..=heads)
+        .filter(|kv| heads.is_multiple_of(*kv) && kv.is_multiple_of(tp))
+        .min_by_key(|kv| kv.abs_diff(kv_heads))
+}
+
+/// Changes the layers; windows keep their share.
+fn set_layers(arch: &mut Architecture, layers: u64) {
+    if let Some(window) = &mut arch.window {
+        window.layers = (window.layers * layers / arch.layers).clamp(1, layers);
+    }
+    arch.layers = layers;
+}

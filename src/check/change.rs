@@ -1,0 +1,115 @@
+//! Which dimensions a shape changes, and how far that takes it from the original.
+
+use crate::arch::Architecture;
+use crate::arch::Workload;
+
+/// What changing one dimension more counts beside the change itself: as much as a tenth of a dimension.
+const EACH_CHANGE: f64 = 0.1;
+
+/// One dimension that a mend changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Its name.
+    pub dimension: &'static str,
+    /// What it is.
+    pub from: u64,
+    /// What it becomes.
+    pub to: u64,
+}
+
+/// Every dimension that is different.
+pub(super) fn changes(
+    from: (&Architecture, &Workload),
+    to: (&Architecture, &Workload),
+) -> Vec<Change> {
+    dimensions(from.0, from.1)
+        .into_iter()
+        .zip(dimensions(to.0, to.1))
+        .filter(|(from, to)| from != to)
+        .map(|((dimension, from), (_, to))| Change {
+            dimension,
+            from,
+            to,
+        })
+        .collect()
+}
+
+/// The relative changes of the dimensions, in logarithms, and a fixed part for each of them.
+pub(super) fn distance(changes: &[Change]) -> f64 {
+    let heads = changes.iter().find(|change| change.dimension == "heads");
+    changes
+        .iter()
+        // Head size and key/value heads follow the heads; that is one change.
+        .filter(|change| match (change.dimension, heads) {
+            ("head_dim", Some(_)) => false,
+            ("kv_heads", Some(heads)) => ratio(change) != ratio(heads),
+            _ => true,
+        })
+        .map(|change| ratio(change).ln().abs() + EACH_CHANGE)
+        .sum()
+}
+
+fn ratio(change: &Change) -> f64 {
+    change.to.max(1) as f64 / change.from.max(1) as f64
+}
+
+/// Whether no other dimension is changed than in `allowed`.
+pub(super) fn only(changes: &[Change], allowed: &[Change]) -> bool {
+    changes.iter().all(|change| {
+        let mut names = allowed.iter().map(|allowed| allowed.dimension);
+        names.any(|name| name == change.dimension)
+    })
+}
+
+/// Every dimension that a mend may change, with its name; 0 where it does not exist.
+fn dimensions(arch: &Architecture, work: &Workload) -> [(&'static str, u64); 12] {
+    [
+        ("layers", arch.layers),
+        ("hidden", arch.hidden),
+        ("heads", arch.heads),
+        ("kv_heads", arch.kv_heads),
+        ("head_dim", arch.head_dim),
+        ("d_ff", arch.mlp.d_ff),
+        ("moe_d_ff", arch.moe.map_or(0, |moe| moe.d_ff)),
+        ("moe_shared_d_ff", arch.moe.map_or(0, |moe| moe.shared_d_ff)),
+        ("vocab", arch.vocab),
+        ("batch", work.batch),
+        ("seq", work.seq),
+        ("tp", work.tp),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn near(change: impl FnOnce(&mut Architecture)) -> Vec<Change> {
+        let work = Workload::train(4, 2048);
+        let arch = Architecture::find("gpt3-2.7b").unwrap();
+        let mut other = arch.clone();
+        change(&mut other);
+        changes((&arch, &work), (&other, &work))
+    }
+
+    #[test]
+    fn cutting_heads_anew_is_one_change() {
+        let cut = |heads: u64| {
+            near(|arch| {
+                (arch.heads, arch.kv_heads) = (heads, heads);
+                arch.head_dim = arch.hidden / heads;
+            })
+        };
+        assert_eq!(cut(40).len(), 3);
+        assert!((distance(&cut(40)) - (1.25f64.ln() + EACH_CHANGE)).abs() < 1e-12);
+        assert!(distance(&cut(40)) < distance(&cut(20)));
+        assert_eq!(distance(&near(|_| ())), 0.0);
+    }
+
+    #[test]
+    fn few_changed_dimensions_are_nearer_than_many() {
+        let wider = near(|arch| arch.mlp.d_ff = 10368);
+        let both = near(|arch| (arch.layers, arch.mlp.d_ff) = (31, 10368));
+        assert!(distance(&wider) < distance(&both));
+        assert!(only(&wider, &both) && !only(&both, &wider));
+    }
+}

@@ -1,0 +1,100 @@
+//! By how much one step is faster than another, and how sure that is.
+//!
+//! Two predictions of one predictor err together. What all operators share (stack, assumptions) cancels as far as
+//! the steps consist of the same roles; an operator that is in both steps errs alike. The rest is independent.
+
+use crate::arch::Phase;
+use crate::arch::Role;
+use crate::predict::step::Line;
+use crate::predict::step::StepEstimate;
+use std::collections::BTreeMap;
+
+/// What another shape gains, as fractions of the GPU time that a token takes as it is: 0.05 = 5 % less.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gain {
+    /// Predicted.
+    pub expected: f64,
+    /// Ends of the 90 % interval.
+    pub low: f64,
+    #[allow(missing_docs)]
+    pub high: f64,
+}
+
+/// What a gain comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outlook {
+    /// The whole interval says faster.
+    Faster,
+    /// The interval holds zero.
+    Unclear,
+    /// The whole interval says slower.
+    Slower,
+}
+
+impl Outlook {
+    /// The name used on the wire.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Faster => "faster",
+            Self::Unclear => "unclear",
+            Self::Slower => "slower",
+        }
+    }
+}
+
+impl Gain {
+    /// What `after` gains over `before`, in GPU time per token.
+    pub fn between(before: &StepEstimate, after: &StepEstimate) -> Self {
+        let ratio = gpu_time(after) / gpu_time(before);
+        let half_width = uncertainty(before, after);
+        Self {
+            expected: 1.0 - ratio,
+            low: 1.0 - ratio * half_width.exp(),
+            high: 1.0 - ratio * (-half_width).exp(),
+        }
+    }
+
+    /// What it comes to.
+    pub fn outlook(&self) -> Outlook {
+        if self.low > 0.0 {
+            Outlook::Faster
+        } else if self.high < 0.0 {
+            Outlook::Slower
+        } else {
+            Outlook::Unclear
+        }
+    }
+}
+
+/// GPU seconds for each token of a step.
+pub(super) fn gpu_time(step: &StepEstimate) -> f64 {
+    step.time.secs() * step.gpus_per_replica as f64 / step.tokens as f64
+}
+
+/// Half width of the 90 % interval of the logarithm of the ratio of both times.
+fn uncertainty(before: &StepEstimate, after: &StepEstimate) -> f64 {
+    let mut shared: BTreeMap<(Role, Phase), f64> = BTreeMap::new();
+    let mut own = Vec::new();
+    for (step, sign) in [(before, 1.0), (after, -1.0)] {
+        for line in &step.lines {
+            let share = sign * (line.time / step.time);
+            let common = line.each.shared.min(line.each.half_width);
+            *shared.entry((line.item.role, line.item.phase)).or_default() += share * common;
+            let rest = (line.each.half_width.powi(2) - common.powi(2)).sqrt();
+            own.push((line, share * rest));
+        }
+    }
+    let (ours, theirs) = own.split_at_mut(before.lines.len());
+    for (line, error) in ours.iter_mut() {
+        if let Some((_, other)) = theirs.iter_mut().find(|(other, _)| same(line, other)) {
+            *error += std::mem::take(other);
+        }
+    }
+    let shared: f64 = shared.values().map(|part| part.abs()).sum();
+    let own: f64 = own.iter().map(|(_, error)| error.powi(2)).sum();
+    (shared.powi(2) + own).sqrt()
+}
+
+fn same(a: &Line, b: &Line) -> bool {
+    (a.item.role, a.item.phase, a.item.op) == (b.item.role, b.item.phase, b.item.op)
+}

@@ -1,0 +1,346 @@
+//! The nearest shape that mends a rule, and the one that mends most rules at once.
+
+use crate::arch::Architecture;
+use crate::arch::Workload;
+use crate::arch::memory_use;
+use crate::arch::parameters;
+use crate::check::MOST_PARAMETER_CHANGE;
+use crate::check::Remedy;
+use crate::check::candidates::Candidate;
+use crate::check::candidates::candidates;
+use crate::check::change::Change;
+use crate::check::change::changes;
+use crate::check::change::distance;
+use crate::check::change::only;
+use crate::check::compare::Gain;
+use crate::check::compare::gpu_time;
+use crate::predict::Predictor;
+use crate::predict::step::StepEstimate;
+use crate::predict::step::estimate_step;
+use crate::rules::Finding;
+use crate::rules::RULES;
+use crate::rules::Rule;
+use crate::rules::Severity;
+use crate::rules::Subject;
+use crate::rules::is_met;
+use crate::rules::judge_all;
+
+/// Near shapes of one rule that are predicted.
+const PREDICTED: usize = 12;
+
+/// Near shapes of one rule among which the one that mends most rules is looked for.
+const JUDGED: usize = 48;
+
+/// A farther shape is worth naming when it gains this much more than the nearest.
+const WORTH_NAMING: f64 = 0.005;
+
+/// The rule without which a model cannot be split.
+const SPLIT: &str = "node-size";
+
+/// Rules that a shape breaks by needing less memory, which is no fault of it.
+const OF_MEMORY: [&str; 2] = ["micro-batch", "tensor-parallel"];
+
+/// A shape near the one that was checked.
+#[derive(Clone, Debug)]
+pub struct Mend {
+    /// The shape.
+    pub architecture: Architecture,
+    /// What is run on it.
+    pub workload: Workload,
+    /// What is different.
+    pub changes: Vec<Change>,
+    /// Change of the number of parameters, as a fraction.
+    pub parameter_change: f64,
+    /// Its step.
+    pub step: StepEstimate,
+    /// What it gains; none where the shape as it is does not run.
+    pub gain: Option<Gain>,
+    /// Broken rules that it meets.
+    pub mends: Vec<&'static Rule>,
+    /// Rules of advice that were met and that it breaks.
+    pub breaks: Vec<&'static Rule>,
+}
+
+/// Looks for mends of one shape.
+pub(super) struct Mender<'a> {
+    predictor: &'a Predictor,
+    arch: &'a Architecture,
+    work: &'a Workload,
+    as_is: Option<&'a StepEstimate>,
+    findings: &'a [Finding],
+    parameters: f64,
+}
+
+/// Why near shapes were refused, counted.
+#[derive(Default)]
+struct Refused {
+    impossible: usize,
+    parameters: usize,
+    unmet: usize,
+    other_rules: usize,
+    memory: usize,
+}
+
+impl Refused {
+    fn sentence(&self) -> String {
+        let reasons = [
+            (self.parameters, "change the parameters by more than 1 %"),
+            (self.unmet, "do not meet the rule either"),
+            (self.other_rules, "break another rule"),
+            (self.memory, "do not fit the memory"),
+            (self.impossible, "cannot be built or split like this"),
+        ];
+        let total: usize = reasons.iter().map(|(count, _)| count).sum();
+        if total == 0 {
+            return "no dimension of this shape can be moved for it".to_owned();
+        }
+        let parts: Vec<_> = reasons
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, reason)| format!("{count} {reason}"))
+            .collect();
+        format!("of {total} near shapes {}", parts.join(", "))
+    }
+}
+
+impl<'a> Mender<'a> {
+    pub fn new(
+        predictor: &'a Predictor,
+        arch: &'a Architecture,
+        work: &'a Workload,
+        as_is: Option<&'a StepEstimate>,
+        findings: &'a [Finding],
+    ) -> Self {
+        Self {
+            predictor,
+            arch,
+            work,
+            as_is,
+            findings,
+            parameters: parameters(arch).total as f64,
+        }
+    }
+
+    /// What can be done about a finding; none unless it is a broken rule.
+    pub fn remedy(&self, finding: &Finding) -> Option<Remedy> {
+        if finding.verdict.is_met() != Some(false) {
+            return None;
+        }
+        let mut refused = Refused::default();
+        let mut mends = Vec::new();
+        for near in self.nearest_first(finding.rule, self.arch) {
+            if !self.is_possible(finding.rule, &near, &mut refused) {
+                continue;
+            }
+            let Some((mended, breaks)) = self.effect(&near) else {
+                refused.other_rules += 1;
+                continue;
+            };
+            if let Some(mend) = self.priced(near, mended, breaks) {
+                mends.push(mend);
+            }
+            if mends.len() == PREDICTED {
+                break;
+            }
+        }
+        // Near stays before far among those that break no advice.
+        mends.sort_by_key(|mend| !mend.breaks.is_empty());
+        if mends.is_empty() {
+            let why = if self.as_is.is_none() && finding.rule.id != SPLIT {
+                format!("alone it leaves a split that does not run; mend {SPLIT} first")
+            } else {
+                refused.sentence()
+            };
+            return Some(Remedy::NoNearShape { why });
+        }
+        let nearest = Box::new(mends.remove(0));
+        let faster = mends
+            .into_iter()
+            // Another workload is not farther away, only larger.
+            .filter(|mend| mend.workload == *self.work && clearly_faster(mend, &nearest))
+            .min_by(|a, b| gpu_time(&a.step).total_cmp(&gpu_time(&b.step)));
+        Some(Remedy::Mended {
+            nearest,
+            faster: faster.map(Box::new),
+        })
+    }
+
+    /// The shape that mends as many rules as possible without touching the workload.
+    pub fn together(&self) -> Option<Mend> {
+        let gpu = self.predictor.gpu();
+        let mut current = self.arch.clone();
+        let mut broken = count_broken(self.findings);
+        // Nothing else can be judged by its products until the ranks divide them.
+        let (split, rest): (Vec<_>, Vec<_>) = RULES.iter().partition(|rule| rule.id == SPLIT);
+        for rule in split.into_iter().chain(rest) {
+            let subject = Subject {
+                arch: &current,
+                work: self.work,
+                gpu,
+            };
+            if is_met(rule, &subject) != Some(false) {
+                continue;
+            }
+            let mut refused = Refused::default();
+            let mut best: Vec<(usize, Candidate)> = Vec::new();
+            for near in self.nearest_first(rule, &current) {
+                if near.work != *self.work || !self.is_possible(rule, &near, &mut refused) {
+                    continue;
+                }
+                let findings = judge_all(&near.arch, &near.work, gpu);
+                if self.is_worse(&findings) {
+                    continue;
+                }
+                best.push((count_broken(&findings), near));
+                if best.len() == JUDGED {
+                    break;
+                }
+            }
+            let Some(fewest) = best.iter().map(|(count, _)| *count).min() else {
+                continue;
+            };
+            if fewest >= broken {
+                continue;
+            }
+            // The nearest says which dimensions; how far they go is for the predictor.
+            best.retain(|(count, _)| *count == fewest);
+            let nearest = self.changes(&best[0].1);
+            let fastest = best
+                .into_iter()
+                .filter(|(_, near)| only(&self.changes(near), &nearest))
+                .take(PREDICTED)
+                .filter_map(|(_, near)| {
+                    let step = estimate_step(self.predictor, &near.arch, &near.work).ok()?;
+                    Some((step.time.secs(), near.arch))
+                })
+                .min_by(|a, b| a.0.total_cmp(&b.0));
+            if let Some((_, arch)) = fastest {
+                current = arch;
+                broken = fewest;
+            }
+        }
+        if current == *self.arch {
+            return None;
+        }
+        let near = Candidate {
+            arch: current,
+            work: *self.work,
+        };
+        let (mended, breaks) = self.effect(&near)?;
+        self.priced(near, mended, breaks)
+    }
+
+    /// Candidates for a rule around `arch`, those that change least first.
+    fn nearest_first(&self, rule: &Rule, arch: &Architecture) -> Vec<Candidate> {
+        let near = candidates(rule.id, arch, self.work, self.predictor.gpu());
+        let mut ranked: Vec<(f64, Candidate)> = near
+            .into_iter()
+            .map(|near| (distance(&self.changes(&near)), near))
+            .filter(|(distance, _)| *distance > 0.0)
+            .collect();
+        ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
+        // Equal shapes are equally far, so they are neighbours.
+        ranked.dedup_by(|a, b| a.1.arch == b.1.arch && a.1.work == b.1.work);
+        ranked.into_iter().map(|(_, near)| near).collect()
+    }
+
+    fn changes(&self, near: &Candidate) -> Vec<Change> {
+        changes((self.arch, self.work), (&near.arch, &near.work))
+    }
+
+    /// Whether the shape exists, keeps parameters and memory, and meets the rule.
+    fn is_possible(&self, rule: &Rule, near: &Candidate, refused: &mut Refused) -> bool {
+        let gpu = self.predictor.gpu();
+        let subject = Subject {
+            arch: &near.arch,
+            work: &near.work,
+            gpu,
+        };
+        let reason = if near.arch.validate().is_err() || near.work.validate(&near.arch).is_err() {
+            &mut refused.impossible
+        } else if self.parameter_change(&near.arch).abs() > MOST_PARAMETER_CHANGE {
+            &mut refused.parameters
+        } else if is_met(rule, &subject) != Some(true) {
+            &mut refused.unmet
+        } else if self.must_fit()
+            && !memory_use(&near.arch, &near.work).is_ok_and(|memory| memory.fits(gpu))
+        {
+            &mut refused.memory
+        } else {
+            return true;
+        };
+        *reason += 1;
+        false
+    }
+
+    /// What does not fit as it is need not fit mended.
+    fn must_fit(&self) -> bool {
+        self.as_is.is_some_and(|step| step.fits)
+    }
+
+    fn parameter_change(&self, arch: &Architecture) -> f64 {
+        parameters(arch).total as f64 / self.parameters - 1.0
+    }
+
+    /// Whether a hard rule is broken that was not.
+    fn is_worse(&self, findings: &[Finding]) -> bool {
+        self.findings.iter().zip(findings).any(|(before, after)| {
+            after.verdict.severity() == Some(Severity::Hard)
+                && before.verdict.is_met() != Some(false)
+        })
+    }
+
+    /// Broken rules that the shape meets and advice that it breaks; none where it breaks a hard rule that was met.
+    fn effect(&self, near: &Candidate) -> Option<(Vec<&'static Rule>, Vec<&'static Rule>)> {
+        let findings = judge_all(&near.arch, &near.work, self.predictor.gpu());
+        if self.is_worse(&findings) {
+            return None;
+        }
+        let changed = |from: bool| {
+            let pairs = self.findings.iter().zip(&findings);
+            pairs
+                .filter(|(before, _)| !from || !OF_MEMORY.contains(&before.rule.id))
+                .filter(|(before, after)| {
+                    before.verdict.is_met() == Some(from) && after.verdict.is_met() == Some(!from)
+                })
+                .map(|(before, _)| before.rule)
+                .collect()
+        };
+        Some((changed(false), changed(true)))
+    }
+
+    /// The shape with its predicted step; none where it cannot be lowered.
+    fn priced(
+        &self,
+        near: Candidate,
+        mends: Vec<&'static Rule>,
+        breaks: Vec<&'static Rule>,
+    ) -> Option<Mend> {
+        let step = estimate_step(self.predictor, &near.arch, &near.work).ok()?;
+        Some(Mend {
+            changes: self.changes(&near),
+            parameter_change: self.parameter_change(&near.arch),
+            gain: self.as_is.map(|before| Gain::between(before, &step)),
+            architecture: near.arch,
+            workload: near.work,
+            step,
+            mends,
+            breaks,
+        })
+    }
+}
+
+fn clearly_faster(mend: &Mend, nearest: &Mend) -> bool {
+    let (time, least) = (gpu_time(&mend.step), gpu_time(&nearest.step));
+    mend.breaks.len() <= nearest.breaks.len()
+        && mend.step.fits >= nearest.step.fits
+        && only(&mend.changes, &nearest.changes)
+        && time < least * (1.0 - WORTH_NAMING)
+}
+
+fn count_broken(findings: &[Finding]) -> usize {
+    findings
+        .iter()
+        .filter(|finding| finding.verdict.is_met() == Some(false))
+        .count()
+}

@@ -1,0 +1,130 @@
+//! What a broken rule costs, and the nearest shape that mends it.
+//!
+//! A mend changes as little as it can, keeps the parameters within 1 %, meets the rule and breaks no rule that was
+//! met. Rules on the workload are mended by another batch, sequence or number of ranks. Every price is a prediction
+//! of both steps by one predictor, with the interval of their difference (`compare`).
+
+mod candidates;
+
+mod change;
+
+mod compare;
+
+mod mend;
+
+mod workloads;
+
+pub use candidates::MOST_PARAMETER_CHANGE;
+pub use change::Change;
+pub use compare::Gain;
+pub use compare::Outlook;
+pub use mend::Mend;
+
+use crate::arch::Architecture;
+use crate::arch::Workload;
+use crate::check::mend::Mender;
+use crate::error::Error;
+use crate::error::Result;
+use crate::predict::Predictor;
+use crate::predict::step::StepEstimate;
+use crate::predict::step::estimate_step;
+use crate::rules::Finding;
+use crate::rules::Rule;
+use crate::rules::judge_all;
+
+/// Everything that the rules and the predictor say of one shape.
+#[derive(Debug)]
+pub struct Check {
+    /// The step of the shape as it is; where its tensor-parallel split does not run, the reason.
+    pub as_is: std::result::Result<StepEstimate, Error>,
+    /// Every rule, in the order of [`crate::rules::RULES`].
+    pub diagnoses: Vec<Diagnosis>,
+    /// One shape that mends as many rules as possible by its dimensions alone; none where that is none.
+    pub together: Option<Mend>,
+}
+
+/// What a rule says, and what can be done.
+#[derive(Clone, Debug)]
+pub struct Diagnosis {
+    /// The rule and its verdict.
+    pub finding: Finding,
+    /// What can be done; none unless the rule is broken.
+    pub remedy: Option<Remedy>,
+}
+
+/// How a broken rule is mended.
+#[derive(Clone, Debug)]
+pub enum Remedy {
+    /// By a near shape.
+    Mended {
+        /// The nearest one.
+        nearest: Box<Mend>,
+        /// One farther away that is predicted clearly faster than the nearest.
+        faster: Option<Box<Mend>>,
+    },
+    /// Not by a near shape, and why.
+    NoNearShape {
+        /// One sentence.
+        why: String,
+    },
+}
+
+impl Diagnosis {
+    /// The rule.
+    pub fn rule(&self) -> &'static Rule {
+        self.finding.rule
+    }
+
+    /// Whether the rule is broken.
+    pub fn is_broken(&self) -> bool {
+        self.finding.verdict.is_met() == Some(false)
+    }
+}
+
+impl Check {
+    /// Whether any rule is broken.
+    pub fn is_broken(&self) -> bool {
+        self.diagnoses.iter().any(Diagnosis::is_broken)
+    }
+
+    /// What is said of the rule with this id.
+    pub fn diagnosis(&self, id: &str) -> Option<&Diagnosis> {
+        self.diagnoses
+            .iter()
+            .find(|diagnosis| diagnosis.rule().id == id)
+    }
+}
+
+/// Judges `arch` under `work` by every rule, with the price and the mend of each broken one.
+///
+/// Fails where architecture or workload is impossible; a tensor-parallel split that does not run is a finding.
+pub fn check(predictor: &Predictor, arch: &Architecture, work: &Workload) -> Result<Check> {
+    arch.validate()?;
+    let unsplit = Workload {
+        tp: 1,
+        sequence_parallel: false,
+        ..*work
+    };
+    unsplit.validate(arch)?;
+    let as_is = estimate_step(predictor, arch, work);
+    let findings = judge_all(arch, work, predictor.gpu());
+    let mender = Mender::new(predictor, arch, work, as_is.as_ref().ok(), &findings);
+    let remedies: Vec<_> = findings
+        .iter()
+        .map(|finding| mender.remedy(finding))
+        .collect();
+    let together = mender.together();
+    let diagnoses = findings
+        .into_iter()
+        .zip(remedies)
+        .map(|(finding, remedy)| Diagnosis { finding, remedy })
+        .collect();
+    Ok(Check {
+        as_is,
+        diagnoses,
+        together,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,211 @@
+//! Checks of published shapes, and promises that hold for any shape.
+
+use super::*;
+use crate::arch::AttentionKernel;
+use crate::arch::parameters;
+use crate::gpu::Gpu;
+use crate::rules::Subject;
+use crate::rules::is_met;
+use proptest::prelude::*;
+use std::sync::OnceLock;
+
+fn predictor(gpu: &str) -> Predictor {
+    Predictor::new(Gpu::find(gpu).unwrap(), None).unwrap()
+}
+
+fn preset(name: &str) -> Architecture {
+    Architecture::find(name).unwrap()
+}
+
+fn nearest<'a>(check: &'a Check, rule: &str) -> &'a Mend {
+    match &check.diagnosis(rule).unwrap().remedy {
+        Some(Remedy::Mended { nearest, .. }) => nearest,
+        other => panic!("{rule}: {other:?}"),
+    }
+}
+
+/// Every promise that a mend makes.
+fn keeps_its_promises(rule: &'static Rule, mend: &Mend, arch: &Architecture, gpu: &Gpu) {
+    mend.architecture.validate().unwrap();
+    mend.workload.validate(&mend.architecture).unwrap();
+    let before = parameters(arch).total as f64;
+    let after = parameters(&mend.architecture).total as f64;
+    assert!((after / before - 1.0).abs() <= 0.01, "{}", rule.id);
+    assert!((mend.parameter_change - (after / before - 1.0)).abs() < 1e-12);
+    let subject = Subject {
+        arch: &mend.architecture,
+        work: &mend.workload,
+        gpu,
+    };
+    assert_eq!(is_met(rule, &subject), Some(true), "{}", rule.id);
+    assert!(!mend.changes.is_empty());
+    assert!(mend.mends.iter().any(|mended| mended.id == rule.id));
+    assert!(mend.architecture.vocab >= arch.vocab, "tokens have no row");
+}
+
+fn all_mends(check: &Check) -> impl Iterator<Item = (&'static Rule, &Mend)> {
+    check.diagnoses.iter().flat_map(|diagnosis| {
+        let mends = match &diagnosis.remedy {
+            Some(Remedy::Mended { nearest, faster }) => {
+                vec![&**nearest].into_iter().chain(faster.as_deref())
+            }
+            _ => Vec::new().into_iter().chain(None),
+        };
+        mends.map(|mend| (diagnosis.rule(), mend))
+    })
+}
+
+#[test]
+fn gpt3_is_told_of_its_heads_and_its_vocabulary() {
+    let arch = preset("gpt3-2.7b");
+    for gpu in ["a100", "h200"] {
+        let predictor = predictor(gpu);
+        let check = check(&predictor, &arch, &Workload::train(4, 2048)).unwrap();
+        for (rule, number) in [("head-size", "80"), ("vocabulary", "50257")] {
+            let diagnosis = check.diagnosis(rule).unwrap();
+            assert!(diagnosis.is_broken());
+            let detail = diagnosis.finding.verdict.detail();
+            assert!(detail.contains(number), "{detail}");
+        }
+        for (rule, mend) in all_mends(&check) {
+            keeps_its_promises(rule, mend, &arch, predictor.gpu());
+        }
+        let vocabulary = nearest(&check, "vocabulary");
+        assert_eq!(vocabulary.architecture.vocab, 50304);
+        assert_eq!(vocabulary.gain.unwrap().outlook(), Outlook::Faster);
+        let heads = nearest(&check, "head-size");
+        assert_eq!(heads.architecture.head_dim, 64);
+        assert_eq!(heads.architecture.hidden, 2560);
+        let together = check.together.as_ref().unwrap();
+        assert_eq!(together.architecture.head_dim, 128);
+        assert!(together.mends.len() >= 3, "{together:?}");
+        assert!(together.breaks.is_empty());
+        let single = vocabulary.gain.unwrap().expected;
+        assert!(together.gain.unwrap().expected > single);
+    }
+}
+
+/// The paper: 40 heads of 64 are slower than 32 of 80, 20 of 128 faster.
+#[test]
+fn an_aligned_head_that_does_not_pay_is_called_so() {
+    let arch = preset("gpt3-2.7b");
+    let work = Workload {
+        attention: AttentionKernel::Unfused,
+        ..Workload::train(4, 2048)
+    };
+    let check = check(&predictor("a100"), &arch, &work).unwrap();
+    let diagnosis = check.diagnosis("head-size").unwrap();
+    let Some(Remedy::Mended { nearest, faster }) = &diagnosis.remedy else {
+        panic!("{diagnosis:?}");
+    };
+    assert_eq!(nearest.architecture.heads, 40);
+    assert_ne!(nearest.gain.unwrap().outlook(), Outlook::Faster);
+    let faster = faster.as_ref().unwrap();
+    assert!(faster.architecture.head_dim >= 128, "{faster:?}");
+    assert!(faster.gain.unwrap().expected > 0.0);
+}
+
+#[test]
+fn a_split_that_does_not_run_is_a_finding_with_a_mend() {
+    let arch = preset("gpt2-medium");
+    let work = Workload {
+        tp: 6,
+        ..Workload::train(4, 1024)
+    };
+    let predictor = predictor("v100");
+    let check = check(&predictor, &arch, &work).unwrap();
+    assert!(check.as_is.is_err());
+    assert!(check.diagnosis("node-size").unwrap().is_broken());
+    for (rule, mend) in all_mends(&check) {
+        keeps_its_promises(rule, mend, &arch, predictor.gpu());
+        assert!(mend.gain.is_none());
+    }
+}
+
+#[test]
+fn impossible_input_is_refused() {
+    let predictor = predictor("h200");
+    let long = check(&predictor, &preset("gpt2"), &Workload::train(1, 4096));
+    assert!(long.unwrap_err().to_string().contains("position table"));
+    let mut arch = preset("gpt2");
+    arch.layers = 0;
+    assert!(check(&predictor, &arch, &Workload::train(1, 64)).is_err());
+}
+
+#[test]
+fn the_same_step_gains_nothing_for_certain() {
+    let predictor = predictor("h200");
+    let step =
+        |batch| estimate_step(&predictor, &preset("gpt2"), &Workload::train(batch, 1024)).unwrap();
+    let same = Gain::between(&step(4), &step(4));
+    assert_eq!((same.expected, same.low, same.high), (0.0, 0.0, 0.0));
+    assert_eq!(same.outlook(), Outlook::Unclear);
+    let larger = Gain::between(&step(1), &step(8));
+    assert!(larger.low <= larger.expected && larger.expected <= larger.high);
+    assert!(larger.expected > 0.0, "{larger:?}");
+}
+
+fn shapes() -> impl Strategy<Value = (Architecture, Workload)> {
+    let presets = [
+        "gpt2",
+        "llama-2-7b",
+        "llama-3-8b",
+        "mixtral-8x7b",
+        "gemma-2-2b",
+    ];
+    (
+        0..presets.len(),
+        (1u64..40, 1u64..40, 1u64..24, 1u64..33),
+        (100u64..60_000, 100u64..30_000),
+        (1u64..9, 1u64..1025, 0u32..3, 1u64..5),
+        any::<(bool, bool)>(),
+    )
+        .prop_filter_map(
+            "cannot be built",
+            move |(name, (layers, width, group, size), (vocab, d_ff), run, (trains, flash))| {
+                let mut arch = preset(presets[name]);
+                let (batch, seq, tp, pp) = run;
+                arch.layers = layers;
+                arch.window = None;
+                arch.kv_heads = width;
+                arch.heads = width * group.min(4);
+                arch.head_dim = size * 8;
+                arch.hidden = arch.heads * arch.head_dim + (group / 8) * 24;
+                arch.vocab = vocab;
+                arch.mlp.d_ff = d_ff;
+                if let Some(moe) = &mut arch.moe {
+                    moe.d_ff = d_ff;
+                }
+                let mut work = if trains {
+                    Workload::train(batch, seq)
+                } else {
+                    Workload::prefill(batch, seq)
+                };
+                work.tp = 1 << tp;
+                work.pp = pp.min(layers);
+                if !flash {
+                    work.attention = AttentionKernel::Unfused;
+                }
+                arch.validate().ok()?;
+                Some((arch, work))
+            },
+        )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn mends_of_any_shape_keep_their_promises((arch, work) in shapes()) {
+        static PREDICTOR: OnceLock<Predictor> = OnceLock::new();
+        let predictor = PREDICTOR.get_or_init(|| predictor("h200"));
+        let check = check(predictor, &arch, &work).unwrap();
+        for (rule, mend) in all_mends(&check) {
+            keeps_its_promises(rule, mend, &arch, predictor.gpu());
+        }
+        if let Some(together) = &check.together {
+            prop_assert!(together.parameter_change.abs() <= 0.01);
+            prop_assert_eq!(together.workload, work);
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Near workloads that may mend a rule: batches, sequences, fewer ranks.
+
+use crate::arch::Architecture;
+use crate::arch::Mode;
+use crate::arch::Positions;
+use crate::arch::Workload;
+
+fn with_batch(work: &Workload, batch: u64) -> Workload {
+    Workload { batch, ..*work }
+}
+
+/// The next batches, and those that align the tokens.
+pub(super) fn batches(work: &Workload) -> Vec<Workload> {
+    let batch = work.batch;
+    (batch.saturating_sub(2).max(1)..=batch + 2)
+        .chain([8, 16, 64].map(|unit| batch.next_multiple_of(unit)))
+        .map(|batch| with_batch(work, batch))
+        .collect()
+}
+
+/// Doubled batches.
+pub(super) fn larger_batches(work: &Workload) -> Vec<Workload> {
+    (1..=6)
+        .map(|doublings| with_batch(work, work.batch << doublings))
+        .collect()
+}
+
+/// The sequence at near multiples, within the position table.
+pub(super) fn sequences(arch: &Architecture, work: &Workload) -> Vec<Workload> {
+    if work.mode == Mode::Decode {
+        return Vec::new();
+    }
+    let room = match arch.positions {
+        Positions::Learned { max } => max.saturating_sub(work.context),
+        _ => u64::MAX,
+    };
+    let seq = work.seq;
+    [64, 128, 256]
+        .into_iter()
+        .flat_map(|unit| [seq / unit * unit, seq.next_multiple_of(unit)])
+        .filter(|seq| (1..=room).contains(seq))
+        .map(|seq| Workload { seq, ..*work })
+        .collect()
+}
+
+/// Divisors of the number of ranks.
+pub(super) fn fewer_ranks(work: &Workload) -> Vec<Workload> {
+    (1..work.tp)
+        .filter(|fewer| work.tp.is_multiple_of(*fewer))
+        .map(|tp| Workload { tp, ..*work })
+        .collect()
+}

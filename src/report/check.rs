@@ -1,0 +1,196 @@
+//! The answer to `check`: what every rule says, what the broken ones cost, and what mends them.
+
+use crate::arch::Architecture;
+use crate::arch::Workload;
+use crate::check::Check;
+use crate::check::Diagnosis;
+use crate::check::Gain;
+use crate::check::Mend;
+use crate::check::Remedy;
+use crate::gpu::Gpu;
+use crate::predict::step::StepEstimate;
+use crate::report::architecture::ArchitectureShape;
+use crate::report::step::WorkloadKeys;
+use crate::rules::Rule;
+use crate::rules::Verdict;
+use serde::Serialize;
+
+/// One shape under all rules.
+#[derive(Clone, Debug, Serialize)]
+pub struct CheckReport {
+    pub(super) gpu: String,
+    #[serde(skip)]
+    pub(super) gpu_title: String,
+    pub(super) model: ArchitectureShape,
+    pub(super) workload: WorkloadKeys,
+    /// The step as it is; none where it does not run.
+    pub(super) predicted: Option<StepKeys>,
+    /// Why it does not run.
+    pub(super) impossible: Option<String>,
+    pub(super) broken: usize,
+    pub(super) rules: Vec<RuleKeys>,
+    /// One shape that mends as many rules as possible.
+    pub(super) together: Option<MendKeys>,
+}
+
+/// A predicted step in short.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct StepKeys {
+    pub time_us: f64,
+    pub low_us: f64,
+    pub high_us: f64,
+    pub tokens_per_s: f64,
+    pub fits: bool,
+}
+
+/// What one rule says.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct RuleKeys {
+    pub id: &'static str,
+    pub title: &'static str,
+    pub verdict: &'static str,
+    pub severity: Option<&'static str>,
+    pub detail: String,
+    pub value: Option<f64>,
+    pub wanted: Option<String>,
+    pub demand: &'static str,
+    pub reason: &'static str,
+    pub source: &'static str,
+    /// The nearest shape that mends it.
+    pub mend: Option<MendKeys>,
+    /// One farther away that is predicted clearly faster.
+    pub faster: Option<MendKeys>,
+    /// Why there is no mend.
+    pub no_mend: Option<String>,
+}
+
+/// Another shape.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct MendKeys {
+    pub changes: Vec<ChangeKeys>,
+    pub architecture: ArchitectureShape,
+    pub workload: WorkloadKeys,
+    pub parameter_change_fraction: f64,
+    pub predicted: StepKeys,
+    pub gain: Option<GainKeys>,
+    pub mends: Vec<&'static str>,
+    pub breaks: Vec<&'static str>,
+}
+
+/// One changed dimension.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct ChangeKeys {
+    pub dimension: &'static str,
+    pub from: u64,
+    pub to: u64,
+}
+
+/// GPU time per token that is saved, as fractions of what it is.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct GainKeys {
+    pub gain_fraction: f64,
+    pub low_fraction: f64,
+    pub high_fraction: f64,
+    pub outlook: &'static str,
+}
+
+impl CheckReport {
+    /// Describes the check of `architecture` under `workload` on `gpu`.
+    pub fn new(gpu: &Gpu, architecture: &Architecture, workload: &Workload, check: &Check) -> Self {
+        let rules: Vec<_> = check.diagnoses.iter().map(RuleKeys::from).collect();
+        Self {
+            gpu: gpu.name.clone(),
+            gpu_title: gpu.title.clone(),
+            model: ArchitectureShape::from(architecture),
+            workload: WorkloadKeys::from(workload),
+            predicted: check.as_is.as_ref().ok().map(StepKeys::from),
+            impossible: check.as_is.as_ref().err().map(ToString::to_string),
+            broken: check.diagnoses.iter().filter(|one| one.is_broken()).count(),
+            rules,
+            together: check.together.as_ref().map(MendKeys::from),
+        }
+    }
+}
+
+impl From<&StepEstimate> for StepKeys {
+    fn from(step: &StepEstimate) -> Self {
+        Self {
+            time_us: step.time.micros(),
+            low_us: step.low.micros(),
+            high_us: step.high.micros(),
+            tokens_per_s: step.tokens_per_s,
+            fits: step.fits,
+        }
+    }
+}
+
+impl From<&Diagnosis> for RuleKeys {
+    fn from(diagnosis: &Diagnosis) -> Self {
+        let rule = diagnosis.rule();
+        let verdict = &diagnosis.finding.verdict;
+        let (name, value, wanted) = match verdict {
+            Verdict::Met { .. } => ("met", None, None),
+            Verdict::NotApplicable { .. } => ("not_applicable", None, None),
+            Verdict::Broken { value, wanted, .. } => ("broken", Some(*value), Some(wanted.clone())),
+        };
+        let (mend, faster, no_mend) = match &diagnosis.remedy {
+            None => (None, None, None),
+            Some(Remedy::NoNearShape { why }) => (None, None, Some(why.clone())),
+            Some(Remedy::Mended { nearest, faster }) => (
+                Some(MendKeys::from(&**nearest)),
+                faster.as_deref().map(MendKeys::from),
+                None,
+            ),
+        };
+        Self {
+            id: rule.id,
+            title: rule.title,
+            verdict: name,
+            severity: verdict.severity().map(|severity| severity.name()),
+            detail: verdict.detail().to_owned(),
+            value,
+            wanted,
+            demand: rule.demand,
+            reason: rule.reason,
+            source: rule.source,
+            mend,
+            faster,
+            no_mend,
+        }
+    }
+}
+
+impl From<&Mend> for MendKeys {
+    fn from(mend: &Mend) -> Self {
+        let ids = |rules: &[&'static Rule]| rules.iter().map(|rule| rule.id).collect();
+        Self {
+            changes: mend
+                .changes
+                .iter()
+                .map(|change| ChangeKeys {
+                    dimension: change.dimension,
+                    from: change.from,
+                    to: change.to,
+                })
+                .collect(),
+            architecture: ArchitectureShape::from(&mend.architecture),
+            workload: WorkloadKeys::from(&mend.workload),
+            parameter_change_fraction: mend.parameter_change,
+            predicted: StepKeys::from(&mend.step),
+            gain: mend.gain.map(GainKeys::from),
+            mends: ids(&mend.mends),
+            breaks: ids(&mend.breaks),
+        }
+    }
+}
+
+impl From<Gain> for GainKeys {
+    fn from(gain: Gain) -> Self {
+        Self {
+            gain_fraction: gain.expected,
+            low_fraction: gain.low,
+            high_fraction: gain.high,
+            outlook: gain.outlook().name(),
+        }
+    }
+}

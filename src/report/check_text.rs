@@ -1,0 +1,198 @@
+//! A check as people read it: one line per rule, then a paragraph for each broken one.
+
+use crate::report::Report;
+use crate::report::check::CheckReport;
+use crate::report::check::GainKeys;
+use crate::report::check::MendKeys;
+use crate::report::check::RuleKeys;
+use crate::report::check::StepKeys;
+use crate::report::grouped;
+use crate::report::percent;
+use crate::report::table::Side;
+use crate::report::table::table;
+use crate::units::Seconds;
+
+/// Columns of a paragraph.
+const WIDTH: usize = 120;
+
+impl Report for CheckReport {
+    fn text(&self) -> String {
+        let mut text = format!("{}\n{}", self.heading(), self.verdicts());
+        for rule in self.rules.iter().filter(|rule| rule.verdict == "broken") {
+            text.push('\n');
+            text.push_str(&self.paragraph(rule));
+        }
+        if let Some(together) = &self.together {
+            text.push_str("\nAll that one shape can mend, the workload unchanged:\n");
+            text.push_str(&self.proposal(together));
+            text.push_str(&lines(&[("mends", together.mends.join(", "))]));
+        }
+        text.push_str(&format!("\n{}\n", self.summary()));
+        text
+    }
+}
+
+impl CheckReport {
+    fn heading(&self) -> String {
+        let step = match (&self.predicted, &self.impossible) {
+            (Some(step), _) => format!("step {}", timed(step)),
+            (None, Some(why)) => format!("does not run: {why}"),
+            (None, None) => String::new(),
+        };
+        format!(
+            "{} ({} parameters) on {} ({})\n{}\n{step}\n",
+            self.model.name,
+            grouped(self.model.parameters),
+            self.gpu_title,
+            self.gpu,
+            self.workload.text(),
+        )
+    }
+
+    fn verdicts(&self) -> String {
+        let headings = [
+            ("rule", Side::Left),
+            ("verdict", Side::Left),
+            ("what decides", Side::Left),
+        ];
+        let rows = self.rules.iter().map(|rule| {
+            let verdict = match (rule.verdict, rule.severity) {
+                ("broken", Some("hard")) => "BROKEN",
+                ("broken", _) => "broken (advice)",
+                ("met", _) => "met",
+                _ => "-",
+            };
+            [rule.id.to_owned(), verdict.to_owned(), rule.detail.clone()]
+        });
+        table(headings, rows)
+    }
+
+    fn paragraph(&self, rule: &RuleKeys) -> String {
+        let mut text = format!("{}: {}\n", rule.id, rule.detail);
+        text.push_str(&lines(&[
+            ("asks", rule.demand.to_owned()),
+            ("because", rule.reason.to_owned()),
+            ("source", rule.source.to_owned()),
+        ]));
+        if let Some(mend) = &rule.mend {
+            text.push_str(&self.proposal(mend));
+        }
+        if let Some(faster) = &rule.faster {
+            text.push_str("  or, farther away:\n");
+            text.push_str(&self.proposal(faster));
+        }
+        if let Some(why) = &rule.no_mend {
+            text.push_str(&lines(&[("mend", format!("none near: {why}"))]));
+        }
+        text
+    }
+
+    /// A mend and its price.
+    fn proposal(&self, mend: &MendKeys) -> String {
+        let heads = mend.changes.iter().find(|one| one.dimension == "heads");
+        let changes: Vec<_> = mend
+            .changes
+            .iter()
+            // Where every head has its own keys, both change alike.
+            .filter(|one| {
+                one.dimension != "kv_heads"
+                    || heads.is_none_or(|heads| (heads.from, heads.to) != (one.from, one.to))
+            })
+            .map(|one| format!("{} {} -> {}", one.dimension, one.from, one.to))
+            .collect();
+        let mut all = vec![("mend", changes.join(", "))];
+        if mend.parameter_change_fraction.abs() >= 5e-5 {
+            let change = mend.parameter_change_fraction * 100.0;
+            all.push(("size", format!("{change:+.2} % parameters")));
+        }
+        let after = Seconds::from_micros(mend.predicted.time_us);
+        let price = match (&self.predicted, &mend.gain) {
+            (Some(before), Some(gain)) => format!(
+                "{} -> {after}: {}",
+                Seconds::from_micros(before.time_us),
+                self.outcome(mend, gain)
+            ),
+            _ => format!("step {}", timed(&mend.predicted)),
+        };
+        all.push(("cost", price));
+        if !mend.breaks.is_empty() {
+            all.push(("breaks", mend.breaks.join(", ")));
+        }
+        lines(&all)
+    }
+
+    /// What a gain means, and for what where a step is not the same work.
+    fn outcome(&self, mend: &MendKeys, gain: &GainKeys) -> String {
+        let (now, then) = (&self.workload, &mend.workload);
+        let alike = (now.batch, now.seq, now.tp) == (then.batch, then.seq, then.tp);
+        let word = match (alike, gain.gain_fraction < 0.0) {
+            (true, false) => "faster",
+            (true, true) => "slower",
+            (false, false) => "less GPU time per token",
+            (false, true) => "more GPU time per token",
+        };
+        let verdict = match gain.outlook {
+            "faster" => "",
+            "slower" => "; it does not pay",
+            _ => "; that it pays is not certain",
+        };
+        format!(
+            "{} {word} (90 %: {} to {}){verdict}",
+            percent(gain.gain_fraction.abs()),
+            signed(gain.low_fraction),
+            signed(gain.high_fraction)
+        )
+    }
+
+    fn summary(&self) -> String {
+        let applicable = self
+            .rules
+            .iter()
+            .filter(|rule| rule.verdict != "not_applicable");
+        match self.broken {
+            0 => format!("all {} rules that apply are met", applicable.count()),
+            broken => format!(
+                "{broken} of {} rules that apply are broken",
+                applicable.count()
+            ),
+        }
+    }
+}
+
+/// `254.4 ms (90 %: 224.0 ms to 288.9 ms)`.
+fn timed(step: &StepKeys) -> String {
+    let [time, low, high] = [step.time_us, step.low_us, step.high_us].map(Seconds::from_micros);
+    let memory = if step.fits {
+        ""
+    } else {
+        "; DOES NOT FIT the memory"
+    };
+    format!("{time} (90 %: {low} to {high}){memory}")
+}
+
+/// A fraction with its sign: `+4.6 %`.
+fn signed(fraction: f64) -> String {
+    let sign = if fraction < 0.0 { '-' } else { '+' };
+    format!("{sign}{}", percent(fraction.abs()))
+}
+
+/// Indented lines with a name each, wrapped at words.
+fn lines(all: &[(&str, String)]) -> String {
+    let mut text = String::new();
+    for (name, value) in all {
+        let mut line = format!("  {name:<8}");
+        for word in value.split(' ') {
+            // Characters, not bytes: sizes are written with a dot for times.
+            if line.chars().count() + word.chars().count() >= WIDTH {
+                text.push_str(&line);
+                text.push('\n');
+                line = " ".repeat(10);
+            }
+            line.push(' ');
+            line.push_str(word);
+        }
+        text.push_str(&line);
+        text.push('\n');
+    }
+    text
+}

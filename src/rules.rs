@@ -1,1 +1,0 @@
-//! The sizing rules of arXiv 2401.14489 and its follow-ups, as data.

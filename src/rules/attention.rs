@@ -1,0 +1,108 @@
+//! Rules on the heads.
+
+use crate::arch::AttentionKernel;
+use crate::arch::Mode;
+use crate::rules::Severity;
+use crate::rules::Subject;
+use crate::rules::Verdict;
+use crate::rules::alignment::aligned;
+use crate::rules::factors;
+
+/// Nothing was gained beyond this head alignment in the paper's figure 7.
+const HEAD_ALIGNMENT: u64 = 64;
+
+/// The one head size between multiples of 64 that FlashAttention 2 and 3 both have a kernel for.
+const EXTRA_FLASH_SIZE: u64 = 96;
+
+/// Least head size with fused attention, and what it must be a multiple of.
+const FLASH_LEAST: u64 = 64;
+const FLASH_UNIT: u64 = 8;
+
+/// Head sizes from which the throughput of attention is flat: fused, unfused.
+const WIDE_FLASH: u64 = 96;
+const WIDE_UNFUSED: u64 = 128;
+
+fn is_flash(subject: &Subject) -> bool {
+    subject.work.attention == AttentionKernel::Flash
+}
+
+pub(super) fn head_size(subject: &Subject) -> Verdict {
+    let size = subject.arch.head_dim;
+    let wanted = subject.wide_alignment().min(HEAD_ALIGNMENT);
+    let verdict = aligned(subject, "head size", size, wanted);
+    if !is_flash(subject) || verdict.is_met() == Some(true) {
+        return verdict;
+    }
+    if size == EXTRA_FLASH_SIZE {
+        return Verdict::met(format!("head size {size} has a flash kernel of its own"));
+    }
+    let tile = if size < EXTRA_FLASH_SIZE {
+        EXTRA_FLASH_SIZE
+    } else {
+        size.next_multiple_of(HEAD_ALIGNMENT)
+    };
+    let tile = if size < FLASH_LEAST {
+        FLASH_LEAST
+    } else {
+        tile
+    };
+    let detail = format!(
+        "head size {}: flash kernels compute it as {tile}",
+        factors(size)
+    );
+    let wanted = format!("a multiple of {wanted}");
+    Verdict::broken(Severity::Advice, size as f64, wanted, &detail)
+}
+
+pub(super) fn flash(subject: &Subject) -> Verdict {
+    if !is_flash(subject) {
+        return Verdict::not_applicable("attention is not fused: see head-size");
+    }
+    let size = subject.arch.head_dim;
+    let unit = subject.wide_alignment().min(FLASH_UNIT);
+    let detail = format!("head size {size}");
+    if size >= FLASH_LEAST && size.is_multiple_of(unit) {
+        return Verdict::met(detail);
+    }
+    let wanted = format!("a multiple of {unit} from {FLASH_LEAST}");
+    Verdict::broken(Severity::Hard, size as f64, wanted, &detail)
+}
+
+pub(super) fn few_heads(subject: &Subject) -> Verdict {
+    let (heads, size) = (subject.arch.heads, subject.arch.head_dim);
+    if subject.work.mode == Mode::Decode {
+        return Verdict::not_applicable("decode reads the cache, and fewer heads do not shrink it");
+    }
+    if heads == 1 {
+        return Verdict::not_applicable("there is one head");
+    }
+    let least = if is_flash(subject) {
+        WIDE_FLASH
+    } else {
+        WIDE_UNFUSED
+    };
+    let detail = format!("{heads} heads of {size}");
+    if size >= least {
+        return Verdict::met(detail);
+    }
+    let wanted = format!("fewer heads of {least} or more");
+    Verdict::broken(Severity::Advice, heads as f64, wanted, &detail)
+}
+
+pub(super) fn attention_shard(subject: &Subject) -> Verdict {
+    let (heads, kv_heads, tp) = (subject.arch.heads, subject.arch.kv_heads, subject.work.tp);
+    if tp == 1 {
+        return Verdict::not_applicable("tp 1 splits nothing");
+    }
+    if !heads.is_multiple_of(tp) {
+        let detail = format!("tp {tp} does not divide {heads} heads");
+        let wanted = format!("a multiple of {tp}");
+        return Verdict::broken(Severity::Hard, heads as f64, wanted, &detail);
+    }
+    if !kv_heads.is_multiple_of(tp) {
+        let detail = format!("{kv_heads} key/value heads on {tp} ranks are replicated");
+        let wanted = format!("a multiple of {tp}");
+        return Verdict::broken(Severity::Advice, kv_heads as f64, wanted, &detail);
+    }
+    Verdict::met(format!("{} heads on each of {tp} ranks", heads / tp))
+}

@@ -1,0 +1,235 @@
+//! Rules on how well the products fill the GPU: tokens, micro-batch, tiles, waves, depth.
+
+use crate::arch::Mode;
+use crate::arch::Phase;
+use crate::arch::Role;
+use crate::arch::Workload;
+use crate::arch::lower;
+use crate::arch::memory_use;
+use crate::op::Gemm;
+use crate::op::Op;
+use crate::rules::Severity;
+use crate::rules::Subject;
+use crate::rules::Verdict;
+use crate::rules::alignment::aligned;
+
+/// The tile that large products run in.
+const TILE_M: u64 = 128;
+const TILE_N: u64 = 256;
+
+/// Least share of the tiles that is output.
+const TILE_FILL: f64 = 0.98;
+
+/// Least share of the multiprocessors that the waves of all products keep busy.
+const WAVE_FILL: f64 = 0.75;
+
+/// Waves from which more tokens gain little (NVIDIA: small past four blocks per multiprocessor).
+const ENOUGH_WAVES: f64 = 4.0;
+
+/// Least hidden width per layer where latency counts: between Pythia-410M (43) and Pythia-1B (128).
+const LEAST_ASPECT: u64 = 50;
+
+/// One linear map of the forward pass and how often it runs.
+struct Product {
+    role: Role,
+    gemm: Gemm,
+    count: u64,
+}
+
+impl Product {
+    fn flops(&self) -> f64 {
+        Op::Gemm(self.gemm).flops().flops() * self.count as f64
+    }
+
+    fn blocks(&self) -> u64 {
+        self.gemm.batch * self.gemm.m.div_ceil(TILE_M) * self.gemm.n.div_ceil(TILE_N)
+    }
+
+    /// Output over the tiles it takes, laid either way.
+    fn tile_fill(&self) -> f64 {
+        let (m, n) = (self.gemm.m, self.gemm.n);
+        let area = |tile_m, tile_n| m.next_multiple_of(tile_m) * n.next_multiple_of(tile_n);
+        let least = area(TILE_M, TILE_N).min(area(TILE_N, TILE_M));
+        (m * n) as f64 / least as f64
+    }
+
+    fn waves(&self, units: u64) -> f64 {
+        self.blocks() as f64 / units as f64
+    }
+
+    /// Blocks over the places of the waves they take.
+    fn wave_fill(&self, units: u64) -> f64 {
+        let waves = self.waves(units);
+        waves / waves.ceil()
+    }
+
+    fn name(&self) -> String {
+        format!("{} {}", self.role, Op::Gemm(self.gemm))
+    }
+}
+
+/// The linear maps of the forward pass; none where the workload cannot be split like this.
+fn products(subject: &Subject) -> Vec<Product> {
+    let Ok(step) = lower(subject.arch, subject.work) else {
+        return Vec::new();
+    };
+    step.items
+        .iter()
+        .filter(|item| item.phase == Phase::Forward)
+        .filter_map(|item| match (item.role, item.op) {
+            (Role::AttentionScore | Role::AttentionValue | Role::Router, _) => None,
+            (role, Op::Gemm(gemm)) => Some(Product {
+                role,
+                gemm,
+                count: item.count,
+            }),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Why the rules on large products have nothing to say, where they have not.
+fn silent(subject: &Subject) -> Option<Verdict> {
+    let why = if subject.work.mode == Mode::Decode {
+        "decode waits for the weights, not for arithmetic"
+    } else if subject.work.validate(subject.arch).is_err() {
+        "the model cannot be split like this: see node-size"
+    } else {
+        return None;
+    };
+    Some(Verdict::not_applicable(why))
+}
+
+pub(super) fn tokens(subject: &Subject) -> Verdict {
+    let work = subject.work;
+    if work.mode == Mode::Decode {
+        return Verdict::not_applicable("decode waits for the weights, not for arithmetic");
+    }
+    let what = format!("batch {} x seq {}:", work.batch, work.seq);
+    match aligned(subject, &what, work.tokens(), subject.alignment()) {
+        // Only the backward pass reduces over tokens.
+        Verdict::Broken {
+            value,
+            wanted,
+            detail,
+            ..
+        } if !work.trains() => Verdict::Broken {
+            severity: Severity::Advice,
+            value,
+            wanted,
+            detail,
+        },
+        verdict => verdict,
+    }
+}
+
+pub(super) fn micro_batch(subject: &Subject) -> Verdict {
+    let work = subject.work;
+    if !work.trains() {
+        return Verdict::not_applicable("when serving, the requests decide");
+    }
+    if let Some(verdict) = silent(subject) {
+        return verdict;
+    }
+    let doubled = Workload {
+        batch: work.batch * 2,
+        ..*work
+    };
+    let fits = memory_use(subject.arch, &doubled).is_ok_and(|memory| memory.fits(subject.gpu));
+    if !fits {
+        return Verdict::met(format!(
+            "batch {}; batch {} does not fit",
+            work.batch, doubled.batch
+        ));
+    }
+    let units = subject.gpu.sm_count();
+    let fewest = products(subject)
+        .iter()
+        .map(|product| product.waves(units))
+        .fold(f64::INFINITY, f64::min);
+    let detail = format!(
+        "batch {}: the smallest product fills {fewest:.1} waves",
+        work.batch
+    );
+    if fewest >= ENOUGH_WAVES {
+        return Verdict::met(detail);
+    }
+    let detail = format!("{detail}, and batch {} fits the memory", doubled.batch);
+    let wanted = format!("batch {} or more", doubled.batch);
+    Verdict::broken(Severity::Advice, work.batch as f64, wanted, &detail)
+}
+
+pub(super) fn tiles(subject: &Subject) -> Verdict {
+    if let Some(verdict) = silent(subject) {
+        return verdict;
+    }
+    let products = products(subject);
+    let worst = products
+        .iter()
+        // Logits of single positions are as narrow as the batch.
+        .filter(|product| product.gemm.m >= TILE_M || product.role != Role::Logits)
+        .min_by(|a, b| a.tile_fill().total_cmp(&b.tile_fill()));
+    let Some(worst) = worst else {
+        return Verdict::not_applicable("there is no such product");
+    };
+    let fill = worst.tile_fill();
+    let detail = format!("{} fills {:.1} % of its tiles", worst.name(), fill * 100.0);
+    if fill >= TILE_FILL {
+        return Verdict::met(detail);
+    }
+    let wanted = format!("{} % or more", TILE_FILL * 100.0);
+    Verdict::broken(Severity::Advice, fill, wanted, &detail)
+}
+
+pub(super) fn waves(subject: &Subject) -> Verdict {
+    if let Some(verdict) = silent(subject) {
+        return verdict;
+    }
+    let units = subject.gpu.sm_count();
+    let products = products(subject);
+    let total: f64 = products.iter().map(Product::flops).sum();
+    let busy: f64 = products
+        .iter()
+        .map(|product| product.flops() / product.wave_fill(units))
+        .sum();
+    let worst = products
+        .iter()
+        .min_by(|a, b| a.wave_fill(units).total_cmp(&b.wave_fill(units)));
+    let Some(worst) = worst else {
+        return Verdict::not_applicable("there is no such product");
+    };
+    let fill = total / busy;
+    let detail = format!(
+        "waves of {units} blocks are {:.0} % full; fewest: {}, {} blocks, {:.0} %",
+        fill * 100.0,
+        worst.role,
+        worst.blocks(),
+        worst.wave_fill(units) * 100.0
+    );
+    if fill >= WAVE_FILL {
+        return Verdict::met(detail);
+    }
+    let wanted = format!("{} % or more", WAVE_FILL * 100.0);
+    Verdict::broken(Severity::Advice, fill, wanted, &detail)
+}
+
+pub(super) fn depth(subject: &Subject) -> Verdict {
+    if subject.work.trains() {
+        return Verdict::not_applicable("training is judged by throughput, not by latency");
+    }
+    let (hidden, layers) = (subject.arch.hidden, subject.arch.layers);
+    let detail = format!(
+        "hidden {hidden} over {layers} layers: {} a layer",
+        hidden / layers
+    );
+    if hidden >= LEAST_ASPECT * layers {
+        return Verdict::met(detail);
+    }
+    let wanted = format!("{LEAST_ASPECT} or more");
+    Verdict::broken(
+        Severity::Advice,
+        hidden as f64 / layers as f64,
+        wanted,
+        &detail,
+    )
+}

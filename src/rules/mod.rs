@@ -1,0 +1,208 @@
+//! The sizing rules of arXiv 2401.14489 and its follow-ups, as data.
+//!
+//! A [`Rule`] says what it asks of a shape, why, and who found out; its predicate looks at a [`Subject`]:
+//! an architecture, a workload and a GPU. The alignment is the GPU's own ([`Gpu::alignment`]): 8 elements of
+//! 16 bits on V100, 64 on A100 and later, none on MI250X, where the paper's sweeps show no effect.
+
+mod alignment;
+
+mod attention;
+
+mod fill;
+
+mod parallel;
+
+mod table;
+
+pub use table::RULES;
+
+use crate::arch::Architecture;
+use crate::arch::Workload;
+use crate::gpu::Gpu;
+
+/// One sizing rule.
+#[derive(Debug)]
+pub struct Rule {
+    /// Stable name on the wire, in kebab-case.
+    pub id: &'static str,
+    /// Name for people.
+    pub title: &'static str,
+    /// What it asks.
+    pub demand: &'static str,
+    /// Why.
+    pub reason: &'static str,
+    /// Who says so.
+    pub source: &'static str,
+    judge: fn(&Subject) -> Verdict,
+}
+
+/// What is judged.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// The shape.
+    pub arch: &'a Architecture,
+    /// What is run on it.
+    pub work: &'a Workload,
+    /// On which GPU.
+    pub gpu: &'a Gpu,
+}
+
+/// How much a broken rule says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// Loses speed wherever it was measured, or does not run at all.
+    Hard,
+    /// Usually loses speed; library, accuracy or taste may decide otherwise.
+    Advice,
+}
+
+impl Severity {
+    /// The name used in tables and on the wire.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hard => "hard",
+            Self::Advice => "advice",
+        }
+    }
+}
+
+/// What a rule says of a subject, with the numbers that decided it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// The shape does what is asked.
+    Met {
+        /// The numbers.
+        detail: String,
+    },
+    /// It does not.
+    Broken {
+        /// How much that says.
+        severity: Severity,
+        /// The number that is wrong.
+        value: f64,
+        /// What it should be.
+        wanted: String,
+        /// Both in one sentence.
+        detail: String,
+    },
+    /// The rule has nothing to say here.
+    NotApplicable {
+        /// Why not.
+        why: String,
+    },
+}
+
+impl Verdict {
+    /// Whether the rule is met; none where it does not apply.
+    pub const fn is_met(&self) -> Option<bool> {
+        match self {
+            Self::Met { .. } => Some(true),
+            Self::Broken { .. } => Some(false),
+            Self::NotApplicable { .. } => None,
+        }
+    }
+
+    /// How much it says that the rule is broken; none where it is not.
+    pub const fn severity(&self) -> Option<Severity> {
+        match self {
+            Self::Broken { severity, .. } => Some(*severity),
+            _ => None,
+        }
+    }
+
+    /// The sentence with the numbers.
+    pub fn detail(&self) -> &str {
+        match self {
+            Self::Met { detail } | Self::Broken { detail, .. } => detail,
+            Self::NotApplicable { why } => why,
+        }
+    }
+
+    fn met(detail: impl Into<String>) -> Self {
+        Self::Met {
+            detail: detail.into(),
+        }
+    }
+
+    fn not_applicable(why: impl Into<String>) -> Self {
+        Self::NotApplicable { why: why.into() }
+    }
+
+    /// `detail; wanted wanted`.
+    fn broken(severity: Severity, value: f64, wanted: String, detail: &str) -> Self {
+        let detail = format!("{detail}; {wanted} wanted");
+        Self::Broken {
+            severity,
+            value,
+            wanted,
+            detail,
+        }
+    }
+}
+
+/// A rule and what it says.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// The rule.
+    pub rule: &'static Rule,
+    /// What it says.
+    pub verdict: Verdict,
+}
+
+impl Rule {
+    /// The rule with this id.
+    pub fn find(id: &str) -> Option<&'static Self> {
+        RULES.iter().find(|rule| rule.id == id)
+    }
+
+    /// What this rule says of the subject.
+    pub fn judge(&self, subject: &Subject) -> Verdict {
+        (self.judge)(subject)
+    }
+}
+
+/// Whether the subject meets the rule; none where it does not apply.
+pub fn is_met(rule: &Rule, subject: &Subject) -> Option<bool> {
+    rule.judge(subject).is_met()
+}
+
+/// What every rule says, in the order of [`RULES`]; `arch` must be valid, `work` may ask for a split that it does not allow.
+pub fn judge_all(arch: &Architecture, work: &Workload, gpu: &Gpu) -> Vec<Finding> {
+    let subject = Subject { arch, work, gpu };
+    RULES
+        .iter()
+        .map(|rule| Finding {
+            rule,
+            verdict: rule.judge(&subject),
+        })
+        .collect()
+}
+
+impl Subject<'_> {
+    /// Elements that the sides of the linear maps should be a multiple of.
+    fn alignment(&self) -> u64 {
+        self.gpu.alignment(self.work.dtype)
+    }
+
+    /// The same for what stays in 16 bits when the linear maps run in fp8: attention and head.
+    fn wide_alignment(&self) -> u64 {
+        self.gpu.alignment(self.work.activation_dtype())
+    }
+}
+
+/// The largest power of two that divides `value`; 0 for 0.
+const fn power_of_two(value: u64) -> u64 {
+    value & value.wrapping_neg()
+}
+
+/// `80 = 16 · 5`; `50257 is odd`.
+fn factors(value: u64) -> String {
+    match power_of_two(value) {
+        1 => format!("{value} is odd"),
+        power if power == value => format!("{value} is a power of two"),
+        power => format!("{value} = {power} · {}", value / power),
+    }
+}
+
+#[cfg(test)]
+mod tests;

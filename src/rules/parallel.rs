@@ -1,0 +1,83 @@
+//! Rules on how a model is split over GPUs.
+
+use crate::arch::Workload;
+use crate::arch::memory_use;
+use crate::rules::Severity;
+use crate::rules::Subject;
+use crate::rules::Verdict;
+use crate::rules::alignment::inner;
+
+pub(super) fn tensor_parallel(subject: &Subject) -> Verdict {
+    let tp = subject.work.tp;
+    if tp == 1 {
+        return Verdict::met("tp 1");
+    }
+    let fits = |tp: &u64| {
+        let work = Workload {
+            tp: *tp,
+            ..*subject.work
+        };
+        memory_use(subject.arch, &work).is_ok_and(|memory| memory.fits(subject.gpu))
+    };
+    let fewer = (1..=tp / 2).filter(|fewer| tp.is_multiple_of(*fewer));
+    match fewer.into_iter().find(fits) {
+        None => Verdict::met(format!("tp {tp}; fewer ranks do not fit")),
+        Some(fewer) => Verdict::broken(
+            Severity::Advice,
+            tp as f64,
+            format!("tp {fewer}"),
+            &format!("tp {tp}, and tp {fewer} fits the memory"),
+        ),
+    }
+}
+
+pub(super) fn pipeline(subject: &Subject) -> Verdict {
+    let (layers, stages) = (subject.arch.layers, subject.work.pp);
+    if stages == 1 {
+        return Verdict::not_applicable("there is one stage");
+    }
+    if layers.is_multiple_of(stages) {
+        let each = layers / stages;
+        return Verdict::met(format!("{each} layers on each of {stages} stages"));
+    }
+    let most = layers.div_ceil(stages);
+    let detail = format!("{layers} layers over {stages} stages: the fullest has {most}");
+    let wanted = format!("a multiple of {stages}");
+    Verdict::broken(Severity::Hard, layers as f64, wanted, &detail)
+}
+
+pub(super) fn node_size(subject: &Subject) -> Verdict {
+    let (arch, tp) = (subject.arch, subject.work.tp);
+    if tp == 1 {
+        return Verdict::not_applicable("tp 1 splits nothing");
+    }
+    let [dense, expert, shared] = inner(arch);
+    // Fewer key heads than ranks may be replicated.
+    let kv_heads = if tp.is_multiple_of(arch.kv_heads) {
+        0
+    } else {
+        arch.kv_heads
+    };
+    let widths = [
+        ("heads", arch.heads),
+        ("key/value heads", kv_heads),
+        ("hidden", arch.hidden),
+        dense,
+        expert,
+        shared,
+        ("vocabulary", arch.vocab),
+    ];
+    let mut rest = widths.iter().filter(|(_, width)| !width.is_multiple_of(tp));
+    let Some(first) = rest.next() else {
+        return Verdict::met(format!(
+            "tp {tp} divides heads, hidden, d_ff and vocabulary"
+        ));
+    };
+    let names: Vec<_> = std::iter::once(first)
+        .chain(rest)
+        .map(|(name, width)| format!("{name} {width}"))
+        .collect();
+    let detail = format!("tp {tp} does not divide {}", names.join(", "));
+    let wanted = format!("multiples of {tp}");
+    Verdict::broken(Severity::Hard, first.1 as f64, wanted, &detail)
+}

@@ -1,0 +1,132 @@
+//! `shapewise check` as scripts meet it: exit codes, keys, what the paper's cases are told.
+
+use crate::cli::{CONFIG, data, json, number, refused, say};
+use serde_json::Value;
+
+fn rule<'a>(document: &'a Value, id: &str) -> &'a Value {
+    let rules = document["rules"].as_array().unwrap();
+    let found = rules.iter().find(|rule| rule["id"] == id);
+    found.unwrap_or_else(|| panic!("no rule {id}"))
+}
+
+#[test]
+fn broken_rules_are_a_result_and_with_strict_a_failure() {
+    for (line, code) in [
+        ("check gpt3-2.7b", 0),
+        ("check gpt3-2.7b --strict", 1),
+        ("check gpt3-2.7b --strict --format json", 1),
+        ("check llama-2-7b --strict", 0),
+        ("check llama-2-7b --tp 3", 0),
+        ("check llama-2-7b --tp 3 --strict", 1),
+    ] {
+        let outcome = say(line);
+        assert_eq!((outcome.code, &*outcome.err), (code, ""), "{line}");
+        assert!(outcome.out.ends_with('\n'), "{line}");
+    }
+    let (plain, strict) = (say("check gpt2"), say("check gpt2 --strict"));
+    assert_eq!(plain.out, strict.out);
+}
+
+#[test]
+fn what_cannot_be_checked_is_refused_in_one_sentence() {
+    for (line, code, parts) in [
+        ("check", 2, &["PRESET|CONFIG.json"][..]),
+        ("check gpt3-2.7b --batch 0", 2, &["--batch"]),
+        ("check gpt3-2.7x", 1, &["`gpt3-2.7x`", "gpt3-2.7b"]),
+        ("check nowhere/config.json", 1, &["nowhere/config.json"]),
+        ("check gpt2 --seq 5000", 1, &["5000", "1024"]),
+        ("check llama-2-7b --pp 64", 1, &["`pp` is 64", "32"]),
+        ("check gpt2 --gpu h2000", 1, &["`h2000`", "h200"]),
+    ] {
+        refused(line, code, parts);
+    }
+}
+
+#[test]
+fn a_report_names_what_is_wrong_and_what_mends_it() {
+    for gpu in ["a100", "h200"] {
+        let text = data(&format!("check gpt3-2.7b --gpu {gpu}"));
+        for part in [
+            "head size 80 = 16 · 5",
+            "vocabulary 50257 is odd",
+            "vocab 50257 -> 50304",
+            "head_dim 80 -> 64",
+            "arXiv 2401.14489",
+            "90 %",
+            "All that one shape can mend",
+        ] {
+            assert!(text.contains(part), "`{part}` is not in\n{text}");
+        }
+        assert!(text.lines().all(|line| line.trim_end() == line), "{text}");
+    }
+    let text = data("check llama-2-7b");
+    assert!(text.ends_with("rules that apply are met\n"), "{text}");
+    let text = data("check gpt3-2.7b --gpu v100 --attention unfused");
+    assert!(!text.contains("head_dim 80 -> 64"), "{text}");
+}
+
+#[test]
+fn a_document_has_every_rule_with_its_price() {
+    let document = json("check gpt3-2.7b --gpu a100");
+    assert_eq!(document["gpu"], "a100");
+    assert_eq!(document["model"]["head_dim"], 80);
+    assert_eq!(document["workload"]["mode"], "train");
+    assert!(document["impossible"].is_null());
+    let rules = document["rules"].as_array().unwrap();
+    let broken = rules.iter().filter(|rule| rule["verdict"] == "broken");
+    assert_eq!(number(&document, "broken"), broken.clone().count() as f64);
+    for rule in rules {
+        for key in ["id", "title", "detail", "demand", "reason", "source"] {
+            assert!(rule[key].as_str().is_some_and(|text| !text.is_empty()));
+        }
+        let verdict = rule["verdict"].as_str().unwrap();
+        assert!(["met", "broken", "not_applicable"].contains(&verdict));
+        assert!(verdict == "broken" || rule["mend"].is_null());
+    }
+    for rule in broken {
+        let mend = &rule["mend"];
+        assert!(number(mend, "parameter_change_fraction").abs() <= 0.01);
+        let gain = &mend["gain"];
+        let [low, expected, high] =
+            ["low_fraction", "gain_fraction", "high_fraction"].map(|key| number(gain, key));
+        assert!(low <= expected && expected <= high, "{rule}");
+        let [before, after] = [&document, mend].map(|step| number(&step["predicted"], "time_us"));
+        assert!((1.0 - after / before - expected).abs() < 1e-9, "{rule}");
+    }
+    assert_eq!(rule(&document, "vocabulary")["value"], 50257.0);
+    assert_eq!(rule(&document, "vocabulary")["severity"], "hard");
+    assert_eq!(
+        rule(&document, "vocabulary")["mend"]["architecture"]["vocab"],
+        50304
+    );
+    assert_eq!(document["together"]["architecture"]["heads"], 20);
+}
+
+#[test]
+fn a_split_that_does_not_run_is_explained() {
+    let document = json("check llama-2-7b --tp 6");
+    assert!(document["predicted"].is_null());
+    let why = document["impossible"].as_str().unwrap();
+    assert!(why.contains("`tp` is 6"), "{why}");
+    assert_eq!(rule(&document, "node-size")["verdict"], "broken");
+    let text = data("check llama-2-7b --tp 6");
+    assert!(text.contains("does not run") && text.contains("tp 6 does not divide"));
+}
+
+#[test]
+fn a_config_is_checked_like_its_preset() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.json");
+    std::fs::write(&path, CONFIG).unwrap();
+    for options in ["", "--tp 8 --mode prefill --gpu v100"] {
+        let ask = |model: &str| json(&format!("check {model} {options}"));
+        let (config, preset) = (ask(path.to_str().unwrap()), ask("llama-2-7b"));
+        for key in ["rules", "predicted", "broken"] {
+            let names = |document: &Value| {
+                let text = document[key].to_string();
+                text.replace(&document["model"]["name"].to_string(), "")
+            };
+            assert_eq!(names(&config), names(&preset), "{key} {options}");
+        }
+    }
+}
