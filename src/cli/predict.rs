@@ -43,14 +43,8 @@ fn model(args: &ModelArgs, format: Format) -> Result<String> {
     let workload = workload(&args.workload, &architecture)?;
     let predictor = answering(&args.target)?;
     let step = estimate_step(&predictor, &architecture, &workload)?;
-    let mut bases = Vec::new();
-    for line in &step.lines {
-        if let Some(basis) = basis(&predictor, &line.item.op)
-            && !bases.contains(&basis)
-        {
-            bases.push(basis);
-        }
-    }
+    let ops = step.lines.iter().map(|line| &line.item.op);
+    let bases = bases(&predictor, ops);
     let report = StepReport::new(predictor.gpu(), &architecture, &workload, &step, bases);
     Ok(render(&report, format))
 }
@@ -63,6 +57,17 @@ pub(super) fn basis(predictor: &Predictor, op: &Op) -> Option<Basis> {
         dtype: dtype.name(),
         stack: predictor.basis(family, dtype),
     })
+}
+
+/// What the estimates of these operators are based on, each basis once.
+pub(super) fn bases<'a>(predictor: &Predictor, ops: impl Iterator<Item = &'a Op>) -> Vec<Basis> {
+    let mut bases = Vec::new();
+    for basis in ops.filter_map(|op| basis(predictor, op)) {
+        if !bases.contains(&basis) {
+            bases.push(basis);
+        }
+    }
+    bases
 }
 
 pub(super) fn gemm(args: &GemmArgs) -> Op {

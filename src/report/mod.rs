@@ -18,11 +18,15 @@ pub mod models;
 
 pub mod operator;
 
+pub mod plot;
+
 mod shape;
 
 pub mod step;
 
 mod step_text;
+
+pub mod sweep;
 
 mod table;
 
