@@ -35,14 +35,14 @@ pub(super) fn run(command: &Sweep, format: Format) -> Result<String> {
     let (report, files) = match command {
         Sweep::Gemm(args) => {
             let gemm = &args.subject;
-            let mut ranges = Ranges::default();
+            let mut ranges = Ranges::of("-m, -n, -k, --batch-count");
             gemm.map(|option, size| ranges.add(option, *size));
             let at = |value| Ok(predict::gemm(&gemm.map(|_, size| size.at(value))));
             (operator(ranges, &gemm.target, at)?, &args.files)
         }
         Sweep::Attention(args) => {
             let attention = &args.subject;
-            let mut ranges = Ranges::default();
+            let mut ranges = Ranges::of(ATTENTION);
             attention.map(|option, size| ranges.add(option, *size));
             let at = |value| predict::attention(&attention.map(|_, size| size.at(value)));
             (operator(ranges, &attention.target, at)?, &args.files)
@@ -53,17 +53,30 @@ pub(super) fn run(command: &Sweep, format: Format) -> Result<String> {
     Ok(render(&report, format))
 }
 
-/// The sizes of a command, and which of them are ranges.
-#[derive(Default)]
+/// The sizes of attention that may be a range.
+const ATTENTION: &str = "--batch, --heads, --kv-heads, --seq, --kv-seq, --head-dim";
+
+/// The sizes of a model that may be a range.
+const MODEL: &str =
+    "--layers, --hidden, --heads, --kv-heads, --d-ff, --vocab, --batch, --seq, --context, --tp";
+
+/// The sizes of a command that are ranges.
 struct Ranges {
-    options: Vec<&'static str>,
+    /// Every size that may be one.
+    options: &'static str,
     found: Vec<(&'static str, Range)>,
 }
 
 impl Ranges {
+    const fn of(options: &'static str) -> Self {
+        Self {
+            options,
+            found: Vec::new(),
+        }
+    }
+
     /// Notes a size and returns its least value.
     fn add(&mut self, option: &'static str, size: Size) -> u64 {
-        self.options.push(option);
         match size {
             Size::Fixed(value) => value,
             Size::Range(range) => {
@@ -86,10 +99,7 @@ impl Ranges {
                     [] => "absent".to_owned(),
                     found => format!("in {}", found.join(" and ")),
                 };
-                let allowed = format!(
-                    "exactly one of {} as START:END:STEP",
-                    self.options.join(", ")
-                );
+                let allowed = format!("exactly one of {} as START:END:STEP", self.options);
                 Err(Error::field("sweep", "range", value, &allowed))
             }
         }
@@ -107,7 +117,7 @@ fn operator(
     let measured = along(&own, range, &at);
     if let (Some(path), true) = (&target.data, measured.is_empty()) {
         return Err(Error::infeasible(format!(
-            "--data {}: no row of {} differs from the sweep in {dimension} only",
+            "--data {}: no row of {} lies on the sweep; all but {dimension} must be equal, layout and format too",
             path.display(),
             predictor.gpu().name
         )));
@@ -177,9 +187,8 @@ fn model(args: &SizedModelArgs) -> Result<SweepReport> {
         workload: work,
         target,
     } = &args.model;
-    let mut ranges = Ranges::default();
+    let mut ranges = Ranges::of(MODEL);
     for (option, _, size) in sizes {
-        ranges.options.push(option);
         if let Some(Size::Range(range)) = size {
             ranges.found.push((option, range));
         }

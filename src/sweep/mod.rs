@@ -89,6 +89,8 @@ pub struct ModelPoint {
     pub memory: Bytes,
     /// Whether that fits.
     pub fits: bool,
+    /// Share of the time by tier, in the order of [`Tier::ALL`].
+    pub tier_shares: [f64; 4],
 }
 
 impl Point {
@@ -192,6 +194,7 @@ fn model_point(
             mfu: step.mfu,
             memory: step.memory.total(),
             fits: step.fits,
+            tier_shares: step.tier_shares,
         }),
     })
 }
@@ -206,7 +209,7 @@ impl Sweep {
             )));
         }
         Ok(Self {
-            drops: drops(&points),
+            drops: drops(points.iter().map(|point| (point.value, point.rate()))),
             points,
             skipped,
             waves: Vec::new(),
@@ -234,16 +237,14 @@ fn skip(skipped: &mut Vec<Skipped>, value: u64, error: Error) -> Result<()> {
     Ok(())
 }
 
-fn drops(points: &[Point]) -> Vec<Drop> {
-    let depth = |pair: &[Point]| 1.0 - pair[1].rate() / pair[0].rate();
-    points
-        .windows(2)
-        .map(|pair| Drop {
-            value: pair[1].value,
-            depth: depth(pair),
-        })
-        .filter(|drop| drop.depth > DROP)
-        .collect()
+/// Every fall of a curve, given as values with their rates, by more than [`DROP`].
+pub fn drops(curve: impl Iterator<Item = (u64, FlopsPerSecond)>) -> Vec<Drop> {
+    let curve: Vec<_> = curve.collect();
+    let pairs = curve.windows(2).map(|pair| Drop {
+        value: pair[1].0,
+        depth: 1.0 - pair[1].1 / pair[0].1,
+    });
+    pairs.filter(|drop| drop.depth > DROP).collect()
 }
 
 #[cfg(test)]

@@ -9,10 +9,10 @@ use std::process::Command;
 const GPU: &str = "b200";
 
 /// What a command left behind.
-struct Outcome {
-    code: i32,
-    out: String,
-    err: String,
+pub(crate) struct Outcome {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 /// The program that was built along with these tests.
@@ -20,7 +20,7 @@ fn program() -> PathBuf {
     cargo_bin("shapewise")
 }
 
-fn run<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Outcome {
+pub(crate) fn run<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Outcome {
     let output = Command::new(program()).args(args).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     Outcome {
@@ -31,12 +31,12 @@ fn run<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Outcome {
 }
 
 /// Runs words separated by spaces.
-fn say(line: &str) -> Outcome {
+pub(crate) fn say(line: &str) -> Outcome {
     run(&line.split_whitespace().collect::<Vec<_>>())
 }
 
 /// The data of a command that must succeed, and say nothing else.
-fn data(line: &str) -> String {
+pub(crate) fn data(line: &str) -> String {
     let outcome = say(line);
     assert_eq!((outcome.code, &*outcome.err), (0, ""), "{line}");
     assert!(outcome.out.ends_with('\n'), "{line}");
@@ -44,7 +44,7 @@ fn data(line: &str) -> String {
 }
 
 /// The JSON document of a command that must succeed.
-fn json(line: &str) -> Value {
+pub(crate) fn json(line: &str) -> Value {
     parse(line, &data(&format!("{line} --format json")))
 }
 
@@ -54,7 +54,7 @@ fn parse(line: &str, text: &str) -> Value {
     document
 }
 
-fn number(document: &Value, key: &str) -> f64 {
+pub(crate) fn number(document: &Value, key: &str) -> f64 {
     let value = document[key].as_f64();
     value.unwrap_or_else(|| panic!("`{key}` is {} in {document}", document[key]))
 }
@@ -74,7 +74,7 @@ fn refuses(args: &[&str], code: i32, parts: &[&str]) {
     }
 }
 
-fn refused(line: &str, code: i32, parts: &[&str]) {
+pub(crate) fn refused(line: &str, code: i32, parts: &[&str]) {
     refuses(&line.split_whitespace().collect::<Vec<_>>(), code, parts);
 }
 

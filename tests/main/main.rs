@@ -11,3 +11,5 @@ mod learning;
 mod made_up;
 
 mod predictions;
+
+mod sweeps;

@@ -27,7 +27,7 @@ const FINER: u32 = 2;
 const INK: RGBColor = RGBColor(34, 34, 34);
 const QUIET: RGBColor = RGBColor(95, 95, 95);
 const GRID: RGBColor = RGBColor(232, 232, 232);
-const FAINT: RGBColor = RGBColor(176, 176, 176);
+const FAINT: RGBColor = RGBColor(208, 208, 208);
 const STRONG: RGBColor = RGBColor(213, 94, 0);
 
 /// Okabe and Ito's colours, which colour-blind readers tell apart; the orange red of the marks is left out.
@@ -124,8 +124,12 @@ where
     fn chart(&self, chart: &Chart) -> Done {
         self.root.fill(&WHITE)?;
         self.heading(&chart.title, 30, 24, INK)?;
-        self.heading(&chart.subtitle, 60, 15, QUIET)?;
-        let header = self.legend(chart, 88)? + 14;
+        let mut y = 58;
+        for line in chart.subtitle.lines() {
+            self.heading(line, y, 14, QUIET)?;
+            y += 20;
+        }
+        let header = self.legend(chart, y + 8)? + 16;
         self.plot(chart, header)
     }
 
@@ -202,7 +206,7 @@ where
                     .draw(&PathElement::new(ends, colour.stroke_width(thick)))?;
             }
             Sample::Point(colour) => {
-                let circle = Circle::new(scaled(x + 13, y), 5 * self.scale, colour.filled());
+                let circle = Circle::new(scaled(x + 13, y), 4 * self.scale, colour.filled());
                 self.root.draw(&circle)?;
             }
             Sample::Marks(strong) => {
@@ -242,7 +246,7 @@ where
             26 * self.scale,
         );
         let mut context = ChartBuilder::on(&area)
-            .x_label_area_size(58 * self.scale)
+            .x_label_area_size(50 * self.scale)
             .y_label_area_size(82 * self.scale)
             .build_cartesian_2d(x.clone(), y.clone())?;
         context
@@ -279,7 +283,7 @@ where
         }
         for (at, series) in chart.points.iter().enumerate() {
             let filled = colour(chart.lines.len() + at).filled();
-            let radius = if series.points.len() > 150 { 3 } else { 5 };
+            let radius = if series.points.len() > 150 { 3 } else { 4 };
             for point in &series.points {
                 let circle = Circle::new(spot(*point), radius * self.scale, filled);
                 self.root.draw(&circle)?;
@@ -358,7 +362,8 @@ impl Ranged for Scale {
 
     fn map(&self, position: &f64, (start, end): (i32, i32)) -> i32 {
         let share = (position - self.range.start) / (self.range.end - self.range.start);
-        start + (share * f64::from(end - start)).round() as i32
+        // What has no place on the axis, such as zero on a logarithmic one, stays near the picture.
+        start + (share.clamp(-2.0, 3.0) * f64::from(end - start)).round() as i32
     }
 
     fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {

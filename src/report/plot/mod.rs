@@ -13,7 +13,7 @@ use std::path::Path;
 pub struct Chart {
     /// What is shown.
     pub title: String,
-    /// For what it was computed.
+    /// For what it was computed; may have several lines.
     pub subtitle: String,
     /// The horizontal axis.
     pub x: Axis,

@@ -147,7 +147,7 @@ mod tests {
     fn numbers_are_round_and_few() {
         let expected = ["2,000", "3,000", "4,000", "5,000", "6,000"];
         assert_eq!(numbers(false, &[1536.0, 6144.0]), expected);
-        assert_eq!(numbers(false, &[0.61, 0.79])[..2], ["0.62", "0.64"]);
+        assert_eq!(numbers(false, &[0.61, 0.79])[..2], ["0.65", "0.70"]);
         assert_eq!(numbers(true, &[1.0, 100.0])[..4], ["1", "2", "5", "10"]);
         assert_eq!(numbers(true, &[0.1, 1.0])[..2], ["0.1", "0.2"]);
         assert!(numbers(true, &[100.0, 200.0]).len() >= 3);

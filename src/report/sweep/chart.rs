@@ -33,7 +33,7 @@ impl SweepReport {
                 "{} on {}: {unit} against {}",
                 self.subject, self.gpu_title, self.dimension
             ),
-            subtitle: format!("{}; based on {}", self.constants(), self.based_on()),
+            subtitle: format!("{}\nbased on {}", self.constants(), self.based_on()),
             x: Axis {
                 label: self.dimension.clone(),
                 ..Axis::default()

@@ -19,14 +19,17 @@ use crate::report::Warning;
 use crate::report::shape::Shape;
 use crate::report::step::WorkloadKeys;
 use crate::sweep::DROP;
+use crate::sweep::Drop;
 use crate::sweep::Point;
 use crate::sweep::Range;
 use crate::sweep::Subject;
 use crate::sweep::Sweep;
 use crate::sweep::Waves;
+use crate::sweep::drops;
 use crate::units::Seconds;
 use serde::Serialize;
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// A predicted curve.
 #[derive(Clone, Debug, Serialize)]
@@ -50,6 +53,8 @@ pub struct SweepReport {
     drops: Vec<DropKeys>,
     waves: Vec<WavesKeys>,
     measured: Vec<MeasuredKeys>,
+    /// Where the measured rate falls; empty where more than one stack was measured.
+    measured_drops: Vec<DropKeys>,
     skipped: Vec<SkippedKeys>,
     caveats: Vec<Warning>,
 }
@@ -77,7 +82,7 @@ struct PointKeys {
     caveats: Vec<Caveat>,
 }
 
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 struct ModelKeys {
     tokens_per_s: f64,
     tokens_per_s_low: f64,
@@ -87,6 +92,7 @@ struct ModelKeys {
     head_dim: u64,
     memory_bytes: f64,
     fits: bool,
+    tier_shares: BTreeMap<Tier, f64>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -162,9 +168,13 @@ impl SweepReport {
         let first = shape(sweep.points.first());
         let subject = first["kind"].as_str().unwrap_or_default().to_owned();
         let ends = [first, shape(sweep.points.last())];
-        let measured = measured.iter().map(MeasuredKeys::from).collect();
+        let stack = measured.first().map(|point| &point.stack);
+        let one_curve = measured.iter().all(|point| Some(&point.stack) == stack);
+        let curve = measured.iter().filter(|_| one_curve);
+        let curve = curve.map(|point| (point.value, point.op.flops() / point.time));
         Self {
-            measured,
+            measured: measured.iter().map(MeasuredKeys::from).collect(),
+            measured_drops: drops(curve).iter().map(DropKeys::from).collect(),
             ..Self::new(swept, subject, ends, sweep)
         }
     }
@@ -226,16 +236,10 @@ impl SweepReport {
             basis: swept.basis,
             points: points.collect(),
             drops_above: DROP,
-            drops: sweep
-                .drops
-                .iter()
-                .map(|drop| DropKeys {
-                    value: drop.value,
-                    depth: drop.depth,
-                })
-                .collect(),
+            drops: sweep.drops.iter().map(DropKeys::from).collect(),
             waves: sweep.waves.iter().map(WavesKeys::from).collect(),
             measured: Vec::new(),
+            measured_drops: Vec::new(),
             skipped: sweep
                 .skipped
                 .iter()
@@ -313,6 +317,7 @@ impl PointKeys {
                     head_dim: model.head_dim,
                     memory_bytes: model.memory.bytes(),
                     fits: model.fits,
+                    tier_shares: Tier::ALL.into_iter().zip(model.tier_shares).collect(),
                 })
             }
         };
@@ -349,6 +354,15 @@ impl PointKeys {
                 let by = |time: f64| rate * self.time_us / time;
                 [by(self.high_us), rate, by(self.low_us)]
             }
+        }
+    }
+}
+
+impl From<&Drop> for DropKeys {
+    fn from(drop: &Drop) -> Self {
+        Self {
+            value: drop.value,
+            depth: drop.depth,
         }
     }
 }

@@ -3,11 +3,13 @@
 use crate::report::Report;
 use crate::report::grouped;
 use crate::report::percent;
+use crate::report::sweep::DropKeys;
 use crate::report::sweep::ModelKeys;
 use crate::report::sweep::PointKeys;
 use crate::report::sweep::SweepReport;
 use crate::report::table::Side;
 use crate::report::table::table;
+use crate::report::tier_shares_text;
 use crate::report::tokens;
 use crate::units::Bytes;
 use crate::units::Seconds;
@@ -52,7 +54,6 @@ impl SweepReport {
         let of = format!("2^ of {}", self.alignment_of);
         let alignment = (of.as_str(), Side::Right);
         let right = |name| (name, Side::Right);
-        let tier = ("tier", Side::Left);
         let mut text = if self.is_model() {
             let headings = [
                 value,
@@ -63,7 +64,7 @@ impl SweepReport {
                 right("90 % interval"),
                 right("MFU"),
                 right("memory"),
-                tier,
+                ("share of tiers", Side::Left),
             ];
             let rows = points.filter_map(|point| Some(point.model_cells(point.model.as_ref()?)));
             table(headings, rows)
@@ -75,13 +76,13 @@ impl SweepReport {
                 right("90 % interval"),
                 right("TFLOP/s"),
                 right("waves"),
-                tier,
+                ("tier", Side::Left),
             ];
             table(headings, points.map(PointKeys::operator_cells))
         };
         if every > 1 {
             text.push_str(&format!(
-                "(every {every}th of {} points; --format json and --csv have all)\n",
+                "(one in {every} of {} points; --format json and --csv have all)\n",
                 self.points.len()
             ));
         }
@@ -90,7 +91,8 @@ impl SweepReport {
 
     fn summary(&self) -> String {
         let mut lines = Vec::new();
-        lines.push(("drops", self.drops_text()));
+        let rate = if self.is_model() { "MFU" } else { "rate" };
+        lines.push(("drops", self.drops_text(rate, &self.drops)));
         if !self.waves.is_empty() {
             lines.push(("waves", self.waves_text()));
         }
@@ -103,6 +105,8 @@ impl SweepReport {
                 values.1
             );
             lines.push(("measured", text));
+            let drops = self.drops_text("measured rate", &self.measured_drops);
+            lines.push(("", drops));
         }
         let models = self.points.iter().filter_map(|point| point.model.as_ref());
         let large = models.filter(|model| !model.fits).count();
@@ -122,15 +126,14 @@ impl SweepReport {
             .collect()
     }
 
-    fn drops_text(&self) -> String {
+    fn drops_text(&self, rate: &str, drops: &[DropKeys]) -> String {
         let above = percent(self.drops_above);
-        let rate = if self.is_model() { "MFU" } else { "rate" };
-        if self.drops.is_empty() {
+        if drops.is_empty() {
             return format!(
                 "the {rate} never falls by more than {above} from one point to the next"
             );
         }
-        let mut deepest = self.drops.clone();
+        let mut deepest = drops.to_vec();
         deepest.sort_by(|a, b| b.depth.total_cmp(&a.depth));
         deepest.truncate(POSITIONS);
         deepest.sort_by_key(|drop| drop.value);
@@ -138,14 +141,13 @@ impl SweepReport {
             .iter()
             .map(|drop| format!("{} (-{})", drop.value, percent(drop.depth)));
         let positions = positions.collect::<Vec<_>>().join(", ");
-        let number = match self.drops.len() {
-            all if all > POSITIONS => format!("{all} times, most at"),
-            _ => "at".to_owned(),
+        let times = if drops.len() > POSITIONS {
+            format!("{} times, most at", drops.len())
+        } else {
+            "at".to_owned()
         };
-        format!(
-            "the {rate} falls by more than {above} {number} {} = {positions}",
-            self.dimension
-        )
+        let dimension = &self.dimension;
+        format!("the {rate} falls by more than {above} {times} {dimension} = {positions}")
     }
 
     fn waves_text(&self) -> String {
@@ -202,6 +204,7 @@ impl PointKeys {
 
     fn model_cells(&self, model: &ModelKeys) -> [String; 9] {
         let [low, rate, high] = self.rates().map(tokens);
+        let tiers = tier_shares_text(&model.tier_shares);
         let memory = Bytes::from_bytes(model.memory_bytes);
         [
             self.value.to_string(),
@@ -216,7 +219,7 @@ impl PointKeys {
             } else {
                 format!("{memory} DOES NOT FIT")
             },
-            self.tier.to_string(),
+            tiers,
         ]
     }
 }
