@@ -17,7 +17,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use predict::Predict;
 use search::SearchArgs;
 use std::path::PathBuf;
-use sweep::SweepArgs;
+use sweep::Sweep;
 use workload::WorkloadArgs;
 
 /// A learned GPU performance predictor for transformers.
@@ -55,7 +55,10 @@ pub enum Command {
     /// Say what is wrong with a shape, what it costs, and which near shape mends it.
     Check(CheckArgs),
     /// Predict along one dimension: the curve, its steps, a plot.
-    Sweep(SweepArgs),
+    ///
+    /// Exactly one size is a range START:END or START:END:STEP with both ends included; the others are numbers.
+    #[command(subcommand)]
+    Sweep(Box<Sweep>),
     /// Fit a model to timing tables.
     Train(TrainArgs),
     /// Compare predictions with timing tables: the error table.
@@ -195,14 +198,31 @@ pub const PUBLISHERS: [&str; 3] = ["aiconfigurator", "cookbook", "neusight"];
 /// The largest dimension or count that the command line takes.
 const LARGEST: u64 = 1 << 32;
 
+/// One size as a command takes it: `predict` a number, `sweep` also a range.
+pub trait Extent: Clone + Send + Sync + 'static {
+    /// Reads a size; numbers below `least` are refused.
+    fn read(least: u64, text: &str) -> Result<Self, String>;
+
+    /// Reads a dimension or a count of things.
+    fn dimension(text: &str) -> Result<Self, String> {
+        Self::read(1, text)
+    }
+
+    /// Reads a number of cached tokens: there may be none.
+    fn cached(text: &str) -> Result<Self, String> {
+        Self::read(0, text)
+    }
+}
+
+impl Extent for u64 {
+    fn read(least: u64, text: &str) -> Result<Self, String> {
+        from(least, text)
+    }
+}
+
 /// Reads a dimension or a count of things.
 fn dimension(text: &str) -> Result<u64, String> {
     from(1, text)
-}
-
-/// Reads a number of cached tokens: there may be none.
-fn cached(text: &str) -> Result<u64, String> {
-    from(0, text)
 }
 
 fn from(least: u64, text: &str) -> Result<u64, String> {

@@ -17,7 +17,6 @@ use crate::op::Attention;
 use crate::op::Gemm;
 use crate::op::Op;
 use crate::predict::Predictor;
-use crate::predict::step::StepEstimate;
 use crate::predict::step::estimate_step;
 use crate::report::Basis;
 use crate::report::operator::OperatorReport;
@@ -44,22 +43,10 @@ fn model(args: &ModelArgs, format: Format) -> Result<String> {
     let workload = workload(&args.workload, &architecture)?;
     let predictor = answering(&args.target)?;
     let step = estimate_step(&predictor, &architecture, &workload)?;
-    let bases = bases(&predictor, &step);
+    let ops = step.lines.iter().map(|line| &line.item.op);
+    let bases = bases(&predictor, ops);
     let report = StepReport::new(predictor.gpu(), &architecture, &workload, &step, bases);
     Ok(render(&report, format))
-}
-
-/// What the products and attentions of a step are based on, each once.
-pub(super) fn bases(predictor: &Predictor, step: &StepEstimate) -> Vec<Basis> {
-    let mut bases = Vec::new();
-    for line in &step.lines {
-        if let Some(basis) = basis(predictor, &line.item.op)
-            && !bases.contains(&basis)
-        {
-            bases.push(basis);
-        }
-    }
-    bases
 }
 
 /// What the estimate of `op` is based on, where its family is learned.
@@ -70,6 +57,17 @@ pub(super) fn basis(predictor: &Predictor, op: &Op) -> Option<Basis> {
         dtype: dtype.name(),
         stack: predictor.basis(family, dtype),
     })
+}
+
+/// What the estimates of these operators are based on, each basis once.
+pub(super) fn bases<'a>(predictor: &Predictor, ops: impl Iterator<Item = &'a Op>) -> Vec<Basis> {
+    let mut bases = Vec::new();
+    for basis in ops.filter_map(|op| basis(predictor, op)) {
+        if !bases.contains(&basis) {
+            bases.push(basis);
+        }
+    }
+    bases
 }
 
 pub(super) fn gemm(args: &GemmArgs) -> Op {

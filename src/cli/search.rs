@@ -65,8 +65,9 @@ pub(super) fn run(args: &SearchArgs, format: Format) -> Result<String> {
     if let Some(folder) = &args.export {
         export(&found, folder)?;
     }
-    let step = &found.shapes[0].step;
-    let report = SearchReport::new(&predictor, &found, bases(&predictor, step));
+    let lines = found.shapes[0].step.lines.iter();
+    let basis = bases(&predictor, lines.map(|line| &line.item.op));
+    let report = SearchReport::new(&predictor, &found, basis);
     if let Some(path) = &args.plot {
         let picture = plot::render(&report.chart(), plot::Format::of(path)?)?;
         write_atomically(path, &picture)?;

@@ -5,21 +5,37 @@ use crate::cli::predictor;
 use crate::error::Error;
 use crate::error::Result;
 use crate::gpu::Gpu;
+use crate::op::Op;
 use crate::predict::Predictor;
+use crate::units::Seconds;
+use std::sync::Arc;
+
+/// A timing from the table of a user.
+pub(super) struct Timing {
+    pub op: Op,
+    pub time: Seconds,
+    pub stack: Arc<str>,
+}
 
 /// The predictor of the target, with the user's own timings where there are some.
 pub(super) fn answering(target: &TargetArgs) -> Result<Predictor> {
-    let gpu = Gpu::find(&target.gpu)?;
-    let predictor = predictor(gpu, target.model.as_deref())?;
-    match &target.data {
-        None => Ok(predictor),
-        Some(path) => with_measured(predictor, path),
-    }
+    let predictor = predicting(target)?;
+    let timings = timings(target, predictor.gpu())?;
+    let rows = timings.into_iter().map(|timing| (timing.op, timing.time));
+    Ok(predictor.with_measured(rows))
 }
 
+/// The predictor of the target without the user's own timings.
+pub(super) fn predicting(target: &TargetArgs) -> Result<Predictor> {
+    predictor(Gpu::find(&target.gpu)?, target.model.as_deref())
+}
+
+/// The user's own timings on this GPU; none where no table is named.
 #[cfg(feature = "dataset")]
-fn with_measured(predictor: Predictor, path: &std::path::Path) -> Result<Predictor> {
-    let gpu = predictor.gpu();
+pub(super) fn timings(target: &TargetArgs, gpu: &Gpu) -> Result<Vec<Timing>> {
+    let Some(path) = &target.data else {
+        return Ok(Vec::new());
+    };
     let mut rows = crate::dataset::read(path)?;
     rows.retain(|row| *row.gpu == *gpu.name);
     if rows.is_empty() {
@@ -29,10 +45,18 @@ fn with_measured(predictor: Predictor, path: &std::path::Path) -> Result<Predict
             gpu.name
         )));
     }
-    Ok(predictor.with_measured(rows.iter().map(|row| (row.op, row.time))))
+    let timings = rows.into_iter().map(|row| Timing {
+        op: row.op,
+        time: row.time,
+        stack: row.stack,
+    });
+    Ok(timings.collect())
 }
 
 #[cfg(not(feature = "dataset"))]
-fn with_measured(_predictor: Predictor, _path: &std::path::Path) -> Result<Predictor> {
-    Err(Error::feature_off("`--data`", "dataset"))
+pub(super) fn timings(target: &TargetArgs, _gpu: &Gpu) -> Result<Vec<Timing>> {
+    match target.data {
+        None => Ok(Vec::new()),
+        Some(_) => Err(Error::feature_off("`--data`", "dataset")),
+    }
 }

@@ -5,6 +5,7 @@ use crate::error::Result;
 use crate::op::Op;
 use crate::predict::Predictor;
 use crate::predict::estimate::{Caveats, Estimate, Tier};
+use crate::units::Flops;
 use crate::units::Seconds;
 
 /// One line of a step: an operator, how often it runs, what one call takes.
@@ -37,6 +38,8 @@ pub struct StepEstimate {
     pub tokens_per_s_low: f64,
     #[allow(missing_docs)]
     pub tokens_per_s_high: f64,
+    /// Arithmetic of the step on this replica, as [`StepEstimate::mfu`] counts it.
+    pub model_flops: Flops,
     /// Model FLOPs utilisation per GPU, against the dense peak of the workload's format (full-square attention,
     /// no recompute: the PaLM convention).
     pub mfu: f64,
@@ -89,6 +92,7 @@ pub fn estimate_step(
         tokens_per_s: rate(time),
         tokens_per_s_low: rate(high),
         tokens_per_s_high: rate(low),
+        model_flops: step.model_flops,
         mfu: step.model_flops / time / peak,
         gpus_per_replica: step.gpus_per_replica,
         fits: memory.fits(predictor.gpu()),

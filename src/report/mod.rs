@@ -24,6 +24,8 @@ pub mod models;
 
 pub mod operator;
 
+pub mod plot;
+
 pub mod search;
 
 mod search_text;
@@ -33,6 +35,8 @@ mod shape;
 pub mod step;
 
 mod step_text;
+
+pub mod sweep;
 
 mod table;
 

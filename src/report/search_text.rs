@@ -3,6 +3,9 @@
 use crate::report::Report;
 use crate::report::grouped;
 use crate::report::percent;
+use crate::report::plot::Axis;
+use crate::report::plot::Chart;
+use crate::report::plot::Series;
 use crate::report::search::PointKeys;
 use crate::report::search::SearchReport;
 use crate::report::search::ShapeKeys;
@@ -24,6 +27,53 @@ impl Report for SearchReport {
 }
 
 impl SearchReport {
+    /// Throughput against memory: the Pareto front, the recommended shapes, the baseline.
+    pub fn chart(&self) -> Chart {
+        let axis = |label: &str, unit: &str| Axis {
+            label: label.to_owned(),
+            unit: unit.to_owned(),
+            log: false,
+        };
+        let series = |name: &str, points: Vec<(f64, f64, String)>| Series {
+            name: name.to_owned(),
+            labels: points.iter().map(|(.., label)| label.clone()).collect(),
+            points: points.iter().map(|(x, y, _)| (*x, *y)).collect(),
+        };
+        let size = |layers: u64, hidden: u64| format!("{layers} x {hidden}");
+        let front = self.pareto_front.iter().map(|point| {
+            let label = size(point.shape.layers, point.shape.hidden);
+            (point.memory_bytes / 1e9, point.tokens_per_s_per_gpu, label)
+        });
+        let ranked = self.shapes.iter().map(|shape| {
+            let label = format!("#{}", shape.rank);
+            (shape.memory_bytes / 1e9, shape.tokens_per_s_per_gpu, label)
+        });
+        let baseline = &self.baseline;
+        let published = (
+            baseline.memory_bytes / 1e9,
+            baseline.tokens_per_s_per_gpu,
+            baseline.shape.name.clone(),
+        );
+        Chart {
+            title: format!(
+                "Shapes of {} parameters on {}",
+                grouped(self.request.parameters),
+                self.gpu_title
+            ),
+            subtitle: format!("{}; points are layers x hidden size", self.workload.text()),
+            x: axis("memory per GPU", "GB"),
+            y: axis("throughput per GPU", "tokens/s"),
+            band: None,
+            lines: Vec::new(),
+            points: vec![
+                series("Pareto front", front.collect()),
+                series("recommended", ranked.collect()),
+                series("baseline", vec![published]),
+            ],
+            marks: Vec::new(),
+        }
+    }
+
     fn heading(&self) -> String {
         let (request, baseline) = (&self.request, &self.baseline);
         let mut lines = vec![

@@ -20,7 +20,7 @@ fn program() -> PathBuf {
     cargo_bin("shapewise")
 }
 
-fn run<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Outcome {
+pub(crate) fn run<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Outcome {
     let output = Command::new(program()).args(args).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     Outcome {

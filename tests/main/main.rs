@@ -15,3 +15,5 @@ mod made_up;
 mod paper;
 
 mod predictions;
+
+mod sweeps;

@@ -1,6 +1,6 @@
 //! What `predict` may be asked.
 
-use super::{TargetArgs, WorkloadArgs, dimension, dtype, one_of};
+use super::{Extent, TargetArgs, WorkloadArgs, dtype, one_of};
 use crate::op::Dtype;
 use crate::op::Layout;
 use crate::op::Pass;
@@ -19,19 +19,19 @@ pub enum Predict {
 
 /// A matrix product.
 #[derive(Debug, Args)]
-pub struct GemmArgs {
+pub struct GemmArgs<E: Extent = u64> {
     /// Rows of the left operand and of the product.
-    #[arg(short, value_parser = dimension, allow_negative_numbers = true)]
-    pub m: u64,
+    #[arg(short, value_parser = E::dimension, allow_negative_numbers = true)]
+    pub m: E,
     /// Columns of the right operand and of the product.
-    #[arg(short, value_parser = dimension, allow_negative_numbers = true)]
-    pub n: u64,
+    #[arg(short, value_parser = E::dimension, allow_negative_numbers = true)]
+    pub n: E,
     /// The reduction: columns of the left operand, rows of the right one.
-    #[arg(short, value_parser = dimension, allow_negative_numbers = true)]
-    pub k: u64,
+    #[arg(short, value_parser = E::dimension, allow_negative_numbers = true)]
+    pub k: E,
     /// Independent products in one call.
-    #[arg(long, default_value = "1", value_name = "B", value_parser = dimension, allow_negative_numbers = true)]
-    pub batch_count: u64,
+    #[arg(long, default_value = "1", value_name = "B", value_parser = E::dimension, allow_negative_numbers = true)]
+    pub batch_count: E,
     /// Number format of the operands.
     #[arg(long, default_value = "bf16", value_parser = dtype())]
     pub dtype: Dtype,
@@ -44,27 +44,42 @@ pub struct GemmArgs {
     pub target: TargetArgs,
 }
 
+impl<E: Extent> GemmArgs<E> {
+    /// The same product with other sizes; each is asked for by its option.
+    pub fn map<F: Extent>(&self, mut size: impl FnMut(&'static str, &E) -> F) -> GemmArgs<F> {
+        GemmArgs {
+            m: size("-m", &self.m),
+            n: size("-n", &self.n),
+            k: size("-k", &self.k),
+            batch_count: size("--batch-count", &self.batch_count),
+            dtype: self.dtype,
+            layout: self.layout,
+            target: self.target.clone(),
+        }
+    }
+}
+
 /// A fused attention.
 #[derive(Debug, Args)]
-pub struct AttentionArgs {
+pub struct AttentionArgs<E: Extent = u64> {
     /// Sequences.
-    #[arg(long, value_name = "B", value_parser = dimension, allow_negative_numbers = true)]
-    pub batch: u64,
+    #[arg(long, value_name = "B", value_parser = E::dimension, allow_negative_numbers = true)]
+    pub batch: E,
     /// Query heads.
-    #[arg(long, value_name = "H", value_parser = dimension, allow_negative_numbers = true)]
-    pub heads: u64,
+    #[arg(long, value_name = "H", value_parser = E::dimension, allow_negative_numbers = true)]
+    pub heads: E,
     /// Key/value heads, a divisor of the query heads [default: as many].
-    #[arg(long, value_name = "G", value_parser = dimension, allow_negative_numbers = true)]
-    pub kv_heads: Option<u64>,
+    #[arg(long, value_name = "G", value_parser = E::dimension, allow_negative_numbers = true)]
+    pub kv_heads: Option<E>,
     /// Queries per sequence; 1 is a decoding step.
-    #[arg(long, value_name = "S", value_parser = dimension, allow_negative_numbers = true)]
-    pub seq: u64,
+    #[arg(long, value_name = "S", value_parser = E::dimension, allow_negative_numbers = true)]
+    pub seq: E,
     /// Keys per sequence, cached ones included [default: as many as queries].
-    #[arg(long, value_name = "C", value_parser = dimension, allow_negative_numbers = true)]
-    pub kv_seq: Option<u64>,
+    #[arg(long, value_name = "C", value_parser = E::dimension, allow_negative_numbers = true)]
+    pub kv_seq: Option<E>,
     /// Width of one head.
-    #[arg(long, value_name = "D", value_parser = dimension, allow_negative_numbers = true)]
-    pub head_dim: u64,
+    #[arg(long, value_name = "D", value_parser = E::dimension, allow_negative_numbers = true)]
+    pub head_dim: E,
     /// Each query sees only the keys up to its own position.
     #[arg(long)]
     pub causal: bool,
@@ -79,15 +94,36 @@ pub struct AttentionArgs {
     pub target: TargetArgs,
 }
 
+impl<E: Extent> AttentionArgs<E> {
+    /// The same attention with other sizes; each is asked for by its option.
+    pub fn map<F: Extent>(&self, mut size: impl FnMut(&'static str, &E) -> F) -> AttentionArgs<F> {
+        AttentionArgs {
+            batch: size("--batch", &self.batch),
+            heads: size("--heads", &self.heads),
+            kv_heads: self
+                .kv_heads
+                .as_ref()
+                .map(|heads| size("--kv-heads", heads)),
+            seq: size("--seq", &self.seq),
+            kv_seq: self.kv_seq.as_ref().map(|keys| size("--kv-seq", keys)),
+            head_dim: size("--head-dim", &self.head_dim),
+            causal: self.causal,
+            pass: self.pass,
+            dtype: self.dtype,
+            target: self.target.clone(),
+        }
+    }
+}
+
 /// A step of a whole model.
 #[derive(Debug, Args)]
-pub struct ModelArgs {
+pub struct ModelArgs<E: Extent = u64> {
     /// A preset (gpt3-2.7b, llama-3-8b, …) or the path of a Hugging Face config.json.
     #[arg(value_name = "PRESET|CONFIG.json")]
     pub architecture: String,
     /// What one step does and how it is spread over GPUs.
     #[command(flatten)]
-    pub workload: WorkloadArgs,
+    pub workload: WorkloadArgs<E>,
     /// GPU and model.
     #[command(flatten)]
     pub target: TargetArgs,

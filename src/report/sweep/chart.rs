@@ -1,0 +1,132 @@
+//! A sweep as a chart.
+
+use crate::report::plot::Axis;
+use crate::report::plot::Band;
+use crate::report::plot::Chart;
+use crate::report::plot::Mark;
+use crate::report::plot::Marks;
+use crate::report::plot::Series;
+use crate::report::sweep::SweepReport;
+use crate::report::sweep::WavesKeys;
+
+/// The most lines of one kind that can be told apart.
+const MOST_LINES: usize = 120;
+
+/// The most points that are marked one by one.
+const MOST_POINTS: usize = 600;
+
+impl SweepReport {
+    /// The curve with its interval, the waves that explain it, and what was measured.
+    pub fn chart(&self) -> Chart {
+        let (rate, unit) = if self.is_model() {
+            ("throughput", "tokens/s")
+        } else {
+            ("rate", "TFLOP/s")
+        };
+        let points = || {
+            self.points
+                .iter()
+                .map(|point| (point.value as f64, point.rates()))
+        };
+        Chart {
+            title: format!(
+                "{} on {}: {unit} against {}",
+                self.subject, self.gpu_title, self.dimension
+            ),
+            subtitle: format!("{}\nbased on {}", self.constants(), self.based_on()),
+            x: Axis {
+                label: self.dimension.clone(),
+                ..Axis::default()
+            },
+            y: Axis {
+                label: rate.to_owned(),
+                unit: unit.to_owned(),
+                log: false,
+            },
+            band: Some(Band {
+                name: "90 % interval".to_owned(),
+                points: points().map(|(x, [low, _, high])| (x, low, high)).collect(),
+            }),
+            lines: vec![Series {
+                name: "predicted".to_owned(),
+                points: points().map(|(x, [_, rate, _])| (x, rate)).collect(),
+                labels: Vec::new(),
+            }],
+            points: self
+                .measured_series()
+                .into_iter()
+                .chain(self.aligned())
+                .collect(),
+            marks: self.likely_waves().map_or(Vec::new(), marks),
+        }
+    }
+
+    /// One series of measured points per software stack.
+    fn measured_series(&self) -> Vec<Series> {
+        let mut all: Vec<Series> = Vec::new();
+        for point in &self.measured {
+            let name = format!("measured, {}", point.stack);
+            let spot = (point.value as f64, point.tflops_per_s);
+            match all.iter_mut().find(|series| series.name == name) {
+                Some(series) => series.points.push(spot),
+                None => all.push(Series {
+                    name,
+                    points: vec![spot],
+                    labels: Vec::new(),
+                }),
+            }
+        }
+        all
+    }
+
+    /// The points of a model whose size is aligned, where that tells them from others.
+    fn aligned(&self) -> Option<Series> {
+        let wanted = self.alignment_wanted;
+        let is_aligned = |alignment: Option<u64>| alignment.is_some_and(|of| of >= wanted);
+        let aligned = self
+            .points
+            .iter()
+            .filter(|point| is_aligned(point.alignment));
+        let points: Vec<_> = aligned
+            .map(|point| (point.value as f64, point.rates()[1]))
+            .collect();
+        let tells = !points.is_empty() && points.len() < self.points.len();
+        (self.is_model() && tells && points.len() <= MOST_POINTS).then(|| Series {
+            name: format!("{} is a multiple of {wanted}", self.alignment_of),
+            points,
+            labels: Vec::new(),
+        })
+    }
+}
+
+/// New blocks thinly, new waves to be seen.
+fn marks(waves: &WavesKeys) -> Vec<Marks> {
+    let kinds = [
+        Marks {
+            name: format!("a further {} tile", waves.tile),
+            strong: false,
+            at: waves
+                .block_starts
+                .iter()
+                .map(|value| Mark {
+                    x: *value as f64,
+                    label: String::new(),
+                })
+                .collect(),
+        },
+        Marks {
+            name: format!("a further wave of {} tiles", waves.tile),
+            strong: true,
+            at: waves
+                .starts
+                .iter()
+                .map(|start| Mark {
+                    x: start.value as f64,
+                    label: format!("{} waves", start.waves),
+                })
+                .collect(),
+        },
+    ];
+    let shown = |marks: &Marks| !marks.at.is_empty() && marks.at.len() <= MOST_LINES;
+    kinds.into_iter().filter(shown).collect()
+}

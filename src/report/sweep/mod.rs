@@ -1,0 +1,404 @@
+//! The answer to `sweep`: a curve with its drops, the waves that explain it, and measured points beside it.
+
+mod chart;
+
+mod csv;
+
+mod text;
+
+use crate::arch::Architecture;
+use crate::arch::Workload;
+use crate::gpu::Gpu;
+use crate::op::Dtype;
+use crate::op::Op;
+use crate::predict::estimate::Caveat;
+use crate::predict::estimate::Caveats;
+use crate::predict::estimate::Tier;
+use crate::report::Basis;
+use crate::report::Warning;
+use crate::report::shape::Shape;
+use crate::report::step::WorkloadKeys;
+use crate::sweep::DROP;
+use crate::sweep::Drop;
+use crate::sweep::Point;
+use crate::sweep::Range;
+use crate::sweep::Subject;
+use crate::sweep::Sweep;
+use crate::sweep::Waves;
+use crate::sweep::drops;
+use crate::units::Seconds;
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// A predicted curve.
+#[derive(Clone, Debug, Serialize)]
+pub struct SweepReport {
+    gpu: String,
+    #[serde(skip)]
+    gpu_title: String,
+    subject: String,
+    dimension: String,
+    range: RangeKeys,
+    /// Everything else that shapes what was predicted, at the first and at the last point.
+    first: Value,
+    last: Value,
+    basis: Vec<Basis>,
+    /// The size whose largest power of two is the `alignment` of a point.
+    alignment_of: String,
+    /// What sizes should be a multiple of on this GPU in this format.
+    alignment_wanted: u64,
+    points: Vec<PointKeys>,
+    drops_above: f64,
+    drops: Vec<DropKeys>,
+    waves: Vec<WavesKeys>,
+    measured: Vec<MeasuredKeys>,
+    /// Where the measured rate falls; empty where more than one stack was measured.
+    measured_drops: Vec<DropKeys>,
+    skipped: Vec<SkippedKeys>,
+    caveats: Vec<Warning>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct RangeKeys {
+    start: u64,
+    end: u64,
+    step: u64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct PointKeys {
+    value: u64,
+    alignment: Option<u64>,
+    time_us: f64,
+    low_us: f64,
+    high_us: f64,
+    tflops_per_s: f64,
+    #[serde(flatten)]
+    model: Option<ModelKeys>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waves: Option<u64>,
+    tier: Tier,
+    caveats: Vec<Caveat>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct ModelKeys {
+    tokens_per_s: f64,
+    tokens_per_s_low: f64,
+    tokens_per_s_high: f64,
+    mfu: f64,
+    parameters: u64,
+    head_dim: u64,
+    memory_bytes: f64,
+    fits: bool,
+    tier_shares: BTreeMap<Tier, f64>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct DropKeys {
+    value: u64,
+    depth: f64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct WavesKeys {
+    tile: String,
+    correlation: Option<f64>,
+    explains: bool,
+    starts: Vec<StartKeys>,
+    block_starts: Vec<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct StartKeys {
+    value: u64,
+    waves: u64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct MeasuredKeys {
+    value: u64,
+    time_us: f64,
+    tflops_per_s: f64,
+    stack: String,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct SkippedKeys {
+    reason: String,
+    points: usize,
+    values: Vec<u64>,
+}
+
+/// What was swept, where, and based on what.
+pub struct Swept<'a> {
+    /// The GPU.
+    pub gpu: &'a Gpu,
+    /// The number format of the products.
+    pub dtype: Dtype,
+    /// Which size varies, as the document names it.
+    pub dimension: String,
+    /// Its values.
+    pub range: Range,
+    /// What the predictions are based on.
+    pub basis: Vec<Basis>,
+}
+
+/// A measured operator of the curve.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// The value of the swept dimension.
+    pub value: u64,
+    /// What was measured.
+    pub op: Op,
+    /// How long it took.
+    pub time: Seconds,
+    /// The software that ran it.
+    pub stack: String,
+}
+
+impl SweepReport {
+    /// Describes a sweep of operators, with measured ones beside it.
+    pub fn operators(swept: Swept<'_>, sweep: &Sweep, measured: &[Measured]) -> Self {
+        let shape = |point: Option<&Point>| match point.map(|point| &point.subject) {
+            Some(Subject::Operator(op)) => keys(&Shape::from(op)),
+            _ => Value::Null,
+        };
+        let first = shape(sweep.points.first());
+        let subject = first["kind"].as_str().unwrap_or_default().to_owned();
+        let ends = [first, shape(sweep.points.last())];
+        let stack = measured.first().map(|point| &point.stack);
+        let one_curve = measured.iter().all(|point| Some(&point.stack) == stack);
+        let curve = measured.iter().filter(|_| one_curve);
+        let curve = curve.map(|point| (point.value, point.op.flops() / point.time));
+        Self {
+            measured: measured.iter().map(MeasuredKeys::from).collect(),
+            measured_drops: drops(curve).iter().map(DropKeys::from).collect(),
+            ..Self::new(swept, subject, ends, sweep)
+        }
+    }
+
+    /// Describes a sweep of models; `ends` are those at the first and at the last point.
+    pub fn models(swept: Swept<'_>, sweep: &Sweep, ends: &[(Architecture, Workload); 2]) -> Self {
+        let subject = ends[0].0.name.clone();
+        let described = ends.each_ref().map(|(architecture, workload)| {
+            let mut described = serde_json::json!({
+                "layers": architecture.layers,
+                "hidden": architecture.hidden,
+                "heads": architecture.heads,
+                "kv_heads": architecture.kv_heads,
+                "head_dim": architecture.head_dim,
+                "d_ff": architecture.moe.map_or(architecture.mlp.d_ff, |moe| moe.d_ff),
+                "vocab": architecture.vocab,
+            });
+            let sizes = described.as_object_mut();
+            let workload = keys(&WorkloadKeys::from(workload));
+            if let (Some(sizes), Value::Object(workload)) = (sizes, workload) {
+                sizes.extend(workload);
+            }
+            described
+        });
+        Self::new(swept, subject, described, sweep)
+    }
+
+    fn new(swept: Swept<'_>, subject: String, ends: [Value; 2], sweep: &Sweep) -> Self {
+        let [first, last] = ends;
+        let likely = sweep.waves.first().filter(|waves| waves.explains());
+        // What lies side by side in memory is the width of a head, not their number.
+        let by_width = swept.dimension == "heads" && first["head_dim"] != last["head_dim"];
+        let points = sweep.points.iter().enumerate().map(|(at, point)| {
+            let keys = PointKeys::new(point, by_width);
+            PointKeys {
+                waves: likely.map(|waves| waves.counts[at]),
+                ..keys
+            }
+        });
+        let caveats = sweep.points.iter().map(|point| point.caveats);
+        Self {
+            gpu: swept.gpu.name.clone(),
+            gpu_title: swept.gpu.title.clone(),
+            subject,
+            range: RangeKeys {
+                start: swept.range.start(),
+                end: swept.range.end(),
+                step: swept.range.step(),
+            },
+            alignment_of: if by_width {
+                "head_dim".to_owned()
+            } else {
+                swept.dimension.clone()
+            },
+            alignment_wanted: swept.gpu.alignment(swept.dtype),
+            dimension: swept.dimension,
+            first,
+            last,
+            basis: swept.basis,
+            points: points.collect(),
+            drops_above: DROP,
+            drops: sweep.drops.iter().map(DropKeys::from).collect(),
+            waves: sweep.waves.iter().map(WavesKeys::from).collect(),
+            measured: Vec::new(),
+            measured_drops: Vec::new(),
+            skipped: sweep
+                .skipped
+                .iter()
+                .map(|skip| SkippedKeys {
+                    reason: skip.reason.clone(),
+                    points: skip.values.len(),
+                    values: skip.values.clone(),
+                })
+                .collect(),
+            caveats: caveats
+                .fold(Caveats::default(), Caveats::union)
+                .iter()
+                .map(Warning::from)
+                .collect(),
+        }
+    }
+
+    /// The waves that explain the curve, where any do.
+    fn likely_waves(&self) -> Option<&WavesKeys> {
+        self.waves.first().filter(|waves| waves.explains)
+    }
+
+    fn is_model(&self) -> bool {
+        self.points.iter().any(|point| point.model.is_some())
+    }
+
+    /// Every size that stays, in words: `m 2304, k 4096, tn, bf16`.
+    fn constants(&self) -> String {
+        let Value::Object(first) = &self.first else {
+            return String::new();
+        };
+        let words = first.iter().filter_map(|(key, value)| {
+            let usual = match key.as_str() {
+                "kind" => true,
+                "batch" if !self.is_model() => *value == 1,
+                "tp" | "pp" | "dp" | "microbatches" => *value == 1,
+                "pass" => value == "forward",
+                "recompute" => value == "none",
+                _ => *value == 0 || *value == false,
+            };
+            let named = match value {
+                Value::String(text) if key == "attention" => format!("{text} attention"),
+                Value::String(text) => text.clone(),
+                Value::Bool(_) => key.replace('_', " "),
+                number => format!("{key} {number}"),
+            };
+            (!usual && self.last[key] == *value).then_some(named)
+        });
+        words.collect::<Vec<_>>().join(", ")
+    }
+
+    /// What all predictions are based on, in words.
+    fn based_on(&self) -> String {
+        let basis: Vec<_> = self.basis.iter().map(Basis::text).collect();
+        if basis.is_empty() {
+            "a roofline, nothing learned".to_owned()
+        } else {
+            basis.join("; ")
+        }
+    }
+}
+
+impl PointKeys {
+    fn new(point: &Point, by_width: bool) -> Self {
+        let model = match point.subject {
+            Subject::Operator(_) => None,
+            Subject::Model(model) => {
+                let rate = |time: Seconds| model.tokens as f64 / time.secs();
+                Some(ModelKeys {
+                    tokens_per_s: rate(point.time),
+                    tokens_per_s_low: rate(point.high),
+                    tokens_per_s_high: rate(point.low),
+                    mfu: model.mfu,
+                    parameters: model.parameters,
+                    head_dim: model.head_dim,
+                    memory_bytes: model.memory.bytes(),
+                    fits: model.fits,
+                    tier_shares: Tier::ALL.into_iter().zip(model.tier_shares).collect(),
+                })
+            }
+        };
+        let width = match point.subject {
+            Subject::Operator(Op::Attention(op)) => op.head_dim,
+            Subject::Model(model) => model.head_dim,
+            Subject::Operator(_) => point.value,
+        };
+        let aligned = if by_width { width } else { point.value };
+        Self {
+            value: point.value,
+            alignment: (aligned > 0).then(|| 1 << aligned.trailing_zeros()),
+            time_us: point.time.micros(),
+            low_us: point.low.micros(),
+            high_us: point.high.micros(),
+            tflops_per_s: point.rate().flops_per_sec() / 1e12,
+            model,
+            waves: None,
+            tier: point.tier,
+            caveats: point.caveats.iter().collect(),
+        }
+    }
+
+    /// The rate that readers look at with the ends of its interval: tokens/s of a model, TFLOP/s of an operator.
+    fn rates(&self) -> [f64; 3] {
+        match &self.model {
+            Some(model) => [
+                model.tokens_per_s_low,
+                model.tokens_per_s,
+                model.tokens_per_s_high,
+            ],
+            None => {
+                let rate = self.tflops_per_s;
+                let by = |time: f64| rate * self.time_us / time;
+                [by(self.high_us), rate, by(self.low_us)]
+            }
+        }
+    }
+}
+
+impl From<&Drop> for DropKeys {
+    fn from(drop: &Drop) -> Self {
+        Self {
+            value: drop.value,
+            depth: drop.depth,
+        }
+    }
+}
+
+impl From<&Waves> for WavesKeys {
+    fn from(waves: &Waves) -> Self {
+        let starts = waves.starts.iter().map(|start| StartKeys {
+            value: start.value,
+            waves: start.waves,
+        });
+        Self {
+            tile: waves.tile.name(),
+            correlation: waves.fit,
+            explains: waves.explains(),
+            starts: starts.collect(),
+            block_starts: waves.block_starts.clone(),
+        }
+    }
+}
+
+impl From<&Measured> for MeasuredKeys {
+    fn from(measured: &Measured) -> Self {
+        let rate = measured.op.flops() / measured.time;
+        Self {
+            value: measured.value,
+            time_us: measured.time.micros(),
+            tflops_per_s: rate.flops_per_sec() / 1e12,
+            stack: measured.stack.clone(),
+        }
+    }
+}
+
+/// A value as the keys it has on the wire.
+fn keys(value: &impl Serialize) -> Value {
+    serde_json::to_value(value).expect("keys hold strings, numbers and truth values only")
+}
+
+#[cfg(test)]
+mod tests;

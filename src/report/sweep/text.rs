@@ -1,0 +1,225 @@
+//! A sweep as people read it: the curve thinned to a page, then where it falls and why.
+
+use crate::report::Report;
+use crate::report::grouped;
+use crate::report::percent;
+use crate::report::sweep::DropKeys;
+use crate::report::sweep::ModelKeys;
+use crate::report::sweep::PointKeys;
+use crate::report::sweep::SweepReport;
+use crate::report::table::Side;
+use crate::report::table::table;
+use crate::report::tier_shares_text;
+use crate::report::tokens;
+use crate::units::Bytes;
+use crate::units::Seconds;
+use crate::units::significant;
+
+/// The most lines of the table.
+const LINES: usize = 40;
+
+/// The most positions in one sentence.
+const POSITIONS: usize = 16;
+
+impl Report for SweepReport {
+    fn text(&self) -> String {
+        format!("{}\n{}\n{}", self.heading(), self.curve(), self.summary())
+    }
+}
+
+impl SweepReport {
+    fn heading(&self) -> String {
+        let range = &self.range;
+        format!(
+            "{} on {} ({}): {} from {} to {} by {}\n{}\nbased on {}\n",
+            self.subject,
+            self.gpu_title,
+            self.gpu,
+            self.dimension,
+            range.start,
+            range.end,
+            range.step,
+            self.constants(),
+            self.based_on()
+        )
+    }
+
+    fn curve(&self) -> String {
+        let every = self.points.len().div_ceil(LINES);
+        let last = self.points.len().saturating_sub(1);
+        let shown = self.points.iter().enumerate();
+        let shown = shown.filter(|(at, _)| at % every == 0 || *at == last);
+        let points = shown.map(|(_, point)| point);
+        let value = (self.dimension.as_str(), Side::Right);
+        let of = format!("2^ of {}", self.alignment_of);
+        let alignment = (of.as_str(), Side::Right);
+        let right = |name| (name, Side::Right);
+        let mut text = if self.is_model() {
+            let headings = [
+                value,
+                alignment,
+                right("parameters"),
+                right("step"),
+                right("tokens/s"),
+                right("90 % interval"),
+                right("MFU"),
+                right("memory"),
+                ("share of tiers", Side::Left),
+            ];
+            let rows = points.filter_map(|point| Some(point.model_cells(point.model.as_ref()?)));
+            table(headings, rows)
+        } else {
+            let headings = [
+                value,
+                alignment,
+                right("time"),
+                right("90 % interval"),
+                right("TFLOP/s"),
+                right("waves"),
+                ("tier", Side::Left),
+            ];
+            table(headings, points.map(PointKeys::operator_cells))
+        };
+        if every > 1 {
+            text.push_str(&format!(
+                "(one in {every} of {} points; --format json and --csv have all)\n",
+                self.points.len()
+            ));
+        }
+        text
+    }
+
+    fn summary(&self) -> String {
+        let mut lines = Vec::new();
+        let rate = if self.is_model() { "MFU" } else { "rate" };
+        lines.push(("drops", self.drops_text(rate, &self.drops)));
+        if !self.waves.is_empty() {
+            lines.push(("waves", self.waves_text()));
+        }
+        if let (Some(first), Some(last)) = (self.measured.first(), self.measured.last()) {
+            let values = (first.value, last.value);
+            let text = format!(
+                "{} timings between {} and {}, not used for the prediction",
+                self.measured.len(),
+                values.0,
+                values.1
+            );
+            lines.push(("measured", text));
+            let drops = self.drops_text("measured rate", &self.measured_drops);
+            lines.push(("", drops));
+        }
+        let models = self.points.iter().filter_map(|point| point.model.as_ref());
+        let large = models.filter(|model| !model.fits).count();
+        if large > 0 {
+            let text = format!("{large} of {} points do not fit", self.points.len());
+            lines.push(("memory", text));
+        }
+        lines.extend(self.skipped.iter().map(|skip| {
+            let text = format!("{} values, such as: {}", skip.points, skip.reason);
+            ("skipped", text)
+        }));
+        let caveats = self.caveats.iter();
+        lines.extend(caveats.map(|warning| ("caveat", warning.text.to_owned())));
+        lines
+            .iter()
+            .map(|(name, text)| format!("{name:<9} {text}\n"))
+            .collect()
+    }
+
+    fn drops_text(&self, rate: &str, drops: &[DropKeys]) -> String {
+        let above = percent(self.drops_above);
+        if drops.is_empty() {
+            return format!(
+                "the {rate} never falls by more than {above} from one point to the next"
+            );
+        }
+        let mut deepest = drops.to_vec();
+        deepest.sort_by(|a, b| b.depth.total_cmp(&a.depth));
+        deepest.truncate(POSITIONS);
+        deepest.sort_by_key(|drop| drop.value);
+        let positions = deepest
+            .iter()
+            .map(|drop| format!("{} (-{})", drop.value, percent(drop.depth)));
+        let positions = positions.collect::<Vec<_>>().join(", ");
+        let times = if drops.len() > POSITIONS {
+            format!("{} times, most at", drops.len())
+        } else {
+            "at".to_owned()
+        };
+        let dimension = &self.dimension;
+        format!("the {rate} falls by more than {above} {times} {dimension} = {positions}")
+    }
+
+    fn waves_text(&self) -> String {
+        let Some(waves) = self.likely_waves() else {
+            let best = self.waves.first().and_then(|waves| waves.correlation);
+            return match best {
+                None => "their number does not change".to_owned(),
+                Some(best) => {
+                    format!("no usual tile explains the curve (best correlation {best:.2})")
+                }
+            };
+        };
+        let starts: Vec<_> = waves.starts.iter().map(|start| start.value).collect();
+        let fell = |value: &&u64| self.drops.iter().any(|drop| drop.value == **value);
+        format!(
+            "{} tiles explain the curve best (correlation {:.2}): a further wave at {} = {}; {} of {} are drops",
+            waves.tile,
+            waves.correlation.unwrap_or_default(),
+            self.dimension,
+            listed(&starts),
+            starts.iter().filter(fell).count(),
+            starts.len()
+        )
+    }
+}
+
+/// The first values; how many more there are.
+fn listed(values: &[u64]) -> String {
+    let shown = values.iter().take(POSITIONS).map(u64::to_string);
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    match values.len().saturating_sub(POSITIONS) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+impl PointKeys {
+    fn aligned(&self) -> String {
+        self.alignment.map_or("-".to_owned(), |of| of.to_string())
+    }
+
+    fn operator_cells(&self) -> [String; 7] {
+        let [time, low, high] = [self.time_us, self.low_us, self.high_us].map(Seconds::from_micros);
+        [
+            self.value.to_string(),
+            self.aligned(),
+            time.to_string(),
+            format!("{low} to {high}"),
+            significant(self.tflops_per_s),
+            self.waves.map_or("-".to_owned(), |waves| waves.to_string()),
+            self.tier.to_string(),
+        ]
+    }
+
+    fn model_cells(&self, model: &ModelKeys) -> [String; 9] {
+        let [low, rate, high] = self.rates().map(tokens);
+        let tiers = tier_shares_text(&model.tier_shares);
+        let memory = Bytes::from_bytes(model.memory_bytes);
+        [
+            self.value.to_string(),
+            self.aligned(),
+            grouped(model.parameters),
+            Seconds::from_micros(self.time_us).to_string(),
+            rate,
+            format!("{low} to {high}"),
+            percent(model.mfu),
+            if model.fits {
+                memory.to_string()
+            } else {
+                format!("{memory} DOES NOT FIT")
+            },
+            tiers,
+        ]
+    }
+}

@@ -1,1 +1,0 @@
-//! Predictions along one dimension of an operator or a model.

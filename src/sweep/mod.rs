@@ -1,0 +1,251 @@
+//! Predictions along one dimension of an operator or a model, with the steps of tiles and waves.
+//!
+//! A sweep asks its caller for the operator or the model at each value, so it need not know which
+//! dimension varies. Values that no operator or model can have are counted with the reason.
+
+mod range;
+
+mod resize;
+
+mod waves;
+
+pub use range::Range;
+pub use resize::{Size, resize};
+pub use waves::{Tile, Wave, Waves};
+
+use crate::arch::Architecture;
+use crate::arch::Workload;
+use crate::arch::parameters;
+use crate::error::Error;
+use crate::error::Result;
+use crate::op::Op;
+use crate::predict::Predictor;
+use crate::predict::estimate::Caveats;
+use crate::predict::estimate::Tier;
+use crate::predict::step::estimate_step;
+use crate::units::Bytes;
+use crate::units::Flops;
+use crate::units::FlopsPerSecond;
+use crate::units::Seconds;
+
+/// A fall of the rate from one point to the next counts as a drop above this share.
+pub const DROP: f64 = 0.03;
+
+/// A predicted curve.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    /// The predictions, by rising value.
+    pub points: Vec<Point>,
+    /// Values without a prediction, by reason.
+    pub skipped: Vec<Skipped>,
+    /// Where the rate falls.
+    pub drops: Vec<Drop>,
+    /// How tiles fill the GPU along the curve, the likeliest tile first; none where no tile is known.
+    pub waves: Vec<Waves>,
+}
+
+/// The prediction at one value.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// The value of the swept dimension.
+    pub value: u64,
+    /// Expected time.
+    pub time: Seconds,
+    /// Ends of its 90 % interval.
+    pub low: Seconds,
+    #[allow(missing_docs)]
+    pub high: Seconds,
+    /// The arithmetic: of an operator as executed, of a model as the utilisation counts it.
+    pub flops: Flops,
+    /// The worst tier that any part comes from.
+    pub tier: Tier,
+    /// Why it is less certain than usual.
+    pub caveats: Caveats,
+    /// What was timed.
+    pub subject: Subject,
+}
+
+/// What one point is about.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Subject {
+    /// One operator.
+    Operator(Op),
+    /// A step of a model.
+    Model(ModelPoint),
+}
+
+/// The model at one value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ModelPoint {
+    /// All parameters.
+    pub parameters: u64,
+    /// Width of a query and key head.
+    pub head_dim: u64,
+    /// Tokens that a step processes.
+    pub tokens: u64,
+    /// Model FLOPs utilisation.
+    pub mfu: f64,
+    /// Memory of one GPU.
+    pub memory: Bytes,
+    /// Whether that fits.
+    pub fits: bool,
+    /// Share of the time by tier, in the order of [`Tier::ALL`].
+    pub tier_shares: [f64; 4],
+}
+
+impl Point {
+    /// Arithmetic per time.
+    pub fn rate(&self) -> FlopsPerSecond {
+        self.flops / self.time
+    }
+}
+
+/// Values without a prediction, all for the same reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// Why, in the words for the first value.
+    pub reason: String,
+    /// The values.
+    pub values: Vec<u64>,
+}
+
+/// A fall of the rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Drop {
+    /// The first value on the lower side.
+    pub value: u64,
+    /// Share of the rate that is lost since the value before.
+    pub depth: f64,
+}
+
+/// Predicts the operator that `at` makes of each value.
+pub fn operators(
+    predictor: &Predictor,
+    range: Range,
+    at: impl Fn(u64) -> Result<Op>,
+) -> Result<Sweep> {
+    let mut skipped = Vec::new();
+    let mut ops = Vec::new();
+    for value in range.values() {
+        match at(value) {
+            Ok(op) => ops.push((value, op)),
+            Err(error) => skip(&mut skipped, value, error)?,
+        }
+    }
+    let shapes: Vec<_> = ops.iter().map(|(_, op)| *op).collect();
+    let estimates = predictor.predict(&shapes);
+    let points = ops
+        .iter()
+        .zip(&estimates)
+        .map(|((value, op), estimate)| Point {
+            value: *value,
+            time: estimate.time,
+            low: estimate.low(),
+            high: estimate.high(),
+            flops: op.flops(),
+            tier: estimate.tier,
+            caveats: estimate.caveats,
+            subject: Subject::Operator(*op),
+        });
+    let mut sweep = Sweep::new(points.collect(), skipped)?;
+    sweep.waves = waves::along(&sweep.points, predictor.gpu().sm_count());
+    Ok(sweep)
+}
+
+/// Predicts a step of the model that `at` makes of each value.
+pub fn models(
+    predictor: &Predictor,
+    range: Range,
+    at: impl Fn(u64) -> Result<(Architecture, Workload)>,
+) -> Result<Sweep> {
+    let mut skipped = Vec::new();
+    let mut points = Vec::new();
+    for value in range.values() {
+        let model = at(value).and_then(|(architecture, workload)| {
+            model_point(predictor, value, &architecture, &workload)
+        });
+        match model {
+            Ok(point) => points.push(point),
+            Err(error) => skip(&mut skipped, value, error)?,
+        }
+    }
+    Sweep::new(points, skipped)
+}
+
+fn model_point(
+    predictor: &Predictor,
+    value: u64,
+    architecture: &Architecture,
+    workload: &Workload,
+) -> Result<Point> {
+    let step = estimate_step(predictor, architecture, workload)?;
+    Ok(Point {
+        value,
+        time: step.time,
+        low: step.low,
+        high: step.high,
+        flops: step.model_flops,
+        tier: step.worst_tier(),
+        caveats: step.caveats,
+        subject: Subject::Model(ModelPoint {
+            parameters: parameters(architecture).total,
+            head_dim: architecture.head_dim,
+            tokens: step.tokens,
+            mfu: step.mfu,
+            memory: step.memory.total(),
+            fits: step.fits,
+            tier_shares: step.tier_shares,
+        }),
+    })
+}
+
+impl Sweep {
+    fn new(points: Vec<Point>, skipped: Vec<Skipped>) -> Result<Self> {
+        if points.is_empty() {
+            let reasons: Vec<_> = skipped.iter().map(|skip| skip.reason.as_str()).collect();
+            let reasons = reasons.join("; ");
+            return Err(Error::infeasible(format!(
+                "no value of the range is possible: {reasons}"
+            )));
+        }
+        Ok(Self {
+            drops: drops(points.iter().map(|point| (point.value, point.rate()))),
+            points,
+            skipped,
+            waves: Vec::new(),
+        })
+    }
+}
+
+/// Counts a value that is impossible; reasons that differ in numbers only are one. Other errors go on.
+fn skip(skipped: &mut Vec<Skipped>, value: u64, error: Error) -> Result<()> {
+    if !error.is_bad_input() && !error.is_infeasible() {
+        return Err(error);
+    }
+    let reason = error.to_string();
+    let words = |text: &str| text.replace(|c: char| c.is_ascii_digit(), "");
+    let known = skipped
+        .iter_mut()
+        .find(|skip| words(&skip.reason) == words(&reason));
+    match known {
+        Some(skip) => skip.values.push(value),
+        None => skipped.push(Skipped {
+            reason,
+            values: vec![value],
+        }),
+    }
+    Ok(())
+}
+
+/// Every fall of a curve, given as values with their rates, by more than [`DROP`].
+pub fn drops(curve: impl Iterator<Item = (u64, FlopsPerSecond)>) -> Vec<Drop> {
+    let curve: Vec<_> = curve.collect();
+    let pairs = curve.windows(2).map(|pair| Drop {
+        value: pair[1].0,
+        depth: 1.0 - pair[1].1 / pair[0].1,
+    });
+    pairs.filter(|drop| drop.depth > DROP).collect()
+}
+
+#[cfg(test)]
+mod tests;
