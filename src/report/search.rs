@@ -13,7 +13,6 @@ use crate::search::Method;
 use crate::search::Recommendation;
 use crate::search::Request;
 use crate::search::bounds::Quantity;
-use crate::units::Seconds;
 use serde::Serialize;
 use std::collections::BTreeMap;
 

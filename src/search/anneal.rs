@@ -148,7 +148,7 @@ impl Anneal for &Chain<'_> {
                 let random = &mut inner.random;
                 return Ok(match random.random_range(0..4) {
                     0 => frame.nearest(shape.d_ff),
-                    _ => frame.shape(random.random_range(0..frame.len())),
+                    _ => frame.shape(random.random_range(0..frame.count())),
                 });
             }
         }
@@ -199,7 +199,7 @@ impl Chain<'_> {
         let order = self.frames.iter().cycle().skip(first).step_by(7);
         order
             .take(self.frames.len())
-            .map(|frame| frame.shape(frame.len() / 2))
+            .map(|frame| frame.shape(frame.count() / 2))
             .find(|shape| worker.cost(shape).is_finite())
     }
 

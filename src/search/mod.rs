@@ -293,7 +293,7 @@ pub fn search(predictor: &Predictor, request: &Request, watch: &Watch<'_>) -> Re
         fastest,
         front,
         baseline,
-        lattice: frames.iter().map(Frame::len).sum(),
+        lattice: frames.iter().map(Frame::count).sum(),
         evaluations: archive.evaluations,
         refused: archive.refused,
         stopped,

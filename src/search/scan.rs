@@ -79,7 +79,7 @@ pub fn sample(frames: &[Frame], count: u64, seed: u64) -> Vec<Frame> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut draw = || {
         let frame = &frames[random.random_range(0..frames.len())];
-        frame.only(random.random_range(0..frame.len()))
+        frame.only(random.random_range(0..frame.count()))
     };
     (0..count).map(|_| draw()).collect()
 }

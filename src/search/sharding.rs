@@ -47,7 +47,7 @@ pub fn share_that_fits(space: &Space, workload: &Workload, gpu: &Gpu, frames: &[
         .collect();
     let (mut arch, mut work) = (space.base.clone(), *workload);
     let fitting = sample.iter().filter(|frame| {
-        let shape = frame.shape(frame.len() / 2);
+        let shape = frame.shape(frame.count() / 2);
         space.fill(&shape, &mut arch, &mut work);
         if workload.tp != space.workload.tp {
             work.tp = workload.tp;

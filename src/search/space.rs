@@ -36,7 +36,7 @@ pub struct Frame {
 
 impl Frame {
     /// How many widths there are.
-    pub fn len(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         (self.widths.1 - self.widths.0) / self.step + 1
     }
 
@@ -67,7 +67,7 @@ impl Frame {
 
     /// Every shape.
     pub fn shapes(&self) -> impl Iterator<Item = Shape> {
-        (0..self.len()).map(|index| self.shape(index))
+        (0..self.count()).map(|index| self.shape(index))
     }
 }
 
