@@ -55,7 +55,7 @@ pub struct Point {
     pub low: Seconds,
     #[allow(missing_docs)]
     pub high: Seconds,
-    /// The arithmetic: of an operator as executed, of a model as the utilisation counts it.
+    /// The arithmetic of one GPU: of an operator as executed, of a model as the utilisation counts it.
     pub flops: Flops,
     /// The worst tier that any part comes from.
     pub tier: Tier,
@@ -184,7 +184,7 @@ fn model_point(
         time: step.time,
         low: step.low,
         high: step.high,
-        flops: step.model_flops,
+        flops: step.model_flops / step.gpus_per_replica as f64,
         tier: step.worst_tier(),
         caveats: step.caveats,
         subject: Subject::Model(ModelPoint {

@@ -94,7 +94,7 @@ fn attention_is_cut_by_queries_and_decoding_is_not() {
         Ok(Op::Attention(attention(2048, heads)))
     });
     // 2 x 6 x 16 blocks of 128 queries need a second wave of 132 multiprocessors, 2 x 10 x 16 a third.
-    assert_eq!(starts(&prefill.unwrap(), "128 queries"), [6, 10]);
+    assert_eq!(starts(&prefill.unwrap(), "128-query"), [6, 10]);
     let decode = operators(&predictor, range, |heads| {
         Ok(Op::Attention(attention(1, heads)))
     });

@@ -36,11 +36,11 @@ pub enum Tile {
 }
 
 impl Tile {
-    /// `128x256`, `128 queries`.
+    /// `128x256`, `128-query`.
     pub fn name(self) -> String {
         match self {
             Self::Output { m, n } => format!("{m}x{n}"),
-            Self::Queries(queries) => format!("{queries} queries"),
+            Self::Queries(queries) => format!("{queries}-query"),
         }
     }
 

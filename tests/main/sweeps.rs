@@ -141,6 +141,17 @@ fn aligned_widths_are_faster_and_marked() {
 }
 
 #[test]
+fn more_ranks_are_used_less() {
+    let document = json("sweep model llama-3-8b --tp 1:4");
+    // 3 ranks do not share 32 heads.
+    assert_eq!(values(&document["points"]), [1, 2, 4]);
+    assert_eq!(values(&document["drops"]), [2, 4]);
+    let points = document["points"].as_array().unwrap();
+    let falls = 1.0 - number(&points[1], "mfu") / number(&points[0], "mfu");
+    assert!((falls - number(&document["drops"][0], "depth")).abs() < 1e-9);
+}
+
+#[test]
 fn files_are_written_and_named() {
     let folder = tempfile::tempdir().unwrap();
     let line = format!("{WAVES} --gpu a100");

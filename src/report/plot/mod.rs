@@ -2,6 +2,12 @@
 
 mod draw;
 
+mod labels;
+
+mod legend;
+
+mod picture;
+
 mod scale;
 
 use crate::error::Error;
@@ -108,8 +114,8 @@ impl Format {
 /// Draws a chart; the content of the file.
 pub fn render(chart: &Chart, format: Format) -> Result<Vec<u8>> {
     let picture = match format {
-        Format::Svg => draw::svg(chart),
-        Format::Png => draw::png(chart),
+        Format::Svg => picture::svg(chart),
+        Format::Png => picture::png(chart),
     };
     picture.map_err(|error| Error::infeasible(format!("the plot cannot be drawn: {error}")))
 }

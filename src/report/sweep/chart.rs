@@ -7,7 +7,7 @@ use crate::report::plot::Mark;
 use crate::report::plot::Marks;
 use crate::report::plot::Series;
 use crate::report::sweep::SweepReport;
-use crate::report::sweep::WavesKeys;
+use crate::report::sweep::keys::WavesKeys;
 
 /// The most lines of one kind that can be told apart.
 const MOST_LINES: usize = 120;

@@ -4,6 +4,8 @@ mod chart;
 
 mod csv;
 
+mod keys;
+
 mod text;
 
 use crate::arch::Architecture;
@@ -11,25 +13,26 @@ use crate::arch::Workload;
 use crate::gpu::Gpu;
 use crate::op::Dtype;
 use crate::op::Op;
-use crate::predict::estimate::Caveat;
 use crate::predict::estimate::Caveats;
-use crate::predict::estimate::Tier;
 use crate::report::Basis;
 use crate::report::Warning;
 use crate::report::shape::Shape;
 use crate::report::step::WorkloadKeys;
+use crate::report::sweep::keys::DropKeys;
+use crate::report::sweep::keys::MeasuredKeys;
+use crate::report::sweep::keys::PointKeys;
+use crate::report::sweep::keys::RangeKeys;
+use crate::report::sweep::keys::SkippedKeys;
+use crate::report::sweep::keys::WavesKeys;
 use crate::sweep::DROP;
-use crate::sweep::Drop;
 use crate::sweep::Point;
 use crate::sweep::Range;
 use crate::sweep::Subject;
 use crate::sweep::Sweep;
-use crate::sweep::Waves;
 use crate::sweep::drops;
 use crate::units::Seconds;
 use serde::Serialize;
 use serde_json::Value;
-use std::collections::BTreeMap;
 
 /// A predicted curve.
 #[derive(Clone, Debug, Serialize)]
@@ -57,78 +60,6 @@ pub struct SweepReport {
     measured_drops: Vec<DropKeys>,
     skipped: Vec<SkippedKeys>,
     caveats: Vec<Warning>,
-}
-
-#[derive(Clone, Copy, Debug, Serialize)]
-struct RangeKeys {
-    start: u64,
-    end: u64,
-    step: u64,
-}
-
-#[derive(Clone, Debug, Serialize)]
-struct PointKeys {
-    value: u64,
-    alignment: Option<u64>,
-    time_us: f64,
-    low_us: f64,
-    high_us: f64,
-    tflops_per_s: f64,
-    #[serde(flatten)]
-    model: Option<ModelKeys>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    waves: Option<u64>,
-    tier: Tier,
-    caveats: Vec<Caveat>,
-}
-
-#[derive(Clone, Debug, Serialize)]
-struct ModelKeys {
-    tokens_per_s: f64,
-    tokens_per_s_low: f64,
-    tokens_per_s_high: f64,
-    mfu: f64,
-    parameters: u64,
-    head_dim: u64,
-    memory_bytes: f64,
-    fits: bool,
-    tier_shares: BTreeMap<Tier, f64>,
-}
-
-#[derive(Clone, Copy, Debug, Serialize)]
-struct DropKeys {
-    value: u64,
-    depth: f64,
-}
-
-#[derive(Clone, Debug, Serialize)]
-struct WavesKeys {
-    tile: String,
-    correlation: Option<f64>,
-    explains: bool,
-    starts: Vec<StartKeys>,
-    block_starts: Vec<u64>,
-}
-
-#[derive(Clone, Copy, Debug, Serialize)]
-struct StartKeys {
-    value: u64,
-    waves: u64,
-}
-
-#[derive(Clone, Debug, Serialize)]
-struct MeasuredKeys {
-    value: u64,
-    time_us: f64,
-    tflops_per_s: f64,
-    stack: String,
-}
-
-#[derive(Clone, Debug, Serialize)]
-struct SkippedKeys {
-    reason: String,
-    points: usize,
-    values: Vec<u64>,
 }
 
 /// What was swept, where, and based on what.
@@ -298,99 +229,6 @@ impl SweepReport {
             "a roofline, nothing learned".to_owned()
         } else {
             basis.join("; ")
-        }
-    }
-}
-
-impl PointKeys {
-    fn new(point: &Point, by_width: bool) -> Self {
-        let model = match point.subject {
-            Subject::Operator(_) => None,
-            Subject::Model(model) => {
-                let rate = |time: Seconds| model.tokens as f64 / time.secs();
-                Some(ModelKeys {
-                    tokens_per_s: rate(point.time),
-                    tokens_per_s_low: rate(point.high),
-                    tokens_per_s_high: rate(point.low),
-                    mfu: model.mfu,
-                    parameters: model.parameters,
-                    head_dim: model.head_dim,
-                    memory_bytes: model.memory.bytes(),
-                    fits: model.fits,
-                    tier_shares: Tier::ALL.into_iter().zip(model.tier_shares).collect(),
-                })
-            }
-        };
-        let width = match point.subject {
-            Subject::Operator(Op::Attention(op)) => op.head_dim,
-            Subject::Model(model) => model.head_dim,
-            Subject::Operator(_) => point.value,
-        };
-        let aligned = if by_width { width } else { point.value };
-        Self {
-            value: point.value,
-            alignment: (aligned > 0).then(|| 1 << aligned.trailing_zeros()),
-            time_us: point.time.micros(),
-            low_us: point.low.micros(),
-            high_us: point.high.micros(),
-            tflops_per_s: point.rate().flops_per_sec() / 1e12,
-            model,
-            waves: None,
-            tier: point.tier,
-            caveats: point.caveats.iter().collect(),
-        }
-    }
-
-    /// The rate that readers look at with the ends of its interval: tokens/s of a model, TFLOP/s of an operator.
-    fn rates(&self) -> [f64; 3] {
-        match &self.model {
-            Some(model) => [
-                model.tokens_per_s_low,
-                model.tokens_per_s,
-                model.tokens_per_s_high,
-            ],
-            None => {
-                let rate = self.tflops_per_s;
-                let by = |time: f64| rate * self.time_us / time;
-                [by(self.high_us), rate, by(self.low_us)]
-            }
-        }
-    }
-}
-
-impl From<&Drop> for DropKeys {
-    fn from(drop: &Drop) -> Self {
-        Self {
-            value: drop.value,
-            depth: drop.depth,
-        }
-    }
-}
-
-impl From<&Waves> for WavesKeys {
-    fn from(waves: &Waves) -> Self {
-        let starts = waves.starts.iter().map(|start| StartKeys {
-            value: start.value,
-            waves: start.waves,
-        });
-        Self {
-            tile: waves.tile.name(),
-            correlation: waves.fit,
-            explains: waves.explains(),
-            starts: starts.collect(),
-            block_starts: waves.block_starts.clone(),
-        }
-    }
-}
-
-impl From<&Measured> for MeasuredKeys {
-    fn from(measured: &Measured) -> Self {
-        let rate = measured.op.flops() / measured.time;
-        Self {
-            value: measured.value,
-            time_us: measured.time.micros(),
-            tflops_per_s: rate.flops_per_sec() / 1e12,
-            stack: measured.stack.clone(),
         }
     }
 }

@@ -3,10 +3,10 @@
 use crate::report::Report;
 use crate::report::grouped;
 use crate::report::percent;
-use crate::report::sweep::DropKeys;
-use crate::report::sweep::ModelKeys;
-use crate::report::sweep::PointKeys;
 use crate::report::sweep::SweepReport;
+use crate::report::sweep::keys::DropKeys;
+use crate::report::sweep::keys::ModelKeys;
+use crate::report::sweep::keys::PointKeys;
 use crate::report::table::Side;
 use crate::report::table::table;
 use crate::report::tier_shares_text;
@@ -51,7 +51,7 @@ impl SweepReport {
         let shown = shown.filter(|(at, _)| at % every == 0 || *at == last);
         let points = shown.map(|(_, point)| point);
         let value = (self.dimension.as_str(), Side::Right);
-        let of = format!("2^ of {}", self.alignment_of);
+        let of = format!("pow2({})", self.alignment_of);
         let alignment = (of.as_str(), Side::Right);
         let right = |name| (name, Side::Right);
         let mut text = if self.is_model() {

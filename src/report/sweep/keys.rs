@@ -1,0 +1,178 @@
+//! The parts of a sweep's document.
+
+use crate::op::Op;
+use crate::predict::estimate::Caveat;
+use crate::predict::estimate::Tier;
+use crate::report::sweep::Measured;
+use crate::sweep::Drop;
+use crate::sweep::Point;
+use crate::sweep::Subject;
+use crate::sweep::Waves;
+use crate::units::Seconds;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct RangeKeys {
+    pub start: u64,
+    pub end: u64,
+    pub step: u64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct PointKeys {
+    pub value: u64,
+    pub alignment: Option<u64>,
+    pub time_us: f64,
+    pub low_us: f64,
+    pub high_us: f64,
+    pub tflops_per_s: f64,
+    #[serde(flatten)]
+    pub model: Option<ModelKeys>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waves: Option<u64>,
+    pub tier: Tier,
+    pub caveats: Vec<Caveat>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct ModelKeys {
+    pub tokens_per_s: f64,
+    pub tokens_per_s_low: f64,
+    pub tokens_per_s_high: f64,
+    pub mfu: f64,
+    pub parameters: u64,
+    pub head_dim: u64,
+    pub memory_bytes: f64,
+    pub fits: bool,
+    pub tier_shares: BTreeMap<Tier, f64>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct DropKeys {
+    pub value: u64,
+    pub depth: f64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct WavesKeys {
+    pub tile: String,
+    pub correlation: Option<f64>,
+    pub explains: bool,
+    pub starts: Vec<StartKeys>,
+    pub block_starts: Vec<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct StartKeys {
+    pub value: u64,
+    pub waves: u64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct MeasuredKeys {
+    pub value: u64,
+    pub time_us: f64,
+    pub tflops_per_s: f64,
+    pub stack: String,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct SkippedKeys {
+    pub reason: String,
+    pub points: usize,
+    pub values: Vec<u64>,
+}
+
+impl PointKeys {
+    pub fn new(point: &Point, by_width: bool) -> Self {
+        let model = match point.subject {
+            Subject::Operator(_) => None,
+            Subject::Model(model) => {
+                let rate = |time: Seconds| model.tokens as f64 / time.secs();
+                Some(ModelKeys {
+                    tokens_per_s: rate(point.time),
+                    tokens_per_s_low: rate(point.high),
+                    tokens_per_s_high: rate(point.low),
+                    mfu: model.mfu,
+                    parameters: model.parameters,
+                    head_dim: model.head_dim,
+                    memory_bytes: model.memory.bytes(),
+                    fits: model.fits,
+                    tier_shares: Tier::ALL.into_iter().zip(model.tier_shares).collect(),
+                })
+            }
+        };
+        let width = match point.subject {
+            Subject::Operator(Op::Attention(op)) => op.head_dim,
+            Subject::Model(model) => model.head_dim,
+            Subject::Operator(_) => point.value,
+        };
+        let aligned = if by_width { width } else { point.value };
+        Self {
+            value: point.value,
+            alignment: (aligned > 0).then(|| 1 << aligned.trailing_zeros()),
+            time_us: point.time.micros(),
+            low_us: point.low.micros(),
+            high_us: point.high.micros(),
+            tflops_per_s: point.rate().flops_per_sec() / 1e12,
+            model,
+            waves: None,
+            tier: point.tier,
+            caveats: point.caveats.iter().collect(),
+        }
+    }
+
+    /// The rate that readers look at with the ends of its interval: tokens/s of a model, TFLOP/s of an operator.
+    pub fn rates(&self) -> [f64; 3] {
+        match &self.model {
+            Some(model) => [
+                model.tokens_per_s_low,
+                model.tokens_per_s,
+                model.tokens_per_s_high,
+            ],
+            None => {
+                let rate = self.tflops_per_s;
+                let by = |time: f64| rate * self.time_us / time;
+                [by(self.high_us), rate, by(self.low_us)]
+            }
+        }
+    }
+}
+
+impl From<&Drop> for DropKeys {
+    fn from(drop: &Drop) -> Self {
+        Self {
+            value: drop.value,
+            depth: drop.depth,
+        }
+    }
+}
+
+impl From<&Waves> for WavesKeys {
+    fn from(waves: &Waves) -> Self {
+        let starts = waves.starts.iter().map(|start| StartKeys {
+            value: start.value,
+            waves: start.waves,
+        });
+        Self {
+            tile: waves.tile.name(),
+            correlation: waves.fit,
+            explains: waves.explains(),
+            starts: starts.collect(),
+            block_starts: waves.block_starts.clone(),
+        }
+    }
+}
+
+impl From<&Measured> for MeasuredKeys {
+    fn from(measured: &Measured) -> Self {
+        let rate = measured.op.flops() / measured.time;
+        Self {
+            value: measured.value,
+            time_us: measured.time.micros(),
+            tflops_per_s: rate.flops_per_sec() / 1e12,
+            stack: measured.stack.clone(),
+        }
+    }
+}
