@@ -91,6 +91,11 @@ impl Near<'_> {
         [alignment, 128, 256].map(|unit| unit * self.work.tp)
     }
 
+    /// Whether a hidden width is worth a look: large units make far multiples.
+    fn is_near(&self, hidden: u64) -> bool {
+        (1..=2 * self.arch.hidden).contains(&hidden)
+    }
+
     fn vocabularies(&self) -> Vec<Architecture> {
         let [alignment, half, whole] = self.units();
         // Serving and older parts need less than the whole alignment.
@@ -187,7 +192,7 @@ impl Near<'_> {
         for unit in self.units() {
             for step in 0..=2 * STEPS {
                 let hidden = (arch.hidden / unit + step).saturating_sub(STEPS) * unit;
-                if hidden == 0 {
+                if !self.is_near(hidden) {
                     continue;
                 }
                 let sizes = [arch.head_dim, 64, 96, 128];
@@ -252,6 +257,9 @@ impl Near<'_> {
                     .collect()
             };
             for (hidden, heads) in cuts {
+                if !self.is_near(hidden) {
+                    continue;
+                }
                 let Some(kv_heads) = grouped(arch, heads) else {
                     continue;
                 };
@@ -289,6 +297,9 @@ impl Near<'_> {
             let wider = (arch.layers as f64 / layers as f64).sqrt() * arch.hidden as f64;
             let below = wider as u64 / unit * unit;
             for hidden in [below, below + unit] {
+                if !self.is_near(hidden) {
+                    continue;
+                }
                 for size in [arch.head_dim, 64, 128] {
                     let heads = hidden / size;
                     let Some(kv_heads) = grouped(arch, heads) else {

@@ -282,11 +282,11 @@ impl<'a> Mender<'a> {
         parameters(arch).total as f64 / self.parameters - 1.0
     }
 
-    /// Whether a hard rule is broken that was not.
+    /// Whether a hard rule is broken that was not, or was only advice.
     fn is_worse(&self, findings: &[Finding]) -> bool {
         self.findings.iter().zip(findings).any(|(before, after)| {
             after.verdict.severity() == Some(Severity::Hard)
-                && before.verdict.is_met() != Some(false)
+                && before.verdict.severity() != Some(Severity::Hard)
         })
     }
 
@@ -342,5 +342,6 @@ fn count_broken(findings: &[Finding]) -> usize {
     findings
         .iter()
         .filter(|finding| finding.verdict.is_met() == Some(false))
+        .filter(|finding| !OF_MEMORY.contains(&finding.rule.id))
         .count()
 }

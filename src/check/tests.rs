@@ -105,6 +105,20 @@ fn an_aligned_head_that_does_not_pay_is_called_so() {
     assert!(faster.gain.unwrap().expected > 0.0);
 }
 
+/// Wide heads free memory, so that a larger micro-batch would fit.
+#[test]
+fn needing_less_memory_breaks_no_rule() {
+    let work = Workload {
+        attention: AttentionKernel::Unfused,
+        ..Workload::train(1, 2048)
+    };
+    let check = check(&predictor("a100"), &preset("gpt3-2.7b"), &work).unwrap();
+    assert!(nearest(&check, "few-heads").breaks.is_empty());
+    let together = check.together.unwrap();
+    assert!(together.breaks.is_empty());
+    assert_eq!(together.architecture.heads, 20);
+}
+
 #[test]
 fn a_split_that_does_not_run_is_a_finding_with_a_mend() {
     let arch = preset("gpt2-medium");

@@ -8,12 +8,14 @@ use crate::check::Gain;
 use crate::check::Mend;
 use crate::check::Remedy;
 use crate::gpu::Gpu;
+use crate::predict::estimate::Tier;
 use crate::predict::step::StepEstimate;
 use crate::report::architecture::ArchitectureShape;
 use crate::report::step::WorkloadKeys;
 use crate::rules::Rule;
 use crate::rules::Verdict;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// One shape under all rules.
 #[derive(Clone, Debug, Serialize)]
@@ -34,13 +36,15 @@ pub struct CheckReport {
 }
 
 /// A predicted step in short.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct StepKeys {
     pub time_us: f64,
     pub low_us: f64,
     pub high_us: f64,
     pub tokens_per_s: f64,
     pub fits: bool,
+    pub tier: Tier,
+    pub tier_shares: BTreeMap<Tier, f64>,
 }
 
 /// What one rule says.
@@ -120,6 +124,8 @@ impl From<&StepEstimate> for StepKeys {
             high_us: step.high.micros(),
             tokens_per_s: step.tokens_per_s,
             fits: step.fits,
+            tier: step.worst_tier(),
+            tier_shares: Tier::ALL.into_iter().zip(step.tier_shares).collect(),
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::report::grouped;
 use crate::report::percent;
 use crate::report::table::Side;
 use crate::report::table::table;
+use crate::report::tier_shares_text;
 use crate::units::Seconds;
 
 /// Columns of a paragraph.
@@ -35,7 +36,11 @@ impl Report for CheckReport {
 impl CheckReport {
     fn heading(&self) -> String {
         let step = match (&self.predicted, &self.impossible) {
-            (Some(step), _) => format!("step {}", timed(step)),
+            (Some(step), _) => format!(
+                "step {}\ntiers {}",
+                timed(step),
+                tier_shares_text(&step.tier_shares)
+            ),
             (None, Some(why)) => format!("does not run: {why}"),
             (None, None) => String::new(),
         };

@@ -269,7 +269,7 @@ fn every_rule_is_met_by_one_shape_and_broken_by_another() {
         (
             "waves",
             (llama.clone(), Workload::train(16, 2048)),
-            (llama.clone(), Workload::train(1, 1024)),
+            (preset("gpt2"), Workload::train(2, 1024)),
         ),
         (
             "pipeline",
