@@ -270,7 +270,8 @@ pub fn search(predictor: &Predictor, request: &Request, watch: &Watch<'_>) -> Re
     let Some(fastest) = archive.best() else {
         return Err(match stopped {
             StopReason::Interrupted => Error::infeasible("interrupted before any shape was found"),
-            _ => refuse::no_memory(&space, gpu, &frames),
+            _ => refuse::nothing_fits(&space, gpu, &frames)
+                .unwrap_or_else(|| refuse::no_shape(&space, request.parameters, request.tolerance)),
         });
     };
     let candidates = archive.ranked();

@@ -54,14 +54,9 @@ pub fn no_shape(space: &Space, target: u64, tolerance: f64) -> Error {
 }
 
 /// No shape fits the memory: the part that weighs most in the smallest one, and every single change that helps.
-pub fn no_memory(space: &Space, gpu: &Gpu, frames: &[Frame]) -> Error {
-    let smallest = smallest(space, &space.workload, frames);
-    let Some((shape, total)) = smallest else {
-        return Error::infeasible(
-            "--params: no shape of this size can be run as asked; check --tp, --pp, --seq and --context"
-                .to_owned(),
-        );
-    };
+/// None where no shape is within the bounds.
+pub fn nothing_fits(space: &Space, gpu: &Gpu, frames: &[Frame]) -> Option<Error> {
+    let (shape, total) = smallest(space, &space.workload, frames)?;
     let (arch, work) = space.build(&shape);
     let memory = memory_use(&arch, &work).expect("it was computed before");
     let (part, bytes) = memory
@@ -90,12 +85,12 @@ pub fn no_memory(space: &Space, gpu: &Gpu, frames: &[Frame]) -> Error {
     } else {
         format!("what would free it: {}", helps.join(", or "))
     };
-    Error::infeasible(format!(
+    Some(Error::infeasible(format!(
         "--params: no shape of this size fits the {} of {}: the smallest takes {total} per GPU, most of it {} ({bytes}); {helps}",
         gpu.memory(),
         gpu.name,
         part.replace('_', " "),
-    ))
+    )))
 }
 
 fn has_shapes(space: &Space) -> bool {
