@@ -76,9 +76,10 @@ pub(super) fn run(args: &SearchArgs, format: Format) -> Result<String> {
     Ok(render(&report, format))
 }
 
-/// Writes every shape as `FOLDER/RANK-…/config.json`; existing files stay as they are.
+/// Writes every shape as `FOLDER/RANK-…/config.json`: all of them or none, and over nothing that is there.
 fn export(found: &Found, folder: &Path) -> Result<()> {
     let positions = found.request.workload.keys().max(LEAST_POSITIONS);
+    let mut files = Vec::new();
     for (index, shape) in found.shapes.iter().enumerate() {
         let arch = &shape.ranked.architecture;
         let name = format!(
@@ -100,11 +101,28 @@ fn export(found: &Found, folder: &Path) -> Result<()> {
                 allowed,
             ));
         }
-        write_atomically(&path, config_json(arch, positions)?.as_bytes())?;
+        files.push((path, config_json(arch, positions)?));
     }
-    let count = found.shapes.len();
-    say(&format!("wrote {count} configs below {}", folder.display()));
+    for (path, text) in &files {
+        write_atomically(path, text.as_bytes())?;
+    }
+    say(&format!(
+        "wrote {} configs below {}",
+        files.len(),
+        folder.display()
+    ));
     Ok(())
+}
+
+/// Whether a config file can hold fewer key/value heads than query heads for models of this style.
+fn groups_can_be_written(base: &Architecture) -> bool {
+    let grouped = Architecture {
+        heads: 2,
+        kv_heads: 1,
+        head_dim: base.hidden / 2,
+        ..base.clone()
+    };
+    config_json(&grouped, LEAST_POSITIONS).is_ok()
 }
 
 /// A bar on standard error where a person may be watching.
@@ -148,6 +166,10 @@ fn request(args: &SearchArgs) -> Result<Request> {
             preset.architecture.clone()
         }
     };
+    let whole_groups = args.export.is_some() && !groups_can_be_written(&base);
+    if whole_groups {
+        say("--export: every head keeps its own keys, as no config of this style holds fewer");
+    }
     let free = |name| args.free.contains(&name);
     let powers = |most: u32| (0..=most).map(|power| 1 << power).collect();
     Ok(Request {
@@ -176,6 +198,7 @@ fn request(args: &SearchArgs) -> Result<Request> {
             kv_heads: args.kv_heads,
             head_dim: args.head_dim,
             d_ff: args.d_ff,
+            kv_group: whole_groups.then_some(1),
         },
         relaxed: args.relax.clone(),
         method: if args.exhaustive {

@@ -94,7 +94,7 @@ impl SearchReport {
                 kind => format!(", recomputation {kind}"),
             };
             lines.push(format!(
-                "assumed: the training states do not fit one GPU, so they are sharded over {} replicas (ZeRO stage {}{recomputed}); --dp and --zero set it, --no-sharding forbids it",
+                "assumed: the training states do not fit one GPU, so they are sharded over {} replicas (ZeRO stage {}{recomputed}); --dp, --zero and --tp set it, --no-sharding forbids it",
                 work.dp, work.zero
             ));
         }

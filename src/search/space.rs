@@ -133,6 +133,8 @@ pub struct Fixed {
     pub kv_heads: Option<u64>,
     pub head_dim: Option<u64>,
     pub d_ff: Option<u64>,
+    /// Query heads per key/value head.
+    pub kv_group: Option<u64>,
 }
 
 /// All shapes of a budget within bounds.
@@ -319,6 +321,7 @@ impl Space {
             .filter(|kv| heads.is_multiple_of(*kv))
             .filter(|kv| (least..=most).contains(&((heads / kv) as f64)))
             .filter(|kv| self.fixed.kv_heads.is_none_or(|fixed| fixed == *kv))
+            .filter(|kv| self.fixed.kv_group.is_none_or(|fixed| fixed == heads / kv))
             .collect()
     }
 

@@ -185,7 +185,7 @@ fn what_cannot_be_met_says_what_binds_and_what_would_free_it() {
     assert!(!memory.contains("--tp 2"), "{memory}");
     let thin = Request {
         fixed: Fixed {
-            layers: Some(100),
+            layers: Some(40),
             ..Fixed::default()
         },
         ..request(1_300_000_000, MODES[0])

@@ -16,4 +16,6 @@ mod paper;
 
 mod predictions;
 
+mod searches;
+
 mod sweeps;

@@ -1,0 +1,177 @@
+//! `search` as scripts meet it.
+
+use crate::cli::{data, json, number, run, say};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+fn shapes(document: &Value) -> &Vec<Value> {
+    document["shapes"].as_array().unwrap()
+}
+
+#[test]
+fn a_budget_gets_ranked_shapes_with_everything_that_was_promised() {
+    let document = json("search --params 1.3B --gpu b200 --top 4 --seed 3");
+    assert_eq!(document["gpu"], "b200");
+    assert_eq!(document["request"]["parameters"], 1_300_000_000u64);
+    assert_eq!(document["search"]["method"], "annealing");
+    assert_eq!(document["search"]["seed"], 3);
+    assert!(number(&document["search"], "evaluations") > 1000.0);
+    assert!(document["search"]["stopped"].is_string());
+    assert_eq!(shapes(&document).len(), 4);
+    for (index, shape) in shapes(&document).iter().enumerate() {
+        assert_eq!(shape["rank"], index + 1);
+        assert!(number(shape, "parameters_miss").abs() <= 0.01);
+        let [low, mid, high] =
+            ["tokens_per_s_low", "tokens_per_s", "tokens_per_s_high"].map(|key| number(shape, key));
+        assert!(low < mid && mid < high);
+        assert!(number(shape, "memory_bytes") < number(&document, "capacity_bytes"));
+        assert!((0.0..1.0).contains(&number(shape, "mfu")));
+        assert!(shape["gain"].is_f64() && shape["nearest_model"].is_string());
+        assert!(
+            shape["rules_met"]
+                .as_array()
+                .unwrap()
+                .contains(&"vocabulary".into())
+        );
+        assert_eq!(shape["won"].as_array().unwrap().len(), 3);
+    }
+    assert!(!document["pareto_front"].as_array().unwrap().is_empty());
+    assert!(number(&document["fastest"], "tokens_per_s_per_gpu") > 0.0);
+}
+
+#[test]
+fn equal_seeds_print_equal_reports_and_everything_is_found_too() {
+    let line = "search --params 350M --mode decode --seed 11";
+    assert_eq!(data(line), data(line));
+    let all = json("search --params 350M --mode decode --exhaustive");
+    let annealed = json(line);
+    let best = |document: &Value| number(&document["fastest"], "tokens_per_s_per_gpu");
+    assert!(best(&annealed) <= best(&all) * (1.0 + 1e-12));
+    assert!(best(&annealed) >= best(&all) * 0.99);
+    assert_eq!(all["search"]["stopped"], "exhausted");
+}
+
+#[test]
+fn every_spelling_of_a_budget_is_the_same_budget() {
+    let of =
+        |params: &str| json(&format!("search --mode prefill --params {params}"))["shapes"].clone();
+    let first = of("0.35B");
+    for params in ["350M", "3.5e8", "350000000"] {
+        assert_eq!(of(params), first, "{params}");
+    }
+}
+
+/// A written config must give back the shape, and so the prediction.
+fn read_back(line: &str, workload: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("shapes");
+    let line = format!("{line} --format json --top 3 --export {}", out.display());
+    let outcome = say(&line);
+    assert_eq!(outcome.code, 0, "{}", outcome.err);
+    assert!(outcome.err.contains("wrote 3 configs"), "{}", outcome.err);
+    let document: Value = serde_json::from_str(&outcome.out).unwrap();
+    let mut folders: Vec<_> = fs::read_dir(&out)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    folders.sort();
+    assert_eq!(folders.len(), 3);
+    for (config, shape) in folders.iter().zip(shapes(&document)) {
+        let config = config.join("config.json");
+        let again = json(&format!("predict model {} {workload}", config.display()));
+        assert_eq!(again["parameters"], shape["shape"]["parameters"]);
+        assert_eq!(again["tokens_per_s"], shape["tokens_per_s"]);
+        assert_eq!(again["memory"]["memory_bytes"], shape["memory_bytes"]);
+    }
+    // Nothing that is there is written over.
+    let again = say(&line);
+    assert_eq!(again.code, 1);
+    assert!(again.err.contains("there already"), "{}", again.err);
+}
+
+#[test]
+fn exported_configs_are_read_back_to_the_same_prediction() {
+    read_back("search --params 350M --seed 1", "");
+    read_back(
+        "search --params 350M --mlp gelu --mode prefill",
+        "--mode prefill",
+    );
+    read_back("search --like gpt3-125m --gpu a100", "--gpu a100");
+    read_back("search --like qwen2.5-0.5b --mode decode", "--mode decode");
+}
+
+#[test]
+fn fixed_sizes_stay_and_a_plot_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let plot = folder.path().join("front.svg");
+    let line = format!(
+        "search --params 1.3B --heads 16 --head-dim 128 --kv-heads 16 --format json --plot {}",
+        plot.display()
+    );
+    let outcome = say(&line);
+    assert_eq!(outcome.code, 0, "{}", outcome.err);
+    let document: Value = serde_json::from_str(&outcome.out).unwrap();
+    for shape in shapes(&document) {
+        let shape = &shape["shape"];
+        assert_eq!(
+            (&shape["hidden"], &shape["heads"]),
+            (&2048.into(), &16.into())
+        );
+        assert_eq!(shape["kv_heads"], 16);
+    }
+    let picture = fs::read_to_string(plot).unwrap();
+    assert!(picture.contains("<svg") && picture.contains("Pareto front"));
+}
+
+#[test]
+fn training_states_that_do_not_fit_are_sharded_and_the_report_says_so() {
+    let line = "search --params 13B --top 1";
+    let text = data(line);
+    assert!(
+        text.contains("assumed: the training states do not fit one GPU"),
+        "{text}"
+    );
+    assert_eq!(json(line)["sharded"], true);
+    let refused = say(&format!("{line} --no-sharding"));
+    assert_eq!((refused.code, &*refused.out), (1, ""));
+    for part in ["optimizer", "what would free it", "--dp 8 --zero 1"] {
+        assert!(refused.err.contains(part), "{}", refused.err);
+    }
+}
+
+#[test]
+fn bad_requests_are_told_in_one_sentence() {
+    for (line, code, part) in [
+        ("search", 2, "--params"),
+        ("search --params 6,7B", 2, "6.7e9"),
+        ("search --params 1M", 1, "`--params` is 1000000"),
+        ("search --params 1.3B --tolerance -1", 1, "`--tolerance`"),
+        ("search --params 1.3B --relax everything", 2, "aspect_ratio"),
+        ("search --params 1.3B --free layers", 2, "micro-batch"),
+        (
+            "search --params 1.3B --layers 40",
+            1,
+            "--relax aspect_ratio",
+        ),
+        ("search --params 1.3B --plot front.pdf", 1, ".svg or .png"),
+        ("search --like deepseek-v3", 1, "dense"),
+        ("search --like no-such-model", 1, "nearest"),
+        ("search --params 100B --mode decode", 1, "--tp 2"),
+    ] {
+        let outcome = say(line);
+        assert_eq!(outcome.code, code, "{line}: {}", outcome.err);
+        assert!(outcome.err.contains(part), "{line}: {}", outcome.err);
+        assert_eq!(outcome.out, "", "{line}");
+    }
+    let unwritable = Path::new("/proc/shapes");
+    let outcome = run(&[
+        "search",
+        "--params",
+        "350M",
+        "--export",
+        unwritable.to_str().unwrap(),
+    ]);
+    assert_eq!(outcome.code, 1);
+    assert!(outcome.err.contains("/proc/shapes"), "{}", outcome.err);
+}
