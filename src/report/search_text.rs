@@ -40,8 +40,13 @@ impl SearchReport {
             points: points.iter().map(|(x, y, _)| (*x, *y)).collect(),
         };
         let size = |layers: u64, hidden: u64| format!("{layers} x {hidden}");
-        let front = self.pareto_front.iter().map(|point| {
-            let label = size(point.shape.layers, point.shape.hidden);
+        let every = self.every_shown();
+        let front = self.pareto_front.iter().enumerate().map(|(index, point)| {
+            let label = if index.is_multiple_of(every) {
+                size(point.shape.layers, point.shape.hidden)
+            } else {
+                String::new()
+            };
             (point.memory_bytes / 1e9, point.tokens_per_s_per_gpu, label)
         });
         let ranked = self.shapes.iter().map(|shape| {
@@ -203,6 +208,11 @@ impl SearchReport {
         lines.join("\n") + "\n"
     }
 
+    /// Every how manyth point of the front is named, so that a reader can take them in.
+    fn every_shown(&self) -> usize {
+        self.pareto_front.len().div_ceil(SHOWN).max(1)
+    }
+
     fn front(&self) -> String {
         let headings = [
             ("Pareto front", Side::Left),
@@ -210,9 +220,8 @@ impl SearchReport {
             ("memory", Side::Right),
             ("from centre", Side::Right),
         ];
-        let points = &self.pareto_front;
-        let step = points.len().div_ceil(SHOWN).max(1);
-        let shown = points.iter().step_by(step).map(|point| {
+        let points = self.pareto_front.iter().step_by(self.every_shown());
+        let shown = points.map(|point| {
             [
                 dimensions(point),
                 tokens(point.tokens_per_s_per_gpu),

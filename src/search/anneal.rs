@@ -104,11 +104,6 @@ struct Inner<'a> {
     moves: u64,
 }
 
-/// The watcher asked to stop.
-#[derive(Debug, thiserror::Error)]
-#[error("interrupted")]
-struct Interrupted;
-
 impl CostFunction for &Chain<'_> {
     type Param = Shape;
     type Output = f64;
@@ -124,7 +119,7 @@ impl CostFunction for &Chain<'_> {
                 best: inner.worker.archive.best(),
             };
             if (self.watch)(&progress).is_break() {
-                return Err(Interrupted.into());
+                return Err(Error::msg("interrupted"));
             }
         }
         Ok(cost)
