@@ -6,8 +6,7 @@ use shapewise::arch::{MlpKind, Mode, Workload};
 use shapewise::gpu::Gpu;
 use shapewise::predict::Predictor;
 use shapewise::search::rank::ties;
-use shapewise::search::space::{Count, Fixed};
-use shapewise::search::{Found, Method, Request, search, usual_architecture, usual_baseline};
+use shapewise::search::{Found, Method, Request, search};
 use std::hint::black_box;
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -31,22 +30,9 @@ fn request(parameters: u64, tp: u64, mode: Mode, method: Method) -> Request {
         Mode::Decode => Workload::decode(8, 2048),
     };
     let workload = Workload { tp, ..alone };
-    let baseline = usual_baseline(parameters, &workload).unwrap();
     Request {
-        parameters,
-        count: Count::Total,
-        tolerance: 0.01,
-        base: usual_architecture(MlpKind::Swiglu, parameters),
-        baseline: baseline.architecture.clone(),
-        vocab: 50257,
-        workload,
-        shard: true,
-        batches: Vec::new(),
-        ranks: Vec::new(),
-        fixed: Fixed::default(),
-        relaxed: Vec::new(),
         method,
-        top: 10,
+        ..Request::usual(parameters, MlpKind::Swiglu, workload).unwrap()
     }
 }
 

@@ -205,20 +205,35 @@ impl Near<'_> {
                     let Some(kv_heads) = grouped(arch, heads) else {
                         continue;
                     };
-                    for layers in arch.layers.saturating_sub(1).max(1)..=arch.layers + 1 {
-                        let shape = self.with(|arch| {
-                            arch.hidden = hidden;
-                            arch.head_dim = size;
-                            arch.heads = heads;
-                            arch.kv_heads = kv_heads;
-                            set_layers(arch, layers);
-                        });
-                        shapes.extend(self.fitted(shape));
-                    }
+                    shapes.extend(self.recut(hidden, size, (heads, kv_heads), arch.vocab, 1));
                 }
             }
         }
         shapes
+    }
+
+    /// Another width cut into these heads, with up to `slack` layers more or less, the MLP width fitted.
+    fn recut(
+        &self,
+        hidden: u64,
+        head_dim: u64,
+        (heads, kv_heads): (u64, u64),
+        vocab: u64,
+        slack: u64,
+    ) -> Vec<Architecture> {
+        let layers = self.arch.layers;
+        let near = layers.saturating_sub(slack).max(1)..=layers + slack;
+        let cut = |layers| {
+            self.with(|arch| {
+                arch.hidden = hidden;
+                arch.head_dim = head_dim;
+                arch.heads = heads;
+                arch.kv_heads = kv_heads;
+                arch.vocab = vocab;
+                set_layers(arch, layers);
+            })
+        };
+        near.flat_map(|layers| self.fitted(cut(layers))).collect()
     }
 
     /// Layers at near multiples of the stages, the MLP width fitted.
@@ -264,17 +279,7 @@ impl Near<'_> {
                     continue;
                 };
                 let kv_heads = near_divisor(heads, kv_heads, tp).unwrap_or(kv_heads);
-                for layers in arch.layers.saturating_sub(3).max(1)..=arch.layers + 3 {
-                    let shape = self.with(|arch| {
-                        arch.hidden = hidden;
-                        arch.head_dim = size;
-                        arch.heads = heads;
-                        arch.kv_heads = kv_heads;
-                        arch.vocab = vocab;
-                        set_layers(arch, layers);
-                    });
-                    shapes.extend(self.fitted(shape));
-                }
+                shapes.extend(self.recut(hidden, size, (heads, kv_heads), vocab, 3));
             }
         }
         shapes

@@ -10,7 +10,7 @@ use crate::cli::predict::bases;
 use crate::cli::render;
 use crate::cli::say;
 use crate::cli::target::answering;
-use crate::cli::workload::workload;
+use crate::cli::workload::described;
 use crate::error::Error;
 use crate::error::Result;
 use crate::error::write_atomically;
@@ -22,15 +22,12 @@ use crate::search::Method;
 use crate::search::Progress;
 use crate::search::Request;
 use crate::search::StopReason;
-use crate::search::space::Fixed;
+use crate::search::shape::Fixed;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Tokens of GPT-2's vocabulary, which the models of the co-design paper share.
-const USUAL_VOCABULARY: u64 = 50257;
 
 /// Positions that an exported config allows at least.
 const LEAST_POSITIONS: u64 = 2048;
@@ -136,61 +133,45 @@ fn progress_bar() -> ProgressBar {
 }
 
 fn request(args: &SearchArgs) -> Result<Request> {
-    let like = args.like.as_deref().map(Architecture::find).transpose()?;
-    let wanted = match (args.params, &like) {
-        (Some(count), _) => count,
-        (None, Some(like)) => args.count.of(like),
-        (None, None) => unreachable!("clap requires one of the two"),
-    };
-    let mut base = match &like {
-        Some(like) => like.clone(),
-        None => search::usual_architecture(args.mlp.unwrap_or(MlpKind::Swiglu), wanted),
-    };
-    if let Some(kind) = args.mlp {
-        base.mlp.kind = kind;
-    }
-    let vocab = match (args.vocab, &like) {
-        (Some(vocab), _) => vocab,
-        (None, Some(like)) => like.vocab,
-        (None, None) => USUAL_VOCABULARY,
-    };
-    let work = workload(&args.workload, &base)?;
-    let baseline = match like {
-        Some(like) => like,
+    let mut request = match &args.like {
+        Some(model) => {
+            let model = Architecture::find(model)?;
+            let workload = described(&args.workload, &model)?;
+            let parameters = args.params.unwrap_or_else(|| args.count.of(&model));
+            Request {
+                parameters,
+                ..Request::like(&model, workload)
+            }
+        }
         None => {
-            let preset = search::usual_baseline(wanted, &work).ok_or_else(|| {
-                Error::infeasible(
-                    "search: no published model can run this workload; name one with --like",
-                )
-            })?;
-            preset.architecture.clone()
+            let kind = args.mlp.unwrap_or(MlpKind::Swiglu);
+            let parameters = args
+                .params
+                .expect("clap asks for it where --like is missing");
+            let base = search::usual_architecture(kind, parameters);
+            Request::usual(parameters, kind, described(&args.workload, &base)?)?
         }
     };
-    let whole_groups = args.export.is_some() && !groups_can_be_written(&base);
+    if let Some(kind) = args.mlp {
+        request.base.mlp.kind = kind;
+    }
+    if let Some(vocab) = args.vocab {
+        request.vocab = vocab;
+    }
+    let whole_groups = args.export.is_some() && !groups_can_be_written(&request.base);
     if whole_groups {
         say("--export: every head keeps its own keys, as no config of this style holds fewer");
     }
-    let free = |name| args.free.contains(&name);
-    let powers = |most: u32| (0..=most).map(|power| 1 << power).collect();
+    let powers = |name, most: u32| match args.free.contains(&name) {
+        true => (0..=most).map(|power| 1 << power).collect(),
+        false => Vec::new(),
+    };
     Ok(Request {
-        parameters: wanted,
         count: args.count,
         tolerance: args.tolerance,
-        base,
-        baseline,
-        vocab,
-        workload: work,
         shard: !args.no_sharding,
-        batches: if free(Free::MicroBatch) {
-            powers(6)
-        } else {
-            Vec::new()
-        },
-        ranks: if free(Free::Tp) {
-            powers(3)
-        } else {
-            Vec::new()
-        },
+        batches: powers(Free::MicroBatch, 6),
+        ranks: powers(Free::Tp, 3),
         fixed: Fixed {
             layers: args.layers,
             hidden: args.hidden,
@@ -201,11 +182,11 @@ fn request(args: &SearchArgs) -> Result<Request> {
             kv_group: whole_groups.then_some(1),
         },
         relaxed: args.relax.clone(),
-        method: if args.exhaustive {
-            Method::Exhaustive
-        } else {
-            Method::Anneal { seed: args.seed }
+        method: match args.exhaustive {
+            true => Method::Exhaustive,
+            false => Method::Anneal { seed: args.seed },
         },
         top: args.top as usize,
+        ..request
     })
 }

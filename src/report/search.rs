@@ -46,6 +46,11 @@ pub(super) struct RequestKeys {
     pub tolerance: f64,
     pub vocab: u64,
     pub relaxed: Vec<&'static str>,
+    /// Micro-batches and ranks to choose from, where they are free.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub free_batches: Vec<u64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub free_tp: Vec<u64>,
 }
 
 /// The model that gains are reported against, under the same workload.
@@ -154,6 +159,8 @@ impl SearchReport {
                     .copied()
                     .map(Quantity::name)
                     .collect(),
+                free_batches: request.batches.clone(),
+                free_tp: request.ranks.clone(),
             },
             workload: WorkloadKeys::from(&request.workload),
             sharded: found.sharded,

@@ -103,6 +103,13 @@ impl SearchReport {
                 work.dp, work.zero
             ));
         }
+        for (name, choices) in [("batch", &request.free_batches), ("tp", &request.free_tp)] {
+            if let (Some(least), Some(most)) = (choices.first(), choices.last()) {
+                lines.push(format!(
+                    "free: {name} from {least} to {most} in powers of two"
+                ));
+            }
+        }
         if !request.relaxed.is_empty() {
             lines.push(format!("relaxed: {}", request.relaxed.join(", ")));
         }

@@ -13,24 +13,20 @@ pub mod rank;
 
 mod refuse;
 
+mod request;
+
 mod scan;
+
+pub mod shape;
 
 mod sharding;
 
-pub mod space;
+mod space;
+
+pub use request::{Method, PARAMETERS, Request, usual_architecture};
 
 use crate::arch::Architecture;
-use crate::arch::Biases;
-use crate::arch::Mlp;
-use crate::arch::MlpKind;
-use crate::arch::Norm;
-use crate::arch::NormKind;
-use crate::arch::NormPlacement;
-use crate::arch::Positions;
-use crate::arch::Preset;
-use crate::arch::QkNorm;
 use crate::arch::Workload;
-use crate::arch::parameters;
 use crate::error::Error;
 use crate::error::Result;
 use crate::predict::Predictor;
@@ -42,10 +38,8 @@ use crate::search::bounds::Quantity;
 use crate::search::objective::Archive;
 use crate::search::objective::Candidate;
 use crate::search::rank::Ranked;
-use crate::search::space::Count;
-use crate::search::space::Fixed;
-use crate::search::space::Frame;
-use crate::search::space::Shape;
+use crate::search::shape::Frame;
+use crate::search::shape::Shape;
 use crate::search::space::Space;
 use crate::units::Seconds;
 use std::ops::ControlFlow;
@@ -59,59 +53,6 @@ const ITERATIONS: u64 = 1500;
 /// Shapes that are polished, and rounds of it at most.
 const POLISHED: usize = 4;
 const ROUNDS: usize = 6;
-
-/// Smallest and largest number of parameters that can be asked for.
-pub const PARAMETERS: (u64, u64) = (10_000_000, 10_000_000_000_000);
-
-/// What to search.
-#[derive(Clone, Debug)]
-pub struct Request {
-    /// Parameters wanted.
-    pub parameters: u64,
-    /// What they count.
-    pub count: Count,
-    /// Largest relative miss of [`Request::parameters`].
-    pub tolerance: f64,
-    /// What is not varied: norms, positions, biases, kind of MLP.
-    pub base: Architecture,
-    /// The published or given model that gains are reported against.
-    pub baseline: Architecture,
-    /// Tokens of the vocabulary; a search pads it.
-    pub vocab: u64,
-    /// What one step does.
-    pub workload: Workload,
-    /// Whether training states that do not fit are sharded over replicas.
-    pub shard: bool,
-    /// Micro-batches to choose from; the workload's own where empty.
-    pub batches: Vec<u64>,
-    /// Tensor-parallel degrees to choose from; the workload's own where empty.
-    pub ranks: Vec<u64>,
-    /// Dimensions that stay.
-    pub fixed: Fixed,
-    /// Bounds that are relaxed.
-    pub relaxed: Vec<Quantity>,
-    /// How.
-    pub method: Method,
-    /// Shapes to report.
-    pub top: usize,
-}
-
-/// How a lattice is searched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
-    /// Seeded annealing, then polishing.
-    Anneal {
-        /// Equal seeds give equal results.
-        seed: u64,
-    },
-    /// Every shape.
-    Exhaustive,
-    /// As many random shapes as annealing has moves, nothing else: what annealing is measured against.
-    Random {
-        /// Equal seeds give equal results.
-        seed: u64,
-    },
-}
 
 /// Why a search ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -417,55 +358,6 @@ fn recommend(
         workload,
         step,
     })
-}
-
-/// What models are built like today, for a search that names none: Llama's parts with a gated MLP, GPT-NeoX's with
-/// a plain one; head and embedding are tied below a billion parameters.
-pub fn usual_architecture(kind: MlpKind, parameters: u64) -> Architecture {
-    let plain = kind == MlpKind::Gelu;
-    Architecture {
-        name: "searched".to_owned(),
-        layers: 32,
-        hidden: 4096,
-        heads: 32,
-        kv_heads: 32,
-        head_dim: 128,
-        mlp: Mlp { kind, d_ff: 11008 },
-        vocab: 50304,
-        tied_embeddings: parameters < 1_000_000_000,
-        positions: Positions::Rotary,
-        norm: Norm {
-            kind: if plain {
-                NormKind::LayerNorm
-            } else {
-                NormKind::RmsNorm
-            },
-            placement: NormPlacement::Pre,
-            qk: QkNorm::None,
-        },
-        biases: if plain {
-            Biases::ALL_BUT_HEAD
-        } else {
-            Biases::default()
-        },
-        parallel_layers: false,
-        moe: None,
-        mla: None,
-        window: None,
-    }
-}
-
-/// The dense published model nearest in size that the workload can run on.
-pub fn usual_baseline(parameters_wanted: u64, workload: &Workload) -> Option<&'static Preset> {
-    let miss = |preset: &&Preset| {
-        let total = parameters(&preset.architecture).total as f64;
-        (total / parameters_wanted as f64).ln().abs()
-    };
-    Preset::all()
-        .iter()
-        .filter(|preset| rank::is_dense(&preset.architecture))
-        .filter(|preset| workload.validate(&preset.architecture).is_ok())
-        .min_by(|a, b| miss(a).total_cmp(&miss(b)))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::arch::memory_use;
 use crate::gpu::Gpu;
 use crate::predict::Predictor;
 use crate::predict::memo::Memo;
-use crate::search::space::Shape;
+use crate::search::shape::Shape;
 use crate::search::space::Space;
 use crate::units::Bytes;
 use crate::units::Seconds;

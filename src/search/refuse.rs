@@ -7,9 +7,9 @@ use crate::arch::memory_use;
 use crate::error::Error;
 use crate::gpu::Gpu;
 use crate::op::Dtype;
-use crate::search::space::Fixed;
-use crate::search::space::Frame;
-use crate::search::space::Shape;
+use crate::search::shape::Fixed;
+use crate::search::shape::Frame;
+use crate::search::shape::Shape;
 use crate::search::space::Space;
 use crate::units::Bytes;
 

@@ -4,7 +4,7 @@ use crate::arch::Recompute;
 use crate::arch::Workload;
 use crate::arch::memory_use;
 use crate::gpu::Gpu;
-use crate::search::space::Frame;
+use crate::search::shape::Frame;
 use crate::search::space::Space;
 
 /// Shapes that are tried per rung.

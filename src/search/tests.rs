@@ -1,8 +1,12 @@
 //! Searches of small models, checked against looking at everything.
 
 use super::*;
+use crate::arch::MlpKind;
+use crate::arch::Preset;
 use crate::gpu::Gpu;
 use crate::op::Dtype;
+use crate::search::shape::Count;
+use crate::search::shape::Fixed;
 use proptest::prelude::*;
 
 fn quiet(_: &Progress) -> ControlFlow<()> {
@@ -14,36 +18,14 @@ fn predictor(gpu: &str) -> Predictor {
 }
 
 fn request(parameters: u64, workload: Workload) -> Request {
-    let base = usual_architecture(MlpKind::Swiglu, parameters);
     Request {
-        parameters,
-        count: Count::Total,
-        tolerance: 0.01,
-        base,
-        baseline: usual_baseline(parameters, &workload)
-            .unwrap()
-            .architecture
-            .clone(),
-        vocab: 50257,
-        workload,
-        shard: true,
-        batches: Vec::new(),
-        ranks: Vec::new(),
-        fixed: Fixed::default(),
-        relaxed: Vec::new(),
         method: Method::Exhaustive,
-        top: 10,
+        ..Request::usual(parameters, MlpKind::Swiglu, workload).unwrap()
     }
 }
 
 fn like(name: &str, workload: Workload) -> Request {
-    let arch = &Preset::find(name).unwrap().architecture;
-    Request {
-        base: arch.clone(),
-        baseline: arch.clone(),
-        vocab: arch.vocab,
-        ..request(parameters(arch).total, workload)
-    }
+    Request::like(&Preset::find(name).unwrap().architecture, workload)
 }
 
 const MODES: [Workload; 3] = [
@@ -276,10 +258,9 @@ proptest! {
             count,
             tolerance,
             vocab,
-            base: usual_architecture(kind, parameters),
             method: Method::Anneal { seed },
             top: 3,
-            ..request(parameters, workload)
+            ..Request::usual(parameters, kind, workload).unwrap()
         };
         let predictor = predictor(gpu);
         let found = match search(&predictor, &request, &quiet) {

@@ -4,7 +4,7 @@ use super::workload::WorkloadArgs;
 use super::{TargetArgs, dimension, one_of};
 use crate::arch::MlpKind;
 use crate::search::bounds::Quantity;
-use crate::search::space::Count;
+use crate::search::shape::Count;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
