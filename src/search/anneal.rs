@@ -6,7 +6,6 @@
 
 use crate::predict::Predictor;
 use crate::search::Progress;
-use crate::search::StopReason;
 use crate::search::Watch;
 use crate::search::objective::Archive;
 use crate::search::objective::Worker;
@@ -14,7 +13,7 @@ use crate::search::shape::Frame;
 use crate::search::shape::Shape;
 use crate::search::space::Space;
 use crate::units::Seconds;
-use argmin::core::{CostFunction, Error, Executor, State, TerminationReason, TerminationStatus};
+use argmin::core::{CostFunction, Error, Executor};
 use argmin::solver::simulatedannealing::{Anneal, SATempFunc, SimulatedAnnealing};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -41,11 +40,9 @@ pub struct Effort {
     pub chains: u64,
     /// Moves of one chain.
     pub iterations: u64,
-    /// Moves without a new best after which a chain ends.
-    pub patience: u64,
 }
 
-/// Anneals from random frames that have a feasible shape.
+/// Anneals from random feasible shapes. The second value says whether it was stopped early.
 pub fn anneal(
     predictor: &Predictor,
     space: &Space,
@@ -54,42 +51,58 @@ pub fn anneal(
     effort: Effort,
     seed: u64,
     watch: &Watch<'_>,
-) -> (Archive, StopReason) {
+) -> (Archive, bool) {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut starter = Worker::new(predictor, space, reference);
+    // Where one look at the whole lattice finds nothing feasible, the next one would not either.
+    let starts: Vec<_> = (0..effort.chains)
+        .map_while(|_| {
+            let shape = start(&mut starter, frames, &mut random)?;
+            Some((shape, Xoshiro256PlusPlus::from_rng(&mut random)))
+        })
+        .collect();
     let done = AtomicU64::new(0);
     let widths = space.hidden_sizes();
-    let ends: Vec<(Archive, StopReason)> = (0..effort.chains)
+    let ends: Vec<(Archive, bool)> = starts
         .into_par_iter()
-        .map(|index| {
+        .map(|(shape, random)| {
             let chain = Chain {
                 space,
-                frames,
                 widths: &widths,
                 done: &done,
                 total: effort.chains * effort.iterations,
                 watch,
                 inner: Mutex::new(Inner {
                     worker: Worker::new(predictor, space, reference),
-                    random: Xoshiro256PlusPlus::seed_from_u64(
-                        seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(index),
-                    ),
+                    random,
                     moves: 0,
                 }),
             };
-            chain.run(effort)
+            chain.run(shape, effort)
         })
         .collect();
-    // A chain that was interrupted speaks for all.
-    let reason = ends.iter().map(|(_, reason)| *reason).max();
+    let interrupted = ends.iter().any(|(_, interrupted)| *interrupted);
     let archives = ends.into_iter().map(|(archive, _)| archive);
-    (
-        archives.fold(Archive::default(), Archive::merge),
-        reason.unwrap_or(StopReason::Stalled),
-    )
+    (archives.fold(starter.archive, Archive::merge), interrupted)
+}
+
+/// A feasible shape: the first one from a random frame on, round the lattice once.
+fn start(
+    worker: &mut Worker<'_>,
+    frames: &[Frame],
+    random: &mut Xoshiro256PlusPlus,
+) -> Option<Shape> {
+    let first = random.random_range(0..frames.len().max(1));
+    let (before, after) = frames.split_at(first);
+    after
+        .iter()
+        .chain(before)
+        .map(|frame| frame.shape(frame.count() / 2))
+        .find(|shape| worker.cost(shape).is_finite())
 }
 
 struct Chain<'a> {
     space: &'a Space,
-    frames: &'a [Frame],
     widths: &'a [u64],
     done: &'a AtomicU64,
     total: u64,
@@ -116,7 +129,7 @@ impl CostFunction for &Chain<'_> {
             let progress = Progress {
                 done: self.done.fetch_add(REPORT, Ordering::Relaxed) + REPORT,
                 total: self.total,
-                best: inner.worker.archive.best(),
+                best: inner.worker.archive.best,
             };
             if (self.watch)(&progress).is_break() {
                 return Err(Error::msg("interrupted"));
@@ -152,10 +165,7 @@ impl Anneal for &Chain<'_> {
 }
 
 impl Chain<'_> {
-    fn run(self, effort: Effort) -> (Archive, StopReason) {
-        let Some(start) = self.start() else {
-            return (self.finish(), StopReason::Stalled);
-        };
+    fn run(self, start: Shape, effort: Effort) -> (Archive, bool) {
         let random = {
             let mut inner = self.inner.lock().expect("one chain runs on one thread");
             Xoshiro256PlusPlus::from_rng(&mut inner.random)
@@ -163,39 +173,16 @@ impl Chain<'_> {
         let decay = (COLD / HOT).powf(1.0 / effort.iterations as f64);
         let solver = SimulatedAnnealing::new_with_rng(HOT, random)
             .expect("the temperature is positive")
-            .with_temp_func(SATempFunc::Exponential(decay))
-            .with_stall_best(effort.patience);
+            .with_temp_func(SATempFunc::Exponential(decay));
         let outcome = Executor::new(&self, solver)
             .configure(|state| state.param(start).max_iters(effort.iterations))
             .timer(false)
             .run();
-        let reason = match outcome {
-            Err(_) => StopReason::Interrupted,
-            Ok(result) => match result.state().get_termination_status() {
-                TerminationStatus::Terminated(TerminationReason::MaxItersReached) => {
-                    StopReason::Iterations
-                }
-                _ => StopReason::Stalled,
-            },
-        };
-        (self.finish(), reason)
-    }
-
-    fn finish(self) -> Archive {
+        // The only error is that of an interrupted cost.
+        let interrupted = outcome.is_err();
         let inner = self.inner.into_inner();
-        inner.expect("one chain runs on one thread").worker.archive
-    }
-
-    /// A feasible shape: the first that fits, from a random frame on.
-    fn start(&self) -> Option<Shape> {
-        let mut inner = self.inner.lock().expect("one chain runs on one thread");
-        let Inner { worker, random, .. } = &mut *inner;
-        let first = random.random_range(0..self.frames.len().max(1));
-        let order = self.frames.iter().cycle().skip(first).step_by(7);
-        order
-            .take(self.frames.len())
-            .map(|frame| frame.shape(frame.count() / 2))
-            .find(|shape| worker.cost(shape).is_finite())
+        let worker = inner.expect("one chain runs on one thread").worker;
+        (worker.archive, interrupted)
     }
 
     /// One or two dimensions changed; the MLP width is not refitted yet.

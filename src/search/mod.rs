@@ -44,11 +44,11 @@ use crate::search::space::Space;
 use crate::units::Seconds;
 use std::ops::ControlFlow;
 
-/// Chains that start from independent shapes.
-const CHAINS: u64 = 12;
-
-/// Moves of one chain.
-const ITERATIONS: u64 = 1500;
+/// Found the very best of every lattice it was tried on, for all seeds (`benches/search.rs`).
+const EFFORT: Effort = Effort {
+    chains: 12,
+    iterations: 1500,
+};
 
 /// Shapes that are polished, and rounds of it at most.
 const POLISHED: usize = 4;
@@ -61,8 +61,6 @@ pub enum StopReason {
     Exhausted,
     /// All moves were made.
     Iterations,
-    /// No chain found anything better for a long time.
-    Stalled,
     /// Somebody asked to stop; the best so far is reported.
     Interrupted,
 }
@@ -73,7 +71,6 @@ impl StopReason {
         match self {
             Self::Exhausted => "exhausted",
             Self::Iterations => "iterations",
-            Self::Stalled => "stalled",
             Self::Interrupted => "interrupted",
         }
     }
@@ -178,37 +175,25 @@ pub fn search(predictor: &Predictor, request: &Request, watch: &Watch<'_>) -> Re
     }
     let baseline = estimate_step(predictor, &request.baseline, &request.workload)?;
     let reference = per_token(&baseline);
-    let scan = |frames: &[Frame], end| {
-        let (archive, interrupted) = scan::scan(predictor, &space, reference, frames, watch);
-        let reason = if interrupted {
-            StopReason::Interrupted
-        } else {
-            end
-        };
-        (archive, reason)
-    };
-    let (archive, stopped) = match request.method {
-        Method::Exhaustive => scan(&frames, StopReason::Exhausted),
+    let scan = |frames: &[Frame]| scan::scan(predictor, &space, reference, frames, watch);
+    let ((archive, interrupted), end) = match request.method {
+        Method::Exhaustive => (scan(&frames), StopReason::Exhausted),
         Method::Random { seed } => {
-            let sample = scan::sample(&frames, CHAINS * ITERATIONS, seed);
-            scan(&sample, StopReason::Iterations)
+            let sample = scan::sample(&frames, EFFORT.chains * EFFORT.iterations, seed);
+            (scan(&sample), StopReason::Iterations)
         }
         Method::Anneal { seed } => {
-            let effort = Effort {
-                chains: CHAINS,
-                iterations: ITERATIONS,
-                patience: ITERATIONS,
-            };
-            let (archive, reason) =
-                anneal::anneal(predictor, &space, reference, &frames, effort, seed, watch);
-            let archive = match reason {
-                StopReason::Interrupted => archive,
-                _ => polish(predictor, &space, reference, &frames, archive, watch),
-            };
-            (archive, reason)
+            let annealed =
+                anneal::anneal(predictor, &space, reference, &frames, EFFORT, seed, watch);
+            (polish(annealed, &frames, scan), StopReason::Iterations)
         }
     };
-    let Some(fastest) = archive.best() else {
+    let stopped = if interrupted {
+        StopReason::Interrupted
+    } else {
+        end
+    };
+    let Some(fastest) = archive.best else {
         return Err(match stopped {
             StopReason::Interrupted => Error::infeasible("interrupted before any shape was found"),
             _ => refuse::nothing_fits(&space, gpu, &frames)
@@ -288,47 +273,38 @@ fn space_of(request: &Request) -> Result<Space> {
     })
 }
 
-/// Looks at everything near the best shapes until nothing better turns up.
+/// Looks at everything near the best shapes until nothing better turns up, or somebody asked to stop.
 fn polish(
-    predictor: &Predictor,
-    space: &Space,
-    reference: Seconds,
+    (mut archive, mut interrupted): (Archive, bool),
     frames: &[Frame],
-    mut archive: Archive,
-    watch: &Watch<'_>,
-) -> Archive {
-    let mut done: Vec<Shape> = Vec::new();
+    scan: impl Fn(&[Frame]) -> (Archive, bool),
+) -> (Archive, bool) {
+    // Shapes of one size on the same ranks share their neighbourhood.
+    let size = |shape: &Shape| (shape.layers, shape.hidden, shape.batch, shape.tp);
+    let mut done = Vec::new();
     for _ in 0..ROUNDS {
         let best = archive.ranked();
         let fresh: Vec<_> = best
             .iter()
             .take(POLISHED)
             .map(|candidate| candidate.shape)
-            .filter(|shape| {
-                // Relatives share their neighbourhood.
-                !done.iter().any(|old| {
-                    (old.layers, old.hidden, old.batch, old.tp)
-                        == (shape.layers, shape.hidden, shape.batch, shape.tp)
-                })
-            })
+            .filter(|shape| !done.contains(&size(shape)))
             .collect();
+        if interrupted || fresh.is_empty() {
+            break;
+        }
         let mut around: Vec<_> = fresh
             .iter()
             .flat_map(|shape| scan::near(frames, shape))
             .collect();
-        if around.is_empty() {
-            break;
-        }
         around.sort_by_key(|frame| frame.shape);
         around.dedup();
-        let (near, interrupted) = scan::scan(predictor, space, reference, &around, watch);
+        done.extend(fresh.iter().map(size));
+        let near;
+        (near, interrupted) = scan(&around);
         archive = archive.merge(near);
-        done.extend(fresh);
-        if interrupted {
-            break;
-        }
     }
-    archive
+    (archive, interrupted)
 }
 
 /// GPU time per token.

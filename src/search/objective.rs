@@ -47,7 +47,9 @@ const fn relatives(shape: &Shape) -> Relatives {
 /// The best shape of each kind, and how many were looked at.
 #[derive(Clone, Debug, Default)]
 pub struct Archive {
-    best: FxHashMap<Relatives, Candidate>,
+    kinds: FxHashMap<Relatives, Candidate>,
+    /// The best of all.
+    pub best: Option<Candidate>,
     /// Shapes that were predicted, repetitions included.
     pub evaluations: u64,
     /// Shapes that bounds or memory ruled out.
@@ -57,21 +59,24 @@ pub struct Archive {
 impl Archive {
     fn keep(&mut self, candidate: Candidate) {
         let known = self
-            .best
+            .kinds
             .entry(relatives(&candidate.shape))
             .or_insert(candidate);
         if better(&candidate, known) {
             *known = candidate;
+        }
+        if self.best.is_none_or(|best| better(&candidate, &best)) {
+            self.best = Some(candidate);
         }
     }
 
     /// Both archives in one.
     #[must_use]
     pub fn merge(mut self, other: Self) -> Self {
-        if self.best.len() < other.best.len() {
+        if self.kinds.len() < other.kinds.len() {
             return other.merge(self);
         }
-        for candidate in other.best.into_values() {
+        for candidate in other.kinds.into_values() {
             self.keep(candidate);
         }
         self.evaluations += other.evaluations;
@@ -79,17 +84,11 @@ impl Archive {
         self
     }
 
-    /// All that are kept, best first.
+    /// The best of each kind, best first.
     pub fn ranked(&self) -> Vec<Candidate> {
-        let mut all: Vec<_> = self.best.values().copied().collect();
+        let mut all: Vec<_> = self.kinds.values().copied().collect();
         all.sort_by(|a, b| a.cost.total_cmp(&b.cost).then(a.shape.cmp(&b.shape)));
         all
-    }
-
-    /// The best of all.
-    pub fn best(&self) -> Option<Candidate> {
-        let least = |a: Candidate, b: Candidate| if better(&b, &a) { b } else { a };
-        self.best.values().copied().reduce(least)
     }
 }
 

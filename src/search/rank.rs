@@ -37,11 +37,11 @@ pub fn rank(space: &Space, mut candidates: Vec<Candidate>, top: usize) -> Vec<Ra
     candidates.sort_by(|a, b| a.cost.total_cmp(&b.cost).then(a.shape.cmp(&b.shape)));
     let published = Published::new();
     let mut ranked = Vec::new();
-    let mut rest = candidates.as_slice();
     let mut tie = 1;
-    while let Some(fastest) = rest.first().filter(|_| ranked.len() < top) {
-        let members = rest.partition_point(|other| ties(fastest, other));
-        let (group, slower) = rest.split_at(members.max(1));
+    while let Some(&fastest) = candidates.first().filter(|_| ranked.len() < top) {
+        let (group, slower): (Vec<_>, Vec<_>) = candidates
+            .into_iter()
+            .partition(|other| ties(&fastest, other));
         let mut group: Vec<_> = group
             .iter()
             .map(|candidate| place(space, &published, candidate, tie))
@@ -51,7 +51,7 @@ pub fn rank(space: &Space, mut candidates: Vec<Candidate>, top: usize) -> Vec<Ra
             nearer.then(a.candidate.cost.total_cmp(&b.candidate.cost))
         });
         ranked.extend(group);
-        rest = slower;
+        candidates = slower;
         tie += 1;
     }
     ranked.truncate(top);

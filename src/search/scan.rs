@@ -41,7 +41,7 @@ pub fn scan(
             let progress = Progress {
                 done: frames_done + block.len() as u64,
                 total: frames.len() as u64,
-                best: worker.archive.best(),
+                best: worker.archive.best,
             };
             if watch(&progress).is_break() {
                 stopped.store(true, Ordering::Relaxed);

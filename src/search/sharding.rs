@@ -39,20 +39,26 @@ pub fn spread(space: &Space, gpu: &Gpu, frames: &[Frame]) -> Option<Workload> {
     (chosen != space.workload).then_some(chosen)
 }
 
-/// The share of a sample of shapes that fits under this workload.
-pub fn share_that_fits(space: &Space, workload: &Workload, gpu: &Gpu, frames: &[Frame]) -> f64 {
-    let sample: Vec<_> = frames
+/// The share of a sample of shapes that fits under this workload, with the least micro-batch and the most ranks
+/// where these are free.
+fn share_that_fits(space: &Space, workload: &Workload, gpu: &Gpu, frames: &[Frame]) -> f64 {
+    let (batch, tp) = (space.batches.iter().min(), space.ranks.iter().max());
+    let mildest: Vec<_> = frames
         .iter()
-        .step_by(frames.len().div_ceil(SAMPLE).max(1))
+        .filter(|frame| (Some(&frame.shape.batch), Some(&frame.shape.tp)) == (batch, tp))
         .collect();
+    let sample = mildest
+        .iter()
+        .step_by(mildest.len().div_ceil(SAMPLE).max(1));
     let (mut arch, mut work) = (space.base.clone(), *workload);
-    let fitting = sample.iter().filter(|frame| {
+    let (mut fitting, mut all) = (0.0, 0.0);
+    for frame in sample {
         let shape = frame.shape(frame.count() / 2);
         space.fill(&shape, &mut arch, &mut work);
-        if workload.tp != space.workload.tp {
-            work.tp = workload.tp;
+        all += 1.0;
+        if memory_use(&arch, &work).is_ok_and(|memory| memory.fits(gpu)) {
+            fitting += 1.0;
         }
-        memory_use(&arch, &work).is_ok_and(|memory| memory.fits(gpu))
-    });
-    fitting.count() as f64 / sample.len().max(1) as f64
+    }
+    fitting / f64::max(all, 1.0)
 }

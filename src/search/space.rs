@@ -174,7 +174,7 @@ impl Space {
         for size in sizes {
             let heads = |share: f64| share * hidden as f64 / size as f64;
             let range = (heads(least) - 1e-9).ceil() as u64..=(heads(most) + 1e-9) as u64;
-            // Only even numbers of heads away from the exact fit, to keep the lattice small.
+            // Only multiples of four away from the exact fit, to keep the lattice small.
             let wanted =
                 |&heads: &u64| heads > 0 && (heads * size == hidden || heads.is_multiple_of(4));
             pairs.extend(range.filter(wanted).map(|heads| (heads, size)));
