@@ -6,7 +6,7 @@ use shapewise::arch::{MlpKind, Mode, Workload};
 use shapewise::gpu::Gpu;
 use shapewise::predict::Predictor;
 use shapewise::search::rank::ties;
-use shapewise::search::{Found, Method, Request, search};
+use shapewise::search::{Found, Method, Request, USUAL_VOCABULARY, search};
 use std::hint::black_box;
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -32,7 +32,7 @@ fn request(parameters: u64, tp: u64, mode: Mode, method: Method) -> Request {
     let workload = Workload { tp, ..alone };
     Request {
         method,
-        ..Request::usual(parameters, MlpKind::Swiglu, workload).unwrap()
+        ..Request::usual(parameters, MlpKind::Swiglu, USUAL_VOCABULARY, workload).unwrap()
     }
 }
 

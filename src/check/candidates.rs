@@ -354,6 +354,9 @@ impl Near<'_> {
         };
         // Parameters are a straight line in the width.
         let (least, slope) = (count(&at(0)), count(&at(1)) - count(&at(0)));
+        if slope <= 0.0 {
+            return vec![shape];
+        }
         let exact = (budget - least) / slope;
         let usual = shape.moe.map_or(shape.mlp.d_ff, |moe| moe.d_ff) as f64;
         let fitted: Vec<_> = self

@@ -1,6 +1,6 @@
 //! What a broken rule costs, and the nearest shape that mends it.
 //!
-//! A mend changes as little as it can, keeps the parameters within 1 %, meets the rule and breaks no rule that was
+//! A mend changes as little as it can, keeps the parameters within 1 %, meets the rule and breaks no hard rule that was
 //! met. Rules on the workload are mended by another batch, sequence or number of ranks. Every price is a prediction
 //! of both steps by one predictor, with the interval of their difference (`compare`).
 

@@ -22,6 +22,7 @@ use crate::search::Method;
 use crate::search::Progress;
 use crate::search::Request;
 use crate::search::StopReason;
+use crate::search::USUAL_VOCABULARY;
 use crate::search::shape::Fixed;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
@@ -48,6 +49,12 @@ pub(super) fn run(args: &SearchArgs, format: Format) -> Result<String> {
     let watch = |progress: &Progress| {
         bar.set_length(progress.total);
         bar.set_position(progress.done);
+        if let Some(cost) = progress.best_cost() {
+            bar.set_message(format!(
+                "one chain at {:.2} of the baseline's time",
+                cost.exp()
+            ));
+        }
         if INTERRUPTED.load(Ordering::Relaxed) {
             return ControlFlow::Break(());
         }
@@ -111,15 +118,18 @@ fn export(found: &Found, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether a config file can hold fewer key/value heads than query heads for models of this style.
-fn groups_can_be_written(base: &Architecture) -> bool {
-    let grouped = Architecture {
+/// Whether a config file can hold fewer key/value heads than query heads for models of this style; fails where it
+/// cannot hold them at all.
+fn groups_can_be_written(base: &Architecture) -> Result<bool> {
+    let with = |kv_heads| Architecture {
+        hidden: 128,
         heads: 2,
-        kv_heads: 1,
-        head_dim: base.hidden / 2,
+        kv_heads,
+        head_dim: 64,
         ..base.clone()
     };
-    config_json(&grouped, LEAST_POSITIONS).is_ok()
+    config_json(&with(2), LEAST_POSITIONS)?;
+    Ok(config_json(&with(1), LEAST_POSITIONS).is_ok())
 }
 
 /// A bar on standard error where a person may be watching.
@@ -127,7 +137,7 @@ fn progress_bar() -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let style = ProgressStyle::with_template("searching {bar:40} {percent} %  {elapsed}")
+    let style = ProgressStyle::with_template("searching {bar:40} {percent} %  {elapsed}  {msg}")
         .expect("the template is valid");
     ProgressBar::new(1).with_style(style)
 }
@@ -149,7 +159,9 @@ fn request(args: &SearchArgs) -> Result<Request> {
                 .params
                 .expect("clap asks for it where --like is missing");
             let base = search::usual_architecture(kind, parameters);
-            Request::usual(parameters, kind, described(&args.workload, &base)?)?
+            let workload = described(&args.workload, &base)?;
+            let vocab = args.vocab.unwrap_or(USUAL_VOCABULARY);
+            Request::usual(parameters, kind, vocab, workload)?
         }
     };
     if let Some(kind) = args.mlp {
@@ -158,7 +170,27 @@ fn request(args: &SearchArgs) -> Result<Request> {
     if let Some(vocab) = args.vocab {
         request.vocab = vocab;
     }
-    let whole_groups = args.export.is_some() && !groups_can_be_written(&request.base);
+    for (free, option, given) in [
+        (Free::MicroBatch, "--batch", args.workload.batch),
+        (
+            Free::Tp,
+            "--tp",
+            Some(args.workload.tp).filter(|&tp| tp > 1),
+        ),
+    ] {
+        if let Some(value) = given.filter(|_| args.free.contains(&free)) {
+            return Err(Error::field(
+                "search",
+                option,
+                value,
+                "nothing where --free varies it",
+            ));
+        }
+    }
+    let whole_groups = match args.export {
+        Some(_) => !groups_can_be_written(&request.base)?,
+        None => false,
+    };
     if whole_groups {
         say("--export: every head keeps its own keys, as no config of this style holds fewer");
     }

@@ -131,8 +131,8 @@ impl CheckReport {
         let (now, then) = (&self.workload, &mend.workload);
         let alike = (now.batch, now.seq, now.tp) == (then.batch, then.seq, then.tp);
         let word = match (alike, gain.gain_fraction < 0.0) {
-            (true, false) => "faster",
-            (true, true) => "slower",
+            (true, false) => "less time",
+            (true, true) => "more time",
             (false, false) => "less GPU time per token",
             (false, true) => "more GPU time per token",
         };

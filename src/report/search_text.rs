@@ -114,9 +114,10 @@ impl SearchReport {
             lines.push(format!("relaxed: {}", request.relaxed.join(", ")));
         }
         lines.push(format!(
-            "against {} ({} parameters): {} tokens/s per GPU, MFU {}{}; gains are at equal parameters",
+            "against {} ({} parameters, vocabulary {}): {} tokens/s per GPU, MFU {}{}; gains are at equal parameters",
             baseline.shape.name,
             grouped(baseline.shape.parameters),
+            baseline.shape.vocab,
             tokens(baseline.tokens_per_s_per_gpu),
             percent(baseline.mfu),
             if baseline.fits { "" } else { ", does not fit" },

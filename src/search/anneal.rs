@@ -1,6 +1,6 @@
 //! Simulated annealing over the lattice with argmin: independent chains, one per task.
 //!
-//! A move changes one or two dimensions and refits the MLP width, so every state meets the budget. argmin accepts a
+//! A move changes one or two dimensions and takes an MLP width that meets the budget. argmin accepts a
 //! worse one by a logistic rule whose temperature is in units of the cost, here a logarithm of time: 0.05 at first
 //! (5 %), falling geometrically. Bounds and memory are infinite costs, which are never accepted.
 
@@ -97,7 +97,7 @@ fn start(
     after
         .iter()
         .chain(before)
-        .map(|frame| frame.shape(frame.count() / 2))
+        .flat_map(|frame| [frame.count() / 2, 0, frame.count() - 1].map(|index| frame.shape(index)))
         .find(|shape| worker.cost(shape).is_finite())
 }
 
@@ -149,9 +149,6 @@ impl Anneal for &Chain<'_> {
         let mut scratch = self.space.base.clone();
         for _ in 0..TRIES {
             let proposal = self.propose(shape, &mut inner.random);
-            if proposal == *shape {
-                continue;
-            }
             if let Some(frame) = self.space.frame(proposal, &mut scratch) {
                 let random = &mut inner.random;
                 return Ok(match random.random_range(0..4) {
@@ -237,8 +234,6 @@ impl Chain<'_> {
             let sizes = self.space.vocabularies(next.tp);
             next.vocab = pick(&sizes, random).unwrap_or(next.vocab);
         }
-        // A new width alone is a move too.
-        next.d_ff = 0;
         next
     }
 }

@@ -187,6 +187,13 @@ impl Bounds {
             })
     }
 
+    /// The limits that relaxing allows.
+    pub fn widest(&self, quantity: Quantity) -> [f64; 2] {
+        let mut relaxed = self.clone();
+        relaxed.relax(quantity);
+        relaxed.limits(quantity)
+    }
+
     /// Every bound that holds for this budget.
     pub fn all(&self) -> impl Iterator<Item = &Bound> {
         self.bounds.iter().map(|(bound, _)| bound)
@@ -209,7 +216,8 @@ impl Bounds {
     }
 
     /// How far a shape is from where models are built today: root mean square over the bounds of the logarithmic
-    /// distance from the centre, in units of the way to the nearer usual limit's side. 0 = centre, 1 = all at a limit.
+    /// distance from the centre, in units of the way to the usual limit on that side; where that is the centre itself, the
+    /// plain logarithm.
     pub fn distance(&self, arch: &Architecture) -> f64 {
         let (mut sum, mut count) = (0.0, 0);
         for bound in self.all() {

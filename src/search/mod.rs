@@ -23,7 +23,7 @@ mod sharding;
 
 mod space;
 
-pub use request::{Method, PARAMETERS, Request, usual_architecture};
+pub use request::{Method, PARAMETERS, Request, USUAL_VOCABULARY, usual_architecture};
 
 use crate::arch::Architecture;
 use crate::arch::Workload;
@@ -138,15 +138,16 @@ pub struct Found {
     pub shapes: Vec<Recommendation>,
     /// The fastest shape, which need not be the first of its tie group.
     pub fastest: FrontPoint,
-    /// Shapes not beaten in throughput, memory and closeness to the bounds' centre at once.
+    /// Of the fastest shape of each layers, width, heads and ranks: those not beaten in throughput, memory and closeness
+    /// to the bounds' centre at once.
     pub front: Vec<FrontPoint>,
     /// The baseline under the same workload.
     pub baseline: StepEstimate,
     /// Shapes in the lattice that meet the budget.
     pub lattice: u64,
-    /// Shapes that were predicted.
+    /// Predictions of shapes, repetitions included.
     pub evaluations: u64,
-    /// Shapes that memory or bounds ruled out.
+    /// How often memory or bounds ruled a shape out.
     pub refused: u64,
     /// Why it ended.
     pub stopped: StopReason,
@@ -156,8 +157,15 @@ pub struct Found {
 pub fn search(predictor: &Predictor, request: &Request, watch: &Watch<'_>) -> Result<Found> {
     let mut request = request.clone();
     let mut space = space_of(&request)?;
-    let frames = space.frames();
     let gpu = predictor.gpu();
+    let begun = Progress {
+        done: 0,
+        total: 1,
+        best: None,
+    };
+    let frames = space
+        .frames(&|| watch(&begun).is_continue())?
+        .ok_or_else(interrupted_early)?;
     if frames.is_empty() {
         return Err(refuse::no_shape(
             &space,
@@ -183,9 +191,15 @@ pub fn search(predictor: &Predictor, request: &Request, watch: &Watch<'_>) -> Re
             (scan(&sample), StopReason::Iterations)
         }
         Method::Anneal { seed } => {
-            let annealed =
+            let (archive, interrupted) =
                 anneal::anneal(predictor, &space, reference, &frames, EFFORT, seed, watch);
-            (polish(annealed, &frames, scan), StopReason::Iterations)
+            if archive.best.is_none() && !interrupted {
+                // No chain found a start, so whether there is any shape takes a look at all.
+                (scan(&frames), StopReason::Exhausted)
+            } else {
+                let polished = polish((archive, interrupted), &frames, scan);
+                (polished, StopReason::Iterations)
+            }
         }
     };
     let stopped = if interrupted {
@@ -195,7 +209,7 @@ pub fn search(predictor: &Predictor, request: &Request, watch: &Watch<'_>) -> Re
     };
     let Some(fastest) = archive.best else {
         return Err(match stopped {
-            StopReason::Interrupted => Error::infeasible("interrupted before any shape was found"),
+            StopReason::Interrupted => interrupted_early(),
             _ => refuse::nothing_fits(&space, gpu, &frames)
                 .unwrap_or_else(|| refuse::no_shape(&space, request.parameters, request.tolerance)),
         });
@@ -228,6 +242,10 @@ pub fn search(predictor: &Predictor, request: &Request, watch: &Watch<'_>) -> Re
     })
 }
 
+fn interrupted_early() -> Error {
+    Error::infeasible("interrupted before any shape was found")
+}
+
 fn space_of(request: &Request) -> Result<Space> {
     let Request { base, workload, .. } = request;
     if !rank::is_dense(base) {
@@ -253,6 +271,19 @@ fn space_of(request: &Request) -> Result<Space> {
             allowed,
         ));
     }
+    let bounds = Bounds::new(
+        request.parameters as f64,
+        base.mlp.kind,
+        request.vocab,
+        &request.relaxed,
+    )?;
+    if let Some(size) = request.fixed.head_dim
+        && let [least, most] = bounds.widest(Quantity::HeadDim)
+        && !(least..=most).contains(&(size as f64))
+    {
+        let allowed = format!("{least} to {most}");
+        return Err(Error::field("search", "--head-dim", size, &allowed));
+    }
     let target = request.parameters as f64;
     let least = (target * (1.0 - request.tolerance)).ceil();
     let most = (target * (1.0 + request.tolerance)).floor();
@@ -261,7 +292,7 @@ fn space_of(request: &Request) -> Result<Space> {
         false => choices.clone(),
     };
     Ok(Space {
-        bounds: Bounds::new(target, base.mlp.kind, request.vocab, &request.relaxed)?,
+        bounds,
         base: base.clone(),
         workload: *workload,
         budget: (least as u64, most as u64),

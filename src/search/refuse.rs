@@ -59,6 +59,9 @@ pub fn nothing_fits(space: &Space, gpu: &Gpu, frames: &[Frame]) -> Option<Error>
     let (shape, total) = smallest(space, &space.workload, frames)?;
     let (arch, work) = space.build(&shape);
     let memory = memory_use(&arch, &work).expect("it was computed before");
+    if memory.fits(gpu) {
+        return None;
+    }
     let (part, bytes) = memory
         .parts()
         .into_iter()
@@ -69,10 +72,11 @@ pub fn nothing_fits(space: &Space, gpu: &Gpu, frames: &[Frame]) -> Option<Error>
         .filter(|(_, changed)| {
             let space = Space {
                 workload: *changed,
+                batches: vec![changed.batch],
                 ranks: vec![changed.tp],
                 ..space.clone()
             };
-            let frames = space.frames();
+            let frames = all_frames(&space).unwrap_or_default();
             self::smallest(&space, changed, &frames).is_some_and(|(shape, _)| {
                 let (arch, work) = space.build(&shape);
                 memory_use(&arch, &work).is_ok_and(|memory| memory.fits(gpu))
@@ -81,12 +85,12 @@ pub fn nothing_fits(space: &Space, gpu: &Gpu, frames: &[Frame]) -> Option<Error>
         .map(|(text, _)| text)
         .collect();
     let helps = if helps.is_empty() {
-        "no single change of batch, ranks, sharding or recomputation frees enough: combine --tp, --pp and --dp".to_owned()
+        "no single change of batch, ranks, stages, sharding or recomputation frees enough: combine them".to_owned()
     } else {
         format!("what would free it: {}", helps.join(", or "))
     };
     Some(Error::infeasible(format!(
-        "--params: no shape of this size fits the {} of {}: the smallest takes {total} per GPU, most of it {} ({bytes}); {helps}",
+        "--params: no shape of this size fits the {} of {}: the smallest of those tried takes {total} per GPU, most of it {} ({bytes}); {helps}",
         gpu.memory(),
         gpu.name,
         part.replace('_', " "),
@@ -95,10 +99,18 @@ pub fn nothing_fits(space: &Space, gpu: &Gpu, frames: &[Frame]) -> Option<Error>
 
 fn has_shapes(space: &Space) -> bool {
     let (mut arch, mut work) = (space.base.clone(), space.workload);
-    space.frames().iter().flat_map(Frame::shapes).any(|shape| {
-        space.fill(&shape, &mut arch, &mut work);
-        space.bounds.admit(&arch)
+    // More frames than can be held are shapes too.
+    all_frames(space).is_none_or(|frames| {
+        frames.iter().flat_map(Frame::shapes).any(|shape| {
+            space.fill(&shape, &mut arch, &mut work);
+            space.bounds.admit(&arch) && work.validate(&arch).is_ok()
+        })
     })
+}
+
+/// The frames of a space; none where there are too many.
+fn all_frames(space: &Space) -> Option<Vec<Frame>> {
+    space.frames(&|| true).ok().flatten()
 }
 
 /// The shape of a sample that takes the least memory.
@@ -115,7 +127,7 @@ fn smallest(space: &Space, workload: &Workload, frames: &[Frame]) -> Option<(Sha
         .min_by(|a, b| a.1.bytes().total_cmp(&b.1.bytes()))
 }
 
-/// Single changes of the workload, the mildest first.
+/// Changes of the workload, the mildest first.
 fn changes(space: &Space) -> Vec<(String, Workload)> {
     let work = space.workload;
     let mut changes = Vec::new();
@@ -152,6 +164,11 @@ fn changes(space: &Space) -> Vec<(String, Workload)> {
     for tp in [2, 4, 8, 16].into_iter().filter(|&tp| tp > work.tp) {
         changes.push((format!("--tp {tp}"), Workload { tp, ..work }));
     }
+    for pp in [2, 4, 8].into_iter().filter(|&pp| pp > work.pp) {
+        changes.push((format!("--pp {pp}"), Workload { pp, ..work }));
+    }
+    let (tp, pp) = (work.tp.max(8), work.pp.max(8));
+    changes.push((format!("--tp {tp} --pp {pp}"), Workload { tp, pp, ..work }));
     changes
 }
 

@@ -56,12 +56,12 @@ pub struct Request {
 }
 
 /// Tokens of GPT-2's vocabulary, which the models of the co-design paper share.
-const USUAL_VOCABULARY: u64 = 50257;
+pub const USUAL_VOCABULARY: u64 = 50257;
 
 impl Request {
     /// A search that names no model: parts as they are usual today, against the published model nearest in size.
-    pub fn usual(parameters: u64, kind: MlpKind, workload: Workload) -> Result<Self> {
-        let baseline = usual_baseline(parameters, &workload).ok_or_else(|| {
+    pub fn usual(parameters: u64, kind: MlpKind, vocab: u64, workload: Workload) -> Result<Self> {
+        let baseline = usual_baseline(parameters, vocab, &workload).ok_or_else(|| {
             Error::infeasible(
                 "search: no published model can run this workload; name one with --like",
             )
@@ -69,7 +69,7 @@ impl Request {
         Ok(Self {
             parameters,
             base: usual_architecture(kind, parameters),
-            vocab: USUAL_VOCABULARY,
+            vocab,
             ..Self::like(&baseline.architecture, workload)
         })
     }
@@ -148,15 +148,30 @@ pub fn usual_architecture(kind: MlpKind, parameters: u64) -> Architecture {
     }
 }
 
-/// The dense published model nearest in size that the workload can run on.
-fn usual_baseline(parameters_wanted: u64, workload: &Workload) -> Option<&'static Preset> {
+/// The dense published model nearest in size that the workload can run on, of those with a vocabulary of the same
+/// order where there are any: otherwise a gain would be that of a smaller vocabulary.
+fn usual_baseline(
+    parameters_wanted: u64,
+    vocab: u64,
+    workload: &Workload,
+) -> Option<&'static Preset> {
+    let alike = |preset: &&Preset| {
+        let ratio = preset.architecture.vocab as f64 / vocab as f64;
+        (0.6..1.7).contains(&ratio)
+    };
     let miss = |preset: &&Preset| {
         let total = parameters(&preset.architecture).total as f64;
         (total / parameters_wanted as f64).ln().abs()
     };
-    Preset::all()
-        .iter()
-        .filter(|preset| rank::is_dense(&preset.architecture))
-        .filter(|preset| workload.validate(&preset.architecture).is_ok())
-        .min_by(|a, b| miss(a).total_cmp(&miss(b)))
+    let nearest = |presets: &mut dyn Iterator<Item = &'static Preset>| {
+        presets.min_by(|a, b| miss(a).total_cmp(&miss(b)))
+    };
+    let runs = |preset: &&Preset| {
+        let arch = &preset.architecture;
+        rank::is_dense(arch)
+            && workload.validate(arch).is_ok()
+            && arch.layers.is_multiple_of(workload.pp)
+    };
+    let all = || Preset::all().iter().filter(runs);
+    nearest(&mut all().filter(alike)).or_else(|| nearest(&mut all()))
 }

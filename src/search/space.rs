@@ -5,6 +5,8 @@
 
 use crate::arch::Architecture;
 use crate::arch::Workload;
+use crate::error::Error;
+use crate::error::Result;
 use crate::search::bounds::Bounds;
 use crate::search::bounds::Quantity;
 use crate::search::shape::Count;
@@ -13,6 +15,10 @@ use crate::search::shape::Frame;
 use crate::search::shape::Shape;
 use rayon::prelude::*;
 use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Frames that are held at most, about two gigabytes.
+const MOST_FRAMES: usize = 20_000_000;
 
 /// All shapes of a budget within bounds.
 #[derive(Clone, Debug)]
@@ -62,20 +68,37 @@ impl Space {
         (arch, work)
     }
 
-    /// Every frame of the lattice that can meet budget and bounds, by rising width.
-    pub fn frames(&self) -> Vec<Frame> {
+    /// Every frame of the lattice that can meet budget and bounds, by rising width; none where `go_on` says no.
+    ///
+    /// Fails where there are more than memory should hold.
+    pub fn frames(&self, go_on: &(dyn Fn() -> bool + Sync)) -> Result<Option<Vec<Frame>>> {
+        let (found, stopped) = (AtomicUsize::new(0), AtomicBool::new(false));
         let of_width = |hidden| {
             let mut frames = Vec::new();
             let mut scratch = self.base.clone();
             for layers in self.layer_counts(hidden) {
+                if stopped.load(Ordering::Relaxed) {
+                    break;
+                }
+                let before = frames.len();
                 if self.in_reach(layers, hidden, &mut scratch) {
                     self.frames_of(layers, hidden, &mut scratch, &mut frames);
+                }
+                let new = frames.len() - before;
+                if found.fetch_add(new, Ordering::Relaxed) + new > MOST_FRAMES || !go_on() {
+                    stopped.store(true, Ordering::Relaxed);
                 }
             }
             frames
         };
         let widths = self.hidden_sizes().into_par_iter();
-        widths.flat_map_iter(of_width).collect()
+        let frames: Vec<_> = widths.flat_map_iter(of_width).collect();
+        if frames.len() > MOST_FRAMES {
+            return Err(Error::infeasible(format!(
+                "search: the lattice has more than {MOST_FRAMES} shapes before their MLP widths; relax fewer bounds or lower --tolerance"
+            )));
+        }
+        Ok((!stopped.into_inner()).then_some(frames))
     }
 
     /// The frame of these dimensions, if it can meet budget and bounds.
@@ -111,6 +134,7 @@ impl Space {
         );
         if let Some(d_ff) = self.fixed.d_ff {
             let inside = (low - 1e-6..=high + 1e-6).contains(&(d_ff as f64));
+            let inside = inside && d_ff.is_multiple_of(tp);
             let shape = Shape { d_ff, ..shape };
             return inside.then_some(Frame {
                 shape,

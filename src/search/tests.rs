@@ -20,7 +20,7 @@ fn predictor(gpu: &str) -> Predictor {
 fn request(parameters: u64, workload: Workload) -> Request {
     Request {
         method: Method::Exhaustive,
-        ..Request::usual(parameters, MlpKind::Swiglu, workload).unwrap()
+        ..Request::usual(parameters, MlpKind::Swiglu, USUAL_VOCABULARY, workload).unwrap()
     }
 }
 
@@ -257,10 +257,9 @@ proptest! {
         let request = Request {
             count,
             tolerance,
-            vocab,
             method: Method::Anneal { seed },
             top: 3,
-            ..Request::usual(parameters, kind, workload).unwrap()
+            ..Request::usual(parameters, kind, vocab, workload).unwrap()
         };
         let predictor = predictor(gpu);
         let found = match search(&predictor, &request, &quiet) {

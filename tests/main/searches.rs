@@ -145,8 +145,24 @@ fn bad_requests_are_told_in_one_sentence() {
     for (line, code, part) in [
         ("search", 2, "--params"),
         ("search --params 6,7B", 2, "6.7e9"),
-        ("search --params 1M", 1, "`--params` is 1000000"),
-        ("search --params 1.3B --tolerance -1", 1, "`--tolerance`"),
+        ("search --params 1M", 2, "from 10M to 10T"),
+        ("search --params 1.3B --tolerance -1", 2, "from 0 to 0.5"),
+        (
+            "search --params 1.3B --head-dim 1",
+            1,
+            "`--head-dim` is 1; allowed: 32 to 256",
+        ),
+        ("search --params 1.3B --free tp --tp 2", 1, "`--tp` is 2"),
+        (
+            "search --params 1B --no-sharding --batch 512",
+            1,
+            "--batch 1",
+        ),
+        (
+            "search --like gemma-2-2b --export shapes",
+            1,
+            "norm.placement",
+        ),
         ("search --params 1.3B --relax everything", 2, "aspect_ratio"),
         ("search --params 1.3B --free layers", 2, "micro-batch"),
         (

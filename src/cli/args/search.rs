@@ -3,16 +3,18 @@
 use super::workload::WorkloadArgs;
 use super::{TargetArgs, dimension, one_of};
 use crate::arch::MlpKind;
+use crate::search::PARAMETERS;
 use crate::search::bounds::Quantity;
 use crate::search::shape::Count;
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use std::path::PathBuf;
 
 /// Finding a shape.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("budget").required(true).multiple(true).args(["params", "like"])))]
 pub struct SearchArgs {
     /// Parameters wanted, such as 6.7B, 350M, 6.7e9 or 6700000000 [default: as many as --like has].
-    #[arg(long, value_name = "COUNT", value_parser = parameters, required_unless_present = "like", allow_negative_numbers = true)]
+    #[arg(long, value_name = "COUNT", value_parser = parameters, allow_negative_numbers = true)]
     pub params: Option<u64>,
     /// What --params counts: all parameters, or those of the layers and the final norm.
     #[arg(long, default_value = "total", value_parser = one_of(Count::ALL.map(Count::name), Count::parse))]
@@ -20,7 +22,7 @@ pub struct SearchArgs {
     /// Largest miss of --params, as a fraction.
     #[arg(
         long,
-        default_value_t = 0.01,
+        default_value_t = 0.01, value_parser = tolerance,
         value_name = "FRACTION",
         allow_negative_numbers = true
     )]
@@ -97,7 +99,8 @@ pub enum Free {
 
 /// Reads a number of parameters: digits, an exponent, or a suffix K, M, B or T.
 pub fn parameters(text: &str) -> Result<u64, String> {
-    let allowed = || "allowed: a number such as 6.7B, 350M, 6.7e9 or 6700000000".to_owned();
+    let allowed =
+        || "allowed: a number from 10M to 10T, such as 6.7B, 350M, 6.7e9 or 6700000000".to_owned();
     let trimmed = text.trim();
     let (digits, unit) = match trimmed.chars().last().map(|c| c.to_ascii_uppercase()) {
         Some('K') => (&trimmed[..trimmed.len() - 1], 1e3),
@@ -111,11 +114,21 @@ pub fn parameters(text: &str) -> Result<u64, String> {
         return Err(allowed());
     }
     let value: f64 = digits.replace('_', "").parse().map_err(|_| allowed())?;
-    let count = (value * unit).round();
-    if !(1.0..1e16).contains(&count) {
-        return Err(allowed());
+    // What is too large for a whole number is out of range too.
+    let count = (value * unit).round() as u64;
+    if (PARAMETERS.0..=PARAMETERS.1).contains(&count) {
+        Ok(count)
+    } else {
+        Err(allowed())
     }
-    Ok(count as u64)
+}
+
+/// Reads a tolerance.
+fn tolerance(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|value| (0.0..=0.5).contains(value))
+        .ok_or_else(|| "allowed: a fraction from 0 to 0.5".to_owned())
 }
 
 #[cfg(test)]
