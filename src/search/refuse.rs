@@ -168,7 +168,13 @@ fn changes(space: &Space) -> Vec<(String, Workload)> {
         changes.push((format!("--pp {pp}"), Workload { pp, ..work }));
     }
     let (tp, pp) = (work.tp.max(8), work.pp.max(8));
-    changes.push((format!("--tp {tp} --pp {pp}"), Workload { tp, pp, ..work }));
+    let split = Workload { tp, pp, ..work };
+    changes.push((format!("--tp {tp} --pp {pp}"), split));
+    if work.mode == Mode::Train {
+        let (dp, zero) = (work.dp.max(8), work.zero.max(1));
+        let text = format!("--tp {tp} --pp {pp} --dp {dp} --zero {zero}");
+        changes.push((text, Workload { dp, zero, ..split }));
+    }
     changes
 }
 

@@ -215,7 +215,13 @@ fn a_watcher_stops_a_search_and_gets_the_best_so_far() {
             method,
             ..request(1_300_000_000, MODES[1])
         };
-        let stop = |_: &Progress| ControlFlow::Break(());
+        let at_once = |_: &Progress| ControlFlow::Break(());
+        let error = search(&predictor, &request, &at_once).unwrap_err();
+        assert!(error.to_string().contains("interrupted before"));
+        let stop = |progress: &Progress| match progress.done {
+            0 => ControlFlow::Continue(()),
+            _ => ControlFlow::Break(()),
+        };
         let found = search(&predictor, &request, &stop).unwrap();
         assert_eq!(found.stopped, StopReason::Interrupted);
         assert!(!found.shapes.is_empty());
