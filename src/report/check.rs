@@ -92,7 +92,7 @@ pub(super) struct ChangeKeys {
 /// GPU time per token that is saved, as fractions of what it is.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct GainKeys {
-    pub gain_fraction: f64,
+    pub time_saved_fraction: f64,
     pub low_fraction: f64,
     pub high_fraction: f64,
     pub outlook: &'static str,
@@ -193,7 +193,7 @@ impl From<&Mend> for MendKeys {
 impl From<Gain> for GainKeys {
     fn from(gain: Gain) -> Self {
         Self {
-            gain_fraction: gain.expected,
+            time_saved_fraction: gain.expected,
             low_fraction: gain.low,
             high_fraction: gain.high,
             outlook: gain.outlook().name(),

@@ -130,7 +130,7 @@ impl CheckReport {
     fn outcome(&self, mend: &MendKeys, gain: &GainKeys) -> String {
         let (now, then) = (&self.workload, &mend.workload);
         let alike = (now.batch, now.seq, now.tp) == (then.batch, then.seq, then.tp);
-        let word = match (alike, gain.gain_fraction < 0.0) {
+        let word = match (alike, gain.time_saved_fraction < 0.0) {
             (true, false) => "less time",
             (true, true) => "more time",
             (false, false) => "less GPU time per token",
@@ -143,7 +143,7 @@ impl CheckReport {
         };
         format!(
             "{} {word} (90 %: {} to {}){verdict}",
-            percent(gain.gain_fraction.abs()),
+            percent(gain.time_saved_fraction.abs()),
             signed(gain.low_fraction),
             signed(gain.high_fraction)
         )

@@ -88,7 +88,7 @@ fn a_document_has_every_rule_with_its_price() {
         assert!(number(mend, "parameter_change_fraction").abs() <= 0.01);
         let gain = &mend["gain"];
         let [low, expected, high] =
-            ["low_fraction", "gain_fraction", "high_fraction"].map(|key| number(gain, key));
+            ["low_fraction", "time_saved_fraction", "high_fraction"].map(|key| number(gain, key));
         assert!(low <= expected && expected <= high, "{rule}");
         let [before, after] = [&document, mend].map(|step| number(&step["predicted"], "time_us"));
         assert!((1.0 - after / before - expected).abs() < 1e-9, "{rule}");
