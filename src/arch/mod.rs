@@ -261,6 +261,17 @@ pub struct Window {
     pub layers: u64,
 }
 
+impl Window {
+    /// The window in the same share of `to` layers as it now has of `from`, rounded down, in one at least.
+    #[must_use]
+    pub fn scaled(self, from: u64, to: u64) -> Self {
+        Self {
+            layers: (self.layers * to / from).max(1),
+            ..self
+        }
+    }
+}
+
 impl Architecture {
     /// The preset with this name, or the Hugging Face config at this path (anything that ends in `.json`).
     pub fn find(name_or_path: &str) -> Result<Self> {

@@ -390,8 +390,6 @@ fn near_divisor(heads: u64, kv_heads: u64, tp: u64) -> Option<u64> {
 
 /// Changes the layers; windows keep their share.
 fn set_layers(arch: &mut Architecture, layers: u64) {
-    if let Some(window) = &mut arch.window {
-        window.layers = (window.layers * layers / arch.layers).clamp(1, layers);
-    }
+    arch.window = arch.window.map(|window| window.scaled(arch.layers, layers));
     arch.layers = layers;
 }

@@ -45,7 +45,7 @@ impl Outlook {
 impl Gain {
     /// What `after` gains over `before`, in GPU time per token.
     pub fn between(before: &StepEstimate, after: &StepEstimate) -> Self {
-        let ratio = gpu_time(after) / gpu_time(before);
+        let ratio = after.gpu_time_per_token() / before.gpu_time_per_token();
         let half_width = uncertainty(before, after);
         Self {
             expected: 1.0 - ratio,
@@ -64,11 +64,6 @@ impl Gain {
             Outlook::Unclear
         }
     }
-}
-
-/// GPU seconds for each token of a step.
-pub(super) fn gpu_time(step: &StepEstimate) -> f64 {
-    step.time.secs() * step.gpus_per_replica as f64 / step.tokens as f64
 }
 
 /// Half width of the 90 % interval of the logarithm of the ratio of both times.

@@ -13,7 +13,6 @@ use crate::check::change::changes;
 use crate::check::change::distance;
 use crate::check::change::only;
 use crate::check::compare::Gain;
-use crate::check::compare::gpu_time;
 use crate::predict::Predictor;
 use crate::predict::step::StepEstimate;
 use crate::predict::step::estimate_step;
@@ -158,7 +157,7 @@ impl<'a> Mender<'a> {
             .into_iter()
             // Another workload is not farther away, only larger.
             .filter(|mend| mend.workload == *self.work && clearly_faster(mend, &nearest))
-            .min_by(|a, b| gpu_time(&a.step).total_cmp(&gpu_time(&b.step)));
+            .min_by(|a, b| gpu_secs(a).total_cmp(&gpu_secs(b)));
         Some(Remedy::Mended {
             nearest,
             faster: faster.map(Box::new),
@@ -330,8 +329,12 @@ impl<'a> Mender<'a> {
     }
 }
 
+fn gpu_secs(mend: &Mend) -> f64 {
+    mend.step.gpu_time_per_token().secs()
+}
+
 fn clearly_faster(mend: &Mend, nearest: &Mend) -> bool {
-    let (time, least) = (gpu_time(&mend.step), gpu_time(&nearest.step));
+    let (time, least) = (gpu_secs(mend), gpu_secs(nearest));
     mend.breaks.len() <= nearest.breaks.len()
         && mend.step.fits >= nearest.step.fits
         && only(&mend.changes, &nearest.changes)

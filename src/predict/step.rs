@@ -56,6 +56,16 @@ pub struct StepEstimate {
 }
 
 impl StepEstimate {
+    /// Time that all GPUs of a replica together spend on one token.
+    pub fn gpu_time_per_token(&self) -> Seconds {
+        self.time * (self.gpus_per_replica as f64 / self.tokens as f64)
+    }
+
+    /// Tokens per second of one GPU.
+    pub fn tokens_per_s_per_gpu(&self) -> f64 {
+        self.tokens_per_s / self.gpus_per_replica as f64
+    }
+
     /// The worst tier with any share of the time.
     pub fn worst_tier(&self) -> Tier {
         Tier::ALL

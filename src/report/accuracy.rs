@@ -10,6 +10,7 @@ use crate::regressor::artifact::GroupErrors;
 use crate::regressor::artifact::Head;
 use crate::report::grouped;
 use crate::report::percent;
+use crate::report::signed;
 use crate::runs::Comparison;
 use crate::runs::RunErrors;
 use crate::runs::RunGroup;
@@ -298,11 +299,6 @@ fn write_group(text: &mut String, group: &RunGroup) {
             group.worst.clone(),
         ],
     );
-}
-
-fn signed(fraction: f64) -> String {
-    let sign = if fraction < 0.0 { "-" } else { "+" };
-    format!("{sign}{}", percent(fraction.abs()))
 }
 
 fn write_sources(text: &mut String, models: &[ModelAccuracy<'_>], runs: Option<&Comparison>) {

@@ -8,6 +8,7 @@ use crate::report::check::RuleKeys;
 use crate::report::check::StepKeys;
 use crate::report::grouped;
 use crate::report::percent;
+use crate::report::signed;
 use crate::report::table::Side;
 use crate::report::table::table;
 use crate::report::tier_shares_text;
@@ -173,12 +174,6 @@ fn timed(step: &StepKeys) -> String {
         "; DOES NOT FIT the memory"
     };
     format!("{time} (90 %: {low} to {high}){memory}")
-}
-
-/// A fraction with its sign: `+4.6 %`.
-fn signed(fraction: f64) -> String {
-    let sign = if fraction < 0.0 { '-' } else { '+' };
-    format!("{sign}{}", percent(fraction.abs()))
 }
 
 /// Indented lines with a name each, wrapped at words.

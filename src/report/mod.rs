@@ -147,6 +147,12 @@ fn percent(fraction: f64) -> String {
     }
 }
 
+/// A change as people read it: `+4.2 %`, `-12 %`.
+fn signed(fraction: f64) -> String {
+    let sign = if fraction < 0.0 { '-' } else { '+' };
+    format!("{sign}{}", percent(fraction.abs()))
+}
+
 /// The tiers with any share: `94 % learned, 6.0 % roofline`.
 fn tier_shares_text(shares: &BTreeMap<Tier, f64>) -> String {
     let present = shares.iter().filter(|(_, share)| **share > 0.0);

@@ -168,7 +168,7 @@ impl SearchReport {
             baseline: BaselineKeys {
                 shape: ArchitectureShape::from(&request.baseline),
                 tokens_per_s: found.baseline.tokens_per_s,
-                tokens_per_s_per_gpu: per_gpu(&found.baseline),
+                tokens_per_s_per_gpu: found.baseline.tokens_per_s_per_gpu(),
                 mfu: found.baseline.mfu,
                 memory_bytes: found.baseline.memory.total().bytes(),
                 fits: found.baseline.fits,
@@ -181,10 +181,6 @@ impl SearchReport {
             search: MethodKeys::new(found),
         }
     }
-}
-
-fn per_gpu(step: &StepEstimate) -> f64 {
-    step.tokens_per_s / step.gpus_per_replica as f64
 }
 
 impl ShapeKeys {
@@ -213,7 +209,7 @@ impl ShapeKeys {
             tokens_per_s: step.tokens_per_s,
             tokens_per_s_low: step.tokens_per_s_low,
             tokens_per_s_high: step.tokens_per_s_high,
-            tokens_per_s_per_gpu: per_gpu(step),
+            tokens_per_s_per_gpu: step.tokens_per_s_per_gpu(),
             mfu: step.mfu,
             memory_bytes: step.memory.total().bytes(),
             gain: shape.gain,

@@ -9,6 +9,7 @@ use crate::report::plot::Series;
 use crate::report::search::PointKeys;
 use crate::report::search::SearchReport;
 use crate::report::search::ShapeKeys;
+use crate::report::signed;
 use crate::report::table::Side;
 use crate::report::table::table;
 use crate::report::tokens;
@@ -268,12 +269,6 @@ fn cells(shape: &ShapeKeys) -> [String; 17] {
         signed(shape.gain),
         shape.nearest_model.clone(),
     ]
-}
-
-/// A change as people read it: `+4.2 %`.
-fn signed(fraction: f64) -> String {
-    let sign = if fraction > 0.0 { "+" } else { "" };
-    format!("{sign}{}", percent(fraction))
 }
 
 /// `31 layers of 4096, 32 heads, d_ff 10880, vocab 50304`.

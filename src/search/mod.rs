@@ -41,7 +41,6 @@ use crate::search::rank::Ranked;
 use crate::search::shape::Frame;
 use crate::search::shape::Shape;
 use crate::search::space::Space;
-use crate::units::Seconds;
 use std::ops::ControlFlow;
 
 /// Found the very best of every lattice it was tried on, for all seeds (`benches/search.rs`).
@@ -182,7 +181,7 @@ pub fn search(predictor: &Predictor, request: &Request, watch: &Watch<'_>) -> Re
         space.workload = workload;
     }
     let baseline = estimate_step(predictor, &request.baseline, &request.workload)?;
-    let reference = per_token(&baseline);
+    let reference = baseline.gpu_time_per_token();
     let scan = |frames: &[Frame]| scan::scan(predictor, &space, reference, frames, watch);
     let ((archive, interrupted), end) = match request.method {
         Method::Exhaustive => (scan(&frames), StopReason::Exhausted),
@@ -336,11 +335,6 @@ fn polish(
         archive = archive.merge(near);
     }
     (archive, interrupted)
-}
-
-/// GPU time per token.
-fn per_token(step: &StepEstimate) -> Seconds {
-    step.time * (step.gpus_per_replica as f64 / step.tokens as f64)
 }
 
 fn recommend(

@@ -30,11 +30,10 @@ pub struct Nearest {
     pub distance: f64,
 }
 
-/// Orders candidates: by speed between tie groups, by closeness to published models within one.
+/// Orders candidates, given fastest first: by speed between tie groups, by closeness to published models within one.
 ///
 /// A group holds all whose 90 % interval, without what all shapes share, overlaps that of the group's fastest.
 pub fn rank(space: &Space, mut candidates: Vec<Candidate>, top: usize) -> Vec<Ranked> {
-    candidates.sort_by(|a, b| a.cost.total_cmp(&b.cost).then(a.shape.cmp(&b.shape)));
     let published = Published::new();
     let mut ranked = Vec::new();
     let mut tie = 1;
@@ -74,25 +73,19 @@ fn place(space: &Space, published: &Published, candidate: &Candidate, tie: u64) 
     }
 }
 
-/// Candidates that no other beats in speed, memory and closeness to the bounds' centre at once; fastest first.
+/// Candidates that no other beats in speed, memory and closeness to the bounds' centre at once; fastest first, as given.
 pub fn pareto_front(space: &Space, candidates: &[Candidate]) -> Vec<(Candidate, f64)> {
     let (mut arch, mut work) = (space.base.clone(), space.workload);
-    let mut placed: Vec<_> = candidates
-        .iter()
-        .map(|candidate| {
-            space.fill(&candidate.shape, &mut arch, &mut work);
-            (*candidate, distance(&space.bounds, &arch))
-        })
-        .collect();
-    placed.sort_by(|(a, _), (b, _)| a.cost.total_cmp(&b.cost).then(a.shape.cmp(&b.shape)));
     let mut front: Vec<(Candidate, f64)> = Vec::new();
-    for (candidate, distance) in placed {
+    for candidate in candidates {
+        space.fill(&candidate.shape, &mut arch, &mut work);
+        let distance = distance(&space.bounds, &arch);
         // Everything on the front is at least as fast.
         let beaten = front.iter().any(|(other, nearer)| {
             other.memory.bytes() <= candidate.memory.bytes() && *nearer <= distance
         });
         if !beaten {
-            front.push((candidate, distance));
+            front.push((*candidate, distance));
         }
     }
     front

@@ -53,10 +53,8 @@ impl Space {
         arch.head_dim = shape.head_dim;
         arch.mlp.d_ff = shape.d_ff;
         arch.vocab = shape.vocab;
-        if let (Some(window), Some(base)) = (&mut arch.window, &self.base.window) {
-            // The same share of the layers slides.
-            window.layers = (base.layers * shape.layers / self.base.layers).max(1);
-        }
+        let window = self.base.window;
+        arch.window = window.map(|window| window.scaled(self.base.layers, shape.layers));
         work.batch = shape.batch;
         work.tp = shape.tp;
     }

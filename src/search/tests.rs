@@ -284,7 +284,7 @@ proptest! {
             prop_assert!(shape.step.fits);
             prop_assert!(arch.vocab >= vocab);
             prop_assert_eq!(shape.outside.len(), 0);
-            let cost = (per_token(&shape.step) / per_token(&found.baseline)).ln();
+            let cost = (shape.step.gpu_time_per_token() / found.baseline.gpu_time_per_token()).ln();
             prop_assert!((cost - shape.ranked.candidate.cost).abs() < 1e-9);
             let [least, most] = [shape.step.tokens_per_s_low, shape.step.tokens_per_s_high];
             prop_assert!(least < shape.step.tokens_per_s && shape.step.tokens_per_s < most);

@@ -38,12 +38,9 @@ pub fn resize(architecture: &Architecture, size: Size, value: u64) -> Result<Arc
 }
 
 fn layers(arch: &mut Architecture, layers: u64) {
-    let share = |part: u64| part * layers / arch.layers;
-    if let Some(window) = &mut arch.window {
-        window.layers = share(window.layers).max(1);
-    }
+    arch.window = arch.window.map(|window| window.scaled(arch.layers, layers));
     if let Some(moe) = &mut arch.moe {
-        moe.dense_layers = share(moe.dense_layers);
+        moe.dense_layers = moe.dense_layers * layers / arch.layers;
     }
     arch.layers = layers;
 }
