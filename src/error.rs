@@ -19,6 +19,8 @@ enum Kind {
     Io { path: String, source: io::Error },
     #[error("{0}")]
     BadInput(String),
+    #[error("{place}: `{}` is {}; allowed: {}", .at.field, .at.value, .at.allowed)]
+    Field { place: String, at: FieldError },
     #[error("{0}")]
     Infeasible(String),
     #[error(
@@ -28,6 +30,17 @@ enum Kind {
         what: &'static str,
         feature: &'static str,
     },
+}
+
+/// A field that breaks a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldError {
+    /// Its name.
+    pub field: String,
+    /// What it holds.
+    pub value: String,
+    /// What it may hold.
+    pub allowed: String,
 }
 
 impl Error {
@@ -51,7 +64,14 @@ impl Error {
         value: impl fmt::Display,
         allowed: &str,
     ) -> Self {
-        Self::bad_input(format!("{place}: `{field}` is {value}; allowed: {allowed}"))
+        Self(Box::new(Kind::Field {
+            place: place.to_string(),
+            at: FieldError {
+                field: field.to_owned(),
+                value: value.to_string(),
+                allowed: allowed.to_owned(),
+            },
+        }))
     }
 
     /// A well-formed request that no answer can meet.
@@ -71,7 +91,15 @@ impl Error {
 
     /// Whether the input broke a rule.
     pub fn is_bad_input(&self) -> bool {
-        matches!(*self.0, Kind::BadInput(_))
+        matches!(*self.0, Kind::BadInput(_) | Kind::Field { .. })
+    }
+
+    /// The field that broke a rule, where it was one field.
+    pub fn field_error(&self) -> Option<&FieldError> {
+        match &*self.0 {
+            Kind::Field { at, .. } => Some(at),
+            _ => None,
+        }
     }
 
     /// Whether the request was well formed but cannot be met.

@@ -170,7 +170,7 @@ impl Gpu {
             .find(|gpu| gpu.names().any(|known| spelling(known) == wanted))
             .ok_or_else(|| {
                 let names: Vec<_> = Self::all().iter().map(|gpu| gpu.name.as_str()).collect();
-                Error::field("--gpu", "gpu", quoted(name), &names.join(", "))
+                Error::field("target", "gpu", quoted(name), &names.join(", "))
             })
     }
 

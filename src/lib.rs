@@ -51,4 +51,9 @@ pub mod runs;
 
 pub mod report;
 
+pub mod query;
+
+#[cfg(feature = "serve")]
+pub mod serve;
+
 pub mod cli;

@@ -27,7 +27,7 @@ mod presets;
 
 mod config;
 
-pub use config::{config_json, parse_config, read_config};
+pub use config::{config_json, parse_config, read_config, read_object};
 pub use lowering::lower;
 pub use memory::{MemoryUse, memory_use};
 pub use params::{ParameterCount, parameters};

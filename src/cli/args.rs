@@ -11,11 +11,13 @@ pub mod sweep;
 pub mod workload;
 
 use crate::op::Dtype;
+use crate::query::Extent;
 use check::CheckArgs;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use predict::Predict;
 use search::SearchArgs;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use sweep::Sweep;
 use workload::WorkloadArgs;
@@ -59,6 +61,8 @@ pub enum Command {
     /// Exactly one size is a range START:END or START:END:STEP with both ends included; the others are numbers.
     #[command(subcommand)]
     Sweep(Box<Sweep>),
+    /// Answer over HTTP, with a web page.
+    Serve(ServeArgs),
     /// Fit a model to timing tables.
     Train(TrainArgs),
     /// Compare predictions with timing tables: the error table.
@@ -69,6 +73,8 @@ pub enum Command {
     Gpus(GpusArgs),
     /// List the models that are built in.
     Models,
+    /// List the published architectures that have a name here.
+    Presets,
 }
 
 /// Where the predicted work runs and what answers.
@@ -83,6 +89,17 @@ pub struct TargetArgs {
     /// A timing table of your own: shapes found in it are answered as measured.
     #[arg(long, value_name = "FILE")]
     pub data: Option<PathBuf>,
+}
+
+/// Answering over HTTP.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Where to listen; port 0 takes a free one.
+    #[arg(long, default_value = "127.0.0.1:8080", value_name = "ADDRESS:PORT")]
+    pub listen: SocketAddr,
+    /// Let web pages of these origins ask from a browser; * lets all.
+    #[arg(long, value_delimiter = ',', num_args = 1.., value_name = "ORIGIN")]
+    pub cors: Vec<String>,
 }
 
 /// Fitting a model.
@@ -104,10 +121,10 @@ pub struct TrainArgs {
     #[arg(long, value_enum, default_value_t = Backend::Cpu)]
     pub backend: Backend,
     /// Passes over the rows [default: what data/stacks.toml asks for].
-    #[arg(long, value_name = "N", value_parser = dimension, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = dimension::<u64>, allow_negative_numbers = true)]
     pub epochs: Option<u64>,
     /// Shapes that the teacher labels for the nets [default: 20000 to 90000].
-    #[arg(long, value_name = "N", value_parser = dimension, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = dimension::<u64>, allow_negative_numbers = true)]
     pub labels: Option<u64>,
     /// One model over the default stacks of all GPUs, for GPUs nobody measured.
     #[arg(long, conflicts_with_all = ["gpu", "base"])]
@@ -195,41 +212,14 @@ pub const NATIVE: &str = "native";
 /// build without them does not have.
 pub const PUBLISHERS: [&str; 3] = ["aiconfigurator", "cookbook", "neusight"];
 
-/// The largest dimension or count that the command line takes.
-const LARGEST: u64 = 1 << 32;
-
-/// One size as a command takes it: `predict` a number, `sweep` also a range.
-pub trait Extent: Clone + Send + Sync + 'static {
-    /// Reads a size; numbers below `least` are refused.
-    fn read(least: u64, text: &str) -> Result<Self, String>;
-
-    /// Reads a dimension or a count of things.
-    fn dimension(text: &str) -> Result<Self, String> {
-        Self::read(1, text)
-    }
-
-    /// Reads a number of cached tokens: there may be none.
-    fn cached(text: &str) -> Result<Self, String> {
-        Self::read(0, text)
-    }
+/// Reads a dimension or a count of things; `sweep` takes a range, too.
+fn dimension<E: Extent>(text: &str) -> Result<E, String> {
+    E::read(1, text)
 }
 
-impl Extent for u64 {
-    fn read(least: u64, text: &str) -> Result<Self, String> {
-        from(least, text)
-    }
-}
-
-/// Reads a dimension or a count of things.
-fn dimension(text: &str) -> Result<u64, String> {
-    from(1, text)
-}
-
-fn from(least: u64, text: &str) -> Result<u64, String> {
-    text.parse()
-        .ok()
-        .filter(|value| (least..=LARGEST).contains(value))
-        .ok_or_else(|| format!("allowed: whole numbers from {least} to {LARGEST}"))
+/// Reads a number of cached tokens: there may be none.
+fn cached<E: Extent>(text: &str) -> Result<E, String> {
+    E::read(0, text)
 }
 
 /// Reads a number format.

@@ -24,14 +24,15 @@ mod rows;
 
 mod search;
 
+#[cfg(feature = "serve")]
+mod serve;
+
 mod sweep;
 
 mod target;
 
 #[cfg(feature = "train")]
 mod train;
-
-mod workload;
 
 use crate::cli::args::Cli;
 use crate::cli::args::Command;
@@ -109,7 +110,13 @@ fn execute(cli: &Cli) -> Result<Answer> {
         Command::Search(args) => search::run(args, cli.format),
         Command::Sweep(args) => sweep::run(args, cli.format),
         Command::Gpus(args) => gpus::run(args, cli.format),
-        Command::Models => models::run(cli.format),
+        Command::Models => models::models(cli.format),
+        Command::Presets => Ok(models::presets(cli.format)),
+
+        #[cfg(feature = "serve")]
+        Command::Serve(args) => serve::run(args),
+        #[cfg(not(feature = "serve"))]
+        Command::Serve(_) => Err(Error::feature_off("`serve`", "serve")),
 
         #[cfg(feature = "dataset")]
         Command::Evaluate(args) => evaluate::run(args, cli.format),

@@ -5,17 +5,8 @@ use crate::cli::predictor;
 use crate::error::Error;
 use crate::error::Result;
 use crate::gpu::Gpu;
-use crate::op::Op;
 use crate::predict::Predictor;
-use crate::units::Seconds;
-use std::sync::Arc;
-
-/// A timing from the table of a user.
-pub(super) struct Timing {
-    pub op: Op,
-    pub time: Seconds,
-    pub stack: Arc<str>,
-}
+use crate::query::sweep::Timing;
 
 /// The predictor of the target, with the user's own timings where there are some.
 pub(super) fn answering(target: &TargetArgs) -> Result<Predictor> {

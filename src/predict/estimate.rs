@@ -3,9 +3,10 @@
 use crate::units::Seconds;
 use serde::Serialize;
 use std::fmt;
+use utoipa::ToSchema;
 
 /// Where a number comes from, best first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Tier {
     /// This exact shape was timed on this GPU and software stack.
@@ -45,7 +46,7 @@ impl fmt::Display for Tier {
 }
 
 /// A reason why an estimate is less certain than the error table of its model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Caveat {
     /// A dimension lies outside the range of the training shapes.

@@ -80,6 +80,17 @@ impl Predictor {
             .map(|(_, voice)| voice.name.clone())
     }
 
+    /// What answers for each family and format: the stack and GPU, and what is unlike the question.
+    pub fn answers(&self) -> impl Iterator<Item = (Family, Dtype, &str, Caveats)> {
+        let asked = Family::ALL
+            .into_iter()
+            .flat_map(|family| Dtype::ALL.map(|dtype| (family, dtype)));
+        asked.filter_map(|(family, dtype)| {
+            let (answer, voice) = self.answer(family, dtype)?;
+            Some((family, dtype, voice.name.as_str(), answer.caveats))
+        })
+    }
+
     /// Predicts each operator, in order.
     pub fn predict(&self, ops: &[Op]) -> Vec<Estimate> {
         let mut estimates = Vec::with_capacity(ops.len());

@@ -3,9 +3,10 @@
 use crate::arch::Architecture;
 use crate::arch::parameters;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 /// The dimensions of an architecture and what they add up to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[allow(missing_docs)]
 pub struct ArchitectureShape {
     pub name: String,

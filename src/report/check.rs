@@ -16,9 +16,10 @@ use crate::rules::Rule;
 use crate::rules::Verdict;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use utoipa::ToSchema;
 
 /// One shape under all rules.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct CheckReport {
     pub(super) gpu: String,
     #[serde(skip)]
@@ -36,7 +37,7 @@ pub struct CheckReport {
 }
 
 /// A predicted step in short.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct StepKeys {
     pub time_us: f64,
     pub low_us: f64,
@@ -48,7 +49,7 @@ pub(super) struct StepKeys {
 }
 
 /// What one rule says.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct RuleKeys {
     pub id: &'static str,
     pub title: &'static str,
@@ -69,7 +70,7 @@ pub(super) struct RuleKeys {
 }
 
 /// Another shape.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct MendKeys {
     pub changes: Vec<ChangeKeys>,
     pub architecture: ArchitectureShape,
@@ -82,7 +83,7 @@ pub(super) struct MendKeys {
 }
 
 /// One changed dimension.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 pub(super) struct ChangeKeys {
     pub dimension: &'static str,
     pub from: u64,
@@ -90,7 +91,7 @@ pub(super) struct ChangeKeys {
 }
 
 /// GPU time per token that is saved, as fractions of what it is.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 pub(super) struct GainKeys {
     pub time_saved_fraction: f64,
     pub low_fraction: f64,
@@ -99,6 +100,11 @@ pub(super) struct GainKeys {
 }
 
 impl CheckReport {
+    /// Whether any rule is broken.
+    pub fn is_broken(&self) -> bool {
+        self.broken > 0
+    }
+
     /// Describes the check of `architecture` under `workload` on `gpu`.
     pub fn new(gpu: &Gpu, architecture: &Architecture, workload: &Workload, check: &Check) -> Self {
         let rules: Vec<_> = check.diagnoses.iter().map(RuleKeys::from).collect();

@@ -1,21 +1,26 @@
 //! The answer to `gpus`: all parts in one table, or one part with the source of every figure.
 
+use crate::features::Family;
 use crate::gpu::Gpu;
 use crate::op::Dtype;
+use crate::predict::estimate::Caveats;
+use crate::predict::estimate::Tier;
 use crate::report::Report;
+use crate::report::Warning;
 use crate::report::table::Side;
 use crate::report::table::table;
 use crate::units::Bytes;
 use crate::units::significant;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 /// Every known GPU.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct GpusReport {
     gpus: Vec<GpuLine>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 struct GpuLine {
     name: String,
     title: String,
@@ -78,16 +83,27 @@ impl Report for GpusReport {
 }
 
 /// One GPU with the source of every figure.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct GpuReport {
     name: String,
     title: String,
     aliases: Vec<String>,
     models: Vec<String>,
+    answers: Vec<AnswerLine>,
     figures: Vec<FigureLine>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+/// What answers for one operator family and number format.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+struct AnswerLine {
+    family: &'static str,
+    dtype: &'static str,
+    stack: String,
+    tier: Tier,
+    caveats: Vec<Warning>,
+}
+
+#[derive(Clone, Debug, Serialize, ToSchema)]
 struct FigureLine {
     figure: String,
     value: f64,
@@ -95,8 +111,24 @@ struct FigureLine {
 }
 
 impl GpuReport {
-    /// Everything that is known about `gpu`, and the built-in models that were learned on it.
-    pub fn new(gpu: &Gpu, models: Vec<String>) -> Self {
+    /// Everything that is known about `gpu`, the built-in models that were learned on it, and the stack that answers
+    /// for each family and format with what is unlike the question.
+    pub fn new<'a>(
+        gpu: &Gpu,
+        models: Vec<String>,
+        answers: impl Iterator<Item = (Family, Dtype, &'a str, Caveats)>,
+    ) -> Self {
+        let answers = answers.map(|(family, dtype, stack, caveats)| AnswerLine {
+            family: family.name(),
+            dtype: dtype.name(),
+            stack: stack.to_owned(),
+            tier: if caveats == Caveats::default() {
+                Tier::Learned
+            } else {
+                Tier::Transferred
+            },
+            caveats: caveats.iter().map(Warning::from).collect(),
+        });
         let figures = gpu.figures().map(|(key, figure)| FigureLine {
             figure: key.to_owned(),
             value: figure.value,
@@ -107,8 +139,25 @@ impl GpuReport {
             title: gpu.title.clone(),
             aliases: gpu.aliases.clone(),
             models,
+            answers: answers.collect(),
             figures: figures.collect(),
         }
+    }
+}
+
+impl GpuReport {
+    fn answers_text(&self) -> String {
+        let rows = self.answers.iter().map(|line| {
+            let unlike: Vec<_> = line.caveats.iter().map(|warning| warning.text).collect();
+            [
+                format!("{} {}", line.family, line.dtype),
+                line.tier.to_string(),
+                line.stack.clone(),
+                unlike.join(", "),
+            ]
+        });
+        let headings = ["operators", "tier", "answered by", "because"];
+        table(headings.map(|heading| (heading, Side::Left)), rows)
     }
 }
 
@@ -133,6 +182,6 @@ impl Report for GpuReport {
             ("value", Side::Right),
             ("source", Side::Left),
         ];
-        text + "\n" + &table(headings, rows)
+        text + "\n" + &self.answers_text() + "\n" + &table(headings, rows)
     }
 }

@@ -26,6 +26,8 @@ pub mod operator;
 
 pub mod plot;
 
+pub mod presets;
+
 pub mod search;
 
 mod search_text;
@@ -48,6 +50,7 @@ use crate::predict::estimate::Tier;
 use crate::units::significant;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use utoipa::ToSchema;
 
 /// The version of every JSON document; raised when a key changes its meaning or goes away.
 pub const SCHEMA: u32 = 1;
@@ -78,7 +81,7 @@ struct Document<'a, R> {
 }
 
 /// What the numbers of one operator family are based on.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Basis {
     /// Operator family.
     pub family: &'static str,
@@ -120,7 +123,7 @@ fn skipped_text(skipped: &[SkippedRows]) -> String {
 }
 
 /// A warning about a number.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Warning {
     /// Which.
     pub caveat: Caveat,

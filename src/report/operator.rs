@@ -16,12 +16,13 @@ use crate::units::FlopsPerSecond;
 use crate::units::Seconds;
 use crate::units::significant;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 /// The output tile that wave counts are shown for: the largest one that cuBLAS uses widely.
 const TILE: (u64, u64) = (128, 256);
 
 /// One predicted operator.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct OperatorReport {
     gpu: String,
     #[serde(skip)]
@@ -47,8 +48,15 @@ pub struct OperatorReport {
     caveats: Vec<Warning>,
 }
 
+/// Many predicted operators.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct OperatorsReport {
+    /// In the order of the question.
+    pub ops: Vec<OperatorReport>,
+}
+
 /// What an ideal kernel would wait for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum Bound {
     Compute,
@@ -57,7 +65,7 @@ enum Bound {
 }
 
 /// How a product fills the GPU in tiles of 128 x 256.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, ToSchema)]
 struct Waves {
     tile_m: u64,
     tile_n: u64,
@@ -150,6 +158,13 @@ impl Waves {
             percent(self.tile_fill),
             percent(self.last_wave_fill)
         )
+    }
+}
+
+impl Report for OperatorsReport {
+    fn text(&self) -> String {
+        let texts: Vec<_> = self.ops.iter().map(Report::text).collect();
+        texts.join("\n")
     }
 }
 

@@ -14,13 +14,15 @@ use crate::search::Recommendation;
 use crate::search::Request;
 use crate::search::bounds::Quantity;
 use serde::Serialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
+use utoipa::ToSchema;
 
 /// Roles that are named as having won or lost time.
 const ROLES: usize = 3;
 
 /// Recommended shapes.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct SearchReport {
     pub(super) gpu: String,
     #[serde(skip)]
@@ -36,10 +38,14 @@ pub struct SearchReport {
     pub(super) fastest: PointKeys,
     pub(super) pareto_front: Vec<PointKeys>,
     pub(super) search: MethodKeys,
+    /// The config.json of each shape, in the order of rank, where they were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false, value_type = Vec<Object>)]
+    pub(super) configs: Vec<Value>,
 }
 
 /// What was asked for.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct RequestKeys {
     pub parameters: u64,
     pub count: &'static str,
@@ -48,13 +54,18 @@ pub(super) struct RequestKeys {
     pub relaxed: Vec<&'static str>,
     /// Micro-batches and ranks to choose from, where they are free.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
     pub free_batches: Vec<u64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
     pub free_tp: Vec<u64>,
+    /// Query heads per key head, where only one can be written as a config.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kv_group: Option<u64>,
 }
 
 /// The model that gains are reported against, under the same workload.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct BaselineKeys {
     pub shape: ArchitectureShape,
     pub tokens_per_s: f64,
@@ -65,7 +76,7 @@ pub(super) struct BaselineKeys {
 }
 
 /// One recommended shape.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct ShapeKeys {
     pub rank: usize,
     /// Shapes of one group are equally fast as far as the predictor can tell.
@@ -100,7 +111,7 @@ pub(super) struct ShapeKeys {
 }
 
 /// A bound that a relaxed search let a shape leave.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct OutsideKeys {
     pub bound: &'static str,
     pub value: f64,
@@ -108,7 +119,7 @@ pub(super) struct OutsideKeys {
 }
 
 /// How the share of one role changed against the baseline, at equal parameters.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct RoleGain {
     pub role: &'static str,
     /// Change of GPU time per token and parameter, as a share of the baseline's whole; negative is faster.
@@ -116,7 +127,8 @@ pub(super) struct RoleGain {
 }
 
 /// A shape in the plane of throughput, memory and habit.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = FrontPoint)]
 pub(super) struct PointKeys {
     pub shape: ArchitectureShape,
     pub batch: u64,
@@ -127,7 +139,7 @@ pub(super) struct PointKeys {
 }
 
 /// How it was found.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct MethodKeys {
     pub method: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -161,6 +173,7 @@ impl SearchReport {
                     .collect(),
                 free_batches: request.batches.clone(),
                 free_tp: request.ranks.clone(),
+                kv_group: request.fixed.kv_group,
             },
             workload: WorkloadKeys::from(&request.workload),
             sharded: found.sharded,
@@ -179,7 +192,26 @@ impl SearchReport {
             fastest: PointKeys::from(&found.fastest),
             pareto_front: found.front.iter().map(PointKeys::from).collect(),
             search: MethodKeys::new(found),
+            configs: Vec::new(),
         }
+    }
+
+    /// Adds the config.json of each shape, in the order of rank.
+    #[must_use]
+    pub fn with_configs(self, configs: Vec<Value>) -> Self {
+        Self { configs, ..self }
+    }
+
+    /// The config.json of each shape with a name for its folder, in the order of rank.
+    pub fn configs(&self) -> impl Iterator<Item = (String, &Value)> {
+        let shapes = self.shapes.iter().zip(&self.configs);
+        shapes.map(|(ShapeKeys { rank, shape, .. }, config)| {
+            let name = format!(
+                "{rank:02}-{}-layers-{}-hidden-{}-heads-{}-kv-{}-d_ff",
+                shape.layers, shape.hidden, shape.heads, shape.kv_heads, shape.d_ff
+            );
+            (name, config)
+        })
     }
 }
 

@@ -2,9 +2,10 @@
 
 use crate::op::Op;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 /// An operator on the wire: its kind, then its dimensions.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(super) enum Shape {
     Gemm {

@@ -17,9 +17,10 @@ use crate::units::Bytes;
 use crate::units::Seconds;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use utoipa::ToSchema;
 
 /// One predicted step of a model.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct StepReport {
     pub(super) gpu: String,
     #[serde(skip)]
@@ -45,7 +46,7 @@ pub struct StepReport {
 }
 
 /// What was run.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 pub(super) struct WorkloadKeys {
     pub mode: &'static str,
     pub batch: u64,
@@ -63,7 +64,7 @@ pub(super) struct WorkloadKeys {
 }
 
 /// Memory of the fullest GPU.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct MemoryKeys {
     pub parts_bytes: BTreeMap<&'static str, f64>,
     pub memory_bytes: f64,
@@ -72,7 +73,7 @@ pub(super) struct MemoryKeys {
 }
 
 /// A warning and how much of the time it touches.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 pub(super) struct SharedWarning {
     #[serde(flatten)]
     pub warning: Warning,
@@ -80,7 +81,7 @@ pub(super) struct SharedWarning {
 }
 
 /// One operator of the step.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct StepLine {
     pub label: String,
     pub role: &'static str,
@@ -195,6 +196,13 @@ impl StepReport {
                 .map(|line| StepLine::new(line, share(line)))
                 .collect(),
         }
+    }
+}
+
+impl StepReport {
+    /// How many operators were predicted, equal ones once.
+    pub fn predicted(&self) -> usize {
+        self.lines.len()
     }
 }
 

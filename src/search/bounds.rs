@@ -7,6 +7,7 @@ use crate::arch::parameters;
 use crate::error::Error;
 use crate::error::Result;
 use serde::Deserialize;
+use utoipa::ToSchema;
 
 const FILE: &str = include_str!("../../data/search-bounds.toml");
 const PLACE: &str = "search-bounds.toml";
@@ -43,7 +44,7 @@ pub struct Bound {
 }
 
 /// What a bound is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)] // Each is described by `means` in the data file.
 pub enum Quantity {

@@ -250,13 +250,13 @@ fn space_of(request: &Request) -> Result<Space> {
     if !rank::is_dense(base) {
         let allowed =
             "a dense transformer without latent attention; a search does not vary experts";
-        return Err(Error::field("search", "--like", &base.name, allowed));
+        return Err(Error::field("search", "like", &base.name, allowed));
     }
     if !(PARAMETERS.0..=PARAMETERS.1).contains(&request.parameters) {
         let allowed = format!("{} to {}", PARAMETERS.0, PARAMETERS.1);
         return Err(Error::field(
             "search",
-            "--params",
+            "params",
             request.parameters,
             &allowed,
         ));
@@ -265,7 +265,7 @@ fn space_of(request: &Request) -> Result<Space> {
         let allowed = "0 to 0.5, a fraction of the parameters";
         return Err(Error::field(
             "search",
-            "--tolerance",
+            "tolerance",
             request.tolerance,
             allowed,
         ));
@@ -281,7 +281,7 @@ fn space_of(request: &Request) -> Result<Space> {
         && !(least..=most).contains(&(size as f64))
     {
         let allowed = format!("{least} to {most}");
-        return Err(Error::field("search", "--head-dim", size, &allowed));
+        return Err(Error::field("search", "head_dim", size, &allowed));
     }
     let target = request.parameters as f64;
     let least = (target * (1.0 - request.tolerance)).ceil();

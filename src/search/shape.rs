@@ -2,6 +2,8 @@
 
 use crate::arch::Architecture;
 use crate::arch::parameters;
+use serde::Deserialize;
+use utoipa::ToSchema;
 
 /// Everything a search varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -67,7 +69,8 @@ impl Frame {
 }
 
 /// Which parameters a budget counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum Count {
     /// All of them.
     Total,

@@ -179,7 +179,7 @@ fn what_cannot_be_met_says_what_binds_and_what_would_free_it() {
     let experts = like("mixtral-8x7b", MODES[1]);
     assert!(refusal(&experts).contains("dense"));
     let tiny = request(1_000_000, MODES[0]);
-    assert!(refusal(&tiny).contains("`--params` is 1000000"));
+    assert!(refusal(&tiny).contains("`params` is 1000000"));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::error::Result;
+use std::fmt;
 
 /// Values from a first to a last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +61,12 @@ impl Range {
     /// Whether a value lies between the ends.
     pub fn contains(self, value: u64) -> bool {
         (self.start..=self.end).contains(&value)
+    }
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.start, self.end, self.step)
     }
 }
 

@@ -166,7 +166,7 @@ fn reserved_words(file: &str, text: &str) -> Vec<String> {
         ("File::", FILES),
         ("Artifact::open", FILES),
         ("SystemTime", &[]),
-        ("Instant::", &[]),
+        ("Instant::", &["serve"]),
         ("unsafe", &["regressor"]),
     ];
     let Some(module) = module(file) else {

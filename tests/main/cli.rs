@@ -399,15 +399,15 @@ fn requests_that_cannot_be_met_are_one() {
         ),
         (
             "predict model gpt2 --mode decode --seq 100 --context 200",
-            &["--seq", "100", "200"],
+            &["`seq`", "100", "200"],
         ),
         (
             "predict attention --batch 1 --heads 32 --kv-heads 5 --seq 8 --head-dim 64",
-            &["--kv-heads", "5", "divisor", "32"],
+            &["`kv_heads`", "5", "divisor", "32"],
         ),
         (
             "predict attention --batch 1 --heads 32 --seq 8 --kv-seq 4 --causal --head-dim 64",
-            &["--kv-seq", "4", "8"],
+            &["`kv_seq`", "4", "8"],
         ),
         (
             "predict gemm -m 1 -n 1 -k 1 --gpu b200 --model nobody",

@@ -18,4 +18,7 @@ mod predictions;
 
 mod searches;
 
+#[cfg(feature = "serve")]
+mod service;
+
 mod sweeps;

@@ -150,9 +150,9 @@ fn bad_requests_are_told_in_one_sentence() {
         (
             "search --params 1.3B --head-dim 1",
             1,
-            "`--head-dim` is 1; allowed: 32 to 256",
+            "`head_dim` is 1; allowed: 32 to 256",
         ),
-        ("search --params 1.3B --free tp --tp 2", 1, "`--tp` is 2"),
+        ("search --params 1.3B --free tp --tp 2", 1, "`tp` is 2"),
         (
             "search --params 1B --no-sharding --batch 512",
             1,

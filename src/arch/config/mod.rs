@@ -60,7 +60,12 @@ pub fn read_config(path: &Path) -> Result<Architecture> {
 pub fn parse_config(text: &str, name: &str, place: &str) -> Result<Architecture> {
     let value: Value = serde_json::from_str(text)
         .map_err(|error| Error::bad_input(format!("{place}: is not JSON: {error}")))?;
-    let Value::Object(object) = &value else {
+    read_object(&value, name, place)
+}
+
+/// Reads a `config.json` that is JSON already; `place` names it in messages.
+pub fn read_object(value: &Value, name: &str, place: &str) -> Result<Architecture> {
+    let Value::Object(object) = value else {
         return Err(Error::bad_input(format!(
             "{place}: is not a JSON object, so not a Hugging Face config"
         )));

@@ -9,11 +9,11 @@ use crate::error::{Error, Result};
 use serde_json::{Value, json};
 use std::fmt::Display;
 
-/// The text of a `config.json` from which `transformers` builds this architecture.
+/// A `config.json` from which `transformers` builds this architecture.
 ///
 /// `max_positions` is the longest sequence that the model promises to take; a learned table of positions keeps its
 /// own length.
-pub fn config_json(arch: &Architecture, max_positions: u64) -> Result<String> {
+pub fn config_json(arch: &Architecture, max_positions: u64) -> Result<Value> {
     arch.validate()?;
     demand(
         arch,
@@ -44,7 +44,7 @@ pub fn config_json(arch: &Architecture, max_positions: u64) -> Result<String> {
             "vocab_size": arch.vocab,
         }),
     );
-    Ok(format!("{config:#}\n"))
+    Ok(config)
 }
 
 /// Refuses a field unless its demand is met.

@@ -1,9 +1,12 @@
 //! What `predict` may be asked.
 
-use super::{Extent, TargetArgs, WorkloadArgs, dtype, one_of};
+use super::{TargetArgs, WorkloadArgs, dimension, dtype, one_of};
 use crate::op::Dtype;
 use crate::op::Layout;
 use crate::op::Pass;
+use crate::query::Extent;
+use crate::query::operator::Attention;
+use crate::query::operator::Gemm;
 use clap::{Args, Subcommand};
 
 /// What to predict.
@@ -21,16 +24,16 @@ pub enum Predict {
 #[derive(Debug, Args)]
 pub struct GemmArgs<E: Extent = u64> {
     /// Rows of the left operand and of the product.
-    #[arg(short, value_parser = E::dimension, allow_negative_numbers = true)]
+    #[arg(short, value_parser = dimension::<E>, allow_negative_numbers = true)]
     pub m: E,
     /// Columns of the right operand and of the product.
-    #[arg(short, value_parser = E::dimension, allow_negative_numbers = true)]
+    #[arg(short, value_parser = dimension::<E>, allow_negative_numbers = true)]
     pub n: E,
     /// The reduction: columns of the left operand, rows of the right one.
-    #[arg(short, value_parser = E::dimension, allow_negative_numbers = true)]
+    #[arg(short, value_parser = dimension::<E>, allow_negative_numbers = true)]
     pub k: E,
     /// Independent products in one call.
-    #[arg(long, default_value = "1", value_name = "B", value_parser = E::dimension, allow_negative_numbers = true)]
+    #[arg(long, default_value = "1", value_name = "B", value_parser = dimension::<E>, allow_negative_numbers = true)]
     pub batch_count: E,
     /// Number format of the operands.
     #[arg(long, default_value = "bf16", value_parser = dtype())]
@@ -45,16 +48,15 @@ pub struct GemmArgs<E: Extent = u64> {
 }
 
 impl<E: Extent> GemmArgs<E> {
-    /// The same product with other sizes; each is asked for by its option.
-    pub fn map<F: Extent>(&self, mut size: impl FnMut(&'static str, &E) -> F) -> GemmArgs<F> {
-        GemmArgs {
-            m: size("-m", &self.m),
-            n: size("-n", &self.n),
-            k: size("-k", &self.k),
-            batch_count: size("--batch-count", &self.batch_count),
+    /// The question.
+    pub fn query(&self) -> Gemm<E> {
+        Gemm {
+            m: self.m.clone(),
+            n: self.n.clone(),
+            k: self.k.clone(),
+            batch_count: self.batch_count.clone(),
             dtype: self.dtype,
             layout: self.layout,
-            target: self.target.clone(),
         }
     }
 }
@@ -63,22 +65,22 @@ impl<E: Extent> GemmArgs<E> {
 #[derive(Debug, Args)]
 pub struct AttentionArgs<E: Extent = u64> {
     /// Sequences.
-    #[arg(long, value_name = "B", value_parser = E::dimension, allow_negative_numbers = true)]
+    #[arg(long, value_name = "B", value_parser = dimension::<E>, allow_negative_numbers = true)]
     pub batch: E,
     /// Query heads.
-    #[arg(long, value_name = "H", value_parser = E::dimension, allow_negative_numbers = true)]
+    #[arg(long, value_name = "H", value_parser = dimension::<E>, allow_negative_numbers = true)]
     pub heads: E,
     /// Key/value heads, a divisor of the query heads [default: as many].
-    #[arg(long, value_name = "G", value_parser = E::dimension, allow_negative_numbers = true)]
+    #[arg(long, value_name = "G", value_parser = dimension::<E>, allow_negative_numbers = true)]
     pub kv_heads: Option<E>,
     /// Queries per sequence; 1 is a decoding step.
-    #[arg(long, value_name = "S", value_parser = E::dimension, allow_negative_numbers = true)]
+    #[arg(long, value_name = "S", value_parser = dimension::<E>, allow_negative_numbers = true)]
     pub seq: E,
     /// Keys per sequence, cached ones included [default: as many as queries].
-    #[arg(long, value_name = "C", value_parser = E::dimension, allow_negative_numbers = true)]
+    #[arg(long, value_name = "C", value_parser = dimension::<E>, allow_negative_numbers = true)]
     pub kv_seq: Option<E>,
     /// Width of one head.
-    #[arg(long, value_name = "D", value_parser = E::dimension, allow_negative_numbers = true)]
+    #[arg(long, value_name = "D", value_parser = dimension::<E>, allow_negative_numbers = true)]
     pub head_dim: E,
     /// Each query sees only the keys up to its own position.
     #[arg(long)]
@@ -95,22 +97,18 @@ pub struct AttentionArgs<E: Extent = u64> {
 }
 
 impl<E: Extent> AttentionArgs<E> {
-    /// The same attention with other sizes; each is asked for by its option.
-    pub fn map<F: Extent>(&self, mut size: impl FnMut(&'static str, &E) -> F) -> AttentionArgs<F> {
-        AttentionArgs {
-            batch: size("--batch", &self.batch),
-            heads: size("--heads", &self.heads),
-            kv_heads: self
-                .kv_heads
-                .as_ref()
-                .map(|heads| size("--kv-heads", heads)),
-            seq: size("--seq", &self.seq),
-            kv_seq: self.kv_seq.as_ref().map(|keys| size("--kv-seq", keys)),
-            head_dim: size("--head-dim", &self.head_dim),
+    /// The question.
+    pub fn query(&self) -> Attention<E> {
+        Attention {
+            batch: self.batch.clone(),
+            heads: self.heads.clone(),
+            kv_heads: self.kv_heads.clone(),
+            seq: self.seq.clone(),
+            kv_seq: self.kv_seq.clone(),
+            head_dim: self.head_dim.clone(),
             causal: self.causal,
             pass: self.pass,
             dtype: self.dtype,
-            target: self.target.clone(),
         }
     }
 }

@@ -3,10 +3,12 @@
 use super::workload::WorkloadArgs;
 use super::{TargetArgs, dimension, one_of};
 use crate::arch::MlpKind;
-use crate::search::PARAMETERS;
+use crate::query::search;
+use crate::query::search::Free;
+use crate::query::search::PARAMETERS_ALLOWED;
 use crate::search::bounds::Quantity;
 use crate::search::shape::Count;
-use clap::{ArgGroup, Args, ValueEnum};
+use clap::{ArgGroup, Args};
 use std::path::PathBuf;
 
 /// Finding a shape.
@@ -35,31 +37,31 @@ pub struct SearchArgs {
     #[arg(long, value_parser = one_of(MlpKind::ALL.iter().map(|kind| kind.name()), MlpKind::parse))]
     pub mlp: Option<MlpKind>,
     /// Tokens of the vocabulary; the search pads it [default: as in --like, else 50257].
-    #[arg(long, value_name = "V", value_parser = dimension, allow_negative_numbers = true)]
+    #[arg(long, value_name = "V", value_parser = dimension::<u64>, allow_negative_numbers = true)]
     pub vocab: Option<u64>,
     /// Vary these too: micro-batches in powers of two, tensor-parallel degrees up to 8.
-    #[arg(long, value_enum, value_delimiter = ',', num_args = 1.., value_name = "NAME")]
+    #[arg(long, value_delimiter = ',', num_args = 1.., value_name = "NAME", value_parser = one_of(Free::ALL.map(Free::name), Free::parse))]
     pub free: Vec<Free>,
     /// Let shapes leave the usual limits of these bounds, as far as the widest ones in data/search-bounds.toml.
     #[arg(long, value_delimiter = ',', num_args = 1.., value_name = "BOUND", value_parser = one_of(Quantity::ALL.map(Quantity::name), Quantity::parse))]
     pub relax: Vec<Quantity>,
     /// Keep this number of layers.
-    #[arg(long, value_name = "L", value_parser = dimension, allow_negative_numbers = true)]
+    #[arg(long, value_name = "L", value_parser = dimension::<u64>, allow_negative_numbers = true)]
     pub layers: Option<u64>,
     /// Keep this hidden size.
-    #[arg(long, value_name = "H", value_parser = dimension, allow_negative_numbers = true)]
+    #[arg(long, value_name = "H", value_parser = dimension::<u64>, allow_negative_numbers = true)]
     pub hidden: Option<u64>,
     /// Keep this number of query heads.
-    #[arg(long, value_name = "A", value_parser = dimension, allow_negative_numbers = true)]
+    #[arg(long, value_name = "A", value_parser = dimension::<u64>, allow_negative_numbers = true)]
     pub heads: Option<u64>,
     /// Keep this number of key/value heads.
-    #[arg(long, value_name = "G", value_parser = dimension, allow_negative_numbers = true)]
+    #[arg(long, value_name = "G", value_parser = dimension::<u64>, allow_negative_numbers = true)]
     pub kv_heads: Option<u64>,
     /// Keep this head size.
-    #[arg(long, value_name = "D", value_parser = dimension, allow_negative_numbers = true)]
+    #[arg(long, value_name = "D", value_parser = dimension::<u64>, allow_negative_numbers = true)]
     pub head_dim: Option<u64>,
     /// Keep this MLP width.
-    #[arg(long, value_name = "F", value_parser = dimension, allow_negative_numbers = true)]
+    #[arg(long, value_name = "F", value_parser = dimension::<u64>, allow_negative_numbers = true)]
     pub d_ff: Option<u64>,
     /// Shapes to report.
     #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
@@ -88,39 +90,9 @@ pub struct SearchArgs {
     pub target: TargetArgs,
 }
 
-/// What else a search may vary.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Free {
-    /// Sequences per micro-batch.
-    MicroBatch,
-    /// Tensor-parallel ranks.
-    Tp,
-}
-
-/// Reads a number of parameters: digits, an exponent, or a suffix K, M, B or T.
-pub fn parameters(text: &str) -> Result<u64, String> {
-    let allowed =
-        || "allowed: a number from 10M to 10T, such as 6.7B, 350M, 6.7e9 or 6700000000".to_owned();
-    let trimmed = text.trim();
-    let (digits, unit) = match trimmed.chars().last().map(|c| c.to_ascii_uppercase()) {
-        Some('K') => (&trimmed[..trimmed.len() - 1], 1e3),
-        Some('M') => (&trimmed[..trimmed.len() - 1], 1e6),
-        Some('B') => (&trimmed[..trimmed.len() - 1], 1e9),
-        Some('T') => (&trimmed[..trimmed.len() - 1], 1e12),
-        _ => (trimmed, 1.0),
-    };
-    let plain = |c: char| c.is_ascii_digit() || matches!(c, '.' | 'e' | 'E' | '+' | '_');
-    if digits.is_empty() || !digits.chars().all(plain) {
-        return Err(allowed());
-    }
-    let value: f64 = digits.replace('_', "").parse().map_err(|_| allowed())?;
-    // What is too large for a whole number is out of range too.
-    let count = (value * unit).round() as u64;
-    if (PARAMETERS.0..=PARAMETERS.1).contains(&count) {
-        Ok(count)
-    } else {
-        Err(allowed())
-    }
+/// Reads a number of parameters.
+fn parameters(text: &str) -> Result<u64, String> {
+    search::parameters(text).ok_or_else(|| format!("allowed: {PARAMETERS_ALLOWED}"))
 }
 
 /// Reads a tolerance.
@@ -129,29 +101,4 @@ fn tolerance(text: &str) -> Result<f64, String> {
         .ok()
         .filter(|value| (0.0..=0.5).contains(value))
         .ok_or_else(|| "allowed: a fraction from 0 to 0.5".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parameters_are_read_as_people_write_them() {
-        for (text, count) in [
-            ("6.7B", 6_700_000_000),
-            ("6.7e9", 6_700_000_000),
-            ("6700000000", 6_700_000_000),
-            ("6_700_000_000", 6_700_000_000),
-            ("350M", 350_000_000),
-            ("350m", 350_000_000),
-            ("1T", 1_000_000_000_000),
-        ] {
-            assert_eq!(parameters(text), Ok(count), "{text}");
-        }
-        for text in [
-            "", "B", "-1B", "6,7B", "six", "0", "1e99", "nan", "inf", "6.7 GB",
-        ] {
-            assert!(parameters(text).is_err(), "{text}");
-        }
-    }
 }

@@ -11,15 +11,17 @@ use crate::sweep::Waves;
 use crate::units::Seconds;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use utoipa::ToSchema;
 
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 pub(super) struct RangeKeys {
     pub start: u64,
     pub end: u64,
     pub step: u64,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = SweepPoint)]
 pub(super) struct PointKeys {
     pub value: u64,
     pub alignment: Option<u64>,
@@ -35,7 +37,7 @@ pub(super) struct PointKeys {
     pub caveats: Vec<Caveat>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct ModelKeys {
     pub tokens_per_s: f64,
     pub tokens_per_s_low: f64,
@@ -48,13 +50,13 @@ pub(super) struct ModelKeys {
     pub tier_shares: BTreeMap<Tier, f64>,
 }
 
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 pub(super) struct DropKeys {
     pub value: u64,
     pub depth: f64,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct WavesKeys {
     pub tile: String,
     pub correlation: Option<f64>,
@@ -63,13 +65,13 @@ pub(super) struct WavesKeys {
     pub block_starts: Vec<u64>,
 }
 
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 pub(super) struct StartKeys {
     pub value: u64,
     pub waves: u64,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct MeasuredKeys {
     pub value: u64,
     pub time_us: f64,
@@ -77,7 +79,7 @@ pub(super) struct MeasuredKeys {
     pub stack: String,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct SkippedKeys {
     pub reason: String,
     pub points: usize,

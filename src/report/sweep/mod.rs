@@ -33,9 +33,10 @@ use crate::sweep::drops;
 use crate::units::Seconds;
 use serde::Serialize;
 use serde_json::Value;
+use utoipa::ToSchema;
 
 /// A predicted curve.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct SweepReport {
     gpu: String,
     #[serde(skip)]

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 /// What an architecture reads back as after it was written.
 fn written(arch: &Architecture) -> Result<Architecture> {
-    let text = config_json(arch, 4096)?;
+    let text = format!("{:#}", config_json(arch, 4096)?);
     parse_config(&text, &arch.name, "written.json")
 }
 
@@ -83,7 +83,7 @@ fn the_model_type_is_the_one_that_computes_the_architecture() {
             [r#""model_type": "gpt2""#, r#""n_positions": 2048"#],
         ),
     ] {
-        let text = config_json(&arch, 4096).unwrap();
+        let text = format!("{:#}", config_json(&arch, 4096).unwrap());
         assert!(parts.iter().all(|part| text.contains(part)), "{text}");
         assert_eq!(written(&arch).unwrap(), arch);
     }

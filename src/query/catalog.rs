@@ -1,0 +1,48 @@
+//! What is built in: GPUs, trained models, published architectures.
+
+use crate::arch::Preset;
+use crate::error::Result;
+use crate::gpu::Gpu;
+use crate::predict::Predictor;
+use crate::predict::library;
+use crate::report::gpus::GpuReport;
+use crate::report::gpus::GpusReport;
+use crate::report::models::ModelLine;
+use crate::report::models::ModelsReport;
+use crate::report::presets::PresetsReport;
+
+/// Every known GPU.
+pub fn gpus() -> GpusReport {
+    GpusReport::new(names_for)
+}
+
+/// One GPU: every figure with its source, and what answers for it.
+pub fn gpu(gpu: &'static Gpu) -> Result<GpuReport> {
+    let predictor = Predictor::new(gpu, None)?;
+    Ok(GpuReport::new(gpu, names_for(gpu), predictor.answers()))
+}
+
+/// Every built-in model, one line per operator family and number format.
+pub fn models() -> Result<ModelsReport> {
+    let mut models = Vec::new();
+    for name in library::names() {
+        if let Some(artifact) = library::find(name)? {
+            let heads = artifact.card.heads.iter().zip(&artifact.weights);
+            models.extend(heads.map(|(head, weights)| ModelLine::new(name, head, weights)));
+        }
+    }
+    Ok(ModelsReport { models })
+}
+
+/// Every published architecture that has a name here.
+pub fn presets() -> PresetsReport {
+    PresetsReport::new(Preset::all())
+}
+
+/// The names of the built-in models that were learned on this GPU.
+fn names_for(gpu: &Gpu) -> Vec<String> {
+    library::names()
+        .filter(|name| *name == gpu.name)
+        .map(str::to_owned)
+        .collect()
+}

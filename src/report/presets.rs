@@ -1,0 +1,71 @@
+//! The answer to `presets`: published architectures that have a name here.
+
+use crate::arch::Preset;
+use crate::report::Report;
+use crate::report::architecture::ArchitectureShape;
+use crate::report::table::Side;
+use crate::report::table::table;
+use crate::units::significant;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// Every preset.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct PresetsReport {
+    presets: Vec<PresetLine>,
+}
+
+#[derive(Clone, Debug, Serialize, ToSchema)]
+struct PresetLine {
+    #[serde(flatten)]
+    shape: ArchitectureShape,
+    aliases: Vec<String>,
+    /// Where the shape was published.
+    source: String,
+}
+
+impl PresetsReport {
+    /// Describes these presets.
+    pub fn new(presets: &[Preset]) -> Self {
+        let lines = presets.iter().map(|preset| PresetLine {
+            shape: ArchitectureShape::from(&preset.architecture),
+            aliases: preset.aliases.clone(),
+            source: preset.source.clone(),
+        });
+        Self {
+            presets: lines.collect(),
+        }
+    }
+}
+
+impl Report for PresetsReport {
+    fn text(&self) -> String {
+        let rows = self.presets.iter().map(|PresetLine { shape, .. }| {
+            [
+                shape.name.clone(),
+                significant(shape.parameters as f64 / 1e9),
+                shape.layers.to_string(),
+                shape.hidden.to_string(),
+                shape.heads.to_string(),
+                shape.kv_heads.to_string(),
+                shape.head_dim.to_string(),
+                format!("{} {}", shape.mlp, shape.moe_d_ff.unwrap_or(shape.d_ff)),
+                shape.vocab.to_string(),
+            ]
+        });
+        table(
+            [
+                ("name", Side::Left),
+                ("10^9 parameters", Side::Right),
+                ("layers", Side::Right),
+                ("hidden", Side::Right),
+                ("heads", Side::Right),
+                ("kv", Side::Right),
+                ("head size", Side::Right),
+                ("mlp", Side::Left),
+                ("vocab", Side::Right),
+            ],
+            rows,
+        )
+    }
+}

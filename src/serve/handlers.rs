@@ -1,0 +1,319 @@
+//! One function per address: question in, document out.
+
+use crate::arch::Architecture;
+use crate::error::Error;
+use crate::op::Op;
+use crate::predict::Predictor;
+use crate::query::catalog;
+use crate::query::model;
+use crate::query::operator;
+use crate::query::sweep;
+use crate::query::workload::Workload;
+use crate::report::Report;
+use crate::report::check::CheckReport;
+use crate::report::gpus::{GpuReport, GpusReport};
+use crate::report::models::ModelsReport;
+use crate::report::operator::{OperatorReport, OperatorsReport};
+use crate::report::presets::PresetsReport;
+use crate::report::step::StepReport;
+use crate::report::sweep::SweepReport;
+use crate::serve::App;
+use crate::serve::body;
+use crate::serve::body::Asked;
+use crate::serve::metrics;
+use crate::serve::problem;
+use crate::serve::problem::Problem;
+use crate::serve::wire;
+use axum::extract::Path;
+use axum::extract::State;
+use axum::http::HeaderValue;
+use axum::http::StatusCode;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use std::sync::Arc;
+use utoipa::{IntoResponses, ToSchema};
+
+/// A document as it is answered, for its schema.
+#[derive(Serialize, ToSchema)]
+pub struct Answer<R: ToSchema> {
+    /// The version of the document.
+    #[schema(minimum = 1, maximum = 1)]
+    schema: u32,
+    #[serde(flatten)]
+    report: R,
+}
+
+/// What every question may be answered with instead.
+#[derive(IntoResponses)]
+#[allow(dead_code)] // described, never built
+pub enum Problems {
+    /// The body is not JSON
+    #[response(status = 400, content_type = "application/problem+json")]
+    NotJson(#[to_schema] problem::Document),
+    /// The body did not arrive in time
+    #[response(status = 408, content_type = "application/problem+json")]
+    TooSlow(#[to_schema] problem::Document),
+    /// The body is larger than 1 MiB
+    #[response(status = 413, content_type = "application/problem+json")]
+    TooLarge(#[to_schema] problem::Document),
+    /// The body is not declared as JSON
+    #[response(status = 415, content_type = "application/problem+json")]
+    MediaType(#[to_schema] problem::Document),
+    /// A field is wrong, or no answer can meet the request
+    #[response(status = 422, content_type = "application/problem+json")]
+    Field(#[to_schema] problem::Document),
+    /// Too much at once; `Retry-After` says when to come back
+    #[response(status = 429, content_type = "application/problem+json")]
+    Busy(#[to_schema] problem::Document),
+    /// The answer takes too long
+    #[response(status = 503, content_type = "application/problem+json")]
+    OverTime(#[to_schema] problem::Document),
+}
+
+/// A document as a response.
+pub fn json(text: String) -> Response {
+    let kind = HeaderValue::from_static("application/json");
+    ([(header::CONTENT_TYPE, kind)], text).into_response()
+}
+
+type Answered = Result<Response, Problem>;
+
+/// Predict one product.
+#[utoipa::path(
+    post, path = "/v1/predict/gemm", tag = "predict", request_body = wire::Gemm,
+    responses((status = 200, description = "The time of the product", body = Answer<OperatorReport>), Problems),
+)]
+pub async fn predict_gemm(State(app): State<App>, Asked(asked): Asked<wire::Gemm>) -> Answered {
+    let op = operator::Gemm::from(&asked).op();
+    one(&app, &asked.gpu, asked.model.as_deref(), &op)
+}
+
+/// Predict one fused attention.
+#[utoipa::path(
+    post, path = "/v1/predict/attention", tag = "predict", request_body = wire::Attention,
+    responses((status = 200, description = "The time of the attention", body = Answer<OperatorReport>), Problems),
+)]
+pub async fn predict_attention(
+    State(app): State<App>,
+    Asked(asked): Asked<wire::Attention>,
+) -> Answered {
+    let op = operator::Attention::from(&asked).op()?;
+    one(&app, &asked.gpu, asked.model.as_deref(), &op)
+}
+
+fn one(app: &App, gpu: &str, model: Option<&str>, op: &Op) -> Answered {
+    let predictor = app.predictors.get(gpu, model)?;
+    app.metrics.predicted(1);
+    let reports = operator::predict(&predictor, std::slice::from_ref(op));
+    Ok(json(reports[0].json()))
+}
+
+/// Predict up to 10,000 operators.
+#[utoipa::path(
+    post, path = "/v1/predict/batch", tag = "predict", request_body = wire::Batch,
+    responses((status = 200, description = "The time of each, in order", body = Answer<OperatorsReport>), Problems),
+)]
+pub async fn predict_batch(State(app): State<App>, Asked(asked): Asked<wire::Batch>) -> Answered {
+    let found = asked.ops.len();
+    if !(1..=wire::MOST_OPS).contains(&found) {
+        let (found, allowed) = (format!("{found} long"), format!("1 to {}", wire::MOST_OPS));
+        return Err(Problem::field("ops", &found, &allowed));
+    }
+    let answer = job(&app, &asked.gpu, asked.model, move |predictor| {
+        let ops = asked.ops.into_iter().enumerate();
+        let ops = ops.map(|(at, op)| {
+            let place = format!("ops[{at}]");
+            let op: wire::Operator = body::parse(op).map_err(|problem| problem.within(&place))?;
+            op.op().map_err(|error| Problem::from(error).within(&place))
+        });
+        let ops: Vec<Op> = ops.collect::<Result<_, Problem>>()?;
+        let ops = operator::predict(predictor, &ops);
+        Ok(OperatorsReport { ops })
+    });
+    let report = answer.await?;
+    app.metrics.predicted(report.ops.len());
+    Ok(json(report.json()))
+}
+
+/// Predict one step of a whole model, operator by operator.
+#[utoipa::path(
+    post, path = "/v1/predict/model", tag = "predict", request_body = wire::ModelOrConfig,
+    responses((status = 200, description = "The time of the step", body = Answer<StepReport>), Problems),
+)]
+pub async fn predict_model(State(app): State<App>, Asked(asked): Asked<wire::Model>) -> Answered {
+    let architecture = architecture(&asked.architecture)?;
+    let workload = query(&asked.workload).on(&architecture);
+    let workload = workload.map_err(|error| Problem::from(error).within_workload())?;
+    let predictor = app.predictors.get(&asked.gpu, asked.model.as_deref())?;
+    let report = model::predict(&predictor, &architecture, &workload)?;
+    app.metrics.predicted(report.predicted());
+    Ok(json(report.json()))
+}
+
+fn architecture(asked: &wire::Architecture) -> Result<Architecture, Problem> {
+    let place = "architecture";
+    let resolved = asked.resolve(place);
+    resolved.map_err(|error| Problem::from(error).within(place))
+}
+
+fn query(asked: &wire::Workload) -> Workload {
+    asked.into()
+}
+
+/// Judge a shape by the sizing rules: what is broken, what it costs, what mends it.
+#[utoipa::path(
+    post, path = "/v1/check", tag = "check", request_body = wire::ModelOrConfig,
+    responses((status = 200, description = "What every rule says", body = Answer<CheckReport>), Problems),
+)]
+pub async fn check(State(app): State<App>, Asked(asked): Asked<wire::Model>) -> Answered {
+    let architecture = architecture(&asked.architecture)?;
+    let workload = query(&asked.workload).described(&architecture);
+    let workload = workload.map_err(|error| Problem::from(error).within_workload())?;
+    let report = job(&app, &asked.gpu, asked.model, move |predictor| {
+        let report = model::check(predictor, &architecture, &workload);
+        report.map_err(|error| Problem::from(error).within_workload())
+    });
+    Ok(json(report.await?.json()))
+}
+
+/// Predict one product along one of its sizes.
+#[utoipa::path(
+    post, path = "/v1/sweep/gemm", tag = "sweep", request_body = wire::SweptGemm,
+    responses((status = 200, description = "The curve", body = Answer<SweepReport>), Problems),
+)]
+pub async fn sweep_gemm(State(app): State<App>, Asked(asked): Asked<wire::SweptGemm>) -> Answered {
+    let gemm = operator::Gemm::from(&asked);
+    curve(&app, &asked.gpu, asked.model, move |predictor| {
+        sweep::gemm(predictor, &gemm, None)
+    })
+    .await
+}
+
+/// Predict one fused attention along one of its sizes.
+#[utoipa::path(
+    post, path = "/v1/sweep/attention", tag = "sweep", request_body = wire::SweptAttention,
+    responses((status = 200, description = "The curve", body = Answer<SweepReport>), Problems),
+)]
+pub async fn sweep_attention(
+    State(app): State<App>,
+    Asked(asked): Asked<wire::SweptAttention>,
+) -> Answered {
+    let attention = operator::Attention::from(&asked);
+    curve(&app, &asked.gpu, asked.model, move |predictor| {
+        sweep::attention(predictor, &attention, None)
+    })
+    .await
+}
+
+/// Predict one step of a whole model along one of its sizes.
+#[utoipa::path(
+    post, path = "/v1/sweep/model", tag = "sweep", request_body = wire::SweptModel,
+    responses((status = 200, description = "The curve", body = Answer<SweepReport>), Problems),
+)]
+pub async fn sweep_model(
+    State(app): State<App>,
+    Asked(asked): Asked<wire::SweptModel>,
+) -> Answered {
+    let architecture = architecture(&asked.architecture)?;
+    let (sizes, workload) = ((&asked).into(), (&asked.workload).into());
+    curve(&app, &asked.gpu, asked.model, move |predictor| {
+        sweep::model(predictor, &architecture, &sizes, &workload)
+    })
+    .await
+}
+
+async fn curve(
+    app: &App,
+    gpu: &str,
+    model: Option<String>,
+    sweep: impl FnOnce(&Predictor) -> Result<SweepReport, Error> + Send + 'static,
+) -> Answered {
+    let report = job(app, gpu, model, move |predictor| {
+        sweep(predictor).map_err(|error| Problem::from(error).within_workload())
+    });
+    Ok(json(report.await?.json()))
+}
+
+/// Does what takes more than a moment in a place of its own.
+async fn job<T: Send + 'static>(
+    app: &App,
+    gpu: &str,
+    model: Option<String>,
+    work: impl FnOnce(&Predictor) -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    let predictor: Arc<Predictor> = app.predictors.get(gpu, model.as_deref())?;
+    let within = app.limits.answer_time;
+    let done = tokio::time::timeout(within, app.jobs.work(move || work(&predictor)));
+    done.await.map_err(|_| Problem::over_time(within))??
+}
+
+/// List the known GPUs.
+#[utoipa::path(
+    get, path = "/v1/gpus", tag = "catalog",
+    responses((status = 200, description = "Every GPU", body = Answer<GpusReport>)),
+)]
+pub async fn gpus() -> Response {
+    json(catalog::gpus().json())
+}
+
+/// Show every figure of a GPU with its source, and what answers for it.
+#[utoipa::path(
+    get, path = "/v1/gpus/{name}", tag = "catalog", params(("name", description = "A name or an alias")),
+    responses(
+        (status = 200, description = "One GPU", body = Answer<GpuReport>),
+        (status = 404, description = "No GPU has this name", body = problem::Document, content_type = "application/problem+json"),
+    ),
+)]
+pub async fn gpu(Path(name): Path<String>) -> Answered {
+    let gpu = crate::gpu::Gpu::find(&name).map_err(|error| Problem::unknown(&error))?;
+    Ok(json(catalog::gpu(gpu)?.json()))
+}
+
+/// List the models that are built in, with their errors on held-out shapes.
+#[utoipa::path(
+    get, path = "/v1/models", tag = "catalog",
+    responses((status = 200, description = "Every model", body = Answer<ModelsReport>)),
+)]
+pub async fn models() -> Answered {
+    Ok(json(catalog::models()?.json()))
+}
+
+/// List the published architectures that have a name here.
+#[utoipa::path(
+    get, path = "/v1/presets", tag = "catalog",
+    responses((status = 200, description = "Every preset", body = Answer<PresetsReport>)),
+)]
+pub async fn presets() -> Response {
+    json(catalog::presets().json())
+}
+
+/// Say that the program runs.
+#[utoipa::path(get, path = "/healthz", tag = "service", responses((status = 200, description = "It runs", body = String)))]
+pub async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+/// Say whether new requests are welcome.
+#[utoipa::path(
+    get, path = "/readyz", tag = "service",
+    responses(
+        (status = 200, description = "It takes requests", body = String),
+        (status = 503, description = "It is about to end", body = String),
+    ),
+)]
+pub async fn readyz(State(app): State<App>) -> (StatusCode, &'static str) {
+    if app.drains() {
+        (StatusCode::SERVICE_UNAVAILABLE, "about to end\n")
+    } else {
+        (StatusCode::OK, "ready\n")
+    }
+}
+
+/// Show what is counted, in the text format of Prometheus.
+#[utoipa::path(get, path = "/metrics", tag = "service", responses((status = 200, description = "Counters", body = String)))]
+pub async fn metrics(State(app): State<App>) -> impl IntoResponse {
+    let kind = HeaderValue::from_static(metrics::MEDIA_TYPE);
+    let gates = [("search", &*app.searches), ("job", &*app.jobs)];
+    ([(header::CONTENT_TYPE, kind)], app.metrics.text(gates))
+}

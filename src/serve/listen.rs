@@ -1,0 +1,93 @@
+//! The socket: connections with deadlines, and an end that loses no accepted request.
+
+use crate::serve::App;
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_io_timeout::TimeoutStream;
+
+/// How long to wait after the operating system refused a connection, for want of files mostly.
+const AFTER_REFUSAL: Duration = Duration::from_millis(50);
+
+/// Answers until `stop` is ready, then ends in three steps: for a moment requests are still taken, each answer closing
+/// its connection; then nobody new is let in; then what runs is finished.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    app: App,
+    stop: impl Future<Output = ()>,
+) {
+    let graceful = GracefulShutdown::new();
+    let places = Arc::new(Semaphore::new(app.limits.connections));
+    let mut stop = pin!(stop);
+    let mut end = pin!(async {
+        stop.as_mut().await;
+        app.drain();
+        tokio::time::sleep(app.limits.lame_duck).await;
+    });
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = &mut end => break,
+            accepted = accept(&listener, &places) => accepted,
+        };
+        match accepted {
+            Ok((stream, place)) => connect(stream, &router, &app, &graceful, place),
+            Err(_) => tokio::time::sleep(AFTER_REFUSAL).await,
+        }
+    }
+    // Whoever already stands in the queue of the operating system is let in too.
+    while let Ok(Ok((stream, place))) =
+        tokio::time::timeout(Duration::ZERO, accept(&listener, &places)).await
+    {
+        connect(stream, &router, &app, &graceful, place);
+    }
+    drop(listener);
+    // Who has not finished by then is cut off: the program ends.
+    let _ = tokio::time::timeout(app.limits.drain, graceful.shutdown()).await;
+}
+
+type Place = tokio::sync::OwnedSemaphorePermit;
+
+async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> io::Result<(TcpStream, Place)> {
+    let place = Arc::clone(places).acquire_owned().await;
+    let (stream, _) = listener.accept().await?;
+    Ok((stream, place.expect("the places are never closed")))
+}
+
+/// Answers on one connection, in a task of its own.
+fn connect(
+    stream: TcpStream,
+    router: &Router,
+    app: &App,
+    graceful: &GracefulShutdown,
+    place: Place,
+) {
+    let limits = app.limits;
+    // Answers are written whole; waiting for more to send only delays them.
+    let _ = stream.set_nodelay(true);
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(limits.write_time));
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new());
+    http.header_read_timeout(limits.header_time);
+    let service = TowerToHyperService::new(router.clone());
+    let connection = http.serve_connection(TokioIo::new(Box::pin(stream)), service);
+    let connection = graceful.watch(connection);
+    let app = app.clone();
+    tokio::spawn(async move {
+        app.metrics.connections.inc();
+        // A connection that breaks off is nobody's failure.
+        let _ = connection.await;
+        app.metrics.connections.dec();
+        drop(place);
+    });
+}

@@ -1,0 +1,277 @@
+//! The HTTP service and its web page: the same questions and documents as on the command line.
+//!
+//! [`router`] is the whole service without a socket; [`run`] puts it on one. A request goes through `body` (bytes to
+//! a question of `wire`), a handler (question to document, in `handlers` and `search`), and back; what keeps a core
+//! busy takes a place at a `gate` first. Only this module knows HTTP.
+
+pub mod body;
+
+mod gate;
+
+mod handlers;
+
+pub mod limits;
+
+mod listen;
+
+mod metrics;
+
+mod page;
+
+mod predictors;
+
+pub mod problem;
+
+mod search;
+
+pub mod wire;
+
+use crate::error::Error;
+use crate::error::Result;
+use crate::serve::gate::Gate;
+use crate::serve::limits::Limits;
+use crate::serve::metrics::Metrics;
+use crate::serve::predictors::Predictors;
+use crate::serve::problem::Problem;
+use axum::Router;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::HeaderName;
+use axum::http::HeaderValue;
+use axum::http::Method;
+use axum::http::header;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use std::any::Any;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+use tokio::net::TcpListener;
+use tower::util::option_layer;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::cors::{AllowOrigin, CorsLayer};
+use tower_http::set_header::SetResponseHeaderLayer;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// How to serve.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// Web pages that may ask from a browser: origins, or `*` for all; none where empty.
+    pub origins: Vec<String>,
+    /// What one client may ask.
+    pub limits: Limits,
+}
+
+/// What handlers share.
+#[derive(Clone)]
+pub struct App {
+    limits: Limits,
+    predictors: Arc<Predictors>,
+    searches: Arc<Gate>,
+    jobs: Arc<Gate>,
+    metrics: Arc<Metrics>,
+    draining: Arc<AtomicBool>,
+}
+
+impl App {
+    /// A service with these limits.
+    pub fn new(limits: Limits) -> Self {
+        let gate = |what, places, waiting| Arc::new(Gate::new(what, places, waiting));
+        Self {
+            limits,
+            predictors: Arc::new(Predictors::new(limits.predictors)),
+            searches: gate("searches", limits.searches, limits.waiting_searches),
+            jobs: gate(
+                "checks, sweeps and batches",
+                limits.jobs,
+                limits.waiting_jobs,
+            ),
+            metrics: Arc::default(),
+            draining: Arc::default(),
+        }
+    }
+
+    /// From now on every answer closes its connection.
+    fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    fn drains(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "shapewise",
+        description = "Predicts how fast transformers run on GPUs, and finds the fastest shapes. \
+            Answers are the documents of the command line's `--format json`; every key carries its unit."
+    ),
+    tags(
+        (name = "predict", description = "The time of operators and of whole models"),
+        (name = "search", description = "The fastest architecture for a number of parameters"),
+        (name = "check", description = "The sizing rules on a shape"),
+        (name = "sweep", description = "Curves along one size"),
+        (name = "catalog", description = "What is built in"),
+        (name = "service", description = "State of the service"),
+    )
+)]
+struct Document;
+
+/// The whole service without a socket.
+pub fn router(app: App, origins: &[String], fault: fn(&str)) -> Result<Router> {
+    let (api, document) = OpenApiRouter::with_openapi(Document::openapi())
+        .routes(routes!(handlers::predict_gemm))
+        .routes(routes!(handlers::predict_attention))
+        .routes(routes!(handlers::predict_batch))
+        .routes(routes!(handlers::predict_model))
+        .routes(routes!(search::search))
+        .routes(routes!(handlers::check))
+        .routes(routes!(handlers::sweep_gemm))
+        .routes(routes!(handlers::sweep_attention))
+        .routes(routes!(handlers::sweep_model))
+        .routes(routes!(handlers::gpus))
+        .routes(routes!(handlers::gpu))
+        .routes(routes!(handlers::models))
+        .routes(routes!(handlers::presets))
+        .routes(routes!(handlers::healthz))
+        .routes(routes!(handlers::readyz))
+        .routes(routes!(handlers::metrics))
+        .split_for_parts();
+    let document = document.to_pretty_json().expect("the document is JSON");
+    let fixed = |name, value| {
+        let name = HeaderName::from_static(name);
+        SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value))
+    };
+    let cors = cors(origins)?;
+    Ok(api
+        .route(
+            "/openapi.json",
+            get(async move || handlers::json(document.clone())),
+        )
+        .route("/", get(page::index))
+        .route("/api", get(page::api))
+        .route("/page/{name}", get(page::part))
+        .fallback(async || Problem::nothing_here())
+        .method_not_allowed_fallback(async || Problem::other_method())
+        .layer(CatchPanicLayer::custom(move |_: Box<dyn Any + Send>| {
+            faulty(fault)
+        }))
+        .layer(option_layer(cors))
+        .layer(fixed("content-security-policy", page::POLICY))
+        .layer(fixed("x-content-type-options", "nosniff"))
+        .layer(fixed("referrer-policy", "no-referrer"))
+        .layer(middleware::from_fn_with_state(app.clone(), observe))
+        .with_state(app))
+}
+
+/// Counts the answer, and closes the connection when the service is about to end.
+async fn observe(
+    State(app): State<App>,
+    path: Option<MatchedPath>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let begun = Instant::now();
+    let mut response = next.run(request).await;
+    let path = path.as_ref().map_or("other", MatchedPath::as_str);
+    app.metrics
+        .answered(path, response.status(), begun.elapsed());
+    if app.drains() {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(header::CONNECTION, close);
+    }
+    response
+}
+
+/// Which pages of others may ask.
+fn cors(origins: &[String]) -> Result<Option<CorsLayer>> {
+    let allowed = match origins {
+        [] => return Ok(None),
+        [all] if all == "*" => AllowOrigin::any(),
+        some => {
+            let parsed = some.iter().map(|origin| {
+                let header = HeaderValue::from_str(origin).ok();
+                header.filter(|_| is_origin(origin)).ok_or_else(|| {
+                    let allowed = "* or origins such as https://example.org, without a path";
+                    Error::field("serve", "cors", origin, allowed)
+                })
+            });
+            AllowOrigin::list(parsed.collect::<Result<Vec<_>>>()?)
+        }
+    };
+    let layer = CorsLayer::new()
+        .allow_origin(allowed)
+        .allow_methods([Method::GET, Method::POST])
+        .allow_headers([header::CONTENT_TYPE, header::ACCEPT]);
+    Ok(Some(layer))
+}
+
+/// `scheme://host` or `scheme://host:port`.
+fn is_origin(text: &str) -> bool {
+    let rest = text.strip_prefix("https://");
+    let rest = rest.or_else(|| text.strip_prefix("http://"));
+    rest.is_some_and(|host| !host.is_empty() && !host.contains(['/', '?', '#', '*', ' ']))
+}
+
+/// The answer to a request that met a bug; the panic itself was reported where it happened.
+fn faulty(fault: fn(&str)) -> Response {
+    static FAULTS: AtomicU64 = AtomicU64::new(1);
+    let number = FAULTS.fetch_add(1, Ordering::Relaxed);
+    let id = format!("urn:shapewise:fault:{}-{number}", std::process::id());
+    fault(&format!("{id}: a request met the bug reported above"));
+    Problem::fault(id).into_response()
+}
+
+/// Serves until the program is told to stop; `say` takes lines for the person who started it.
+pub fn run(options: &Options, say: fn(&str)) -> Result<()> {
+    let app = App::new(options.limits);
+    // The usual GPU answers its first question as fast as any.
+    app.predictors.get("h200", None)?;
+    let router = router(app.clone(), &options.origins, say)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.map_err(|error| Error::io("threads", error))?;
+    let served = runtime.block_on(async {
+        let at = options.listen;
+        let failed = |error| Error::io(format!("--listen {at}"), error);
+        let listener = TcpListener::bind(at).await.map_err(failed)?;
+        let bound = listener.local_addr().map_err(failed)?;
+        let stop = signals().map_err(|error| Error::io("signals", error))?;
+        say(&format!("listening on http://{bound}"));
+        if !bound.ip().is_loopback() {
+            say("this is no loopback address: whoever reaches this machine can ask, without a password");
+        }
+        listen::serve(listener, router, app, stop).await;
+        Ok(())
+    });
+    // A search that nobody waits for any more stops at its next move; it is not waited for.
+    runtime.shutdown_background();
+    served
+}
+
+/// Ready when the program is told to stop, by Ctrl-C or by a service manager.
+fn signals() -> std::io::Result<impl Future<Output = ()>> {
+    #[cfg(unix)]
+    let mut terminate = {
+        use tokio::signal::unix::{SignalKind, signal};
+        signal(SignalKind::terminate())?
+    };
+    Ok(async move {
+        let interrupted = tokio::signal::ctrl_c();
+        #[cfg(unix)]
+        tokio::select! {
+            _ = interrupted => {}
+            _ = terminate.recv() => {}
+        }
+        #[cfg(not(unix))]
+        let _ = interrupted.await;
+    })
+}

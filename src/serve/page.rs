@@ -1,0 +1,48 @@
+//! The web page and the page of the API: static files, built in.
+
+use crate::serve::problem::Problem;
+use axum::extract::Path;
+use axum::http::HeaderValue;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use include_dir::{Dir, include_dir};
+
+static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/src/serve/page");
+
+/// Nothing but our own files runs, and nothing talks to anybody else.
+pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; \
+    connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// The page.
+pub async fn index() -> Response {
+    file("index.html")
+}
+
+/// The page of the API.
+pub async fn api() -> Response {
+    file("api.html")
+}
+
+/// A file of the pages.
+pub async fn part(Path(name): Path<String>) -> Response {
+    file(&name)
+}
+
+fn file(name: &str) -> Response {
+    let Some(file) = FILES.get_file(name) else {
+        return Problem::nothing_here().into_response();
+    };
+    let kind = match name.rsplit('.').next() {
+        Some("html") => "text/html; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("svg") => "image/svg+xml",
+        _ => "application/octet-stream",
+    };
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static(kind)),
+        // A new program may bring a new page, so nothing is kept unasked.
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+    ];
+    (headers, file.contents()).into_response()
+}

@@ -1,0 +1,526 @@
+//! The HTTP service, asked without a socket: answers, problems, limits, the document of the API.
+
+use crate::cli::data;
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderMap, Request, StatusCode};
+use serde_json::{Value, json};
+use shapewise::serve::App;
+use shapewise::serve::limits::Limits;
+use shapewise::serve::router;
+use std::time::Duration;
+use tower::ServiceExt;
+
+/// An answer, whole.
+struct Reply {
+    status: StatusCode,
+    headers: HeaderMap,
+    text: String,
+}
+
+impl Reply {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
+    }
+
+    fn header(&self, name: &str) -> &str {
+        let value = self.headers.get(name);
+        value.map_or("", |value| value.to_str().unwrap())
+    }
+}
+
+fn service() -> Router {
+    with(Limits::default())
+}
+
+fn with(limits: Limits) -> Router {
+    router(App::new(limits), &[], |_| {}).unwrap()
+}
+
+async fn send(router: Router, request: Request<Body>) -> Reply {
+    let response = router.oneshot(request).await.unwrap();
+    let (parts, body) = response.into_parts();
+    let bytes = to_bytes(body, usize::MAX).await.unwrap();
+    Reply {
+        status: parts.status,
+        headers: parts.headers,
+        text: String::from_utf8(bytes.to_vec()).unwrap(),
+    }
+}
+
+async fn get(path: &str) -> Reply {
+    send(service(), Request::get(path).body(Body::empty()).unwrap()).await
+}
+
+async fn post(path: &str, body: &Value) -> Reply {
+    send(service(), question(path, body.to_string())).await
+}
+
+fn question(path: &str, body: impl Into<Body>) -> Request<Body> {
+    let request = Request::post(path).header("content-type", "application/json");
+    request.body(body.into()).unwrap()
+}
+
+/// Every kind of question, with the command line that asks the same.
+fn equal_questions() -> Vec<(&'static str, Value, &'static str)> {
+    vec![
+        (
+            "/v1/predict/gemm",
+            json!({"m": 8192, "n": 50257, "k": 2560}),
+            "predict gemm -m 8192 -n 50257 -k 2560",
+        ),
+        (
+            "/v1/predict/gemm",
+            json!({"m": 512, "n": 512, "k": 64, "batch_count": 8, "dtype": "fp16", "layout": "nt", "gpu": "a100"}),
+            "predict gemm -m 512 -n 512 -k 64 --batch-count 8 --dtype fp16 --layout nt --gpu a100",
+        ),
+        (
+            "/v1/predict/gemm",
+            json!({"m": 512, "n": 512, "k": 64, "gpu": "h200", "model": "a100"}),
+            "predict gemm -m 512 -n 512 -k 64 --model a100",
+        ),
+        (
+            "/v1/predict/attention",
+            json!({"batch": 4, "heads": 32, "kv_heads": 8, "seq": 1, "kv_seq": 4096, "head_dim": 128}),
+            "predict attention --batch 4 --heads 32 --kv-heads 8 --seq 1 --kv-seq 4096 --head-dim 128",
+        ),
+        (
+            "/v1/predict/attention",
+            json!({"batch": 4, "heads": 32, "seq": 2048, "head_dim": 80, "causal": true, "pass": "backward"}),
+            "predict attention --batch 4 --heads 32 --seq 2048 --head-dim 80 --causal --pass backward",
+        ),
+        (
+            "/v1/predict/model",
+            json!({"architecture": "gpt3-2.7b"}),
+            "predict model gpt3-2.7b",
+        ),
+        (
+            "/v1/predict/model",
+            json!({"architecture": "mixtral-8x7b", "gpu": "b200", "workload": {
+                "mode": "decode", "batch": 64, "context": 1000, "tp": 2, "dtype": "fp8",
+            }}),
+            "predict model mixtral-8x7b --gpu b200 --mode decode --batch 64 --context 1000 --tp 2 --dtype fp8",
+        ),
+        (
+            "/v1/predict/model",
+            json!({"architecture": "llama-2-7b", "workload": {
+                "seq": 1024, "pp": 2, "dp": 8, "zero": 1, "recompute": "full", "attention": "unfused",
+                "microbatches": 16, "tp": 2, "sequence_parallel": true,
+            }}),
+            "predict model llama-2-7b --seq 1024 --pp 2 --dp 8 --zero 1 --recompute full --attention unfused \
+             --microbatches 16 --tp 2 --sequence-parallel",
+        ),
+        (
+            "/v1/check",
+            json!({"architecture": "gpt2", "gpu": "a100"}),
+            "check gpt2 --gpu a100",
+        ),
+        (
+            "/v1/search",
+            json!({"params": "350M"}),
+            "search --params 350M",
+        ),
+        (
+            "/v1/search",
+            json!({
+                "params": 1.3e9, "count": "non-embedding", "tolerance": 0.02, "like": "gpt3-2.7b", "vocab": 32000,
+                "free": ["micro-batch"], "relax": ["aspect_ratio"], "head_dim": 128, "top": 3, "seed": 7,
+                "no_sharding": true, "workload": {"mode": "prefill"},
+            }),
+            "search --params 1.3e9 --count non-embedding --tolerance 0.02 --like gpt3-2.7b --vocab 32000 \
+             --free micro-batch --relax aspect_ratio --head-dim 128 --top 3 --seed 7 --no-sharding --mode prefill",
+        ),
+        (
+            "/v1/search",
+            json!({"params": "125M", "exhaustive": true, "mlp": "gelu", "layers": 12, "heads": 12, "kv_heads": 12}),
+            "search --params 125M --exhaustive --mlp gelu --layers 12 --heads 12 --kv-heads 12",
+        ),
+        (
+            "/v1/sweep/gemm",
+            json!({"m": 2304, "n": "1536:6144:64", "k": 4096, "gpu": "a100"}),
+            "sweep gemm -m 2304 -n 1536:6144:64 -k 4096 --gpu a100",
+        ),
+        (
+            "/v1/sweep/attention",
+            json!({"batch": 4, "heads": "8:32:8", "seq": 2048, "head_dim": 128, "causal": true}),
+            "sweep attention --batch 4 --heads 8:32:8 --seq 2048 --head-dim 128 --causal",
+        ),
+        (
+            "/v1/sweep/model",
+            json!({"architecture": "gpt2", "vocab": "50257:50304:47", "workload": {"mode": "decode"}}),
+            "sweep model gpt2 --vocab 50257:50304:47 --mode decode",
+        ),
+        (
+            "/v1/sweep/model",
+            json!({"architecture": "llama-3-8b", "workload": {"mode": "decode", "context": "0:1024:512"}}),
+            "sweep model llama-3-8b --mode decode --context 0:1024:512",
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn the_service_answers_what_the_command_line_answers() {
+    for (path, body, line) in equal_questions() {
+        let reply = post(path, &body).await;
+        assert_eq!(reply.status, StatusCode::OK, "{body}: {}", reply.text);
+        assert_eq!(reply.header("content-type"), "application/json");
+        let told = data(&format!("{line} --format json"));
+        assert_eq!(reply.text, told, "{line}");
+    }
+    for (path, line) in [
+        ("/v1/gpus", "gpus"),
+        ("/v1/gpus/a100", "gpus a100"),
+        ("/v1/models", "models"),
+        ("/v1/presets", "presets"),
+    ] {
+        let told = data(&format!("{line} --format json"));
+        assert_eq!(get(path).await.text, told, "{line}");
+    }
+}
+
+#[tokio::test]
+async fn a_batch_answers_each_operator_as_if_it_were_alone() {
+    let gemm = json!({"m": 4096, "n": 4096, "k": 128});
+    let attention = json!({"batch": 1, "heads": 8, "seq": 512, "head_dim": 64});
+    let kind = |kind: &str, op: &Value| {
+        let mut op = op.clone();
+        op["kind"] = kind.into();
+        op
+    };
+    let ops = [kind("gemm", &gemm), kind("attention", &attention)];
+    let reply = post("/v1/predict/batch", &json!({"ops": ops, "gpu": "l40s"})).await;
+    let batch = reply.json();
+    for (at, (path, mut alone)) in [("gemm", gemm), ("attention", attention)]
+        .into_iter()
+        .enumerate()
+    {
+        alone["gpu"] = "l40s".into();
+        let mut single = post(&format!("/v1/predict/{path}"), &alone).await.json();
+        single.as_object_mut().unwrap().remove("schema");
+        assert_eq!(batch["ops"][at], single, "{path}");
+    }
+    let most: Vec<_> = std::iter::repeat_n(&ops[0], 10_000).collect();
+    let reply = post("/v1/predict/batch", &json!({"ops": most})).await;
+    assert_eq!(reply.json()["ops"].as_array().unwrap().len(), 10_000);
+    let more: Vec<_> = std::iter::repeat_n(&ops[0], 10_001).collect();
+    for (ops, field, allowed) in [
+        (json!(more), "ops", "1 to 10000"),
+        (json!([]), "ops", "1 to 10000"),
+        (
+            json!([ops[0], {"kind": "gemm", "m": 0, "n": 1, "k": 1}]),
+            "ops[1].m",
+            "from 1",
+        ),
+        (json!([{"kind": "adam"}]), "ops[0]", "`gemm`"),
+        (
+            json!([{"kind": "attention", "batch": 1, "heads": 8, "kv_heads": 3, "seq": 1, "head_dim": 64}]),
+            "ops[0].kv_heads",
+            "divisor",
+        ),
+    ] {
+        let problem = post("/v1/predict/batch", &json!({"ops": ops})).await.json();
+        assert_eq!(problem["field"], field, "{problem}");
+        let told = problem["allowed"].as_str().unwrap();
+        assert!(told.contains(allowed), "{problem}");
+    }
+}
+
+#[tokio::test]
+async fn a_config_can_be_the_body() {
+    let found = post(
+        "/v1/search",
+        &json!({"params": "350M", "top": 1, "export": true}),
+    )
+    .await
+    .json();
+    let config = &found["configs"][0];
+    assert_eq!(config["model_type"], "llama");
+    let query = "?gpu=a100&mode=decode&batch=8";
+    let bare = post(&format!("/v1/predict/model{query}"), config).await;
+    assert_eq!(bare.status, StatusCode::OK, "{}", bare.text);
+    let asked =
+        json!({"architecture": config, "gpu": "a100", "workload": {"mode": "decode", "batch": 8}});
+    assert_eq!(bare.text, post("/v1/predict/model", &asked).await.text);
+    let mut wrong = config.clone();
+    wrong["hidden_size"] = json!("wide");
+    let problem = post("/v1/check", &wrong).await.json();
+    assert_eq!(problem["field"], "architecture.hidden_size");
+    let problem = post("/v1/check?gpu=gtx", config).await.json();
+    assert_eq!(problem["field"], "gpu");
+    let problem = post("/v1/check?colour=red", config).await.json();
+    assert_eq!(problem["field"], "workload.colour");
+}
+
+#[tokio::test]
+async fn problems_say_field_value_and_what_is_allowed() {
+    let gemm = "/v1/predict/gemm";
+    for (path, body, status, field) in [
+        (gemm, json!({"m": 8, "n": 8}), 422, json!("k")),
+        (
+            gemm,
+            json!({"m": 8, "n": 8, "k": 8, "gpu": "x"}),
+            422,
+            json!("gpu"),
+        ),
+        (
+            gemm,
+            json!({"m": 8, "n": 8, "k": 8, "model": "x"}),
+            422,
+            json!("model"),
+        ),
+        (
+            gemm,
+            json!({"m": 8, "n": 8, "k": 8, "model": "models/h200"}),
+            422,
+            json!("model"),
+        ),
+        (
+            "/v1/predict/model",
+            json!({"architecture": "/etc/passwd"}),
+            422,
+            json!("architecture"),
+        ),
+        (
+            "/v1/predict/model",
+            json!({"architecture": "gpt2", "workload": {"seq": 5000}}),
+            422,
+            json!("workload.seq"),
+        ),
+        ("/v1/search", json!({}), 422, json!("params")),
+        (
+            "/v1/search",
+            json!({"params": "1B", "like": "x"}),
+            422,
+            json!("like"),
+        ),
+        (
+            "/v1/search",
+            json!({"params": "100B", "workload": {"mode": "decode"}}),
+            422,
+            Value::Null,
+        ),
+        (
+            "/v1/sweep/gemm",
+            json!({"m": 1, "n": 2, "k": 3}),
+            422,
+            json!("range"),
+        ),
+        (
+            "/v1/sweep/gemm",
+            json!({"m": 1, "n": "1:20000", "k": 3}),
+            422,
+            json!("n"),
+        ),
+    ] {
+        let reply = post(path, &body).await;
+        let problem = reply.json();
+        assert_eq!(reply.status.as_u16(), status, "{body}: {problem}");
+        assert_eq!(reply.header("content-type"), "application/problem+json");
+        assert_eq!(problem["status"], status);
+        assert_eq!(problem["field"], field, "{problem}");
+        assert!(!problem["detail"].as_str().unwrap().is_empty());
+    }
+    assert_eq!(get("/v1/gpus/gtx").await.status, StatusCode::NOT_FOUND);
+    assert_eq!(
+        get("/v2").await.header("content-type"),
+        "application/problem+json"
+    );
+    let wrong_method = get(gemm).await;
+    assert_eq!(wrong_method.status, StatusCode::METHOD_NOT_ALLOWED);
+    assert_eq!(wrong_method.header("allow"), "POST");
+    let undeclared = Request::post(gemm).body(Body::from("{}")).unwrap();
+    assert_eq!(send(service(), undeclared).await.status.as_u16(), 415);
+    let broken = send(service(), question(gemm, "{\"m\":")).await;
+    assert_eq!(broken.status.as_u16(), 400);
+    let large = send(service(), question(gemm, vec![b' '; (1 << 20) + 1])).await;
+    assert_eq!(large.status.as_u16(), 413);
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_arrive_is_given_up() {
+    let router = with(Limits {
+        body_time: Duration::from_millis(20),
+        ..Limits::default()
+    });
+    let never = futures_util::stream::pending::<Result<Vec<u8>, std::io::Error>>();
+    let reply = send(router, question("/v1/check", Body::from_stream(never))).await;
+    assert_eq!(reply.status, StatusCode::REQUEST_TIMEOUT, "{}", reply.text);
+}
+
+/// A search that takes far longer than any test.
+fn endless() -> Value {
+    json!({"params": "70B", "exhaustive": true, "tolerance": 0.1, "relax": [
+        "aspect_ratio", "layers", "ffn_ratio_gated", "width_ratio", "head_dim", "kv_group", "vocab_padding",
+    ], "workload": {"tp": 8, "pp": 8}})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn searches_beyond_the_queue_are_sent_away_and_abandoned_ones_stop() {
+    let router = with(Limits {
+        searches: 1,
+        waiting_searches: 0,
+        ..Limits::default()
+    });
+    let ask = |router: &Router| {
+        let request = question("/v1/search", endless().to_string());
+        tokio::spawn(send(router.clone(), request))
+    };
+    let working = |text: &str| text.contains("working{work=\"search\"} 1");
+    let count = async || {
+        let request = Request::get("/metrics").body(Body::empty()).unwrap();
+        send(router.clone(), request).await.text
+    };
+    let first = ask(&router);
+    while !working(&count().await) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let refused = ask(&router).await.unwrap();
+    assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(refused.header("retry-after"), "1");
+    first.abort();
+    let begun = std::time::Instant::now();
+    while working(&count().await) {
+        assert!(begun.elapsed() < Duration::from_secs(20), "it goes on");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_search_over_time_is_told_so() {
+    let router = with(Limits {
+        answer_time: Duration::from_millis(100),
+        ..Limits::default()
+    });
+    let reply = send(router, question("/v1/search", endless().to_string())).await;
+    assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(reply.json()["type"], "/api#over-time");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_search_can_be_watched() {
+    let ask = async |body: Value| {
+        let mut request = question("/v1/search", body.to_string());
+        let events = "text/event-stream".parse().unwrap();
+        request.headers_mut().insert("accept", events);
+        send(service(), request).await
+    };
+    let body = json!({"params": "6.7B"});
+    let reply = ask(body.clone()).await;
+    assert_eq!(reply.header("content-type"), "text/event-stream");
+    let events: Vec<(&str, String)> = reply.text.split("\n\n").filter_map(event).collect();
+    let (last, before) = events.split_last().unwrap();
+    assert!(!before.is_empty(), "{}", reply.text);
+    for (name, data) in before {
+        assert_eq!(*name, "progress");
+        let step: Value = serde_json::from_str(data).unwrap();
+        assert!(step["done"].as_u64() <= step["total"].as_u64(), "{step}");
+    }
+    assert_eq!(last.0, "result");
+    let document: Value = serde_json::from_str(&last.1).unwrap();
+    assert_eq!(document, post("/v1/search", &body).await.json());
+
+    let hopeless = json!({"params": "1.3B", "layers": 400});
+    let reply = ask(hopeless).await;
+    let problem = reply
+        .text
+        .split("\n\n")
+        .filter_map(event)
+        .next_back()
+        .unwrap();
+    assert_eq!(problem.0, "problem", "{}", reply.text);
+    assert!(problem.1.contains("/api#infeasible"));
+}
+
+/// The name and the data of one event.
+fn event(text: &str) -> Option<(&str, String)> {
+    let name = text.lines().find_map(|line| line.strip_prefix("event: "))?;
+    let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
+    Some((name, data.collect::<Vec<_>>().join("\n")))
+}
+
+#[tokio::test]
+async fn pages_may_only_use_what_is_served_here() {
+    for path in ["/", "/api", "/v1/gpus", "/nowhere"] {
+        let reply = get(path).await;
+        let policy = reply.header("content-security-policy");
+        assert!(policy.starts_with("default-src 'none'"), "{path}");
+        assert_eq!(reply.header("x-content-type-options"), "nosniff");
+        assert_eq!(reply.header("access-control-allow-origin"), "", "{path}");
+    }
+    assert_eq!(get("/page/../mod.rs").await.status, StatusCode::NOT_FOUND);
+    assert_eq!(get("/page/..%2Fmod.rs").await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn other_pages_may_ask_where_that_is_allowed() {
+    let asks = |origin: &str| {
+        let request = Request::get("/v1/gpus").header("origin", origin);
+        request.body(Body::empty()).unwrap()
+    };
+    let allowing = |origins: &[&str]| {
+        let origins: Vec<_> = origins.iter().map(ToString::to_string).collect();
+        router(App::new(Limits::default()), &origins, |_| {})
+    };
+    let origin = "https://example.org";
+    for (origins, allowed) in [
+        (&["*"][..], "*"),
+        (&[origin], origin),
+        (&["http://a.b"], ""),
+    ] {
+        let reply = send(allowing(origins).unwrap(), asks(origin)).await;
+        assert_eq!(reply.header("access-control-allow-origin"), allowed);
+    }
+    for wrong in ["example.org", "https://example.org/page", "https://*", ""] {
+        let error = allowing(&[wrong]).err().unwrap().to_string();
+        assert!(error.contains("origins such as"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn the_document_of_the_api_names_every_address_and_every_unit() {
+    let document = get("/openapi.json").await.json();
+    assert!(document["openapi"].as_str().unwrap().starts_with("3."));
+    let paths = document["paths"].as_object().unwrap();
+    for (path, _, _) in equal_questions() {
+        assert!(paths[path]["post"]["requestBody"].is_object(), "{path}");
+    }
+    for path in [
+        "/v1/gpus",
+        "/v1/gpus/{name}",
+        "/v1/models",
+        "/healthz",
+        "/readyz",
+        "/metrics",
+    ] {
+        assert!(paths[path]["get"]["responses"]["200"].is_object(), "{path}");
+    }
+    // Every reference leads somewhere.
+    let text = document.to_string();
+    let schemas = document["components"]["schemas"].as_object().unwrap();
+    for part in text.split("#/components/schemas/").skip(1) {
+        let name = part.split('"').next().unwrap();
+        assert!(schemas.contains_key(name), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn what_happens_is_counted() {
+    let router = service();
+    for body in ["{}", "{\"m\":1,\"n\":1,\"k\":1}"] {
+        send(router.clone(), question("/v1/predict/gemm", body)).await;
+    }
+    let request = Request::get("/metrics").body(Body::empty()).unwrap();
+    let counted = send(router, request).await.text;
+    for line in [
+        "shapewise_requests_total{path=\"/v1/predict/gemm\",status=\"200\"} 1",
+        "shapewise_requests_total{path=\"/v1/predict/gemm\",status=\"422\"} 1",
+        "shapewise_answer_time_seconds_count{path=\"/v1/predict/gemm\"} 2",
+        "shapewise_predictions_total 1",
+        "shapewise_waiting{work=\"search\"} 0",
+        "# EOF",
+    ] {
+        assert!(counted.contains(line), "{line}\n{counted}");
+    }
+    assert_eq!(get("/healthz").await.text, "ok\n");
+    assert_eq!(get("/readyz").await.text, "ready\n");
+}
