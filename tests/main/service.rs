@@ -425,7 +425,7 @@ async fn a_search_can_be_watched() {
         .text
         .split("\n\n")
         .filter_map(event)
-        .next_back()
+        .last()
         .unwrap();
     assert_eq!(problem.0, "problem", "{}", reply.text);
     assert!(problem.1.contains("/api#infeasible"));
