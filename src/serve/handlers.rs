@@ -31,6 +31,7 @@ use axum::http::StatusCode;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use serde_json::Value;
 use std::sync::Arc;
 use utoipa::{IntoResponses, ToSchema};
 
@@ -124,8 +125,7 @@ pub async fn predict_batch(State(app): State<App>, Asked(asked): Asked<wire::Bat
         let ops = asked.ops.into_iter().enumerate();
         let ops = ops.map(|(at, op)| {
             let place = format!("ops[{at}]");
-            let op: wire::Operator = body::parse(op).map_err(|problem| problem.within(&place))?;
-            op.op().map_err(|error| Problem::from(error).within(&place))
+            operator_of(op).map_err(|problem| problem.within(&place))
         });
         let ops: Vec<Op> = ops.collect::<Result<_, Problem>>()?;
         let ops = operator::predict(predictor, &ops);
@@ -134,6 +134,25 @@ pub async fn predict_batch(State(app): State<App>, Asked(asked): Asked<wire::Bat
     let report = answer.await?;
     app.metrics.predicted(report.ops.len());
     Ok(json(report.json()))
+}
+
+/// One operator of a batch.
+fn operator_of(mut op: Value) -> Result<Op, Problem> {
+    let kind = op.as_object_mut().and_then(|op| op.shift_remove("kind"));
+    match kind.as_ref().and_then(Value::as_str) {
+        Some("gemm") => {
+            let gemm: wire::GemmOp = body::parse(op)?;
+            Ok(operator::Gemm::from(&gemm).op())
+        }
+        Some("attention") => {
+            let attention: wire::AttentionOp = body::parse(op)?;
+            Ok(operator::Attention::from(&attention).op()?)
+        }
+        _ => {
+            let found = kind.map_or_else(|| "absent".to_owned(), |kind| kind.to_string());
+            Err(Problem::field("kind", &found, "`gemm` or `attention`"))
+        }
+    }
 }
 
 /// Predict one step of a whole model, operator by operator.

@@ -99,8 +99,8 @@ impl Problem {
 
     /// A field breaks a rule.
     pub fn field(field: &str, value: &str, allowed: &str) -> Self {
-        let named = if field.is_empty() { "the body" } else { field };
-        let detail = format!("`{named}` is {value}; allowed: {allowed}");
+        let named = if field.is_empty() { "body" } else { field };
+        let detail = sentence(named, value, allowed);
         let mut problem = Self::new(StatusCode::UNPROCESSABLE_ENTITY, FIELD.0, FIELD.1, detail);
         problem.document.field = (!field.is_empty()).then(|| field.to_owned());
         problem.document.value = Some(value.to_owned());
@@ -186,11 +186,15 @@ impl Problem {
     /// The same problem, in a field of `outer`.
     #[must_use]
     pub fn within(mut self, outer: &str) -> Self {
-        let field = self.document.field.take();
-        self.document.field = Some(match field {
+        let document = &mut *self.document;
+        let field = match document.field.take() {
             Some(field) => format!("{outer}.{field}"),
             None => outer.to_owned(),
-        });
+        };
+        if let (Some(value), Some(allowed)) = (&document.value, &document.allowed) {
+            document.detail = sentence(&field, value, allowed);
+        }
+        document.field = Some(field);
         self
     }
 
@@ -204,6 +208,10 @@ impl Problem {
         serde_json::to_string_pretty(&self.document)
             .expect("a problem holds strings and numbers only")
     }
+}
+
+fn sentence(field: &str, value: &str, allowed: &str) -> String {
+    format!("`{field}` is {value}; allowed: {allowed}")
 }
 
 /// A field breaks a rule.

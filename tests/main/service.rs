@@ -211,7 +211,8 @@ async fn a_batch_answers_each_operator_as_if_it_were_alone() {
             "ops[1].m",
             "from 1",
         ),
-        (json!([{"kind": "adam"}]), "ops[0]", "`gemm`"),
+        (json!([{"kind": "adam"}]), "ops[0].kind", "`gemm`"),
+        (json!([7]), "ops[0].kind", "`gemm`"),
         (
             json!([{"kind": "attention", "batch": 1, "heads": 8, "kv_heads": 3, "seq": 1, "head_dim": 64}]),
             "ops[0].kv_heads",
@@ -421,12 +422,7 @@ async fn a_search_can_be_watched() {
 
     let hopeless = json!({"params": "1.3B", "layers": 400});
     let reply = ask(hopeless).await;
-    let problem = reply
-        .text
-        .split("\n\n")
-        .filter_map(event)
-        .last()
-        .unwrap();
+    let problem = reply.text.split("\n\n").filter_map(event).last().unwrap();
     assert_eq!(problem.0, "problem", "{}", reply.text);
     assert!(problem.1.contains("/api#infeasible"));
 }

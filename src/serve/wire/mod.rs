@@ -14,7 +14,9 @@ mod size;
 mod workload;
 
 pub use architecture::Architecture;
-pub use operator::{Attention, Batch, Gemm, MOST_OPS, Operator, SweptAttention, SweptGemm};
+pub use operator::{
+    Attention, AttentionOp, Batch, Gemm, GemmOp, MOST_OPS, SweptAttention, SweptGemm,
+};
 pub use search::Search;
 pub use workload::{
     KEYS as WORKLOAD_KEYS, Model, ModelOrConfig, SweptModel, SweptWorkload, Workload,

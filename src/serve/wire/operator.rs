@@ -2,10 +2,8 @@
 
 use super::size::{Whole, WholeSpan, one};
 use super::usual_gpu;
-use crate::error::Result;
 use crate::op::Dtype;
 use crate::op::Layout;
-use crate::op::Op;
 use crate::op::Pass;
 use crate::query::Size;
 use crate::query::operator;
@@ -157,23 +155,14 @@ pub struct Batch {
 }
 
 /// One operator among many.
-#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[derive(ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
+#[allow(dead_code)] // described, never built: each kind is read as what it is, so that messages name its fields
 pub enum Operator {
     /// A product.
     Gemm(GemmOp),
     /// A fused attention.
     Attention(AttentionOp),
-}
-
-impl Operator {
-    /// The operator; fails where heads or keys of an attention do not go together.
-    pub fn op(&self) -> Result<Op> {
-        match self {
-            Self::Gemm(gemm) => Ok(operator::Gemm::from(gemm).op()),
-            Self::Attention(attention) => operator::Attention::from(attention).op(),
-        }
-    }
 }
 
 const fn bf16() -> Dtype {
