@@ -2,9 +2,9 @@
 
 /** What went wrong, in the terms of a problem document; `field` names what to mend. */
 export class Problem extends Error {
-  constructor({ title, detail, status = 0, field, value, allowed, request_id: id, retryAfter }) {
+  constructor({ title, detail, status = 0, field, value, allowed, instance, retryAfter }) {
     super(detail || title);
-    Object.assign(this, { title, detail, status, field, value, allowed, id, retryAfter });
+    Object.assign(this, { title, detail, status, field, value, allowed, instance, retryAfter });
   }
 }
 
@@ -27,19 +27,13 @@ async function ask(path, options) {
 
 async function problem(answer) {
   const said = await answer.json().catch(() => ({}));
-  const status = answer.status;
+  const { status } = answer;
   const retryAfter = Number(answer.headers.get("Retry-After")) || undefined;
-  if (status === 429 || status === 503) {
-    return new Problem({
-      ...said, status, retryAfter, field: undefined,
-      title: status === 429 ? "The server is busy" : "The server is not ready",
-      detail: `${said.detail ? `${said.detail}. ` : ""}${retryAfter ? `It asks to wait ${retryAfter} s, then try again.` : "Try again in a moment."}`.replace("..", "."),
-    });
+  if (status === 429 || (status === 503 && retryAfter)) {
+    const wait = retryAfter ? `It asks to wait ${retryAfter} s; then try again.` : "Try again in a moment.";
+    return new Problem({ ...said, status, retryAfter, title: "The server is busy", detail: `${said.detail ? `${said.detail}. ` : ""}${wait}` });
   }
-  if (status >= 500) {
-    return new Problem({ ...said, status, title: "The server has a fault", detail: `${said.detail ?? "It did not say more."}${said.request_id ? ` (request ${said.request_id})` : ""}` });
-  }
-  return new Problem({ title: `The server answered ${status}`, ...said, status });
+  return new Problem({ title: `The server answered ${status}`, detail: "It did not say more.", ...said, status });
 }
 
 const post = (body, signal, accept) => ({

@@ -14,10 +14,16 @@ export const title = "Check";
 
 const form = new Form("check", [
   { name: "model", path: "architecture", label: "Published model", kind: "text", list: PRESETS, always: true, placeholder: "gpt3-2.7b, llama-3-8b, …" },
-  { name: "config", path: "architecture", label: "config.json", kind: "long", always: true, placeholder: "{\n  \"model_type\": \"llama\",\n  \"hidden_size\": 4096,\n  …" },
+  { name: "config", path: "architecture", label: "config.json", kind: "long", size: "wide", always: true, placeholder: "{\n  \"model_type\": \"llama\",\n  \"hidden_size\": 4096,\n  …" },
   gpuField({ always: true }),
   ...workloadFields(),
 ]);
+
+const EXAMPLES = [
+  ["GPT-3 2.7B, the classic: odd vocabulary, heads of 80", "#check?model=gpt3-2.7b"],
+  ["Llama 3 8B decoding 16 sequences on an A100", "#check?model=llama-3-8b&gpu=a100&mode=decode&batch=16"],
+  ["Pythia 12B over eight H100s", "#check?model=pythia-12b&gpu=h100&tp=8"],
+];
 
 const work = desk(form, "Check");
 const sources = ["model", "config"];
@@ -87,7 +93,7 @@ function submit(event) {
 export function show(query) {
   form.fill(query);
   hints();
-  if (![...query].length) return work.rest();
+  if (![...query].length) return work.rest(EXAMPLES);
   const source = query.has("config") ? "config" : "model";
   choose(source);
   if (source === "config") form.set("config", pretty(query.get("config")));
@@ -134,7 +140,6 @@ function summary(checked) {
 
 function render(checked, step, request, gpu) {
   const broken = checked.rules.filter((rule) => rule.verdict === "broken");
-  const others = checked.rules.filter((rule) => rule.verdict !== "broken");
   put(work.output,
     h("h2", null, `${checked.model.name} on ${gpu}`),
     h("p", { class: "sub" }, `${format.dimensions(checked.model)} · ${format.grouped(checked.model.parameters)} parameters · ${format.workload(checked.workload)}`),
@@ -144,10 +149,9 @@ function render(checked, step, request, gpu) {
     checked.together && h("section", { class: "mend", id: "together" },
       h("h4", null, "All that one shape can mend, the workload unchanged"),
       sideBySide(checked, [["mended", checked.together]])),
+    rulesTable(checked, [...broken, ...checked.rules.filter((rule) => rule.verdict !== "broken")]),
+    broken.length > 0 && h("h3", null, "Broken rules, one by one"),
     broken.map((rule) => paragraph(checked, rule)),
-    others.length > 0 && [h("h3", null, "The other rules"), table("Rules that are met or do not apply",
-      [{ name: "rule", text: true }, { name: "verdict", text: true }, { name: "what decides", text: true }],
-      others.map((rule) => ({ class: rule.verdict, cells: [h("span", { title: rule.demand }, rule.title), rule.verdict === "met" ? h("span", { class: "good" }, "met") : h("span", { class: "faint" }, "not applicable"), rule.detail] })))],
     commands("check", "/v1/check", request));
 }
 
@@ -198,6 +202,28 @@ function paragraph(checked, rule) {
     rule.mend && sideBySide(checked, [["nearest mend", rule.mend], rule.faster && ["farther, faster", rule.faster]].filter(Boolean)));
 }
 
+function rulesTable(checked, rules) {
+  const verdict = (rule) => {
+    if (rule.verdict === "met") return h("span", { class: "good" }, "met");
+    if (rule.verdict !== "broken") return h("span", { class: "faint" }, "not applicable");
+    return h("span", { class: "bad" }, rule.severity === "hard" ? "broken" : "broken (advice)");
+  };
+  return table("What every rule says",
+    ["rule", "verdict", "what decides", "nearest mend", "it saves"].map((one) => ({ name: one, text: true })),
+    rules.map((rule) => ({ class: rule.verdict, cells: [
+      h("span", { title: rule.demand }, rule.title), verdict(rule), rule.detail,
+      rule.mend ? changes(rule.mend) : rule.no_mend ? "none near" : "",
+      rule.mend ? outcome(checked.workload, rule.mend, true) : ""] })), { class: "rules" });
+}
+
+/** `heads 32 → 20, head dim 80 → 128`; where every head has its own keys, both change alike. */
+function changes(mend) {
+  const heads = mend.changes.find((one) => one.dimension === "heads");
+  return mend.changes
+    .filter((one) => one.dimension !== "kv_heads" || !heads || heads.from !== one.from || heads.to !== one.to)
+    .map((one) => `${format.words(one.dimension)} ${one.from} → ${one.to}`).join(", ");
+}
+
 const WORK = ["batch", "seq", "context", "tp", "pp", "dp", "zero", "microbatches"];
 
 /** As it is, beside one or two shapes that mend it; what changes is marked. */
@@ -227,9 +253,10 @@ function sideBySide(checked, mends) {
 }
 
 /** What a gain means, and for what where a step is not the same work. */
-function outcome(now, mend) {
+function outcome(now, mend, short) {
   const { gain } = mend;
   if (!gain) return "–";
+  if (short && gain.outlook === "faster") return h("span", { class: "good" }, `${format.percent(gain.time_saved_fraction)} (${format.signed(gain.low_fraction)} to ${format.signed(gain.high_fraction)})`);
   const alike = ["batch", "seq", "tp"].every((key) => now[key] === mend.workload[key]);
   const slower = gain.time_saved_fraction < 0;
   const verdict = { faster: "", slower: "; it does not pay" }[gain.outlook] ?? "; that it pays is not certain";

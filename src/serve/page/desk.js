@@ -6,7 +6,7 @@ import { h, put } from "./dom.js";
 /** Says a problem in words of its own, with what may help. */
 export function problemBox(problem) {
   return [h("strong", null, problem.title ?? "This did not work"), h("p", null, problem.detail ?? problem.message),
-    problem.id && h("p", { class: "hint" }, `request ${problem.id}`)];
+    problem.instance && h("p", { class: "hint" }, `The server's log knows this as ${problem.instance}.`)];
 }
 
 /** Alert, status line, cancel button and output of a form. */
@@ -20,8 +20,7 @@ export function desk(form, submitLabel) {
   let running;
 
   const busy = (is) => {
-    output.toggleAttribute("aria-busy", is);
-    if (is) output.setAttribute("aria-busy", "true");
+    output.setAttribute("aria-busy", is);
     cancel.hidden = !is;
     bar.hidden = !is;
     bar.removeAttribute("value");
@@ -39,12 +38,12 @@ export function desk(form, submitLabel) {
     say: (text) => { status.textContent = text; },
     progress: (done, total) => { bar.max = total || 1; bar.value = Math.min(done, total); },
     wrong,
-    /** Nothing is asked: nothing is shown. */
-    rest() {
+    /** Nothing is asked: something to try is shown. */
+    rest(examples) {
       running?.abort();
       form.clear();
       put(alert);
-      put(output);
+      put(output, h("p", null, "Try:"), h("ul", { class: "plain" }, examples.map(([text, address]) => h("li", null, h("a", { href: address }, text)))));
       status.textContent = "";
     },
     /** Runs `work(signal)`; an earlier run is dropped. Fields that are wrong are shown before anything is asked. */
@@ -60,7 +59,7 @@ export function desk(form, submitLabel) {
         await work(mine.signal);
       } catch (error) {
         if (running !== mine) return;
-        if (error.name === "AbortError") status.textContent = "Cancelled. What is shown below is older.".slice(0, output.childElementCount ? undefined : 10);
+        if (error.name === "AbortError") status.textContent = output.childElementCount ? "Cancelled; below is the answer before." : "Cancelled.";
         else {
           put(output);
           wrong(error);

@@ -39,6 +39,9 @@ const SUBJECTS = {
   },
 };
 
+/** Workload of a model that seldom matters here. */
+const RARE = ["context", "dtype", "tp", "pp", "dp", "zero", "recompute", "attention", "microbatches", "sequence_parallel"];
+
 const COMPARED = ["gpu", "gpu2", "gpu3", "gpu4"];
 
 const form = new Form("explore", [
@@ -65,7 +68,16 @@ const form = new Form("explore", [
   ...workloadFields({ ranges: true }),
 ]);
 
+const EXAMPLES = [
+  ["Waves of tiles on an A100", "#explore?op=gemm&vary=n&range=1536:6144:64&gpu=a100"],
+  ["The same product on three generations", "#explore?op=gemm&vary=n&range=1536:6144:64&gpu=a100&gpu2=h100&gpu3=b200"],
+  ["What an odd vocabulary costs GPT-3 2.7B", "#explore?op=model&vary=vocab&range=50240:50320:1"],
+  ["How many heads GPT-3 2.7B should have had", "#explore?op=model&vary=heads&range=16:64:1"],
+  ["Head size of flash attention", "#explore?op=attention&vary=head_dim&range=32:256:8"],
+];
+
 const work = desk(form, "Draw");
+const rare = h("details", { class: "options" }, h("summary", null, "More options"), h("div", { class: "fields" }, form.nodes(...RARE)));
 let hints;
 let shown; // What is drawn now, for the y axis and the downloads.
 let axis = "rate";
@@ -80,6 +92,7 @@ function arrange(vary) {
   const chosen = vary && vary in ranges ? vary : Object.keys(ranges)[0];
   form.set("vary", chosen);
   for (const { fields: all } of Object.values(SUBJECTS)) for (const field of all) form.wraps.get(field).hidden = true;
+  rare.hidden = form.get("op") !== "model";
   for (const field of fields) {
     form.wraps.get(field).hidden = field === chosen;
     if (form.get(field) === "" && usual[field]) form.set(field, usual[field]);
@@ -100,13 +113,12 @@ export function mount() {
   form.input("vary").addEventListener("change", () => restart(form.get("vary")));
   restart();
   const visible = [...new Set(Object.values(SUBJECTS).flatMap(({ fields }) => fields))];
-  const rare = ["pp", "dp", "zero", "recompute", "attention", "microbatches", "sequence_parallel"];
   return [
     h("p", { class: "lead" }, "What does one size do? Rates rise in waves and fall where a GPU needs one more round of tiles, or where a size is odd."),
     h("form", { onsubmit: submit, novalidate: true },
       h("div", { class: "fields" }, form.nodes("op", "vary", "range")),
-      h("div", { class: "fields" }, form.nodes(...visible.filter((one) => !rare.includes(one)), ...rare)),
-      h("div", { class: "fields" }, form.nodes(...COMPARED)),
+      h("div", { class: "fields" }, form.nodes(...visible.filter((one) => !RARE.includes(one)))),
+      rare, h("div", { class: "fields" }, form.nodes(...COMPARED)),
       work.controls),
     work.alert, work.output];
 }
@@ -130,7 +142,7 @@ export function show(query) {
   arrange(query.get("vary"));
   if (!query.get("range")) form.set("range", subject().ranges[form.get("vary")]);
   hints();
-  if (![...query].length) return work.rest();
+  if (![...query].length) return work.rest(EXAMPLES);
   axis = query.get("y") ?? "rate";
   return work.run(async (signal) => {
     const [op, vary] = [form.get("op"), form.get("vary")];

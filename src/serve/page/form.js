@@ -8,7 +8,7 @@ const DECIMAL = /^(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
 /**
  * A field: `name` in the address, `path` in the request (default: the name), `label`, and a `kind`:
  * text, whole, number, range (a whole number or START:END:STEP), choice, flag, set, long.
- * `value` is the default, left out of address and request.
+ * `value` is the default, left out of address and request; `size` is a class: double, wide.
  */
 export class Form {
   constructor(prefix, fields) {
@@ -42,7 +42,7 @@ export class Form {
       } else {
         input = h("input", { ...common, type: "text", inputmode: field.kind === "whole" ? "numeric" : undefined, list: field.list, placeholder: field.placeholder, autocomplete: "off", autocapitalize: "off", spellcheck: "false" });
       }
-      wrap = h("div", { class: field.kind === "long" ? "field wide" : "field" }, h("label", { for: id }, field.label), input, hint, error);
+      wrap = h("div", { class: `field ${field.size ?? ""}` }, h("label", { for: id }, field.label), input, hint, error);
     }
     this.inputs.set(field.name, input);
     this.wraps.set(field.name, wrap);

@@ -91,4 +91,5 @@ export function dimensions(shape) {
   return `${shape.layers} layers of ${shape.hidden}, ${shape.heads} heads${kv} of ${shape.head_dim}, d_ff ${shape.d_ff}, vocab ${shape.vocab}`;
 }
 
-export const words = (name) => String(name).replaceAll("_", " ");
+/** The name of a key in words; `d_ff` is a word. */
+export const words = (name) => (name === "d_ff" ? name : String(name).replaceAll("_", " "));

@@ -2,7 +2,7 @@
 
 import { get, once } from "./api.js";
 import { problemBox } from "./desk.js";
-import { h, put, scroller, table } from "./dom.js";
+import { h, put, table } from "./dom.js";
 import * as format from "./format.js";
 import { adjust } from "./state.js";
 
@@ -48,7 +48,7 @@ function render(gpus, models, open) {
     h("h2", null, "What is measured, learned, transferred"),
     h("dl", { class: "facts" }, format.TIERS.map((tier) => h("div", null, h("dt", null, tier), h("dd", null, `${format.TIER_TEXT[tier]}.`)))),
     h("p", null, "A GPU, or a kind of operator or number format, that no table holds is answered from the nearest that was learned, and says so: its interval is wider and it carries a caveat. The timings are those of inference stacks, forward only: gradients, norms and the optimizer are transferred or roofline."),
-    coverage(gpus, models, families, known),
+    coverage(gpus, families, known),
     h("h2", null, "How wrong they are"),
     h("p", { class: "hint" }, "Errors on keys that training had not seen: (n, k) pairs of products, head configurations of attention. The model “base” answers for GPUs without one of their own."),
     errors(models));
@@ -57,13 +57,11 @@ function render(gpus, models, open) {
 
 const order = (family) => ["gemm bf16", "gemm fp16", "gemm fp8", "prefill bf16", "decode bf16"].indexOf(family) + 1 || 99;
 
-function coverage(gpus, models, families, known) {
-  return scroller("Where each prediction comes from", h("table", null, h("caption", null, "Where each prediction comes from"),
-    h("thead", null, h("tr", null, h("th", { scope: "col" }, "GPU"), families.map((family) => h("th", { scope: "col" }, family)))),
-    h("tbody", null, gpus.map((gpu) => h("tr", null, h("th", { scope: "row" }, gpu.name), families.map((family) => {
-      const found = known(gpu, family);
-      return h("td", null, found ? [h("span", { class: "good" }, "learned"), ` ${found.stack}`] : h("span", { class: "faint" }, "transferred"));
-    }))))));
+function coverage(gpus, families, known) {
+  return table("Where each prediction comes from", ["GPU", ...families].map((one) => ({ name: one, text: true })), gpus.map((gpu) => ({ cells: [gpu.name, ...families.map((family) => {
+    const found = known(gpu, family);
+    return found ? [h("span", { class: "good" }, "learned"), ` ${found.stack}`] : h("span", { class: "faint" }, "transferred");
+  })] })));
 }
 
 async function figuresOf(gpu, place, move) {

@@ -45,7 +45,7 @@ export function workloadHints(form) {
 }
 
 export function gpuField(extra) {
-  return { name: "gpu", label: "GPU", kind: "choice", value: "h200", options: [{ value: "h200" }], ...extra };
+  return { name: "gpu", label: "GPU", kind: "choice", size: "double", value: "h200", options: [{ value: "h200" }], ...extra };
 }
 
 /** GPUs to choose from, those with a model of their own first; `none` adds the choice of no GPU. */

@@ -2,7 +2,7 @@
 
 import { h, s } from "./dom.js";
 
-const CHARACTER = 6.6; // Width of a letter of the labels, in pixels, for the layout.
+const CHARACTER = 7.1; // Width of a letter of the labels, in pixels, for the layout.
 
 /** Even ticks that cover `low` to `high`. */
 export function ticks(low, high, wanted) {
@@ -16,25 +16,20 @@ export function ticks(low, high, wanted) {
   return all;
 }
 
-const number = (value) => {
-  const text = Math.abs(value) >= 1e4 ? value.toLocaleString("en", { maximumFractionDigits: 0 }) : String(value);
-  return text.replace("-", "−");
-};
+/** Ticks as text; from ten thousand on, all with commas. */
+function labels(values) {
+  const large = Math.max(...values.map(Math.abs)) >= 1e4;
+  return values.map((value) => (large ? value.toLocaleString("en") : String(value)).replace("-", "−"));
+}
 
+// A loop, as sweeps may have more points than a call takes arguments.
 function extent(values) {
-  return [Math.min(...values), Math.max(...values)];
-}
-
-function range(options) {
-  const all = options.series.flatMap((one) => one.points);
-  const [left, right] = extentOf(all.map((point) => point.x));
-  const [bottom, top] = extentOf(all.flatMap((point) => [point.y, point.low ?? point.y, point.high ?? point.y]));
-  return { left, right, bottom: options.y.zero && bottom < top * 0.6 ? 0 : bottom, top };
-}
-
-// Sweeps have up to a hundred thousand points: more than a call takes arguments.
-function extentOf(values) {
-  return values.length > 10_000 ? values.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity]) : extent(values);
+  let [low, high] = [Infinity, -Infinity];
+  for (const value of values) {
+    low = Math.min(low, value);
+    high = Math.max(high, value);
+  }
+  return [low, high];
 }
 
 /** Draws once, `width` wide; returns the drawing and where things are on it. */
@@ -59,9 +54,11 @@ function draw(options, width, height) {
 
   const bottom = height - 44;
   const yTicks = ticks(bounds.bottom, bounds.top, Math.max(3, Math.round((bottom - top) / 52)));
-  const left = 16 + CHARACTER * Math.max(...yTicks.map((tick) => number(tick).length)) + 18;
-  const right = width - 14;
+  const yLabels = labels(yTicks);
+  const left = 34 + CHARACTER * Math.max(...yLabels.map((text) => text.length));
+  const right = width - 24;
   const xTicks = ticks(bounds.left, bounds.right, Math.max(2, Math.floor((right - left) / 84))).filter((tick) => options.x.loose || (tick >= bounds.left && tick <= bounds.right));
+  const xLabels = labels(xTicks);
   const span = options.x.loose ? [xTicks[0], xTicks.at(-1)] : [bounds.left, bounds.right];
   const rise = [yTicks[0], yTicks.at(-1)];
   const x = (value) => left + ((value - span[0]) / (span[1] - span[0] || 1)) * (right - left);
@@ -73,13 +70,13 @@ function draw(options, width, height) {
   for (const { one, x: at, y: line } of legend) {
     parts.push(s("g", { class: `t${one.tone}` }, swatch(one, at, line), s("text", { class: "label", x: at + 24, y: line + 4 }, one.name)));
   }
-  for (const tick of yTicks) {
+  for (const [at, tick] of yTicks.entries()) {
     parts.push(s("line", { class: "grid", x1: left, x2: right, y1: y(tick), y2: y(tick) }),
-      s("text", { class: "label", x: left - 6, y: y(tick) + 4, "text-anchor": "end" }, number(tick)));
+      s("text", { class: "label", x: left - 6, y: y(tick) + 4, "text-anchor": "end" }, yLabels[at]));
   }
-  for (const tick of xTicks) {
+  for (const [at, tick] of xTicks.entries()) {
     parts.push(s("line", { class: "axis", x1: x(tick), x2: x(tick), y1: bottom, y2: bottom + 4 }),
-      s("text", { class: "label", x: x(tick), y: bottom + 17, "text-anchor": "middle" }, number(tick)));
+      s("text", { class: "label", x: x(tick), y: bottom + 17, "text-anchor": "middle" }, xLabels[at]));
   }
   parts.push(s("line", { class: "axis", x1: left, x2: right, y1: bottom, y2: bottom }),
     s("text", { class: "label", x: (left + right) / 2, y: height - 8, "text-anchor": "middle" }, options.x.label),
@@ -90,18 +87,19 @@ function draw(options, width, height) {
     const at = x(mark.x);
     parts.push(s("line", { class: mark.label ? "mark strong" : "mark", x1: at, x2: at, y1: top, y2: bottom }));
     const wide = (mark.label?.length ?? 0) * CHARACTER;
-    if (mark.label && at - wide / 2 > free && at + wide / 2 < right + 14) {
+    if (mark.label && at - wide / 2 > Math.max(free, left - 6) && at + wide / 2 < width) {
       parts.push(s("text", { class: "label", x: at, y: top - 4, "text-anchor": "middle" }, mark.label));
       free = at + wide / 2 + 6;
     }
   }
-  for (const one of options.series) parts.push(s("g", { class: `t${one.tone}` }, body(one, spot, x, y)));
+  const taken = options.series.filter((one) => one.kind === "points").flatMap((one) => one.points.map((point) => [x(point.x) - 5, y(point.y) - 5, 10, 10]));
+  for (const one of options.series) parts.push(s("g", { class: `t${one.tone}` }, body(one, spot, x, y, taken)));
   const drawing = s("svg", { viewBox: `0 0 ${width} ${height}`, width, height, "aria-hidden": "true", focusable: "false" }, parts);
   return { drawing, x, y, top, bottom, left, right };
 }
 
 function swatch(one, x, y) {
-  if (one.kind === "points") return symbol(one.symbol, x + 12, y);
+  if (one.kind === "points") return symbol(one.symbol, x + 12, one.symbol === "drop" ? y + 5 : y);
   return [one.points.some((point) => point.low !== undefined) && s("rect", { class: "band", x: x + 2, y: y - 5, width: 18, height: 10 }), s("line", { class: `line d${one.tone}`, x1: x + 2, x2: x + 20, y1: y, y2: y })].filter(Boolean);
 }
 
@@ -109,24 +107,32 @@ function symbol(kind, x, y) {
   if (kind === "drop") return s("path", { class: "drop", d: `M${x - 5},${y - 9}h10l-5,8z` });
   if (kind === "ring") return s("circle", { class: "ring", cx: x, cy: y, r: 4 });
   if (kind === "diamond") return s("path", { class: "dot", d: `M${x},${y - 6}l6,6l-6,6l-6,-6z` });
-  if (kind === "tick") return s("line", { class: "line", x1: x, x2: x, y1: y - 5, y2: y + 5 });
-  return s("circle", { class: "dot", cx: x, cy: y, r: kind === "small" ? 2.5 : 4 });
+  return s("circle", { class: "dot", cx: x, cy: y, r: 4 });
 }
 
-function body(one, spot, x, y) {
+/** A label right, left, above or below its point, where nothing else is; else none. */
+function beside(text, x, y, taken) {
+  const wide = text.length * CHARACTER;
+  const free = [[x + 7, y - 6], [x - 7 - wide, y - 6], [x - wide / 2, y - 20], [x - wide / 2, y + 7]]
+    .find(([left, top]) => !taken.some(([x0, y0, w, h]) => left < x0 + w && x0 < left + wide && top < y0 + h && y0 < top + 12));
+  if (!free) return "";
+  taken.push([...free, wide, 12]);
+  return s("text", { class: "label", x: free[0], y: free[1] + 10 }, text);
+}
+
+function body(one, spot, x, y, taken) {
   const points = one.points;
   const parts = [];
-  const banded = points.filter((point) => point.low !== undefined);
+  const banded = one.kind === "line" ? points.filter((point) => point.low !== undefined) : [];
   if (banded.length > 1) {
     const up = banded.map((point) => spot(point, point.high));
     const down = banded.map((point) => spot(point, point.low)).reverse();
     parts.push(s("path", { class: "band", d: `M${up.join("L")}L${down.join("L")}z` }));
   }
   if (one.kind === "points") {
-    if (one.bars) for (const point of banded) parts.push(s("line", { class: "whisker", x1: x(point.x), x2: x(point.x), y1: y(point.low), y2: y(point.high) }));
     for (const point of points) {
-      parts.push(symbol(point.symbol ?? one.symbol, x(point.x), y(point.y)));
-      if (point.text) parts.push(s("text", { class: "label", x: x(point.x) + 8, y: y(point.y) + 4 }, point.text));
+      parts.push(symbol(one.symbol, x(point.x), y(point.y)));
+      if (point.text) parts.push(beside(point.text, x(point.x), y(point.y), taken));
     }
   } else {
     parts.push(s("path", { class: `line d${one.tone}`, d: `M${points.map((point) => spot(point)).join("L")}` }));

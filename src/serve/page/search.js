@@ -3,7 +3,7 @@
 import { Problem, stream } from "./api.js";
 import { commands } from "./commands.js";
 import { desk } from "./desk.js";
-import { facts, h, more, put, save, scroller } from "./dom.js";
+import { facts, h, more, put, save, scroller, table } from "./dom.js";
 import { Form } from "./form.js";
 import * as format from "./format.js";
 import { gpuField, gpuOptions, gpuTitle, offerPresets, PRESETS, WORKLOAD, workloadFields, workloadHints } from "./options.js";
@@ -23,7 +23,7 @@ const form = new Form("search", [
   ...workloadFields(),
   { name: "vocab", label: "Vocabulary", kind: "whole", placeholder: "50257", hint: "tokens; the search pads it" },
   { name: "like", label: "Like", kind: "text", list: PRESETS, placeholder: "nearest published", hint: "keep its norms, positions, MLP; compare with it" },
-  { name: "mlp", label: "MLP", kind: "choice", options: [{ value: "", text: "as in Like, else swiglu" }, { value: "swiglu", text: "gated (swiglu)" }, { value: "gelu", text: "plain (gelu)" }] },
+  { name: "mlp", label: "MLP", kind: "choice", options: [{ value: "", text: "as in Like" }, { value: "swiglu", text: "gated (swiglu)" }, { value: "gelu", text: "plain (gelu)" }] },
   { name: "count", label: "Parameters count", kind: "choice", value: "total", options: [{ value: "total", text: "all" }, { value: "non-embedding", text: "without embeddings" }] },
   { name: "tolerance", label: "Tolerance", kind: "number", placeholder: "0.01", hint: "fraction of the budget" },
   { name: "top", label: "Shapes to report", kind: "whole", placeholder: "10" },
@@ -35,6 +35,13 @@ const form = new Form("search", [
   { name: "relax", label: "Let shapes leave the usual limits of", kind: "set", options: BOUNDS.map((value) => ({ value, text: format.words(value) })) },
   ...FIXED.map((one) => ({ name: one, label: `Keep ${format.words(one)}`, kind: "whole", placeholder: "free" })),
 ]);
+
+const EXAMPLES = [
+  ["6.7 billion parameters, trained on an H200", "#search?params=6.7B"],
+  ["As large as GPT-3 2.7B, but faster on an A100", "#search?params=&gpu=a100&like=gpt3-2.7b"],
+  ["A Llama of 8 billion that decodes fast, 32 sequences at once on an H100", "#search?params=8B&gpu=h100&mode=decode&batch=32&vocab=128256&like=llama-3-8b"],
+  ["175 billion on H100s: states sharded where they do not fit", "#search?params=175B&gpu=h100"],
+];
 
 const work = desk(form, "Search");
 let hints;
@@ -68,7 +75,7 @@ function submit(event) {
 export function show(query) {
   form.fill(query);
   hints();
-  if (![...query].length) return work.rest();
+  if (![...query].length) return work.rest(EXAMPLES);
   return work.run(async (signal) => {
     const request = form.request();
     const { found, refused } = await ask(request, signal);
@@ -117,6 +124,12 @@ function render(found, request, refused, gpu) {
     commands("search", "/v1/search", refused ? { ...request, export: undefined } : request));
 }
 
+/** A colour only where the gain is larger than what is uncertain about this shape alone. */
+function sure({ gain, cost_half_width: own }) {
+  if (Math.abs(gain) <= own) return "num";
+  return gain < 0 ? "num worse" : "num better";
+}
+
 const perGpu = (shape, rate) => rate * (shape.tokens_per_s_per_gpu / shape.tokens_per_s);
 
 function ranking(found) {
@@ -126,7 +139,7 @@ function ranking(found) {
   const reference = found.baseline.tokens_per_s_per_gpu;
   const scale = [Math.min(reference, ...lows), Math.max(reference, ...highs)];
   const num = (text, attrs) => h("td", { class: "num", ...attrs }, text);
-  const head = (text, attrs) => h("th", { scope: "col", class: "num", ...attrs }, text);
+  const head = (text, title) => h("th", { scope: "col", class: "num", title }, text);
   const sizes = (shape) => [shape.layers, shape.hidden, shape.heads, shape.kv_heads, shape.head_dim, shape.d_ff, shape.vocab].map((size) => num(size)).concat(num(format.parameters(shape.parameters), { title: `${format.grouped(shape.parameters)} parameters` }));
   const columns = 15 + (free ? 2 : 0);
 
@@ -135,38 +148,41 @@ function ranking(found) {
     const rate = one.tokens_per_s_per_gpu;
     return [
       h("tr", { class: "shape", "data-rank": one.rank },
-        h("th", { scope: "row", class: "num" }, one.rank), sizes(one.shape),
-        free && [num(one.batch), num(one.tp)],
+        h("th", { scope: "row", class: "num" }, one.rank),
         num(h("strong", null, format.tokens(rate))),
         h("td", null, interval(low, rate, high, scale, reference), h("span", { class: "ends" }, ` ${format.tokens(low)} to ${format.tokens(high)}`)),
+        num([format.signed(one.gain), h("span", { class: "own", title: "half width of the 90 % interval of this shape alone, without what all shapes share" }, ` ± ${format.percent(one.cost_half_width)}`)], { class: sure(one) }),
+        sizes(one.shape), free && [num(one.batch), num(one.tp)],
         num(format.percent(one.mfu)), num(format.bytes(one.memory_bytes)),
-        num(format.signed(one.gain), { class: one.gain < 0 ? "num worse" : "num better" }),
         h("td", null, actions(found, one, at))),
-      h("tr", { class: "why" }, h("td", null), h("td", { colspan: columns - 2 }, why(one)))];
+      h("tr", { class: "why" }, h("td", null), h("td", { colspan: columns - 1 }, h("div", { class: "stay" }, why(one))))];
   };
   const groups = [...new Set(found.shapes.map((one) => one.tie_group))];
   return [scroller("Ranked shapes",
     h("table", { class: "ranking" },
       h("caption", { class: "unseen" }, "Shapes in order; a group holds shapes that are equally fast as far as the prediction can tell"),
-      h("thead", null, h("tr", null, head("#"), ["layers", "hidden", "heads"].map((one) => head(one)), head("kv", { title: "key/value heads" }), head("head", { title: "width of one head" }), head("d_ff", { title: "width of the MLP" }), head("vocab"), head("params"),
-        free && [head("batch"), head("tp")],
-        head("tokens/s", { title: "tokens per second and GPU" }), h("th", { scope: "col" }, "90 % interval"), head("MFU", { title: "share of the peak that model FLOPs use" }), head("memory", { title: "of the fullest GPU" }), head("gain", { title: "tokens/s per GPU over the baseline, at equal parameters" }), h("th", { scope: "col" }, h("span", { class: "unseen" }, "config")))),
-      h("tbody", { class: "baseline" }, h("tr", { "data-rank": "baseline" }, h("th", { scope: "row", class: "num", title: "baseline" }, "–"), sizes(found.baseline.shape), free && [num(found.workload.batch), num(found.workload.tp)],
-        num(format.tokens(reference)), h("td", null, interval(undefined, reference, undefined, scale, reference), h("span", { class: "ends" }, ` ${found.baseline.shape.name}`)),
-        num(format.percent(found.baseline.mfu)), num([format.bytes(found.baseline.memory_bytes), !found.baseline.fits && h("span", { class: "bad" }, " does not fit")]), num("baseline"), h("td", null))),
+      h("thead", null, h("tr", null, head("#"), head("tokens/s", "tokens per second and GPU"), h("th", { scope: "col" }, "90 % interval"), head("gain", "tokens/s per GPU over the baseline, at equal parameters"),
+        head("layers"), head("hidden"), head("heads"), head("kv", "key/value heads"), head("head", "width of one head"), head("d_ff", "width of the MLP"), head("vocab"), head("params"), free && [head("batch"), head("tp")],
+        head("MFU", "share of the peak that model FLOPs use"), head("memory", "of the fullest GPU"), h("th", { scope: "col" }, h("span", { class: "unseen" }, "config")))),
+      h("tbody", { class: "baseline" }, h("tr", { "data-rank": "baseline" }, h("th", { scope: "row", class: "num" }, "–"),
+        num(format.tokens(reference)), h("td", null, interval(undefined, reference, undefined, scale, reference), h("span", { class: "ends" }, ` ${found.baseline.shape.name}`)), num("baseline"),
+        sizes(found.baseline.shape), free && [num(found.workload.batch), num(found.workload.tp)],
+        num(format.percent(found.baseline.mfu)), num([format.bytes(found.baseline.memory_bytes), !found.baseline.fits && h("span", { class: "bad" }, " does not fit")]), h("td", null))),
       groups.map((group) => {
         const members = found.shapes.map((one, at) => [one, at]).filter(([one]) => one.tie_group === group);
         return h("tbody", { class: "tie", "data-tie": group },
-          h("tr", { class: "group" }, h("th", { scope: "rowgroup", colspan: columns }, members.length > 1 ? `Tie group ${group}: ${members.length} shapes equally fast as far as the prediction can tell, in order of closeness to published models` : `Group ${group}: one shape`)),
+          h("tr", { class: "group" }, h("th", { scope: "rowgroup", colspan: columns }, h("div", { class: "stay" }, members.length > 1 ? `Tie group ${group}: ${members.length} shapes equally fast as far as the prediction can tell, in order of closeness to published models` : `Group ${group}: one shape`))),
           members.map(([one, at]) => row(one, at)));
       }))),
-  h("p", { class: "hint" }, "Rates are per GPU. Bar: 90 % interval and estimate; the upright line is the baseline. Most of the interval is common to all shapes, so ties are judged by the rest.")];
+  h("p", { class: "hint" }, "Rates are per GPU. Bar: 90 % interval and estimate; the upright line is the baseline. Most of it is common to all shapes; what is not stands beside the gain as ±, and decides what ties.")];
 }
+
+const won = (one) => one.won.map((role) => `${format.words(role.role)} ${format.signed(role.time_change)}`).join(", ");
 
 function why(one) {
   const parts = [
-    `${one.won.map((role) => `${format.words(role.role)} ${format.signed(role.time_change)}`).join(", ")} of the time`,
-    one.rules_broken.length ? h("span", { class: "bad" }, `breaks ${one.rules_broken.join(", ")}`) : `meets all ${one.rules_met.length} rules`,
+    `time: ${won(one)}`,
+    one.rules_broken.length ? h("strong", null, `breaks ${one.rules_broken.join(", ")}`) : `meets all ${one.rules_met.length} rules`,
     ...one.outside_usual.map((bound) => h("span", { class: "bad" }, `${format.words(bound.bound)} ${format.significant(bound.value)}, outside the usual ${bound.usual[0]} to ${bound.usual[1]}`)),
     h("span", { title: `worst tier: ${one.tier}` }, format.tierShares(one.tier_shares)),
     `nearest ${one.nearest_model}`,
@@ -194,7 +210,7 @@ function reasons(found) {
   const tied = found.shapes.filter((one) => one.tie_group === 1).length > 1;
   return [
     tied && h("p", null, `The fastest by a hair is ${format.dimensions(found.fastest.shape)}: ${format.tokens(found.fastest.tokens_per_s_per_gpu)} tokens/s per GPU. Shapes of one tie group are ordered by closeness to published models.`),
-    first && h("p", null, `What won the time of the first, as a share of the baseline's at equal parameters: ${first.won.map((role) => `${format.words(role.role)} ${format.signed(role.time_change)}`).join(", ")}.`),
+    first && h("p", null, `What won the time of the first, as a share of the baseline's at equal parameters: ${won(first)}.`),
     first && more("Rules that the first shape meets", h("p", null, first.rules_met.join(", "), ".")),
   ];
 }
@@ -227,7 +243,7 @@ function pareto(found) {
   });
   return [h("figure", null, node, h("figcaption", null, readout)),
     h("p", { class: "hint" }, `No point of the front can be beaten in throughput, memory and closeness to habit at once. The GPU holds ${format.significant(capacity)} GiB.`),
-    more(`Pareto front as a table (${front.length} shapes)`, scroller("Pareto front", h("table", null,
-      h("thead", null, h("tr", null, h("th", { scope: "col" }, "shape"), h("th", { scope: "col", class: "num" }, "tokens/s per GPU"), h("th", { scope: "col", class: "num" }, "memory"), h("th", { scope: "col", class: "num", title: "distance from the centre of published shapes" }, "from centre"))),
-      h("tbody", null, found.pareto_front.map((one) => h("tr", null, h("th", { scope: "row" }, format.dimensions(one.shape)), h("td", { class: "num" }, format.tokens(one.tokens_per_s_per_gpu)), h("td", { class: "num" }, format.bytes(one.memory_bytes)), h("td", { class: "num" }, one.centre_distance.toFixed(2))))))))];
+    more(`Pareto front as a table (${front.length} shapes)`, table("Pareto front",
+      [{ name: "shape", text: true }, { name: "tokens/s per GPU" }, { name: "memory" }, { name: "from centre", title: "distance from the centre of published shapes" }],
+      found.pareto_front.map((one) => ({ cells: [format.dimensions(one.shape), format.tokens(one.tokens_per_s_per_gpu), format.bytes(one.memory_bytes), one.centre_distance.toFixed(2)] }))))];
 }
