@@ -59,8 +59,7 @@ export function mount() {
   const element = h("form", { onsubmit: submit, novalidate: true },
     h("fieldset", { class: "sources" }, h("legend", null, "Check"), sources.map((source) => radios[source].label)),
     h("div", { class: "fields" }, form.nodes("model", "config", "gpu", "mode", "batch", "seq")),
-    h("details", { class: "options" }, h("summary", null, "More options"),
-      h("div", { class: "fields" }, form.nodes(...WORKLOAD.filter((one) => !["mode", "batch", "seq"].includes(one))))),
+    form.folded([WORKLOAD.filter((one) => !["mode", "batch", "seq"].includes(one))]),
     work.controls);
   element.addEventListener("dragover", (event) => { event.preventDefault(); element.classList.add("over"); });
   element.addEventListener("dragleave", () => element.classList.remove("over"));

@@ -77,7 +77,7 @@ const EXAMPLES = [
 ];
 
 const work = desk(form, "Draw");
-const rare = h("details", { class: "options" }, h("summary", null, "More options"), h("div", { class: "fields" }, form.nodes(...RARE)));
+const rare = form.folded([RARE]);
 let hints;
 let shown; // What is drawn now, for the y axis and the downloads.
 let axis = "rate";

@@ -15,6 +15,7 @@ export class Form {
     this.fields = new Map(fields.map((field) => [field.name, field]));
     this.inputs = new Map();
     this.wraps = new Map();
+    this.counts = [];
     for (const field of fields) this.#build(prefix, field);
   }
 
@@ -58,6 +59,20 @@ export class Form {
     return names.map((name) => this.wraps.get(name));
   }
 
+  /** Seldom needed fields, folded away; the summary says how many of them are set. */
+  folded(parts) {
+    const names = parts.flat().filter((part) => typeof part === "string");
+    const summary = h("summary", null, "More options");
+    const box = h("details", { class: "options" }, summary, parts.map((part) => (Array.isArray(part) ? h("div", { class: "fields" }, this.nodes(...part)) : h("h3", null, part.title))));
+    const count = () => {
+      const set = [...this.query(names)].length;
+      summary.textContent = `More options${set ? ` (${set} set)` : ""}`;
+    };
+    box.addEventListener("input", count);
+    this.counts.push(count);
+    return box;
+  }
+
   input(name) {
     return this.inputs.get(name);
   }
@@ -96,6 +111,7 @@ export class Form {
   fill(query) {
     this.wanted = query;
     for (const [name, field] of this.fields) this.set(name, query.get(name) ?? field.value ?? "");
+    for (const count of this.counts) count();
   }
 
   /** What differs from the defaults, for the address. */

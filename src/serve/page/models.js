@@ -34,6 +34,7 @@ export async function show(query) {
 
 function render(gpus, models, open) {
   const figures = h("section", { class: "figures", tabindex: "-1", "aria-label": "Figures of one GPU" });
+  const details = h("section", { class: "figures", tabindex: "-1", "aria-label": "Errors and sources of one model" });
   const families = [...new Set(models.map((one) => `${one.family} ${one.dtype}`))].sort((a, b) => order(a) - order(b));
   const known = (gpu, family) => models.find((one) => one.gpu === gpu.name && `${one.family} ${one.dtype}` === family);
   put(output,
@@ -51,7 +52,7 @@ function render(gpus, models, open) {
     coverage(gpus, families, known),
     h("h2", null, "How wrong they are"),
     h("p", { class: "hint" }, "Errors on keys that training had not seen: (n, k) pairs of products, head configurations of attention. The model “base” answers for GPUs without one of their own."),
-    errors(models));
+    errors(models, details), details);
   if (open) figuresOf(open, figures);
 }
 
@@ -75,10 +76,7 @@ async function figuresOf(gpu, place, move) {
   } catch (error) {
     put(place, h("div", { class: "alert", role: "alert" }, problemBox(error)));
   }
-  if (move) {
-    place.focus({ preventScroll: true });
-    place.scrollIntoView({ block: "nearest" });
-  }
+  if (move) reveal(place);
 }
 
 const UNITS = [["_bytes_per_s", (value) => `${format.significant(value / 1e9)} GB/s`], ["_flops_per_s", (value) => `${format.significant(value / 1e12)} TFLOP/s`], ["_bytes", format.bytes], ["_hz", (value) => `${format.significant(value / 1e9)} GHz`], ["_watts", (value) => `${value} W`], ["_us", format.time], ["_fraction", format.percent]];
@@ -95,26 +93,51 @@ function figureValue({ figure, value }) {
 /** Columns whose meaning is known; any further number that the server gives is shown under its own name. */
 const KNOWN = {
   rows: ["trained on", (value) => `${format.grouped(value)} timings`],
-  held_out_rows: ["held-out rows", format.grouped], evaluated_rows: ["held-out rows", format.grouped], test_rows: ["held-out rows", format.grouped],
+  n: ["held-out timings", format.grouped],
   keys: ["held-out keys", format.grouped],
-  median_ape: ["median error", format.percent], mean_ape: ["mean error", format.percent], p90_ape: ["90 % of errors below", format.percent],
+  median_ape: ["median error", format.percent],
+  mean_ape: ["mean error", format.percent],
+  p90_ape: ["90 % of errors below", format.percent],
   coverage_90: ["inside the 90 % interval", format.percent],
-  half_width: ["half width of the 90 % interval", format.percent], half_width_90: ["half width of the 90 % interval", format.percent],
+  interval_half_width_median: ["half width of the 90 % interval", format.percent],
   size_bytes: ["size", format.bytes],
 };
 
 function column(key) {
-  if (KNOWN[key]) return KNOWN[key];
-  const show = /_ape$|_fraction$|^coverage|half_width/.test(key) ? format.percent : /_bytes$/.test(key) ? format.bytes : (value) => (Number.isInteger(value) ? format.grouped(value) : format.significant(value));
-  return [format.words(key), show];
+  const plain = (value) => (Number.isInteger(value) ? format.grouped(value) : format.significant(value));
+  return KNOWN[key] ?? [format.words(key), /_ape$|_fraction$|^coverage/.test(key) ? format.percent : /_bytes$/.test(key) ? format.bytes : plain];
 }
 
-function errors(models) {
+/** A table of lines with text first and then every number that any of them has. */
+function numbers(caption, texts, lines) {
   const first = Object.keys(KNOWN);
-  const keys = [...new Set(models.flatMap((one) => Object.keys(one).filter((key) => typeof one[key] === "number")))]
+  const keys = [...new Set(lines.flatMap(({ from }) => Object.keys(from).filter((key) => typeof from[key] === "number")))]
     .sort((a, b) => (first.indexOf(a) + 1 || 99) - (first.indexOf(b) + 1 || 99));
-  const columns = keys.map(column);
-  return table("Models and their errors",
-    [{ name: "model", text: true }, { name: "operators", text: true }, { name: "stack", text: true }, ...columns.map(([text]) => ({ name: text }))],
-    models.map((one) => ({ cells: [one.name, `${FAMILIES[one.family] ?? one.family} ${one.dtype}`, one.stack, ...keys.map((key, at) => (typeof one[key] === "number" ? columns[at][1](one[key]) : "–"))] })));
+  return table(caption, [...texts.map((name) => ({ name, text: true })), ...keys.map((key) => ({ name: column(key)[0] }))],
+    lines.map(({ cells, from }) => ({ cells: [...cells, ...keys.map((key) => (typeof from[key] === "number" ? column(key)[1](from[key]) : "–"))] })));
+}
+
+function errors(models, place) {
+  const all = (one) => one.held_out?.find((group) => group.group === "all");
+  return numbers("Models and their errors", ["model", "operators", "stack"], models.map((one) => ({
+    from: { ...all(one), ...one },
+    cells: [
+      one.held_out || one.sources ? h("button", { type: "button", class: "link", "aria-label": `Errors by size and sources of ${one.name}, ${kind(one)}`, onclick: () => { detail(one, place); reveal(place); } }, one.name) : one.name,
+      kind(one), one.stack],
+  })));
+}
+
+const kind = (one) => `${FAMILIES[one.family] ?? one.family} ${one.dtype}`;
+
+/** Where a model errs more and where less, and what it was trained on. */
+function detail(one, place) {
+  put(place, h("h3", null, `${one.name}: ${kind(one)}`),
+    one.held_out?.length > 0 && numbers("Errors by time of the kernel", ["timings"], one.held_out.map((group) => ({ from: group, cells: [group.group] }))),
+    one.sources?.length > 0 && table("Sources", ["GPU", "stack", "source", "licence", "timings"].map((name) => ({ name, text: name !== "timings" })),
+      one.sources.map((source) => ({ cells: [source.gpu, source.stack, source.source, source.licence, format.grouped(source.rows)] }))));
+}
+
+function reveal(place) {
+  place.focus({ preventScroll: true });
+  place.scrollIntoView({ block: "nearest" });
 }

@@ -32,6 +32,14 @@ function extent(values) {
   return [low, high];
 }
 
+/** The rectangle that holds every point and interval; from zero where that leaves the curve room. */
+function range(options) {
+  const all = options.series.flatMap((one) => one.points);
+  const [left, right] = extent(all.map((point) => point.x));
+  const [bottom, top] = extent(all.flatMap((point) => [point.y, point.low ?? point.y, point.high ?? point.y]));
+  return { left, right, bottom: options.y.zero && bottom < top * 0.6 ? 0 : bottom, top };
+}
+
 /** Draws once, `width` wide; returns the drawing and where things are on it. */
 function draw(options, width, height) {
   const bounds = range(options);

@@ -4,6 +4,33 @@ import { get } from "./api.js";
 import { problemBox } from "./desk.js";
 import { copyable, h, more, put, table } from "./dom.js";
 
+const PROBLEMS = [
+  ["not-json", 400, "The body is no JSON."],
+  ["not-found", 404, "Nothing is at this address."],
+  ["method", 405, "The address takes another method; the header Allow names it."],
+  ["too-slow", 408, "The body did not arrive in time."],
+  ["too-large", 413, "The body is too large."],
+  ["media-type", 415, "The body is not declared as application/json."],
+  ["field", 422, "A field holds what it may not."],
+  ["infeasible", 422, "The question is right, but no answer can meet it; the detail says what binds."],
+  ["busy", 429, "Too much at once; the header Retry-After says when to come back."],
+  ["fault", 500, "A fault of the service; instance names it in its log."],
+  ["over-time", 503, "The answer would take too long."],
+];
+
+/** What is tried where the description gives no example. */
+const EXAMPLES = {
+  "/v1/predict/gemm": { m: 8192, n: 50257, k: 2560 },
+  "/v1/predict/attention": { batch: 8, heads: 32, kv_heads: 8, seq: 1, kv_seq: 4096, head_dim: 128 },
+  "/v1/predict/batch": { gpu: "h200", ops: [{ kind: "gemm", m: 8192, n: 50257, k: 2560 }, { kind: "attention", batch: 4, heads: 32, seq: 2048, head_dim: 80, causal: true }] },
+  "/v1/predict/model": { architecture: "llama-3-8b", workload: { mode: "decode", batch: 16 } },
+  "/v1/search": { params: "6.7B", gpu: "h200", top: 3 },
+  "/v1/check": { architecture: "gpt3-2.7b", gpu: "h200" },
+  "/v1/sweep/gemm": { m: 2304, n: "1536:6144:64", k: 4096, gpu: "a100" },
+  "/v1/sweep/attention": { batch: 4, heads: 32, seq: 2048, head_dim: "32:256:8" },
+  "/v1/sweep/model": { architecture: "gpt3-2.7b", heads: "16:64" },
+};
+
 const main = document.getElementById("main");
 let spec;
 
@@ -34,8 +61,9 @@ function typeText(schema) {
   if (literal) return literal.filter((one) => one !== null).map((one) => JSON.stringify(one)).join(" | ");
   const type = [schema.type].flat().filter((one) => one && one !== "null").join(" or ");
   if (type === "array") return `list of ${typeText(resolve(schema.items))}`;
-  const bounds = [schema.minimum !== undefined && `at least ${schema.minimum}`, schema.maximum !== undefined && `at most ${schema.maximum}`].filter(Boolean).join(", ");
-  return `${type || "anything"}${bounds ? ` (${bounds})` : ""}`;
+  const bound = (value) => (value === 2 ** 32 ? "2^32" : String(value));
+  const bounds = [schema.minimum !== undefined && `from ${bound(schema.minimum)}`, schema.maximum !== undefined && `to ${bound(schema.maximum)}`].filter(Boolean).join(" ");
+  return [type || "anything", bounds].filter(Boolean).join(" ");
 }
 
 /** Fields of an object, nested ones below their parent as `parent.child`. */
@@ -47,14 +75,11 @@ function fields(schema, prefix = "", depth = 0) {
     const inner = one.type === "array" || [one.type].flat().includes("array") ? resolve(one.items) : one;
     const nested = depth < 3 && (inner.properties || inner.choice?.some((part) => part.properties));
     return [
-      { name: prefix + name, required: found.required?.includes(name), type: nested && !one.choice ? (inner === one ? "object" : "list of objects") : typeText(one), usual: one.default, text: one.description, sample: sample(one) },
+      { name: prefix + name, required: found.required?.includes(name), type: nested && !one.choice ? (inner === one ? "object" : "list of objects") : typeText(one), usual: one.default, text: one.description },
       ...(nested ? fields(inner, `${prefix}${name}${inner === one ? "." : "[]."}`, depth + 1) : []),
     ];
   });
 }
-
-/** A value to show, of the field itself or of the first kind it may be. */
-const sample = (one) => one.examples?.[0] ?? one.example ?? (one.choice ?? []).map(sample).find((value) => value !== undefined);
 
 function fieldTable(label, all) {
   return table(label, ["field", "type", "default", "meaning"].map((name) => ({ name, text: true })), all.map((one) => ({ cells: [
@@ -64,31 +89,40 @@ function fieldTable(label, all) {
 /** Descriptions with `code` in backquotes. */
 const prose = (text) => h("span", { class: "prose" }, (text ?? "").split(/(`[^`]+`)/).map((part) => (part.startsWith("`") && part.length > 2 ? h("code", null, part.slice(1, -1)) : part)));
 
-function example(content) {
+function example(path, content) {
   const media = content?.["application/json"];
-  if (!media) return undefined;
-  const schema = resolve(media.schema);
-  return media.example ?? Object.values(media.examples ?? {})[0]?.value ?? schema.example ?? schema.examples?.[0]
-    ?? Object.fromEntries(fields(schema).filter((one) => !/[.[]/.test(one.name) && (one.required || one.sample !== undefined)).map((one) => [one.name, one.sample ?? one.usual ?? ""]));
+  return media && (media.example ?? Object.values(media.examples ?? {})[0]?.value ?? resolve(media.schema).example ?? EXAMPLES[path] ?? {});
 }
 
 function operation(path, method, op) {
   const content = op.requestBody?.content;
-  const body = example(content);
+  const body = example(path, content);
   const parameters = (op.parameters ?? []).map((one) => resolve(one));
   const filled = parameters.filter((one) => one.in === "path").reduce((at, one) => at.replace(`{${one.name}}`, one.example ?? resolve(one.schema).example ?? { name: "h200" }[one.name] ?? `{${one.name}}`), path);
   const id = `${method}${path.replace(/[^a-z0-9]+/gi, "-")}`;
   const curl = `curl -s ${location.origin}${filled}${body === undefined ? "" : ` \\\n  -H 'Content-Type: application/json' \\\n  -d '${JSON.stringify(body)}'`}`;
-  const schema = content?.["application/json"]?.schema;
+  const whole = resolve(content?.["application/json"]?.schema);
+  const [schema, ...others] = whole.choice ?? [content && whole];
+  const answer = Object.entries(op.responses ?? {}).find(([status]) => status.startsWith("2"))?.[1];
+  const answered = resolve(answer).content?.["application/json"]?.schema;
   return h("section", { class: "mend", id },
     h("h3", null, h("code", { class: "method" }, method.toUpperCase()), " ", h("code", null, path)),
     h("p", null, prose(op.summary ?? op.description)),
     op.summary && op.description && op.description !== op.summary && h("p", { class: "sub" }, prose(op.description)),
     parameters.length > 0 && fieldTable(`Parameters of ${path}`, parameters.map((one) => ({ name: `${one.name} (${one.in})`, required: one.required, type: typeText(resolve(one.schema)), usual: resolve(one.schema).default, text: one.description }))),
     schema && fieldTable(`Fields of ${path}`, fields(schema)),
-    h("p", { class: "hint" }, "Answers: ", Object.entries(op.responses ?? {}).map(([status, raw], at) => [at > 0 && "; ", h("strong", null, status), ` ${resolve(raw).description ?? ""}`])),
+    others.length > 0 && h("p", null, prose(whole.description)),
+    h("p", { class: "hint" }, "Answers: ", Object.entries(op.responses ?? {}).map(([status, raw], at) => [at > 0 && "; ", h("strong", null, status), " ", prose(resolve(raw).description)])),
+    answered && lazily("Fields of the answer", () => fieldTable(`Answer of ${path}`, fields(answered))),
     copyable("curl", curl),
     trial(id, method, filled, body));
+}
+
+/** Long tables are made when they are opened. */
+function lazily(summary, make) {
+  const box = more(summary);
+  box.addEventListener("toggle", () => { if (box.childElementCount === 1) box.append(make()); }, { once: true });
+  return box;
 }
 
 function trial(id, method, path, body) {
@@ -123,6 +157,9 @@ function trial(id, method, path, body) {
 try {
   spec = await get("/openapi.json");
   const all = Object.entries(spec.paths).flatMap(([path, methods]) => Object.entries(methods).filter(([method]) => /^(get|post|put|delete)$/.test(method)).map(([method, op]) => [path, method, op]));
+  const order = (spec.tags ?? []).map((tag) => tag.name);
+  const rank = ([, , op]) => order.indexOf(op.tags?.[0]) + 1 || 99;
+  all.sort((a, b) => rank(a) - rank(b));
   const place = (id) => (event) => {
     event.preventDefault();
     const section = document.getElementById(id);
@@ -137,6 +174,9 @@ try {
       return h("li", null, h("a", { href: `#${id}`, onclick: place(id) }, h("code", null, `${method.toUpperCase()} ${path}`)), " ", h("span", { class: "faint" }, prose((op.summary ?? op.description ?? "").split("\n")[0])));
     })),
     all.map((one) => operation(...one)));
+  main.append(h("section", { class: "mend" }, h("h2", null, "Problems"),
+    h("p", null, "What goes wrong is answered as ", h("code", null, "application/problem+json"), ": ", h("code", null, "field"), " names what to mend, ", h("code", null, "value"), " what it holds and ", h("code", null, "allowed"), " what it may hold."),
+    h("dl", { class: "facts" }, PROBLEMS.map(([id, status, text]) => h("div", { id }, h("dt", null, status), h("dd", null, h("code", null, id), ` ${text}`))))));
   const wanted = location.hash.slice(1);
   if (wanted) document.getElementById(wanted)?.scrollIntoView();
 } catch (error) {

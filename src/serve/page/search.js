@@ -55,12 +55,7 @@ export function mount() {
     h("p", { class: "lead" }, "Which shape of transformer runs fastest for a number of parameters? Predicted from real kernel timings; every number has its 90 % interval."),
     h("form", { onsubmit: submit, novalidate: true },
       h("div", { class: "fields" }, form.nodes("params", "gpu", "mode", "vocab")),
-      h("details", { class: "options" }, h("summary", null, "More options"),
-        h("div", { class: "fields" }, form.nodes("like", "mlp", "count", "tolerance", "top", "seed")),
-        h("h3", null, "Workload"),
-        h("div", { class: "fields" }, form.nodes(...rest, "no_sharding")),
-        h("h3", null, "What may vary"),
-        h("div", { class: "fields" }, form.nodes(...FIXED, "free", "relax", "exhaustive", "configs"))),
+      form.folded([["like", "mlp", "count", "tolerance", "top", "seed"], { title: "Workload" }, [...rest, "no_sharding"], { title: "What may vary" }, [...FIXED, "free", "relax", "exhaustive", "configs"]]),
       work.controls),
     work.alert, work.output];
 }
@@ -94,7 +89,7 @@ async function ask(request, signal) {
   try {
     return { found: await stream("/v1/search", request, signal, progress) };
   } catch (error) {
-    const style = error instanceof Problem && request.export && (error.field === "export" || /hugging face config/i.test(error.detail ?? ""));
+    const style = error instanceof Problem && request.export && (/hugging face config/i.test(error.detail ?? ""));
     if (!style) throw error;
     const { export: _, ...without } = request;
     return { found: await stream("/v1/search", without, signal, progress), refused: error.detail };
