@@ -1,0 +1,756 @@
+// The page in a real browser: what it shows is what the API answers, by pointer and by keyboard, and nothing else is asked.
+//
+// SHAPEWISE_URL is the address of a running service; without it, SHAPEWISE_BIN is started on a free port and stopped
+// at the end. SHAPEWISE_SCREENSHOTS=DIR writes a picture of every view. CHROMIUM names another browser.
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { mkdirSync, readdirSync, readFileSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import { after, before, describe, test } from "node:test";
+import { chromium } from "playwright-core";
+
+const FILES = new URL("../../src/serve/page/", import.meta.url);
+const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
+const LLAMA = { model_type: "llama", hidden_size: 4096, intermediate_size: 11008, num_attention_heads: 32, num_hidden_layers: 32, num_key_value_heads: 32, vocab_size: 32001, max_position_embeddings: 4096, rms_norm_eps: 1e-5, hidden_act: "silu", tie_word_embeddings: false, torch_dtype: "bfloat16" };
+
+let browser;
+let service;
+let base;
+
+/** Starts the program and resolves to its address once it listens. */
+function start() {
+  const program = process.env.SHAPEWISE_BIN;
+  assert.ok(program, "set SHAPEWISE_URL to a running service, or SHAPEWISE_BIN to the program");
+  const child = spawn(program, ["serve", "--listen", "127.0.0.1:0"], { stdio: ["ignore", "ignore", "pipe"] });
+  const address = new Promise((resolve, reject) => {
+    let said = "";
+    child.stderr.on("data", (text) => {
+      said += text;
+      const found = /http:\/\/127\.0\.0\.1:\d+/.exec(said);
+      if (found) resolve(found[0]);
+    });
+    child.on("exit", (code) => reject(new Error(`the service ended with ${code}: ${said}`)));
+  });
+  return { child, address };
+}
+
+before(async () => {
+  if (process.env.SHAPEWISE_URL) base = process.env.SHAPEWISE_URL.replace(/\/$/, "");
+  else {
+    service = start();
+    base = await service.address;
+  }
+  browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: FLAGS });
+});
+
+after(async () => {
+  await browser?.close();
+  service?.child.kill("SIGTERM");
+});
+
+/**
+ * Runs `use(page, seen)` on a fresh page and then asserts that the console stayed silent, no policy was violated and
+ * nobody else was asked. `failures` says that some requests are meant to fail, which the browser itself reports.
+ */
+async function visit(path, use, { failures = false, ...options } = {}) {
+  const context = await browser.newContext({ viewport: { width: 1240, height: 900 }, acceptDownloads: true, ...options });
+  const page = await context.newPage();
+  page.setDefaultTimeout(20_000);
+  const seen = { console: [], requests: [], posts: [] };
+  page.on("console", (message) => {
+    if (!["error", "warning"].includes(message.type())) return;
+    if (failures && message.text().startsWith("Failed to load resource:")) return;
+    seen.console.push(`${message.type()}: ${message.text()}`);
+  });
+  page.on("pageerror", (error) => seen.console.push(`exception: ${error.stack}`));
+  page.on("request", (request) => {
+    seen.requests.push(request.url());
+    if (request.method() === "POST") seen.posts.push({ path: new URL(request.url()).pathname, body: request.postDataJSON() });
+  });
+  await page.addInitScript(() => {
+    globalThis.violations = [];
+    document.addEventListener("securitypolicyviolation", (event) => globalThis.violations.push(`${event.violatedDirective} ${event.blockedURI}`));
+  });
+  try {
+    await page.goto(base + path);
+    await use(page, seen);
+    assert.deepEqual(seen.console, [], "the console stays silent");
+    assert.deepEqual(await page.evaluate(() => globalThis.violations), [], "the content security policy holds");
+    const others = seen.requests.filter((address) => !address.startsWith(`${base}/`) && !/^(data|blob):/.test(address));
+    assert.deepEqual(others, [], "nobody else is asked");
+  } catch (error) {
+    error.message += `\nconsole: ${seen.console.join("\n")}\nat ${page.url()}`;
+    throw error;
+  } finally {
+    await context.close();
+  }
+}
+
+async function ask(path, body) {
+  const answer = await fetch(base + path, body && { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+  assert.equal(answer.status, 200, `${path} ${JSON.stringify(body)}`);
+  return answer.json();
+}
+
+// How numbers are written, independently of the page.
+const commas = (value) => Math.round(value).toLocaleString("en");
+const percent = (fraction) => `${(fraction * 100).toFixed(Math.abs(fraction * 100) >= 9.95 ? 0 : 1)} %`;
+const signed = (fraction) => (fraction < 0 ? "−" : "+") + percent(Math.abs(fraction));
+const four = (value) => value.toFixed(Math.min(6, Math.max(0, 3 - Math.floor(Math.log10(Math.abs(value))))));
+const gib = (bytes) => `${four(bytes / 2 ** 30)} GiB`;
+const ms = (us) => `${four(us / 1e3)} ms`;
+const plain = (text) => text.replace(/\u00a0/g, " ").replace(/\s+/g, " ").trim();
+
+/** The text of an element with plain spaces. */
+const text = async (page, selector) => plain(await page.locator(selector).first().innerText());
+
+const state = (page) => page.evaluate(() => location.hash);
+const searched = (page) => page.waitForSelector("#view-search table.ranking tr.shape");
+const checked = (page) => page.waitForSelector("#view-check .rules tbody tr");
+const drawn = (page) => page.waitForSelector("#view-explore .plot svg");
+
+async function saved(page, click) {
+  const [download] = await Promise.all([page.waitForEvent("download"), click()]);
+  return { name: download.suggestedFilename(), text: await readFile(await download.path(), "utf8") };
+}
+
+/** Whether an element stands right of, left of, above or below the window. */
+const overflow = (page) => page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+
+describe("search", () => {
+  test("shows ranked shapes whose numbers are those of the API", () => visit("/#search", async (page, seen) => {
+    await page.fill("#search-params", "2.7B");
+    await page.selectOption("#search-gpu", "a100");
+    await page.click("#view-search button.main");
+    await searched(page);
+    const asked = seen.posts.find((post) => post.path === "/v1/search").body;
+    assert.deepEqual(asked, { params: "2.7B", gpu: "a100", export: true });
+    const found = await ask("/v1/search", asked);
+    const rows = await page.$$eval("#view-search tr.shape", (all) => all.map((row) => [...row.cells].map((cell) => cell.innerText)));
+    assert.equal(rows.length, found.shapes.length);
+    assert.ok(rows.length >= 3);
+    found.shapes.forEach((shape, at) => {
+      const cells = rows[at].map(plain);
+      const gpus = shape.tokens_per_s / shape.tokens_per_s_per_gpu;
+      const { layers, hidden, heads, kv_heads, head_dim, d_ff, vocab, parameters } = shape.shape;
+      assert.equal(cells[0], String(shape.rank));
+      assert.equal(cells[1], commas(shape.tokens_per_s_per_gpu));
+      assert.equal(cells[2], `${commas(shape.tokens_per_s_low / gpus)} to ${commas(shape.tokens_per_s_high / gpus)}`);
+      assert.equal(cells[3], `${signed(shape.gain)} ± ${percent(shape.cost_half_width)}`);
+      assert.deepEqual(cells.slice(4, 12), [layers, hidden, heads, kv_heads, head_dim, d_ff, vocab, `${four(parameters / 1e9)}B`].map(String));
+      assert.equal(cells[12], percent(shape.mfu));
+      assert.equal(cells[13], gib(shape.memory_bytes));
+    });
+    const baseline = (await page.$$eval("#view-search tbody.baseline td", (all) => all.map((cell) => cell.innerText))).map(plain);
+    assert.equal(baseline[0], commas(found.baseline.tokens_per_s_per_gpu));
+    assert.ok(baseline[1].includes(found.baseline.shape.name));
+    const groups = await page.$$eval("#view-search tbody.tie", (all) => all.map((group) => [group.dataset.tie, group.querySelectorAll("tr.shape").length]));
+    const expected = found.shapes.reduce((all, { tie_group: tie }) => ({ ...all, [tie]: (all[tie] ?? 0) + 1 }), {});
+    assert.deepEqual(Object.fromEntries(groups), expected);
+    const why = plain(await page.locator("#view-search tr.why").first().innerText());
+    const [first] = found.shapes;
+    assert.ok(why.includes(`${first.won[0].role.replaceAll("_", " ")} ${signed(first.won[0].time_change)}`), why);
+    assert.ok(why.includes(`${percent(first.tier_shares.transferred)} transferred`), why);
+    for (const rule of first.rules_broken) assert.ok(why.includes(rule), why);
+    const rests = await text(page, "#view-search .output");
+    assert.ok(rests.includes(`${commas(found.search.evaluations)} evaluations`), rests);
+    assert.ok(rests.includes(found.basis[0].stack), rests);
+  }));
+
+  test("saves the config.json of a shape, and checks it", () => visit("/#search?params=2.7B&gpu=a100", async (page) => {
+    await searched(page);
+    const file = await saved(page, () => page.getByRole("button", { name: "Save config.json of shape 2", exact: true }).click());
+    const config = JSON.parse(file.text);
+    assert.equal(typeof config.model_type, "string");
+    const row = (await page.$$eval("#view-search tr.shape", (all) => [...all[1].cells].map((cell) => cell.innerText))).map(plain);
+    assert.equal(String(config.num_hidden_layers ?? config.n_layer), row[4]);
+    assert.match(file.name, /^config-2-\d+x\d+\.json$/);
+    await page.getByRole("link", { name: "Check shape 2", exact: true }).click();
+    await checked(page);
+    assert.equal(await page.inputValue("#check-gpu"), "a100");
+    assert.deepEqual(JSON.parse(await page.inputValue("#check-config")), config);
+  }));
+
+  test("says where a style cannot be a config.json, and searches without", () => visit("/#search?params=&gpu=a100&like=falcon-7b", async (page, seen) => {
+    await searched(page);
+    assert.match(await text(page, "#view-search .output"), /No config\.json: .*falcon-7b/);
+    assert.equal(await page.locator("#view-search .actions").count(), 0);
+    assert.deepEqual(seen.posts.map((post) => post.body.export), [true, undefined]);
+  }, { failures: true }));
+
+  test("is cancelled by its button", () => visit("/#search", async (page, seen) => {
+    let release;
+    const held = new Promise((resolve) => { release = resolve; });
+    await page.route("**/v1/search", async (route) => {
+      await held;
+      await route.abort().catch(() => {});
+    });
+    const ended = page.waitForEvent("requestfailed");
+    await page.click("#view-search button.main");
+    await page.waitForSelector("#view-search progress:not([hidden])");
+    await page.getByRole("button", { name: "Cancel" }).click();
+    const request = await ended;
+    assert.match(request.failure().errorText, /ABORTED/);
+    assert.match(await text(page, "#view-search .status"), /^Cancelled/);
+    assert.equal(await page.locator("#view-search .alert:not(:empty)").count(), 0);
+    assert.ok(await page.locator("#view-search progress").isHidden());
+    release();
+    await page.unroute("**/v1/search");
+    await page.click("#view-search button.main");
+    await searched(page);
+    assert.equal(seen.posts.length, 2);
+  }));
+
+  test("shows progress while the stream lasts", () => visit("/#search", async (page) => {
+    await page.route("**/v1/search", async (route) => {
+      const found = await ask("/v1/search", route.request().postDataJSON());
+      const events = [["progress", { done: 4000, total: 20000, best_time_ratio: 0.97 }], ["result", found]];
+      await route.fulfill({ contentType: "text/event-stream", body: events.map(([name, data]) => `event: ${name}\n${JSON.stringify(data, null, 1).split("\n").map((line) => `data: ${line}`).join("\n")}\n\n`).join(": a comment\n\n") });
+    });
+    await page.evaluate(() => {
+      globalThis.said = [];
+      new MutationObserver(() => globalThis.said.push(document.querySelector("#view-search .status").textContent)).observe(document.querySelector("#view-search .status"), { childList: true, characterData: true, subtree: true });
+    });
+    await page.click("#view-search button.main");
+    await searched(page);
+    const said = await page.evaluate(() => globalThis.said);
+    assert.ok(said.some((line) => line.includes("4,000 of 20,000") && line.includes("0.9700")), said.join(" | "));
+  }));
+
+  test("says where states were sharded, and gives the same on the command line", () => visit("/#search?params=175B&gpu=h100&top=2", async (page, seen) => {
+    await searched(page);
+    const found = await ask("/v1/search", seen.posts[0].body);
+    assert.ok(found.sharded);
+    assert.match(await text(page, "#view-search .output"), new RegExp(`sharded over ${found.workload.dp} replicas \\(ZeRO stage ${found.workload.zero}`));
+    await page.getByText("The same from a shell").click();
+    const command = await text(page, "#view-search .copyable code");
+    assert.match(command, /^shapewise search /);
+    for (const part of ["--params 175B", "--gpu h100", "--top 2", "--export configs"]) assert.ok(command.includes(part), command);
+    const python = await text(page, "#view-search .copyable:last-child code");
+    assert.ok(python.includes('"export": True'), python);
+  }));
+
+  test("draws the Pareto plot for pointer and keyboard", () => visit("/#search?params=2.7B&gpu=a100", async (page, seen) => {
+    await searched(page);
+    const found = await ask("/v1/search", seen.posts[0].body);
+    const plot = page.locator("#view-search .plot");
+    const points = found.pareto_front.length + found.shapes.length + 1;
+    assert.equal(await plot.getAttribute("aria-valuemax"), String(points - 1));
+    await plot.focus();
+    const first = await plot.getAttribute("aria-valuetext");
+    await page.keyboard.press("End");
+    const last = await plot.getAttribute("aria-valuetext");
+    assert.notEqual(first, last);
+    const most = [...found.pareto_front, ...found.shapes, found.baseline].reduce((a, b) => (a.memory_bytes > b.memory_bytes ? a : b));
+    assert.ok(plain(last).includes(`${commas(most.tokens_per_s_per_gpu)} tokens/s`) && plain(last).includes(gib(most.memory_bytes)), last);
+    assert.equal(await text(page, "#view-search .readout"), plain(last));
+    const dot = await plot.locator("g.t1 path.dot").last().boundingBox();
+    await page.mouse.move(dot.x + dot.width / 2, dot.y + dot.height / 2);
+    assert.ok((await text(page, "#view-search .readout")).startsWith(`Baseline ${found.baseline.shape.name}`));
+  }));
+});
+
+describe("check", () => {
+  test("judges a published model, with its mended shape beside it", () => visit("/#check", async (page) => {
+    await page.fill("#check-model", "gpt3-2.7b");
+    await page.click("#view-check button.main");
+    await checked(page);
+    const answer = await ask("/v1/check", { architecture: "gpt3-2.7b" });
+    const output = await text(page, "#view-check .output");
+    assert.ok(output.includes(`${ms(answer.predicted.time_us)} (90 %: ${ms(answer.predicted.low_us)} to ${ms(answer.predicted.high_us)})`), output);
+    assert.equal(await text(page, "#view-check .status"), `${answer.broken} of ${answer.rules.filter((rule) => rule.verdict !== "not_applicable").length} rules that apply are broken.`);
+    const together = await text(page, "#together");
+    assert.ok(together.includes(ms(answer.together.predicted.time_us)), together);
+    assert.ok(together.includes(`vocab ${answer.model.vocab} ${answer.together.architecture.vocab}`), together);
+    const { gain } = answer.together;
+    assert.ok(together.includes(`${percent(gain.time_saved_fraction)} less time (90 %: ${signed(gain.low_fraction)} to ${signed(gain.high_fraction)})`), together);
+    assert.equal(await page.locator("#view-check .rules tbody tr").count(), answer.rules.length);
+    for (const rule of answer.rules.filter((one) => one.verdict === "broken")) {
+      const paragraph = await text(page, `[data-rule=${rule.id}]`);
+      assert.ok(paragraph.includes(rule.source) && paragraph.includes(rule.detail), paragraph);
+      if (rule.mend) assert.ok(paragraph.includes(ms(rule.mend.predicted.time_us)), paragraph);
+    }
+    const step = await ask("/v1/predict/model", { architecture: "gpt3-2.7b" });
+    for (const caveat of step.caveats) assert.ok(output.includes(`${percent(caveat.time_share)} of the time: ${caveat.text}`), output);
+    await page.getByText("Where the time goes").click();
+    assert.equal(await page.locator("#view-check details table tbody tr").count(), step.lines.length);
+  }));
+
+  test("judges a pasted config.json, kept in the address", () => visit("/#check", async (page) => {
+    await page.check("#check-source-config");
+    await page.fill("#check-config", JSON.stringify(LLAMA, null, 4));
+    await page.selectOption("#check-gpu", "a100");
+    await page.click("#view-check button.main");
+    await checked(page);
+    const answer = await ask("/v1/check", { architecture: LLAMA, gpu: "a100" });
+    assert.ok(answer.broken > 0);
+    assert.ok((await text(page, "#view-check .output")).includes(`${commas(answer.model.parameters)} parameters`));
+    assert.match(await text(page, "[data-rule=vocabulary]"), /32001/);
+    await page.reload();
+    await checked(page);
+    assert.deepEqual(JSON.parse(await page.inputValue("#check-config")), LLAMA);
+    assert.equal(await page.inputValue("#check-gpu"), "a100");
+  }));
+
+  test("takes a file that is dropped or chosen", () => visit("/#check", async (page) => {
+    const transfer = await page.evaluateHandle((config) => {
+      const data = new DataTransfer();
+      data.items.add(new File([config], "config.json", { type: "application/json" }));
+      return data;
+    }, JSON.stringify(LLAMA));
+    await page.dispatchEvent("#view-check form", "drop", { dataTransfer: transfer });
+    await page.waitForFunction(() => document.querySelector("#check-config").value.includes("32001"));
+    assert.ok(await page.isChecked("#check-source-config"));
+    await page.setInputFiles("#view-check input[type=file]", { name: "config.json", mimeType: "application/json", buffer: Buffer.from(JSON.stringify({ ...LLAMA, vocab_size: 32003 })) });
+    await page.waitForFunction(() => document.querySelector("#check-config").value.includes("32003"));
+    await page.click("#view-check button.main");
+    await checked(page);
+    assert.match(await text(page, "[data-rule=vocabulary]"), /32003/);
+  }));
+
+  test("shows what does not run, and what would", () => visit("/#check?model=gpt3-2.7b&tp=3", async (page) => {
+    await checked(page);
+    assert.match(await text(page, "#view-check .note"), /Does not run: .*tp/);
+    assert.match(await text(page, "#together"), /does not run/);
+  }));
+});
+
+describe("explore", () => {
+  test("draws a curve, and tells its values by pointer and keyboard", () => visit("/#explore", async (page) => {
+    await page.selectOption("#explore-gpu", "a100");
+    await page.click("#view-explore button.main");
+    await drawn(page);
+    const sweep = await ask("/v1/sweep/gemm", { m: 2304, n: "1536:6144:64", k: 4096, gpu: "a100" });
+    const plot = page.locator("#view-explore .plot");
+    const path = await plot.locator("path.line").first().getAttribute("d");
+    const dots = path.slice(1).split("L").map((pair) => pair.split(",").map(Number));
+    assert.equal(dots.length, sweep.points.length);
+    // The curve has the shape of the answer: heights are linear in the rate.
+    const rates = sweep.points.map((point) => point.tflops_per_s);
+    const [high, low] = [rates.indexOf(Math.max(...rates)), rates.indexOf(Math.min(...rates))];
+    const slope = (dots[high][1] - dots[low][1]) / (rates[high] - rates[low]);
+    rates.forEach((rate, at) => assert.ok(Math.abs(dots[at][1] - (dots[low][1] + slope * (rate - rates[low]))) < 0.3, `point ${at}`));
+    assert.ok(slope < 0);
+    assert.equal(await plot.locator("path.drop").count(), sweep.drops.length + 1, "every drop, and one in the legend");
+    assert.match(await text(page, "#view-explore .facts"), new RegExp(`${sweep.drops[0].value} \\(−${percent(sweep.drops[0].depth)}\\)`));
+
+    await plot.focus();
+    await page.keyboard.press("Home");
+    await page.keyboard.press("ArrowRight");
+    const second = sweep.points[1];
+    const said = plain(await plot.getAttribute("aria-valuetext"));
+    assert.ok(said.startsWith(`n ${second.value}: ${four(second.tflops_per_s)} TFLOP/s (90 %:`), said);
+    assert.ok((await text(page, "#view-explore .readout")).includes(`${four(second.tflops_per_s)} TFLOP/s`));
+    const box = await plot.locator("svg").boundingBox();
+    await page.mouse.move(box.x + dots[40][0], box.y + 100);
+    assert.ok((await text(page, "#view-explore .readout")).startsWith(`n ${sweep.points[40].value} ${four(sweep.points[40].tflops_per_s)} TFLOP/s`));
+    assert.equal(await plot.locator(".cross circle").count(), 1);
+  }));
+
+  test("compares GPUs in one plot, one request each", () => visit("/#explore?op=gemm&vary=n&range=1536:6144:64&gpu=a100&gpu2=h100", async (page, seen) => {
+    await drawn(page);
+    assert.deepEqual(seen.posts.map((post) => post.body.gpu).sort(), ["a100", "h100"]);
+    const plot = page.locator("#view-explore .plot");
+    assert.equal(await plot.locator("g:not(.cross) > path.line").count(), 2);
+    await plot.focus();
+    const [a100, h100] = await Promise.all(["a100", "h100"].map((gpu) => ask("/v1/sweep/gemm", { m: 2304, n: "1536:6144:64", k: 4096, gpu })));
+    const readout = await text(page, "#view-explore .readout");
+    assert.ok(readout.includes(`a100 ${four(a100.points[0].tflops_per_s)} TFLOP/s`) && readout.includes(`h100 ${four(h100.points[0].tflops_per_s)} TFLOP/s`), readout);
+    assert.equal(await plot.locator(".cross circle").count(), 2);
+  }));
+
+  test("switches the axis without asking again, and keeps it in the address", () => visit("/#explore?op=model&vary=heads&range=16:64:1", async (page, seen) => {
+    await drawn(page);
+    const before = seen.posts.length;
+    const label = () => page.locator("#view-explore .plot text[transform]").textContent();
+    assert.equal(await label(), "throughput, tokens/s");
+    await page.check("[name=explore-y][value=time]");
+    await page.waitForFunction(() => document.querySelector("#view-explore .plot text[transform]")?.textContent === "step, ms");
+    assert.equal(seen.posts.length, before);
+    assert.match(await state(page), /y=time/);
+    await page.reload();
+    await drawn(page);
+    assert.equal(await label(), "step, ms");
+  }));
+
+  test("sweeps attention and a size of the workload", async () => {
+    await visit("/#explore?op=attention&vary=head_dim&range=32:256:8", async (page, seen) => {
+      await drawn(page);
+      assert.deepEqual(seen.posts[0], { path: "/v1/sweep/attention", body: { batch: 4, heads: 32, seq: 2048, head_dim: "32:256:8", gpu: "h200" } });
+    });
+    await visit("/#explore?op=model&vary=batch&range=1:8:1&architecture=llama-3-8b&mode=prefill", async (page, seen) => {
+      await drawn(page);
+      assert.deepEqual(seen.posts[0].body, { architecture: "llama-3-8b", workload: { mode: "prefill", batch: "1:8:1" }, gpu: "h200" });
+    });
+  });
+
+  test("saves the points as CSV and the plot as SVG", () => visit("/#explore?op=gemm&vary=n&range=1536:6144:64&gpu=a100", async (page) => {
+    await drawn(page);
+    const sweep = await ask("/v1/sweep/gemm", { m: 2304, n: "1536:6144:64", k: 4096, gpu: "a100" });
+    const csv = await saved(page, () => page.getByRole("button", { name: "Save CSV" }).click());
+    const lines = csv.text.trimEnd().split("\n");
+    assert.equal(lines[0], "gpu,n,alignment,time_us,low_us,high_us,tflops_per_s,tflops_per_s_low,tflops_per_s_high,waves,tier");
+    assert.equal(lines.length, sweep.points.length + 1);
+    assert.deepEqual(lines[1].split(",").slice(0, 4), ["a100", "1536", "512", String(sweep.points[0].time_us)]);
+    const svg = await saved(page, () => page.getByRole("button", { name: "Save SVG" }).click());
+    assert.match(svg.text, /^<\?xml/);
+    assert.ok(!/class=|var\(|style=/.test(svg.text), "needs no style sheet");
+    const parsed = await page.evaluate((source) => {
+      const document = new DOMParser().parseFromString(source, "image/svg+xml");
+      return { errors: document.querySelectorAll("parsererror").length, root: document.documentElement.namespaceURI, strokes: document.querySelectorAll("path[stroke^=rgb]").length, text: document.documentElement.textContent };
+    }, svg.text);
+    assert.equal(parsed.errors, 0);
+    assert.equal(parsed.root, "http://www.w3.org/2000/svg");
+    assert.ok(parsed.strokes >= 1);
+    assert.match(parsed.text, /NVIDIA A100.*TFLOP\/s against n/);
+  }));
+});
+
+describe("models", () => {
+  test("lists GPUs, figures with sources, and errors", () => visit("/#models", async (page) => {
+    const [{ gpus }, { models }, h200] = await Promise.all([ask("/v1/gpus"), ask("/v1/models"), ask("/v1/gpus/h200")]);
+    await page.waitForSelector("#view-models table");
+    const rows = async (name) => page.getByRole("table", { name, exact: true }).locator("tbody tr").count();
+    assert.equal(await rows("GPUs"), gpus.length);
+    assert.equal(await rows("Models and their errors"), models.length);
+    assert.equal(await rows("Where each prediction comes from"), gpus.length);
+    const line = models.findIndex((one) => one.median_ape !== null);
+    assert.ok(plain(await page.getByRole("table", { name: "Models and their errors" }).locator("tbody tr").nth(line).innerText()).includes(percent(models[line].median_ape)));
+    await page.getByRole("button", { name: "Figures of h200 and their sources" }).click();
+    await page.waitForSelector("#view-models .figures table");
+    assert.equal(await rows("Figures of h200"), h200.figures.length);
+    assert.ok((await text(page, "#view-models .figures")).includes(h200.figures[0].source));
+    assert.match(await state(page), /gpu=h200/);
+    if (models[0].held_out) {
+      await page.getByRole("button", { name: /^Errors by size and sources of h200, products bf16/ }).click();
+      const group = models.find((one) => one.name === "h200" && one.family === "gemm" && one.dtype === "bf16").held_out.at(-1);
+      assert.ok((await text(page, "[aria-label='Errors and sources of one model']")).includes(percent(group.coverage_90)));
+    }
+  }));
+});
+
+describe("what goes wrong", () => {
+  /** The text beside a field, the field being marked and focused. */
+  async function beside(page, field) {
+    await page.waitForSelector(`#${field}[aria-invalid=true]`);
+    assert.equal(await page.evaluate(() => document.activeElement.id), field);
+    const described = await page.getAttribute(`#${field}`, "aria-describedby");
+    assert.ok(described.includes(`${field}-error`));
+    assert.ok(await page.locator(`#${field}-error`).isVisible());
+    return text(page, `#${field}-error`);
+  }
+
+  test("a budget that is no number is told beside it", () => visit("/#search", async (page) => {
+    await page.fill("#search-params", "6.7");
+    await page.click("#view-search button.main");
+    assert.match(await beside(page, "search-params"), /6\.7.*allowed.*6\.7B/);
+    assert.match(await text(page, "#view-search [role=alert]"), /allowed/);
+    await page.fill("#search-params", "350M");
+    await page.keyboard.press("Enter");
+    await searched(page);
+    assert.equal(await page.locator("[aria-invalid]").count(), 0);
+    assert.equal(await page.locator("#view-search [role=alert]:not(:empty)").count(), 0);
+  }, { failures: true }));
+
+  test("a field under more options opens them", () => visit("/#search?params=6.7B&like=nope", async (page) => {
+    assert.match(await beside(page, "search-like"), /nope.*nearest/);
+    assert.equal(await text(page, "#view-search details.options summary"), "More options (1 set)");
+  }, { failures: true }));
+
+  test("a word where a number belongs is refused before anything is asked", () => visit("/#check?model=gpt3-2.7b&batch=many", async (page, seen) => {
+    assert.match(await beside(page, "check-batch"), /“many” is not a whole number/);
+    assert.equal(seen.posts.length, 0);
+  }));
+
+  test("a number out of bounds, an unknown model and GPU are told by the server", async () => {
+    await visit("/#check?model=gpt3-2.7b&batch=0", async (page) => { assert.match(await beside(page, "check-batch"), /allowed/); }, { failures: true });
+    await visit("/#check?model=nope", async (page) => { assert.match(await beside(page, "check-model"), /nope.*nearest/); }, { failures: true });
+    await visit("/#check?model=gpt2&gpu=nope", async (page) => { assert.match(await beside(page, "check-gpu"), /allowed.*h200/); }, { failures: true });
+    await visit("/#explore?op=attention&vary=head_dim&range=32:64:8&a_heads=0", async (page) => { assert.match(await beside(page, "explore-a_heads"), /allowed/); }, { failures: true });
+    await visit("/#explore?op=gemm&vary=n&range=9:1:1", async (page) => { await beside(page, "explore-range"); }, { failures: true });
+  });
+
+  test("what is pasted must be JSON, an object, and a known kind of model", () => visit("/#check", async (page, seen) => {
+    await page.check("#check-source-config");
+    await page.fill("#check-config", "{ not json");
+    await page.click("#view-check button.main");
+    assert.match(await beside(page, "check-config"), /not JSON/);
+    await page.fill("#check-config", "[1]");
+    await page.click("#view-check button.main");
+    await page.waitForFunction(() => document.querySelector("#check-config-error").textContent.includes("object"));
+    assert.equal(seen.posts.length, 0);
+    await page.fill("#check-config", '{"model_type": "llama", "hidden_size": 4096}');
+    await page.click("#view-check button.main");
+    await page.waitForFunction(() => document.querySelector("#check-config-error").textContent.includes("allowed"));
+    await page.fill("#check-config", '{"model_type": "abacus"}');
+    await page.click("#view-check button.main");
+    await page.waitForFunction(() => document.querySelector("#check-config-error").textContent.includes("model_type"));
+    await beside(page, "check-config");
+  }, { failures: true }));
+
+  test("what nothing can meet is told in the alert", () => visit("/#search?params=400B&gpu=v100", async (page) => {
+    await page.waitForSelector("#view-search [role=alert]:not(:empty)");
+    assert.match(await text(page, "#view-search [role=alert]"), /no shape of this size fits/);
+    assert.equal(await page.locator("#view-search table.ranking").count(), 0);
+  }, { failures: true }));
+
+  test("a busy server says when to come back", () => visit("/#search", async (page) => {
+    await page.route("**/v1/search", (route) => route.fulfill({ status: 429, headers: { "Retry-After": "7" }, contentType: "application/problem+json", body: JSON.stringify({ type: "/api#busy", title: "Too much at once", status: 429, detail: "all places for searches are taken" }) }));
+    await page.click("#view-search button.main");
+    await page.waitForSelector("#view-search [role=alert]:not(:empty)");
+    assert.match(await text(page, "#view-search [role=alert]"), /server is busy.*wait 7 s/);
+  }, { failures: true }));
+
+  test("a fault shows its name and nothing inside", () => visit("/#check?model=gpt2", async (page) => {
+    await page.route("**/v1/check", (route) => route.fulfill({ status: 500, contentType: "application/problem+json", body: JSON.stringify({ type: "/api#fault", title: "Internal fault", status: 500, detail: "this is a fault of the service; its log says more", instance: "3f2a" }) }));
+    await page.click("#view-check button.main");
+    await page.waitForSelector("#view-check [role=alert]:not(:empty)");
+    assert.match(await text(page, "#view-check [role=alert]"), /Internal fault.*3f2a/);
+  }, { failures: true }));
+
+  test("a server that is gone, or goes amid the stream, is told as such", async () => {
+    const own = process.env.SHAPEWISE_BIN && start();
+    const address = own ? await own.address : base;
+    const context = await browser.newContext();
+    const page = await context.newPage();
+    await page.goto(`${address}/#search`);
+    await page.waitForFunction(() => document.querySelector("#search-gpu").options.length > 3);
+    if (own) {
+      own.child.kill("SIGKILL");
+      await new Promise((resolve) => own.child.on("exit", resolve));
+    } else await page.route("**/v1/**", (route) => route.abort("connectionrefused"));
+    await page.click("#view-search button.main");
+    await page.waitForSelector("#view-search [role=alert]:not(:empty)");
+    assert.match(await text(page, "#view-search [role=alert]"), /server does not answer/);
+    await page.unroute("**/v1/**");
+    await page.route("**/v1/search", (route) => route.fulfill({ contentType: "text/event-stream", body: 'event: progress\ndata: {"done":1,"total":2}\n\n' }));
+    await page.click("#view-search button.main");
+    await page.waitForFunction(() => document.querySelector("#view-search [role=alert]").textContent.includes("server does not answer"));
+    await context.close();
+  });
+
+  test("what comes from an address is text, never markup", () => visit(`/#search?params=6.7B&gpu=${encodeURIComponent("<img src=x onerror=alert(1)>")}`, async (page) => {
+    await page.waitForSelector("#search-gpu[aria-invalid=true]");
+    assert.match(await text(page, "#search-gpu-error"), /<img src=x/);
+    assert.equal(await page.locator("img").count(), 0);
+  }, { failures: true }));
+});
+
+describe("everywhere", () => {
+  const VIEWS = {
+    search: ["/#search?params=2.7B&gpu=a100&free=micro-batch&top=5", searched],
+    check: ["/#check?model=gpt3-2.7b&gpu=a100", checked],
+    explore: ["/#explore?op=gemm&vary=n&range=1536:6144:64&gpu=a100&gpu2=h100", drawn],
+    models: ["/#models?gpu=h200", (page) => page.waitForSelector("#view-models .figures table")],
+    api: ["/api", (page) => page.waitForSelector("main section")],
+  };
+
+  test("an address reloaded shows the same", async () => {
+    for (const [name, [path, ready]] of Object.entries(VIEWS)) {
+      await visit(path, async (page) => {
+        await ready(page);
+        const before = await text(page, "main");
+        const values = () => page.$$eval("input, select, textarea", (all) => all.map((one) => (/checkbox|radio/.test(one.type) ? one.checked : one.value)));
+        const fields = await values();
+        await page.reload();
+        await ready(page);
+        assert.equal(await text(page, "main"), before, name);
+        assert.deepEqual(await values(), fields, name);
+      });
+    }
+  });
+
+  test("back and forward lead through results", () => visit("/#search?params=350M", async (page) => {
+    await searched(page);
+    await page.fill("#search-params", "760M");
+    await page.click("#view-search button.main");
+    await page.waitForFunction(() => document.querySelector("#view-search h2")?.textContent.startsWith("760,000,000"));
+    await page.getByRole("link", { name: "Models" }).click();
+    await page.waitForSelector("#view-models table");
+    await page.goBack();
+    assert.match(await text(page, "#view-search h2"), /^760,000,000/);
+    await page.goBack();
+    await page.waitForFunction(() => document.querySelector("#view-search h2")?.textContent.startsWith("350,000,000"));
+    assert.equal(await page.inputValue("#search-params"), "350M");
+    await page.goForward();
+    await page.waitForFunction(() => document.querySelector("#view-search h2")?.textContent.startsWith("760,000,000"));
+  }));
+
+  test("a tab leads back to what it showed", () => visit("/#check?model=gpt2", async (page, seen) => {
+    await checked(page);
+    const asked = seen.posts.length;
+    await page.getByRole("link", { name: "Explore" }).click();
+    await page.getByRole("link", { name: "Check", exact: true }).click();
+    assert.match(await state(page), /model=gpt2/);
+    assert.equal(seen.posts.length, asked);
+    assert.equal(await page.title(), "Check · shapewise");
+  }));
+
+  test("examples lead to results", () => visit("/", async (page) => {
+    for (const [view, ready] of [["Search", searched], ["Check", checked], ["Explore", drawn]]) {
+      await page.getByRole("link", { name: view, exact: true }).click();
+      await page.locator(`#view-${view.toLowerCase()} .output li a`).nth(view === "Explore" ? 2 : 0).click();
+      await ready(page);
+    }
+  }));
+
+  test("a keyboard is enough", () => visit("/", async (page) => {
+    const focused = () => page.evaluate(() => {
+      const one = document.activeElement;
+      const style = getComputedStyle(one);
+      return { what: one.id || one.textContent.trim().slice(0, 30) || one.tagName, ring: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2 };
+    });
+    await page.keyboard.press("Tab");
+    assert.equal((await focused()).what, "skip");
+    await page.keyboard.press("Enter");
+    assert.equal((await focused()).what, "main");
+    const walked = [];
+    for (let step = 0; step < 12 && walked.at(-1) !== "Search"; step += 1) {
+      await page.keyboard.press("Tab");
+      const one = await focused();
+      assert.ok(one.ring, `${one.what} shows that it has the focus`);
+      walked.push(one.what);
+    }
+    assert.deepEqual(walked, ["search-params", "search-gpu", "search-mode", "search-vocab", "More options", "Search"]);
+    await page.keyboard.press("Enter");
+    await searched(page);
+    let reached = "";
+    for (let step = 0; step < 60 && reached !== "plot"; step += 1) {
+      await page.keyboard.press("Tab");
+      reached = await page.evaluate(() => document.activeElement.className);
+    }
+    assert.equal(reached, "plot");
+    await page.keyboard.press("ArrowRight");
+    assert.match(await text(page, "#view-search .readout"), /tokens\/s per GPU/);
+    // Tabs are links in the order of the page.
+    await page.evaluate(() => document.querySelector(".mark").focus());
+    for (const name of ["Search", "Check", "Explore", "Models", "API"]) {
+      await page.keyboard.press("Tab");
+      assert.equal((await focused()).what, name);
+    }
+    await page.evaluate(() => [...document.querySelectorAll("#tabs a")].find((link) => link.textContent === "Explore").focus());
+    await page.keyboard.press("Enter");
+    assert.equal(await page.evaluate(() => document.querySelector("#tabs [aria-current]").textContent), "Explore");
+  }));
+
+  test("light and dark both have enough contrast", async () => {
+    const papers = [];
+    for (const colorScheme of ["light", "dark"]) {
+      await visit(VIEWS.search[0], async (page) => {
+        await searched(page);
+        const result = await page.evaluate(() => {
+          const channels = (color) => color.match(/[\d.]+/g).slice(0, 3).map(Number);
+          const shine = (color) => {
+            const [r, g, b] = channels(color).map((value) => value / 255).map((value) => (value <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4));
+            return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+          };
+          const behind = (element) => {
+            for (let at = element; at; at = at.parentElement) {
+              const color = getComputedStyle(at).backgroundColor;
+              if (!/, 0\)$|transparent/.test(color)) return color;
+            }
+            return getComputedStyle(document.documentElement).backgroundColor;
+          };
+          const worst = [];
+          for (const element of document.querySelectorAll("h1, h2, p, th, td, a, label, button, summary, dt, dd, .hint, .ends, .own, .plot text")) {
+            if (!element.getClientRects().length || element.textContent.trim() === "") continue;
+            const style = getComputedStyle(element);
+            const [front, back] = [shine(element.tagName === "text" ? style.fill : style.color), shine(behind(element))];
+            const ratio = (Math.max(front, back) + 0.05) / (Math.min(front, back) + 0.05);
+            if (ratio < 4.5) worst.push(`${element.tagName} ${element.className} ${ratio.toFixed(2)} ${element.textContent.slice(0, 30)}`);
+          }
+          return { paper: getComputedStyle(document.documentElement).backgroundColor, worst };
+        });
+        papers.push(result.paper);
+        assert.deepEqual(result.worst, [], colorScheme);
+      }, { colorScheme });
+    }
+    assert.notEqual(papers[0], papers[1]);
+  });
+
+  test("a phone needs no sideways scrolling", async () => {
+    for (const [name, [path, ready]] of Object.entries(VIEWS)) {
+      await visit(path, async (page) => {
+        await ready(page);
+        await page.evaluate(() => { for (const box of document.querySelectorAll("details")) box.open = true; });
+        await page.waitForTimeout(200);
+        assert.ok(await overflow(page) <= 0, `${name} is ${await overflow(page)} px too wide`);
+      }, { viewport: { width: 360, height: 740 }, isMobile: true, hasTouch: true });
+    }
+    for (const path of ["/", "/#check", "/#explore"]) {
+      await visit(path, async (page) => { assert.ok(await overflow(page) <= 0, path); }, { viewport: { width: 360, height: 740 } });
+    }
+  });
+
+  test("a plot follows the width of the window", () => visit(VIEWS.explore[0], async (page) => {
+    await drawn(page);
+    const width = () => page.locator("#view-explore .plot svg").evaluate((svg) => svg.getBoundingClientRect().width);
+    const wide = await width();
+    await page.setViewportSize({ width: 700, height: 800 });
+    await page.waitForFunction((before) => document.querySelector("#view-explore .plot svg").getBoundingClientRect().width < before - 200, wide);
+    assert.ok(await overflow(page) <= 0);
+  }));
+
+  test("print leaves the results", () => visit(VIEWS.check[0], async (page) => {
+    await checked(page);
+    await page.emulateMedia({ media: "print" });
+    assert.ok(await page.locator("#view-check form").isHidden());
+    assert.ok(await page.locator("#together").isVisible());
+  }));
+
+  test("the API page shows every operation, and tries one", () => visit("/api", async (page) => {
+    await page.waitForSelector("main section");
+    const document = await ask("/openapi.json");
+    const operations = Object.entries(document.paths).flatMap(([path, methods]) => Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`));
+    const shown = (await page.$$eval("main section > h3", (all) => all.map((one) => one.innerText))).map(plain);
+    assert.deepEqual(shown.sort(), operations.sort());
+    const fields = await page.locator("#post-v1-search tbody th").allInnerTexts();
+    for (const field of ["params", "like", "gpu", "workload.batch", "workload.mode"]) assert.ok(fields.includes(field), `${field} of ${fields}`);
+    const trial = page.locator("#post-v1-predict-gemm");
+    await trial.getByText("Try it").click();
+    await trial.getByRole("button", { name: "Send" }).click();
+    await trial.locator("pre.answer").waitFor();
+    assert.match(await text(page, "#post-v1-predict-gemm .status"), /^200/);
+    const body = JSON.parse(await trial.locator("textarea").inputValue());
+    assert.equal(JSON.parse(await trial.locator("pre.answer").innerText()).time_us, (await ask("/v1/predict/gemm", body)).time_us);
+  }));
+
+  test("a page is small", async () => {
+    for (const path of ["/", "/api"]) {
+      const sizes = [];
+      await visit(path, async (page) => {
+        page.on("response", (answer) => { if (/\/(page\/.*|api)?$/.test(new URL(answer.url()).pathname)) sizes.push(answer.body().then((body) => body.length)); });
+        await page.reload({ waitUntil: "networkidle" });
+      });
+      const total = (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0);
+      assert.ok(total > 10_000 && total < 120_000, `${path} is ${total} bytes`);
+    }
+  });
+
+  test("files ask nobody else", () => {
+    const names = readdirSync(FILES);
+    for (const name of names) {
+      const source = readFileSync(new URL(name, FILES), "utf8");
+      assert.ok(!/innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function/.test(source), `${name} makes markup of text`);
+      const addresses = (source.match(/\b(https?|wss?):\/\/[^\s"'`)]*/g) ?? []).filter((one) => one !== "http://www.w3.org/2000/svg");
+      assert.deepEqual(addresses, [], name);
+      if (name.endsWith(".html")) assert.ok(!/<script(?![^>]*\bsrc=)|\sstyle=|\son\w+=|<style/.test(source), `${name} has nothing inline`);
+      if (name.endsWith(".js")) assert.match(source, /^\/\/ .+\.\n/, `${name} says what it is for`);
+    }
+  });
+
+  test("pictures are taken when asked for", { skip: !process.env.SHAPEWISE_SCREENSHOTS && "SHAPEWISE_SCREENSHOTS is not set" }, async () => {
+    const folder = process.env.SHAPEWISE_SCREENSHOTS;
+    mkdirSync(folder, { recursive: true });
+    for (const [kind, options] of Object.entries({ light: {}, dark: { colorScheme: "dark" }, phone: { viewport: { width: 360, height: 740 } } })) {
+      for (const [name, [path, ready]] of Object.entries(VIEWS)) {
+        await visit(path, async (page) => {
+          await ready(page);
+          if (await page.locator(".plot:visible").count()) await page.locator(".plot:visible").hover();
+          await page.screenshot({ path: `${folder}/${name}-${kind}.png`, fullPage: true });
+        }, options);
+      }
+    }
+  });
+});
