@@ -16,7 +16,7 @@ pub(crate) struct Outcome {
 }
 
 /// The program that was built along with these tests.
-fn program() -> PathBuf {
+pub(crate) fn program() -> PathBuf {
     cargo_bin("shapewise")
 }
 

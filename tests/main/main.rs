@@ -12,6 +12,9 @@ mod learning;
 #[cfg(feature = "dataset")]
 mod made_up;
 
+#[cfg(feature = "serve")]
+mod page;
+
 mod paper;
 
 mod predictions;

@@ -1,0 +1,39 @@
+//! The web page in a headless Chromium, where node, Chromium and the packages of `tests/page` are there.
+
+use crate::cli::program;
+use std::path::Path;
+use std::process::Command;
+
+#[test]
+fn the_page_works_in_a_browser() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/page");
+    let browser = std::env::var("CHROMIUM").unwrap_or_else(|_| "/usr/bin/chromium".to_owned());
+    let missing = if Command::new("node").arg("--version").output().is_err() {
+        "node"
+    } else if !folder.join("node_modules/playwright-core").exists() {
+        "playwright-core (npm ci in tests/page)"
+    } else if !Path::new(&browser).exists() {
+        "Chromium"
+    } else {
+        ""
+    };
+    if !missing.is_empty() {
+        let strict = std::env::var_os("SHAPEWISE_REQUIRE_ALL").is_some();
+        assert!(!strict, "SHAPEWISE_REQUIRE_ALL allows no skipped test");
+        eprintln!("skipped: {missing} is missing");
+        return;
+    }
+    let tests = Command::new("node")
+        .args(["--test", "--test-concurrency=1", "page.test.mjs"])
+        .current_dir(&folder)
+        .env("SHAPEWISE_BIN", program())
+        .env("CHROMIUM", browser)
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&tests.stdout);
+    assert!(tests.status.success(), "{told}");
+    // A run in which no test was found is no success.
+    let passed = told.lines().find_map(|line| line.split_once("pass "));
+    let passed: u32 = passed.map_or(0, |(_, count)| count.trim().parse().unwrap());
+    assert!(passed > 0, "{told}");
+}
