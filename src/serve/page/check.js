@@ -239,7 +239,8 @@ function sideBySide(checked, mends) {
 	});
 	line("step", checked.predicted ? format.time(checked.predicted.time_us) : "does not run", (mend) => h("strong", null, format.time(mend.predicted.time_us)), { class: "rule" });
 	line("90 %", checked.predicted ? `${format.time(checked.predicted.low_us)} to ${format.time(checked.predicted.high_us)}` : "–", (mend) => `${format.time(mend.predicted.low_us)} to ${format.time(mend.predicted.high_us)}`);
-	line("tokens/s", checked.predicted ? format.tokens(checked.predicted.tokens_per_s) : "–", (mend) => [format.tokens(mend.predicted.tokens_per_s), !mend.predicted.fits && span("bad", " does not fit")]);
+	const rate = (step, { tp, pp }) => format.tokens(step.tokens_per_s / (tp * pp));
+	line("tokens/s per GPU", checked.predicted ? rate(checked.predicted, work_) : "–", (mend) => [rate(mend.predicted, mend.workload), !mend.predicted.fits && span("bad", " does not fit")]);
 	if (mends.some(([, mend]) => mend.gain)) line("it saves", "", (mend) => outcome(work_, mend));
 	line("tiers", checked.predicted ? format.tierShares(checked.predicted.tier_shares) : "–", (mend) => format.tierShares(mend.predicted.tier_shares), { class: "soft" });
 	line("mends", "", (mend) => mend.mends.join(", "), { class: "soft" });

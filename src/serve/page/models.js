@@ -92,14 +92,14 @@ function figureValue({ figure, value }) {
 
 /** Columns whose meaning is known; any further number that the server gives is shown under its own name. */
 const KNOWN = {
-	rows: ["trained on", (value) => `${format.grouped(value)} timings`],
-	n: ["held-out timings", format.grouped],
-	keys: ["held-out keys", format.grouped],
+	rows: ["trained on", format.grouped, "timings it was fitted to"],
+	n: ["held out", format.grouped, "timings of keys that training had not seen"],
+	keys: ["keys", format.grouped, "held-out keys"],
 	median_ape: ["median error", format.percent],
 	mean_ape: ["mean error", format.percent],
-	p90_ape: ["90 % of errors below", format.percent],
-	coverage_90: ["inside the 90 % interval", format.percent],
-	interval_half_width_median: ["half width of the 90 % interval", format.percent],
+	p90_ape: ["p90 error", format.percent, "90 % of the errors are below"],
+	coverage_90: ["coverage", format.percent, "share of timings inside their 90 % interval"],
+	interval_half_width_median: ["half width", format.percent, "of the 90 % interval, the median"],
 	size_bytes: ["size", format.bytes],
 };
 
@@ -113,8 +113,8 @@ function numbers(caption, texts, lines) {
 	const first = Object.keys(KNOWN);
 	const keys = [...new Set(lines.flatMap(({ from }) => Object.keys(from).filter((key) => typeof from[key] === "number")))]
 		.sort((a, b) => (first.indexOf(a) + 1 || 99) - (first.indexOf(b) + 1 || 99));
-	return table(caption, [...texts, ...keys.map((key) => ({ num: column(key)[0] }))],
-		lines.map(({ cells, from }) => [...cells, ...keys.map((key) => (typeof from[key] === "number" ? column(key)[1](from[key]) : "–"))]));
+	return table(caption, [...texts, ...keys.map((key) => ({ num: column(key)[0], title: column(key)[2] }))],
+		lines.map(({ cells, from }) => [...cells, ...keys.map((key) => (typeof from[key] === "number" ? column(key)[1](from[key]) : "–"))]), { class: "tight" });
 }
 
 function errors(models, place) {

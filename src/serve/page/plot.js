@@ -66,7 +66,6 @@ function draw(options, width, height) {
 	const left = 34 + CHARACTER * Math.max(...yLabels.map((text) => text.length));
 	const right = width - 24;
 	const xTicks = ticks(bounds.left, bounds.right, Math.max(2, Math.floor((right - left) / 84))).filter((tick) => options.x.loose || (tick >= bounds.left && tick <= bounds.right));
-	const xLabels = labels(xTicks);
 	const span = options.x.loose ? [xTicks[0], xTicks.at(-1)] : [bounds.left, bounds.right];
 	const rise = [yTicks[0], yTicks.at(-1)];
 	const x = (value) => left + ((value - span[0]) / (span[1] - span[0] || 1)) * (right - left);
@@ -82,9 +81,9 @@ function draw(options, width, height) {
 		parts.push(s("line", { class: "grid", x1: left, x2: right, y1: y(tick), y2: y(tick) }),
 			s("text", { class: "label", x: left - 6, y: y(tick) + 4, "text-anchor": "end" }, yLabels[at]));
 	}
-	for (const [at, tick] of xTicks.entries()) {
+	for (const tick of xTicks) {
 		parts.push(s("line", { class: "axis", x1: x(tick), x2: x(tick), y1: bottom, y2: bottom + 4 }),
-			s("text", { class: "label", x: x(tick), y: bottom + 17, "text-anchor": "middle" }, xLabels[at]));
+			s("text", { class: "label", x: x(tick), y: bottom + 17, "text-anchor": "middle" }, tick));
 	}
 	parts.push(s("line", { class: "axis", x1: left, x2: right, y1: bottom, y2: bottom }),
 		s("text", { class: "label", x: (left + right) / 2, y: height - 8, "text-anchor": "middle" }, options.x.label),
@@ -143,7 +142,8 @@ function body(one, spot, x, y, taken) {
 			if (point.text) parts.push(beside(point.text, x(point.x), y(point.y), taken));
 		}
 	} else {
-		parts.push(s("path", { class: `line d${one.tone}`, d: `M${points.map((point) => spot(point)).join("L")}` }));
+		const dense = points.length > 1_000 ? " dense" : "";
+		parts.push(s("path", { class: `line d${one.tone}${dense}`, d: `M${points.map((point) => spot(point)).join("L")}` }));
 	}
 	return parts;
 }
@@ -155,17 +155,18 @@ function body(one, spot, x, y, taken) {
 export function plot(options) {
 	const stops = options.stops;
 	const layer = h("div", { class: "canvas" });
+	// The cross-hair is a picture of its own, so that moving it does not draw a long curve again.
+	const over = s("svg", { class: "cross", width: "100%", height: "100%", "aria-hidden": "true" });
 	const node = h("div", { class: "plot", tabindex: "0", role: "slider", "aria-label": options.label, "aria-orientation": "horizontal", "aria-valuemin": 0, "aria-valuemax": Math.max(0, stops.length - 1), "aria-valuenow": 0, "aria-valuetext": stops[0]?.text ?? "" }, layer);
 	let scene;
 	let at = -1;
 
 	const cross = () => {
-		scene.drawing.querySelector(".cross")?.remove();
 		const stop = stops[at];
 		if (!stop) return;
 		const line = s("line", { class: "hair", x1: scene.x(stop.x), x2: scene.x(stop.x), y1: scene.top, y2: scene.bottom });
 		const dots = stop.spots.map((one) => s("circle", { class: `halo t${one.tone}`, cx: scene.x(stop.x), cy: scene.y(one.y), r: 5.5 }));
-		scene.drawing.append(s("g", { class: "cross" }, line, dots));
+		over.replaceChildren(line, ...dots);
 	};
 	const look = (next) => {
 		const one = Math.min(stops.length - 1, Math.max(0, next));
@@ -180,7 +181,7 @@ export function plot(options) {
 		const width = Math.floor(layer.clientWidth);
 		if (width < 60) return;
 		scene = draw(options, width, width < 560 ? 300 : 360);
-		layer.replaceChildren(scene.drawing);
+		layer.replaceChildren(scene.drawing, over);
 		cross();
 	};
 	const nearest = (event) => {
@@ -233,7 +234,7 @@ export function svgFile(options) {
 
 /** A small bar on a common scale: the interval as a line, the estimate as a dot, a reference as a tick. */
 export function interval(low, value, high, [from, to], reference) {
-	const wide = 92;
+	const wide = 80;
 	const x = (rate) => 3 + ((rate - from) / (to - from || 1)) * (wide - 6);
 	return s("svg", { class: "interval", viewBox: `0 0 ${wide} 14`, width: wide, height: 14, "aria-hidden": "true" },
 		reference !== undefined && s("line", { class: "reference", x1: x(reference), x2: x(reference), y1: 0, y2: 14 }),

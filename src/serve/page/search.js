@@ -155,7 +155,7 @@ function ranking(found) {
 		h("table", { class: "ranking" },
 			h("caption", { class: "unseen" }, "Shapes in order; a group holds shapes that are equally fast as far as the prediction can tell"),
 			h("thead", null, h("tr", null, head("#"), head("tokens/s", "tokens per second and GPU"), h("th", { scope: "col" }, "90 % interval"), head("gain", "tokens/s per GPU over the baseline, at equal parameters"),
-				head("layers"), head("hidden"), head("heads"), head("kv", "key/value heads"), head("head", "width of one head"), head("d_ff", "width of the MLP"), head("vocab"), head("params"), free && [head("batch"), head("tp")],
+				head("layers"), head("hidden"), head("heads"), head("kv", "key/value heads"), head("head dim"), head("d_ff", "width of the MLP"), head("vocab"), head("params"), free && [head("batch"), head("tp")],
 				head("MFU", "share of the peak that model FLOPs use"), head("memory", "of the fullest GPU"), h("th", { scope: "col" }, span("unseen", "config")))),
 			h("tbody", { class: "baseline" }, h("tr", { "data-rank": "baseline" }, h("th", { scope: "row", class: "num" }, "–"),
 				num(format.tokens(reference)), h("td", null, interval(undefined, reference, undefined, scale, reference), span("ends", ` ${found.baseline.shape.name}`)), num("baseline"),
@@ -167,7 +167,7 @@ function ranking(found) {
 					h("tr", { class: "group" }, h("th", { scope: "rowgroup", colspan: columns }, h("div", { class: "stay" }, members.length > 1 ? `Tie group ${group}: ${members.length} shapes equally fast as far as the prediction can tell, in order of closeness to published models` : `Group ${group}: one shape`))),
 					members.map(([one, at]) => row(one, at)));
 			}))),
-	p("hint", "Rates are per GPU. Bar: 90 % interval and estimate; the upright line is the baseline. Most of it is common to all shapes; what is not stands beside the gain as ±, and decides what ties.")];
+	p("hint", "Rates are per GPU. Bar: 90 % interval and estimate; the upright line is the baseline. Most of it is common to all shapes; what is not stands beside the gain as ±, and decides what ties. Time: the roles that changed most, as a share of the baseline's time at equal parameters.")];
 }
 
 const won = (one) => one.won.map((role) => `${format.words(role.role)} ${format.signed(role.time_change)}`).join(", ");
@@ -203,7 +203,6 @@ function reasons(found) {
 	const tied = found.shapes.filter((one) => one.tie_group === 1).length > 1;
 	return [
 		tied && p("", `The fastest by a hair is ${format.dimensions(found.fastest.shape)}: ${format.tokens(found.fastest.tokens_per_s_per_gpu)} tokens/s per GPU. Shapes of one tie group are ordered by closeness to published models.`),
-		first && p("", `What won the time of the first, as a share of the baseline's at equal parameters: ${won(first)}.`),
 		first && more("Rules that the first shape meets", p("", first.rules_met.join(", "), ".")),
 	];
 }
