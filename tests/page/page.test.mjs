@@ -41,6 +41,7 @@ before(async () => {
     service = start();
     base = await service.address;
   }
+  assert.equal((await fetch(`${base}/healthz`)).status, 200, "the service runs");
   browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: FLAGS });
 });
 
@@ -179,6 +180,17 @@ describe("search", () => {
     assert.deepEqual(seen.posts.map((post) => post.body.export), [true, undefined]);
   }, { failures: true }));
 
+  test("says where a config.json narrows the search", () => visit("/#search?params=&gpu=a100&like=gpt3-2.7b&top=3", async (page) => {
+    await searched(page);
+    assert.match(await text(page, "#view-search .note"), /^Kept: every head has its own keys/);
+    await page.click("#view-search details.options summary");
+    await page.uncheck("#search-configs");
+    await page.click("#view-search button.main");
+    await page.waitForFunction(() => !document.querySelector("#view-search .note"));
+    await searched(page);
+    assert.match(await state(page), /configs=/);
+  }));
+
   test("is cancelled by its button", () => visit("/#search", async (page, seen) => {
     let release;
     const held = new Promise((resolve) => { release = resolve; });
@@ -210,7 +222,7 @@ describe("search", () => {
     });
     await page.evaluate(() => {
       globalThis.said = [];
-      new MutationObserver(() => globalThis.said.push(document.querySelector("#view-search .status").textContent)).observe(document.querySelector("#view-search .status"), { childList: true, characterData: true, subtree: true });
+      new MutationObserver(() => globalThis.said.push(document.querySelector("#view-search .controls .hint").textContent)).observe(document.querySelector("#view-search .controls .hint"), { childList: true, characterData: true, subtree: true });
     });
     await page.click("#view-search button.main");
     await searched(page);
@@ -261,7 +273,7 @@ describe("check", () => {
     assert.ok(output.includes(`${ms(answer.predicted.time_us)} (90 %: ${ms(answer.predicted.low_us)} to ${ms(answer.predicted.high_us)})`), output);
     assert.equal(await text(page, "#view-check .status"), `${answer.broken} of ${answer.rules.filter((rule) => rule.verdict !== "not_applicable").length} rules that apply are broken.`);
     const together = await text(page, "#together");
-    assert.ok(together.includes(ms(answer.together.predicted.time_us)), together);
+    assert.ok(together.includes(`step ${ms(answer.predicted.time_us)} ${ms(answer.together.predicted.time_us)}`), together);
     assert.ok(together.includes(`vocab ${answer.model.vocab} ${answer.together.architecture.vocab}`), together);
     const { gain } = answer.together;
     assert.ok(together.includes(`${percent(gain.time_saved_fraction)} less time (90 %: ${signed(gain.low_fraction)} to ${signed(gain.high_fraction)})`), together);
@@ -269,7 +281,7 @@ describe("check", () => {
     for (const rule of answer.rules.filter((one) => one.verdict === "broken")) {
       const paragraph = await text(page, `[data-rule=${rule.id}]`);
       assert.ok(paragraph.includes(rule.source) && paragraph.includes(rule.detail), paragraph);
-      if (rule.mend) assert.ok(paragraph.includes(ms(rule.mend.predicted.time_us)), paragraph);
+      if (rule.mend) assert.ok(paragraph.includes(`step ${ms(answer.predicted.time_us)} ${ms(rule.mend.predicted.time_us)}`), paragraph);
     }
     const step = await ask("/v1/predict/model", { architecture: "gpt3-2.7b" });
     for (const caveat of step.caveats) assert.ok(output.includes(`${percent(caveat.time_share)} of the time: ${caveat.text}`), output);
@@ -299,7 +311,7 @@ describe("check", () => {
       data.items.add(new File([config], "config.json", { type: "application/json" }));
       return data;
     }, JSON.stringify(LLAMA));
-    await page.dispatchEvent("#view-check form", "drop", { dataTransfer: transfer });
+    await page.dispatchEvent("#view-check h1", "drop", { dataTransfer: transfer });
     await page.waitForFunction(() => document.querySelector("#check-config").value.includes("32001"));
     assert.ok(await page.isChecked("#check-source-config"));
     await page.setInputFiles("#view-check input[type=file]", { name: "config.json", mimeType: "application/json", buffer: Buffer.from(JSON.stringify({ ...LLAMA, vocab_size: 32003 })) });

@@ -59,13 +59,15 @@ export function mount() {
 		h("div", { class: "fields" }, form.nodes("model", "config", "gpu", "mode", "batch", "seq")),
 		form.folded([WORKLOAD.filter((one) => !["mode", "batch", "seq"].includes(one))]),
 		work.controls);
-	element.addEventListener("dragover", (event) => { event.preventDefault(); element.classList.add("over"); });
-	element.addEventListener("dragleave", () => element.classList.remove("over"));
-	element.addEventListener("drop", (event) => {
-		event.preventDefault();
-		element.classList.remove("over");
-		take(event.dataTransfer.files[0]);
-	});
+	// Anywhere in the window: a file that misses would replace the page.
+	for (const kind of ["dragover", "dragleave", "drop"]) {
+		addEventListener(kind, (event) => {
+			if (!element.getClientRects().length) return;
+			event.preventDefault();
+			element.classList.toggle("over", kind === "dragover");
+			if (kind === "drop") take(event.dataTransfer.files[0]);
+		});
+	}
 	choose("model");
 	return [p("lead", "Is a shape well sized for its GPU? Seventeen rules say what is wrong, what each costs, and which near shape with the same parameters mends it."), element, work.alert, work.output];
 }

@@ -1,7 +1,7 @@
 // The part of a view that works: runs a question, shows that it runs, what went wrong, and the answer.
 
 import { Problem } from "./api.js";
-import { h, p, put } from "./dom.js";
+import { h, p, put, span } from "./dom.js";
 
 /** Says a problem in words of its own, with what may help. */
 export function problemBox(problem) {
@@ -14,6 +14,7 @@ export function desk(form, submitLabel) {
 	const alert = h("div", { class: "alert", role: "alert" });
 	const status = h("p", { class: "status", role: "status" });
 	const bar = h("progress", { max: 1, hidden: true, "aria-label": "progress" });
+	const note = span("hint");
 	const output = h("div", { class: "output" });
 	const cancel = h("button", { type: "button", hidden: true, onclick: () => running?.abort() }, "Cancel");
 	const submit = h("button", { type: "submit", class: "main" }, submitLabel);
@@ -24,6 +25,7 @@ export function desk(form, submitLabel) {
 		cancel.hidden = !is;
 		bar.hidden = !is;
 		bar.removeAttribute("value");
+		note.textContent = "";
 	};
 	const wrong = (error) => {
 		if (!(error instanceof Problem)) throw error;
@@ -34,7 +36,9 @@ export function desk(form, submitLabel) {
 
 	return {
 		alert, output,
-		controls: h("div", { class: "controls" }, submit, cancel, bar, status),
+		controls: h("div", { class: "controls" }, submit, cancel, bar, note, status),
+		/** What changes often is not read out. */
+		note: (text) => { note.textContent = text; },
 		say: (text) => { status.textContent = text; },
 		progress: (done, total) => { bar.max = total || 1; bar.value = Math.min(done, total); },
 		wrong,

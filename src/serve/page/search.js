@@ -82,7 +82,7 @@ export function show(query) {
 async function ask(request, signal) {
 	const progress = ({ done, total, best_time_ratio: best }) => {
 		work.progress(done, total);
-		work.say(`${format.grouped(done)} of ${format.grouped(total)}${best ? `; best so far ${format.significant(best)} of the baseline's time` : ""}`);
+		work.note(`${format.grouped(done)} of ${format.grouped(total)}${best ? `; best so far ${format.significant(best)} of the baseline's time` : ""}`);
 	};
 	try {
 		return { found: await stream("/v1/search", request, signal, progress) };
@@ -101,7 +101,7 @@ function render(found, request, refused, gpu) {
 		p("sub", format.workload(found.workload)),
 		found.sharded && p("note", h("strong", null, "Assumed: "), `the training states do not fit one GPU, so they are sharded over ${found.workload.dp} replicas (ZeRO stage ${found.workload.zero}${found.workload.recompute === "none" ? "" : `, recomputation ${found.workload.recompute}`}). Data parallel, ZeRO and tensor parallel under “More options” set it; “never shard” forbids it.`),
 		refused && p("note", h("strong", null, "No config.json: "), `these shapes cannot be written as one, so the search ran without. ${refused}`),
-		...(found.notes ?? []).map((note) => p("note", note)),
+		found.request.kv_group === 1 && p("note", h("strong", null, "Kept: "), "every head has its own keys, as no config.json of this style holds fewer. Without “config.json of each shape” under “More options” the search is free."),
 		ranking(found),
 		reasons(found),
 		h("h3", null, "Throughput against memory"),
