@@ -207,12 +207,13 @@ function rulesTable(checked, rules) {
 		if (rule.verdict !== "broken") return span("faint", "not applicable");
 		return span("bad", rule.severity === "hard" ? "broken" : "broken (advice)");
 	};
+	const columns = checked.broken ? 5 : 3;
 	return table("What every rule says",
-		["rule", "verdict", "what decides", "nearest mend", "it saves"],
+		["rule", "verdict", "what decides", "nearest mend", "it saves"].slice(0, columns),
 		rules.map((rule) => [
 			h("span", { title: rule.demand }, rule.title), verdict(rule), rule.detail,
 			rule.mend ? changes(rule.mend) : rule.no_mend ? "none near" : "",
-			rule.mend ? outcome(checked.workload, rule.mend, true) : ""]), { class: "rules" });
+			rule.mend ? outcome(checked.workload, rule.mend, true) : ""].slice(0, columns)), { class: "rules" });
 }
 
 /** `heads 32 → 20, head dim 80 → 128`; where every head has its own keys, both change alike. */

@@ -27,7 +27,7 @@ const SUBJECTS = {
 	},
 	attention: {
 		text: "attention",
-		fields: ["a_batch", "a_heads", "a_kv_heads", "a_seq", "kv_seq", "head_dim", "causal", "pass", "op_dtype"],
+		fields: ["a_batch", "a_heads", "a_kv_heads", "a_seq", "kv_seq", "head_dim", "pass", "causal", "op_dtype"],
 		ranges: { head_dim: "32:256:8", a_seq: "512:8192:128", kv_seq: "512:16384:256", a_heads: "8:128:8", a_kv_heads: "1:32:1", a_batch: "1:64:1" },
 		usual: { a_batch: "4", a_heads: "32", a_seq: "2048", head_dim: "128" },
 	},
@@ -73,7 +73,7 @@ const EXAMPLES = [
 	["The same product on three generations", "#explore?op=gemm&vary=n&range=1536:6144:64&gpu=a100&gpu2=h100&gpu3=b200"],
 	["What an odd vocabulary costs GPT-3 2.7B", "#explore?op=model&vary=vocab&range=50240:50320:1"],
 	["How many heads GPT-3 2.7B should have had", "#explore?op=model&vary=heads&range=16:64:1"],
-	["Head size of flash attention", "#explore?op=attention&vary=head_dim&range=32:256:8"],
+	["Head size of flash attention", "#explore?op=attention&vary=head_dim&range=32:256:8&causal=1"],
 ];
 
 const work = desk(form, "Draw");

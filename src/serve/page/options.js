@@ -15,7 +15,7 @@ export function workloadFields({ ranges = false } = {}) {
 	const fields = [
 		{ name: "mode", label: "Mode", kind: "choice", value: "train", options: [{ value: "train", text: "training" }, { value: "prefill" }, { value: "decode" }], hint: "what one step does" },
 		{ name: "batch", label: "Batch", kind: size, hint: "sequences per micro-batch" },
-		{ name: "seq", label: "Sequence", kind: size, hint: "tokens per sequence" },
+		{ name: "seq", label: "Sequence", kind: size, hint: "tokens; in decode the cached ones" },
 		{ name: "context", label: "Context", kind: size, hint: "cached tokens per sequence" },
 		{ name: "dtype", label: "Number format", kind: "choice", value: "bf16", options: DTYPES },
 		{ name: "tp", label: "Tensor parallel", kind: size, placeholder: ONE, hint: "ranks" },
