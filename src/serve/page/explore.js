@@ -224,7 +224,7 @@ function options() {
 	});
 	return {
 		title: `${sweeps[0].subject} on ${single ? shown.titles[0] : sweeps.map((one) => one.gpu).join(", ")}: ${y.text} against ${dimension}`,
-		subtitle: constants(sweeps[0]),
+		subtitle: `${constants(sweeps[0])}; bands are 90 % intervals`,
 		label: `${y.text} against ${format.words(dimension)}`,
 		x: { label: format.words(dimension) },
 		y: { label: y.label, zero: true },
@@ -273,7 +273,7 @@ function render() {
 	const file = `${first.subject}-${first.dimension}`.replace(/[^\w.-]+/g, "-");
 	put(work.output,
 		h("h2", null, `${first.subject} on ${titles.join(", ")}`),
-		p("sub", `${format.words(first.dimension)} from ${first.range.start} to ${first.range.end} by ${first.range.step}; ${constants(first)}`),
+		p("sub", `${format.words(first.dimension)} from ${first.range.start} to ${first.range.end} by ${first.range.step}; ${constants(first)}; bands are 90 % intervals`),
 		h("div", { class: "tools" }, switcher,
 			button("Save CSV", () => save(`${file}.csv`, "text/csv", csv(sweeps))),
 			button("Save SVG", () => save(`${file}.svg`, "image/svg+xml", svgFile(options())))),
