@@ -5,37 +5,37 @@ import { copyable, more } from "./dom.js";
 const quote = (text) => (/^[\w.,:/+-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
 function option(name, value) {
-  const flag = (name.length === 1 ? "-" : "--") + name.replaceAll("_", "-");
-  if (value === true) return [flag];
-  return [flag, quote(Array.isArray(value) ? value.join(",") : String(value))];
+	const flag = (name.length === 1 ? "-" : "--") + name.replaceAll("_", "-");
+	if (value === true) return [flag];
+	return [flag, quote(Array.isArray(value) ? value.join(",") : String(value))];
 }
 
 /** `shapewise search --params 6.7B --gpu h200`. */
 export function commandLine(command, request) {
-  const parts = ["shapewise", command];
-  const { architecture, workload, export: configs, ...rest } = request;
-  if (architecture) parts.push(typeof architecture === "string" ? quote(architecture) : "config.json");
-  for (const [name, value] of Object.entries({ ...rest, ...workload })) parts.push(...option(name, value));
-  if (configs) parts.push("--export", "configs");
-  return parts.join(" ");
+	const parts = ["shapewise", command];
+	const { architecture, workload, export: configs, ...rest } = request;
+	if (architecture) parts.push(typeof architecture === "string" ? quote(architecture) : "config.json");
+	for (const [name, value] of Object.entries({ ...rest, ...workload })) parts.push(...option(name, value));
+	if (configs) parts.push("--export", "configs");
+	return parts.join(" ");
 }
 
 const origin = () => location.origin;
 
 function curl(path, request) {
-  if (typeof request.architecture === "object") {
-    const { architecture, workload, ...rest } = request;
-    const query = new URLSearchParams({ ...rest, ...workload });
-    return `curl -s ${quote(`${origin()}${path}?${query}`)} -H 'Content-Type: application/json' -d @config.json`;
-  }
-  return `curl -s ${origin()}${path} -H 'Content-Type: application/json' -d ${quote(JSON.stringify(request))}`;
+	if (typeof request.architecture === "object") {
+		const { architecture, workload, ...rest } = request;
+		const query = new URLSearchParams({ ...rest, ...workload });
+		return `curl -s ${quote(`${origin()}${path}?${query}`)} -H 'Content-Type: application/json' -d @config.json`;
+	}
+	return `curl -s ${origin()}${path} -H 'Content-Type: application/json' -d ${quote(JSON.stringify(request))}`;
 }
 
 function python(path, request) {
-  const own = typeof request.architecture === "object";
-  const literal = JSON.stringify(own ? { ...request, architecture: "@" } : request, null, 4)
-    .replace(/: true\b/g, ": True").replace(/: false\b/g, ": False").replace('"@"', 'json.load(open("config.json"))');
-  return `import json, urllib.request
+	const own = typeof request.architecture === "object";
+	const literal = JSON.stringify(own ? { ...request, architecture: "@" } : request, null, 4)
+		.replace(/: true\b/g, ": True").replace(/: false\b/g, ": False").replace('"@"', 'json.load(open("config.json"))');
+	return `import json, urllib.request
 
 request = ${literal}
 answer = json.load(urllib.request.urlopen(urllib.request.Request(
@@ -44,9 +44,9 @@ answer = json.load(urllib.request.urlopen(urllib.request.Request(
 
 /** All three, folded away. `questions` are pairs of path and request; each asks once. */
 export function commands(command, path, requests) {
-  const all = [requests].flat();
-  return more("The same from a shell or a script",
-    copyable("Command line", all.map((one) => commandLine(command, one)).join("\n")),
-    copyable("curl", all.map((one) => curl(path, one)).join("\n")),
-    copyable("Python", python(path, all[0])));
+	const all = [requests].flat();
+	return more("The same from a shell or a script",
+		copyable("Command line", all.map((one) => commandLine(command, one)).join("\n")),
+		copyable("curl", all.map((one) => curl(path, one)).join("\n")),
+		copyable("Python", python(path, all[0])));
 }

@@ -1,75 +1,79 @@
 // The part of a view that works: runs a question, shows that it runs, what went wrong, and the answer.
 
 import { Problem } from "./api.js";
-import { h, put } from "./dom.js";
+import { h, p, put, span } from "./dom.js";
 
 /** Says a problem in words of its own, with what may help. */
 export function problemBox(problem) {
-  return [h("strong", null, problem.title ?? "This did not work"), h("p", null, problem.detail ?? problem.message),
-    problem.instance && h("p", { class: "hint" }, `The server's log knows this as ${problem.instance}.`)];
+	return [h("strong", null, problem.title ?? "This did not work"), p("", problem.detail ?? problem.message),
+		problem.instance && p("hint", `The server's log knows this as ${problem.instance}.`)];
 }
 
 /** Alert, status line, cancel button and output of a form. */
 export function desk(form, submitLabel) {
-  const alert = h("div", { class: "alert", role: "alert" });
-  const status = h("p", { class: "status", role: "status" });
-  const bar = h("progress", { max: 1, hidden: true, "aria-label": "progress" });
-  const output = h("div", { class: "output" });
-  const cancel = h("button", { type: "button", hidden: true, onclick: () => running?.abort() }, "Cancel");
-  const submit = h("button", { type: "submit", class: "main" }, submitLabel);
-  let running;
+	const alert = h("div", { class: "alert", role: "alert" });
+	const status = h("p", { class: "status", role: "status" });
+	const bar = h("progress", { max: 1, hidden: true, "aria-label": "progress" });
+	const note = span("hint");
+	const output = h("div", { class: "output" });
+	const cancel = h("button", { type: "button", hidden: true, onclick: () => running?.abort() }, "Cancel");
+	const submit = h("button", { type: "submit", class: "main" }, submitLabel);
+	let running;
 
-  const busy = (is) => {
-    output.setAttribute("aria-busy", is);
-    cancel.hidden = !is;
-    bar.hidden = !is;
-    bar.removeAttribute("value");
-  };
-  const wrong = (error) => {
-    if (!(error instanceof Problem)) throw error;
-    status.textContent = "";
-    put(alert, problemBox(error));
-    form.show(error);
-  };
+	const busy = (is) => {
+		output.setAttribute("aria-busy", is);
+		cancel.hidden = !is;
+		bar.hidden = !is;
+		bar.removeAttribute("value");
+		note.textContent = "";
+	};
+	const wrong = (error) => {
+		if (!(error instanceof Problem)) throw error;
+		status.textContent = "";
+		put(alert, problemBox(error));
+		form.show(error);
+	};
 
-  return {
-    alert, output,
-    controls: h("div", { class: "controls" }, submit, cancel, bar, status),
-    say: (text) => { status.textContent = text; },
-    progress: (done, total) => { bar.max = total || 1; bar.value = Math.min(done, total); },
-    wrong,
-    /** Nothing is asked: something to try is shown. */
-    rest(examples) {
-      running?.abort();
-      form.clear();
-      put(alert);
-      put(output, h("p", null, "Try:"), h("ul", { class: "plain" }, examples.map(([text, address]) => h("li", null, h("a", { href: address }, text)))));
-      status.textContent = "";
-    },
-    /** Runs `work(signal)`; an earlier run is dropped. Fields that are wrong are shown before anything is asked. */
-    async run(work) {
-      running?.abort();
-      const mine = new AbortController();
-      running = mine;
-      form.clear();
-      put(alert);
-      status.textContent = "";
-      try {
-        busy(true);
-        await work(mine.signal);
-      } catch (error) {
-        if (running !== mine) return;
-        if (error.name === "AbortError") status.textContent = output.childElementCount ? "Cancelled; below is the answer before." : "Cancelled.";
-        else {
-          put(output);
-          wrong(error);
-        }
-      } finally {
-        if (running === mine) {
-          running = undefined;
-          busy(false);
-        }
-      }
-    },
-  };
+	return {
+		alert, output,
+		controls: h("div", { class: "controls" }, submit, cancel, bar, note, status),
+		/** What changes often is not read out. */
+		note: (text) => { note.textContent = text; },
+		say: (text) => { status.textContent = text; },
+		progress: (done, total) => { bar.max = total || 1; bar.value = Math.min(done, total); },
+		wrong,
+		/** Nothing is asked: something to try is shown. */
+		rest(examples) {
+			running?.abort();
+			form.clear();
+			put(alert);
+			put(output, p("", "Try:"), h("ul", { class: "plain" }, examples.map(([text, address]) => h("li", null, h("a", { href: address }, text)))));
+			status.textContent = "";
+		},
+		/** Runs `work(signal)`; an earlier run is dropped. Fields that are wrong are shown before anything is asked. */
+		async run(work) {
+			running?.abort();
+			const mine = new AbortController();
+			running = mine;
+			form.clear();
+			put(alert);
+			status.textContent = "";
+			try {
+				busy(true);
+				await work(mine.signal);
+			} catch (error) {
+				if (running !== mine) return;
+				if (error.name === "AbortError") status.textContent = output.childElementCount ? "Cancelled; below is the answer before." : "Cancelled.";
+				else {
+					put(output);
+					wrong(error);
+				}
+			} finally {
+				if (running === mine) {
+					running = undefined;
+					busy(false);
+				}
+			}
+		},
+	};
 }

@@ -2,42 +2,42 @@
 
 /** Four significant digits, no exponent. */
 export function significant(value) {
-  if (value === 0 || !Number.isFinite(value)) return String(value);
-  const digits = Math.min(6, Math.max(0, 3 - Math.floor(Math.log10(Math.abs(value)))));
-  return value.toFixed(digits);
+	if (value === 0 || !Number.isFinite(value)) return String(value);
+	const digits = Math.min(6, Math.max(0, 3 - Math.floor(Math.log10(Math.abs(value)))));
+	return value.toFixed(digits);
 }
 
 /** A whole number with commas between thousands. */
 export function grouped(value) {
-  return String(Math.round(value)).replace(/\B(?=(\d{3})+(?!\d))/g, ",");
+	return String(Math.round(value)).replace(/\B(?=(\d{3})+(?!\d))/g, ",");
 }
 
 /** Thin spaces keep a number and its unit on one line. */
 const unit = (value, name) => `${value}\u00a0${name}`;
 
 export function time(us) {
-  const size = Math.abs(us);
-  if (size >= 1e6) return unit(significant(us / 1e6), "s");
-  if (size >= 1e3) return unit(significant(us / 1e3), "ms");
-  return unit(significant(us), "µs");
+	const size = Math.abs(us);
+	if (size >= 1e6) return unit(significant(us / 1e6), "s");
+	if (size >= 1e3) return unit(significant(us / 1e3), "ms");
+	return unit(significant(us), "µs");
 }
 
 export function bytes(value) {
-  let name = "B";
-  for (const next of ["KiB", "MiB", "GiB", "TiB"]) {
-    if (Math.abs(value) < 1024) break;
-    value /= 1024;
-    name = next;
-  }
-  return unit(significant(value), name);
+	let name = "B";
+	for (const next of ["KiB", "MiB", "GiB", "TiB"]) {
+		if (Math.abs(value) < 1024) break;
+		value /= 1024;
+		name = next;
+	}
+	return unit(significant(value), name);
 }
 
 export const gib = (value) => value / 2 ** 30;
 
 /** A fraction: `94 %`, `3.4 %`. */
 export function percent(fraction) {
-  const value = fraction * 100;
-  return unit(value.toFixed(Math.abs(value) >= 9.95 ? 0 : 1), "%");
+	const value = fraction * 100;
+	return unit(value.toFixed(Math.abs(value) >= 9.95 ? 0 : 1), "%");
 }
 
 /** A change: `+4.2 %`, `−12 %`. */
@@ -52,43 +52,43 @@ export const parameters = (count) => (count >= 1e9 ? `${significant(count / 1e9)
 export const TIERS = ["measured", "learned", "transferred", "roofline"];
 
 export const TIER_TEXT = {
-  measured: "this exact shape is in a timing table that was handed over",
-  learned: "a net trained on this GPU and software stack",
-  transferred: "carried over from another GPU, format, layout, direction or alignment by a stated assumption",
-  roofline: "traffic over reachable bandwidth, nothing learned",
+	measured: "this exact shape is in a timing table that was handed over",
+	learned: "a net trained on this GPU and software stack",
+	transferred: "carried over from another GPU, format, layout, direction or alignment by a stated assumption",
+	roofline: "traffic over reachable bandwidth, nothing learned",
 };
 
 /** `28 % learned, 58 % transferred, 14 % roofline`. */
 export function tierShares(shares) {
-  return TIERS.filter((tier) => shares?.[tier] > 0).map((tier) => `${percent(shares[tier])} ${tier}`).join(", ");
+	return TIERS.filter((tier) => shares?.[tier] > 0).map((tier) => `${percent(shares[tier])} ${tier}`).join(", ");
 }
 
 /** `gemm bf16: trtllm 1.3.0rc20 on h200; …`. */
 export function basis(list) {
-  const all = (Array.isArray(list) ? list : [list]).filter(Boolean);
-  if (all.length === 0) return "a roofline, nothing learned";
-  return all.map((one) => `${one.family} ${one.dtype}: ${one.stack ?? "roofline, nothing learned"}`).join("; ");
+	const all = (Array.isArray(list) ? list : [list]).filter(Boolean);
+	if (all.length === 0) return "a roofline, nothing learned";
+	return all.map((one) => `${one.family} ${one.dtype}: ${one.stack ?? "roofline, nothing learned"}`).join("; ");
 }
 
 /** `train: batch 4, seq 2048, bf16, flash attention`. */
 export function workload(work) {
-  const run = [`batch ${work.batch}`, `seq ${work.seq}`];
-  if (work.context > 0) run.push(`context ${work.context}`);
-  run.push(work.dtype);
-  for (const [name, value] of [["tp", work.tp], ["pp", work.pp], ["dp", work.dp], ["micro-batches", work.microbatches]]) {
-    if (value > 1) run.push(`${name} ${value}`);
-  }
-  if (work.zero > 0) run.push(`ZeRO ${work.zero}`);
-  if (work.recompute !== "none") run.push(`${work.recompute} recompute`);
-  if (work.sequence_parallel) run.push("sequence parallel");
-  run.push(`${work.attention} attention`);
-  return `${work.mode}: ${run.join(", ")}`;
+	const run = [`batch ${work.batch}`, `seq ${work.seq}`];
+	if (work.context > 0) run.push(`context ${work.context}`);
+	run.push(work.dtype);
+	for (const [name, value] of [["tp", work.tp], ["pp", work.pp], ["dp", work.dp], ["micro-batches", work.microbatches]]) {
+		if (value > 1) run.push(`${name} ${value}`);
+	}
+	if (work.zero > 0) run.push(`ZeRO ${work.zero}`);
+	if (work.recompute !== "none") run.push(`${work.recompute} recompute`);
+	if (work.sequence_parallel) run.push("sequence parallel");
+	run.push(`${work.attention} attention`);
+	return `${work.mode}: ${run.join(", ")}`;
 }
 
 /** `31 layers of 4096, 32 heads (8 kv) of 128, d_ff 10880, vocab 50304`. */
 export function dimensions(shape) {
-  const kv = shape.kv_heads === shape.heads ? "" : ` (${shape.kv_heads} kv)`;
-  return `${shape.layers} layers of ${shape.hidden}, ${shape.heads} heads${kv} of ${shape.head_dim}, d_ff ${shape.d_ff}, vocab ${shape.vocab}`;
+	const kv = shape.kv_heads === shape.heads ? "" : ` (${shape.kv_heads} kv)`;
+	return `${shape.layers} layers of ${shape.hidden}, ${shape.heads} heads${kv} of ${shape.head_dim}, d_ff ${shape.d_ff}, vocab ${shape.vocab}`;
 }
 
 /** The name of a key in words; `d_ff` is a word. */

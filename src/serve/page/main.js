@@ -15,34 +15,34 @@ const links = new Map();
 const last = new Map();
 
 for (const view of views) {
-  const section = h("section", { id: `view-${view.name}`, hidden: true, "aria-labelledby": `title-${view.name}` }, h("h1", { id: `title-${view.name}` }, view.title), view.mount());
-  const link = h("a", { href: href(view.name) }, view.title);
-  sections.set(view.name, section);
-  links.set(view.name, link);
-  tabs.lastElementChild.before(h("li", null, link));
+	const section = h("section", { id: `view-${view.name}`, hidden: true, "aria-labelledby": `title-${view.name}` }, h("h1", { id: `title-${view.name}` }, view.title), view.mount());
+	const link = h("a", { href: href(view.name) }, view.title);
+	sections.set(view.name, section);
+	links.set(view.name, link);
+	tabs.lastElementChild.before(h("li", null, link));
 }
 main.append(...sections.values());
 
 function route() {
-  const { view: wanted, query } = read();
-  const view = views.find((one) => one.name === wanted) ?? search;
-  for (const [name, section] of sections) section.hidden = name !== view.name;
-  for (const [name, link] of links) {
-    if (name === view.name) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
-  }
-  document.title = `${view.title} · shapewise`;
-  // A tab leads back to what its view showed last; what is shown already is not asked again.
-  const state = query.toString();
-  if (last.get(view.name) === state) return;
-  last.set(view.name, state);
-  links.get(view.name).href = href(view.name, query);
-  view.show(query);
+	const { view: wanted, query } = read();
+	const view = views.find((one) => one.name === wanted) ?? search;
+	for (const [name, section] of sections) section.hidden = name !== view.name;
+	for (const [name, link] of links) {
+		if (name === view.name) link.setAttribute("aria-current", "page");
+		else link.removeAttribute("aria-current");
+	}
+	document.title = `${view.title} · shapewise`;
+	// A tab leads back to what its view showed last; what is shown already is not asked again.
+	const state = query.toString();
+	if (last.get(view.name) === state) return;
+	last.set(view.name, state);
+	links.get(view.name).href = href(view.name, query);
+	view.show(query);
 }
 
 document.getElementById("skip").addEventListener("click", (event) => {
-  event.preventDefault();
-  main.focus();
+	event.preventDefault();
+	main.focus();
 });
 addEventListener("hashchange", route);
 route();

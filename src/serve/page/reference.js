@@ -2,33 +2,33 @@
 
 import { get } from "./api.js";
 import { problemBox } from "./desk.js";
-import { copyable, h, more, put, table } from "./dom.js";
+import { copyable, h, more, p, put, span, table } from "./dom.js";
 
 const PROBLEMS = [
-  ["not-json", 400, "The body is no JSON."],
-  ["not-found", 404, "Nothing is at this address."],
-  ["method", 405, "The address takes another method; the header Allow names it."],
-  ["too-slow", 408, "The body did not arrive in time."],
-  ["too-large", 413, "The body is too large."],
-  ["media-type", 415, "The body is not declared as application/json."],
-  ["field", 422, "A field holds what it may not."],
-  ["infeasible", 422, "The question is right, but no answer can meet it; the detail says what binds."],
-  ["busy", 429, "Too much at once; the header Retry-After says when to come back."],
-  ["fault", 500, "A fault of the service; instance names it in its log."],
-  ["over-time", 503, "The answer would take too long."],
+	["not-json", 400, "The body is no JSON."],
+	["not-found", 404, "Nothing is at this address."],
+	["method", 405, "The address takes another method; the header Allow names it."],
+	["too-slow", 408, "The body did not arrive in time."],
+	["too-large", 413, "The body is too large."],
+	["media-type", 415, "The body is not declared as application/json."],
+	["field", 422, "A field holds what it may not."],
+	["infeasible", 422, "The question is right, but no answer can meet it; the detail says what binds."],
+	["busy", 429, "Too much at once; the header Retry-After says when to come back."],
+	["fault", 500, "A fault of the service; instance names it in its log."],
+	["over-time", 503, "The answer would take too long."],
 ];
 
 /** What is tried where the description gives no example. */
 const EXAMPLES = {
-  "/v1/predict/gemm": { m: 8192, n: 50257, k: 2560 },
-  "/v1/predict/attention": { batch: 8, heads: 32, kv_heads: 8, seq: 1, kv_seq: 4096, head_dim: 128 },
-  "/v1/predict/batch": { gpu: "h200", ops: [{ kind: "gemm", m: 8192, n: 50257, k: 2560 }, { kind: "attention", batch: 4, heads: 32, seq: 2048, head_dim: 80, causal: true }] },
-  "/v1/predict/model": { architecture: "llama-3-8b", workload: { mode: "decode", batch: 16 } },
-  "/v1/search": { params: "6.7B", gpu: "h200", top: 3 },
-  "/v1/check": { architecture: "gpt3-2.7b", gpu: "h200" },
-  "/v1/sweep/gemm": { m: 2304, n: "1536:6144:64", k: 4096, gpu: "a100" },
-  "/v1/sweep/attention": { batch: 4, heads: 32, seq: 2048, head_dim: "32:256:8" },
-  "/v1/sweep/model": { architecture: "gpt3-2.7b", heads: "16:64" },
+	"/v1/predict/gemm": { m: 8192, n: 50257, k: 2560 },
+	"/v1/predict/attention": { batch: 8, heads: 32, kv_heads: 8, seq: 1, kv_seq: 4096, head_dim: 128 },
+	"/v1/predict/batch": { gpu: "h200", ops: [{ kind: "gemm", m: 8192, n: 50257, k: 2560 }, { kind: "attention", batch: 4, heads: 32, seq: 2048, head_dim: 80, causal: true }] },
+	"/v1/predict/model": { architecture: "llama-3-8b", workload: { mode: "decode", batch: 16 } },
+	"/v1/search": { params: "6.7B", gpu: "h200", top: 3 },
+	"/v1/check": { architecture: "gpt3-2.7b", gpu: "h200" },
+	"/v1/sweep/gemm": { m: 2304, n: "1536:6144:64", k: 4096, gpu: "a100" },
+	"/v1/sweep/attention": { batch: 4, heads: 32, seq: 2048, head_dim: "32:256:8" },
+	"/v1/sweep/model": { architecture: "gpt3-2.7b", heads: "16:64" },
 };
 
 const main = document.getElementById("main");
@@ -36,149 +36,149 @@ let spec;
 
 /** A schema with references followed and parts put together. */
 function resolve(schema, depth = 0) {
-  if (!schema || depth > 8) return schema ?? {};
-  if (schema.$ref) {
-    const { $ref, ...own } = schema;
-    return { ...resolve($ref.split("/").slice(1).reduce((at, key) => at?.[key], spec), depth + 1), ...own };
-  }
-  if (schema.allOf) {
-    const { allOf, ...own } = schema;
-    const parts = allOf.map((part) => resolve(part, depth + 1));
-    return Object.assign({}, ...parts, own, { properties: Object.assign({}, ...parts.map((part) => part.properties), own.properties), required: [...parts.flatMap((part) => part.required ?? []), ...(own.required ?? [])] });
-  }
-  const choice = schema.oneOf ?? schema.anyOf;
-  if (choice) {
-    const parts = choice.filter((part) => part.type !== "null");
-    if (parts.length === 1) return { ...resolve(parts[0], depth + 1), ...Object.fromEntries(Object.entries(schema).filter(([key]) => !["oneOf", "anyOf"].includes(key))) };
-    return { ...schema, choice: parts.map((part) => resolve(part, depth + 1)) };
-  }
-  return schema;
+	if (!schema || depth > 8) return schema ?? {};
+	if (schema.$ref) {
+		const { $ref, ...own } = schema;
+		return { ...resolve($ref.split("/").slice(1).reduce((at, key) => at?.[key], spec), depth + 1), ...own };
+	}
+	if (schema.allOf) {
+		const { allOf, ...own } = schema;
+		const parts = allOf.map((part) => resolve(part, depth + 1));
+		return Object.assign({}, ...parts, own, { properties: Object.assign({}, ...parts.map((part) => part.properties), own.properties), required: [...parts.flatMap((part) => part.required ?? []), ...(own.required ?? [])] });
+	}
+	const choice = schema.oneOf ?? schema.anyOf;
+	if (choice) {
+		const parts = choice.filter((part) => part.type !== "null");
+		if (parts.length === 1) return { ...resolve(parts[0], depth + 1), ...Object.fromEntries(Object.entries(schema).filter(([key]) => !["oneOf", "anyOf"].includes(key))) };
+		return { ...schema, choice: parts.map((part) => resolve(part, depth + 1)) };
+	}
+	return schema;
 }
 
 function typeText(schema) {
-  if (schema.choice) return [...new Set(schema.choice.map(typeText))].join(" or ");
-  const literal = schema.enum ?? (schema.const === undefined ? undefined : [schema.const]);
-  if (literal) return literal.filter((one) => one !== null).map((one) => JSON.stringify(one)).join(" | ");
-  const type = [schema.type].flat().filter((one) => one && one !== "null").join(" or ");
-  if (type === "array") return `list of ${typeText(resolve(schema.items))}`;
-  const bound = (value) => (value === 2 ** 32 ? "2^32" : String(value));
-  const bounds = [schema.minimum !== undefined && `from ${bound(schema.minimum)}`, schema.maximum !== undefined && `to ${bound(schema.maximum)}`].filter(Boolean).join(" ");
-  return [type || "anything", bounds].filter(Boolean).join(" ");
+	if (schema.choice) return [...new Set(schema.choice.map(typeText))].join(" or ");
+	const literal = schema.enum ?? (schema.const === undefined ? undefined : [schema.const]);
+	if (literal) return literal.filter((one) => one !== null).map((one) => JSON.stringify(one)).join(" | ");
+	const type = [schema.type].flat().filter((one) => one && one !== "null").join(" or ");
+	if (type === "array") return `list of ${typeText(resolve(schema.items))}`;
+	const bound = (value) => (value === 2 ** 32 ? "2^32" : String(value));
+	const bounds = [schema.minimum !== undefined && `from ${bound(schema.minimum)}`, schema.maximum !== undefined && `to ${bound(schema.maximum)}`].filter(Boolean).join(" ");
+	return [type || "anything", bounds].filter(Boolean).join(" ");
 }
 
 /** Fields of an object, nested ones below their parent as `parent.child`. */
 function fields(schema, prefix = "", depth = 0) {
-  const found = resolve(schema);
-  if (found.choice) return found.choice.flatMap((part) => fields(part, prefix, depth + 1));
-  return Object.entries(found.properties ?? {}).flatMap(([name, raw]) => {
-    const one = resolve(raw);
-    const inner = one.type === "array" || [one.type].flat().includes("array") ? resolve(one.items) : one;
-    const nested = depth < 3 && (inner.properties || inner.choice?.some((part) => part.properties));
-    return [
-      { name: prefix + name, required: found.required?.includes(name), type: nested && !one.choice ? (inner === one ? "object" : "list of objects") : typeText(one), usual: one.default, text: one.description },
-      ...(nested ? fields(inner, `${prefix}${name}${inner === one ? "." : "[]."}`, depth + 1) : []),
-    ];
-  });
+	const found = resolve(schema);
+	if (found.choice) return found.choice.flatMap((part) => fields(part, prefix, depth + 1));
+	return Object.entries(found.properties ?? {}).flatMap(([name, raw]) => {
+		const one = resolve(raw);
+		const inner = one.type === "array" || [one.type].flat().includes("array") ? resolve(one.items) : one;
+		const nested = depth < 3 && (inner.properties || inner.choice?.some((part) => part.properties));
+		return [
+			{ name: prefix + name, required: found.required?.includes(name), type: nested && !one.choice ? (inner === one ? "object" : "list of objects") : typeText(one), usual: one.default, text: one.description },
+			...(nested ? fields(inner, `${prefix}${name}${inner === one ? "." : "[]."}`, depth + 1) : []),
+		];
+	});
 }
 
 function fieldTable(label, all) {
-  return table(label, ["field", "type", "default", "meaning"].map((name) => ({ name, text: true })), all.map((one) => ({ cells: [
-    h("code", null, one.name), one.type, one.required ? "required" : one.usual === undefined || one.usual === null ? "–" : h("code", null, JSON.stringify(one.usual)), prose(one.text)] })));
+	return table(label, ["field", "type", "default", "meaning"], all.map((one) => [
+		h("code", null, one.name), one.type, one.required ? "required" : one.usual === undefined || one.usual === null ? "–" : h("code", null, JSON.stringify(one.usual)), prose(one.text)]));
 }
 
 /** Descriptions with `code` in backquotes. */
-const prose = (text) => h("span", { class: "prose" }, (text ?? "").split(/(`[^`]+`)/).map((part) => (part.startsWith("`") && part.length > 2 ? h("code", null, part.slice(1, -1)) : part)));
+const prose = (text) => span("prose", (text ?? "").split(/(`[^`]+`)/).map((part) => (part.startsWith("`") && part.length > 2 ? h("code", null, part.slice(1, -1)) : part)));
 
 function example(path, content) {
-  const media = content?.["application/json"];
-  return media && (media.example ?? Object.values(media.examples ?? {})[0]?.value ?? resolve(media.schema).example ?? EXAMPLES[path] ?? {});
+	const media = content?.["application/json"];
+	return media && (media.example ?? Object.values(media.examples ?? {})[0]?.value ?? resolve(media.schema).example ?? EXAMPLES[path] ?? {});
 }
 
 function operation(path, method, op) {
-  const content = op.requestBody?.content;
-  const body = example(path, content);
-  const parameters = (op.parameters ?? []).map((one) => resolve(one));
-  const filled = parameters.filter((one) => one.in === "path").reduce((at, one) => at.replace(`{${one.name}}`, one.example ?? resolve(one.schema).example ?? { name: "h200" }[one.name] ?? `{${one.name}}`), path);
-  const id = `${method}${path.replace(/[^a-z0-9]+/gi, "-")}`;
-  const curl = `curl -s ${location.origin}${filled}${body === undefined ? "" : ` \\\n  -H 'Content-Type: application/json' \\\n  -d '${JSON.stringify(body)}'`}`;
-  const whole = resolve(content?.["application/json"]?.schema);
-  const [schema, ...others] = whole.choice ?? [content && whole];
-  const answer = Object.entries(op.responses ?? {}).find(([status]) => status.startsWith("2"))?.[1];
-  const answered = resolve(answer).content?.["application/json"]?.schema;
-  return h("section", { class: "mend", id },
-    h("h3", null, h("code", { class: "method" }, method.toUpperCase()), " ", h("code", null, path)),
-    h("p", null, prose(op.summary ?? op.description)),
-    op.summary && op.description && op.description !== op.summary && h("p", { class: "sub" }, prose(op.description)),
-    parameters.length > 0 && fieldTable(`Parameters of ${path}`, parameters.map((one) => ({ name: `${one.name} (${one.in})`, required: one.required, type: typeText(resolve(one.schema)), usual: resolve(one.schema).default, text: one.description }))),
-    schema && fieldTable(`Fields of ${path}`, fields(schema)),
-    others.length > 0 && h("p", null, prose(whole.description)),
-    h("p", { class: "hint" }, "Answers: ", Object.entries(op.responses ?? {}).map(([status, raw], at) => [at > 0 && "; ", h("strong", null, status), " ", prose(resolve(raw).description)])),
-    answered && lazily("Fields of the answer", () => fieldTable(`Answer of ${path}`, fields(answered))),
-    copyable("curl", curl),
-    trial(id, method, filled, body));
+	const content = op.requestBody?.content;
+	const body = example(path, content);
+	const parameters = (op.parameters ?? []).map((one) => resolve(one));
+	const filled = parameters.filter((one) => one.in === "path").reduce((at, one) => at.replace(`{${one.name}}`, one.example ?? resolve(one.schema).example ?? { name: "h200" }[one.name] ?? `{${one.name}}`), path);
+	const id = `${method}${path.replace(/[^a-z0-9]+/gi, "-")}`;
+	const curl = `curl -s ${location.origin}${filled}${body === undefined ? "" : ` \\\n  -H 'Content-Type: application/json' \\\n  -d '${JSON.stringify(body)}'`}`;
+	const whole = resolve(content?.["application/json"]?.schema);
+	const [schema, ...others] = whole.choice ?? [content && whole];
+	const answer = Object.entries(op.responses ?? {}).find(([status]) => status.startsWith("2"))?.[1];
+	const answered = resolve(answer).content?.["application/json"]?.schema;
+	return h("section", { class: "mend", id },
+		h("h3", null, h("code", { class: "method" }, method.toUpperCase()), " ", h("code", null, path)),
+		p("", prose(op.summary ?? op.description)),
+		op.summary && op.description && op.description !== op.summary && p("sub", prose(op.description)),
+		parameters.length > 0 && fieldTable(`Parameters of ${path}`, parameters.map((one) => ({ name: `${one.name} (${one.in})`, required: one.required, type: typeText(resolve(one.schema)), usual: resolve(one.schema).default, text: one.description }))),
+		schema && fieldTable(`Fields of ${path}`, fields(schema)),
+		others.length > 0 && p("", prose(whole.description)),
+		p("hint", "Answers: ", Object.entries(op.responses ?? {}).map(([status, raw], at) => [at > 0 && "; ", h("strong", null, status), " ", prose(resolve(raw).description)])),
+		answered && lazily("Fields of the answer", () => fieldTable(`Answer of ${path}`, fields(answered))),
+		copyable("curl", curl),
+		trial(id, method, filled, body));
 }
 
 /** Long tables are made when they are opened. */
 function lazily(summary, make) {
-  const box = more(summary);
-  box.addEventListener("toggle", () => { if (box.childElementCount === 1) box.append(make()); }, { once: true });
-  return box;
+	const box = more(summary);
+	box.addEventListener("toggle", () => { if (box.childElementCount === 1) box.append(make()); }, { once: true });
+	return box;
 }
 
 function trial(id, method, path, body) {
-  const address = h("input", { type: "text", id: `${id}-path`, value: path, spellcheck: "false", autocomplete: "off" });
-  const text = body === undefined ? undefined : h("textarea", { id: `${id}-body`, rows: 8, spellcheck: "false" });
-  if (text) text.value = JSON.stringify(body, null, 2);
-  const status = h("p", { class: "status", role: "status" });
-  const answer = h("div");
-  const submit = async (event) => {
-    event.preventDefault();
-    status.textContent = "Waiting…";
-    put(answer);
-    const start = performance.now();
-    try {
-      const response = await fetch(address.value, { method: method.toUpperCase(), ...(text && { body: text.value, headers: { "Content-Type": "application/json" } }) });
-      const raw = await response.text();
-      status.textContent = `${response.status} ${response.statusText} · ${(performance.now() - start).toFixed(0)} ms · ${raw.length.toLocaleString("en")} characters`;
-      let shown = raw;
-      if (/json/.test(response.headers.get("Content-Type") ?? "")) shown = JSON.stringify(JSON.parse(raw), null, 2);
-      const most = 20_000;
-      put(answer, h("pre", { class: "answer", tabindex: "0", role: "region", "aria-label": "Answer" }, h("code", null, shown.length > most ? `${shown.slice(0, most)}\n… ${shown.length - most} characters more` : shown)));
-    } catch {
-      status.textContent = "No answer: the server has stopped, or the connection is lost.";
-    }
-  };
-  return more("Try it", h("form", { onsubmit: submit, novalidate: true },
-    h("div", { class: "field" }, h("label", { for: address.id }, "Path"), address),
-    text && h("div", { class: "field" }, h("label", { for: text.id }, "Body"), text),
-    h("div", { class: "controls" }, h("button", { type: "submit", class: "main" }, "Send"), status), answer));
+	const address = h("input", { type: "text", id: `${id}-path`, value: path, spellcheck: "false", autocomplete: "off" });
+	const text = body === undefined ? undefined : h("textarea", { id: `${id}-body`, rows: 8, spellcheck: "false" });
+	if (text) text.value = JSON.stringify(body, null, 2);
+	const status = h("p", { class: "status", role: "status" });
+	const answer = h("div");
+	const submit = async (event) => {
+		event.preventDefault();
+		status.textContent = "Waiting…";
+		put(answer);
+		const start = performance.now();
+		try {
+			const response = await fetch(address.value, { method: method.toUpperCase(), ...(text && { body: text.value, headers: { "Content-Type": "application/json" } }) });
+			const raw = await response.text();
+			status.textContent = `${response.status} ${response.statusText} · ${(performance.now() - start).toFixed(0)} ms · ${raw.length.toLocaleString("en")} characters`;
+			let shown = raw;
+			if (/json/.test(response.headers.get("Content-Type") ?? "")) shown = JSON.stringify(JSON.parse(raw), null, 2);
+			const most = 20_000;
+			put(answer, h("pre", { class: "answer", tabindex: "0", role: "region", "aria-label": "Answer" }, h("code", null, shown.length > most ? `${shown.slice(0, most)}\n… ${shown.length - most} characters more` : shown)));
+		} catch {
+			status.textContent = "No answer: the server has stopped, or the connection is lost.";
+		}
+	};
+	return more("Try it", h("form", { onsubmit: submit, novalidate: true },
+		h("div", { class: "field" }, h("label", { for: address.id }, "Path"), address),
+		text && h("div", { class: "field" }, h("label", { for: text.id }, "Body"), text),
+		h("div", { class: "controls" }, h("button", { type: "submit", class: "main" }, "Send"), status), answer));
 }
 
 try {
-  spec = await get("/openapi.json");
-  const all = Object.entries(spec.paths).flatMap(([path, methods]) => Object.entries(methods).filter(([method]) => /^(get|post|put|delete)$/.test(method)).map(([method, op]) => [path, method, op]));
-  const order = (spec.tags ?? []).map((tag) => tag.name);
-  const rank = ([, , op]) => order.indexOf(op.tags?.[0]) + 1 || 99;
-  all.sort((a, b) => rank(a) - rank(b));
-  const place = (id) => (event) => {
-    event.preventDefault();
-    const section = document.getElementById(id);
-    history.replaceState(null, "", `#${id}`);
-    section.scrollIntoView();
-    section.querySelector("summary").focus({ preventScroll: true });
-  };
-  put(main, h("h1", null, "API"),
-    h("p", { class: "lead" }, prose(spec.info.description ?? "Answers are the documents of the command line, with units in the keys."), ` Version ${spec.info.version}.`),
-    h("ul", { class: "index" }, all.map(([path, method, op]) => {
-      const id = `${method}${path.replace(/[^a-z0-9]+/gi, "-")}`;
-      return h("li", null, h("a", { href: `#${id}`, onclick: place(id) }, h("code", null, `${method.toUpperCase()} ${path}`)), " ", h("span", { class: "faint" }, prose((op.summary ?? op.description ?? "").split("\n")[0])));
-    })),
-    all.map((one) => operation(...one)));
-  main.append(h("section", { class: "mend" }, h("h2", null, "Problems"),
-    h("p", null, "What goes wrong is answered as ", h("code", null, "application/problem+json"), ": ", h("code", null, "field"), " names what to mend, ", h("code", null, "value"), " what it holds and ", h("code", null, "allowed"), " what it may hold."),
-    h("dl", { class: "facts" }, PROBLEMS.map(([id, status, text]) => h("div", { id }, h("dt", null, status), h("dd", null, h("code", null, id), ` ${text}`))))));
-  const wanted = location.hash.slice(1);
-  if (wanted) document.getElementById(wanted)?.scrollIntoView();
+	spec = await get("/openapi.json");
+	const all = Object.entries(spec.paths).flatMap(([path, methods]) => Object.entries(methods).filter(([method]) => /^(get|post|put|delete)$/.test(method)).map(([method, op]) => [path, method, op]));
+	const order = (spec.tags ?? []).map((tag) => tag.name);
+	const rank = ([, , op]) => order.indexOf(op.tags?.[0]) + 1 || 99;
+	all.sort((a, b) => rank(a) - rank(b));
+	const place = (id) => (event) => {
+		event.preventDefault();
+		const section = document.getElementById(id);
+		history.replaceState(null, "", `#${id}`);
+		section.scrollIntoView();
+		section.querySelector("summary").focus({ preventScroll: true });
+	};
+	put(main, h("h1", null, "API"),
+		p("lead", prose(spec.info.description ?? "Answers are the documents of the command line, with units in the keys."), ` Version ${spec.info.version}.`),
+		h("ul", { class: "index" }, all.map(([path, method, op]) => {
+			const id = `${method}${path.replace(/[^a-z0-9]+/gi, "-")}`;
+			return h("li", null, h("a", { href: `#${id}`, onclick: place(id) }, h("code", null, `${method.toUpperCase()} ${path}`)), " ", span("faint", prose((op.summary ?? op.description ?? "").split("\n")[0])));
+		})),
+		all.map((one) => operation(...one)));
+	main.append(h("section", { class: "mend" }, h("h2", null, "Problems"),
+		p("", "What goes wrong is answered as ", h("code", null, "application/problem+json"), ": ", h("code", null, "field"), " names what to mend, ", h("code", null, "value"), " what it holds and ", h("code", null, "allowed"), " what it may hold."),
+		h("dl", { class: "facts" }, PROBLEMS.map(([id, status, text]) => h("div", { id }, h("dt", null, status), h("dd", null, h("code", null, id), ` ${text}`))))));
+	const wanted = location.hash.slice(1);
+	if (wanted) document.getElementById(wanted)?.scrollIntoView();
 } catch (error) {
-  put(main, h("h1", null, "API"), h("div", { class: "alert", role: "alert" }, problemBox(error)));
+	put(main, h("h1", null, "API"), h("div", { class: "alert", role: "alert" }, problemBox(error)));
 }

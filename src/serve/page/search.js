@@ -3,10 +3,10 @@
 import { Problem, stream } from "./api.js";
 import { commands } from "./commands.js";
 import { desk } from "./desk.js";
-import { facts, h, more, put, save, scroller, table } from "./dom.js";
+import { button, facts, h, more, p, put, save, scroller, span, table } from "./dom.js";
 import { Form } from "./form.js";
 import * as format from "./format.js";
-import { gpuField, gpuOptions, gpuTitle, offerPresets, PRESETS, WORKLOAD, workloadFields, workloadHints } from "./options.js";
+import { gpuField, gpuTitle, prepare, PRESETS, WORKLOAD, workloadFields } from "./options.js";
 import { interval, plot } from "./plot.js";
 import { go, href } from "./state.js";
 
@@ -18,227 +18,224 @@ const BOUNDS = ["aspect_ratio", "layers", "ffn_ratio_plain", "ffn_ratio_gated", 
 const FIXED = ["layers", "hidden", "heads", "kv_heads", "head_dim", "d_ff"];
 
 const form = new Form("search", [
-  { name: "params", label: "Parameters", kind: "text", number: true, value: "6.7B", always: true, hint: "such as 6.7B, 350M; empty: as many as Like has" },
-  gpuField({ always: true }),
-  ...workloadFields(),
-  { name: "vocab", label: "Vocabulary", kind: "whole", placeholder: "50257", hint: "tokens; the search pads it" },
-  { name: "like", label: "Like", kind: "text", list: PRESETS, placeholder: "nearest published", hint: "keep its norms, positions, MLP; compare with it" },
-  { name: "mlp", label: "MLP", kind: "choice", options: [{ value: "", text: "as in Like" }, { value: "swiglu", text: "gated (swiglu)" }, { value: "gelu", text: "plain (gelu)" }] },
-  { name: "count", label: "Parameters count", kind: "choice", value: "total", options: [{ value: "total", text: "all" }, { value: "non-embedding", text: "without embeddings" }] },
-  { name: "tolerance", label: "Tolerance", kind: "number", placeholder: "0.01", hint: "fraction of the budget" },
-  { name: "top", label: "Shapes to report", kind: "whole", placeholder: "10" },
-  { name: "seed", label: "Seed", kind: "whole", placeholder: "0", hint: "equal seeds, equal results" },
-  { name: "exhaustive", label: "look at every shape instead of annealing", kind: "flag" },
-  { name: "no_sharding", label: "never shard training states", kind: "flag" },
-  { name: "configs", path: "export", label: "config.json of each shape", kind: "flag", value: "1", always: true, hint: "keeps to shapes that a config of this style can hold" },
-  { name: "free", label: "Vary these too", kind: "set", options: [{ value: "micro-batch" }, { value: "tp" }] },
-  { name: "relax", label: "Let shapes leave the usual limits of", kind: "set", options: BOUNDS.map((value) => ({ value, text: format.words(value) })) },
-  ...FIXED.map((one) => ({ name: one, label: `Keep ${format.words(one)}`, kind: "whole", placeholder: "free" })),
+	{ name: "params", label: "Parameters", kind: "text", number: true, value: "6.7B", always: true, hint: "such as 6.7B, 350M; empty: as many as Like has" },
+	gpuField({ always: true }),
+	...workloadFields(),
+	{ name: "vocab", label: "Vocabulary", kind: "whole", placeholder: "50257", hint: "tokens; the search pads it" },
+	{ name: "like", label: "Like", kind: "text", list: PRESETS, placeholder: "nearest published", hint: "keep its norms, positions, MLP; compare with it" },
+	{ name: "mlp", label: "MLP", kind: "choice", options: [{ value: "", text: "as in Like" }, { value: "swiglu", text: "gated (swiglu)" }, { value: "gelu", text: "plain (gelu)" }] },
+	{ name: "count", label: "Parameters count", kind: "choice", value: "total", options: [{ value: "total", text: "all" }, { value: "non-embedding", text: "without embeddings" }] },
+	{ name: "tolerance", label: "Tolerance", kind: "number", placeholder: "0.01", hint: "fraction of the budget" },
+	{ name: "top", label: "Shapes to report", kind: "whole", placeholder: "10" },
+	{ name: "seed", label: "Seed", kind: "whole", placeholder: "0", hint: "equal seeds, equal results" },
+	{ name: "exhaustive", label: "look at every shape instead of annealing", kind: "flag" },
+	{ name: "no_sharding", label: "never shard training states", kind: "flag" },
+	{ name: "configs", path: "export", label: "config.json of each shape", kind: "flag", value: "1", always: true, hint: "keeps to shapes that a config of this style can hold" },
+	{ name: "free", label: "Vary these too", kind: "set", options: [{ value: "micro-batch" }, { value: "tp" }] },
+	{ name: "relax", label: "Let shapes leave the usual limits of", kind: "set", options: BOUNDS.map((value) => ({ value, text: format.words(value) })) },
+	...FIXED.map((one) => ({ name: one, label: `Keep ${format.words(one)}`, kind: "whole", placeholder: "free" })),
 ]);
 
 const EXAMPLES = [
-  ["6.7 billion parameters, trained on an H200", "#search?params=6.7B"],
-  ["As large as GPT-3 2.7B, but faster on an A100", "#search?params=&gpu=a100&like=gpt3-2.7b"],
-  ["A Llama of 8 billion that decodes fast, 32 sequences at once on an H100", "#search?params=8B&gpu=h100&mode=decode&batch=32&vocab=128256&like=llama-3-8b"],
-  ["175 billion on H100s: states sharded where they do not fit", "#search?params=175B&gpu=h100"],
+	["6.7 billion parameters, trained on an H200", "#search?params=6.7B"],
+	["As large as GPT-3 2.7B, but faster on an A100", "#search?params=&gpu=a100&like=gpt3-2.7b"],
+	["A Llama of 8 billion that decodes fast, 32 sequences at once on an H100", "#search?params=8B&gpu=h100&mode=decode&batch=32&vocab=128256&like=llama-3-8b"],
+	["175 billion on H100s: states sharded where they do not fit", "#search?params=175B&gpu=h100"],
 ];
 
 const work = desk(form, "Search");
 let hints;
 
 export function mount() {
-  hints = workloadHints(form);
-  gpuOptions().then((options) => form.offer("gpu", options)).catch(work.wrong);
-  offerPresets().catch(() => {});
-  const rest = WORKLOAD.filter((one) => one !== "mode");
-  return [
-    h("p", { class: "lead" }, "Which shape of transformer runs fastest for a number of parameters? Predicted from real kernel timings; every number has its 90 % interval."),
-    h("form", { onsubmit: submit, novalidate: true },
-      h("div", { class: "fields" }, form.nodes("params", "gpu", "mode", "vocab")),
-      form.folded([["like", "mlp", "count", "tolerance", "top", "seed"], { title: "Workload" }, [...rest, "no_sharding"], { title: "What may vary" }, [...FIXED, "free", "relax", "exhaustive", "configs"]]),
-      work.controls),
-    work.alert, work.output];
+	hints = prepare(form, work.wrong);
+	const rest = WORKLOAD.filter((one) => one !== "mode");
+	return [
+		p("lead", "Which shape of transformer runs fastest for a number of parameters? Predicted from real kernel timings; every number has its 90 % interval."),
+		h("form", { onsubmit: submit, novalidate: true },
+			h("div", { class: "fields" }, form.nodes("params", "gpu", "mode", "vocab")),
+			form.folded([["like", "mlp", "count", "tolerance", "top", "seed"], { title: "Workload" }, [...rest, "no_sharding"], { title: "What may vary" }, [...FIXED, "free", "relax", "exhaustive", "configs"]]),
+			work.controls),
+		work.alert, work.output];
 }
 
 function submit(event) {
-  event.preventDefault();
-  const query = form.query();
-  query.set("params", form.get("params"));
-  if (!go(name, query)) show(query);
+	event.preventDefault();
+	const query = form.query();
+	query.set("params", form.get("params"));
+	if (!go(name, query)) show(query);
 }
 
 export function show(query) {
-  form.fill(query);
-  hints();
-  if (![...query].length) return work.rest(EXAMPLES);
-  return work.run(async (signal) => {
-    const request = form.request();
-    const { found, refused } = await ask(request, signal);
-    const title = await gpuTitle(found.gpu).catch(() => found.gpu);
-    render(found, request, refused, title);
-    work.say(`${found.shapes.length} shapes found.`);
-  });
+	form.fill(query);
+	hints();
+	if (![...query].length) return work.rest(EXAMPLES);
+	return work.run(async (signal) => {
+		const request = form.request();
+		const { found, refused } = await ask(request, signal);
+		const title = await gpuTitle(found.gpu).catch(() => found.gpu);
+		render(found, request, refused, title);
+		work.say(`${found.shapes.length} shapes found.`);
+	});
 }
 
 /** Asks for configs, too; where the style cannot be written as one, asks again without and says so. */
 async function ask(request, signal) {
-  const progress = ({ done, total, best_time_ratio: best }) => {
-    work.progress(done, total);
-    work.say(`${format.grouped(done)} of ${format.grouped(total)}${best ? `; best so far ${format.significant(best)} of the baseline's time` : ""}`);
-  };
-  try {
-    return { found: await stream("/v1/search", request, signal, progress) };
-  } catch (error) {
-    const style = error instanceof Problem && request.export && (/hugging face config/i.test(error.detail ?? ""));
-    if (!style) throw error;
-    const { export: _, ...without } = request;
-    return { found: await stream("/v1/search", without, signal, progress), refused: error.detail };
-  }
+	const progress = ({ done, total, best_time_ratio: best }) => {
+		work.progress(done, total);
+		work.note(`${format.grouped(done)} of ${format.grouped(total)}${best ? `; best so far ${format.significant(best)} of the baseline's time` : ""}`);
+	};
+	try {
+		return { found: await stream("/v1/search", request, signal, progress) };
+	} catch (error) {
+		const style = error instanceof Problem && request.export && (/hugging face config/i.test(error.detail ?? ""));
+		if (!style) throw error;
+		const { export: _, ...without } = request;
+		return { found: await stream("/v1/search", without, signal, progress), refused: error.detail };
+	}
 }
 
 function render(found, request, refused, gpu) {
-  const { baseline } = found;
-  put(work.output,
-    h("h2", null, `${format.grouped(found.request.parameters)} ${found.request.count === "total" ? "" : "non-embedding "}parameters within ${format.percent(found.request.tolerance)} on ${gpu}`),
-    h("p", { class: "sub" }, format.workload(found.workload)),
-    found.sharded && h("p", { class: "note" }, h("strong", null, "Assumed: "), `the training states do not fit one GPU, so they are sharded over ${found.workload.dp} replicas (ZeRO stage ${found.workload.zero}${found.workload.recompute === "none" ? "" : `, recomputation ${found.workload.recompute}`}). Data parallel, ZeRO and tensor parallel under “More options” set it; “never shard” forbids it.`),
-    refused && h("p", { class: "note" }, h("strong", null, "No config.json: "), `these shapes cannot be written as one, so the search ran without. ${refused}`),
-    ...(found.notes ?? []).map((note) => h("p", { class: "note" }, note)),
-    ranking(found),
-    reasons(found),
-    h("h3", null, "Throughput against memory"),
-    pareto(found),
-    h("h3", null, "What this rests on"),
-    facts([
-      ["baseline", `${baseline.shape.name}, ${format.grouped(baseline.shape.parameters)} parameters, vocabulary ${baseline.shape.vocab}: ${format.tokens(baseline.tokens_per_s_per_gpu)} tokens/s per GPU, MFU ${format.percent(baseline.mfu)}${baseline.fits ? "" : ", does not fit"}; gains are at equal parameters`],
-      ["method", `${found.search.method}${found.search.seed === undefined ? "" : `, seed ${found.search.seed}`}: ${format.grouped(found.search.evaluations)} evaluations, ${format.grouped(found.search.refused)} ruled out, of ${format.grouped(found.search.lattice_shapes)} shapes in the lattice; stopped: ${found.search.stopped}`],
-      ["based on", format.basis(found.basis)],
-      ...[["batch", found.request.free_batches], ["tp", found.request.free_tp]].map(([what, all]) => all?.length && [`free ${what}`, `from ${all[0]} to ${all.at(-1)} in powers of two`]),
-      found.request.relaxed?.length > 0 && ["relaxed", found.request.relaxed.map(format.words).join(", ")],
-    ]),
-    commands("search", "/v1/search", refused ? { ...request, export: undefined } : request));
+	const { baseline } = found;
+	put(work.output,
+		h("h2", null, `${format.grouped(found.request.parameters)} ${found.request.count === "total" ? "" : "non-embedding "}parameters within ${format.percent(found.request.tolerance)} on ${gpu}`),
+		p("sub", format.workload(found.workload)),
+		found.sharded && p("note", h("strong", null, "Assumed: "), `the training states do not fit one GPU, so they are sharded over ${found.workload.dp} replicas (ZeRO stage ${found.workload.zero}${found.workload.recompute === "none" ? "" : `, recomputation ${found.workload.recompute}`}). Data parallel, ZeRO and tensor parallel under “More options” set it; “never shard” forbids it.`),
+		refused && p("note", h("strong", null, "No config.json: "), `these shapes cannot be written as one, so the search ran without. ${refused}`),
+		found.request.kv_group === 1 && p("note", h("strong", null, "Kept: "), "every head has its own keys, as no config.json of this style holds fewer. Without “config.json of each shape” under “More options” the search is free."),
+		ranking(found),
+		reasons(found),
+		h("h3", null, "Throughput against memory"),
+		pareto(found),
+		h("h3", null, "What this rests on"),
+		facts([
+			["baseline", `${baseline.shape.name}, ${format.grouped(baseline.shape.parameters)} parameters, vocabulary ${baseline.shape.vocab}: ${format.tokens(baseline.tokens_per_s_per_gpu)} tokens/s per GPU, MFU ${format.percent(baseline.mfu)}${baseline.fits ? "" : ", does not fit"}; gains are at equal parameters`],
+			["method", `${found.search.method}${found.search.seed === undefined ? "" : `, seed ${found.search.seed}`}: ${format.grouped(found.search.evaluations)} evaluations, ${format.grouped(found.search.refused)} ruled out, of ${format.grouped(found.search.lattice_shapes)} shapes in the lattice; stopped: ${found.search.stopped}`],
+			["based on", format.basis(found.basis)],
+			...[["batch", found.request.free_batches], ["tp", found.request.free_tp]].map(([what, all]) => all?.length && [`free ${what}`, `from ${all[0]} to ${all.at(-1)} in powers of two`]),
+			found.request.relaxed?.length > 0 && ["relaxed", found.request.relaxed.map(format.words).join(", ")],
+		]),
+		commands("search", "/v1/search", refused ? { ...request, export: undefined } : request));
 }
 
 /** A colour only where the gain is larger than what is uncertain about this shape alone. */
 function sure({ gain, cost_half_width: own }) {
-  if (Math.abs(gain) <= own) return "num";
-  return gain < 0 ? "num worse" : "num better";
+	if (Math.abs(gain) <= own) return "num";
+	return gain < 0 ? "num worse" : "num better";
 }
 
 const perGpu = (shape, rate) => rate * (shape.tokens_per_s_per_gpu / shape.tokens_per_s);
 
 function ranking(found) {
-  const free = Boolean(found.request.free_batches?.length || found.request.free_tp?.length);
-  const lows = found.shapes.map((one) => perGpu(one, one.tokens_per_s_low));
-  const highs = found.shapes.map((one) => perGpu(one, one.tokens_per_s_high));
-  const reference = found.baseline.tokens_per_s_per_gpu;
-  const scale = [Math.min(reference, ...lows), Math.max(reference, ...highs)];
-  const num = (text, attrs) => h("td", { class: "num", ...attrs }, text);
-  const head = (text, title) => h("th", { scope: "col", class: "num", title }, text);
-  const sizes = (shape) => [shape.layers, shape.hidden, shape.heads, shape.kv_heads, shape.head_dim, shape.d_ff, shape.vocab].map((size) => num(size)).concat(num(format.parameters(shape.parameters), { title: `${format.grouped(shape.parameters)} parameters` }));
-  const columns = 15 + (free ? 2 : 0);
+	const free = Boolean(found.request.free_batches?.length || found.request.free_tp?.length);
+	const lows = found.shapes.map((one) => perGpu(one, one.tokens_per_s_low));
+	const highs = found.shapes.map((one) => perGpu(one, one.tokens_per_s_high));
+	const reference = found.baseline.tokens_per_s_per_gpu;
+	const scale = [Math.min(reference, ...lows), Math.max(reference, ...highs)];
+	const num = (text, attrs) => h("td", { class: "num", ...attrs }, text);
+	const head = (text, title) => h("th", { scope: "col", class: "num", title }, text);
+	const sizes = (shape) => [shape.layers, shape.hidden, shape.heads, shape.kv_heads, shape.head_dim, shape.d_ff, shape.vocab].map((size) => num(size)).concat(num(format.parameters(shape.parameters), { title: `${format.grouped(shape.parameters)} parameters` }));
+	const columns = 15 + (free ? 2 : 0);
 
-  const row = (one, at) => {
-    const [low, high] = [lows[at], highs[at]];
-    const rate = one.tokens_per_s_per_gpu;
-    return [
-      h("tr", { class: "shape", "data-rank": one.rank },
-        h("th", { scope: "row", class: "num" }, one.rank),
-        num(h("strong", null, format.tokens(rate))),
-        h("td", null, interval(low, rate, high, scale, reference), h("span", { class: "ends" }, ` ${format.tokens(low)} to ${format.tokens(high)}`)),
-        num([format.signed(one.gain), h("span", { class: "own", title: "half width of the 90 % interval of this shape alone, without what all shapes share" }, ` ± ${format.percent(one.cost_half_width)}`)], { class: sure(one) }),
-        sizes(one.shape), free && [num(one.batch), num(one.tp)],
-        num(format.percent(one.mfu)), num(format.bytes(one.memory_bytes)),
-        h("td", null, actions(found, one, at))),
-      h("tr", { class: "why" }, h("td", null), h("td", { colspan: columns - 1 }, h("div", { class: "stay" }, why(one))))];
-  };
-  const groups = [...new Set(found.shapes.map((one) => one.tie_group))];
-  return [scroller("Ranked shapes",
-    h("table", { class: "ranking" },
-      h("caption", { class: "unseen" }, "Shapes in order; a group holds shapes that are equally fast as far as the prediction can tell"),
-      h("thead", null, h("tr", null, head("#"), head("tokens/s", "tokens per second and GPU"), h("th", { scope: "col" }, "90 % interval"), head("gain", "tokens/s per GPU over the baseline, at equal parameters"),
-        head("layers"), head("hidden"), head("heads"), head("kv", "key/value heads"), head("head", "width of one head"), head("d_ff", "width of the MLP"), head("vocab"), head("params"), free && [head("batch"), head("tp")],
-        head("MFU", "share of the peak that model FLOPs use"), head("memory", "of the fullest GPU"), h("th", { scope: "col" }, h("span", { class: "unseen" }, "config")))),
-      h("tbody", { class: "baseline" }, h("tr", { "data-rank": "baseline" }, h("th", { scope: "row", class: "num" }, "–"),
-        num(format.tokens(reference)), h("td", null, interval(undefined, reference, undefined, scale, reference), h("span", { class: "ends" }, ` ${found.baseline.shape.name}`)), num("baseline"),
-        sizes(found.baseline.shape), free && [num(found.workload.batch), num(found.workload.tp)],
-        num(format.percent(found.baseline.mfu)), num([format.bytes(found.baseline.memory_bytes), !found.baseline.fits && h("span", { class: "bad" }, " does not fit")]), h("td", null))),
-      groups.map((group) => {
-        const members = found.shapes.map((one, at) => [one, at]).filter(([one]) => one.tie_group === group);
-        return h("tbody", { class: "tie", "data-tie": group },
-          h("tr", { class: "group" }, h("th", { scope: "rowgroup", colspan: columns }, h("div", { class: "stay" }, members.length > 1 ? `Tie group ${group}: ${members.length} shapes equally fast as far as the prediction can tell, in order of closeness to published models` : `Group ${group}: one shape`))),
-          members.map(([one, at]) => row(one, at)));
-      }))),
-  h("p", { class: "hint" }, "Rates are per GPU. Bar: 90 % interval and estimate; the upright line is the baseline. Most of it is common to all shapes; what is not stands beside the gain as ±, and decides what ties.")];
+	const row = (one, at) => {
+		const [low, high] = [lows[at], highs[at]];
+		const rate = one.tokens_per_s_per_gpu;
+		return [
+			h("tr", { class: "shape", "data-rank": one.rank },
+				h("th", { scope: "row", class: "num" }, one.rank),
+				num(h("strong", null, format.tokens(rate))),
+				h("td", null, interval(low, rate, high, scale, reference), span("ends", ` ${format.tokens(low)} to ${format.tokens(high)}`)),
+				num([format.signed(one.gain), h("span", { class: "own", title: "half width of the 90 % interval of this shape alone, without what all shapes share" }, ` ± ${format.percent(one.cost_half_width)}`)], { class: sure(one) }),
+				sizes(one.shape), free && [num(one.batch), num(one.tp)],
+				num(format.percent(one.mfu)), num(format.bytes(one.memory_bytes)),
+				h("td", null, actions(found, one, at))),
+			h("tr", { class: "why" }, h("td", null), h("td", { colspan: columns - 1 }, h("div", { class: "stay" }, why(one))))];
+	};
+	const groups = [...new Set(found.shapes.map((one) => one.tie_group))];
+	return [scroller("Ranked shapes",
+		h("table", { class: "ranking" },
+			h("caption", { class: "unseen" }, "Shapes in order; a group holds shapes that are equally fast as far as the prediction can tell"),
+			h("thead", null, h("tr", null, head("#"), head("tokens/s", "tokens per second and GPU"), h("th", { scope: "col" }, "90 % interval"), head("gain", "tokens/s per GPU over the baseline, at equal parameters"),
+				head("layers"), head("hidden"), head("heads"), head("kv", "key/value heads"), head("head dim"), head("d_ff", "width of the MLP"), head("vocab"), head("params"), free && [head("batch"), head("tp")],
+				head("MFU", "share of the peak that model FLOPs use"), head("memory", "of the fullest GPU"), h("th", { scope: "col" }, span("unseen", "config")))),
+			h("tbody", { class: "baseline" }, h("tr", { "data-rank": "baseline" }, h("th", { scope: "row", class: "num" }, "–"),
+				num(format.tokens(reference)), h("td", null, interval(undefined, reference, undefined, scale, reference), span("ends", ` ${found.baseline.shape.name}`)), num("baseline"),
+				sizes(found.baseline.shape), free && [num(found.workload.batch), num(found.workload.tp)],
+				num(format.percent(found.baseline.mfu)), num([format.bytes(found.baseline.memory_bytes), !found.baseline.fits && span("bad", " does not fit")]), h("td", null))),
+			groups.map((group) => {
+				const members = found.shapes.map((one, at) => [one, at]).filter(([one]) => one.tie_group === group);
+				return h("tbody", { class: "tie", "data-tie": group },
+					h("tr", { class: "group" }, h("th", { scope: "rowgroup", colspan: columns }, h("div", { class: "stay" }, members.length > 1 ? `Tie group ${group}: ${members.length} shapes equally fast as far as the prediction can tell, in order of closeness to published models` : `Group ${group}: one shape`))),
+					members.map(([one, at]) => row(one, at)));
+			}))),
+	p("hint", "Rates are per GPU. Bar: 90 % interval and estimate; the upright line is the baseline. Most of it is common to all shapes; what is not stands beside the gain as ±, and decides what ties. Time: the roles that changed most, as a share of the baseline's time at equal parameters.")];
 }
 
 const won = (one) => one.won.map((role) => `${format.words(role.role)} ${format.signed(role.time_change)}`).join(", ");
 
 function why(one) {
-  const parts = [
-    `time: ${won(one)}`,
-    one.rules_broken.length ? h("strong", null, `breaks ${one.rules_broken.join(", ")}`) : `meets all ${one.rules_met.length} rules`,
-    ...one.outside_usual.map((bound) => h("span", { class: "bad" }, `${format.words(bound.bound)} ${format.significant(bound.value)}, outside the usual ${bound.usual[0]} to ${bound.usual[1]}`)),
-    h("span", { title: `worst tier: ${one.tier}` }, format.tierShares(one.tier_shares)),
-    `nearest ${one.nearest_model}`,
-  ];
-  return parts.flatMap((part, at) => [at > 0 && h("span", { class: "dotted" }, " · "), part]);
+	const parts = [
+		`time: ${won(one)}`,
+		one.rules_broken.length ? h("strong", null, `breaks ${one.rules_broken.join(", ")}`) : `meets all ${one.rules_met.length} rules`,
+		...one.outside_usual.map((bound) => span("bad", `${format.words(bound.bound)} ${format.significant(bound.value)}, outside the usual ${bound.usual[0]} to ${bound.usual[1]}`)),
+		h("span", { title: `worst tier: ${one.tier}` }, format.tierShares(one.tier_shares)),
+		`nearest ${one.nearest_model}`,
+	];
+	return parts.flatMap((part, at) => [at > 0 && span("dotted", " · "), part]);
 }
 
 function actions(found, one, at) {
-  const config = found.configs?.[at];
-  if (!config) return null;
-  const text = JSON.stringify(config, null, 2);
-  const query = new URLSearchParams({ config: JSON.stringify(config) });
-  for (const key of ["gpu", ...WORKLOAD]) {
-    const value = key === "gpu" ? found.gpu : { ...found.workload, batch: one.batch, tp: one.tp }[key];
-    const usual = form.fields.get(key).value ?? { context: "0", tp: "1", pp: "1", dp: "1", microbatches: "1", sequence_parallel: "false" }[key];
-    if (String(value) !== usual) query.set(key, value === true ? "1" : value);
-  }
-  return h("span", { class: "actions" },
-    h("button", { type: "button", class: "small", "aria-label": `Save config.json of shape ${one.rank}`, onclick: () => save(`config-${one.rank}-${one.shape.layers}x${one.shape.hidden}.json`, "application/json", `${text}\n`) }, "config.json"),
-    " ", h("a", { href: href("check", query), "aria-label": `Check shape ${one.rank}` }, "check"));
+	const config = found.configs?.[at];
+	if (!config) return null;
+	const text = JSON.stringify(config, null, 2);
+	const query = new URLSearchParams({ config: JSON.stringify(config) });
+	for (const key of ["gpu", ...WORKLOAD]) {
+		const value = key === "gpu" ? found.gpu : { ...found.workload, batch: one.batch, tp: one.tp }[key];
+		const usual = form.fields.get(key).value ?? { context: "0", tp: "1", pp: "1", dp: "1", microbatches: "1", sequence_parallel: "false" }[key];
+		if (String(value) !== usual) query.set(key, value === true ? "1" : value);
+	}
+	return h("span", { class: "actions" },
+		button("config.json", () => save(`config-${one.rank}-${one.shape.layers}x${one.shape.hidden}.json`, "application/json", `${text}\n`), { "aria-label": `Save config.json of shape ${one.rank}` }),
+		" ", h("a", { href: href("check", query), "aria-label": `Check shape ${one.rank}` }, "check"));
 }
 
 function reasons(found) {
-  const [first] = found.shapes;
-  const tied = found.shapes.filter((one) => one.tie_group === 1).length > 1;
-  return [
-    tied && h("p", null, `The fastest by a hair is ${format.dimensions(found.fastest.shape)}: ${format.tokens(found.fastest.tokens_per_s_per_gpu)} tokens/s per GPU. Shapes of one tie group are ordered by closeness to published models.`),
-    first && h("p", null, `What won the time of the first, as a share of the baseline's at equal parameters: ${won(first)}.`),
-    first && more("Rules that the first shape meets", h("p", null, first.rules_met.join(", "), ".")),
-  ];
+	const [first] = found.shapes;
+	const tied = found.shapes.filter((one) => one.tie_group === 1).length > 1;
+	return [
+		tied && p("", `The fastest by a hair is ${format.dimensions(found.fastest.shape)}: ${format.tokens(found.fastest.tokens_per_s_per_gpu)} tokens/s per GPU. Shapes of one tie group are ordered by closeness to published models.`),
+		first && more("Rules that the first shape meets", p("", first.rules_met.join(", "), ".")),
+	];
 }
 
 function pareto(found) {
-  const x = (one) => format.gib(one.memory_bytes);
-  const front = [...found.pareto_front].sort((a, b) => a.memory_bytes - b.memory_bytes);
-  const say = (what, one, low, high) => `${what}: ${format.tokens(one.tokens_per_s_per_gpu)} tokens/s per GPU${low ? ` (90 %: ${format.tokens(low)} to ${format.tokens(high)})` : ""}, ${format.bytes(one.memory_bytes)}; ${format.dimensions(one.shape)}${found.request.free_batches?.length || found.request.free_tp?.length ? `; batch ${one.batch ?? found.workload.batch}, tp ${one.tp ?? found.workload.tp}` : ""}`;
-  const point = (one, text) => ({ x: x(one), y: one.tokens_per_s_per_gpu, text });
-  const stops = [
-    ...front.map((one) => ({ one, tone: 2, text: say("Pareto front", one) })),
-    ...found.shapes.map((one) => ({ one, tone: 0, text: say(`Shape ${one.rank}`, one, perGpu(one, one.tokens_per_s_low), perGpu(one, one.tokens_per_s_high)) })),
-    { one: found.baseline, tone: 1, text: say(`Baseline ${found.baseline.shape.name}`, found.baseline) },
-  ].sort((a, b) => x(a.one) - x(b.one) || a.one.tokens_per_s_per_gpu - b.one.tokens_per_s_per_gpu)
-    .map(({ one, tone, text }) => ({ x: x(one), spots: [{ y: one.tokens_per_s_per_gpu, tone }], text }));
-  const readout = h("p", { class: "readout" }, "Point at the plot, or focus it and use the arrow keys.");
-  const capacity = format.gib(found.capacity_bytes);
-  const { node } = plot({
-    label: "Throughput against memory: Pareto front, recommended shapes, baseline",
-    flat: true,
-    x: { label: "memory of the fullest GPU, GiB", loose: true },
-    y: { label: "tokens/s per GPU" },
-    series: [
-      { name: "Pareto front", kind: "points", symbol: "ring", tone: 2, points: front.map((one) => point(one)) },
-      { name: "recommended", kind: "points", symbol: "dot", tone: 0, points: found.shapes.map((one) => point(one, found.shapes.length <= 12 ? `#${one.rank}` : "")) },
-      { name: `baseline ${found.baseline.shape.name}`, kind: "points", symbol: "diamond", tone: 1, points: [point(found.baseline)] },
-    ],
-    stops,
-    pick: (stop) => put(readout, stop.text),
-  });
-  return [h("figure", null, node, h("figcaption", null, readout)),
-    h("p", { class: "hint" }, `No point of the front can be beaten in throughput, memory and closeness to habit at once. The GPU holds ${format.significant(capacity)} GiB.`),
-    more(`Pareto front as a table (${front.length} shapes)`, table("Pareto front",
-      [{ name: "shape", text: true }, { name: "tokens/s per GPU" }, { name: "memory" }, { name: "from centre", title: "distance from the centre of published shapes" }],
-      found.pareto_front.map((one) => ({ cells: [format.dimensions(one.shape), format.tokens(one.tokens_per_s_per_gpu), format.bytes(one.memory_bytes), one.centre_distance.toFixed(2)] }))))];
+	const x = (one) => format.gib(one.memory_bytes);
+	const front = [...found.pareto_front].sort((a, b) => a.memory_bytes - b.memory_bytes);
+	const say = (what, one, low, high) => `${what}: ${format.tokens(one.tokens_per_s_per_gpu)} tokens/s per GPU${low ? ` (90 %: ${format.tokens(low)} to ${format.tokens(high)})` : ""}, ${format.bytes(one.memory_bytes)}; ${format.dimensions(one.shape)}${found.request.free_batches?.length || found.request.free_tp?.length ? `; batch ${one.batch ?? found.workload.batch}, tp ${one.tp ?? found.workload.tp}` : ""}`;
+	const point = (one, text) => ({ x: x(one), y: one.tokens_per_s_per_gpu, text });
+	const stops = [
+		...front.map((one) => ({ one, tone: 2, text: say("Pareto front", one) })),
+		...found.shapes.map((one) => ({ one, tone: 0, text: say(`Shape ${one.rank}`, one, perGpu(one, one.tokens_per_s_low), perGpu(one, one.tokens_per_s_high)) })),
+		{ one: found.baseline, tone: 1, text: say(`Baseline ${found.baseline.shape.name}`, found.baseline) },
+	].sort((a, b) => x(a.one) - x(b.one) || a.one.tokens_per_s_per_gpu - b.one.tokens_per_s_per_gpu)
+		.map(({ one, tone, text }) => ({ x: x(one), spots: [{ y: one.tokens_per_s_per_gpu, tone }], text }));
+	const readout = p("readout", "Point at the plot, or focus it and use the arrow keys.");
+	const capacity = format.gib(found.capacity_bytes);
+	const { node } = plot({
+		label: "Throughput against memory: Pareto front, recommended shapes, baseline",
+		flat: true,
+		x: { label: "memory of the fullest GPU, GiB", loose: true },
+		y: { label: "tokens/s per GPU" },
+		series: [
+			{ name: "Pareto front", kind: "points", symbol: "ring", tone: 2, points: front.map((one) => point(one)) },
+			{ name: "recommended", kind: "points", symbol: "dot", tone: 0, points: found.shapes.map((one) => point(one, found.shapes.length <= 12 ? `#${one.rank}` : "")) },
+			{ name: `baseline ${found.baseline.shape.name}`, kind: "points", symbol: "diamond", tone: 1, points: [point(found.baseline)] },
+		],
+		stops,
+		pick: (stop) => put(readout, stop.text),
+	});
+	return [h("figure", null, node, h("figcaption", null, readout)),
+		p("hint", `No point of the front can be beaten in throughput, memory and closeness to habit at once. The GPU holds ${format.significant(capacity)} GiB.`),
+		more(`Pareto front as a table (${front.length} shapes)`, table("Pareto front",
+			["shape", { num: "tokens/s per GPU" }, { num: "memory" }, { num: "from centre", title: "distance from the centre of published shapes" }],
+			found.pareto_front.map((one) => [format.dimensions(one.shape), format.tokens(one.tokens_per_s_per_gpu), format.bytes(one.memory_bytes), one.centre_distance.toFixed(2)])))];
 }
