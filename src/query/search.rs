@@ -192,7 +192,10 @@ fn groups_can_be_written(base: &Architecture) -> Result<bool> {
         head_dim: 64,
         ..base.clone()
     };
-    config_json(&with(2), LEAST_POSITIONS)?;
+    if let Err(error) = config_json(&with(2), LEAST_POSITIONS) {
+        let allowed = format!("nothing for models of this style: {error}");
+        return Err(Error::field("search", "export", "asked for", &allowed));
+    }
     Ok(config_json(&with(1), LEAST_POSITIONS).is_ok())
 }
 

@@ -69,6 +69,8 @@ pub(super) struct RequestKeys {
 pub(super) struct BaselineKeys {
     pub shape: ArchitectureShape,
     pub tokens_per_s: f64,
+    pub tokens_per_s_low: f64,
+    pub tokens_per_s_high: f64,
     pub tokens_per_s_per_gpu: f64,
     pub mfu: f64,
     pub memory_bytes: f64,
@@ -181,6 +183,8 @@ impl SearchReport {
             baseline: BaselineKeys {
                 shape: ArchitectureShape::from(&request.baseline),
                 tokens_per_s: found.baseline.tokens_per_s,
+                tokens_per_s_low: found.baseline.tokens_per_s_low,
+                tokens_per_s_high: found.baseline.tokens_per_s_high,
                 tokens_per_s_per_gpu: found.baseline.tokens_per_s_per_gpu(),
                 mfu: found.baseline.mfu,
                 memory_bytes: found.baseline.memory.total().bytes(),

@@ -87,7 +87,7 @@ async function ask(request, signal) {
 	try {
 		return { found: await stream("/v1/search", request, signal, progress) };
 	} catch (error) {
-		const style = error instanceof Problem && request.export && (/hugging face config/i.test(error.detail ?? ""));
+		const style = error instanceof Problem && error.field === "export";
 		if (!style) throw error;
 		const { export: _, ...without } = request;
 		return { found: await stream("/v1/search", without, signal, progress), refused: error.detail };
@@ -130,7 +130,8 @@ function ranking(found) {
 	const lows = found.shapes.map((one) => perGpu(one, one.tokens_per_s_low));
 	const highs = found.shapes.map((one) => perGpu(one, one.tokens_per_s_high));
 	const reference = found.baseline.tokens_per_s_per_gpu;
-	const scale = [Math.min(reference, ...lows), Math.max(reference, ...highs)];
+	const ends = [perGpu(found.baseline, found.baseline.tokens_per_s_low), perGpu(found.baseline, found.baseline.tokens_per_s_high)];
+	const scale = [Math.min(ends[0], ...lows), Math.max(ends[1], ...highs)];
 	const num = (text, attrs) => h("td", { class: "num", ...attrs }, text);
 	const head = (text, title) => h("th", { scope: "col", class: "num", title }, text);
 	const sizes = (shape) => [shape.layers, shape.hidden, shape.heads, shape.kv_heads, shape.head_dim, shape.d_ff, shape.vocab].map((size) => num(size)).concat(num(format.parameters(shape.parameters), { title: `${format.grouped(shape.parameters)} parameters` }));
@@ -158,7 +159,7 @@ function ranking(found) {
 				head("layers"), head("hidden"), head("heads"), head("kv", "key/value heads"), head("head dim"), head("d_ff", "width of the MLP"), head("vocab"), head("params"), free && [head("batch"), head("tp")],
 				head("MFU", "share of the peak that model FLOPs use"), head("memory", "of the fullest GPU"), h("th", { scope: "col" }, span("unseen", "config")))),
 			h("tbody", { class: "baseline" }, h("tr", { "data-rank": "baseline" }, h("th", { scope: "row", class: "num" }, "–"),
-				num(format.tokens(reference)), h("td", null, interval(undefined, reference, undefined, scale, reference), span("ends", ` ${found.baseline.shape.name}`)), num("baseline"),
+				num(format.tokens(reference)), h("td", null, interval(ends[0], reference, ends[1], scale, reference), span("ends", ` ${found.baseline.shape.name}`)), num("baseline"),
 				sizes(found.baseline.shape), free && [num(found.workload.batch), num(found.workload.tp)],
 				num(format.percent(found.baseline.mfu)), num([format.bytes(found.baseline.memory_bytes), !found.baseline.fits && span("bad", " does not fit")]), h("td", null))),
 			groups.map((group) => {
