@@ -1,9 +1,11 @@
 //! Enums whose variants have one stable name, used on the command line, on disk and on the wire.
 
-/// Declares a fieldless enum with `ALL`, `name`, `parse`, `Display` and serde under the same names.
+/// Declares a fieldless enum with `ALL`, `name`, `parse`, `Display`, serde and its schema under the same names.
+///
+/// The names are taken as `tt`: inside a `literal` the schema does not see them.
 macro_rules! named_enum {
     ($(#[$meta:meta])* $name:ident {
-        $($(#[$doc:meta])* $variant:ident = $text:literal),+ $(,)?
+        $($(#[$doc:meta])* $variant:ident = $text:tt),+ $(,)?
     }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -33,6 +33,9 @@ const TRIES: u32 = 64;
 /// Iterations between two reports of a chain.
 const REPORT: u64 = 100;
 
+/// Frames that are tried for a start between two looks at whether it is still wanted.
+const BLOCK: usize = 1024;
+
 /// How much is spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effort {
@@ -54,10 +57,17 @@ pub fn anneal(
 ) -> (Archive, bool) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut starter = Worker::new(predictor, space, reference);
+    let total = effort.chains * effort.iterations;
+    let begun = Progress {
+        done: 0,
+        total,
+        best: None,
+    };
+    let go_on = || watch(&begun).is_continue();
     // Where one look at the whole lattice finds nothing feasible, the next one would not either.
     let starts: Vec<_> = (0..effort.chains)
         .map_while(|_| {
-            let shape = start(&mut starter, frames, &mut random)?;
+            let shape = start(&mut starter, frames, &mut random, &go_on)?;
             Some((shape, Xoshiro256PlusPlus::from_rng(&mut random)))
         })
         .collect();
@@ -70,7 +80,7 @@ pub fn anneal(
                 space,
                 widths: &widths,
                 done: &done,
-                total: effort.chains * effort.iterations,
+                total,
                 watch,
                 inner: Mutex::new(Inner {
                     worker: Worker::new(predictor, space, reference),
@@ -81,22 +91,28 @@ pub fn anneal(
             chain.run(shape, effort)
         })
         .collect();
-    let interrupted = ends.iter().any(|(_, interrupted)| *interrupted);
+    let interrupted = match ends.is_empty() {
+        true => !go_on(),
+        false => ends.iter().any(|(_, interrupted)| *interrupted),
+    };
     let archives = ends.into_iter().map(|(archive, _)| archive);
     (archives.fold(starter.archive, Archive::merge), interrupted)
 }
 
-/// A feasible shape: the first one from a random frame on, round the lattice once.
+/// A feasible shape: the first one from a random frame on, round the lattice once; none where `go_on` says no.
 fn start(
     worker: &mut Worker<'_>,
     frames: &[Frame],
     random: &mut Xoshiro256PlusPlus,
+    go_on: &dyn Fn() -> bool,
 ) -> Option<Shape> {
     let first = random.random_range(0..frames.len().max(1));
     let (before, after) = frames.split_at(first);
     after
-        .iter()
-        .chain(before)
+        .chunks(BLOCK)
+        .chain(before.chunks(BLOCK))
+        .take_while(|_| go_on())
+        .flatten()
         .flat_map(|frame| [frame.count() / 2, 0, frame.count() - 1].map(|index| frame.shape(index)))
         .find(|shape| worker.cost(shape).is_finite())
 }

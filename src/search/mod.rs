@@ -154,6 +154,7 @@ pub struct Found {
 
 /// Finds the fastest shapes of a request.
 pub fn search(predictor: &Predictor, request: &Request, watch: &Watch<'_>) -> Result<Found> {
+    let asked = request;
     let mut request = request.clone();
     let mut space = space_of(&request)?;
     let gpu = predictor.gpu();
@@ -162,15 +163,18 @@ pub fn search(predictor: &Predictor, request: &Request, watch: &Watch<'_>) -> Re
         total: 1,
         best: None,
     };
-    let frames = space
-        .frames(&|| watch(&begun).is_continue())?
-        .ok_or_else(interrupted_early)?;
+    let go_on = || watch(&begun).is_continue();
+    let no_shape = |space: &Space| {
+        let (target, tolerance) = (asked.parameters, asked.tolerance);
+        refuse::no_shape(space, target, tolerance, &go_on)
+    };
+    let or_interrupted = |refusal: Error| match go_on() {
+        true => refusal,
+        false => interrupted_early(),
+    };
+    let frames = space.frames(&go_on)?.ok_or_else(interrupted_early)?;
     if frames.is_empty() {
-        return Err(refuse::no_shape(
-            &space,
-            request.parameters,
-            request.tolerance,
-        ));
+        return Err(or_interrupted(no_shape(&space)));
     }
     let mut sharded = false;
     if request.shard
@@ -209,8 +213,10 @@ pub fn search(predictor: &Predictor, request: &Request, watch: &Watch<'_>) -> Re
     let Some(fastest) = archive.best else {
         return Err(match stopped {
             StopReason::Interrupted => interrupted_early(),
-            _ => refuse::nothing_fits(&space, gpu, &frames)
-                .unwrap_or_else(|| refuse::no_shape(&space, request.parameters, request.tolerance)),
+            _ => or_interrupted(
+                refuse::nothing_fits(&space, gpu, &frames, &go_on)
+                    .unwrap_or_else(|| no_shape(&space)),
+            ),
         });
     };
     let candidates = archive.ranked();

@@ -13,24 +13,32 @@ use crate::search::shape::Shape;
 use crate::search::space::Space;
 use crate::units::Bytes;
 
+/// Frames between two looks at whether the answer is still wanted.
+const BETWEEN_LOOKS: usize = 4096;
+
+/// Whether the answer is still wanted; if not, what is being found out is cut short and means nothing.
+type GoOn<'a> = dyn Fn() -> bool + Sync + 'a;
+
 /// No shape of the lattice has the parameters: names every single bound, or fixed dimension, whose lifting helps.
-pub fn no_shape(space: &Space, target: u64, tolerance: f64) -> Error {
+pub fn no_shape(space: &Space, target: u64, tolerance: f64, go_on: &GoOn<'_>) -> Error {
     let mut helps = Vec::new();
     for bound in space.bounds.all() {
         let mut bounds = space.bounds.clone();
         bounds.relax(bound.name);
-        if has_shapes(&Space {
+        let space = Space {
             bounds,
             ..space.clone()
-        }) {
+        };
+        if has_shapes(&space, go_on) {
             helps.push(format!("--relax {}", bound.name.name()));
         }
     }
     for (name, fixed) in without_each(&space.fixed) {
-        if has_shapes(&Space {
+        let space = Space {
             fixed,
             ..space.clone()
-        }) {
+        };
+        if has_shapes(&space, go_on) {
             helps.push(format!("without --{name}"));
         }
     }
@@ -38,7 +46,7 @@ pub fn no_shape(space: &Space, target: u64, tolerance: f64) -> Error {
         budget: ((target as f64 * 0.9) as u64, (target as f64 * 1.1) as u64),
         ..space.clone()
     };
-    if has_shapes(&wide) {
+    if has_shapes(&wide, go_on) {
         helps.push("--tolerance 0.1".to_owned());
     }
     let helps = if helps.is_empty() {
@@ -55,7 +63,7 @@ pub fn no_shape(space: &Space, target: u64, tolerance: f64) -> Error {
 
 /// No shape fits the memory: the part that weighs most in the smallest one, and every single change that helps.
 /// None where no shape is within the bounds.
-pub fn nothing_fits(space: &Space, gpu: &Gpu, frames: &[Frame]) -> Option<Error> {
+pub fn nothing_fits(space: &Space, gpu: &Gpu, frames: &[Frame], go_on: &GoOn<'_>) -> Option<Error> {
     let (shape, total) = smallest(space, &space.workload, frames)?;
     let (arch, work) = space.build(&shape);
     let memory = memory_use(&arch, &work).expect("it was computed before");
@@ -76,7 +84,7 @@ pub fn nothing_fits(space: &Space, gpu: &Gpu, frames: &[Frame]) -> Option<Error>
                 ranks: vec![changed.tp],
                 ..space.clone()
             };
-            let frames = all_frames(&space).unwrap_or_default();
+            let frames = all_frames(&space, go_on).unwrap_or_default();
             self::smallest(&space, changed, &frames).is_some_and(|(shape, _)| {
                 let (arch, work) = space.build(&shape);
                 memory_use(&arch, &work).is_ok_and(|memory| memory.fits(gpu))
@@ -97,20 +105,24 @@ pub fn nothing_fits(space: &Space, gpu: &Gpu, frames: &[Frame]) -> Option<Error>
     )))
 }
 
-fn has_shapes(space: &Space) -> bool {
+fn has_shapes(space: &Space, go_on: &GoOn<'_>) -> bool {
     let (mut arch, mut work) = (space.base.clone(), space.workload);
     // More frames than can be held are shapes too.
-    all_frames(space).is_none_or(|frames| {
-        frames.iter().flat_map(Frame::shapes).any(|shape| {
+    all_frames(space, go_on).is_none_or(|frames| {
+        let blocks = frames.chunks(BETWEEN_LOOKS).take_while(|_| go_on());
+        blocks.flatten().flat_map(Frame::shapes).any(|shape| {
             space.fill(&shape, &mut arch, &mut work);
             space.bounds.admit(&arch) && work.validate(&arch).is_ok()
         })
     })
 }
 
-/// The frames of a space; none where there are too many.
-fn all_frames(space: &Space) -> Option<Vec<Frame>> {
-    space.frames(&|| true).ok().flatten()
+/// The frames of a space; none where there are too many, or nobody waits for them any more.
+fn all_frames(space: &Space, go_on: &GoOn<'_>) -> Option<Vec<Frame>> {
+    if !go_on() {
+        return None;
+    }
+    space.frames(go_on).ok().flatten()
 }
 
 /// The shape of a sample that takes the least memory.

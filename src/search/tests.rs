@@ -8,6 +8,7 @@ use crate::op::Dtype;
 use crate::search::shape::Count;
 use crate::search::shape::Fixed;
 use proptest::prelude::*;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 fn quiet(_: &Progress) -> ControlFlow<()> {
     ControlFlow::Continue(())
@@ -226,6 +227,42 @@ fn a_watcher_stops_a_search_and_gets_the_best_so_far() {
         assert_eq!(found.stopped, StopReason::Interrupted);
         assert!(!found.shapes.is_empty());
         assert!(found.evaluations + found.refused < found.lattice);
+    }
+}
+
+#[test]
+fn finding_out_why_there_is_no_shape_can_be_stopped_too() {
+    let predictor = predictor("h200");
+    let no_shape = Request {
+        fixed: Fixed {
+            layers: Some(400),
+            ..Fixed::default()
+        },
+        ..request(1_300_000_000, MODES[1])
+    };
+    let nothing_fits = Request {
+        method: Method::Anneal { seed: 0 },
+        ..request(100_000_000_000, MODES[2])
+    };
+    for request in [no_shape, nothing_fits] {
+        let asked = AtomicU64::new(0);
+        let count = |_: &Progress| {
+            asked.fetch_add(1, Ordering::Relaxed);
+            ControlFlow::Continue(())
+        };
+        let error = search(&predictor, &request, &count).unwrap_err();
+        assert!(error.to_string().contains("what would free it"), "{error}");
+        let last = asked.into_inner();
+        for stop in [last, last / 2] {
+            let asked = AtomicU64::new(0);
+            let watch = |_: &Progress| match asked.fetch_add(1, Ordering::Relaxed) + 1 {
+                now if now >= stop => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            };
+            let error = search(&predictor, &request, &watch).unwrap_err();
+            assert!(error.to_string().contains("interrupted before"), "{error}");
+            assert!(asked.into_inner() <= last);
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::serve::App;
 use crate::serve::limits::Limits;
 use crate::serve::problem::Problem;
+use crate::serve::problem::shortened;
 use crate::serve::wire::Question;
 use axum::body;
 use axum::body::Body;
@@ -12,9 +13,6 @@ use axum::http::header;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use serde_path_to_error::{Path, Segment};
-
-/// The longest value that a message repeats.
-const SHOWN: usize = 80;
 
 /// The question of a request.
 pub struct Asked<Q>(pub Q);
@@ -149,11 +147,7 @@ fn at<'a>(body: &'a Value, path: &Path) -> Option<&'a Value> {
 
 /// A value as messages repeat it.
 fn shown(value: &Value) -> String {
-    let text = value.to_string();
-    match text.char_indices().nth(SHOWN) {
-        None => text,
-        Some((end, _)) => format!("{}…", &text[..end]),
-    }
+    shortened(&value.to_string())
 }
 
 #[cfg(test)]

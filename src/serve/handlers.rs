@@ -10,14 +10,10 @@ use crate::query::operator;
 use crate::query::sweep;
 use crate::query::workload::Workload;
 use crate::report::Report;
-use crate::report::check::CheckReport;
-use crate::report::gpus::{GpuReport, GpusReport};
-use crate::report::models::ModelsReport;
-use crate::report::operator::{OperatorReport, OperatorsReport};
-use crate::report::presets::PresetsReport;
-use crate::report::step::StepReport;
+use crate::report::operator::OperatorsReport;
 use crate::report::sweep::SweepReport;
 use crate::serve::App;
+use crate::serve::answer;
 use crate::serve::body;
 use crate::serve::body::Asked;
 use crate::serve::metrics;
@@ -30,20 +26,9 @@ use axum::http::HeaderValue;
 use axum::http::StatusCode;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
-use utoipa::{IntoResponses, ToSchema};
-
-/// A document as it is answered, for its schema.
-#[derive(Serialize, ToSchema)]
-pub struct Answer<R: ToSchema> {
-    /// The version of the document.
-    #[schema(minimum = 1, maximum = 1)]
-    schema: u32,
-    #[serde(flatten)]
-    report: R,
-}
+use utoipa::IntoResponses;
 
 /// What every question may be answered with instead.
 #[derive(IntoResponses)]
@@ -67,6 +52,9 @@ pub enum Problems {
     /// Too much at once; `Retry-After` says when to come back
     #[response(status = 429, content_type = "application/problem+json")]
     Busy(#[to_schema] problem::Document),
+    /// A fault of the service; `instance` names it in the log
+    #[response(status = 500, content_type = "application/problem+json")]
+    Fault(#[to_schema] problem::Document),
     /// The answer takes too long
     #[response(status = 503, content_type = "application/problem+json")]
     OverTime(#[to_schema] problem::Document),
@@ -82,8 +70,9 @@ type Answered = Result<Response, Problem>;
 
 /// Predict one product.
 #[utoipa::path(
-    post, path = "/v1/predict/gemm", tag = "predict", request_body = wire::Gemm,
-    responses((status = 200, description = "The time of the product", body = Answer<OperatorReport>), Problems),
+    post, path = "/v1/predict/gemm", tag = "predict",
+    request_body(content = wire::Gemm, example = json!({"m": 8192, "n": 4096, "k": 4096})),
+    responses((status = 200, description = "The time of the product", body = answer::Operator), Problems),
 )]
 pub async fn predict_gemm(State(app): State<App>, Asked(asked): Asked<wire::Gemm>) -> Answered {
     let op = operator::Gemm::from(&asked).op();
@@ -92,8 +81,9 @@ pub async fn predict_gemm(State(app): State<App>, Asked(asked): Asked<wire::Gemm
 
 /// Predict one fused attention.
 #[utoipa::path(
-    post, path = "/v1/predict/attention", tag = "predict", request_body = wire::Attention,
-    responses((status = 200, description = "The time of the attention", body = Answer<OperatorReport>), Problems),
+    post, path = "/v1/predict/attention", tag = "predict",
+    request_body(content = wire::Attention, example = json!({"batch": 4, "heads": 32, "kv_heads": 8, "seq": 2048, "head_dim": 128, "causal": true})),
+    responses((status = 200, description = "The time of the attention", body = answer::Operator), Problems),
 )]
 pub async fn predict_attention(
     State(app): State<App>,
@@ -112,8 +102,12 @@ fn one(app: &App, gpu: &str, model: Option<&str>, op: &Op) -> Answered {
 
 /// Predict up to 10,000 operators.
 #[utoipa::path(
-    post, path = "/v1/predict/batch", tag = "predict", request_body = wire::Batch,
-    responses((status = 200, description = "The time of each, in order", body = Answer<OperatorsReport>), Problems),
+    post, path = "/v1/predict/batch", tag = "predict",
+    request_body(content = wire::Batch, example = json!({"ops": [
+        {"kind": "gemm", "m": 8192, "n": 4096, "k": 4096},
+        {"kind": "attention", "batch": 4, "heads": 32, "seq": 2048, "head_dim": 128},
+    ]})),
+    responses((status = 200, description = "The time of each, in order", body = answer::Operators), Problems),
 )]
 pub async fn predict_batch(State(app): State<App>, Asked(asked): Asked<wire::Batch>) -> Answered {
     let found = asked.ops.len();
@@ -157,8 +151,10 @@ fn operator_of(mut op: Value) -> Result<Op, Problem> {
 
 /// Predict one step of a whole model, operator by operator.
 #[utoipa::path(
-    post, path = "/v1/predict/model", tag = "predict", request_body = wire::ModelOrConfig,
-    responses((status = 200, description = "The time of the step", body = Answer<StepReport>), Problems),
+    post, path = "/v1/predict/model", tag = "predict",
+    request_body(content = wire::ModelOrConfig, example = json!({"architecture": "llama-3-8b", "workload": {"mode": "decode"}})),
+    params(wire::BesideConfig, wire::Workload),
+    responses((status = 200, description = "The time of the step", body = answer::Step), Problems),
 )]
 pub async fn predict_model(State(app): State<App>, Asked(asked): Asked<wire::Model>) -> Answered {
     let architecture = architecture(&asked.architecture)?;
@@ -182,8 +178,10 @@ fn query(asked: &wire::Workload) -> Workload {
 
 /// Judge a shape by the sizing rules: what is broken, what it costs, what mends it.
 #[utoipa::path(
-    post, path = "/v1/check", tag = "check", request_body = wire::ModelOrConfig,
-    responses((status = 200, description = "What every rule says", body = Answer<CheckReport>), Problems),
+    post, path = "/v1/check", tag = "check",
+    request_body(content = wire::ModelOrConfig, example = json!({"architecture": "gpt2", "gpu": "a100"})),
+    params(wire::BesideConfig, wire::Workload),
+    responses((status = 200, description = "What every rule says", body = answer::Check), Problems),
 )]
 pub async fn check(State(app): State<App>, Asked(asked): Asked<wire::Model>) -> Answered {
     let architecture = architecture(&asked.architecture)?;
@@ -198,8 +196,9 @@ pub async fn check(State(app): State<App>, Asked(asked): Asked<wire::Model>) -> 
 
 /// Predict one product along one of its sizes.
 #[utoipa::path(
-    post, path = "/v1/sweep/gemm", tag = "sweep", request_body = wire::SweptGemm,
-    responses((status = 200, description = "The curve", body = Answer<SweepReport>), Problems),
+    post, path = "/v1/sweep/gemm", tag = "sweep",
+    request_body(content = wire::SweptGemm, example = json!({"m": 2304, "n": "1536:6144:64", "k": 4096})),
+    responses((status = 200, description = "The curve", body = answer::Sweep), Problems),
 )]
 pub async fn sweep_gemm(State(app): State<App>, Asked(asked): Asked<wire::SweptGemm>) -> Answered {
     let gemm = operator::Gemm::from(&asked);
@@ -211,8 +210,9 @@ pub async fn sweep_gemm(State(app): State<App>, Asked(asked): Asked<wire::SweptG
 
 /// Predict one fused attention along one of its sizes.
 #[utoipa::path(
-    post, path = "/v1/sweep/attention", tag = "sweep", request_body = wire::SweptAttention,
-    responses((status = 200, description = "The curve", body = Answer<SweepReport>), Problems),
+    post, path = "/v1/sweep/attention", tag = "sweep",
+    request_body(content = wire::SweptAttention, example = json!({"batch": 4, "heads": "8:32:8", "seq": 2048, "head_dim": 128})),
+    responses((status = 200, description = "The curve", body = answer::Sweep), Problems),
 )]
 pub async fn sweep_attention(
     State(app): State<App>,
@@ -227,8 +227,9 @@ pub async fn sweep_attention(
 
 /// Predict one step of a whole model along one of its sizes.
 #[utoipa::path(
-    post, path = "/v1/sweep/model", tag = "sweep", request_body = wire::SweptModel,
-    responses((status = 200, description = "The curve", body = Answer<SweepReport>), Problems),
+    post, path = "/v1/sweep/model", tag = "sweep",
+    request_body(content = wire::SweptModel, example = json!({"architecture": "gpt2", "vocab": "50257:50304:47"})),
+    responses((status = 200, description = "The curve", body = answer::Sweep), Problems),
 )]
 pub async fn sweep_model(
     State(app): State<App>,
@@ -270,7 +271,7 @@ async fn job<T: Send + 'static>(
 /// List the known GPUs.
 #[utoipa::path(
     get, path = "/v1/gpus", tag = "catalog",
-    responses((status = 200, description = "Every GPU", body = Answer<GpusReport>)),
+    responses((status = 200, description = "Every GPU", body = answer::Gpus)),
 )]
 pub async fn gpus() -> Response {
     json(catalog::gpus().json())
@@ -278,9 +279,9 @@ pub async fn gpus() -> Response {
 
 /// Show every figure of a GPU with its source, and what answers for it.
 #[utoipa::path(
-    get, path = "/v1/gpus/{name}", tag = "catalog", params(("name", description = "A name or an alias")),
+    get, path = "/v1/gpus/{name}", tag = "catalog", params(("name" = String, Path, description = "A name or an alias", example = "h200")),
     responses(
-        (status = 200, description = "One GPU", body = Answer<GpuReport>),
+        (status = 200, description = "One GPU", body = answer::Gpu),
         (status = 404, description = "No GPU has this name", body = problem::Document, content_type = "application/problem+json"),
     ),
 )]
@@ -292,7 +293,7 @@ pub async fn gpu(Path(name): Path<String>) -> Answered {
 /// List the models that are built in, with their errors on held-out shapes.
 #[utoipa::path(
     get, path = "/v1/models", tag = "catalog",
-    responses((status = 200, description = "Every model", body = Answer<ModelsReport>)),
+    responses((status = 200, description = "Every model", body = answer::Models)),
 )]
 pub async fn models() -> Answered {
     Ok(json(catalog::models()?.json()))
@@ -301,7 +302,7 @@ pub async fn models() -> Answered {
 /// List the published architectures that have a name here.
 #[utoipa::path(
     get, path = "/v1/presets", tag = "catalog",
-    responses((status = 200, description = "Every preset", body = Answer<PresetsReport>)),
+    responses((status = 200, description = "Every preset", body = answer::Presets)),
 )]
 pub async fn presets() -> Response {
     json(catalog::presets().json())
@@ -330,7 +331,9 @@ pub async fn readyz(State(app): State<App>) -> (StatusCode, &'static str) {
 }
 
 /// Show what is counted, in the text format of Prometheus.
-#[utoipa::path(get, path = "/metrics", tag = "service", responses((status = 200, description = "Counters", body = String)))]
+#[utoipa::path(get, path = "/metrics", tag = "service", responses((
+    status = 200, description = "Counters", body = String, content_type = "application/openmetrics-text",
+)))]
 pub async fn metrics(State(app): State<App>) -> impl IntoResponse {
     let kind = HeaderValue::from_static(metrics::MEDIA_TYPE);
     let gates = [("search", &*app.searches), ("job", &*app.jobs)];

@@ -5,6 +5,8 @@ use std::time::Duration;
 /// The limits of a service.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
+    /// Bytes of the headers of a request.
+    pub header_bytes: usize,
     /// Bytes of a body.
     pub body_bytes: usize,
     /// Until a whole body has arrived.
@@ -37,6 +39,7 @@ impl Default for Limits {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
+            header_bytes: 64 << 10,
             body_bytes: 1 << 20,
             body_time: Duration::from_secs(10),
             header_time: Duration::from_secs(30),

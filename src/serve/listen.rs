@@ -17,6 +17,9 @@ use tokio_io_timeout::TimeoutStream;
 /// How long to wait after the operating system refused a connection, for want of files mostly.
 const AFTER_REFUSAL: Duration = Duration::from_millis(50);
 
+/// How often to look whether all connections have ended.
+const PACE: Duration = Duration::from_millis(10);
+
 /// Answers until `stop` is ready, then ends in three steps: for a moment requests are still taken, each answer closing
 /// its connection; then nobody new is let in; then what runs is finished.
 pub async fn serve(
@@ -44,15 +47,48 @@ pub async fn serve(
             Err(_) => tokio::time::sleep(AFTER_REFUSAL).await,
         }
     }
-    // Whoever already stands in the queue of the operating system is let in too.
-    while let Ok(Ok((stream, place))) =
-        tokio::time::timeout(Duration::ZERO, accept(&listener, &places)).await
-    {
+    let_in_who_waits(listener, &places, |stream, place| {
         connect(stream, &router, &app, &graceful, place);
-    }
-    drop(listener);
+    });
+    // A connection that has just begun is ended like an idle one: first its question has to arrive.
+    let mut pace = tokio::time::interval(PACE);
+    let _ = tokio::time::timeout(app.limits.lame_duck, async {
+        while graceful.count() > 0 {
+            pace.tick().await;
+        }
+    })
+    .await;
     // Who has not finished by then is cut off: the program ends.
     let _ = tokio::time::timeout(app.limits.drain, graceful.shutdown()).await;
+}
+
+/// Ends listening; whoever already stands in the queue of the operating system is let in.
+///
+/// The operating system itself is asked: what the runtime knows of the queue may be older, and whoever is in it when
+/// it is closed is lost.
+fn let_in_who_waits(
+    listener: TcpListener,
+    places: &Arc<Semaphore>,
+    connect: impl Fn(TcpStream, Place),
+) {
+    let Ok(listener) = listener.into_std() else {
+        return;
+    };
+    let mut waiting = Vec::new();
+    while let Ok(place) = Arc::clone(places).try_acquire_owned() {
+        let Ok((stream, _)) = listener.accept() else {
+            break;
+        };
+        waiting.push((stream, place));
+    }
+    drop(listener);
+    for (stream, place) in waiting {
+        if stream.set_nonblocking(true).is_ok()
+            && let Ok(stream) = TcpStream::from_std(stream)
+        {
+            connect(stream, place);
+        }
+    }
 }
 
 type Place = tokio::sync::OwnedSemaphorePermit;
@@ -79,6 +115,7 @@ fn connect(
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new());
     http.header_read_timeout(limits.header_time);
+    http.max_buf_size(limits.header_bytes);
     let service = TowerToHyperService::new(router.clone());
     let connection = http.serve_connection(TokioIo::new(Box::pin(stream)), service);
     let connection = graceful.watch(connection);

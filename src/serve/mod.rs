@@ -4,6 +4,8 @@
 //! a question of `wire`), a handler (question to document, in `handlers` and `search`), and back; what keeps a core
 //! busy takes a place at a `gate` first. Only this module knows HTTP.
 
+mod answer;
+
 pub mod body;
 
 mod gate;
@@ -12,7 +14,7 @@ mod handlers;
 
 pub mod limits;
 
-mod listen;
+pub mod listen;
 
 mod metrics;
 

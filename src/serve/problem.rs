@@ -48,7 +48,16 @@ pub struct Document {
 }
 
 impl Problem {
-    fn new(status: StatusCode, kind: &'static str, title: &'static str, detail: String) -> Self {
+    fn new(
+        status: StatusCode,
+        kind: &'static str,
+        title: &'static str,
+        mut detail: String,
+    ) -> Self {
+        if let Some((end, _)) = detail.char_indices().nth(LONGEST) {
+            detail.truncate(end);
+            detail.push('…');
+        }
         Self {
             document: Box::new(Document {
                 kind,
@@ -99,6 +108,7 @@ impl Problem {
 
     /// A field breaks a rule.
     pub fn field(field: &str, value: &str, allowed: &str) -> Self {
+        let (field, value) = (&*shortened(field), &*shortened(value));
         let named = if field.is_empty() { "body" } else { field };
         let detail = sentence(named, value, allowed);
         let mut problem = Self::new(StatusCode::UNPROCESSABLE_ENTITY, FIELD.0, FIELD.1, detail);
@@ -214,21 +224,37 @@ fn sentence(field: &str, value: &str, allowed: &str) -> String {
     format!("`{field}` is {value}; allowed: {allowed}")
 }
 
+/// The longest value that a message repeats, and the longest message, in characters: nobody is sent a body back.
+const SHOWN: usize = 80;
+const LONGEST: usize = 1000;
+
+/// A value as messages repeat it.
+pub fn shortened(value: &str) -> String {
+    match value.char_indices().nth(SHOWN) {
+        None => value.to_owned(),
+        Some((end, _)) => format!("{}…", &value[..end]),
+    }
+}
+
 /// A field breaks a rule.
 const FIELD: (&str, &str) = ("/api#field", "A field holds what it may not");
 
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
-        let detail = error.to_string();
+        let mut detail = error.to_string();
         if error.is_infeasible() {
             let title = "No answer can meet the request";
             let status = StatusCode::UNPROCESSABLE_ENTITY;
             return Self::new(status, "/api#infeasible", title, detail);
         }
+        let value = error.field_error().map(|at| shortened(&at.value));
+        if let (Some(at), Some(value)) = (error.field_error(), &value) {
+            detail = detail.replacen(&at.value, value, 1);
+        }
         let mut problem = Self::new(StatusCode::UNPROCESSABLE_ENTITY, FIELD.0, FIELD.1, detail);
         if let Some(at) = error.field_error() {
             problem.document.field = Some(at.field.clone());
-            problem.document.value = Some(at.value.clone());
+            problem.document.value = value;
             problem.document.allowed = Some(at.allowed.clone());
         }
         problem

@@ -5,8 +5,8 @@ use crate::query;
 use crate::report::Report;
 use crate::search::Progress;
 use crate::serve::App;
+use crate::serve::answer;
 use crate::serve::body::Asked;
-use crate::serve::handlers::Answer;
 use crate::serve::handlers::Problems;
 use crate::serve::handlers::json;
 use crate::serve::problem::Problem;
@@ -66,10 +66,11 @@ impl Drop for Abandoned {
 /// With `Accept: text/event-stream` the answer is a stream: `progress` events with `done`, `total` and
 /// `best_time_ratio`, then one `result` with the document or one `problem`. A search whose client leaves is stopped.
 #[utoipa::path(
-    post, path = "/v1/search", tag = "search", request_body = wire::Search,
+    post, path = "/v1/search", tag = "search",
+    request_body(content = wire::Search, example = json!({"params": "350M", "top": 3, "export": true})),
     responses(
         (status = 200, description = "Ranked shapes", content(
-            (Answer<crate::report::search::SearchReport> = "application/json"),
+            (answer::Search = "application/json"),
             (String = "text/event-stream"),
         )),
         Problems,

@@ -6,11 +6,20 @@ mod checks;
 
 mod cli;
 
+#[cfg(feature = "serve")]
+mod document;
+
 #[cfg(feature = "train")]
 mod learning;
 
 #[cfg(feature = "dataset")]
 mod made_up;
+
+#[cfg(feature = "serve")]
+mod http;
+
+#[cfg(feature = "serve")]
+mod malformed;
 
 #[cfg(feature = "serve")]
 mod page;
@@ -23,5 +32,8 @@ mod searches;
 
 #[cfg(feature = "serve")]
 mod service;
+
+#[cfg(feature = "serve")]
+mod sockets;
 
 mod sweeps;

@@ -29,7 +29,9 @@ pub(super) struct PointKeys {
     pub low_us: f64,
     pub high_us: f64,
     pub tflops_per_s: f64,
+    /// Of a model; an operator has none of these.
     #[serde(flatten)]
+    #[schema(value_type = ModelKeys)]
     pub model: Option<ModelKeys>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waves: Option<u64>,
@@ -37,16 +39,26 @@ pub(super) struct PointKeys {
     pub caveats: Vec<Caveat>,
 }
 
+/// What only the points of a model have.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct ModelKeys {
+    #[schema(required = false)]
     pub tokens_per_s: f64,
+    #[schema(required = false)]
     pub tokens_per_s_low: f64,
+    #[schema(required = false)]
     pub tokens_per_s_high: f64,
+    #[schema(required = false)]
     pub mfu: f64,
+    #[schema(required = false)]
     pub parameters: u64,
+    #[schema(required = false)]
     pub head_dim: u64,
+    #[schema(required = false)]
     pub memory_bytes: f64,
+    #[schema(required = false)]
     pub fits: bool,
+    #[schema(required = false)]
     pub tier_shares: BTreeMap<Tier, f64>,
 }
 

@@ -19,7 +19,7 @@ pub use operator::{
 };
 pub use search::Search;
 pub use workload::{
-    KEYS as WORKLOAD_KEYS, Model, ModelOrConfig, SweptModel, SweptWorkload, Workload,
+    BesideConfig, KEYS as WORKLOAD_KEYS, Model, ModelOrConfig, SweptModel, SweptWorkload, Workload,
 };
 
 use serde::de::DeserializeOwned;

@@ -9,7 +9,9 @@ use crate::query::Size;
 use crate::query::operator;
 use serde::Deserialize;
 use serde_json::Value;
-use utoipa::ToSchema;
+use utoipa::openapi::schema::{OneOfBuilder, Type};
+use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 /// Declares a product and an attention with sizes of one kind, and what else their bodies hold.
 macro_rules! operators {
@@ -154,17 +156,38 @@ pub struct Batch {
     pub model: Option<String>,
 }
 
-/// One operator among many.
-#[derive(ToSchema)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-#[allow(dead_code)] // described, never built: each kind is read as what it is, so that messages name its fields
-pub enum Operator {
-    /// A product.
-    Gemm(GemmOp),
-    /// A fused attention.
-    Attention(AttentionOp),
+/// One operator among many, for the document of the API: each kind is read as what it is, so that messages name its
+/// fields. Each is one object there, because one that takes no other keys cannot be added to.
+pub struct Operator;
+
+impl PartialSchema for Operator {
+    fn schema() -> RefOr<Schema> {
+        OneOfBuilder::new()
+            .item(of_kind::<GemmOp>("gemm", "A product."))
+            .item(of_kind::<AttentionOp>("attention", "A fused attention."))
+            .description(Some("One operator among many."))
+            .into()
+    }
 }
 
+impl ToSchema for Operator {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        GemmOp::schemas(schemas);
+        AttentionOp::schemas(schemas);
+    }
+}
+
+fn of_kind<O: ToSchema>(kind: &str, about: &str) -> RefOr<Schema> {
+    let mut schema = O::schema();
+    if let RefOr::T(Schema::Object(object)) = &mut schema {
+        let only = ObjectBuilder::new().schema_type(Type::String);
+        let only = only.enum_values(Some([kind]));
+        object.properties.insert("kind".to_owned(), only.into());
+        object.required.push("kind".to_owned());
+        object.description = Some(about.to_owned());
+    }
+    schema
+}
 const fn bf16() -> Dtype {
     Dtype::Bf16
 }

@@ -181,7 +181,11 @@ impl<const LEAST: u64, const MOST: u64> PartialSchema for Int<LEAST, MOST> {
 
 impl<const LEAST: u64, const MOST: u64> ToSchema for Int<LEAST, MOST> {
     fn name() -> Cow<'static, str> {
-        format!("Whole{LEAST}To{MOST}").into()
+        match (LEAST, MOST) {
+            (1, LARGEST) => "Size".into(),
+            (0, LARGEST) => "CachedSize".into(),
+            _ => format!("Whole{LEAST}To{MOST}").into(),
+        }
     }
 }
 
@@ -201,7 +205,10 @@ impl<const LEAST: u64> PartialSchema for Span<LEAST> {
 
 impl<const LEAST: u64> ToSchema for Span<LEAST> {
     fn name() -> Cow<'static, str> {
-        format!("SpanFrom{LEAST}").into()
+        match LEAST {
+            0 => "CachedSizeOrRange".into(),
+            _ => "SizeOrRange".into(),
+        }
     }
 }
 
@@ -213,7 +220,7 @@ impl PartialSchema for Parameters {
             .maximum(Some(PARAMETERS.1));
         let text = ObjectBuilder::new()
             .schema_type(Type::String)
-            .pattern(Some("^[1-9][0-9]?(\\.[0-9]{1,3})?[Bb]$"))
+            .pattern(Some("^[0-9]+(\\.[0-9]+)?([Ee][0-9]{1,2}|[KkMmBbTt])?$"))
             .description(Some(PARAMETERS_ALLOWED))
             .examples(["6.7B"]);
         OneOfBuilder::new().item(number).item(text).into()

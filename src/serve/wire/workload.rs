@@ -11,7 +11,7 @@ use crate::query::Size;
 use crate::query::sweep::Sizes;
 use crate::query::workload;
 use serde::Deserialize;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 /// The keys of a workload, so that messages can say where they stand.
 pub const KEYS: [&str; 13] = [
@@ -34,8 +34,9 @@ pub const KEYS: [&str; 13] = [
 macro_rules! workload {
     ($(#[$about:meta])* $name:ident, $size:ty, $cached:ty => $plain:ty) => {
         $(#[$about])*
-        #[derive(Clone, Debug, Deserialize, ToSchema)]
+        #[derive(Clone, Debug, Deserialize, ToSchema, IntoParams)]
         #[serde(deny_unknown_fields, default)]
+        #[into_params(parameter_in = Query)]
         pub struct $name {
             /// What one step does.
             pub mode: Mode,
@@ -144,6 +145,19 @@ pub enum ModelOrConfig {
     Question(Model),
     /// A Hugging Face config.json.
     Config(Config),
+}
+
+/// What a query string says beside a config.json, along with the keys of a workload. Where the body is a question,
+/// there is no query string.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[allow(dead_code)] // described, never built
+pub struct BesideConfig {
+    /// The GPU; `/v1/gpus` lists them.
+    #[param(default = "h200")]
+    gpu: Option<String>,
+    /// A built-in model by name; by default the model of the GPU.
+    model: Option<String>,
 }
 
 /// A Hugging Face config.json; which fields it has depends on its type.
