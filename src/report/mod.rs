@@ -26,6 +26,8 @@ pub mod operator;
 
 pub mod plot;
 
+pub mod reproduce;
+
 pub mod search;
 
 mod search_text;

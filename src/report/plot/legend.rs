@@ -5,7 +5,6 @@ use crate::report::plot::draw::Canvas;
 use crate::report::plot::draw::Done;
 use crate::report::plot::draw::Fails;
 use crate::report::plot::draw::INK;
-use crate::report::plot::draw::WIDTH;
 use crate::report::plot::draw::colour;
 use plotters::element::{Circle, PathElement, Rectangle};
 use plotters::prelude::{Color, DrawingBackend, RGBColor};
@@ -42,7 +41,7 @@ where
         let (mut x, mut y) = (20, top);
         for (name, sample) in entries {
             let width = 34 + self.width(name, 14)? + 26;
-            if x + width > WIDTH && x > 20 {
+            if x + width > self.width && x > 20 {
                 (x, y) = (20, y + 22);
             }
             self.sample(&sample, x, y)?;

@@ -1,0 +1,73 @@
+//! `shapewise reproduce`: the findings of the co-design paper, predicted beside what was measured.
+
+use crate::cli::args::Format;
+use crate::cli::args::reproduce::ReproduceArgs;
+use crate::cli::predictor;
+use crate::cli::render;
+use crate::cli::say;
+use crate::error::Error;
+use crate::error::Result;
+use crate::error::write_atomically;
+use crate::gpu::Gpu;
+use crate::report::reproduce::ReproduceReport;
+use crate::reproduce::AUTHORS;
+use crate::reproduce::Timings;
+use crate::reproduce::reproduce;
+use std::path::PathBuf;
+
+pub(super) fn run(args: &ReproduceArgs, format: Format) -> Result<String> {
+    let target = predictor(Gpu::find(&args.gpu)?, None)?;
+    let timings = timings(&args.data)?;
+    let gpu = target.gpu();
+    let findings = reproduce(target, &timings)?;
+    let asked = findings.iter().filter(|finding| finding.takes_rows);
+    if !args.data.is_empty()
+        && asked.clone().count() == asked.filter(|finding| finding.missing.is_some()).count()
+    {
+        return Err(Error::infeasible(format!(
+            "--data {}: no row lies on a sweep of the paper; allowed: tables of `shapewise import cookbook` with rows of {}",
+            names(&args.data),
+            AUTHORS.join(", ")
+        )));
+    }
+    let report = ReproduceReport::new(gpu, timings.0.len() as u64, &findings);
+    for file in report.files()? {
+        write_atomically(&args.out.join(file.name), file.content.as_bytes())?;
+    }
+    say(&format!("wrote {}", args.out.join("report.html").display()));
+    say(&format!("wrote {}", args.out.join("report.md").display()));
+    Ok(render(&report, format))
+}
+
+fn names(paths: &[PathBuf]) -> String {
+    let names: Vec<_> = paths
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    names.join(" ")
+}
+
+/// The rows of the authors' GPUs; none where no table is named.
+#[cfg(feature = "dataset")]
+fn timings(paths: &[PathBuf]) -> Result<Timings> {
+    use crate::reproduce::Timing;
+    if paths.is_empty() {
+        return Ok(Timings::default());
+    }
+    let rows = crate::dataset::read_many(paths)?.into_iter();
+    let of_authors = rows.filter(|row| AUTHORS.contains(&&*row.gpu));
+    let timings = of_authors.map(|row| Timing {
+        gpu: row.gpu.to_string(),
+        op: row.op,
+        time: row.time,
+    });
+    Ok(Timings(timings.collect()))
+}
+
+#[cfg(not(feature = "dataset"))]
+fn timings(paths: &[PathBuf]) -> Result<Timings> {
+    match paths {
+        [] => Ok(Timings::default()),
+        _ => Err(Error::feature_off("`--data`", "dataset")),
+    }
+}

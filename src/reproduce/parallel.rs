@@ -1,0 +1,424 @@
+//! Models over several GPUs, and how much one GPU gets to do.
+
+use crate::arch::Architecture;
+use crate::arch::NormPlacement;
+use crate::arch::Workload;
+use crate::error::Result;
+use crate::op::Dtype;
+use crate::op::Gemm;
+use crate::op::Layout;
+use crate::predict::Predictor;
+use crate::predict::step::estimate_step;
+use crate::reproduce::Axis;
+use crate::reproduce::Comparison;
+use crate::reproduce::Finding;
+use crate::reproduce::Panel;
+use crate::reproduce::alignment::product;
+use crate::reproduce::judge::Basis;
+use crate::reproduce::judge::Criterion;
+use crate::reproduce::judge::RATE_ERROR;
+use crate::reproduce::judge::Unit;
+use crate::reproduce::judge::mean;
+use crate::reproduce::judge::median_error;
+use crate::reproduce::layer::BATCH;
+use crate::reproduce::layer::SEQ;
+use crate::reproduce::machines::Machines;
+use crate::reproduce::machines::name;
+use crate::reproduce::machines::rate;
+use crate::reproduce::machines::rates;
+
+/// Tensor-parallel ranks of the logs.
+const RANKS: [u64; 4] = [1, 2, 4, 8];
+
+/// Heads of the sweep.
+const HEADS: u64 = 128;
+
+/// One product of a layer, by hidden size and ranks, with its mean measured rate for each of [`RANKS`].
+type Sharded = (&'static str, fn(u64, u64) -> Gemm, [f64; 4]);
+
+const fn batched(n: u64, k: u64, ranks: u64) -> Gemm {
+    Gemm {
+        m: SEQ,
+        n,
+        k,
+        batch: BATCH * HEADS / ranks,
+        layout: Layout::Nn,
+        dtype: Dtype::Fp16,
+    }
+}
+
+/// Means over hidden sizes 8,192 to 16,383 (EleutherAI/cookbook raw logs, h_sweep.out); two to a panel.
+const SHARDED: [[Sharded; 2]; 3] = [
+    [
+        (
+            "QKV",
+            |h, t| product(8192, 3 * h / t, h, Layout::Tn),
+            [249.0, 243.0, 243.0, 244.0],
+        ),
+        (
+            "projection",
+            |h, t| product(8192, h, h / t, Layout::Tn),
+            [246.0, 241.0, 219.0, 201.0],
+        ),
+    ],
+    [
+        (
+            "MLP up",
+            |h, t| product(8192, 4 * h / t, h, Layout::Tn),
+            [253.0, 248.0, 242.0, 245.0],
+        ),
+        (
+            "MLP down",
+            |h, t| product(8192, h, 4 * h / t, Layout::Tn),
+            [247.0, 245.0, 244.0, 241.0],
+        ),
+    ],
+    [
+        (
+            "score",
+            |h, t| batched(SEQ, h / HEADS, t),
+            [47.8, 47.5, 47.2, 44.9],
+        ),
+        (
+            "value",
+            |h, t| batched(h / HEADS, SEQ, t),
+            [79.4, 78.6, 74.3, 73.2],
+        ),
+    ],
+];
+
+pub(super) fn tensor_parallel(machines: &Machines) -> Result<Finding> {
+    let mut finding = Finding {
+        id: "tensor-parallel",
+        title: "Tensor parallelism of each operator",
+        claim: "Every tensor-parallel rank more makes the products smaller, so take as few as fit; the attention projection, whose reduction \
+                shrinks, loses most.",
+        source: "rule: stas00/ml-engineering, training/performance; numbers: EleutherAI/cookbook raw logs, Oct 2023, h_sweep.out, products of one \
+                 rank without collectives, on an A100 with 40 GB",
+        rules: &["tensor-parallel", "hidden-shard", "qkv-shard", "mlp-shard"],
+        ..Finding::default()
+    };
+    let basis = Basis::Trained;
+    let widths: Vec<u64> = (8192..16384).step_by(128).collect();
+    let mut pairs = Vec::new();
+    for two in SHARDED {
+        let mut panel = Panel::new(
+            format!("{} and {} by ranks, a100-40gb", two[0].0, two[1].0),
+            Axis::log("tensor-parallel ranks"),
+            Axis::rate(),
+        )
+        .conditions("mean over hidden sizes 8,192 to 16,383 by 128; 128 heads, 8,192 tokens, fp16, one rank, no collectives");
+        for (what, at, measured) in two {
+            let predicted = RANKS.map(|ranks| {
+                let products: Vec<_> = widths.iter().map(|h| at(*h, ranks)).collect();
+                mean(rates(&machines.a100, &products).into_iter())
+            });
+            let spots = |rates: [f64; 4]| {
+                RANKS
+                    .map(|ranks| ranks as f64)
+                    .into_iter()
+                    .zip(rates)
+                    .collect()
+            };
+            pairs.extend(measured.into_iter().zip(predicted));
+            let (was, is) = (measured[3] / measured[0], predicted[3] / predicted[0]);
+            let text = format!("{what}: rate with 8 ranks over 1");
+            finding
+                .comparisons
+                .push(Comparison::new(&text, Some(was), is, Unit::Ratio));
+            finding.criteria.push(Criterion::near(text, basis, is, was));
+            panel = panel
+                .predicted(format!("predicted, {what}"), spots(predicted))
+                .measured(format!("measured, {what}"), basis, spots(measured));
+        }
+        finding.panels.push(panel);
+    }
+    finding.criteria.push(Criterion::at_most(
+        "all products and ranks: median error of the mean rate",
+        basis,
+        median_error(&pairs),
+        Unit::Share,
+        RATE_ERROR,
+    ));
+    let arch = Architecture::find("gpt3-6.7b")?;
+    let mut line = Vec::new();
+    for tp in RANKS {
+        let work = Workload {
+            tp,
+            ..Workload::train(BATCH, SEQ)
+        };
+        line.push((tp as f64, per_gpu(&machines.target, &arch, &work)?));
+    }
+    let gpu = name(&machines.target);
+    let falls = line.windows(2).filter(|pair| pair[0].1 > pair[1].1).count();
+    finding.criteria.push(Criterion::at_least(
+        format!(
+            "training of GPT-3 6.7B on {gpu}: share of doublings that lower the throughput of a GPU"
+        ),
+        Basis::Claim,
+        falls as f64 / (line.len() - 1) as f64,
+        Unit::Share,
+        1.0,
+    ));
+    finding.panels.push(
+        Panel::new(
+            format!("GPT-3 6.7B by ranks on {gpu}"),
+            Axis::log("tensor-parallel ranks"),
+            Axis::of("throughput of a GPU", Unit::TokensPerS),
+        )
+        .conditions("training, batch 4 x 2,048 tokens, bf16, flash attention, collectives at the bandwidth of the links; whether it fits is not asked")
+        .predicted("predicted", line),
+    );
+    finding.notes.push(
+        "Nothing over several GPUs was measured by the authors' code: its whole-layer runs with more ranks repeat the unsharded times."
+            .to_owned(),
+    );
+    Ok(finding)
+}
+
+/// Tokens per second of one GPU.
+fn per_gpu(predictor: &Predictor, arch: &Architecture, work: &Workload) -> Result<f64> {
+    Ok(estimate_step(predictor, arch, work)?.tokens_per_s_per_gpu())
+}
+
+/// Measured TFLOP/s of squares of 1,024, one and many to a batch (EleutherAI/cookbook raw logs, bmm).
+const SQUARES: [(f64, u64, f64); 3] = [(40.0, 32, 62.8), (59.5, 64, 229.1), (42.5, 64, 90.0)];
+
+pub(super) fn micro_batch(machines: &Machines) -> Result<Finding> {
+    let mut finding = Finding {
+        id: "micro-batch",
+        title: "Micro-batch",
+        claim: "The micro-batch should be as large as memory allows: more tokens are more blocks for every product.",
+        source: "rule: stas00/ml-engineering, training/performance; numbers: EleutherAI/cookbook raw logs, Oct 2023, batched squares",
+        rules: &["micro-batch", "tokens"],
+        ..Finding::default()
+    };
+    for (predictor, (one, many, all)) in machines.authors().into_iter().zip(SQUARES) {
+        let square = |batch| Gemm {
+            batch,
+            ..product(1024, 1024, 1024, Layout::Nn)
+        };
+        let predicted = rate(predictor, square(many)) / rate(predictor, square(1));
+        let text = format!(
+            "squares of 1,024 on {}: {many} in a batch over 1",
+            name(predictor)
+        );
+        finding.comparisons.push(Comparison::new(
+            &text,
+            Some(all / one),
+            predicted,
+            Unit::Ratio,
+        ));
+        finding
+            .criteria
+            .push(Criterion::near(text, Basis::Trained, predicted, all / one));
+    }
+    let gpu = name(&machines.target);
+    let mut panel = Panel::new(
+        format!("Throughput by micro-batch on {gpu}"),
+        Axis::log("sequences of a micro-batch"),
+        Axis::of("throughput", Unit::TokensPerS),
+    )
+    .conditions(
+        "training, 2,048 tokens a sequence, bf16, flash attention; whether it fits is not asked",
+    );
+    for (model, title) in [("gpt3-350m", "GPT-3 350M"), ("gpt3-2.7b", "GPT-3 2.7B")] {
+        let arch = Architecture::find(model)?;
+        let mut line = Vec::new();
+        for batch in [1, 2, 4, 8, 16, 32] {
+            let work = Workload::train(batch, SEQ);
+            line.push((batch as f64, per_gpu(&machines.target, &arch, &work)?));
+        }
+        let rises = line.windows(2).filter(|pair| pair[1].1 > pair[0].1).count();
+        finding.criteria.push(Criterion::at_least(
+            format!("{title} on {gpu}: share of doublings that raise the throughput"),
+            Basis::Claim,
+            rises as f64 / (line.len() - 1) as f64,
+            Unit::Share,
+            1.0,
+        ));
+        panel = panel.predicted(format!("predicted, {title}"), line);
+    }
+    finding.panels.push(panel);
+    finding
+        .notes
+        .push("The paper's own numbers by micro-batch were not seen.".to_owned());
+    Ok(finding)
+}
+
+/// Ranks of a node with six GPUs and of one with eight.
+const NODE_RANKS: [u64; 6] = [1, 2, 3, 4, 6, 8];
+
+pub(super) fn six_to_a_node(machines: &Machines) -> Result<Finding> {
+    let gpu = name(&machines.target);
+    let usual = Architecture::find("gpt3-2.7b")?;
+    let mut fitting = usual.clone();
+    fitting.hidden = 3072;
+    (fitting.heads, fitting.kv_heads, fitting.head_dim) = (24, 24, 128);
+    fitting.mlp.d_ff = 4 * 3072;
+    fitting.layers = 22;
+    fitting.vocab = 50304;
+    let mut panel = Panel::new(
+        format!("Ranks that shapes can be divided by, {gpu}"),
+        Axis::plain("tensor-parallel ranks"),
+        Axis::of("throughput of a GPU", Unit::TokensPerS),
+    )
+    .conditions("training, batch 4 x 2,048 tokens, bf16, flash attention; ranks that do not divide the shape are left out");
+    let mut runs = Vec::new();
+    for (arch, title) in [
+        (&usual, "GPT-3 2.7B: h 2,560, 32 heads"),
+        (&fitting, "h 3,072, 24 heads, 22 layers, 50,304 words"),
+    ] {
+        let mut line = Vec::new();
+        for tp in NODE_RANKS {
+            let work = Workload {
+                tp,
+                ..Workload::train(BATCH, SEQ)
+            };
+            if work.validate(arch).is_ok() {
+                line.push((tp as f64, per_gpu(&machines.target, arch, &work)?));
+            }
+        }
+        runs.push(line.iter().any(|(tp, _)| *tp == 6.0));
+        panel = panel.predicted(title, line);
+    }
+    let yes = |held: bool| f64::from(u8::from(held));
+    Ok(Finding {
+        id: "six-to-a-node",
+        title: "Nodes of six GPUs",
+        claim: "Where a node has six GPUs, sizes have to be divisible by six too; powers of two are not.",
+        source: "the case study of the paper was not seen; divisibility is plain arithmetic (live example: vllm-project/vllm, issue 31474)",
+        rules: &["node-size", "attention-shard"],
+        panels: vec![panel],
+        criteria: vec![
+            Criterion::at_least(
+                "GPT-3 2.7B is refused on 6 ranks (1 is yes)",
+                Basis::Claim,
+                yes(!runs[0]),
+                Unit::Count,
+                1.0,
+            ),
+            Criterion::at_least(
+                "24 heads of 128 at h 3,072 run on 6 ranks (1 is yes)",
+                Basis::Claim,
+                yes(runs[1]),
+                Unit::Count,
+                1.0,
+            ),
+        ],
+        notes: vec!["Numbers of the case study (Summit): not seen.".to_owned()],
+        ..Finding::default()
+    })
+}
+
+pub(super) fn pipeline(machines: &Machines) -> Result<Finding> {
+    let gpu = name(&machines.target);
+    let arch = Architecture::find("gpt3-2.7b")?;
+    let mut line = Vec::new();
+    for pp in 1..=10 {
+        let work = Workload {
+            pp,
+            microbatches: 64,
+            ..Workload::train(BATCH, SEQ)
+        };
+        line.push((pp as f64, per_gpu(&machines.target, &arch, &work)?));
+    }
+    let at = |stages: usize| line[stages - 1].1;
+    let criterion = |whole: usize, not: usize| {
+        Criterion::at_least(
+            format!("{whole} stages over {not}, throughput of a GPU"),
+            Basis::Claim,
+            at(whole) / at(not),
+            Unit::Ratio,
+            1.0,
+        )
+    };
+    let criteria = vec![criterion(4, 5), criterion(8, 7), criterion(8, 9)];
+    let comparisons = [(4, 5), (8, 7)].map(|(whole, not)| {
+        Comparison::new(
+            format!("{whole} stages over {not}, throughput of a GPU"),
+            None,
+            at(whole) / at(not),
+            Unit::Ratio,
+        )
+    });
+    let mut panel = Panel::new(
+        format!("GPT-3 2.7B by pipeline stages on {gpu}"),
+        Axis::plain("pipeline stages"),
+        Axis::of("throughput of a GPU", Unit::TokensPerS),
+    )
+    .conditions("32 layers, 64 micro-batches of 4 x 2,048 tokens, bf16, flash attention")
+    .predicted("predicted", line);
+    panel.marks = Some(("stages that divide 32 layers".to_owned(), vec![1, 2, 4, 8]));
+    Ok(Finding {
+        id: "pipeline-stages",
+        title: "Pipeline stages",
+        claim: "The number of layers should be a multiple of the pipeline stages: the stage with one layer more sets the pace.",
+        source: "not seen in any text of the paper that could be read; usual requirement of pipeline code (Megatron-LM)",
+        rules: &["pipeline"],
+        panels: vec![panel],
+        comparisons: comparisons.to_vec(),
+        criteria,
+        notes: vec!["Nothing was measured; the bubble follows GPipe, (m + p - 1) / m.".to_owned()],
+        ..Finding::default()
+    })
+}
+
+pub(super) fn parallel_layers(machines: &Machines) -> Result<Finding> {
+    let gpu = name(&machines.target);
+    let side_by_side = Architecture::find("gpt-j-6b")?;
+    let mut one_by_one = side_by_side.clone();
+    one_by_one.parallel_layers = false;
+    one_by_one.norm.placement = NormPlacement::Pre;
+    let mut lines = [Vec::new(), Vec::new()];
+    for tp in RANKS {
+        let work = Workload {
+            tp,
+            ..Workload::train(BATCH, SEQ)
+        };
+        for (line, arch) in lines.iter_mut().zip([&side_by_side, &one_by_one]) {
+            line.push((tp as f64, per_gpu(&machines.target, arch, &work)?));
+        }
+    }
+    let [parallel, sequential] = lines;
+    let gains: Vec<_> = parallel
+        .iter()
+        .zip(&sequential)
+        .map(|(a, b)| (a.0, a.1 / b.1))
+        .collect();
+    let of = |gain: &(f64, f64)| {
+        format!(
+            "GPT-J 6B with {} ranks on {gpu}: parallel over sequential layers",
+            gain.0
+        )
+    };
+    Ok(Finding {
+        id: "parallel-layers",
+        title: "Parallel layers",
+        claim: "Attention and MLP side by side cost the same products, one norm less and, over several GPUs, one all-reduce less in each direction.",
+        source: "named as a variant by the paper (sciencestack.ai, 2401.14489); its wording and numbers were not seen; consequences derived",
+        rules: &["tensor-parallel"],
+        comparisons: gains
+            .iter()
+            .map(|gain| Comparison::new(of(gain), None, gain.1, Unit::Ratio))
+            .collect(),
+        criteria: gains
+            .iter()
+            .map(|gain| Criterion::at_least(of(gain), Basis::Claim, gain.1, Unit::Ratio, 1.0))
+            .collect(),
+        panels: vec![
+            Panel::new(
+                format!("Parallel layers by ranks on {gpu}"),
+                Axis::log("tensor-parallel ranks"),
+                Axis::of("throughput of a GPU", Unit::TokensPerS),
+            )
+            .conditions("GPT-J 6B, training, batch 4 x 2,048 tokens, bf16, flash attention")
+            .predicted("parallel layers", parallel)
+            .predicted("sequential layers", sequential),
+        ],
+        notes: vec![
+            "Products that both branches could share are not fused in the prediction.".to_owned(),
+        ],
+        ..Finding::default()
+    })
+}
