@@ -2,13 +2,14 @@
 
 use crate::cli::args::Format;
 use crate::cli::args::reproduce::ReproduceArgs;
-use crate::cli::predictor;
+use crate::cli::artifact;
 use crate::cli::render;
 use crate::cli::say;
 use crate::error::Error;
 use crate::error::Result;
 use crate::error::write_atomically;
 use crate::gpu::Gpu;
+use crate::predict::Predictor;
 use crate::report::reproduce::ReproduceReport;
 use crate::reproduce::AUTHORS;
 use crate::reproduce::Timings;
@@ -16,10 +17,11 @@ use crate::reproduce::reproduce;
 use std::path::PathBuf;
 
 pub(super) fn run(args: &ReproduceArgs, format: Format) -> Result<String> {
-    let target = predictor(Gpu::find(&args.gpu)?, None)?;
+    let model = args.model.as_deref().map(artifact).transpose()?;
+    let target = Predictor::new(Gpu::find(&args.gpu)?, model.as_deref())?;
     let timings = timings(&args.data)?;
     let gpu = target.gpu();
-    let findings = reproduce(target, &timings)?;
+    let findings = reproduce(target, model.as_deref(), &timings)?;
     let asked = findings.iter().filter(|finding| finding.takes_rows);
     if !args.data.is_empty()
         && asked.clone().count() == asked.filter(|finding| finding.missing.is_some()).count()

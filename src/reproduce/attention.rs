@@ -108,22 +108,16 @@ pub(super) fn head_size(machines: &Machines, timings: &Timings) -> Finding {
         ));
         finding.criteria.push(Criterion::near(
             text,
-            Basis::Trained,
+            machines.fitted,
             predicted,
             whole / odd,
         ));
         finding
             .criteria
-            .extend(along.criteria(&format!("{product} along the head size"), Basis::Trained));
+            .extend(along.criteria(&format!("{product} along the head size"), machines.fitted));
         if !along.is_measured() {
             finding.missing = Some(TABLE);
         }
-        let split = |points: &[(f64, f64)], multiple: bool| -> Vec<_> {
-            let wanted = points
-                .iter()
-                .filter(|point| (point.0 as u64 % 8 == 0) == multiple);
-            wanted.copied().collect()
-        };
         finding.panels.push(
             Panel::new(
                 format!("Head size in the {product} product on a100-40gb"),
@@ -131,18 +125,7 @@ pub(super) fn head_size(machines: &Machines, timings: &Timings) -> Finding {
                 Axis::rate(),
             )
             .conditions("128 heads, batch 4 x 2,048 tokens, fp16, unfused")
-            .predicted("predicted, multiple of 8", split(&along.predicted, true))
-            .predicted("predicted, other sizes", split(&along.predicted, false))
-            .measured(
-                "measured, multiple of 8",
-                Basis::Trained,
-                split(&along.measured, true),
-            )
-            .measured(
-                "measured, other sizes",
-                Basis::Trained,
-                split(&along.measured, false),
-            ),
+            .by_alignment(machines.fitted, &along.predicted, &along.measured),
         );
     }
     other_makers(&mut finding, machines);
@@ -201,7 +184,7 @@ fn other_makers(finding: &mut Finding, machines: &Machines) {
     // d = 64 on V100 was not seen; from 62.6 to 78.4 on A100, from 55.8 to 49.1 on MI250X.
     let [a100, mi250x] = [&machines.a100, &machines.mi250x].map(ratio);
     for (gpu, measured, predicted, basis) in [
-        ("a100-40gb", 78.4 / 62.6, a100, Basis::Trained),
+        ("a100-40gb", 78.4 / 62.6, a100, machines.fitted),
         ("mi250x", 49.1 / 55.8, mi250x, basis),
     ] {
         let text = format!("score: rate at head size 80 over 64, {gpu}");

@@ -23,6 +23,8 @@ pub enum Basis {
     KeptOut,
     /// Measurements that the shipped nets were trained with: a test of the fit, not of prediction.
     Trained,
+    /// Measurements that the model the user named may have been trained with.
+    Unknown,
     /// The direction of a claim whose numbers were not seen.
     Claim,
 }
@@ -33,6 +35,7 @@ impl Basis {
         match self {
             Self::KeptOut => "kept_out",
             Self::Trained => "trained",
+            Self::Unknown => "unknown",
             Self::Claim => "claim",
         }
     }
@@ -42,6 +45,7 @@ impl Basis {
         match self {
             Self::KeptOut => "measured, never trained on",
             Self::Trained => "measured, part of training",
+            Self::Unknown => "measured; the named model may know it",
             Self::Claim => "nothing measured; direction only",
         }
     }
@@ -65,6 +69,8 @@ pub enum Unit {
     Ratio,
     /// How many.
     Count,
+    /// 1 for yes, 0 for no.
+    Truth,
     /// A plain number, such as a correlation.
     Plain,
 }
@@ -79,6 +85,7 @@ impl Unit {
             Self::Share => "share",
             Self::Ratio => "ratio",
             Self::Count => "count",
+            Self::Truth => "truth",
             Self::Plain => "plain",
         }
     }
@@ -90,7 +97,7 @@ impl Unit {
             Self::Millis => "ms",
             Self::TokensPerS => "tokens/s",
             Self::Share => "%",
-            Self::Ratio | Self::Count | Self::Plain => "",
+            Self::Ratio | Self::Count | Self::Truth | Self::Plain => "",
         }
     }
 
@@ -100,6 +107,7 @@ impl Unit {
             Self::Share => format!("{:.1} %", value * 100.0),
             Self::Ratio => format!("{value:.2}x"),
             Self::Count => format!("{value}"),
+            Self::Truth => (if value > 0.0 { "yes" } else { "no" }).to_owned(),
             Self::Plain => format!("{value:.2}"),
             Self::TokensPerS => format!("{value:.0} {}", self.label()),
             Self::TflopsPerS | Self::Millis => format!("{} {}", significant(value), self.label()),
@@ -161,6 +169,12 @@ impl Criterion {
             limit: Limit::AtMost(most),
             ..Self::at_least(statement, basis, value, unit, most)
         }
+    }
+
+    /// Something that must be so.
+    pub fn holds(statement: impl Into<String>, basis: Basis, holds: bool) -> Self {
+        let value = f64::from(u8::from(holds));
+        Self::at_least(statement, basis, value, Unit::Truth, 1.0)
     }
 
     /// A predicted ratio that must be near the measured one.

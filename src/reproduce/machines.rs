@@ -5,6 +5,7 @@ use crate::gpu::Gpu;
 use crate::op::Gemm;
 use crate::op::Op;
 use crate::predict::Predictor;
+use crate::regressor::artifact::Artifact;
 use crate::reproduce::judge::Basis;
 use crate::reproduce::judge::CORRELATION;
 use crate::reproduce::judge::Criterion;
@@ -22,6 +23,8 @@ pub const AUTHORS: [&str; 3] = ["v100", "a100-40gb", "mi250x"];
 pub struct Machines {
     /// What whole models are predicted for.
     pub target: Predictor,
+    /// What rows are that the shipped nets were trained with.
+    pub fitted: Basis,
     /// The authors' parts, in the order of [`AUTHORS`].
     pub v100: Predictor,
     #[allow(missing_docs)]
@@ -37,11 +40,15 @@ pub struct Machines {
 }
 
 impl Machines {
-    /// The built-in models of these GPUs beside the predictor of the target.
-    pub fn new(target: Predictor) -> Result<Self> {
-        let built_in = |name: &str| Predictor::new(Gpu::find(name)?, None);
+    /// The named model where it answers, else the built-in ones, beside the predictor of the target.
+    pub fn new(target: Predictor, model: Option<&Artifact>) -> Result<Self> {
+        let built_in = |name: &str| Predictor::new(Gpu::find(name)?, model);
         Ok(Self {
             target,
+            fitted: match model {
+                None => Basis::Trained,
+                Some(_) => Basis::Unknown,
+            },
             v100: built_in("v100")?,
             a100: built_in("a100-40gb")?,
             mi250x: built_in("mi250x")?,
@@ -147,6 +154,19 @@ pub struct Along {
 const LEAST_POINTS: usize = 8;
 
 impl Along {
+    /// Takes the pairs within this range out of what is judged; they are drawn all the same.
+    pub fn take_out(&mut self, range: std::ops::RangeInclusive<u64>) -> Vec<(f64, f64)> {
+        let places = self
+            .measured
+            .iter()
+            .map(|point| range.contains(&(point.0 as u64)));
+        let (out, kept): (Vec<_>, Vec<_>) =
+            places.zip(&self.pairs).partition(|(inside, _)| *inside);
+        let out = out.into_iter().map(|(_, pair)| *pair).collect();
+        self.pairs = kept.into_iter().map(|(_, pair)| *pair).collect();
+        out
+    }
+
     /// Whether there are enough measured points to judge.
     pub fn is_measured(&self) -> bool {
         self.pairs.len() >= LEAST_POINTS

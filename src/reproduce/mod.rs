@@ -30,6 +30,7 @@ pub use machines::{AUTHORS, Timing, Timings};
 
 use crate::error::Result;
 use crate::predict::Predictor;
+use crate::regressor::artifact::Artifact;
 use crate::reproduce::judge::Basis;
 use crate::reproduce::judge::Criterion;
 use crate::reproduce::judge::Unit;
@@ -85,8 +86,8 @@ pub struct Panel {
     pub predicted: Vec<Curve>,
     /// Measured series, or single predicted points.
     pub points: Vec<Curve>,
-    /// What the measured series are; none where nothing was measured.
-    pub basis: Option<Basis>,
+    /// What the measured series are, each kind once; none where nothing was measured.
+    pub basis: Vec<Basis>,
     /// Horizontal positions that matter, by name.
     pub marks: Option<(String, Vec<u64>)>,
 }
@@ -135,7 +136,7 @@ impl Panel {
             y,
             predicted: Vec::new(),
             points: Vec::new(),
-            basis: None,
+            basis: Vec::new(),
             marks: None,
         }
     }
@@ -154,7 +155,37 @@ impl Panel {
     fn measured(mut self, name: impl Into<String>, basis: Basis, points: Vec<(f64, f64)>) -> Self {
         if !points.is_empty() {
             self.points.push(Curve::new(name, points));
-            self.basis = Some(basis);
+            if !self.basis.contains(&basis) {
+                self.basis.push(basis);
+            }
+        }
+        self
+    }
+
+    /// A curve against sizes, one series for each alignment that its values have, measured points in the same series.
+    fn by_alignment(
+        mut self,
+        basis: Basis,
+        predicted: &[(f64, f64)],
+        measured: &[(f64, f64)],
+    ) -> Self {
+        type Class = (&'static str, fn(u64) -> bool);
+        let classes: [Class; 3] = [
+            ("multiple of 8", |size| size % 8 == 0),
+            ("other even sizes", |size| size % 2 == 0 && size % 8 != 0),
+            ("odd sizes", |size| size % 2 == 1),
+        ];
+        let of = |points: &[(f64, f64)], wanted: fn(u64) -> bool| -> Vec<_> {
+            let wanted = points.iter().filter(|point| wanted(point.0 as u64));
+            wanted.copied().collect()
+        };
+        for (class, wanted) in classes {
+            let line = of(predicted, wanted);
+            if !line.is_empty() {
+                self = self
+                    .predicted(format!("predicted, {class}"), line)
+                    .measured(format!("measured, {class}"), basis, of(measured, wanted));
+            }
         }
         self
     }
@@ -217,9 +248,14 @@ impl Comparison {
 
 /// Every finding, in the order of the paper's argument.
 ///
-/// Whole models are predicted with `target`, the sweeps with the models of the parts they were measured on.
-pub fn reproduce(target: Predictor, timings: &Timings) -> Result<Vec<Finding>> {
-    let machines = Machines::new(target)?;
+/// Whole models are predicted with `target`, the sweeps with the models of the parts they were measured on, or with
+/// `model` where it answers for these.
+pub fn reproduce(
+    target: Predictor,
+    model: Option<&Artifact>,
+    timings: &Timings,
+) -> Result<Vec<Finding>> {
+    let machines = Machines::new(target, model)?;
     Ok(vec![
         shares::gemm_shares(&machines)?,
         alignment::output_width(&machines, timings),

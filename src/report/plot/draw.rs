@@ -182,7 +182,7 @@ where
             self.root.draw(&PathElement::new(path, style))?;
         }
         for (at, series) in chart.points.iter().enumerate() {
-            let filled = colour(chart.lines.len() + at).filled();
+            let filled = colour(place_of_points(chart, at)).filled();
             let radius = if series.points.len() > 150 { 3 } else { 4 };
             for point in &series.points {
                 let circle = Circle::new(spot(*point), radius * self.scale, filled);
@@ -245,6 +245,15 @@ fn title(axis: &Axis) -> String {
 /// The colour of a series; points take those that follow the lines.
 pub(super) const fn colour(at: usize) -> RGBColor {
     COLOURS[at % COLOURS.len()]
+}
+
+/// Which colour a series of points takes: that of its line where every one of several lines has points, else one of its own.
+pub(super) const fn place_of_points(chart: &Chart, at: usize) -> usize {
+    if chart.lines.len() > 1 && chart.lines.len() == chart.points.len() {
+        at
+    } else {
+        chart.lines.len() + at
+    }
 }
 
 /// Every horizontal value of lines and points.

@@ -31,7 +31,7 @@ fn chart(panel: &Panel) -> Chart {
     });
     Chart {
         title: panel.title.clone(),
-        subtitle: panel.conditions.clone(),
+        subtitle: wrapped(&panel.conditions),
         x: axis(&panel.x),
         y: axis(&panel.y),
         band: None,
@@ -39,6 +39,23 @@ fn chart(panel: &Panel) -> Chart {
         points: panel.points.iter().map(series).collect(),
         marks: marks.collect(),
     }
+}
+
+/// Lines that fit a plot.
+fn wrapped(text: &str) -> String {
+    const MOST: usize = 96;
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let last = lines.len() - 1;
+        if !lines[last].is_empty() && lines[last].chars().count() + word.chars().count() >= MOST {
+            lines.push(word.to_owned());
+        } else {
+            let gap = if lines[last].is_empty() { "" } else { " " };
+            lines[last].push_str(gap);
+            lines[last].push_str(word);
+        }
+    }
+    lines.join("\n")
 }
 
 fn axis(axis: &Axis) -> plot::Axis {

@@ -42,6 +42,8 @@ pub(super) struct FindingKeys {
     pub verdict: &'static str,
     pub verdict_text: &'static str,
     pub measured: bool,
+    /// What the criteria stand on, each kind once.
+    pub stands_on: Vec<&'static str>,
     pub criteria_met: usize,
     pub criteria: Vec<CriterionKeys>,
     pub comparisons: Vec<ComparisonKeys>,
@@ -96,11 +98,11 @@ pub(super) struct PanelKeys {
     pub y: AxisKeys,
     /// Series of predictions.
     pub predicted: Vec<CurveKeys>,
-    /// Series of single points: measurements where `basis` is present.
+    /// Series of single points: measurements where `basis` names what they are.
     pub points: Vec<CurveKeys>,
-    pub basis: Option<&'static str>,
+    pub basis: Vec<&'static str>,
     #[serde(skip)]
-    pub basis_text: Option<&'static str>,
+    pub basis_text: String,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -116,6 +118,12 @@ pub(super) struct CurveKeys {
 }
 
 impl FindingKeys {
+    /// What the verdict stands on, for a narrow column.
+    pub(super) fn stands_on(&self) -> String {
+        let texts = self.stands_on.iter().map(|basis| basis.replace('_', " "));
+        texts.collect::<Vec<_>>().join(", ")
+    }
+
     /// The file of a plot.
     pub(super) fn picture(&self, at: usize) -> String {
         format!("{}-{}.svg", self.id, at + 1)
@@ -125,6 +133,12 @@ impl FindingKeys {
 impl From<&Finding> for FindingKeys {
     fn from(finding: &Finding) -> Self {
         let verdict = finding.verdict();
+        let mut stands_on = Vec::new();
+        for criterion in &finding.criteria {
+            if !stands_on.contains(&criterion.basis.name()) {
+                stands_on.push(criterion.basis.name());
+            }
+        }
         let rules = finding.rules.iter().filter_map(|id| {
             let rule = RULES.iter().find(|rule| rule.id == *id)?;
             Some(RuleKeys {
@@ -140,6 +154,7 @@ impl From<&Finding> for FindingKeys {
             verdict: verdict.outcome.name(),
             verdict_text: verdict.text(),
             measured: verdict.measured,
+            stands_on,
             criteria_met: verdict.met,
             criteria: finding.criteria.iter().map(CriterionKeys::from).collect(),
             comparisons: finding
@@ -188,9 +203,11 @@ impl From<&Comparison> for ComparisonKeys {
         let difference_text = match (measured, unit) {
             (None, _) => "-".to_owned(),
             (Some(measured), Unit::Share) => {
-                format!("{:+.1} points", (predicted - measured) * 100.0)
+                unsigned_zero(format!("{:+.1} points", (predicted - measured) * 100.0))
             }
-            (Some(measured), _) => format!("{:+.0} %", (predicted / measured - 1.0) * 100.0),
+            (Some(measured), _) => {
+                unsigned_zero(format!("{:+.0} %", (predicted / measured - 1.0) * 100.0))
+            }
         };
         Self {
             what: comparison.what.clone(),
@@ -214,10 +231,23 @@ impl From<&Panel> for PanelKeys {
             y: AxisKeys::from(&panel.y),
             predicted: curves(&panel.predicted),
             points: curves(&panel.points),
-            basis: panel.basis.map(judge::Basis::name),
-            basis_text: panel.basis.map(judge::Basis::text),
+            basis: panel.basis.iter().map(|basis| basis.name()).collect(),
+            basis_text: joined(&panel.basis),
         }
     }
+}
+
+/// Nothing is neither more nor less.
+fn unsigned_zero(text: String) -> String {
+    let digits = text.trim_start_matches(['+', '-']);
+    let is_zero = !digits.contains(|digit: char| ('1'..='9').contains(&digit));
+    if is_zero { digits.to_owned() } else { text }
+}
+
+/// What several bases are, in words.
+fn joined(bases: &[judge::Basis]) -> String {
+    let texts: Vec<_> = bases.iter().map(|basis| basis.text()).collect();
+    texts.join(" and ")
 }
 
 impl From<&Axis> for AxisKeys {

@@ -12,7 +12,9 @@ pub(super) fn page(report: &ReproduceReport) -> String {
         report.basis(),
         report.summary()
     );
-    page.push_str("| finding | verdict | met | what decides |\n| --- | --- | --: | --- |\n");
+    page.push_str(
+        "| finding | verdict | met | stands on | what decides |\n| --- | --- | --: | --- | --- |\n",
+    );
     for finding in &report.findings {
         let decides = decides(finding).map_or(String::new(), |criterion| {
             format!("{} {}", criterion.statement, criterion.value_text)
@@ -20,12 +22,13 @@ pub(super) fn page(report: &ReproduceReport) -> String {
         // A string takes whatever is written to it.
         let _ = writeln!(
             page,
-            "| [{}](#{}) | {} | {} of {} | {} |",
+            "| [{}](#{}) | {} | {} of {} | {} | {} |",
             finding.title,
             finding.id,
             finding.verdict_text,
             finding.criteria_met,
             finding.criteria.len(),
+            finding.stands_on(),
             cell(&decides)
         );
     }

@@ -14,6 +14,7 @@ impl Report for ReproduceReport {
             ("finding", Side::Left),
             ("verdict", Side::Left),
             ("met", Side::Right),
+            ("stands on", Side::Left),
             ("what decides", Side::Left),
         ];
         let rows = self.findings.iter().map(|finding| {
@@ -22,6 +23,7 @@ impl Report for ReproduceReport {
                 finding.id.to_owned(),
                 finding.verdict_text.to_owned(),
                 format!("{} of {of}", finding.criteria_met),
+                finding.stands_on(),
                 decides(finding).map_or(String::new(), |criterion| {
                     format!("{} {}", criterion.statement, criterion.value_text)
                 }),
