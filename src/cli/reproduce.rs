@@ -12,6 +12,7 @@ use crate::gpu::Gpu;
 use crate::predict::Predictor;
 use crate::report::reproduce::ReproduceReport;
 use crate::reproduce::AUTHORS;
+use crate::reproduce::Finding;
 use crate::reproduce::Timings;
 use crate::reproduce::reproduce;
 use std::path::PathBuf;
@@ -20,17 +21,14 @@ pub(super) fn run(args: &ReproduceArgs, format: Format) -> Result<String> {
     let model = args.model.as_deref().map(artifact).transpose()?;
     let target = Predictor::new(Gpu::find(&args.gpu)?, model.as_deref())?;
     let timings = timings(&args.data)?;
+    if !args.data.is_empty() && timings.0.is_empty() {
+        return Err(no_row(&args.data));
+    }
     let gpu = target.gpu();
     let findings = reproduce(target, model.as_deref(), &timings)?;
-    let asked = findings.iter().filter(|finding| finding.takes_rows);
-    if !args.data.is_empty()
-        && asked.clone().count() == asked.filter(|finding| finding.missing.is_some()).count()
-    {
-        return Err(Error::infeasible(format!(
-            "--data {}: no row lies on a sweep of the paper; allowed: tables of `shapewise import cookbook` with rows of {}",
-            names(&args.data),
-            AUTHORS.join(", ")
-        )));
+    let with_rows = |finding: &Finding| finding.takes_rows && finding.missing.is_none();
+    if !args.data.is_empty() && !findings.iter().any(with_rows) {
+        return Err(no_row(&args.data));
     }
     let report = ReproduceReport::new(gpu, timings.0.len() as u64, &findings);
     for file in report.files()? {
@@ -41,12 +39,16 @@ pub(super) fn run(args: &ReproduceArgs, format: Format) -> Result<String> {
     Ok(render(&report, format))
 }
 
-fn names(paths: &[PathBuf]) -> String {
+fn no_row(paths: &[PathBuf]) -> Error {
     let names: Vec<_> = paths
         .iter()
         .map(|path| path.display().to_string())
         .collect();
-    names.join(" ")
+    Error::infeasible(format!(
+        "--data {}: no row lies on a sweep of the paper; allowed: tables of `shapewise import cookbook` with rows of {}",
+        names.join(" "),
+        AUTHORS.join(", ")
+    ))
 }
 
 /// The rows of the authors' GPUs; none where no table is named.

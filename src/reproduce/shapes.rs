@@ -158,7 +158,7 @@ pub(super) fn reshaped(machines: &Machines) -> Result<Finding> {
         id: "gpt3-2.7b-heads",
         title: "GPT-3 2.7B with other heads",
         claim: "The shape of GPT-3 2.7B, with 32 heads of 80, was copied by many models; 20 heads of 128 train up to 20 % faster at the same size.",
-        source: "claim: the first author's announcement; numbers: jahatef/TransformerSizing, results/full_transformer_models.out, Nov 2023, one \
+        source: "claim: the first author's announcement; numbers: jahatef/TransformerSizing, results/full_transformer_models.out and pythia_vs_gpt3.out, Nov 2023, one \
                  unfused layer forward on an A100 with 40 GB",
         rules: &["head-size", "few-heads", "flash"],
         ..Finding::default()
@@ -228,6 +228,17 @@ pub(super) fn reshaped(machines: &Machines) -> Result<Finding> {
             0.995,
         ),
     ];
+    let pythia = |heads| Layer::predict(a100, 2048, heads, AttentionKernel::Unfused);
+    let gain = pythia(8)?.rate() / pythia(16)?.rate();
+    let few_and_many = measured(2048, 8).zip(measured(2048, 16));
+    if let Some(logged) = few_and_many.map(|(few, many)| few / many) {
+        let text = "h 2,048: 8 heads (Pythia-1B) over 16 (Pythia-1.4B)";
+        let comparison = Comparison::new(text, Some(logged), gain, Unit::Ratio);
+        finding.comparisons.push(comparison);
+        finding
+            .criteria
+            .push(Criterion::near(text, basis, gain, logged));
+    }
     for (kernel, text) in [
         (AttentionKernel::Unfused, "unfused"),
         (AttentionKernel::Flash, "flash attention"),

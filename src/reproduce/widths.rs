@@ -19,8 +19,6 @@ use crate::reproduce::judge::Criterion;
 use crate::reproduce::judge::Unit;
 use crate::reproduce::judge::correlation;
 use crate::reproduce::judge::mean;
-use crate::reproduce::layer::Layer;
-use crate::reproduce::layer::measured;
 use crate::reproduce::machines::Machines;
 use crate::reproduce::machines::name;
 use crate::reproduce::machines::rates;
@@ -41,14 +39,14 @@ pub(super) fn swiglu_width(machines: &Machines) -> Result<Finding> {
         batch: 4,
         ..product(4096, 4096, d_ff, Layout::Nn)
     };
-    let widths: Vec<_> = (10822..=11022).collect();
+    let widths: Vec<_> = (10822..=11022).step_by(2).collect();
     let products: Vec<_> = widths.iter().map(|d_ff| at(*d_ff)).collect();
     let line: Vec<_> = widths
         .iter()
         .map(|d_ff| *d_ff as f64)
         .zip(rates(&machines.h100, &products))
         .collect();
-    let predicted = |d_ff: u64| line[(d_ff - 10822) as usize].1;
+    let predicted = |d_ff: u64| line[(d_ff - 10822) as usize / 2].1;
     let pairs: Vec<_> = SWIGLU
         .iter()
         .map(|(d_ff, rate)| (*rate, predicted(*d_ff)))
@@ -148,11 +146,7 @@ pub(super) fn wide_and_shallow(machines: &Machines) -> Result<Finding> {
         line.push((layers as f64, latency(&arch)?));
     }
     let rising = line.windows(2).filter(|pair| pair[0].1 < pair[1].1).count();
-    let layer = |heads| Layer::predict(&machines.a100, 2048, heads, AttentionKernel::Unfused);
-    let gain = layer(8)?.rate() / layer(16)?.rate();
-    let logged = measured(2048, 8).zip(measured(2048, 16));
-    let measured_gain = logged.map(|(few, many)| few / many);
-    let mut criteria = vec![
+    let criteria = vec![
         Criterion::at_least(
             format!(
                 "decoding on {gpu}: Pythia-1B over Pythia-410M in parameters, over the same in time"
@@ -172,20 +166,11 @@ pub(super) fn wide_and_shallow(machines: &Machines) -> Result<Finding> {
             1.0,
         ),
     ];
-    if let Some(measured_gain) = measured_gain {
-        criteria.push(Criterion::near(
-            "layer of h 2,048 on a100-40gb, 8 heads (Pythia-1B) over 16 (Pythia-1.4B)",
-            Basis::KeptOut,
-            gain,
-            measured_gain,
-        ));
-    }
     Ok(Finding {
         id: "wide-shallow",
         title: "Wide and shallow against narrow and deep",
         claim: "A wide and shallow model answers faster than a narrow and deep one of its size: Pythia-1B has fewer layers than Pythia-410M.",
-        source: "claim: stas00/ml-engineering, training/performance, and the Pythia model cards; layers: jahatef/TransformerSizing, \
-                 results/pythia_vs_gpt3.out, on an A100 with 40 GB",
+        source: "stas00/ml-engineering, training/performance, and the Pythia model cards",
         rules: &["depth"],
         panels: vec![
             Panel::new(
@@ -201,17 +186,10 @@ pub(super) fn wide_and_shallow(machines: &Machines) -> Result<Finding> {
         comparisons: vec![
             Comparison::new("Pythia-1B over Pythia-410M: parameters in layers", None, bigger, Unit::Ratio),
             Comparison::new("Pythia-1B over Pythia-410M: time of a token", None, slower, Unit::Ratio),
-            Comparison::new(
-                "layer of h 2,048, 8 heads over 16, a100-40gb",
-                measured_gain,
-                gain,
-                Unit::Ratio,
-            ),
         ],
         criteria,
         notes: vec![
-            "The paper's latencies of Pythia-410M and Pythia-1B were not seen, so decoding is judged by direction alone. What is measured is \
-             one layer forward."
+            "The paper's latencies of Pythia-410M and Pythia-1B were not seen, so the direction alone is judged."
                 .to_owned(),
         ],
         ..Finding::default()

@@ -16,6 +16,8 @@ mod paper;
 
 mod predictions;
 
+mod reproduction;
+
 mod searches;
 
 mod sweeps;

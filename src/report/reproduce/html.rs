@@ -21,7 +21,8 @@ pub(super) fn page(report: &ReproduceReport, plots: &[Vec<String>]) -> String {
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>The findings of arXiv 2401.14489, predicted</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
          <h1>The findings of arXiv 2401.14489, predicted</h1>\n<p>{}</p>\n<p><strong>{}</strong></p>\n\
-         <div class=\"wide\"><table>\n<thead><tr><th>finding</th><th>verdict</th><th class=\"number\">met</th><th>stands on</th><th>what decides</th></tr></thead>\n\
+         <div class=\"wide\"><table>\n<thead><tr><th>finding</th><th>verdict</th><th class=\"number\">met</th><th class=\"roomy\">stands on</th>\
+         <th class=\"roomy\">what decides</th></tr></thead>\n\
          <tbody>\n{rows}</tbody>\n</table></div>\n{sections}</main>\n</body>\n</html>\n",
         escaped(&report.basis()),
         escaped(&report.summary()),
@@ -44,7 +45,7 @@ fn summary_row(finding: &FindingKeys) -> String {
         format!("{} {}", criterion.statement, criterion.value_text)
     });
     format!(
-        "<tr><td><a href=\"#{}\">{}</a></td><td>{}</td><td class=\"number\">{} of {}</td><td>{}</td><td>{}</td></tr>\n",
+        "<tr><td><a href=\"#{}\">{}</a></td><td>{}</td><td class=\"number\">{} of {}</td><td class=\"roomy\">{}</td><td class=\"roomy\">{}</td></tr>\n",
         finding.id,
         escaped(finding.title),
         badge(finding),
