@@ -239,7 +239,7 @@ pub(super) fn vocabulary(machines: &Machines, timings: &Timings) -> Finding {
         },
         RoleOf {
             name: "reduction",
-            basis: basis,
+            basis,
             measured: [74.2, 138.5, 140.0, 226.4, 244.8, 237.2, 257.8],
             at: as_reduction,
         },

@@ -205,8 +205,11 @@ fn other_makers(finding: &mut Finding, machines: &Machines) {
     );
 }
 
+/// A number of heads with the rates of both products.
+type ByHeads = (u64, [f64; 2]);
+
 /// Heads at hidden size 14,336, score and value TFLOP/s (TransformerSizing, results/A100_n_sweep.out and V100_n_sweep.out).
-const AT_14336: [(&str, [(u64, [f64; 2]); 6]); 2] = [
+const AT_14336: [(&str, [ByHeads; 6]); 2] = [
     (
         "a100-40gb",
         [

@@ -142,3 +142,107 @@ fn capitalised(text: &str) -> String {
     let first = letters.next().map(|letter| letter.to_ascii_uppercase());
     first.into_iter().chain(letters).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Report;
+    use crate::reproduce::Axis;
+    use crate::reproduce::Comparison;
+    use crate::reproduce::Curve;
+    use crate::reproduce::Panel;
+    use crate::reproduce::judge::Basis;
+    use crate::reproduce::judge::Criterion;
+    use crate::reproduce::judge::Unit;
+
+    /// A finding with a met and an unmet criterion, a number that was not seen, and texts that are no HTML.
+    fn finding() -> Finding {
+        let axis = |label: &str| Axis {
+            label: label.to_owned(),
+            unit: Unit::Share,
+            log: false,
+        };
+        Finding {
+            id: "made-up",
+            title: "Made up & <small>",
+            claim: "a < b",
+            source: "nobody",
+            rules: &["vocabulary"],
+            takes_rows: true,
+            panels: vec![Panel {
+                title: "A panel".to_owned(),
+                conditions: "word ".repeat(60).trim().to_owned(),
+                x: axis("x"),
+                y: axis("y"),
+                predicted: vec![Curve {
+                    name: "predicted".to_owned(),
+                    points: vec![(1.0, 0.25), (2.0, 0.5)],
+                    labels: Vec::new(),
+                }],
+                points: Vec::new(),
+                basis: Vec::new(),
+                marks: None,
+            }],
+            comparisons: vec![Comparison {
+                what: "a | b".to_owned(),
+                measured: None,
+                predicted: 1.5,
+                unit: Unit::Ratio,
+            }],
+            criteria: vec![
+                Criterion::near("a ratio", Basis::KeptOut, 1.0, 1.0),
+                Criterion::near("another", Basis::Trained, 2.0, 1.0),
+            ],
+            notes: vec!["the paper's number was not seen".to_owned()],
+            missing: Some("table.parquet"),
+        }
+    }
+
+    fn report() -> ReproduceReport {
+        let gpu = Gpu::find("a100").unwrap();
+        ReproduceReport::new(gpu, 0, &[finding()])
+    }
+
+    #[test]
+    fn text_and_json_say_the_same() {
+        let (text, json) = (report().text(), report().json());
+        let document: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let finding = &document["findings"][0];
+        assert_eq!(finding["verdict"], "partly");
+        assert_eq!(
+            finding["stands_on"],
+            serde_json::json!(["kept_out", "trained"])
+        );
+        assert_eq!(
+            (&document["partly"], &document["reproduced"]),
+            (&1.into(), &0.into())
+        );
+        // What was not measured is absent, the limit of a criterion present.
+        assert!(finding["comparisons"][0]["measured"].is_null());
+        assert_eq!(finding["criteria"][0]["at_most"], 0.15);
+        for part in [
+            "made-up",
+            "partly",
+            "1 of 2",
+            "another: 2.00 predicted",
+            "import cookbook",
+        ] {
+            assert!(text.contains(part), "`{part}` is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn pages_hold_every_text_and_no_markup_of_it() {
+        let files = report().files().unwrap();
+        let names: Vec<_> = files.iter().map(|file| file.name.as_str()).collect();
+        assert_eq!(names, ["report.html", "report.md", "made-up-1.svg"]);
+        let html = &files[0].content;
+        assert!(html.contains("Made up &amp; &lt;small&gt;") && !html.contains("<small>"));
+        assert!(html.contains("viewBox=\"0 0 720 460\"") && html.contains("not seen"));
+        let markdown = &files[1].content;
+        assert!(markdown.contains("](made-up-1.svg)") && markdown.contains("a \\| b"));
+        // Long conditions take several lines; shares are drawn in percent.
+        let svg = &files[2].content;
+        assert!(svg.matches("word word").count() > 2 && svg.contains("50"));
+    }
+}
