@@ -18,11 +18,15 @@ mod waves;
 
 mod attention;
 
+mod flash;
+
 mod shapes;
 
 mod widths;
 
 mod parallel;
+
+mod stages;
 
 mod headline;
 
@@ -264,7 +268,7 @@ pub fn reproduce(
         waves::waves(&machines, timings)?,
         attention::head_size(&machines, timings),
         attention::few_heads(&machines),
-        attention::flash(&machines)?,
+        flash::flash(&machines)?,
         shapes::vocabulary_padding(&machines)?,
         widths::swiglu_width(&machines)?,
         parallel::tensor_parallel(&machines)?,
@@ -272,9 +276,9 @@ pub fn reproduce(
         shapes::reshaped(&machines)?,
         shapes::near_2_7b(&machines)?,
         widths::wide_and_shallow(&machines)?,
-        parallel::six_to_a_node(&machines)?,
-        parallel::pipeline(&machines)?,
-        parallel::parallel_layers(&machines)?,
+        stages::six_to_a_node(&machines)?,
+        stages::pipeline(&machines)?,
+        stages::parallel_layers(&machines)?,
         headline::headline(&machines)?,
     ])
 }

@@ -16,6 +16,8 @@ mod paper;
 
 mod predictions;
 
+mod products;
+
 mod reproduction;
 
 mod searches;
