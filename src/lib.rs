@@ -47,6 +47,8 @@ pub mod baselines;
 #[cfg(feature = "dataset")]
 pub mod runs;
 
+pub mod reproduce;
+
 // Edge.
 
 pub mod report;

@@ -4,6 +4,8 @@ pub mod check;
 
 pub mod predict;
 
+pub mod reproduce;
+
 pub mod search;
 
 pub mod sweep;
@@ -16,6 +18,7 @@ use check::CheckArgs;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use predict::Predict;
+use reproduce::ReproduceArgs;
 use search::SearchArgs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -61,6 +64,8 @@ pub enum Command {
     /// Exactly one size is a range START:END or START:END:STEP with both ends included; the others are numbers.
     #[command(subcommand)]
     Sweep(Box<Sweep>),
+    /// Hold the predictor against every finding of the paper behind the sizing rules: a report with plots.
+    Reproduce(ReproduceArgs),
     /// Answer over HTTP, with a web page.
     Serve(ServeArgs),
     /// Fit a model to timing tables.

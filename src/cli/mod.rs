@@ -19,6 +19,8 @@ mod models;
 
 mod predict;
 
+mod reproduce;
+
 #[cfg(feature = "dataset")]
 mod rows;
 
@@ -107,6 +109,7 @@ fn execute(cli: &Cli) -> Result<Answer> {
         Command::Check(args) => return check::run(args, cli.format),
 
         Command::Predict(args) => predict::run(args, cli.format),
+        Command::Reproduce(args) => reproduce::run(args, cli.format),
         Command::Search(args) => search::run(args, cli.format),
         Command::Sweep(args) => sweep::run(args, cli.format),
         Command::Gpus(args) => gpus::run(args, cli.format),

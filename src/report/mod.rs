@@ -28,6 +28,8 @@ pub mod plot;
 
 pub mod presets;
 
+pub mod reproduce;
+
 pub mod search;
 
 mod search_text;

@@ -28,6 +28,10 @@ mod paper;
 
 mod predictions;
 
+mod products;
+
+mod reproduction;
+
 mod searches;
 
 #[cfg(feature = "serve")]

@@ -42,7 +42,7 @@ const WIDTHS: [(u64, f64, f64); 8] = [
     (20480, 366.7, 0.375),
 ];
 
-fn predictor(gpu: &str) -> Predictor {
+pub(crate) fn predictor(gpu: &str) -> Predictor {
     Predictor::new(Gpu::find(gpu).unwrap(), None).unwrap()
 }
 
@@ -119,13 +119,13 @@ fn rate(hidden: u64, millis: f64) -> f64 {
     flops / millis / 1e9
 }
 
-fn gemm_rate(predictor: &Predictor, gemm: Gemm) -> f64 {
+pub(crate) fn gemm_rate(predictor: &Predictor, gemm: Gemm) -> f64 {
     let op = Op::Gemm(gemm);
     (op.flops() / predictor.predict(&[op])[0].time).flops_per_sec() / 1e12
 }
 
 /// Score product and value product of all heads.
-fn attention_products(heads: u64, head_dim: u64) -> [Gemm; 2] {
+pub(crate) fn attention_products(heads: u64, head_dim: u64) -> [Gemm; 2] {
     let gemm = |n, k, layout| Gemm {
         m: SEQ,
         n,

@@ -46,6 +46,8 @@ pub(super) struct Canvas<'a, DB: DrawingBackend> {
     pub(super) root: &'a DrawingArea<DB, Shift>,
     /// Pixels of the area for one of the picture.
     pub(super) scale: i32,
+    /// Pixels of the picture from left to right.
+    pub(super) width: i32,
     /// How far texts have to be lowered to stand in the middle, as a share of their size.
     sink: f64,
 }
@@ -60,7 +62,13 @@ where
             let registered = register_font(FAMILY, FontStyle::Normal, FONT);
             assert!(registered.is_ok(), "a test draws with the embedded font");
         });
-        Self { root, scale, sink }
+        let width = root.dim_in_pixel().0 as i32 / scale;
+        Self {
+            root,
+            scale,
+            width,
+            sink,
+        }
     }
 
     pub(super) fn chart(&self, chart: &Chart) -> Done {
@@ -77,7 +85,7 @@ where
 
     /// One line of text, as large as fits.
     fn heading(&self, text: &str, y: i32, size: i32, colour: RGBColor) -> Done {
-        let room = WIDTH - 40;
+        let room = self.width - 40;
         let width = self.width(text, size)?.max(1);
         let size = (size * room / width).clamp(9, size);
         self.text(text, (20, y), size, colour)
@@ -120,7 +128,7 @@ where
         let x = Scale::new(
             &chart.x,
             x_values(chart),
-            12.0,
+            12.0 * f64::from(self.width) / f64::from(WIDTH),
             if labelled { 0.06 } else { 0.0 },
         );
         let marked = chart.marks.iter().any(|marks| marks.strong);
@@ -174,7 +182,7 @@ where
             self.root.draw(&PathElement::new(path, style))?;
         }
         for (at, series) in chart.points.iter().enumerate() {
-            let filled = colour(chart.lines.len() + at).filled();
+            let filled = colour(place_of_points(chart, at)).filled();
             let radius = if series.points.len() > 150 { 3 } else { 4 };
             for point in &series.points {
                 let circle = Circle::new(spot(*point), radius * self.scale, filled);
@@ -237,6 +245,15 @@ fn title(axis: &Axis) -> String {
 /// The colour of a series; points take those that follow the lines.
 pub(super) const fn colour(at: usize) -> RGBColor {
     COLOURS[at % COLOURS.len()]
+}
+
+/// Which colour a series of points takes: that of its line where every one of several lines has points, else one of its own.
+pub(super) const fn place_of_points(chart: &Chart, at: usize) -> usize {
+    if chart.lines.len() > 1 && chart.lines.len() == chart.points.len() {
+        at
+    } else {
+        chart.lines.len() + at
+    }
 }
 
 /// Every horizontal value of lines and points.

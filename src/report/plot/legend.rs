@@ -5,8 +5,8 @@ use crate::report::plot::draw::Canvas;
 use crate::report::plot::draw::Done;
 use crate::report::plot::draw::Fails;
 use crate::report::plot::draw::INK;
-use crate::report::plot::draw::WIDTH;
 use crate::report::plot::draw::colour;
+use crate::report::plot::draw::place_of_points;
 use plotters::element::{Circle, PathElement, Rectangle};
 use plotters::prelude::{Color, DrawingBackend, RGBColor};
 
@@ -27,22 +27,24 @@ where
         let band = chart.band.iter();
         let lines = chart.lines.iter().enumerate();
         let points = chart.points.iter().enumerate();
-        let entries =
-            (band.map(|band| (&band.name, Sample::Band(colour(0)))))
-                .chain(lines.map(|(at, line)| (&line.name, Sample::Line(colour(at)))))
-                .chain(points.map(|(at, points)| {
-                    (&points.name, Sample::Point(colour(chart.lines.len() + at)))
-                }))
-                .chain(
-                    chart
-                        .marks
-                        .iter()
-                        .map(|marks| (&marks.name, Sample::Marks(marks.strong))),
-                );
+        let entries = (band.map(|band| (&band.name, Sample::Band(colour(0)))))
+            .chain(lines.map(|(at, line)| (&line.name, Sample::Line(colour(at)))))
+            .chain(points.map(|(at, points)| {
+                (
+                    &points.name,
+                    Sample::Point(colour(place_of_points(chart, at))),
+                )
+            }))
+            .chain(
+                chart
+                    .marks
+                    .iter()
+                    .map(|marks| (&marks.name, Sample::Marks(marks.strong))),
+            );
         let (mut x, mut y) = (20, top);
         for (name, sample) in entries {
             let width = 34 + self.width(name, 14)? + 26;
-            if x + width > WIDTH && x > 20 {
+            if x + width > self.width && x > 20 {
                 (x, y) = (20, y + 22);
             }
             self.sample(&sample, x, y)?;

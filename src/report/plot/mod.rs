@@ -113,11 +113,21 @@ impl Format {
 
 /// Draws a chart; the content of the file.
 pub fn render(chart: &Chart, format: Format) -> Result<Vec<u8>> {
+    let size = (draw::WIDTH as u32, draw::HEIGHT as u32);
     let picture = match format {
-        Format::Svg => picture::svg(chart),
+        Format::Svg => picture::svg(chart, size).map(String::into_bytes),
         Format::Png => picture::png(chart),
     };
-    picture.map_err(|error| Error::infeasible(format!("the plot cannot be drawn: {error}")))
+    picture.map_err(failed)
+}
+
+/// Draws a chart as SVG of this many pixels, for documents that hold several.
+pub fn svg(chart: &Chart, width: u32, height: u32) -> Result<String> {
+    picture::svg(chart, (width, height)).map_err(failed)
+}
+
+fn failed(error: draw::Fails) -> Error {
+    Error::infeasible(format!("the plot cannot be drawn: {error}"))
 }
 
 #[cfg(test)]

@@ -13,15 +13,14 @@ const FINER: u32 = 2;
 /// How far plotters writes above the middle of a line in pixels, as a share of the size of letters.
 const SINK: f64 = 0.24;
 
-/// The chart as a scalable picture.
-pub(super) fn svg(chart: &Chart) -> Result<Vec<u8>, Fails> {
+/// The chart as a scalable picture of this many pixels.
+pub(super) fn svg(chart: &Chart, size: (u32, u32)) -> Result<String, Fails> {
     let mut text = String::new();
-    let size = (WIDTH as u32, HEIGHT as u32);
     let root = SVGBackend::with_string(&mut text, size).into_drawing_area();
     Canvas::new(&root, 1, 0.0).chart(chart)?;
     root.present()?;
     drop(root);
-    Ok(text.into_bytes())
+    Ok(text)
 }
 
 /// The chart in pixels: drawn finer, then averaged, so that lines and letters have smooth edges.

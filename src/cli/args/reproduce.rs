@@ -1,0 +1,22 @@
+//! What `reproduce` takes.
+
+use clap::Args;
+use std::path::PathBuf;
+
+/// Reproducing the paper.
+#[derive(Debug, Args)]
+pub struct ReproduceArgs {
+    /// The GPU that whole models are predicted for; sweeps are predicted for the parts they were measured on.
+    #[arg(long, default_value = "a100", value_name = "NAME")]
+    pub gpu: String,
+    /// A built-in model by name, or the path of a trained one, that answers first for the GPUs it knows; name one that was trained
+    /// without the rows of --data to test prediction, not the fit.
+    #[arg(long, value_name = "NAME|PATH")]
+    pub model: Option<String>,
+    /// The paper's raw sweeps in our own schema (`shapewise import cookbook` writes them): measured points of every sweep.
+    #[arg(long, num_args = 1.., value_name = "FILE.parquet")]
+    pub data: Vec<PathBuf>,
+    /// The folder of the report: report.html, which needs nothing else, and report.md with its plots; files of these names are replaced.
+    #[arg(long, default_value = "reproduction", value_name = "DIR")]
+    pub out: PathBuf,
+}

@@ -1,0 +1,77 @@
+//! `shapewise reproduce`: the findings of the co-design paper, predicted beside what was measured.
+
+use crate::cli::args::Format;
+use crate::cli::args::reproduce::ReproduceArgs;
+use crate::cli::artifact;
+use crate::cli::render;
+use crate::cli::say;
+use crate::error::Error;
+use crate::error::Result;
+use crate::error::write_atomically;
+use crate::gpu::Gpu;
+use crate::predict::Predictor;
+use crate::report::reproduce::ReproduceReport;
+use crate::reproduce::AUTHORS;
+use crate::reproduce::Finding;
+use crate::reproduce::Timings;
+use crate::reproduce::reproduce;
+use std::path::PathBuf;
+
+pub(super) fn run(args: &ReproduceArgs, format: Format) -> Result<String> {
+    let model = args.model.as_deref().map(artifact).transpose()?;
+    let target = Predictor::new(Gpu::find(&args.gpu)?, model.as_deref())?;
+    let timings = timings(&args.data)?;
+    if !args.data.is_empty() && timings.0.is_empty() {
+        return Err(no_row(&args.data));
+    }
+    let gpu = target.gpu();
+    let findings = reproduce(target, model.as_deref(), &timings)?;
+    let with_rows = |finding: &Finding| finding.takes_rows && finding.missing.is_none();
+    if !args.data.is_empty() && !findings.iter().any(with_rows) {
+        return Err(no_row(&args.data));
+    }
+    let report = ReproduceReport::new(gpu, timings.0.len() as u64, &findings);
+    for file in report.files()? {
+        write_atomically(&args.out.join(file.name), file.content.as_bytes())?;
+    }
+    say(&format!("wrote {}", args.out.join("report.html").display()));
+    say(&format!("wrote {}", args.out.join("report.md").display()));
+    Ok(render(&report, format))
+}
+
+fn no_row(paths: &[PathBuf]) -> Error {
+    let names: Vec<_> = paths
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    Error::infeasible(format!(
+        "--data {}: no row lies on a sweep of the paper; allowed: tables of `shapewise import cookbook` with rows of {}",
+        names.join(" "),
+        AUTHORS.join(", ")
+    ))
+}
+
+/// The rows of the authors' GPUs; none where no table is named.
+#[cfg(feature = "dataset")]
+fn timings(paths: &[PathBuf]) -> Result<Timings> {
+    use crate::reproduce::Timing;
+    if paths.is_empty() {
+        return Ok(Timings::default());
+    }
+    let rows = crate::dataset::read_many(paths)?.into_iter();
+    let of_authors = rows.filter(|row| AUTHORS.contains(&&*row.gpu));
+    let timings = of_authors.map(|row| Timing {
+        gpu: row.gpu.to_string(),
+        op: row.op,
+        time: row.time,
+    });
+    Ok(Timings(timings.collect()))
+}
+
+#[cfg(not(feature = "dataset"))]
+fn timings(paths: &[PathBuf]) -> Result<Timings> {
+    match paths {
+        [] => Ok(Timings::default()),
+        _ => Err(Error::feature_off("`--data`", "dataset")),
+    }
+}

@@ -1,0 +1,206 @@
+//! The GPUs that findings are about, and the user's timings that lie on a sweep.
+
+use crate::error::Result;
+use crate::gpu::Gpu;
+use crate::op::Gemm;
+use crate::op::Op;
+use crate::predict::Predictor;
+use crate::regressor::artifact::Artifact;
+use crate::reproduce::judge::Basis;
+use crate::reproduce::judge::CORRELATION;
+use crate::reproduce::judge::Criterion;
+use crate::reproduce::judge::RATE_ERROR;
+use crate::reproduce::judge::Unit;
+use crate::reproduce::judge::correlation;
+use crate::reproduce::judge::median_error;
+use crate::units::Seconds;
+use std::collections::HashMap;
+
+/// The GPUs that the authors measured on, under the names of `data/gpus`.
+pub const AUTHORS: [&str; 3] = ["v100", "a100-40gb", "mi250x"];
+
+/// Predictors for every GPU that a finding needs.
+pub struct Machines {
+    /// What whole models are predicted for.
+    pub target: Predictor,
+    /// What rows are that the shipped nets were trained with.
+    pub fitted: Basis,
+    /// The authors' parts, in the order of [`AUTHORS`].
+    pub v100: Predictor,
+    #[allow(missing_docs)]
+    pub a100: Predictor,
+    #[allow(missing_docs)]
+    pub mi250x: Predictor,
+    /// Where the SwiGLU widths were measured.
+    pub h100: Predictor,
+    /// The two parts of the headline.
+    pub a100_80gb: Predictor,
+    #[allow(missing_docs)]
+    pub h200: Predictor,
+}
+
+impl Machines {
+    /// The named model where it answers, else the built-in ones, beside the predictor of the target.
+    pub fn new(target: Predictor, model: Option<&Artifact>) -> Result<Self> {
+        let built_in = |name: &str| Predictor::new(Gpu::find(name)?, model);
+        Ok(Self {
+            target,
+            fitted: match model {
+                None => Basis::Trained,
+                Some(_) => Basis::Unknown,
+            },
+            v100: built_in("v100")?,
+            a100: built_in("a100-40gb")?,
+            mi250x: built_in("mi250x")?,
+            h100: built_in("h100")?,
+            a100_80gb: built_in("a100")?,
+            h200: built_in("h200")?,
+        })
+    }
+
+    /// The authors' parts, in the order of [`AUTHORS`].
+    pub fn authors(&self) -> [&Predictor; 3] {
+        [&self.v100, &self.a100, &self.mi250x]
+    }
+}
+
+/// The name of the GPU that a predictor answers for.
+pub fn name(predictor: &Predictor) -> &'static str {
+    &predictor.gpu().name
+}
+
+/// TFLOP/s of products.
+pub fn rates(predictor: &Predictor, products: &[Gemm]) -> Vec<f64> {
+    let ops: Vec<_> = products.iter().map(|product| Op::Gemm(*product)).collect();
+    let estimates = predictor.predict(&ops);
+    let rates = ops
+        .iter()
+        .zip(&estimates)
+        .map(|(op, estimate)| tflops(op, estimate.time));
+    rates.collect()
+}
+
+/// TFLOP/s of one product.
+pub fn rate(predictor: &Predictor, product: Gemm) -> f64 {
+    rates(predictor, &[product])[0]
+}
+
+fn tflops(op: &Op, time: Seconds) -> f64 {
+    (op.flops() / time).flops_per_sec() / 1e12
+}
+
+/// One timing of the user.
+#[derive(Clone, Debug)]
+pub struct Timing {
+    /// Our name of the GPU.
+    pub gpu: String,
+    /// What ran.
+    pub op: Op,
+    /// How long.
+    pub time: Seconds,
+}
+
+/// The user's timings; may be none.
+#[derive(Clone, Debug, Default)]
+pub struct Timings(pub Vec<Timing>);
+
+impl Timings {
+    /// Predicted and measured rates of the products of a grid, each with its place on the horizontal axis.
+    pub fn along(&self, predictor: &Predictor, grid: &[(f64, Gemm)]) -> Along {
+        let products: Vec<_> = grid.iter().map(|(_, product)| *product).collect();
+        let rates = rates(predictor, &products);
+        let predicted: Vec<_> = grid
+            .iter()
+            .zip(&rates)
+            .map(|((x, _), rate)| (*x, *rate))
+            .collect();
+        let places: HashMap<Gemm, usize> = products.iter().copied().zip(0..).collect();
+        let gpu = name(predictor);
+        let here = self.0.iter().filter(|timing| timing.gpu == gpu);
+        let on_grid = here.filter_map(|timing| match timing.op {
+            Op::Gemm(product) => Some((*places.get(&product)?, tflops(&timing.op, timing.time))),
+            _ => None,
+        });
+        let mut on_grid: Vec<_> = on_grid.collect();
+        on_grid.sort_by_key(|(place, _)| *place);
+        Along {
+            gpu,
+            measured: on_grid
+                .iter()
+                .map(|(place, rate)| (grid[*place].0, *rate))
+                .collect(),
+            pairs: on_grid
+                .iter()
+                .map(|(place, rate)| (*rate, rates[*place]))
+                .collect(),
+            predicted,
+        }
+    }
+}
+
+/// One sweep on one GPU.
+pub struct Along {
+    /// The GPU.
+    pub gpu: &'static str,
+    /// Horizontal values with predicted rates.
+    pub predicted: Vec<(f64, f64)>,
+    /// Horizontal values with measured rates; fewer or none.
+    pub measured: Vec<(f64, f64)>,
+    /// Measured with predicted rates of the same products.
+    pub pairs: Vec<(f64, f64)>,
+}
+
+/// Fewer measured points than this say nothing about a curve.
+const LEAST_POINTS: usize = 8;
+
+impl Along {
+    /// Takes the pairs within this range out of what is judged; they are drawn all the same.
+    pub fn take_out(&mut self, range: std::ops::RangeInclusive<u64>) -> Vec<(f64, f64)> {
+        let places = self
+            .measured
+            .iter()
+            .map(|point| range.contains(&(point.0 as u64)));
+        let (out, kept): (Vec<_>, Vec<_>) =
+            places.zip(&self.pairs).partition(|(inside, _)| *inside);
+        let out = out.into_iter().map(|(_, pair)| *pair).collect();
+        self.pairs = kept.into_iter().map(|(_, pair)| *pair).collect();
+        out
+    }
+
+    /// Whether there are enough measured points to judge.
+    pub fn is_measured(&self) -> bool {
+        self.pairs.len() >= LEAST_POINTS
+    }
+
+    /// Correlation and median error, where there are points.
+    pub fn criteria(&self, what: &str, basis: Basis) -> Vec<Criterion> {
+        if !self.is_measured() {
+            return Vec::new();
+        }
+        vec![
+            self.follows(what, basis),
+            Criterion::at_most(
+                format!("{what}, {}: median error of the rate", self.gpu),
+                basis,
+                median_error(&self.pairs),
+                Unit::Share,
+                RATE_ERROR,
+            ),
+        ]
+    }
+
+    /// Correlation alone.
+    pub fn follows(&self, what: &str, basis: Basis) -> Criterion {
+        Criterion::at_least(
+            format!(
+                "{what}, {}: correlation over {} points",
+                self.gpu,
+                self.pairs.len()
+            ),
+            basis,
+            correlation(&self.pairs),
+            Unit::Plain,
+            CORRELATION,
+        )
+    }
+}
