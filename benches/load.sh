@@ -4,19 +4,17 @@
 # benches/load.sh PROGRAM [SECONDS] [MINUTES]
 #
 # PROGRAM is a release build of shapewise; SECONDS is how long each measurement takes (10), MINUTES how long memory is
-# watched at the end (0: not at all). Needs hey and wrk (Debian: apt-get install hey wrk).
+# watched at the end (0: not at all). Needs hey (Debian: apt-get install hey).
 set -euo pipefail
 
 program=${1:?usage: benches/load.sh PROGRAM [SECONDS] [MINUTES]}
 seconds=${2:-10}
 minutes=${3:-0}
 
-for tool in hey wrk curl; do
-    if ! command -v "$tool" >/dev/null; then
-        echo "$tool is missing: apt-get install hey wrk curl" >&2
-        exit 1
-    fi
-done
+if ! command -v hey >/dev/null; then
+    echo "hey is missing: apt-get install hey, or https://github.com/rakyll/hey" >&2
+    exit 1
+fi
 
 work=$(mktemp -d)
 "$program" serve --listen 127.0.0.1:0 2>"$work/said" &
@@ -42,7 +40,9 @@ digest() {
         /50% in/ { p50 = $3 * 1e3 } /99% in/ { p99 = $3 * 1e3 } /Slowest/ { worst = $2 * 1e3 }
         /^ *\[[0-9]+\]\t/ { statuses = statuses " " $1 " " $2 }
         /Error distribution/ { errors = " with errors" }
-        END { printf "%-34s %8.0f/s  p50 %7.1f ms  p99 %7.1f ms  worst %7.1f ms %s%s\n", name, rate, p50, p99, worst, statuses, errors }'
+        # Of fewer than a hundred answers there is no 99th percentile.
+        function ms(value) { return value ? sprintf("%7.1f ms", value) : "      -   " }
+        END { printf "%-34s %8.1f/s  p50 %s  p99 %s  worst %s %s%s\n", name, rate, ms(p50), ms(p99), ms(worst), statuses, errors }'
 }
 
 # What the server has computed so far, in seconds.

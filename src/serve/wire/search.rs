@@ -64,6 +64,7 @@ pub struct Search {
     pub exhaustive: bool,
     /// Equal seeds give equal answers.
     #[serde(default)]
+    #[schema(format = "uint64")]
     pub seed: u64,
     /// Take `dp`, `zero` and `recompute` as they are, even if no training state fits; otherwise states that do not fit
     /// one GPU are sharded over replicas, and the answer says how.
