@@ -55,7 +55,7 @@ pub fn no_shape(space: &Space, target: u64, tolerance: f64, go_on: &GoOn<'_>) ->
         format!("what would free it: {}", helps.join(", or "))
     };
     Error::infeasible(format!(
-        "--params: no shape within the bounds has {target} parameters ({}) within {} %; {helps}",
+        "search: no shape within the bounds has {target} parameters ({}) within {} %; {helps}",
         space.count.name(),
         tolerance * 100.0
     ))
@@ -98,7 +98,7 @@ pub fn nothing_fits(space: &Space, gpu: &Gpu, frames: &[Frame], go_on: &GoOn<'_>
         format!("what would free it: {}", helps.join(", or "))
     };
     Some(Error::infeasible(format!(
-        "--params: no shape of this size fits the {} of {}: the smallest of those tried takes {total} per GPU, most of it {} ({bytes}); {helps}",
+        "search: no shape of this size fits the {} of {}: the smallest of those tried takes {total} per GPU, most of it {} ({bytes}); {helps}",
         gpu.memory(),
         gpu.name,
         part.replace('_', " "),
