@@ -136,6 +136,7 @@ fn query(args: &SearchArgs) -> Result<Search> {
         },
         shard: !args.no_sharding,
         export: args.export.is_some(),
+        most_frames: None,
         workload: args.workload.query(),
     })
 }

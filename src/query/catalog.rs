@@ -16,10 +16,10 @@ pub fn gpus() -> GpusReport {
     GpusReport::new(names_for)
 }
 
-/// One GPU: every figure with its source, and what answers for it.
-pub fn gpu(gpu: &'static Gpu) -> Result<GpuReport> {
-    let predictor = Predictor::new(gpu, None)?;
-    Ok(GpuReport::new(gpu, names_for(gpu), predictor.answers()))
+/// The GPU of a predictor: every figure with its source, and what answers for it.
+pub fn gpu(predictor: &Predictor) -> GpuReport {
+    let gpu = predictor.gpu();
+    GpuReport::new(gpu, names_for(gpu), predictor.answers())
 }
 
 /// Every built-in model, one line per operator family and number format.

@@ -58,6 +58,8 @@ pub struct Search {
     pub shard: bool,
     /// Whether the config.json of each shape is wanted too; then every shape has one.
     pub export: bool,
+    /// Shapes, MLP widths apart, that are held in memory at most; as the search has it where left out.
+    pub most_frames: Option<usize>,
     /// What one step does.
     pub workload: Workload,
 }
@@ -134,6 +136,7 @@ impl Search {
             relaxed: self.relax.clone(),
             method: self.method,
             top: self.top,
+            most_frames: self.most_frames.unwrap_or(request.most_frames),
             ..request
         })
     }

@@ -166,7 +166,9 @@ impl Ranges {
                     found => format!("in {}", found.join(" and ")),
                 };
                 let allowed = format!("exactly one of {} as START:END:STEP", self.fields);
-                Err(Error::field("sweep", "range", value, &allowed))
+                Err(Error::bad_input(format!(
+                    "sweep: the range is {value}; allowed: {allowed}"
+                )))
             }
         }
     }

@@ -21,6 +21,9 @@ use utoipa::ToSchema;
 /// The output tile that wave counts are shown for: the largest one that cuBLAS uses widely.
 const TILE: (u64, u64) = (128, 256);
 
+/// Whole numbers up to here are exact.
+const COUNTABLE: f64 = (1_u64 << 53) as f64;
+
 /// One predicted operator.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct OperatorReport {
@@ -100,7 +103,7 @@ impl OperatorReport {
             intensity_flops_per_byte: flops.flops() / bytes.bytes(),
             bound: Bound::of(flops, bytes, peak, gpu),
             waves: match op {
-                Op::Gemm(gemm) => Some(Waves::of(gemm, gpu)),
+                Op::Gemm(gemm) => Waves::of(gemm, gpu),
                 _ => None,
             },
             tier: estimate.tier,
@@ -133,19 +136,20 @@ impl Bound {
 }
 
 impl Waves {
-    fn of(gemm: &Gemm, gpu: &Gpu) -> Self {
+    /// None where the tiles are too many to be counted.
+    fn of(gemm: &Gemm, gpu: &Gpu) -> Option<Self> {
         let tiles =
             gemm.batch as f64 * gemm.m.div_ceil(TILE.0) as f64 * gemm.n.div_ceil(TILE.1) as f64;
         let waves = tiles / gpu.sm_count() as f64;
         let needed = gemm.batch as f64 * gemm.m as f64 * gemm.n as f64;
-        Self {
+        (tiles < COUNTABLE).then(|| Self {
             tile_m: TILE.0,
             tile_n: TILE.1,
             tiles: tiles as u64,
             waves,
             tile_fill: needed / (tiles * TILE.0 as f64 * TILE.1 as f64),
             last_wave_fill: waves - (waves.ceil() - 1.0),
-        }
+        })
     }
 
     fn text(&self) -> String {

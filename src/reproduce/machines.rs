@@ -42,19 +42,19 @@ pub struct Machines {
 impl Machines {
     /// The named model where it answers, else the built-in ones, beside the predictor of the target.
     pub fn new(target: Predictor, model: Option<&Artifact>) -> Result<Self> {
-        let built_in = |name: &str| Predictor::new(Gpu::find(name)?, model);
+        let predictor = |name: &str| Predictor::new(Gpu::find(name)?, model);
         Ok(Self {
             target,
             fitted: match model {
                 None => Basis::Trained,
                 Some(_) => Basis::Unknown,
             },
-            v100: built_in("v100")?,
-            a100: built_in("a100-40gb")?,
-            mi250x: built_in("mi250x")?,
-            h100: built_in("h100")?,
-            a100_80gb: built_in("a100")?,
-            h200: built_in("h200")?,
+            v100: predictor("v100")?,
+            a100: predictor("a100-40gb")?,
+            mi250x: predictor("mi250x")?,
+            h100: predictor("h100")?,
+            a100_80gb: predictor("a100")?,
+            h200: predictor("h200")?,
         })
     }
 

@@ -167,7 +167,7 @@ pub(super) fn parallel_layers(machines: &Machines) -> Result<Finding> {
         id: "parallel-layers",
         title: "Parallel layers",
         claim: "Attention and MLP side by side cost the same products, one norm less and, over several GPUs, one all-reduce less in each direction.",
-        source: "named as a variant by the paper (sciencestack.ai, 2401.14489); its wording and numbers were not seen; consequences derived",
+        source: "named as a variant by the paper (arXiv 2401.14489); its wording and numbers were not seen; consequences derived",
         rules: &["tensor-parallel"],
         comparisons: gains
             .iter()

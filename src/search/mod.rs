@@ -297,6 +297,7 @@ fn space_of(request: &Request) -> Result<Space> {
         false => choices.clone(),
     };
     Ok(Space {
+        most_frames: request.most_frames,
         bounds,
         base: base.clone(),
         workload: *workload,

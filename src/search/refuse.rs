@@ -12,6 +12,7 @@ use crate::search::shape::Frame;
 use crate::search::shape::Shape;
 use crate::search::space::Space;
 use crate::units::Bytes;
+use crate::units::significant;
 
 /// Frames between two looks at whether the answer is still wanted.
 const BETWEEN_LOOKS: usize = 4096;
@@ -57,7 +58,7 @@ pub fn no_shape(space: &Space, target: u64, tolerance: f64, go_on: &GoOn<'_>) ->
     Error::infeasible(format!(
         "search: no shape within the bounds has {target} parameters ({}) within {} %; {helps}",
         space.count.name(),
-        tolerance * 100.0
+        significant(tolerance * 100.0)
     ))
 }
 

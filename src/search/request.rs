@@ -18,6 +18,7 @@ use crate::search::bounds::Quantity;
 use crate::search::rank;
 use crate::search::shape::Count;
 use crate::search::shape::Fixed;
+use crate::search::space::MOST_FRAMES;
 
 /// Smallest and largest number of parameters that can be asked for.
 pub const PARAMETERS: (u64, u64) = (10_000_000, 10_000_000_000_000);
@@ -53,6 +54,8 @@ pub struct Request {
     pub method: Method,
     /// Shapes to report.
     pub top: usize,
+    /// Shapes, MLP widths apart, that are held in memory at most: about 100 bytes each.
+    pub most_frames: usize,
 }
 
 /// Tokens of GPT-2's vocabulary, which the models of the co-design paper share.
@@ -91,6 +94,7 @@ impl Request {
             relaxed: Vec::new(),
             method: Method::Anneal { seed: 0 },
             top: 10,
+            most_frames: MOST_FRAMES,
         }
     }
 }

@@ -17,8 +17,8 @@ use rayon::prelude::*;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Frames that are held at most, about two gigabytes.
-const MOST_FRAMES: usize = 20_000_000;
+/// Frames that are held at most unless told otherwise, about two gigabytes.
+pub const MOST_FRAMES: usize = 20_000_000;
 
 /// All shapes of a budget within bounds.
 #[derive(Clone, Debug)]
@@ -41,6 +41,8 @@ pub struct Space {
     pub batches: Vec<u64>,
     /// Tensor-parallel degrees to choose from.
     pub ranks: Vec<u64>,
+    /// Frames that are held at most.
+    pub most_frames: usize,
 }
 
 impl Space {
@@ -83,7 +85,7 @@ impl Space {
                     self.frames_of(layers, hidden, &mut scratch, &mut frames);
                 }
                 let new = frames.len() - before;
-                if found.fetch_add(new, Ordering::Relaxed) + new > MOST_FRAMES || !go_on() {
+                if found.fetch_add(new, Ordering::Relaxed) + new > self.most_frames || !go_on() {
                     stopped.store(true, Ordering::Relaxed);
                 }
             }
@@ -91,9 +93,10 @@ impl Space {
         };
         let widths = self.hidden_sizes().into_par_iter();
         let frames: Vec<_> = widths.flat_map_iter(of_width).collect();
-        if frames.len() > MOST_FRAMES {
+        if frames.len() > self.most_frames {
             return Err(Error::infeasible(format!(
-                "search: the lattice has more than {MOST_FRAMES} shapes before their MLP widths; relax fewer bounds or lower --tolerance"
+                "search: the lattice has more than {} shapes before their MLP widths; relax fewer bounds or lower --tolerance",
+                self.most_frames
             )));
         }
         Ok((!stopped.into_inner()).then_some(frames))

@@ -62,7 +62,9 @@ pub fn read<Q: Question>(bytes: &[u8], query: Option<&str>) -> Result<Q, Problem
     let pairs = pairs(query.unwrap_or(""));
     let is_config = body.get("model_type").is_some();
     if is_config && let Some(question) = Q::about(body.clone(), pairs.clone()) {
-        return parse(question);
+        let mut question: Q = parse(question).map_err(|problem| problem.beside(true))?;
+        question.note_bare();
+        return Ok(question);
     }
     if let Some((key, value)) = pairs.into_iter().next() {
         let allowed = "no query string, unless the body is a config.json";
@@ -231,7 +233,10 @@ mod tests {
         assert_eq!(model.workload.batch.unwrap().0, 8);
         assert!(model.workload.sequence_parallel);
         let problem = read_with("batch=eight").unwrap_err();
-        assert!(problem.json().contains("workload.batch"), "{problem:?}");
+        assert!(
+            problem.json().contains("\"field\": \"batch\""),
+            "{problem:?}"
+        );
         let problem = read::<wire::Gemm>(br#"{"m":1,"n":1,"k":1}"#, Some("gpu=a100"));
         assert!(problem.unwrap_err().json().contains("query string"));
     }

@@ -15,16 +15,29 @@ pub struct Gate {
     what: &'static str,
     working: Arc<Semaphore>,
     places: usize,
-    waiting: AtomicUsize,
+    waiting: Arc<AtomicUsize>,
     most_waiting: usize,
 }
 
 /// A place in the queue, given back when dropped.
-struct Waiting<'a>(&'a AtomicUsize);
+pub struct Waiting {
+    queue: Arc<AtomicUsize>,
+    /// How many waited before.
+    before: usize,
+}
 
-impl Drop for Waiting<'_> {
+impl Waiting {
+    fn new(queue: &Arc<AtomicUsize>) -> Self {
+        Self {
+            before: queue.fetch_add(1, Ordering::Relaxed),
+            queue: Arc::clone(queue),
+        }
+    }
+}
+
+impl Drop for Waiting {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.queue.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -35,7 +48,7 @@ impl Gate {
             what,
             working: Arc::new(Semaphore::new(places)),
             places,
-            waiting: AtomicUsize::new(0),
+            waiting: Arc::default(),
             most_waiting,
         }
     }
@@ -50,34 +63,51 @@ impl Gate {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Waits for a place to work; fails at once where too many wait.
-    pub async fn enter(&self) -> Result<OwnedSemaphorePermit, Problem> {
+    /// A place to work, or one to wait for it; fails where neither is free.
+    pub fn ticket(&self) -> Result<Ticket, Problem> {
         if let Ok(place) = Arc::clone(&self.working).try_acquire_owned() {
-            return Ok(place);
+            return Ok(Ticket::Working(place));
         }
-        let before = self.waiting.fetch_add(1, Ordering::Relaxed);
-        let _waiting = Waiting(&self.waiting);
-        if before >= self.most_waiting {
+        let waiting = Waiting::new(&self.waiting);
+        if waiting.before >= self.most_waiting {
             return Err(Problem::busy(self.what, RETRY_AFTER));
         }
-        let place = Arc::clone(&self.working).acquire_owned().await;
-        Ok(place.expect("the places are never closed"))
+        Ok(Ticket::Waiting(waiting, Arc::clone(&self.working)))
+    }
+}
+
+/// What [`Gate::ticket`] gives; dropped, it is given back.
+pub enum Ticket {
+    /// A place to work.
+    Working(OwnedSemaphorePermit),
+    /// A place to wait for one.
+    Waiting(Waiting, Arc<Semaphore>),
+}
+
+impl Ticket {
+    /// Waits for the place.
+    async fn place(self) -> OwnedSemaphorePermit {
+        match self {
+            Self::Working(place) => place,
+            Self::Waiting(_waiting, working) => {
+                let place = working.acquire_owned().await;
+                place.expect("the places are never closed")
+            }
+        }
     }
 
-    /// Does work that keeps a core busy on a thread of its own, in a place that is held until the work ends.
+    /// Does work that keeps a core busy on a thread of its own, in the place, which is held until the work ends; none
+    /// where the work met a bug.
     pub async fn work<T: Send + 'static>(
-        &self,
+        self,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Problem> {
-        let place = self.enter().await?;
+    ) -> Option<T> {
+        let place = self.place().await;
         let done = task::spawn_blocking(move || {
             let _place = place;
             work()
         });
-        // A panic goes on where somebody waits for the result.
-        Ok(done
-            .await
-            .unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())))
+        done.await.ok()
     }
 }
 
@@ -87,32 +117,34 @@ mod tests {
 
     #[tokio::test]
     async fn who_finds_no_place_is_told_to_come_back() {
-        let gate = Arc::new(Gate::new("searches", 1, 1));
-        let working = gate.enter().await.unwrap();
-        let waiting = tokio::spawn({
-            let gate = Arc::clone(&gate);
-            async move { gate.enter().await.map(drop) }
-        });
-        while gate.waiting() == 0 {
-            task::yield_now().await;
-        }
-        let refused = gate.enter().await.unwrap_err();
+        let gate = Gate::new("searches", 1, 1);
+        let working = gate.ticket().unwrap();
+        let waiting = gate.ticket().unwrap();
+        let refused = gate.ticket().err().unwrap();
         assert_eq!(refused.status().as_u16(), 429);
         assert_eq!((gate.working(), gate.waiting()), (1, 1));
         drop(working);
-        waiting.await.unwrap().unwrap();
+        assert_eq!(waiting.work(|| 6 * 7).await, Some(42));
         assert_eq!((gate.working(), gate.waiting()), (0, 0));
     }
 
     #[tokio::test]
     async fn who_stops_waiting_leaves_the_queue() {
         let gate = Gate::new("searches", 1, 1);
-        let working = gate.enter().await.unwrap();
-        let impatient = tokio::time::timeout(Duration::from_millis(5), gate.enter());
+        let working = gate.ticket().unwrap();
+        let waiting = gate.ticket().unwrap();
+        let impatient = tokio::time::timeout(Duration::from_millis(5), waiting.work(|| ()));
         assert!(impatient.await.is_err());
         assert_eq!(gate.waiting(), 0);
         drop(working);
-        assert_eq!(gate.work(|| 6 * 7).await.unwrap(), 42);
+        assert_eq!(gate.working(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_bug_gives_the_place_back() {
+        let gate = Gate::new("searches", 1, 0);
+        let done = gate.ticket().unwrap().work(|| panic!("on purpose")).await;
+        assert!(done.is_none());
         assert_eq!(gate.working(), 0);
     }
 }

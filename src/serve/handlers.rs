@@ -1,6 +1,5 @@
 //! One function per address: question in, document out.
 
-use crate::arch::Architecture;
 use crate::error::Error;
 use crate::op::Op;
 use crate::predict::Predictor;
@@ -14,7 +13,6 @@ use crate::report::operator::OperatorsReport;
 use crate::report::sweep::SweepReport;
 use crate::serve::App;
 use crate::serve::answer;
-use crate::serve::body;
 use crate::serve::body::Asked;
 use crate::serve::metrics;
 use crate::serve::problem;
@@ -22,12 +20,12 @@ use crate::serve::problem::Problem;
 use crate::serve::wire;
 use axum::extract::Path;
 use axum::extract::State;
+use axum::extract::rejection::PathRejection;
 use axum::http::HeaderValue;
 use axum::http::StatusCode;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use serde_json::Value;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use utoipa::IntoResponses;
 
 /// What every question may be answered with instead.
@@ -115,38 +113,17 @@ pub async fn predict_batch(State(app): State<App>, Asked(asked): Asked<wire::Bat
         let (found, allowed) = (format!("{found} long"), format!("1 to {}", wire::MOST_OPS));
         return Err(Problem::field("ops", &found, &allowed));
     }
+    let ops = asked.ops.into_iter().enumerate();
+    let ops: Vec<Op> = ops
+        .map(|(at, op)| wire::operator(op).map_err(|problem| problem.within(&format!("ops[{at}]"))))
+        .collect::<Result<_, Problem>>()?;
     let answer = job(&app, &asked.gpu, asked.model, move |predictor| {
-        let ops = asked.ops.into_iter().enumerate();
-        let ops = ops.map(|(at, op)| {
-            let place = format!("ops[{at}]");
-            operator_of(op).map_err(|problem| problem.within(&place))
-        });
-        let ops: Vec<Op> = ops.collect::<Result<_, Problem>>()?;
         let ops = operator::predict(predictor, &ops);
         Ok(OperatorsReport { ops })
     });
     let report = answer.await?;
     app.metrics.predicted(report.ops.len());
     Ok(json(report.json()))
-}
-
-/// One operator of a batch.
-fn operator_of(mut op: Value) -> Result<Op, Problem> {
-    let kind = op.as_object_mut().and_then(|op| op.shift_remove("kind"));
-    match kind.as_ref().and_then(Value::as_str) {
-        Some("gemm") => {
-            let gemm: wire::GemmOp = body::parse(op)?;
-            Ok(operator::Gemm::from(&gemm).op())
-        }
-        Some("attention") => {
-            let attention: wire::AttentionOp = body::parse(op)?;
-            Ok(operator::Attention::from(&attention).op()?)
-        }
-        _ => {
-            let found = kind.map_or_else(|| "absent".to_owned(), |kind| kind.to_string());
-            Err(Problem::field("kind", &found, "`gemm` or `attention`"))
-        }
-    }
 }
 
 /// Predict one step of a whole model, operator by operator.
@@ -157,19 +134,18 @@ fn operator_of(mut op: Value) -> Result<Op, Problem> {
     responses((status = 200, description = "The time of the step", body = answer::Step), Problems),
 )]
 pub async fn predict_model(State(app): State<App>, Asked(asked): Asked<wire::Model>) -> Answered {
-    let architecture = architecture(&asked.architecture)?;
+    let bare = asked.bare;
+    step(&app, &asked).map_err(|problem| problem.beside(bare))
+}
+
+fn step(app: &App, asked: &wire::Model) -> Answered {
+    let architecture = asked.architecture.resolve("architecture")?;
     let workload = query(&asked.workload).on(&architecture);
     let workload = workload.map_err(|error| Problem::from(error).within_workload())?;
     let predictor = app.predictors.get(&asked.gpu, asked.model.as_deref())?;
     let report = model::predict(&predictor, &architecture, &workload)?;
     app.metrics.predicted(report.predicted());
     Ok(json(report.json()))
-}
-
-fn architecture(asked: &wire::Architecture) -> Result<Architecture, Problem> {
-    let place = "architecture";
-    let resolved = asked.resolve(place);
-    resolved.map_err(|error| Problem::from(error).within(place))
 }
 
 fn query(asked: &wire::Workload) -> Workload {
@@ -184,10 +160,16 @@ fn query(asked: &wire::Workload) -> Workload {
     responses((status = 200, description = "What every rule says", body = answer::Check), Problems),
 )]
 pub async fn check(State(app): State<App>, Asked(asked): Asked<wire::Model>) -> Answered {
-    let architecture = architecture(&asked.architecture)?;
+    let bare = asked.bare;
+    let checked = checked(&app, asked).await;
+    checked.map_err(|problem| problem.beside(bare))
+}
+
+async fn checked(app: &App, asked: wire::Model) -> Answered {
+    let architecture = asked.architecture.resolve("architecture")?;
     let workload = query(&asked.workload).described(&architecture);
     let workload = workload.map_err(|error| Problem::from(error).within_workload())?;
-    let report = job(&app, &asked.gpu, asked.model, move |predictor| {
+    let report = job(app, &asked.gpu, asked.model, move |predictor| {
         let report = model::check(predictor, &architecture, &workload);
         report.map_err(|error| Problem::from(error).within_workload())
     });
@@ -235,7 +217,7 @@ pub async fn sweep_model(
     State(app): State<App>,
     Asked(asked): Asked<wire::SweptModel>,
 ) -> Answered {
-    let architecture = architecture(&asked.architecture)?;
+    let architecture = asked.architecture.resolve("architecture")?;
     let (sizes, workload) = ((&asked).into(), (&asked.workload).into());
     curve(&app, &asked.gpu, asked.model, move |predictor| {
         sweep::model(predictor, &architecture, &sizes, &workload)
@@ -264,8 +246,12 @@ async fn job<T: Send + 'static>(
 ) -> Result<T, Problem> {
     let predictor: Arc<Predictor> = app.predictors.get(gpu, model.as_deref())?;
     let within = app.limits.answer_time;
-    let done = tokio::time::timeout(within, app.jobs.work(move || work(&predictor)));
-    done.await.map_err(|_| Problem::over_time(within))??
+    let work = app.jobs.ticket()?.work(move || work(&predictor));
+    match tokio::time::timeout(within, work).await {
+        Err(_) => Err(Problem::over_time(within)),
+        Ok(None) => Err(app.fault()),
+        Ok(Some(done)) => done,
+    }
 }
 
 /// List the known GPUs.
@@ -285,9 +271,11 @@ pub async fn gpus() -> Response {
         (status = 404, description = "No GPU has this name", body = problem::Document, content_type = "application/problem+json"),
     ),
 )]
-pub async fn gpu(Path(name): Path<String>) -> Answered {
+pub async fn gpu(State(app): State<App>, name: Result<Path<String>, PathRejection>) -> Answered {
+    let Path(name) = name.map_err(|_| Problem::nothing_here())?;
     let gpu = crate::gpu::Gpu::find(&name).map_err(|error| Problem::unknown(&error))?;
-    Ok(json(catalog::gpu(gpu)?.json()))
+    let predictor = app.predictors.get(&gpu.name, None)?;
+    Ok(json(catalog::gpu(&predictor).json()))
 }
 
 /// List the models that are built in, with their errors on held-out shapes.
@@ -296,7 +284,12 @@ pub async fn gpu(Path(name): Path<String>) -> Answered {
     responses((status = 200, description = "Every model", body = answer::Models)),
 )]
 pub async fn models() -> Answered {
-    Ok(json(catalog::models()?.json()))
+    static MODELS: OnceLock<String> = OnceLock::new();
+    if let Some(models) = MODELS.get() {
+        return Ok(json(models.clone()));
+    }
+    let models = catalog::models()?.json();
+    Ok(json(MODELS.get_or_init(|| models).clone()))
 }
 
 /// List the published architectures that have a name here.

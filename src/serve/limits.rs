@@ -42,7 +42,7 @@ impl Default for Limits {
             header_bytes: 64 << 10,
             body_bytes: 1 << 20,
             body_time: Duration::from_secs(10),
-            header_time: Duration::from_secs(30),
+            header_time: Duration::from_secs(10),
             write_time: Duration::from_secs(30),
             answer_time: Duration::from_secs(60),
             searches: cores,
@@ -52,7 +52,19 @@ impl Default for Limits {
             connections: 1024,
             predictors: 16,
             lame_duck: Duration::from_secs(1),
-            drain: Duration::from_secs(60),
+            drain: Duration::from_secs(120),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_taken_can_be_finished_at_the_end() {
+        let limits = Limits::default();
+        let longest = limits.body_time + limits.answer_time + limits.write_time;
+        assert!(limits.drain >= longest);
     }
 }

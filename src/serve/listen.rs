@@ -121,10 +121,9 @@ fn connect(
     let connection = graceful.watch(connection);
     let app = app.clone();
     tokio::spawn(async move {
-        app.metrics.connections.inc();
+        let _open = app.metrics.open();
         // A connection that breaks off is nobody's failure.
         let _ = connection.await;
-        app.metrics.connections.dec();
         drop(place);
     });
 }

@@ -26,10 +26,18 @@ pub struct Metrics {
     requests: Family<Asked, Counter>,
     times: Family<At, Histogram, fn() -> Histogram>,
     predictions: Counter,
-    /// Connections that are open.
-    pub connections: Gauge,
+    connections: Gauge,
     working: Family<Work, Gauge>,
     waiting: Family<Work, Gauge>,
+}
+
+/// An open connection.
+pub struct Open(Gauge);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -92,6 +100,12 @@ impl Metrics {
         self.requests.get_or_create(&asked).inc();
         let times = self.times.get_or_create(&At { path });
         times.observe(time.as_secs_f64());
+    }
+
+    /// Counts a connection as open until what is returned is dropped.
+    pub fn open(&self) -> Open {
+        self.connections.inc();
+        Open(self.connections.clone())
     }
 
     /// Notes predicted operators.

@@ -78,11 +78,13 @@ pub struct App {
     jobs: Arc<Gate>,
     metrics: Arc<Metrics>,
     draining: Arc<AtomicBool>,
+    /// Takes lines for whoever runs the service.
+    say: fn(&str),
 }
 
 impl App {
-    /// A service with these limits.
-    pub fn new(limits: Limits) -> Self {
+    /// A service with these limits; `say` takes lines for whoever runs it.
+    pub fn new(limits: Limits, say: fn(&str)) -> Self {
         let gate = |what, places, waiting| Arc::new(Gate::new(what, places, waiting));
         Self {
             limits,
@@ -95,6 +97,7 @@ impl App {
             ),
             metrics: Arc::default(),
             draining: Arc::default(),
+            say,
         }
     }
 
@@ -105,6 +108,15 @@ impl App {
 
     fn drains(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
+    }
+
+    /// The problem of a request that met a bug; the panic itself was reported where it happened.
+    fn fault(&self) -> Problem {
+        static FAULTS: AtomicU64 = AtomicU64::new(1);
+        let number = FAULTS.fetch_add(1, Ordering::Relaxed);
+        let id = format!("urn:shapewise:fault:{}-{number}", std::process::id());
+        (self.say)(&format!("{id}: a request met the bug reported above"));
+        Problem::fault(id)
     }
 }
 
@@ -127,7 +139,7 @@ impl App {
 struct Document;
 
 /// The whole service without a socket.
-pub fn router(app: App, origins: &[String], fault: fn(&str)) -> Result<Router> {
+pub fn router(app: App, origins: &[String]) -> Result<Router> {
     let (api, document) = OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(handlers::predict_gemm))
         .routes(routes!(handlers::predict_attention))
@@ -162,9 +174,7 @@ pub fn router(app: App, origins: &[String], fault: fn(&str)) -> Result<Router> {
         .route("/page/{name}", get(page::part))
         .fallback(async || Problem::nothing_here())
         .method_not_allowed_fallback(async || Problem::other_method())
-        .layer(CatchPanicLayer::custom(move |_: Box<dyn Any + Send>| {
-            faulty(fault)
-        }))
+        .layer(caught(&app))
         .layer(option_layer(cors))
         .layer(fixed("content-security-policy", page::POLICY))
         .layer(fixed("x-content-type-options", "nosniff"))
@@ -201,7 +211,7 @@ fn cors(origins: &[String]) -> Result<Option<CorsLayer>> {
             let parsed = some.iter().map(|origin| {
                 let header = HeaderValue::from_str(origin).ok();
                 header.filter(|_| is_origin(origin)).ok_or_else(|| {
-                    let allowed = "* or origins such as https://example.org, without a path";
+                    let allowed = "* or origins such as https://example.org, in lower case and without a path";
                     Error::field("serve", "cors", origin, allowed)
                 })
             });
@@ -211,32 +221,31 @@ fn cors(origins: &[String]) -> Result<Option<CorsLayer>> {
     let layer = CorsLayer::new()
         .allow_origin(allowed)
         .allow_methods([Method::GET, Method::POST])
-        .allow_headers([header::CONTENT_TYPE, header::ACCEPT]);
+        .allow_headers([header::CONTENT_TYPE, header::ACCEPT])
+        .expose_headers([header::RETRY_AFTER]);
     Ok(Some(layer))
 }
 
-/// `scheme://host` or `scheme://host:port`.
+/// `scheme://host` or `scheme://host:port`, as browsers write it.
 fn is_origin(text: &str) -> bool {
     let rest = text.strip_prefix("https://");
     let rest = rest.or_else(|| text.strip_prefix("http://"));
-    rest.is_some_and(|host| !host.is_empty() && !host.contains(['/', '?', '#', '*', ' ']))
+    let odd = |c: char| c.is_ascii_uppercase() || ['/', '?', '#', '*', ' '].contains(&c);
+    rest.is_some_and(|host| !host.is_empty() && !host.contains(odd))
 }
 
-/// The answer to a request that met a bug; the panic itself was reported where it happened.
-fn faulty(fault: fn(&str)) -> Response {
-    static FAULTS: AtomicU64 = AtomicU64::new(1);
-    let number = FAULTS.fetch_add(1, Ordering::Relaxed);
-    let id = format!("urn:shapewise:fault:{}-{number}", std::process::id());
-    fault(&format!("{id}: a request met the bug reported above"));
-    Problem::fault(id).into_response()
+/// Turns a panic of a handler into a problem.
+fn caught(app: &App) -> CatchPanicLayer<impl Fn(Box<dyn Any + Send>) -> Response + Clone + use<>> {
+    let app = app.clone();
+    CatchPanicLayer::custom(move |_: Box<dyn Any + Send>| app.fault().into_response())
 }
 
 /// Serves until the program is told to stop; `say` takes lines for the person who started it.
 pub fn run(options: &Options, say: fn(&str)) -> Result<()> {
-    let app = App::new(options.limits);
+    let app = App::new(options.limits, say);
     // The usual GPU answers its first question as fast as any.
     app.predictors.get("h200", None)?;
-    let router = router(app.clone(), &options.origins, say)?;
+    let router = router(app.clone(), &options.origins)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build();
@@ -276,4 +285,32 @@ fn signals() -> std::io::Result<impl Future<Output = ()>> {
         #[cfg(not(unix))]
         let _ = interrupted.await;
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::{Body, to_bytes};
+    use std::sync::Mutex;
+    use tower::ServiceExt;
+
+    static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+    #[tokio::test]
+    async fn a_bug_shows_an_id_that_is_said_to_whoever_runs_it() {
+        let app = App::new(Limits::default(), |line| {
+            SAID.lock().unwrap().push(line.to_owned());
+        });
+        let buggy = get(async || -> &'static str { panic!("a secret") });
+        let router: Router = Router::new().route("/", buggy).layer(caught(&app));
+        let response = router.oneshot(Request::new(Body::empty())).await.unwrap();
+        assert_eq!(response.status().as_u16(), 500);
+        let bytes = to_bytes(response.into_body(), 1 << 20).await.unwrap();
+        let text = String::from_utf8(bytes.to_vec()).unwrap();
+        assert!(!text.contains("secret"), "{text}");
+        let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let id = document["instance"].as_str().unwrap();
+        let said = SAID.lock().unwrap();
+        assert!(said.len() == 1 && said[0].starts_with(id), "{said:?}");
+    }
 }

@@ -2,6 +2,7 @@
 
 use crate::serve::problem::Problem;
 use axum::extract::Path;
+use axum::extract::rejection::PathRejection;
 use axum::http::HeaderValue;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
@@ -10,7 +11,7 @@ use include_dir::{Dir, include_dir};
 static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/src/serve/page");
 
 /// Nothing but our own files runs, and nothing talks to anybody else.
-pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; \
+pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
     connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// The page.
@@ -24,8 +25,11 @@ pub async fn api() -> Response {
 }
 
 /// A file of the pages.
-pub async fn part(Path(name): Path<String>) -> Response {
-    file(&name)
+pub async fn part(name: Result<Path<String>, PathRejection>) -> Response {
+    match name {
+        Ok(Path(name)) => file(&name),
+        Err(_) => Problem::nothing_here().into_response(),
+    }
 }
 
 fn file(name: &str) -> Response {

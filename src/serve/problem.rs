@@ -193,6 +193,20 @@ impl Problem {
         self
     }
 
+    /// The same problem, where the body is a `bare` config.json and the query string holds the rest: neither stands in
+    /// a field of a question.
+    #[must_use]
+    pub fn beside(mut self, bare: bool) -> Self {
+        if let Some(field) = self.document.field.as_mut().filter(|_| bare) {
+            for outer in ["workload.", "architecture."] {
+                if let Some(inner) = field.strip_prefix(outer) {
+                    *field = inner.to_owned();
+                }
+            }
+        }
+        self
+    }
+
     /// The same problem, in a field of `outer`.
     #[must_use]
     pub fn within(mut self, outer: &str) -> Self {
@@ -247,7 +261,9 @@ impl From<Error> for Problem {
             let status = StatusCode::UNPROCESSABLE_ENTITY;
             return Self::new(status, "/api#infeasible", title, detail);
         }
-        let value = error.field_error().map(|at| shortened(&at.value));
+        let value = error
+            .field_error()
+            .map(|at| shortened(&at.value.replace('`', "\"")));
         if let (Some(at), Some(value)) = (error.field_error(), &value) {
             detail = detail.replacen(&at.value, value, 1);
         }

@@ -7,6 +7,7 @@ use crate::search::Progress;
 use crate::serve::App;
 use crate::serve::answer;
 use crate::serve::body::Asked;
+use crate::serve::gate::Ticket;
 use crate::serve::handlers::Problems;
 use crate::serve::handlers::json;
 use crate::serve::problem::Problem;
@@ -81,15 +82,14 @@ pub async fn search(
     headers: HeaderMap,
     Asked(asked): Asked<wire::Search>,
 ) -> Result<Response, Problem> {
-    let query = asked
-        .query()
-        .map_err(|error| Problem::from(error).within("like"))?;
+    let query = asked.query()?;
     // What is wrong with the question is said before anybody waits.
     query
         .request()
         .map_err(|error| Problem::from(error).within_workload())?;
+    let ticket = app.searches.ticket()?;
     let (tell, told) = watch::channel(Step::default());
-    let answer = Box::pin(find(app, asked, query, tell));
+    let answer = Box::pin(find(app, ticket, (asked.gpu, asked.model), query, tell));
     if wants_events(&headers) {
         return Ok(events(answer, told).into_response());
     }
@@ -102,17 +102,18 @@ type Finding = Pin<Box<dyn Future<Output = Result<String, Problem>> + Send>>;
 /// Waits for a place, searches, and stops when this future is dropped or runs out of time.
 async fn find(
     app: App,
-    asked: wire::Search,
+    ticket: Ticket,
+    (gpu, model): (String, Option<String>),
     query: query::search::Search,
     tell: watch::Sender<Step>,
 ) -> Result<String, Problem> {
     let abandoned = Abandoned(Arc::default());
     let stop = Arc::clone(&abandoned.0);
     let within = app.limits.answer_time;
-    let work = app.searches.work({
+    let work = ticket.work({
         let app = app.clone();
         move || {
-            let predictor = app.predictors.get(&asked.gpu, asked.model.as_deref())?;
+            let predictor = app.predictors.get(&gpu, model.as_deref())?;
             let watch = |progress: &Progress| {
                 tell.send_replace(Step::from(progress));
                 match stop.load(Ordering::Relaxed) {
@@ -126,7 +127,8 @@ async fn find(
     });
     match tokio::time::timeout(within, work).await {
         Err(_) => Err(Problem::over_time(within)),
-        Ok(done) => done?.map_err(|error| Problem::from(error).within_workload()),
+        Ok(None) => Err(app.fault()),
+        Ok(Some(done)) => done.map_err(|error| Problem::from(error).within_workload()),
     }
 }
 

@@ -10,7 +10,7 @@ use tower::ServiceExt;
 
 /// The document of the API.
 async fn document() -> Value {
-    let router = router(App::new(Limits::default()), &[], |_| {}).unwrap();
+    let router = router(App::new(Limits::default(), |_| {}), &[]).unwrap();
     let request = axum::http::Request::get("/openapi.json");
     let request = request.body(axum::body::Body::empty()).unwrap();
     let response = router.oneshot(request).await.unwrap();

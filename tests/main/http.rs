@@ -1,7 +1,7 @@
 //! The program as a server on a socket, and a plain client: connections that stay open, answers read whole.
 
 use assert_cmd::cargo::cargo_bin;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -227,4 +227,11 @@ pub(crate) fn question(path: &str, headers: &str, body: &[u8]) -> Vec<u8> {
          content-length: {length}\r\n{headers}\r\n"
     );
     [head.as_bytes(), body].concat()
+}
+
+/// A search that takes far longer than any test.
+pub(crate) fn endless() -> Value {
+    json!({"params": "70B", "exhaustive": true, "tolerance": 0.1, "relax": [
+        "aspect_ratio", "layers", "ffn_ratio_gated", "width_ratio", "head_dim", "kv_group", "vocab_padding",
+    ], "workload": {"tp": 8, "pp": 8}})
 }

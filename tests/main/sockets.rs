@@ -1,8 +1,8 @@
 //! The HTTP service over a socket: connections, clients that are slow or leave, and an end that loses nothing.
 
 use crate::cli::say;
-use crate::http::{Client, PATIENCE, Server, question, wait_until};
-use serde_json::{Value, json};
+use crate::http::{Client, PATIENCE, Server, endless, question, wait_until};
+use serde_json::Value;
 use shapewise::serve::App;
 use shapewise::serve::limits::Limits;
 use shapewise::serve::listen;
@@ -12,14 +12,6 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 const GEMM: (&str, &[u8]) = ("/v1/predict/gemm", br#"{"m": 4096, "n": 4096, "k": 128}"#);
-
-/// A search that takes far longer than any test.
-fn endless() -> Vec<u8> {
-    let body = json!({"params": "70B", "exhaustive": true, "tolerance": 0.1, "relax": [
-        "aspect_ratio", "layers", "ffn_ratio_gated", "width_ratio", "head_dim", "kv_group", "vocab_padding",
-    ], "workload": {"tp": 8, "pp": 8}});
-    body.to_string().into_bytes()
-}
 
 /// The service in this process, where its limits can be others; asked to stop when dropped.
 struct Within {
@@ -35,8 +27,8 @@ impl Within {
         let address = listener.local_addr().unwrap().to_string();
         let (stop, stopped) = oneshot::channel::<()>();
         let served = std::thread::spawn(move || {
-            let app = App::new(limits);
-            let router = router(app.clone(), &[], |_| {}).unwrap();
+            let app = App::new(limits, |_| {});
+            let router = router(app.clone(), &[]).unwrap();
             let runtime = tokio::runtime::Runtime::new().unwrap();
             runtime.block_on(async {
                 let listener = tokio::net::TcpListener::from_std(listener).unwrap();
@@ -196,7 +188,11 @@ fn a_search_stops_when_its_client_leaves() {
     let events = "accept: text/event-stream\r\n";
     let mut watching = server.client();
     watching
-        .write(&question("/v1/search", events, &endless()))
+        .write(&question(
+            "/v1/search",
+            events,
+            endless().to_string().as_bytes(),
+        ))
         .unwrap();
     assert!(watching.header().unwrap().contains("200 ok"));
     let step: Value = serde_json::from_str(&event(&mut watching, "progress")).unwrap();
@@ -207,7 +203,11 @@ fn a_search_stops_when_its_client_leaves() {
 
     let mut waiting = server.client();
     waiting
-        .write(&question("/v1/search", "", &endless()))
+        .write(&question(
+            "/v1/search",
+            "",
+            endless().to_string().as_bytes(),
+        ))
         .unwrap();
     server.wait_for(busy);
     drop(waiting);
@@ -246,7 +246,11 @@ fn what_takes_too_long_is_cut_off_at_the_end() {
     });
     let mut client = service.client();
     client
-        .write(&question("/v1/search", "", &endless()))
+        .write(&question(
+            "/v1/search",
+            "",
+            endless().to_string().as_bytes(),
+        ))
         .unwrap();
     let mut other = service.client();
     wait_until("the search", || {

@@ -4,8 +4,7 @@
 export class Problem extends Error {
 	constructor({ title, detail, status = 0, field, value, allowed, instance, retryAfter }) {
 		super(detail || title);
-		// Some details name an option of the command line first.
-		Object.assign(this, { title, detail: detail?.replace(/^--[a-z-]+: /, ""), status, field, value, allowed, instance, retryAfter });
+		Object.assign(this, { title, detail, status, field, value, allowed, instance, retryAfter });
 	}
 }
 

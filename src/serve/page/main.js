@@ -45,4 +45,9 @@ document.getElementById("skip").addEventListener("click", (event) => {
 	main.focus();
 });
 addEventListener("hashchange", route);
+addEventListener("adjusted", () => {
+	const { view, query } = read();
+	last.set(view, query.toString());
+	links.get(view).href = href(view, query);
+});
 route();

@@ -18,19 +18,6 @@ const PROBLEMS = [
 	["over-time", 503, "The answer would take too long."],
 ];
 
-/** What is tried where the description gives no example. */
-const EXAMPLES = {
-	"/v1/predict/gemm": { m: 8192, n: 50257, k: 2560 },
-	"/v1/predict/attention": { batch: 8, heads: 32, kv_heads: 8, seq: 1, kv_seq: 4096, head_dim: 128 },
-	"/v1/predict/batch": { gpu: "h200", ops: [{ kind: "gemm", m: 8192, n: 50257, k: 2560 }, { kind: "attention", batch: 4, heads: 32, seq: 2048, head_dim: 80, causal: true }] },
-	"/v1/predict/model": { architecture: "llama-3-8b", workload: { mode: "decode", batch: 16 } },
-	"/v1/search": { params: "6.7B", gpu: "h200", top: 3 },
-	"/v1/check": { architecture: "gpt3-2.7b", gpu: "h200" },
-	"/v1/sweep/gemm": { m: 2304, n: "1536:6144:64", k: 4096, gpu: "a100" },
-	"/v1/sweep/attention": { batch: 4, heads: 32, seq: 2048, head_dim: "32:256:8" },
-	"/v1/sweep/model": { architecture: "gpt3-2.7b", heads: "16:64" },
-};
-
 const main = document.getElementById("main");
 let spec;
 
@@ -91,7 +78,7 @@ const prose = (text) => span("prose", (text ?? "").split(/(`[^`]+`)/).map((part)
 
 function example(path, content) {
 	const media = content?.["application/json"];
-	return media && (media.example ?? Object.values(media.examples ?? {})[0]?.value ?? resolve(media.schema).example ?? EXAMPLES[path] ?? {});
+	return media && (media.example ?? Object.values(media.examples ?? {})[0]?.value ?? resolve(media.schema).example ?? {});
 }
 
 function operation(path, method, op) {

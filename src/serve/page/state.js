@@ -22,7 +22,8 @@ export function go(view, query) {
 	return true;
 }
 
-/** Changes how a result is looked at, without a new entry in the history. */
+/** Changes how a result is looked at, without a new entry in the history; whoever listens to `adjusted` is told. */
 export function adjust(view, query) {
 	history.replaceState(null, "", href(view, query));
+	dispatchEvent(new Event("adjusted"));
 }

@@ -3,7 +3,7 @@
 use crate::arch;
 use crate::arch::Preset;
 use crate::arch::read_object;
-use crate::error::Result;
+use crate::serve::problem::Problem;
 use serde::de::{Deserialize, Deserializer, Error};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -24,17 +24,24 @@ pub enum Architecture {
 }
 
 impl Architecture {
-    /// The architecture; messages call it `place`.
-    pub fn resolve(&self, place: &str) -> Result<arch::Architecture> {
+    /// The architecture; `field` holds it.
+    pub fn resolve(&self, field: &str) -> Result<arch::Architecture, Problem> {
         match self {
-            Self::Preset(name) => Ok(Preset::find(name)?.architecture.clone()),
-            Self::Config(config) => read_object(config, UNNAMED, place),
+            Self::Preset(name) => match Preset::find(name) {
+                Ok(preset) => Ok(preset.architecture.clone()),
+                Err(error) => {
+                    let allowed = format!("a preset or the object of a config.json; {error}");
+                    Err(Problem::field(field, &format!("\"{name}\""), &allowed))
+                }
+            },
+            Self::Config(config) => read_object(config, UNNAMED, field)
+                .map_err(|error| Problem::from(error).within(field)),
         }
     }
 }
 
 impl<'de> Deserialize<'de> for Architecture {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match Value::deserialize(deserializer)? {
             Value::String(name) => Ok(Self::Preset(name)),
             config @ Value::Object(_) => Ok(Self::Config(config)),

@@ -15,7 +15,7 @@ mod workload;
 
 pub use architecture::Architecture;
 pub use operator::{
-    Attention, AttentionOp, Batch, Gemm, GemmOp, MOST_OPS, SweptAttention, SweptGemm,
+    Attention, AttentionOp, Batch, Gemm, GemmOp, MOST_OPS, SweptAttention, SweptGemm, operator,
 };
 pub use search::Search;
 pub use workload::{
@@ -36,6 +36,9 @@ pub trait Question: DeserializeOwned {
     fn about(_config: Value, _pairs: Map<String, Value>) -> Option<Value> {
         None
     }
+
+    /// Notes that the question came from [`Question::about`].
+    fn note_bare(&mut self) {}
 }
 
 impl Question for Gemm {}
@@ -55,5 +58,9 @@ impl Question for Model {
         question.insert("architecture".to_owned(), config);
         question.insert("workload".to_owned(), Value::Object(pairs));
         Some(Value::Object(question))
+    }
+
+    fn note_bare(&mut self) {
+        self.bare = true;
     }
 }

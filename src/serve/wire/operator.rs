@@ -4,9 +4,12 @@ use super::size::{Whole, WholeSpan, one};
 use super::usual_gpu;
 use crate::op::Dtype;
 use crate::op::Layout;
+use crate::op::Op;
 use crate::op::Pass;
+use crate::query;
 use crate::query::Size;
-use crate::query::operator;
+use crate::serve::body;
+use crate::serve::problem::Problem;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::openapi::schema::{OneOfBuilder, Type};
@@ -78,7 +81,7 @@ macro_rules! operators {
             $($target)*
         }
 
-        impl From<&$gemm> for operator::Gemm<$plain> {
+        impl From<&$gemm> for query::operator::Gemm<$plain> {
             fn from(wire: &$gemm) -> Self {
                 Self {
                     m: wire.m.0,
@@ -91,7 +94,7 @@ macro_rules! operators {
             }
         }
 
-        impl From<&$attention> for operator::Attention<$plain> {
+        impl From<&$attention> for query::operator::Attention<$plain> {
             fn from(wire: &$attention) -> Self {
                 Self {
                     batch: wire.batch.0,
@@ -188,6 +191,25 @@ fn of_kind<O: ToSchema>(kind: &str, about: &str) -> RefOr<Schema> {
     }
     schema
 }
+/// Reads one operator of a batch.
+pub fn operator(mut op: Value) -> Result<Op, Problem> {
+    let kind = op.as_object_mut().and_then(|op| op.shift_remove("kind"));
+    match kind.as_ref().and_then(Value::as_str) {
+        Some("gemm") => {
+            let gemm: GemmOp = body::parse(op)?;
+            Ok(query::operator::Gemm::from(&gemm).op())
+        }
+        Some("attention") => {
+            let attention: AttentionOp = body::parse(op)?;
+            Ok(query::operator::Attention::from(&attention).op()?)
+        }
+        _ => {
+            let found = kind.map_or_else(|| "absent".to_owned(), |kind| kind.to_string());
+            Err(Problem::field("kind", &found, "`gemm` or `attention`"))
+        }
+    }
+}
+
 const fn bf16() -> Dtype {
     Dtype::Bf16
 }

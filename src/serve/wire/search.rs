@@ -5,15 +5,18 @@ use super::Workload;
 use super::size::{Int, Parameters, Tolerance, Whole};
 use super::usual_gpu;
 use crate::arch::MlpKind;
-use crate::error::Result;
 use crate::query;
 use crate::query::search::Free;
 use crate::search::Method;
 use crate::search::bounds::Quantity;
 use crate::search::shape::Count;
 use crate::search::shape::Fixed;
+use crate::serve::problem::Problem;
 use serde::Deserialize;
 use utoipa::ToSchema;
+
+/// Shapes, MLP widths apart, of one search at most: 100 MB, and several run at once.
+const MOST_FRAMES: usize = 1_000_000;
 
 /// What to search: a number of parameters, a model whose parts are kept, or both.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
@@ -86,7 +89,7 @@ pub struct Search {
 
 impl Search {
     /// The question; fails where `like` is no architecture.
-    pub fn query(&self) -> Result<query::search::Search> {
+    pub fn query(&self) -> Result<query::search::Search, Problem> {
         let like = self.like.as_ref().map(|model| model.resolve("like"));
         let size = |number: Option<Whole>| number.map(|number| number.0);
         Ok(query::search::Search {
@@ -114,6 +117,7 @@ impl Search {
             },
             shard: !self.no_sharding,
             export: self.export,
+            most_frames: Some(MOST_FRAMES),
             workload: (&self.workload).into(),
         })
     }

@@ -133,6 +133,9 @@ pub struct Model {
     pub gpu: String,
     /// A built-in model by name; by default the model of the GPU.
     pub model: Option<String>,
+    /// Whether the body was the config.json itself.
+    #[serde(skip)]
+    pub bare: bool,
 }
 
 /// A question about a model, or the config.json of one: then the query string holds the rest, as in

@@ -2,7 +2,6 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use shapewise::query::operator;
 use shapewise::serve::body;
 use shapewise::serve::wire;
 
@@ -11,11 +10,8 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     };
     for op in batch.ops {
-        if let Ok(gemm) = body::parse::<wire::GemmOp>(op.clone()) {
-            let _ = operator::Gemm::from(&gemm).op().flops();
-        }
-        if let Ok(attention) = body::parse::<wire::AttentionOp>(op) {
-            let _ = operator::Attention::from(&attention).op();
+        if let Ok(op) = wire::operator(op) {
+            let _ = op.flops();
         }
     }
 });
