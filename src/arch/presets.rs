@@ -11,6 +11,9 @@ static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/data/architectures");
 /// How many near matches an unknown name is answered with.
 const SUGGESTIONS: usize = 5;
 
+/// Letters of an unknown name that are compared: no name is longer.
+const LONGEST_NAME: usize = 64;
+
 /// One published model.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -70,9 +73,22 @@ impl Preset {
             .ok_or_else(|| {
                 Error::bad_input(format!(
                     "model `{name}` is not known; nearest: {}",
-                    nearest(&wanted).join(", ")
+                    Self::nearest(name).join(", ")
                 ))
             })
+    }
+
+    /// The known names with the fewest edits to this one.
+    pub fn nearest(name: &str) -> Vec<&'static str> {
+        let wanted: String = key(name).chars().take(LONGEST_NAME).collect();
+        let mut names: Vec<_> = Self::all()
+            .iter()
+            .flat_map(Self::names)
+            .map(|name| (edits(&wanted, &key(name)), name))
+            .collect();
+        names.sort_unstable();
+        let nearest = names.into_iter().take(SUGGESTIONS);
+        nearest.map(|(_, name)| name).collect()
     }
 
     fn names(&self) -> impl Iterator<Item = &str> {
@@ -88,21 +104,6 @@ fn key(name: &str) -> String {
     name.chars()
         .filter(|c| !matches!(c, '-' | '_' | ' '))
         .flat_map(char::to_lowercase)
-        .collect()
-}
-
-/// The known names with the fewest edits to `wanted`.
-fn nearest(wanted: &str) -> Vec<&'static str> {
-    let mut names: Vec<_> = Preset::all()
-        .iter()
-        .flat_map(Preset::names)
-        .map(|name| (edits(wanted, &key(name)), name))
-        .collect();
-    names.sort_unstable();
-    names
-        .into_iter()
-        .take(SUGGESTIONS)
-        .map(|(_, name)| name)
         .collect()
 }
 

@@ -29,8 +29,10 @@ impl Architecture {
         match self {
             Self::Preset(name) => match Preset::find(name) {
                 Ok(preset) => Ok(preset.architecture.clone()),
-                Err(error) => {
-                    let allowed = format!("a preset or the object of a config.json; {error}");
+                Err(_) => {
+                    let nearest = Preset::nearest(name).join(", ");
+                    let allowed =
+                        format!("a preset, nearest {nearest}, or the object of a config.json");
                     Err(Problem::field(field, &format!("\"{name}\""), &allowed))
                 }
             },
