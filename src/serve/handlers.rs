@@ -119,11 +119,11 @@ pub async fn predict_batch(State(app): State<App>, Asked(asked): Asked<wire::Bat
         .collect::<Result<_, Problem>>()?;
     let answer = job(&app, &asked.gpu, asked.model, move |predictor| {
         let ops = operator::predict(predictor, &ops);
-        Ok(OperatorsReport { ops })
+        Ok(OperatorsReport { ops }.json())
     });
-    let report = answer.await?;
-    app.metrics.predicted(report.ops.len());
-    Ok(json(report.json()))
+    let answer = answer.await?;
+    app.metrics.predicted(found);
+    Ok(answer)
 }
 
 /// Predict one step of a whole model, operator by operator.
@@ -169,11 +169,12 @@ async fn checked(app: &App, asked: wire::Model) -> Answered {
     let architecture = asked.architecture.resolve("architecture")?;
     let workload = query(&asked.workload).described(&architecture);
     let workload = workload.map_err(|error| Problem::from(error).within_workload())?;
-    let report = job(app, &asked.gpu, asked.model, move |predictor| {
+    job(app, &asked.gpu, asked.model, move |predictor| {
         let report = model::check(predictor, &architecture, &workload);
-        report.map_err(|error| Problem::from(error).within_workload())
-    });
-    Ok(json(report.await?.json()))
+        let report = report.map_err(|error| Problem::from(error).within_workload())?;
+        Ok(report.json())
+    })
+    .await
 }
 
 /// Predict one product along one of its sizes.
@@ -231,26 +232,28 @@ async fn curve(
     model: Option<String>,
     sweep: impl FnOnce(&Predictor) -> Result<SweepReport, Error> + Send + 'static,
 ) -> Answered {
-    let report = job(app, gpu, model, move |predictor| {
-        sweep(predictor).map_err(|error| Problem::from(error).within_workload())
-    });
-    Ok(json(report.await?.json()))
+    job(app, gpu, model, move |predictor| {
+        let report = sweep(predictor);
+        let report = report.map_err(|error| Problem::from(error).within_workload())?;
+        Ok(report.json())
+    })
+    .await
 }
 
-/// Does what takes more than a moment in a place of its own.
-async fn job<T: Send + 'static>(
+/// Makes a document that takes more than a moment, in a place of its own.
+async fn job(
     app: &App,
     gpu: &str,
     model: Option<String>,
-    work: impl FnOnce(&Predictor) -> Result<T, Problem> + Send + 'static,
-) -> Result<T, Problem> {
+    work: impl FnOnce(&Predictor) -> Result<String, Problem> + Send + 'static,
+) -> Answered {
     let predictor: Arc<Predictor> = app.predictors.get(gpu, model.as_deref())?;
     let within = app.limits.answer_time;
     let work = app.jobs.ticket()?.work(move || work(&predictor));
     match tokio::time::timeout(within, work).await {
         Err(_) => Err(Problem::over_time(within)),
         Ok(None) => Err(app.fault()),
-        Ok(Some(done)) => done,
+        Ok(Some(done)) => done.map(json),
     }
 }
 
