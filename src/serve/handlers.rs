@@ -13,6 +13,7 @@ use crate::report::operator::OperatorsReport;
 use crate::report::sweep::SweepReport;
 use crate::serve::App;
 use crate::serve::answer;
+use crate::serve::body;
 use crate::serve::body::Asked;
 use crate::serve::metrics;
 use crate::serve::problem;
@@ -25,6 +26,7 @@ use axum::http::HeaderValue;
 use axum::http::StatusCode;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use serde_json::Value;
 use std::sync::{Arc, OnceLock};
 use utoipa::IntoResponses;
 
@@ -175,6 +177,23 @@ async fn checked(app: &App, asked: wire::Model) -> Answered {
         Ok(report.json())
     })
     .await
+}
+
+/// Predict a product, an attention or a model along one of its sizes, as `kind` says.
+#[utoipa::path(
+    post, path = "/v1/sweep", tag = "sweep",
+    request_body(content = wire::Sweep, example = json!({"kind": "gemm", "m": 2304, "n": "1536:6144:64", "k": 4096})),
+    responses((status = 200, description = "The curve", body = answer::Sweep), Problems),
+)]
+pub async fn sweep_any(State(app): State<App>, Asked(asked): Asked<wire::Sweep>) -> Answered {
+    let wire::Sweep(mut body) = asked;
+    let kind = wire::take_kind(&mut body);
+    match kind.as_ref().and_then(Value::as_str) {
+        Some("gemm") => sweep_gemm(State(app), Asked(body::parse(body)?)).await,
+        Some("attention") => sweep_attention(State(app), Asked(body::parse(body)?)).await,
+        Some("model") => sweep_model(State(app), Asked(body::parse(body)?)).await,
+        _ => Err(wire::other_kind(kind, "`gemm`, `attention` or `model`")),
+    }
 }
 
 /// Predict one product along one of its sizes.

@@ -147,6 +147,7 @@ pub fn router(app: App, origins: &[String]) -> Result<Router> {
         .routes(routes!(handlers::predict_model))
         .routes(routes!(search::search))
         .routes(routes!(handlers::check))
+        .routes(routes!(handlers::sweep_any))
         .routes(routes!(handlers::sweep_gemm))
         .routes(routes!(handlers::sweep_attention))
         .routes(routes!(handlers::sweep_model))

@@ -147,6 +147,16 @@ fn equal_questions() -> Vec<(&'static str, Value, &'static str)> {
             "sweep attention --batch 4 --heads 8:32:8 --seq 2048 --head-dim 128 --causal",
         ),
         (
+            "/v1/sweep",
+            json!({"kind": "gemm", "m": "64:128:64", "n": 512, "k": 512}),
+            "sweep gemm -m 64:128:64 -n 512 -k 512",
+        ),
+        (
+            "/v1/sweep",
+            json!({"kind": "model", "architecture": "gpt2", "layers": "6:12:6"}),
+            "sweep model gpt2 --layers 6:12:6",
+        ),
+        (
             "/v1/sweep/model",
             json!({"architecture": "gpt2", "vocab": "50257:50304:47", "workload": {"mode": "decode"}}),
             "sweep model gpt2 --vocab 50257:50304:47 --mode decode",
@@ -300,6 +310,12 @@ async fn problems_say_field_value_and_what_is_allowed() {
             json!({"params": "100B", "workload": {"mode": "decode"}}),
             422,
             Value::Null,
+        ),
+        (
+            "/v1/sweep",
+            json!({"m": 1, "n": "2:4", "k": 3}),
+            422,
+            json!("kind"),
         ),
         (
             "/v1/sweep/gemm",

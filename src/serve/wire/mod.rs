@@ -11,13 +11,17 @@ mod search;
 
 mod size;
 
+mod sweep;
+
 mod workload;
 
 pub use architecture::Architecture;
 pub use operator::{
     Attention, AttentionOp, Batch, Gemm, GemmOp, MOST_OPS, SweptAttention, SweptGemm, operator,
+    other_kind, take_kind,
 };
 pub use search::Search;
+pub use sweep::Sweep;
 pub use workload::{
     BesideConfig, KEYS as WORKLOAD_KEYS, Model, ModelOrConfig, SweptModel, SweptWorkload, Workload,
 };
@@ -45,6 +49,7 @@ impl Question for Gemm {}
 impl Question for Attention {}
 impl Question for Batch {}
 impl Question for Search {}
+impl Question for Sweep {}
 impl Question for SweptGemm {}
 impl Question for SweptAttention {}
 impl Question for SweptModel {}

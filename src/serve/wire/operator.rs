@@ -180,7 +180,8 @@ impl ToSchema for Operator {
     }
 }
 
-fn of_kind<O: ToSchema>(kind: &str, about: &str) -> RefOr<Schema> {
+/// The schema of `O` with a key `kind` that says `kind`.
+pub fn of_kind<O: ToSchema>(kind: &str, about: &str) -> RefOr<Schema> {
     let mut schema = O::schema();
     if let RefOr::T(Schema::Object(object)) = &mut schema {
         let only = ObjectBuilder::new().schema_type(Type::String);
@@ -191,9 +192,20 @@ fn of_kind<O: ToSchema>(kind: &str, about: &str) -> RefOr<Schema> {
     }
     schema
 }
+/// Takes the key `kind` out of an object.
+pub fn take_kind(body: &mut Value) -> Option<Value> {
+    body.as_object_mut()?.shift_remove("kind")
+}
+
+/// The problem of a kind that is none of those that are allowed.
+pub fn other_kind(kind: Option<Value>, allowed: &str) -> Problem {
+    let found = kind.map_or_else(|| "absent".to_owned(), |kind| kind.to_string());
+    Problem::field("kind", &found, allowed)
+}
+
 /// Reads one operator of a batch.
 pub fn operator(mut op: Value) -> Result<Op, Problem> {
-    let kind = op.as_object_mut().and_then(|op| op.shift_remove("kind"));
+    let kind = take_kind(&mut op);
     match kind.as_ref().and_then(Value::as_str) {
         Some("gemm") => {
             let gemm: GemmOp = body::parse(op)?;
@@ -203,10 +215,7 @@ pub fn operator(mut op: Value) -> Result<Op, Problem> {
             let attention: AttentionOp = body::parse(op)?;
             Ok(query::operator::Attention::from(&attention).op()?)
         }
-        _ => {
-            let found = kind.map_or_else(|| "absent".to_owned(), |kind| kind.to_string());
-            Err(Problem::field("kind", &found, "`gemm` or `attention`"))
-        }
+        _ => Err(other_kind(kind, "`gemm` or `attention`")),
     }
 }
 
