@@ -18,7 +18,7 @@ pub mod sweep;
 
 pub mod workload;
 
-pub use size::{Extent, LARGEST, Size, whole};
+pub use size::{Extent, LARGEST, Size};
 
 use crate::features::Family;
 use crate::op::Op;

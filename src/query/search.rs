@@ -15,7 +15,6 @@ use crate::search::Method;
 use crate::search::PARAMETERS;
 use crate::search::Request;
 use crate::search::USUAL_VOCABULARY;
-use crate::search::Watch;
 use crate::search::bounds::Quantity;
 use crate::search::shape::Count;
 use crate::search::shape::Fixed;
@@ -153,12 +152,6 @@ impl Search {
         let shapes = found.shapes.iter();
         let configs = shapes.map(|shape| config_json(&shape.ranked.architecture, positions));
         Ok(report.with_configs(configs.collect::<Result<_>>()?))
-    }
-
-    /// Searches and describes what was found.
-    pub fn answer(&self, predictor: &Predictor, watch: &Watch<'_>) -> Result<SearchReport> {
-        let found = search::search(predictor, &self.request()?, watch)?;
-        self.report(predictor, &found)
     }
 
     /// A size cannot be both given and free.

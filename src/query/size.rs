@@ -16,13 +16,8 @@ impl Extent for u64 {
         let number = text.parse().ok();
         number
             .filter(|number| (least..=LARGEST).contains(number))
-            .ok_or_else(|| whole(least))
+            .ok_or_else(|| format!("allowed: whole numbers from {least} to {LARGEST}"))
     }
-}
-
-/// What is allowed where a number from `least` is wanted.
-pub fn whole(least: u64) -> String {
-    format!("allowed: whole numbers from {least} to {LARGEST}")
 }
 
 /// A number or a range.

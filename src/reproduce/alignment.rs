@@ -175,15 +175,7 @@ fn add_roles(
             let measured = role.measured[at] / role.measured[before];
             let predicted = predicted[at] / predicted[before];
             let text = format!("{what} as {}: step {step} elements", role.name);
-            finding.comparisons.push(Comparison::new(
-                &text,
-                Some(measured),
-                predicted,
-                Unit::Ratio,
-            ));
-            finding
-                .criteria
-                .push(Criterion::near(text, role.basis, predicted, measured));
+            finding.hold_ratio(text, role.basis, predicted, measured);
         }
         let pairs: Vec<_> = role.measured.into_iter().zip(predicted).collect();
         finding.criteria.push(Criterion::at_most(

@@ -185,15 +185,7 @@ fn other_makers(finding: &mut Finding, machines: &Machines) {
         ("mi250x", 49.1 / 55.8, mi250x, basis),
     ] {
         let text = format!("score: rate at head size 80 over 64, {gpu}");
-        finding.comparisons.push(Comparison::new(
-            &text,
-            Some(measured),
-            predicted,
-            Unit::Ratio,
-        ));
-        finding
-            .criteria
-            .push(Criterion::near(text, basis, predicted, measured));
+        finding.hold_ratio(text, basis, predicted, measured);
     }
     finding.notes.push(
         "V100 and MI250X were trained with plain products and batched squares only; their curves by head size are carried over to \

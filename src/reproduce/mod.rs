@@ -73,6 +73,14 @@ impl Finding {
     pub fn verdict(&self) -> Verdict {
         Verdict::of(&self.criteria)
     }
+
+    /// Shows a measured ratio beside the predicted one, and asks for them to be near.
+    fn hold_ratio(&mut self, what: String, basis: Basis, predicted: f64, measured: f64) {
+        let shown = Comparison::new(&what, Some(measured), predicted, Unit::Ratio);
+        self.comparisons.push(shown);
+        self.criteria
+            .push(Criterion::near(what, basis, predicted, measured));
+    }
 }
 
 /// One plot.

@@ -3,7 +3,9 @@
 use crate::error::Error;
 use crate::query;
 use crate::report::Report;
+use crate::search;
 use crate::search::Progress;
+use crate::search::Request;
 use crate::serve::App;
 use crate::serve::answer;
 use crate::serve::body::Asked;
@@ -84,12 +86,17 @@ pub async fn search(
 ) -> Result<Response, Problem> {
     let query = asked.query()?;
     // What is wrong with the question is said before anybody waits.
-    query
-        .request()
-        .map_err(|error| Problem::from(error).within_workload())?;
+    let request = query.request();
+    let request = request.map_err(|error| Problem::from(error).within_workload())?;
     let ticket = app.searches.ticket()?;
     let (tell, told) = watch::channel(Step::default());
-    let answer = Box::pin(find(app, ticket, (asked.gpu, asked.model), query, tell));
+    let answer = Box::pin(find(
+        app,
+        ticket,
+        (asked.gpu, asked.model),
+        (query, request),
+        tell,
+    ));
     if wants_events(&headers) {
         return Ok(events(answer, told).into_response());
     }
@@ -104,7 +111,7 @@ async fn find(
     app: App,
     ticket: Ticket,
     (gpu, model): (String, Option<String>),
-    query: query::search::Search,
+    (query, request): (query::search::Search, Request),
     tell: watch::Sender<Step>,
 ) -> Result<String, Problem> {
     let abandoned = Abandoned(Arc::default());
@@ -121,8 +128,8 @@ async fn find(
                     false => ControlFlow::Continue(()),
                 }
             };
-            let report = query.answer(&predictor, &watch)?;
-            Ok::<_, Error>(report.json())
+            let found = search::search(&predictor, &request, &watch)?;
+            Ok::<_, Error>(query.report(&predictor, &found)?.json())
         }
     });
     match tokio::time::timeout(within, work).await {
