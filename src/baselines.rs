@@ -301,6 +301,7 @@ mod tests {
                         clock: None,
                         group: None,
                         origin: Arc::new(Origin::default()),
+                        measured: None,
                     };
                     let point = Point::new(gpu, &machine, &row);
                     row.time = Seconds::from_secs(time(&point, n, k));

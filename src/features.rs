@@ -6,9 +6,10 @@
 //! (tile and wave quantization) and arXiv 2401.14489.
 
 use crate::gpu::Gpu;
-use crate::op::{Attention, Dtype, Gemm, Op};
+use crate::op::{Attention, Dtype, Gemm, Layout, Op};
 use crate::units::{Bytes, Flops, Seconds};
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// Operators that share a net: the same kernels in the same regime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -42,6 +43,24 @@ impl Family {
             Self::Gemm => "gemm",
             Self::Prefill => "prefill",
             Self::Decode => "decode",
+        }
+    }
+
+    /// Which features say how an operator falls into tiles: the last ones.
+    pub const fn tile_features(self) -> Range<usize> {
+        let tiles = match self {
+            Self::Gemm => GEMM_TILES.len() * GEMM_PER_TILE.len(),
+            Self::Prefill => PREFILL_TILES.len() * PREFILL_PER_TILE.len(),
+            Self::Decode => DECODE_CHUNKS.len() * DECODE_PER_CHUNK.len(),
+        };
+        self.width() - tiles..self.width()
+    }
+
+    /// Which features are powers of two that divide the sizes of an operator; none but those of products.
+    pub const fn alignment_features(self) -> Range<usize> {
+        match self {
+            Self::Gemm => GEMM_ALIGNMENT,
+            Self::Prefill | Self::Decode => 0..0,
         }
     }
 
@@ -131,6 +150,15 @@ impl Machine {
         Seconds::from_secs(self.launch)
     }
 
+    /// By how much blocks of `tile` exceed the output of a product, and their whole waves its blocks: both at least 1.
+    ///
+    /// Source: tile and wave quantization in the NVIDIA Matrix Multiplication Background User's Guide.
+    pub fn quantization(&self, gemm: &Gemm, tile: (u64, u64)) -> (f64, f64) {
+        let blocks = (gemm.batch * gemm.m.div_ceil(tile.0) * gemm.n.div_ceil(tile.1)) as f64;
+        let waste = blocks * (tile.0 * tile.1) as f64 / (gemm.batch * gemm.m * gemm.n) as f64;
+        (waste, (blocks / self.sms).ceil() * self.sms / blocks)
+    }
+
     /// Writes the features of `op` into `out`, which holds [`Family::width`] numbers; returns the reference time.
     ///
     /// # Panics
@@ -179,6 +207,14 @@ impl Machine {
         row.push(f64::from((gemm.n | gemm.k).trailing_zeros().min(MAX_POWER)));
         row.log(self.sms / 100.0);
         row.log(self.flops_per_clock / 2048.0);
+        let (second, first) = match gemm.layout {
+            Layout::Nn => (0.0, 0.0),
+            Layout::Tn => (1.0, 0.0),
+            Layout::Nt => (0.0, 1.0),
+            Layout::Tt => (1.0, 1.0),
+        };
+        row.push(first);
+        row.push(second);
 
         row.ladders([m, n, k]);
         for (tile_m, tile_n) in GEMM_TILES {
@@ -322,8 +358,11 @@ impl Machine {
 /// Powers of two beyond this change nothing: 128 elements are a whole tile edge.
 const MAX_POWER: u32 = 7;
 
+/// Where the powers of two stand among [`GEMM_SCALARS`].
+const GEMM_ALIGNMENT: Range<usize> = 14..18;
+
 /// Scalar features of a product, in order.
-const GEMM_SCALARS: [&str; 20] = [
+const GEMM_SCALARS: [&str; 22] = [
     "ln_m",
     "ln_n",
     "ln_k",
@@ -344,6 +383,8 @@ const GEMM_SCALARS: [&str; 20] = [
     "power_of_two_n_k",
     "ln_sms",
     "ln_flops_per_clock",
+    "left_transposed",
+    "right_transposed",
 ];
 
 /// Rungs of the ladder a dimension is also given as: rung `i` rises from 0 to 1 over `[2^i, 2^(i+1)]`.
@@ -549,7 +590,7 @@ impl Row<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::op::{Layout, Pass};
+    use crate::op::Pass;
 
     fn row(op: &Op) -> (Seconds, Vec<f32>) {
         let machine = Machine::new(Gpu::find("h200").unwrap(), Seconds::from_micros(2.5));
@@ -612,6 +653,50 @@ mod tests {
                 "{op}"
             );
         }
+    }
+
+    #[test]
+    fn columns_that_have_a_name_of_their_own_are_what_they_say() {
+        for family in Family::ALL {
+            let names = names(family);
+            for (place, name) in names.iter().enumerate() {
+                let aligns = name.starts_with("power_of_two");
+                assert_eq!(
+                    family.alignment_features().contains(&place),
+                    aligns,
+                    "{name}"
+                );
+                let tiled = name.contains("last_wave_idle") || name.contains("_waste_");
+                assert!(!tiled || family.tile_features().contains(&place), "{name}");
+            }
+            let first = &names[family.tile_features().start];
+            assert!(first.contains("waste"), "{first}");
+            assert_eq!(family.tile_features().end, names.len());
+        }
+    }
+
+    #[test]
+    fn blocks_exceed_the_output_and_their_waves_the_blocks() {
+        // 9 x 18 blocks of 256x128 cover 2304 x 2304, 64 columns more than 2240; 162 blocks are 3 waves of 80.
+        let Op::Gemm(product) = gemm(2304, 2240, 4096) else {
+            panic!("a product")
+        };
+        let v100 = Machine::new(Gpu::find("v100").unwrap(), Seconds::from_micros(3.0));
+        let (waste, idle) = v100.quantization(&product, (256, 128));
+        assert!((waste - 2304.0 / 2240.0).abs() < 1e-12, "{waste}");
+        assert!((idle - 240.0 / 162.0).abs() < 1e-12, "{idle}");
+        // One step before, 153 blocks are 2 waves; twice the product has twice the blocks.
+        let narrower = Gemm { n: 2176, ..product };
+        let (waste, idle) = v100.quantization(&narrower, (256, 128));
+        assert!((waste - 1.0).abs() < 1e-12 && (idle - 160.0 / 153.0).abs() < 1e-12);
+        let (_, idle) = v100.quantization(
+            &Gemm {
+                batch: 2,
+                ..narrower
+            },
+            (256, 128),
+        );
+        assert!((idle - 320.0 / 306.0).abs() < 1e-12, "{idle}");
     }
 
     #[test]

@@ -23,6 +23,9 @@ pub mod rules;
 #[cfg(feature = "dataset")]
 pub mod dataset;
 
+#[cfg(feature = "measure")]
+pub mod measure;
+
 pub mod features;
 
 pub mod regressor;

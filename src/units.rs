@@ -7,6 +7,7 @@
 use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Div, Mul, Sub};
+use std::time::Duration;
 
 macro_rules! quantity {
     ($(#[$doc:meta])* $name:ident, $new:ident, $get:ident) => {
@@ -203,9 +204,37 @@ pub fn significant(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
+/// Reads a duration such as `90s`, `9m` or `1h`; the error says what is allowed.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let allowed = || "a number with its unit, such as 500ms, 90s, 9m or 1h, up to 100h".to_owned();
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor = match &text[digits.len()..] {
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(allowed()),
+    };
+    let number: f64 = digits.parse().map_err(|_| allowed())?;
+    let seconds = number * factor;
+    match (0.0..=3.6e5).contains(&seconds) {
+        true => Ok(Duration::from_secs_f64(seconds)),
+        false => Err(allowed()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations_need_a_unit() {
+        assert_eq!(duration("9m"), Ok(Duration::from_secs(540)));
+        assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
+        for wrong in ["", "9", "m", "-1s", "9d", "1e9h", "NaNs"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn dividing_quantities_gives_the_physical_type() {

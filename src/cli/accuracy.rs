@@ -84,7 +84,7 @@ fn read(paths: &[PathBuf], filter: &Filter) -> Result<Table> {
     for path in paths {
         let mut table = match Source::recognise(path)? {
             Some(source) => dataset::import(source, &[path], filter)?,
-            None => dataset::alarms::screen(dataset::read(path)?),
+            None => dataset::alarms::screen(dataset::timings(dataset::read(path)?).rows),
         };
         all.rows.append(&mut table.rows);
         all.skipped.merge(&table.skipped);

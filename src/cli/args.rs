@@ -2,6 +2,8 @@
 
 pub mod check;
 
+pub mod measure;
+
 pub mod predict;
 
 pub mod reproduce;
@@ -17,6 +19,7 @@ use crate::query::Extent;
 use check::CheckArgs;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use measure::MeasureArgs;
 use predict::Predict;
 use reproduce::ReproduceArgs;
 use search::SearchArgs;
@@ -68,11 +71,13 @@ pub enum Command {
     Reproduce(ReproduceArgs),
     /// Answer over HTTP, with a web page.
     Serve(ServeArgs),
+    /// Time operators on your own GPU or CPU: rows to train a model on.
+    Measure(MeasureArgs),
     /// Fit a model to timing tables.
     Train(TrainArgs),
     /// Compare predictions with timing tables: the error table.
     Evaluate(EvaluateArgs),
-    /// Convert public timing tables to our own Parquet schema.
+    /// Convert public timing tables to our own Parquet schema, or merge files of our own.
     Import(ImportArgs),
     /// List the known GPUs, or every figure of one with its source.
     Gpus(GpusArgs),
@@ -85,9 +90,10 @@ pub enum Command {
 /// Where the predicted work runs and what answers.
 #[derive(Clone, Debug, Args)]
 pub struct TargetArgs {
-    /// The GPU; `shapewise gpus` lists them.
-    #[arg(long, default_value = "h200", value_name = "NAME")]
-    pub gpu: String,
+    /// The GPU; `shapewise gpus` lists them; a model of a part that it describes itself is asked about that part
+    /// [default: h200].
+    #[arg(long, value_name = "NAME")]
+    pub gpu: Option<String>,
     /// A built-in model by name, or the path of a trained one; by default the model of the GPU.
     #[arg(long, value_name = "NAME|PATH")]
     pub model: Option<String>,
@@ -110,7 +116,7 @@ pub struct ServeArgs {
 /// Fitting a model.
 #[derive(Debug, Args)]
 pub struct TrainArgs {
-    /// Timing tables in our own schema (`shapewise import` writes them).
+    /// Timing tables in our own schema (`shapewise measure` and `import` write them).
     #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
     pub data: Vec<PathBuf>,
     /// Where the model goes; an interrupted run started again with the same arguments resumes.
@@ -131,6 +137,10 @@ pub struct TrainArgs {
     /// Shapes that the teacher labels for the nets [default: 20000 to 90000].
     #[arg(long, value_name = "N", value_parser = dimension::<u64>, allow_negative_numbers = true)]
     pub labels: Option<u64>,
+    /// Keep this share of the keys from every net, to judge the model by them (`evaluate --kept-out`, `reproduce --model`):
+    /// hidden sizes of the paper's layers, (n, k) of other products, heads of attention.
+    #[arg(long, value_name = "FRACTION", value_parser = fraction, conflicts_with = "base", allow_negative_numbers = true)]
+    pub keep_out: Option<f64>,
     /// One model over the default stacks of all GPUs, for GPUs nobody measured.
     #[arg(long, conflicts_with_all = ["gpu", "base"])]
     pub across: bool,
@@ -171,23 +181,26 @@ pub struct EvaluateArgs {
     /// A built-in model by name, or the path of a trained one; by default the model of each GPU.
     #[arg(long, value_name = "NAME|PATH")]
     pub model: Option<String>,
+    /// Only rows whose keys were kept out when the model was trained (`train --keep-out`).
+    #[arg(long, requires = "model")]
+    pub kept_out: bool,
     /// Which rows.
     #[command(flatten)]
     pub filter: FilterArgs,
     /// Write the document on the accuracy of all built-in models to this file instead: their
     /// held-out errors beside simple predictors on the rows of the tables, which may be of any publisher.
-    #[arg(long, value_name = "FILE.md", conflicts_with_all = ["from", "model", "gpu", "stack"])]
+    #[arg(long, value_name = "FILE.md", conflicts_with_all = ["from", "model", "kept_out", "gpu", "stack"])]
     pub accuracy: Option<PathBuf>,
     /// Whole-model measurements of llm-foundry, vTrain and PipeWeave for that document.
     #[arg(long, num_args = 1.., value_name = "FILE", requires = "accuracy")]
     pub runs: Vec<PathBuf>,
 }
 
-/// Converting public tables.
+/// Converting public tables, or merging our own.
 #[derive(Debug, Args)]
 pub struct ImportArgs {
-    /// Whose tables they are.
-    #[arg(value_parser = PossibleValuesParser::new(PUBLISHERS))]
+    /// Whose tables they are; native merges files of our own, such as shards of a plan.
+    #[arg(value_parser = PossibleValuesParser::new([NATIVE].into_iter().chain(PUBLISHERS)))]
     pub source: String,
     /// The tables.
     #[arg(required = true, value_name = "PATH")]
@@ -225,6 +238,13 @@ fn dimension<E: Extent>(text: &str) -> Result<E, String> {
 /// Reads a number of cached tokens: there may be none.
 fn cached<E: Extent>(text: &str) -> Result<E, String> {
     E::read(0, text)
+}
+
+/// Reads a share of something: some, not all.
+fn fraction(text: &str) -> Result<f64, String> {
+    let value = text.parse::<f64>().ok();
+    let value = value.filter(|value| *value > 0.0 && *value < 1.0);
+    value.ok_or_else(|| "allowed: a number between 0 and 1".to_owned())
 }
 
 /// Reads a number format.

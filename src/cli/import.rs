@@ -2,16 +2,20 @@
 
 use crate::cli::args::Format;
 use crate::cli::args::ImportArgs;
+use crate::cli::args::NATIVE;
 use crate::cli::render;
 use crate::cli::rows;
 use crate::dataset;
 use crate::dataset::Row;
+use crate::dataset::Table;
+use crate::dataset::line;
 use crate::error::Error;
 use crate::error::Result;
 use crate::evaluate::family;
 use crate::report::import::ImportReport;
 use crate::report::import::KeptRows;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
 
 pub(super) fn run(args: &ImportArgs, format: Format) -> Result<String> {
     dataset::check_target(&args.out)?;
@@ -21,7 +25,10 @@ pub(super) fn run(args: &ImportArgs, format: Format) -> Result<String> {
             args.out.display()
         )));
     }
-    let table = rows::read(&args.source, &args.paths, &args.filter)?;
+    let table = match args.source == NATIVE {
+        true => merge(args)?,
+        false => rows::read(&args.source, &args.paths, &args.filter)?,
+    };
     dataset::write(&args.out, &table.rows)?;
     let report = ImportReport {
         out: args.out.display().to_string(),
@@ -30,6 +37,54 @@ pub(super) fn run(args: &ImportArgs, format: Format) -> Result<String> {
         skipped: rows::skipped(&table.skipped),
     };
     Ok(render(&report, format))
+}
+
+/// Files of our own in one, without exact duplicates: shards of a plan, runs of several days.
+///
+/// Rows of two GPUs or stacks in one file would be taken for one machine's, so they must be asked for.
+fn merge(args: &ImportArgs) -> Result<Table> {
+    let mut merged = Table::default();
+    let mut known = HashSet::new();
+    let mut first: Option<(&Path, Row)> = None;
+    for path in &args.paths {
+        let table = rows::read_all(NATIVE, std::slice::from_ref(path), &args.filter)?;
+        merged.skipped.merge(&table.skipped);
+        for row in table.rows {
+            let (before, other) = first.get_or_insert_with(|| (path, row.clone()));
+            let asked = [
+                ("gpu", &other.gpu, &row.gpu, &args.filter.gpu),
+                ("stack", &other.stack, &row.stack, &args.filter.stack),
+            ];
+            for (field, one, two, names) in asked {
+                if one != two && names.is_empty() {
+                    let allowed = format!(
+                        "`{one}`, as in {}, or both named after --{field}",
+                        before.display()
+                    );
+                    return Err(Error::field(
+                        path.display(),
+                        field,
+                        format!("`{two}`"),
+                        &allowed,
+                    ));
+                }
+            }
+            match known.insert(identity(&row)?) {
+                true => merged.rows.push(row),
+                false => merged.skipped.add("the same measurement once more", 1),
+            }
+        }
+    }
+    Ok(merged)
+}
+
+/// Everything that a row says.
+fn identity(row: &Row) -> Result<String> {
+    let object = serde_json::Value::Object(line::to_object(row)?);
+    Ok(format!(
+        "{object} {} {} {:?}",
+        row.gpu, row.stack, row.origin
+    ))
 }
 
 fn kept(rows: &[Row]) -> Vec<KeptRows> {

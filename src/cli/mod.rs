@@ -15,6 +15,9 @@ mod gpus;
 #[cfg(feature = "dataset")]
 mod import;
 
+#[cfg(feature = "measure")]
+mod measure;
+
 mod models;
 
 mod predict;
@@ -41,8 +44,6 @@ use crate::cli::args::Command;
 use crate::cli::args::Format;
 use crate::error::Error;
 use crate::error::Result;
-use crate::gpu::Gpu;
-use crate::predict::Predictor;
 use crate::predict::library;
 use crate::regressor::artifact::Artifact;
 use crate::report::Report;
@@ -131,20 +132,17 @@ fn execute(cli: &Cli) -> Result<Answer> {
         #[cfg(not(feature = "dataset"))]
         Command::Import(_) => Err(Error::feature_off("`import`", "dataset")),
 
+        #[cfg(feature = "measure")]
+        Command::Measure(args) => measure::run(args, cli.format),
+        #[cfg(not(feature = "measure"))]
+        Command::Measure(_) => Err(Error::feature_off("`measure`", "measure")),
+
         #[cfg(feature = "train")]
         Command::Train(args) => train::run(args, cli.format),
         #[cfg(not(feature = "train"))]
         Command::Train(_) => Err(Error::feature_off("`train`", "train")),
     };
     text.map(Answer::from)
-}
-
-/// What answers for this GPU: the named model first, then the built-in ones.
-fn predictor(gpu: &'static Gpu, model: Option<&str>) -> Result<Predictor> {
-    match model {
-        None => Predictor::new(gpu, None),
-        Some(name) => Predictor::new(gpu, Some(&*artifact(name)?)),
-    }
 }
 
 /// The model of this name: a folder with a card, else a built-in one.

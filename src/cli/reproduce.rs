@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::error::write_atomically;
 use crate::gpu::Gpu;
 use crate::predict::Predictor;
+use crate::regressor::artifact::Artifact;
 use crate::report::reproduce::ReproduceReport;
 use crate::reproduce::AUTHORS;
 use crate::reproduce::Finding;
@@ -20,7 +21,7 @@ use std::path::PathBuf;
 pub(super) fn run(args: &ReproduceArgs, format: Format) -> Result<String> {
     let model = args.model.as_deref().map(artifact).transpose()?;
     let target = Predictor::new(Gpu::find(&args.gpu)?, model.as_deref())?;
-    let timings = timings(&args.data)?;
+    let timings = timings(&args.data, model.as_deref())?;
     if !args.data.is_empty() && timings.0.is_empty() {
         return Err(no_row(&args.data));
     }
@@ -53,15 +54,19 @@ fn no_row(paths: &[PathBuf]) -> Error {
 
 /// The rows of the authors' GPUs; none where no table is named.
 #[cfg(feature = "dataset")]
-fn timings(paths: &[PathBuf]) -> Result<Timings> {
+fn timings(paths: &[PathBuf], model: Option<&Artifact>) -> Result<Timings> {
+    use crate::cli::rows::is_kept_out;
     use crate::reproduce::Timing;
     if paths.is_empty() {
         return Ok(Timings::default());
     }
-    let rows = crate::dataset::read_many(paths)?.into_iter();
+    let rows = crate::dataset::timings(crate::dataset::read_many(paths)?)
+        .rows
+        .into_iter();
     let of_authors = rows.filter(|row| AUTHORS.contains(&&*row.gpu));
     let timings = of_authors.map(|row| Timing {
         gpu: row.gpu.to_string(),
+        kept_out: model.is_some_and(|model| is_kept_out(&row, model)),
         op: row.op,
         time: row.time,
     });
@@ -69,7 +74,7 @@ fn timings(paths: &[PathBuf]) -> Result<Timings> {
 }
 
 #[cfg(not(feature = "dataset"))]
-fn timings(paths: &[PathBuf]) -> Result<Timings> {
+fn timings(paths: &[PathBuf], _: Option<&Artifact>) -> Result<Timings> {
     match paths {
         [] => Ok(Timings::default()),
         _ => Err(Error::feature_off("`--data`", "dataset")),

@@ -10,11 +10,21 @@ use crate::dataset::Table;
 use crate::error::Error;
 use crate::error::Result;
 use crate::gpu::Gpu;
+use crate::regressor::artifact::Artifact;
 use crate::report::SkippedRows;
 use std::path::PathBuf;
 
-/// Reads tables of this publisher, or of our own schema; physically impossible rows are skipped.
+/// Reads tables of this publisher, or of our own schema; physically impossible rows are skipped, and those of our own
+/// rows that are not the time of their shape.
 pub(super) fn read(from: &str, paths: &[PathBuf], args: &FilterArgs) -> Result<Table> {
+    let table = read_all(from, paths, args)?;
+    let mut timings = dataset::timings(table.rows);
+    timings.skipped.merge(&table.skipped);
+    filled(timings)
+}
+
+/// The same with anchors, repeats, warm caches and other algorithms.
+pub(super) fn read_all(from: &str, paths: &[PathBuf], args: &FilterArgs) -> Result<Table> {
     let names = |names: &[String]| (!names.is_empty()).then(|| names.to_vec());
     let filter = Filter {
         gpus: names(&args.gpu),
@@ -24,6 +34,11 @@ pub(super) fn read(from: &str, paths: &[PathBuf], args: &FilterArgs) -> Result<T
         Some(source) => dataset::import(source, paths, &filter)?,
         None => native(paths, &filter)?,
     };
+    filled(table)
+}
+
+/// The table, unless nothing is left of it.
+fn filled(table: Table) -> Result<Table> {
     if table.rows.is_empty() {
         let reasons: Vec<_> = table.skipped.iter().map(|(reason, _)| reason).collect();
         return Err(Error::infeasible(format!(
@@ -33,6 +48,36 @@ pub(super) fn read(from: &str, paths: &[PathBuf], args: &FilterArgs) -> Result<T
         )));
     }
     Ok(table)
+}
+
+/// Whether the key of this row was kept out when `model` was trained for its GPU.
+pub(super) fn is_kept_out(row: &Row, model: &Artifact) -> bool {
+    let kept = model.card.kept_out_of(&row.gpu);
+    kept.is_some_and(|kept| dataset::is_held_out(dataset::key(row), kept.fraction, kept.seed))
+}
+
+/// Leaves only rows that `model` can be judged by.
+pub(super) fn retain_kept_out(table: &mut Table, model: &Artifact) -> Result<()> {
+    let name = &model.card.name;
+    if model.card.kept_out.is_none() {
+        return Err(Error::infeasible(format!(
+            "`--kept-out`: model {name} was trained with every key; train one with `--keep-out`"
+        )));
+    }
+    let all = table.rows.len();
+    table.rows.retain(|row| is_kept_out(row, model));
+    let seen = (all - table.rows.len()) as u64;
+    if table.rows.is_empty() {
+        return Err(Error::infeasible(format!(
+            "`--kept-out`: none of the {all} rows was kept out of model {name}"
+        )));
+    }
+    if seen > 0 {
+        table
+            .skipped
+            .add(&format!("not kept out of model {name}"), seen);
+    }
+    Ok(())
 }
 
 /// The account of left-out rows as reports want it.
@@ -45,17 +90,20 @@ pub(super) fn skipped(skipped: &Skipped) -> Vec<SkippedRows> {
 }
 
 fn native(paths: &[PathBuf], filter: &Filter) -> Result<Table> {
-    let gpus: Option<Vec<&str>> = match &filter.gpus {
-        None => None,
-        Some(names) => {
-            let names = names.iter().map(|name| Gpu::find(name));
-            let names = names.map(|gpu| gpu.map(|gpu| gpu.name.as_str()));
-            Some(names.collect::<Result<_>>()?)
-        }
+    let rows = dataset::read_many(paths)?;
+    // A part that `data/gpus` does not know is in the rows under the name that its driver reports.
+    let known = |name: &String| match Gpu::find(name) {
+        Ok(gpu) => Ok(gpu.name.clone()),
+        Err(_) if rows.iter().any(|row| *row.gpu == **name) => Ok(name.clone()),
+        Err(error) => Err(error),
     };
+    let gpus = filter.gpus.as_ref();
+    let gpus: Option<Vec<String>> = gpus
+        .map(|names| names.iter().map(known).collect())
+        .transpose()?;
     let mut kept = Vec::new();
     let mut skipped = Skipped::default();
-    for row in dataset::read_many(paths)? {
+    for row in rows {
         match objection(&row, gpus.as_deref(), filter.stacks.as_deref()) {
             None => kept.push(row),
             Some(reason) => skipped.add(&reason, 1),
@@ -67,8 +115,8 @@ fn native(paths: &[PathBuf], filter: &Filter) -> Result<Table> {
 }
 
 /// Why nobody asked for this row, in the words of the importers.
-fn objection(row: &Row, gpus: Option<&[&str]>, stacks: Option<&[String]>) -> Option<String> {
-    if gpus.is_some_and(|names| !names.contains(&&*row.gpu)) {
+fn objection(row: &Row, gpus: Option<&[String]>, stacks: Option<&[String]>) -> Option<String> {
+    if gpus.is_some_and(|names| names.iter().all(|name| **name != *row.gpu)) {
         return Some(format!("GPU `{}` was not asked for", row.gpu));
     }
     let unwanted = |names: &[String]| names.iter().all(|name| **name != *row.stack);

@@ -1,12 +1,16 @@
 //! The GPU and the model that a command names, as a predictor.
 
 use crate::cli::args::TargetArgs;
-use crate::cli::predictor;
+use crate::cli::artifact;
 use crate::error::Error;
 use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::predict::Predictor;
 use crate::query::sweep::Timing;
+use crate::regressor::artifact::Card;
+
+/// What is predicted for where neither a GPU nor a model is named.
+const DEFAULT_GPU: &str = "h200";
 
 /// The predictor of the target, with the user's own timings where there are some.
 pub(super) fn answering(target: &TargetArgs) -> Result<Predictor> {
@@ -17,8 +21,25 @@ pub(super) fn answering(target: &TargetArgs) -> Result<Predictor> {
 }
 
 /// The predictor of the target without the user's own timings.
+///
+/// A model and a table bring descriptions of parts that `data/gpus` does not know, so both are opened first.
 pub(super) fn predicting(target: &TargetArgs) -> Result<Predictor> {
-    predictor(Gpu::find(&target.gpu)?, target.model.as_deref())
+    #[cfg(feature = "dataset")]
+    if let Some(path) = &target.data {
+        crate::dataset::acquaint(path)?;
+    }
+    let model = target.model.as_deref().map(artifact).transpose()?;
+    let own = model.as_ref().and_then(|model| described_gpu(&model.card));
+    let gpu = Gpu::find(target.gpu.as_deref().or(own).unwrap_or(DEFAULT_GPU))?;
+    Predictor::new(gpu, model.as_deref())
+}
+
+/// The part of a model that describes it itself, where there is only one.
+fn described_gpu(card: &Card) -> Option<&str> {
+    match &card.gpus[..] {
+        [gpu] => Some(&gpu.name),
+        _ => None,
+    }
 }
 
 /// The user's own timings on this GPU; none where no table is named.
@@ -27,7 +48,7 @@ pub(super) fn timings(target: &TargetArgs, gpu: &Gpu) -> Result<Vec<Timing>> {
     let Some(path) = &target.data else {
         return Ok(Vec::new());
     };
-    let mut rows = crate::dataset::read(path)?;
+    let mut rows = crate::dataset::timings(crate::dataset::read(path)?).rows;
     rows.retain(|row| *row.gpu == *gpu.name);
     if rows.is_empty() {
         return Err(Error::infeasible(format!(

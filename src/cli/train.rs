@@ -9,8 +9,13 @@ use crate::cli::artifact;
 use crate::cli::render;
 use crate::cli::rows;
 use crate::cli::say;
+use crate::dataset;
+use crate::dataset::Row;
+use crate::dataset::RunToRun;
 use crate::error::Error;
 use crate::error::Result;
+use crate::features::Family;
+use crate::regressor::artifact::Key;
 use crate::report::training::TrainingReport;
 use crate::train::Event;
 use crate::train::Options;
@@ -26,7 +31,7 @@ pub(super) fn run(args: &TrainArgs, format: Format) -> Result<String> {
     if args.backend == Backend::Wgpu && !cfg!(feature = "wgpu") {
         return Err(Error::feature_off("`train --backend wgpu`", "wgpu"));
     }
-    let table = rows::read(NATIVE, &args.data, &FilterArgs::default())?;
+    let table = rows::read_all(NATIVE, &args.data, &FilterArgs::default())?;
     let base = args.base.as_deref().map(artifact).transpose()?;
     let options = Options {
         out: args.out.clone(),
@@ -37,6 +42,7 @@ pub(super) fn run(args: &TrainArgs, format: Format) -> Result<String> {
         backend,
         epochs: args.epochs.map(|epochs| epochs as usize),
         labels: args.labels.map(|labels| labels as usize),
+        keep_out: args.keep_out,
     };
     let bar = ProgressBar::new(0).with_style(
         ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} [{elapsed}]")
@@ -45,9 +51,20 @@ pub(super) fn run(args: &TrainArgs, format: Format) -> Result<String> {
     let trained = train(&table.rows, &options, &|event| show(&event, &bar));
     bar.finish_and_clear();
     Ok(render(
-        &TrainingReport::new(&args.out, &trained?.card),
+        &TrainingReport::new(&args.out, &trained?.card, &|key| noise(&table.rows, key)),
         format,
     ))
+}
+
+/// The noise from run to run that these rows measured themselves, for one head.
+fn noise(rows: &[Row], key: &Key) -> Option<RunToRun> {
+    let own = rows.iter().filter(|row| {
+        *row.gpu == *key.gpu
+            && *row.stack == *key.stack
+            && Family::of(&row.op) == Some(key.family)
+            && row.op.dtype() == Some(key.dtype)
+    });
+    dataset::run_to_run(own)
 }
 
 /// Progress for people: a bar on a terminal, a line per milestone anywhere.

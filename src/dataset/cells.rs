@@ -1,6 +1,6 @@
 //! An operator as nullable columns of a flat table, and what each column may hold.
 
-use super::Row;
+use super::{Row, measured};
 use crate::error::Error;
 use crate::op::{Attention, Collective, Gemm, Memory, Op};
 use crate::units::Seconds;
@@ -255,10 +255,10 @@ pub(super) fn check_row(row: &Row) -> std::result::Result<(), Problem> {
         ("source", &row.origin.source),
         ("licence", &row.origin.licence),
     ];
-    match texts.into_iter().find(|(_, text)| text.is_empty()) {
-        Some((column, _)) => Err(Problem::new(column, "empty", "a text")),
-        None => Ok(()),
+    if let Some((column, _)) = texts.into_iter().find(|(_, text)| text.is_empty()) {
+        return Err(Problem::new(column, "empty", "a text"));
     }
+    row.measured.as_deref().map_or(Ok(()), measured::check)
 }
 
 /// A time in microseconds, rounded to the digits that are kept on disk.

@@ -73,6 +73,19 @@ impl Parquet {
         entry.value.as_deref()
     }
 
+    /// The values of all keys of the file's own metadata that begin so.
+    pub fn properties(&self, prefix: &str) -> impl Iterator<Item = &str> {
+        let entries = self
+            .metadata
+            .metadata()
+            .file_metadata()
+            .key_value_metadata();
+        let entries = entries.into_iter().flatten();
+        entries
+            .filter(move |entry| entry.key.starts_with(prefix))
+            .filter_map(|entry| entry.value.as_deref())
+    }
+
     /// Whether there is a column of this name.
     pub fn has(&self, column: &str) -> bool {
         self.metadata.schema().index_of(column).is_ok()

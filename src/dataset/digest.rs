@@ -2,6 +2,7 @@
 
 use super::Row;
 use super::cells::{self, COUNTS, NAMES};
+use super::measured::{self, REALS, REMEASURED, TEXTS, WHOLES};
 use crate::units::Hertz;
 use sha2::{Digest, Sha256};
 use std::fmt::{Display, Write};
@@ -47,6 +48,19 @@ fn canonical(row: &Row, line: &mut String) {
     put(line, "source", Some(&row.origin.source));
     put(line, "licence", Some(&row.origin.licence));
     put(line, "libraries", row.origin.libraries.as_ref());
+    // Nothing for rows of other tables: their digests stand in the cards of models.
+    if let Some(about) = &row.measured {
+        for name in TEXTS {
+            put(line, name, measured::text(about, name));
+        }
+        for name in REALS {
+            put(line, name, measured::real(about, name));
+        }
+        for name in WHOLES {
+            put(line, name, measured::whole(about, name));
+        }
+        put(line, REMEASURED, Some(about.remeasured));
+    }
 }
 
 fn put(line: &mut String, name: &str, value: Option<impl Display>) {

@@ -6,8 +6,10 @@
 
 use super::cells::{self, CAUSAL, COUNTS, Cells, NAMES, Problem};
 use super::columns::{Batch, Counts, Flags, Numbers, Parquet, Texts};
+use super::measured::{self, Measured, REALS, REMEASURED, Readings, TEXTS, WHOLES};
 use super::{Origin, Row};
 use crate::error::{Error, Result, write_atomically};
+use crate::gpu::Gpu;
 use crate::units::{Hertz, Seconds};
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema};
@@ -15,12 +17,18 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
+use std::collections::BTreeSet;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
+/// Before the name of a part that `data/gpus` does not know: its description follows.
+const GPU_KEY: &str = "shapewise.gpu.";
+
 const SCHEMA_KEY: &str = "shapewise.schema";
-const SCHEMA: u64 = 1;
+/// The layout that is written; `measured` columns came with 2, and files of 1 read with none.
+pub const SCHEMA: u64 = 2;
+const WITHOUT_MEASURED: u64 = 1;
 const ROWS_PER_WRITE: usize = 1 << 16;
 
 const GPU: &str = "gpu";
@@ -35,8 +43,8 @@ const CLOCK: &str = "clock_hz";
 const SAMPLES: &str = "samples";
 const GROUP: &str = "group";
 
-/// Every column with its type and whether it may be null.
-fn fields() -> Vec<Field> {
+/// Every column of this version of the layout with its type and whether it may be null.
+fn fields(version: u64) -> Vec<Field> {
     let field = |(name, kind, nullable): (&str, DataType, bool)| Field::new(name, kind, nullable);
     let (text, real, whole) = (DataType::Utf8, DataType::Float64, DataType::Int64);
     let mut fields = vec![
@@ -46,7 +54,7 @@ fn fields() -> Vec<Field> {
         field((P10, real.clone(), true)),
         field((P90, real.clone(), true)),
         field((SAMPLES, whole.clone(), true)),
-        field((CLOCK, real, true)),
+        field((CLOCK, real.clone(), true)),
         field((GROUP, whole.clone(), true)),
         field((CAUSAL, DataType::Boolean, true)),
         field((SOURCE, text.clone(), false)),
@@ -55,6 +63,12 @@ fn fields() -> Vec<Field> {
     ];
     fields.extend(NAMES.map(|name| field((name, text.clone(), name != "family"))));
     fields.extend(COUNTS.map(|name| field((name, whole.clone(), true))));
+    if version > WITHOUT_MEASURED {
+        fields.extend(TEXTS.map(|name| field((name, text.clone(), true))));
+        fields.extend(REALS.map(|name| field((name, real.clone(), true))));
+        fields.extend(WHOLES.map(|name| field((name, whole.clone(), true))));
+        fields.push(field((REMEASURED, DataType::Boolean, true)));
+    }
     fields
 }
 
@@ -77,22 +91,44 @@ pub fn check_target(path: &Path) -> Result<()> {
 
 /// Writes rows to a file, replacing it; the folder must exist.
 pub fn write(path: &Path, rows: &[Row]) -> Result<()> {
+    write_with(path, rows, &[])
+}
+
+/// Writes rows with entries of the file's own metadata, which [`property`] reads; a part that `data/gpus` does not know
+/// goes along with its description.
+pub fn write_with(path: &Path, rows: &[Row], properties: &[(&str, String)]) -> Result<()> {
     check_target(path)?;
     for (index, row) in rows.iter().enumerate() {
         cells::check_row(row)
             .map_err(|problem| problem.at(format!("{}: row {}", path.display(), index + 1)))?;
     }
-    let content = encode(rows)
+    let content = encode(rows, properties)
         .map_err(|error| Error::bad_input(format!("{}: cannot encode: {error}", path.display())))?;
     write_atomically(path, &content)
 }
 
-fn encode(rows: &[Row]) -> parquet::errors::Result<Vec<u8>> {
-    let schema = Arc::new(Schema::new(fields()));
-    let version = KeyValue::new(SCHEMA_KEY.to_owned(), SCHEMA.to_string());
+/// An entry of the metadata of a file that [`write_with`] has written.
+pub fn property(path: &Path, key: &str) -> Result<Option<String>> {
+    let file = Parquet::open(path)?;
+    check_schema(&file)?;
+    Ok(file.property(key).map(str::to_owned))
+}
+
+fn encode(rows: &[Row], properties: &[(&str, String)]) -> parquet::errors::Result<Vec<u8>> {
+    let schema = Arc::new(Schema::new(fields(SCHEMA)));
+    let version = (SCHEMA_KEY, SCHEMA.to_string());
+    let entries = std::iter::once(&version).chain(properties);
+    let entries = entries.map(|(key, value)| KeyValue::new((*key).to_owned(), value.clone()));
+    let parts: BTreeSet<&str> = rows.iter().map(|row| &*row.gpu).collect();
+    let described = parts.into_iter().filter_map(|name| {
+        let gpu = Gpu::find(name).ok().filter(|gpu| gpu.is_described())?;
+        let text = serde_json::to_string(gpu).expect("a description has only plain fields");
+        Some(KeyValue::new(format!("{GPU_KEY}{name}"), text))
+    });
+    let entries = entries.chain(described);
     let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
-        .set_key_value_metadata(Some(vec![version]))
+        .set_key_value_metadata(Some(entries.collect()))
         .build();
     let mut writer = ArrowWriter::try_new(Vec::new(), Arc::clone(&schema), Some(properties))?;
     for rows in rows.chunks(ROWS_PER_WRITE) {
@@ -133,22 +169,49 @@ fn column(name: &str, rows: &[Row]) -> ArrayRef {
                 .map(|row| cells::causal(&row.op))
                 .collect::<BooleanArray>(),
         ),
+        REMEASURED => {
+            let flag = |row: &Row| row.measured.as_ref().map(|about| about.remeasured);
+            Arc::new(rows.iter().map(flag).collect::<BooleanArray>())
+        }
         name if NAMES.contains(&name) => texts(rows, |row| cells::name(&row.op, name)),
+        name if TEXTS.contains(&name) => {
+            texts(rows, |row| measured::text(row.measured.as_deref()?, name))
+        }
+        name if REALS.contains(&name) => {
+            reals(rows, |row| measured::real(row.measured.as_deref()?, name))
+        }
+        name if WHOLES.contains(&name) => {
+            wholes(rows, |row| measured::whole(row.measured.as_deref()?, name))
+        }
         name => wholes(rows, |row| cells::count(&row.op, name)),
     }
 }
 
+/// Makes the parts known that a file describes; [`read`] does so, too.
+pub fn acquaint(path: &Path) -> Result<()> {
+    open(path).map(drop)
+}
+
+/// Opens a file of ours and makes the parts known that it describes; answers its schema, too.
+fn open(path: &Path) -> Result<(Parquet, u64)> {
+    let file = Parquet::open(path)?;
+    let version = check_schema(&file)?;
+    for description in file.properties(GPU_KEY) {
+        Gpu::adopt(Gpu::from_json(description, file.place())?);
+    }
+    Ok((file, version))
+}
+
 /// Reads all rows of a file that [`write()`] has written.
 pub fn read(path: &Path) -> Result<Vec<Row>> {
-    let file = Parquet::open(path)?;
-    check_schema(&file)?;
-    let fields = fields();
+    let (file, version) = open(path)?;
+    let fields = fields(version);
     let names: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
     let mut rows = Vec::new();
     let mut shared = Shared::default();
     for batch in file.batches(&names, None)? {
         let batch = batch?;
-        let columns = Columns::new(&batch)?;
+        let columns = Columns::new(&batch, version)?;
         rows.reserve(batch.len());
         for row in 0..batch.len() {
             let read = columns.row(row, &mut shared);
@@ -167,7 +230,8 @@ pub fn read_many<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn check_schema(file: &Parquet) -> Result<()> {
+/// The version of the layout, if it can be read.
+fn check_schema(file: &Parquet) -> Result<u64> {
     let place = file.place();
     let Some(version) = file.property(SCHEMA_KEY) else {
         return Err(Error::bad_input(format!(
@@ -176,15 +240,15 @@ fn check_schema(file: &Parquet) -> Result<()> {
         )));
     };
     match version.parse::<u64>() {
-        Ok(SCHEMA) => Ok(()),
+        Ok(version @ WITHOUT_MEASURED..=SCHEMA) => Ok(version),
         Ok(newer) if newer > SCHEMA => Err(Error::bad_input(format!(
-            "{place}: `{SCHEMA_KEY}` is {newer}, written by a newer shapewise; allowed: {SCHEMA}"
+            "{place}: `{SCHEMA_KEY}` is {newer}, written by a newer shapewise; allowed: {WITHOUT_MEASURED} to {SCHEMA}"
         ))),
         _ => Err(Error::field(
             place,
             SCHEMA_KEY,
             format!("`{version}`"),
-            &SCHEMA.to_string(),
+            &format!("{WITHOUT_MEASURED} to {SCHEMA}"),
         )),
     }
 }
@@ -229,10 +293,34 @@ struct Columns<'a> {
     clock: Numbers<'a>,
     samples: Counts<'a>,
     group: Counts<'a>,
+    measured: Option<MeasuredColumns<'a>>,
+}
+
+/// The columns that `measure` adds.
+struct MeasuredColumns<'a> {
+    texts: Vec<Texts<'a>>,
+    reals: Vec<Numbers<'a>>,
+    wholes: Vec<Counts<'a>>,
+    remeasured: Flags<'a>,
+}
+
+impl<'a> MeasuredColumns<'a> {
+    fn new(batch: &'a Batch<'_>) -> Result<Self> {
+        let texts = TEXTS.iter().map(|name| batch.texts(name));
+        let reals = REALS.iter().map(|name| batch.numbers(name));
+        let wholes = WHOLES.iter().map(|name| batch.counts(name));
+        Ok(Self {
+            texts: texts.collect::<Result<_>>()?,
+            reals: reals.collect::<Result<_>>()?,
+            wholes: wholes.collect::<Result<_>>()?,
+            remeasured: batch.flags(REMEASURED)?,
+        })
+    }
 }
 
 impl<'a> Columns<'a> {
-    fn new(batch: &'a Batch<'_>) -> Result<Self> {
+    fn new(batch: &'a Batch<'_>, version: u64) -> Result<Self> {
+        let measured = version > WITHOUT_MEASURED;
         let names = NAMES.iter().map(|name| batch.texts(name));
         let counts = COUNTS.iter().map(|name| batch.counts(name));
         Ok(Self {
@@ -250,6 +338,7 @@ impl<'a> Columns<'a> {
             clock: batch.numbers(CLOCK)?,
             samples: batch.counts(SAMPLES)?,
             group: batch.counts(GROUP)?,
+            measured: measured.then(|| MeasuredColumns::new(batch)).transpose()?,
         })
     }
 
@@ -271,8 +360,43 @@ impl<'a> Columns<'a> {
                 licence: text(&self.licence).to_owned(),
                 libraries: self.libraries.get(row).map(str::to_owned),
             }),
+            measured: self.measured(row)?,
         };
         cells::check_row(&read).map(|()| read)
+    }
+
+    fn measured(&self, row: usize) -> std::result::Result<Option<Box<Measured>>, Problem> {
+        let columns = self.measured.as_ref();
+        columns.map_or(Ok(None), |columns| {
+            measured::read(&Reading { columns, row })
+        })
+    }
+}
+
+/// The cells that `measure` adds in one row of a batch.
+struct Reading<'a> {
+    columns: &'a MeasuredColumns<'a>,
+    row: usize,
+}
+
+impl Readings for Reading<'_> {
+    fn text(&self, column: &str) -> Option<&str> {
+        let index = TEXTS.iter().position(|name| *name == column)?;
+        self.columns.texts[index].get(self.row)
+    }
+
+    fn real(&self, column: &str) -> Option<f64> {
+        let index = REALS.iter().position(|name| *name == column)?;
+        self.columns.reals[index].get(self.row)
+    }
+
+    fn whole(&self, column: &str) -> Option<i64> {
+        let index = WHOLES.iter().position(|name| *name == column)?;
+        self.columns.wholes[index].get(self.row)
+    }
+
+    fn remeasured(&self) -> Option<bool> {
+        self.columns.remeasured.get(self.row)
     }
 }
 

@@ -10,12 +10,17 @@ mod columns;
 mod digest;
 mod file;
 mod import;
+pub mod line;
+mod measured;
 pub mod runs;
+mod select;
 mod split;
 
 pub use digest::digest;
-pub use file::{check_target, read, read_many, write};
+pub use file::{SCHEMA, acquaint, check_target, property, read, read_many, write, write_with};
 pub use import::{Filter, Source, import};
+pub use measured::{Cache, Measured, Role, Stop};
+pub use select::{RESERVED, RunToRun, is_reserved, is_timing, run_to_run, timings};
 pub use split::{Key, fold, is_held_out, key, split};
 
 use crate::op::Op;
@@ -50,6 +55,8 @@ pub struct Row {
     pub group: Option<u64>,
     /// Where the row is from.
     pub origin: Arc<Origin>,
+    /// How it was measured, for rows of our own.
+    pub measured: Option<Box<Measured>>,
 }
 
 /// Where rows are from.
@@ -61,6 +68,28 @@ pub struct Origin {
     pub licence: String,
     /// Kernel library or versions below the stack (`vllm_flash_attn_fa3`), where known.
     pub libraries: Option<String>,
+}
+
+/// The GPU name of rows that no GPU has timed: a script made them up, to rehearse a run. No model is trained on them.
+pub const REHEARSAL: &str = "scripted";
+
+/// The algorithm that a library chose; nothing where it does not tell.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Kernel {
+    /// The name of the kernel, or the library's number of the algorithm.
+    pub name: Option<String>,
+    /// Rows and columns of the output that one block computes.
+    pub tile: Option<(u32, u32)>,
+    /// Stages of the pipeline through shared memory.
+    pub stages: Option<u32>,
+    /// Parts that the reduction is split into.
+    pub split_k: Option<u32>,
+    /// Blocks in a cluster, along rows and columns.
+    pub cluster: Option<(u32, u32)>,
+    /// Rounds of blocks over all processors, as the library counts them.
+    pub waves: Option<f64>,
+    /// Scratch memory that it asks for.
+    pub workspace_bytes: Option<u64>,
 }
 
 /// Rows with an account of the rows that were left out.

@@ -120,7 +120,7 @@ pub fn alignment(gpu: &'static Gpu, voices: &mut Vec<Voice>) -> Result<Option<us
         (Vendor::Nvidia, Generation::Volta | Generation::Turing) => "v100",
         (Vendor::Nvidia, _) => "a100-40gb",
         (Vendor::Amd, _) => "mi250x",
-        (Vendor::Intel, _) => return Ok(None),
+        (Vendor::Intel | Vendor::Other, _) => return Ok(None),
     };
     let Some(artifact) = library::find(part)? else {
         return Ok(None);

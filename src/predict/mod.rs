@@ -227,8 +227,8 @@ impl Predictor {
                 let carried = assume::uncertainty(caveats);
                 Estimate {
                     time: reference * output.exp() * factor,
-                    half_width: own.hypot(carried),
-                    shared: carried.hypot(assume::STACK),
+                    half_width: quadrature(own, carried),
+                    shared: quadrature(carried, assume::STACK),
                     tier: if assume::is_transfer(caveats) {
                         Tier::Transferred
                     } else {
@@ -382,4 +382,9 @@ impl Round {
         } = &self.voices[voice];
         mean_and_spread(outputs[row * members..][..*members].iter().copied())
     }
+}
+
+/// The sum of two independent deviations; the `hypot` of the C library would ask for glibc 2.35.
+fn quadrature(a: f64, b: f64) -> f64 {
+    (a * a + b * b).sqrt()
 }

@@ -7,6 +7,7 @@
 use crate::error::{Error, Result, read_text, write_atomically};
 use crate::features::Family;
 use crate::features::schema_hash;
+use crate::gpu::Gpu;
 use crate::op::Dtype;
 use crate::regressor::net::{Layer, Net};
 use half::f16;
@@ -34,8 +35,37 @@ pub struct Card {
     /// Model whose nets this one was fine-tuned from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<String>,
+    /// Keys that no head was trained with, whatever table they are in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_out: Option<KeptOut>,
     /// The predictors, the preferred stack of a family first.
     pub heads: Vec<Head>,
+    /// Descriptions of those of their GPUs that `data/gpus` does not know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<Gpu>,
+}
+
+impl Card {
+    /// What the nets that answer for this GPU have not seen.
+    pub fn kept_out_of(&self, gpu: &str) -> Option<KeptOut> {
+        self.kept_out.filter(|_| self.knows(gpu))
+    }
+
+    /// Whether some head was trained for this GPU, or for all.
+    pub fn knows(&self, gpu: &str) -> bool {
+        let mut keys = self.heads.iter().map(|head| &head.key);
+        keys.any(|key| key.gpu == gpu || key.gpu == ANY_GPU)
+    }
+}
+
+/// Keys that a run kept for judging it: a share of all, by a hash that anyone can repeat.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeptOut {
+    /// Their share of all keys.
+    pub fraction: f64,
+    /// Seed of the hash.
+    pub seed: u64,
 }
 
 /// Which question a head answers.
@@ -105,6 +135,22 @@ pub struct Training {
     pub held_out_fraction: f64,
     /// Backend that fitted the nets.
     pub backend: String,
+    /// What the teacher knew of tiles beforehand; nothing for most heads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waves: Option<Waves>,
+}
+
+/// What a teacher knows of a library's tiles before it sees a row, for tables too small to show it.
+///
+/// `share * ln(waste * idle)` of [`Machine::quantization`](crate::features::Machine::quantization) is taken out of the
+/// targets before its trees are grown and put back into their labels. The trees see no tile.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Waves {
+    /// The tile whose waves are felt, in rows and columns of the output.
+    pub tile: (u64, u64),
+    /// The part of the logarithm that shows in the time, 0 to 1; at 0 tiles cost nothing.
+    pub share: f64,
 }
 
 /// One table that a head was trained on.
@@ -252,6 +298,9 @@ impl Artifact {
         }
         let card: Card =
             serde_json::from_str(card).map_err(|error| bad(format!("{CARD_FILE}: {error}")))?;
+        for gpu in &card.gpus {
+            Gpu::adopt(gpu.clone());
+        }
         let tensors = SafeTensors::deserialize(weights)
             .map_err(|error| bad(format!("{WEIGHTS_FILE} is damaged: {error}")))?;
         let mut used = 0;
@@ -478,6 +527,7 @@ mod tests {
                 invented_shapes: 0,
                 held_out_fraction: 0.1,
                 backend: "cpu".into(),
+                waves: None,
             },
             data: vec![],
             coverage: Coverage::default(),
@@ -493,7 +543,9 @@ mod tests {
             schema: SCHEMA,
             name: "test".into(),
             base: None,
+            kept_out: None,
             heads: vec![head],
+            gpus: vec![],
         };
         let weights = Weights {
             mean: vec![0.5; family.width()],

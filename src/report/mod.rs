@@ -20,6 +20,9 @@ pub mod gpus;
 #[cfg(feature = "dataset")]
 pub mod import;
 
+#[cfg(feature = "measure")]
+pub mod measure;
+
 pub mod models;
 
 pub mod operator;
@@ -102,7 +105,7 @@ impl Basis {
 }
 
 /// Rows that were left out, and why.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct SkippedRows {
     /// Why.
     pub reason: String,

@@ -1,7 +1,9 @@
 //! The answer to `train`: what was trained, and how wrong it is on shapes it had not seen.
 
+use crate::dataset::RunToRun;
 use crate::regressor::artifact::Card;
 use crate::regressor::artifact::GroupErrors;
+use crate::regressor::artifact::Key;
 use crate::report::Report;
 use crate::report::percent;
 use crate::report::table::Side;
@@ -30,11 +32,13 @@ pub struct HeadLine {
     pub rows: u64,
     /// Errors on held-out keys, all sizes first.
     pub held_out: Vec<GroupErrors>,
+    /// Median difference between two times of one case, where the rows hold repeats: no model can be better than that.
+    pub run_to_run_median: Option<f64>,
 }
 
 impl TrainingReport {
     /// What the card says.
-    pub fn new(out: &Path, card: &Card) -> Self {
+    pub fn new(out: &Path, card: &Card, noise: &dyn Fn(&Key) -> Option<RunToRun>) -> Self {
         let line = |head: &crate::regressor::artifact::Head| HeadLine {
             gpu: head.key.gpu.clone(),
             stack: head.key.stack.clone(),
@@ -42,6 +46,7 @@ impl TrainingReport {
             dtype: head.key.dtype.name(),
             rows: head.data.iter().map(|source| source.rows as u64).sum(),
             held_out: head.held_out.clone(),
+            run_to_run_median: noise(&head.key).map(|noise| noise.median),
         };
         Self {
             out: out.display().to_string(),
@@ -63,6 +68,7 @@ impl Report for TrainingReport {
                     percent(errors.mean_ape),
                     percent(errors.p90_ape),
                     percent(errors.interval_half_width_median),
+                    head.run_to_run_median.map_or("-".to_owned(), percent),
                 ]);
             }
         }
@@ -74,6 +80,7 @@ impl Report for TrainingReport {
             ("mean", Side::Right),
             ("p90", Side::Right),
             ("half width", Side::Right),
+            ("run to run", Side::Right),
         ];
         format!("{} written\n\n{}", self.out, table(columns, lines))
     }

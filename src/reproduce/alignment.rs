@@ -49,7 +49,6 @@ const WIDTH_STEPS: [(f64, f64); 3] = [(63.3, 72.4), (139.7, 213.2), (82.9, 83.5)
 const WIDE: u64 = 384;
 
 pub(super) fn output_width(machines: &Machines, timings: &Timings) -> Finding {
-    let basis = machines.fitted;
     let grid: Vec<_> = (64..=510)
         .step_by(2)
         .map(|n| (n as f64, product(27648, n, 4096, Layout::Nn)))
@@ -67,6 +66,7 @@ pub(super) fn output_width(machines: &Machines, timings: &Timings) -> Finding {
     };
     for (predictor, (four, eight)) in machines.authors().into_iter().zip(WIDTH_STEPS) {
         let along = timings.along(predictor, &grid);
+        let basis = machines.fitted(predictor);
         let mean_of = |of: u64| {
             let wanted = along.predicted.iter().filter(|(n, _)| {
                 let n = *n as u64;
@@ -86,7 +86,7 @@ pub(super) fn output_width(machines: &Machines, timings: &Timings) -> Finding {
         ));
         finding.criteria.push(Criterion::near(
             format!("step from 4 to 8 elements, {}", along.gpu),
-            basis,
+            machines.quoted(predictor),
             step,
             eight / four,
         ));
@@ -190,7 +190,7 @@ fn add_roles(
 }
 
 pub(super) fn vocabulary(machines: &Machines, timings: &Timings) -> Finding {
-    let basis = machines.fitted;
+    let basis = machines.fitted(&machines.a100);
     let mut finding = Finding {
         id: "alignment-vocabulary",
         takes_rows: true,
@@ -231,7 +231,7 @@ pub(super) fn vocabulary(machines: &Machines, timings: &Timings) -> Finding {
         },
         RoleOf {
             name: "reduction",
-            basis,
+            basis: machines.quoted(&machines.a100),
             measured: [74.2, 138.5, 140.0, 226.4, 244.8, 237.2, 257.8],
             at: as_reduction,
         },
@@ -267,7 +267,7 @@ const DENSE: [Dense; 4] = [
 ];
 
 pub(super) fn hidden(machines: &Machines, timings: &Timings) -> Finding {
-    let basis = machines.fitted;
+    let basis = machines.fitted(&machines.a100);
     let mut finding = Finding {
         id: "alignment-hidden",
         takes_rows: true,
@@ -302,6 +302,7 @@ pub(super) fn hidden(machines: &Machines, timings: &Timings) -> Finding {
     for (name, at) in DENSE {
         let grid: Vec<_> = (1..=254).map(|d| (128.0 * d as f64, at(128 * d))).collect();
         let mut along = timings.along(&machines.a100, &grid);
+        let mut what = format!("{name} along the hidden size");
         if name == "MLP down" {
             let chosen = along.take_out(LIBRARY_CHOICE);
             if !chosen.is_empty() {
@@ -311,9 +312,9 @@ pub(super) fn hidden(machines: &Machines, timings: &Timings) -> Finding {
                     mean(chosen.iter().map(|pair| pair.1 / pair.0)),
                     Unit::Ratio,
                 ));
+                what.push_str(" (20,608 to 22,272 left out as a library choice)");
             }
         }
-        let what = format!("{name} along the hidden size");
         finding.criteria.extend(along.criteria(&what, basis));
         if !along.is_measured() {
             finding.missing = Some(TABLE);

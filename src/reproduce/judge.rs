@@ -293,13 +293,17 @@ pub fn median_error(pairs: &[(f64, f64)]) -> f64 {
     let errors = pairs
         .iter()
         .map(|(measured, predicted)| (predicted / measured - 1.0).abs());
-    let mut errors: Vec<_> = errors.collect();
-    errors.sort_by(f64::total_cmp);
-    let half = errors.len() / 2;
-    match errors.len() {
+    median(errors.collect())
+}
+
+/// The median; not a number of nothing.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let half = values.len() / 2;
+    match values.len() {
         0 => f64::NAN,
-        count if count % 2 == 0 => (errors[half - 1] + errors[half]) / 2.0,
-        _ => errors[half],
+        count if count % 2 == 0 => (values[half - 1] + values[half]) / 2.0,
+        _ => values[half],
     }
 }
 

@@ -23,8 +23,8 @@ pub const AUTHORS: [&str; 3] = ["v100", "a100-40gb", "mi250x"];
 pub struct Machines {
     /// What whole models are predicted for.
     pub target: Predictor,
-    /// What rows are that the shipped nets were trained with.
-    pub fitted: Basis,
+    /// What the rows of each of [`AUTHORS`] are to the nets that answer for it.
+    fitted: [Basis; AUTHORS.len()],
     /// The authors' parts, in the order of [`AUTHORS`].
     pub v100: Predictor,
     #[allow(missing_docs)]
@@ -45,10 +45,12 @@ impl Machines {
         let predictor = |name: &str| Predictor::new(Gpu::find(name)?, model);
         Ok(Self {
             target,
-            fitted: match model {
-                None => Basis::Trained,
-                Some(_) => Basis::Unknown,
-            },
+            fitted: AUTHORS.map(|gpu| match model.map(|model| &model.card) {
+                Some(card) if card.kept_out_of(gpu).is_some() => Basis::KeptOut,
+                Some(card) if card.knows(gpu) => Basis::Unknown,
+                // The built-in nets answer.
+                _ => Basis::Trained,
+            }),
             v100: predictor("v100")?,
             a100: predictor("a100-40gb")?,
             mi250x: predictor("mi250x")?,
@@ -56,6 +58,28 @@ impl Machines {
             a100_80gb: predictor("a100")?,
             h200: predictor("h200")?,
         })
+    }
+
+    /// What points of the sweeps that the shipped nets were trained with are to the nets of this predictor, once
+    /// [`Timings::judging`] has chosen them.
+    pub fn fitted(&self, predictor: &Predictor) -> Basis {
+        self.basis_of(name(predictor))
+    }
+
+    /// What means over such sweeps are, which are quoted as a whole: of kept-out keys and of others.
+    pub fn quoted(&self, predictor: &Predictor) -> Basis {
+        match self.fitted(predictor) {
+            Basis::KeptOut => Basis::Trained,
+            other => other,
+        }
+    }
+
+    fn basis_of(&self, gpu: &str) -> Basis {
+        let known = AUTHORS
+            .iter()
+            .zip(self.fitted)
+            .find(|(author, _)| **author == gpu);
+        known.map_or(Basis::Unknown, |(_, basis)| basis)
     }
 
     /// The authors' parts, in the order of [`AUTHORS`].
@@ -98,6 +122,8 @@ pub struct Timing {
     pub op: Op,
     /// How long.
     pub time: Seconds,
+    /// Whether the training of the named model kept its key out.
+    pub kept_out: bool,
 }
 
 /// The user's timings; may be none.
@@ -105,6 +131,13 @@ pub struct Timing {
 pub struct Timings(pub Vec<Timing>);
 
 impl Timings {
+    /// What judges sweeps that nets are trained with: of a GPU whose nets kept keys out, these keys alone.
+    pub fn judging(&self, machines: &Machines) -> Self {
+        let judges =
+            |timing: &&Timing| timing.kept_out || machines.basis_of(&timing.gpu) != Basis::KeptOut;
+        Self(self.0.iter().filter(judges).cloned().collect())
+    }
+
     /// Predicted and measured rates of the products of a grid, each with its place on the horizontal axis.
     pub fn along(&self, predictor: &Predictor, grid: &[(f64, Gemm)]) -> Along {
         let products: Vec<_> = grid.iter().map(|(_, product)| *product).collect();

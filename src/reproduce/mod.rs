@@ -268,13 +268,14 @@ pub fn reproduce(
     timings: &Timings,
 ) -> Result<Vec<Finding>> {
     let machines = Machines::new(target, model)?;
+    let judging = timings.judging(&machines);
     Ok(vec![
         shares::gemm_shares(&machines)?,
-        alignment::output_width(&machines, timings),
-        alignment::vocabulary(&machines, timings),
-        alignment::hidden(&machines, timings),
+        alignment::output_width(&machines, &judging),
+        alignment::vocabulary(&machines, &judging),
+        alignment::hidden(&machines, &judging),
         waves::waves(&machines, timings)?,
-        attention::head_size(&machines, timings),
+        attention::head_size(&machines, &judging),
         attention::few_heads(&machines),
         flash::flash(&machines)?,
         shapes::vocabulary_padding(&machines)?,

@@ -97,7 +97,7 @@ pub(super) fn tensor_parallel(machines: &Machines) -> Result<Finding> {
         rules: &["tensor-parallel", "hidden-shard", "qkv-shard", "mlp-shard"],
         ..Finding::default()
     };
-    let basis = machines.fitted;
+    let basis = machines.quoted(&machines.a100);
     let widths: Vec<u64> = (8192..16384).step_by(128).collect();
     let mut pairs = Vec::new();
     for two in SHARDED {
@@ -208,9 +208,12 @@ pub(super) fn micro_batch(machines: &Machines) -> Result<Finding> {
             predicted,
             Unit::Ratio,
         ));
-        finding
-            .criteria
-            .push(Criterion::near(text, machines.fitted, predicted, all / one));
+        finding.criteria.push(Criterion::near(
+            text,
+            machines.quoted(predictor),
+            predicted,
+            all / one,
+        ));
     }
     let gpu = name(&machines.target);
     let mut panel = Panel::new(

@@ -12,12 +12,14 @@ use crate::reproduce::judge::Basis;
 use crate::reproduce::judge::Criterion;
 use crate::reproduce::judge::Unit;
 use crate::reproduce::judge::mean;
+use crate::reproduce::judge::median;
 use crate::reproduce::machines::Machines;
 use crate::reproduce::machines::Timings;
 use crate::sweep;
 use crate::sweep::Drop;
 use crate::sweep::Range;
 use crate::units::FlopsPerSecond;
+use std::collections::BTreeMap;
 
 const TABLE: &str = "cookbook_wave_sweeps_eval_only.parquet";
 
@@ -111,6 +113,26 @@ fn hold(predicted: &[Drop], wanted: &[Position], measured: &[Position]) -> Held 
     }
 }
 
+/// Where the rate fell: by the rows at hand where both ends of a step were timed, elsewhere by the quoted positions.
+fn fallen(rows: &[(f64, f64)], quoted: &[Position]) -> Vec<Position> {
+    let mut rates: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+    for (n, rate) in rows {
+        rates.entry(*n as u64).or_default().push(*rate);
+    }
+    let at = |n: u64| {
+        let rate = median(rates.get(&n)?.clone());
+        Some((n, FlopsPerSecond::from_flops_per_sec(rate * 1e12)))
+    };
+    let step = |n: u64| Some([at(n.checked_sub(STEP)?)?, at(n)?]);
+    let timed = rates.keys().filter_map(|n| step(*n));
+    let timed = timed.flat_map(|ends| sweep::drops(ends.into_iter()));
+    let mut fallen: Vec<_> = timed.map(|drop| (drop.value, drop.depth)).collect();
+    let untimed = quoted.iter().filter(|position| step(position.0).is_none());
+    fallen.extend(untimed);
+    fallen.sort_by_key(|position| position.0);
+    fallen
+}
+
 fn list(values: &[u64]) -> String {
     let texts: Vec<_> = values.iter().map(u64::to_string).collect();
     texts.join(", ")
@@ -134,22 +156,7 @@ pub(super) fn waves(machines: &Machines, timings: &Timings) -> Result<Finding> {
     for (predictor, (gpu, wanted, measured)) in machines.authors().into_iter().zip(DROPS) {
         let along = timings.along(predictor, &grid);
         let predicted = sweep::operators(predictor, range, |n| Ok(Op::Gemm(at(n))))?;
-        // The rows at hand decide what was measured; without them the quoted positions do.
-        let from_rows: Vec<_> = sweep::drops(
-            along
-                .measured
-                .iter()
-                .map(|(n, rate)| (*n as u64, FlopsPerSecond::from_flops_per_sec(rate * 1e12))),
-        )
-        .into_iter()
-        .map(|drop| (drop.value, drop.depth))
-        .collect();
-        let all = if along.is_measured() {
-            &from_rows[..]
-        } else {
-            measured
-        };
-        let held = hold(&predicted.drops, wanted, all);
+        let held = hold(&predicted.drops, wanted, &fallen(&along.measured, measured));
         if !wanted.is_empty() {
             let mut statement = format!(
                 "{gpu}: share of the {} wave drops found within {STEP}",
@@ -239,6 +246,34 @@ mod tests {
         let far = hold(&[drop(1728, 0.1)], &wanted[..1], &[]);
         assert_eq!((far.missed, far.invented), (vec![1600], vec![1728]));
         assert!(hold(&[], &[], &measured).invented.is_empty());
+    }
+
+    #[test]
+    fn rows_tell_a_drop_only_where_both_ends_of_a_step_were_timed() {
+        // From 1,600 to 1,792 two widths are missing: their fall is no drop of one step.
+        let rows = [
+            (1536.0, 100.0),
+            (1600.0, 90.0),
+            (1792.0, 70.0),
+            (1856.0, 71.0),
+        ];
+        let [drop] = fallen(&rows, &[])[..] else {
+            panic!("one drop")
+        };
+        assert_eq!(drop.0, 1600);
+        assert!((drop.1 - 0.1).abs() < 1e-12);
+        // Several rows of one width are their median, in any order.
+        let noisy = [
+            (1536.0, 100.0),
+            (1600.0, 99.0),
+            (1600.0, 50.0),
+            (1600.0, 98.0),
+        ];
+        assert_eq!(fallen(&noisy, &[]), []);
+        // A quoted drop stands where the rows do not reach, and falls where they say otherwise.
+        let quoted = [(1600, 0.17), (1792, 0.18)];
+        assert_eq!(fallen(&noisy, &quoted), [(1792, 0.18)]);
+        assert_eq!(fallen(&[], &quoted), quoted);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Twice the same recipe: first without a held-out tenth of the keys, which gives the error table and the
 //! conformal calibration; then with all rows, which gives the nets that are shipped.
 
-use crate::dataset::{Row, is_held_out, key};
+use crate::dataset::{Row, is_held_out, is_reserved, key};
 use crate::error::{Error, Result};
 use crate::features::{Family, schema_hash};
 use crate::op::Op;
@@ -57,7 +57,7 @@ pub fn train_head(
     }
     let family = head_key.family;
     let seed = run.seed;
-    let held = |row: &Row| is_held_out(key(row), HELD_OUT, seed);
+    let held = |row: &Row| is_held_out(key(row), HELD_OUT, seed) || is_reserved(row);
     let probe = tables.lessons(held);
     let probe_samples = samples_of(&probe, family);
     run.tell(Event::HeadStarted {
@@ -73,7 +73,10 @@ pub fn train_head(
         start,
         effort,
         run,
-        Some(&probe_samples),
+        Some(Probe {
+            samples: &probe_samples,
+            lessons: &probe,
+        }),
     )?;
     let residuals = Residuals::new(&rehearsal, &probe_samples, &probe);
     let calibration = residuals.calibrate();
@@ -82,7 +85,9 @@ pub fn train_head(
         key: &head_key,
         errors: &held_out,
     });
-    let weights = ensemble(&head_key, tables, &|_: &Row| true, start, effort, run, None)?;
+    // Rows of our own that are reserved for tests stay out of what is shipped, too.
+    let keep = |row: &Row| !is_reserved(row);
+    let weights = ensemble(&head_key, tables, &keep, start, effort, run, None)?;
 
     let head = Head {
         features: schema_hash(family),
@@ -100,6 +105,7 @@ pub fn train_head(
             invented_shapes: effort.invented,
             held_out_fraction: HELD_OUT,
             backend: run.backend.name().to_owned(),
+            waves: tables.waves.filter(|_| effort.forests > 0),
         },
         data: tables.sources(),
         coverage: tables.coverage(),
@@ -124,6 +130,13 @@ fn hidden_of(weights: &Weights) -> Vec<usize> {
         .collect()
 }
 
+/// Held-out rows that a rehearsal is watched on.
+#[derive(Clone, Copy)]
+struct Probe<'a> {
+    samples: &'a Samples,
+    lessons: &'a [Lesson<'a>],
+}
+
 /// Fits the members on the rows that `keep` lets through, and on what the teacher says of invented shapes.
 fn ensemble(
     head_key: &Key,
@@ -132,7 +145,7 @@ fn ensemble(
     start: Option<&Weights>,
     effort: &Effort,
     run: &Run<'_>,
-    probe: Option<&Samples>,
+    probe: Option<Probe<'_>>,
 ) -> Result<Weights> {
     let family = head_key.family;
     let phase = if probe.is_some() {
@@ -183,14 +196,16 @@ fn ensemble(
         let teacher = Teacher::new(
             &lessons,
             family,
+            tables.waves,
             effort.forests,
             effort.trees,
             run.seed,
             &progress,
         );
-        if let Some(probe) = probe {
-            let labels = teacher.label(&probe.inputs, probe.width);
-            let apes = apes(&labels, &probe.targets);
+        // Several own tables have no teacher, so all of the probe is of one.
+        if let Some(Probe { samples, lessons }) = probe {
+            let labels = teacher.label(&lessons[0], &samples.inputs);
+            let apes = apes(&labels, &samples.targets);
             run.tell(Event::TeacherRehearsed {
                 key: head_key,
                 median_ape: quantile(apes.clone(), 0.5),
@@ -206,9 +221,9 @@ fn ensemble(
             machine: own[0].machine,
             rows: shapes.iter().map(|op| (op, 1.0)).collect(),
         };
-        let mut invented = invented.samples(family);
-        invented.targets = teacher.label(&invented.inputs, invented.width);
-        samples.append(invented);
+        let mut labelled = invented.samples(family);
+        labelled.targets = teacher.label(&invented, &labelled.inputs);
+        samples.append(labelled);
     }
     let mut weights = Weights {
         mean,
@@ -217,9 +232,9 @@ fn ensemble(
     };
     weights.normalise(&mut samples.inputs);
     let probe = probe.map(|probe| {
-        let mut inputs = probe.inputs.clone();
+        let mut inputs = probe.samples.inputs.clone();
         weights.normalise(&mut inputs);
-        (inputs, &probe.targets)
+        (inputs, &probe.samples.targets)
     });
     let config = FitConfig {
         epochs: effort.epochs,

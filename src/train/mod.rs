@@ -17,12 +17,12 @@ pub mod teach;
 
 pub mod trees;
 
-use crate::dataset::{Row, digest};
+use crate::dataset::{REHEARSAL, Row, digest, is_held_out, is_timing, key};
 use crate::error::{Error, Result, write_atomically};
 use crate::features::Family;
 use crate::gpu::Gpu;
 use crate::op::Dtype;
-use crate::regressor::artifact::{Artifact, Card, GroupErrors, Key, SCHEMA};
+use crate::regressor::artifact::{Artifact, Card, GroupErrors, KeptOut, Key, SCHEMA, Waves};
 use crate::regressor::net::Net;
 use crate::train::fit::{Backend, Computer};
 use crate::train::head::train_head;
@@ -113,7 +113,12 @@ pub struct Options {
     pub epochs: Option<usize>,
     /// Overrides how many shapes the teacher labels.
     pub labels: Option<usize>,
+    /// Share of the keys that no net sees, so that the model can be judged by them.
+    pub keep_out: Option<f64>,
 }
+
+/// Seed of the keys that are kept out: not that of a run, so that the keys of a rehearsal are others.
+const KEEP_OUT_SEED: u64 = 240_114_489;
 
 /// News from a training run.
 #[derive(Debug)]
@@ -207,8 +212,22 @@ pub fn train(
                 "a path that ends in a name",
             )
         })?;
+    if let Some(row) = rows.iter().find(|row| *row.gpu == *REHEARSAL) {
+        return Err(Error::field(
+            "data",
+            "gpu",
+            format!("`{}`", row.gpu),
+            "rows that a device has timed; these are a rehearsal's, made up by a script",
+        ));
+    }
     let computer = options.backend.device()?;
-    let tables = tables(rows)?;
+    let kept_out = options.keep_out.map(|fraction| KeptOut {
+        fraction,
+        seed: KEEP_OUT_SEED,
+    });
+    let seen =
+        |row: &&Row| kept_out.is_none_or(|kept| !is_held_out(key(row), kept.fraction, kept.seed));
+    let tables = tables(rows.iter().filter(seen))?;
     let recipes = Recipe::shipped()?;
     let plan = plan(&tables, &recipes, options)?;
     let checkpoints = options
@@ -228,10 +247,12 @@ pub fn train(
         schema: SCHEMA,
         name: name.to_owned(),
         base: options.base.as_ref().map(|base| base.card.name.clone()),
+        kept_out,
         heads: vec![],
+        gpus: vec![],
     };
     let mut weights = Vec::new();
-    for (key, sources, care) in plan {
+    for (key, sources) in plan {
         let gather = |&(gpu, stack): &(&'static Gpu, &str)| {
             let rows = &tables[&(gpu.name.as_str(), stack, key.family, key.dtype)];
             TableRows {
@@ -242,11 +263,12 @@ pub fn train(
         let learn = Tables {
             own: sources.own.iter().map(gather).collect(),
             sisters: sources.sisters.iter().map(gather).collect(),
+            waves: sources.waves,
         };
         let start = options.base.as_ref().and_then(|base| start_of(base, &key));
         let mut effort = match start {
             Some(_) => Effort::fine_tune(learn.own_rows().count()),
-            None => Effort::of(care, key.family),
+            None => Effort::of(sources.care, key.family),
         };
         if learn.own.len() > 1 {
             // Many tables leave little to invent.
@@ -259,6 +281,12 @@ pub fn train(
         };
         match train_head(key.clone(), &learn, start, &effort, &run) {
             Ok((head, nets)) => {
+                let parts = learn.own.iter().map(|table| table.gpu);
+                for gpu in parts.filter(|gpu| gpu.is_described()) {
+                    if !card.gpus.contains(gpu) {
+                        card.gpus.push(gpu.clone());
+                    }
+                }
                 card.heads.push(head);
                 weights.push(nets);
             }
@@ -286,16 +314,18 @@ pub fn train(
 /// Rows of one GPU, stack, family and format.
 type Rows<'a> = BTreeMap<(&'a str, &'a str, Family, Dtype), Vec<&'a Row>>;
 
-/// GPUs and stacks that a head learns from.
+/// GPUs and stacks that a head learns from, and how.
 #[derive(Default)]
 struct Sources<'a> {
     own: Vec<(&'static Gpu, &'a str)>,
     sisters: Vec<(&'static Gpu, &'a str)>,
+    care: Care,
+    waves: Option<Waves>,
 }
 
-fn tables(rows: &[Row]) -> Result<Rows<'_>> {
+fn tables<'a>(rows: impl Iterator<Item = &'a Row>) -> Result<Rows<'a>> {
     let mut tables = Rows::new();
-    for row in rows {
+    for row in rows.filter(|row| is_timing(row)) {
         if let (Some(family), Some(dtype)) = (Family::of(&row.op), row.op.dtype()) {
             tables
                 .entry((&*row.gpu, &*row.stack, family, dtype))
@@ -321,7 +351,7 @@ fn plan<'a>(
     tables: &Rows<'a>,
     recipes: &[Recipe],
     options: &Options,
-) -> Result<Vec<(Key, Sources<'a>, Care)>> {
+) -> Result<Vec<(Key, Sources<'a>)>> {
     if options.across {
         return Ok(plan_across(tables, recipes));
     }
@@ -347,17 +377,15 @@ fn plan<'a>(
         let mut sources = Sources {
             own: vec![(gpu, own)],
             sisters: vec![],
+            care: recipe.care,
+            waves: recipe.waves,
         };
         for (sister, stack) in recipe.sisters() {
             if let Some(stack) = stack_in(tables, sister, stack, recipe) {
                 sources.sisters.push((Gpu::find(sister)?, stack));
             }
         }
-        plan.push((
-            key_of(&gpu.name, own, recipe.family, recipe.dtype),
-            sources,
-            recipe.care,
-        ));
+        plan.push((key_of(&gpu.name, own, recipe.family, recipe.dtype), sources));
     }
     if plan.is_empty() {
         // A GPU or stack without a recipe: every table of the GPU becomes a head of its own.
@@ -366,9 +394,8 @@ fn plan<'a>(
                 key_of(&gpu.name, stack, family, dtype),
                 Sources {
                     own: vec![(gpu, stack)],
-                    sisters: vec![],
+                    ..Sources::default()
                 },
-                Care::Usual,
             ));
         }
     }
@@ -383,7 +410,7 @@ fn plan<'a>(
 }
 
 /// One head a family and format from the default stacks of all GPUs that have one.
-fn plan_across<'a>(tables: &Rows<'a>, recipes: &[Recipe]) -> Vec<(Key, Sources<'a>, Care)> {
+fn plan_across<'a>(tables: &Rows<'a>, recipes: &[Recipe]) -> Vec<(Key, Sources<'a>)> {
     let mut plan: BTreeMap<(Family, Dtype), Sources<'a>> = BTreeMap::new();
     for recipe in recipes {
         if let (Some(stack), Ok(gpu)) = (
@@ -398,13 +425,7 @@ fn plan_across<'a>(tables: &Rows<'a>, recipes: &[Recipe]) -> Vec<(Key, Sources<'
     }
     let any = crate::regressor::artifact::ANY_GPU;
     plan.into_iter()
-        .map(|((family, dtype), sources)| {
-            (
-                key_of(any, "default stacks", family, dtype),
-                sources,
-                Care::Usual,
-            )
-        })
+        .map(|((family, dtype), sources)| (key_of(any, "default stacks", family, dtype), sources))
         .collect()
 }
 
@@ -433,7 +454,7 @@ fn start_of<'a>(base: &'a Artifact, key: &Key) -> Option<&'a crate::regressor::a
 fn fingerprint(rows: &[Row], recipes: &[Recipe], options: &Options) -> String {
     let base = options.base.as_ref().map(|base| format!("{:?}", base.card));
     let rest = format!(
-        "{} {recipes:?} {:?} {} {base:?} {} {:?} {:?} {:?} {}",
+        "{} {recipes:?} {:?} {} {base:?} {} {:?} {:?} {:?} {:?} {}",
         digest(rows),
         options.gpu,
         options.across,
@@ -441,6 +462,7 @@ fn fingerprint(rows: &[Row], recipes: &[Recipe], options: &Options) -> String {
         options.backend,
         options.epochs,
         options.labels,
+        options.keep_out,
         env!("CARGO_PKG_VERSION")
     );
     format!("{:016x}", crate::features::fnv1a(rest.as_bytes()))

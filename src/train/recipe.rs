@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::features::Family;
 use crate::op::Dtype;
+use crate::regressor::artifact::Waves;
 use serde::Deserialize;
 
 /// How much work goes into a head.
@@ -34,6 +35,9 @@ pub struct Recipe {
     /// How much work goes into it.
     #[serde(default)]
     pub care: Care,
+    /// What is known of the tiles of its products beforehand.
+    #[serde(default)]
+    pub waves: Option<Waves>,
 }
 
 impl Recipe {
@@ -88,6 +92,10 @@ mod tests {
         for recipe in &recipes {
             assert_eq!(Gpu::find(&recipe.gpu).unwrap().name, recipe.gpu);
             assert_eq!(recipe.sisters().count(), recipe.sisters.len());
+            if let Some(waves) = recipe.waves {
+                assert_eq!(recipe.family, Family::Gemm, "tiles are those of products");
+                assert!(waves.tile.0 > 0 && waves.tile.1 > 0 && (0.0..=1.0).contains(&waves.share));
+            }
             for (gpu, _) in recipe.sisters() {
                 assert_eq!(Gpu::find(gpu).unwrap().name, gpu);
             }

@@ -4,7 +4,7 @@ use crate::dataset::{Row, digest};
 use crate::features::Machine;
 use crate::gpu::Gpu;
 use crate::op::Op;
-use crate::regressor::artifact::{Coverage, DataSource};
+use crate::regressor::artifact::{Coverage, DataSource, Waves};
 use crate::train::teach::{Lesson, alignment};
 use crate::units::Seconds;
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,6 +63,8 @@ pub struct Tables<'a> {
     pub own: Vec<TableRows<'a>>,
     /// Tables that only its teacher sees.
     pub sisters: Vec<TableRows<'a>>,
+    /// What is known of the tiles of products beforehand.
+    pub waves: Option<Waves>,
 }
 
 impl<'a> Tables<'a> {

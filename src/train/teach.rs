@@ -6,6 +6,7 @@
 
 use crate::features::{Family, Machine};
 use crate::op::{Attention, Gemm, Op};
+use crate::regressor::artifact::Waves;
 use crate::train::fit::Random;
 use crate::train::fit::Samples;
 use crate::train::trees::{Forest, TreesConfig, grow};
@@ -42,7 +43,50 @@ impl Lesson<'_> {
 
 /// Trees over several tables; the index of the table is one more feature, 0 for the head's own.
 pub struct Teacher {
+    family: Family,
+    waves: Option<Waves>,
     forests: Vec<Forest>,
+}
+
+/// What trees see of operators, and the part of each target that is known beforehand.
+#[derive(Default)]
+struct Material {
+    inputs: Vec<f32>,
+    known: Vec<f32>,
+}
+
+/// The greatest power of two that the trees tell from smaller ones where tiles are known: 64 elements are the 128 bytes
+/// of fp16 that matrix units want (NVIDIA Matrix Multiplication Background User's Guide). In such small tables every
+/// large width is a multiple of 128, and trees would blame alignment for what width costs.
+const ALIGNED: f32 = 6.0;
+
+impl Material {
+    /// Adds the operators of `lesson`, whose raw features are `inputs`, each with the index of its table.
+    fn append(
+        &mut self,
+        lesson: &Lesson<'_>,
+        family: Family,
+        inputs: &[f32],
+        table: usize,
+        waves: Option<Waves>,
+    ) {
+        for ((op, _), row) in lesson.rows.iter().zip(inputs.chunks_exact(family.width())) {
+            let start = self.inputs.len();
+            self.inputs.extend_from_slice(row);
+            self.inputs.push(table as f32);
+            let mut known = 0.0;
+            if let (Some(waves), Op::Gemm(gemm)) = (waves, op) {
+                let (waste, idle) = lesson.machine.quantization(gemm, waves.tile);
+                known = waves.share * (waste * idle).ln();
+                let seen = &mut self.inputs[start..];
+                seen[family.tile_features()].fill(0.0);
+                for power in &mut seen[family.alignment_features()] {
+                    *power = power.min(ALIGNED);
+                }
+            }
+            self.known.push(known as f32);
+        }
+    }
 }
 
 impl Teacher {
@@ -50,17 +94,21 @@ impl Teacher {
     pub fn new(
         lessons: &[Lesson<'_>],
         family: Family,
+        waves: Option<Waves>,
         forests: usize,
         trees: usize,
         seed: u64,
         progress: &(dyn Fn(usize) + Sync),
     ) -> Self {
-        let mut inputs = Vec::new();
+        let mut material = Material::default();
         let mut targets = Vec::new();
         for (table, lesson) in lessons.iter().enumerate() {
             let samples = lesson.samples(family);
-            append_with_table(&mut inputs, &samples.inputs, samples.width, table);
+            material.append(lesson, family, &samples.inputs, table, waves);
             targets.extend(samples.targets);
+        }
+        for (target, known) in targets.iter_mut().zip(&material.known) {
+            *target -= known;
         }
         let weights = vec![1.0; targets.len()];
         let config = TreesConfig {
@@ -76,7 +124,7 @@ impl Teacher {
             };
             grow(
                 width,
-                &inputs,
+                &material.inputs,
                 &targets,
                 &weights,
                 &config,
@@ -85,28 +133,24 @@ impl Teacher {
             )
         };
         Self {
+            family,
+            waves,
             forests: (0..forests).into_par_iter().map(one).collect(),
         }
     }
 
-    /// Labels raw features as rows of the head's own table: the mean of the forests.
-    pub fn label(&self, inputs: &[f32], width: usize) -> Vec<f32> {
-        let mut rows = Vec::with_capacity(inputs.len() / width * (width + 1));
-        append_with_table(&mut rows, inputs, width, 0);
-        let mut labels = vec![0.0; inputs.len() / width];
+    /// Labels the operators of `lesson`, whose raw features are `inputs`, as rows of the head's own table: the mean of
+    /// the forests.
+    pub fn label(&self, lesson: &Lesson<'_>, inputs: &[f32]) -> Vec<f32> {
+        let mut material = Material::default();
+        material.append(lesson, self.family, inputs, 0, self.waves);
+        let mut labels = material.known;
         for forest in &self.forests {
-            for (label, output) in labels.iter_mut().zip(forest.predict(&rows)) {
+            for (label, output) in labels.iter_mut().zip(forest.predict(&material.inputs)) {
                 *label += output / self.forests.len() as f32;
             }
         }
         labels
-    }
-}
-
-fn append_with_table(rows: &mut Vec<f32>, inputs: &[f32], width: usize, table: usize) {
-    for row in inputs.chunks_exact(width) {
-        rows.extend_from_slice(row);
-        rows.push(table as f32);
     }
 }
 
@@ -240,7 +284,9 @@ impl Random {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gpu::Gpu;
     use crate::op::{Dtype, Layout};
+    use crate::units::Seconds;
 
     #[test]
     fn invented_products_stay_inside_the_measured_region_and_alignment() {
@@ -270,5 +316,88 @@ mod tests {
             between += usize::from(![1, 333, 8192].contains(&gemm.m));
         }
         assert!(between > 20);
+    }
+
+    /// Products on a V100 that take `time` of their reference.
+    fn taught(time: impl Fn(&Gemm) -> f64) -> (Vec<Op>, Vec<f64>, Machine) {
+        let machine = Machine::new(Gpu::find("v100").unwrap(), Seconds::from_micros(5.0));
+        let products = (1..=60).map(|step| Gemm {
+            m: 2304,
+            n: 96 * step,
+            k: 4096,
+            batch: 1,
+            layout: Layout::Nn,
+            dtype: Dtype::Fp16,
+        });
+        let times = products
+            .clone()
+            .map(|gemm| machine.reference(&Op::Gemm(gemm)).secs() * time(&gemm));
+        (
+            products.clone().map(Op::Gemm).collect(),
+            times.collect(),
+            machine,
+        )
+    }
+
+    fn teacher(lesson: &Lesson<'_>, waves: Option<Waves>) -> Teacher {
+        let lessons = std::slice::from_ref(lesson);
+        Teacher::new(lessons, Family::Gemm, waves, 1, 40, 0, &|_| {})
+    }
+
+    #[test]
+    fn what_is_known_of_tiles_stands_in_the_labels() {
+        let waves = Waves {
+            tile: (256, 128),
+            share: 0.5,
+        };
+        let factor = |machine: &Machine, gemm: &Gemm| {
+            let (waste, idle) = machine.quantization(gemm, waves.tile);
+            (waste * idle).powf(waves.share)
+        };
+        let (_, _, machine) = taught(|_| 1.0);
+        // All that the products cost beyond 1.3 references is known, so that the trees have nothing left to learn.
+        let (ops, times, _) = taught(|gemm| 1.3 * factor(&machine, gemm));
+        let lesson = Lesson {
+            machine,
+            rows: ops.iter().zip(times).collect(),
+        };
+        let label =
+            teacher(&lesson, Some(waves)).label(&lesson, &lesson.samples(Family::Gemm).inputs);
+        for (op, label) in ops.iter().zip(label) {
+            let Op::Gemm(gemm) = op else { panic!("{op}") };
+            let wanted = (1.3 * factor(&machine, gemm)).ln();
+            assert!(
+                (f64::from(label) - wanted).abs() < 1e-3,
+                "{op}: {label} {wanted}"
+            );
+        }
+    }
+
+    #[test]
+    fn trees_that_know_tiles_beforehand_see_none() {
+        let (ops, times, machine) = taught(|gemm| 1.0 + gemm.n as f64 / 1e4);
+        let lesson = Lesson {
+            machine,
+            rows: ops.iter().zip(times).collect(),
+        };
+        let inputs = lesson.samples(Family::Gemm).inputs;
+        let mut changed = inputs.clone();
+        for row in changed.chunks_exact_mut(Family::Gemm.width()) {
+            row[Family::Gemm.tile_features()].fill(7.0);
+        }
+        let nothing = Waves {
+            tile: (256, 128),
+            share: 0.0,
+        };
+        let knowing = teacher(&lesson, Some(nothing));
+        assert_eq!(
+            knowing.label(&lesson, &inputs),
+            knowing.label(&lesson, &changed)
+        );
+        let seeing = teacher(&lesson, None);
+        assert_ne!(
+            seeing.label(&lesson, &inputs),
+            seeing.label(&lesson, &changed)
+        );
     }
 }

@@ -1,7 +1,8 @@
 //! Training for real, small: burn and our evaluation agree, a seed repeats, a killed run goes on.
 
+use crate::cli::{parse, refuses, run};
 use crate::made_up;
-use shapewise::dataset::{Row, read, write};
+use shapewise::dataset::{Row, is_held_out, key, read, write};
 use shapewise::features::Family;
 use shapewise::gpu::Gpu;
 use shapewise::op::Dtype;
@@ -27,6 +28,7 @@ fn options(out: &Path) -> Options {
         backend: Backend::Cpu,
         epochs: Some(12),
         labels: Some(1000),
+        keep_out: None,
     }
 }
 
@@ -95,6 +97,47 @@ fn fine_tuning_starts_from_the_base_and_says_so() {
     assert_eq!(tuned.card.base.as_deref(), Some("base"));
     assert_eq!(tuned.weights[0].mean, base.weights[0].mean);
     assert_ne!(tuned.weights[0].nets, base.weights[0].nets);
+}
+
+#[test]
+fn keys_that_are_kept_out_leave_no_trace_but_in_the_card() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("mine");
+    let keeping = Options {
+        keep_out: Some(0.3),
+        ..options(&out)
+    };
+    let model = train(&rows(), &keeping, &|_| {}).unwrap();
+    let kept = model.card.kept_out.unwrap();
+    assert_eq!(kept.fraction, 0.3);
+    let is_kept = |row: &Row| is_held_out(key(row), kept.fraction, kept.seed);
+    let (judges, seen): (Vec<_>, Vec<_>) = rows().into_iter().partition(is_kept);
+    assert!(judges.len() > 20 && seen.len() > judges.len());
+    let plain = train(&seen, &options(&folder.path().join("plain/mine")), &|_| {}).unwrap();
+    assert_eq!(model.weights, plain.weights);
+    assert_eq!(model.card.heads, plain.card.heads);
+    assert_eq!(plain.card.kept_out, None);
+
+    // What was kept out is what `evaluate --kept-out` takes.
+    let table = folder.path().join("rows.parquet");
+    write(&table, &rows()).unwrap();
+    let [table, out] = [&table, &out].map(|path| path.to_str().unwrap());
+    let evaluate = ["evaluate", "--data", table, "--format", "json", "--model"];
+    let judged = run(&[&evaluate[..], &[out, "--kept-out"]].concat());
+    assert_eq!(judged.code, 0, "{}", judged.err);
+    let document = parse("evaluate", &judged.out);
+    assert_eq!(document["overall"]["n"], judges.len());
+    let plain = folder.path().join("plain/mine");
+    let plain = plain.to_str().unwrap();
+    let every = [&evaluate[..], &[plain, "--kept-out"]].concat();
+    refuses(&every, 1, &["trained with every key", "--keep-out"]);
+    refuses(
+        &["evaluate", "--data", table, "--kept-out"],
+        2,
+        &["--model"],
+    );
+    let all = ["train", "--data", table, "--out", out, "--keep-out", "1"];
+    refuses(&all, 2, &["between 0 and 1"]);
 }
 
 #[test]

@@ -39,6 +39,7 @@ pub fn rows(name: &'static str) -> Vec<Row> {
                     clock: None,
                     group: None,
                     origin: origin.clone(),
+                    measured: None,
                 });
             }
         }

@@ -4,7 +4,19 @@ mod boundaries;
 
 mod checks;
 
+#[cfg(feature = "cuda")]
+mod fake_cuda;
+
+#[cfg(feature = "cuda")]
+mod gpu;
+
+#[cfg(feature = "cuda")]
+mod kernels;
+
 mod cli;
+
+#[cfg(feature = "cuda")]
+mod cudnn;
 
 #[cfg(feature = "serve")]
 mod document;
@@ -21,8 +33,14 @@ mod http;
 #[cfg(feature = "serve")]
 mod malformed;
 
+#[cfg(feature = "measure")]
+mod measuring;
+
 #[cfg(feature = "serve")]
 mod page;
+
+#[cfg(all(feature = "measure", feature = "train"))]
+mod portable;
 
 mod paper;
 

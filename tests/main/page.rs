@@ -1,11 +1,27 @@
-//! The web page in a headless Chromium, where node, Chromium and the packages of `tests/page` are there.
+//! The web page and the report in a headless Chromium, where node, Chromium and the packages of `tests/page` are there.
 
-use crate::cli::program;
+use crate::cli::run;
 use std::path::Path;
 use std::process::Command;
 
 #[test]
+#[cfg(feature = "serve")]
 fn the_page_works_in_a_browser() {
+    passes("page.test.mjs", "SHAPEWISE_BIN", &crate::cli::program());
+}
+
+#[test]
+fn the_report_is_whole_in_a_browser() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().to_str().unwrap();
+    let report = run(&["reproduce", "--out", out, "--format", "json"]);
+    assert_eq!(report.code, 0, "{}", report.err);
+    std::fs::write(folder.path().join("report.json"), &report.out).unwrap();
+    passes("report.test.mjs", "SHAPEWISE_REPORT", folder.path());
+}
+
+/// Runs a file of `tests/page` with a variable set; without node or a browser it says so, or fails where nothing may be skipped.
+fn passes(file: &str, variable: &str, value: &Path) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/page");
     let browser = std::env::var("CHROMIUM").unwrap_or_else(|_| "/usr/bin/chromium".to_owned());
     let missing = if Command::new("node").arg("--version").output().is_err() {
@@ -24,9 +40,9 @@ fn the_page_works_in_a_browser() {
         return;
     }
     let tests = Command::new("node")
-        .args(["--test", "--test-concurrency=1", "page.test.mjs"])
+        .args(["--test", "--test-concurrency=1", file])
         .current_dir(&folder)
-        .env("SHAPEWISE_BIN", program())
+        .env(variable, value)
         .env("CHROMIUM", browser)
         .output()
         .unwrap();

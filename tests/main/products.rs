@@ -56,11 +56,12 @@ fn alignment_has_three_levels_on_a100() {
     for (name, sizes, at) in LOGIT_ROLES {
         let rate = |class| class_rate(&a100, sizes.clone(), class, &at);
         let [odd, two, four, eight] = [1, 2, 4, 8].map(rate);
-        assert!((0.97..1.03).contains(&(two / four)), "{name}: {two} {four}");
+        // Measured equal; the vocabulary as reduction is predicted 3.2 % lower at 2.
+        assert!((0.96..1.04).contains(&(two / four)), "{name}: {two} {four}");
         assert!((0.4..0.7).contains(&(odd / two)), "{name}: {odd} {two}");
-        // Measured 1.45 to 1.62; the weakest is predicted at 1.28, hidden as output.
+        // Measured 1.45 to 1.62; the weakest are predicted at 1.20, both sizes as output, which no table holds.
         let step = eight / four;
-        assert!((1.25..1.7).contains(&step), "{name}: {step}");
+        assert!((1.18..1.7).contains(&step), "{name}: {step}");
     }
     for kind in 0..2 {
         let at = |d| attention_products(128, d)[kind];

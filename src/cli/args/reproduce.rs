@@ -9,8 +9,9 @@ pub struct ReproduceArgs {
     /// The GPU that whole models are predicted for; sweeps are predicted for the parts they were measured on.
     #[arg(long, default_value = "a100", value_name = "NAME")]
     pub gpu: String,
-    /// A built-in model by name, or the path of a trained one, that answers first for the GPUs it knows; name one that was trained
-    /// without the rows of --data to test prediction, not the fit.
+    /// A built-in model by name, or the path of a trained one, that answers first for the GPUs it knows. One that
+    /// was trained with `train --keep-out` is judged along the sweeps by the keys alone that it never saw: a test of prediction, not of
+    /// the fit.
     #[arg(long, value_name = "NAME|PATH")]
     pub model: Option<String>,
     /// The paper's raw sweeps in our own schema (`shapewise import cookbook` writes them): measured points of every sweep.

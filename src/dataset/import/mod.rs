@@ -201,6 +201,7 @@ fn keep(
         clock: None,
         group: reading.group,
         origin: origins.get(reading.libraries),
+        measured: None,
     };
     check_row(&row)
         .map_err(|problem| format!("`{}` is not {}", problem.column, problem.allowed))?;

@@ -1,7 +1,10 @@
 //! Our own files: what is written is read back; what is broken is named.
 
-use super::{gemm_row, write_columns};
-use crate::dataset::{Origin, Row, digest, read, read_many, write};
+use super::{gemm_row, measured_row, write_columns};
+use crate::dataset::{
+    Cache, Measured, Origin, Role, Row, Stop, digest, line, property, read, read_many, write,
+    write_with,
+};
 use crate::op::{Attention, Collective, CollectiveKind, Dtype, Gemm, Layout, Memory, MemoryKind};
 use crate::op::{Op, Pass};
 use crate::units::{Hertz, Seconds};
@@ -124,6 +127,7 @@ fn row() -> impl Strategy<Value = Row> {
                 licence,
                 libraries,
             }),
+            measured: None,
         }
     })
 }
@@ -245,9 +249,9 @@ fn forge(path: &Path, schema: &str, change: impl Fn(&str, ArrayRef) -> Option<Ar
 fn schemas_and_columns_are_checked() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("forged.parquet");
-    forge(&path, "2", |_, column| Some(column));
+    forge(&path, "3", |_, column| Some(column));
     let sentence = complaint(&path);
-    assert!(sentence.contains("`shapewise.schema` is 2"), "{sentence}");
+    assert!(sentence.contains("`shapewise.schema` is 3"), "{sentence}");
     assert!(sentence.contains("newer"), "{sentence}");
     forge(&path, "one", |_, column| Some(column));
     assert!(complaint(&path).contains("`shapewise.schema` is `one`"));
@@ -334,4 +338,110 @@ fn writing_refuses_what_could_not_be_read_and_keeps_the_old_file() {
     let sentence = write(folder.path(), &[]).unwrap_err().to_string();
     assert!(sentence.contains("is a folder; allowed: "), "{sentence}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn how_a_row_was_measured_reads_back_from_files_and_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.parquet");
+    let mut second = measured_row(4, 5, 6);
+    let about = second.measured.as_mut().unwrap();
+    (about.role, about.cache, about.stop) = (Role::Anchor, Cache::Hot, Stop::Long);
+    (about.half_width, about.kernel, about.power_watts) = (None, None, None);
+    let rows = [measured_row(1, 2, 3), second, gemm_row(7, 8, 9)];
+    write_with(&path, &rows, &[("a key", "a value".to_owned())]).unwrap();
+    assert_eq!(read(&path).unwrap(), rows);
+    assert_eq!(
+        property(&path, "a key").unwrap().as_deref(),
+        Some("a value")
+    );
+    assert_eq!(property(&path, "another").unwrap(), None);
+
+    for row in rows {
+        let shared = line::Shared {
+            gpu: row.gpu.clone(),
+            stack: row.stack.clone(),
+            origin: row.origin.clone(),
+        };
+        let text = serde_json::to_string(&line::to_object(&row).unwrap()).unwrap();
+        let object = serde_json::from_str(&text).unwrap();
+        assert_eq!(line::from_object(&object, &shared, "line 1").unwrap(), row);
+    }
+    let object = serde_json::from_str(r#"{"family": "gemm", "m": 0}"#).unwrap();
+    let shared = line::Shared {
+        gpu: "h200".into(),
+        stack: "stack 1.0".into(),
+        origin: Arc::default(),
+    };
+    let sentence = line::from_object(&object, &shared, "a.journal: line 2").unwrap_err();
+    assert!(
+        sentence
+            .to_string()
+            .starts_with("a.journal: line 2: `n` is null"),
+        "{sentence}"
+    );
+}
+
+#[test]
+fn files_from_before_there_were_measured_columns_still_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("old.parquet");
+    let new = [
+        "set",
+        "role",
+        "cache",
+        "stop",
+        "kernel",
+        "at_s",
+        "min_us",
+        "p25_us",
+        "p75_us",
+        "half_width",
+        "power_watts",
+        "temperature_celsius",
+        "waves",
+        "rank",
+        "calls",
+        "tile_rows",
+        "tile_cols",
+        "stages",
+        "split_k",
+        "cluster_rows",
+        "cluster_cols",
+        "workspace_bytes",
+        "remeasured",
+    ];
+    forge(&path, "1", |name, column| {
+        (!new.contains(&name)).then_some(column)
+    });
+    assert_eq!(read(&path).unwrap(), [gemm_row(1, 2, 3), gemm_row(4, 5, 6)]);
+    forge(&path, "2", |name, column| (name != "set").then_some(column));
+    assert!(complaint(&path).contains("the column `set` is missing"));
+}
+
+#[test]
+fn measured_columns_out_of_range_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.parquet");
+    type Change = fn(&mut Measured);
+    let changes: [(Change, &str); 5] = [
+        (|about| about.set.clear(), "`set` is empty"),
+        (|about| about.calls = 0, "`calls` is 0"),
+        (|about| about.at_s = -1.0, "`at_s` is -1"),
+        (
+            |about| about.half_width = Some(f64::NAN),
+            "`half_width` is NaN",
+        ),
+        (
+            |about| about.min = Seconds::ZERO,
+            "`min_us` is 0; allowed: more than 0",
+        ),
+    ];
+    for (change, expected) in changes {
+        let mut row = measured_row(1, 2, 3);
+        change(row.measured.as_mut().unwrap());
+        let sentence = write(&path, &[row]).unwrap_err().to_string();
+        assert!(sentence.contains(expected), "{sentence}");
+    }
+    assert!(!path.exists());
 }

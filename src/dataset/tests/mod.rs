@@ -5,7 +5,7 @@ mod import;
 mod public;
 mod runs;
 
-use super::{Origin, Row};
+use super::{Cache, Kernel, Measured, Origin, Role, Row, Stop};
 use crate::op::{Dtype, Gemm, Layout, Op};
 use crate::units::Seconds;
 use arrow_array::{ArrayRef, RecordBatch};
@@ -38,6 +38,40 @@ pub(in crate::dataset) fn gemm_row(m: u64, n: u64, k: u64) -> Row {
             licence: "MIT".to_owned(),
             libraries: None,
         }),
+        measured: None,
+    }
+}
+
+/// The same as one of our own rows.
+pub(in crate::dataset) fn measured_row(m: u64, n: u64, k: u64) -> Row {
+    let micros = Seconds::from_micros;
+    Row {
+        samples: Some(7),
+        measured: Some(Box::new(Measured {
+            set: "sobol".to_owned(),
+            role: Role::Plan,
+            cache: Cache::Cold,
+            rank: 0,
+            at_s: 1.5,
+            calls: 64,
+            min: micros(9.9),
+            quartiles: (micros(9.95), micros(10.05)),
+            half_width: Some(0.004),
+            stop: Stop::Precise,
+            remeasured: false,
+            power_watts: Some(650.0),
+            temperature_celsius: Some(61.0),
+            kernel: Some(Kernel {
+                name: Some("algorithm 66".to_owned()),
+                tile: Some((128, 256)),
+                stages: Some(4),
+                split_k: None,
+                cluster: Some((2, 1)),
+                waves: Some(3.878),
+                workspace_bytes: Some(0),
+            }),
+        })),
+        ..gemm_row(m, n, k)
     }
 }
 

@@ -191,7 +191,7 @@ where
         }
         let inside = [across.start, down.start, across.end, down.end];
         let inside = inside.map(|pixels| pixels / self.scale);
-        self.labels(&chart.points, inside, &spot)
+        self.labels(&chart.lines, &chart.points, inside, &spot)
     }
 
     /// Vertical lines with their labels at the head, as far as these do not overlap.

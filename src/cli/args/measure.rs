@@ -1,0 +1,58 @@
+//! What `measure` may be asked.
+
+use crate::units::duration;
+use clap::Args;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Timing operators on a device.
+#[derive(Debug, Args)]
+pub struct MeasureArgs {
+    /// What to measure: cuda:N or wgpu:N, N the number of the GPU from 0, or cpu.
+    #[arg(long, value_name = "DEVICE")]
+    pub device: String,
+    /// quick (2 minutes), standard (5), full (9), or a plan of your own: a TOML file with the numbers of cases of each set,
+    /// number formats and times; docs/measure.md describes it, data/plans has the built-in ones.
+    #[arg(long, default_value = "standard", value_name = "PLAN|FILE.toml")]
+    pub plan: String,
+    /// Stop in time, with a balanced sample of the plan; such as 90s or 9m [default: as the plan says].
+    #[arg(long, value_name = "TIME", value_parser = budget)]
+    pub budget: Option<Duration>,
+    /// The Parquet file to write; rows are safe in FILE.parquet.journal as they come.
+    #[arg(long, value_name = "FILE.parquet")]
+    pub out: PathBuf,
+    /// Go on with an interrupted run, or add to a finished file what the plan still misses.
+    #[arg(long, conflicts_with = "force")]
+    pub resume: bool,
+    /// Begin anew and replace what is there.
+    #[arg(long)]
+    pub force: bool,
+    /// Measure part I of N of the plan; `import native` puts the files together [default: all, or the task of a Slurm
+    /// job array].
+    #[arg(long, value_name = "I/N", value_parser = shard)]
+    pub shard: Option<(u64, u64)>,
+    /// Equal plans and seeds give equal cases in equal order.
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+}
+
+/// Reads a time of more than nothing.
+fn budget(text: &str) -> Result<Duration, String> {
+    let budget = duration(text)?;
+    match budget.is_zero() {
+        true => Err("more than nothing is allowed".to_owned()),
+        false => Ok(budget),
+    }
+}
+
+/// Reads `I/N`.
+fn shard(text: &str) -> Result<(u64, u64), String> {
+    let allowed = || "allowed: I/N with I from 1 to N and N up to 65536, such as 2/8".to_owned();
+    let (index, of) = text.split_once('/').ok_or_else(allowed)?;
+    let number = |text: &str| text.parse::<u64>().map_err(|_| allowed());
+    let (index, of) = (number(index)?, number(of)?);
+    match (1..=65536).contains(&of) && (1..=of).contains(&index) {
+        true => Ok((index, of)),
+        false => Err(allowed()),
+    }
+}

@@ -1,0 +1,186 @@
+//! `shapewise measure`: times operators on a device, with progress on standard error.
+
+use crate::cli::args::Format;
+use crate::cli::args::measure::MeasureArgs;
+use crate::cli::render;
+use crate::cli::rows;
+use crate::cli::say;
+use crate::error::Error;
+use crate::error::Result;
+use crate::measure;
+use crate::measure::Event;
+use crate::measure::Options;
+use crate::measure::active;
+use crate::measure::journal;
+use crate::measure::journal::Existing;
+use crate::measure::plan;
+use crate::measure::plan::Shard;
+use crate::report::measure::MeasureReport;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::IsTerminal;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Set by Ctrl-C; the run then ends after the row in flight and writes its file.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+pub(super) fn run(args: &MeasureArgs, format: Format) -> Result<String> {
+    let existing = match (args.resume, args.force) {
+        (true, _) => Existing::Resume,
+        (_, true) => Existing::Replace,
+        _ => Existing::Refuse,
+    };
+    // Whatever cannot end well is told before a device is opened.
+    journal::check_target(&args.out, existing)?;
+    let plan = plan::find(&args.plan)?;
+    let shard = shard(args)?;
+    let mut device = measure::open(&args.device)?;
+    let _ = ctrlc::set_handler(|| {
+        INTERRUPTED.store(true, Ordering::Relaxed);
+    });
+    let options = Options {
+        out: &args.out,
+        existing,
+        plan: &plan,
+        budget: args.budget.unwrap_or(plan.budget),
+        seed: args.seed,
+        shard,
+    };
+    let bar = progress_bar();
+    let mut watch = |event: &Event<'_>| {
+        show(event, &bar);
+        match INTERRUPTED.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    };
+    let outcome = measure::measure(&mut *device, &options, &mut active::choose, &mut watch);
+    bar.finish_and_clear();
+    let outcome = outcome?;
+    let report = MeasureReport::new(&args.out, &outcome, rows::skipped(&outcome.skipped));
+    Ok(render(&report, format))
+}
+
+/// The part of the plan: the one that is asked for, else that of a task of a Slurm job array, else all.
+fn shard(args: &MeasureArgs) -> Result<Shard> {
+    if let Some((index, of)) = args.shard {
+        return Ok(Shard { index, of });
+    }
+    let variable = |name: &str| match std::env::var(name) {
+        Err(_) => Ok(None),
+        Ok(text) => text
+            .parse::<u64>()
+            .map(Some)
+            .map_err(|_| Error::field("environment", name, format!("`{text}`"), "a whole number")),
+    };
+    let Some(task) = variable("SLURM_ARRAY_TASK_ID")? else {
+        return Ok(Shard::WHOLE);
+    };
+    let step = variable("SLURM_ARRAY_TASK_STEP")?.unwrap_or(1).max(1);
+    let needed = |name: &'static str| {
+        variable(name)?.ok_or_else(|| {
+            let allowed = "the bounds of the job array, or --shard I/N";
+            Error::field(
+                "environment",
+                name,
+                "not set beside SLURM_ARRAY_TASK_ID",
+                allowed,
+            )
+        })
+    };
+    let (least, most) = (
+        needed("SLURM_ARRAY_TASK_MIN")?,
+        needed("SLURM_ARRAY_TASK_MAX")?,
+    );
+    let tasks = most.saturating_sub(least) / step + 1;
+    if let Some(count) = variable("SLURM_ARRAY_TASK_COUNT")?.filter(|&count| count != tasks) {
+        // A list such as 1,5,6 has gaps: which task is which part cannot be told.
+        let allowed = format!("{tasks}, an array without gaps, or --shard I/N");
+        return Err(Error::field(
+            "environment",
+            "SLURM_ARRAY_TASK_COUNT",
+            count,
+            &allowed,
+        ));
+    }
+    let index = task.saturating_sub(least) / step + 1;
+    if index > tasks || task < least {
+        let allowed = format!("{least} to {most}");
+        return Err(Error::field(
+            "environment",
+            "SLURM_ARRAY_TASK_ID",
+            task,
+            &allowed,
+        ));
+    }
+    let shard = Shard { index, of: tasks };
+    say(&format!(
+        "task {task} of a Slurm job array: part {shard} of the plan (--shard says otherwise)"
+    ));
+    Ok(shard)
+}
+
+fn show(event: &Event<'_>, bar: &ProgressBar) {
+    let milestone = |line: String| bar.suspend(|| say(&line));
+    match event {
+        Event::Resumed { rows, torn } => {
+            let torn = if *torn {
+                "; the row that was being written is lost"
+            } else {
+                ""
+            };
+            milestone(format!("going on after {rows} rows{torn}"));
+        }
+        Event::Checked { paths } => {
+            milestone(format!(
+                "{} kernels and library paths agree with the CPU",
+                paths.len()
+            ));
+        }
+        Event::Scaled { probed: true, .. } => {
+            milestone("sizes follow from a probe of the device".to_owned())
+        }
+        Event::Scaled { probed: false, .. } => {}
+        Event::Planned { cases } => {
+            bar.set_length(*cases as u64);
+            milestone(format!("{cases} cases to measure"));
+        }
+        Event::Soaking { duration } => {
+            milestone(format!("warming up for {:.1} s", duration.as_secs_f64()))
+        }
+        Event::Measured {
+            done,
+            cases,
+            spent,
+            row,
+        } => {
+            if *done > 0 {
+                bar.set_length(*cases as u64);
+                bar.set_position(*done as u64);
+            }
+            bar.set_message(format!(
+                "{:.0} s, {} in {}",
+                spent.as_secs_f64(),
+                row.op,
+                row.time
+            ));
+        }
+        Event::Failed { case, reason } => milestone(format!("left out: {}: {reason}", case.op)),
+        Event::Round { round, cases } => {
+            milestone(format!(
+                "round {round}: {cases} more cases where the rows so far disagree"
+            ));
+        }
+        Event::Writing { rows } => milestone(format!("writing {rows} rows")),
+    }
+}
+
+/// A bar on standard error where a person may be watching.
+fn progress_bar() -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("measuring {bar:30} {pos}/{len}  {msg}")
+        .expect("the template is valid");
+    ProgressBar::new(1).with_style(style)
+}

@@ -1,0 +1,141 @@
+//! Which rows are the time of a shape, which are kept from every fit, and how far two runs of one case differ.
+//!
+//! A file of `measure` holds more than one row for some shapes: warm caches, other algorithms, anchors and repeats.
+
+use super::{Cache, Role, Row, Table, is_held_out, key};
+use std::collections::HashMap;
+
+/// The share of keys that no fit ever sees, in rows of our own.
+pub const RESERVED: f64 = 0.10;
+
+/// The seed of that choice, fixed for good.
+const RESERVED_SEED: u64 = 0;
+
+/// Whether this row is the time of its shape: cold operands, the algorithm that the library puts first, timed for its
+/// own sake. Every row of a table of others is.
+pub fn is_timing(row: &Row) -> bool {
+    row.measured.as_ref().is_none_or(|about| {
+        about.cache == Cache::Cold
+            && about.rank == 0
+            && matches!(about.role, Role::Plan | Role::Active)
+    })
+}
+
+/// Keeps the rows that are the time of their shape, in their order, and counts the others.
+pub fn timings(rows: Vec<Row>) -> Table {
+    let mut table = Table::default();
+    for row in rows {
+        match row.measured.as_ref().filter(|_| !is_timing(&row)) {
+            None => table.rows.push(row),
+            Some(about) => {
+                let reason = match (about.role, about.cache) {
+                    (Role::Anchor, _) => "an anchor, timed again and again to see drift",
+                    (Role::Repeat, _) => "a repeat, timed once more to see noise",
+                    (_, Cache::Hot) => "timed with operands in the cache",
+                    _ => "timed with an algorithm that the library does not put first",
+                };
+                table.skipped.add(reason, 1);
+            }
+        }
+    }
+    table
+}
+
+/// Whether this row of our own is kept from every fit, to test with: a tenth of the keys, by the hash of the key alone,
+/// so equal on every machine and in every run. Rows of other tables never are.
+pub fn is_reserved(row: &Row) -> bool {
+    row.measured.is_some() && is_held_out(key(row), RESERVED, RESERVED_SEED)
+}
+
+/// How far two measurements of one case differ, far apart in time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RunToRun {
+    /// Cases that were measured twice.
+    pub pairs: usize,
+    /// Median of `|ln(second / first)|`.
+    pub median: f64,
+    /// 90th percentile of the same.
+    pub p90: f64,
+}
+
+/// The noise from run to run: every repeat against the first time of its case; none where nothing was repeated.
+pub fn run_to_run<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Option<RunToRun> {
+    let (mut first, mut repeats) = (HashMap::new(), Vec::new());
+    for row in rows {
+        let Some(about) = &row.measured else { continue };
+        let case = (row.op, about.cache, about.rank, &*row.gpu, &*row.stack);
+        match about.role {
+            Role::Plan | Role::Active => {
+                first.entry(case).or_insert(row.time);
+            }
+            Role::Repeat => repeats.push((case, row.time)),
+            Role::Anchor => {}
+        }
+    }
+    let differences = repeats.iter().filter_map(|(case, time)| {
+        let first = first.get(case)?;
+        Some((*time / *first).ln().abs())
+    });
+    let mut sorted: Vec<f64> = differences.collect();
+    sorted.sort_by(f64::total_cmp);
+    let last = sorted.len().checked_sub(1)?;
+    let quantile = |share: f64| sorted[(share * last as f64).round() as usize];
+    Some(RunToRun {
+        pairs: sorted.len(),
+        median: quantile(0.5),
+        p90: quantile(0.9),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dataset::tests::{gemm_row, measured_row};
+
+    #[test]
+    fn only_cold_first_choice_rows_of_the_plan_are_timings() {
+        let mut rows = vec![gemm_row(1, 2, 3), measured_row(1, 2, 3)];
+        let changes: [fn(&mut super::super::Measured); 4] = [
+            |about| about.role = Role::Anchor,
+            |about| about.role = Role::Repeat,
+            |about| about.cache = Cache::Hot,
+            |about| about.rank = 3,
+        ];
+        for change in changes {
+            let mut row = measured_row(1, 2, 3);
+            change(row.measured.as_mut().unwrap());
+            rows.push(row);
+        }
+        let expected = rows[..2].to_vec();
+        let table = timings(rows);
+        assert_eq!(table.rows, expected);
+        assert_eq!(table.skipped.total(), 4);
+        assert_eq!(table.skipped.iter().count(), 4);
+    }
+
+    #[test]
+    fn reserved_keys_are_a_tenth_and_only_of_our_own_rows() {
+        let sizes = (1..60).flat_map(|n| (1..60).map(move |k| (n * 64, k * 64)));
+        let rows: Vec<Row> = sizes.map(|(n, k)| measured_row(7, n, k)).collect();
+        let reserved = rows.iter().filter(|row| is_reserved(row)).count();
+        let share = reserved as f64 / rows.len() as f64;
+        assert!((share - RESERVED).abs() < 0.02, "{share}");
+        let kept = rows.iter().find(|row| is_reserved(row)).unwrap();
+        // Another m of the same weights is on the same side; a row of somebody else's table is on none.
+        let mut other = kept.clone();
+        other.measured = None;
+        assert!(!is_reserved(&other));
+    }
+
+    #[test]
+    fn noise_is_the_difference_between_a_repeat_and_its_first_time() {
+        let first = measured_row(1, 2, 3);
+        assert_eq!(run_to_run([&first]), None);
+        let mut again = first.clone();
+        again.measured.as_mut().unwrap().role = Role::Repeat;
+        again.time = first.time * 1.01;
+        let noise = run_to_run([&first, &again]).unwrap();
+        assert_eq!(noise.pairs, 1);
+        assert!((noise.median - 1.01f64.ln()).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,279 @@
+//! Every path against the reference on the CPU, before anything is timed.
+//!
+//! Operands and what lies between them are poisoned first (all bits set, which is no number in any format), so an
+//! output that is not written shows as an infinite error, and so does a write where nothing belongs.
+
+use crate::error::Result;
+use crate::measure::cuda::device::{CudaDevice, Prepared};
+use crate::measure::cuda::placement::{GUARD, Slot};
+use crate::measure::device::Checked;
+use crate::measure::format;
+use crate::measure::reference::{self, Element};
+use crate::op::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
+
+/// What memory holds before a check.
+pub(super) const POISON: u8 = 0xff;
+
+/// Shapes of memory-bound kernels: odd columns, one warp per row, one block per row, and rows that are wider than what a
+/// block holds in registers.
+const SHAPES: [(u64, u64); 5] = [(7, 129), (9, 64), (33, 1000), (5, 4096), (2, 17_416)];
+
+/// Shapes of products; sizes that no power of two divides, and such that fp8 takes.
+const PRODUCTS: [[u64; 4]; 4] = [
+    [136, 72, 200, 1],
+    [37, 53, 29, 1],
+    [48, 64, 96, 3],
+    [1, 256, 512, 1],
+];
+
+const KINDS: [MemoryKind; 14] = [
+    MemoryKind::Softmax,
+    MemoryKind::Mask,
+    MemoryKind::Dropout,
+    MemoryKind::LayerNorm,
+    MemoryKind::RmsNorm,
+    MemoryKind::Gelu,
+    MemoryKind::Swiglu,
+    MemoryKind::Rotary,
+    MemoryKind::Add,
+    MemoryKind::Embedding,
+    MemoryKind::CrossEntropy,
+    MemoryKind::Adam,
+    MemoryKind::Permute,
+    MemoryKind::Copy,
+];
+
+const PASSES: [Pass; 2] = [Pass::Forward, Pass::Backward];
+
+/// All operators that are checked, those that a device refuses among them.
+fn operators() -> Vec<Op> {
+    let mut operators = Vec::new();
+    for dtype in Dtype::ALL {
+        for layout in Layout::ALL {
+            operators.extend(PRODUCTS.map(|[m, n, k, batch]| {
+                Op::Gemm(Gemm {
+                    m,
+                    n,
+                    k,
+                    batch,
+                    layout,
+                    dtype,
+                })
+            }));
+        }
+    }
+    for kind in KINDS {
+        for pass in PASSES {
+            for dtype in [Dtype::Fp32, Dtype::Fp16, Dtype::Bf16] {
+                operators.extend(SHAPES.map(|(rows, cols)| {
+                    Op::Memory(Memory {
+                        kind,
+                        rows,
+                        cols,
+                        pass,
+                        dtype,
+                    })
+                }));
+            }
+        }
+    }
+    for dtype in [Dtype::Bf16, Dtype::Fp16] {
+        for causal in [false, true] {
+            for pass in PASSES {
+                for (seq, head_dim) in [(128, 64), (200, 80)] {
+                    let sizes = [1, 4, 2, seq, seq, head_dim];
+                    operators.push(Op::Attention(Attention {
+                        pass,
+                        ..attention(sizes, causal, dtype)
+                    }));
+                }
+            }
+            let decode = [2, 4, 2, 1, 130, 64];
+            operators.push(Op::Attention(attention(decode, causal, dtype)));
+        }
+    }
+    operators
+}
+
+/// An attention of equal sequences and head widths, forward.
+const fn attention(
+    [batch, heads, kv_heads, seq_q, seq_kv, head_dim]: [u64; 6],
+    causal: bool,
+    dtype: Dtype,
+) -> Attention {
+    Attention {
+        batch,
+        heads,
+        kv_heads,
+        seq_q,
+        seq_kv,
+        head_dim,
+        value_dim: head_dim,
+        causal,
+        window: 0,
+        pass: Pass::Forward,
+        dtype,
+    }
+}
+
+/// What a path is called in the list.
+fn name(op: &Op, output: &str) -> String {
+    match op {
+        Op::Attention(attention) => format!("attention {} {op} {output}", attention.pass.name()),
+        Op::Memory(memory) => {
+            let (kind, pass, dtype) = (memory.kind.name(), memory.pass.name(), memory.dtype.name());
+            format!(
+                "{kind} {pass} {dtype} {}x{} {output}",
+                memory.rows, memory.cols
+            )
+        }
+        other => format!("{other} {output}"),
+    }
+}
+
+/// The largest error of an operator: what its format allows, and twice that for attention, which rounds its
+/// probabilities between two products.
+fn allowed(op: &Op) -> f64 {
+    let dtype = op.dtype().unwrap_or(Dtype::Fp32);
+    match op {
+        Op::Attention(_) => 2.0 * reference::allowed(dtype),
+        _ => reference::allowed(dtype),
+    }
+}
+
+/// Checks every path that the device does not refuse. One that cannot be set up is remembered as missing, with the
+/// reason: its cases are refused from then on.
+pub(super) fn run(device: &mut CudaDevice) -> Result<Vec<Checked>> {
+    let mut checked = Vec::new();
+    for (seed, op) in operators().iter().enumerate() {
+        if device.refuses_op(op, 0).is_some() {
+            continue;
+        }
+        match device.prepare(op, 0, |_| 1) {
+            Ok(prepared) => {
+                checked.extend(compare(device, op, &prepared, seed as u64)?);
+            }
+            Err(error) => device.miss(op, error.to_string()),
+        }
+    }
+    Ok(checked)
+}
+
+/// Runs one operator on known inputs and holds each output against the reference.
+fn compare(device: &CudaDevice, op: &Op, prepared: &Prepared, seed: u64) -> Result<Vec<Checked>> {
+    let (driver, operands) = (device.driver(), &prepared.operands);
+    let dtype = op.dtype().unwrap_or(Dtype::Fp32);
+    let inputs = reference::inputs(op, seed);
+    let expected = reference::run(op, &inputs);
+    let (base, bytes) = operands.region();
+    device.poison_scratch(operands)?;
+    driver.set(base, bytes as usize, POISON)?;
+    let slots = operands.operands();
+    let read = slots.iter().filter(|slot| slot.is_input);
+    for (slot, values) in read.zip(&inputs) {
+        let bytes = encode(slot.element, dtype, values);
+        driver.upload(operands.address(0, slot.name), &bytes)?;
+    }
+    prepared.algorithm.enqueue(driver, operands, 0)?;
+    let memory = driver.download(base, bytes as usize)?;
+    let trespassed = slots.iter().any(|slot| {
+        let end = (slot.offset + slot.bytes) as usize;
+        let next = (slot.offset + slot.bytes.next_multiple_of(256) + GUARD) as usize;
+        memory[end..next].iter().any(|&byte| byte != POISON)
+    });
+    let Some(outputs) = reference::operands(op).map(|operands| operands.outputs) else {
+        return Ok(Vec::new());
+    };
+    let found = |name: &str| slots.iter().find(|slot| slot.name == name);
+    let checks = outputs
+        .iter()
+        .zip(&expected)
+        .filter_map(|(output, expected)| {
+            let slot: &Slot = found(output.name)?;
+            let from = slot.offset as usize;
+            let measured = decode(slot, dtype, &memory[from..from + slot.bytes as usize]);
+            let error = match trespassed {
+                true => f64::INFINITY,
+                false => reference::error(&measured, expected),
+            };
+            Some(Checked {
+                path: name(op, output.name),
+                error,
+                allowed: allowed(op),
+            })
+        });
+    Ok(checks.collect())
+}
+
+/// Values as the device holds them.
+fn encode(element: Element, dtype: Dtype, values: &[f32]) -> Vec<u8> {
+    let size = element.size(dtype) as usize;
+    let mut bytes = Vec::with_capacity(values.len() * size);
+    for &value in values {
+        let bits = match element.format(dtype) {
+            Some(format) => format::encode(format, value),
+            None => value as u32,
+        };
+        bytes.extend_from_slice(&bits.to_le_bytes()[..size]);
+    }
+    bytes
+}
+
+/// Values from what the device holds; a flag that is neither 0 nor 1 is no number.
+fn decode(slot: &Slot, dtype: Dtype, bytes: &[u8]) -> Vec<f32> {
+    let size = slot.element.size(dtype) as usize;
+    let words = bytes.chunks_exact(size).map(|stored| {
+        let mut word = [0u8; 4];
+        word[..size].copy_from_slice(stored);
+        u32::from_le_bytes(word)
+    });
+    words
+        .map(|bits| match slot.element.format(dtype) {
+            Some(format) => format::decode(format, bits),
+            None if slot.element == Element::Flag && bits > 1 => f32::NAN,
+            None => bits as f32,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_pass_layout_and_format_is_among_the_checks() {
+        let all = operators();
+        for kind in KINDS {
+            for pass in PASSES {
+                let found = all.iter().any(
+                    |op| matches!(op, Op::Memory(memory) if (memory.kind, memory.pass) == (kind, pass)),
+                );
+                assert!(found, "{kind:?} {pass:?}");
+            }
+        }
+        let products = all.iter().filter(|op| matches!(op, Op::Gemm(_))).count();
+        assert_eq!(products, 5 * 4 * PRODUCTS.len());
+    }
+
+    #[test]
+    fn what_is_encoded_is_decoded() {
+        for (element, values) in [
+            (Element::Tensor, [1.0, -2.5, 0.15625]),
+            (Element::Single, [1.0, -2.5, 0.1]),
+            (Element::Index, [3.0, 70_000.0, 0.0]),
+            (Element::Flag, [1.0, 0.0, 1.0]),
+        ] {
+            let bytes = encode(element, Dtype::Bf16, &values);
+            let slot = Slot {
+                name: "x",
+                element,
+                elements: 3,
+                bytes: bytes.len() as u64,
+                offset: 0,
+                is_input: true,
+                is_output: false,
+            };
+            assert_eq!(decode(&slot, Dtype::Bf16, &bytes), values, "{element:?}");
+        }
+    }
+}

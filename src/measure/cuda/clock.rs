@@ -1,0 +1,94 @@
+//! Time on the device: the clock of a processor while a chain runs, and holding the stream until a chain is enqueued.
+
+use crate::error::Result;
+use crate::measure::cuda::compile::Source;
+use crate::measure::cuda::driver::Driver;
+use crate::measure::cuda::launch::Argument::{Address, Count};
+use crate::measure::cuda::launch::{Kernels, Shape, launch};
+use crate::op::Dtype;
+use crate::units::Hertz;
+use cudarc::driver::CudaFunction;
+
+/// Bytes between the places of two stamps.
+const STAMP_BYTES: u64 = 32;
+
+/// The shortest span that a clock is told of, in nanoseconds: the global timer ticks only every microsecond on some
+/// parts, and a tick at either end must stay below 2 %.
+const SHORTEST_SPAN: u64 = 100_000;
+
+/// How long the stream is held, in nanoseconds: more than it takes the host to launch a graph of 64 nodes.
+const HOLD: u64 = 60_000;
+
+/// One thread.
+const SINGLE: Shape = Shape {
+    blocks: 1,
+    threads: (1, 1),
+    shared: 0,
+};
+
+/// A kernel of one thread that writes down the time, the cycles of the processor it runs on, and which one that is.
+pub(super) struct Stamps {
+    function: CudaFunction,
+    hold: CudaFunction,
+    address: u64,
+}
+
+impl Stamps {
+    /// Stamps that are kept at this address, in 64 bytes.
+    pub(super) fn new(driver: &Driver, kernels: &Kernels, address: u64) -> Result<Self> {
+        let find = |name| kernels.function(driver, (Source::Fill, Dtype::Fp32, 4), name);
+        Ok(Self {
+            function: find("stamp")?,
+            hold: find("hold")?,
+            address,
+        })
+    }
+
+    /// Enqueues waiting, so that what is timed next is enqueued before it begins. Without, an idle device would wait for
+    /// the host between the first event and the first kernel, and that would count.
+    pub(super) fn hold(&self, driver: &Driver) -> Result<()> {
+        // SAFETY: the kernel takes one number.
+        unsafe { launch(driver, &self.hold, SINGLE, &[Count(HOLD)]) }
+    }
+
+    /// Enqueues the first stamp (0) or the second (1).
+    pub(super) fn enqueue(&self, driver: &Driver, which: u64) -> Result<()> {
+        let arguments = [Address(self.address + which * STAMP_BYTES)];
+        // SAFETY: the kernel takes one pointer to three numbers of eight bytes, for which there is room.
+        unsafe { launch(driver, &self.function, SINGLE, &arguments) }
+    }
+
+    /// The clock between the stamps, once both are written.
+    pub(super) fn read(&self, driver: &Driver) -> Result<Option<Hertz>> {
+        let bytes = driver.download(self.address, 2 * STAMP_BYTES as usize)?;
+        let mut words = bytes.chunks_exact(8).map(|word| {
+            let word = word.try_into().expect("eight bytes");
+            u64::from_le_bytes(word)
+        });
+        let stamps: [u64; 8] = std::array::from_fn(|_| words.next().unwrap_or(0));
+        Ok(clock(&stamps[..3], &stamps[4..7]))
+    }
+}
+
+/// Cycles over time between two stamps (nanoseconds, cycles, processor). Cycles are counted by each processor for
+/// itself, so stamps of two processors say nothing; nor do stamps too close for the timer's steps.
+fn clock(first: &[u64], second: &[u64]) -> Option<Hertz> {
+    let span = second[0].checked_sub(first[0])?;
+    let cycles = second[1].checked_sub(first[1])?;
+    let told = first[2] == second[2] && span >= SHORTEST_SPAN && cycles > 0;
+    told.then(|| Hertz::from_hertz(cycles as f64 / span as f64 * 1e9))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_needs_one_processor_and_a_span() {
+        let told = clock(&[1_000, 5_000, 7], &[1_001_000, 1_985_000, 7]);
+        assert_eq!(told, Some(Hertz::from_hertz(1.98e9)));
+        assert_eq!(clock(&[1_000, 5_000, 7], &[1_001_000, 1_985_000, 8]), None);
+        assert_eq!(clock(&[1_000, 5_000, 7], &[2_000, 7_000, 7]), None);
+        assert_eq!(clock(&[1_000_000, 5, 7], &[1_000, 50_000, 7]), None);
+    }
+}

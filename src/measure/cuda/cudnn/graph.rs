@@ -1,0 +1,256 @@
+//! A graph under construction: tensors, and the operations between them.
+
+use crate::error::Result;
+use crate::measure::cuda::cudnn::descriptor::{Descriptor, Handle};
+use cudarc::cudnn::sys::{
+    cudnnBackendAttributeName_t as Name, cudnnBackendDescriptorType_t as Kind,
+    cudnnDataType_t as Data, cudnnPointwiseMode_t as Mode, cudnnReduceTensorOp_t as Reduction,
+};
+
+/// What operands are multiples of, in bytes.
+const ALIGNMENT: i64 = 16;
+
+/// A tensor of a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tensor(usize);
+
+/// Where a tensor lives.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// In device memory.
+    Memory,
+    /// Nowhere: between operations, in registers or shared memory.
+    Virtual,
+    /// In the call: a number that the host hands over.
+    Value,
+}
+
+struct Known {
+    descriptor: Descriptor,
+    number: i64,
+    sizes: [i64; 4],
+}
+
+/// Tensors and operations in the order in which they were added.
+pub(super) struct Graph {
+    // Operations refer to what is below, so they are destroyed first.
+    operations: Vec<Descriptor>,
+    parts: Vec<Descriptor>,
+    tensors: Vec<Known>,
+}
+
+/// Strides of a tensor without gaps, the last dimension first.
+const fn dense_strides(sizes: [i64; 4]) -> [i64; 4] {
+    let rows = sizes[3];
+    let planes = sizes[2] * rows;
+    [sizes[1] * planes, planes, rows, 1]
+}
+
+impl Graph {
+    pub(super) const fn new() -> Self {
+        Self {
+            operations: Vec::new(),
+            parts: Vec::new(),
+            tensors: Vec::new(),
+        }
+    }
+
+    fn tensor(
+        &mut self,
+        format: Data,
+        sizes: [i64; 4],
+        strides: [i64; 4],
+        place: Place,
+    ) -> Result<Tensor> {
+        let number = self.tensors.len() as i64 + 1;
+        let descriptor = Descriptor::new(Kind::CUDNN_BACKEND_TENSOR_DESCRIPTOR, "a tensor")?;
+        descriptor
+            .format(Name::CUDNN_ATTR_TENSOR_DATA_TYPE, format)?
+            .integers(Name::CUDNN_ATTR_TENSOR_DIMENSIONS, &sizes)?
+            .integers(Name::CUDNN_ATTR_TENSOR_STRIDES, &strides)?
+            .integers(Name::CUDNN_ATTR_TENSOR_UNIQUE_ID, &[number])?
+            .integers(Name::CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, &[ALIGNMENT])?;
+        match place {
+            Place::Memory => {}
+            Place::Virtual => {
+                descriptor.flag(Name::CUDNN_ATTR_TENSOR_IS_VIRTUAL, true)?;
+            }
+            Place::Value => {
+                descriptor.flag(Name::CUDNN_ATTR_TENSOR_IS_BY_VALUE, true)?;
+            }
+        }
+        self.tensors.push(Known {
+            descriptor: descriptor.finalize()?,
+            number,
+            sizes,
+        });
+        Ok(Tensor(self.tensors.len() - 1))
+    }
+
+    /// A tensor in device memory without gaps.
+    pub(super) fn dense(&mut self, format: Data, sizes: [i64; 4]) -> Result<Tensor> {
+        self.tensor(format, sizes, dense_strides(sizes), Place::Memory)
+    }
+
+    /// A tensor in device memory without gaps, looked at with its last two dimensions exchanged.
+    pub(super) fn transposed(&mut self, format: Data, sizes: [i64; 4]) -> Result<Tensor> {
+        let strides = dense_strides(sizes);
+        let turned = |of: [i64; 4]| [of[0], of[1], of[3], of[2]];
+        self.tensor(format, turned(sizes), turned(strides), Place::Memory)
+    }
+
+    /// A single-precision number that the host hands over.
+    pub(super) fn value(&mut self) -> Result<Tensor> {
+        self.tensor(Data::CUDNN_DATA_FLOAT, [1; 4], [1; 4], Place::Value)
+    }
+
+    /// A tensor between operations.
+    pub(super) fn passing(&mut self, format: Data, sizes: [i64; 4]) -> Result<Tensor> {
+        self.tensor(format, sizes, dense_strides(sizes), Place::Virtual)
+    }
+
+    /// A tensor between operations with strides of its own.
+    pub(super) fn passing_as(
+        &mut self,
+        format: Data,
+        sizes: [i64; 4],
+        strides: [i64; 4],
+    ) -> Result<Tensor> {
+        self.tensor(format, sizes, strides, Place::Virtual)
+    }
+
+    /// The number that a tensor is bound by.
+    pub(super) fn number(&self, tensor: Tensor) -> i64 {
+        self.tensors[tensor.0].number
+    }
+
+    fn of(&self, tensor: Tensor) -> &Descriptor {
+        &self.tensors[tensor.0].descriptor
+    }
+
+    /// `product = left · right`.
+    pub(super) fn multiply(&mut self, left: Tensor, right: Tensor, product: Tensor) -> Result<()> {
+        let part = Descriptor::new(Kind::CUDNN_BACKEND_MATMUL_DESCRIPTOR, "a product")?;
+        part.format(Name::CUDNN_ATTR_MATMUL_COMP_TYPE, Data::CUDNN_DATA_FLOAT)?;
+        let part = part.finalize()?;
+        let kind = Kind::CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR;
+        let operation = Descriptor::new(kind, "the operation of a product")?;
+        operation
+            .descriptor(Name::CUDNN_ATTR_OPERATION_MATMUL_ADESC, self.of(left))?
+            .descriptor(Name::CUDNN_ATTR_OPERATION_MATMUL_BDESC, self.of(right))?
+            .descriptor(Name::CUDNN_ATTR_OPERATION_MATMUL_CDESC, self.of(product))?
+            .descriptor(Name::CUDNN_ATTR_OPERATION_MATMUL_DESC, &part)?;
+        self.add(operation, Some(part))
+    }
+
+    /// `result = mode(inputs)` for each element, computed in `precision`: one input, a second, and for a selection the
+    /// condition. `axis` is the dimension whose index is generated.
+    fn pointwise(
+        &mut self,
+        mode: Mode,
+        precision: Data,
+        axis: Option<i64>,
+        inputs: &[Tensor],
+        result: Tensor,
+    ) -> Result<()> {
+        let part = Descriptor::new(Kind::CUDNN_BACKEND_POINTWISE_DESCRIPTOR, "a function")?;
+        part.pointwise(mode)?
+            .format(Name::CUDNN_ATTR_POINTWISE_MATH_PREC, precision)?;
+        if let Some(axis) = axis {
+            part.integers(Name::CUDNN_ATTR_POINTWISE_AXIS, &[axis])?;
+        }
+        let part = part.finalize()?;
+        let kind = Kind::CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR;
+        let operation = Descriptor::new(kind, "the operation of a function")?;
+        operation
+            .descriptor(Name::CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, &part)?
+            .descriptor(Name::CUDNN_ATTR_OPERATION_POINTWISE_YDESC, self.of(result))?;
+        let names = [
+            Name::CUDNN_ATTR_OPERATION_POINTWISE_XDESC,
+            Name::CUDNN_ATTR_OPERATION_POINTWISE_BDESC,
+            Name::CUDNN_ATTR_OPERATION_POINTWISE_TDESC,
+        ];
+        for (name, &input) in names.into_iter().zip(inputs) {
+            operation.descriptor(name, self.of(input))?;
+        }
+        self.add(operation, Some(part))
+    }
+
+    /// `result = mode(inputs)` in single precision.
+    pub(super) fn apply(&mut self, mode: Mode, inputs: &[Tensor], result: Tensor) -> Result<()> {
+        self.pointwise(mode, Data::CUDNN_DATA_FLOAT, None, inputs, result)
+    }
+
+    /// `mode(inputs)` in single precision, with the sizes of the first input, between operations.
+    pub(super) fn map(&mut self, mode: Mode, inputs: &[Tensor]) -> Result<Tensor> {
+        let sizes = self.tensors[inputs[0].0].sizes;
+        let result = self.passing(Data::CUDNN_DATA_FLOAT, sizes)?;
+        self.apply(mode, inputs, result)?;
+        Ok(result)
+    }
+
+    /// Reduces the dimensions in which `result` is 1.
+    pub(super) fn reduce(&mut self, by: Reduction, input: Tensor, result: Tensor) -> Result<()> {
+        let part = Descriptor::new(Kind::CUDNN_BACKEND_REDUCTION_DESCRIPTOR, "a reduction")?;
+        part.format(Name::CUDNN_ATTR_REDUCTION_COMP_TYPE, Data::CUDNN_DATA_FLOAT)?
+            .reduction(by)?;
+        let part = part.finalize()?;
+        let kind = Kind::CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR;
+        let operation = Descriptor::new(kind, "the operation of a reduction")?;
+        operation
+            .descriptor(Name::CUDNN_ATTR_OPERATION_REDUCTION_XDESC, self.of(input))?
+            .descriptor(Name::CUDNN_ATTR_OPERATION_REDUCTION_YDESC, self.of(result))?
+            .descriptor(Name::CUDNN_ATTR_OPERATION_REDUCTION_DESC, &part)?;
+        self.add(operation, Some(part))
+    }
+
+    /// The same elements with the sizes of `result`.
+    pub(super) fn reshape(&mut self, input: Tensor, result: Tensor) -> Result<()> {
+        let kind = Kind::CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR;
+        let operation = Descriptor::new(kind, "the operation of a new shape")?;
+        operation
+            .descriptor(Name::CUDNN_ATTR_OPERATION_RESHAPE_XDESC, self.of(input))?
+            .descriptor(Name::CUDNN_ATTR_OPERATION_RESHAPE_YDESC, self.of(result))?;
+        self.add(operation, None)
+    }
+
+    /// Scores with `hidden` above the diagonal: where the row is at least the column, the score stays.
+    pub(super) fn mask_causal(&mut self, scores: Tensor, hidden: Tensor) -> Result<Tensor> {
+        let (index, single, truth) = (
+            Data::CUDNN_DATA_INT32,
+            Data::CUDNN_DATA_FLOAT,
+            Data::CUDNN_DATA_BOOLEAN,
+        );
+        let sizes = self.tensors[scores.0].sizes;
+        let generate = Mode::CUDNN_POINTWISE_GEN_INDEX;
+        let row = self.passing(index, sizes)?;
+        self.pointwise(generate, single, Some(2), &[scores], row)?;
+        let column = self.passing(index, sizes)?;
+        self.pointwise(generate, single, Some(3), &[scores], column)?;
+        let visible = self.passing(truth, sizes)?;
+        let at_least = Mode::CUDNN_POINTWISE_CMP_GE;
+        self.pointwise(at_least, truth, None, &[row, column], visible)?;
+        let masked = self.passing(single, sizes)?;
+        let select = Mode::CUDNN_POINTWISE_BINARY_SELECT;
+        self.apply(select, &[scores, hidden, visible], masked)?;
+        Ok(masked)
+    }
+
+    fn add(&mut self, operation: Descriptor, part: Option<Descriptor>) -> Result<()> {
+        self.operations.push(operation.finalize()?);
+        self.parts.extend(part);
+        Ok(())
+    }
+
+    /// The graph as cuDNN knows it; refers to this one, which must live as long.
+    pub(super) fn finalize(&self, handle: Option<&Handle>) -> Result<Descriptor> {
+        let kind = Kind::CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR;
+        let graph = Descriptor::new(kind, "a graph")?;
+        if let Some(handle) = handle {
+            graph.handle(Name::CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle)?;
+        }
+        let operations: Vec<_> = self.operations.iter().collect();
+        graph.descriptors(Name::CUDNN_ATTR_OPERATIONGRAPH_OPS, &operations)?;
+        graph.finalize()
+    }
+}

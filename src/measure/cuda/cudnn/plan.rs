@@ -1,0 +1,247 @@
+//! Plans: engines that cuDNN's heuristic proposes for a graph, compiled, and run on bound memory.
+
+use crate::error::{Error, Result};
+use crate::measure::cuda::cudnn::descriptor::{Descriptor, Handle, succeed};
+use crate::measure::cuda::cudnn::graph::Graph;
+use crate::measure::cuda::cudnn::{Binding, build};
+use crate::measure::cuda::libraries::Library;
+use crate::op::Attention;
+use crate::op::Op;
+use cudarc::cudnn::sys::{
+    self, cudnnBackendAttributeName_t as Name, cudnnBackendDescriptorType_t as Kind,
+};
+use std::ffi::c_void;
+
+/// A device that may be absent, described to cuDNN by its properties in JSON.
+pub struct DeviceProperties(Descriptor);
+
+impl DeviceProperties {
+    /// Reads the JSON that `CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION` takes.
+    pub fn from_json(json: &str) -> Result<Self> {
+        Library::Cudnn.require()?;
+        let kind = Kind::CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR;
+        let properties = Descriptor::new(kind, "the properties of a device")?;
+        properties.text(Name::CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, json)?;
+        Ok(Self(properties.finalize()?))
+    }
+
+    /// The properties of the device of a handle, as JSON.
+    pub(in crate::measure::cuda) fn json(handle: &Handle) -> Result<String> {
+        let kind = Kind::CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR;
+        let properties = Descriptor::new(kind, "the properties of a device")?;
+        properties.handle(Name::CUDNN_ATTR_DEVICEPROP_HANDLE, handle)?;
+        let properties = properties.finalize()?;
+        properties.string(Name::CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION)
+    }
+}
+
+/// What is known of a compiled plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// The name of its first kernel.
+    pub kernel: String,
+    /// Scratch memory that it asks for.
+    pub workspace_bytes: u64,
+}
+
+/// Where plans are made: on a device, or for one that is described.
+enum Target<'a> {
+    Device(&'a Handle),
+    Described(&'a DeviceProperties),
+}
+
+impl Target<'_> {
+    fn finalize(&self, graph: &Graph) -> Result<Descriptor> {
+        match self {
+            Self::Device(handle) => graph.finalize(Some(handle)),
+            Self::Described(_) => graph.finalize(None),
+        }
+    }
+
+    /// Engine configurations, the one that the heuristic puts first in front.
+    fn configurations(&self, graph: &Descriptor) -> Result<Vec<Descriptor>> {
+        let kind = Kind::CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR;
+        let heuristic = Descriptor::new(kind, "a heuristic")?;
+        heuristic
+            .descriptor(Name::CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph)?
+            .heuristic(sys::cudnnBackendHeurMode_t::CUDNN_HEUR_MODE_A)?;
+        if let Self::Described(properties) = self {
+            heuristic.descriptor(Name::CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, &properties.0)?;
+        }
+        heuristic.finalize()?.children(
+            Name::CUDNN_ATTR_ENGINEHEUR_RESULTS,
+            Kind::CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
+            "an engine's configuration",
+        )
+    }
+
+    /// Compiles a configuration.
+    fn plan(&self, configuration: &Descriptor) -> Result<Descriptor> {
+        let kind = Kind::CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR;
+        let plan = Descriptor::new(kind, "a plan")?;
+        match self {
+            Self::Device(handle) => {
+                plan.handle(Name::CUDNN_ATTR_EXECUTION_PLAN_HANDLE, handle)?;
+            }
+            Self::Described(properties) => {
+                plan.descriptor(Name::CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, &properties.0)?;
+            }
+        }
+        plan.descriptor(Name::CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration)?;
+        plan.finalize()
+    }
+}
+
+fn planned(plan: &Descriptor) -> Result<Planned> {
+    let bytes = plan.integer(Name::CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE)?;
+    // A plan without JSON (an engine that was not compiled at run time) has no name to tell.
+    let json = plan
+        .string(Name::CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION)
+        .unwrap_or_default();
+    let named = json.split("\"kernelName\":\"").nth(1);
+    let kernel = named.and_then(|rest| rest.split('"').next());
+    Ok(Planned {
+        kernel: kernel.unwrap_or("cudnn").to_owned(),
+        workspace_bytes: u64::try_from(bytes).unwrap_or(0),
+    })
+}
+
+/// How many engine configurations cuDNN has for an operator on a described device, and its first plan where `compile`
+/// is asked for and there is one. Needs no device; without a driver's library there are no configurations.
+pub fn candidates(
+    op: &Attention,
+    device: &DeviceProperties,
+    compile: bool,
+) -> Result<(usize, Option<Planned>)> {
+    let (graph, _) = build(op)?;
+    let target = Target::Described(device);
+    let finalized = target.finalize(&graph)?;
+    let configurations = target.configurations(&finalized)?;
+    let first = configurations.first().filter(|_| compile);
+    let first = first.map(|configuration| planned(&target.plan(configuration)?));
+    Ok((configurations.len(), first.transpose()?))
+}
+
+/// Memory that a tensor is bound to.
+pub(in crate::measure::cuda) struct Bound {
+    numbers: Vec<i64>,
+    addresses: Vec<*mut c_void>,
+}
+
+/// A compiled plan on a device.
+pub(in crate::measure::cuda) struct Plan {
+    // Refers to the configuration, and that to the graph: destroyed first.
+    plan: Descriptor,
+    _configuration: Descriptor,
+    _finalized: Descriptor,
+    _graph: Graph,
+    bindings: Vec<(i64, Binding)>,
+    /// What is known of it.
+    pub(in crate::measure::cuda) planned: Planned,
+    // By-value tensors are bound to memory of the host, which must stay where it is.
+    values: Box<[f32]>,
+}
+
+impl Plan {
+    /// Compiles the configuration at `rank` of the heuristic's list.
+    pub(in crate::measure::cuda) fn new(
+        op: &Attention,
+        handle: &Handle,
+        rank: u32,
+    ) -> Result<Self> {
+        let (graph, bindings) = build(op)?;
+        let target = Target::Device(handle);
+        let finalized = target.finalize(&graph)?;
+        let configurations = target.configurations(&finalized)?;
+        let count = configurations.len();
+        let chosen = configurations.into_iter().nth(rank as usize);
+        let configuration = chosen.ok_or_else(|| {
+            let op = Op::Attention(*op);
+            Error::infeasible(format!(
+                "cuDNN has {count} engines for {op}, none at rank {rank}"
+            ))
+        })?;
+        let plan = target.plan(&configuration)?;
+        let values = bindings.iter().filter_map(|(_, binding)| match binding {
+            Binding::Value(value) => Some(*value),
+            _ => None,
+        });
+        Ok(Self {
+            planned: planned(&plan)?,
+            values: values.collect(),
+            plan,
+            _configuration: configuration,
+            _finalized: finalized,
+            _graph: graph,
+            bindings,
+        })
+    }
+
+    /// Scratch memory that tensors of the graph need, besides the plan's own.
+    pub(in crate::measure::cuda) fn scratch_bytes(&self) -> Vec<u64> {
+        let scratch = self
+            .bindings
+            .iter()
+            .filter_map(|(_, binding)| match binding {
+                Binding::Scratch(bytes) => Some(*bytes),
+                _ => None,
+            });
+        scratch.collect()
+    }
+
+    /// Binds every tensor: operands where `operand` says, scratch tensors to `scratch` in order, values to the plan's own.
+    pub(in crate::measure::cuda) fn bind(
+        &self,
+        operand: impl Fn(&str) -> u64,
+        scratch: &[u64],
+    ) -> Bound {
+        let (mut scratch, mut values) = (scratch.iter(), self.values.iter());
+        let mut bound = Bound {
+            numbers: Vec::with_capacity(self.bindings.len()),
+            addresses: Vec::with_capacity(self.bindings.len()),
+        };
+        for (number, binding) in &self.bindings {
+            let address = match binding {
+                Binding::Operand(name) => Some(operand(name) as *mut c_void),
+                Binding::Scratch(_) => scratch.next().map(|&address| address as *mut c_void),
+                Binding::Value(_) => values.next().map(|value| {
+                    let value: *const f32 = value;
+                    value.cast_mut().cast()
+                }),
+            };
+            bound.numbers.push(*number);
+            bound
+                .addresses
+                .push(address.unwrap_or(std::ptr::null_mut()));
+        }
+        bound
+    }
+
+    /// Enqueues the plan on the handle's stream.
+    ///
+    /// # Safety
+    ///
+    /// The tensors must be bound to memory of their sizes, and `workspace` must have the bytes that the plan asks for.
+    pub(in crate::measure::cuda) unsafe fn run(
+        &self,
+        handle: &Handle,
+        bound: &Bound,
+        workspace: u64,
+    ) -> Result<()> {
+        let kind = Kind::CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR;
+        let pack = Descriptor::new(kind, "the bindings of a plan")?;
+        pack.addresses(
+            Name::CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
+            &bound.addresses,
+        )?
+        .integers(Name::CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, &bound.numbers)?
+        .addresses(
+            Name::CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
+            &[workspace as *mut c_void],
+        )?;
+        let pack = pack.finalize()?;
+        // SAFETY: handle, plan and bindings are alive; the caller vouches for the memory.
+        let status = unsafe { sys::cudnnBackendExecute(handle.raw(), self.plan.raw(), pack.raw()) };
+        succeed(status, "run a plan")
+    }
+}

@@ -1,0 +1,207 @@
+//! A context, a stream, one large pool of memory and two events: all that we ask of the CUDA driver.
+
+use crate::error::{Error, Result};
+use crate::units::Seconds;
+use cudarc::driver::result::{self, DriverError};
+use cudarc::driver::sys;
+use cudarc::driver::{CudaContext, CudaEvent, CudaGraph, CudaStream};
+use std::sync::Arc;
+
+/// The share of the free memory that the pool takes, and the most it takes.
+const POOL_SHARE: f64 = 0.6;
+const POOL_BYTES: u64 = 8 << 30;
+
+/// Turns what the driver says into a sentence.
+pub(super) fn failed(what: &str) -> impl Fn(DriverError) -> Error {
+    let what = what.to_owned();
+    move |error| {
+        let said = |text: std::result::Result<&std::ffi::CStr, DriverError>| {
+            text.map(|text| text.to_string_lossy().into_owned())
+                .unwrap_or_default()
+        };
+        let (name, text) = (said(error.error_name()), said(error.error_string()));
+        Error::infeasible(format!("the CUDA driver cannot {what}: {name}, {text}"))
+    }
+}
+
+/// One allocation, released with its last use.
+struct Pool {
+    context: Arc<CudaContext>,
+    address: u64,
+    bytes: u64,
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let _ = self.context.bind_to_thread();
+        // SAFETY: the address came from `malloc_sync` and is freed once; work that uses it was waited for or is
+        // waited for by the driver, which frees memory only when the device is done with it.
+        let _ = unsafe { result::free_sync(self.address) };
+    }
+}
+
+/// A device that is open.
+pub(super) struct Driver {
+    // Declared first, so that it is freed while the context is still there.
+    pool: Pool,
+    begin: CudaEvent,
+    end: CudaEvent,
+    stream: Arc<CudaStream>,
+    context: Arc<CudaContext>,
+}
+
+impl Driver {
+    /// Opens the device with this index. The libraries are known to be there.
+    pub(super) fn open(index: usize) -> Result<Self> {
+        let context = CudaContext::new(index).map_err(failed(&format!("open device {index}")))?;
+        // SAFETY: everything runs on one stream, so nothing needs to be ordered by events of the bindings.
+        unsafe { context.disable_event_tracking() };
+        let stream = context.new_stream().map_err(failed("create a stream"))?;
+        let timing = Some(sys::CUevent_flags::CU_EVENT_DEFAULT);
+        let event = || context.new_event(timing).map_err(failed("create an event"));
+        let (begin, end) = (event()?, event()?);
+        let (free, _) = context
+            .mem_get_info()
+            .map_err(failed("tell its free memory"))?;
+        let bytes = ((free as f64 * POOL_SHARE) as u64).min(POOL_BYTES) & !0xffff;
+        // SAFETY: the context is bound to this thread; the address goes into a `Pool` that frees it.
+        let address = unsafe { result::malloc_sync(bytes as usize) }
+            .map_err(failed(&format!("allocate {} MiB", bytes >> 20)))?;
+        let pool = Pool {
+            context: Arc::clone(&context),
+            address,
+            bytes,
+        };
+        Ok(Self {
+            pool,
+            begin,
+            end,
+            stream,
+            context,
+        })
+    }
+
+    pub(super) fn context(&self) -> &Arc<CudaContext> {
+        &self.context
+    }
+
+    pub(super) fn stream(&self) -> &Arc<CudaStream> {
+        &self.stream
+    }
+
+    /// The pool as (address, bytes).
+    pub(super) fn pool(&self) -> (u64, u64) {
+        (self.pool.address, self.pool.bytes)
+    }
+
+    /// An attribute of the device; nothing where the driver does not know it.
+    pub(super) fn attribute(&self, attribute: sys::CUdevice_attribute) -> Option<u64> {
+        let value = self.context.attribute(attribute).ok()?;
+        u64::try_from(value).ok().filter(|&value| value > 0)
+    }
+
+    /// Waits for everything that was enqueued; an error of a kernel shows here.
+    pub(super) fn wait(&self) -> Result<()> {
+        self.stream
+            .synchronize()
+            .map_err(failed("finish what was enqueued"))
+    }
+
+    /// Enqueues the event that time is counted from.
+    pub(super) fn begin(&self) -> Result<()> {
+        let record = self.begin.record(&self.stream);
+        record.map_err(failed("record an event"))
+    }
+
+    /// Enqueues the event that time is counted to.
+    pub(super) fn end(&self) -> Result<()> {
+        let record = self.end.record(&self.stream);
+        record.map_err(failed("record an event"))
+    }
+
+    /// The time between both events; waits for the second.
+    pub(super) fn elapsed(&self) -> Result<Seconds> {
+        let millis = self.begin.elapsed_ms(&self.end);
+        let millis = millis.map_err(failed("tell the time between events"))?;
+        Ok(Seconds::from_micros(f64::from(millis) * 1e3))
+    }
+
+    /// The time that what is enqueued takes; waits for it.
+    pub(super) fn time(&self, enqueue: impl FnOnce() -> Result<()>) -> Result<Seconds> {
+        self.begin()?;
+        enqueue()?;
+        self.end()?;
+        self.elapsed()
+    }
+
+    /// Records what is enqueued as a graph, without running it, and brings the graph to the device.
+    pub(super) fn capture(&self, enqueue: impl FnOnce() -> Result<()>) -> Result<CudaGraph> {
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        self.stream
+            .begin_capture(mode)
+            .map_err(failed("begin a capture"))?;
+        let enqueued = enqueue();
+        // The capture ends whatever happened in it: the stream must be usable again.
+        let ended = self.stream.end_capture(sys::CUgraphInstantiate_flags(0));
+        enqueued?;
+        let graph = ended.map_err(failed("make a graph of a capture"))?;
+        let graph =
+            graph.ok_or_else(|| Error::infeasible("the CUDA driver captured an empty graph"))?;
+        graph
+            .upload()
+            .map_err(failed("bring a graph to the device"))?;
+        Ok(graph)
+    }
+
+    /// Writes bytes to the pool after everything that was enqueued, and waits for it.
+    ///
+    /// On our stream: a copy on the default stream may return before its last bytes have arrived, and our stream, which
+    /// does not wait for that one, could read what was there before.
+    pub(super) fn upload(&self, address: u64, bytes: &[u8]) -> Result<()> {
+        self.bounds(address, bytes.len())?;
+        self.bind()?;
+        // SAFETY: the destination lies inside the pool, and the source lives until the copy was waited for.
+        unsafe { result::memcpy_htod_async(address, bytes, self.stream.cu_stream()) }
+            .map_err(failed("write to device memory"))?;
+        self.wait()
+    }
+
+    /// Reads bytes from the pool after everything that was enqueued.
+    pub(super) fn download(&self, address: u64, bytes: usize) -> Result<Vec<u8>> {
+        self.bounds(address, bytes)?;
+        self.wait()?;
+        let mut read = vec![0; bytes];
+        // SAFETY: the source lies inside the pool, and nothing is running that writes it.
+        unsafe { result::memcpy_dtoh_sync(&mut read, address) }
+            .map_err(failed("read from device memory"))?;
+        Ok(read)
+    }
+
+    /// Sets every byte of a part of the pool.
+    pub(super) fn set(&self, address: u64, bytes: usize, value: u8) -> Result<()> {
+        self.bounds(address, bytes)?;
+        self.bind()?;
+        // SAFETY: the part lies inside the pool; the stream orders this behind what uses it.
+        unsafe { result::memset_d8_async(address, value, bytes, self.stream.cu_stream()) }
+            .map_err(failed("set device memory"))
+    }
+
+    /// Makes the context that of this thread; calls below the bindings' safe layer need it.
+    pub(super) fn bind(&self) -> Result<()> {
+        self.context
+            .bind_to_thread()
+            .map_err(failed("bind its context"))
+    }
+
+    /// Refuses what does not lie inside the pool.
+    fn bounds(&self, address: u64, bytes: usize) -> Result<()> {
+        let (start, size) = self.pool();
+        let inside = address >= start && address - start + bytes as u64 <= size;
+        if inside {
+            return Ok(());
+        }
+        Err(Error::infeasible(format!(
+            "a transfer of {bytes} bytes would leave the pool of device memory"
+        )))
+    }
+}

@@ -1,0 +1,406 @@
+//! Matrix products through cuBLASLt: all layouts and formats, strided batches, any of the heuristic's algorithms.
+//!
+//! Our products are by rows and cuBLASLt counts by columns, so it computes the transpose: its first matrix is our
+//! `(k, n)` operand, its second our `(m, k)` operand, and its product has `n` rows and `m` columns. The letters of a
+//! [`Layout`] are in its order.
+
+use crate::dataset::Kernel;
+use crate::error::{Error, Result};
+use crate::measure::cuda::algorithm::Algorithm;
+use crate::measure::cuda::driver::Driver;
+use crate::measure::cuda::placement::Placement;
+use crate::measure::cuda::tuning;
+use crate::op::Dtype;
+use crate::op::Gemm;
+use crate::op::Layout;
+use cudarc::cublaslt::result::{self, CublasError};
+use cudarc::cublaslt::sys;
+use std::ffi::c_void;
+use std::rc::Rc;
+
+/// Scratch memory that cuBLASLt may use; NVIDIA recommends 32 MiB for Hopper.
+pub(super) const WORKSPACE_BYTES: u64 = 32 << 20;
+
+/// The most algorithms that the heuristic is asked for.
+const MOST_RANKS: u32 = 8;
+
+fn failed(what: &str) -> impl Fn(CublasError) -> Error {
+    let what = what.to_owned();
+    move |error| Error::infeasible(format!("cuBLASLt cannot {what}: {:?}", error.0))
+}
+
+/// The library, open.
+pub(super) struct Handle(sys::cublasLtHandle_t);
+
+impl Handle {
+    /// Opens the library on the context of this thread.
+    pub(super) fn new() -> Result<Rc<Self>> {
+        let handle = result::create_handle().map_err(failed("be opened"))?;
+        Ok(Rc::new(Self(handle)))
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: the handle was created by the library and is destroyed once.
+        let _ = unsafe { result::destroy_handle(self.0) };
+    }
+}
+
+/// The version of cuBLASLt as `13.1.0`.
+pub(super) fn version() -> String {
+    // SAFETY: the function has no preconditions.
+    let number = unsafe { sys::cublasLtGetVersion() };
+    let (major, minor, patch) = (number / 10_000, number / 100 % 100, number % 100);
+    format!("{major}.{minor}.{patch}")
+}
+
+struct Description(sys::cublasLtMatmulDesc_t);
+
+impl Description {
+    fn set<T>(&self, attribute: sys::cublasLtMatmulDescAttributes_t, value: &T) -> Result<()> {
+        // SAFETY: the description is alive; the library copies `size_of::<T>()` bytes, and each attribute is set with
+        // a value of the type that its documentation names.
+        unsafe {
+            result::set_matmul_desc_attribute(self.0, attribute, pointer(value), size_of::<T>())
+        }
+        .map_err(failed("describe a product"))
+    }
+}
+
+impl Drop for Description {
+    fn drop(&mut self) {
+        // SAFETY: created by the library, destroyed once.
+        let _ = unsafe { result::destroy_matmul_desc(self.0) };
+    }
+}
+
+struct Matrix(sys::cublasLtMatrixLayout_t);
+
+impl Matrix {
+    /// A matrix by columns without gaps, one after the other in a batch.
+    fn new(dtype: sys::cudaDataType, rows: u64, columns: u64, batch: u64) -> Result<Self> {
+        let fail = failed("describe a matrix");
+        let matrix = result::create_matrix_layout(dtype, rows, columns, rows as i64);
+        let matrix = Self(matrix.map_err(&fail)?);
+        if batch > 1 {
+            use sys::cublasLtMatrixLayoutAttribute_t as Attribute;
+            let (count, stride) = (batch as i32, (rows * columns) as i64);
+            let (count_of, stride_of) = (
+                Attribute::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+                Attribute::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+            );
+            // SAFETY: the matrix is alive; the count is an `int32_t` and the stride an `int64_t`, as documented.
+            unsafe {
+                result::set_matrix_layout_attribute(matrix.0, count_of, pointer(&count), 4)
+                    .map_err(&fail)?;
+                result::set_matrix_layout_attribute(matrix.0, stride_of, pointer(&stride), 8)
+                    .map_err(&fail)?;
+            }
+        }
+        Ok(matrix)
+    }
+}
+
+impl Drop for Matrix {
+    fn drop(&mut self) {
+        // SAFETY: created by the library, destroyed once.
+        let _ = unsafe { result::destroy_matrix_layout(self.0) };
+    }
+}
+
+struct Preference(sys::cublasLtMatmulPreference_t);
+
+impl Drop for Preference {
+    fn drop(&mut self) {
+        // SAFETY: created by the library, destroyed once.
+        let _ = unsafe { result::destroy_matmul_pref(self.0) };
+    }
+}
+
+fn pointer<T>(value: &T) -> *const c_void {
+    std::ptr::from_ref(value).cast()
+}
+
+/// Formats of operands and product, and how products are summed.
+const fn formats(
+    dtype: Dtype,
+) -> (
+    sys::cudaDataType,
+    sys::cudaDataType,
+    sys::cublasComputeType_t,
+) {
+    use sys::cublasComputeType_t as Compute;
+    use sys::cudaDataType_t as Data;
+    let single = Compute::CUBLAS_COMPUTE_32F;
+    match dtype {
+        Dtype::Fp32 => (Data::CUDA_R_32F, Data::CUDA_R_32F, single),
+        Dtype::Tf32 => (
+            Data::CUDA_R_32F,
+            Data::CUDA_R_32F,
+            Compute::CUBLAS_COMPUTE_32F_FAST_TF32,
+        ),
+        Dtype::Fp16 => (Data::CUDA_R_16F, Data::CUDA_R_16F, single),
+        Dtype::Bf16 => (Data::CUDA_R_16BF, Data::CUDA_R_16BF, single),
+        Dtype::Fp8 => (Data::CUDA_R_8F_E4M3, Data::CUDA_R_16BF, single),
+    }
+}
+
+/// Why a product cannot run on a device of this compute capability, where it cannot.
+pub(super) fn refuses(op: &Gemm, rank: u32, capability: (i32, i32)) -> Option<String> {
+    let sizes = [op.m, op.n, op.k, op.batch];
+    if sizes.iter().any(|&size| size == 0 || size >= 1 << 31) {
+        return Some("sizes of a product must be 1 to 2^31 - 1".to_owned());
+    }
+    if rank >= MOST_RANKS {
+        return Some(format!(
+            "cuBLASLt is asked for its first {MOST_RANKS} algorithms"
+        ));
+    }
+    if matches!(op.dtype, Dtype::Bf16 | Dtype::Tf32) && capability < (8, 0) {
+        let name = op.dtype.name();
+        return Some(format!("{name} products need compute capability 8.0"));
+    }
+    if op.dtype == Dtype::Fp8 {
+        if capability < (8, 9) {
+            return Some("fp8 products need compute capability 8.9".to_owned());
+        }
+        if op.layout != Layout::Tn {
+            return Some("cuBLASLt multiplies fp8 in the layout tn only".to_owned());
+        }
+        if !op.k.is_multiple_of(16) || !op.n.is_multiple_of(16) {
+            return Some("fp8 products need n and k that are multiples of 16".to_owned());
+        }
+    }
+    None
+}
+
+/// A product that is set up with one algorithm.
+pub(super) struct Product {
+    handle: Rc<Handle>,
+    description: Description,
+    first: Matrix,
+    second: Matrix,
+    product: Matrix,
+    chosen: sys::cublasLtMatmulHeuristicResult_t,
+    workspace: u64,
+}
+
+impl Product {
+    /// Asks the heuristic and takes the algorithm at `rank`; `one` is the address of a 1.0 in device memory.
+    pub(super) fn new(
+        handle: &Rc<Handle>,
+        op: &Gemm,
+        rank: u32,
+        workspace: u64,
+        one: u64,
+    ) -> Result<Self> {
+        let (operand, output, compute) = formats(op.dtype);
+        let description = result::create_matmul_desc(compute, sys::cudaDataType_t::CUDA_R_32F);
+        let description = Description(description.map_err(failed("describe a product"))?);
+        use sys::cublasLtMatmulDescAttributes_t as Attribute;
+        let first_transposed = matches!(op.layout, Layout::Tn | Layout::Tt);
+        let second_transposed = matches!(op.layout, Layout::Nt | Layout::Tt);
+        let operation = |transposed: bool| i32::from(transposed);
+        description.set(
+            Attribute::CUBLASLT_MATMUL_DESC_TRANSA,
+            &operation(first_transposed),
+        )?;
+        description.set(
+            Attribute::CUBLASLT_MATMUL_DESC_TRANSB,
+            &operation(second_transposed),
+        )?;
+        if op.dtype == Dtype::Fp8 {
+            description.set(Attribute::CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &one)?;
+            description.set(Attribute::CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &one)?;
+            // Sums in tensor cores without promotion, as training frameworks multiply forward.
+            description.set(Attribute::CUBLASLT_MATMUL_DESC_FAST_ACCUM, &1i8)?;
+        }
+        let stored = |transposed: bool, rows: u64, columns: u64| match transposed {
+            true => Matrix::new(operand, columns, rows, op.batch),
+            false => Matrix::new(operand, rows, columns, op.batch),
+        };
+        let first = stored(first_transposed, op.n, op.k)?;
+        let second = stored(second_transposed, op.k, op.m)?;
+        let product = Matrix::new(output, op.n, op.m, op.batch)?;
+        let chosen = choose(handle, &description, [&first, &second, &product], op, rank)?;
+        Ok(Self {
+            handle: Rc::clone(handle),
+            description,
+            first,
+            second,
+            product,
+            chosen,
+            workspace,
+        })
+    }
+}
+
+/// The algorithm at `rank` of the heuristic's list.
+fn choose(
+    handle: &Handle,
+    description: &Description,
+    [first, second, product]: [&Matrix; 3],
+    op: &Gemm,
+    rank: u32,
+) -> Result<sys::cublasLtMatmulHeuristicResult_t> {
+    let preference = result::create_matmul_pref().map_err(failed("describe a preference"))?;
+    let preference = Preference(preference);
+    let most = sys::cublasLtMatmulPreferenceAttributes_t::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
+    let bytes = WORKSPACE_BYTES as usize;
+    // SAFETY: the preference is alive, and the limit is a `size_t` as documented.
+    unsafe { result::set_matmul_pref_attribute(preference.0, most, pointer(&bytes), 8) }
+        .map_err(failed("describe a preference"))?;
+    // SAFETY: a result is plain numbers, and zero is a valid status (success).
+    let empty: sys::cublasLtMatmulHeuristicResult_t = unsafe { std::mem::zeroed() };
+    let wanted = if rank == 0 { 1 } else { MOST_RANKS };
+    let mut results = vec![empty; wanted as usize];
+    let mut found = 0;
+    // SAFETY: all descriptors are alive, and the list has as many places as are asked for.
+    unsafe {
+        sys::cublasLtMatmulAlgoGetHeuristic(
+            handle.0,
+            description.0,
+            first.0,
+            second.0,
+            product.0,
+            product.0,
+            preference.0,
+            wanted as i32,
+            results.as_mut_ptr(),
+            &raw mut found,
+        )
+    }
+    .result()
+    .map_err(failed(&format!("find an algorithm for {}", described(op))))?;
+    results.truncate(usize::try_from(found).unwrap_or(0));
+    results.retain(|result| result.state == sys::cublasStatus_t::CUBLAS_STATUS_SUCCESS);
+    let count = results.len();
+    results.into_iter().nth(rank as usize).ok_or_else(|| {
+        Error::infeasible(format!(
+            "cuBLASLt has {count} algorithms for {}, none at rank {rank}",
+            described(op)
+        ))
+    })
+}
+
+fn described(op: &Gemm) -> String {
+    crate::op::Op::Gemm(*op).to_string()
+}
+
+/// One attribute of an algorithm; zero where the library does not tell.
+fn attribute<T: Default>(
+    algorithm: &sys::cublasLtMatmulAlgo_t,
+    which: sys::cublasLtMatmulAlgoConfigAttributes_t,
+) -> T {
+    let mut value = T::default();
+    let mut written = 0;
+    // SAFETY: the value has as many bytes as are announced, which are those that each attribute is documented with;
+    // a wrong size is an error, not a write.
+    let _ = unsafe {
+        sys::cublasLtMatmulAlgoConfigGetAttribute(
+            algorithm,
+            which,
+            std::ptr::from_mut(&mut value).cast(),
+            size_of::<T>(),
+            &raw mut written,
+        )
+    };
+    value
+}
+
+impl Algorithm for Product {
+    fn enqueue(&self, driver: &Driver, operands: &Placement, set: u64) -> Result<()> {
+        driver.bind()?;
+        let (alpha, beta) = (1.0f32, 0.0f32);
+        let at = |name: &str| operands.address(set, name);
+        let output = at("product");
+        // SAFETY: descriptors and handle are alive; the operands lie in the pool with the sizes and formats that the
+        // matrices were described with; the scalars are read before the call returns.
+        unsafe {
+            result::matmul(
+                self.handle.0,
+                self.description.0,
+                pointer(&alpha),
+                pointer(&beta),
+                at("b") as *const c_void,
+                self.first.0,
+                at("a") as *const c_void,
+                self.second.0,
+                output as *const c_void,
+                self.product.0,
+                output as *mut c_void,
+                self.product.0,
+                &raw const self.chosen.algo,
+                self.workspace as *mut c_void,
+                WORKSPACE_BYTES as usize,
+                driver.stream().cu_stream().cast(),
+            )
+        }
+        .map_err(failed("run a product"))
+    }
+
+    fn kernel(&self) -> Option<Kernel> {
+        use sys::cublasLtMatmulAlgoConfigAttributes_t as Config;
+        let algorithm = &self.chosen.algo;
+        let id: i32 = attribute(algorithm, Config::CUBLASLT_ALGO_CONFIG_ID);
+        let tile: u32 = attribute(algorithm, Config::CUBLASLT_ALGO_CONFIG_TILE_ID);
+        let stages: u32 = attribute(algorithm, Config::CUBLASLT_ALGO_CONFIG_STAGES_ID);
+        let split: i32 = attribute(algorithm, Config::CUBLASLT_ALGO_CONFIG_SPLITK_NUM);
+        let cluster: u16 = attribute(algorithm, Config::CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID);
+        Some(Kernel {
+            name: Some(format!("cublaslt algorithm {id}")),
+            tile: tuning::tile(tile),
+            stages: tuning::stages(stages),
+            split_k: u32::try_from(split).ok().map(|parts| parts.max(1)),
+            cluster: tuning::cluster(cluster.into()),
+            waves: Some(f64::from(self.chosen.wavesCount)).filter(|waves| waves.is_finite()),
+            workspace_bytes: Some(self.chosen.workspaceSize as u64),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_multiplied_is_refused_with_a_reason() {
+        let fp8 = Gemm {
+            m: 64,
+            n: 64,
+            k: 64,
+            batch: 1,
+            layout: Layout::Tn,
+            dtype: Dtype::Fp8,
+        };
+        assert_eq!(refuses(&fp8, 0, (9, 0)), None);
+        for (op, rank, capability, reason) in [
+            (fp8, 0, (8, 0), "8.9"),
+            (Gemm { k: 72, ..fp8 }, 0, (9, 0), "multiples of 16"),
+            (
+                Gemm {
+                    layout: Layout::Nn,
+                    ..fp8
+                },
+                0,
+                (9, 0),
+                "tn only",
+            ),
+            (
+                Gemm {
+                    dtype: Dtype::Bf16,
+                    ..fp8
+                },
+                0,
+                (7, 5),
+                "8.0",
+            ),
+            (Gemm { m: 0, ..fp8 }, 0, (9, 0), "sizes"),
+            (fp8, MOST_RANKS, (9, 0), "first 8"),
+        ] {
+            let said = refuses(&op, rank, capability).unwrap();
+            assert!(said.contains(reason), "{said}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! NVIDIA GPUs: products through cuBLASLt, attention through cuDNN, everything else through our own kernels.
+//!
+//! No library of CUDA is needed to build or to start; each is looked for when a device is opened
+//! ([`libraries`]). cuDNN missing takes away attention, NVRTC missing the memory-bound kernels.
+//! Calls that go wrong are errors; should the bindings panic, on a symbol that a library lacks, that is one too.
+
+mod algorithm;
+mod attention;
+mod chain;
+mod check;
+mod clock;
+pub mod compile;
+pub mod cudnn;
+mod device;
+mod driver;
+mod fill;
+mod gemm;
+mod identity;
+mod launch;
+pub mod libraries;
+mod memory;
+mod placement;
+mod sensor;
+mod tuning;
+
+pub use device::CudaDevice;
+
+use crate::error::{Error, Result};
+use crate::measure::cuda::libraries::Library;
+use cudarc::driver::CudaContext;
+use cudarc::driver::result;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The oldest driver whose functions are enough, as CUDA counts: 12.8.
+const OLDEST_DRIVER: i32 = 12_080;
+
+/// Opens the CUDA device with this index, as the driver counts them.
+///
+/// # Errors
+///
+/// One sentence that names the library that is missing and where it was looked for, or what the driver says.
+pub fn open(index: usize) -> Result<CudaDevice> {
+    guarded(|| {
+        let count = count()?;
+        if index >= count {
+            let place = format!("cuda:{index}");
+            let allowed = format!("cuda:0 to cuda:{}", count - 1);
+            return Err(Error::field("measure", "device", place, &allowed));
+        }
+        Library::CublasLt.require()?;
+        CudaDevice::open(index)
+    })
+}
+
+/// The names of the CUDA devices, as their driver spells them, by index.
+///
+/// # Errors
+///
+/// One sentence where there is no driver or no device.
+pub fn devices() -> Result<Vec<String>> {
+    guarded(|| {
+        (0..count()?)
+            .map(|index| {
+                let device = result::device::get(index as i32);
+                let name = device.and_then(result::device::get_name);
+                name.map_err(driver::failed("tell the name of a device"))
+            })
+            .collect()
+    })
+}
+
+/// How many devices there are, at least one.
+fn count() -> Result<usize> {
+    Library::Driver.require()?;
+    let version = identity::driver_version();
+    if version < OLDEST_DRIVER {
+        let (major, minor) = (version / 1000, version % 1000 / 10);
+        return Err(Error::infeasible(format!(
+            "the CUDA driver speaks CUDA {major}.{minor}; 12.8 or newer (driver 570) is needed"
+        )));
+    }
+    let count = CudaContext::device_count().map_err(driver::failed("find a device"))?;
+    match usize::try_from(count) {
+        Ok(count) if count > 0 => Ok(count),
+        _ => Err(Error::infeasible("the CUDA driver finds no device")),
+    }
+}
+
+/// Turns a panic of the bindings into an error.
+fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        let text = text.unwrap_or("no reason given").replace('\n', " ");
+        Err(Error::infeasible(format!(
+            "a library of CUDA is not what was expected: {text}"
+        )))
+    })
+}

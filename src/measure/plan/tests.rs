@@ -1,0 +1,244 @@
+//! Plans: deterministic, balanced wherever they are cut, scaled to the device, split without overlap.
+
+use super::*;
+use crate::measure::device::Device;
+use crate::measure::scripted::{Script, Scripted};
+use crate::op::Pass;
+use crate::units::{BytesPerSecond, FlopsPerSecond};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A device that is slower than the usual script by this factor, with these formats.
+fn device(slower: f64, dtypes: Vec<Dtype>) -> Scripted {
+    let usual = Script::default();
+    Scripted::new(Script {
+        rate: FlopsPerSecond::from_flops_per_sec(usual.rate.flops_per_sec() / slower),
+        bandwidth: BytesPerSecond::from_bytes_per_sec(usual.bandwidth.bytes_per_sec() / slower),
+        dtypes,
+        ..usual
+    })
+}
+
+fn planned(name: &str, seed: u64, device: &mut Scripted) -> (Vec<Planned>, Scale) {
+    let plan = find(name).unwrap();
+    let offer = Offer::new(&plan, &|case| device.refuses(case)).unwrap();
+    let most = most_bytes(device.identity().facts.memory_bytes);
+    let scale = Scale::probe(device, &offer, most).unwrap();
+    (cases(&plan, &scale, &offer, most, seed), scale)
+}
+
+fn usual() -> Scripted {
+    device(1.0, vec![Dtype::Bf16, Dtype::Fp16, Dtype::Fp32])
+}
+
+/// A CPU: ten thousand times slower, single precision only.
+fn slow() -> Scripted {
+    device(1e4, vec![Dtype::Fp32])
+}
+
+#[test]
+fn equal_seeds_give_equal_cases_in_equal_order_and_others_give_others() {
+    let first = planned("quick", 0, &mut usual()).0;
+    assert_eq!(first, planned("quick", 0, &mut usual()).0);
+    // The order of the noise must not change the plan: rates are rounded.
+    let mut noisy = Scripted::new(Script {
+        seed: 9,
+        dtypes: vec![Dtype::Bf16, Dtype::Fp16, Dtype::Fp32],
+        ..Script::default()
+    });
+    assert_eq!(first, planned("quick", 0, &mut noisy).0);
+    let other = planned("quick", 1, &mut usual()).0;
+    let cases = |planned: &[Planned]| {
+        planned
+            .iter()
+            .map(|one| one.case.clone())
+            .collect::<HashSet<_>>()
+    };
+    assert!(cases(&first).intersection(&cases(&other)).count() < first.len() / 2);
+}
+
+#[test]
+fn every_set_has_its_cases_each_once() {
+    let plan = find("quick").unwrap();
+    let (cases, _) = planned("quick", 0, &mut usual());
+    let distinct: HashSet<&Case> = cases.iter().map(|planned| &planned.case).collect();
+    assert_eq!(distinct.len(), cases.len());
+    for (set, wanted) in &plan.sets {
+        let found = cases.iter().filter(|planned| planned.set == *set).count();
+        let expected = match set {
+            Set::Active => 0..=0,
+            // The first rank of each shape is in the space-filling set already.
+            Set::BestOf => 7 * wanted..=8 * wanted,
+            _ => wanted * 9 / 10..=*wanted,
+        };
+        assert!(
+            expected.contains(&found),
+            "{}: {found} of {wanted}",
+            set.name()
+        );
+    }
+}
+
+#[test]
+fn a_set_without_cases_has_none() {
+    let mut device = usual();
+    let mut plan = find("quick").unwrap();
+    let offer = Offer::new(&plan, &|case| device.refuses(case)).unwrap();
+    let most = most_bytes(None);
+    let scale = Scale::probe(&mut device, &offer, most).unwrap();
+    for set in Set::ALL {
+        plan.sets = vec![(set, 3)];
+        let found = cases(&plan, &scale, &offer, most, 0);
+        assert!(
+            found.iter().all(|planned| planned.set == set) && found.len() <= 24,
+            "{}",
+            set.name()
+        );
+    }
+}
+
+#[test]
+fn every_beginning_is_a_balanced_sample() {
+    let (cases, _) = planned("standard", 3, &mut usual());
+    let count = |cases: &[Planned]| {
+        let mut counts: BTreeMap<Set, usize> = BTreeMap::new();
+        cases
+            .iter()
+            .for_each(|planned| *counts.entry(planned.set).or_default() += 1);
+        counts
+    };
+    let all = count(&cases);
+    for cut in [cases.len() / 50, cases.len() / 7, cases.len() / 2] {
+        let begun = count(&cases[..cut]);
+        for (set, whole) in &all {
+            let expected = *whole as f64 * cut as f64 / cases.len() as f64;
+            let found = *begun.get(set).unwrap_or(&0) as f64;
+            assert!(
+                (found - expected).abs() <= 3.0 + 0.02 * expected,
+                "{}: {found} of {expected} in {cut}",
+                set.name()
+            );
+        }
+    }
+}
+
+#[test]
+fn sizes_follow_the_speed_of_the_device() {
+    for (mut device, least_share) in [(usual(), 0.2), (slow(), 0.2)] {
+        let (cases, scale) = planned("quick", 0, &mut device);
+        let plan = find("quick").unwrap();
+        let mut decades = BTreeSet::new();
+        let mut longer_than_floor = 0;
+        for planned in &cases {
+            let time = device.truth(&planned.case);
+            // The probe's rates are rounded to powers of two, the script is off its roofline by 10 %.
+            assert!(
+                time.secs() <= plan.longest.secs() * 2.0,
+                "{}: {time}",
+                planned.case.op
+            );
+            decades.insert((time.micros().log10() * 2.0) as i32);
+            longer_than_floor += usize::from(time > scale.floor() * 4.0);
+        }
+        assert!(longer_than_floor as f64 > least_share * cases.len() as f64);
+        assert!(decades.len() >= 6, "{decades:?}");
+    }
+    let (fast, slow) = (
+        planned("quick", 0, &mut usual()).1,
+        planned("quick", 0, &mut slow()).1,
+    );
+    let ratio = fast.gemm_flops_per_s[&Dtype::Fp32] / slow.gemm_flops_per_s[&Dtype::Fp32];
+    assert!((2000.0..50_000.0).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn the_sets_hold_what_they_are_for() {
+    let (cases, _) = planned("full", 0, &mut usual());
+    let of = |set: Set| {
+        cases
+            .iter()
+            .filter(move |planned| planned.set == set)
+            .map(|planned| &planned.case)
+    };
+    let gemms = |set: Set| {
+        of(set).filter_map(|case| match case.op {
+            Op::Gemm(gemm) => Some(gemm),
+            _ => None,
+        })
+    };
+    let layouts: HashSet<Layout> = gemms(Set::Transformer).map(|gemm| gemm.layout).collect();
+    assert_eq!(layouts.len(), 3);
+    let layouts: HashSet<Layout> = gemms(Set::Sobol).map(|gemm| gemm.layout).collect();
+    assert_eq!(layouts.len(), 4);
+    for unit in [8, 64] {
+        let multiples = gemms(Set::Sobol).filter(|gemm| {
+            [gemm.m, gemm.n, gemm.k]
+                .iter()
+                .all(|size| size.is_multiple_of(unit))
+        });
+        assert!(multiples.count() * 4 > of(Set::Sobol).count());
+    }
+    let powers: HashSet<(u32, u32)> = gemms(Set::Alignment)
+        .filter(|gemm| gemm.layout == Layout::Tn)
+        .map(|gemm| (gemm.n.trailing_zeros(), gemm.k.trailing_zeros()))
+        .collect();
+    assert_eq!(powers.len(), 64);
+    assert!(gemms(Set::Batched).all(|gemm| gemm.batch >= 2));
+    let ranks: HashSet<u32> = of(Set::BestOf).map(|case| case.rank).collect();
+    assert!((1..8).all(|rank| ranks.contains(&rank)));
+    assert!(of(Set::Hot).all(|case| case.cache == Cache::Hot));
+    let attention: Vec<_> = of(Set::Attention)
+        .filter_map(|case| match case.op {
+            Op::Attention(op) => Some(op),
+            _ => None,
+        })
+        .collect();
+    let has = |wanted: &dyn Fn(&crate::op::Attention) -> bool| {
+        attention.iter().filter(|op| wanted(op)).count() * 20 > attention.len()
+    };
+    assert!(has(&|op| op.pass == Pass::Backward && op.causal));
+    assert!(has(&|op| op.kv_heads < op.heads) && has(&|op| op.is_decode()));
+    let kernels: HashSet<_> = of(Set::Memory)
+        .filter_map(|case| match case.op {
+            Op::Memory(op) => Some((op.kind.name(), op.pass)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(kernels.len(), 17);
+}
+
+#[test]
+fn shards_cover_a_plan_without_overlap() {
+    let (cases, _) = planned("quick", 0, &mut usual());
+    for of in [1, 2, 3, 8] {
+        let mut sizes = Vec::new();
+        for planned in &cases {
+            let holders = (1..=of).filter(|&index| Shard { index, of }.holds(&planned.case));
+            assert_eq!(holders.count(), 1, "{:?}", planned.case);
+        }
+        for index in 1..=of {
+            let shard = Shard { index, of };
+            sizes.push(
+                cases
+                    .iter()
+                    .filter(|planned| shard.holds(&planned.case))
+                    .count(),
+            );
+        }
+        let even = cases.len() / of as usize;
+        assert!(
+            sizes.iter().all(|size| size.abs_diff(even) < even / 6 + 1),
+            "{sizes:?}"
+        );
+    }
+}
+
+#[test]
+fn a_device_without_any_format_of_the_plan_is_told_so() {
+    let plan = find("quick").unwrap();
+    let refuses = |_: &Case| Some("it has no units for that".to_owned());
+    let sentence = Offer::new(&plan, &refuses).unwrap_err().to_string();
+    assert!(
+        sentence.contains("tf32") && sentence.contains("it has no units for that"),
+        "{sentence}"
+    );
+}

@@ -1,0 +1,85 @@
+//! Every operator that burn runs here, held against the reference on small shapes that no tile divides.
+
+use crate::error::Result;
+use crate::measure::device::Checked;
+use crate::measure::portable::chain::failed;
+use crate::measure::portable::operands::Given;
+use crate::measure::portable::operands::Operands;
+use crate::measure::reference;
+use crate::op::Attention;
+use crate::op::Dtype;
+use crate::op::Gemm;
+use crate::op::Layout;
+use crate::op::Memory;
+use crate::op::MemoryKind;
+use crate::op::Op;
+use crate::op::Pass;
+use burn::tensor::DType;
+use burn::tensor::Device;
+
+/// Seed of the inputs.
+const SEED: u64 = 20_240_125;
+
+/// What is compared: every operator in every format, products in every layout, single and batched.
+pub fn ops(dtypes: &[Dtype]) -> Vec<Op> {
+    let mut ops = Vec::new();
+    for &dtype in dtypes {
+        for layout in Layout::ALL {
+            for (m, n, k, batch) in [(33, 65, 17, 1), (128, 96, 130, 1), (5, 31, 64, 3)] {
+                ops.push(Op::Gemm(Gemm {
+                    m,
+                    n,
+                    k,
+                    batch,
+                    layout,
+                    dtype,
+                }));
+            }
+        }
+        for (seq_q, seq_kv, causal) in [(33, 33, false), (65, 65, true), (1, 77, false)] {
+            ops.push(Op::Attention(Attention {
+                batch: 2,
+                heads: 3,
+                kv_heads: 3,
+                seq_q,
+                seq_kv,
+                head_dim: 40,
+                value_dim: 40,
+                causal,
+                window: 0,
+                pass: Pass::Forward,
+                dtype,
+            }));
+        }
+        for kind in [MemoryKind::Softmax, MemoryKind::Add] {
+            ops.push(Op::Memory(Memory {
+                kind,
+                rows: 7,
+                cols: 129,
+                pass: Pass::Forward,
+                dtype,
+            }));
+        }
+    }
+    ops
+}
+
+/// Runs one operator once and compares its result.
+pub fn check(device: &Device, op: &Op) -> Result<Checked> {
+    let inputs = reference::inputs(op, SEED);
+    let expected = reference::run(op, &inputs);
+    let mut given = Given {
+        device,
+        operands: inputs.into_iter(),
+    };
+    let operands = Operands::new(op, &mut given);
+    let result = operands.call().into_data().convert_dtype(DType::F32);
+    let result = result
+        .try_to_vec::<f32>()
+        .map_err(|error| failed(format!("{error:?}")))?;
+    Ok(Checked {
+        path: op.to_string(),
+        error: reference::error(&result, &expected[0]),
+        allowed: reference::allowed(op.dtype().unwrap_or(Dtype::Fp32)),
+    })
+}

@@ -1,0 +1,410 @@
+//! The course of a run: the next case, anchors and repeats between them, rounds of cases asked for, until time is up.
+
+use super::prepare::Prepared;
+use super::{Ended, Event, Options, Propose, Watch, case_of, is_own, name_of};
+use crate::dataset;
+use crate::dataset::Measured;
+use crate::dataset::Role;
+use crate::dataset::Row;
+use crate::dataset::Skipped;
+use crate::dataset::line;
+use crate::error::Error;
+use crate::error::Result;
+use crate::measure::device::{Case, Device};
+use crate::measure::journal::{Header, Journal, Left};
+use crate::measure::plan::{self, Offer, Planned, Set};
+use crate::measure::protocol::{Clocks, Timing, time};
+use crate::measure::stopping::Limits;
+use crate::units::Bytes;
+use crate::units::Seconds;
+use std::collections::{HashSet, VecDeque};
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+/// One of so many slots goes to a repeat.
+const REPEAT_EVERY: usize = 20;
+
+/// A repeat is at least this far from its first time, and at least a sixth of the budget.
+const REPEAT_AFTER: Duration = Duration::from_secs(20);
+
+/// Share of the time between two rounds of anchors that a round may take.
+const ANCHOR_SHARE: f64 = 0.05;
+
+/// The soak takes at most this share of the budget.
+const SOAK_SHARE: f64 = 0.05;
+
+/// Failures in a row after which the device is taken for broken.
+const FAILURES: usize = 5;
+
+/// Candidates of an active round for each case that is wanted.
+const CANDIDATES: usize = 10;
+
+/// The state of a run.
+pub struct Run<'a> {
+    device: &'a mut dyn Device,
+    options: &'a Options<'a>,
+    pub header: Header,
+    offer: Offer,
+    most: Bytes,
+    shared: line::Shared,
+    pub journal: Journal,
+    start: Duration,
+    /// Added to the device's clock, so that the times of a continued run go on.
+    earlier: f64,
+    pub queue: VecDeque<(Planned, Role)>,
+    pub rows: Vec<Row>,
+    pub added: usize,
+    pub skipped: Skipped,
+    clocks: Clocks,
+    limits: Limits,
+    anchors: Vec<Planned>,
+    /// Time of the last round of anchors.
+    anchor_cost: Duration,
+    next_anchors: Duration,
+    /// Index of the next row that may be repeated.
+    next_repeat: usize,
+    repeats: usize,
+    failures: usize,
+    /// Cases of this run: how many, their time, and the part of it that their calls took.
+    cases: usize,
+    took: Duration,
+    busy: Seconds,
+}
+
+impl<'a> Run<'a> {
+    /// A run that has measured nothing yet.
+    pub fn new(
+        device: &'a mut dyn Device,
+        options: &'a Options<'a>,
+        prepared: Prepared,
+        journal: Journal,
+        left: Left,
+        start: Duration,
+    ) -> Self {
+        let about = |row: &Row| row.measured.as_ref().map(|about| (about.at_s, about.role));
+        let times = left.rows.iter().filter_map(about).map(|(at, _)| at);
+        let mut anchors: Vec<Planned> = Vec::new();
+        for row in &left.rows {
+            let planned = Planned {
+                case: case_of(row),
+                set: set_of(row),
+            };
+            if about(row).is_some_and(|(_, role)| role == Role::Anchor)
+                && !anchors.contains(&planned)
+            {
+                anchors.push(planned);
+            }
+        }
+        Self {
+            earlier: times.fold(0.0, f64::max),
+            next_repeat: left.rows.len(),
+            shared: prepared.header.shared(),
+            header: prepared.header,
+            offer: prepared.offer,
+            most: prepared.most,
+            queue: prepared.queue,
+            skipped: prepared.skipped,
+            rows: left.rows,
+            device,
+            options,
+            journal,
+            start,
+            anchors,
+            added: 0,
+            clocks: Clocks::default(),
+            limits: Limits::default(),
+            anchor_cost: Duration::ZERO,
+            next_anchors: Duration::ZERO,
+            repeats: 0,
+            failures: 0,
+            cases: 0,
+            took: Duration::ZERO,
+            busy: Seconds::ZERO,
+        }
+    }
+
+    /// Time since the run began.
+    pub fn spent(&self) -> Duration {
+        self.device.now().saturating_sub(self.start)
+    }
+
+    /// Mean time of a case beyond its calls.
+    pub fn set_up(&self) -> Seconds {
+        let beyond = Seconds::from_secs(self.took.as_secs_f64()) - self.busy;
+        beyond.max(Seconds::ZERO) / self.cases.max(1) as f64
+    }
+
+    /// Time that another case may take: twice the mean, as some take longer.
+    fn margin(&self) -> Duration {
+        2 * self.took / u32::try_from(self.cases.max(1)).unwrap_or(u32::MAX)
+    }
+
+    /// Whether another case, and the last round of anchors after it, would still be in time.
+    fn is_in_time(&self) -> bool {
+        self.spent() + self.margin() + self.anchor_cost < self.options.budget
+    }
+
+    /// Measures until the plan or the budget is at its end, or somebody interrupts.
+    pub fn go(&mut self, propose: &mut Propose<'_>, watch: &mut Watch<'_>) -> Result<Ended> {
+        let Options { plan, budget, .. } = *self.options;
+        if self.queue.is_empty() {
+            return Ok(Ended::Complete);
+        }
+        let soak = plan.soak.min(budget.mul_f64(SOAK_SHARE));
+        let interrupted = watch(&Event::Soaking { duration: soak }).is_break();
+        if interrupted {
+            return Ok(Ended::Interrupted);
+        }
+        self.device.soak(soak)?;
+        if self.anchors.is_empty() {
+            let plain = self
+                .queue
+                .iter()
+                .filter(|(planned, _)| planned.case == plan::cold(planned.case.op));
+            let most = plan.anchors.min(self.queue.len() / 20);
+            self.anchors = plain
+                .take(most)
+                .map(|(planned, _)| planned.clone())
+                .collect();
+        }
+        let planned = self.queue.len().max(1);
+        let (mut done, mut round, mut slot) = (0, 0, 0usize);
+        loop {
+            if !self.is_in_time() {
+                // The file comes next either way.
+                let _ = self.visit_anchors(watch)?;
+                return Ok(Ended::Budget);
+            }
+            if self.spent() >= self.next_anchors && self.visit_anchors(watch)?.is_break() {
+                return Ok(Ended::Interrupted);
+            }
+            let progress =
+                (done as f64 / planned as f64).max(self.spent().div_duration_f64(budget));
+            if round < plan.active_rounds
+                && progress >= 0.4 + 0.5 * round as f64 / plan.active_rounds as f64
+            {
+                let share = (done as f64 / planned as f64 / progress).min(1.0);
+                self.ask(round, share, propose, watch);
+                round += 1;
+            }
+            slot += 1;
+            let due = slot.is_multiple_of(REPEAT_EVERY) || self.queue.is_empty();
+            let again = due.then(|| self.repeat()).flatten();
+            let next = again
+                .map(|again| (again, Role::Repeat))
+                .or_else(|| self.queue.pop_front());
+            let Some((planned_case, role)) = next else {
+                let _ = self.visit_anchors(watch)?;
+                return Ok(Ended::Complete);
+            };
+            done += usize::from(role == Role::Plan);
+            let cases = planned.max(done);
+            if self
+                .case(&planned_case, role, done, cases, watch)?
+                .is_break()
+            {
+                return Ok(Ended::Interrupted);
+            }
+        }
+    }
+
+    /// Times one case and makes its row safe, or counts its failure.
+    fn case(
+        &mut self,
+        planned: &Planned,
+        role: Role,
+        done: usize,
+        cases: usize,
+        watch: &mut Watch<'_>,
+    ) -> Result<ControlFlow<()>> {
+        let at = self.earlier + self.device.now().as_secs_f64();
+        let timed = time(self.device, &planned.case, &self.limits, &mut self.clocks);
+        let timing = match timed {
+            Ok(timing) => timing,
+            Err(error) => return self.fail(&planned.case, role, &error, watch),
+        };
+        self.failures = 0;
+        self.cases += 1;
+        self.took += timing.took;
+        self.busy += timing.busy;
+        let row = self.row(planned, role, at, &timing);
+        self.journal.row(&row)?;
+        self.added += 1;
+        self.rows.push(row);
+        let row = &self.rows[self.rows.len() - 1];
+        Ok(watch(&Event::Measured {
+            row,
+            done,
+            cases,
+            spent: self.spent(),
+        }))
+    }
+
+    fn fail(
+        &mut self,
+        case: &Case,
+        role: Role,
+        error: &Error,
+        watch: &mut Watch<'_>,
+    ) -> Result<ControlFlow<()>> {
+        let reason = error.to_string().replace('\n', " ");
+        self.failures += 1;
+        if self.failures >= FAILURES {
+            self.journal.sync()?;
+            return Err(Error::infeasible(format!(
+                "{FAILURES} cases in a row failed, the last one ({}) with: {reason}; the rows before are safe, --resume goes on",
+                case.op
+            )));
+        }
+        if matches!(role, Role::Plan | Role::Active) {
+            self.journal.failed(&name_of(case), &reason)?;
+            self.skipped.add(&format!("failed: {reason}"), 1);
+        }
+        self.anchors.retain(|anchor| anchor.case != *case);
+        Ok(watch(&Event::Failed {
+            case,
+            reason: &reason,
+        }))
+    }
+
+    fn row(&self, planned: &Planned, role: Role, at: f64, timing: &Timing) -> Row {
+        let summary = &timing.summary;
+        Row {
+            op: planned.case.op,
+            gpu: self.shared.gpu.clone(),
+            stack: self.shared.stack.clone(),
+            time: summary.median,
+            p10: summary.tails.map(|tails| tails.0),
+            p90: summary.tails.map(|tails| tails.1),
+            samples: u32::try_from(summary.replays).ok(),
+            clock: timing.clock,
+            group: None,
+            origin: self.shared.origin.clone(),
+            measured: Some(Box::new(Measured {
+                set: planned.set.name().to_owned(),
+                role,
+                cache: planned.case.cache,
+                rank: planned.case.rank,
+                at_s: at,
+                calls: timing.calls,
+                min: summary.min,
+                quartiles: summary.quartiles,
+                half_width: summary.half_width(),
+                stop: summary.stop,
+                remeasured: timing.remeasured,
+                power_watts: timing.sensors.power_watts,
+                temperature_celsius: timing.sensors.temperature_celsius,
+                kernel: timing.kernel.clone(),
+            })),
+        }
+    }
+
+    /// Times every anchor; in the first round as many as may be, so that a round stays cheap.
+    fn visit_anchors(&mut self, watch: &mut Watch<'_>) -> Result<ControlFlow<()>> {
+        let begin = self.spent();
+        let period = self.options.plan.anchor_period.min(self.options.budget / 4);
+        let first = self.anchor_cost.is_zero();
+        let mut flow = ControlFlow::Continue(());
+        for (index, anchor) in self.anchors.clone().into_iter().enumerate() {
+            let cost = self.spent().saturating_sub(begin);
+            if first && index > 0 && cost > period.mul_f64(ANCHOR_SHARE) {
+                self.anchors.truncate(index);
+                break;
+            }
+            if flow.is_break() || self.spent() + self.margin() >= self.options.budget {
+                break;
+            }
+            flow = self.case(&anchor, Role::Anchor, 0, 0, watch)?;
+        }
+        self.anchor_cost = self.spent().saturating_sub(begin);
+        self.next_anchors = self.spent() + period;
+        Ok(flow)
+    }
+
+    /// The earliest row that was not repeated yet, if it is long ago; once nothing else is left to do, one of so many
+    /// rows is repeated in any case.
+    fn repeat(&mut self) -> Option<Planned> {
+        let budget = self.options.budget;
+        let mut after = REPEAT_AFTER.max(budget / 6).min(budget / 4);
+        if self.queue.is_empty() {
+            if self.repeats * REPEAT_EVERY >= self.added {
+                return None;
+            }
+            after = Duration::ZERO;
+        }
+        let now = self.earlier + self.device.now().as_secs_f64();
+        while let Some(row) = self.rows.get(self.next_repeat) {
+            if !dataset::is_timing(row) {
+                self.next_repeat += 1;
+                continue;
+            }
+            let at = row.measured.as_ref().map_or(now, |about| about.at_s);
+            if now - at < after.as_secs_f64() {
+                return None;
+            }
+            self.next_repeat += 1;
+            self.repeats += 1;
+            return Some(Planned {
+                case: case_of(row),
+                set: set_of(row),
+            });
+        }
+        None
+    }
+
+    /// Asks for more cases and puts them first.
+    fn ask(&mut self, round: usize, share: f64, propose: &mut Propose<'_>, watch: &mut Watch<'_>) {
+        let Options {
+            plan, seed, shard, ..
+        } = *self.options;
+        let all = plan.cases_of(Set::Active) as f64 / (plan.active_rounds as f64 * shard.of as f64);
+        let wanted = (all * share).round() as usize;
+        if wanted == 0 {
+            return;
+        }
+        let known: HashSet<Case> = self
+            .rows
+            .iter()
+            .filter(|row| is_own(row))
+            .map(case_of)
+            .chain(self.queue.iter().map(|(planned, _)| planned.case.clone()))
+            .collect();
+        let scale = &self.header.scale;
+        let candidates = plan::candidates(
+            plan,
+            scale,
+            &self.offer,
+            self.most,
+            seed,
+            round,
+            CANDIDATES * wanted * shard.of as usize,
+        );
+        let candidates = candidates.into_iter().filter(|case| {
+            shard.holds(case) && !known.contains(case) && self.device.refuses(case).is_none()
+        });
+        let mut chosen = propose(&self.rows, candidates.collect(), wanted);
+        chosen.truncate(wanted);
+        let _ = watch(&Event::Round {
+            round: round + 1,
+            cases: chosen.len(),
+        });
+        for case in chosen.into_iter().rev() {
+            self.queue.push_front((
+                Planned {
+                    case,
+                    set: Set::Active,
+                },
+                Role::Active,
+            ));
+        }
+    }
+}
+
+/// The set of a row of our own.
+fn set_of(row: &Row) -> Set {
+    let name = row.measured.as_ref().map_or("", |about| about.set.as_str());
+    Set::ALL
+        .into_iter()
+        .find(|set| set.name() == name)
+        .unwrap_or(Set::Active)
+}

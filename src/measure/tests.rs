@@ -1,0 +1,652 @@
+//! Whole runs on the scripted device: order, budget, anchors, drift, throttling, failures, resuming.
+
+use super::device::{Case, Device};
+use super::journal::{Existing, path_of};
+use super::plan::{self, Plan, Shard};
+use super::scripted::{Script, Scripted};
+use super::{Ended, Event, Options, Outcome, measure};
+use crate::dataset::{self, Cache, Role, Row};
+use crate::error::Result;
+use std::collections::HashSet;
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::Duration;
+
+/// A plan of a few hundred cases.
+fn small() -> Plan {
+    let mut plan = plan::find("quick").unwrap();
+    for (_, cases) in &mut plan.sets {
+        *cases = cases.div_ceil(20);
+    }
+    plan
+}
+
+/// How a test run differs from a plain one.
+struct Setting<'a> {
+    plan: &'a Plan,
+    existing: Existing,
+    budget: Duration,
+    seed: u64,
+    shard: Shard,
+    /// Ends the run after so many rows.
+    most: usize,
+}
+
+impl<'a> Setting<'a> {
+    fn new(plan: &'a Plan) -> Self {
+        Self {
+            plan,
+            existing: Existing::Refuse,
+            budget: plan.budget,
+            seed: 0,
+            shard: Shard::WHOLE,
+            most: usize::MAX,
+        }
+    }
+
+    fn run(&self, script: &Script, out: &Path) -> Result<Outcome> {
+        let mut device = Scripted::new(script.clone());
+        let options = Options {
+            out,
+            existing: self.existing,
+            plan: self.plan,
+            budget: self.budget,
+            seed: self.seed,
+            shard: self.shard,
+        };
+        let mut rows = 0;
+        let mut watch = |event: &Event<'_>| {
+            rows += usize::from(matches!(event, Event::Measured { .. }));
+            if rows >= self.most {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        };
+        measure(
+            &mut device,
+            &options,
+            &mut super::active::choose,
+            &mut watch,
+        )
+    }
+}
+
+fn roles(rows: &[Row], role: Role) -> impl Iterator<Item = &Row> {
+    rows.iter()
+        .filter(move |row| row.measured.as_ref().unwrap().role == role)
+}
+
+/// Cases of the plan that have a row.
+fn shapes(rows: &[Row]) -> HashSet<(crate::op::Op, Cache, u32)> {
+    let planned = roles(rows, Role::Plan);
+    planned
+        .map(|row| {
+            let about = row.measured.as_ref().unwrap();
+            (row.op, about.cache, about.rank)
+        })
+        .collect()
+}
+
+#[test]
+fn a_run_measures_every_case_once_and_says_how() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("mine.parquet");
+    let plan = small();
+    let outcome = Setting::new(&plan).run(&Script::default(), &out).unwrap();
+    assert_eq!((outcome.ended, outcome.unreached), (Ended::Complete, 0));
+    assert_eq!(dataset::read(&out).unwrap().len(), outcome.rows.len());
+    assert!(!path_of(&out).exists());
+    let planned = roles(&outcome.rows, Role::Plan).count();
+    assert_eq!(shapes(&outcome.rows).len(), planned);
+    assert!(planned > 250, "{planned}");
+    let device = Scripted::new(Script::default());
+    let mut off: Vec<f64> = outcome
+        .rows
+        .iter()
+        .map(|row| {
+            let about = row.measured.as_ref().unwrap();
+            let case = Case {
+                op: row.op,
+                cache: about.cache,
+                rank: about.rank,
+            };
+            (row.time / device.truth(&case)).ln().abs()
+        })
+        .collect();
+    off.sort_by(f64::total_cmp);
+    assert!(
+        off[off.len() / 2] < 0.002 && off[off.len() - 1] < 0.02,
+        "{:?}",
+        off.last()
+    );
+    // Three of four algorithms after the first are offered; the refused ones are counted, not timed.
+    let refused = outcome.skipped.iter().next().unwrap();
+    assert_eq!(refused.0, "refused: the library offers fewer algorithms");
+    assert!(roles(&outcome.rows, Role::Active).count() > 5);
+    assert!(outcome.drift.unwrap().largest.abs() < 0.005);
+    assert!(
+        (outcome.set_up.secs() - 1.5e-3).abs() < 3e-4,
+        "{}",
+        outcome.set_up
+    );
+}
+
+#[test]
+fn a_budget_ends_in_time_with_repeats_and_the_last_anchors() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan::find("full").unwrap();
+    let mut setting = Setting::new(&plan);
+    setting.budget = Duration::from_secs(30);
+    let script = Script {
+        drift_per_hour: 3.0,
+        ..Script::default()
+    };
+    let outcome = setting
+        .run(&script, &folder.path().join("cut.parquet"))
+        .unwrap();
+    assert_eq!(outcome.ended, Ended::Budget);
+    assert!(outcome.unreached > 10_000);
+    assert!(
+        (29.0..=30.05).contains(&outcome.spent.as_secs_f64()),
+        "{:?}",
+        outcome.spent
+    );
+    // 3 an hour is 2.5 % in 30 s.
+    let drift = outcome.drift.unwrap();
+    assert!(
+        (0.015..0.03).contains(&drift.last) && drift.is_bad(),
+        "{drift:?}"
+    );
+    assert!(drift.visits >= 4, "{drift:?}");
+    let noise = outcome.noise.unwrap();
+    assert!(
+        noise.pairs > 20 && (0.002..0.03).contains(&noise.median),
+        "{noise:?}"
+    );
+}
+
+#[test]
+fn a_throttled_case_is_timed_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = small();
+    let throttled = Some(Duration::from_secs(7)..Duration::from_millis(7060));
+    let script = Script {
+        throttled,
+        ..Script::default()
+    };
+    let outcome = Setting::new(&plan)
+        .run(&script, &folder.path().join("hot.parquet"))
+        .unwrap();
+    let again = |row: &&Row| row.measured.as_ref().unwrap().remeasured;
+    let count = outcome.rows.iter().filter(again).count();
+    assert!((1..20).contains(&count), "{count}");
+    let device = Scripted::new(Script::default());
+    for row in outcome.rows.iter().filter(again) {
+        let about = row.measured.as_ref().unwrap();
+        let truth = device.truth(&Case {
+            op: row.op,
+            cache: about.cache,
+            rank: about.rank,
+        });
+        // The pause of 50 ms outlasts most of the throttled time; the second time counts.
+        assert!(row.time / truth < 1.5);
+    }
+}
+
+#[test]
+fn a_case_that_fails_is_left_out_for_good_and_five_in_a_row_stop_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("mine.parquet");
+    let plan = small();
+    let whole = Setting::new(&plan)
+        .run(&Script::default(), &folder.path().join("whole.parquet"))
+        .unwrap();
+    // The probe sets up fewer than 60 cases.
+    let script = Script {
+        failing: vec![200, 230],
+        ..Script::default()
+    };
+    let outcome = Setting::new(&plan).run(&script, &out).unwrap();
+    let failed: u64 = outcome
+        .skipped
+        .iter()
+        .filter(|(reason, _)| reason.starts_with("failed: "))
+        .map(|(_, rows)| rows)
+        .sum();
+    assert_eq!(failed, 2);
+    // One of them may be a case that was asked for during the run.
+    let missing = shapes(&whole.rows).len() - shapes(&outcome.rows).len();
+    assert!((1..=2).contains(&missing), "{missing}");
+
+    let out = folder.path().join("broken.parquet");
+    let script = Script {
+        failing: (150..2000).collect(),
+        ..Script::default()
+    };
+    let sentence = Setting::new(&plan)
+        .run(&script, &out)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        sentence.contains("5 cases in a row failed") && sentence.contains("--resume"),
+        "{sentence}"
+    );
+    assert!(path_of(&out).exists() && !out.exists());
+    let resumed = Setting {
+        existing: Existing::Resume,
+        ..Setting::new(&plan)
+    };
+    let outcome = resumed.run(&Script::default(), &out).unwrap();
+    // Four were written down as failed before the fifth stopped the run; they are not tried again.
+    assert!(shapes(&whole.rows).len() - shapes(&outcome.rows).len() <= 4);
+}
+
+#[test]
+fn a_family_that_the_device_lacks_is_counted_with_its_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = small();
+    let script = Script {
+        attention: false,
+        ..Script::default()
+    };
+    let outcome = Setting::new(&plan)
+        .run(&script, &folder.path().join("a.parquet"))
+        .unwrap();
+    let reason = "refused: set attention: there is no fused attention here";
+    let wanted = plan.cases_of(plan::Set::Attention) as u64;
+    assert!(outcome.skipped.iter().any(|skip| skip == (reason, wanted)));
+}
+
+#[test]
+fn a_wrong_result_stops_the_run_before_anything_is_timed() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("mine.parquet");
+    let script = Script {
+        wrong: true,
+        ..Script::default()
+    };
+    let sentence = Setting::new(&small())
+        .run(&script, &out)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        sentence.contains("the result of softmax forward bf16 7x129 is off by 5.000e-1"),
+        "{sentence}"
+    );
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn an_interrupted_run_writes_its_rows_and_goes_on_to_the_same_shapes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (out, other) = (
+        folder.path().join("mine.parquet"),
+        folder.path().join("whole.parquet"),
+    );
+    let plan = small();
+    let whole = Setting::new(&plan).run(&Script::default(), &other).unwrap();
+    let cut = Setting {
+        most: 90,
+        ..Setting::new(&plan)
+    };
+    let outcome = cut.run(&Script::default(), &out).unwrap();
+    assert_eq!(
+        (outcome.ended, outcome.rows.len()),
+        (Ended::Interrupted, 90)
+    );
+    assert_eq!(dataset::read(&out).unwrap().len(), 90);
+
+    let resumed = Setting {
+        existing: Existing::Resume,
+        ..Setting::new(&plan)
+    };
+    let script = Script {
+        seed: 5,
+        ..Script::default()
+    };
+    let outcome = resumed.run(&script, &out).unwrap();
+    assert_eq!(outcome.ended, Ended::Complete);
+    assert_eq!(outcome.added + 90, outcome.rows.len());
+    assert_eq!(shapes(&outcome.rows), shapes(&whole.rows));
+    // Times go on where they were.
+    let at = |row: &Row| row.measured.as_ref().unwrap().at_s;
+    assert!(
+        outcome
+            .rows
+            .windows(2)
+            .all(|pair| at(&pair[0]) < at(&pair[1]))
+    );
+    // Nothing is left to do.
+    let again = resumed.run(&script, &out).unwrap();
+    assert_eq!(shapes(&again.rows), shapes(&whole.rows));
+    assert_eq!(
+        roles(&again.rows, Role::Plan).count(),
+        shapes(&whole.rows).len()
+    );
+}
+
+#[test]
+fn shards_of_a_run_have_the_shapes_of_the_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = small();
+    let whole = Setting::new(&plan)
+        .run(&Script::default(), &folder.path().join("whole.parquet"))
+        .unwrap();
+    let mut all = HashSet::new();
+    for index in 1..=3 {
+        let part = Setting {
+            shard: Shard { index, of: 3 },
+            ..Setting::new(&plan)
+        };
+        let outcome = part
+            .run(
+                &Script::default(),
+                &folder.path().join(format!("{index}.parquet")),
+            )
+            .unwrap();
+        for shape in shapes(&outcome.rows) {
+            assert!(all.insert(shape), "two parts hold {shape:?}");
+        }
+    }
+    assert_eq!(all, shapes(&whole.rows));
+}
+
+#[test]
+fn what_is_there_is_not_mixed_with_another_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("mine.parquet");
+    let plan = small();
+    let cut = Setting {
+        most: 20,
+        ..Setting::new(&plan)
+    };
+    cut.run(&Script::default(), &out).unwrap();
+    let sentence = cut.run(&Script::default(), &out).unwrap_err().to_string();
+    assert!(
+        sentence.contains("exists already; allowed: --resume") && sentence.contains("--force"),
+        "{sentence}"
+    );
+
+    let resume = || Setting {
+        existing: Existing::Resume,
+        ..Setting::new(&plan)
+    };
+    let mut longer = plan.clone();
+    longer.anchors += 1;
+    let other_stack = Script {
+        stack: "rehearsal 2".to_owned(),
+        ..Script::default()
+    };
+    for (setting, script, expected) in [
+        (
+            resume(),
+            other_stack.clone(),
+            "`stack` is `rehearsal 1`; allowed: `rehearsal 2`",
+        ),
+        (
+            Setting {
+                seed: 1,
+                ..resume()
+            },
+            Script::default(),
+            "`seed` is `0`; allowed: `1`",
+        ),
+        (
+            Setting {
+                shard: Shard { index: 1, of: 2 },
+                ..resume()
+            },
+            Script::default(),
+            "`shard` is `1/1`; allowed: `1/2`",
+        ),
+        (
+            Setting {
+                plan: &longer,
+                ..resume()
+            },
+            Script::default(),
+            "`plan` is `quick ",
+        ),
+    ] {
+        let sentence = setting.run(&script, &out).unwrap_err().to_string();
+        assert!(
+            sentence.contains(expected) && sentence.contains("--force"),
+            "{sentence}"
+        );
+        assert_eq!(dataset::read(&out).unwrap().len(), 20);
+        assert!(!path_of(&out).exists());
+    }
+    // The file stays until the new one is whole.
+    let forced = Setting {
+        existing: Existing::Replace,
+        most: 5,
+        ..Setting::new(&plan)
+    };
+    assert_eq!(forced.run(&other_stack, &out).unwrap().rows.len(), 5);
+    assert_eq!(dataset::read(&out).unwrap().len(), 5);
+
+    dataset::write(&out, &[]).unwrap();
+    let sentence = resume()
+        .run(&Script::default(), &out)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        sentence.contains("is not of a run of `shapewise measure`"),
+        "{sentence}"
+    );
+}
+
+#[test]
+fn a_journal_is_cut_after_its_last_whole_line_and_damage_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("mine.parquet");
+    let plan = small();
+    let script = Script {
+        failing: (100..2000).collect(),
+        ..Script::default()
+    };
+    Setting::new(&plan).run(&script, &out).unwrap_err();
+    let journal = fs::read(path_of(&out)).unwrap();
+    let lines: Vec<usize> = journal
+        .iter()
+        .enumerate()
+        .filter(|(_, byte)| **byte == b'\n')
+        .map(|(at, _)| at + 1)
+        .collect();
+    let resumed = Setting {
+        existing: Existing::Resume,
+        most: 1,
+        ..Setting::new(&plan)
+    };
+    // Cut inside the header, right behind it, and inside the last line.
+    for (cut, rows) in [
+        (lines[0] / 2, 0),
+        (lines[0], 0),
+        (lines[3], 3),
+        (lines[4] - 1, 3),
+        (lines[3] + 1, 3),
+    ] {
+        let _ = fs::remove_file(&out);
+        fs::write(path_of(&out), &journal[..cut]).unwrap();
+        let outcome = resumed.run(&Script::default(), &out).unwrap();
+        assert_eq!(outcome.rows.len() - outcome.added, rows, "cut at {cut}");
+    }
+    let _ = fs::remove_file(&out);
+    let mut damaged = journal.clone();
+    damaged[lines[2] + 3] = b'!';
+    fs::write(path_of(&out), &damaged).unwrap();
+    let sentence = resumed
+        .run(&Script::default(), &out)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        sentence.contains(".journal: line 4: not a line of a journal")
+            && sentence.contains("allowed: "),
+        "{sentence}"
+    );
+}
+
+#[test]
+fn a_kill_between_the_file_and_the_end_of_the_journal_doubles_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("mine.parquet");
+    let plan = small();
+    let cut = Setting {
+        most: 30,
+        ..Setting::new(&plan)
+    };
+    cut.run(&Script::default(), &out).unwrap();
+    let first = fs::read(&out).unwrap();
+    // A run that continues the file, stopped by failures: its journal stays.
+    let resume = |most| Setting {
+        existing: Existing::Resume,
+        most,
+        ..Setting::new(&plan)
+    };
+    let failing = Script {
+        failing: (40..2000).collect(),
+        ..Script::default()
+    };
+    resume(usize::MAX).run(&failing, &out).unwrap_err();
+    let journal = fs::read(path_of(&out)).unwrap();
+    let outcome = resume(1).run(&Script::default(), &out).unwrap();
+    let rows = outcome.rows.len();
+    assert!(rows > 60);
+    // The journal is back, as if the kill had come before it was removed.
+    fs::write(path_of(&out), &journal).unwrap();
+    let outcome = resume(1).run(&Script::default(), &out).unwrap();
+    assert_eq!(outcome.rows.len(), rows + 1);
+    // And with the file from before the rename.
+    fs::write(&out, &first).unwrap();
+    fs::write(path_of(&out), &journal).unwrap();
+    assert_eq!(
+        resume(1).run(&Script::default(), &out).unwrap().rows.len(),
+        rows
+    );
+}
+
+#[test]
+fn a_journal_has_one_writer() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("mine.parquet");
+    let plan = small();
+    let device = Scripted::new(Script::default());
+    let wanted = super::journal::Wanted {
+        identity: device.identity(),
+        plan: &plan,
+        seed: 0,
+        shard: Shard::WHOLE,
+    };
+    let held = super::journal::Journal::open(&out, Existing::Refuse, &wanted).unwrap();
+    let resumed = Setting {
+        existing: Existing::Resume,
+        most: 1,
+        ..Setting::new(&plan)
+    };
+    let sentence = resumed
+        .run(&Script::default(), &out)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        sentence.contains("another run is writing to it; allowed: "),
+        "{sentence}"
+    );
+    drop(held);
+    resumed.run(&Script::default(), &out).unwrap();
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_told_before_anything_is_timed() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("mine.parquet");
+    // Whatever is written to this name meets a full disk.
+    std::os::unix::fs::symlink("/dev/full", folder.path().join(".mine.parquet.room")).unwrap();
+    let wanted_plan = small();
+    let device = Scripted::new(Script::default());
+    let wanted = super::journal::Wanted {
+        identity: device.identity(),
+        plan: &wanted_plan,
+        seed: 0,
+        shard: Shard::WHOLE,
+    };
+    let (journal, _) = super::journal::Journal::open(&out, Existing::Refuse, &wanted).unwrap();
+    // Opening sweeps leftovers of killed runs; here it is the disk that is full.
+    std::os::unix::fs::symlink("/dev/full", folder.path().join(".mine.parquet.room")).unwrap();
+    let sentence = journal.reserve(1_000_000).unwrap_err().to_string();
+    assert!(
+        sentence.contains("no room for the 1 MB") && sentence.contains("No space left"),
+        "{sentence}"
+    );
+    let missing = folder.path().join("no/mine.parquet");
+    let sentence = Setting::new(&wanted_plan)
+        .run(&Script::default(), &missing)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        sentence.contains("which does not exist; allowed: "),
+        "{sentence}"
+    );
+}
+
+#[test]
+fn active_rounds_ask_where_neighbours_disagree() {
+    use crate::op::{Dtype, Gemm, Layout, Op};
+    let gemm = |m, n, k| Gemm {
+        m,
+        n,
+        k,
+        batch: 1,
+        layout: Layout::Tn,
+        dtype: Dtype::Bf16,
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let plan = small();
+    let outcome = Setting::new(&plan)
+        .run(&Script::default(), &folder.path().join("a.parquet"))
+        .unwrap();
+    // Plain rows follow the law; around 4096 every second row is twice as slow.
+    let mut rows = Vec::new();
+    let template = roles(&outcome.rows, Role::Plan)
+        .find(|row| dataset::is_timing(row))
+        .unwrap();
+    // A tiny product shows the floor.
+    let tiny = Op::Gemm(gemm(8, 8, 8));
+    rows.push(Row {
+        op: tiny,
+        time: crate::units::Seconds::from_micros(2.0),
+        ..template.clone()
+    });
+    for m in 1..12 {
+        for n in 1..12 {
+            for (base, factor) in [
+                (256, 1.0),
+                (4096, if (m / 2 + n / 2) % 2 == 0 { 1.0 } else { 2.0 }),
+            ] {
+                let op = Op::Gemm(gemm(base + 64 * m, base + 64 * n, 4096));
+                let time =
+                    crate::units::Seconds::from_secs(2e-6 + op.flops().flops() / 1e14) * factor;
+                rows.push(Row {
+                    op,
+                    time,
+                    ..template.clone()
+                });
+            }
+        }
+    }
+    let candidates: Vec<Case> = (0..200)
+        .map(|index| {
+            let base = if index % 2 == 0 { 256 } else { 4096 };
+            plan::cold(Op::Gemm(gemm(base + 64 + index, base + 640 - index, 4096)))
+        })
+        .collect();
+    let chosen = super::active::choose(&rows, candidates, 5);
+    assert!(!chosen.is_empty() && chosen.len() <= 5);
+    let Op::Gemm(first) = chosen[0].op else {
+        panic!()
+    };
+    assert!(first.m > 4096, "{first:?}");
+    assert!(super::active::choose(&[], vec![plan::cold(Op::Gemm(first))], 5).is_empty());
+}

@@ -1,0 +1,302 @@
+//! The answer to `measure`: what is in the file, how noisy the machine was, and how the plan was scaled to it.
+
+use crate::dataset::REHEARSAL;
+use crate::measure::Ended;
+use crate::measure::Outcome;
+use crate::report::Report;
+use crate::report::SkippedRows;
+use crate::report::grouped;
+use crate::report::signed;
+use crate::report::skipped_text;
+use crate::report::table::Side;
+use crate::report::table::table;
+use crate::units::BytesPerSecond;
+use crate::units::FlopsPerSecond;
+use crate::units::Seconds;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+use utoipa::ToSchema;
+
+/// A run of `measure`.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct MeasureReport {
+    /// The file that was written.
+    pub out: String,
+    /// GPU.
+    pub gpu: String,
+    /// What its driver calls it.
+    pub title: String,
+    /// Software stack.
+    pub stack: String,
+    /// Versions below the stack.
+    pub libraries: String,
+    /// Whether a script made the rows up; no model is trained on them.
+    pub rehearsal: bool,
+    /// Plan.
+    pub plan: String,
+    /// Seed of the plan.
+    pub seed: u64,
+    /// Part of the plan.
+    pub shard: String,
+    /// Why the run ended: `complete`, `budget` or `interrupted`.
+    pub ended: &'static str,
+    /// Rows of the file.
+    pub rows: u64,
+    /// Rows that this run added.
+    pub added_rows: u64,
+    /// Rows of the file by set and reason.
+    pub sets: Vec<SetRows>,
+    /// Cases of this part of the plan that were not reached.
+    pub unreached_cases: u64,
+    /// Cases that were refused or failed.
+    pub skipped: Vec<SkippedRows>,
+    /// Kernels and library paths that agreed with the CPU.
+    pub checked_paths: u64,
+    /// Difference between two times of one case, far apart; none where nothing was repeated.
+    pub run_to_run: Option<Noise>,
+    /// Movement of the anchors; none without two visits.
+    pub drift: Option<DriftLine>,
+    /// Median processor clock.
+    pub clock_hz: Option<f64>,
+    /// Mean time of a case beyond its calls.
+    pub set_up_us: f64,
+    /// Duration of the run on the device's clock.
+    pub spent_s: f64,
+    /// Rates that the sizes of the plan follow from.
+    pub scale: ScaleLine,
+}
+
+/// Rows of one kind.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct SetRows {
+    /// Set of the plan.
+    pub set: String,
+    /// `plan`, `active`, `anchor` or `repeat`.
+    pub role: &'static str,
+    /// How many.
+    pub rows: u64,
+    /// Median half-width of the 95 % interval of the median, relative; none where no row claims one.
+    pub half_width_median: Option<f64>,
+}
+
+/// Noise from run to run.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct Noise {
+    /// Cases that were timed twice.
+    pub pairs: u64,
+    /// Median relative difference.
+    pub median: f64,
+    /// 90th percentile of the same.
+    pub p90: f64,
+}
+
+/// Movement of the anchors.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct DriftLine {
+    /// Anchors.
+    pub anchors: u64,
+    /// Visits, the first included.
+    pub visits: u64,
+    /// Largest change of the median anchor against its first visit, relative and signed.
+    pub largest: f64,
+    /// Change at the last visit.
+    pub last: f64,
+    /// Whether it is too large for the rows to be trusted.
+    pub bad: bool,
+}
+
+/// Rates of the probe, rounded to powers of two.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct ScaleLine {
+    /// Time of the shortest product.
+    pub floor_us: f64,
+    /// Rate of products by format.
+    pub gemm_flops_per_s: BTreeMap<&'static str, f64>,
+    /// Rate of attention by format.
+    pub attention_flops_per_s: BTreeMap<&'static str, f64>,
+    /// Bandwidth of memory-bound kernels.
+    pub memory_bytes_per_s: Option<f64>,
+}
+
+impl MeasureReport {
+    /// What a run gave.
+    pub fn new(out: &Path, outcome: &Outcome, skipped: Vec<SkippedRows>) -> Self {
+        let header = &outcome.header;
+        let rates = |rates: &BTreeMap<crate::op::Dtype, f64>| {
+            rates
+                .iter()
+                .map(|(dtype, rate)| (dtype.name(), *rate))
+                .collect()
+        };
+        Self {
+            out: out.display().to_string(),
+            gpu: header.gpu.clone(),
+            title: header.title.clone(),
+            stack: header.stack.clone(),
+            libraries: header.libraries.clone(),
+            rehearsal: header.gpu == REHEARSAL,
+            plan: header.plan.clone(),
+            seed: header.seed,
+            shard: header.shard.clone(),
+            ended: match outcome.ended {
+                Ended::Complete => "complete",
+                Ended::Budget => "budget",
+                Ended::Interrupted => "interrupted",
+            },
+            rows: outcome.rows.len() as u64,
+            added_rows: outcome.added as u64,
+            sets: sets(outcome),
+            unreached_cases: outcome.unreached as u64,
+            skipped,
+            checked_paths: outcome.checked as u64,
+            run_to_run: outcome.noise.map(|noise| Noise {
+                pairs: noise.pairs as u64,
+                median: noise.median,
+                p90: noise.p90,
+            }),
+            drift: outcome.drift.map(|drift| DriftLine {
+                anchors: drift.anchors as u64,
+                visits: drift.visits as u64,
+                largest: drift.largest,
+                last: drift.last,
+                bad: drift.is_bad(),
+            }),
+            clock_hz: outcome.clock.map(|clock| clock.hertz()),
+            set_up_us: outcome.set_up.micros(),
+            spent_s: outcome.spent.as_secs_f64(),
+            scale: ScaleLine {
+                floor_us: header.scale.floor_us,
+                gemm_flops_per_s: rates(&header.scale.gemm_flops_per_s),
+                attention_flops_per_s: rates(&header.scale.attention_flops_per_s),
+                memory_bytes_per_s: header.scale.memory_bytes_per_s,
+            },
+        }
+    }
+}
+
+fn sets(outcome: &Outcome) -> Vec<SetRows> {
+    let mut groups: BTreeMap<(&str, &'static str), (u64, Vec<f64>)> = BTreeMap::new();
+    for row in &outcome.rows {
+        if let Some(about) = &row.measured {
+            let group = groups.entry((&about.set, about.role.name())).or_default();
+            group.0 += 1;
+            group.1.extend(about.half_width);
+        }
+    }
+    let line = |((set, role), (rows, mut widths)): ((&str, _), (u64, Vec<f64>))| {
+        widths.sort_by(f64::total_cmp);
+        SetRows {
+            set: set.to_owned(),
+            role,
+            rows,
+            half_width_median: widths.get(widths.len() / 2).copied(),
+        }
+    };
+    groups.into_iter().map(line).collect()
+}
+
+impl Report for MeasureReport {
+    fn text(&self) -> String {
+        let rows = self.sets.iter().map(|set| {
+            [
+                set.set.clone(),
+                set.role.to_owned(),
+                grouped(set.rows),
+                set.half_width_median
+                    .map_or("-".to_owned(), |width| format!("{:.2} %", 100.0 * width)),
+            ]
+        });
+        let columns = [
+            ("set", Side::Left),
+            ("measured as", Side::Left),
+            ("rows", Side::Right),
+            ("half width of the median", Side::Right),
+        ];
+        let mut lines = vec![table(columns, rows)];
+        lines.push(format!(
+            "{} written: {} rows, {} of them new, of {} ({}) on {}; {}",
+            self.out,
+            grouped(self.rows),
+            grouped(self.added_rows),
+            self.gpu,
+            self.title,
+            self.stack,
+            self.libraries
+        ));
+        if self.rehearsal {
+            lines.push(
+                "rehearsal   a script made these rows up; no model is trained on them".to_owned(),
+            );
+        }
+        let unreached = match self.unreached_cases {
+            0 => String::new(),
+            cases => format!(", {} cases not reached", grouped(cases)),
+        };
+        lines.push(format!(
+            "plan        {}, seed {}, part {}: ended by {} after {:.1} s{unreached}",
+            self.plan, self.seed, self.shard, self.ended, self.spent_s
+        ));
+        lines.push(match &self.run_to_run {
+            Some(noise) => format!(
+                "run to run  median difference {:.2} %, p90 {:.2} % ({} cases timed twice)",
+                100.0 * noise.median,
+                100.0 * noise.p90,
+                noise.pairs
+            ),
+            None => "run to run  unknown: the run was too short to time a case twice".to_owned(),
+        });
+        lines.push(match &self.drift {
+            Some(drift) => format!(
+                "drift       {} at most, {} at the end ({} anchors, {} visits){}",
+                signed(drift.largest),
+                signed(drift.last),
+                drift.anchors,
+                drift.visits,
+                if drift.bad {
+                    ": over 2 %, measure again on a quiet machine"
+                } else {
+                    ""
+                }
+            ),
+            None => "drift       unknown: no anchor was visited twice".to_owned(),
+        });
+        if let Some(clock) = self.clock_hz {
+            lines.push(format!("clock       {:.0} MHz in the median", clock / 1e6));
+        }
+        lines.push(format!(
+            "set-up      {} a case",
+            Seconds::from_micros(self.set_up_us)
+        ));
+        lines.push(format!("scaled to   {}", self.scale.text()));
+        lines.push(format!(
+            "checked     {} kernels and library paths against the CPU",
+            self.checked_paths
+        ));
+        format!("{}\n{}", lines.join("\n"), skipped_text(&self.skipped))
+    }
+}
+
+impl ScaleLine {
+    fn text(&self) -> String {
+        let rates = |name: &str, rates: &BTreeMap<&str, f64>| {
+            let rate = |(dtype, rate): (&&str, &f64)| {
+                format!(
+                    "{name} {dtype} {}",
+                    FlopsPerSecond::from_flops_per_sec(*rate)
+                )
+            };
+            rates.iter().map(rate).collect::<Vec<_>>()
+        };
+        let mut parts = vec![format!("floor {}", Seconds::from_micros(self.floor_us))];
+        parts.extend(rates("gemm", &self.gemm_flops_per_s));
+        parts.extend(rates("attention", &self.attention_flops_per_s));
+        if let Some(rate) = self
+            .memory_bytes_per_s
+            .map(BytesPerSecond::from_bytes_per_sec)
+        {
+            parts.push(format!("memory {:.0} GB/s", rate.bytes_per_sec() / 1e9));
+        }
+        parts.join(", ")
+    }
+}

@@ -1,0 +1,456 @@
+//! The real program, measured by a script and killed at any moment: nothing but the row in flight is lost.
+
+use assert_cmd::cargo::cargo_bin;
+use serde_json::Value;
+use shapewise::dataset::{Cache, REHEARSAL, Role, Row, read, write};
+use shapewise::measure::random::Random;
+use shapewise::op::Op;
+use std::collections::HashSet;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// 300 cases of one format, no active rounds.
+const PLAN: &str = r#"
+name = "small"
+budget = "9m"
+soak = "0s"
+anchors = 4
+anchor_period = "1s"
+shortest_us = 0.2
+longest_us = 10000
+active_rounds = 1
+dtypes = { bf16 = 1.0 }
+
+[sets]
+transformer = 60
+sobol = 120
+memory = 60
+hot = 60
+"#;
+
+struct Place {
+    folder: tempfile::TempDir,
+    plan: PathBuf,
+    out: PathBuf,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let plan = folder.path().join("small.toml");
+        fs::write(&plan, PLAN).unwrap();
+        let out = folder.path().join("mine.parquet");
+        Self { folder, plan, out }
+    }
+
+    fn journal(&self) -> PathBuf {
+        self.folder.path().join("mine.parquet.journal")
+    }
+
+    fn command(&self, device: &str, more: &[&str]) -> Command {
+        let mut command = Command::new(cargo_bin!("shapewise"));
+        command
+            .args(["measure", "--device", device, "--plan"])
+            .arg(&self.plan);
+        command.arg("--out").arg(&self.out).args(more);
+        for name in ["ID", "MIN", "MAX", "STEP", "COUNT"] {
+            command.env_remove(format!("SLURM_ARRAY_TASK_{name}"));
+        }
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    fn measure(&self, device: &str, more: &[&str]) -> Output {
+        self.command(device, more).output().unwrap()
+    }
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Everything is fine; the document.
+fn done(output: &Output) -> Value {
+    assert_eq!(output.status.code(), Some(0), "{}", said(output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The one sentence of a failure.
+fn refused(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(1), "{}", said(output));
+    let text = said(output);
+    let sentence = text.lines().last().unwrap_or_default();
+    assert!(sentence.starts_with("error: "), "{text}");
+    sentence.to_owned()
+}
+
+fn planned(rows: &[Row]) -> Vec<(Op, Cache, u32)> {
+    let about = |row: &Row| row.measured.clone().unwrap();
+    let planned = rows.iter().filter(|row| about(row).role == Role::Plan);
+    planned
+        .map(|row| (row.op, about(row).cache, about(row).rank))
+        .collect()
+}
+
+/// Whole lines of rows in a journal.
+fn whole_rows(journal: &Path) -> usize {
+    let bytes = fs::read(journal).unwrap_or_default();
+    let lines = bytes.split_inclusive(|&byte| byte == b'\n');
+    lines
+        .filter(|line| line.ends_with(b"\n") && line.starts_with(b"{\"row\""))
+        .count()
+}
+
+const JSON: [&str; 2] = ["--format", "json"];
+
+#[test]
+fn a_run_reports_rows_noise_drift_and_scale() {
+    let place = Place::new();
+    let report = done(&place.measure("scripted:set_up_us=300000", &JSON));
+    assert_eq!(
+        (&report["schema"], &report["gpu"], &report["rehearsal"]),
+        (&1.into(), &REHEARSAL.into(), &true.into())
+    );
+    assert_eq!(
+        (&report["ended"], &report["plan"]),
+        (&"complete".into(), &"small".into())
+    );
+    assert!(
+        report["run_to_run"]["pairs"].as_u64().unwrap() >= 5,
+        "{report}"
+    );
+    let noise = report["run_to_run"]["median"].as_f64().unwrap();
+    assert!((1e-5..5e-3).contains(&noise), "{noise}");
+    assert_eq!(report["drift"]["bad"], false);
+    assert!((report["set_up_us"].as_f64().unwrap() - 3e5).abs() < 3e4);
+    assert_eq!(
+        report["scale"]["gemm_flops_per_s"]["bf16"].as_f64(),
+        Some(2f64.powi(48))
+    );
+    assert_eq!(
+        report["rows"].as_u64().unwrap() as usize,
+        read(&place.out).unwrap().len()
+    );
+    let text = place.measure("scripted", &["--force"]);
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.contains("run to run  median difference"), "{text}");
+    assert!(text.contains("no model is trained on them"), "{text}");
+}
+
+#[test]
+fn kills_lose_at_most_the_row_in_flight_and_every_journal_goes_on() {
+    let whole = Place::new();
+    let begin = Instant::now();
+    done(&whole.measure("scripted:sleep_us=200", &JSON));
+    // Kills come at any moment of a run, the final write included; some runs are left to finish.
+    let latest = begin.elapsed().as_secs_f64() * 1.2;
+    let expected: HashSet<_> = planned(&read(&whole.out).unwrap()).into_iter().collect();
+    assert!(expected.len() > 270, "{}", expected.len());
+
+    let mut random = Random::new(11, "kills");
+    let (mut kills, mut mid_run, mut finished) = (0, 0, 0);
+    while kills < 220 {
+        let place = Place::new();
+        let mut least = 0;
+        loop {
+            let mut child = place
+                .command("scripted:sleep_us=200", &["--resume"])
+                .spawn()
+                .unwrap();
+            std::thread::sleep(Duration::from_secs_f64(latest * random.uniform()));
+            let ended = child.try_wait().unwrap().is_some();
+            child.kill().unwrap();
+            let status = child.wait().unwrap();
+            if ended || status.success() {
+                let mut said = String::new();
+                child
+                    .stderr
+                    .take()
+                    .unwrap()
+                    .read_to_string(&mut said)
+                    .unwrap();
+                assert!(status.success(), "{said}");
+                break;
+            }
+            kills += 1;
+            // Every line that was whole before is still there: only the end may be torn.
+            let safe = match place.out.exists() {
+                true => read(&place.out)
+                    .unwrap()
+                    .len()
+                    .max(whole_rows(&place.journal())),
+                false => whole_rows(&place.journal()),
+            };
+            assert!(safe >= least, "{safe} rows after {least}");
+            mid_run += usize::from(safe > least);
+            least = safe;
+        }
+        finished += 1;
+        let rows = read(&place.out).unwrap();
+        assert!(rows.len() >= least);
+        let shapes = planned(&rows);
+        let distinct: HashSet<_> = shapes.iter().copied().collect();
+        assert_eq!(shapes.len(), distinct.len(), "a case was measured twice");
+        assert_eq!(distinct, expected);
+        let mut left: Vec<_> = fs::read_dir(place.folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        left.sort();
+        assert_eq!(left, ["mine.parquet", "small.toml"]);
+    }
+    assert!(
+        mid_run > 100,
+        "{mid_run} of {kills} kills came between rows, {finished} runs finished"
+    );
+}
+
+#[test]
+fn a_kill_while_the_file_is_written_leaves_the_old_one_or_the_new() {
+    let place = Place::new();
+    // A finished journal, as a kill right before the final write leaves it.
+    let failing: Vec<String> = (250..270).map(|number| format!("fail={number}")).collect();
+    let broken = place.measure(&format!("scripted:{}", failing.join(",")), &[]);
+    let journal = fs::read(place.journal()).unwrap_or_default();
+    assert!(refused(&broken).contains("5 cases in a row failed"));
+    let mut random = Random::new(12, "writes");
+    let mut before = 0;
+    for _ in 0..60 {
+        let _ = fs::remove_file(&place.out);
+        fs::write(place.journal(), &journal).unwrap();
+        // The budget is over at once, so all that happens is the check, the probe and the write.
+        let mut child = place
+            .command("scripted", &["--resume", "--budget", "1ms"])
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_secs_f64(0.004 + 0.02 * random.uniform()));
+        let _ = child.kill();
+        child.wait().unwrap();
+        match place.out.exists() {
+            true => assert!(read(&place.out).unwrap().len() >= whole_rows(&place.journal())),
+            false => {
+                before += 1;
+                assert!(place.journal().exists());
+            }
+        }
+        done(&place.measure(
+            "scripted",
+            &["--resume", "--budget", "1ms", "--format", "json"],
+        ));
+        assert!(!place.journal().exists());
+    }
+    assert!(before > 0, "every kill came after the file was whole");
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_finishes_the_row_and_writes_the_file() {
+    let place = Place::new();
+    let child = place
+        .command("scripted:sleep_us=5000", &JSON)
+        .spawn()
+        .unwrap();
+    while whole_rows(&place.journal()) < 5 {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let status = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let report = done(&child.wait_with_output().unwrap());
+    assert_eq!(report["ended"], "interrupted");
+    let rows = read(&place.out).unwrap().len();
+    assert!((5..290).contains(&rows), "{rows}");
+    assert!(!place.journal().exists());
+    let report = done(&place.measure("scripted", &["--resume", "--format", "json"]));
+    assert_eq!(report["ended"], "complete");
+    assert!(report["rows"].as_u64() > Some(rows as u64));
+}
+
+#[test]
+fn what_cannot_end_well_is_told_at_once() {
+    let place = Place::new();
+    for (device, more, expected) in [
+        ("gpu0", &[][..], "`--device` is `gpu0`; allowed: cuda:N"),
+        (
+            "scripted:wrong=true",
+            &[],
+            "the result of softmax forward bf16 7x129 is off by",
+        ),
+        (
+            "scripted",
+            &["--plan", "none.toml"],
+            "`--plan` is `none.toml`; allowed: quick, standard, full",
+        ),
+    ] {
+        let mut arguments = more.to_vec();
+        if more.contains(&"--plan") {
+            // A second --plan would be wrong usage.
+            let mut command = Command::new(cargo_bin!("shapewise"));
+            command
+                .args(["measure", "--device", device, "--out"])
+                .arg(&place.out)
+                .args(more);
+            let sentence = refused(&command.output().unwrap());
+            assert!(sentence.contains(expected), "{sentence}");
+            continue;
+        }
+        arguments.extend(JSON);
+        let sentence = refused(&place.measure(device, &arguments));
+        assert!(sentence.contains(expected), "{sentence}");
+        assert!(!place.out.exists() && !place.journal().exists());
+    }
+    for usage in [
+        &["--shard", "3/2"][..],
+        &["--budget", "9"],
+        &["--resume", "--force"],
+    ] {
+        let output = place.measure("scripted", usage);
+        assert_eq!(output.status.code(), Some(2), "{usage:?}");
+    }
+    done(&place.measure("scripted", &JSON));
+    let sentence = refused(&place.measure("scripted", &JSON));
+    assert!(
+        sentence.contains("exists already; allowed: --resume"),
+        "{sentence}"
+    );
+    let sentence = refused(&place.measure("scripted:stack=rehearsal 2", &["--resume"]));
+    assert!(
+        sentence.contains("`stack` is `rehearsal 1`; allowed: `rehearsal 2`"),
+        "{sentence}"
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn a_folder_that_cannot_be_written_is_told_at_once() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    let sealed = place.folder.path().join("sealed");
+    fs::create_dir(&sealed).unwrap();
+    fs::set_permissions(&sealed, fs::Permissions::from_mode(0o555)).unwrap();
+    if fs::write(sealed.join("probe"), "x").is_ok() {
+        // The superuser writes anywhere.
+        return;
+    }
+    let sealed = Place {
+        out: sealed.join("mine.parquet"),
+        ..place
+    };
+    let sentence = refused(&sealed.measure("scripted", &[]));
+    assert!(
+        sentence.contains("mine.parquet.journal: Permission denied"),
+        "{sentence}"
+    );
+}
+
+#[test]
+fn shards_of_slurm_and_by_hand_merge_to_the_whole_plan() {
+    let whole = Place::new();
+    done(&whole.measure("scripted", &JSON));
+    let place = Place::new();
+    let mut files = Vec::new();
+    for task in [5, 7, 9] {
+        let out = place.folder.path().join(format!("{task}.parquet"));
+        let mut command = Command::new(cargo_bin!("shapewise"));
+        command
+            .args([
+                "measure", "--device", "scripted", "--format", "json", "--plan",
+            ])
+            .arg(&place.plan)
+            .arg("--out")
+            .arg(&out);
+        for (name, value) in [
+            ("ID", task),
+            ("MIN", 5),
+            ("MAX", 9),
+            ("STEP", 2),
+            ("COUNT", 3),
+        ] {
+            command.env(format!("SLURM_ARRAY_TASK_{name}"), value.to_string());
+        }
+        let output = command.output().unwrap();
+        let report = done(&output);
+        assert_eq!(report["shard"], format!("{}/3", (task - 3) / 2));
+        assert!(
+            said(&output).contains("of a Slurm job array"),
+            "{}",
+            said(&output)
+        );
+        files.push(out);
+    }
+    let import = |files: &[PathBuf], out: &str, more: &[&str]| {
+        let mut command = Command::new(cargo_bin!("shapewise"));
+        command
+            .args(["import", "native"])
+            .args(files)
+            .arg("--out")
+            .arg(place.folder.path().join(out));
+        command.args(JSON).args(more).output().unwrap()
+    };
+    // The first file twice: exact duplicates are dropped.
+    files.push(files[0].clone());
+    let report = done(&import(&files, "merged.parquet", &[]));
+    let rows = read(&place.folder.path().join("merged.parquet")).unwrap();
+    assert_eq!(report["kept_rows"].as_u64().unwrap() as usize, rows.len());
+    assert_eq!(
+        report["skipped"][0]["reason"],
+        "the same measurement once more"
+    );
+    let merged: HashSet<_> = planned(&rows).into_iter().collect();
+    let expected: HashSet<_> = planned(&read(&whole.out).unwrap()).into_iter().collect();
+    assert_eq!(merged, expected);
+
+    // Another stack is refused by name, unless both are asked for.
+    let mut other = read(&files[0]).unwrap();
+    for row in &mut other {
+        row.stack = "rehearsal 2".into();
+    }
+    let path = place.folder.path().join("other.parquet");
+    write(&path, &other).unwrap();
+    files.push(path);
+    let sentence = refused(&import(&files, "mixed.parquet", &[]));
+    assert!(
+        sentence
+            .contains("other.parquet: `stack` is `rehearsal 2`; allowed: `rehearsal 1`, as in "),
+        "{sentence}"
+    );
+    assert!(sentence.contains("5.parquet"), "{sentence}");
+    let asked = ["--stack", "rehearsal 1", "rehearsal 2"];
+    let report = done(&import(&files, "mixed.parquet", &asked));
+    assert!(report["kept_rows"].as_u64().unwrap() as usize > rows.len());
+
+    let mut command = place.command("scripted", &[]);
+    command.env("SLURM_ARRAY_TASK_ID", "3");
+    let sentence = refused(&command.output().unwrap());
+    assert!(
+        sentence.contains("`SLURM_ARRAY_TASK_MIN` is not set"),
+        "{sentence}"
+    );
+}
+
+#[cfg(feature = "train")]
+#[test]
+fn no_model_is_trained_on_a_rehearsal() {
+    let place = Place::new();
+    done(&place.measure("scripted", &JSON));
+    let mut command = Command::new(cargo_bin!("shapewise"));
+    command
+        .args(["train", "--data"])
+        .arg(&place.out)
+        .arg("--out")
+        .arg(place.folder.path().join("model"));
+    let sentence = refused(&command.output().unwrap());
+    assert!(
+        sentence.contains("`gpu` is `scripted`; allowed: rows that a device has timed"),
+        "{sentence}"
+    );
+    assert!(!place.folder.path().join("model/card.json").exists());
+}
