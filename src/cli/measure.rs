@@ -24,6 +24,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Set by Ctrl-C; the run then ends after the row in flight and writes its file.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
+/// What shells report of a program that SIGINT has ended.
+const ENDED_BY_INTERRUPT: i32 = 130;
+
 pub(super) fn run(args: &MeasureArgs, format: Format) -> Result<String> {
     let existing = match (args.resume, args.force) {
         (true, _) => Existing::Resume,
@@ -35,9 +38,7 @@ pub(super) fn run(args: &MeasureArgs, format: Format) -> Result<String> {
     let plan = plan::find(&args.plan)?;
     let shard = shard(args)?;
     let mut device = measure::open(&args.device)?;
-    let _ = ctrlc::set_handler(|| {
-        INTERRUPTED.store(true, Ordering::Relaxed);
-    });
+    let _ = ctrlc::set_handler(interrupt);
     let options = Options {
         out: &args.out,
         existing,
@@ -59,6 +60,15 @@ pub(super) fn run(args: &MeasureArgs, format: Format) -> Result<String> {
     let outcome = outcome?;
     let report = MeasureReport::new(&args.out, &outcome, rows::skipped(&outcome.skipped));
     Ok(render(&report, format))
+}
+
+/// The first Ctrl-C lets the case in flight finish, a second one does not wait for it: its row alone is lost.
+fn interrupt() {
+    if INTERRUPTED.swap(true, Ordering::Relaxed) {
+        say("ended at once; the rows before are safe, --resume goes on");
+        std::process::exit(ENDED_BY_INTERRUPT);
+    }
+    say("ending after the case in flight; once more to end at once");
 }
 
 /// The part of the plan: the one that is asked for, else that of a task of a Slurm job array, else all.

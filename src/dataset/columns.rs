@@ -1,32 +1,26 @@
 //! Typed columns out of Parquet files, with errors that name the file, the column and the row.
 //!
-//! Every text column is read as a dictionary, so a value that repeats a million times is stored
-//! and compared as a number.
+//! Every text is kept once a batch, so a value that repeats a million times is stored and compared as a number.
+
+mod cursor;
+pub(super) mod write;
 
 use crate::error::{Error, Result};
 use crate::units::Seconds;
-use arrow_array::cast::AsArray;
-use arrow_array::types::{Float32Type, Float64Type, Int32Type, Int64Type};
-use arrow_array::{Array, BooleanArray, DictionaryArray, PrimitiveArray, RecordBatch, StringArray};
-use arrow_schema::{DataType, Field, Schema};
-use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection,
-};
+use cursor::{Column, Cursor, TextColumn};
+use parquet::file::reader::{FileReader, SerializedFileReader};
 use std::fmt;
 use std::fs::File;
 use std::ops::Range;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
-use std::sync::Arc;
 
 const ROWS_PER_BATCH: usize = 1 << 16;
 
 /// An open Parquet file whose footer has been read.
 pub(super) struct Parquet {
     place: String,
-    file: File,
-    metadata: ArrowReaderMetadata,
+    reader: SerializedFileReader<File>,
 }
 
 impl Parquet {
@@ -45,19 +39,8 @@ impl Parquet {
                 "{place}: the file is empty; allowed: a Parquet file"
             )));
         }
-        let plain = guard(&place, || {
-            ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())
-        })?;
-        let schema = Arc::new(texts_as_dictionaries(plain.schema()));
-        let options = ArrowReaderOptions::new().with_schema(schema);
-        let metadata = guard(&place, || {
-            ArrowReaderMetadata::try_new(Arc::clone(plain.metadata()), options)
-        })?;
-        Ok(Self {
-            place,
-            file,
-            metadata,
-        })
+        let reader = guard(&place, || SerializedFileReader::new(file))?;
+        Ok(Self { place, reader })
     }
 
     /// The path, for messages.
@@ -67,33 +50,42 @@ impl Parquet {
 
     /// The value of a key in the file's own metadata.
     pub fn property(&self, key: &str) -> Option<&str> {
-        let file = self.metadata.metadata().file_metadata();
-        let entries = file.key_value_metadata()?;
-        let entry = entries.iter().find(|entry| entry.key == key)?;
-        entry.value.as_deref()
+        self.properties().find(|(name, _)| *name == key)?.1
     }
 
     /// The values of all keys of the file's own metadata that begin so.
-    pub fn properties(&self, prefix: &str) -> impl Iterator<Item = &str> {
-        let entries = self
-            .metadata
-            .metadata()
-            .file_metadata()
-            .key_value_metadata();
-        let entries = entries.into_iter().flatten();
-        entries
-            .filter(move |entry| entry.key.starts_with(prefix))
-            .filter_map(|entry| entry.value.as_deref())
+    pub fn properties_of(&self, prefix: &str) -> impl Iterator<Item = &str> {
+        self.properties()
+            .filter(move |(name, _)| name.starts_with(prefix))
+            .filter_map(|(_, value)| value)
+    }
+
+    fn properties(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
+        let file = self.reader.metadata().file_metadata();
+        let entries = file.key_value_metadata().into_iter().flatten();
+        entries.map(|entry| (entry.key.as_str(), entry.value.as_deref()))
     }
 
     /// Whether there is a column of this name.
     pub fn has(&self, column: &str) -> bool {
-        self.metadata.schema().index_of(column).is_ok()
+        self.place_of(column).is_some()
+    }
+
+    /// The first leaf of the column of this name.
+    fn place_of(&self, column: &str) -> Option<usize> {
+        let schema = self.reader.metadata().file_metadata().schema_descr();
+        let mut leaves = schema.columns().iter();
+        leaves.position(|leaf| {
+            leaf.path()
+                .parts()
+                .first()
+                .is_some_and(|name| name == column)
+        })
     }
 
     /// How many rows the footer promises.
     pub fn rows(&self) -> usize {
-        usize::try_from(self.metadata.metadata().file_metadata().num_rows()).unwrap_or(0)
+        usize::try_from(self.reader.metadata().file_metadata().num_rows()).unwrap_or(0)
     }
 
     /// Reads these columns of all rows, or of the rows in `ranges` (ascending), in batches.
@@ -102,45 +94,115 @@ impl Parquet {
         columns: &[&str],
         ranges: Option<&[Range<usize>]>,
     ) -> Result<impl Iterator<Item = Result<Batch<'_>>>> {
-        if let Some(missing) = columns.iter().find(|column| !self.has(column)) {
-            return Err(Error::bad_input(format!(
-                "{}: the column `{missing}` is missing; allowed: a file with the columns {}",
-                self.place,
-                columns.join(", ")
-            )));
+        let mut leaves: Vec<(String, usize)> = Vec::new();
+        for column in columns {
+            let leaf = self.place_of(column).ok_or_else(|| {
+                Error::bad_input(format!(
+                    "{}: the column `{column}` is missing; allowed: a file with the columns {}",
+                    self.place,
+                    columns.join(", ")
+                ))
+            })?;
+            if !leaves.iter().any(|(_, known)| *known == leaf) {
+                leaves.push(((*column).to_owned(), leaf));
+            }
         }
-        let file = self.file.try_clone();
-        let file = file.map_err(|source| Error::io(&self.place, source))?;
-        let mask = ProjectionMask::columns(self.metadata.parquet_schema(), columns.iter().copied());
-        let mut builder =
-            ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
-                .with_projection(mask)
-                .with_batch_size(ROWS_PER_BATCH);
-        if let Some(ranges) = ranges {
-            builder = builder.with_row_selection(RowSelection::from_consecutive_ranges(
-                ranges.iter().cloned(),
-                self.rows(),
-            ));
-        }
-        let mut reader = guard(&self.place, || builder.build())?;
         let promised = ranges.map_or(self.rows(), |ranges| ranges.iter().map(Range::len).sum());
+        let mut pieces = self.pieces(ranges).into_iter();
+        let mut group = None;
+        let mut cursors: Vec<Cursor> = Vec::new();
         let mut first_row = 0;
         Ok(std::iter::from_fn(move || {
-            let next = guard(&self.place, || match reader.next().transpose() {
-                Ok(None) if first_row < promised => {
-                    Err(format!("it ends after {first_row} of {promised} rows"))
+            let next = guard(&self.place, || {
+                let Some(piece) = pieces.next() else {
+                    let short = format!("it ends after {first_row} of {promised} rows");
+                    return if first_row < promised {
+                        Err(short)
+                    } else {
+                        Ok(None)
+                    };
+                };
+                if group != Some(piece.group) {
+                    let rows = self.reader.get_row_group(piece.group);
+                    let rows = rows.map_err(|error| error.to_string())?;
+                    cursors.clear();
+                    for (_, leaf) in &leaves {
+                        cursors
+                            .push(Cursor::new(&*rows, *leaf).map_err(|error| error.to_string())?);
+                    }
+                    group = Some(piece.group);
                 }
-                next => next.map_err(|error| error.to_string()),
+                let names = leaves.iter().map(|(name, _)| name.clone());
+                let columns = names.zip(&mut cursors).map(|(name, cursor)| {
+                    let column = cursor.read(&piece.ranges)?;
+                    Ok((name, column))
+                });
+                Ok(Some(Batch {
+                    place: &self.place,
+                    first_row,
+                    rows: piece.ranges.iter().map(Range::len).sum(),
+                    columns: columns.collect::<std::result::Result<_, String>>()?,
+                }))
             });
-            let batch = next.transpose()?.map(|columns| Batch {
-                place: &self.place,
-                first_row,
-                columns,
-            });
-            first_row += batch.as_ref().map_or(0, Batch::len);
+            let batch = next.transpose()?;
+            match &batch {
+                Ok(batch) => first_row += batch.len(),
+                // Nothing follows damage.
+                Err(_) => {
+                    pieces = Vec::new().into_iter();
+                    first_row = promised;
+                }
+            }
             Some(batch)
         }))
     }
+
+    /// The rows in `ranges`, or all, cut where row groups end and so that no piece is too large.
+    fn pieces(&self, ranges: Option<&[Range<usize>]>) -> Vec<Piece> {
+        let all = 0..usize::MAX;
+        let ranges = ranges.unwrap_or(std::slice::from_ref(&all));
+        let mut pieces = Vec::new();
+        let (mut start, mut at) = (0usize, 0);
+        for (group, about) in self.reader.metadata().row_groups().iter().enumerate() {
+            let rows = usize::try_from(about.num_rows()).unwrap_or(0);
+            let end = start.saturating_add(rows);
+            let mut piece = Piece {
+                group,
+                ranges: Vec::new(),
+            };
+            let mut held = 0;
+            while let Some(range) = ranges.get(at) {
+                let mut from = range.start.max(start);
+                let to = range.end.min(end);
+                while from < to {
+                    let taken = (to - from).min(ROWS_PER_BATCH - held);
+                    piece.ranges.push(from - start..from - start + taken);
+                    from += taken;
+                    held += taken;
+                    if held == ROWS_PER_BATCH {
+                        let ranges = std::mem::take(&mut piece.ranges);
+                        pieces.push(Piece { group, ranges });
+                        held = 0;
+                    }
+                }
+                if range.end > end {
+                    break;
+                }
+                at += 1;
+            }
+            if held > 0 {
+                pieces.push(piece);
+            }
+            start = end;
+        }
+        pieces
+    }
+}
+
+/// Rows of one row group, counted from its first.
+struct Piece {
+    group: usize,
+    ranges: Vec<Range<usize>>,
 }
 
 /// Runs a step of the Parquet reader, which answers some kinds of damage with a panic.
@@ -160,36 +222,18 @@ fn guard<T, E: fmt::Display>(
     )))
 }
 
-/// The same columns with every text column read as a dictionary.
-fn texts_as_dictionaries(schema: &Schema) -> Schema {
-    let fields = schema.fields().iter().map(|field| {
-        let content = match field.data_type() {
-            DataType::Dictionary(_, content) => content.as_ref(),
-            content => content,
-        };
-        if !matches!(
-            content,
-            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
-        ) {
-            return field.as_ref().clone();
-        }
-        let dictionary = DataType::Dictionary(DataType::Int32.into(), DataType::Utf8.into());
-        Field::new(field.name(), dictionary, field.is_nullable())
-    });
-    Schema::new(fields.collect::<Vec<_>>())
-}
-
 /// Consecutive rows of a file.
 pub(super) struct Batch<'a> {
     place: &'a str,
     first_row: usize,
-    columns: RecordBatch,
+    rows: usize,
+    columns: Vec<(String, Column)>,
 }
 
 impl Batch<'_> {
     /// How many rows there are.
-    pub fn len(&self) -> usize {
-        self.columns.num_rows()
+    pub const fn len(&self) -> usize {
+        self.rows
     }
 
     /// Where row `row` of this batch stands, for messages; the first row of the file is row 1.
@@ -201,88 +245,75 @@ impl Batch<'_> {
 
     /// A column of texts.
     pub fn texts(&self, column: &str) -> Result<Texts<'_>> {
-        let array = self.column(column)?;
-        let keys = array.as_dictionary_opt::<Int32Type>();
-        let texts = keys.and_then(|keys| Some((keys, keys.values().as_string_opt::<i32>()?)));
-        texts
-            .map(|(keys, values)| Texts { keys, values })
-            .ok_or_else(|| self.wrong_type(column, array, "text"))
+        match self.column(column)? {
+            Column::Texts(texts) => Ok(Texts(texts)),
+            other => Err(self.wrong_type(column, other, "text")),
+        }
     }
 
     /// A column of whole numbers.
     pub fn counts(&self, column: &str) -> Result<Counts<'_>> {
-        let array = self.column(column)?;
-        array
-            .as_primitive_opt::<Int64Type>()
-            .map(Counts)
-            .ok_or_else(|| self.wrong_type(column, array, "64-bit integers"))
+        match self.column(column)? {
+            Column::Counts(counts) => Ok(Counts(counts)),
+            other => Err(self.wrong_type(column, other, "64-bit integers")),
+        }
     }
 
     /// A column of real numbers.
     pub fn numbers(&self, column: &str) -> Result<Numbers<'_>> {
-        let array = self.column(column)?;
-        let single = array.as_primitive_opt::<Float32Type>();
-        let double = array.as_primitive_opt::<Float64Type>();
-        match (single, double) {
-            (Some(single), _) => Ok(Numbers::Single(single)),
-            (_, Some(double)) => Ok(Numbers::Double(double)),
-            _ => Err(self.wrong_type(column, array, "floating-point numbers")),
+        match self.column(column)? {
+            Column::Numbers(numbers) => Ok(Numbers(numbers)),
+            other => Err(self.wrong_type(column, other, "floating-point numbers")),
         }
     }
 
     /// A column of true and false.
     pub fn flags(&self, column: &str) -> Result<Flags<'_>> {
-        let array = self.column(column)?;
-        array
-            .as_boolean_opt()
-            .map(Flags)
-            .ok_or_else(|| self.wrong_type(column, array, "true or false"))
+        match self.column(column)? {
+            Column::Flags(flags) => Ok(Flags(flags)),
+            other => Err(self.wrong_type(column, other, "true or false")),
+        }
     }
 
-    fn column(&self, column: &str) -> Result<&dyn Array> {
-        self.columns
-            .column_by_name(column)
-            .map(AsRef::as_ref)
-            .ok_or_else(|| {
-                Error::bad_input(format!("{}: the column `{column}` is missing", self.place))
-            })
+    fn column(&self, column: &str) -> Result<&Column> {
+        let mut columns = self.columns.iter();
+        let found = columns.find(|(name, _)| name == column);
+        found.map(|(_, column)| column).ok_or_else(|| {
+            Error::bad_input(format!("{}: the column `{column}` is missing", self.place))
+        })
     }
 
-    fn wrong_type(&self, column: &str, array: &dyn Array, allowed: &str) -> Error {
+    fn wrong_type(&self, column: &str, found: &Column, allowed: &str) -> Error {
         Error::bad_input(format!(
             "{}: the column `{column}` holds {}; allowed: {allowed}",
             self.place,
-            array.data_type()
+            found.kind()
         ))
     }
 }
 
 /// A column of texts that repeat.
-pub(super) struct Texts<'a> {
-    keys: &'a DictionaryArray<Int32Type>,
-    values: &'a StringArray,
-}
+pub(super) struct Texts<'a>(&'a TextColumn);
 
 impl<'a> Texts<'a> {
     /// The text of a row; nothing where it is null.
     pub fn get(&self, row: usize) -> Option<&'a str> {
-        let key = self.keys.key(row)?;
-        (!self.values.is_null(key)).then(|| self.values.value(key))
+        self.0.get(row)
     }
 
     /// Rows of one batch with equal keys hold equal texts.
-    pub fn key(&self, row: usize) -> Option<usize> {
-        self.keys.key(row)
+    pub fn key(&self, row: usize) -> Option<u32> {
+        self.0.keys[row]
     }
 }
 
 /// A column of whole numbers.
-pub(super) struct Counts<'a>(&'a PrimitiveArray<Int64Type>);
+pub(super) struct Counts<'a>(&'a [Option<i64>]);
 
 impl Counts<'_> {
     /// The number of a row; nothing where it is null.
     pub fn get(&self, row: usize) -> Option<i64> {
-        (!self.0.is_null(row)).then(|| self.0.value(row))
+        self.0[row]
     }
 
     /// The number of a row as a size; 0, which no size may be, where it is null or negative.
@@ -292,21 +323,13 @@ impl Counts<'_> {
     }
 }
 
-/// A column of real numbers in either width.
-pub(super) enum Numbers<'a> {
-    /// 32 bits.
-    Single(&'a PrimitiveArray<Float32Type>),
-    /// 64 bits.
-    Double(&'a PrimitiveArray<Float64Type>),
-}
+/// A column of real numbers.
+pub(super) struct Numbers<'a>(&'a [Option<f64>]);
 
 impl Numbers<'_> {
     /// The number of a row; nothing where it is null.
     pub fn get(&self, row: usize) -> Option<f64> {
-        match self {
-            Self::Single(array) => (!array.is_null(row)).then(|| f64::from(array.value(row))),
-            Self::Double(array) => (!array.is_null(row)).then(|| array.value(row)),
-        }
+        self.0[row]
     }
 
     /// The time of a row whose unit is this many seconds; zero, which no time may be, where it is null.
@@ -316,11 +339,11 @@ impl Numbers<'_> {
 }
 
 /// A column of true and false.
-pub(super) struct Flags<'a>(&'a BooleanArray);
+pub(super) struct Flags<'a>(&'a [Option<bool>]);
 
 impl Flags<'_> {
     /// The flag of a row; nothing where it is null.
     pub fn get(&self, row: usize) -> Option<bool> {
-        (!self.0.is_null(row)).then(|| self.0.value(row))
+        self.0[row]
     }
 }

@@ -5,18 +5,14 @@
 //! not at all, and a row that could not be read back is refused on writing.
 
 use super::cells::{self, CAUSAL, COUNTS, Cells, NAMES, Problem};
+use super::columns::write::{self, Field, Kind, Values};
 use super::columns::{Batch, Counts, Flags, Numbers, Parquet, Texts};
 use super::measured::{self, Measured, REALS, REMEASURED, Readings, TEXTS, WHOLES};
 use super::{Origin, Row};
 use crate::error::{Error, Result, write_atomically};
 use crate::gpu::Gpu;
 use crate::units::{Hertz, Seconds};
-use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray};
-use arrow_schema::{DataType, Field, Schema};
-use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::metadata::KeyValue;
-use parquet::file::properties::WriterProperties;
 use std::collections::BTreeSet;
 use std::collections::HashMap;
 use std::path::Path;
@@ -29,7 +25,7 @@ const SCHEMA_KEY: &str = "shapewise.schema";
 /// The layout that is written; `measured` columns came with 2, and files of 1 read with none.
 pub const SCHEMA: u64 = 2;
 const WITHOUT_MEASURED: u64 = 1;
-const ROWS_PER_WRITE: usize = 1 << 16;
+const ROWS_PER_GROUP: usize = 1 << 20;
 
 const GPU: &str = "gpu";
 const STACK: &str = "stack";
@@ -43,31 +39,34 @@ const CLOCK: &str = "clock_hz";
 const SAMPLES: &str = "samples";
 const GROUP: &str = "group";
 
-/// Every column of this version of the layout with its type and whether it may be null.
+/// Every column of this version of the layout.
 fn fields(version: u64) -> Vec<Field> {
-    let field = |(name, kind, nullable): (&str, DataType, bool)| Field::new(name, kind, nullable);
-    let (text, real, whole) = (DataType::Utf8, DataType::Float64, DataType::Int64);
+    let field = |name, kind, may_be_null| Field {
+        name,
+        kind,
+        may_be_null,
+    };
     let mut fields = vec![
-        field((GPU, text.clone(), false)),
-        field((STACK, text.clone(), false)),
-        field((TIME, real.clone(), false)),
-        field((P10, real.clone(), true)),
-        field((P90, real.clone(), true)),
-        field((SAMPLES, whole.clone(), true)),
-        field((CLOCK, real.clone(), true)),
-        field((GROUP, whole.clone(), true)),
-        field((CAUSAL, DataType::Boolean, true)),
-        field((SOURCE, text.clone(), false)),
-        field((LICENCE, text.clone(), false)),
-        field((LIBRARIES, text.clone(), true)),
+        field(GPU, Kind::Text, false),
+        field(STACK, Kind::Text, false),
+        field(TIME, Kind::Real, false),
+        field(P10, Kind::Real, true),
+        field(P90, Kind::Real, true),
+        field(SAMPLES, Kind::Whole, true),
+        field(CLOCK, Kind::Real, true),
+        field(GROUP, Kind::Whole, true),
+        field(CAUSAL, Kind::Flag, true),
+        field(SOURCE, Kind::Text, false),
+        field(LICENCE, Kind::Text, false),
+        field(LIBRARIES, Kind::Text, true),
     ];
-    fields.extend(NAMES.map(|name| field((name, text.clone(), name != "family"))));
-    fields.extend(COUNTS.map(|name| field((name, whole.clone(), true))));
+    fields.extend(NAMES.map(|name| field(name, Kind::Text, name != "family")));
+    fields.extend(COUNTS.map(|name| field(name, Kind::Whole, true)));
     if version > WITHOUT_MEASURED {
-        fields.extend(TEXTS.map(|name| field((name, text.clone(), true))));
-        fields.extend(REALS.map(|name| field((name, real.clone(), true))));
-        fields.extend(WHOLES.map(|name| field((name, whole.clone(), true))));
-        fields.push(field((REMEASURED, DataType::Boolean, true)));
+        fields.extend(TEXTS.map(|name| field(name, Kind::Text, true)));
+        fields.extend(REALS.map(|name| field(name, Kind::Real, true)));
+        fields.extend(WHOLES.map(|name| field(name, Kind::Whole, true)));
+        fields.push(field(REMEASURED, Kind::Flag, true));
     }
     fields
 }
@@ -115,7 +114,6 @@ pub fn property(path: &Path, key: &str) -> Result<Option<String>> {
 }
 
 fn encode(rows: &[Row], properties: &[(&str, String)]) -> parquet::errors::Result<Vec<u8>> {
-    let schema = Arc::new(Schema::new(fields(SCHEMA)));
     let version = (SCHEMA_KEY, SCHEMA.to_string());
     let entries = std::iter::once(&version).chain(properties);
     let entries = entries.map(|(key, value)| KeyValue::new((*key).to_owned(), value.clone()));
@@ -125,32 +123,28 @@ fn encode(rows: &[Row], properties: &[(&str, String)]) -> parquet::errors::Resul
         let text = serde_json::to_string(gpu).expect("a description has only plain fields");
         Some(KeyValue::new(format!("{GPU_KEY}{name}"), text))
     });
-    let entries = entries.chain(described);
-    let properties = WriterProperties::builder()
-        .set_compression(Compression::ZSTD(ZstdLevel::default()))
-        .set_key_value_metadata(Some(entries.collect()))
-        .build();
-    let mut writer = ArrowWriter::try_new(Vec::new(), Arc::clone(&schema), Some(properties))?;
-    for rows in rows.chunks(ROWS_PER_WRITE) {
-        let columns = schema.fields().iter();
-        let columns = columns.map(|field| column(field.name(), rows)).collect();
-        writer.write(&RecordBatch::try_new(Arc::clone(&schema), columns)?)?;
-    }
-    writer.into_inner()
+    let groups: Vec<&[Row]> = rows.chunks(ROWS_PER_GROUP).collect();
+    let properties = entries.chain(described).collect();
+    write::encode(&fields(SCHEMA), properties, groups.len(), |group, field| {
+        column(field.name, groups[group])
+    })
 }
 
 /// One column of these rows, by its name.
-fn column(name: &str, rows: &[Row]) -> ArrayRef {
-    fn texts<'a>(rows: &'a [Row], get: impl Fn(&'a Row) -> Option<&'a str>) -> ArrayRef {
-        Arc::new(rows.iter().map(get).collect::<StringArray>())
+fn column<'a>(name: &str, rows: &'a [Row]) -> Values<'a> {
+    fn texts<'a>(rows: &'a [Row], get: impl Fn(&'a Row) -> Option<&'a str>) -> Values<'a> {
+        Values::Texts(rows.iter().map(get).collect())
     }
-    fn reals(rows: &[Row], get: impl Fn(&Row) -> Option<f64>) -> ArrayRef {
-        Arc::new(rows.iter().map(get).collect::<Float64Array>())
+    fn reals<'a>(rows: &[Row], get: impl Fn(&Row) -> Option<f64>) -> Values<'a> {
+        Values::Reals(rows.iter().map(get).collect())
     }
     // `check_row` has bounded the counts far below 2^63.
-    fn wholes(rows: &[Row], get: impl Fn(&Row) -> Option<u64>) -> ArrayRef {
+    fn wholes<'a>(rows: &[Row], get: impl Fn(&Row) -> Option<u64>) -> Values<'a> {
         let signed = rows.iter().map(|row| get(row).map(|value| value as i64));
-        Arc::new(signed.collect::<Int64Array>())
+        Values::Wholes(signed.collect())
+    }
+    fn flags<'a>(rows: &[Row], get: impl Fn(&Row) -> Option<bool>) -> Values<'a> {
+        Values::Flags(rows.iter().map(get).collect())
     }
     match name {
         GPU => texts(rows, |row| Some(&row.gpu)),
@@ -164,15 +158,10 @@ fn column(name: &str, rows: &[Row]) -> ArrayRef {
         CLOCK => reals(rows, |row| row.clock.map(Hertz::hertz)),
         SAMPLES => wholes(rows, |row| row.samples.map(u64::from)),
         GROUP => wholes(rows, |row| row.group),
-        CAUSAL => Arc::new(
-            rows.iter()
-                .map(|row| cells::causal(&row.op))
-                .collect::<BooleanArray>(),
-        ),
-        REMEASURED => {
-            let flag = |row: &Row| row.measured.as_ref().map(|about| about.remeasured);
-            Arc::new(rows.iter().map(flag).collect::<BooleanArray>())
-        }
+        CAUSAL => flags(rows, |row| cells::causal(&row.op)),
+        REMEASURED => flags(rows, |row| {
+            row.measured.as_ref().map(|about| about.remeasured)
+        }),
         name if NAMES.contains(&name) => texts(rows, |row| cells::name(&row.op, name)),
         name if TEXTS.contains(&name) => {
             texts(rows, |row| measured::text(row.measured.as_deref()?, name))
@@ -196,7 +185,7 @@ pub fn acquaint(path: &Path) -> Result<()> {
 fn open(path: &Path) -> Result<(Parquet, u64)> {
     let file = Parquet::open(path)?;
     let version = check_schema(&file)?;
-    for description in file.properties(GPU_KEY) {
+    for description in file.properties_of(GPU_KEY) {
         Gpu::adopt(Gpu::from_json(description, file.place())?);
     }
     Ok((file, version))
@@ -206,7 +195,7 @@ fn open(path: &Path) -> Result<(Parquet, u64)> {
 pub fn read(path: &Path) -> Result<Vec<Row>> {
     let (file, version) = open(path)?;
     let fields = fields(version);
-    let names: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
+    let names: Vec<&str> = fields.iter().map(|field| field.name).collect();
     let mut rows = Vec::new();
     let mut shared = Shared::default();
     for batch in file.batches(&names, None)? {

@@ -1,4 +1,4 @@
-//! Random numbers that are equal on every machine: the order of a plan and its shapes follow from them.
+//! Random numbers that are equal on every machine: plans, their order, operands and references follow from them.
 
 /// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
 #[derive(Clone, Debug)]
@@ -35,6 +35,24 @@ impl Random {
     pub fn normal(&mut self) -> f64 {
         let radius = (-2.0 * self.uniform().ln()).sqrt();
         radius * (std::f64::consts::TAU * self.uniform()).cos()
+    }
+
+    /// That many normals.
+    pub fn normals(&mut self, count: u64) -> Vec<f32> {
+        (0..count).map(|_| self.normal() as f32).collect()
+    }
+
+    /// That many whole numbers below `end`.
+    pub fn indices(&mut self, count: u64, end: u64) -> Vec<f32> {
+        let end = end.max(1) as usize;
+        (0..count).map(|_| self.below(end) as f32).collect()
+    }
+
+    /// The numbers below `count` in random order.
+    pub fn permutation(&mut self, count: u64) -> Vec<f32> {
+        let mut order: Vec<f32> = (0..count).map(|row| row as f32).collect();
+        self.shuffle(&mut order);
+        order
     }
 
     /// Every order equally likely (Fisher and Yates).

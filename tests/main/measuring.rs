@@ -7,9 +7,9 @@ use shapewise::measure::random::Random;
 use shapewise::op::Op;
 use std::collections::HashSet;
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// 300 cases of one format, no active rounds.
@@ -248,6 +248,22 @@ fn a_kill_while_the_file_is_written_leaves_the_old_one_or_the_new() {
     assert!(before > 0, "every kill came after the file was whole");
 }
 
+/// Waits until so many rows are safe.
+fn await_rows(place: &Place, rows: usize) {
+    while whole_rows(&place.journal()) < rows {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Ctrl-C.
+#[cfg(unix)]
+fn interrupt(child: &Child) {
+    let status = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status();
+    assert!(status.unwrap().success());
+}
+
 #[cfg(unix)]
 #[test]
 fn an_interrupt_finishes_the_row_and_writes_the_file() {
@@ -256,14 +272,8 @@ fn an_interrupt_finishes_the_row_and_writes_the_file() {
         .command("scripted:sleep_us=5000", &JSON)
         .spawn()
         .unwrap();
-    while whole_rows(&place.journal()) < 5 {
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    let status = Command::new("kill")
-        .args(["-INT", &child.id().to_string()])
-        .status()
-        .unwrap();
-    assert!(status.success());
+    await_rows(&place, 5);
+    interrupt(&child);
     let report = done(&child.wait_with_output().unwrap());
     assert_eq!(report["ended"], "interrupted");
     let rows = read(&place.out).unwrap().len();
@@ -272,6 +282,79 @@ fn an_interrupt_finishes_the_row_and_writes_the_file() {
     let report = done(&place.measure("scripted", &["--resume", "--format", "json"]));
     assert_eq!(report["ended"], "complete");
     assert!(report["rows"].as_u64() > Some(rows as u64));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_second_interrupt_does_not_wait_for_the_row_in_flight() {
+    let place = Place::new();
+    let a_row_takes = Duration::from_secs(60);
+    let script = format!("scripted:sleep_us={}", a_row_takes.as_micros());
+    let mut child = place.command(&script, &[]).spawn().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut next = || said.next().unwrap().unwrap();
+    while !next().contains("warming up") {}
+    let begin = Instant::now();
+    interrupt(&child);
+    assert!(next().contains("once more to end at once"));
+    interrupt(&child);
+    assert!(next().contains("--resume goes on"));
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(begin.elapsed() < a_row_takes / 2);
+    assert!(!place.out.exists());
+    done(&place.measure("scripted", &["--resume", "--format", "json"]));
+}
+
+/// Rows are appended to a disk of 1 MiB in a namespace of the test's own, until something else has filled it.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_disk_that_fills_up_in_mid_run_costs_no_row_before() {
+    let namespace = ["--user", "--map-root-user", "--mount"];
+    let able = Command::new("unshare").args(namespace).arg("true").output();
+    if !able.is_ok_and(|output| output.status.success()) {
+        let strict = std::env::var_os("SHAPEWISE_REQUIRE_ALL").is_some();
+        assert!(!strict, "SHAPEWISE_REQUIRE_ALL allows no skipped test");
+        eprintln!("skipped: no namespace can be made (unshare)");
+        return;
+    }
+    let place = Place::new();
+    let script = r#"
+        mount -t tmpfs -o size=1m none "$DISK"
+        measure() { "$PROGRAM" measure --plan "$PLAN" --out "$DISK/mine.parquet" --resume --format json --device "$@"; }
+        measure scripted:sleep_us=5000 &
+        until [ "$(grep -c '^{"row"' "$DISK/mine.parquet.journal")" -ge 5 ]; do sleep 0.02; done
+        head -c 2M /dev/zero > "$DISK/other"
+        wait $!
+        echo "ended with $?" >&2
+        grep -c '^{"row".*}$' "$DISK/mine.parquet.journal" >&2
+        rm "$DISK/other"
+        measure scripted
+    "#;
+    let disk = place.folder.path().join("disk");
+    fs::create_dir(&disk).unwrap();
+    let output = Command::new("unshare")
+        .args(namespace)
+        .args(["sh", "-c", script])
+        .env("PROGRAM", cargo_bin!("shapewise"))
+        .env("PLAN", &place.plan)
+        .env("DISK", &disk)
+        .output()
+        .unwrap();
+    let text = said(&output);
+    let mut lines = text.lines().skip_while(|line| !line.starts_with("error: "));
+    let sentence = lines.next().unwrap_or_else(|| panic!("{text}"));
+    assert!(sentence.contains("No space left on device"), "{sentence}");
+    assert!(sentence.contains("go on with --resume"), "{sentence}");
+    assert_eq!(lines.next(), Some("ended with 1"), "{text}");
+    let safe: usize = lines.next().unwrap().parse().unwrap();
+    assert!((5..290).contains(&safe), "{safe}");
+    let report = done(&output);
+    assert_eq!(report["ended"], "complete");
+    let (rows, added) = (&report["rows"], &report["added_rows"]);
+    assert_eq!(
+        rows.as_u64().unwrap() - added.as_u64().unwrap(),
+        safe as u64
+    );
 }
 
 #[test]
@@ -337,7 +420,7 @@ fn a_folder_that_cannot_be_written_is_told_at_once() {
     fs::create_dir(&sealed).unwrap();
     fs::set_permissions(&sealed, fs::Permissions::from_mode(0o555)).unwrap();
     if fs::write(sealed.join("probe"), "x").is_ok() {
-        // The superuser writes anywhere.
+        eprintln!("skipped: the superuser writes anywhere");
         return;
     }
     let sealed = Place {

@@ -9,7 +9,8 @@ use crate::measure::cuda::launch::Argument::{Address, Count, Float, Int, Word};
 use crate::measure::cuda::launch::{Kernels, Shape, launch};
 use crate::measure::cuda::placement::{Placement, Slot};
 use crate::measure::format;
-use crate::measure::reference::{self, Element, Random};
+use crate::measure::random::Random;
+use crate::measure::reference::{self, Element};
 use crate::op::Dtype;
 use crate::op::Op;
 
@@ -40,7 +41,7 @@ pub(super) fn fill(
 pub(super) fn from_host(driver: &Driver, op: &Op, operands: &Placement) -> Result<()> {
     const BLOCK_BYTES: u64 = 4 << 20;
     let dtype = op.dtype().unwrap_or(Dtype::Fp32);
-    let mut random = Random::new(0x5eed_0001);
+    let mut random = Random::new(0, "operands of CUDA");
     let (address, bytes) = operands.region();
     let block: Vec<u8> = (0..BLOCK_BYTES.min(bytes) / dtype.size())
         .flat_map(|_| {

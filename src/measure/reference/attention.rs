@@ -1,6 +1,7 @@
 //! Attention, forward and backward, by the definition.
 
-use crate::measure::reference::{Element, Operands, Random};
+use crate::measure::random::Random;
+use crate::measure::reference::{Element, Operands};
 use crate::op::Attention;
 use crate::op::Pass;
 use std::ops::Range;

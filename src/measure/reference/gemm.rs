@@ -1,6 +1,7 @@
 //! Matrix products in all layouts.
 
-use crate::measure::reference::{Element, Operands, Random};
+use crate::measure::random::Random;
+use crate::measure::reference::{Element, Operands};
 use crate::op::Gemm;
 use crate::op::Layout;
 

@@ -1,6 +1,7 @@
 //! Memory-bound kernels, forward and backward: exactly what each reads, writes and computes.
 
-use crate::measure::reference::{Element, Operands, Random};
+use crate::measure::random::Random;
+use crate::measure::reference::{Element, Operands};
 use crate::op::Dtype;
 use crate::op::Memory;
 use crate::op::MemoryKind;

@@ -6,12 +6,11 @@
 mod attention;
 mod gemm;
 mod memory;
-mod random;
 
 pub use memory::{DROPOUT, EPSILON, adam, keeps, positions, rotary_width};
-pub use random::Random;
 
 use crate::measure::format;
+use crate::measure::random::Random;
 use crate::op::Dtype;
 use crate::op::Op;
 
@@ -116,7 +115,7 @@ pub fn operands(op: &Op) -> Option<Operands> {
 ///
 /// The same seed gives the same numbers on every machine. Rows and classes are whole numbers in `f32`.
 pub fn inputs(op: &Op, seed: u64) -> Vec<Vec<f32>> {
-    let mut random = Random::new(seed);
+    let mut random = Random::new(seed, "reference");
     let mut values = match op {
         Op::Gemm(op) => gemm::inputs(op, &mut random),
         Op::Attention(op) => attention::inputs(op, &mut random),

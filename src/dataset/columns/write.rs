@@ -1,0 +1,118 @@
+//! Columns into the bytes of a Parquet file.
+
+use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
+use parquet::errors::Result;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::schema::types::Type;
+use std::sync::Arc;
+
+/// What a column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::dataset) enum Kind {
+    /// UTF-8.
+    Text,
+    /// 64-bit floating point.
+    Real,
+    /// 64-bit integers.
+    Whole,
+    /// True and false.
+    Flag,
+}
+
+/// A column of the layout.
+#[derive(Clone, Debug)]
+pub(in crate::dataset) struct Field {
+    pub name: &'static str,
+    pub kind: Kind,
+    pub may_be_null: bool,
+}
+
+/// Values by row; nothing where one is null.
+pub(in crate::dataset) enum Values<'a> {
+    Texts(Vec<Option<&'a str>>),
+    Reals(Vec<Option<f64>>),
+    Wholes(Vec<Option<i64>>),
+    Flags(Vec<Option<bool>>),
+}
+
+/// A whole file: for each of these many groups of rows, each field's values, compressed with Zstandard.
+pub(in crate::dataset) fn encode<'a>(
+    fields: &[Field],
+    properties: Vec<KeyValue>,
+    groups: usize,
+    values: impl Fn(usize, &Field) -> Values<'a>,
+) -> Result<Vec<u8>> {
+    let columns = fields.iter().map(|field| Ok(Arc::new(field.column()?)));
+    let schema = Type::group_type_builder("schema")
+        .with_fields(columns.collect::<Result<_>>()?)
+        .build()?;
+    let about = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_key_value_metadata(Some(properties))
+        .build();
+    let mut file = SerializedFileWriter::new(Vec::new(), Arc::new(schema), Arc::new(about))?;
+    for group in 0..groups {
+        let mut rows = file.next_row_group()?;
+        for field in fields {
+            values(group, field).write(&mut rows, field.may_be_null)?;
+        }
+        rows.close()?;
+    }
+    file.into_inner()
+}
+
+impl Field {
+    fn column(&self) -> Result<Type> {
+        let (physical, logical) = match self.kind {
+            Kind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+            Kind::Real => (Physical::DOUBLE, None),
+            Kind::Whole => (Physical::INT64, None),
+            Kind::Flag => (Physical::BOOLEAN, None),
+        };
+        Type::primitive_type_builder(self.name, physical)
+            .with_logical_type(logical)
+            .with_repetition(match self.may_be_null {
+                true => Repetition::OPTIONAL,
+                false => Repetition::REQUIRED,
+            })
+            .build()
+    }
+}
+
+impl Values<'_> {
+    fn write(
+        self,
+        rows: &mut SerializedRowGroupWriter<'_, Vec<u8>>,
+        may_be_null: bool,
+    ) -> Result<()> {
+        match self {
+            Self::Texts(texts) => {
+                let bytes = texts.into_iter().map(|text| text.map(ByteArray::from));
+                put::<ByteArrayType>(rows, bytes.collect(), may_be_null)
+            }
+            Self::Reals(values) => put::<DoubleType>(rows, values, may_be_null),
+            Self::Wholes(values) => put::<Int64Type>(rows, values, may_be_null),
+            Self::Flags(values) => put::<BoolType>(rows, values, may_be_null),
+        }
+    }
+}
+
+/// Writes the next column: a level for each row, and the values that are there.
+fn put<T: DataType>(
+    rows: &mut SerializedRowGroupWriter<'_, Vec<u8>>,
+    values: Vec<Option<T::T>>,
+    may_be_null: bool,
+) -> Result<()> {
+    let present = |value: &Option<T::T>| i16::from(value.is_some());
+    let levels: Vec<i16> = values.iter().map(present).collect();
+    let values: Vec<T::T> = values.into_iter().flatten().collect();
+    let mut column = rows
+        .next_column()?
+        .expect("there is a column for each field");
+    let levels = may_be_null.then_some(levels.as_slice());
+    column.typed::<T>().write_batch(&values, levels, None)?;
+    column.close()
+}
