@@ -25,7 +25,6 @@ const SCHEMA_KEY: &str = "shapewise.schema";
 /// The layout that is written; `measured` columns came with 2, and files of 1 read with none.
 pub const SCHEMA: u64 = 2;
 const WITHOUT_MEASURED: u64 = 1;
-const ROWS_PER_GROUP: usize = 1 << 20;
 
 const GPU: &str = "gpu";
 const STACK: &str = "stack";
@@ -123,10 +122,9 @@ fn encode(rows: &[Row], properties: &[(&str, String)]) -> parquet::errors::Resul
         let text = serde_json::to_string(gpu).expect("a description has only plain fields");
         Some(KeyValue::new(format!("{GPU_KEY}{name}"), text))
     });
-    let groups: Vec<&[Row]> = rows.chunks(ROWS_PER_GROUP).collect();
     let properties = entries.chain(described).collect();
-    write::encode(&fields(SCHEMA), properties, groups.len(), |group, field| {
-        column(field.name, groups[group])
+    write::encode(&fields(SCHEMA), properties, rows.len(), |field, part| {
+        column(field.name, &rows[part])
     })
 }
 

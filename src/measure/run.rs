@@ -1,7 +1,9 @@
 //! A whole run: self-check, probe, soak, the cases in their order, anchors, repeats, active rounds, the file at the end.
 
+mod besides;
 mod course;
 mod prepare;
+mod shares;
 
 use super::describe::describe;
 use super::device::{Case, Checked, Device};

@@ -54,6 +54,8 @@ pub struct Script {
     pub ranks: u32,
     /// Device time to set up a case.
     pub set_up: Duration,
+    /// The same for attention, which libraries compile for each shape.
+    pub attention_set_up: Duration,
     /// Real time that setting up a case takes, for tests that interrupt a run.
     pub sleep: Duration,
     /// Time of an empty call.
@@ -80,6 +82,7 @@ impl Default for Script {
             attention: true,
             ranks: 4,
             set_up: Duration::from_micros(1500),
+            attention_set_up: Duration::from_micros(1500),
             sleep: Duration::ZERO,
             floor: Seconds::from_micros(2.5),
             rate: FlopsPerSecond::from_flops_per_sec(4e14),
@@ -245,7 +248,10 @@ impl Device for Scripted {
 
     fn open(&mut self, case: &Case) -> Result<Box<dyn Chain + '_>> {
         std::thread::sleep(self.script.sleep);
-        self.now += self.script.set_up;
+        self.now += match case.op {
+            Op::Attention(_) => self.script.attention_set_up,
+            _ => self.script.set_up,
+        };
         let number = self.opened;
         self.opened += 1;
         if self.script.failing.contains(&number) {

@@ -168,6 +168,37 @@ fn a_budget_ends_in_time_with_repeats_and_the_last_anchors() {
 }
 
 #[test]
+fn a_set_that_is_slow_to_set_up_does_not_starve_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut plan = small();
+    plan.active_rounds = 0;
+    let mut setting = Setting::new(&plan);
+    setting.budget = Duration::from_secs(24);
+    let script = Script {
+        // In proportion, the budget would end long before the last of the others.
+        attention_set_up: Duration::from_secs(1),
+        ..Script::default()
+    };
+    let outcome = setting.run(&script, &folder.path().join("mine.parquet"));
+    let rows = outcome.unwrap().rows;
+    let of = |family: &str| {
+        let is_attention = |row: &&Row| matches!(row.op, crate::op::Op::Attention(_));
+        roles(&rows, Role::Plan)
+            .filter(|row| is_attention(row) == (family == "attention"))
+            .count()
+    };
+    let complete = Setting::new(&plan)
+        .run(&Script::default(), &folder.path().join("all.parquet"))
+        .unwrap();
+    let attention = |row: &&Row| matches!(row.op, crate::op::Op::Attention(_));
+    let all = roles(&complete.rows, Role::Plan).count();
+    let slow = roles(&complete.rows, Role::Plan).filter(attention).count();
+    assert!(slow > 20, "{slow}");
+    assert_eq!(of("others"), all - slow, "all others come first");
+    assert!((2..slow).contains(&of("attention")), "{}", of("attention"));
+}
+
+#[test]
 fn a_throttled_case_is_timed_again() {
     let folder = tempfile::tempdir().unwrap();
     let plan = small();

@@ -258,6 +258,18 @@ impl Weights {
             }
         }
     }
+
+    /// The mean of the nets for rows of raw features.
+    pub fn say(&self, rows: &[f32], means: &mut [f32]) {
+        let mut rows = rows.to_vec();
+        self.normalise(&mut rows);
+        means.fill(0.0);
+        for net in &self.nets {
+            for (mean, output) in means.iter_mut().zip(net.forward(&rows)) {
+                *mean += output / self.nets.len() as f32;
+            }
+        }
+    }
 }
 
 /// A card with the numbers of each of its heads.

@@ -14,7 +14,7 @@ use crate::train::Run;
 use crate::train::calibrate::{Residuals, apes, quantile};
 use crate::train::fit::{FitConfig, Random, Samples, fit, fresh};
 use crate::train::tables::Tables;
-use crate::train::teach::{Lesson, Teacher, invent};
+use crate::train::teach::{Lesson, Prior, Teacher, invent};
 use rayon::prelude::*;
 
 /// Share of the keys held out for the error table and the calibration.
@@ -105,7 +105,9 @@ pub fn train_head(
             invented_shapes: effort.invented,
             held_out_fraction: HELD_OUT,
             backend: run.backend.name().to_owned(),
-            waves: tables.waves.filter(|_| effort.forests > 0),
+            waves: tables
+                .waves
+                .filter(|_| start.is_none() && effort.forests > 0),
         },
         data: tables.sources(),
         coverage: tables.coverage(),
@@ -196,7 +198,11 @@ fn ensemble(
         let teacher = Teacher::new(
             &lessons,
             family,
-            tables.waves,
+            match (start, tables.waves) {
+                (Some(base), _) => Prior::Base(base),
+                (None, Some(waves)) => Prior::Waves(waves),
+                (None, None) => Prior::Ignorance,
+            },
             effort.forests,
             effort.trees,
             run.seed,

@@ -79,17 +79,16 @@ impl Effort {
         }
     }
 
-    /// Fine-tuning of finished nets on few rows: no teacher, small steps.
-    pub fn fine_tune(rows: usize) -> Self {
+    /// Fine-tuning of finished nets: a teacher finds how the rows differ from what they say, and labels what holds them
+    /// in place wherever there are no rows.
+    pub fn fine_tune(family: Family) -> Self {
         Self {
             members: 5,
-            hidden: Vec::new(),
-            epochs: (400_000 / rows.max(1)).clamp(20, 400),
-            batch: 64.min(rows.max(1)),
-            learning_rate: 5e-4,
-            forests: 0,
-            trees: 0,
-            invented: 0,
+            learning_rate: 2e-3,
+            // At most: of few rows a trial says how many.
+            trees: 512,
+            invented: 10_000,
+            ..Self::of(Care::Usual, family)
         }
     }
 }
@@ -267,7 +266,7 @@ pub fn train(
         };
         let start = options.base.as_ref().and_then(|base| start_of(base, &key));
         let mut effort = match start {
-            Some(_) => Effort::fine_tune(learn.own_rows().count()),
+            Some(_) => Effort::fine_tune(key.family),
             None => Effort::of(sources.care, key.family),
         };
         if learn.own.len() > 1 {

@@ -6,7 +6,7 @@
 
 use crate::features::{Family, Machine};
 use crate::op::{Attention, Gemm, Op};
-use crate::regressor::artifact::Waves;
+use crate::regressor::artifact::{Waves, Weights};
 use crate::train::fit::Random;
 use crate::train::fit::Samples;
 use crate::train::trees::{Forest, TreesConfig, grow};
@@ -41,10 +41,21 @@ impl Lesson<'_> {
     }
 }
 
+/// The part of every target that is known before a row is seen; trees only learn what it leaves.
+#[derive(Clone, Copy)]
+pub enum Prior<'a> {
+    /// Nothing.
+    Ignorance,
+    /// What tiles and waves cost.
+    Waves(Waves),
+    /// What a finished model says: few rows only have to show how theirs differ.
+    Base(&'a Weights),
+}
+
 /// Trees over several tables; the index of the table is one more feature, 0 for the head's own.
-pub struct Teacher {
+pub struct Teacher<'a> {
     family: Family,
-    waves: Option<Waves>,
+    prior: Prior<'a>,
     forests: Vec<Forest>,
 }
 
@@ -68,33 +79,38 @@ impl Material {
         family: Family,
         inputs: &[f32],
         table: usize,
-        waves: Option<Waves>,
+        prior: Prior<'_>,
     ) {
-        for ((op, _), row) in lesson.rows.iter().zip(inputs.chunks_exact(family.width())) {
+        let first = self.known.len();
+        self.known.resize(first + lesson.rows.len(), 0.0);
+        if let Prior::Base(base) = prior {
+            base.say(inputs, &mut self.known[first..]);
+        }
+        let known = &mut self.known[first..];
+        let rows = lesson.rows.iter().zip(inputs.chunks_exact(family.width()));
+        for (((op, _), row), known) in rows.zip(known) {
             let start = self.inputs.len();
             self.inputs.extend_from_slice(row);
             self.inputs.push(table as f32);
-            let mut known = 0.0;
-            if let (Some(waves), Op::Gemm(gemm)) = (waves, op) {
+            if let (Prior::Waves(waves), Op::Gemm(gemm)) = (prior, op) {
                 let (waste, idle) = lesson.machine.quantization(gemm, waves.tile);
-                known = waves.share * (waste * idle).ln();
+                *known = (waves.share * (waste * idle).ln()) as f32;
                 let seen = &mut self.inputs[start..];
                 seen[family.tile_features()].fill(0.0);
                 for power in &mut seen[family.alignment_features()] {
                     *power = power.min(ALIGNED);
                 }
             }
-            self.known.push(known as f32);
         }
     }
 }
 
-impl Teacher {
+impl<'a> Teacher<'a> {
     /// Grows the trees over the head's own table (first) and its sisters, `forests` times from different seeds.
     pub fn new(
         lessons: &[Lesson<'_>],
         family: Family,
-        waves: Option<Waves>,
+        prior: Prior<'a>,
         forests: usize,
         trees: usize,
         seed: u64,
@@ -104,18 +120,21 @@ impl Teacher {
         let mut targets = Vec::new();
         for (table, lesson) in lessons.iter().enumerate() {
             let samples = lesson.samples(family);
-            material.append(lesson, family, &samples.inputs, table, waves);
+            material.append(lesson, family, &samples.inputs, table, prior);
             targets.extend(samples.targets);
         }
         for (target, known) in targets.iter_mut().zip(&material.known) {
             *target -= known;
         }
         let weights = vec![1.0; targets.len()];
-        let config = TreesConfig {
+        let mut config = TreesConfig {
             trees,
             ..TreesConfig::default()
         };
         let width = family.width() + 1;
+        if matches!(prior, Prior::Base(_)) && targets.len() <= MOST_TRIED {
+            config.trees = by_trial(width, &material.inputs, &targets, &config, seed);
+        }
         let one = |forest: usize| {
             let mut first_only = |tree| {
                 if forest == 0 {
@@ -134,7 +153,7 @@ impl Teacher {
         };
         Self {
             family,
-            waves,
+            prior,
             forests: (0..forests).into_par_iter().map(one).collect(),
         }
     }
@@ -143,7 +162,7 @@ impl Teacher {
     /// the forests.
     pub fn label(&self, lesson: &Lesson<'_>, inputs: &[f32]) -> Vec<f32> {
         let mut material = Material::default();
-        material.append(lesson, self.family, inputs, 0, self.waves);
+        material.append(lesson, self.family, inputs, 0, self.prior);
         let mut labels = material.known;
         for forest in &self.forests {
             for (label, output) in labels.iter_mut().zip(forest.predict(&material.inputs)) {
@@ -152,6 +171,48 @@ impl Teacher {
         }
         labels
     }
+}
+
+/// Most rows for which a trial says how many trees to grow on a base; more rows bear all of them.
+const MOST_TRIED: usize = 5000;
+
+/// Parts of the rows, each of which the others are tried on once.
+const FOLDS: usize = 5;
+
+/// The number of trees, a power of two up to that of `config`, after which rows that they have not seen are told best: few rows
+/// of a part that the base knows show little but its level, and more trees would only learn their noise.
+fn by_trial(
+    width: usize,
+    inputs: &[f32],
+    targets: &[f32],
+    config: &TreesConfig,
+    seed: u64,
+) -> usize {
+    let mut fold: Vec<usize> = (0..targets.len()).map(|row| row % FOLDS).collect();
+    Random(seed).shuffle(&mut fold);
+    let counts: Vec<usize> = std::iter::successors(Some(1), |count| Some(2 * count))
+        .take_while(|&count| count <= config.trees.max(1))
+        .collect();
+    let trial = |out: usize| -> Vec<f64> {
+        let weights: Vec<f32> = fold
+            .iter()
+            .map(|&fold| f32::from(u8::from(fold != out)))
+            .collect();
+        let forest = grow(width, inputs, targets, &weights, config, seed, &mut |_| {});
+        let miss = |count: &usize| {
+            let told = forest.clone().first(*count).predict(inputs);
+            let rows = told.iter().zip(targets).zip(&fold);
+            let unseen = rows.filter(|(_, fold)| **fold == out);
+            unseen
+                .map(|((told, target), _)| f64::from((told - target).abs()))
+                .sum()
+        };
+        counts.iter().map(miss).collect()
+    };
+    let misses: Vec<Vec<f64>> = (0..FOLDS).into_par_iter().map(trial).collect();
+    let total = |place: usize| misses.iter().map(|of_fold| of_fold[place]).sum::<f64>();
+    let best = (0..counts.len()).min_by(|&a, &b| total(a).total_cmp(&total(b)));
+    best.map_or(config.trees, |place| counts[place])
 }
 
 /// Shapes inside the measured region: unseen combinations of measured sizes, and for products as many sizes
@@ -339,9 +400,9 @@ mod tests {
         )
     }
 
-    fn teacher(lesson: &Lesson<'_>, waves: Option<Waves>) -> Teacher {
+    fn teacher<'a>(lesson: &Lesson<'_>, prior: Prior<'a>) -> Teacher<'a> {
         let lessons = std::slice::from_ref(lesson);
-        Teacher::new(lessons, Family::Gemm, waves, 1, 40, 0, &|_| {})
+        Teacher::new(lessons, Family::Gemm, prior, 1, 40, 0, &|_| {})
     }
 
     #[test]
@@ -361,8 +422,8 @@ mod tests {
             machine,
             rows: ops.iter().zip(times).collect(),
         };
-        let label =
-            teacher(&lesson, Some(waves)).label(&lesson, &lesson.samples(Family::Gemm).inputs);
+        let label = teacher(&lesson, Prior::Waves(waves))
+            .label(&lesson, &lesson.samples(Family::Gemm).inputs);
         for (op, label) in ops.iter().zip(label) {
             let Op::Gemm(gemm) = op else { panic!("{op}") };
             let wanted = (1.3 * factor(&machine, gemm)).ln();
@@ -389,12 +450,12 @@ mod tests {
             tile: (256, 128),
             share: 0.0,
         };
-        let knowing = teacher(&lesson, Some(nothing));
+        let knowing = teacher(&lesson, Prior::Waves(nothing));
         assert_eq!(
             knowing.label(&lesson, &inputs),
             knowing.label(&lesson, &changed)
         );
-        let seeing = teacher(&lesson, None);
+        let seeing = teacher(&lesson, Prior::Ignorance);
         assert_ne!(
             seeing.label(&lesson, &inputs),
             seeing.label(&lesson, &changed)

@@ -77,6 +77,12 @@ const BLOCK: usize = 256;
 const ABREAST: usize = 8;
 
 impl Forest {
+    /// What it was after its first trees.
+    pub fn first(mut self, trees: usize) -> Self {
+        self.roots.truncate(trees);
+        self
+    }
+
     /// Predictions for row-major `inputs`, on all threads.
     pub fn predict(&self, inputs: &[f32]) -> Vec<f32> {
         let mut predictions = vec![0.0; inputs.len() / self.width];

@@ -5,8 +5,9 @@ use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleTyp
 use parquet::errors::Result;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
-use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::Type;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// What a column holds.
@@ -38,12 +39,16 @@ pub(in crate::dataset) enum Values<'a> {
     Flags(Vec<Option<bool>>),
 }
 
-/// A whole file: for each of these many groups of rows, each field's values, compressed with Zstandard.
+/// Rows of a group, and of a part of one that is handed over at once.
+const ROWS_PER_GROUP: usize = 1 << 20;
+const ROWS_PER_PART: usize = 1 << 13;
+
+/// A whole file: `values` answers what a field holds in a range of the rows. Compressed with Zstandard.
 pub(in crate::dataset) fn encode<'a>(
     fields: &[Field],
     properties: Vec<KeyValue>,
-    groups: usize,
-    values: impl Fn(usize, &Field) -> Values<'a>,
+    rows: usize,
+    values: impl Fn(&Field, Range<usize>) -> Values<'a>,
 ) -> Result<Vec<u8>> {
     let columns = fields.iter().map(|field| Ok(Arc::new(field.column()?)));
     let schema = Type::group_type_builder("schema")
@@ -54,12 +59,20 @@ pub(in crate::dataset) fn encode<'a>(
         .set_key_value_metadata(Some(properties))
         .build();
     let mut file = SerializedFileWriter::new(Vec::new(), Arc::new(schema), Arc::new(about))?;
-    for group in 0..groups {
-        let mut rows = file.next_row_group()?;
+    for start in (0..rows).step_by(ROWS_PER_GROUP) {
+        let end = rows.min(start + ROWS_PER_GROUP);
+        let mut group = file.next_row_group()?;
         for field in fields {
-            values(group, field).write(&mut rows, field.may_be_null)?;
+            let mut column = group
+                .next_column()?
+                .expect("there is a column for each field");
+            for start in (start..end).step_by(ROWS_PER_PART) {
+                let part = start..end.min(start + ROWS_PER_PART);
+                values(field, part).write(&mut column, field.may_be_null)?;
+            }
+            column.close()?;
         }
-        rows.close()?;
+        group.close()?;
     }
     file.into_inner()
 }
@@ -83,36 +96,35 @@ impl Field {
 }
 
 impl Values<'_> {
-    fn write(
-        self,
-        rows: &mut SerializedRowGroupWriter<'_, Vec<u8>>,
-        may_be_null: bool,
-    ) -> Result<()> {
+    fn write(self, column: &mut SerializedColumnWriter<'_>, may_be_null: bool) -> Result<()> {
         match self {
             Self::Texts(texts) => {
-                let bytes = texts.into_iter().map(|text| text.map(ByteArray::from));
-                put::<ByteArrayType>(rows, bytes.collect(), may_be_null)
+                // A text that is equal to the one before shares its bytes.
+                let mut last: Option<(&str, ByteArray)> = None;
+                let mut bytes = |text| match &last {
+                    Some((known, bytes)) if *known == text => bytes.clone(),
+                    _ => last.insert((text, ByteArray::from(text))).1.clone(),
+                };
+                let texts = texts.into_iter().map(|text| text.map(&mut bytes));
+                put::<ByteArrayType>(column, texts.collect(), may_be_null)
             }
-            Self::Reals(values) => put::<DoubleType>(rows, values, may_be_null),
-            Self::Wholes(values) => put::<Int64Type>(rows, values, may_be_null),
-            Self::Flags(values) => put::<BoolType>(rows, values, may_be_null),
+            Self::Reals(values) => put::<DoubleType>(column, values, may_be_null),
+            Self::Wholes(values) => put::<Int64Type>(column, values, may_be_null),
+            Self::Flags(values) => put::<BoolType>(column, values, may_be_null),
         }
     }
 }
 
-/// Writes the next column: a level for each row, and the values that are there.
+/// Writes a level for each row, and the values that are there.
 fn put<T: DataType>(
-    rows: &mut SerializedRowGroupWriter<'_, Vec<u8>>,
+    column: &mut SerializedColumnWriter<'_>,
     values: Vec<Option<T::T>>,
     may_be_null: bool,
 ) -> Result<()> {
     let present = |value: &Option<T::T>| i16::from(value.is_some());
     let levels: Vec<i16> = values.iter().map(present).collect();
     let values: Vec<T::T> = values.into_iter().flatten().collect();
-    let mut column = rows
-        .next_column()?
-        .expect("there is a column for each field");
     let levels = may_be_null.then_some(levels.as_slice());
     column.typed::<T>().write_batch(&values, levels, None)?;
-    column.close()
+    Ok(())
 }

@@ -81,7 +81,9 @@ impl Scale {
                 scale.floor_us = scale.floor_us.min(floor.micros());
                 scale.gemm_flops_per_s.insert(dtype, power_of_two(rate));
             }
-            let sizes = (6..=14).map(|power| Op::Attention(self_attention(1 << power, dtype)));
+            // Steps of four, since a library may take a second to compile each.
+            let powers = (8..=14).step_by(2);
+            let sizes = powers.map(|power| Op::Attention(self_attention(1 << power, dtype)));
             let found = climb(device, sizes, most, |op, time| {
                 (op.flops() / time).flops_per_sec()
             })?;

@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::measure::device::Checked;
+use crate::measure::portable::Forms;
 use crate::measure::portable::chain::failed;
 use crate::measure::portable::operands::Given;
 use crate::measure::portable::operands::Operands;
@@ -9,7 +10,6 @@ use crate::measure::reference;
 use crate::op::Attention;
 use crate::op::Dtype;
 use crate::op::Gemm;
-use crate::op::Layout;
 use crate::op::Memory;
 use crate::op::MemoryKind;
 use crate::op::Op;
@@ -21,10 +21,10 @@ use burn::tensor::Device;
 const SEED: u64 = 20_240_125;
 
 /// What is compared: every operator in every format, products in every layout, single and batched.
-pub fn ops(dtypes: &[Dtype]) -> Vec<Op> {
+pub fn ops(forms: &Forms) -> Vec<Op> {
     let mut ops = Vec::new();
-    for &dtype in dtypes {
-        for layout in Layout::ALL {
+    for &dtype in &forms.dtypes {
+        for &layout in &forms.layouts {
             for (m, n, k, batch) in [(33, 65, 17, 1), (128, 96, 130, 1), (5, 31, 64, 3)] {
                 ops.push(Op::Gemm(Gemm {
                     m,

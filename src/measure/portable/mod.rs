@@ -51,9 +51,15 @@ pub struct Portable {
     device: burn::tensor::Device,
     identity: Identity,
     clock: Clock,
-    dtypes: Vec<Dtype>,
+    forms: Forms,
     pool: Pool,
     opened: Instant,
+}
+
+/// Formats and layouts of the products that are timed.
+struct Forms {
+    dtypes: Vec<Dtype>,
+    layouts: Vec<Layout>,
 }
 
 /// How the time of a chain is taken.
@@ -74,24 +80,22 @@ pub fn cpu() -> Portable {
         burn::tensor::Device::flex(),
         identity,
         Clock::Wall,
-        vec![Dtype::Fp32],
+        Forms {
+            dtypes: vec![Dtype::Fp32],
+            layouts: Layout::ALL.to_vec(),
+        },
     )
 }
 
 impl Portable {
-    fn new(
-        device: burn::tensor::Device,
-        identity: Identity,
-        clock: Clock,
-        dtypes: Vec<Dtype>,
-    ) -> Self {
+    fn new(device: burn::tensor::Device, identity: Identity, clock: Clock, forms: Forms) -> Self {
         let bytes = cold_bytes(&identity).clamp(LEAST_POOL, MOST_POOL);
-        let pool = Pool::new(&device, bytes as usize / size_of::<f32>(), &dtypes);
+        let pool = Pool::new(&device, bytes as usize / size_of::<f32>(), &forms.dtypes);
         Self {
             device,
             identity,
             clock,
-            dtypes,
+            forms,
             pool,
             opened: Instant::now(),
         }
@@ -115,8 +119,16 @@ impl Device for Portable {
         let Some(dtype) = case.op.dtype() else {
             return Some("collectives need several devices".to_owned());
         };
-        if !self.dtypes.contains(&dtype) {
-            return Some(format!("{} does not run on this backend", dtype.name()));
+        if !self.forms.dtypes.contains(&dtype) {
+            return Some(format!("{} is not timed on this backend", dtype.name()));
+        }
+        if let Op::Gemm(op) = case.op
+            && !self.forms.layouts.contains(&op.layout)
+        {
+            return Some(format!(
+                "layout {} is not timed on this backend",
+                op.layout.name()
+            ));
         }
         if let Some(reason) = operands::refuses(&case.op) {
             return Some(reason);
@@ -130,7 +142,7 @@ impl Device for Portable {
     }
 
     fn check(&mut self) -> Result<Vec<Checked>> {
-        let ops = check::ops(&self.dtypes);
+        let ops = check::ops(&self.forms);
         ops.iter()
             .map(|op| check::check(&self.device, op))
             .collect()
@@ -144,8 +156,8 @@ impl Device for Portable {
                 n: 768,
                 k: 768,
                 batch: 1,
-                layout: Layout::Nn,
-                dtype: self.dtypes[0],
+                layout: self.forms.layouts[0],
+                dtype: self.forms.dtypes[0],
             }),
             cache: crate::measure::device::Cache::Hot,
             rank: 0,

@@ -7,10 +7,12 @@ use crate::measure::device::Facts;
 use crate::measure::device::Identity;
 use crate::measure::portable::BURN;
 use crate::measure::portable::Clock;
+use crate::measure::portable::Forms;
 use crate::measure::portable::Portable;
 use crate::measure::portable::chain::failed;
 use crate::measure::portable::host;
 use crate::op::Dtype;
+use crate::op::Layout;
 use burn::tensor::DType;
 use burn::tensor::Device;
 use burn::tensor::DeviceKind;
@@ -58,11 +60,22 @@ pub fn open(number: u32) -> Result<Portable> {
             ..Facts::default()
         },
     };
-    let mut dtypes = vec![Dtype::Fp32];
-    if device.supports_dtype(DType::F16) {
-        dtypes.push(Dtype::Fp16);
-    }
-    Ok(Portable::new(device, identity, Clock::Device, dtypes))
+    let forms = if is_software {
+        // Its compiler takes most of a second for a shader, of which every layout and format has dozens, and nobody
+        // computes there with transposes or half floats: with all of them a run would time little but the compiler.
+        Forms {
+            dtypes: vec![Dtype::Fp32],
+            layouts: vec![Layout::Nn],
+        }
+    } else {
+        let mut dtypes = vec![Dtype::Fp32];
+        dtypes.extend(device.supports_dtype(DType::F16).then_some(Dtype::Fp16));
+        Forms {
+            dtypes,
+            layouts: Layout::ALL.to_vec(),
+        }
+    };
+    Ok(Portable::new(device, identity, Clock::Device, forms))
 }
 
 /// Runs `calls`, which enqueue work, and answers how many seconds the device took, by its own timestamps where it has

@@ -1,8 +1,8 @@
-//! The course of a run: the next case, anchors and repeats between them, rounds of cases asked for, until time is up.
+//! The course of a run: one case after the other, each made safe before the next, until time is up.
 
 use super::prepare::Prepared;
-use super::{Ended, Event, Options, Propose, Watch, case_of, is_own, name_of};
-use crate::dataset;
+use super::shares::Shares;
+use super::{Ended, Event, Options, Propose, Watch, case_of, name_of};
 use crate::dataset::Measured;
 use crate::dataset::Role;
 use crate::dataset::Row;
@@ -17,18 +17,12 @@ use crate::measure::protocol::{Clocks, Timing, time};
 use crate::measure::stopping::Limits;
 use crate::units::Bytes;
 use crate::units::Seconds;
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
 /// One of so many slots goes to a repeat.
-const REPEAT_EVERY: usize = 20;
-
-/// A repeat is at least this far from its first time, and at least a sixth of the budget.
-const REPEAT_AFTER: Duration = Duration::from_secs(20);
-
-/// Share of the time between two rounds of anchors that a round may take.
-const ANCHOR_SHARE: f64 = 0.05;
+pub(super) const REPEAT_EVERY: usize = 20;
 
 /// The soak takes at most this share of the budget.
 const SOAK_SHARE: f64 = 0.05;
@@ -36,39 +30,37 @@ const SOAK_SHARE: f64 = 0.05;
 /// Failures in a row after which the device is taken for broken.
 const FAILURES: usize = 5;
 
-/// Candidates of an active round for each case that is wanted.
-const CANDIDATES: usize = 10;
-
 /// The state of a run.
 pub struct Run<'a> {
-    device: &'a mut dyn Device,
-    options: &'a Options<'a>,
+    pub(super) device: &'a mut dyn Device,
+    pub(super) options: &'a Options<'a>,
     pub header: Header,
-    offer: Offer,
-    most: Bytes,
+    pub(super) offer: Offer,
+    pub(super) most: Bytes,
     shared: line::Shared,
     pub journal: Journal,
     start: Duration,
     /// Added to the device's clock, so that the times of a continued run go on.
-    earlier: f64,
+    pub(super) earlier: f64,
     pub queue: VecDeque<(Planned, Role)>,
     pub rows: Vec<Row>,
     pub added: usize,
     pub skipped: Skipped,
     clocks: Clocks,
     limits: Limits,
-    anchors: Vec<Planned>,
+    pub(super) anchors: Vec<Planned>,
     /// Time of the last round of anchors.
-    anchor_cost: Duration,
-    next_anchors: Duration,
+    pub(super) anchor_cost: Duration,
+    pub(super) next_anchors: Duration,
     /// Index of the next row that may be repeated.
-    next_repeat: usize,
-    repeats: usize,
+    pub(super) next_repeat: usize,
+    pub(super) repeats: usize,
     failures: usize,
     /// Cases of this run: how many, their time, and the part of it that their calls took.
     cases: usize,
     took: Duration,
     busy: Seconds,
+    shares: Shares,
 }
 
 impl<'a> Run<'a> {
@@ -96,6 +88,7 @@ impl<'a> Run<'a> {
             }
         }
         Self {
+            shares: Shares::new(&prepared.queue, options.budget),
             earlier: times.fold(0.0, f64::max),
             next_repeat: left.rows.len(),
             shared: prepared.header.shared(),
@@ -134,9 +127,16 @@ impl<'a> Run<'a> {
         beyond.max(Seconds::ZERO) / self.cases.max(1) as f64
     }
 
-    /// Time that another case may take: twice the mean, as some take longer.
-    fn margin(&self) -> Duration {
-        2 * self.took / u32::try_from(self.cases.max(1)).unwrap_or(u32::MAX)
+    /// Time that another case may take: twice the mean of the slowest set, as some take longer.
+    pub(super) fn margin(&self) -> Duration {
+        2 * self.shares.slowest()
+    }
+
+    /// The next case of the plan whose set need not wait; where all must, the first.
+    fn next_planned(&mut self) -> Option<(Planned, Role)> {
+        let mut queued = self.queue.iter();
+        let place = queued.position(|(planned, _)| !self.shares.must_wait(planned.set));
+        self.queue.remove(place.unwrap_or(0))
     }
 
     /// Whether another case, and the last round of anchors after it, would still be in time.
@@ -192,7 +192,7 @@ impl<'a> Run<'a> {
             let again = due.then(|| self.repeat()).flatten();
             let next = again
                 .map(|again| (again, Role::Repeat))
-                .or_else(|| self.queue.pop_front());
+                .or_else(|| self.next_planned());
             let Some((planned_case, role)) = next else {
                 let _ = self.visit_anchors(watch)?;
                 return Ok(Ended::Complete);
@@ -209,7 +209,7 @@ impl<'a> Run<'a> {
     }
 
     /// Times one case and makes its row safe, or counts its failure.
-    fn case(
+    pub(super) fn case(
         &mut self,
         planned: &Planned,
         role: Role,
@@ -226,6 +226,7 @@ impl<'a> Run<'a> {
         self.failures = 0;
         self.cases += 1;
         self.took += timing.took;
+        self.shares.add(planned.set, timing.took);
         self.busy += timing.busy;
         let row = self.row(planned, role, at, &timing);
         self.journal.row(&row)?;
@@ -298,110 +299,10 @@ impl<'a> Run<'a> {
             })),
         }
     }
-
-    /// Times every anchor; in the first round as many as may be, so that a round stays cheap.
-    fn visit_anchors(&mut self, watch: &mut Watch<'_>) -> Result<ControlFlow<()>> {
-        let begin = self.spent();
-        let period = self.options.plan.anchor_period.min(self.options.budget / 4);
-        let first = self.anchor_cost.is_zero();
-        let mut flow = ControlFlow::Continue(());
-        for (index, anchor) in self.anchors.clone().into_iter().enumerate() {
-            let cost = self.spent().saturating_sub(begin);
-            if first && index > 0 && cost > period.mul_f64(ANCHOR_SHARE) {
-                self.anchors.truncate(index);
-                break;
-            }
-            if flow.is_break() || self.spent() + self.margin() >= self.options.budget {
-                break;
-            }
-            flow = self.case(&anchor, Role::Anchor, 0, 0, watch)?;
-        }
-        self.anchor_cost = self.spent().saturating_sub(begin);
-        self.next_anchors = self.spent() + period;
-        Ok(flow)
-    }
-
-    /// The earliest row that was not repeated yet, if it is long ago; once nothing else is left to do, one of so many
-    /// rows is repeated in any case.
-    fn repeat(&mut self) -> Option<Planned> {
-        let budget = self.options.budget;
-        let mut after = REPEAT_AFTER.max(budget / 6).min(budget / 4);
-        if self.queue.is_empty() {
-            if self.repeats * REPEAT_EVERY >= self.added {
-                return None;
-            }
-            after = Duration::ZERO;
-        }
-        let now = self.earlier + self.device.now().as_secs_f64();
-        while let Some(row) = self.rows.get(self.next_repeat) {
-            if !dataset::is_timing(row) {
-                self.next_repeat += 1;
-                continue;
-            }
-            let at = row.measured.as_ref().map_or(now, |about| about.at_s);
-            if now - at < after.as_secs_f64() {
-                return None;
-            }
-            self.next_repeat += 1;
-            self.repeats += 1;
-            return Some(Planned {
-                case: case_of(row),
-                set: set_of(row),
-            });
-        }
-        None
-    }
-
-    /// Asks for more cases and puts them first.
-    fn ask(&mut self, round: usize, share: f64, propose: &mut Propose<'_>, watch: &mut Watch<'_>) {
-        let Options {
-            plan, seed, shard, ..
-        } = *self.options;
-        let all = plan.cases_of(Set::Active) as f64 / (plan.active_rounds as f64 * shard.of as f64);
-        let wanted = (all * share).round() as usize;
-        if wanted == 0 {
-            return;
-        }
-        let known: HashSet<Case> = self
-            .rows
-            .iter()
-            .filter(|row| is_own(row))
-            .map(case_of)
-            .chain(self.queue.iter().map(|(planned, _)| planned.case.clone()))
-            .collect();
-        let scale = &self.header.scale;
-        let candidates = plan::candidates(
-            plan,
-            scale,
-            &self.offer,
-            self.most,
-            seed,
-            round,
-            CANDIDATES * wanted * shard.of as usize,
-        );
-        let candidates = candidates.into_iter().filter(|case| {
-            shard.holds(case) && !known.contains(case) && self.device.refuses(case).is_none()
-        });
-        let mut chosen = propose(&self.rows, candidates.collect(), wanted);
-        chosen.truncate(wanted);
-        let _ = watch(&Event::Round {
-            round: round + 1,
-            cases: chosen.len(),
-        });
-        for case in chosen.into_iter().rev() {
-            self.queue.push_front((
-                Planned {
-                    case,
-                    set: Set::Active,
-                },
-                Role::Active,
-            ));
-        }
-    }
 }
 
 /// The set of a row of our own.
-fn set_of(row: &Row) -> Set {
+pub(super) fn set_of(row: &Row) -> Set {
     let name = row.measured.as_ref().map_or("", |about| about.set.as_str());
     Set::ALL
         .into_iter()
