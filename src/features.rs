@@ -7,6 +7,7 @@
 
 use crate::gpu::Gpu;
 use crate::op::{Attention, Dtype, Gemm, Layout, Op};
+use crate::random::fnv1a;
 use crate::units::{Bytes, Flops, Seconds};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -552,13 +553,6 @@ pub fn schema_hash(family: Family) -> String {
     const MEANING: u64 = 1; // raise when a formula above changes without a name changing
     let text = format!("{MEANING},{}", names(family).join(","));
     format!("{:016x}", fnv1a(text.as_bytes()))
-}
-
-/// FNV-1a, 64 bits: a short digest that is the same everywhere.
-pub fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }
 
 /// Writes one feature after the other.

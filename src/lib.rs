@@ -10,6 +10,8 @@ pub mod units;
 
 pub mod error;
 
+pub mod random;
+
 pub mod gpu;
 
 pub mod op;

@@ -6,6 +6,7 @@
 
 use super::Row;
 use crate::op::Op;
+use crate::random::scramble;
 
 /// What is held out together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -78,15 +79,6 @@ fn hash(key: Key, seed: u64) -> u64 {
     words
         .iter()
         .fold(scramble(seed), |state, &word| scramble(state ^ word))
-}
-
-/// One step of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): wrapping 64-bit integers only,
-/// so every platform agrees.
-fn scramble(word: u64) -> u64 {
-    let mut z = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

@@ -13,7 +13,6 @@ pub mod plan;
 #[cfg(feature = "train")]
 pub mod portable;
 pub mod protocol;
-pub mod random;
 pub mod reference;
 pub mod run;
 pub mod scripted;

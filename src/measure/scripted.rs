@@ -3,13 +3,13 @@
 //! Its rows carry the GPU name [`REHEARSAL`], which no model is trained on, so they cannot be taken for a measurement.
 
 use super::device::{Case, Chain, Checked, Device, Facts, Identity, Replay, Sensors};
-use super::random::{Random, hash};
 use crate::dataset::Kernel;
 use crate::dataset::REHEARSAL;
 use crate::error::Error;
 use crate::error::Result;
 use crate::op::Dtype;
 use crate::op::Op;
+use crate::random::{Random, fnv1a};
 use crate::units::Bytes;
 use crate::units::BytesPerSecond;
 use crate::units::FlopsPerSecond;
@@ -182,7 +182,7 @@ impl Scripted {
         // Every algorithm after the first is a little slower, every shape a little off the roofline.
         let rank = 1.0 + 0.07 * f64::from(case.rank);
         let text = format!("{:?}", case.op);
-        let quirk = 1.0 + 0.1 * Random::new(hash(text.as_bytes()), "quirk").uniform();
+        let quirk = 1.0 + 0.1 * Random::new(fnv1a(text.as_bytes()), "quirk").uniform();
         script.floor + arithmetic.max(traffic) * (rank * quirk)
     }
 

@@ -183,7 +183,7 @@ fn outside(n: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::random::Random;
+    use crate::random::Random;
 
     /// Noise of one replay, and the true median after this many.
     type Model = (

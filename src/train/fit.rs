@@ -3,6 +3,7 @@
 //! burn types stay inside this file; what comes in and goes out are plain numbers.
 
 use crate::error::{Error, Result};
+use crate::random::Random;
 use crate::regressor::net::{Layer, Net};
 use burn::module::Param;
 use burn::nn::{Linear, LinearConfig};
@@ -153,35 +154,9 @@ impl Mlp {
     }
 }
 
-/// A small reproducible generator (SplitMix64), so that a seed means the same on every machine.
-pub struct Random(pub u64);
-
-impl Random {
-    /// The next 64 random bits.
-    pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Uniform in `[0, 1)`.
-    pub fn unit(&mut self) -> f64 {
-        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    /// Fisher-Yates.
-    pub fn shuffle<T>(&mut self, items: &mut [T]) {
-        for last in (1..items.len()).rev() {
-            items.swap(last, (self.unit() * (last + 1) as f64) as usize);
-        }
-    }
-}
-
 /// A fresh net with He-uniform weights.
 pub fn fresh(inputs: usize, hidden: &[usize], seed: u64) -> Net {
-    let mut random = Random(seed);
+    let mut random = Random::seeded(seed);
     let widths: Vec<usize> = std::iter::once(inputs)
         .chain(hidden.iter().copied())
         .chain([1])
@@ -191,7 +166,7 @@ pub fn fresh(inputs: usize, hidden: &[usize], seed: u64) -> Net {
         .map(|pair| {
             let bound = (6.0 / pair[0] as f64).sqrt() * if pair[1] == 1 { 0.3 } else { 1.0 };
             let weight = (0..pair[0] * pair[1])
-                .map(|_| ((2.0 * random.unit() - 1.0) * bound) as f32)
+                .map(|_| ((2.0 * random.uniform() - 1.0) * bound) as f32)
                 .collect();
             Layer {
                 inputs: pair[0],
@@ -219,7 +194,7 @@ pub fn fit(
         .with_weight_decay(config.weight_decay)
         .with_beta_2(0.99)
         .init();
-    let mut random = Random(seed);
+    let mut random = Random::seeded(seed);
     let mut order: Vec<u32> = (0..samples.len() as u32).collect();
     let steps = config.epochs * samples.len().div_ceil(config.batch);
     let mut step = 0;

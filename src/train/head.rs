@@ -7,12 +7,13 @@ use crate::dataset::{Row, is_held_out, is_reserved, key};
 use crate::error::{Error, Result};
 use crate::features::{Family, schema_hash};
 use crate::op::Op;
+use crate::random::Random;
 use crate::regressor::artifact::{Head, Key, Training, Weights};
 use crate::train::Effort;
 use crate::train::Event;
 use crate::train::Run;
 use crate::train::calibrate::{Residuals, apes, quantile};
-use crate::train::fit::{FitConfig, Random, Samples, fit, fresh};
+use crate::train::fit::{FitConfig, Samples, fit, fresh};
 use crate::train::tables::Tables;
 use crate::train::teach::{Lesson, Prior, Teacher, invent};
 use rayon::prelude::*;
@@ -254,7 +255,7 @@ fn ensemble(
         if let Some(net) = done {
             return Ok(net);
         }
-        let member_seed = Random(run.seed ^ (member as u64 + 1)).bits();
+        let member_seed = Random::seeded(run.seed ^ (member as u64 + 1)).bits();
         let net = match start {
             Some(base) => base.nets[member % base.nets.len()].clone(),
             None => fresh(family.width(), &effort.hidden, member_seed),

@@ -22,6 +22,7 @@ use crate::error::{Error, Result, write_atomically};
 use crate::features::Family;
 use crate::gpu::Gpu;
 use crate::op::Dtype;
+use crate::random::fnv1a;
 use crate::regressor::artifact::{Artifact, Card, GroupErrors, KeptOut, Key, SCHEMA, Waves};
 use crate::regressor::net::Net;
 use crate::train::fit::{Backend, Computer};
@@ -464,5 +465,5 @@ fn fingerprint(rows: &[Row], recipes: &[Recipe], options: &Options) -> String {
         options.keep_out,
         env!("CARGO_PKG_VERSION")
     );
-    format!("{:016x}", crate::features::fnv1a(rest.as_bytes()))
+    format!("{:016x}", fnv1a(rest.as_bytes()))
 }

@@ -6,8 +6,8 @@
 
 use crate::features::{Family, Machine};
 use crate::op::{Attention, Gemm, Op};
+use crate::random::Random;
 use crate::regressor::artifact::{Waves, Weights};
-use crate::train::fit::Random;
 use crate::train::fit::Samples;
 use crate::train::trees::{Forest, TreesConfig, grow};
 use rayon::prelude::*;
@@ -189,7 +189,7 @@ fn by_trial(
     seed: u64,
 ) -> usize {
     let mut fold: Vec<usize> = (0..targets.len()).map(|row| row % FOLDS).collect();
-    Random(seed).shuffle(&mut fold);
+    Random::seeded(seed).shuffle(&mut fold);
     let counts: Vec<usize> = std::iter::successors(Some(1), |count| Some(2 * count))
         .take_while(|&count| count <= config.trees.max(1))
         .collect();
@@ -229,7 +229,7 @@ pub fn invent(measured: &[&Op], count: usize, seed: u64) -> Vec<Op> {
         Family::Gemm => Box::new(products(measured)),
         Family::Prefill | Family::Decode => Box::new(attentions(measured)),
     };
-    let mut random = Random(seed);
+    let mut random = Random::seeded(seed);
     let mut shapes = BTreeSet::new();
     for _ in 0..8 * count {
         let fits = |op: &Op| {
@@ -261,9 +261,9 @@ fn products(measured: &[&Op]) -> impl Fn(&mut Random) -> Option<Op> {
     let step = alignment(n.iter().chain(&k));
     move |random| {
         let mut op = known[random.below(known.len())];
-        op.m = random.size(&m, 1);
-        op.n = random.size(&n, step);
-        op.k = random.size(&k, step);
+        op.m = size(random, &m, 1);
+        op.n = size(random, &n, step);
+        op.k = size(random, &k, step);
         Some(Op::Gemm(op))
     }
 }
@@ -321,25 +321,14 @@ pub fn alignment<'a>(sizes: impl Iterator<Item = &'a u64>) -> u64 {
         .min(7)
 }
 
-impl Random {
-    /// Uniform below `bound`.
-    pub fn below(&mut self, bound: usize) -> usize {
-        (self.unit() * bound as f64) as usize
+/// Half the time one of the sorted `sizes`, else log-uniform between their ends, a multiple of `step`.
+fn size(random: &mut Random, sizes: &[u64], step: u64) -> u64 {
+    if random.uniform() < 0.5 {
+        return random.pick(sizes);
     }
-
-    fn pick(&mut self, sizes: &[u64]) -> u64 {
-        sizes[self.below(sizes.len())]
-    }
-
-    /// Half the time one of the sorted `sizes`, else log-uniform between their ends, a multiple of `step`.
-    fn size(&mut self, sizes: &[u64], step: u64) -> u64 {
-        if self.unit() < 0.5 {
-            return self.pick(sizes);
-        }
-        let (low, high) = (sizes[0] as f64, sizes[sizes.len() - 1] as f64);
-        let size = low * (high / low).powf(self.unit());
-        ((size / step as f64).round() as u64 * step).max(step)
-    }
+    let (low, high) = (sizes[0] as f64, sizes[sizes.len() - 1] as f64);
+    let size = low * (high / low).powf(random.uniform());
+    ((size / step as f64).round() as u64 * step).max(step)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::fit::Random;
+use crate::random::Random;
 
 /// How a forest grows.
 #[derive(Clone, Debug, PartialEq)]
@@ -339,7 +339,7 @@ impl<'a> Grower<'a> {
             targets,
             weights,
             base,
-            random: Random(seed),
+            random: Random::seeded(seed),
             scores: vec![base; rows],
             pairs: vec![[0.0; 2]; rows],
             drawn,
@@ -376,7 +376,7 @@ impl<'a> Grower<'a> {
         self.bag.clear();
         self.rest.clear();
         for row in 0..rows {
-            if self.random.unit() * ((rows - row) as f64) < wanted as f64 {
+            if self.random.uniform() * ((rows - row) as f64) < wanted as f64 {
                 self.bag.push(row as u32);
                 wanted -= 1;
             } else {
@@ -712,8 +712,8 @@ mod tests {
     }
 
     fn noise(count: usize, seed: u64) -> Vec<f32> {
-        let mut random = Random(seed);
-        (0..count).map(|_| random.unit() as f32).collect()
+        let mut random = Random::seeded(seed);
+        (0..count).map(|_| random.uniform() as f32).collect()
     }
 
     fn grown(width: usize, inputs: &[f32], targets: &[f32], config: &TreesConfig) -> Forest {

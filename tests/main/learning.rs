@@ -99,6 +99,53 @@ fn fine_tuning_starts_from_the_base_and_says_so() {
     assert_ne!(tuned.weights[0].nets, base.weights[0].nets);
 }
 
+/// The median error of a model on rows.
+fn median_error(model: &Artifact, rows: &[Row]) -> f64 {
+    let predictor = Predictor::new(Gpu::find("h200").unwrap(), Some(model)).unwrap();
+    let ops: Vec<_> = rows.iter().map(|row| row.op).collect();
+    let told = predictor.predict(&ops).into_iter().zip(rows);
+    let mut errors: Vec<f64> = told
+        .map(|(told, row)| (told.time / row.time - 1.0).abs())
+        .collect();
+    errors.sort_by(f64::total_cmp);
+    errors[errors.len() / 2]
+}
+
+#[test]
+fn few_rows_move_a_base_to_another_level_without_forgetting_the_rest() {
+    let folder = tempfile::tempdir().unwrap();
+    let slower = |row: Row| Row {
+        time: row.time * 1.3,
+        ..row
+    };
+    let rows: Vec<Row> = rows().into_iter().map(slower).collect();
+    let base = train(
+        &self::rows(),
+        &options(&folder.path().join("base")),
+        &|_| {},
+    )
+    .unwrap();
+    let (few, rest): (Vec<_>, Vec<_>) = rows
+        .iter()
+        .cloned()
+        .enumerate()
+        .partition(|(index, _)| index % 3 == 0);
+    let [few, rest] =
+        [few, rest].map(|rows| rows.into_iter().map(|(_, row)| row).collect::<Vec<_>>());
+    assert!((45..70).contains(&few.len()), "{}", few.len());
+    let fresh = train(&few, &options(&folder.path().join("fresh")), &|_| {}).unwrap();
+    let tuned = Options {
+        base: Some(base.clone()),
+        ..options(&folder.path().join("tuned"))
+    };
+    let tuned = train(&few, &tuned, &|_| {}).unwrap();
+    let [base, fresh, tuned] = [base, fresh, tuned].map(|model| median_error(&model, &rest));
+    assert!(
+        base > 0.15 && tuned < 0.5 * base && tuned < 0.8 * fresh,
+        "base {base}, fresh {fresh}, tuned {tuned}"
+    );
+}
+
 #[test]
 fn keys_that_are_kept_out_leave_no_trace_but_in_the_card() {
     let folder = tempfile::tempdir().unwrap();

@@ -3,8 +3,8 @@
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
 use shapewise::dataset::{Cache, REHEARSAL, Role, Row, read, write};
-use shapewise::measure::random::Random;
 use shapewise::op::Op;
+use shapewise::random::Random;
 use std::collections::HashSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};

@@ -9,10 +9,10 @@ use crate::measure::cuda::launch::Argument::{Address, Count, Float, Int, Word};
 use crate::measure::cuda::launch::{Kernels, Shape, launch};
 use crate::measure::cuda::placement::{Placement, Slot};
 use crate::measure::format;
-use crate::measure::random::Random;
 use crate::measure::reference::{self, Element};
 use crate::op::Dtype;
 use crate::op::Op;
+use crate::random::Random;
 
 /// Fills all sets: everything with normals in the operator's format first, then what must be something else.
 pub(super) fn fill(

@@ -2,10 +2,10 @@
 
 use super::{Sizing, cold};
 use crate::measure::device::Case;
-use crate::measure::random::Random;
 use crate::op::Attention;
 use crate::op::Op;
 use crate::op::Pass;
+use crate::random::Random;
 
 /// Head sizes of published models.
 const HEAD_DIMS: [u64; 7] = [64, 72, 80, 96, 128, 192, 256];

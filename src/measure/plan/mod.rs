@@ -14,7 +14,6 @@ pub use file::find;
 pub use scale::Scale;
 
 use super::device::{Cache, Case};
-use super::random::{Random, hash};
 use crate::error::Error;
 use crate::error::Result;
 use crate::op::Dtype;
@@ -22,6 +21,7 @@ use crate::op::Gemm;
 use crate::op::Layout;
 use crate::op::MemoryKind;
 use crate::op::Op;
+use crate::random::{Random, fnv1a};
 use crate::units::Bytes;
 use crate::units::Seconds;
 use serde::Deserialize;
@@ -123,7 +123,7 @@ impl Plan {
 
     /// A fingerprint of everything that the plan says.
     pub fn digest(&self) -> String {
-        format!("{:016x}", hash(format!("{self:?}").as_bytes()))
+        format!("{:016x}", fnv1a(format!("{self:?}").as_bytes()))
     }
 }
 
@@ -335,7 +335,7 @@ impl Shard {
     /// where the probes of two nodes have made plans of different sizes.
     pub fn holds(self, case: &Case) -> bool {
         let text = format!("{case:?}");
-        Random::new(hash(text.as_bytes()), "shard").bits() % self.of == self.index - 1
+        Random::new(fnv1a(text.as_bytes()), "shard").bits() % self.of == self.index - 1
     }
 }
 

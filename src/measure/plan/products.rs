@@ -4,11 +4,11 @@ use super::scale::{flops_in, square};
 use super::sobol::Sobol;
 use super::{Sizing, product};
 use crate::measure::device::Case;
-use crate::measure::random::Random;
 use crate::op::Dtype;
 use crate::op::Gemm;
 use crate::op::Layout;
 use crate::op::Op;
+use crate::random::Random;
 use crate::units::FlopsPerSecond;
 
 /// Hidden sizes of published transformers, then awkward ones: odd, not multiples of 64, or just beside one.

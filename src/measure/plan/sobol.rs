@@ -2,7 +2,7 @@
 //!
 //! Direction numbers of Joe and Kuo (new-joe-kuo-6.21201); a random digital shift per seed keeps the evenness.
 
-use crate::measure::random::Random;
+use crate::random::Random;
 
 /// Dimensions that there are direction numbers for.
 pub const DIMENSIONS: usize = 7;

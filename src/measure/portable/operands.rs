@@ -1,6 +1,5 @@
 //! One set of operands as tensors, and the call that burn makes of an operator.
 
-use crate::measure::random::Random;
 use crate::measure::reference;
 use crate::op::Dtype;
 use crate::op::Gemm;
@@ -8,6 +7,7 @@ use crate::op::Layout;
 use crate::op::MemoryKind;
 use crate::op::Op;
 use crate::op::Pass;
+use crate::random::Random;
 use burn::tensor::DType;
 use burn::tensor::Device;
 use burn::tensor::Tensor;

@@ -1,9 +1,9 @@
 //! Attention, forward and backward, by the definition.
 
-use crate::measure::random::Random;
 use crate::measure::reference::{Element, Operands};
 use crate::op::Attention;
 use crate::op::Pass;
+use crate::random::Random;
 use std::ops::Range;
 
 /// Sizes of an operator as indices.

@@ -1,9 +1,9 @@
 //! Matrix products in all layouts.
 
-use crate::measure::random::Random;
 use crate::measure::reference::{Element, Operands};
 use crate::op::Gemm;
 use crate::op::Layout;
+use crate::random::Random;
 
 /// Whether the `(k, n)` operand is stored as `(n, k)`: the first letter of the layout.
 const fn second_is_transposed(layout: Layout) -> bool {

@@ -1,11 +1,11 @@
 //! Memory-bound kernels, forward and backward: exactly what each reads, writes and computes.
 
-use crate::measure::random::Random;
 use crate::measure::reference::{Element, Operands};
 use crate::op::Dtype;
 use crate::op::Memory;
 use crate::op::MemoryKind;
 use crate::op::Pass;
+use crate::random::Random;
 
 /// Added to variances before the root.
 pub const EPSILON: f64 = 1e-5;

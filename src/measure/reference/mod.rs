@@ -10,9 +10,9 @@ mod memory;
 pub use memory::{DROPOUT, EPSILON, adam, keeps, positions, rotary_width};
 
 use crate::measure::format;
-use crate::measure::random::Random;
 use crate::op::Dtype;
 use crate::op::Op;
+use crate::random::Random;
 
 /// How the elements of an operand are stored on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

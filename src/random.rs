@@ -1,19 +1,25 @@
-//! Random numbers that are equal on every machine: plans, their order, operands and references follow from them.
+//! Random numbers and hashes that are equal on every machine: plans, operands, splits, nets and digests follow from them.
 
 /// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
+    /// The stream of a seed.
+    pub const fn seeded(seed: u64) -> Self {
+        Self(seed)
+    }
+
     /// A stream of its own for each seed and purpose.
     pub fn new(seed: u64, purpose: &str) -> Self {
-        Self(mix(seed ^ hash(purpose.as_bytes())))
+        Self(mix(seed ^ fnv1a(purpose.as_bytes())))
     }
 
     /// The next 64 bits.
     pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
+        let bits = scramble(self.0);
+        self.0 = self.0.wrapping_add(STEP);
+        bits
     }
 
     /// Uniform over the open interval from 0 to 1.
@@ -63,15 +69,22 @@ impl Random {
     }
 }
 
-fn mix(word: u64) -> u64 {
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// One step of SplitMix64 from this state: close words give unrelated ones.
+pub const fn scramble(word: u64) -> u64 {
+    mix(word.wrapping_add(STEP))
+}
+
+const fn mix(word: u64) -> u64 {
     let mut z = word;
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
 }
 
-/// FNV-1a over 64 bits, for names and digests of plans.
-pub fn hash(bytes: &[u8]) -> u64 {
+/// FNV-1a over 64 bits, for names and digests.
+pub fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |state, &byte| {
         (state ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
     })
