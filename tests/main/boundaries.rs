@@ -158,7 +158,8 @@ fn reserved_words(file: &str, text: &str) -> Vec<String> {
         ("todo!", &[]),
         ("stdout()", TALK),
         ("stderr()", TALK),
-        ("process::exit", &[]),
+        // A second Ctrl-C.
+        ("process::exit", &["cli"]),
         ("process::Command", &[]),
         ("process::ExitCode", TALK),
         // Libraries of CUDA are looked for where the environment says.

@@ -288,6 +288,9 @@ fn an_interrupt_finishes_the_row_and_writes_the_file() {
 #[test]
 fn a_second_interrupt_does_not_wait_for_the_row_in_flight() {
     let place = Place::new();
+    // With rates, no case is set up before the first row.
+    let rates = "[scale]\nfloor_us = 2.0\ngemm_flops_per_s = { bf16 = 4e14 }\n";
+    fs::write(&place.plan, format!("{PLAN}\n{rates}")).unwrap();
     let a_row_takes = Duration::from_secs(60);
     let script = format!("scripted:sleep_us={}", a_row_takes.as_micros());
     let mut child = place.command(&script, &[]).spawn().unwrap();
