@@ -127,7 +127,7 @@ pub struct Training {
     pub weight_decay: f32,
     /// Residual where the loss turns from squared to absolute.
     pub huber: f32,
-    /// Trees in the teacher that labels unmeasured shapes; 0 = no teacher.
+    /// Trees in the teacher that labels unmeasured shapes, the most that a trial may choose where there is a base; 0 = no teacher.
     pub teacher_trees: usize,
     /// Shapes the teacher labelled.
     pub invented_shapes: usize,

@@ -162,6 +162,7 @@ impl Timings {
                 .iter()
                 .map(|(place, rate)| (grid[*place].0, *rate))
                 .collect(),
+            places: on_grid.iter().map(|(place, _)| grid[*place].0).collect(),
             pairs: on_grid
                 .iter()
                 .map(|(place, rate)| (*rate, rates[*place]))
@@ -179,25 +180,59 @@ pub struct Along {
     pub predicted: Vec<(f64, f64)>,
     /// Horizontal values with measured rates; fewer or none.
     pub measured: Vec<(f64, f64)>,
-    /// Measured with predicted rates of the same products.
+    /// Measured with predicted rates of the products that are judged.
     pub pairs: Vec<(f64, f64)>,
+    /// Where these lie.
+    places: Vec<f64>,
 }
+
+/// A pair that is not judged.
+pub struct Taken {
+    /// The horizontal value.
+    pub place: f64,
+    /// The measured rate.
+    pub measured: f64,
+    /// The predicted rate.
+    pub predicted: f64,
+}
+
+/// A single measurement that lies this share below both of its neighbours in a sweep is taken for a disturbance of the run:
+/// the logs keep the slowest or the mean of 200 calls, so one slow call shows, and the sizes beside it show nothing.
+const HICCUP: f64 = 0.1;
 
 /// Fewer measured points than this say nothing about a curve.
 const LEAST_POINTS: usize = 8;
 
 impl Along {
-    /// Takes the pairs within this range out of what is judged; they are drawn all the same.
-    pub fn take_out(&mut self, range: std::ops::RangeInclusive<u64>) -> Vec<(f64, f64)> {
-        let places = self
-            .measured
-            .iter()
-            .map(|point| range.contains(&(point.0 as u64)));
+    /// Takes pairs out of what is judged, by place and measured rate; they are drawn all the same.
+    pub fn take_out(&mut self, is_out: impl Fn(f64, f64) -> bool) -> Vec<Taken> {
+        let all = std::mem::take(&mut self.places).into_iter();
+        let all = all.zip(std::mem::take(&mut self.pairs));
         let (out, kept): (Vec<_>, Vec<_>) =
-            places.zip(&self.pairs).partition(|(inside, _)| *inside);
-        let out = out.into_iter().map(|(_, pair)| *pair).collect();
-        self.pairs = kept.into_iter().map(|(_, pair)| *pair).collect();
-        out
+            all.partition(|(place, (measured, _))| is_out(*place, *measured));
+        (self.places, self.pairs) = kept.into_iter().unzip();
+        let taken = |(place, (measured, predicted))| Taken {
+            place,
+            measured,
+            predicted,
+        };
+        out.into_iter().map(taken).collect()
+    }
+
+    /// Single measurements far below both of their neighbours, with their places; a product that was timed twice is its own
+    /// neighbour.
+    pub fn hiccups(&self) -> Vec<(f64, f64)> {
+        let alone = |points: &&[(f64, f64)]| {
+            let [before, here, after] = [points[0], points[1], points[2]];
+            here.1 < (1.0 - HICCUP) * before.1.min(after.1)
+        };
+        let found = self.measured.windows(3).filter(alone);
+        found.map(|points| points[1]).collect()
+    }
+
+    /// Between measured and predicted rates.
+    pub fn correlation(&self) -> f64 {
+        correlation(&self.pairs)
     }
 
     /// Whether there are enough measured points to judge.
@@ -231,9 +266,40 @@ impl Along {
                 self.pairs.len()
             ),
             basis,
-            correlation(&self.pairs),
+            self.correlation(),
             Unit::Plain,
             CORRELATION,
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn single_disturbed_measurements_are_told_from_steps_and_ranges() {
+        let rates = [
+            240.0, 40.0, 241.0, 243.0, 200.0, 210.0, 220.0, 244.0, 150.0, 152.0, 245.0,
+        ];
+        let measured: Vec<(f64, f64)> = (0..).map(f64::from).zip(rates).collect();
+        let mut along = Along {
+            gpu: "a100-40gb",
+            predicted: Vec::new(),
+            pairs: rates.iter().map(|rate| (*rate, 240.0)).collect(),
+            places: measured.iter().map(|point| point.0).collect(),
+            measured,
+        };
+        // The step down to 200 and the range of 150 have neighbours that are as low.
+        assert_eq!(along.hiccups(), [(1.0, 40.0)]);
+        let taken = along.take_out(|_, rate| rate == 40.0);
+        assert_eq!(
+            (taken.len(), taken[0].place, taken[0].predicted),
+            (1, 1.0, 240.0)
+        );
+        // Another time, places and pairs still belong together.
+        let taken = along.take_out(|place, _| place == 4.0);
+        assert_eq!(taken[0].measured, 200.0);
+        assert_eq!((along.pairs.len(), along.measured.len()), (9, 11));
     }
 }

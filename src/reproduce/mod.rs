@@ -273,7 +273,7 @@ pub fn reproduce(
         shares::gemm_shares(&machines)?,
         alignment::output_width(&machines, &judging),
         alignment::vocabulary(&machines, &judging),
-        alignment::hidden(&machines, &judging),
+        alignment::hidden(&machines, &judging, timings),
         waves::waves(&machines, timings)?,
         attention::head_size(&machines, &judging),
         attention::few_heads(&machines),

@@ -137,21 +137,20 @@ impl Take<'_> {
         let mut values = Vec::with_capacity(rows);
         let (mut levels, mut found) = (Vec::new(), Vec::new());
         let told = |error: ParquetError| error.to_string();
+        let short = |rows: usize| format!("a column ends after {rows} rows");
         for range in self.ranges {
-            let before = range.start - *self.at;
-            let mut next = *self.at + reader.skip_records(before).map_err(told)?;
+            let skipped = reader.skip_records(range.start - *self.at);
+            let mut next = *self.at + skipped.map_err(told)?;
+            if next < range.start {
+                return Err(short(next));
+            }
             while next < range.end {
                 levels.clear();
                 let wanted = range.end - next;
-                let read = match next < range.start {
-                    true => 0,
-                    false => {
-                        let read = reader.read_records(wanted, Some(&mut levels), None, &mut found);
-                        read.map_err(told)?.0
-                    }
-                };
+                let read = reader.read_records(wanted, Some(&mut levels), None, &mut found);
+                let (read, ..) = read.map_err(told)?;
                 if read == 0 {
-                    return Err(format!("a column ends after {next} rows"));
+                    return Err(short(next));
                 }
                 let mut present = found.drain(..);
                 if self.may_be_null {

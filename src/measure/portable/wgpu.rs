@@ -61,11 +61,11 @@ pub fn open(number: u32) -> Result<Portable> {
         },
     };
     let forms = if is_software {
-        // Its compiler takes most of a second for a shader, of which every layout and format has dozens, and nobody
-        // computes there with transposes or half floats: with all of them a run would time little but the compiler.
+        // Its compiler takes more than a second for a shader, of which every layout and format has dozens: with all of them
+        // a run would time little but the compiler. The layout is that of a linear layer.
         Forms {
             dtypes: vec![Dtype::Fp32],
-            layouts: vec![Layout::Nn],
+            layouts: vec![Layout::Tn],
         }
     } else {
         let mut dtypes = vec![Dtype::Fp32];
