@@ -10,7 +10,7 @@ use crate::random::Random;
 /// Added to variances before the root.
 pub const EPSILON: f64 = 1e-5;
 
-/// The share of elements that dropout leaves out, as a threshold on the 32 bits of [`hash`]: one in ten.
+/// The share of elements that dropout leaves out, as a threshold on the 32 bits that [`keeps`] looks at: one in ten.
 pub const DROPOUT: u32 = 429_496_730;
 
 /// What rotary embeddings of longer sequences share: positions repeat, as those of the members of a batch do.
