@@ -305,7 +305,7 @@ pub(super) fn hidden(machines: &Machines, judging: &Timings, timings: &Timings) 
         let mut along = judging.along(&machines.a100, &grid);
         let mut what = format!("{name} along the hidden size");
         if name == "MLP down" {
-            let chosen = along.take_out(|place, _| LIBRARY_CHOICE.contains(&(place as u64)));
+            let chosen = along.take_out(|point| LIBRARY_CHOICE.contains(&(point.place as u64)));
             if !chosen.is_empty() {
                 finding.comparisons.push(Comparison::new(
                     "MLP down, h = 20,608 to 22,272: predicted over measured (library choice, not judged)",
@@ -317,9 +317,9 @@ pub(super) fn hidden(machines: &Machines, judging: &Timings, timings: &Timings) 
             }
         }
         // Neighbours are those of the whole sweep, whether they judge or not.
-        let alone = timings.along(&machines.a100, &grid).hiccups();
+        let alone = timings.hiccups(&machines.a100, &grid);
         let with_them = along.correlation();
-        let hiccups = along.take_out(|place, rate| alone.contains(&(place, rate)));
+        let hiccups = along.take_out(|point| alone.contains(&(point.place, point.measured)));
         if !hiccups.is_empty() {
             let places = hiccups.iter().map(|taken| taken.place.to_string());
             let places = places.collect::<Vec<_>>().join(", ");

@@ -142,33 +142,49 @@ impl Timings {
     pub fn along(&self, predictor: &Predictor, grid: &[(f64, Gemm)]) -> Along {
         let products: Vec<_> = grid.iter().map(|(_, product)| *product).collect();
         let rates = rates(predictor, &products);
-        let predicted: Vec<_> = grid
-            .iter()
-            .zip(&rates)
-            .map(|((x, _), rate)| (*x, *rate))
-            .collect();
-        let places: HashMap<Gemm, usize> = products.iter().copied().zip(0..).collect();
         let gpu = name(predictor);
-        let here = self.0.iter().filter(|timing| timing.gpu == gpu);
-        let on_grid = here.filter_map(|timing| match timing.op {
-            Op::Gemm(product) => Some((*places.get(&product)?, tflops(&timing.op, timing.time))),
-            _ => None,
-        });
-        let mut on_grid: Vec<_> = on_grid.collect();
-        on_grid.sort_by_key(|(place, _)| *place);
+        let point = |(index, measured): (usize, f64)| Point {
+            place: grid[index].0,
+            measured,
+            predicted: rates[index],
+        };
+        let judged: Vec<_> = self.on_grid(gpu, grid).map(point).collect();
         Along {
             gpu,
-            measured: on_grid
+            measured: judged
                 .iter()
-                .map(|(place, rate)| (grid[*place].0, *rate))
+                .map(|point| (point.place, point.measured))
                 .collect(),
-            places: on_grid.iter().map(|(place, _)| grid[*place].0).collect(),
-            pairs: on_grid
-                .iter()
-                .map(|(place, rate)| (*rate, rates[*place]))
-                .collect(),
-            predicted,
+            judged,
+            predicted: grid.iter().map(|(place, _)| *place).zip(rates).collect(),
         }
+    }
+
+    /// Single measurements on a grid that lie far below both of their neighbours, with their places; a product that was timed
+    /// twice is its own neighbour.
+    pub fn hiccups(&self, predictor: &Predictor, grid: &[(f64, Gemm)]) -> Vec<(f64, f64)> {
+        let on_grid = self.on_grid(name(predictor), grid);
+        let points: Vec<_> = on_grid.map(|(index, rate)| (grid[index].0, rate)).collect();
+        let alone = |points: &&[(f64, f64)]| {
+            let [before, here, after] = [points[0], points[1], points[2]];
+            here.1 < (1.0 - HICCUP) * before.1.min(after.1)
+        };
+        let found = points.windows(3).filter(alone);
+        found.map(|points| points[1]).collect()
+    }
+
+    /// The measured rates of products on a grid, with their indices there, in order.
+    fn on_grid(&self, gpu: &str, grid: &[(f64, Gemm)]) -> impl Iterator<Item = (usize, f64)> {
+        let indices: HashMap<Gemm, usize> =
+            grid.iter().map(|(_, product)| *product).zip(0..).collect();
+        let here = self.0.iter().filter(|timing| timing.gpu == gpu);
+        let rates = here.filter_map(|timing| match timing.op {
+            Op::Gemm(product) => Some((*indices.get(&product)?, tflops(&timing.op, timing.time))),
+            _ => None,
+        });
+        let mut rates: Vec<_> = rates.collect();
+        rates.sort_by_key(|(index, _)| *index);
+        rates.into_iter()
     }
 }
 
@@ -180,14 +196,13 @@ pub struct Along {
     pub predicted: Vec<(f64, f64)>,
     /// Horizontal values with measured rates; fewer or none.
     pub measured: Vec<(f64, f64)>,
-    /// Measured with predicted rates of the products that are judged.
-    pub pairs: Vec<(f64, f64)>,
-    /// Where these lie.
-    places: Vec<f64>,
+    /// The measured points that are judged.
+    judged: Vec<Point>,
 }
 
-/// A pair that is not judged.
-pub struct Taken {
+/// A product that was measured and predicted.
+#[derive(Clone, Copy)]
+pub struct Point {
     /// The horizontal value.
     pub place: f64,
     /// The measured rate.
@@ -204,40 +219,31 @@ const HICCUP: f64 = 0.1;
 const LEAST_POINTS: usize = 8;
 
 impl Along {
-    /// Takes pairs out of what is judged, by place and measured rate; they are drawn all the same.
-    pub fn take_out(&mut self, is_out: impl Fn(f64, f64) -> bool) -> Vec<Taken> {
-        let all = std::mem::take(&mut self.places).into_iter();
-        let all = all.zip(std::mem::take(&mut self.pairs));
-        let (out, kept): (Vec<_>, Vec<_>) =
-            all.partition(|(place, (measured, _))| is_out(*place, *measured));
-        (self.places, self.pairs) = kept.into_iter().unzip();
-        let taken = |(place, (measured, predicted))| Taken {
-            place,
-            measured,
-            predicted,
-        };
-        out.into_iter().map(taken).collect()
+    /// Takes points out of what is judged; they are drawn all the same.
+    pub fn take_out(&mut self, is_out: impl Fn(&Point) -> bool) -> Vec<Point> {
+        let (out, judged) = std::mem::take(&mut self.judged)
+            .into_iter()
+            .partition(is_out);
+        self.judged = judged;
+        out
     }
 
-    /// Single measurements far below both of their neighbours, with their places; a product that was timed twice is its own
-    /// neighbour.
-    pub fn hiccups(&self) -> Vec<(f64, f64)> {
-        let alone = |points: &&[(f64, f64)]| {
-            let [before, here, after] = [points[0], points[1], points[2]];
-            here.1 < (1.0 - HICCUP) * before.1.min(after.1)
-        };
-        let found = self.measured.windows(3).filter(alone);
-        found.map(|points| points[1]).collect()
+    /// Measured with predicted rates of what is judged.
+    fn pairs(&self) -> Vec<(f64, f64)> {
+        let pairs = self.judged.iter();
+        pairs
+            .map(|point| (point.measured, point.predicted))
+            .collect()
     }
 
     /// Between measured and predicted rates.
     pub fn correlation(&self) -> f64 {
-        correlation(&self.pairs)
+        correlation(&self.pairs())
     }
 
     /// Whether there are enough measured points to judge.
     pub fn is_measured(&self) -> bool {
-        self.pairs.len() >= LEAST_POINTS
+        self.judged.len() >= LEAST_POINTS
     }
 
     /// Correlation and median error, where there are points.
@@ -250,7 +256,7 @@ impl Along {
             Criterion::at_most(
                 format!("{what}, {}: median error of the rate", self.gpu),
                 basis,
-                median_error(&self.pairs),
+                median_error(&self.pairs()),
                 Unit::Share,
                 RATE_ERROR,
             ),
@@ -263,7 +269,7 @@ impl Along {
             format!(
                 "{what}, {}: correlation over {} points",
                 self.gpu,
-                self.pairs.len()
+                self.judged.len()
             ),
             basis,
             self.correlation(),
@@ -276,30 +282,47 @@ impl Along {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::op::{Dtype, Layout};
+    use crate::units::FlopsPerSecond;
 
     #[test]
     fn single_disturbed_measurements_are_told_from_steps_and_ranges() {
         let rates = [
             240.0, 40.0, 241.0, 243.0, 200.0, 210.0, 220.0, 244.0, 150.0, 152.0, 245.0,
         ];
-        let measured: Vec<(f64, f64)> = (0..).map(f64::from).zip(rates).collect();
-        let mut along = Along {
-            gpu: "a100-40gb",
-            predicted: Vec::new(),
-            pairs: rates.iter().map(|rate| (*rate, 240.0)).collect(),
-            places: measured.iter().map(|point| point.0).collect(),
-            measured,
+        let product = |step: u64| Gemm {
+            m: 64 * (step + 1),
+            n: 64,
+            k: 64,
+            batch: 1,
+            layout: Layout::Tn,
+            dtype: Dtype::Fp16,
         };
+        let grid = (0..rates.len() as u64).map(|step| (step as f64, product(step)));
+        let grid: Vec<(f64, Gemm)> = grid.collect();
+        let timed = grid.iter().zip(rates).map(|((_, product), rate)| Timing {
+            gpu: "a100-40gb".to_owned(),
+            op: Op::Gemm(*product),
+            time: Op::Gemm(*product).flops() / FlopsPerSecond::from_flops_per_sec(rate * 1e12),
+            kept_out: false,
+        });
+        let timings = Timings(timed.collect());
+        let a100 = Predictor::new(Gpu::find("a100-40gb").unwrap(), None).unwrap();
+        let near = |rate: f64, wanted: f64| (rate - wanted).abs() < 1e-6;
         // The step down to 200 and the range of 150 have neighbours that are as low.
-        assert_eq!(along.hiccups(), [(1.0, 40.0)]);
-        let taken = along.take_out(|_, rate| rate == 40.0);
-        assert_eq!(
-            (taken.len(), taken[0].place, taken[0].predicted),
-            (1, 1.0, 240.0)
+        let hiccups = timings.hiccups(&a100, &grid);
+        assert_eq!(hiccups.len(), 1);
+        assert!(
+            hiccups[0].0 == 1.0 && near(hiccups[0].1, 40.0),
+            "{hiccups:?}"
         );
-        // Another time, places and pairs still belong together.
-        let taken = along.take_out(|place, _| place == 4.0);
-        assert_eq!(taken[0].measured, 200.0);
-        assert_eq!((along.pairs.len(), along.measured.len()), (9, 11));
+        let mut along = timings.along(&a100, &grid);
+        let taken = along.take_out(|point| near(point.measured, 40.0));
+        assert_eq!((taken.len(), taken[0].place), (1, 1.0));
+        assert_eq!(taken[0].predicted, along.predicted[1].1);
+        // Another time, places and rates still belong together.
+        let taken = along.take_out(|point| point.place == 4.0);
+        assert!(near(taken[0].measured, 200.0));
+        assert_eq!((along.judged.len(), along.measured.len()), (9, 11));
     }
 }

@@ -56,11 +56,9 @@ pub struct Run<'a> {
     pub(super) next_repeat: usize,
     pub(super) repeats: usize,
     failures: usize,
-    /// Cases of this run: how many, their time, and the part of it that their calls took.
-    cases: usize,
-    took: Duration,
-    busy: Seconds,
+    /// Cases of this run and their time, by set, and the part of the time that their calls took.
     shares: Shares,
+    busy: Seconds,
 }
 
 impl<'a> Run<'a> {
@@ -110,8 +108,6 @@ impl<'a> Run<'a> {
             next_anchors: Duration::ZERO,
             repeats: 0,
             failures: 0,
-            cases: 0,
-            took: Duration::ZERO,
             busy: Seconds::ZERO,
         }
     }
@@ -123,8 +119,9 @@ impl<'a> Run<'a> {
 
     /// Mean time of a case beyond its calls.
     pub fn set_up(&self) -> Seconds {
-        let beyond = Seconds::from_secs(self.took.as_secs_f64()) - self.busy;
-        beyond.max(Seconds::ZERO) / self.cases.max(1) as f64
+        let (cases, took) = self.shares.total();
+        let beyond = Seconds::from_secs(took.as_secs_f64()) - self.busy;
+        beyond.max(Seconds::ZERO) / f64::from(cases.max(1))
     }
 
     /// Time that another case may take: twice the mean of the slowest set, as some take longer.
@@ -224,8 +221,6 @@ impl<'a> Run<'a> {
             Err(error) => return self.fail(&planned.case, role, &error, watch),
         };
         self.failures = 0;
-        self.cases += 1;
-        self.took += timing.took;
         self.shares.add(planned.set, timing.took);
         self.busy += timing.busy;
         let row = self.row(planned, role, at, &timing);

@@ -48,6 +48,11 @@ impl Shares {
         self.all += took;
     }
 
+    /// Cases that were counted, and the time of all of them.
+    pub fn total(&self) -> (u32, Duration) {
+        (self.sets.values().map(|taken| taken.cases).sum(), self.all)
+    }
+
     /// Whether cases of this set wait for those of others. What was asked for during the run never does.
     pub fn must_wait(&self, set: Set) -> bool {
         let Some(taken) = self.sets.get(&set).filter(|_| set != Set::Active) else {
@@ -100,6 +105,7 @@ mod tests {
         shares.add(Set::Sobol, Duration::from_secs(1));
         assert!(!shares.must_wait(Set::Attention) && !shares.must_wait(Set::Sobol));
         assert_eq!(shares.slowest(), Duration::from_millis(2500));
+        assert_eq!(shares.total(), (3, Duration::from_secs(7)));
         // Whoever is asked for knows why.
         shares.add(Set::Active, Duration::from_secs(50));
         assert!(!shares.must_wait(Set::Active));
