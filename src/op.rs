@@ -290,6 +290,18 @@ pub enum Op {
 }
 
 impl Gemm {
+    /// One product whose three sizes are the same.
+    pub const fn square(size: u64, layout: Layout, dtype: Dtype) -> Self {
+        Self {
+            m: size,
+            n: size,
+            k: size,
+            batch: 1,
+            layout,
+            dtype,
+        }
+    }
+
     /// `2·m·n·k·batch`.
     pub fn flops(&self) -> Flops {
         Flops::from_flops(2.0 * product(&[self.m, self.n, self.k, self.batch]))

@@ -115,14 +115,7 @@ mod tests {
 
     fn row(size: u64, micros: f64, dtype: Dtype) -> Row {
         Row {
-            op: Op::Gemm(Gemm {
-                m: size,
-                n: size,
-                k: size,
-                batch: 1,
-                layout: Layout::Tn,
-                dtype,
-            }),
+            op: Op::Gemm(Gemm::square(size, Layout::Tn, dtype)),
             gpu: "some-cpu-2-cores".into(),
             stack: "burn-flex 0.22.1".into(),
             time: Seconds::from_micros(micros),

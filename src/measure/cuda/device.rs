@@ -279,19 +279,11 @@ impl CudaDevice {
 
     /// Multiplies large matrices for so long.
     fn keep_busy(&self, duration: Duration) -> Result<()> {
-        let product = |size| {
-            Op::Gemm(Gemm {
-                m: size,
-                n: size,
-                k: size,
-                batch: 1,
-                layout: Layout::Tn,
-                dtype: match self.capability {
-                    (major, _) if major >= 8 => Dtype::Bf16,
-                    _ => Dtype::Fp16,
-                },
-            })
+        let dtype = match self.capability {
+            (major, _) if major >= 8 => Dtype::Bf16,
+            _ => Dtype::Fp16,
         };
+        let product = |size| Op::Gemm(Gemm::square(size, Layout::Tn, dtype));
         let mut op = product(SOAK_SIZE);
         if self.refuses_op(&op, 0).is_some() {
             op = product(SOAK_SIZE / 4);

@@ -157,7 +157,7 @@ impl Offer {
             let allowed: Vec<Layout> = Layout::ALL
                 .into_iter()
                 .filter(|&layout| {
-                    let refusal = refuses(&cold(Op::Gemm(scale::square(512, layout, dtype))));
+                    let refusal = refuses(&cold(Op::Gemm(Gemm::square(512, layout, dtype))));
                     reasons.extend(refusal.clone());
                     refusal.is_none()
                 })
@@ -204,16 +204,53 @@ impl Offer {
 }
 
 /// Everything that the sizes of cases follow from.
-pub(super) struct Sizing<'a> {
+#[derive(Clone, Copy, Debug)]
+pub struct Sizing<'a> {
+    /// How many cases of which sets.
     pub plan: &'a Plan,
+    /// How fast the device is.
     pub scale: &'a Scale,
+    /// What it lets through.
     pub offer: &'a Offer,
     /// Most bytes of one operator's operands.
     pub most: Bytes,
+    /// Seed of shapes and order.
     pub seed: u64,
 }
 
 impl Sizing<'_> {
+    /// The cases of the plan in the order in which they are measured.
+    pub fn cases(&self) -> Vec<Planned> {
+        let mut known = HashSet::new();
+        let mut sets: Vec<Vec<Planned>> = Vec::new();
+        for set in Set::ALL {
+            let wanted = self.plan.cases_of(set);
+            let cases = match set {
+                Set::Transformer => products::transformer(self, wanted),
+                Set::Sobol => products::space_filling(self, wanted),
+                Set::Alignment => products::alignment(self, wanted),
+                Set::Sweeps => products::sweeps(self, wanted),
+                Set::Batched => products::batched(self, wanted),
+                Set::BestOf => products::best_of(self, wanted),
+                Set::Attention => attention::cases(self, wanted),
+                Set::Memory => memory::cases(self, wanted),
+                Set::Hot => hot(&sets, wanted),
+                // They are chosen while the run goes on.
+                Set::Active => Vec::new(),
+            };
+            let fresh = cases.into_iter().filter(|case| known.insert(case.clone()));
+            let mut cases: Vec<Planned> = fresh.map(|case| Planned { case, set }).collect();
+            Random::new(self.seed, set.name()).shuffle(&mut cases);
+            sets.push(cases);
+        }
+        interleave(sets, self.seed)
+    }
+
+    /// Products to choose from in an active round: more points of the space-filling set, of a sequence of their own.
+    pub fn candidates(&self, round: usize, wanted: usize) -> Vec<Case> {
+        products::candidates(self, round, wanted)
+    }
+
     /// Whether an operator is short and small enough.
     fn fits(&self, op: &Op) -> bool {
         op.bytes() <= self.most && self.scale.guess(op) <= self.plan.longest
@@ -232,60 +269,6 @@ pub fn most_bytes(memory_bytes: Option<f64>) -> Bytes {
     memory_bytes.map_or(limit / 2.0, |memory| {
         limit.min(Bytes::from_bytes(memory / 8.0))
     })
-}
-
-/// The cases of a plan in the order in which they are measured.
-pub fn cases(plan: &Plan, scale: &Scale, offer: &Offer, most: Bytes, seed: u64) -> Vec<Planned> {
-    let sizing = Sizing {
-        plan,
-        scale,
-        offer,
-        most,
-        seed,
-    };
-    let mut known = HashSet::new();
-    let mut sets: Vec<Vec<Planned>> = Vec::new();
-    for set in Set::ALL {
-        let wanted = plan.cases_of(set);
-        let cases = match set {
-            Set::Transformer => products::transformer(&sizing, wanted),
-            Set::Sobol => products::space_filling(&sizing, wanted),
-            Set::Alignment => products::alignment(&sizing, wanted),
-            Set::Sweeps => products::sweeps(&sizing, wanted),
-            Set::Batched => products::batched(&sizing, wanted),
-            Set::BestOf => products::best_of(&sizing, wanted),
-            Set::Attention => attention::cases(&sizing, wanted),
-            Set::Memory => memory::cases(&sizing, wanted),
-            Set::Hot => hot(&sets, wanted),
-            // They are chosen while the run goes on.
-            Set::Active => Vec::new(),
-        };
-        let fresh = cases.into_iter().filter(|case| known.insert(case.clone()));
-        let mut cases: Vec<Planned> = fresh.map(|case| Planned { case, set }).collect();
-        Random::new(seed, set.name()).shuffle(&mut cases);
-        sets.push(cases);
-    }
-    interleave(sets, seed)
-}
-
-/// Products to choose from in an active round: more points of the space-filling set, of a sequence of their own.
-pub fn candidates(
-    plan: &Plan,
-    scale: &Scale,
-    offer: &Offer,
-    most: Bytes,
-    seed: u64,
-    round: usize,
-    wanted: usize,
-) -> Vec<Case> {
-    let sizing = Sizing {
-        plan,
-        scale,
-        offer,
-        most,
-        seed,
-    };
-    products::candidates(&sizing, round, wanted)
 }
 
 /// Cases of other sets, spread evenly over them, with operands in the cache.

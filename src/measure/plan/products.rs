@@ -1,6 +1,6 @@
 //! Sets of matrix products.
 
-use super::scale::{flops_in, square};
+use super::scale::flops_in;
 use super::sobol::Sobol;
 use super::{Sizing, product};
 use crate::measure::device::Case;
@@ -167,14 +167,14 @@ fn shape(
 }
 
 fn rate(sizing: &Sizing<'_>, dtype: Dtype) -> Option<FlopsPerSecond> {
-    let any = Op::Gemm(square(1, sizing.offer.layout(dtype), dtype));
+    let any = Op::Gemm(Gemm::square(1, sizing.offer.layout(dtype), dtype));
     sizing.scale.rate(&any)
 }
 
 /// The largest power of two, 128 to 4096, whose square product takes at most a fifth of the longest call.
 fn base(sizing: &Sizing<'_>, dtype: Dtype) -> u64 {
     let short = |size: u64| {
-        let op = Op::Gemm(square(size, sizing.offer.layout(dtype), dtype));
+        let op = Op::Gemm(Gemm::square(size, sizing.offer.layout(dtype), dtype));
         sizing.scale.guess(&op) <= sizing.plan.longest / 5.0
     };
     let powers = (7..=12).rev().map(|power| 1 << power);

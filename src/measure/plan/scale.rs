@@ -4,7 +4,7 @@ use super::Offer;
 use crate::error::Result;
 use crate::measure::device::{Cache, Case, Device};
 use crate::measure::protocol::chain_length;
-use crate::op::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
+use crate::op::{Attention, Dtype, Gemm, Memory, MemoryKind, Op, Pass};
 use crate::units::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Seconds};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -72,7 +72,7 @@ impl Scale {
         };
         for &(dtype, _) in &offer.dtypes {
             let layout = offer.layout(dtype);
-            let product = |size: u64| Op::Gemm(square(size, layout, dtype));
+            let product = |size: u64| Op::Gemm(Gemm::square(size, layout, dtype));
             let sizes = (5..=13).map(|power| product(1 << power));
             let found = climb(device, sizes, most, |op, time| {
                 (op.flops() / time).flops_per_sec()
@@ -148,18 +148,6 @@ fn climb(
 /// The nearest power of two.
 fn power_of_two(value: f64) -> f64 {
     value.log2().round().exp2()
-}
-
-/// A square product.
-pub(super) fn square(size: u64, layout: Layout, dtype: Dtype) -> Gemm {
-    Gemm {
-        m: size,
-        n: size,
-        k: size,
-        batch: 1,
-        layout,
-        dtype,
-    }
 }
 
 /// A memory-bound kernel over rows of 1024.

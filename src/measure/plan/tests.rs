@@ -23,7 +23,14 @@ fn planned(name: &str, seed: u64, device: &mut Scripted) -> (Vec<Planned>, Scale
     let offer = Offer::new(&plan, &|case| device.refuses(case)).unwrap();
     let most = most_bytes(device.identity().facts.memory_bytes);
     let scale = Scale::probe(device, &offer, most).unwrap();
-    (cases(&plan, &scale, &offer, most, seed), scale)
+    let sizing = Sizing {
+        plan: &plan,
+        scale: &scale,
+        offer: &offer,
+        most,
+        seed,
+    };
+    (sizing.cases(), scale)
 }
 
 fn usual() -> Scripted {
@@ -87,7 +94,14 @@ fn a_set_without_cases_has_none() {
     let scale = Scale::probe(&mut device, &offer, most).unwrap();
     for set in Set::ALL {
         plan.sets = vec![(set, 3)];
-        let found = cases(&plan, &scale, &offer, most, 0);
+        let sizing = Sizing {
+            plan: &plan,
+            scale: &scale,
+            offer: &offer,
+            most,
+            seed: 0,
+        };
+        let found = sizing.cases();
         assert!(
             found.iter().all(|planned| planned.set == set) && found.len() <= 24,
             "{}",

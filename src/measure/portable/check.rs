@@ -20,16 +20,24 @@ use burn::tensor::Device;
 /// Seed of the inputs.
 const SEED: u64 = 20_240_125;
 
+/// Products that are compared, as `m`, `n`, `k` and batch: odd rows, rows of whole vectors, several at once.
+const PRODUCTS: [(u64, u64, u64, u64); 4] = [
+    (33, 65, 17, 1),
+    (128, 96, 130, 1),
+    (40, 72, 264, 1),
+    (5, 31, 64, 3),
+];
+
 /// What is compared: every operator in every format, products in every layout, single and batched.
 pub fn ops(forms: &Forms) -> Vec<Op> {
     let mut ops = Vec::new();
     for &dtype in &forms.dtypes {
         for &layout in &forms.layouts {
-            for (m, n, k, batch) in [(33, 65, 17, 1), (128, 96, 130, 1), (5, 31, 64, 3)] {
+            for (m, n, k, batch) in PRODUCTS {
                 ops.push(Op::Gemm(Gemm {
                     m,
-                    n,
-                    k,
+                    n: n.next_multiple_of(forms.multiple),
+                    k: k.next_multiple_of(forms.multiple),
                     batch,
                     layout,
                     dtype,

@@ -56,10 +56,29 @@ pub struct Portable {
     opened: Instant,
 }
 
-/// Formats and layouts of the products that are timed.
+/// The products that are timed.
 struct Forms {
     dtypes: Vec<Dtype>,
     layouts: Vec<Layout>,
+    /// What `n` and `k`, along which operands are stored, are multiples of.
+    multiple: u64,
+}
+
+impl Forms {
+    /// Why a product in one of the formats is not timed, in words for a count of skipped cases.
+    fn refuses(&self, op: &Gemm) -> Option<String> {
+        let &Self { multiple, .. } = self;
+        if !self.layouts.contains(&op.layout) {
+            return Some(format!(
+                "layout {} is not timed on this backend",
+                op.layout.name()
+            ));
+        }
+        let is_whole = op.n.is_multiple_of(multiple) && op.k.is_multiple_of(multiple);
+        (!is_whole).then(|| {
+            format!("n and k other than multiples of {multiple} are not timed on this backend")
+        })
+    }
 }
 
 /// How the time of a chain is taken.
@@ -83,6 +102,7 @@ pub fn cpu() -> Portable {
         Forms {
             dtypes: vec![Dtype::Fp32],
             layouts: Layout::ALL.to_vec(),
+            multiple: 1,
         },
     )
 }
@@ -122,13 +142,10 @@ impl Device for Portable {
         if !self.forms.dtypes.contains(&dtype) {
             return Some(format!("{} is not timed on this backend", dtype.name()));
         }
-        if let Op::Gemm(op) = case.op
-            && !self.forms.layouts.contains(&op.layout)
+        if let Op::Gemm(op) = &case.op
+            && let Some(reason) = self.forms.refuses(op)
         {
-            return Some(format!(
-                "layout {} is not timed on this backend",
-                op.layout.name()
-            ));
+            return Some(reason);
         }
         if let Some(reason) = operands::refuses(&case.op) {
             return Some(reason);
@@ -151,14 +168,11 @@ impl Device for Portable {
     fn soak(&mut self, duration: Duration) -> Result<()> {
         let begin = Instant::now();
         let busy = Case {
-            op: Op::Gemm(Gemm {
-                m: 768,
-                n: 768,
-                k: 768,
-                batch: 1,
-                layout: self.forms.layouts[0],
-                dtype: self.forms.dtypes[0],
-            }),
+            op: Op::Gemm(Gemm::square(
+                768,
+                self.forms.layouts[0],
+                self.forms.dtypes[0],
+            )),
             cache: crate::measure::device::Cache::Hot,
             rank: 0,
         };
@@ -194,14 +208,7 @@ mod tests {
 
     fn product(size: u64, dtype: Dtype) -> Case {
         Case {
-            op: Op::Gemm(Gemm {
-                m: size,
-                n: size,
-                k: size,
-                batch: 1,
-                layout: Layout::Tn,
-                dtype,
-            }),
+            op: Op::Gemm(Gemm::square(size, Layout::Tn, dtype)),
             cache: Cache::Cold,
             rank: 0,
         }
@@ -233,8 +240,11 @@ mod tests {
 
     #[test]
     fn what_burn_does_not_run_is_refused_with_a_reason() {
-        let device = cpu();
+        let mut device = cpu();
+        assert_eq!(device.refuses(&product(63, Dtype::Fp32)), None);
+        device.forms.multiple = 8;
         let refusal = |case: &Case| device.refuses(case).unwrap();
+        assert!(refusal(&product(63, Dtype::Fp32)).contains("multiples of 8"));
         assert_eq!(device.refuses(&product(64, Dtype::Fp32)), None);
         assert!(refusal(&product(64, Dtype::Bf16)).contains("bf16"));
         assert!(refusal(&product(1 << 15, Dtype::Fp32)).contains("1 GiB"));

@@ -61,11 +61,12 @@ pub fn open(number: u32) -> Result<Portable> {
         },
     };
     let forms = if is_software {
-        // Its compiler takes more than a second for a shader, of which every layout and format has dozens: with all of them
-        // a run would time little but the compiler. The layout is that of a linear layer.
+        // Its compiler takes more than a second for a shader. Layouts, formats and vectors that fit into a row have dozens
+        // each: with all of them a run would time little but the compiler. The layout is that of a linear layer.
         Forms {
             dtypes: vec![Dtype::Fp32],
             layouts: vec![Layout::Tn],
+            multiple: 8,
         }
     } else {
         let mut dtypes = vec![Dtype::Fp32];
@@ -73,6 +74,7 @@ pub fn open(number: u32) -> Result<Portable> {
         Forms {
             dtypes,
             layouts: Layout::ALL.to_vec(),
+            multiple: 1,
         }
     };
     Ok(Portable::new(device, identity, Clock::Device, forms))

@@ -6,7 +6,7 @@ use crate::dataset;
 use crate::dataset::Role;
 use crate::error::Result;
 use crate::measure::device::Case;
-use crate::measure::plan::{self, Planned, Set};
+use crate::measure::plan::{Planned, Set, Sizing};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -97,16 +97,14 @@ impl Run<'_> {
             .map(case_of)
             .chain(self.queue.iter().map(|(planned, _)| planned.case.clone()))
             .collect();
-        let scale = &self.header.scale;
-        let candidates = plan::candidates(
+        let sizing = Sizing {
             plan,
-            scale,
-            &self.offer,
-            self.most,
+            scale: &self.header.scale,
+            offer: &self.offer,
+            most: self.most,
             seed,
-            round,
-            CANDIDATES * wanted * shard.of as usize,
-        );
+        };
+        let candidates = sizing.candidates(round, CANDIDATES * wanted * shard.of as usize);
         let candidates = candidates.into_iter().filter(|case| {
             shard.holds(case) && !known.contains(case) && self.device.refuses(case).is_none()
         });

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::measure::device::{Case, Checked, Device};
 use crate::measure::journal::{Header, Journal, Left, Wanted};
-use crate::measure::plan::{self, Offer, Planned, Scale, Set};
+use crate::measure::plan::{self, Offer, Planned, Scale, Set, Sizing};
 use crate::units::Bytes;
 use std::collections::{HashSet, VecDeque};
 
@@ -112,7 +112,14 @@ fn queue(
         skipped.add(&format!("failed: {reason}"), 1);
     }
     let mut queue = VecDeque::new();
-    let cases = plan::cases(options.plan, scale, offer, most, options.seed);
+    let sizing = Sizing {
+        plan: options.plan,
+        scale,
+        offer,
+        most,
+        seed: options.seed,
+    };
+    let cases = sizing.cases();
     for &(set, wanted) in &options.plan.sets {
         // A family of operators that the device lacks altogether has no cases to refuse one by one.
         if wanted > 0 && set != Set::Active && !cases.iter().any(|planned| planned.set == set) {
