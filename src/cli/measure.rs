@@ -10,7 +10,6 @@ use crate::error::Result;
 use crate::measure;
 use crate::measure::Event;
 use crate::measure::Options;
-use crate::measure::active;
 use crate::measure::journal;
 use crate::measure::journal::Existing;
 use crate::measure::plan;
@@ -48,6 +47,12 @@ pub(super) fn run(args: &MeasureArgs, format: Format) -> Result<String> {
         shard,
     };
     let bar = progress_bar();
+    #[cfg(feature = "train")]
+    let mut propose = crate::train::committee::contested;
+    // Whoever builds without forests gets the plan, which says how many cases each round has added: none.
+    #[cfg(not(feature = "train"))]
+    let mut propose =
+        |_: &crate::gpu::Gpu, _: &[crate::dataset::Row], _: &[crate::op::Op], _| Vec::new();
     let mut watch = |event: &Event<'_>| {
         show(event, &bar);
         match INTERRUPTED.load(Ordering::Relaxed) {
@@ -55,7 +60,7 @@ pub(super) fn run(args: &MeasureArgs, format: Format) -> Result<String> {
             false => ControlFlow::Continue(()),
         }
     };
-    let outcome = measure::measure(&mut *device, &options, &mut active::choose, &mut watch);
+    let outcome = measure::measure(&mut *device, &options, &mut propose, &mut watch);
     bar.finish_and_clear();
     let outcome = outcome?;
     let report = MeasureReport::new(&args.out, &outcome, rows::skipped(&outcome.skipped));

@@ -14,14 +14,28 @@ use std::collections::BTreeMap;
 const REPORTED: &str = "reported by the driver";
 
 /// Describes the part of these rows, unless it is built in or a rehearsal.
-///
-/// Peaks and bandwidth are the best that any row reached, so that no row is faster than its roofline; what neither the
-/// driver tells nor a row shows is assumed, and its source says so.
 pub fn describe(name: &str, facts: &Facts, rows: &[Row]) -> Result<Option<Gpu>> {
-    let built_in = Gpu::find(name).is_ok_and(|gpu| !gpu.is_described());
-    if built_in || name == REHEARSAL || rows.is_empty() {
+    if built_in(name).is_some() || name == REHEARSAL || rows.is_empty() {
         return Ok(None);
     }
+    of_rows(name, facts, rows).map(Some)
+}
+
+/// The part of these rows, of which there is one at least: the built-in one of this name, else as far as they show it.
+pub fn part(name: &str, facts: &Facts, rows: &[Row]) -> Result<Gpu> {
+    match built_in(name) {
+        Some(gpu) => Ok(gpu.clone()),
+        None => of_rows(name, facts, rows),
+    }
+}
+
+fn built_in(name: &str) -> Option<&'static Gpu> {
+    Gpu::find(name).ok().filter(|gpu| !gpu.is_described())
+}
+
+/// Peaks and bandwidth are the best that any row reached, so that no row is faster than its roofline; what neither the
+/// driver tells nor a row shows is assumed, and its source says so.
+fn of_rows(name: &str, facts: &Facts, rows: &[Row]) -> Result<Gpu> {
     let mut figures = BTreeMap::new();
     let mut tell = |key: String, value: f64, source: String| {
         figures.insert(key, Figure { value, source });
@@ -96,7 +110,7 @@ pub fn describe(name: &str, facts: &Facts, rows: &[Row]) -> Result<Option<Gpu>> 
         );
         tell(half.to_owned(), *peak, source);
     }
-    Gpu::described(name, &facts.title, figures).map(Some)
+    Gpu::described(name, &facts.title, figures)
 }
 
 /// The greatest of the rates that rows have; 0 where none has one.
@@ -170,5 +184,11 @@ mod tests {
         let rows = [row(100, 40.0, Dtype::Fp16)];
         assert_eq!(describe("h200", &facts, &rows).unwrap(), None);
         assert_eq!(describe(REHEARSAL, &facts, &rows).unwrap(), None);
+        // While a run goes on every part has figures, a rehearsal's too.
+        assert_eq!(
+            part("h200", &facts, &rows).unwrap(),
+            *Gpu::find("h200").unwrap()
+        );
+        assert_eq!(part(REHEARSAL, &facts, &rows).unwrap().name, REHEARSAL);
     }
 }

@@ -1,6 +1,5 @@
 //! Measuring: the same protocol on CUDA, on wgpu, on the CPU and on a script, to rows that a kill does not lose.
 
-pub mod active;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 pub mod describe;

@@ -20,6 +20,7 @@ use crate::dataset::Skipped;
 use crate::error::Error;
 use crate::error::Result;
 use crate::gpu::Gpu;
+use crate::op::Op;
 use crate::units::Hertz;
 use crate::units::Seconds;
 use course::Run;
@@ -77,8 +78,8 @@ pub enum Event<'a> {
 /// Takes news; a break ends the run after the row in flight, with its file.
 pub type Watch<'a> = dyn FnMut(&Event<'_>) -> ControlFlow<()> + 'a;
 
-/// Chooses at most `wanted` of the candidates, given the rows so far.
-pub type Propose<'a> = dyn FnMut(&[Row], Vec<Case>, usize) -> Vec<Case> + 'a;
+/// Places of the candidates to measure next, at most so many, given the part and its rows so far.
+pub type Propose<'a> = dyn FnMut(&Gpu, &[Row], &[Op], usize) -> Vec<usize> + 'a;
 
 /// Why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,10 +3,13 @@
 use super::device::{Case, Device};
 use super::journal::{Existing, path_of};
 use super::plan::{self, Plan, Shard};
+use super::run::Propose;
 use super::scripted::{Script, Scripted};
 use super::{Ended, Event, Options, Outcome, measure};
 use crate::dataset::{self, Cache, Role, Row};
 use crate::error::Result;
+use crate::gpu::Gpu;
+use crate::op::Op;
 use std::collections::HashSet;
 use std::fs;
 use std::ops::ControlFlow;
@@ -46,6 +49,17 @@ impl<'a> Setting<'a> {
     }
 
     fn run(&self, script: &Script, out: &Path) -> Result<Outcome> {
+        self.run_asking(script, out, &mut |_, _, candidates, wanted| {
+            (0..wanted.min(candidates.len())).collect()
+        })
+    }
+
+    fn run_asking(
+        &self,
+        script: &Script,
+        out: &Path,
+        propose: &mut Propose<'_>,
+    ) -> Result<Outcome> {
         let mut device = Scripted::new(script.clone());
         let options = Options {
             out,
@@ -64,12 +78,7 @@ impl<'a> Setting<'a> {
                 ControlFlow::Continue(())
             }
         };
-        measure(
-            &mut device,
-            &options,
-            &mut super::active::choose,
-            &mut watch,
-        )
+        measure(&mut device, &options, propose, &mut watch)
     }
 }
 
@@ -623,61 +632,29 @@ fn a_full_disk_is_told_before_anything_is_timed() {
 }
 
 #[test]
-fn active_rounds_ask_where_neighbours_disagree() {
-    use crate::op::{Dtype, Gemm, Layout, Op};
-    let gemm = |m, n, k| Gemm {
-        m,
-        n,
-        k,
-        batch: 1,
-        layout: Layout::Tn,
-        dtype: Dtype::Bf16,
-    };
+fn what_is_asked_for_is_timed_in_the_order_of_asking() {
     let folder = tempfile::tempdir().unwrap();
     let plan = small();
-    let outcome = Setting::new(&plan)
-        .run(&Script::default(), &folder.path().join("a.parquet"))
-        .unwrap();
-    // Plain rows follow the law; around 4096 every second row is twice as slow.
-    let mut rows = Vec::new();
-    let template = roles(&outcome.rows, Role::Plan)
-        .find(|row| dataset::is_timing(row))
-        .unwrap();
-    // A tiny product shows the floor.
-    let tiny = Op::Gemm(gemm(8, 8, 8));
-    rows.push(Row {
-        op: tiny,
-        time: crate::units::Seconds::from_micros(2.0),
-        ..template.clone()
-    });
-    for m in 1..12 {
-        for n in 1..12 {
-            for (base, factor) in [
-                (256, 1.0),
-                (4096, if (m / 2 + n / 2) % 2 == 0 { 1.0 } else { 2.0 }),
-            ] {
-                let op = Op::Gemm(gemm(base + 64 * m, base + 64 * n, 4096));
-                let time =
-                    crate::units::Seconds::from_secs(2e-6 + op.flops().flops() / 1e14) * factor;
-                rows.push(Row {
-                    op,
-                    time,
-                    ..template.clone()
-                });
-            }
-        }
-    }
-    let candidates: Vec<Case> = (0..200)
-        .map(|index| {
-            let base = if index % 2 == 0 { 256 } else { 4096 };
-            plan::cold(Op::Gemm(gemm(base + 64 + index, base + 640 - index, 4096)))
-        })
-        .collect();
-    let chosen = super::active::choose(&rows, candidates, 5);
-    assert!(!chosen.is_empty() && chosen.len() <= 5);
-    let Op::Gemm(first) = chosen[0].op else {
-        panic!()
+    let mut asked: Vec<Op> = Vec::new();
+    let mut propose = |gpu: &Gpu, rows: &[Row], candidates: &[Op], wanted: usize| {
+        assert_eq!(gpu.name, "scripted");
+        assert!(!rows.is_empty());
+        assert!(rows.iter().all(|row| !candidates.contains(&row.op)));
+        // One more than was asked for, which is left out.
+        let chosen: Vec<usize> = (0..=wanted).map(|place| 2 * place).rev().collect();
+        asked.extend(chosen[..wanted].iter().map(|&place| candidates[place]));
+        chosen
     };
-    assert!(first.m > 4096, "{first:?}");
-    assert!(super::active::choose(&[], vec![plan::cold(Op::Gemm(first))], 5).is_empty());
+    let outcome = Setting::new(&plan)
+        .run_asking(
+            &Script::default(),
+            &folder.path().join("a.parquet"),
+            &mut propose,
+        )
+        .unwrap();
+    let timed: Vec<Op> = roles(&outcome.rows, Role::Active)
+        .map(|row| row.op)
+        .collect();
+    assert!(timed.len() > 5);
+    assert_eq!(timed, asked);
 }

@@ -5,6 +5,8 @@
 
 pub mod calibrate;
 
+pub mod committee;
+
 pub mod fit;
 
 pub mod head;

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Rows of one GPU and stack.
 pub struct TableRows<'a> {
     /// Where they were timed.
-    pub gpu: &'static Gpu,
+    pub gpu: &'a Gpu,
     /// All of one family and format.
     pub rows: Vec<&'a Row>,
 }

@@ -49,7 +49,7 @@ pub enum Operands {
     /// Stored operands of a product, and whether each is the transpose of what is multiplied.
     Product([(Tensor<3>, bool); 2]),
     /// Queries, keys and values.
-    Attention([Tensor<4>; 3], AttentionModuleOptions),
+    Attention(Box<[Tensor<4>; 3]>, AttentionModuleOptions),
     /// Rows that become probabilities.
     Softmax(Tensor<2>),
     /// Two terms.
@@ -175,11 +175,11 @@ impl Operands {
             Op::Attention(op) => {
                 let mut heads = |sequence, width| cube([op.batch, op.heads, sequence, width]);
                 Self::Attention(
-                    [
+                    Box::new([
                         heads(op.seq_q, op.head_dim),
                         heads(op.seq_kv, op.head_dim),
                         heads(op.seq_kv, op.value_dim),
-                    ],
+                    ]),
                     AttentionModuleOptions {
                         is_causal: op.causal,
                         ..AttentionModuleOptions::default()
@@ -212,14 +212,10 @@ impl Operands {
                 });
                 flat(first.matmul(second))
             }
-            Self::Attention([query, key, value], options) => flat(attention(
-                query.clone(),
-                key.clone(),
-                value.clone(),
-                None,
-                None,
-                *options,
-            )),
+            Self::Attention(tensors, options) => {
+                let [query, key, value] = (**tensors).clone();
+                flat(attention(query, key, value, None, None, *options))
+            }
             Self::Softmax(scores) => flat(activation::softmax(scores.clone(), 1)),
             Self::Add([left, right]) => flat(left.clone() + right.clone()),
         }

@@ -5,8 +5,10 @@ use super::{Event, Options, Propose, Watch, case_of, is_own};
 use crate::dataset;
 use crate::dataset::Role;
 use crate::error::Result;
+use crate::measure::describe::part;
 use crate::measure::device::Case;
 use crate::measure::plan::{Planned, Set, Sizing};
+use crate::op::Op;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -81,16 +83,16 @@ impl Run<'_> {
         share: f64,
         propose: &mut Propose<'_>,
         watch: &mut Watch<'_>,
-    ) {
+    ) -> Result<()> {
         let Options {
             plan, seed, shard, ..
         } = *self.options;
         let all = plan.cases_of(Set::Active) as f64 / (plan.active_rounds as f64 * shard.of as f64);
         let wanted = (all * share).round() as usize;
-        if wanted == 0 {
-            return;
+        if wanted == 0 || self.rows.is_empty() {
+            return Ok(());
         }
-        let known: HashSet<Case> = self
+        let mut known: HashSet<Case> = self
             .rows
             .iter()
             .filter(|row| is_own(row))
@@ -105,23 +107,30 @@ impl Run<'_> {
             seed,
         };
         let candidates = sizing.candidates(round, CANDIDATES * wanted * shard.of as usize);
-        let candidates = candidates.into_iter().filter(|case| {
-            shard.holds(case) && !known.contains(case) && self.device.refuses(case).is_none()
-        });
-        let mut chosen = propose(&self.rows, candidates.collect(), wanted);
+        let candidates: Vec<Case> = candidates
+            .into_iter()
+            .filter(|case| {
+                shard.holds(case)
+                    && self.device.refuses(case).is_none()
+                    && known.insert(case.clone())
+            })
+            .collect();
+        let identity = self.device.identity();
+        let gpu = part(&identity.gpu, &identity.facts, &self.rows)?;
+        let ops: Vec<Op> = candidates.iter().map(|case| case.op).collect();
+        let mut chosen = propose(&gpu, &self.rows, &ops, wanted);
         chosen.truncate(wanted);
         let _ = watch(&Event::Round {
             round: round + 1,
             cases: chosen.len(),
         });
-        for case in chosen.into_iter().rev() {
-            self.queue.push_front((
-                Planned {
-                    case,
-                    set: Set::Active,
-                },
-                Role::Active,
-            ));
+        for place in chosen.into_iter().rev() {
+            let planned = Planned {
+                case: candidates[place].clone(),
+                set: Set::Active,
+            };
+            self.queue.push_front((planned, Role::Active));
         }
+        Ok(())
     }
 }

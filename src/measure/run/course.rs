@@ -181,7 +181,7 @@ impl<'a> Run<'a> {
                 && progress >= 0.4 + 0.5 * round as f64 / plan.active_rounds as f64
             {
                 let share = (done as f64 / planned as f64 / progress).min(1.0);
-                self.ask(round, share, propose, watch);
+                self.ask(round, share, propose, watch)?;
                 round += 1;
             }
             slot += 1;

@@ -1,0 +1,187 @@
+//! Which of many shapes to measure next: those that a committee of small forests disagrees about.
+//!
+//! Query by committee (Seung, Opper and Sompolinsky, "Query by Committee", COLT 1992) with bagged members (Breiman,
+//! "Bagging Predictors", Machine Learning 24, 1996): every forest sees its own draw of the rows, with repetition, by the
+//! features of the nets. Where the draws matter for the answer, another timing teaches most. Real shapes are mostly
+//! multiples of 64, so those count for more.
+
+use crate::dataset::{Row, is_timing};
+use crate::features::Family;
+use crate::gpu::Gpu;
+use crate::op::{Dtype, Op};
+use crate::random::Random;
+use crate::train::tables::TableRows;
+use crate::train::trees::{TreesConfig, grow};
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+
+/// Forests that are asked.
+const MEMBERS: usize = 5;
+
+/// Fewest rows of a family and format whose forests have a say.
+const FEWEST: usize = 40;
+
+/// How much a shape counts whose sizes are all multiples of 64, all of 8, or neither.
+const USUAL: [f64; 3] = [1.0, 0.8, 0.6];
+
+/// Places of at most `wanted` of the candidates, most contested first; shapes of formats with few rows are left out.
+///
+/// `rows` are of one part, `gpu`, and one stack.
+pub fn contested(gpu: &Gpu, rows: &[Row], candidates: &[Op], wanted: usize) -> Vec<usize> {
+    let mut asked: BTreeMap<(Family, Dtype), Vec<usize>> = BTreeMap::new();
+    for (place, op) in candidates.iter().enumerate() {
+        if let Some(kind) = kind(op) {
+            asked.entry(kind).or_default().push(place);
+        }
+    }
+    let mut ranked: Vec<(f64, usize)> = Vec::new();
+    for ((family, dtype), places) in asked {
+        let table = TableRows {
+            gpu,
+            rows: rows
+                .iter()
+                .filter(|row| is_timing(row) && kind(&row.op) == Some((family, dtype)))
+                .collect(),
+        };
+        if table.rows.len() >= FEWEST {
+            let ops: Vec<&Op> = places.iter().map(|&place| &candidates[place]).collect();
+            let spreads = spreads(&table, family, &ops);
+            let scored = ops.iter().zip(spreads);
+            let scores = scored.map(|(op, spread)| spread * usual(op));
+            ranked.extend(scores.zip(places));
+        }
+    }
+    ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
+    ranked.truncate(wanted);
+    ranked.into_iter().map(|(_, place)| place).collect()
+}
+
+fn kind(op: &Op) -> Option<(Family, Dtype)> {
+    Some((Family::of(op)?, op.dtype()?))
+}
+
+/// The standard deviation of the members' answers on each operator, in logarithms of time.
+fn spreads(table: &TableRows<'_>, family: Family, ops: &[&Op]) -> Vec<f64> {
+    let lesson = table.lesson(|_| true);
+    let samples = lesson.samples(family);
+    let width = family.width();
+    let mut inputs = vec![0.0; width * ops.len()];
+    for (op, row) in ops.iter().zip(inputs.chunks_exact_mut(width)) {
+        lesson.machine.features(op, row);
+    }
+    let config = TreesConfig {
+        trees: 150,
+        leaves: 31,
+        learning_rate: 0.1,
+        min_leaf_rows: 5,
+        ..TreesConfig::default()
+    };
+    let member = |member: usize| {
+        let mut random = Random::new(member as u64, "committee");
+        let mut weights = vec![0.0; samples.len()];
+        for _ in 0..samples.len() {
+            weights[random.below(samples.len())] += 1.0;
+        }
+        let mut unheard = |_| {};
+        grow(
+            width,
+            &samples.inputs,
+            &samples.targets,
+            &weights,
+            &config,
+            member as u64,
+            &mut unheard,
+        )
+        .predict(&inputs)
+    };
+    let answers: Vec<Vec<f32>> = (0..MEMBERS).into_par_iter().map(member).collect();
+    let spread = |op: usize| {
+        let of_op = || answers.iter().map(|answers| f64::from(answers[op]));
+        let mean = of_op().sum::<f64>() / MEMBERS as f64;
+        let squares = of_op().map(|answer| (answer - mean).powi(2));
+        (squares.sum::<f64>() / MEMBERS as f64).sqrt()
+    };
+    (0..ops.len()).map(spread).collect()
+}
+
+fn usual(op: &Op) -> f64 {
+    let Op::Gemm(gemm) = op else { return USUAL[0] };
+    let multiples = |unit: u64| {
+        [gemm.m, gemm.n, gemm.k]
+            .iter()
+            .all(|size| size.is_multiple_of(unit))
+    };
+    match (multiples(64), multiples(8)) {
+        (true, _) => USUAL[0],
+        (_, true) => USUAL[1],
+        _ => USUAL[2],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dataset::Origin;
+    use crate::op::{Gemm, Layout};
+    use crate::units::Seconds;
+    use std::sync::Arc;
+
+    fn product(m: u64, n: u64) -> Op {
+        Op::Gemm(Gemm {
+            m,
+            n,
+            ..Gemm::square(4096, Layout::Tn, Dtype::Bf16)
+        })
+    }
+
+    /// A product that takes what its arithmetic takes, times `factor`.
+    fn row(op: Op, factor: f64) -> Row {
+        Row {
+            op,
+            gpu: "h200".into(),
+            stack: "made up".into(),
+            time: Seconds::from_secs(2e-6 + op.flops().flops() / 5e14) * factor,
+            p10: None,
+            p90: None,
+            samples: None,
+            clock: None,
+            group: None,
+            origin: Arc::new(Origin::default()),
+            measured: None,
+        }
+    }
+
+    #[test]
+    fn shapes_are_asked_for_where_rows_contradict_each_other() {
+        let gpu = Gpu::find("h200").unwrap();
+        let mut random = Random::new(0, "factors");
+        let sizes = || (1..12).flat_map(|m| (1..12).map(move |n| (64 * m, 64 * n)));
+        let plain = sizes().map(|(m, n)| row(product(m, n), 1.0));
+        // From 4096 on half of the rows take twice their time.
+        let mut torn = |(m, n)| {
+            let factor = if random.uniform() < 0.5 { 1.0 } else { 2.0 };
+            row(product(4096 + m, 4096 + n), factor)
+        };
+        let rows: Vec<Row> = plain.chain(sizes().map(&mut torn)).collect();
+        let candidates: Vec<Op> = (0..200)
+            .map(|index| match index % 2 {
+                0 => product(64 + 4 * index, 768 - 2 * index),
+                _ => product(4160 + 4 * index, 4864 - 2 * index),
+            })
+            .collect();
+        let chosen = contested(gpu, &rows, &candidates, 20);
+        assert_eq!(chosen.len(), 20);
+        assert!(chosen.iter().all(|place| place % 2 == 1), "{chosen:?}");
+        assert_eq!(chosen, contested(gpu, &rows, &candidates, 20));
+        // A format nobody timed, and rows that are too few.
+        let other = Op::Gemm(Gemm::square(512, Layout::Tn, Dtype::Fp16));
+        assert!(contested(gpu, &rows, &[other], 20).is_empty());
+        assert!(contested(gpu, &rows[..FEWEST - 1], &candidates, 20).is_empty());
+    }
+
+    #[test]
+    fn multiples_of_64_count_for_more() {
+        let weights = [(128, 256), (72, 256), (65, 256)].map(|(m, n)| usual(&product(m, n)));
+        assert_eq!(weights, USUAL);
+    }
+}
