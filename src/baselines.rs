@@ -269,11 +269,9 @@ fn lines_through(op: &Op) -> Vec<(Line, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dataset::Origin;
     use crate::op::Dtype;
     use crate::op::Gemm;
     use crate::op::Layout;
-    use std::sync::Arc;
 
     /// Products on an H200 whose time is `time(point, n, k)`.
     fn grid(time: impl Fn(&Point, u64, u64) -> f64) -> Vec<Row> {
@@ -283,26 +281,15 @@ mod tests {
         for m in [1, 64, 4096] {
             for n in (0..8).map(|power| 256u64 << power) {
                 for k in (0..8).map(|power| 256u64 << power) {
-                    let mut row = Row {
-                        op: Op::Gemm(Gemm {
-                            m,
-                            n,
-                            k,
-                            batch: 1,
-                            layout: Layout::Tn,
-                            dtype: Dtype::Bf16,
-                        }),
-                        gpu: "h200".into(),
-                        stack: "law 1".into(),
-                        time: Seconds::from_secs(1.0),
-                        p10: None,
-                        p90: None,
-                        samples: None,
-                        clock: None,
-                        group: None,
-                        origin: Arc::new(Origin::default()),
-                        measured: None,
-                    };
+                    let op = Op::Gemm(Gemm {
+                        m,
+                        n,
+                        k,
+                        batch: 1,
+                        layout: Layout::Tn,
+                        dtype: Dtype::Bf16,
+                    });
+                    let mut row = Row::new(op, "h200", "law 1", Seconds::from_secs(1.0));
                     let point = Point::new(gpu, &machine, &row);
                     row.time = Seconds::from_secs(time(&point, n, k));
                     rows.push(row);

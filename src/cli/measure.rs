@@ -49,7 +49,7 @@ pub(super) fn run(args: &MeasureArgs, format: Format) -> Result<String> {
     let bar = progress_bar();
     #[cfg(feature = "train")]
     let mut propose = crate::train::committee::contested;
-    // Whoever builds without forests gets the plan, which says how many cases each round has added: none.
+    // Forests come with that feature; without it every round says that it adds no cases.
     #[cfg(not(feature = "train"))]
     let mut propose =
         |_: &crate::gpu::Gpu, _: &[crate::dataset::Row], _: &[crate::op::Op], _| Vec::new();

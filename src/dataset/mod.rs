@@ -2,7 +2,7 @@
 //!
 //! A [`Row`] is one operator timed on one GPU under one software stack. Rows come from our own
 //! files ([`read`]) or from public tables ([`import()`]); a public row that is not kept is counted
-//! in [`Skipped`] with the reason. This module alone knows the Parquet and Arrow crates.
+//! in [`Skipped`] with the reason. This module alone knows the Parquet crate.
 
 pub mod alarms;
 mod cells;
@@ -57,6 +57,30 @@ pub struct Row {
     pub origin: Arc<Origin>,
     /// How it was measured, for rows of our own.
     pub measured: Option<Box<Measured>>,
+}
+
+impl Row {
+    /// A time of which nothing else is known.
+    pub fn new(
+        op: Op,
+        gpu: impl Into<Arc<str>>,
+        stack: impl Into<Arc<str>>,
+        time: Seconds,
+    ) -> Self {
+        Self {
+            op,
+            gpu: gpu.into(),
+            stack: stack.into(),
+            time,
+            p10: None,
+            p90: None,
+            samples: None,
+            clock: None,
+            group: None,
+            origin: Arc::default(),
+            measured: None,
+        }
+    }
 }
 
 /// Where rows are from.

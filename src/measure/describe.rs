@@ -121,26 +121,14 @@ fn best(rows: &[Row], rate: impl Fn(&Row) -> Option<f64>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dataset::Origin;
     use crate::op::Gemm;
     use crate::op::Layout;
     use crate::units::Seconds;
-    use std::sync::Arc;
 
     fn row(size: u64, micros: f64, dtype: Dtype) -> Row {
-        Row {
-            op: Op::Gemm(Gemm::square(size, Layout::Tn, dtype)),
-            gpu: "some-cpu-2-cores".into(),
-            stack: "burn-flex 0.22.1".into(),
-            time: Seconds::from_micros(micros),
-            p10: None,
-            p90: None,
-            samples: None,
-            clock: None,
-            group: None,
-            origin: Arc::new(Origin::default()),
-            measured: None,
-        }
+        let op = Op::Gemm(Gemm::square(size, Layout::Tn, dtype));
+        let time = Seconds::from_micros(micros);
+        Row::new(op, "some-cpu-2-cores", "burn-flex 0.22.1", time)
     }
 
     #[test]

@@ -121,10 +121,8 @@ fn usual(op: &Op) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dataset::Origin;
     use crate::op::{Gemm, Layout};
     use crate::units::Seconds;
-    use std::sync::Arc;
 
     fn product(m: u64, n: u64) -> Op {
         Op::Gemm(Gemm {
@@ -136,19 +134,8 @@ mod tests {
 
     /// A product that takes what its arithmetic takes, times `factor`.
     fn row(op: Op, factor: f64) -> Row {
-        Row {
-            op,
-            gpu: "h200".into(),
-            stack: "made up".into(),
-            time: Seconds::from_secs(2e-6 + op.flops().flops() / 5e14) * factor,
-            p10: None,
-            p90: None,
-            samples: None,
-            clock: None,
-            group: None,
-            origin: Arc::new(Origin::default()),
-            measured: None,
-        }
+        let time = Seconds::from_secs(2e-6 + op.flops().flops() / 5e14) * factor;
+        Row::new(op, "h200", "made up", time)
     }
 
     #[test]

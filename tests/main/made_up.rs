@@ -28,18 +28,10 @@ pub fn rows(name: &'static str) -> Vec<Row> {
                 });
                 let compute = op.flops() / (gpu.peak(Dtype::Bf16).unwrap() * 0.66);
                 let memory = op.bytes() / (gpu.bandwidth() * 0.8);
+                let time = Seconds::from_micros(5.0) + compute.max(memory);
                 rows.push(Row {
-                    op,
-                    gpu: name.into(),
-                    stack: "made-up 1".into(),
-                    time: Seconds::from_micros(5.0) + compute.max(memory),
-                    p10: None,
-                    p90: None,
-                    samples: None,
-                    clock: None,
-                    group: None,
                     origin: origin.clone(),
-                    measured: None,
+                    ..Row::new(op, name, "made-up 1", time)
                 });
             }
         }

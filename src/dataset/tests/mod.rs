@@ -16,29 +16,21 @@ use std::sync::Arc;
 
 /// A bf16 product on an H200 that took 10 us.
 pub(in crate::dataset) fn gemm_row(m: u64, n: u64, k: u64) -> Row {
+    let op = Op::Gemm(Gemm {
+        m,
+        n,
+        k,
+        batch: 1,
+        layout: Layout::Tn,
+        dtype: Dtype::Bf16,
+    });
     Row {
-        op: Op::Gemm(Gemm {
-            m,
-            n,
-            k,
-            batch: 1,
-            layout: Layout::Tn,
-            dtype: Dtype::Bf16,
-        }),
-        gpu: "h200".into(),
-        stack: "stack 1.0".into(),
-        time: Seconds::from_micros(10.0),
-        p10: None,
-        p90: None,
-        samples: None,
-        clock: None,
-        group: None,
         origin: Arc::new(Origin {
             source: "a test".to_owned(),
             licence: "MIT".to_owned(),
             libraries: None,
         }),
-        measured: None,
+        ..Row::new(op, "h200", "stack 1.0", Seconds::from_micros(10.0))
     }
 }
 
