@@ -8,10 +8,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// Some hundred short products: enough to train on, few enough for a test.
+/// Some hundred short products: enough to train on, few enough for a test. They take twelve seconds on two idle cores; beside
+/// a browser on both of them two minutes were once too short for a quarter of them.
 const PLAN: &str = r#"
 name = "tiny"
-budget = "2m"
+budget = "6m"
 soak = "0s"
 anchors = 2
 anchor_period = "5s"
@@ -61,7 +62,7 @@ fn whole_way(device: &str) {
     let gpu = measured["gpu"].as_str().unwrap();
     assert!(rows.iter().all(|row| &*row.gpu == gpu));
     let shapes: BTreeSet<Op> = rows.iter().map(|row| row.op).collect();
-    assert!(shapes.len() >= 60, "{} shapes", shapes.len());
+    assert!(shapes.len() >= 60, "{} shapes: {measured}", shapes.len());
     assert!(rows.iter().all(|row| row.samples.unwrap() >= 3));
     assert!(
         measured["run_to_run"]["median"].as_f64().unwrap() >= 0.0,
