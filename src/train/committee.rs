@@ -10,7 +10,9 @@ use crate::features::Family;
 use crate::gpu::Gpu;
 use crate::op::{Dtype, Op};
 use crate::random::Random;
+use crate::train::head::LEAST_ROWS;
 use crate::train::tables::TableRows;
+use crate::train::teach::{Lesson, alignment};
 use crate::train::trees::{TreesConfig, grow};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
@@ -18,13 +20,10 @@ use std::collections::BTreeMap;
 /// Forests that are asked.
 const MEMBERS: usize = 5;
 
-/// Fewest rows of a family and format whose forests have a say.
-const FEWEST: usize = 40;
-
 /// How much a shape counts whose sizes are all multiples of 64, all of 8, or neither.
 const USUAL: [f64; 3] = [1.0, 0.8, 0.6];
 
-/// Places of at most `wanted` of the candidates, most contested first; shapes of formats with few rows are left out.
+/// Places of at most `wanted` of the candidates, most contested first; shapes of formats with fewer rows than a head takes are left out.
 ///
 /// `rows` are of one part, `gpu`, and one stack.
 pub fn contested(gpu: &Gpu, rows: &[Row], candidates: &[Op], wanted: usize) -> Vec<usize> {
@@ -43,7 +42,7 @@ pub fn contested(gpu: &Gpu, rows: &[Row], candidates: &[Op], wanted: usize) -> V
                 .filter(|row| is_timing(row) && kind(&row.op) == Some((family, dtype)))
                 .collect(),
         };
-        if table.rows.len() >= FEWEST {
+        if table.rows.len() >= LEAST_ROWS {
             let ops: Vec<&Op> = places.iter().map(|&place| &candidates[place]).collect();
             let spreads = spreads(&table, family, &ops);
             let scored = ops.iter().zip(spreads);
@@ -64,11 +63,12 @@ fn kind(op: &Op) -> Option<(Family, Dtype)> {
 fn spreads(table: &TableRows<'_>, family: Family, ops: &[&Op]) -> Vec<f64> {
     let lesson = table.lesson(|_| true);
     let samples = lesson.samples(family);
-    let width = family.width();
-    let mut inputs = vec![0.0; width * ops.len()];
-    for (op, row) in ops.iter().zip(inputs.chunks_exact_mut(width)) {
-        lesson.machine.features(op, row);
-    }
+    let asked = Lesson {
+        machine: lesson.machine,
+        // Nobody has timed them.
+        rows: ops.iter().map(|op| (*op, 1.0)).collect(),
+    };
+    let inputs = asked.samples(family).inputs;
     let config = TreesConfig {
         trees: 150,
         leaves: 31,
@@ -84,7 +84,7 @@ fn spreads(table: &TableRows<'_>, family: Family, ops: &[&Op]) -> Vec<f64> {
         }
         let mut unheard = |_| {};
         grow(
-            width,
+            samples.width,
             &samples.inputs,
             &samples.targets,
             &weights,
@@ -106,14 +106,9 @@ fn spreads(table: &TableRows<'_>, family: Family, ops: &[&Op]) -> Vec<f64> {
 
 fn usual(op: &Op) -> f64 {
     let Op::Gemm(gemm) = op else { return USUAL[0] };
-    let multiples = |unit: u64| {
-        [gemm.m, gemm.n, gemm.k]
-            .iter()
-            .all(|size| size.is_multiple_of(unit))
-    };
-    match (multiples(64), multiples(8)) {
-        (true, _) => USUAL[0],
-        (_, true) => USUAL[1],
+    match alignment([gemm.m, gemm.n, gemm.k].iter()) {
+        64.. => USUAL[0],
+        8.. => USUAL[1],
         _ => USUAL[2],
     }
 }
@@ -163,7 +158,7 @@ mod tests {
         // A format nobody timed, and rows that are too few.
         let other = Op::Gemm(Gemm::square(512, Layout::Tn, Dtype::Fp16));
         assert!(contested(gpu, &rows, &[other], 20).is_empty());
-        assert!(contested(gpu, &rows[..FEWEST - 1], &candidates, 20).is_empty());
+        assert!(contested(gpu, &rows[..LEAST_ROWS - 1], &candidates, 20).is_empty());
     }
 
     #[test]

@@ -22,7 +22,7 @@ use rayon::prelude::*;
 const HELD_OUT: f64 = 0.12;
 
 /// Least rows that a head can be trained and calibrated on.
-const LEAST_ROWS: usize = 40;
+pub const LEAST_ROWS: usize = 40;
 
 /// Raw features and targets of several lessons, one after the other.
 fn samples_of(lessons: &[Lesson<'_>], family: Family) -> Samples {
