@@ -53,7 +53,7 @@ fn quality(predictor: &Predictor) {
         "ties"
     );
     for (name, parameters, tp) in BUDGETS {
-        for &mode in Mode::ALL {
+        for mode in Mode::ALL {
             let start = Instant::now();
             let all = run(
                 predictor,

@@ -6,6 +6,9 @@
 
 // Vocabulary.
 
+#[macro_use]
+mod names;
+
 pub mod units;
 
 pub mod error;

@@ -5,32 +5,25 @@
 //! Formulas follow arXiv 2401.14489 and Korthikanti et al., arXiv 2205.05198.
 
 use crate::units::{Bytes, Flops};
-use serde::{Deserialize, Serialize};
 use std::fmt;
-use utoipa::ToSchema;
 
-/// The number format of the operands of a kernel.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Dtype {
-    /// IEEE single precision without tensor cores.
-    Fp32,
-    /// Single precision rounded to 10 mantissa bits on tensor cores.
-    Tf32,
-    /// IEEE half precision.
-    Fp16,
-    /// bfloat16.
-    Bf16,
-    /// 8-bit float with one scale per tensor or token; products are written as bf16.
-    Fp8,
+named_enum! {
+    /// The number format of the operands of a kernel.
+    Dtype {
+        /// IEEE single precision without tensor cores.
+        Fp32 = "fp32",
+        /// Single precision rounded to 10 mantissa bits on tensor cores.
+        Tf32 = "tf32",
+        /// IEEE half precision.
+        Fp16 = "fp16",
+        /// bfloat16.
+        Bf16 = "bf16",
+        /// 8-bit float with one scale per tensor or token; a GEMM writes its output as bf16.
+        Fp8 = "fp8",
+    }
 }
 
 impl Dtype {
-    /// Every format, widest first.
-    pub const ALL: [Self; 5] = [Self::Fp32, Self::Tf32, Self::Fp16, Self::Bf16, Self::Fp8];
-
     /// Bytes of one operand element.
     pub const fn size(self) -> u64 {
         match self {
@@ -47,84 +40,31 @@ impl Dtype {
             other => other.size(),
         }
     }
+}
 
-    /// The name used on the command line, on disk and on the wire.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Fp32 => "fp32",
-            Self::Tf32 => "tf32",
-            Self::Fp16 => "fp16",
-            Self::Bf16 => "bf16",
-            Self::Fp8 => "fp8",
-        }
-    }
-
-    /// The format with this [`Dtype::name`].
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|dtype| dtype.name() == name)
+named_enum! {
+    /// Which operand of a GEMM is stored transposed, in the column-major terms of cuBLAS.
+    ///
+    /// A PyTorch linear layer runs forward as `tn`, its input gradient as `nn`, its weight gradient as `nt`.
+    Layout {
+        /// Left operand transposed.
+        Tn = "tn",
+        /// Neither transposed.
+        Nn = "nn",
+        /// Right operand transposed.
+        Nt = "nt",
+        /// Both transposed.
+        Tt = "tt",
     }
 }
 
-/// Which operand of a product is stored transposed, in the column-major terms of cuBLAS.
-///
-/// A PyTorch linear layer runs forward as `tn`, its input gradient as `nn`, its weight gradient as `nt`.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema,
-)]
-#[serde(rename_all = "lowercase")]
-#[allow(missing_docs)]
-pub enum Layout {
-    Tn,
-    Nn,
-    Nt,
-    Tt,
-}
-
-impl Layout {
-    /// Every layout.
-    pub const ALL: [Self; 4] = [Self::Tn, Self::Nn, Self::Nt, Self::Tt];
-
-    /// The name used on the command line, on disk and on the wire.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Tn => "tn",
-            Self::Nn => "nn",
-            Self::Nt => "nt",
-            Self::Tt => "tt",
-        }
-    }
-
-    /// The layout with this [`Layout::name`].
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|layout| layout.name() == name)
-    }
-}
-
-/// Direction of a differentiable operator.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema,
-)]
-#[serde(rename_all = "lowercase")]
-#[allow(missing_docs)]
-pub enum Pass {
-    Forward,
-    Backward,
-}
-
-impl Pass {
-    /// The name used on the command line, on disk and on the wire.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Forward => "forward",
-            Self::Backward => "backward",
-        }
-    }
-
-    /// The pass with this [`Pass::name`].
-    pub fn parse(name: &str) -> Option<Self> {
-        [Self::Forward, Self::Backward]
-            .into_iter()
-            .find(|pass| pass.name() == name)
+named_enum! {
+    /// Direction of a differentiable operator.
+    Pass {
+        /// Outputs from inputs.
+        Forward = "forward",
+        /// Gradients of the inputs from gradients of the outputs.
+        Backward = "backward",
     }
 }
 
@@ -162,48 +102,41 @@ pub struct Attention {
     pub dtype: Dtype,
 }
 
-/// What a memory-bound kernel does to a `(rows, cols)` tensor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[allow(missing_docs)]
-pub enum MemoryKind {
-    Softmax,
-    Mask,
-    Dropout,
-    LayerNorm,
-    RmsNorm,
-    Gelu,
-    Swiglu,
-    Rotary,
-    Add,
-    Embedding,
-    CrossEntropy,
-    Adam,
-    Permute,
-    Copy,
+named_enum! {
+    /// What a memory-bound kernel does to a `(rows, cols)` tensor.
+    MemoryKind {
+        /// Softmax over each row.
+        Softmax = "softmax",
+        /// Adds a mask.
+        Mask = "mask",
+        /// Dropout with a one-byte mask.
+        Dropout = "dropout",
+        /// Layer normalisation of each row.
+        LayerNorm = "layer_norm",
+        /// Root-mean-square normalisation of each row.
+        RmsNorm = "rms_norm",
+        /// GELU activation.
+        Gelu = "gelu",
+        /// SiLU of one half times the other half.
+        Swiglu = "swiglu",
+        /// Rotary position embedding.
+        Rotary = "rotary",
+        /// Residual addition.
+        Add = "add",
+        /// Table look-up.
+        Embedding = "embedding",
+        /// Cross-entropy loss over the logits.
+        CrossEntropy = "cross_entropy",
+        /// Adam update of weights and both moments.
+        Adam = "adam",
+        /// Transposition of axes.
+        Permute = "permute",
+        /// Copy or cast.
+        Copy = "copy",
+    }
 }
 
 impl MemoryKind {
-    /// The name used on disk and on the wire.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Softmax => "softmax",
-            Self::Mask => "mask",
-            Self::Dropout => "dropout",
-            Self::LayerNorm => "layer_norm",
-            Self::RmsNorm => "rms_norm",
-            Self::Gelu => "gelu",
-            Self::Swiglu => "swiglu",
-            Self::Rotary => "rotary",
-            Self::Add => "add",
-            Self::Embedding => "embedding",
-            Self::CrossEntropy => "cross_entropy",
-            Self::Adam => "adam",
-            Self::Permute => "permute",
-            Self::Copy => "copy",
-        }
-    }
-
     /// Tensor-sized reads plus writes of the kernel as training frameworks fuse it, per pass.
     ///
     /// `cols` is the width of the *output*; SwiGLU reads two such tensors. Cross-entropy reads the
@@ -245,28 +178,19 @@ pub struct Memory {
     pub dtype: Dtype,
 }
 
-/// The pattern of a collective operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[allow(missing_docs)]
-pub enum CollectiveKind {
-    AllReduce,
-    AllGather,
-    ReduceScatter,
-    AllToAll,
-    SendReceive,
-}
-
-impl CollectiveKind {
-    /// The name used on disk and on the wire.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::AllReduce => "all_reduce",
-            Self::AllGather => "all_gather",
-            Self::ReduceScatter => "reduce_scatter",
-            Self::AllToAll => "all_to_all",
-            Self::SendReceive => "send_receive",
-        }
+named_enum! {
+    /// The pattern of a collective operation.
+    CollectiveKind {
+        /// Every rank gets the sum.
+        AllReduce = "all_reduce",
+        /// Every rank gets all parts.
+        AllGather = "all_gather",
+        /// Every rank gets its part of the sum.
+        ReduceScatter = "reduce_scatter",
+        /// Every rank sends a part to every other.
+        AllToAll = "all_to_all",
+        /// One rank sends to another.
+        SendReceive = "send_receive",
     }
 }
 
@@ -290,15 +214,24 @@ pub enum Op {
 }
 
 impl Gemm {
-    /// One product whose three sizes are the same.
+    /// A single GEMM as a linear layer runs it forward: layout `tn`, bf16. Other fields by struct update.
+    pub const fn new(m: u64, n: u64, k: u64) -> Self {
+        Self {
+            m,
+            n,
+            k,
+            batch: 1,
+            layout: Layout::Tn,
+            dtype: Dtype::Bf16,
+        }
+    }
+
+    /// One GEMM whose three sizes are the same.
     pub const fn square(size: u64, layout: Layout, dtype: Dtype) -> Self {
         Self {
-            m: size,
-            n: size,
-            k: size,
-            batch: 1,
             layout,
             dtype,
+            ..Self::new(size, size, size)
         }
     }
 
@@ -317,6 +250,24 @@ impl Gemm {
 }
 
 impl Attention {
+    /// Causal self-attention forward over whole sequences: `heads` heads of size `head_dim`, bf16. Other fields by
+    /// struct update.
+    pub const fn new(batch: u64, heads: u64, seq: u64, head_dim: u64) -> Self {
+        Self {
+            batch,
+            heads,
+            kv_heads: heads,
+            seq_q: seq,
+            seq_kv: seq,
+            head_dim,
+            value_dim: head_dim,
+            causal: true,
+            window: 0,
+            pass: Pass::Forward,
+            dtype: Dtype::Bf16,
+        }
+    }
+
     /// Query-key pairs that are computed, per head: all, the causal half, or a band of `window`.
     ///
     /// Query `i` (0-based, aligned to the end of the keys) sees `seq_kv - seq_q + i + 1` keys when causal.

@@ -5,8 +5,6 @@
 //! parameters ([`parameters`]), how much memory on one GPU ([`memory_use`]), and which operators
 //! one GPU executes for one step ([`lower`]).
 
-mod names;
-
 mod validate;
 
 mod layer;
@@ -36,7 +34,6 @@ pub use step::{Item, Phase, Role, Step};
 pub use workload::{AttentionKernel, Mode, Recompute, Workload};
 
 use crate::error::Result;
-use names::named_enum;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 

@@ -1,6 +1,5 @@
 //! The result of lowering: what one GPU runs for one step.
 
-use super::names::named_enum;
 use crate::op::Op;
 use crate::units::Flops;
 

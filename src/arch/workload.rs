@@ -1,6 +1,5 @@
 //! What is run on an architecture, and over how many GPUs.
 
-use super::names::named_enum;
 use super::{Architecture, Positions};
 use crate::error::{Error, Result};
 use crate::op::Dtype;

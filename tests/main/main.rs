@@ -27,6 +27,8 @@ mod learning;
 #[cfg(feature = "dataset")]
 mod made_up;
 
+mod goldens;
+
 #[cfg(feature = "serve")]
 mod http;
 

@@ -416,8 +416,8 @@ fn labels_are_unique_per_operator_of_a_plain_model() {
 #[test]
 fn every_preset_lowers_in_every_mode() {
     for preset in Preset::all() {
-        for &mode in Mode::ALL {
-            for &attention in AttentionKernel::ALL {
+        for mode in Mode::ALL {
+            for attention in AttentionKernel::ALL {
                 let work = Workload {
                     attention,
                     ..match mode {

@@ -16,7 +16,7 @@ macro_rules! named_enum {
 
         impl $name {
             /// Every variant, in the order of declaration.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+            pub const ALL: [Self; [$($text),+].len()] = [$(Self::$variant),+];
 
             /// The name used on the command line, on disk and on the wire.
             pub const fn name(self) -> &'static str {
@@ -27,7 +27,7 @@ macro_rules! named_enum {
 
             /// The variant with this name.
             pub fn parse(name: &str) -> Option<Self> {
-                Self::ALL.iter().copied().find(|known| known.name() == name)
+                Self::ALL.into_iter().find(|known| known.name() == name)
             }
         }
 
@@ -38,5 +38,3 @@ macro_rules! named_enum {
         }
     };
 }
-
-pub(super) use named_enum;
