@@ -3,7 +3,7 @@
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use shapewise::features::{Family, Machine};
 use shapewise::gpu::Gpu;
-use shapewise::op::{Dtype, Gemm, Layout, Op};
+use shapewise::ops::{Dtype, Gemm, Layout, Op};
 use shapewise::predict::Predictor;
 use shapewise::regressor::evaluate::Ensemble;
 use shapewise::regressor::net::{Layer, Net};

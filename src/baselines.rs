@@ -10,7 +10,7 @@ use crate::dataset::key;
 use crate::evaluate::quantile;
 use crate::features::Machine;
 use crate::gpu::Gpu;
-use crate::op::Op;
+use crate::ops::Op;
 use crate::units::Seconds;
 use std::collections::BTreeMap;
 use std::collections::HashMap;
@@ -269,9 +269,9 @@ fn lines_through(op: &Op) -> Vec<(Line, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::op::Dtype;
-    use crate::op::Gemm;
-    use crate::op::Layout;
+    use crate::ops::Dtype;
+    use crate::ops::Gemm;
+    use crate::ops::Layout;
 
     /// Products on an H200 whose time is `time(point, n, k)`.
     fn grid(time: impl Fn(&Point, u64, u64) -> f64) -> Vec<Row> {

@@ -6,7 +6,7 @@
 //! (tile and wave quantization) and arXiv 2401.14489.
 
 use crate::gpu::Gpu;
-use crate::op::{Attention, Dtype, Gemm, Layout, Op};
+use crate::ops::{Attention, Dtype, Gemm, Layout, Op};
 use crate::random::fnv1a;
 use crate::units::{Bytes, Flops, Seconds};
 use serde::{Deserialize, Serialize};
@@ -584,7 +584,7 @@ impl Row<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::op::Pass;
+    use crate::ops::Pass;
 
     fn row(op: &Op) -> (Seconds, Vec<f32>) {
         let machine = Machine::new(Gpu::find("h200").unwrap(), Seconds::from_micros(2.5));

@@ -17,7 +17,7 @@ pub mod random;
 
 pub mod gpu;
 
-pub mod op;
+pub mod ops;
 
 pub mod arch;
 

@@ -10,7 +10,7 @@ use super::layer::StageLayers;
 use super::params::rank_parameters;
 use super::step::{Phase, Role};
 use super::{Architecture, Recompute, Workload};
-use crate::op::{Collective, CollectiveKind, Op};
+use crate::ops::{Collective, CollectiveKind, Op};
 
 /// Calls `push(role, phase, op, count)` for every collective of the last pipeline stage.
 pub(super) fn collectives(

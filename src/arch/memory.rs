@@ -25,7 +25,7 @@ use super::params::rank_parameters;
 use super::{Architecture, AttentionKernel, MlpKind, NormPlacement, QkNorm, Recompute, Workload};
 use crate::error::Result;
 use crate::gpu::Gpu;
-use crate::op::Dtype;
+use crate::ops::Dtype;
 use crate::units::Bytes;
 
 /// Memory that driver context, library workspaces and collective buffers take before the model does;

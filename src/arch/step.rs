@@ -1,6 +1,6 @@
 //! The result of lowering: what one GPU runs for one step.
 
-use crate::op::Op;
+use crate::ops::Op;
 use crate::units::Flops;
 
 named_enum! {

@@ -2,7 +2,7 @@
 
 use super::{Architecture, Positions};
 use crate::error::{Error, Result};
-use crate::op::Dtype;
+use crate::ops::Dtype;
 
 named_enum! {
     /// What one step does.

@@ -14,7 +14,7 @@ pub mod sweep;
 
 pub mod workload;
 
-use crate::op::Dtype;
+use crate::ops::Dtype;
 use crate::query::Extent;
 use check::CheckArgs;
 use clap::builder::{PossibleValuesParser, TypedValueParser};

@@ -52,7 +52,7 @@ pub(super) fn run(args: &MeasureArgs, format: Format) -> Result<String> {
     // Forests come with that feature; without it every round says that it adds no cases.
     #[cfg(not(feature = "train"))]
     let mut propose =
-        |_: &crate::gpu::Gpu, _: &[crate::dataset::Row], _: &[crate::op::Op], _| Vec::new();
+        |_: &crate::gpu::Gpu, _: &[crate::dataset::Row], _: &[crate::ops::Op], _| Vec::new();
     let mut watch = |event: &Event<'_>| {
         show(event, &bar);
         match INTERRUPTED.load(Ordering::Relaxed) {

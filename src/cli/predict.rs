@@ -8,7 +8,7 @@ use crate::cli::args::predict::Predict;
 use crate::cli::render;
 use crate::cli::target::answering;
 use crate::error::Result;
-use crate::op::Op;
+use crate::ops::Op;
 use crate::query::model;
 use crate::query::operator;
 

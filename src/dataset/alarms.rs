@@ -7,7 +7,7 @@
 use super::cells::family;
 use super::{Row, Table};
 use crate::gpu::Gpu;
-use crate::op::Op;
+use crate::ops::Op;
 use crate::units::Seconds;
 
 /// Peaks are stated at a nominal clock; parts boost above it (H200: 1.98 GHz against 1.83 GHz).

@@ -2,7 +2,7 @@
 
 use super::{Row, measured};
 use crate::error::Error;
-use crate::op::{Attention, Collective, Gemm, Memory, Op};
+use crate::ops::{Attention, Collective, Gemm, Memory, Op};
 use crate::units::Seconds;
 use serde::Deserialize;
 use serde::de::IntoDeserializer;

@@ -23,7 +23,7 @@ pub use measured::{Cache, Measured, Role, Stop};
 pub use select::{RESERVED, RunToRun, is_reserved, is_timing, run_to_run, timings};
 pub use split::{Key, fold, is_held_out, key, split};
 
-use crate::op::Op;
+use crate::ops::Op;
 use crate::units::{Hertz, Seconds};
 use std::collections::BTreeMap;
 use std::fmt;

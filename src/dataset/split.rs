@@ -5,7 +5,7 @@
 //! not on the order of the rows, on other rows, on the GPU, the stack or the platform.
 
 use super::Row;
-use crate::op::Op;
+use crate::ops::Op;
 use crate::random::scramble;
 
 /// What is held out together.

@@ -7,7 +7,7 @@
 mod described;
 
 use crate::error::{Error, Result};
-use crate::op::Dtype;
+use crate::ops::Dtype;
 use crate::units::{Bytes, BytesPerSecond, FlopsPerSecond, Hertz, Seconds};
 use include_dir::{Dir, include_dir};
 use serde::Deserialize;

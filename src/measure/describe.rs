@@ -6,8 +6,8 @@ use crate::error::Result;
 use crate::gpu::Figure;
 use crate::gpu::Gpu;
 use crate::measure::device::Facts;
-use crate::op::Dtype;
-use crate::op::Op;
+use crate::ops::Dtype;
+use crate::ops::Op;
 use std::collections::BTreeMap;
 
 /// Where a figure that a driver reports is from.
@@ -121,8 +121,8 @@ fn best(rows: &[Row], rate: impl Fn(&Row) -> Option<f64>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::op::Gemm;
-    use crate::op::Layout;
+    use crate::ops::Gemm;
+    use crate::ops::Layout;
     use crate::units::Seconds;
 
     fn row(size: u64, micros: f64, dtype: Dtype) -> Row {

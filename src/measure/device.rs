@@ -6,7 +6,7 @@
 pub use crate::dataset::Cache;
 use crate::dataset::Kernel;
 use crate::error::Result;
-use crate::op::Op;
+use crate::ops::Op;
 use crate::units::{Hertz, Seconds};
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Number formats as bits: what a device holds for a number, and the number that it holds.
 
-use crate::op::Dtype;
+use crate::ops::Dtype;
 
 /// The layout of a binary floating-point format below 32 bits.
 struct Layout {

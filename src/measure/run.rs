@@ -20,7 +20,7 @@ use crate::dataset::Skipped;
 use crate::error::Error;
 use crate::error::Result;
 use crate::gpu::Gpu;
-use crate::op::Op;
+use crate::ops::Op;
 use crate::units::Hertz;
 use crate::units::Seconds;
 use course::Run;

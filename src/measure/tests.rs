@@ -9,7 +9,7 @@ use super::{Ended, Event, Options, Outcome, measure};
 use crate::dataset::{self, Cache, Role, Row};
 use crate::error::Result;
 use crate::gpu::Gpu;
-use crate::op::Op;
+use crate::ops::Op;
 use std::collections::HashSet;
 use std::fs;
 use std::ops::ControlFlow;
@@ -88,7 +88,7 @@ fn roles(rows: &[Row], role: Role) -> impl Iterator<Item = &Row> {
 }
 
 /// Cases of the plan that have a row.
-fn shapes(rows: &[Row]) -> HashSet<(crate::op::Op, Cache, u32)> {
+fn shapes(rows: &[Row]) -> HashSet<(crate::ops::Op, Cache, u32)> {
     let planned = roles(rows, Role::Plan);
     planned
         .map(|row| {
@@ -191,7 +191,7 @@ fn a_set_that_is_slow_to_set_up_does_not_starve_the_others() {
     let outcome = setting.run(&script, &folder.path().join("mine.parquet"));
     let rows = outcome.unwrap().rows;
     let of = |family: &str| {
-        let is_attention = |row: &&Row| matches!(row.op, crate::op::Op::Attention(_));
+        let is_attention = |row: &&Row| matches!(row.op, crate::ops::Op::Attention(_));
         roles(&rows, Role::Plan)
             .filter(|row| is_attention(row) == (family == "attention"))
             .count()
@@ -199,7 +199,7 @@ fn a_set_that_is_slow_to_set_up_does_not_starve_the_others() {
     let complete = Setting::new(&plan)
         .run(&Script::default(), &folder.path().join("all.parquet"))
         .unwrap();
-    let attention = |row: &&Row| matches!(row.op, crate::op::Op::Attention(_));
+    let attention = |row: &&Row| matches!(row.op, crate::ops::Op::Attention(_));
     let all = roles(&complete.rows, Role::Plan).count();
     let slow = roles(&complete.rows, Role::Plan).filter(attention).count();
     assert!(slow > 20, "{slow}");

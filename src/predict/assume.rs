@@ -4,7 +4,7 @@
 //! calibrated, because there are no measurements to calibrate them on.
 
 use crate::gpu::Gpu;
-use crate::op::{Attention, Collective, Gemm, Op};
+use crate::ops::{Attention, Collective, Gemm, Op};
 use crate::predict::estimate::{Caveat, Caveats, Estimate, Tier};
 use crate::units::{BytesPerSecond, Seconds};
 
@@ -116,7 +116,7 @@ fn collective_time(gpu: &Gpu, op: &Collective) -> Seconds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::op::{CollectiveKind, Dtype, Memory, MemoryKind, Pass};
+    use crate::ops::{CollectiveKind, Dtype, Memory, MemoryKind, Pass};
 
     #[test]
     fn a_memory_bound_kernel_costs_its_traffic_and_never_less_than_a_launch() {

@@ -4,7 +4,7 @@
 use crate::error::Result;
 use crate::features::{Family, Machine};
 use crate::gpu::{Generation, Gpu, Vendor};
-use crate::op::Dtype;
+use crate::ops::Dtype;
 use crate::predict::estimate::{Caveat, Caveats};
 use crate::predict::library;
 use crate::regressor::artifact::{ANY_GPU, Artifact, Calibration, Coverage, Head, Key, Weights};

@@ -5,7 +5,7 @@
 
 use crate::arch::{Architecture, Workload, lower};
 use crate::error::Result;
-use crate::op::Op;
+use crate::ops::Op;
 use crate::predict::Predictor;
 use crate::predict::estimate::Estimate;
 use crate::predict::step::Sum;

@@ -17,7 +17,7 @@ pub mod step;
 use crate::error::Result;
 use crate::features::{Family, head_tile};
 use crate::gpu::Gpu;
-use crate::op::{Attention, Dtype, Gemm, Op, Pass};
+use crate::ops::{Attention, Dtype, Gemm, Op, Pass};
 use crate::predict::choose::{Answer, Voice, choose};
 use crate::predict::estimate::{Caveat, Caveats, Estimate, Tier};
 use crate::regressor::artifact::Artifact;

@@ -2,7 +2,7 @@
 
 use crate::arch::{Architecture, Item, MemoryUse, Phase, Step, Workload, lower, memory_use};
 use crate::error::Result;
-use crate::op::Op;
+use crate::ops::Op;
 use crate::predict::Predictor;
 use crate::predict::estimate::{Caveats, Estimate, Tier};
 use crate::units::Flops;

@@ -21,7 +21,7 @@ pub mod workload;
 pub use size::{Extent, LARGEST, Size};
 
 use crate::features::Family;
-use crate::op::Op;
+use crate::ops::Op;
 use crate::predict::Predictor;
 use crate::report::Basis;
 

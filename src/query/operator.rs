@@ -2,11 +2,11 @@
 
 use crate::error::Error;
 use crate::error::Result;
-use crate::op;
-use crate::op::Dtype;
-use crate::op::Layout;
-use crate::op::Op;
-use crate::op::Pass;
+use crate::ops;
+use crate::ops::Dtype;
+use crate::ops::Layout;
+use crate::ops::Op;
+use crate::ops::Pass;
 use crate::predict::Predictor;
 use crate::query::Extent;
 use crate::query::basis;
@@ -14,7 +14,7 @@ use crate::report::operator::OperatorReport;
 
 /// A matrix product (m, k) x (k, n).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // the sizes of `op::Gemm`
+#[allow(missing_docs)] // the sizes of `ops::Gemm`
 pub struct Gemm<E: Extent = u64> {
     pub m: E,
     pub n: E,
@@ -42,7 +42,7 @@ impl<E: Extent> Gemm<E> {
 impl Gemm {
     /// The product.
     pub fn op(&self) -> Op {
-        Op::Gemm(op::Gemm {
+        Op::Gemm(ops::Gemm {
             m: self.m,
             n: self.n,
             k: self.k,
@@ -55,7 +55,7 @@ impl Gemm {
 
 /// A fused attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // the sizes of `op::Attention`
+#[allow(missing_docs)] // the sizes of `ops::Attention`
 pub struct Attention<E: Extent = u64> {
     pub batch: E,
     pub heads: E,
@@ -101,7 +101,7 @@ impl Attention {
             let allowed = format!("at least seq, {}, where attention is causal", self.seq);
             return Err(Error::field("attention", "kv_seq", seq_kv, &allowed));
         }
-        Ok(Op::Attention(op::Attention {
+        Ok(Op::Attention(ops::Attention {
             batch: self.batch,
             heads: self.heads,
             kv_heads,

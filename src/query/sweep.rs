@@ -5,7 +5,7 @@ use crate::arch::Architecture;
 use crate::arch::lower;
 use crate::error::Error;
 use crate::error::Result;
-use crate::op::Op;
+use crate::ops::Op;
 use crate::predict::Predictor;
 use crate::query::Size;
 use crate::query::bases;

@@ -8,7 +8,7 @@ use crate::arch::Positions;
 use crate::arch::Recompute;
 use crate::error::Error;
 use crate::error::Result;
-use crate::op::Dtype;
+use crate::ops::Dtype;
 use crate::query::Extent;
 
 /// New tokens per sequence in training and prefill, and cached tokens in decode, unless told otherwise.

@@ -8,7 +8,7 @@ use crate::error::{Error, Result, read_text, write_atomically};
 use crate::features::Family;
 use crate::features::schema_hash;
 use crate::gpu::Gpu;
-use crate::op::Dtype;
+use crate::ops::Dtype;
 use crate::regressor::net::{Layer, Net};
 use half::f16;
 use safetensors::tensor::{SafeTensors, TensorView};
@@ -184,7 +184,7 @@ pub struct Coverage {
     /// Head sizes that occur in sister tables only; the teacher carried them over.
     pub taught_head_dims: Vec<u64>,
     /// Operand layouts that occur (products only).
-    pub layouts: Vec<crate::op::Layout>,
+    pub layouts: Vec<crate::ops::Layout>,
     /// Whether sliding windows occur.
     pub windowed: bool,
     /// Masks that occur: causal, full.

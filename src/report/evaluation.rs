@@ -166,7 +166,7 @@ impl Report for EvaluationReport {
 mod tests {
     use super::*;
     use crate::evaluate::GroupKey;
-    use crate::op::Dtype;
+    use crate::ops::Dtype;
 
     #[test]
     fn the_keys_are_those_of_the_contract_and_absent_numbers_are_null() {

@@ -2,7 +2,7 @@
 
 use crate::features::Family;
 use crate::gpu::Gpu;
-use crate::op::Dtype;
+use crate::ops::Dtype;
 use crate::predict::estimate::Caveats;
 use crate::predict::estimate::Tier;
 use crate::report::Report;

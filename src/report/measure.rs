@@ -123,7 +123,7 @@ impl MeasureReport {
     /// What a run gave.
     pub fn new(out: &Path, outcome: &Outcome, skipped: Vec<SkippedRows>) -> Self {
         let header = &outcome.header;
-        let rates = |rates: &BTreeMap<crate::op::Dtype, f64>| {
+        let rates = |rates: &BTreeMap<crate::ops::Dtype, f64>| {
             rates
                 .iter()
                 .map(|(dtype, rate)| (dtype.name(), *rate))

@@ -1,8 +1,8 @@
 //! The answer to `predict gemm` and `predict attention`.
 
 use crate::gpu::Gpu;
-use crate::op::Gemm;
-use crate::op::Op;
+use crate::ops::Gemm;
+use crate::ops::Op;
 use crate::predict::estimate::Estimate;
 use crate::predict::estimate::Tier;
 use crate::report::Basis;
@@ -216,8 +216,8 @@ impl Report for OperatorReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::op::Dtype;
-    use crate::op::Layout;
+    use crate::ops::Dtype;
+    use crate::ops::Layout;
     use crate::predict::estimate::Caveat;
     use crate::predict::estimate::Caveats;
 

@@ -1,6 +1,6 @@
 //! Operators as JSON keys.
 
-use crate::op::Op;
+use crate::ops::Op;
 use serde::Serialize;
 use utoipa::ToSchema;
 

@@ -5,7 +5,7 @@ use crate::arch::Phase;
 use crate::arch::Workload;
 use crate::arch::parameters;
 use crate::gpu::Gpu;
-use crate::op::Op;
+use crate::ops::Op;
 use crate::predict::estimate::Caveat;
 use crate::predict::estimate::Tier;
 use crate::predict::step::Line;

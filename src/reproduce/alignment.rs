@@ -1,8 +1,8 @@
 //! What a size that matrix units do not like costs: output width, vocabulary, hidden size.
 
-use crate::op::Dtype;
-use crate::op::Gemm;
-use crate::op::Layout;
+use crate::ops::Dtype;
+use crate::ops::Gemm;
+use crate::ops::Layout;
 use crate::predict::Predictor;
 use crate::reproduce::Axis;
 use crate::reproduce::Comparison;

@@ -1,8 +1,8 @@
 //! Attention: the size of heads and their number in the two products of unfused attention.
 
-use crate::op::Dtype;
-use crate::op::Gemm;
-use crate::op::Layout;
+use crate::ops::Dtype;
+use crate::ops::Gemm;
+use crate::ops::Layout;
 use crate::predict::Predictor;
 use crate::reproduce::Axis;
 use crate::reproduce::Comparison;

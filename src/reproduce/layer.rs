@@ -7,8 +7,8 @@ use crate::arch::Role;
 use crate::arch::Workload;
 use crate::arch::lower;
 use crate::error::Result;
-use crate::op::Dtype;
-use crate::op::Op;
+use crate::ops::Dtype;
+use crate::ops::Op;
 use crate::predict::Predictor;
 use crate::units::Seconds;
 

@@ -2,8 +2,8 @@
 
 use crate::error::Result;
 use crate::gpu::Gpu;
-use crate::op::Gemm;
-use crate::op::Op;
+use crate::ops::Gemm;
+use crate::ops::Op;
 use crate::predict::Predictor;
 use crate::regressor::artifact::Artifact;
 use crate::reproduce::judge::Basis;
@@ -282,7 +282,7 @@ impl Along {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::op::{Dtype, Layout};
+    use crate::ops::{Dtype, Layout};
     use crate::units::FlopsPerSecond;
 
     #[test]

@@ -3,9 +3,9 @@
 use crate::arch::Architecture;
 use crate::arch::Workload;
 use crate::error::Result;
-use crate::op::Dtype;
-use crate::op::Gemm;
-use crate::op::Layout;
+use crate::ops::Dtype;
+use crate::ops::Gemm;
+use crate::ops::Layout;
 use crate::predict::Predictor;
 use crate::predict::step::estimate_step;
 use crate::reproduce::Axis;

@@ -4,7 +4,7 @@ use crate::arch::Architecture;
 use crate::arch::AttentionKernel;
 use crate::arch::Workload;
 use crate::error::Result;
-use crate::op::Layout;
+use crate::ops::Layout;
 use crate::predict::Predictor;
 use crate::predict::step::estimate_step;
 use crate::reproduce::Axis;

@@ -1,8 +1,8 @@
 //! Where a product falls because its tiles need a further wave of multiprocessors.
 
 use crate::error::Result;
-use crate::op::Layout;
-use crate::op::Op;
+use crate::ops::Layout;
+use crate::ops::Op;
 use crate::reproduce::Axis;
 use crate::reproduce::Comparison;
 use crate::reproduce::Finding;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::arch::AttentionKernel;
-use crate::op::Dtype;
+use crate::ops::Dtype;
 
 fn preset(name: &str) -> Architecture {
     Architecture::find(name).unwrap()

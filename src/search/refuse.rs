@@ -6,7 +6,7 @@ use crate::arch::Workload;
 use crate::arch::memory_use;
 use crate::error::Error;
 use crate::gpu::Gpu;
-use crate::op::Dtype;
+use crate::ops::Dtype;
 use crate::search::shape::Fixed;
 use crate::search::shape::Frame;
 use crate::search::shape::Shape;

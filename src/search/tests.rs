@@ -4,7 +4,7 @@ use super::*;
 use crate::arch::MlpKind;
 use crate::arch::Preset;
 use crate::gpu::Gpu;
-use crate::op::Dtype;
+use crate::ops::Dtype;
 use crate::search::shape::Count;
 use crate::search::shape::Fixed;
 use proptest::prelude::*;

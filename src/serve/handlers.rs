@@ -1,7 +1,7 @@
 //! One function per address: question in, document out.
 
 use crate::error::Error;
-use crate::op::Op;
+use crate::ops::Op;
 use crate::predict::Predictor;
 use crate::query::catalog;
 use crate::query::model;

@@ -18,7 +18,7 @@ use crate::arch::Workload;
 use crate::arch::parameters;
 use crate::error::Error;
 use crate::error::Result;
-use crate::op::Op;
+use crate::ops::Op;
 use crate::predict::Predictor;
 use crate::predict::estimate::Caveats;
 use crate::predict::estimate::Tier;

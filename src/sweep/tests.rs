@@ -3,11 +3,11 @@
 use super::*;
 use crate::arch::Preset;
 use crate::gpu::Gpu;
-use crate::op::Attention;
-use crate::op::Dtype;
-use crate::op::Gemm;
-use crate::op::Layout;
-use crate::op::Pass;
+use crate::ops::Attention;
+use crate::ops::Dtype;
+use crate::ops::Gemm;
+use crate::ops::Layout;
+use crate::ops::Pass;
 
 fn gemm(n: u64) -> Result<Op> {
     Ok(Op::Gemm(Gemm {

@@ -4,7 +4,7 @@
 //! `ceil(C / S)` waves, and the last wave costs as much as a full one (arXiv 2401.14489, section III).
 //! Which tile a library takes is its own choice, so every usual one is held against the curve.
 
-use crate::op::Op;
+use crate::ops::Op;
 use crate::sweep::Point;
 use crate::sweep::Subject;
 

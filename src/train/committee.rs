@@ -8,7 +8,7 @@
 use crate::dataset::{Row, is_timing};
 use crate::features::Family;
 use crate::gpu::Gpu;
-use crate::op::{Dtype, Op};
+use crate::ops::{Dtype, Op};
 use crate::random::Random;
 use crate::train::head::LEAST_ROWS;
 use crate::train::tables::TableRows;
@@ -116,7 +116,7 @@ fn usual(op: &Op) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::op::{Gemm, Layout};
+    use crate::ops::{Gemm, Layout};
     use crate::units::Seconds;
 
     fn product(m: u64, n: u64) -> Op {

@@ -6,7 +6,7 @@
 use crate::dataset::{Row, is_held_out, is_reserved, key};
 use crate::error::{Error, Result};
 use crate::features::{Family, schema_hash};
-use crate::op::Op;
+use crate::ops::Op;
 use crate::random::Random;
 use crate::regressor::artifact::{Head, Key, Training, Weights};
 use crate::train::Effort;

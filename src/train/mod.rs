@@ -23,7 +23,7 @@ use crate::dataset::{REHEARSAL, Row, digest, is_held_out, is_timing, key};
 use crate::error::{Error, Result, write_atomically};
 use crate::features::Family;
 use crate::gpu::Gpu;
-use crate::op::Dtype;
+use crate::ops::Dtype;
 use crate::random::fnv1a;
 use crate::regressor::artifact::{Artifact, Card, GroupErrors, KeptOut, Key, SCHEMA, Waves};
 use crate::regressor::net::Net;

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::features::Family;
-use crate::op::Dtype;
+use crate::ops::Dtype;
 use crate::regressor::artifact::Waves;
 use serde::Deserialize;
 

@@ -3,7 +3,7 @@
 use crate::dataset::{Row, digest};
 use crate::features::Machine;
 use crate::gpu::Gpu;
-use crate::op::Op;
+use crate::ops::Op;
 use crate::regressor::artifact::{Coverage, DataSource, Waves};
 use crate::train::teach::{Lesson, alignment};
 use crate::units::Seconds;

@@ -5,7 +5,7 @@
 //! that nobody measured; the nets learn rows and labels together (distillation, Hinton et al., arXiv 1503.02531).
 
 use crate::features::{Family, Machine};
-use crate::op::{Attention, Gemm, Op};
+use crate::ops::{Attention, Gemm, Op};
 use crate::random::Random;
 use crate::regressor::artifact::{Waves, Weights};
 use crate::train::fit::Samples;
@@ -335,7 +335,7 @@ fn size(random: &mut Random, sizes: &[u64], step: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::gpu::Gpu;
-    use crate::op::{Dtype, Layout};
+    use crate::ops::{Dtype, Layout};
     use crate::units::Seconds;
 
     #[test]

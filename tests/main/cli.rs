@@ -490,7 +490,7 @@ mod tables {
     use super::*;
     use crate::made_up;
     use shapewise::dataset::write;
-    use shapewise::op::Op;
+    use shapewise::ops::Op;
     use std::path::Path;
 
     /// A table of made-up rows in this folder.

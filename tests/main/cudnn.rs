@@ -4,7 +4,7 @@
 //! A driver's library must be there for the heuristic; one that has no device is made from the names that cuDNN asks for.
 
 use shapewise::measure::cuda::cudnn::{DeviceProperties, candidates, finalizes, refuses};
-use shapewise::op::{Attention, Dtype, Pass};
+use shapewise::ops::{Attention, Dtype, Pass};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;

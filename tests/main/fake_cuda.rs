@@ -6,7 +6,7 @@
 
 use shapewise::measure::cuda;
 use shapewise::measure::device::{Cache, Case, Device};
-use shapewise::op::{Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
+use shapewise::ops::{Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -346,7 +346,7 @@ mod alone {
     }
 
     fn attention() -> Case {
-        let op = Op::Attention(shapewise::op::Attention {
+        let op = Op::Attention(shapewise::ops::Attention {
             batch: 1,
             heads: 4,
             kv_heads: 4,

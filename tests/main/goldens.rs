@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use shapewise::arch::{AttentionKernel, Mode, Preset, Recompute, Workload};
 use shapewise::features::Family;
 use shapewise::gpu::Gpu;
-use shapewise::op::{
+use shapewise::ops::{
     Attention, Collective, CollectiveKind, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass,
 };
 use shapewise::predict::Predictor;

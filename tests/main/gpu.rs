@@ -3,7 +3,7 @@
 
 use shapewise::measure::cuda::{self, CudaDevice};
 use shapewise::measure::device::{Cache, Case, Device};
-use shapewise::op::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
+use shapewise::ops::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
 use shapewise::units::Seconds;
 use std::time::{Duration, Instant};
 

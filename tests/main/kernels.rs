@@ -2,7 +2,7 @@
 
 use shapewise::measure::cuda::compile::{Compiled, Source, architecture, compile};
 use shapewise::measure::cuda::libraries::Library;
-use shapewise::op::Dtype;
+use shapewise::ops::Dtype;
 
 /// Whether NVRTC is at hand; says so where it is not.
 fn nvrtc() -> bool {

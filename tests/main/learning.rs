@@ -5,7 +5,7 @@ use crate::made_up;
 use shapewise::dataset::{Row, is_held_out, key, read, write};
 use shapewise::features::Family;
 use shapewise::gpu::Gpu;
-use shapewise::op::Dtype;
+use shapewise::ops::Dtype;
 use shapewise::predict::Predictor;
 use shapewise::regressor::artifact::Artifact;
 use shapewise::regressor::evaluate::Ensemble;

@@ -2,7 +2,7 @@
 
 use shapewise::dataset::{Origin, Row};
 use shapewise::gpu::Gpu;
-use shapewise::op::{Dtype, Gemm, Layout, Op};
+use shapewise::ops::{Dtype, Gemm, Layout, Op};
 use shapewise::units::Seconds;
 use std::sync::Arc;
 

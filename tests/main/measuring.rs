@@ -3,7 +3,7 @@
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
 use shapewise::dataset::{Cache, REHEARSAL, Role, Row, read, write};
-use shapewise::op::Op;
+use shapewise::ops::Op;
 use shapewise::random::Random;
 use std::collections::HashSet;
 use std::fs;

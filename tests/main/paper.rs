@@ -7,7 +7,7 @@
 
 use shapewise::arch::{Architecture, AttentionKernel, Item, Role, Workload, lower};
 use shapewise::gpu::Gpu;
-use shapewise::op::{Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
+use shapewise::ops::{Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
 use shapewise::predict::Predictor;
 use shapewise::predict::step::estimate_step;
 

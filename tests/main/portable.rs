@@ -3,7 +3,7 @@
 use crate::cli::{parse, run};
 use serde_json::Value;
 use shapewise::dataset::read;
-use shapewise::op::Op;
+use shapewise::ops::Op;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;

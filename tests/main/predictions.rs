@@ -3,7 +3,7 @@
 use shapewise::arch::{Architecture, Workload};
 use shapewise::features::Family;
 use shapewise::gpu::Gpu;
-use shapewise::op::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
+use shapewise::ops::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
 use shapewise::predict::Predictor;
 use shapewise::predict::estimate::{Caveat, Estimate, Tier};
 use shapewise::predict::library;

@@ -2,7 +2,7 @@
 
 use crate::paper::{attention_products, gemm_rate, predictor};
 use shapewise::gpu::Gpu;
-use shapewise::op::{Dtype, Gemm, Layout, Op};
+use shapewise::ops::{Dtype, Gemm, Layout, Op};
 use shapewise::predict::Predictor;
 use shapewise::sweep::{self, Range};
 

@@ -3,7 +3,7 @@
 use super::super::layer::{Linear, attention_linears, rank_heads, rank_kv_heads};
 use super::super::{AttentionKernel, Mode, NormPlacement, Phase, Positions, QkNorm, Role};
 use super::{Lowering, Scope};
-use crate::op::{Attention, Gemm, Layout, MemoryKind, Op, Pass};
+use crate::ops::{Attention, Gemm, Layout, MemoryKind, Op, Pass};
 
 impl Lowering<'_> {
     pub(super) fn attention_block(&mut self) {

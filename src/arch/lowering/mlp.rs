@@ -3,7 +3,7 @@
 use super::super::layer::{Linear, mlp_linears, moe_linears};
 use super::super::{MlpKind, NormPlacement, Role};
 use super::{Lowering, Scope};
-use crate::op::MemoryKind;
+use crate::ops::MemoryKind;
 
 impl Lowering<'_> {
     pub(super) fn mlp_block(&mut self) {

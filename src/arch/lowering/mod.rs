@@ -27,7 +27,7 @@ use super::{
     Workload,
 };
 use crate::error::Result;
-use crate::op::{Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
+use crate::ops::{Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
 use crate::units::Flops;
 
 /// Lowers one step to the operators of one GPU; fails where architecture or workload is impossible.

@@ -2,7 +2,7 @@
 
 use super::super::{Mode, NormPlacement, Preset};
 use super::*;
-use crate::op::{Attention, CollectiveKind};
+use crate::ops::{Attention, CollectiveKind};
 use proptest::prelude::*;
 
 fn preset(name: &str) -> Architecture {

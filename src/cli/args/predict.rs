@@ -1,9 +1,9 @@
 //! What `predict` may be asked.
 
 use super::{TargetArgs, WorkloadArgs, dimension, dtype, one_of};
-use crate::op::Dtype;
-use crate::op::Layout;
-use crate::op::Pass;
+use crate::ops::Dtype;
+use crate::ops::Layout;
+use crate::ops::Pass;
 use crate::query::Extent;
 use crate::query::operator::Attention;
 use crate::query::operator::Gemm;

@@ -4,7 +4,7 @@ use super::{cached, dimension, dtype, one_of};
 use crate::arch::AttentionKernel;
 use crate::arch::Mode;
 use crate::arch::Recompute;
-use crate::op::Dtype;
+use crate::ops::Dtype;
 use crate::query::Extent;
 use crate::query::workload::Workload;
 use clap::Args;

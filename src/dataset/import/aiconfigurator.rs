@@ -7,7 +7,7 @@
 
 use super::{Batch, Parquet, Reader, Reading, Reason, Recipe};
 use crate::error::Result;
-use crate::op::{Attention, Collective, CollectiveKind, Dtype, Gemm, Layout, Op, Pass};
+use crate::ops::{Attention, Collective, CollectiveKind, Dtype, Gemm, Layout, Op, Pass};
 use crate::units::Seconds;
 
 const MILLISECOND: Seconds = Seconds::from_secs(1e-3);

@@ -8,7 +8,7 @@
 
 use super::{Batch, Parquet, Reader, Reading, Recipe};
 use crate::error::Result;
-use crate::op::{Dtype, Gemm, Layout, Op};
+use crate::ops::{Dtype, Gemm, Layout, Op};
 use crate::units::Seconds;
 
 const STACK: &str = "cookbook torch 1.13";

@@ -14,7 +14,7 @@ use super::columns::{Batch, Parquet, Texts};
 use super::{Origin, Row, Skipped, Table};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
-use crate::op::Op;
+use crate::ops::Op;
 use crate::units::Seconds;
 use rayon::prelude::*;
 use std::collections::HashMap;

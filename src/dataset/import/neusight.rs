@@ -5,7 +5,7 @@
 
 use super::{Batch, Parquet, Reader, Reading, Recipe};
 use crate::error::Result;
-use crate::op::{Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
+use crate::ops::{Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
 use crate::units::Seconds;
 
 const MILLISECOND: Seconds = Seconds::from_secs(1e-3);

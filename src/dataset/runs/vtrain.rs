@@ -8,7 +8,7 @@ use super::{Publisher, Reason, Run, Runs, gpt, known_gpu, nodes};
 use crate::arch::{Architecture, AttentionKernel, Biases, Positions, Recompute, Workload};
 use crate::dataset::columns::Parquet;
 use crate::error::Result;
-use crate::op::Dtype;
+use crate::ops::Dtype;
 use crate::units::Seconds;
 
 const COLUMNS: &[&str] = &[

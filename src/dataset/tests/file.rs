@@ -5,8 +5,8 @@ use crate::dataset::{
     Cache, Measured, Origin, Role, Row, Stop, digest, line, property, read, read_many, write,
     write_with,
 };
-use crate::op::{Attention, Collective, CollectiveKind, Dtype, Gemm, Layout, Memory, MemoryKind};
-use crate::op::{Op, Pass};
+use crate::ops::{Attention, Collective, CollectiveKind, Dtype, Gemm, Layout, Memory, MemoryKind};
+use crate::ops::{Op, Pass};
 use crate::units::{Hertz, Seconds};
 use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
 use parquet::arrow::ArrowWriter;

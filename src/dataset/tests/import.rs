@@ -2,8 +2,8 @@
 
 use super::write_columns;
 use crate::dataset::{Filter, Row, Source, Table, import};
-use crate::op::{Attention, Collective, CollectiveKind, Dtype, Gemm, Layout, Memory, MemoryKind};
-use crate::op::{Op, Pass};
+use crate::ops::{Attention, Collective, CollectiveKind, Dtype, Gemm, Layout, Memory, MemoryKind};
+use crate::ops::{Op, Pass};
 use arrow_array::LargeStringArray;
 use arrow_array::{ArrayRef, BooleanArray, Float32Array, Float64Array, Int64Array};
 use std::sync::Arc;

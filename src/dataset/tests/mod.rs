@@ -6,7 +6,7 @@ mod public;
 mod runs;
 
 use super::{Cache, Kernel, Measured, Origin, Role, Row, Stop};
-use crate::op::{Dtype, Gemm, Layout, Op};
+use crate::ops::{Dtype, Gemm, Layout, Op};
 use crate::units::Seconds;
 use arrow_array::{ArrayRef, RecordBatch};
 use parquet::arrow::ArrowWriter;

@@ -1,7 +1,7 @@
 //! The importers on the public tables themselves, where `SHAPEWISE_PUBLIC_DATA` names their folder.
 
 use crate::dataset::{Filter, Key, Source, Table, import, key};
-use crate::op::{Dtype, Op};
+use crate::ops::{Dtype, Op};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 

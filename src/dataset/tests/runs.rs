@@ -9,7 +9,7 @@ use crate::arch::parameters;
 use crate::dataset::runs::Publisher;
 use crate::dataset::runs::Runs;
 use crate::dataset::runs::read_runs;
-use crate::op::Dtype;
+use crate::ops::Dtype;
 use arrow_array::ArrayRef;
 use arrow_array::Float32Array;
 use arrow_array::Int64Array;

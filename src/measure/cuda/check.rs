@@ -9,7 +9,7 @@ use crate::measure::cuda::placement::{GUARD, Slot};
 use crate::measure::device::Checked;
 use crate::measure::format;
 use crate::measure::reference::{self, Element};
-use crate::op::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
+use crate::ops::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
 
 /// What memory holds before a check.
 pub(super) const POISON: u8 = 0xff;

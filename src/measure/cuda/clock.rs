@@ -5,7 +5,7 @@ use crate::measure::cuda::compile::Source;
 use crate::measure::cuda::driver::Driver;
 use crate::measure::cuda::launch::Argument::{Address, Count};
 use crate::measure::cuda::launch::{Kernels, Shape, launch};
-use crate::op::Dtype;
+use crate::ops::Dtype;
 use crate::units::Hertz;
 use cudarc::driver::CudaFunction;
 

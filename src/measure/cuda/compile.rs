@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::measure::cuda::libraries::Library;
-use crate::op::Dtype;
+use crate::ops::Dtype;
 use cudarc::nvrtc::{result, sys};
 use std::ffi::{CStr, CString};
 

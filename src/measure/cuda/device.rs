@@ -20,7 +20,7 @@ use crate::measure::cuda::memory::{self, Limits, MemoryBound};
 use crate::measure::cuda::placement::{Arena, Placement, too_large};
 use crate::measure::cuda::sensor::Sensor;
 use crate::measure::device::{Cache, Case, Chain, Checked, Device, Identity, Sensors};
-use crate::op::{Attention, Dtype, Gemm, Layout, Op, Pass};
+use crate::ops::{Attention, Dtype, Gemm, Layout, Op, Pass};
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};

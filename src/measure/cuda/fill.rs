@@ -10,8 +10,8 @@ use crate::measure::cuda::launch::{Kernels, Shape, launch};
 use crate::measure::cuda::placement::{Placement, Slot};
 use crate::measure::format;
 use crate::measure::reference::{self, Element};
-use crate::op::Dtype;
-use crate::op::Op;
+use crate::ops::Dtype;
+use crate::ops::Op;
 use crate::random::Random;
 
 /// Fills all sets: everything with normals in the operator's format first, then what must be something else.

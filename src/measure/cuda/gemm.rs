@@ -10,9 +10,9 @@ use crate::measure::cuda::algorithm::Algorithm;
 use crate::measure::cuda::driver::Driver;
 use crate::measure::cuda::placement::Placement;
 use crate::measure::cuda::tuning;
-use crate::op::Dtype;
-use crate::op::Gemm;
-use crate::op::Layout;
+use crate::ops::Dtype;
+use crate::ops::Gemm;
+use crate::ops::Layout;
 use cudarc::cublaslt::result::{self, CublasError};
 use cudarc::cublaslt::sys;
 use std::ffi::c_void;
@@ -285,7 +285,7 @@ fn choose(
 }
 
 fn described(op: &Gemm) -> String {
-    crate::op::Op::Gemm(*op).to_string()
+    crate::ops::Op::Gemm(*op).to_string()
 }
 
 /// One attribute of an algorithm; zero where the library does not tell.

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::measure::cuda::compile::{self, Source};
 use crate::measure::cuda::driver::{Driver, failed};
-use crate::op::Dtype;
+use crate::ops::Dtype;
 use cudarc::driver::result;
 use cudarc::driver::{CudaFunction, CudaModule};
 use cudarc::nvrtc::Ptx;

@@ -9,10 +9,10 @@ use crate::measure::cuda::launch::Argument::{self, Address, Count, Float, Int, W
 use crate::measure::cuda::launch::{Kernels, Shape, launch, threads_of_row};
 use crate::measure::cuda::placement::{Arena, Placement};
 use crate::measure::reference::{self, adam};
-use crate::op::Dtype;
-use crate::op::Memory;
-use crate::op::MemoryKind;
-use crate::op::Pass;
+use crate::ops::Dtype;
+use crate::ops::Memory;
+use crate::ops::MemoryKind;
+use crate::ops::Pass;
 use cudarc::driver::CudaFunction;
 use cudarc::driver::sys::CUfunction_attribute;
 

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::measure::reference::{self, Element};
-use crate::op::Op;
+use crate::ops::Op;
 use crate::units::Bytes;
 
 /// What addresses are multiples of; cuBLASLt and cuDNN are told less.
@@ -157,7 +157,7 @@ impl Placement {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::op::{Dtype, Memory, MemoryKind, Pass};
+    use crate::ops::{Dtype, Memory, MemoryKind, Pass};
 
     fn adam() -> Op {
         Op::Memory(Memory {

@@ -2,9 +2,9 @@
 
 use super::{Sizing, cold};
 use crate::measure::device::Case;
-use crate::op::Attention;
-use crate::op::Op;
-use crate::op::Pass;
+use crate::ops::Attention;
+use crate::ops::Op;
+use crate::ops::Pass;
 use crate::random::Random;
 
 /// Head sizes of published models.
@@ -107,7 +107,7 @@ fn problem(
     group: u64,
     seq: u64,
     head_dim: u64,
-    dtype: crate::op::Dtype,
+    dtype: crate::ops::Dtype,
 ) -> Attention {
     Attention {
         batch,

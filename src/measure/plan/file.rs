@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::error::read_text;
 use crate::measure::plan::scale::Scale;
-use crate::op::Dtype;
+use crate::ops::Dtype;
 use crate::units::Seconds;
 use crate::units::duration;
 use serde::Deserialize;

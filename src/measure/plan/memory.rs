@@ -3,10 +3,10 @@
 use super::sobol::Sobol;
 use super::{Sizing, cold};
 use crate::measure::device::Case;
-use crate::op::Memory;
-use crate::op::MemoryKind;
-use crate::op::Op;
-use crate::op::Pass;
+use crate::ops::Memory;
+use crate::ops::MemoryKind;
+use crate::ops::Op;
+use crate::ops::Pass;
 
 /// What is timed, with the passes that there are; a device refuses what it lacks.
 const KERNELS: [(MemoryKind, Pass); 17] = [

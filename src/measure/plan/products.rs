@@ -4,10 +4,10 @@ use super::scale::flops_in;
 use super::sobol::Sobol;
 use super::{Sizing, product};
 use crate::measure::device::Case;
-use crate::op::Dtype;
-use crate::op::Gemm;
-use crate::op::Layout;
-use crate::op::Op;
+use crate::ops::Dtype;
+use crate::ops::Gemm;
+use crate::ops::Layout;
+use crate::ops::Op;
 use crate::random::Random;
 use crate::units::FlopsPerSecond;
 

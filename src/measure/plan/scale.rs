@@ -4,7 +4,7 @@ use super::Offer;
 use crate::error::Result;
 use crate::measure::device::{Cache, Case, Device};
 use crate::measure::protocol::chain_length;
-use crate::op::{Attention, Dtype, Gemm, Memory, MemoryKind, Op, Pass};
+use crate::ops::{Attention, Dtype, Gemm, Memory, MemoryKind, Op, Pass};
 use crate::units::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Seconds};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::measure::device::Device;
 use crate::measure::scripted::{Script, Scripted};
-use crate::op::Pass;
+use crate::ops::Pass;
 use crate::units::{BytesPerSecond, FlopsPerSecond};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -206,7 +206,7 @@ fn the_sets_hold_what_they_are_for() {
             _ => None,
         })
         .collect();
-    let has = |wanted: &dyn Fn(&crate::op::Attention) -> bool| {
+    let has = |wanted: &dyn Fn(&crate::ops::Attention) -> bool| {
         attention.iter().filter(|op| wanted(op)).count() * 20 > attention.len()
     };
     assert!(has(&|op| op.pass == Pass::Backward && op.causal));

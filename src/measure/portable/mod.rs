@@ -26,10 +26,10 @@ use crate::measure::device::Identity;
 use crate::measure::device::Sensors;
 use crate::measure::portable::chain::PortableChain;
 use crate::measure::portable::operands::Pool;
-use crate::op::Dtype;
-use crate::op::Gemm;
-use crate::op::Layout;
-use crate::op::Op;
+use crate::ops::Dtype;
+use crate::ops::Gemm;
+use crate::ops::Layout;
+use crate::ops::Op;
 
 use std::time::Duration;
 use std::time::Instant;
@@ -201,10 +201,10 @@ impl Device for Portable {
 mod tests {
     use super::*;
     use crate::measure::device::Cache;
-    use crate::op::Attention;
-    use crate::op::Memory;
-    use crate::op::MemoryKind;
-    use crate::op::Pass;
+    use crate::ops::Attention;
+    use crate::ops::Memory;
+    use crate::ops::MemoryKind;
+    use crate::ops::Pass;
 
     fn product(size: u64, dtype: Dtype) -> Case {
         Case {

@@ -1,12 +1,12 @@
 //! One set of operands as tensors, and the call that burn makes of an operator.
 
 use crate::measure::reference;
-use crate::op::Dtype;
-use crate::op::Gemm;
-use crate::op::Layout;
-use crate::op::MemoryKind;
-use crate::op::Op;
-use crate::op::Pass;
+use crate::ops::Dtype;
+use crate::ops::Gemm;
+use crate::ops::Layout;
+use crate::ops::MemoryKind;
+use crate::ops::Op;
+use crate::ops::Pass;
 use crate::random::Random;
 use burn::tensor::DType;
 use burn::tensor::Device;

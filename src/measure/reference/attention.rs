@@ -1,8 +1,8 @@
 //! Attention, forward and backward, by the definition.
 
 use crate::measure::reference::{Element, Operands};
-use crate::op::Attention;
-use crate::op::Pass;
+use crate::ops::Attention;
+use crate::ops::Pass;
 use crate::random::Random;
 use std::ops::Range;
 

@@ -1,8 +1,8 @@
 //! Matrix products in all layouts.
 
 use crate::measure::reference::{Element, Operands};
-use crate::op::Gemm;
-use crate::op::Layout;
+use crate::ops::Gemm;
+use crate::ops::Layout;
 use crate::random::Random;
 
 /// Whether the `(k, n)` operand is stored as `(n, k)`: the first letter of the layout.

@@ -1,10 +1,10 @@
 //! Memory-bound kernels, forward and backward: exactly what each reads, writes and computes.
 
 use crate::measure::reference::{Element, Operands};
-use crate::op::Dtype;
-use crate::op::Memory;
-use crate::op::MemoryKind;
-use crate::op::Pass;
+use crate::ops::Dtype;
+use crate::ops::Memory;
+use crate::ops::MemoryKind;
+use crate::ops::Pass;
 use crate::random::Random;
 
 /// Added to variances before the root.

@@ -10,8 +10,8 @@ mod memory;
 pub use memory::{DROPOUT, EPSILON, adam, keeps, positions, rotary_width};
 
 use crate::measure::format;
-use crate::op::Dtype;
-use crate::op::Op;
+use crate::ops::Dtype;
+use crate::ops::Op;
 use crate::random::Random;
 
 /// How the elements of an operand are stored on a device.
@@ -101,7 +101,7 @@ impl Operands {
 ///   whether `a` is stored as `(k, m)`. A linear layer, tokens times transposed weight, is `tn`.
 /// - `attention`: `(batch, heads, sequence, width)`; forward also gives `stats`, the natural logarithm of the sum of
 ///   exponentials of each query's scaled scores, which backward reads with `o` and `do`.
-/// - Memory-bound kernels: see [`MemoryKind`](crate::op::MemoryKind); `x`, `y` are `(rows, cols)`, backward reads `dy`.
+/// - Memory-bound kernels: see [`MemoryKind`](crate::ops::MemoryKind); `x`, `y` are `(rows, cols)`, backward reads `dy`.
 pub fn operands(op: &Op) -> Option<Operands> {
     match op {
         Op::Gemm(op) => Some(gemm::operands(op)),

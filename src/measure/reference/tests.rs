@@ -1,7 +1,7 @@
 //! The reference against hand values and finite differences.
 
 use crate::measure::reference::{error, inputs, operands, run};
-use crate::op::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
+use crate::ops::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
 
 fn memory(kind: MemoryKind, pass: Pass, rows: u64, cols: u64) -> Op {
     Op::Memory(Memory {

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::measure::describe::part;
 use crate::measure::device::Case;
 use crate::measure::plan::{Planned, Set, Sizing};
-use crate::op::Op;
+use crate::ops::Op;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::time::Duration;

@@ -74,7 +74,7 @@ impl Shares {
 mod tests {
     use super::*;
     use crate::measure::plan::cold;
-    use crate::op::{Dtype, Gemm, Layout, Op};
+    use crate::ops::{Dtype, Gemm, Layout, Op};
 
     #[test]
     fn a_slow_set_waits_until_the_others_have_had_their_time() {

@@ -1,6 +1,6 @@
 //! The parts of a sweep's document.
 
-use crate::op::Op;
+use crate::ops::Op;
 use crate::predict::estimate::Caveat;
 use crate::predict::estimate::Tier;
 use crate::report::sweep::Measured;

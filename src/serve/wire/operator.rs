@@ -2,10 +2,10 @@
 
 use super::size::{Whole, WholeSpan, one};
 use super::usual_gpu;
-use crate::op::Dtype;
-use crate::op::Layout;
-use crate::op::Op;
-use crate::op::Pass;
+use crate::ops::Dtype;
+use crate::ops::Layout;
+use crate::ops::Op;
+use crate::ops::Pass;
 use crate::query;
 use crate::query::Size;
 use crate::serve::body;

@@ -6,7 +6,7 @@ use super::usual_gpu;
 use crate::arch::AttentionKernel;
 use crate::arch::Mode;
 use crate::arch::Recompute;
-use crate::op::Dtype;
+use crate::ops::Dtype;
 use crate::query::Size;
 use crate::query::sweep::Sizes;
 use crate::query::workload;

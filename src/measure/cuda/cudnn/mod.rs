@@ -17,9 +17,9 @@ pub(super) use plan::Plan;
 
 use crate::error::Result;
 use crate::measure::cuda::cudnn::graph::Graph;
-use crate::op::Attention;
-use crate::op::Dtype;
-use crate::op::Pass;
+use crate::ops::Attention;
+use crate::ops::Dtype;
+use crate::ops::Pass;
 use cudarc::cudnn::sys;
 
 /// What a tensor of the graph is bound to when the plan runs.

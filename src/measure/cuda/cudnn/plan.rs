@@ -5,8 +5,8 @@ use crate::measure::cuda::cudnn::descriptor::{Descriptor, Handle, succeed};
 use crate::measure::cuda::cudnn::graph::Graph;
 use crate::measure::cuda::cudnn::{Binding, build};
 use crate::measure::cuda::libraries::Library;
-use crate::op::Attention;
-use crate::op::Op;
+use crate::ops::Attention;
+use crate::ops::Op;
 use cudarc::cudnn::sys::{
     self, cudnnBackendAttributeName_t as Name, cudnnBackendDescriptorType_t as Kind,
 };
