@@ -15,9 +15,9 @@ pub mod error;
 
 pub mod random;
 
-pub mod gpu;
-
 pub mod ops;
+
+pub mod gpu;
 
 pub mod arch;
 
