@@ -8,6 +8,7 @@ use crate::dataset::Skipped;
 use crate::error::Result;
 use crate::features::Family;
 use crate::gpu::Gpu;
+use crate::gpu::GpuCatalog;
 use crate::ops::Dtype;
 use crate::ops::Op;
 use crate::predict::Predictor;
@@ -80,10 +81,11 @@ pub struct Errors {
     pub interval_half_width_median: Option<f64>,
 }
 
-/// Predicts every row and compares; `answer` gives the predictor of a GPU.
+/// Predicts every row and compares; `answer` gives the predictor of a GPU of the catalogue.
 pub fn evaluate(
     rows: &[Row],
-    answer: &dyn Fn(&'static Gpu) -> Result<Predictor>,
+    gpus: &GpuCatalog,
+    answer: &dyn Fn(&Gpu) -> Result<Predictor>,
 ) -> Result<Evaluation> {
     let mut evaluation = Evaluation::default();
     let mut by_gpu: BTreeMap<&Arc<str>, Vec<&Row>> = BTreeMap::new();
@@ -92,7 +94,7 @@ pub fn evaluate(
     }
     let mut all = Vec::with_capacity(rows.len());
     for (name, rows) in by_gpu {
-        let Ok(gpu) = Gpu::find(name) else {
+        let Ok(gpu) = gpus.find(name) else {
             let reason = format!("GPU `{name}` is not described in data/gpus");
             evaluation.skipped.add(&reason, rows.len() as u64);
             continue;

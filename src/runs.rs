@@ -58,10 +58,7 @@ pub struct RunErrors {
 }
 
 /// Predicts every run; `answer` gives the predictor of a GPU.
-pub fn compare(
-    runs: &Runs,
-    answer: &dyn Fn(&'static Gpu) -> Result<Predictor>,
-) -> Result<Comparison> {
+pub fn compare(runs: &Runs, answer: &dyn Fn(&Gpu) -> Result<Predictor>) -> Result<Comparison> {
     let mut predictors: BTreeMap<&str, Predictor> = BTreeMap::new();
     let mut groups: BTreeMap<(Publisher, &str), Vec<Outcome<'_>>> = BTreeMap::new();
     for run in &runs.runs {

@@ -12,6 +12,7 @@ use crate::error::Result;
 use crate::error::write_atomically;
 use crate::features::Family;
 use crate::gpu::Gpu;
+use crate::gpu::GpuCatalog;
 use crate::predict::Predictor;
 use crate::predict::library;
 use crate::regressor::artifact::Artifact;
@@ -84,7 +85,11 @@ fn read(paths: &[PathBuf], filter: &Filter) -> Result<Table> {
     for path in paths {
         let mut table = match Source::recognise(path)? {
             Some(source) => dataset::import(source, &[path], filter)?,
-            None => dataset::alarms::screen(dataset::timings(dataset::read(path)?).rows),
+            None => {
+                let mut gpus = GpuCatalog::default();
+                gpus.extend(dataset::described_gpus(path)?);
+                dataset::alarms::screen(dataset::timings(dataset::read(path)?).rows, &gpus)
+            }
         };
         all.rows.append(&mut table.rows);
         all.skipped.merge(&table.skipped);

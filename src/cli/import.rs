@@ -12,6 +12,7 @@ use crate::dataset::line;
 use crate::error::Error;
 use crate::error::Result;
 use crate::evaluate::family;
+use crate::gpu::GpuCatalog;
 use crate::report::import::ImportReport;
 use crate::report::import::KeptRows;
 use std::collections::{BTreeMap, HashSet};
@@ -25,11 +26,12 @@ pub(super) fn run(args: &ImportArgs, format: Format) -> Result<String> {
             args.out.display()
         )));
     }
+    let mut gpus = GpuCatalog::default();
     let table = match args.source == NATIVE {
-        true => merge(args)?,
-        false => rows::read(&args.source, &args.paths, &args.filter)?,
+        true => merge(args, &mut gpus)?,
+        false => rows::read(&args.source, &args.paths, &args.filter, &mut gpus)?,
     };
-    dataset::write(&args.out, &table.rows)?;
+    dataset::write_with(&args.out, &table.rows, &gpus, &[])?;
     let report = ImportReport {
         out: args.out.display().to_string(),
         kept_rows: table.rows.len() as u64,
@@ -42,12 +44,12 @@ pub(super) fn run(args: &ImportArgs, format: Format) -> Result<String> {
 /// Files of our own in one, without exact duplicates: shards of a plan, runs of several days.
 ///
 /// Rows of two GPUs or stacks in one file would be taken for one machine's, so they must be asked for.
-fn merge(args: &ImportArgs) -> Result<Table> {
+fn merge(args: &ImportArgs, gpus: &mut GpuCatalog) -> Result<Table> {
     let mut merged = Table::default();
     let mut known = HashSet::new();
     let mut first: Option<(&Path, Row)> = None;
     for path in &args.paths {
-        let table = rows::read_all(NATIVE, std::slice::from_ref(path), &args.filter)?;
+        let table = rows::read_all(NATIVE, std::slice::from_ref(path), &args.filter, gpus)?;
         merged.skipped.merge(&table.skipped);
         for row in table.rows {
             let (before, other) = first.get_or_insert_with(|| (path, row.clone()));

@@ -8,7 +8,7 @@ use crate::cli::say;
 use crate::error::Error;
 use crate::error::Result;
 use crate::error::write_atomically;
-use crate::gpu::Gpu;
+use crate::gpu::GpuCatalog;
 use crate::predict::Predictor;
 use crate::regressor::artifact::Artifact;
 use crate::report::reproduce::ReproduceReport;
@@ -20,18 +20,20 @@ use std::path::PathBuf;
 
 pub(super) fn run(args: &ReproduceArgs, format: Format) -> Result<String> {
     let model = args.model.as_deref().map(artifact).transpose()?;
-    let target = Predictor::new(Gpu::find(&args.gpu)?, model.as_deref())?;
+    let mut gpus = GpuCatalog::default();
+    gpus.extend(model.iter().flat_map(|model| model.card.gpus.clone()));
+    let target = Predictor::new(gpus.find(&args.gpu)?, model.as_deref())?;
     let timings = timings(&args.data, model.as_deref())?;
     if !args.data.is_empty() && timings.0.is_empty() {
         return Err(no_row(&args.data));
     }
-    let gpu = target.gpu();
+    let gpu = target.gpu().clone();
     let findings = reproduce(target, model.as_deref(), &timings)?;
     let with_rows = |finding: &Finding| finding.takes_rows && finding.missing.is_none();
     if !args.data.is_empty() && !findings.iter().any(with_rows) {
         return Err(no_row(&args.data));
     }
-    let report = ReproduceReport::new(gpu, timings.0.len() as u64, &findings);
+    let report = ReproduceReport::new(&gpu, timings.0.len() as u64, &findings);
     for file in report.files()? {
         write_atomically(&args.out.join(file.name), file.content.as_bytes())?;
     }

@@ -9,22 +9,32 @@ use crate::dataset::Source;
 use crate::dataset::Table;
 use crate::error::Error;
 use crate::error::Result;
-use crate::gpu::Gpu;
+use crate::gpu::GpuCatalog;
 use crate::regressor::artifact::Artifact;
 use crate::report::SkippedRows;
 use std::path::PathBuf;
 
 /// Reads tables of this publisher, or of our own schema; physically impossible rows are skipped, and those of our own
-/// rows that are not the time of their shape.
-pub(super) fn read(from: &str, paths: &[PathBuf], args: &FilterArgs) -> Result<Table> {
-    let table = read_all(from, paths, args)?;
+/// rows that are not the time of their shape. The GPUs that the tables describe are registered in `gpus`.
+pub(super) fn read(
+    from: &str,
+    paths: &[PathBuf],
+    args: &FilterArgs,
+    gpus: &mut GpuCatalog,
+) -> Result<Table> {
+    let table = read_all(from, paths, args, gpus)?;
     let mut timings = dataset::timings(table.rows);
     timings.skipped.merge(&table.skipped);
     filled(timings)
 }
 
 /// The same with anchors, repeats, warm caches and other algorithms.
-pub(super) fn read_all(from: &str, paths: &[PathBuf], args: &FilterArgs) -> Result<Table> {
+pub(super) fn read_all(
+    from: &str,
+    paths: &[PathBuf],
+    args: &FilterArgs,
+    gpus: &mut GpuCatalog,
+) -> Result<Table> {
     let names = |names: &[String]| (!names.is_empty()).then(|| names.to_vec());
     let filter = Filter {
         gpus: names(&args.gpu),
@@ -32,7 +42,7 @@ pub(super) fn read_all(from: &str, paths: &[PathBuf], args: &FilterArgs) -> Resu
     };
     let table = match Source::parse(from) {
         Some(source) => dataset::import(source, paths, &filter)?,
-        None => native(paths, &filter)?,
+        None => native(paths, &filter, gpus)?,
     };
     filled(table)
 }
@@ -89,10 +99,13 @@ pub(super) fn skipped(skipped: &Skipped) -> Vec<SkippedRows> {
     skipped.iter().map(rows).collect()
 }
 
-fn native(paths: &[PathBuf], filter: &Filter) -> Result<Table> {
+fn native(paths: &[PathBuf], filter: &Filter, catalog: &mut GpuCatalog) -> Result<Table> {
+    for path in paths {
+        catalog.extend(dataset::described_gpus(path)?);
+    }
     let rows = dataset::read_many(paths)?;
     // A part that `data/gpus` does not know is in the rows under the name that its driver reports.
-    let known = |name: &String| match Gpu::find(name) {
+    let known = |name: &String| match catalog.find(name) {
         Ok(gpu) => Ok(gpu.name.clone()),
         Err(_) if rows.iter().any(|row| *row.gpu == **name) => Ok(name.clone()),
         Err(error) => Err(error),
@@ -109,7 +122,7 @@ fn native(paths: &[PathBuf], filter: &Filter) -> Result<Table> {
             Some(reason) => skipped.add(&reason, 1),
         }
     }
-    let mut table = dataset::alarms::screen(kept);
+    let mut table = dataset::alarms::screen(kept, catalog);
     table.skipped.merge(&skipped);
     Ok(table)
 }

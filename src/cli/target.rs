@@ -5,6 +5,7 @@ use crate::cli::artifact;
 use crate::error::Error;
 use crate::error::Result;
 use crate::gpu::Gpu;
+use crate::gpu::GpuCatalog;
 use crate::predict::Predictor;
 use crate::query::sweep::Timing;
 use crate::regressor::artifact::Card;
@@ -22,19 +23,21 @@ pub(super) fn answering(target: &TargetArgs) -> Result<Predictor> {
 
 /// The predictor of the target without the user's own timings.
 ///
-/// A model and a table bring descriptions of parts that `data/gpus` does not know, so both are opened first.
+/// Its GPU may be one that `data/gpus` does not know and that the table or the model describes.
 pub(super) fn predicting(target: &TargetArgs) -> Result<Predictor> {
+    let mut gpus = GpuCatalog::default();
     #[cfg(feature = "dataset")]
     if let Some(path) = &target.data {
-        crate::dataset::acquaint(path)?;
+        gpus.extend(crate::dataset::described_gpus(path)?);
     }
     let model = target.model.as_deref().map(artifact).transpose()?;
+    gpus.extend(model.iter().flat_map(|model| model.card.gpus.clone()));
     let own = model.as_ref().and_then(|model| described_gpu(&model.card));
-    let gpu = Gpu::find(target.gpu.as_deref().or(own).unwrap_or(DEFAULT_GPU))?;
+    let gpu = gpus.find(target.gpu.as_deref().or(own).unwrap_or(DEFAULT_GPU))?;
     Predictor::new(gpu, model.as_deref())
 }
 
-/// The part of a model that describes it itself, where there is only one.
+/// The GPU that a model describes, where it describes only one.
 fn described_gpu(card: &Card) -> Option<&str> {
     match &card.gpus[..] {
         [gpu] => Some(&gpu.name),

@@ -15,6 +15,7 @@ use crate::dataset::RunToRun;
 use crate::error::Error;
 use crate::error::Result;
 use crate::features::Family;
+use crate::gpu::GpuCatalog;
 use crate::regressor::artifact::Key;
 use crate::report::training::TrainingReport;
 use crate::train::Event;
@@ -31,10 +32,13 @@ pub(super) fn run(args: &TrainArgs, format: Format) -> Result<String> {
     if args.backend == Backend::Wgpu && !cfg!(feature = "wgpu") {
         return Err(Error::feature_off("`train --backend wgpu`", "wgpu"));
     }
-    let table = rows::read_all(NATIVE, &args.data, &FilterArgs::default())?;
+    let mut gpus = GpuCatalog::default();
+    let table = rows::read_all(NATIVE, &args.data, &FilterArgs::default(), &mut gpus)?;
     let base = args.base.as_deref().map(artifact).transpose()?;
+    gpus.extend(base.iter().flat_map(|base| base.card.gpus.clone()));
     let options = Options {
         out: args.out.clone(),
+        gpus,
         gpu: args.gpu.clone(),
         across: args.across,
         base: base.map(|base| base.into_owned()),

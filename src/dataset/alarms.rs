@@ -7,6 +7,7 @@
 use super::cells::family;
 use super::{Row, Table};
 use crate::gpu::Gpu;
+use crate::gpu::GpuCatalog;
 use crate::ops::Op;
 use crate::units::Seconds;
 
@@ -51,11 +52,12 @@ pub fn alarm(op: &Op, time: Seconds, gpu: &Gpu) -> Option<Alarm> {
 
 /// Moves the rows that physics rules out to the skipped ones, with their GPU, stack and family.
 ///
-/// Rows of a GPU that `data/gpus` does not describe are kept: nothing contradicts them.
-pub fn screen(rows: Vec<Row>) -> Table {
+/// Rows of a GPU that is not in the catalogue are kept: nothing contradicts them.
+pub fn screen(rows: Vec<Row>, gpus: &GpuCatalog) -> Table {
     let mut table = Table::default();
     for row in rows {
-        match Gpu::find(&row.gpu)
+        match gpus
+            .find(&row.gpu)
             .ok()
             .and_then(|gpu| objection(&row, gpu))
         {
@@ -120,7 +122,7 @@ mod tests {
             at(8192, 8192, 8192, 1.5),
             foreign,
         ];
-        let table = screen(rows);
+        let table = screen(rows, &GpuCatalog::default());
         assert_eq!(table.rows.len(), 2);
         let reasons: Vec<_> = table.skipped.iter().collect();
         let reason = "faster than the peak arithmetic of its GPU (h200, stack 1.0, bf16 gemm)";

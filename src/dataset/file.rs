@@ -11,6 +11,7 @@ use super::measured::{self, Measured, REALS, REMEASURED, Readings, TEXTS, WHOLES
 use super::{Origin, Row};
 use crate::error::{Error, Result, write_atomically};
 use crate::gpu::Gpu;
+use crate::gpu::GpuCatalog;
 use crate::units::{Hertz, Seconds};
 use parquet::file::metadata::KeyValue;
 use std::collections::BTreeSet;
@@ -18,7 +19,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Before the name of a part that `data/gpus` does not know: its description follows.
+/// Before the name of a GPU that `data/gpus` does not know: its description follows.
 const GPU_KEY: &str = "shapewise.gpu.";
 
 const SCHEMA_KEY: &str = "shapewise.schema";
@@ -87,20 +88,25 @@ pub fn check_target(path: &Path) -> Result<()> {
     )))
 }
 
-/// Writes rows to a file, replacing it; the folder must exist.
+/// Writes rows to a file, replacing it, without a description of any GPU; the folder must exist.
 pub fn write(path: &Path, rows: &[Row]) -> Result<()> {
-    write_with(path, rows, &[])
+    write_with(path, rows, &GpuCatalog::default(), &[])
 }
 
-/// Writes rows with entries of the file's own metadata, which [`property`] reads; a part that `data/gpus` does not know
-/// goes along with its description.
-pub fn write_with(path: &Path, rows: &[Row], properties: &[(&str, String)]) -> Result<()> {
+/// Writes rows with the descriptions that `gpus` has of their GPUs, which [`described_gpus`] reads,
+/// and with entries of the file's own metadata, which [`property`] reads.
+pub fn write_with(
+    path: &Path,
+    rows: &[Row],
+    gpus: &GpuCatalog,
+    properties: &[(&str, String)],
+) -> Result<()> {
     check_target(path)?;
     for (index, row) in rows.iter().enumerate() {
         cells::check_row(row)
             .map_err(|problem| problem.at(format!("{}: row {}", path.display(), index + 1)))?;
     }
-    let content = encode(rows, properties)
+    let content = encode(rows, gpus, properties)
         .map_err(|error| Error::bad_input(format!("{}: cannot encode: {error}", path.display())))?;
     write_atomically(path, &content)
 }
@@ -112,13 +118,17 @@ pub fn property(path: &Path, key: &str) -> Result<Option<String>> {
     Ok(file.property(key).map(str::to_owned))
 }
 
-fn encode(rows: &[Row], properties: &[(&str, String)]) -> parquet::errors::Result<Vec<u8>> {
+fn encode(
+    rows: &[Row],
+    gpus: &GpuCatalog,
+    properties: &[(&str, String)],
+) -> parquet::errors::Result<Vec<u8>> {
     let version = (SCHEMA_KEY, SCHEMA.to_string());
     let entries = std::iter::once(&version).chain(properties);
     let entries = entries.map(|(key, value)| KeyValue::new((*key).to_owned(), value.clone()));
-    let parts: BTreeSet<&str> = rows.iter().map(|row| &*row.gpu).collect();
-    let described = parts.into_iter().filter_map(|name| {
-        let gpu = Gpu::find(name).ok().filter(|gpu| gpu.is_described())?;
+    let names: BTreeSet<&str> = rows.iter().map(|row| &*row.gpu).collect();
+    let described = names.into_iter().filter_map(|name| {
+        let gpu = gpus.find(name).ok().filter(|gpu| gpu.is_described())?;
         let text = serde_json::to_string(gpu).expect("a description has only plain fields");
         Some(KeyValue::new(format!("{GPU_KEY}{name}"), text))
     });
@@ -174,24 +184,20 @@ fn column<'a>(name: &str, rows: &'a [Row]) -> Values<'a> {
     }
 }
 
-/// Makes the parts known that a file describes; [`read`] does so, too.
-pub fn acquaint(path: &Path) -> Result<()> {
-    open(path).map(drop)
-}
-
-/// Opens a file of ours and makes the parts known that it describes; answers its schema, too.
-fn open(path: &Path) -> Result<(Parquet, u64)> {
+/// The GPUs that a file describes: those of its rows that `data/gpus` did not know when it was written.
+pub fn described_gpus(path: &Path) -> Result<Vec<Gpu>> {
     let file = Parquet::open(path)?;
-    let version = check_schema(&file)?;
-    for description in file.properties_of(GPU_KEY) {
-        Gpu::adopt(Gpu::from_json(description, file.place())?);
-    }
-    Ok((file, version))
+    check_schema(&file)?;
+    let descriptions = file.properties_of(GPU_KEY);
+    descriptions
+        .map(|text| Gpu::from_json(text, file.place()))
+        .collect()
 }
 
 /// Reads all rows of a file that [`write()`] has written.
 pub fn read(path: &Path) -> Result<Vec<Row>> {
-    let (file, version) = open(path)?;
+    let file = Parquet::open(path)?;
+    let version = check_schema(&file)?;
     let fields = fields(version);
     let names: Vec<&str> = fields.iter().map(|field| field.name).collect();
     let mut rows = Vec::new();

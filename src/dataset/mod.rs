@@ -17,7 +17,9 @@ mod select;
 mod split;
 
 pub use digest::digest;
-pub use file::{SCHEMA, acquaint, check_target, property, read, read_many, write, write_with};
+pub use file::{
+    SCHEMA, check_target, described_gpus, property, read, read_many, write, write_with,
+};
 pub use import::{Filter, Source, import};
 pub use measured::{Cache, Measured, Role, Stop};
 pub use select::{RESERVED, RunToRun, is_reserved, is_timing, run_to_run, timings};

@@ -4,7 +4,10 @@
 //! (a clock in MHz where hertz is due) does not load. Peaks are dense, without sparsity.
 //! `data/README.md` describes the format and how to add a part.
 
+mod catalog;
 mod described;
+
+pub use catalog::GpuCatalog;
 
 use crate::error::{Error, Result};
 use crate::ops::Dtype;
@@ -179,17 +182,10 @@ impl Gpu {
         ALL.get_or_init(|| load(embedded()).expect("a test loads every embedded GPU file"))
     }
 
-    /// The GPU with this name or alias; case does not matter, and `_`, `-` and a space are equal.
+    /// The built-in GPU with this name or alias, as [`GpuCatalog::find`] looks it up.
     pub fn find(name: &str) -> Result<&'static Self> {
-        let wanted = spelling(name);
-        let is_called = |gpu: &Self| gpu.names().any(|known| spelling(known) == wanted);
-        let built_in = Self::all().iter().find(|gpu| is_called(gpu));
-        built_in
-            .or_else(|| described::find(is_called))
-            .ok_or_else(|| {
-                let names: Vec<_> = Self::all().iter().map(|gpu| gpu.name.as_str()).collect();
-                Error::field("target", "gpu", quoted(name), &names.join(", "))
-            })
+        static BUILT_IN: GpuCatalog = GpuCatalog::built_in();
+        BUILT_IN.find(name)
     }
 
     /// The name, then the aliases.

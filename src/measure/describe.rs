@@ -15,7 +15,7 @@ const REPORTED: &str = "reported by the driver";
 
 /// Describes the part of these rows, unless it is built in or a rehearsal.
 pub fn describe(name: &str, facts: &Facts, rows: &[Row]) -> Result<Option<Gpu>> {
-    if built_in(name).is_some() || name == REHEARSAL || rows.is_empty() {
+    if Gpu::find(name).is_ok() || name == REHEARSAL || rows.is_empty() {
         return Ok(None);
     }
     of_rows(name, facts, rows).map(Some)
@@ -23,14 +23,10 @@ pub fn describe(name: &str, facts: &Facts, rows: &[Row]) -> Result<Option<Gpu>> 
 
 /// The part of these rows, of which there is one at least: the built-in one of this name, else as far as they show it.
 pub fn part(name: &str, facts: &Facts, rows: &[Row]) -> Result<Gpu> {
-    match built_in(name) {
-        Some(gpu) => Ok(gpu.clone()),
-        None => of_rows(name, facts, rows),
+    match Gpu::find(name) {
+        Ok(gpu) => Ok(gpu.clone()),
+        Err(_) => of_rows(name, facts, rows),
     }
-}
-
-fn built_in(name: &str) -> Option<&'static Gpu> {
-    Gpu::find(name).ok().filter(|gpu| !gpu.is_described())
 }
 
 /// Peaks and bandwidth are the best that any row reached, so that no row is faster than its roofline; what neither the

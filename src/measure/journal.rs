@@ -12,6 +12,7 @@ use crate::dataset::Row;
 use crate::dataset::line;
 use crate::error::Error;
 use crate::error::Result;
+use crate::gpu::GpuCatalog;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::HashSet;
@@ -272,11 +273,11 @@ impl Journal {
         })
     }
 
-    /// Writes the Parquet file with all rows, then removes the journal.
-    pub fn finish(mut self, header: &Header, rows: &[Row]) -> Result<()> {
+    /// Writes the Parquet file with all rows and the description of their GPU, then removes the journal.
+    pub fn finish(mut self, header: &Header, rows: &[Row], gpus: &GpuCatalog) -> Result<()> {
         self.sync()?;
         let text = serde_json::to_string(header).expect("a header has only plain fields");
-        dataset::write_with(&self.target, rows, &[(RUN_KEY, text)])?;
+        dataset::write_with(&self.target, rows, gpus, &[(RUN_KEY, text)])?;
         // The new name must be on disk before the old one goes.
         if let Some(folder) = self
             .target

@@ -20,6 +20,7 @@ use crate::dataset::Skipped;
 use crate::error::Error;
 use crate::error::Result;
 use crate::gpu::Gpu;
+use crate::gpu::GpuCatalog;
 use crate::ops::Op;
 use crate::units::Hertz;
 use crate::units::Seconds;
@@ -175,11 +176,9 @@ pub fn measure(
         )));
     }
     let _ = watch(&Event::Writing { rows: rows.len() });
-    // A part that `data/gpus` does not know takes its description along.
-    if let Some(gpu) = describe(&identity.gpu, &identity.facts, &rows)? {
-        Gpu::adopt(gpu);
-    }
-    journal.finish(&header, &rows)?;
+    let mut gpus = GpuCatalog::default();
+    gpus.extend(describe(&identity.gpu, &identity.facts, &rows)?);
+    journal.finish(&header, &rows, &gpus)?;
     Ok(Outcome {
         drift: drift(&rows),
         noise: dataset::run_to_run(&rows),

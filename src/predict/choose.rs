@@ -18,7 +18,7 @@ pub struct Voice {
     /// What it was trained for.
     key: Key,
     /// The GPU it is asked about.
-    gpu: &'static str,
+    gpu: String,
     /// Features on the GPU that is asked about, with the launch term of the stack.
     pub machine: Machine,
     /// The measured region.
@@ -30,14 +30,14 @@ pub struct Voice {
 }
 
 impl Voice {
-    fn new(head: &Head, weights: &Weights, gpu: &'static Gpu) -> Self {
+    fn new(head: &Head, weights: &Weights, gpu: &Gpu) -> Self {
         Self {
             name: match head.key.gpu.as_str() {
                 ANY_GPU => format!("{} of all GPUs", head.key.stack),
                 part => format!("{} on {part}", head.key.stack),
             },
             key: head.key.clone(),
-            gpu: &gpu.name,
+            gpu: gpu.name.clone(),
             machine: Machine::new(gpu, Seconds::from_micros(head.launch_us)),
             coverage: head.coverage.clone(),
             calibration: head.calibration.clone(),
@@ -75,7 +75,7 @@ pub struct Answer {
 
 /// Finds the head that fits best and makes it a voice; none where no model knows the family.
 pub fn choose(
-    gpu: &'static Gpu,
+    gpu: &Gpu,
     candidates: &[&Artifact],
     family: Family,
     dtype: Dtype,
@@ -115,7 +115,7 @@ pub fn choose(
 }
 
 /// The head that saw odd sizes and batches, for this maker and generation: the co-design paper's raw sweeps.
-pub fn alignment(gpu: &'static Gpu, voices: &mut Vec<Voice>) -> Result<Option<usize>> {
+pub fn alignment(gpu: &Gpu, voices: &mut Vec<Voice>) -> Result<Option<usize>> {
     let part = match (gpu.vendor, gpu.generation) {
         (Vendor::Nvidia, Generation::Volta | Generation::Turing) => "v100",
         (Vendor::Nvidia, _) => "a100-40gb",
@@ -138,7 +138,7 @@ pub fn alignment(gpu: &'static Gpu, voices: &mut Vec<Voice>) -> Result<Option<us
     Ok(Some(voice_of(head, weights, Gpu::find(part)?, voices)))
 }
 
-fn voice_of(head: &Head, weights: &Weights, gpu: &'static Gpu, voices: &mut Vec<Voice>) -> usize {
+fn voice_of(head: &Head, weights: &Weights, gpu: &Gpu, voices: &mut Vec<Voice>) -> usize {
     let known = voices
         .iter()
         .position(|voice| voice.key == head.key && voice.gpu == gpu.name);

@@ -31,7 +31,7 @@ const ROUND: usize = 384;
 
 /// Predicts operators on one GPU.
 pub struct Predictor {
-    gpu: &'static Gpu,
+    gpu: Gpu,
     voices: Vec<Voice>,
     /// By family and format.
     answers: [[Option<Answer>; Dtype::ALL.len()]; Family::ALL.len()],
@@ -42,7 +42,7 @@ pub struct Predictor {
 
 impl Predictor {
     /// A predictor from the built-in models, or from `model` first where it has an answer.
-    pub fn new(gpu: &'static Gpu, model: Option<&Artifact>) -> Result<Self> {
+    pub fn new(gpu: &Gpu, model: Option<&Artifact>) -> Result<Self> {
         let mut voices = Vec::new();
         let mut answers = <[[Option<Answer>; Dtype::ALL.len()]; Family::ALL.len()]>::default();
         let candidates = choose::candidates(gpu, model)?;
@@ -54,7 +54,7 @@ impl Predictor {
         }
         let alignment = choose::alignment(gpu, &mut voices)?;
         Ok(Self {
-            gpu,
+            gpu: gpu.clone(),
             voices,
             answers,
             alignment,
@@ -70,8 +70,8 @@ impl Predictor {
     }
 
     /// The GPU the times are for.
-    pub fn gpu(&self) -> &'static Gpu {
-        self.gpu
+    pub fn gpu(&self) -> &Gpu {
+        &self.gpu
     }
 
     /// The stack and GPU that answer for this family and format (`trtllm 1.3.0rc20 on h200`).
@@ -206,7 +206,7 @@ impl Predictor {
                 tier: Tier::Measured,
                 caveats: Caveats::default(),
             },
-            Plan::Roofline => assume::roofline(self.gpu, op),
+            Plan::Roofline => assume::roofline(&self.gpu, op),
             Plan::Learned {
                 voice: index,
                 row,

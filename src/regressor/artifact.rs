@@ -310,9 +310,6 @@ impl Artifact {
         }
         let card: Card =
             serde_json::from_str(card).map_err(|error| bad(format!("{CARD_FILE}: {error}")))?;
-        for gpu in &card.gpus {
-            Gpu::adopt(gpu.clone());
-        }
         let tensors = SafeTensors::deserialize(weights)
             .map_err(|error| bad(format!("{WEIGHTS_FILE} is damaged: {error}")))?;
         let mut used = 0;

@@ -89,7 +89,7 @@ impl Machines {
 }
 
 /// The name of the GPU that a predictor answers for.
-pub fn name(predictor: &Predictor) -> &'static str {
+pub fn name(predictor: &Predictor) -> &str {
     &predictor.gpu().name
 }
 
@@ -150,7 +150,7 @@ impl Timings {
         };
         let judged: Vec<_> = self.on_grid(gpu, grid).map(point).collect();
         Along {
-            gpu,
+            gpu: gpu.to_owned(),
             measured: judged
                 .iter()
                 .map(|point| (point.place, point.measured))
@@ -191,7 +191,7 @@ impl Timings {
 /// One sweep on one GPU.
 pub struct Along {
     /// The GPU.
-    pub gpu: &'static str,
+    pub gpu: String,
     /// Horizontal values with predicted rates.
     pub predicted: Vec<(f64, f64)>,
     /// Horizontal values with measured rates; fewer or none.

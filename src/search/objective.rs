@@ -99,7 +99,7 @@ fn better(a: &Candidate, b: &Candidate) -> bool {
 
 /// Evaluates shapes on one thread.
 pub struct Worker<'a> {
-    gpu: &'static Gpu,
+    gpu: &'a Gpu,
     space: &'a Space,
     memo: Memo<'a>,
     reference: Seconds,

@@ -23,6 +23,7 @@ use crate::dataset::{REHEARSAL, Row, digest, is_held_out, is_timing, key};
 use crate::error::{Error, Result, write_atomically};
 use crate::features::Family;
 use crate::gpu::Gpu;
+use crate::gpu::GpuCatalog;
 use crate::ops::Dtype;
 use crate::random::fnv1a;
 use crate::regressor::artifact::{Artifact, Card, GroupErrors, KeptOut, Key, SCHEMA, Waves};
@@ -101,6 +102,8 @@ impl Effort {
 pub struct Options {
     /// Folder of the model; its last part is the model's name.
     pub out: PathBuf,
+    /// The GPUs that the rows and the base model may name.
+    pub gpus: GpuCatalog,
     /// Train the heads of this GPU only; without it the rows must be of one GPU.
     pub gpu: Option<String>,
     /// One head a family over all GPUs, for GPUs nobody measured.
@@ -255,7 +258,8 @@ pub fn train(
     };
     let mut weights = Vec::new();
     for (key, sources) in plan {
-        let gather = |&(gpu, stack): &(&'static Gpu, &str)| {
+        let gather = |(gpu, stack)| {
+            let gpu: &Gpu = gpu;
             let rows = &tables[&(gpu.name.as_str(), stack, key.family, key.dtype)];
             TableRows {
                 gpu,
@@ -263,8 +267,8 @@ pub fn train(
             }
         };
         let learn = Tables {
-            own: sources.own.iter().map(gather).collect(),
-            sisters: sources.sisters.iter().map(gather).collect(),
+            own: sources.own.iter().copied().map(gather).collect(),
+            sisters: sources.sisters.iter().copied().map(gather).collect(),
             waves: sources.waves,
         };
         let start = options.base.as_ref().and_then(|base| start_of(base, &key));
@@ -319,8 +323,8 @@ type Rows<'a> = BTreeMap<(&'a str, &'a str, Family, Dtype), Vec<&'a Row>>;
 /// GPUs and stacks that a head learns from, and how.
 #[derive(Default)]
 struct Sources<'a> {
-    own: Vec<(&'static Gpu, &'a str)>,
-    sisters: Vec<(&'static Gpu, &'a str)>,
+    own: Vec<(&'a Gpu, &'a str)>,
+    sisters: Vec<(&'a Gpu, &'a str)>,
     care: Care,
     waves: Option<Waves>,
 }
@@ -352,7 +356,7 @@ fn stack_in<'a>(tables: &Rows<'a>, gpu: &str, stack: &str, recipe: &Recipe) -> O
 fn plan<'a>(
     tables: &Rows<'a>,
     recipes: &[Recipe],
-    options: &Options,
+    options: &'a Options,
 ) -> Result<Vec<(Key, Sources<'a>)>> {
     if options.across {
         return Ok(plan_across(tables, recipes));
@@ -360,8 +364,8 @@ fn plan<'a>(
     let mut gpus: Vec<&str> = tables.keys().map(|key| key.0).collect();
     gpus.dedup();
     let gpu = match (&options.gpu, &gpus[..]) {
-        (Some(name), _) => Gpu::find(name)?,
-        (None, [only]) => Gpu::find(only)?,
+        (Some(name), _) => options.gpus.find(name)?,
+        (None, [only]) => options.gpus.find(only)?,
         (None, several) => {
             return Err(Error::field(
                 "--gpu",

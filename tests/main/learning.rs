@@ -4,7 +4,7 @@ use crate::cli::{parse, refuses, run};
 use crate::made_up;
 use shapewise::dataset::{Row, is_held_out, key, read, write};
 use shapewise::features::Family;
-use shapewise::gpu::Gpu;
+use shapewise::gpu::{Gpu, GpuCatalog};
 use shapewise::ops::Dtype;
 use shapewise::predict::Predictor;
 use shapewise::regressor::artifact::Artifact;
@@ -20,6 +20,7 @@ fn rows() -> Vec<Row> {
 
 fn options(out: &Path) -> Options {
     Options {
+        gpus: GpuCatalog::default(),
         out: out.to_owned(),
         gpu: None,
         across: false,

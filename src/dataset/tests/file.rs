@@ -2,9 +2,10 @@
 
 use super::{gemm_row, measured_row, write_columns};
 use crate::dataset::{
-    Cache, Measured, Origin, Role, Row, Stop, digest, line, property, read, read_many, write,
-    write_with,
+    Cache, Measured, Origin, Role, Row, Stop, described_gpus, digest, line, property, read,
+    read_many, write, write_with,
 };
+use crate::gpu::{Gpu, GpuCatalog};
 use crate::ops::{Attention, Collective, CollectiveKind, Dtype, Gemm, Layout, Memory, MemoryKind};
 use crate::ops::{Op, Pass};
 use crate::units::{Hertz, Seconds};
@@ -349,7 +350,13 @@ fn how_a_row_was_measured_reads_back_from_files_and_lines() {
     (about.role, about.cache, about.stop) = (Role::Anchor, Cache::Hot, Stop::Long);
     (about.half_width, about.kernel, about.power_watts) = (None, None, None);
     let rows = [measured_row(1, 2, 3), second, gemm_row(7, 8, 9)];
-    write_with(&path, &rows, &[("a key", "a value".to_owned())]).unwrap();
+    write_with(
+        &path,
+        &rows,
+        &GpuCatalog::default(),
+        &[("a key", "a value".to_owned())],
+    )
+    .unwrap();
     assert_eq!(read(&path).unwrap(), rows);
     assert_eq!(
         property(&path, "a key").unwrap().as_deref(),
@@ -380,6 +387,27 @@ fn how_a_row_was_measured_reads_back_from_files_and_lines() {
             .starts_with("a.journal: line 2: `n` is null"),
         "{sentence}"
     );
+}
+
+#[test]
+fn a_file_carries_the_descriptions_of_those_gpus_that_its_rows_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.parquet");
+    let figures = || Gpu::find("h200").unwrap().figures();
+    let described = |name: &str| {
+        let figures = figures().map(|(key, figure)| (key.to_owned(), figure.clone()));
+        Gpu::described(name, "A GPU of mine", figures.collect()).unwrap()
+    };
+    let mut gpus = GpuCatalog::default();
+    gpus.extend([described("mine"), described("not-in-the-rows")]);
+    let mut row = gemm_row(1, 2, 3);
+    row.gpu = "mine".into();
+    write_with(&path, &[row, gemm_row(4, 5, 6)], &gpus, &[]).unwrap();
+    assert_eq!(described_gpus(&path).unwrap(), [described("mine")]);
+    assert_eq!(read(&path).unwrap().len(), 2);
+    assert!(Gpu::find("mine").is_err());
+    write(&path, &[gemm_row(1, 2, 3)]).unwrap();
+    assert_eq!(described_gpus(&path).unwrap(), []);
 }
 
 #[test]

@@ -1,0 +1,112 @@
+//! The GPUs that a name may stand for: those of `data/gpus`, and those that opened files describe.
+//!
+//! A catalogue is a value that whoever opens a table or a model fills and hands on, so what a name means
+//! follows from the files that were opened for one question, not from what else the program has read.
+
+use super::Gpu;
+use super::quoted;
+use super::spelling;
+use crate::error::Error;
+use crate::error::Result;
+
+/// The built-in GPUs and any number of described ones.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GpuCatalog {
+    described: Vec<Gpu>,
+}
+
+impl GpuCatalog {
+    /// The GPUs of `data/gpus` alone.
+    pub const fn built_in() -> Self {
+        Self {
+            described: Vec::new(),
+        }
+    }
+
+    /// Adds a described GPU; a built-in one of the same name stays as `data/gpus` has it.
+    ///
+    /// Of two descriptions of one GPU the later counts, with the larger of each measured rate: measuring
+    /// approaches peaks and bandwidth from below.
+    pub fn register(&mut self, mut gpu: Gpu) {
+        if !gpu.is_described() {
+            return;
+        }
+        let known = self.described.iter_mut();
+        match known.into_iter().find(|known| known.name == gpu.name) {
+            Some(known) => {
+                gpu.raise_rates(known);
+                *known = gpu;
+            }
+            None => self.described.push(gpu),
+        }
+    }
+
+    /// Every GPU: the built-in ones by name, then the described ones in the order of their files.
+    pub fn iter(&self) -> impl Iterator<Item = &Gpu> {
+        Gpu::all().iter().chain(&self.described)
+    }
+
+    /// The GPU with this name or alias; case does not matter, and `_`, `-` and a space are equal.
+    pub fn find(&self, name: &str) -> Result<&Gpu> {
+        let wanted = spelling(name);
+        let mut gpus = self.iter();
+        let found = gpus.find(|gpu| gpu.names().any(|known| spelling(known) == wanted));
+        found.ok_or_else(|| {
+            let names: Vec<_> = self.iter().map(|gpu| gpu.name.as_str()).collect();
+            Error::field("target", "gpu", quoted(name), &names.join(", "))
+        })
+    }
+}
+
+impl Extend<Gpu> for GpuCatalog {
+    fn extend<T: IntoIterator<Item = Gpu>>(&mut self, gpus: T) {
+        gpus.into_iter().for_each(|gpu| self.register(gpu));
+    }
+}
+
+impl Gpu {
+    /// Takes over the measured rates of `other` that are larger.
+    fn raise_rates(&mut self, other: &Self) {
+        let is_rate = |key: &str| key.starts_with("peak_") || key == "memory_bandwidth_bytes_per_s";
+        for (key, figure) in other.figures().filter(|(key, _)| is_rate(key)) {
+            if self.get(key).is_none_or(|held| held < figure.value) {
+                self.figures.insert(key.to_owned(), figure.clone());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::described::tests::cpu;
+    use super::*;
+
+    #[test]
+    fn a_described_gpu_is_found_in_its_catalogue_alone_and_its_rates_only_grow() {
+        let name = "described-gpu-1";
+        let mut gpus = GpuCatalog::default();
+        gpus.register(cpu(name, 1e10));
+        assert!(GpuCatalog::default().find(name).is_err());
+        assert!(Gpu::find(name).is_err());
+        let found = gpus.find("Described_GPU 1").unwrap();
+        assert!(found.is_described());
+        assert_eq!(found.bandwidth().bytes_per_sec(), 1e10);
+        for (described, counts) in [(3e10, 3e10), (2e10, 3e10)] {
+            gpus.register(cpu(name, described));
+            let found = gpus.find(name).unwrap();
+            assert_eq!(found.bandwidth().bytes_per_sec(), counts);
+        }
+        assert_eq!(gpus.iter().count(), Gpu::all().len() + 1);
+        let error = gpus.find("h2000").unwrap_err().to_string();
+        assert!(error.contains("a100") && error.ends_with(name), "{error}");
+    }
+
+    #[test]
+    fn a_built_in_gpu_is_not_described_anew() {
+        let mut gpus = GpuCatalog::default();
+        gpus.extend([cpu("h200", 1e10)]);
+        assert_eq!(gpus, GpuCatalog::default());
+        let bandwidth = gpus.find("h200").unwrap().bandwidth();
+        assert_eq!(bandwidth.bytes_per_sec(), 4.8e12);
+    }
+}
