@@ -18,6 +18,9 @@ macro_rules! named_enum {
             /// Every variant, in the order of declaration.
             pub const ALL: [Self; [$($text),+].len()] = [$(Self::$variant),+];
 
+            /// Their names.
+            pub const NAMES: [&'static str; Self::ALL.len()] = [$($text),+];
+
             /// The name used on the command line, on disk and on the wire.
             pub const fn name(self) -> &'static str {
                 match self {

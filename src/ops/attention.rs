@@ -1,0 +1,210 @@
+//! Fused attention over whole sequences or of one new token against a cache.
+
+use super::dimension::{Dimension, choice, count, flag};
+use super::{Dtype, Op, Pass, product};
+use crate::units::{Bytes, Flops};
+use std::fmt;
+
+/// Fused (flash) attention of `heads` query heads over `kv_heads` key/value heads.
+///
+/// Decoding one token is `seq_q = 1` with `seq_kv` counting the cached tokens and the new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub struct Attention {
+    pub batch: u64,
+    pub heads: u64,
+    pub kv_heads: u64,
+    pub seq_q: u64,
+    pub seq_kv: u64,
+    /// Width of a query and key head.
+    pub head_dim: u64,
+    /// Width of a value head; differs from `head_dim` in multi-head latent attention.
+    pub value_dim: u64,
+    pub causal: bool,
+    /// Each query sees at most this many keys (sliding window); 0 = all.
+    pub window: u64,
+    pub pass: Pass,
+    pub dtype: Dtype,
+}
+
+impl Attention {
+    /// Every field, in order.
+    pub const DIMENSIONS: &[Dimension] = &[
+        count!(Attention, batch, 1, "sequences"),
+        count!(Attention, heads, 1, "heads"),
+        count!(Attention, kv_heads, 1, "heads"),
+        count!(Attention, seq_q, 1, "tokens"),
+        count!(Attention, seq_kv, 1, "tokens"),
+        count!(Attention, head_dim, 1, "elements"),
+        count!(Attention, value_dim, 1, "elements"),
+        flag!(Attention, causal),
+        count!(Attention, window, 0, "tokens"),
+        choice!(Attention, pass, Pass),
+        choice!(Attention, dtype, Dtype),
+    ];
+
+    /// Causal self-attention forward over whole sequences: `heads` heads of size `head_dim`, bf16. Other fields by
+    /// struct update.
+    pub const fn new(batch: u64, heads: u64, seq: u64, head_dim: u64) -> Self {
+        Self {
+            batch,
+            heads,
+            kv_heads: heads,
+            seq_q: seq,
+            seq_kv: seq,
+            head_dim,
+            value_dim: head_dim,
+            causal: true,
+            window: 0,
+            pass: Pass::Forward,
+            dtype: Dtype::Bf16,
+        }
+    }
+
+    /// Query-key pairs that are computed, per head: all, the causal half, or a band of `window`.
+    ///
+    /// Query `i` (0-based, aligned to the end of the keys) sees `seq_kv - seq_q + i + 1` keys when causal.
+    pub fn pairs(&self) -> f64 {
+        let (q, kv) = (self.seq_q as f64, self.seq_kv as f64);
+        let window = if self.window == 0 {
+            kv
+        } else {
+            (self.window as f64).min(kv)
+        };
+        if !self.causal {
+            return q * window;
+        }
+        // Queries whose prefix is still shorter than the window see a growing triangle.
+        let first = kv - q;
+        let growing = (window - first).clamp(0.0, q);
+        growing * first + growing * (growing + 1.0) / 2.0 + (q - growing) * window
+    }
+
+    /// Two products forward (`q·kᵀ`, `p·v`); backward recomputes the scores: five products, 2.5 times.
+    pub fn flops(&self) -> Flops {
+        let forward = 2.0
+            * product(&[self.batch, self.heads])
+            * self.pairs()
+            * (self.head_dim + self.value_dim) as f64;
+        Flops::from_flops(match self.pass {
+            Pass::Forward => forward,
+            Pass::Backward => 2.5 * forward,
+        })
+    }
+
+    /// FLOPs with the full `seq_q x seq_kv` square, the convention of most published MFU figures.
+    pub fn dense_flops(&self) -> Flops {
+        Self {
+            causal: false,
+            window: 0,
+            ..*self
+        }
+        .flops()
+    }
+
+    /// Queries, keys, values and output once; backward reads them with the output gradient and writes three gradients.
+    ///
+    /// Only the keys inside the window of some query are read.
+    pub fn bytes(&self) -> Bytes {
+        let keys = match self.window {
+            0 => self.seq_kv,
+            window => self.seq_kv.min(window + self.seq_q - 1),
+        };
+        let query = product(&[self.batch, self.heads, self.seq_q, self.head_dim]);
+        let output = product(&[self.batch, self.heads, self.seq_q, self.value_dim]);
+        let key_value = product(&[
+            self.batch,
+            self.kv_heads,
+            keys,
+            self.head_dim + self.value_dim,
+        ]);
+        let elements = match self.pass {
+            Pass::Forward => query + output + key_value,
+            Pass::Backward => 2.0 * (query + output + key_value),
+        };
+        Bytes::from_bytes(elements * self.dtype.size() as f64)
+    }
+
+    /// Whether this is one decoding step: a single query against a cache.
+    pub fn is_decode(&self) -> bool {
+        self.seq_q == 1 && self.seq_kv > 1
+    }
+}
+
+impl fmt::Display for Attention {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (batch, heads, kv_heads) = (self.batch, self.heads, self.kv_heads);
+        let (q, kv, width) = (self.seq_q, self.seq_kv, self.head_dim);
+        write!(
+            f,
+            "b {batch} heads {heads}/{kv_heads} q {q} kv {kv} d {width}"
+        )?;
+        if self.value_dim != self.head_dim {
+            write!(f, "/{}", self.value_dim)?;
+        }
+        if self.causal {
+            write!(f, " causal")?;
+        }
+        if self.window > 0 {
+            write!(f, " window {}", self.window)?;
+        }
+        write!(f, " {}", self.dtype)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attention(seq_q: u64, seq_kv: u64, causal: bool, window: u64) -> Attention {
+        Attention {
+            batch: 1,
+            heads: 1,
+            kv_heads: 1,
+            seq_q,
+            seq_kv,
+            head_dim: 64,
+            value_dim: 64,
+            causal,
+            window,
+            pass: Pass::Forward,
+            dtype: Dtype::Bf16,
+        }
+    }
+
+    #[test]
+    fn attention_pairs_equal_a_count_by_hand() {
+        for (q, kv, causal, window) in [
+            (5, 5, true, 0),
+            (3, 7, true, 0),
+            (4, 9, false, 0),
+            (8, 8, true, 3),
+            (2, 9, true, 4),
+            (1, 9, true, 4),
+        ] {
+            let op = attention(q, kv, causal, window);
+            let counted: u64 = (0..q)
+                .map(|i| {
+                    let visible = if causal { kv - q + i + 1 } else { kv };
+                    if window == 0 {
+                        visible
+                    } else {
+                        visible.min(window)
+                    }
+                })
+                .sum();
+            assert_eq!(op.pairs(), counted as f64, "{op:?}");
+        }
+    }
+
+    #[test]
+    fn backward_attention_is_two_and_a_half_times_forward() {
+        let forward = attention(64, 64, true, 0);
+        let backward = Attention {
+            pass: Pass::Backward,
+            ..forward
+        };
+        assert_eq!(backward.flops() / forward.flops(), 2.5);
+        assert!(forward.dense_flops() / forward.flops() > 1.9);
+    }
+}

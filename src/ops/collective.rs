@@ -1,0 +1,77 @@
+//! Collectives: data that GPUs exchange.
+
+use super::Op;
+use super::dimension::{Dimension, choice, count};
+use crate::units::Bytes;
+use std::fmt;
+
+named_enum! {
+    /// The pattern of a collective operation.
+    CollectiveKind {
+        /// Every rank gets the sum.
+        AllReduce = "all_reduce",
+        /// Every rank gets all parts.
+        AllGather = "all_gather",
+        /// Every rank gets its part of the sum.
+        ReduceScatter = "reduce_scatter",
+        /// Every rank sends a part to every other.
+        AllToAll = "all_to_all",
+        /// One rank sends to another.
+        SendReceive = "send_receive",
+    }
+}
+
+/// A collective over `ranks` GPUs; `bytes` is the size of the full tensor on one rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub struct Collective {
+    pub kind: CollectiveKind,
+    pub bytes: u64,
+    pub ranks: u64,
+}
+
+impl Collective {
+    /// Every field, in order.
+    pub const DIMENSIONS: &[Dimension] = &[
+        choice!(Collective, kind, CollectiveKind),
+        count!(Collective, bytes, 1, 1 << 53, "bytes"),
+        count!(Collective, ranks, 1, "GPUs"),
+    ];
+
+    /// Bytes that each rank sends over its link with a ring: `2(r-1)/r` of the tensor for an all-reduce,
+    /// `(r-1)/r` for gather, scatter and all-to-all, all of it for a point-to-point copy.
+    pub fn wire_bytes(&self) -> Bytes {
+        let ranks = self.ranks.max(1) as f64;
+        let share = match self.kind {
+            CollectiveKind::AllReduce => 2.0 * (ranks - 1.0) / ranks,
+            CollectiveKind::AllGather
+            | CollectiveKind::ReduceScatter
+            | CollectiveKind::AllToAll => (ranks - 1.0) / ranks,
+            CollectiveKind::SendReceive => 1.0,
+        };
+        Bytes::from_bytes(self.bytes as f64 * share)
+    }
+}
+
+impl fmt::Display for Collective {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = Bytes::from_bytes(self.bytes as f64);
+        write!(f, "{} {size} over {} ranks", self.kind, self.ranks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_all_reduce_sends_almost_twice_the_tensor() {
+        let op = Collective {
+            kind: CollectiveKind::AllReduce,
+            bytes: 800,
+            ranks: 8,
+        };
+        assert_eq!(op.wire_bytes().bytes(), 1400.0);
+        assert_eq!(Collective { ranks: 1, ..op }.wire_bytes().bytes(), 0.0);
+    }
+}

@@ -1,0 +1,109 @@
+//! GEMM: dense matrix multiplication, batched or not.
+
+use super::dimension::{Dimension, choice, count};
+use super::{Dtype, Op, product};
+use crate::units::{Bytes, Flops};
+use std::fmt;
+
+named_enum! {
+    /// Which operand of a GEMM is stored transposed, in the column-major terms of cuBLAS.
+    ///
+    /// A PyTorch linear layer runs forward as `tn`, its input gradient as `nn`, its weight gradient as `nt`.
+    Layout {
+        /// Left operand transposed.
+        Tn = "tn",
+        /// Neither transposed.
+        Nn = "nn",
+        /// Right operand transposed.
+        Nt = "nt",
+        /// Both transposed.
+        Tt = "tt",
+    }
+}
+
+/// A matrix product `(m, k) x (k, n)`, `k` the reduction, repeated for `batch` independent members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub struct Gemm {
+    pub m: u64,
+    pub n: u64,
+    pub k: u64,
+    pub batch: u64,
+    pub layout: Layout,
+    pub dtype: Dtype,
+}
+
+impl Gemm {
+    /// Every field, in order.
+    pub const DIMENSIONS: &[Dimension] = &[
+        count!(Gemm, m, 1, "rows"),
+        count!(Gemm, n, 1, "columns"),
+        count!(Gemm, k, 1, "elements"),
+        count!(Gemm, batch, 1, "GEMMs"),
+        choice!(Gemm, layout, Layout),
+        choice!(Gemm, dtype, Dtype),
+    ];
+
+    /// A single GEMM as a linear layer runs it forward: layout `tn`, bf16. Other fields by struct update.
+    pub const fn new(m: u64, n: u64, k: u64) -> Self {
+        Self {
+            m,
+            n,
+            k,
+            batch: 1,
+            layout: Layout::Tn,
+            dtype: Dtype::Bf16,
+        }
+    }
+
+    /// One GEMM whose three sizes are the same.
+    pub const fn square(size: u64, layout: Layout, dtype: Dtype) -> Self {
+        Self {
+            layout,
+            dtype,
+            ..Self::new(size, size, size)
+        }
+    }
+
+    /// `2·m·n·k·batch`.
+    pub fn flops(&self) -> Flops {
+        Flops::from_flops(2.0 * product(&[self.m, self.n, self.k, self.batch]))
+    }
+
+    /// Both inputs and the output, once each.
+    pub fn bytes(&self) -> Bytes {
+        let inputs = product(&[self.m, self.k]) + product(&[self.k, self.n]);
+        let output = product(&[self.m, self.n]);
+        let each = inputs * self.dtype.size() as f64 + output * self.dtype.output_size() as f64;
+        Bytes::from_bytes(self.batch as f64 * each)
+    }
+}
+
+impl fmt::Display for Gemm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { m, n, k, .. } = self;
+        if self.batch > 1 {
+            write!(f, "{} x ", self.batch)?;
+        }
+        write!(f, "({m}, {k}) x ({k}, {n}) {} {}", self.layout, self.dtype)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gemm_counts_match_the_formula_even_beyond_64_bits() {
+        let gemm = Gemm {
+            m: 1 << 22,
+            n: 1 << 22,
+            k: 1 << 22,
+            batch: 4,
+            layout: Layout::Tn,
+            dtype: Dtype::Bf16,
+        };
+        assert_eq!(gemm.flops().flops(), 2.0 * 4.0 * (2.0f64).powi(66));
+        assert_eq!(gemm.bytes().bytes(), 4.0 * 3.0 * 2.0 * (2.0f64).powi(44));
+    }
+}
