@@ -5,6 +5,8 @@
 //! parameters ([`parameters`]), how much memory on one GPU ([`memory_use`]), and which operators
 //! one GPU executes for one step ([`lower`]).
 
+mod dimension;
+
 mod validate;
 
 mod layer;
@@ -26,6 +28,7 @@ mod presets;
 mod config;
 
 pub use config::{config_json, parse_config, read_config, read_object};
+pub use dimension::Dimension;
 pub use lowering::lower;
 pub use memory::{MemoryUse, memory_use};
 pub use params::{ParameterCount, parameters};

@@ -1,27 +1,21 @@
 //! Which numbers describe a model that can be built.
 
-use super::{Architecture, NormPlacement, Positions};
+use super::{Architecture, Dimension, NormPlacement, Positions, Workload};
 use crate::error::{Error, Result};
 use std::fmt::Display;
 
 /// Bounds that keep every count below 2^64.
-const MAX_LAYERS: u64 = 1000;
-const MAX_HIDDEN: u64 = 1 << 17;
-const MAX_WIDTH: u64 = 1 << 19;
-const MAX_HEADS: u64 = 4096;
-const MAX_VOCAB: u64 = 1 << 24;
-const MAX_EXPERTS: u64 = 1024;
+pub(super) const MAX_LAYERS: u64 = 1000;
+pub(super) const MAX_HIDDEN: u64 = 1 << 17;
+pub(super) const MAX_WIDTH: u64 = 1 << 19;
+pub(super) const MAX_HEADS: u64 = 4096;
+pub(super) const MAX_VOCAB: u64 = 1 << 24;
+pub(super) const MAX_EXPERTS: u64 = 1024;
 
 impl Architecture {
     /// Checks that the numbers describe a model that can be built.
     pub fn validate(&self) -> Result<()> {
-        self.within("layers", self.layers, 1, MAX_LAYERS)?;
-        self.within("hidden", self.hidden, 1, MAX_HIDDEN)?;
-        self.within("heads", self.heads, 1, MAX_HEADS)?;
-        self.within("kv_heads", self.kv_heads, 1, MAX_HEADS)?;
-        self.within("head_dim", self.head_dim, 1, MAX_HEADS)?;
-        self.within("mlp.d_ff", self.mlp.d_ff, 1, MAX_WIDTH)?;
-        self.within("vocab", self.vocab, 1, MAX_VOCAB)?;
+        self.validate_dimensions()?;
         if !self.heads.is_multiple_of(self.kv_heads) {
             let allowed = format!("a divisor of heads = {}", self.heads);
             return self.refuse("kv_heads", self.kv_heads, &allowed);
@@ -41,12 +35,22 @@ impl Architecture {
         self.validate_mla()
     }
 
+    /// Every dimension of a part that is there lies in its range.
+    fn validate_dimensions(&self) -> Result<()> {
+        let unused = Workload::train(1, 1);
+        for dimension in Dimension::of_architecture() {
+            if dimension.exists_in(self) {
+                let range = dimension.range();
+                let value = dimension.get(self, &unused);
+                self.within(dimension.field(), value, *range.start(), *range.end())?;
+            }
+        }
+        Ok(())
+    }
+
     fn validate_moe(&self) -> Result<()> {
         let Some(moe) = self.moe else { return Ok(()) };
-        self.within("moe.experts", moe.experts, 2, MAX_EXPERTS)?;
         self.within("moe.top_k", moe.top_k, 1, moe.experts)?;
-        self.within("moe.d_ff", moe.d_ff, 1, MAX_WIDTH)?;
-        self.within("moe.shared_d_ff", moe.shared_d_ff, 0, MAX_WIDTH)?;
         self.within("moe.dense_layers", moe.dense_layers, 0, self.layers - 1)?;
         if moe.dense_layers == 0 && self.mlp.d_ff != moe.d_ff {
             let allowed = format!("moe.d_ff = {}, as no layer is dense", moe.d_ff);

@@ -1,6 +1,6 @@
 //! What is run on an architecture, and over how many GPUs.
 
-use super::{Architecture, Positions};
+use super::{Architecture, Dimension, Positions};
 use crate::error::{Error, Result};
 use crate::ops::Dtype;
 
@@ -71,10 +71,10 @@ pub struct Workload {
 }
 
 /// Bounds that keep every count below 2^64.
-const MAX_BATCH: u64 = 1 << 20;
-const MAX_SEQUENCE: u64 = 1 << 26;
+pub(super) const MAX_BATCH: u64 = 1 << 20;
+pub(super) const MAX_SEQUENCE: u64 = 1 << 26;
 const MAX_TOKENS: u64 = 1 << 32;
-const MAX_RANKS: u64 = 1 << 20;
+pub(super) const MAX_RANKS: u64 = 1 << 20;
 
 impl Workload {
     /// A training step of `batch` sequences of `seq` tokens on one GPU, bf16, flash attention.
@@ -147,18 +147,15 @@ impl Workload {
 
     /// Checks that this workload can run on this architecture.
     pub fn validate(&self, arch: &Architecture) -> Result<()> {
-        for (field, value, least, most) in [
-            ("batch", self.batch, 1, MAX_BATCH),
-            ("seq", self.seq, 1, MAX_SEQUENCE),
-            ("context", self.context, 0, MAX_SEQUENCE),
-            ("tp", self.tp, 1, MAX_RANKS),
-            ("pp", self.pp, 1, arch.layers),
-            ("dp", self.dp, 1, MAX_RANKS),
-            ("zero", u64::from(self.zero), 0, 3),
-            ("microbatches", self.microbatches, 1, MAX_BATCH),
-        ] {
+        for dimension in Dimension::of_workload() {
+            let range = dimension.range();
+            let (least, most) = match dimension {
+                Dimension::Pp => (*range.start(), arch.layers),
+                _ => (*range.start(), *range.end()),
+            };
+            let value = dimension.get(arch, self);
             if !(least..=most).contains(&value) {
-                return fail(field, value, &format!("{least} to {most}"));
+                return fail(dimension.field(), value, &format!("{least} to {most}"));
             }
         }
         if self.batch * self.keys() > MAX_TOKENS {

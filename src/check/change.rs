@@ -1,6 +1,7 @@
 //! Which dimensions a shape changes, and how far that takes it from the original.
 
 use crate::arch::Architecture;
+use crate::arch::Dimension;
 use crate::arch::Workload;
 
 /// What changing one dimension more counts beside the change itself: as much as a tenth of a dimension.
@@ -9,8 +10,8 @@ const EACH_CHANGE: f64 = 0.1;
 /// One dimension that a mend changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Its name.
-    pub dimension: &'static str,
+    /// Which one.
+    pub dimension: Dimension,
     /// What it is.
     pub from: u64,
     /// What it becomes.
@@ -22,27 +23,28 @@ pub(super) fn changes(
     from: (&Architecture, &Workload),
     to: (&Architecture, &Workload),
 ) -> Vec<Change> {
-    dimensions(from.0, from.1)
+    Dimension::ALL
         .into_iter()
-        .zip(dimensions(to.0, to.1))
-        .filter(|(from, to)| from != to)
-        .map(|((dimension, from), (_, to))| Change {
+        .map(|dimension| Change {
             dimension,
-            from,
-            to,
+            from: dimension.get(from.0, from.1),
+            to: dimension.get(to.0, to.1),
         })
+        .filter(|change| change.from != change.to)
         .collect()
 }
 
 /// The relative changes of the dimensions, in logarithms, and a fixed part for each of them.
 pub(super) fn distance(changes: &[Change]) -> f64 {
-    let heads = changes.iter().find(|change| change.dimension == "heads");
+    let heads = changes
+        .iter()
+        .find(|change| change.dimension == Dimension::Heads);
     changes
         .iter()
         // Head size and key/value heads follow the heads; that is one change.
         .filter(|change| match (change.dimension, heads) {
-            ("head_dim", Some(_)) => false,
-            ("kv_heads", Some(heads)) => ratio(change) != ratio(heads),
+            (Dimension::HeadDim, Some(_)) => false,
+            (Dimension::KvHeads, Some(heads)) => ratio(change) != ratio(heads),
             _ => true,
         })
         .map(|change| ratio(change).ln().abs() + EACH_CHANGE)
@@ -59,24 +61,6 @@ pub(super) fn only(changes: &[Change], allowed: &[Change]) -> bool {
         let mut names = allowed.iter().map(|allowed| allowed.dimension);
         names.any(|name| name == change.dimension)
     })
-}
-
-/// Every dimension that a mend may change, with its name; 0 where it does not exist.
-fn dimensions(arch: &Architecture, work: &Workload) -> [(&'static str, u64); 12] {
-    [
-        ("layers", arch.layers),
-        ("hidden", arch.hidden),
-        ("heads", arch.heads),
-        ("kv_heads", arch.kv_heads),
-        ("head_dim", arch.head_dim),
-        ("d_ff", arch.mlp.d_ff),
-        ("moe_d_ff", arch.moe.map_or(0, |moe| moe.d_ff)),
-        ("moe_shared_d_ff", arch.moe.map_or(0, |moe| moe.shared_d_ff)),
-        ("vocab", arch.vocab),
-        ("batch", work.batch),
-        ("seq", work.seq),
-        ("tp", work.tp),
-    ]
 }
 
 #[cfg(test)]

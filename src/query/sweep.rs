@@ -2,6 +2,7 @@
 
 use crate::arch;
 use crate::arch::Architecture;
+use crate::arch::Dimension;
 use crate::arch::lower;
 use crate::error::Error;
 use crate::error::Result;
@@ -18,7 +19,6 @@ use crate::report::sweep::Swept;
 use crate::sweep;
 use crate::sweep::Range;
 use crate::sweep::Subject;
-use crate::sweep::resize;
 use crate::units::Seconds;
 use std::sync::Arc;
 
@@ -55,17 +55,17 @@ pub struct Sizes {
 
 impl Sizes {
     /// The sizes that were asked for, in the order in which they are applied.
-    fn asked(&self) -> impl Iterator<Item = (&'static str, sweep::Size, Size)> {
+    fn asked(&self) -> impl Iterator<Item = (Dimension, Size)> {
         let all = [
-            ("layers", sweep::Size::Layers, self.layers),
-            ("hidden", sweep::Size::Hidden, self.hidden),
-            ("heads", sweep::Size::Heads, self.heads),
-            ("kv_heads", sweep::Size::KvHeads, self.kv_heads),
-            ("d_ff", sweep::Size::DFf, self.d_ff),
-            ("vocab", sweep::Size::Vocab, self.vocab),
+            (Dimension::Layers, self.layers),
+            (Dimension::Hidden, self.hidden),
+            (Dimension::Heads, self.heads),
+            (Dimension::KvHeads, self.kv_heads),
+            (Dimension::DFf, self.d_ff),
+            (Dimension::Vocab, self.vocab),
         ];
         all.into_iter()
-            .filter_map(|(field, size, asked)| Some((field, size, asked?)))
+            .filter_map(|(dimension, asked)| Some((dimension, asked?)))
     }
 }
 
@@ -101,15 +101,18 @@ pub fn model(
     workload: &Workload<Size>,
 ) -> Result<SweepReport> {
     let mut ranges = Ranges::of(MODEL);
-    for (field, _, size) in sizes.asked() {
-        ranges.add(field, size);
+    for (dimension, size) in sizes.asked() {
+        ranges.add(dimension.name(), size);
     }
     workload.map(|field, size| ranges.add(field, *size));
     let (dimension, range) = ranges.only()?;
     let at = |value| -> Result<(Architecture, arch::Workload)> {
         let mut architecture = base.clone();
-        for (_, size, asked) in sizes.asked() {
-            architecture = resize(&architecture, size, asked.at(value))?;
+        // The workload follows from the architecture, so there is none yet to change.
+        let mut unused = arch::Workload::train(1, 1);
+        for (dimension, asked) in sizes.asked() {
+            let dimension = dimension.meant_in(base);
+            dimension.set(&mut architecture, &mut unused, asked.at(value))?;
         }
         let workload = workload.map(|_, size| size.at(value)).on(&architecture)?;
         Ok((architecture, workload))

@@ -180,7 +180,7 @@ impl From<&Mend> for MendKeys {
                 .changes
                 .iter()
                 .map(|change| ChangeKeys {
-                    dimension: change.dimension,
+                    dimension: change.dimension.name(),
                     from: change.from,
                     to: change.to,
                 })

@@ -5,12 +5,9 @@
 
 mod range;
 
-mod resize;
-
 mod waves;
 
 pub use range::Range;
-pub use resize::{Size, resize};
 pub use waves::{Tile, Wave, Waves};
 
 use crate::arch::Architecture;

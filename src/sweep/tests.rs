@@ -1,6 +1,7 @@
 //! Tests of sweeps against the positions that arXiv 2401.14489 measured.
 
 use super::*;
+use crate::arch::Dimension;
 use crate::arch::Preset;
 use crate::gpu::Gpu;
 use crate::ops::Attention;
@@ -105,7 +106,11 @@ fn attention_is_cut_by_queries_and_decoding_is_not() {
 fn impossible_values_are_counted_by_reason() {
     let predictor = Predictor::new(Gpu::find("a100").unwrap(), None).unwrap();
     let base = &Preset::find("gpt3-2.7b").unwrap().architecture;
-    let sized = |heads| Ok((resize(base, Size::Heads, heads)?, Workload::train(4, 2048)));
+    let sized = |heads| {
+        let (mut arch, mut work) = (base.clone(), Workload::train(4, 2048));
+        Dimension::Heads.set(&mut arch, &mut work, heads)?;
+        Ok((arch, work))
+    };
     let sweep = models(&predictor, Range::new(16, 64, 1).unwrap(), sized).unwrap();
     let values: Vec<_> = sweep.points.iter().map(|point| point.value).collect();
     assert_eq!(values, [16, 20, 32, 40, 64]);

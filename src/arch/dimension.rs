@@ -1,0 +1,457 @@
+//! The dimensions of an architecture and its workload: name, meaning, range, getter, setter.
+//!
+//! Searches, sweeps, fixes of sizing rules and their documents all iterate over this one table, so a dimension that is
+//! added here is known to all of them.
+
+use super::validate::{MAX_EXPERTS, MAX_HEADS, MAX_HIDDEN, MAX_LAYERS, MAX_VOCAB, MAX_WIDTH};
+use super::workload::{MAX_BATCH, MAX_RANKS, MAX_SEQUENCE};
+use super::{Architecture, Workload};
+use crate::error::{Error, Result};
+use std::ops::RangeInclusive;
+
+named_enum! {
+    /// One whole number that shapes an architecture or its workload, under its JSON key.
+    Dimension {
+        /// Transformer layers. Setting it keeps the share of windowed and of leading dense layers, rounded down.
+        Layers = "layers",
+        /// Width of the residual stream. Setting it keeps the number of heads; heads that divided the width, and
+        /// the inner width of the MLP, keep their ratio to it.
+        Hidden = "hidden",
+        /// Query heads. Setting it keeps the width of attention, so heads get wider or narrower, and the queries
+        /// per key head.
+        Heads = "heads",
+        /// Key/value heads.
+        KvHeads = "kv_heads",
+        /// Width of a query and key head.
+        HeadDim = "head_dim",
+        /// Inner width of the dense MLP; where no layer is dense, that of an expert too.
+        DFf = "d_ff",
+        /// Inner width of one routed expert.
+        MoeDFf = "moe_d_ff",
+        /// Inner width of all shared experts together.
+        MoeSharedDFf = "moe_shared_d_ff",
+        /// Routed experts per layer.
+        Experts = "experts",
+        /// Routed experts that each token visits.
+        TopK = "top_k",
+        /// Rows of the token embedding.
+        Vocab = "vocab",
+        /// Sequences per micro-batch and replica.
+        Batch = "batch",
+        /// New tokens per sequence.
+        Seq = "seq",
+        /// Tokens per sequence that are already cached.
+        Context = "context",
+        /// Tensor-parallel ranks.
+        Tp = "tp",
+        /// Pipeline stages.
+        Pp = "pp",
+        /// Data-parallel replicas.
+        Dp = "dp",
+        /// ZeRO stage.
+        Zero = "zero",
+        /// Micro-batches per step.
+        Microbatches = "microbatches",
+    }
+}
+
+/// What is known of a dimension.
+#[derive(Clone, Copy)]
+struct Entry {
+    /// Its place in the architecture or workload, as messages name it.
+    field: &'static str,
+    least: u64,
+    most: u64,
+    access: Access,
+}
+
+/// Plain access, nothing follows along. A dimension of a part that is absent is 0 and cannot be written.
+#[derive(Clone, Copy)]
+enum Access {
+    Architecture(fn(&Architecture) -> u64, fn(&mut Architecture, u64)),
+    Workload(fn(&Workload) -> u64, fn(&mut Workload, u64)),
+}
+
+static ENTRIES: [Entry; Dimension::ALL.len()] = {
+    let mut entries = [Dimension::ALL[0].described(); Dimension::ALL.len()];
+    let mut index = 1;
+    while index < entries.len() {
+        entries[index] = Dimension::ALL[index].described();
+        index += 1;
+    }
+    entries
+};
+
+impl Dimension {
+    /// Every dimension of an architecture, those of its experts too.
+    pub fn of_architecture() -> &'static [Self] {
+        &Self::ALL[..Self::Batch as usize]
+    }
+
+    /// Every dimension of a workload.
+    pub fn of_workload() -> &'static [Self] {
+        &Self::ALL[Self::Batch as usize..]
+    }
+
+    fn entry(self) -> &'static Entry {
+        &ENTRIES[self as usize]
+    }
+
+    const fn described(self) -> Entry {
+        use Access::{Architecture as Arch, Workload as Work};
+        let (field, (least, most), access) = match self {
+            Self::Layers => (
+                "layers",
+                (1, MAX_LAYERS),
+                Arch(|arch| arch.layers, |arch, to| arch.layers = to),
+            ),
+            Self::Hidden => (
+                "hidden",
+                (1, MAX_HIDDEN),
+                Arch(|arch| arch.hidden, |arch, to| arch.hidden = to),
+            ),
+            Self::Heads => (
+                "heads",
+                (1, MAX_HEADS),
+                Arch(|arch| arch.heads, |arch, to| arch.heads = to),
+            ),
+            Self::KvHeads => (
+                "kv_heads",
+                (1, MAX_HEADS),
+                Arch(|arch| arch.kv_heads, |arch, to| arch.kv_heads = to),
+            ),
+            Self::HeadDim => (
+                "head_dim",
+                (1, MAX_HEADS),
+                Arch(|arch| arch.head_dim, |arch, to| arch.head_dim = to),
+            ),
+            Self::DFf => (
+                "mlp.d_ff",
+                (1, MAX_WIDTH),
+                Arch(|arch| arch.mlp.d_ff, |arch, to| arch.mlp.d_ff = to),
+            ),
+            Self::MoeDFf => (
+                "moe.d_ff",
+                (1, MAX_WIDTH),
+                Arch(
+                    |arch| arch.moe.map_or(0, |moe| moe.d_ff),
+                    |arch, to| arch.moe.iter_mut().for_each(|moe| moe.d_ff = to),
+                ),
+            ),
+            Self::MoeSharedDFf => (
+                "moe.shared_d_ff",
+                (0, MAX_WIDTH),
+                Arch(
+                    |arch| arch.moe.map_or(0, |moe| moe.shared_d_ff),
+                    |arch, to| arch.moe.iter_mut().for_each(|moe| moe.shared_d_ff = to),
+                ),
+            ),
+            Self::Experts => (
+                "moe.experts",
+                (2, MAX_EXPERTS),
+                Arch(
+                    |arch| arch.moe.map_or(0, |moe| moe.experts),
+                    |arch, to| arch.moe.iter_mut().for_each(|moe| moe.experts = to),
+                ),
+            ),
+            Self::TopK => (
+                "moe.top_k",
+                (1, MAX_EXPERTS),
+                Arch(
+                    |arch| arch.moe.map_or(0, |moe| moe.top_k),
+                    |arch, to| arch.moe.iter_mut().for_each(|moe| moe.top_k = to),
+                ),
+            ),
+            Self::Vocab => (
+                "vocab",
+                (1, MAX_VOCAB),
+                Arch(|arch| arch.vocab, |arch, to| arch.vocab = to),
+            ),
+            Self::Batch => (
+                "batch",
+                (1, MAX_BATCH),
+                Work(|work| work.batch, |work, to| work.batch = to),
+            ),
+            Self::Seq => (
+                "seq",
+                (1, MAX_SEQUENCE),
+                Work(|work| work.seq, |work, to| work.seq = to),
+            ),
+            Self::Context => (
+                "context",
+                (0, MAX_SEQUENCE),
+                Work(|work| work.context, |work, to| work.context = to),
+            ),
+            Self::Tp => (
+                "tp",
+                (1, MAX_RANKS),
+                Work(|work| work.tp, |work, to| work.tp = to),
+            ),
+            Self::Pp => (
+                "pp",
+                (1, MAX_LAYERS),
+                Work(|work| work.pp, |work, to| work.pp = to),
+            ),
+            Self::Dp => (
+                "dp",
+                (1, MAX_RANKS),
+                Work(|work| work.dp, |work, to| work.dp = to),
+            ),
+            Self::Zero => (
+                "zero",
+                (0, 3),
+                Work(
+                    |work| u64::from(work.zero),
+                    |work, to| work.zero = u8::try_from(to).unwrap_or(u8::MAX),
+                ),
+            ),
+            Self::Microbatches => (
+                "microbatches",
+                (1, MAX_BATCH),
+                Work(|work| work.microbatches, |work, to| work.microbatches = to),
+            ),
+        };
+        Entry {
+            field,
+            least,
+            most,
+            access,
+        }
+    }
+
+    /// Whether it belongs to the architecture; else it belongs to the workload.
+    pub fn is_of_architecture(self) -> bool {
+        matches!(self.entry().access, Access::Architecture(..))
+    }
+
+    /// Whether this architecture has the part that the dimension measures.
+    pub fn exists_in(self, arch: &Architecture) -> bool {
+        let is_of_experts = matches!(
+            self,
+            Self::MoeDFf | Self::MoeSharedDFf | Self::Experts | Self::TopK
+        );
+        !is_of_experts || arch.moe.is_some()
+    }
+
+    /// Where architecture or workload holds it, as messages name it: `mlp.d_ff`.
+    pub fn field(self) -> &'static str {
+        self.entry().field
+    }
+
+    /// What it may be in any architecture or workload; others may narrow it further.
+    pub fn range(self) -> RangeInclusive<u64> {
+        let entry = self.entry();
+        entry.least..=entry.most
+    }
+
+    /// The dimension that somebody means who says `d_ff` of a mixture of experts: the width of one expert.
+    #[must_use]
+    pub fn meant_in(self, arch: &Architecture) -> Self {
+        match self {
+            Self::DFf if arch.moe.is_some() => Self::MoeDFf,
+            other => other,
+        }
+    }
+
+    /// Its value; 0 where the architecture has no such part.
+    pub fn get(self, arch: &Architecture, work: &Workload) -> u64 {
+        match self.entry().access {
+            Access::Architecture(get, _) => get(arch),
+            Access::Workload(get, _) => get(work),
+        }
+    }
+
+    /// Writes the value and nothing else: the architecture may then contradict itself.
+    pub fn put(self, arch: &mut Architecture, work: &mut Workload, value: u64) {
+        match self.entry().access {
+            Access::Architecture(_, put) => put(arch, value),
+            Access::Workload(_, put) => put(work, value),
+        }
+    }
+
+    /// Sets the value and what follows from it, as the variants describe; fails where that would not be whole or the
+    /// architecture impossible. Whether a workload runs is for [`Workload::validate`].
+    pub fn set(self, arch: &mut Architecture, work: &mut Workload, value: u64) -> Result<()> {
+        match self.entry().access {
+            Access::Workload(_, put) => {
+                put(work, value);
+                Ok(())
+            }
+            Access::Architecture(_, put) => {
+                self.follow(arch, value)?;
+                put(arch, value);
+                arch.validate()
+            }
+        }
+    }
+
+    /// What follows along when the dimension becomes `value`, which is not written yet.
+    fn follow(self, arch: &mut Architecture, value: u64) -> Result<()> {
+        match self {
+            Self::Layers => {
+                arch.window = arch.window.map(|window| window.scaled(arch.layers, value));
+                if let Some(moe) = &mut arch.moe {
+                    moe.dense_layers = moe.dense_layers * value / arch.layers;
+                }
+            }
+            Self::Hidden => scale_with_hidden(arch, value)?,
+            Self::Heads => cut_heads(arch, value)?,
+            Self::DFf | Self::MoeDFf => {
+                if let Some(moe) = &mut arch.moe
+                    && moe.dense_layers == 0
+                {
+                    (moe.d_ff, arch.mlp.d_ff) = (value, value);
+                }
+            }
+            _ => {}
+        }
+        if !self.exists_in(arch) {
+            let place = format!("architecture `{}`", arch.name);
+            let allowed = "nothing, as it has no experts";
+            return Err(Error::field(place, self.field(), value, allowed));
+        }
+        Ok(())
+    }
+}
+
+fn scale_with_hidden(arch: &mut Architecture, hidden: u64) -> Result<()> {
+    let before = arch.hidden;
+    let scaled = |name: &str, width: u64| -> Result<u64> {
+        let exact = u128::from(width) * u128::from(hidden);
+        match u64::try_from(exact / u128::from(before)) {
+            Ok(scaled) if exact.is_multiple_of(u128::from(before)) => Ok(scaled),
+            _ => Err(Error::infeasible(format!(
+                "hidden {hidden} does not keep the ratio of {name}, {width} to {before}"
+            ))),
+        }
+    };
+    if arch.mla.is_none() && arch.heads * arch.head_dim == before {
+        arch.head_dim = scaled("head_dim", arch.head_dim)?;
+    }
+    arch.mlp.d_ff = scaled("d_ff", arch.mlp.d_ff)?;
+    if let Some(moe) = &mut arch.moe {
+        moe.d_ff = scaled("d_ff", moe.d_ff)?;
+        moe.shared_d_ff = scaled("the shared d_ff", moe.shared_d_ff)?;
+    }
+    Ok(())
+}
+
+fn cut_heads(arch: &mut Architecture, heads: u64) -> Result<()> {
+    let group = arch.heads / arch.kv_heads;
+    if arch.mla.is_none() {
+        let width = arch.heads * arch.head_dim;
+        if heads == 0 || !width.is_multiple_of(heads) {
+            return Err(Error::infeasible(format!(
+                "{heads} heads do not divide the width of attention, {width}"
+            )));
+        }
+        arch.head_dim = width / heads;
+    }
+    // One key head for all queries stays one.
+    if arch.kv_heads > 1 || group == 1 {
+        if !heads.is_multiple_of(group) {
+            return Err(Error::infeasible(format!(
+                "{heads} heads are no multiple of the {group} queries per key head"
+            )));
+        }
+        arch.kv_heads = heads / group;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::Preset;
+    use crate::arch::parameters;
+
+    fn resized(name: &str, dimension: Dimension, value: u64) -> Result<Architecture> {
+        let mut arch = Preset::find(name).unwrap().architecture.clone();
+        dimension.set(&mut arch, &mut Workload::train(4, 2048), value)?;
+        Ok(arch)
+    }
+
+    #[test]
+    fn heads_keep_the_width_and_the_group() {
+        let arch = resized("gpt3-2.7b", Dimension::Heads, 20).unwrap();
+        assert_eq!((arch.heads, arch.kv_heads, arch.head_dim), (20, 20, 128));
+        let base = &Preset::find("gpt3-2.7b").unwrap().architecture;
+        assert_eq!(parameters(&arch).total, parameters(base).total);
+        let llama = resized("llama-3-8b", Dimension::Heads, 64).unwrap();
+        assert_eq!((llama.heads, llama.kv_heads, llama.head_dim), (64, 16, 64));
+        for (name, heads, part) in [
+            ("gpt3-2.7b", 17, "17 heads do not divide"),
+            ("llama-3-8b", 2, "no multiple of the 4"),
+            ("gpt3-2.7b", 0, "do not divide"),
+        ] {
+            let message = resized(name, Dimension::Heads, heads)
+                .unwrap_err()
+                .to_string();
+            assert!(message.contains(part), "{message}");
+        }
+    }
+
+    #[test]
+    fn hidden_keeps_heads_and_the_ratio_of_the_mlp() {
+        let arch = resized("gpt3-2.7b", Dimension::Hidden, 2592).unwrap();
+        assert_eq!((arch.heads, arch.head_dim, arch.mlp.d_ff), (32, 81, 10368));
+        let llama = resized("llama-2-7b", Dimension::Hidden, 4224).unwrap();
+        assert_eq!((llama.head_dim, llama.mlp.d_ff), (132, 11352));
+        assert!(resized("gpt3-2.7b", Dimension::Hidden, 2561).is_err());
+    }
+
+    #[test]
+    fn every_dimension_of_every_preset_can_be_what_it_is() {
+        for preset in Preset::all() {
+            let base = &preset.architecture;
+            let work = Workload::train(4, 512);
+            for dimension in Dimension::ALL {
+                let value = dimension.get(base, &work);
+                let (mut arch, mut same) = (base.clone(), work);
+                if !dimension.exists_in(base) {
+                    assert_eq!(value, 0, "{dimension}");
+                    let refused = dimension.set(&mut arch, &mut same, 8).unwrap_err();
+                    assert!(refused.to_string().contains("no experts"), "{refused}");
+                    continue;
+                }
+                assert!(dimension.range().contains(&value), "{dimension}");
+                dimension.set(&mut arch, &mut same, value).unwrap();
+                assert_eq!((&arch, same), (base, work), "{dimension}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_value_that_is_put_is_the_value_that_is_got() {
+        let (mut arch, mut work) = (
+            Preset::find("deepseek-v3").unwrap().architecture.clone(),
+            Workload::train(1, 64),
+        );
+        for (index, dimension) in Dimension::ALL.into_iter().enumerate() {
+            assert_eq!(
+                Dimension::of_architecture().contains(&dimension),
+                dimension.is_of_architecture()
+            );
+            let value = 2 + index as u64;
+            dimension.put(&mut arch, &mut work, value);
+            assert_eq!(dimension.get(&arch, &work), value, "{dimension}");
+            assert!(dimension.field().ends_with(match dimension {
+                Dimension::MoeDFf => "d_ff",
+                Dimension::MoeSharedDFf => "shared_d_ff",
+                other => other.name(),
+            }));
+        }
+    }
+
+    #[test]
+    fn d_ff_of_a_mixture_is_that_of_its_experts() {
+        let mixtral = &Preset::find("mixtral-8x7b").unwrap().architecture;
+        assert_eq!(Dimension::DFf.meant_in(mixtral), Dimension::MoeDFf);
+        let sparse = resized("mixtral-8x7b", Dimension::MoeDFf, 7168).unwrap();
+        assert_eq!((sparse.mlp.d_ff, sparse.moe.unwrap().d_ff), (7168, 7168));
+        let leading = resized("deepseek-v3", Dimension::MoeDFf, 4096).unwrap();
+        assert_eq!((leading.mlp.d_ff, leading.moe.unwrap().d_ff), (18432, 4096));
+        let windowed = resized("mistral-7b-v0.1", Dimension::Layers, 16).unwrap();
+        assert_eq!(windowed.window.unwrap().layers, 16);
+    }
+}
