@@ -44,11 +44,16 @@ mod page;
 #[cfg(all(feature = "measure", feature = "train"))]
 mod portable;
 
+mod package;
+
 mod paper;
 
 mod predictions;
 
 mod products;
+
+#[cfg(unix)]
+mod readme;
 
 mod reproduction;
 

@@ -1,0 +1,136 @@
+//! What is shipped beside the code agrees with it: licences, notices, recipes, manifest.
+
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn text_of(file: &str) -> String {
+    fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+/// The cards of all shipped models.
+fn cards() -> Vec<Value> {
+    let folders = fs::read_dir(root().join("models")).unwrap();
+    let files = folders.map(|entry| entry.unwrap().path().join("card.json"));
+    let mut files: Vec<PathBuf> = files.filter(|file| file.exists()).collect();
+    files.sort();
+    let read = |file: &PathBuf| serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+    let cards: Vec<Value> = files.iter().map(read).collect();
+    assert!(cards.len() > 10, "{files:?}");
+    cards
+}
+
+/// Every entry of a list inside `value`.
+fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
+    value[key].as_array().expect(key).iter()
+}
+
+#[test]
+fn the_notice_names_every_table_that_weights_were_fitted_to() {
+    let notice = text_of("NOTICE");
+    let mut sources = BTreeSet::new();
+    for card in &cards() {
+        for data in list(card, "heads").flat_map(|model| list(model, "data")) {
+            let field = |key: &str| data[key].as_str().expect(key).to_owned();
+            sources.insert((field("source"), field("licence")));
+        }
+    }
+    for (source, licence) in &sources {
+        let named = |line: &str| line.contains(source.as_str()) && line.contains(licence.as_str());
+        let found = notice.lines().any(named);
+        assert!(found, "NOTICE lacks {source} with its licence {licence}");
+    }
+}
+
+#[test]
+fn both_licences_are_there_in_full() {
+    let apache = text_of("LICENSE-APACHE");
+    for part in ["1. Definitions.", "4. Redistribution.", "END OF TERMS"] {
+        assert!(apache.contains(part), "LICENSE-APACHE lacks `{part}`");
+    }
+    assert!(text_of("LICENSE-MIT").contains("THE SOFTWARE IS PROVIDED \"AS IS\""));
+    assert!(text_of("Cargo.toml").contains("license = \"MIT OR Apache-2.0\""));
+}
+
+/// Recipes and cards disagree once a model was trained with other settings than the file names.
+#[cfg(feature = "train")]
+#[test]
+fn the_shipped_models_were_trained_by_the_recipes() {
+    let recipes = shapewise::train::recipe::Recipe::shipped().unwrap();
+    let cards = cards();
+    for recipe in &recipes {
+        let name = format!("{} {:?} {:?}", recipe.gpu, recipe.family, recipe.dtype);
+        let card = cards
+            .iter()
+            .find(|card| card["name"] == recipe.gpu.as_str())
+            .unwrap_or_else(|| panic!("{name}: no card"));
+        let model = list(card, "heads")
+            .find(|model| {
+                let key = &model["key"];
+                key["stack"] == recipe.stack.as_str()
+                    && key["family"] == recipe.family.name()
+                    && key["dtype"] == recipe.dtype.name()
+            })
+            .unwrap_or_else(|| panic!("{name}: no such model in the card"));
+        let waves = model["training"].get("waves").cloned();
+        let wanted = recipe
+            .waves
+            .map(|waves| serde_json::to_value(waves).unwrap());
+        assert_eq!(waves, wanted, "{name}: waves of card and data/stacks.toml");
+        let tables: Vec<String> = list(model, "data")
+            .map(|data| {
+                format!(
+                    "{} / {}",
+                    data["gpu"].as_str().unwrap(),
+                    data["stack"].as_str().unwrap()
+                )
+            })
+            .collect();
+        let own = format!("{} / {}", recipe.gpu, recipe.stack);
+        let wanted: Vec<String> = [own].into_iter().chain(recipe.sisters.clone()).collect();
+        assert_eq!(
+            tables, wanted,
+            "{name}: tables of card and data/stacks.toml"
+        );
+    }
+    let shipped: usize = cards
+        .iter()
+        .filter(|card| card["name"] != "base")
+        .map(|card| list(card, "heads").count())
+        .sum();
+    assert_eq!(shipped, recipes.len(), "models without a recipe");
+}
+
+/// The two numbers of `major.minor`.
+fn version(text: &str) -> (u32, u32) {
+    let mut parts = text.split('.').map(|part| part.parse().expect(text));
+    (parts.next().unwrap(), parts.next().unwrap())
+}
+
+#[test]
+fn the_least_rust_version_is_stated_once() {
+    let least = env!("CARGO_PKG_RUST_VERSION");
+    let readme = text_of("README.md");
+    assert!(readme.contains(&format!("Rust {least}")), "README.md");
+    // Edition 2024 needs 1.85.
+    assert!(version(least) >= (1, 85), "{least}");
+}
+
+/// What the program is built from must be in the package.
+#[test]
+fn the_package_holds_what_is_built_in() {
+    let manifest = text_of("Cargo.toml");
+    for folder in ["src", "data", "kernels", "models", "examples"] {
+        let line = format!("\"/{folder}\",");
+        assert!(
+            manifest.contains(&line),
+            "include of Cargo.toml lacks {line}"
+        );
+        assert!(root().join(folder).is_dir(), "{folder}");
+    }
+}
