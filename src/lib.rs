@@ -1,8 +1,44 @@
 //! A learned GPU performance predictor for transformers.
 //!
+//! The time of one operator, with its interval and where the number comes from:
+//!
+//! ```
+//! use shapewise::gpu::Gpu;
+//! use shapewise::ops::{Gemm, Op};
+//! use shapewise::predict::Predictor;
+//!
+//! # fn main() -> shapewise::error::Result<()> {
+//! let predictor = Predictor::new(Gpu::find("h200")?, None)?;
+//! let estimate = predictor.predict(&[Op::Gemm(Gemm::new(8192, 4096, 4096))])[0];
+//! assert!(estimate.low() < estimate.time && estimate.time < estimate.high());
+//! assert_eq!(estimate.tier.name(), "learned");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A whole step of a model:
+//!
+//! ```
+//! use shapewise::arch::{Architecture, Workload};
+//! use shapewise::gpu::Gpu;
+//! use shapewise::predict::Predictor;
+//! use shapewise::predict::step::estimate_step;
+//!
+//! # fn main() -> shapewise::error::Result<()> {
+//! let predictor = Predictor::new(Gpu::find("h200")?, None)?;
+//! let model = Architecture::find("llama-3-8b")?;
+//! let step = estimate_step(&predictor, &model, &Workload::train(1, 4096))?;
+//! assert!(step.tokens_per_s > 1000.0 && step.mfu < 1.0);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! `examples/` has a search and the training of a model on timings of one's own.
+//!
 //! The modules stand in the order in which data flows: the vocabulary first, then the pipeline
 //! from a timing table to a prediction, then the edge that talks to people. `ARCHITECTURE.md`
-//! has the map and the table of who may import whom; a test keeps that table true.
+//! has the map and the table of who may import whom; a test keeps that table true. How a table
+//! becomes a number is in [`method`].
 
 // Vocabulary.
 
@@ -67,3 +103,6 @@ pub mod query;
 pub mod serve;
 
 pub mod cli;
+
+#[doc = include_str!("../docs/method.md")]
+pub mod method {}
