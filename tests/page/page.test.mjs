@@ -75,6 +75,7 @@ async function visit(path, use, { failures = false, ...options } = {}) {
   });
   try {
     await page.goto(base + path);
+    await made(page);
     await use(page, seen);
     assert.deepEqual(seen.console, [], "the console stays silent");
     assert.deepEqual(await page.evaluate(() => globalThis.violations), [], "the content security policy holds");
@@ -102,6 +103,9 @@ const four = (value) => value.toFixed(Math.min(6, Math.max(0, 3 - Math.floor(Mat
 const gib = (bytes) => `${four(bytes / 2 ** 30)} GiB`;
 const ms = (us) => `${four(us / 1e3)} ms`;
 const plain = (text) => text.replace(/\u00a0/g, " ").replace(/\s+/g, " ").trim();
+
+/** Forms are made when the service has said what they hold. */
+const made = (page) => page.waitForSelector("main section, main [role=alert]", { state: "attached" });
 
 /** The text of an element with plain spaces. */
 const text = async (page, selector) => plain(await page.locator(selector).first().innerText());
@@ -264,7 +268,7 @@ describe("search", () => {
 });
 
 describe("check", () => {
-  test("judges a published model, with its mended shape beside it", () => visit("/#check", async (page) => {
+  test("judges a published model, with its fixed shape beside it", () => visit("/#check", async (page) => {
     await page.fill("#check-model", "gpt3-2.7b");
     await page.click("#view-check button.main");
     await checked(page);
@@ -435,14 +439,115 @@ describe("models", () => {
     assert.ok((await text(page, "#view-models .figures")).includes(h200.figures[0].source));
     assert.match(await state(page), /gpu=h200/);
     if (models[0].held_out) {
-      await page.getByRole("button", { name: /^Errors by size and sources of h200, products bf16/ }).click();
+      await page.getByRole("button", { name: /^Errors by size and sources of h200, GEMM bf16/ }).click();
       const group = models.find((one) => one.name === "h200" && one.family === "gemm" && one.dtype === "bf16").held_out.at(-1);
       assert.ok((await text(page, "[aria-label='Errors and sources of one model']")).includes(percent(group.coverage_90)));
     }
   }));
 });
 
+describe("forms", () => {
+  /** Opens a view with the document of the service changed. */
+  const changed = (path, change, use) => visit("/api", async (page, seen) => {
+    await page.route("**/openapi.json", async (route) => {
+      const document = await ask("/openapi.json");
+      change(document);
+      await route.fulfill({ json: document });
+    });
+    await page.goto(base + path);
+    await made(page);
+    await use(page, seen);
+  }, { failures: true });
+  const properties = async (name) => (await ask("/openapi.json")).components.schemas[name].properties;
+  const offered = (page, field) => page.$$eval(`#${field} option`, (all) => all.map((one) => one.value));
+
+  test("offer what the document lists, and start with its defaults", () => visit("/#search", async (page, seen) => {
+    const { components: { schemas } } = await ask("/openapi.json");
+    for (const [field, name] of [["mode", "Mode"], ["dtype", "Dtype"], ["recompute", "Recompute"], ["attention", "AttentionKernel"]]) {
+      assert.deepEqual(await offered(page, `search-${field}`), schemas[name].enum, field);
+      assert.equal(await page.inputValue(`#search-${field}`), (await properties("Workload"))[field].default, field);
+    }
+    assert.equal(await page.getAttribute("#search-tp", "placeholder"), String((await properties("Workload")).tp.default));
+    const asked = await page.$$eval("#view-search [name]", (all) => [...new Set(all.map((one) => one.name))]);
+    const wanted = [...Object.keys(await properties("Search")), ...Object.keys(await properties("Workload"))].filter((name) => name !== "workload").map((name) => (name === "export" ? "configs" : name));
+    assert.deepEqual(asked.sort(), wanted.sort());
+    for (const path of ["/openapi.json", "/v1/gpus", "/v1/presets"]) assert.equal(seen.requests.filter((address) => address === base + path).length, 1, path);
+  }));
+
+  test("show a new option of the API without a line of script", () => changed("/#search", ({ components: { schemas } }) => {
+    const { properties: top } = schemas.Search;
+    top.glow = { type: "string", enum: ["dim", "bright"], default: "dim", description: "How `bright` the answer is; `/v1/glow` lists more." };
+    top.hues = { type: "array", items: { type: "string", enum: ["red", "blue"] } };
+    top.extra = { type: ["object", "null"] };
+    schemas.Workload.properties.warm_rounds = { oneOf: [{ type: "integer", minimum: 1, maximum: 50, description: "Rounds before." }, { type: "null" }] };
+    schemas.Workload.properties.ice = { type: "boolean", default: true };
+    schemas.Workload.properties.level = { type: "integer", minimum: 1, maximum: 3, default: 2 };
+    schemas.Workload.properties.seed = { type: "number" };
+  }, async (page, seen) => {
+    await page.route("**/v1/search", (route) => route.fulfill({ status: 422, contentType: "application/problem+json", body: JSON.stringify({ title: "A field is wrong", status: 422, detail: "warm_rounds is too warm", field: "workload.warm_rounds" }) }));
+    await page.click("#view-search details.options summary");
+    assert.deepEqual(await offered(page, "search-glow"), ["dim", "bright"]);
+    assert.equal(await text(page, "#search-glow-hint"), "How bright the answer is");
+    assert.equal(await text(page, "#search-warm_rounds-hint"), "Rounds before; from 1 to 50");
+    assert.equal(await page.locator("label[for=search-warm_rounds]").innerText(), "Warm rounds");
+    assert.deepEqual(await offered(page, "search-level"), ["1", "2", "3"]);
+    assert.ok(await page.isChecked("#search-ice"));
+    await page.selectOption("#search-glow", "bright");
+    await page.check("#search-hues [value=blue]");
+    await page.fill("#search-extra", '{"a": 1}');
+    await page.fill("#search-warm_rounds", "7");
+    await page.uncheck("#search-ice");
+    await page.selectOption("#search-level", "3");
+    await page.fill("[id='search-workload.seed']", "0.5");
+    await page.click("#view-search button.main");
+    await page.waitForSelector("#search-warm_rounds[aria-invalid=true]");
+    assert.deepEqual(seen.posts.at(-1).body, { params: "6.7B", glow: "bright", hues: ["blue"], extra: { a: 1 }, export: true, gpu: "h200", workload: { warm_rounds: 7, ice: false, level: 3, seed: 0.5 } });
+    for (const part of ["glow=bright", "hues=blue", "warm_rounds=7", "ice=", "level=3"]) assert.ok((await state(page)).includes(part), part);
+    await page.reload();
+    await page.waitForSelector("#search-warm_rounds[aria-invalid=true]");
+    assert.ok(!await page.isChecked("#search-ice"));
+    assert.equal(await page.inputValue("#search-level"), "3");
+  }));
+
+  test("sweep a new operator of the API", () => changed("/#explore?op=fft&vary=points", (document) => {
+    const path = structuredClone(document.paths["/v1/sweep/gemm"]);
+    path.post.requestBody.content["application/json"] = { schema: { $ref: "#/components/schemas/Fft" }, example: { points: "64:4096:64", rows: 8 } };
+    document.paths["/v1/sweep/fft"] = path;
+    document.components.schemas.Fft = { type: "object", required: ["points", "rows"], properties: { rows: { $ref: "#/components/schemas/SizeOrRange" }, points: { $ref: "#/components/schemas/SizeOrRange" }, gpu: { type: "string", default: "h200" } } };
+  }, async (page, seen) => {
+    await page.waitForSelector("#view-explore [role=alert]:not(:empty)");
+    assert.deepEqual(seen.posts, [{ path: "/v1/sweep/fft", body: { rows: 8, points: "64:4096:64", gpu: "h200" } }]);
+    assert.deepEqual(await offered(page, "explore-vary"), ["rows", "points"]);
+  }));
+
+  test("refuse what an address sets and no field holds", async () => {
+    await visit("/#explore?op=attention&vary=head_dim&range=32:64:8&a_heads=8", async (page, seen) => {
+      await page.waitForSelector("#view-explore [role=alert]:not(:empty)");
+      assert.match(await text(page, "#view-explore [role=alert]"), /sets a_heads, which this form does not have; it has .*heads/);
+      assert.equal(seen.posts.length, 0);
+    });
+    await visit("/#explore?op=conv&vary=n&range=32:64:8", async (page) => {
+      await page.waitForSelector("#explore-op[aria-invalid=true]");
+      assert.match(await text(page, "#explore-op-error"), /“conv” cannot be swept; allowed: .*gemm/);
+    });
+    await visit("/#explore?op=gemm&vary=layout&range=32:64:8", async (page) => {
+      await page.waitForSelector("#explore-vary[aria-invalid=true]");
+      assert.match(await text(page, "#explore-vary-error"), /“layout” is no size of gemm; allowed: m, n, k/);
+    });
+  });
+});
+
 describe("what goes wrong", () => {
+  test("a service without its document is told, with a way to try again", () => visit("/api", async (page) => {
+    await page.route("**/openapi.json", (route) => route.fulfill({ status: 500, contentType: "application/problem+json", body: JSON.stringify({ title: "Internal fault", status: 500, detail: "its log says more" }) }));
+    await page.goto(`${base}/#check?model=gpt2`);
+    await page.waitForSelector("[role=alert]:not(:empty)");
+    assert.match(await text(page, "[role=alert]"), /Internal fault/);
+    await page.unroute("**/openapi.json");
+    await page.getByRole("button", { name: "Try again" }).click();
+    await checked(page);
+  }, { failures: true }));
+
   /** The text beside a field, the field being marked and focused. */
   async function beside(page, field) {
     await page.waitForSelector(`#${field}[aria-invalid=true]`);
@@ -479,7 +584,7 @@ describe("what goes wrong", () => {
     await visit("/#check?model=gpt3-2.7b&batch=0", async (page) => { assert.match(await beside(page, "check-batch"), /allowed/); }, { failures: true });
     await visit("/#check?model=nope", async (page) => { assert.match(await beside(page, "check-model"), /nope.*nearest/); }, { failures: true });
     await visit("/#check?model=gpt2&gpu=nope", async (page) => { assert.match(await beside(page, "check-gpu"), /allowed.*h200/); }, { failures: true });
-    await visit("/#explore?op=attention&vary=head_dim&range=32:64:8&a_heads=0", async (page) => { assert.match(await beside(page, "explore-a_heads"), /allowed/); }, { failures: true });
+    await visit("/#explore?op=attention&vary=head_dim&range=32:64:8&heads=0", async (page) => { assert.match(await beside(page, "explore-heads"), /allowed/); }, { failures: true });
     await visit("/#explore?op=gemm&vary=n&range=9:1:1", async (page) => { await beside(page, "explore-range"); }, { failures: true });
   });
 
@@ -527,6 +632,7 @@ describe("what goes wrong", () => {
     const context = await browser.newContext();
     const page = await context.newPage();
     await page.goto(`${address}/#search`);
+    await made(page);
     await page.waitForFunction(() => document.querySelector("#search-gpu").options.length > 3);
     if (own) {
       own.child.kill("SIGKILL");

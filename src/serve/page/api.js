@@ -1,6 +1,6 @@
 // Talks to the server: documents, problems, and the event stream of a search.
 
-/** What went wrong, in the terms of a problem document; `field` names what to mend. */
+/** What went wrong, in the terms of a problem document; `field` names what to fix. */
 export class Problem extends Error {
 	constructor({ title, detail, status = 0, field, value, allowed, instance, retryAfter }) {
 		super(detail || title);

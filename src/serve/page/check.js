@@ -1,23 +1,17 @@
-// The view that holds a model against the sizing rules: what is broken, what it costs, which shape mends it.
+// The view that holds a model against the sizing rules: what is broken, what it costs, which shape fixes it.
 
-import { Problem, send } from "./api.js";
+import { send } from "./api.js";
 import { commands } from "./commands.js";
 import { desk } from "./desk.js";
 import { button, facts, h, more, p, put, scroller, span, table } from "./dom.js";
-import { Form } from "./form.js";
+import { Form, refuse } from "./form.js";
 import * as format from "./format.js";
-import { gpuField, gpuTitle, prepare, PRESETS, WORKLOAD, workloadFields } from "./options.js";
+import { gpuField, gpuTitle } from "./lists.js";
+import { defaults, fields } from "./openapi.js";
 import { go } from "./state.js";
 
 export const name = "check";
 export const title = "Check";
-
-const form = new Form("check", [
-	{ name: "model", path: "architecture", label: "Published model", kind: "text", list: PRESETS, always: true, placeholder: "gpt3-2.7b, llama-3-8b, …" },
-	{ name: "config", path: "architecture", label: "config.json", kind: "long", size: "wide", always: true, placeholder: "{\n  \"model_type\": \"llama\",\n  \"hidden_size\": 4096,\n  …" },
-	gpuField({ always: true }),
-	...workloadFields(),
-]);
 
 const EXAMPLES = [
 	["GPT-3 2.7B, the classic: odd vocabulary, heads of 80", "#check?model=gpt3-2.7b"],
@@ -25,19 +19,23 @@ const EXAMPLES = [
 	["Pythia 12B over eight H100s", "#check?model=pythia-12b&gpu=h100&tp=8"],
 ];
 
-const work = desk(form, "Check");
-const sources = ["model", "config"];
+const SOURCES = { model: "a published model", config: "your config.json" };
+
+/** Fields that are always seen. */
+const MAIN = [...Object.keys(SOURCES), "gpu", "mode", "batch", "seq"];
+
 const radios = {};
-let hints;
+let form;
+let work;
 
 function choose(source) {
-	for (const one of sources) {
+	for (const one of Object.keys(SOURCES)) {
 		form.wraps.get(one).hidden = one !== source;
 		radios[one].checked = one === source;
 	}
 }
 
-const chosen = () => sources.find((one) => radios[one].checked);
+const chosen = () => Object.keys(SOURCES).find((one) => radios[one].checked);
 
 async function take(file) {
 	if (!file) return;
@@ -47,17 +45,21 @@ async function take(file) {
 }
 
 export function mount() {
-	hints = prepare(form, work.wrong);
-	for (const [source, text] of [["model", "a published model"], ["config", "your config.json"]]) {
+	form = new Form(name, [
+		{ name: "config", path: "architecture", label: "config.json", kind: "long", size: "wide", placeholder: "{\n  \"model_type\": \"llama\",\n  \"hidden_size\": 4096,\n  …" },
+		// A published model has been `model` in addresses from the start; the field of that name is which predictor answers.
+		...fields("/v1/check", { architecture: { name: "model", label: "Published model", hint: "", placeholder: "gpt3-2.7b, llama-3-8b, …" }, gpu: gpuField(), model: { name: "predictor", label: "Predictor" } }),
+	]);
+	work = desk(form, title);
+	for (const [source, text] of Object.entries(SOURCES)) {
 		radios[source] = h("input", { type: "radio", name: "check-source", value: source, id: `check-source-${source}`, onchange: () => choose(source) });
 		radios[source].label = h("label", { for: `check-source-${source}` }, radios[source], ` ${text}`);
 	}
 	const file = h("input", { type: "file", class: "unseen", tabindex: "-1", accept: ".json,application/json", "aria-label": "config.json file", onchange: () => { take(file.files[0]); file.value = ""; } });
 	form.wraps.get("config").append(p("hint", "Paste it, drop the file here, or ", button("choose a file", () => file.click()), file));
 	const element = h("form", { onsubmit: submit, novalidate: true },
-		h("fieldset", { class: "sources" }, h("legend", null, "Check"), sources.map((source) => radios[source].label)),
-		h("div", { class: "fields" }, form.nodes("model", "config", "gpu", "mode", "batch", "seq")),
-		form.folded([WORKLOAD.filter((one) => !["mode", "batch", "seq"].includes(one))]),
+		h("fieldset", { class: "sources" }, h("legend", null, "Check"), Object.values(radios).map((radio) => radio.label)),
+		form.nodes(MAIN), form.folded(MAIN),
 		work.controls);
 	// Anywhere in the window: a file that misses would replace the page.
 	for (const kind of ["dragover", "dragleave", "drop"]) {
@@ -69,66 +71,57 @@ export function mount() {
 		});
 	}
 	choose("model");
-	return [p("lead", "Is a shape well sized for its GPU? Seventeen rules say what is wrong, what each costs, and which near shape with the same parameters mends it."), element, work.alert, work.output];
+	return [p("lead", "Is a shape well sized for its GPU? The sizing rules say what is wrong, what each costs, and which near shape with the same parameters fixes it."), element, work.alert, work.output];
 }
 
-/** A pasted config as one line where it is JSON, else as it is. */
-function compact(text) {
+/** A pasted config in another layout where it is JSON, else as it is. */
+function laidOut(text, indent) {
 	try {
-		return JSON.stringify(JSON.parse(text));
+		return JSON.stringify(JSON.parse(text), null, indent);
 	} catch {
 		return text;
 	}
 }
 
+/** Everything beside the model itself. */
+const rest = () => [...form.fields.keys()].filter((one) => !(one in SOURCES));
+
 function submit(event) {
 	event.preventDefault();
 	const source = chosen();
-	const query = form.query(["gpu", ...WORKLOAD]);
-	query.set(source, source === "config" ? compact(form.get("config")) : form.get("model"));
+	const query = form.query(rest());
+	query.set(source, source === "config" ? laidOut(form.get("config")) : form.get("model"));
 	if (!go(name, query)) show(query);
 }
 
 export function show(query) {
 	form.fill(query);
-	hints();
 	if (![...query].length) return work.rest(EXAMPLES);
 	const source = query.has("config") ? "config" : "model";
 	choose(source);
-	if (source === "config") form.set("config", pretty(query.get("config")));
+	if (source === "config") form.set("config", laidOut(query.get("config"), 2));
 	return work.run(async (signal) => {
-		const request = { architecture: architecture(source), ...form.request(["gpu", ...WORKLOAD]) };
+		const request = { architecture: architecture(source), ...form.request(rest()) };
 		const checked = await send("/v1/check", request, signal);
 		// The step operator by operator; a model that does not run has none.
 		const step = checked.predicted ? await send("/v1/predict/model", request, signal) : undefined;
-		const gpu = await gpuTitle(checked.gpu).catch(() => checked.gpu);
-		render(checked, step, request, gpu);
+		render(checked, step, request, gpuTitle(checked.gpu));
 		work.say(summary(checked));
 	});
 }
 
-function pretty(text) {
-	try {
-		return JSON.stringify(JSON.parse(text), null, 2);
-	} catch {
-		return text;
-	}
-}
-
 function architecture(source) {
-	const refuse = (detail) => {
-		throw new Problem({ title: "This is not right yet", field: "architecture", detail });
-	};
+	const wrong = (detail) => refuse("architecture", detail);
 	const text = form.get(source);
-	if (source === "model") return text || refuse("Name a published model, or choose “your config.json”.");
-	if (!text) return refuse("Paste a config.json, drop its file here, or choose a published model.");
+	if (source === "model") return text || wrong("Name a published model, or choose “your config.json”.");
+	if (!text) return wrong("Paste a config.json, drop its file here, or choose a published model.");
 	let config;
 	try {
 		config = JSON.parse(text);
 	} catch (error) {
-		return refuse(`This is not JSON: ${error.message}`);
+		return wrong(`This is not JSON: ${error.message}`);
 	}
-	return config && typeof config === "object" && !Array.isArray(config) ? config : refuse("A config.json is an object: { … }.");
+	return config && typeof config === "object" && !Array.isArray(config) ? config : wrong("A config.json is an object: { … }.");
 }
 
 const applicable = (checked) => checked.rules.filter((rule) => rule.verdict !== "not_applicable").length;
@@ -141,19 +134,18 @@ function render(checked, step, request, gpu) {
 	const broken = checked.rules.filter((rule) => rule.verdict === "broken");
 	put(work.output,
 		h("h2", null, `${checked.model.name} on ${gpu}`),
-		p("sub", `${format.dimensions(checked.model)} · ${format.grouped(checked.model.parameters)} parameters · ${format.workload(checked.workload)}`),
+		p("sub", `${format.dimensions(checked.model)} · ${format.grouped(checked.model.parameters)} parameters · ${format.settings(checked.workload, defaults("/v1/check"))}`),
 		checked.impossible && p("note", h("strong", null, "Does not run: "), checked.impossible),
 		checked.predicted && asIs(checked.predicted, step),
 		h("h3", null, summary(checked)),
-		checked.together && h("section", { class: "mend", id: "together" },
-			h("h4", null, "All that one shape can mend, the workload unchanged"),
-			sideBySide(checked, [["mended", checked.together]])),
+		checked.together && h("section", { class: "fix", id: "together" },
+			h("h4", null, "All that one shape can fix, the workload unchanged"),
+			sideBySide(checked, [["fixed", checked.together]])),
 		rulesTable(checked, [...broken, ...checked.rules.filter((rule) => rule.verdict !== "broken")]),
 		broken.length > 0 && h("h3", null, "Broken rules, one by one"),
 		broken.map((rule) => paragraph(checked, rule)),
 		commands("check", "/v1/check", request));
 }
-
 
 function asIs(predicted, step) {
 	const memory = step?.memory;
@@ -177,28 +169,19 @@ function asIs(predicted, step) {
 function operators(step) {
 	const headings = ["operator", "shape", { num: "count" }, { num: "each" }, { num: "90 %" }, { num: "time" }, { num: "share" }, { num: "TFLOP/s" }, "tier"];
 	const counted = ["gemm", "attention"];
-	return table("Operators of one step", headings, step.lines.map((line) => [
-		format.words(line.label), shapeText(line.op), format.grouped(line.count), format.time(line.each_us),
+	return table("Operators of one step", headings, step.lines.map(({ op: { kind, ...op }, ...line }) => [
+		format.words(line.label), format.settings(op, { batch: "1" }), format.grouped(line.count), format.time(line.each_us),
 		`${format.time(line.each_low_us)} to ${format.time(line.each_high_us)}`, format.time(line.time_us), format.percent(line.share),
-		counted.includes(line.op.kind) ? format.significant(line.tflops_per_s) : "–", line.tier]));
-}
-
-/** An operator as text: its own sizes and words, in the order of the document. */
-function shapeText(op) {
-	if (op.kind === "gemm") return `${op.batch > 1 ? `${op.batch} x ` : ""}(${op.m}, ${op.k}) x (${op.k}, ${op.n}) ${op.layout} ${op.dtype}`;
-	if (op.kind === "attention") return `b ${op.batch} heads ${op.heads}/${op.kv_heads} q ${op.seq_q} kv ${op.seq_kv} d ${op.head_dim}${op.causal ? " causal" : ""}${op.pass === "backward" ? " backward" : ""} ${op.dtype}`;
-	if (op.kind === "memory") return `${format.words(op.function)} (${op.rows}, ${op.cols}) ${op.dtype}`;
-	if (op.kind === "collective") return `${format.words(op.pattern)} ${format.bytes(op.bytes)} over ${op.ranks} ranks`;
-	return op.kind;
+		counted.includes(kind) ? format.significant(line.tflops_per_s) : "–", line.tier]));
 }
 
 function paragraph(checked, rule) {
 	const hard = rule.severity === "hard";
-	return h("section", { class: "mend", "data-rule": rule.id },
+	return h("section", { class: "fix", "data-rule": rule.id },
 		h("h4", null, rule.title, " ", h("span", { class: hard ? "badge bad" : "badge" }, hard ? "broken" : "broken (advice)")),
 		p("", rule.detail),
-		facts([["asks", rule.demand], ["because", rule.reason], ["source", rule.source], rule.no_mend && ["mend", `none near: ${rule.no_mend}`]]),
-		rule.mend && sideBySide(checked, [["nearest mend", rule.mend], rule.faster && ["farther, faster", rule.faster]].filter(Boolean)));
+		facts([["asks", rule.demand], ["because", rule.reason], ["source", rule.source], rule.no_mend && ["fix", `none near: ${rule.no_mend}`]]),
+		rule.mend && sideBySide(checked, [["nearest fix", rule.mend], rule.faster && ["farther, faster", rule.faster]].filter(Boolean)));
 }
 
 function rulesTable(checked, rules) {
@@ -208,8 +191,8 @@ function rulesTable(checked, rules) {
 		return span("bad", rule.severity === "hard" ? "broken" : "broken (advice)");
 	};
 	const columns = checked.broken ? 5 : 3;
-	return table("What every rule says",
-		["rule", "verdict", "what decides", "nearest mend", "it saves"].slice(0, columns),
+	return table(`What each of the ${rules.length} rules says`,
+		["rule", "verdict", "what decides", "nearest fix", "it saves"].slice(0, columns),
 		rules.map((rule) => [
 			h("span", { title: rule.demand }, rule.title), verdict(rule), rule.detail,
 			rule.mend ? changes(rule.mend) : rule.no_mend ? "none near" : "",
@@ -217,48 +200,45 @@ function rulesTable(checked, rules) {
 }
 
 /** `heads 32 → 20, head dim 80 → 128`; where every head has its own keys, both change alike. */
-function changes(mend) {
-	const heads = mend.changes.find((one) => one.dimension === "heads");
-	return mend.changes
+function changes(fix) {
+	const heads = fix.changes.find((one) => one.dimension === "heads");
+	return fix.changes
 		.filter((one) => one.dimension !== "kv_heads" || !heads || heads.from !== one.from || heads.to !== one.to)
 		.map((one) => `${format.words(one.dimension)} ${one.from} → ${one.to}`).join(", ");
 }
 
-const WORK = ["batch", "seq", "context", "tp", "pp", "dp", "zero", "microbatches"];
-
-/** As it is, beside one or two shapes that mend it; what changes is marked. */
-function sideBySide(checked, mends) {
+/** As it is, beside one or two shapes that fix it; what changes is marked. */
+function sideBySide(checked, fixes) {
 	const [now, work_] = [checked.model, checked.workload];
-	const changed = new Set(mends.flatMap(([, mend]) => mend.changes.map((one) => one.dimension)));
+	const changed = new Set(fixes.flatMap(([, fix]) => fix.changes.map((one) => one.dimension)));
 	const lines = [];
-	const line = (label, before, after, attrs) => lines.push(h("tr", attrs, h("th", { scope: "row" }, label), h("td", { class: "num" }, before), mends.map(([, mend]) => h("td", { class: "num" }, after(mend)))));
-	const sizes = ["layers", "hidden", "heads", "kv_heads", "head_dim", "d_ff", "vocab"];
+	const line = (label, before, after, attrs) => lines.push(h("tr", attrs, h("th", { scope: "row" }, label), h("td", { class: "num" }, before), fixes.map(([, fix]) => h("td", { class: "num" }, after(fix)))));
 	const mark = (before, after) => (before === after ? String(after) : h("mark", null, after));
-	for (const size of sizes.filter((one) => changed.has(one))) line(format.words(size), now[size], (mend) => mark(now[size], mend.architecture[size]));
-	for (const size of WORK.filter((one) => mends.some(([, mend]) => mend.workload[one] !== work_[one]))) line(format.words(size), work_[size], (mend) => mark(work_[size], mend.workload[size]));
-	line("parameters", format.parameters(now.parameters), (mend) => {
-		const change = mend.parameter_change_fraction;
-		return Math.abs(change) >= 5e-5 ? `${format.parameters(mend.architecture.parameters)} (${change < 0 ? "−" : "+"}${Math.abs(change * 100).toFixed(2)} %)` : format.parameters(mend.architecture.parameters);
+	for (const size of Object.keys(now).filter((one) => changed.has(one))) line(format.words(size), now[size], (fix) => mark(now[size], fix.architecture[size]));
+	for (const size of Object.keys(work_).filter((one) => fixes.some(([, fix]) => fix.workload[one] !== work_[one]))) line(format.words(size), work_[size], (fix) => mark(work_[size], fix.workload[size]));
+	line("parameters", format.parameters(now.parameters), (fix) => {
+		const change = fix.parameter_change_fraction;
+		return Math.abs(change) >= 5e-5 ? `${format.parameters(fix.architecture.parameters)} (${change < 0 ? "−" : "+"}${Math.abs(change * 100).toFixed(2)} %)` : format.parameters(fix.architecture.parameters);
 	});
-	line("step", checked.predicted ? format.time(checked.predicted.time_us) : "does not run", (mend) => h("strong", null, format.time(mend.predicted.time_us)), { class: "rule" });
-	line("90 %", checked.predicted ? `${format.time(checked.predicted.low_us)} to ${format.time(checked.predicted.high_us)}` : "–", (mend) => `${format.time(mend.predicted.low_us)} to ${format.time(mend.predicted.high_us)}`);
+	line("step", checked.predicted ? format.time(checked.predicted.time_us) : "does not run", (fix) => h("strong", null, format.time(fix.predicted.time_us)), { class: "rule" });
+	line("90 %", checked.predicted ? `${format.time(checked.predicted.low_us)} to ${format.time(checked.predicted.high_us)}` : "–", (fix) => `${format.time(fix.predicted.low_us)} to ${format.time(fix.predicted.high_us)}`);
 	const rate = (step, { tp, pp }) => format.tokens(step.tokens_per_s / (tp * pp));
-	line("tokens/s per GPU", checked.predicted ? rate(checked.predicted, work_) : "–", (mend) => [rate(mend.predicted, mend.workload), !mend.predicted.fits && span("bad", " does not fit")]);
-	if (mends.some(([, mend]) => mend.gain)) line("it saves", "", (mend) => outcome(work_, mend));
-	line("tiers", checked.predicted ? format.tierShares(checked.predicted.tier_shares) : "–", (mend) => format.tierShares(mend.predicted.tier_shares), { class: "soft" });
-	line("mends", "", (mend) => mend.mends.join(", "), { class: "soft" });
-	if (mends.some(([, mend]) => mend.breaks.length)) line("breaks", "", (mend) => span("bad", mend.breaks.join(", ")), { class: "soft" });
+	line("tokens/s per GPU", checked.predicted ? rate(checked.predicted, work_) : "–", (fix) => [rate(fix.predicted, fix.workload), !fix.predicted.fits && span("bad", " does not fit")]);
+	if (fixes.some(([, fix]) => fix.gain)) line("it saves", "", (fix) => outcome(work_, fix));
+	line("tiers", checked.predicted ? format.tierShares(checked.predicted.tier_shares) : "–", (fix) => format.tierShares(fix.predicted.tier_shares), { class: "soft" });
+	line("fixes", "", (fix) => fix.mends.join(", "), { class: "soft" });
+	if (fixes.some(([, fix]) => fix.breaks.length)) line("breaks", "", (fix) => span("bad", fix.breaks.join(", ")), { class: "soft" });
 	return scroller("Before and after", h("table", { class: "sides" },
-		h("thead", null, h("tr", null, h("th", { scope: "col" }, span("unseen", "what")), h("th", { scope: "col", class: "num" }, "as it is"), mends.map(([label]) => h("th", { scope: "col", class: "num" }, label)))),
+		h("thead", null, h("tr", null, h("th", { scope: "col" }, span("unseen", "what")), h("th", { scope: "col", class: "num" }, "as it is"), fixes.map(([label]) => h("th", { scope: "col", class: "num" }, label)))),
 		h("tbody", null, lines)));
 }
 
 /** What a gain means, and for what where a step is not the same work. */
-function outcome(now, mend, short) {
-	const { gain } = mend;
+function outcome(now, fix, short) {
+	const { gain } = fix;
 	if (!gain) return "–";
 	if (short && gain.outlook === "faster") return span("good", `${format.percent(gain.time_saved_fraction)} (${format.signed(gain.low_fraction)} to ${format.signed(gain.high_fraction)})`);
-	const alike = ["batch", "seq", "tp"].every((key) => now[key] === mend.workload[key]);
+	const alike = ["batch", "seq", "tp"].every((key) => now[key] === fix.workload[key]);
 	const slower = gain.time_saved_fraction < 0;
 	const verdict = { faster: "", slower: "; it does not pay" }[gain.outlook] ?? "; that it pays is not certain";
 	return h("span", { class: gain.outlook === "faster" ? "good" : undefined },

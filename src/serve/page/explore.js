@@ -4,127 +4,115 @@ import { Problem, send } from "./api.js";
 import { commands } from "./commands.js";
 import { desk } from "./desk.js";
 import { button, facts, h, p, put, save, span, table } from "./dom.js";
-import { Form } from "./form.js";
+import { Form, refuse } from "./form.js";
 import * as format from "./format.js";
-import { DTYPES, gpuField, gpuOptions, gpuTitle, prepare, PRESETS, WORKLOAD, workloadFields } from "./options.js";
+import { gpuField, gpuTitle, preset } from "./lists.js";
+import { below, defaults, example, fields } from "./openapi.js";
 import { plot, svgFile } from "./plot.js";
 import { adjust, go } from "./state.js";
 
 export const name = "explore";
 export const title = "Explore";
 
-const ONE = "1";
+const SWEEP = "/v1/sweep/";
 const MOST_MARKS = 120;
 const MOST_ROWS = 400;
 
-/** What can be swept: fields in the order of the form, and a range for each size that shows something. */
-const SUBJECTS = {
-	gemm: {
-		text: "matrix product",
-		fields: ["m", "n", "k", "batch_count", "layout", "op_dtype"],
-		ranges: { n: "1536:6144:64", m: "256:8192:64", k: "512:8192:64", batch_count: "1:64:1" },
-		usual: { m: "2304", n: "4096", k: "4096" },
-	},
-	attention: {
-		text: "attention",
-		fields: ["a_batch", "a_heads", "a_kv_heads", "a_seq", "kv_seq", "head_dim", "pass", "causal", "op_dtype"],
-		ranges: { head_dim: "32:256:8", a_seq: "512:8192:128", kv_seq: "512:16384:256", a_heads: "8:128:8", a_kv_heads: "1:32:1", a_batch: "1:64:1" },
-		usual: { a_batch: "4", a_heads: "32", a_seq: "2048", head_dim: "128" },
-	},
-	model: {
-		text: "whole model",
-		fields: ["architecture", "layers", "hidden", "heads", "kv_heads", "d_ff", "vocab", ...WORKLOAD],
-		ranges: { heads: "16:64:1", hidden: "1024:4096:64", d_ff: "8192:12288:64", vocab: "50176:50432:1", layers: "8:64:1", kv_heads: "1:32:1", batch: "1:16:1", seq: "512:8192:256", context: "1024:16384:512", tp: "1:8:1" },
-		usual: { architecture: "gpt3-2.7b" },
-	},
-};
-
-/** Workload of a model that seldom matters here. */
-const RARE = ["context", "dtype", "tp", "pp", "dp", "zero", "recompute", "attention", "microbatches", "sequence_parallel"];
-
 const COMPARED = ["gpu", "gpu2", "gpu3", "gpu4"];
 
-const form = new Form("explore", [
-	{ name: "op", label: "What", kind: "choice", value: "gemm", options: Object.entries(SUBJECTS).map(([value, { text }]) => ({ value, text })) },
-	{ name: "vary", label: "Vary", kind: "choice", options: [] },
-	{ name: "range", label: "From : to : step", kind: "text", hint: "both ends included" },
-	gpuField({}), ...COMPARED.slice(1).map((one, at) => gpuField({ name: one, label: at ? "and" : "Compare with", value: "", options: [{ value: "", text: "none" }] })),
-	{ name: "m", label: "m", kind: "range", hint: "rows of the product" },
-	{ name: "n", label: "n", kind: "range", hint: "columns of the product" },
-	{ name: "k", label: "k", kind: "range", hint: "reduction" },
-	{ name: "batch_count", label: "Products", kind: "range", placeholder: ONE, hint: "in one call" },
-	{ name: "layout", label: "Layout", kind: "choice", value: "tn", options: ["tn", "nn", "nt", "tt"].map((value) => ({ value })) },
-	{ name: "op_dtype", path: "dtype", label: "Number format", kind: "choice", value: "bf16", options: DTYPES },
-	{ name: "a_batch", path: "batch", label: "Batch", kind: "range", hint: "sequences" },
-	{ name: "a_heads", path: "heads", label: "Heads", kind: "range", hint: "query heads" },
-	{ name: "a_kv_heads", path: "kv_heads", label: "KV heads", kind: "range", placeholder: "as heads" },
-	{ name: "a_seq", path: "seq", label: "Sequence", kind: "range", hint: "queries; 1 decodes" },
-	{ name: "kv_seq", label: "Keys", kind: "range", placeholder: "as queries", hint: "cached ones, too" },
-	{ name: "head_dim", label: "Head size", kind: "range" },
-	{ name: "causal", label: "causal mask", kind: "flag" },
-	{ name: "pass", label: "Pass", kind: "choice", value: "forward", options: [{ value: "forward" }, { value: "backward" }] },
-	{ name: "architecture", label: "Published model", kind: "text", list: PRESETS },
-	...["layers", "hidden", "heads", "kv_heads", "d_ff", "vocab"].map((one) => ({ name: one, label: format.words(one), kind: "range", placeholder: "as it is" })),
-	...workloadFields({ ranges: true }),
-]);
+/** Fields of a workload that are seen beside those of the model itself. */
+const MAIN = ["mode", "batch", "seq"];
 
 const EXAMPLES = [
 	["Waves of tiles on an A100", "#explore?op=gemm&vary=n&range=1536:6144:64&gpu=a100"],
-	["The same product on three generations", "#explore?op=gemm&vary=n&range=1536:6144:64&gpu=a100&gpu2=h100&gpu3=b200"],
-	["What an odd vocabulary costs GPT-3 2.7B", "#explore?op=model&vary=vocab&range=50240:50320:1"],
-	["How many heads GPT-3 2.7B should have had", "#explore?op=model&vary=heads&range=16:64:1"],
+	["The same GEMM on three generations", "#explore?op=gemm&vary=n&range=1536:6144:64&gpu=a100&gpu2=h100&gpu3=b200"],
+	["What an odd vocabulary costs GPT-3 2.7B", "#explore?op=model&architecture=gpt3-2.7b&vary=vocab&range=50240:50320:1"],
+	["How many heads GPT-3 2.7B should have had", "#explore?op=model&architecture=gpt3-2.7b&vary=heads&range=16:64:1"],
 	["Head size of flash attention", "#explore?op=attention&vary=head_dim&range=32:256:8&causal=1"],
 ];
 
-const work = desk(form, "Draw");
-const rare = form.folded([RARE]);
-let hints;
+/** The model of the first curve. */
+const MODEL = "gpt3-2.7b";
+
+const subjects = new Map();
+const place = h("div");
+let head;
+let work;
 let shown; // What is drawn now, for the y axis and the downloads.
 let axis = "rate";
 
-const subject = () => SUBJECTS[form.get("op")] ?? SUBJECTS.gemm;
-const label = (field) => form.fields.get(field)?.label ?? field;
+/** What is swept: its form, its sizes by name, and what stands in fields that must be filled, from the document's example. */
+function subject() {
+	const op = below(SWEEP).includes(head.get("op")) ? head.get("op") : head.fields.get("op").api;
+	if (!subjects.has(op)) {
+		const all = fields(SWEEP + op, { architecture: { label: "Published model" } }).filter((field) => field.path !== "gpu");
+		const form = new Form(name, all);
+		const visible = all.filter((field) => (field.group ? MAIN.includes(field.name) : field.path !== "model")).map((field) => field.name);
+		const shown = example(SWEEP + op);
+		const given = new Map(all.filter((field) => field.required).map((field) => [field.name, field.path === "architecture" ? MODEL : String(shown[field.path]).split(":").slice(0, 2).at(-1)]));
+		const sizes = new Map(all.filter((field) => field.kind === "range").map((field) => [field.name, { ...field, shown: String(shown[field.path]) }]));
+		subjects.set(op, { op, form, given, sizes, node: [form.nodes(visible), form.folded(visible)] });
+	}
+	return subjects.get(op);
+}
+
+/** A range that shows something: that of the document's example where it has many values, else around the size as it is. */
+function suggested(vary) {
+	const { form, sizes } = subject();
+	const { required, shown, api } = sizes.get(vary);
+	const [start, end, step] = shown.split(":").map(Number);
+	if (required && end - start > 16 * step) return shown;
+	const now = Number(form.get(vary) || preset(form.get("architecture") ?? "")?.[vary] || api);
+	if (!now) return /seq|context|window/.test(vary) ? "512:8192:256" : "1:16:1";
+	if (now <= 32) return `1:${Math.max(8, 2 * now)}:1`;
+	if (now % 8) return `${now - 48}:${now + 48}:1`;
+	return `${now / 2}:${2 * now}:${2 ** Math.floor(Math.log2(now / 32))}`;
+}
 
 /** Shows the fields of the subject; the size that varies is given as a range instead. */
 function arrange(vary) {
-	const { fields, ranges, usual } = subject();
-	form.offer("vary", Object.keys(ranges).map((value) => ({ value, text: label(value) })));
-	const chosen = vary && vary in ranges ? vary : Object.keys(ranges)[0];
-	form.set("vary", chosen);
-	for (const { fields: all } of Object.values(SUBJECTS)) for (const field of all) form.wraps.get(field).hidden = true;
-	rare.hidden = form.get("op") !== "model";
-	for (const field of fields) {
-		form.wraps.get(field).hidden = field === chosen;
-		if (form.get(field) === "" && usual[field]) form.set(field, usual[field]);
-	}
+	const { form, given, sizes, node } = subject();
+	put(place, node);
+	put(head.input("vary"), [...sizes.values()].map((size) => h("option", { value: size.name }, size.label)));
+	const chosen = vary || [...sizes.values()].find((size) => size.shown.includes(":")).name;
+	head.set("vary", chosen);
+	for (const [one, wrap] of form.wraps) wrap.hidden = one === chosen;
+	for (const [one, value] of given) if (form.get(one) === "") form.set(one, value);
 }
 
 function restart(vary) {
 	arrange(vary);
-	form.set("range", subject().ranges[form.get("vary")]);
+	head.set("range", suggested(head.get("vary")));
 }
 
 export function mount() {
-	hints = prepare(form, work.wrong);
-	gpuOptions("none").then((options) => COMPARED.slice(1).forEach((one) => form.offer(one, options))).catch(() => {});
-	form.input("op").addEventListener("change", () => restart());
-	form.input("vary").addEventListener("change", () => restart(form.get("vary")));
+	head = new Form(name, [
+		{ name: "op", label: "What", kind: "choice", api: "gemm", options: below(SWEEP).map((value) => ({ value, text: format.label(value) })) },
+		{ name: "vary", label: "Vary", kind: "choice", options: [] },
+		{ name: "range", label: "From : to : step", kind: "text", hint: "both ends included" },
+		...fields(`${SWEEP}gemm`, { gpu: gpuField() }).filter((field) => field.path === "gpu"),
+		...COMPARED.slice(1).map((one, at) => ({ name: one, label: at ? "and" : "Compare with", ...gpuField("none") })),
+	]);
+	const form = {
+		clear: () => [head, subject().form].forEach((one) => one.clear()),
+		show: (problem) => head.show(problem) || subject().form.show(problem),
+	};
+	work = desk(form, "Draw");
+	head.input("op").addEventListener("change", () => restart());
+	head.input("vary").addEventListener("change", () => restart(head.get("vary")));
 	restart();
-	const visible = [...new Set(Object.values(SUBJECTS).flatMap(({ fields }) => fields))];
 	return [
 		p("lead", "What does one size do? Rates rise in waves and fall where a GPU needs one more round of tiles, or where a size is odd."),
-		h("form", { onsubmit: submit, novalidate: true },
-			h("div", { class: "fields" }, form.nodes("op", "vary", "range")),
-			h("div", { class: "fields" }, form.nodes(...visible.filter((one) => !RARE.includes(one)))),
-			rare, h("div", { class: "fields" }, form.nodes(...COMPARED)),
-			work.controls),
+		h("form", { onsubmit: submit, novalidate: true }, head.nodes(["op", "vary", "range"]), place, head.nodes(COMPARED), work.controls),
 		work.alert, work.output];
 }
 
+/** The fields of the subject that stay as they are. */
+const constant = ({ form }) => [...form.fields.keys()].filter((one) => one !== head.get("vary"));
+
 function state() {
-	const fields = subject().fields.filter((one) => one !== form.get("vary"));
-	const query = new URLSearchParams({ op: form.get("op"), vary: form.get("vary"), range: form.get("range") });
-	for (const [key, value] of form.query([...fields, ...COMPARED])) query.set(key, value);
+	const query = new URLSearchParams({ op: head.get("op"), vary: head.get("vary"), range: head.get("range") });
+	for (const [key, value] of [...subject().form.query(constant(subject())), ...head.query(COMPARED)]) query.set(key, value);
 	if (axis !== "rate") query.set("y", axis);
 	return query;
 }
@@ -136,32 +124,31 @@ function submit(event) {
 }
 
 export function show(query) {
-	form.fill(query);
+	head.fill(query);
+	subject().form.fill(query, [...head.fields.keys(), "y"]);
 	arrange(query.get("vary"));
-	if (!query.get("range")) form.set("range", subject().ranges[form.get("vary")]);
-	hints();
+	if (!query.get("range") && subject().sizes.has(head.get("vary"))) head.set("range", suggested(head.get("vary")));
 	if (![...query].length) return work.rest(EXAMPLES);
 	axis = query.get("y") ?? "rate";
 	return work.run(async (signal) => {
-		const [op, vary] = [form.get("op"), form.get("vary")];
-		const range = form.get("range").replace(/\s/g, "");
-		if (!/^\d+:\d+(:\d+)?$/.test(range)) throw new Problem({ title: "This is not right yet", field: "range", detail: `“${range}” is not a range; START:END:STEP wanted, such as ${subject().ranges[vary]}` });
-		const request = form.request(subject().fields.filter((one) => one !== vary));
-		const path = (form.fields.get(vary).path ?? vary).split(".");
-		if (path.length > 1) (request.workload ??= {})[path[1]] = range;
-		else request[path[0]] = range;
-		const gpus = [...new Set(COMPARED.map((one) => form.get(one)).filter(Boolean))];
+		const { op, form, sizes } = subject();
+		const [wanted, vary] = [head.get("op"), head.get("vary")];
+		if (wanted !== op) refuse("op", `“${wanted}” cannot be swept; allowed: ${below(SWEEP).join(", ")}`);
+		if (!sizes.has(vary)) refuse("vary", `“${vary}” is no size of ${op}; allowed: ${[...sizes.keys()].join(", ")}`);
+		const range = head.get("range").replace(/\s/g, "");
+		if (!/^\d+:\d+(:\d+)?$/.test(range)) refuse("range", `“${range}” is not a range; START:END:STEP wanted, such as ${suggested(vary)}`);
+		const request = form.request(form.fields.keys(), { [vary]: range });
+		const gpus = [...new Set(COMPARED.map((one) => head.get(one)).filter(Boolean))];
 		const requests = gpus.map((gpu) => ({ ...request, gpu }));
 		let sweeps;
 		try {
-			sweeps = await Promise.all(requests.map((one) => send(`/v1/sweep/${op}`, one, signal)));
+			sweeps = await Promise.all(requests.map((one) => send(SWEEP + op, one, signal)));
 		} catch (error) {
 			// The size that varies has no field of its own while it varies.
-			if (error instanceof Problem && (error.field === path.join(".") || error.field === path.at(-1))) error.field = "range";
+			if (error instanceof Problem && [sizes.get(vary).path, vary].includes(error.field)) error.field = "range";
 			throw error;
 		}
-		const titles = await Promise.all(gpus.map((gpu) => gpuTitle(gpu).catch(() => gpu)));
-		shown = { op, sweeps, titles, requests };
+		shown = { op, sweeps, titles: gpus.map(gpuTitle), requests };
 		render();
 		work.say(`${sweeps[0].points.length} points${sweeps.length > 1 ? ` on ${sweeps.length} GPUs` : ""}.`);
 	});
@@ -280,7 +267,7 @@ function render() {
 		h("figure", null, node, h("figcaption", null, readout)),
 		sweeps.map((sweep, at) => findings(sweep, sweeps.length > 1 ? titles[at] : undefined)),
 		points(sweeps, y),
-		commands(`sweep ${shown.op}`, `/v1/sweep/${shown.op}`, shown.requests));
+		commands(`sweep ${shown.op}`, SWEEP + shown.op, shown.requests));
 }
 
 /** Where the curve falls and why, what was left out, what to mind. */
@@ -305,19 +292,8 @@ function findings(sweep, gpu) {
 }
 
 /** Every size that stays, in words. */
-function constants(sweep) {
-	const models = shown.op === "model";
-	const usual = (key, value) => {
-		if (key === "kind") return true;
-		if ((key === "batch" && !models) || ["tp", "pp", "dp", "microbatches"].includes(key)) return value === 1;
-		if (key === "pass") return value === "forward";
-		if (key === "recompute") return value === "none";
-		return value === 0 || value === false;
-	};
-	return Object.entries(sweep.first)
-		.filter(([key, value]) => !usual(key, value) && sweep.last[key] === value)
-		.map(([key, value]) => (typeof value === "string" ? (key === "attention" ? `${value} attention` : value) : typeof value === "boolean" ? format.words(key) : `${format.words(key)} ${value}`))
-		.join(", ");
+function constants({ first: { kind, ...first }, last }) {
+	return format.settings(Object.fromEntries(Object.entries(first).filter(([key, value]) => last[key] === value)), defaults(SWEEP + shown.op));
 }
 
 function points(sweeps, y) {

@@ -1,73 +1,102 @@
 // A form made from a list of fields: reads and writes them as query state and as a request, shows problems beside them.
 
 import { Problem } from "./api.js";
-import { h, put } from "./dom.js";
+import { h } from "./dom.js";
+import { label } from "./format.js";
 
+/** What cannot be asked, said before the service is. */
+export function refuse(field, detail, value) {
+	throw new Problem({ title: "This is not right yet", field, detail, value });
+}
+
+const RANGE = /^\d+:\d+(:\d+)?$/;
 const DECIMAL = /^(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
 
+function whole(text) {
+	const digits = text.replace(/[,_\s]/g, "");
+	return /^\d{1,15}$/.test(digits) ? Number(digits) : undefined;
+}
+
+function json(text) {
+	try {
+		return JSON.parse(text);
+	} catch {
+		return undefined;
+	}
+}
+
+/** How the text of a kind of field is read, and what it is not where that gives nothing. */
+const READ = {
+	flag: [(text) => text === "1"],
+	set: [(text) => text.split(",")],
+	whole: [whole, "a whole number"],
+	range: [(text) => (RANGE.test(text) ? text : whole(text)), "a whole number or a range START:END:STEP of whole numbers"],
+	number: [(text) => (DECIMAL.test(text) ? Number(text) : undefined), "a number"],
+	json: [json, "JSON"],
+};
+
 /**
- * A field: `name` in the address, `path` in the request (default: the name), `label`, and a `kind`:
- * text, whole, number, range (a whole number or START:END:STEP), choice, flag, set, long.
- * `value` is the default, left out of address and request; `size` is a class: double, wide.
+ * A field: `name` in the address, `path` in the request, `label`, `hint`, and a `kind`: text, whole, number, range (a
+ * whole number or START:END:STEP), choice, flag, set, json, long. `api` is what the service takes where nothing is
+ * sent, `value` what the form starts with; the address leaves out the latter, the request the former unless `always`.
  */
 export class Form {
 	constructor(prefix, fields) {
-		this.fields = new Map(fields.map((field) => [field.name, field]));
+		this.fields = new Map();
 		this.inputs = new Map();
 		this.wraps = new Map();
 		this.counts = [];
-		for (const field of fields) this.#build(prefix, field);
+		for (const field of fields) this.#build(prefix, { path: field.name, api: "", value: (["choice", "flag"].includes(field.kind) && field.api) || "", ...field });
 	}
 
 	#build(prefix, field) {
 		const id = `${prefix}-${field.name}`;
-		const hints = field.hint ? `${id}-hint` : "";
-		const common = { id, name: field.name, "aria-describedby": `${hints} ${id}-error`.trim() };
-		const error = h("p", { class: "error", id: `${id}-error` });
-		const hint = field.hint && h("p", { class: "hint", id: hints }, field.hint);
+		const common = { id, name: field.name, "aria-describedby": `${field.hint ? `${id}-hint ` : ""}${id}-error`, "aria-required": field.required };
+		const notes = [field.hint && h("p", { class: "hint", id: `${id}-hint`, title: field.hint }, field.hint), h("p", { class: "error", id: `${id}-error` })];
+		const labelled = (input) => h("div", { class: `field ${field.size ?? ""}` }, h("label", { for: id }, field.label), input, notes);
 		let input;
 		let wrap;
 		if (field.kind === "flag") {
 			input = h("input", { ...common, type: "checkbox" });
-			wrap = h("div", { class: "field flag" }, h("label", { for: id }, input, " ", field.label), hint, error);
+			wrap = h("div", { class: "field flag" }, h("label", { for: id }, input, " ", field.label), notes);
 		} else if (field.kind === "set") {
 			input = h("fieldset", { id, "aria-describedby": common["aria-describedby"] }, h("legend", null, field.label),
-				field.options.map((option) => h("label", { title: option.title }, h("input", { type: "checkbox", value: option.value, name: field.name }), " ", option.text ?? option.value)));
-			wrap = h("div", { class: "field wide" }, input, hint, error);
+				field.options.map(({ value }) => h("label", null, h("input", { type: "checkbox", value, name: field.name }), " ", label(value))));
+			wrap = h("div", { class: "field wide" }, input, notes);
+		} else if (field.kind === "choice") {
+			input = h("select", common, field.options.map(({ value, text }) => h("option", { value }, text ?? (value || "not set"))));
+			wrap = labelled(input);
+		} else if (field.kind === "long") {
+			input = h("textarea", { ...common, placeholder: field.placeholder, rows: 8, spellcheck: "false", autocomplete: "off" });
+			wrap = labelled(input);
 		} else {
-			if (field.kind === "choice") {
-				input = h("select", common);
-				this.#options(input, field.options);
-			} else if (field.kind === "long") {
-				input = h("textarea", { ...common, rows: 8, spellcheck: "false", autocomplete: "off" });
-			} else {
-				input = h("input", { ...common, type: "text", inputmode: field.kind === "whole" ? "numeric" : undefined, list: field.list, placeholder: field.placeholder, autocomplete: "off", autocapitalize: "off", spellcheck: "false" });
-			}
-			wrap = h("div", { class: `field ${field.size ?? ""}` }, h("label", { for: id }, field.label), input, hint, error);
+			input = h("input", { ...common, type: "text", inputmode: field.kind === "whole" ? "numeric" : undefined, list: field.list, placeholder: field.placeholder ?? field.api, autocomplete: "off", autocapitalize: "off", spellcheck: "false" });
+			wrap = labelled(input);
 		}
+		this.fields.set(field.name, field);
 		this.inputs.set(field.name, input);
 		this.wraps.set(field.name, wrap);
-		this.set(field.name, field.value ?? "");
-	}
-
-	#options(select, options) {
-		put(select, options.map((option) => h("option", { value: option.value }, option.text ?? option.value)));
+		this.set(field.name, field.value);
 	}
 
 	/** The nodes of some fields, in order. */
-	nodes(...names) {
-		return names.map((name) => this.wraps.get(name));
+	nodes(names) {
+		return h("div", { class: "fields" }, [...names].map((name) => this.wraps.get(name)));
 	}
 
-	/** Seldom needed fields, folded away; the summary says how many of them are set. */
-	folded(parts) {
-		const names = parts.flat().filter((part) => typeof part === "string");
-		const summary = h("summary", null, "More options");
-		const box = h("details", { class: "options" }, summary, parts.map((part) => (Array.isArray(part) ? h("div", { class: "fields" }, this.nodes(...part)) : h("h3", null, part.title))));
+	/** Every field beside `shown`, folded away by group; the summary says how many of them are set. */
+	folded(shown) {
+		const late = ({ kind }) => ["set", "flag"].indexOf(kind);
+		const rest = [...this.fields.values()].filter((field) => !shown.includes(field.name)).sort((a, b) => late(a) - late(b));
+		const groups = [...new Set(rest.map((field) => field.group))].sort();
+		const summary = h("summary");
+		const box = h("details", { class: "options" }, summary, groups.map((group) => [
+			group && h("h3", null, label(group)), this.nodes(rest.filter((field) => field.group === group).map((field) => field.name))]));
 		const count = () => {
-			const set = [...this.query(names)].length;
+			const set = [...this.query(rest.map((field) => field.name))].length;
 			summary.textContent = `More options${set ? ` (${set} set)` : ""}`;
 		};
+		count();
 		box.addEventListener("input", count);
 		this.counts.push(count);
 		return box;
@@ -77,17 +106,9 @@ export class Form {
 		return this.inputs.get(name);
 	}
 
-	/** Gives a choice what it chooses from, and keeps what is chosen. */
-	offer(name, options) {
-		const before = this.wanted?.get(name) ?? this.get(name);
-		this.fields.get(name).options = options;
-		this.#options(this.input(name), options);
-		this.set(name, before || this.fields.get(name).value || "");
-	}
-
 	get(name) {
 		const input = this.input(name);
-		const kind = this.fields.get(name).kind;
+		const { kind } = this.fields.get(name);
 		if (kind === "flag") return input.checked ? "1" : "";
 		if (kind === "set") return [...input.querySelectorAll("input:checked")].map((one) => one.value).join(",");
 		return input.value.trim();
@@ -95,60 +116,46 @@ export class Form {
 
 	set(name, value) {
 		const input = this.input(name);
-		const kind = this.fields.get(name).kind;
-		if (kind === "flag") input.checked = value === "1" || value === true;
+		const { kind } = this.fields.get(name);
+		if (kind === "flag") input.checked = value === "1";
 		else if (kind === "set") {
-			const chosen = new Set(String(value).split(","));
-			for (const one of input.querySelectorAll("input")) one.checked = chosen.has(one.value);
-		} else if (kind === "choice" && ![...input.options].some((option) => option.value === value) && value !== "") {
-			// A value from an address that is not on offer stays to be seen; the server says what is allowed.
-			input.append(h("option", { value }, value));
+			const chosen = value.split(",");
+			for (const one of input.querySelectorAll("input")) one.checked = chosen.includes(one.value);
+		} else {
+			// A value from an address that is not on offer stays to be seen; the service says what is allowed.
+			if (kind === "choice" && ![...input.options].some((option) => option.value === value)) input.append(h("option", { value }, value));
 			input.value = value;
-		} else input.value = value;
+		}
 	}
 
-	/** Fills every field from the address; what it does not name gets its default. */
-	fill(query) {
-		this.wanted = query;
-		for (const [name, field] of this.fields) this.set(name, query.get(name) ?? field.value ?? "");
+	/** Fills every field from the address; what it does not name gets its default. `others` are read elsewhere. */
+	fill(query, others = []) {
+		this.unknown = [...query.keys()].filter((name) => !this.fields.has(name) && !others.includes(name));
+		for (const [name, field] of this.fields) this.set(name, query.get(name) ?? field.value);
 		for (const count of this.counts) count();
 	}
 
 	/** What differs from the defaults, for the address. */
 	query(names = this.fields.keys()) {
-		const all = [...names].map((name) => [name, this.get(name)]);
-		return new URLSearchParams(all.filter(([name, value]) => value !== (this.fields.get(name).value ?? "")));
+		return new URLSearchParams([...names].map((name) => [name, this.get(name)]).filter(([name, value]) => value !== this.fields.get(name).value));
 	}
 
-	/** The request: fields with a value that is not the default, by path. Throws a Problem that names the field. */
-	request(names = this.fields.keys()) {
+	/** The request: what differs from what the service takes anyway, by path. Throws a Problem that names the field. */
+	request(names = this.fields.keys(), instead = {}) {
+		if (this.unknown?.length) refuse(undefined, `The address sets ${this.unknown.join(", ")}, which this form does not have; it has ${[...this.fields.keys()].join(", ")}.`);
 		const body = {};
 		for (const name of names) {
 			const field = this.fields.get(name);
-			const text = this.get(name);
-			if (text === "" || (text === (field.value ?? "") && !field.always)) continue;
-			const path = (field.path ?? name).split(".");
+			const text = instead[name] ?? this.get(name);
+			if ((text === "" && field.kind !== "flag") || (text === field.api && !field.always)) continue;
+			const path = field.path.split(".");
 			const last = path.pop();
 			let object = body;
 			for (const part of path) object = object[part] ??= {};
-			object[last] = this.#value(field, text);
+			const [read, wanted] = READ[field.number ? "whole" : field.kind] ?? [String];
+			object[last] = read(text) ?? refuse(field.path, `${field.label}: “${text}” is not ${wanted}`, text);
 		}
 		return body;
-	}
-
-	#value(field, text) {
-		const refuse = (wanted) => {
-			throw new Problem({ title: "This is not right yet", field: field.path ?? field.name, value: text, detail: `${field.label}: “${text}” is not ${wanted}` });
-		};
-		if (field.kind === "flag") return true;
-		if (field.kind === "set") return text.split(",");
-		if (field.kind === "whole" || (field.kind === "range" && !text.includes(":"))) {
-			const digits = text.replace(/[,_\s]/g, "");
-			return /^\d{1,15}$/.test(digits) ? Number(digits) : refuse("a whole number");
-		}
-		if (field.kind === "range") return /^\d+:\d+(:\d+)?$/.test(text) ? text : refuse("a range START:END:STEP of whole numbers");
-		if (field.kind === "number") return DECIMAL.test(text) ? Number(text) : refuse("a number");
-		return field.number && /^\d+$/.test(text) ? Number(text) : text;
 	}
 
 	clear() {
@@ -165,23 +172,16 @@ export class Form {
 	}
 
 	/** Shows a problem beside the field it names and moves the focus there. Returns whether there is one. */
-	show(problem) {
-		if (!problem.field) return false;
-		const fits = (field) => {
-			const path = field.path ?? field.name;
-			return path === problem.field ? 2 : Number(problem.field.startsWith(`${path}.`) || problem.field.startsWith(`${path}[`));
-		};
-		const best = [...this.fields.values()]
-			.filter((field) => this.wraps.get(field.name).isConnected && !this.wraps.get(field.name).hidden)
-			.map((field) => [fits(field), field])
-			.filter(([fit]) => fit > 0)
-			.sort((a, b) => b[0] - a[0])[0];
+	show({ field: wanted, title, detail, allowed }) {
+		if (!wanted) return false;
+		const fits = ({ path }) => (path === wanted ? 2 : Number(wanted.startsWith(`${path}.`) || wanted.startsWith(`${path}[`)));
+		const [best] = [...this.fields.values()]
+			.filter((field) => fits(field) && this.wraps.get(field.name).isConnected && !this.wraps.get(field.name).hidden)
+			.sort((a, b) => fits(b) - fits(a));
 		if (!best) return false;
-		const { name } = best[1];
-		const allowed = problem.allowed && !problem.detail?.includes("allowed") ? `; allowed: ${[problem.allowed].flat().join(", ")}` : "";
-		this.#mark(name, `${problem.detail ?? problem.title}${allowed}`);
-		this.wraps.get(name).closest("details:not([open])")?.setAttribute("open", "");
-		const input = this.input(name);
+		this.#mark(best.name, `${detail ?? title}${allowed && !detail?.includes("allowed") ? `; allowed: ${[allowed].flat().join(", ")}` : ""}`);
+		this.wraps.get(best.name).closest("details:not([open])")?.setAttribute("open", "");
+		const input = this.input(best.name);
 		(input.matches("fieldset") ? input.querySelector("input") : input).focus();
 		return true;
 	}

@@ -70,19 +70,11 @@ export function basis(list) {
 	return all.map((one) => `${one.family} ${one.dtype}: ${one.stack ?? "roofline, nothing learned"}`).join("; ");
 }
 
-/** `train: batch 4, seq 2048, bf16, flash attention`. */
-export function workload(work) {
-	const run = [`batch ${work.batch}`, `seq ${work.seq}`];
-	if (work.context > 0) run.push(`context ${work.context}`);
-	run.push(work.dtype);
-	for (const [name, value] of [["tp", work.tp], ["pp", work.pp], ["dp", work.dp], ["micro-batches", work.microbatches]]) {
-		if (value > 1) run.push(`${name} ${value}`);
-	}
-	if (work.zero > 0) run.push(`ZeRO ${work.zero}`);
-	if (work.recompute !== "none") run.push(`${work.recompute} recompute`);
-	if (work.sequence_parallel) run.push("sequence parallel");
-	run.push(`${work.attention} attention`);
-	return `${work.mode}: ${run.join(", ")}`;
+/** Named values as `batch 4, seq 2048, dtype bf16`; numbers and flags that are zero, off or as in `usual` are left out. */
+export function settings(values, usual = {}) {
+	const kept = ([key, value]) => (typeof value === "string" ? value !== "none" : value && typeof value !== "object" && String(value) !== usual[key]);
+	const text = ([key, value]) => (value === true ? words(key) : `${words(key)} ${key === "bytes" ? bytes(value) : value}`);
+	return Object.entries(values).filter(kept).map(text).join(", ");
 }
 
 /** `31 layers of 4096, 32 heads (8 kv) of 128, d_ff 10880, vocab 50304`. */
@@ -93,3 +85,6 @@ export function dimensions(shape) {
 
 /** The name of a key in words; `d_ff` is a word. */
 export const words = (name) => (name === "d_ff" ? name : String(name).replaceAll("_", " "));
+
+/** The same above a field: `KV heads`, `TP`, `Head dim`. */
+export const label = (name) => words(name).replace(/^(ffn|gemm|gpu|mlp|kv|tp|pp|dp)\b/, (found) => found.toUpperCase()).replace(/^[a-z](?=[a-z])/, (first) => first.toUpperCase());

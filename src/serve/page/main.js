@@ -1,9 +1,12 @@
 // Starts the page: the tabs, and which view the address asks for.
 
 import * as check from "./check.js";
-import { h } from "./dom.js";
+import { problemBox } from "./desk.js";
+import { button, h, put } from "./dom.js";
 import * as explore from "./explore.js";
+import * as lists from "./lists.js";
 import * as models from "./models.js";
+import * as openapi from "./openapi.js";
 import * as search from "./search.js";
 import { href, read } from "./state.js";
 
@@ -13,15 +16,6 @@ const tabs = document.getElementById("tabs");
 const sections = new Map();
 const links = new Map();
 const last = new Map();
-
-for (const view of views) {
-	const section = h("section", { id: `view-${view.name}`, hidden: true, "aria-labelledby": `title-${view.name}` }, h("h1", { id: `title-${view.name}` }, view.title), view.mount());
-	const link = h("a", { href: href(view.name) }, view.title);
-	sections.set(view.name, section);
-	links.set(view.name, link);
-	tabs.lastElementChild.before(h("li", null, link));
-}
-main.append(...sections.values());
 
 function route() {
 	const { view: wanted, query } = read();
@@ -40,14 +34,29 @@ function route() {
 	view.show(query);
 }
 
+function start() {
+	for (const view of views) {
+		const section = h("section", { id: `view-${view.name}`, hidden: true, "aria-labelledby": `title-${view.name}` }, h("h1", { id: `title-${view.name}` }, view.title), view.mount());
+		const link = h("a", { href: href(view.name) }, view.title);
+		sections.set(view.name, section);
+		links.set(view.name, link);
+		tabs.lastElementChild.before(h("li", null, link));
+	}
+	main.append(...sections.values());
+	addEventListener("hashchange", route);
+	addEventListener("adjusted", () => {
+		const { view, query } = read();
+		last.set(view, query.toString());
+		links.get(view).href = href(view, query);
+	});
+	route();
+}
+
 document.getElementById("skip").addEventListener("click", (event) => {
 	event.preventDefault();
 	main.focus();
 });
-addEventListener("hashchange", route);
-addEventListener("adjusted", () => {
-	const { view, query } = read();
-	last.set(view, query.toString());
-	links.get(view).href = href(view, query);
-});
-route();
+// Every form follows from what the service says of itself, so that is asked first.
+const missing = await Promise.all([openapi.load(), lists.load()]).then(() => undefined, (error) => error);
+if (missing) put(main, h("div", { class: "alert", role: "alert" }, problemBox(missing), button("Try again", () => location.reload())));
+else start();

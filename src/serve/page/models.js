@@ -13,7 +13,7 @@ const output = h("div", { class: "output" });
 const alert = h("div", { class: "alert", role: "alert" });
 const status = h("p", { class: "status", role: "status" });
 
-const FAMILIES = { gemm: "products", prefill: "prefill attention", decode: "decode attention" };
+const FAMILIES = { gemm: "GEMM", prefill: "prefill attention", decode: "decode attention" };
 
 export function mount() {
 	return [p("lead", "What the predictions rest on: the GPUs and their figures, what was learned on each and how wrong it is on shapes that training had not seen."), alert, status, output];
@@ -51,7 +51,7 @@ function render(gpus, models, open) {
 		p("", "A GPU, or a kind of operator or number format, that no table holds is answered from the nearest that was learned, and says so: its interval is wider and it carries a caveat. The timings are those of inference stacks, forward only: gradients, norms and the optimizer are transferred or roofline."),
 		coverage(gpus, families, known),
 		h("h2", null, "How wrong they are"),
-		p("hint", "Errors on keys that training had not seen: (n, k) pairs of products, head configurations of attention. The model “base” answers for GPUs without one of their own."),
+		p("hint", "Errors on keys that training had not seen: (n, k) pairs of GEMMs, head configurations of attention. The model “base” answers for GPUs without one of their own."),
 		errors(models, details), details);
 	if (open) figuresOf(open, figures);
 }

@@ -1,8 +1,8 @@
 // The API page: every operation of /openapi.json with its fields, an example, and a box to try it.
 
-import { get } from "./api.js";
 import { problemBox } from "./desk.js";
 import { copyable, h, more, p, put, span, table } from "./dom.js";
+import { content, listed, load, resolve, types } from "./openapi.js";
 
 const PROBLEMS = [
 	["not-json", 400, "The body is no JSON."],
@@ -19,34 +19,12 @@ const PROBLEMS = [
 ];
 
 const main = document.getElementById("main");
-let spec;
-
-/** A schema with references followed and parts put together. */
-function resolve(schema, depth = 0) {
-	if (!schema || depth > 8) return schema ?? {};
-	if (schema.$ref) {
-		const { $ref, ...own } = schema;
-		return { ...resolve($ref.split("/").slice(1).reduce((at, key) => at?.[key], spec), depth + 1), ...own };
-	}
-	if (schema.allOf) {
-		const { allOf, ...own } = schema;
-		const parts = allOf.map((part) => resolve(part, depth + 1));
-		return Object.assign({}, ...parts, own, { properties: Object.assign({}, ...parts.map((part) => part.properties), own.properties), required: [...parts.flatMap((part) => part.required ?? []), ...(own.required ?? [])] });
-	}
-	const choice = schema.oneOf ?? schema.anyOf;
-	if (choice) {
-		const parts = choice.filter((part) => part.type !== "null");
-		if (parts.length === 1) return { ...resolve(parts[0], depth + 1), ...Object.fromEntries(Object.entries(schema).filter(([key]) => !["oneOf", "anyOf"].includes(key))) };
-		return { ...schema, choice: parts.map((part) => resolve(part, depth + 1)) };
-	}
-	return schema;
-}
 
 function typeText(schema) {
 	if (schema.choice) return [...new Set(schema.choice.map(typeText))].join(" or ");
-	const literal = schema.enum ?? (schema.const === undefined ? undefined : [schema.const]);
-	if (literal) return literal.filter((one) => one !== null).map((one) => JSON.stringify(one)).join(" | ");
-	const type = [schema.type].flat().filter((one) => one && one !== "null").join(" or ");
+	const literal = listed(schema);
+	if (literal.length) return literal.map((one) => JSON.stringify(one)).join(" | ");
+	const type = types(schema).join(" or ");
 	if (type === "array") return `list of ${typeText(resolve(schema.items))}`;
 	const bound = (value) => (value === 2 ** 32 ? "2^32" : String(value));
 	const bounds = [schema.minimum !== undefined && `from ${bound(schema.minimum)}`, schema.maximum !== undefined && `to ${bound(schema.maximum)}`].filter(Boolean).join(" ");
@@ -59,7 +37,7 @@ function fields(schema, prefix = "", depth = 0) {
 	if (found.choice) return found.choice.flatMap((part) => fields(part, prefix, depth + 1));
 	return Object.entries(found.properties ?? {}).flatMap(([name, raw]) => {
 		const one = resolve(raw);
-		const inner = one.type === "array" || [one.type].flat().includes("array") ? resolve(one.items) : one;
+		const inner = types(one).includes("array") ? resolve(one.items) : one;
 		const nested = depth < 3 && (inner.properties || inner.choice?.some((part) => part.properties));
 		return [
 			{ name: prefix + name, required: found.required?.includes(name), type: nested && !one.choice ? (inner === one ? "object" : "list of objects") : typeText(one), usual: one.default, text: one.description },
@@ -76,29 +54,21 @@ function fieldTable(label, all) {
 /** Descriptions with `code` in backquotes. */
 const prose = (text) => span("prose", (text ?? "").split(/(`[^`]+`)/).map((part) => (part.startsWith("`") && part.length > 2 ? h("code", null, part.slice(1, -1)) : part)));
 
-function example(path, content) {
-	const media = content?.["application/json"];
-	return media && (media.example ?? Object.values(media.examples ?? {})[0]?.value ?? resolve(media.schema).example ?? {});
-}
-
 function operation(path, method, op) {
-	const content = op.requestBody?.content;
-	const body = example(path, content);
+	const { schema, others = [], about, example: body } = content(op);
 	const parameters = (op.parameters ?? []).map((one) => resolve(one));
 	const filled = parameters.filter((one) => one.in === "path").reduce((at, one) => at.replace(`{${one.name}}`, one.example ?? resolve(one.schema).example ?? { name: "h200" }[one.name] ?? `{${one.name}}`), path);
 	const id = `${method}${path.replace(/[^a-z0-9]+/gi, "-")}`;
 	const curl = `curl -s ${location.origin}${filled}${body === undefined ? "" : ` \\\n  -H 'Content-Type: application/json' \\\n  -d '${JSON.stringify(body)}'`}`;
-	const whole = resolve(content?.["application/json"]?.schema);
-	const [schema, ...others] = whole.choice ?? [content && whole];
 	const answer = Object.entries(op.responses ?? {}).find(([status]) => status.startsWith("2"))?.[1];
 	const answered = resolve(answer).content?.["application/json"]?.schema;
-	return h("section", { class: "mend", id },
+	return h("section", { class: "fix", id },
 		h("h3", null, h("code", { class: "method" }, method.toUpperCase()), " ", h("code", null, path)),
 		p("", prose(op.summary ?? op.description)),
 		op.summary && op.description && op.description !== op.summary && p("sub", prose(op.description)),
 		parameters.length > 0 && fieldTable(`Parameters of ${path}`, parameters.map((one) => ({ name: `${one.name} (${one.in})`, required: one.required, type: typeText(resolve(one.schema)), usual: resolve(one.schema).default, text: one.description }))),
 		schema && fieldTable(`Fields of ${path}`, fields(schema)),
-		others.length > 0 && p("", prose(whole.description)),
+		others.length > 0 && p("", prose(about)),
 		p("hint", "Answers: ", Object.entries(op.responses ?? {}).map(([status, raw], at) => [at > 0 && "; ", h("strong", null, status), " ", prose(resolve(raw).description)])),
 		answered && lazily("Fields of the answer", () => fieldTable(`Answer of ${path}`, fields(answered))),
 		copyable("curl", curl),
@@ -142,7 +112,7 @@ function trial(id, method, path, body) {
 }
 
 try {
-	spec = await get("/openapi.json");
+	const spec = await load();
 	const all = Object.entries(spec.paths).flatMap(([path, methods]) => Object.entries(methods).filter(([method]) => /^(get|post|put|delete)$/.test(method)).map(([method, op]) => [path, method, op]));
 	const order = (spec.tags ?? []).map((tag) => tag.name);
 	const rank = ([, , op]) => order.indexOf(op.tags?.[0]) + 1 || 99;
@@ -161,8 +131,8 @@ try {
 			return h("li", null, h("a", { href: `#${id}`, onclick: place(id) }, h("code", null, `${method.toUpperCase()} ${path}`)), " ", span("faint", prose((op.summary ?? op.description ?? "").split("\n")[0])));
 		})),
 		all.map((one) => operation(...one)));
-	main.append(h("section", { class: "mend" }, h("h2", null, "Problems"),
-		p("", "What goes wrong is answered as ", h("code", null, "application/problem+json"), ": ", h("code", null, "field"), " names what to mend, ", h("code", null, "value"), " what it holds and ", h("code", null, "allowed"), " what it may hold."),
+	main.append(h("section", { class: "fix" }, h("h2", null, "Problems"),
+		p("", "What goes wrong is answered as ", h("code", null, "application/problem+json"), ": ", h("code", null, "field"), " names what to fix, ", h("code", null, "value"), " what it holds and ", h("code", null, "allowed"), " what it may hold."),
 		h("dl", { class: "facts" }, PROBLEMS.map(([id, status, text]) => h("div", { id }, h("dt", null, status), h("dd", null, h("code", null, id), ` ${text}`))))));
 	const wanted = location.hash.slice(1);
 	if (wanted) document.getElementById(wanted)?.scrollIntoView();

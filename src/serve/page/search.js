@@ -6,35 +6,16 @@ import { desk } from "./desk.js";
 import { button, facts, h, more, p, put, save, scroller, span, table } from "./dom.js";
 import { Form } from "./form.js";
 import * as format from "./format.js";
-import { gpuField, gpuTitle, prepare, PRESETS, WORKLOAD, workloadFields } from "./options.js";
+import { gpuField, gpuTitle } from "./lists.js";
+import { defaults, fields } from "./openapi.js";
 import { interval, plot } from "./plot.js";
 import { go, href } from "./state.js";
 
 export const name = "search";
 export const title = "Search";
 
-const BOUNDS = ["aspect_ratio", "layers", "ffn_ratio_plain", "ffn_ratio_gated", "mlp_attention_ratio", "width_ratio", "head_dim", "head_width", "kv_group", "vocab_padding"];
-
-const FIXED = ["layers", "hidden", "heads", "kv_heads", "head_dim", "d_ff"];
-
-const form = new Form("search", [
-	{ name: "params", label: "Parameters", kind: "text", number: true, value: "6.7B", always: true, hint: "such as 6.7B, 350M; empty: as many as Like has" },
-	gpuField({ always: true }),
-	...workloadFields(),
-	{ name: "vocab", label: "Vocabulary", kind: "whole", placeholder: "50257", hint: "tokens; the search pads it" },
-	{ name: "like", label: "Like", kind: "text", list: PRESETS, placeholder: "nearest published", hint: "keep its norms, positions, MLP; compare with it" },
-	{ name: "mlp", label: "MLP", kind: "choice", options: [{ value: "", text: "as in Like" }, { value: "swiglu", text: "gated (swiglu)" }, { value: "gelu", text: "plain (gelu)" }] },
-	{ name: "count", label: "Parameters count", kind: "choice", value: "total", options: [{ value: "total", text: "all" }, { value: "non-embedding", text: "without embeddings" }] },
-	{ name: "tolerance", label: "Tolerance", kind: "number", placeholder: "0.01", hint: "fraction of the budget" },
-	{ name: "top", label: "Shapes to report", kind: "whole", placeholder: "10" },
-	{ name: "seed", label: "Seed", kind: "whole", placeholder: "0", hint: "equal seeds, equal results" },
-	{ name: "exhaustive", label: "look at every shape instead of annealing", kind: "flag" },
-	{ name: "no_sharding", label: "never shard training states", kind: "flag" },
-	{ name: "configs", path: "export", label: "config.json of each shape", kind: "flag", value: "1", always: true, hint: "keeps to shapes that a config of this style can hold" },
-	{ name: "free", label: "Vary these too", kind: "set", options: [{ value: "micro-batch" }, { value: "tp" }] },
-	{ name: "relax", label: "Let shapes leave the usual limits of", kind: "set", options: BOUNDS.map((value) => ({ value, text: format.words(value) })) },
-	...FIXED.map((one) => ({ name: one, label: `Keep ${format.words(one)}`, kind: "whole", placeholder: "free" })),
-]);
+/** Fields that are always seen. */
+const MAIN = ["params", "gpu", "mode", "vocab"];
 
 const EXAMPLES = [
 	["6.7 billion parameters, trained on an H200", "#search?params=6.7B"],
@@ -43,18 +24,15 @@ const EXAMPLES = [
 	["175 billion on H100s: states sharded where they do not fit", "#search?params=175B&gpu=h100"],
 ];
 
-const work = desk(form, "Search");
-let hints;
+let form;
+let work;
 
 export function mount() {
-	hints = prepare(form, work.wrong);
-	const rest = WORKLOAD.filter((one) => one !== "mode");
+	form = new Form(name, fields("/v1/search", { params: { value: "6.7B" }, gpu: gpuField(), export: { name: "configs", value: "1" } }));
+	work = desk(form, title);
 	return [
 		p("lead", "Which shape of transformer runs fastest for a number of parameters? Predicted from real kernel timings; every number has its 90 % interval."),
-		h("form", { onsubmit: submit, novalidate: true },
-			h("div", { class: "fields" }, form.nodes("params", "gpu", "mode", "vocab")),
-			form.folded([["like", "mlp", "count", "tolerance", "top", "seed"], { title: "Workload" }, [...rest, "no_sharding"], { title: "What may vary" }, [...FIXED, "free", "relax", "exhaustive", "configs"]]),
-			work.controls),
+		h("form", { onsubmit: submit, novalidate: true }, form.nodes(MAIN), form.folded(MAIN), work.controls),
 		work.alert, work.output];
 }
 
@@ -67,13 +45,11 @@ function submit(event) {
 
 export function show(query) {
 	form.fill(query);
-	hints();
 	if (![...query].length) return work.rest(EXAMPLES);
 	return work.run(async (signal) => {
 		const request = form.request();
 		const { found, refused } = await ask(request, signal);
-		const title = await gpuTitle(found.gpu).catch(() => found.gpu);
-		render(found, request, refused, title);
+		render(found, request, refused, gpuTitle(found.gpu));
 		work.say(`${found.shapes.length} shapes found.`);
 	});
 }
@@ -98,10 +74,10 @@ function render(found, request, refused, gpu) {
 	const { baseline } = found;
 	put(work.output,
 		h("h2", null, `${format.grouped(found.request.parameters)} ${found.request.count === "total" ? "" : "non-embedding "}parameters within ${format.percent(found.request.tolerance)} on ${gpu}`),
-		p("sub", format.workload(found.workload)),
-		found.sharded && p("note", h("strong", null, "Assumed: "), `the training states do not fit one GPU, so they are sharded over ${found.workload.dp} replicas (ZeRO stage ${found.workload.zero}${found.workload.recompute === "none" ? "" : `, recomputation ${found.workload.recompute}`}). Data parallel, ZeRO and tensor parallel under “More options” set it; “never shard” forbids it.`),
+		p("sub", format.settings(found.workload, defaults("/v1/search"))),
+		found.sharded && p("note", h("strong", null, "Assumed: "), `the training states do not fit one GPU, so they are sharded over ${found.workload.dp} replicas (ZeRO stage ${found.workload.zero}${found.workload.recompute === "none" ? "" : `, recomputation ${found.workload.recompute}`}). DP, Zero and TP under “More options” set it; “No sharding” forbids it.`),
 		refused && p("note", h("strong", null, "No config.json: "), `these shapes cannot be written as one, so the search ran without. ${refused}`),
-		found.request.kv_group === 1 && p("note", h("strong", null, "Kept: "), "every head has its own keys, as no config.json of this style holds fewer. Without “config.json of each shape” under “More options” the search is free."),
+		found.request.kv_group === 1 && p("note", h("strong", null, "Kept: "), "every head has its own keys, as no config.json of this style holds fewer. Without “Export” under “More options” the search is free."),
 		ranking(found),
 		reasons(found),
 		h("h3", null, "Throughput against memory"),
@@ -189,10 +165,11 @@ function actions(found, one, at) {
 	if (!config) return null;
 	const text = JSON.stringify(config, null, 2);
 	const query = new URLSearchParams({ config: JSON.stringify(config) });
-	for (const key of ["gpu", ...WORKLOAD]) {
-		const value = key === "gpu" ? found.gpu : { ...found.workload, batch: one.batch, tp: one.tp }[key];
-		const usual = form.fields.get(key).value ?? { context: "0", tp: "1", pp: "1", dp: "1", microbatches: "1", sequence_parallel: "false" }[key];
-		if (String(value) !== usual) query.set(key, value === true ? "1" : value);
+	const usual = defaults("/v1/check");
+	const run = { gpu: found.gpu, ...found.workload, batch: one.batch, tp: one.tp };
+	for (const [key, value] of Object.entries(run)) {
+		const text = value === true ? "1" : value === false ? "" : String(value);
+		if (text !== usual[key]) query.set(key, text);
 	}
 	return h("span", { class: "actions" },
 		button("config.json", () => save(`config-${one.rank}-${one.shape.layers}x${one.shape.hidden}.json`, "application/json", `${text}\n`), { "aria-label": `Save config.json of shape ${one.rank}` }),
