@@ -393,7 +393,9 @@ describe("explore", () => {
   test("sweeps attention and a size of the workload", async () => {
     await visit("/#explore?op=attention&vary=head_dim&range=32:256:8", async (page, seen) => {
       await drawn(page);
-      assert.deepEqual(seen.posts[0], { path: "/v1/sweep/attention", body: { batch: 4, heads: 32, seq: 2048, head_dim: "32:256:8", gpu: "h200" } });
+      const { example } = (await ask("/openapi.json")).paths["/v1/sweep/attention"].post.requestBody.content["application/json"];
+      assert.deepEqual([example.batch, Object.keys(example).length], [4, 4]);
+      assert.deepEqual(seen.posts[0], { path: "/v1/sweep/attention", body: { ...example, heads: 32, head_dim: "32:256:8", gpu: "h200" } });
     });
     await visit("/#explore?op=model&vary=batch&range=1:8:1&architecture=llama-3-8b&mode=prefill", async (page, seen) => {
       await drawn(page);
@@ -458,31 +460,38 @@ describe("forms", () => {
     await made(page);
     await use(page, seen);
   }, { failures: true });
-  const properties = async (name) => (await ask("/openapi.json")).components.schemas[name].properties;
+  /** The schema that stands for another one in a document. */
+  const follow = (document, { $ref, oneOf, ...own }) => {
+    if (oneOf) return follow(document, oneOf[0]);
+    return $ref ? follow(document, $ref.split("/").slice(1).reduce((at, key) => at[key], document)) : own;
+  };
+  const body = (document, path) => follow(document, document.paths[path].post.requestBody.content["application/json"].schema).properties;
+  const workload = (document) => follow(document, body(document, "/v1/search").workload).properties;
   const offered = (page, field) => page.$$eval(`#${field} option`, (all) => all.map((one) => one.value));
 
   test("offer what the document lists, and start with its defaults", () => visit("/#search", async (page, seen) => {
-    const { components: { schemas } } = await ask("/openapi.json");
-    for (const [field, name] of [["mode", "Mode"], ["dtype", "Dtype"], ["recompute", "Recompute"], ["attention", "AttentionKernel"]]) {
-      assert.deepEqual(await offered(page, `search-${field}`), schemas[name].enum, field);
-      assert.equal(await page.inputValue(`#search-${field}`), (await properties("Workload"))[field].default, field);
+    const document = await ask("/openapi.json");
+    const work = workload(document);
+    for (const field of ["mode", "dtype", "recompute", "attention"]) {
+      assert.deepEqual(await offered(page, `search-${field}`), follow(document, work[field]).enum, field);
+      assert.equal(await page.inputValue(`#search-${field}`), work[field].default, field);
     }
-    assert.equal(await page.getAttribute("#search-tp", "placeholder"), String((await properties("Workload")).tp.default));
+    assert.equal(await page.getAttribute("#search-tp", "placeholder"), String(work.tp.default));
     const asked = await page.$$eval("#view-search [name]", (all) => [...new Set(all.map((one) => one.name))]);
-    const wanted = [...Object.keys(await properties("Search")), ...Object.keys(await properties("Workload"))].filter((name) => name !== "workload").map((name) => (name === "export" ? "configs" : name));
+    const wanted = [...Object.keys(body(document, "/v1/search")), ...Object.keys(work)].filter((name) => name !== "workload").map((name) => (name === "export" ? "configs" : name));
     assert.deepEqual(asked.sort(), wanted.sort());
     for (const path of ["/openapi.json", "/v1/gpus", "/v1/presets"]) assert.equal(seen.requests.filter((address) => address === base + path).length, 1, path);
   }));
 
-  test("show a new option of the API without a line of script", () => changed("/#search", ({ components: { schemas } }) => {
-    const { properties: top } = schemas.Search;
+  test("show a new option of the API without a line of script", () => changed("/#search", (document) => {
+    const [top, work] = [body(document, "/v1/search"), workload(document)];
     top.glow = { type: "string", enum: ["dim", "bright"], default: "dim", description: "How `bright` the answer is; `/v1/glow` lists more." };
     top.hues = { type: "array", items: { type: "string", enum: ["red", "blue"] } };
     top.extra = { type: ["object", "null"] };
-    schemas.Workload.properties.warm_rounds = { oneOf: [{ type: "integer", minimum: 1, maximum: 50, description: "Rounds before." }, { type: "null" }] };
-    schemas.Workload.properties.ice = { type: "boolean", default: true };
-    schemas.Workload.properties.level = { type: "integer", minimum: 1, maximum: 3, default: 2 };
-    schemas.Workload.properties.seed = { type: "number" };
+    work.warm_rounds = { oneOf: [{ type: "integer", minimum: 1, maximum: 50, description: "Rounds before." }, { type: "null" }] };
+    work.ice = { type: "boolean", default: true };
+    work.level = { type: "integer", minimum: 1, maximum: 3, default: 2 };
+    work.seed = { type: "number" };
   }, async (page, seen) => {
     await page.route("**/v1/search", (route) => route.fulfill({ status: 422, contentType: "application/problem+json", body: JSON.stringify({ title: "A field is wrong", status: 422, detail: "warm_rounds is too warm", field: "workload.warm_rounds" }) }));
     await page.click("#view-search details.options summary");
