@@ -3,7 +3,7 @@
 //! The timings here come from a formula; real ones come from `shapewise measure` or an importer. The
 //! schedule is far too short for a good model.
 
-use shapewise::dataset::{self, Row};
+use shapewise::dataset::{self, Origin, Row};
 use shapewise::gpu::{Gpu, GpuCatalog};
 use shapewise::ops::{Dtype, Gemm, Op};
 use shapewise::predict::Predictor;
@@ -11,12 +11,18 @@ use shapewise::train::fit::Backend;
 use shapewise::train::{Event, Options, train};
 use shapewise::units::Seconds;
 use std::error::Error;
+use std::sync::Arc;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = std::env::temp_dir().join(format!("shapewise-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
     let gpu = Gpu::find("h200")?;
 
+    let origin = Arc::new(Origin {
+        source: "formula".into(),
+        licence: "CC0-1.0".into(),
+        libraries: None,
+    });
     let mut rows = Vec::new();
     for m in [16, 128, 1024, 4096] {
         for n in [512, 1024, 2048, 4096, 8192] {
@@ -25,7 +31,10 @@ fn main() -> Result<(), Box<dyn Error>> {
                 let compute = op.flops() / gpu.nearest_peak(Dtype::Bf16);
                 let memory = op.bytes() / gpu.bandwidth();
                 let time = Seconds::from_micros(4.0) + compute.max(memory) * 1.4;
-                rows.push(Row::new(op, "h200", "formula 1", time));
+                rows.push(Row {
+                    origin: origin.clone(),
+                    ..Row::new(op, "h200", "formula 1", time)
+                });
             }
         }
     }

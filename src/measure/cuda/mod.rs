@@ -4,6 +4,8 @@
 //! ([`libraries`]). cuDNN missing takes away attention, NVRTC missing the memory-bound kernels.
 //! Calls that go wrong are errors; should the bindings panic, on a symbol that a library lacks, that is one too.
 
+#![allow(unsafe_code)] // The libraries of CUDA can be called in no other way; each call says why it is sound.
+
 mod algorithm;
 mod attention;
 mod chain;
