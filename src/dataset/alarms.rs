@@ -4,7 +4,6 @@
 //! predictor that learns from them learns nonsense. The bounds are generous, so that an alarm
 //! is never a matter of opinion.
 
-use super::cells::family;
 use super::{Row, Table};
 use crate::gpu::Gpu;
 use crate::gpu::GpuCatalog;
@@ -79,7 +78,7 @@ pub(super) fn objection(row: &Row, gpu: &Gpu) -> Option<String> {
         "faster than the {bound} of its GPU ({}, {}, {dtype} {})",
         row.gpu,
         row.stack,
-        family(&row.op)
+        row.op.kind()
     ))
 }
 

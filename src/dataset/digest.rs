@@ -1,11 +1,9 @@
 //! A fingerprint of what a table says, for the cards of models that were trained on it.
 
 use super::Row;
-use super::cells::{self, COUNTS, NAMES};
-use super::measured::{self, REALS, REMEASURED, TEXTS, WHOLES};
-use crate::units::Hertz;
+use super::schema::{SCHEMA, columns};
 use sha2::{Digest, Sha256};
-use std::fmt::{Display, Write};
+use std::fmt::Write;
 
 /// SHA-256 in hexadecimal over the content of all rows, whatever their order.
 ///
@@ -28,51 +26,24 @@ pub fn digest(rows: &[Row]) -> String {
     format!("{:x}", whole.finalize())
 }
 
-/// Every field of a row on one line, as `name=value` where there is a value.
+/// Every cell of a row on one line, as `name=value` where it is not null.
+///
+/// Nothing of `measure` for rows of other tables: their digests stand in the cards of models.
 fn canonical(row: &Row, line: &mut String) {
-    for name in NAMES {
-        put(line, name, cells::name(&row.op, name));
-    }
-    for name in COUNTS {
-        put(line, name, cells::count(&row.op, name));
-    }
-    put(line, "causal", cells::causal(&row.op));
-    put(line, "gpu", Some(&row.gpu));
-    put(line, "stack", Some(&row.stack));
-    put(line, "time_us", Some(cells::micros(row.time)));
-    put(line, "p10_us", row.p10.map(cells::micros));
-    put(line, "p90_us", row.p90.map(cells::micros));
-    put(line, "samples", row.samples);
-    put(line, "clock_hz", row.clock.map(Hertz::hertz));
-    put(line, "group", row.group);
-    put(line, "source", Some(&row.origin.source));
-    put(line, "licence", Some(&row.origin.licence));
-    put(line, "libraries", row.origin.libraries.as_ref());
-    // Nothing for rows of other tables: their digests stand in the cards of models.
-    if let Some(about) = &row.measured {
-        for name in TEXTS {
-            put(line, name, measured::text(about, name));
+    for column in columns(SCHEMA) {
+        if let Some(cell) = column.get(row) {
+            write!(line, "{}={cell}\t", column.name).expect("a String grows without failing");
         }
-        for name in REALS {
-            put(line, name, measured::real(about, name));
-        }
-        for name in WHOLES {
-            put(line, name, measured::whole(about, name));
-        }
-        put(line, REMEASURED, Some(about.remeasured));
-    }
-}
-
-fn put(line: &mut String, name: &str, value: Option<impl Display>) {
-    if let Some(value) = value {
-        write!(line, "{name}={value}\t").expect("a String grows without failing");
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dataset::tests::gemm_row;
+    use crate::dataset::tests::{gemm_row, measured_row};
+    use crate::ops::{Attention, Dtype, Op, Pass};
+    use crate::units::{Hertz, Seconds};
+    use std::sync::Arc;
 
     #[test]
     fn the_order_of_rows_does_not_count_but_every_field_does() {
@@ -91,5 +62,38 @@ mod tests {
             ..b
         };
         assert_ne!(both, digest(&[a, grouped]));
+    }
+
+    /// Cards of models hold digests, so the columns, their order and how they are written stay.
+    #[test]
+    fn digests_stay_as_the_cards_of_models_have_them() {
+        let ours = digest(&[measured_row(1, 2, 3)]);
+        assert_eq!(
+            ours,
+            "b797eb5296fff84db2e975a2adb4629c58d37a7cb2e85d9ea9893e1e89eb5dca"
+        );
+        let attention = Attention {
+            kv_heads: 3,
+            seq_q: 4,
+            seq_kv: 5,
+            head_dim: 6,
+            value_dim: 7,
+            causal: true,
+            pass: Pass::Backward,
+            dtype: Dtype::Fp16,
+            ..Attention::new(1, 2, 4, 6)
+        };
+        let mut row = gemm_row(1, 2, 3);
+        row.op = Op::Attention(attention);
+        row.time = Seconds::from_micros(1.0 / 3.0);
+        row.p10 = Some(Seconds::from_micros(9.0));
+        row.p90 = Some(Seconds::from_micros(11.5));
+        row.clock = Some(Hertz::from_hertz(1.98e9));
+        row.group = Some(4096);
+        Arc::make_mut(&mut row.origin).libraries = Some("fa3".to_owned());
+        assert_eq!(
+            digest(&[row]),
+            "0567ced42ee8f2a1e41fdfb45e8f5a538d14cd0888caadf848c5a185d0649907"
+        );
     }
 }

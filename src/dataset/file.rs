@@ -4,18 +4,17 @@
 //! layout; a column that is added or changes its meaning raises it. A file is written whole or
 //! not at all, and a row that could not be read back is refused on writing.
 
-use super::cells::{self, CAUSAL, COUNTS, Cells, NAMES, Problem};
-use super::columns::write::{self, Field, Kind, Values};
+use super::Row;
+use super::columns::write::{self, Field, Values};
 use super::columns::{Batch, Counts, Flags, Numbers, Parquet, Texts};
-use super::measured::{self, Measured, REALS, REMEASURED, Readings, TEXTS, WHOLES};
-use super::{Origin, Row};
+use super::draft::Draft;
+use super::schema::{self, Cell, Column, Kind, OLDEST_SCHEMA, Presence, SCHEMA};
+use super::schema::{columns, columns_of_file};
 use crate::error::{Error, Result, write_atomically};
 use crate::gpu::Gpu;
 use crate::gpu::GpuCatalog;
-use crate::units::{Hertz, Seconds};
 use parquet::file::metadata::KeyValue;
 use std::collections::BTreeSet;
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -23,53 +22,6 @@ use std::sync::Arc;
 const GPU_KEY: &str = "shapewise.gpu.";
 
 const SCHEMA_KEY: &str = "shapewise.schema";
-/// The layout that is written; `measured` columns came with 2, and files of 1 read with none.
-pub const SCHEMA: u64 = 2;
-const WITHOUT_MEASURED: u64 = 1;
-
-const GPU: &str = "gpu";
-const STACK: &str = "stack";
-const SOURCE: &str = "source";
-const LICENCE: &str = "licence";
-const LIBRARIES: &str = "libraries";
-const TIME: &str = "time_us";
-const P10: &str = "p10_us";
-const P90: &str = "p90_us";
-const CLOCK: &str = "clock_hz";
-const SAMPLES: &str = "samples";
-const GROUP: &str = "group";
-
-/// Every column of this version of the layout.
-fn fields(version: u64) -> Vec<Field> {
-    let field = |name, kind, may_be_null| Field {
-        name,
-        kind,
-        may_be_null,
-    };
-    let mut fields = vec![
-        field(GPU, Kind::Text, false),
-        field(STACK, Kind::Text, false),
-        field(TIME, Kind::Real, false),
-        field(P10, Kind::Real, true),
-        field(P90, Kind::Real, true),
-        field(SAMPLES, Kind::Whole, true),
-        field(CLOCK, Kind::Real, true),
-        field(GROUP, Kind::Whole, true),
-        field(CAUSAL, Kind::Flag, true),
-        field(SOURCE, Kind::Text, false),
-        field(LICENCE, Kind::Text, false),
-        field(LIBRARIES, Kind::Text, true),
-    ];
-    fields.extend(NAMES.map(|name| field(name, Kind::Text, name != "family")));
-    fields.extend(COUNTS.map(|name| field(name, Kind::Whole, true)));
-    if version > WITHOUT_MEASURED {
-        fields.extend(TEXTS.map(|name| field(name, Kind::Text, true)));
-        fields.extend(REALS.map(|name| field(name, Kind::Real, true)));
-        fields.extend(WHOLES.map(|name| field(name, Kind::Whole, true)));
-        fields.push(field(REMEASURED, Kind::Flag, true));
-    }
-    fields
-}
 
 /// Refuses a path that [`write()`] could not write to, for callers with hours of work before it.
 pub fn check_target(path: &Path) -> Result<()> {
@@ -103,7 +55,7 @@ pub fn write_with(
 ) -> Result<()> {
     check_target(path)?;
     for (index, row) in rows.iter().enumerate() {
-        cells::check_row(row)
+        schema::check(row)
             .map_err(|problem| problem.at(format!("{}: row {}", path.display(), index + 1)))?;
     }
     let content = encode(rows, gpus, properties)
@@ -133,55 +85,24 @@ fn encode(
         Some(KeyValue::new(format!("{GPU_KEY}{name}"), text))
     });
     let properties = entries.chain(described).collect();
-    write::encode(&fields(SCHEMA), properties, rows.len(), |field, part| {
-        column(field.name, &rows[part])
+    let columns: Vec<&Column> = columns_of_file().collect();
+    let fields: Vec<Field> = columns
+        .iter()
+        .map(|column| Field {
+            name: column.name,
+            kind: column.kind(),
+            may_be_null: column.presence != Presence::Always,
+        })
+        .collect();
+    write::encode(&fields, properties, rows.len(), |field, part| {
+        let cells = rows[part].iter().map(|row| columns[field].get(row));
+        match fields[field].kind {
+            Kind::Text => Values::Texts(cells.map(|cell| cell?.text()).collect()),
+            Kind::Whole => Values::Wholes(cells.map(|cell| cell?.whole()).collect()),
+            Kind::Real => Values::Reals(cells.map(|cell| cell?.real()).collect()),
+            Kind::Flag => Values::Flags(cells.map(|cell| cell?.flag()).collect()),
+        }
     })
-}
-
-/// One column of these rows, by its name.
-fn column<'a>(name: &str, rows: &'a [Row]) -> Values<'a> {
-    fn texts<'a>(rows: &'a [Row], get: impl Fn(&'a Row) -> Option<&'a str>) -> Values<'a> {
-        Values::Texts(rows.iter().map(get).collect())
-    }
-    fn reals<'a>(rows: &[Row], get: impl Fn(&Row) -> Option<f64>) -> Values<'a> {
-        Values::Reals(rows.iter().map(get).collect())
-    }
-    // `check_row` has bounded the counts far below 2^63.
-    fn wholes<'a>(rows: &[Row], get: impl Fn(&Row) -> Option<u64>) -> Values<'a> {
-        let signed = rows.iter().map(|row| get(row).map(|value| value as i64));
-        Values::Wholes(signed.collect())
-    }
-    fn flags<'a>(rows: &[Row], get: impl Fn(&Row) -> Option<bool>) -> Values<'a> {
-        Values::Flags(rows.iter().map(get).collect())
-    }
-    match name {
-        GPU => texts(rows, |row| Some(&row.gpu)),
-        STACK => texts(rows, |row| Some(&row.stack)),
-        SOURCE => texts(rows, |row| Some(&row.origin.source)),
-        LICENCE => texts(rows, |row| Some(&row.origin.licence)),
-        LIBRARIES => texts(rows, |row| row.origin.libraries.as_deref()),
-        TIME => reals(rows, |row| Some(cells::micros(row.time))),
-        P10 => reals(rows, |row| row.p10.map(cells::micros)),
-        P90 => reals(rows, |row| row.p90.map(cells::micros)),
-        CLOCK => reals(rows, |row| row.clock.map(Hertz::hertz)),
-        SAMPLES => wholes(rows, |row| row.samples.map(u64::from)),
-        GROUP => wholes(rows, |row| row.group),
-        CAUSAL => flags(rows, |row| cells::causal(&row.op)),
-        REMEASURED => flags(rows, |row| {
-            row.measured.as_ref().map(|about| about.remeasured)
-        }),
-        name if NAMES.contains(&name) => texts(rows, |row| cells::name(&row.op, name)),
-        name if TEXTS.contains(&name) => {
-            texts(rows, |row| measured::text(row.measured.as_deref()?, name))
-        }
-        name if REALS.contains(&name) => {
-            reals(rows, |row| measured::real(row.measured.as_deref()?, name))
-        }
-        name if WHOLES.contains(&name) => {
-            wholes(rows, |row| measured::whole(row.measured.as_deref()?, name))
-        }
-        name => wholes(rows, |row| cells::count(&row.op, name)),
-    }
 }
 
 /// The GPUs that a file describes: those of its rows that `data/gpus` did not know when it was written.
@@ -198,20 +119,49 @@ pub fn described_gpus(path: &Path) -> Result<Vec<Gpu>> {
 pub fn read(path: &Path) -> Result<Vec<Row>> {
     let file = Parquet::open(path)?;
     let version = check_schema(&file)?;
-    let fields = fields(version);
-    let names: Vec<&str> = fields.iter().map(|field| field.name).collect();
+    let columns: Vec<&Column> = columns(version).collect();
+    let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
     let mut rows = Vec::new();
-    let mut shared = Shared::default();
+    let mut draft = Draft::new("".into(), "".into(), Arc::default());
     for batch in file.batches(&names, None)? {
         let batch = batch?;
-        let columns = Columns::new(&batch, version)?;
+        let cells = columns.iter().map(|column| Cells::new(&batch, column));
+        let cells: Vec<Cells<'_>> = cells.collect::<Result<_>>()?;
         rows.reserve(batch.len());
         for row in 0..batch.len() {
-            let read = columns.row(row, &mut shared);
+            let read = draft.read(columns.iter().copied(), |place, _| cells[place].get(row));
             rows.push(read.map_err(|problem| problem.at(batch.position(row)))?);
         }
     }
     Ok(rows)
+}
+
+/// A column of a batch.
+enum Cells<'a> {
+    Texts(Texts<'a>),
+    Wholes(Counts<'a>),
+    Reals(Numbers<'a>),
+    Flags(Flags<'a>),
+}
+
+impl<'a> Cells<'a> {
+    fn new(batch: &'a Batch<'_>, column: &Column) -> Result<Self> {
+        Ok(match column.kind() {
+            Kind::Text => Self::Texts(batch.texts(column.name)?),
+            Kind::Whole => Self::Wholes(batch.counts(column.name)?),
+            Kind::Real => Self::Reals(batch.numbers(column.name)?),
+            Kind::Flag => Self::Flags(batch.flags(column.name)?),
+        })
+    }
+
+    fn get(&self, row: usize) -> Option<Cell<'a>> {
+        match self {
+            Self::Texts(texts) => texts.get(row).map(Cell::Text),
+            Self::Wholes(wholes) => wholes.get(row).map(Cell::Whole),
+            Self::Reals(reals) => reals.get(row).map(Cell::Real),
+            Self::Flags(flags) => flags.get(row).map(Cell::Flag),
+        }
+    }
 }
 
 /// Reads several files, one after the other; a shape that was timed twice stays twice.
@@ -233,197 +183,15 @@ fn check_schema(file: &Parquet) -> Result<u64> {
         )));
     };
     match version.parse::<u64>() {
-        Ok(version @ WITHOUT_MEASURED..=SCHEMA) => Ok(version),
+        Ok(version @ OLDEST_SCHEMA..=SCHEMA) => Ok(version),
         Ok(newer) if newer > SCHEMA => Err(Error::bad_input(format!(
-            "{place}: `{SCHEMA_KEY}` is {newer}, written by a newer shapewise; allowed: {WITHOUT_MEASURED} to {SCHEMA}"
+            "{place}: `{SCHEMA_KEY}` is {newer}, written by a newer shapewise; allowed: {OLDEST_SCHEMA} to {SCHEMA}"
         ))),
         _ => Err(Error::field(
             place,
             SCHEMA_KEY,
             format!("`{version}`"),
-            &format!("{WITHOUT_MEASURED} to {SCHEMA}"),
+            &format!("{OLDEST_SCHEMA} to {SCHEMA}"),
         )),
-    }
-}
-
-/// Texts and origins that rows of one file share.
-#[derive(Default)]
-struct Shared {
-    texts: HashMap<String, Arc<str>>,
-    origins: HashMap<Origin, Arc<Origin>>,
-}
-
-impl Shared {
-    fn text(&mut self, text: &str) -> Arc<str> {
-        if let Some(shared) = self.texts.get(text) {
-            return Arc::clone(shared);
-        }
-        let shared: Arc<str> = text.into();
-        self.texts.insert(text.to_owned(), Arc::clone(&shared));
-        shared
-    }
-
-    fn origin(&mut self, origin: Origin) -> Arc<Origin> {
-        let shared = self.origins.entry(origin);
-        let key = shared.key().clone();
-        Arc::clone(shared.or_insert_with(|| Arc::new(key)))
-    }
-}
-
-/// The columns of one batch, resolved once.
-struct Columns<'a> {
-    names: Vec<Texts<'a>>,
-    counts: Vec<Counts<'a>>,
-    causal: Flags<'a>,
-    gpu: Texts<'a>,
-    stack: Texts<'a>,
-    source: Texts<'a>,
-    licence: Texts<'a>,
-    libraries: Texts<'a>,
-    time: Numbers<'a>,
-    p10: Numbers<'a>,
-    p90: Numbers<'a>,
-    clock: Numbers<'a>,
-    samples: Counts<'a>,
-    group: Counts<'a>,
-    measured: Option<MeasuredColumns<'a>>,
-}
-
-/// The columns that `measure` adds.
-struct MeasuredColumns<'a> {
-    texts: Vec<Texts<'a>>,
-    reals: Vec<Numbers<'a>>,
-    wholes: Vec<Counts<'a>>,
-    remeasured: Flags<'a>,
-}
-
-impl<'a> MeasuredColumns<'a> {
-    fn new(batch: &'a Batch<'_>) -> Result<Self> {
-        let texts = TEXTS.iter().map(|name| batch.texts(name));
-        let reals = REALS.iter().map(|name| batch.numbers(name));
-        let wholes = WHOLES.iter().map(|name| batch.counts(name));
-        Ok(Self {
-            texts: texts.collect::<Result<_>>()?,
-            reals: reals.collect::<Result<_>>()?,
-            wholes: wholes.collect::<Result<_>>()?,
-            remeasured: batch.flags(REMEASURED)?,
-        })
-    }
-}
-
-impl<'a> Columns<'a> {
-    fn new(batch: &'a Batch<'_>, version: u64) -> Result<Self> {
-        let measured = version > WITHOUT_MEASURED;
-        let names = NAMES.iter().map(|name| batch.texts(name));
-        let counts = COUNTS.iter().map(|name| batch.counts(name));
-        Ok(Self {
-            names: names.collect::<Result<_>>()?,
-            counts: counts.collect::<Result<_>>()?,
-            causal: batch.flags(CAUSAL)?,
-            gpu: batch.texts(GPU)?,
-            stack: batch.texts(STACK)?,
-            source: batch.texts(SOURCE)?,
-            licence: batch.texts(LICENCE)?,
-            libraries: batch.texts(LIBRARIES)?,
-            time: batch.numbers(TIME)?,
-            p10: batch.numbers(P10)?,
-            p90: batch.numbers(P90)?,
-            clock: batch.numbers(CLOCK)?,
-            samples: batch.counts(SAMPLES)?,
-            group: batch.counts(GROUP)?,
-            measured: measured.then(|| MeasuredColumns::new(batch)).transpose()?,
-        })
-    }
-
-    fn row(&self, row: usize, shared: &mut Shared) -> std::result::Result<Row, Problem> {
-        let text = |column: &Texts<'a>| column.get(row).unwrap_or_default();
-        let seconds = |numbers: &Numbers<'_>| numbers.get(row).map(Seconds::from_micros);
-        let read = Row {
-            op: cells::op(&Cell { columns: self, row })?,
-            gpu: shared.text(text(&self.gpu)),
-            stack: shared.text(text(&self.stack)),
-            time: seconds(&self.time).unwrap_or(Seconds::ZERO),
-            p10: seconds(&self.p10),
-            p90: seconds(&self.p90),
-            samples: whole(&self.samples, row, SAMPLES, "0 to 2^32 - 1")?,
-            clock: self.clock.get(row).map(Hertz::from_hertz),
-            group: whole(&self.group, row, GROUP, "0 to 2^53")?,
-            origin: shared.origin(Origin {
-                source: text(&self.source).to_owned(),
-                licence: text(&self.licence).to_owned(),
-                libraries: self.libraries.get(row).map(str::to_owned),
-            }),
-            measured: self.measured(row)?,
-        };
-        cells::check_row(&read).map(|()| read)
-    }
-
-    fn measured(&self, row: usize) -> std::result::Result<Option<Box<Measured>>, Problem> {
-        let columns = self.measured.as_ref();
-        columns.map_or(Ok(None), |columns| {
-            measured::read(&Reading { columns, row })
-        })
-    }
-}
-
-/// The cells that `measure` adds in one row of a batch.
-struct Reading<'a> {
-    columns: &'a MeasuredColumns<'a>,
-    row: usize,
-}
-
-impl Readings for Reading<'_> {
-    fn text(&self, column: &str) -> Option<&str> {
-        let index = TEXTS.iter().position(|name| *name == column)?;
-        self.columns.texts[index].get(self.row)
-    }
-
-    fn real(&self, column: &str) -> Option<f64> {
-        let index = REALS.iter().position(|name| *name == column)?;
-        self.columns.reals[index].get(self.row)
-    }
-
-    fn whole(&self, column: &str) -> Option<i64> {
-        let index = WHOLES.iter().position(|name| *name == column)?;
-        self.columns.wholes[index].get(self.row)
-    }
-
-    fn remeasured(&self) -> Option<bool> {
-        self.columns.remeasured.get(self.row)
-    }
-}
-
-/// A whole number that fits its type; nothing where it is null.
-fn whole<T: TryFrom<i64>>(
-    counts: &Counts<'_>,
-    row: usize,
-    column: &'static str,
-    allowed: &str,
-) -> std::result::Result<Option<T>, Problem> {
-    let value = counts.get(row);
-    let fits =
-        value.map(|value| T::try_from(value).map_err(|_| Problem::new(column, value, allowed)));
-    fits.transpose()
-}
-
-/// The cells of an operator in one row of a batch.
-struct Cell<'a> {
-    columns: &'a Columns<'a>,
-    row: usize,
-}
-
-impl Cells for Cell<'_> {
-    fn count(&self, column: &str) -> Option<i64> {
-        let index = COUNTS.iter().position(|name| *name == column)?;
-        self.columns.counts[index].get(self.row)
-    }
-
-    fn name(&self, column: &str) -> Option<&str> {
-        let index = NAMES.iter().position(|name| *name == column)?;
-        self.columns.names[index].get(self.row)
-    }
-
-    fn causal(&self) -> Option<bool> {
-        self.columns.causal.get(self.row)
     }
 }

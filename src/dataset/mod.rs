@@ -5,23 +5,25 @@
 //! in [`Skipped`] with the reason. This module alone knows the Parquet crate.
 
 pub mod alarms;
-mod cells;
 mod columns;
 mod digest;
+mod draft;
 mod file;
 mod import;
 pub mod line;
 mod measured;
 pub mod runs;
+mod schema;
 mod select;
 mod split;
 
 pub use digest::digest;
 pub use file::{
-    SCHEMA, check_target, described_gpus, property, read, read_many, write, write_with,
+    check_target, described_gpus, property, read, read_many, write, write_with,
 };
 pub use import::{Filter, Source, import};
 pub use measured::{Cache, Measured, Role, Stop};
+pub use schema::{SCHEMA, columns_markdown};
 pub use select::{RESERVED, RunToRun, is_reserved, is_timing, run_to_run, timings};
 pub use split::{Key, fold, is_held_out, key, split};
 

@@ -327,14 +327,14 @@ fn documents_name_the_schema_numbers_of_the_code() {
     let map = text_of("ARCHITECTURE.md");
     assert!(map.contains(&document), "ARCHITECTURE.md lacks: {document}");
 
-    let layout = text_of("src/dataset/file.rs");
+    let layout = text_of("src/dataset/schema.rs");
     let number = layout
         .lines()
         .find_map(|line| {
             line.strip_prefix("pub const SCHEMA: u64 = ")?
                 .strip_suffix(';')
         })
-        .expect("src/dataset/file.rs has its schema number");
+        .expect("src/dataset/schema.rs has its schema number");
     let data = text_of("data/README.md");
     let tables = format!("`shapewise.schema` is {number}");
     assert!(data.contains(&tables), "data/README.md lacks: {tables}");

@@ -1,5 +1,6 @@
 //! Columns into the bytes of a Parquet file.
 
+use crate::dataset::schema::Kind;
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::errors::Result;
@@ -9,19 +10,6 @@ use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::Type;
 use std::ops::Range;
 use std::sync::Arc;
-
-/// What a column holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::dataset) enum Kind {
-    /// UTF-8.
-    Text,
-    /// 64-bit floating point.
-    Real,
-    /// 64-bit integers.
-    Whole,
-    /// True and false.
-    Flag,
-}
 
 /// A column of the layout.
 #[derive(Clone, Debug)]
@@ -43,12 +31,12 @@ pub(in crate::dataset) enum Values<'a> {
 const ROWS_PER_GROUP: usize = 1 << 20;
 const ROWS_PER_PART: usize = 1 << 13;
 
-/// A whole file: `values` answers what a field holds in a range of the rows. Compressed with Zstandard.
+/// A whole file: `values` answers what the field at a place holds in a range of the rows. Compressed with Zstandard.
 pub(in crate::dataset) fn encode<'a>(
     fields: &[Field],
     properties: Vec<KeyValue>,
     rows: usize,
-    values: impl Fn(&Field, Range<usize>) -> Values<'a>,
+    values: impl Fn(usize, Range<usize>) -> Values<'a>,
 ) -> Result<Vec<u8>> {
     let columns = fields.iter().map(|field| Ok(Arc::new(field.column()?)));
     let schema = Type::group_type_builder("schema")
@@ -62,13 +50,13 @@ pub(in crate::dataset) fn encode<'a>(
     for start in (0..rows).step_by(ROWS_PER_GROUP) {
         let end = rows.min(start + ROWS_PER_GROUP);
         let mut group = file.next_row_group()?;
-        for field in fields {
+        for (place, field) in fields.iter().enumerate() {
             let mut column = group
                 .next_column()?
                 .expect("there is a column for each field");
             for start in (start..end).step_by(ROWS_PER_PART) {
                 let part = start..end.min(start + ROWS_PER_PART);
-                values(field, part).write(&mut column, field.may_be_null)?;
+                values(place, part).write(&mut column, field.may_be_null)?;
             }
             column.close()?;
         }

@@ -9,8 +9,8 @@ mod cookbook;
 mod neusight;
 
 use super::alarms::objection;
-use super::cells::check_row;
 use super::columns::{Batch, Parquet, Texts};
+use super::schema;
 use super::{Origin, Row, Skipped, Table};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
@@ -203,7 +203,7 @@ fn keep(
         origin: origins.get(reading.libraries),
         measured: None,
     };
-    check_row(&row)
+    schema::check(&row)
         .map_err(|problem| format!("`{}` is not {}", problem.column, problem.allowed))?;
     objection(&row, place.gpu).map_or(Ok(row), Err)
 }
