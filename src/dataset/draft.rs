@@ -1,6 +1,7 @@
 //! A row while its columns are read.
 
-use super::schema::{self, Cell, Column, Problem};
+use super::column::{Cell, Column, Problem};
+use super::schema;
 use super::{Cache, Kernel, Measured, Origin, Role, Row, Stop};
 use crate::ops::OpKind;
 use crate::units::Seconds;

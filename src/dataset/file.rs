@@ -5,11 +5,11 @@
 //! not at all, and a row that could not be read back is refused on writing.
 
 use super::Row;
+use super::column::{Cell, Column, Kind, Presence};
 use super::columns::write::{self, Field, Values};
 use super::columns::{Batch, Counts, Flags, Numbers, Parquet, Texts};
 use super::draft::Draft;
-use super::schema::{self, Cell, Column, Kind, OLDEST_SCHEMA, Presence, SCHEMA};
-use super::schema::{columns, columns_of_file};
+use super::schema::{self, OLDEST_SCHEMA, SCHEMA, columns, columns_of_file};
 use crate::error::{Error, Result, write_atomically};
 use crate::gpu::Gpu;
 use crate::gpu::GpuCatalog;

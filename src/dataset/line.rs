@@ -2,8 +2,9 @@
 //!
 //! GPU, stack and origin are equal for all rows of a journal and stand in its header.
 
+use super::column::{Cell, Column, Kind};
 use super::draft::Draft;
-use super::schema::{self, Cell, Column, Kind, columns_of_line};
+use super::schema::{self, columns_of_line};
 use super::{Origin, Row};
 use crate::error::Result;
 use serde_json::{Map, Value};
@@ -28,7 +29,7 @@ pub fn to_object(row: &Row) -> Result<Map<String, Value>> {
         let value = match cell {
             Cell::Text(text) => text.into(),
             Cell::Whole(value) => value.into(),
-            Cell::Real(value) => value.into(),
+            Cell::Real(_) | Cell::Micros(_) => cell.real().into(),
             Cell::Flag(flag) => flag.into(),
         };
         (name.to_owned(), value)

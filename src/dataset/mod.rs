@@ -5,6 +5,7 @@
 //! in [`Skipped`] with the reason. This module alone knows the Parquet crate.
 
 pub mod alarms;
+mod column;
 mod columns;
 mod digest;
 mod draft;

@@ -1,6 +1,6 @@
 //! Columns into the bytes of a Parquet file.
 
-use crate::dataset::schema::Kind;
+use crate::dataset::column::Kind;
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::errors::Result;
