@@ -396,6 +396,8 @@ describe("explore", () => {
       const { example } = (await ask("/openapi.json")).paths["/v1/sweep/attention"].post.requestBody.content["application/json"];
       assert.deepEqual([example.batch, Object.keys(example).length], [4, 4]);
       assert.deepEqual(seen.posts[0], { path: "/v1/sweep/attention", body: { ...example, heads: 32, head_dim: "32:256:8", gpu: "h200" } });
+      await page.getByText("The same from a shell").click();
+      assert.equal(await text(page, "#view-explore .copyable code"), "shapewise sweep attention --batch 4 --heads 32 --seq 2048 --head-dim 32:256:8 --gpu h200");
     });
     await visit("/#explore?op=model&vary=batch&range=1:8:1&architecture=llama-3-8b&mode=prefill", async (page, seen) => {
       await drawn(page);

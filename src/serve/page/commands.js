@@ -4,6 +4,9 @@ import { copyable, more } from "./dom.js";
 
 const quote = (text) => (/^[\w.,:/+-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
+/** Flags with another name than the key of the request. */
+const FLAGS = { attention: { seq_q: "seq", seq_kv: "kv_seq" }, gemm: { batch: "batch_count" } };
+
 function option(name, value) {
 	const flag = (name.length === 1 ? "-" : "--") + name.replaceAll("_", "-");
 	if (value === true) return [flag];
@@ -15,7 +18,8 @@ export function commandLine(command, request) {
 	const parts = ["shapewise", command];
 	const { architecture, workload, export: configs, ...rest } = request;
 	if (architecture) parts.push(typeof architecture === "string" ? quote(architecture) : "config.json");
-	for (const [name, value] of Object.entries({ ...rest, ...workload })) parts.push(...option(name, value));
+	const flags = FLAGS[command.split(" ").at(-1)];
+	for (const [name, value] of Object.entries({ ...rest, ...workload })) parts.push(...option(flags?.[name] ?? name, value));
 	if (configs) parts.push("--export", "configs");
 	return parts.join(" ");
 }

@@ -64,13 +64,13 @@ export class Form {
 				field.options.map(({ value }) => h("label", null, h("input", { type: "checkbox", value, name: field.name }), " ", label(value))));
 			wrap = h("div", { class: "field wide" }, input, notes);
 		} else if (field.kind === "choice") {
-			input = h("select", common, field.options.map(({ value, text }) => h("option", { value }, text ?? (value || "not set"))));
+			input = h("select", common, field.options.map(({ value, text }) => h("option", { value }, text ?? (value || field.placeholder || "not set"))));
 			wrap = labelled(input);
 		} else if (field.kind === "long") {
 			input = h("textarea", { ...common, placeholder: field.placeholder, rows: 8, spellcheck: "false", autocomplete: "off" });
 			wrap = labelled(input);
 		} else {
-			input = h("input", { ...common, type: "text", inputmode: field.kind === "whole" ? "numeric" : undefined, list: field.list, placeholder: field.placeholder ?? field.api, autocomplete: "off", autocapitalize: "off", spellcheck: "false" });
+			input = h("input", { ...common, type: "text", inputmode: field.kind === "whole" ? "numeric" : undefined, list: field.list, placeholder: field.api || field.placeholder, autocomplete: "off", autocapitalize: "off", spellcheck: "false" });
 			wrap = labelled(input);
 		}
 		this.fields.set(field.name, field);

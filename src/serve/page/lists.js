@@ -16,7 +16,7 @@ export async function load() {
 export function gpuField(none) {
 	const option = (gpu) => ({ value: gpu.name, text: `${gpu.name} · ${gpu.title}${gpu.models.length ? "" : " (transferred)"}` });
 	const options = [...gpus.filter((gpu) => gpu.models.length), ...gpus.filter((gpu) => !gpu.models.length)].map(option);
-	return { kind: "choice", size: "double", always: true, options: none ? [{ value: "", text: none }, ...options] : options };
+	return { kind: "choice", size: "double", hint: "", always: true, options: none ? [{ value: "", text: none }, ...options] : options };
 }
 
 export function gpuTitle(name) {

@@ -80,7 +80,7 @@ export const defaults = (path) => Object.fromEntries(fields(path).map((field) =>
 /** How a schema is entered. `api` is what the service takes where nothing is sent. */
 function input(schema) {
 	const api = schema.default ?? "";
-	const found = { api: api === true ? "1" : api === false ? "" : String(api), hint: hint(schema) };
+	const found = { api: api === true ? "1" : api === false ? "" : String(api), ...help(schema) };
 	const parts = schema.choice ?? [schema];
 	const part = (type) => parts.find((one) => types(one).includes(type));
 	const from = (values) => values.map((value) => ({ value: String(value) }));
@@ -99,6 +99,10 @@ function input(schema) {
 	return { ...found, kind: part("integer") ? "whole" : "number", hint: [found.hint, maximum <= TELLING && `from ${minimum} to ${maximum}`].filter(Boolean).join("; ") };
 }
 
-/** The description in plain words, without what names an address of the API. */
-const hint = ({ description = "" }) => description.split("\n\n")[0].replace(/\s+/g, " ").replace(/\.$/, "").replaceAll("`", "")
-	.split("; ").filter((clause) => !clause.includes("/v1/")).join("; ");
+/** The description in plain words, without what names an address of the API; a short default goes into the empty field. */
+function help({ description = "" }) {
+	const text = description.split("\n\n")[0].replace(/\s+/g, " ").replace(/\.$/, "").replaceAll("`", "")
+		.split("; ").filter((clause) => !clause.includes("/v1/")).join("; ");
+	const [whole, placeholder] = / \[default: ([^\]]{1,20})\]/.exec(text) ?? [""];
+	return { hint: text.replace(whole, ""), placeholder };
+}
