@@ -95,13 +95,16 @@ pub mod reproduce;
 
 // Edge.
 
+pub mod request;
+
 pub mod report;
 
-pub mod query;
+pub mod answer;
 
 #[cfg(feature = "serve")]
 pub mod serve;
 
+#[cfg(feature = "cli")]
 pub mod cli;
 
 #[doc = include_str!("../docs/method.md")]

@@ -1,6 +1,7 @@
 //! Enums whose variants have one stable name, used on the command line, on disk and on the wire.
 
-/// Declares a fieldless enum with `ALL`, `name`, `parse`, `Display`, serde and its schema under the same names.
+/// Declares a fieldless enum with `ALL`, `name`, `parse`, `Display`, serde, its schema and its values on the command line
+/// under the same names.
 ///
 /// The names are taken as `tt`: inside a `literal` the schema does not see them.
 macro_rules! named_enum {
@@ -31,6 +32,17 @@ macro_rules! named_enum {
             /// The variant with this name.
             pub fn parse(name: &str) -> Option<Self> {
                 Self::ALL.into_iter().find(|known| known.name() == name)
+            }
+        }
+
+        #[cfg(feature = "cli")]
+        impl clap::ValueEnum for $name {
+            fn value_variants<'a>() -> &'a [Self] {
+                &Self::ALL
+            }
+
+            fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
+                Some(clap::builder::PossibleValue::new(self.name()))
             }
         }
 

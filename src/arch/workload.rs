@@ -3,11 +3,16 @@
 use super::{Architecture, Dimension, Positions};
 use crate::error::{Error, Result};
 use crate::ops::Dtype;
+use serde::Serialize;
+use std::fmt;
+use utoipa::ToSchema;
 
 named_enum! {
     /// What one step does.
+    #[derive(Default)]
     Mode {
         /// Forward, backward and optimizer step.
+        #[default]
         Train = "train",
         /// Forward over a prompt; logits of the last position only, as serving engines do.
         Prefill = "prefill",
@@ -18,8 +23,10 @@ named_enum! {
 
 named_enum! {
     /// Which activations the backward pass recomputes (Korthikanti et al., arXiv 2205.05198).
+    #[derive(Default)]
     Recompute {
         /// Everything is kept.
+        #[default]
         None = "none",
         /// The attention core runs again; with flash attention this saves nothing that flash has not saved.
         Selective = "selective",
@@ -30,8 +37,10 @@ named_enum! {
 
 named_enum! {
     /// How attention is executed.
+    #[derive(Default)]
     AttentionKernel {
         /// One fused kernel; training without dropout, as models are pre-trained today.
+        #[default]
         Flash = "flash",
         /// Score product, mask, softmax, dropout, value product; training with dropout on scores and residuals.
         Unfused = "unfused",
@@ -39,7 +48,7 @@ named_enum! {
 }
 
 /// One step of one model replica and how it is spread over GPUs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, ToSchema)]
 pub struct Workload {
     /// Train, prefill or decode.
     pub mode: Mode,
@@ -219,6 +228,37 @@ impl Workload {
             return fail("tp", tp, &allowed);
         }
         Ok(())
+    }
+}
+
+/// `train: batch 4, seq 2048, bf16, flash attention`.
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: batch {}, seq {}", self.mode, self.batch, self.seq)?;
+        if self.context > 0 {
+            write!(f, ", context {}", self.context)?;
+        }
+        write!(f, ", {}", self.dtype)?;
+        for (name, value) in [
+            ("tp", self.tp),
+            ("pp", self.pp),
+            ("dp", self.dp),
+            ("micro-batches", self.microbatches),
+        ] {
+            if value > 1 {
+                write!(f, ", {name} {value}")?;
+            }
+        }
+        if self.zero > 0 {
+            write!(f, ", ZeRO {}", self.zero)?;
+        }
+        if self.recompute != Recompute::None {
+            write!(f, ", {} recompute", self.recompute)?;
+        }
+        if self.sequence_parallel {
+            write!(f, ", sequence parallel")?;
+        }
+        write!(f, ", {} attention", self.attention)
     }
 }
 

@@ -1,32 +1,26 @@
-//! What the command line may say. Doc comments are the help; names are those of the vocabulary.
-
-pub mod check;
+//! What the command line may say. Doc comments are the help; options of requests are in [`crate::request`].
 
 pub mod measure;
 
-pub mod predict;
-
 pub mod reproduce;
 
-pub mod search;
-
-pub mod sweep;
-
-pub mod workload;
-
-use crate::ops::Dtype;
-use crate::query::Extent;
-use check::CheckArgs;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use crate::ops::LARGEST;
+use crate::report::plot;
+use crate::request::AttentionRequest;
+use crate::request::GemmRequest;
+use crate::request::ModelRequest;
+use crate::request::SearchRequest;
+use crate::request::Size;
+use crate::request::TargetRequest;
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use measure::MeasureArgs;
-use predict::Predict;
 use reproduce::ReproduceArgs;
-use search::SearchArgs;
+use std::any::TypeId;
+use std::ffi::OsString;
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use sweep::Sweep;
-use workload::WorkloadArgs;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 /// A learned GPU performance predictor for transformers.
 ///
@@ -55,13 +49,13 @@ pub enum Format {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Predict the time of a product, of attention, or of a whole model.
+    /// Predict the time of a GEMM, of attention, or of a whole model.
     #[command(subcommand)]
     Predict(Predict),
     /// Find the fastest architecture for a number of parameters.
     Search(Box<SearchArgs>),
-    /// Say what is wrong with a shape, what it costs, and which near shape mends it.
-    Check(CheckArgs),
+    /// Say what is wrong with a shape, what it costs, and which near shape fixes it.
+    Check(Box<CheckArgs>),
     /// Predict along one dimension: the curve, its steps, a plot.
     ///
     /// Exactly one size is a range START:END or START:END:STEP with both ends included; the others are numbers.
@@ -87,19 +81,148 @@ pub enum Command {
     Presets,
 }
 
+impl Cli {
+    /// Reads a command line, the program's name first.
+    pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let command = adjusted(Self::command()).mut_subcommands(|command| {
+            let sweeps = command.get_name() == "sweep";
+            if sweeps {
+                command
+            } else {
+                without_ranges(command)
+            }
+        });
+        let matches: ArgMatches = command.try_get_matches_from(args)?;
+        Self::from_arg_matches(&matches).map_err(|error| error.format(&mut Self::command()))
+    }
+}
+
+/// Lets parsers of values see negative numbers, so that they say what is allowed.
+fn adjusted(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|arg| match arg.get_action().takes_values() {
+        true => arg.allow_negative_numbers(true),
+        false => arg,
+    });
+    command.mut_subcommands(adjusted)
+}
+
+/// Refuses ranges where sizes are numbers.
+fn without_ranges(command: clap::Command) -> clap::Command {
+    fn number<const LEAST: u64>(text: &str) -> Result<Size<LEAST>, String> {
+        Size::from_str(text).and_then(Size::without_range)
+    }
+    let command = command.mut_args(|arg: Arg| {
+        let kind = arg.get_value_parser().type_id();
+        if kind == TypeId::of::<Size>() {
+            arg.value_parser(number::<1>)
+        } else if kind == TypeId::of::<Size<0>>() {
+            arg.value_parser(number::<0>)
+        } else {
+            arg
+        }
+    });
+    command.mut_subcommands(without_ranges)
+}
+
 /// Where the predicted work runs and what answers.
 #[derive(Clone, Debug, Args)]
 pub struct TargetArgs {
-    /// The GPU; `shapewise gpus` lists them; a model of a part that it describes itself is asked about that part
-    /// [default: h200].
-    #[arg(long, value_name = "NAME")]
-    pub gpu: Option<String>,
-    /// A built-in model by name, or the path of a trained one; by default the model of the GPU.
-    #[arg(long, value_name = "NAME|PATH")]
-    pub model: Option<String>,
+    /// GPU and model.
+    #[command(flatten)]
+    pub request: TargetRequest,
     /// A timing table of your own: shapes found in it are answered as measured.
     #[arg(long, value_name = "FILE")]
     pub data: Option<PathBuf>,
+}
+
+/// A request with its GPU and model.
+#[derive(Debug, Args)]
+pub struct Targeted<R: Args> {
+    /// The request.
+    #[command(flatten)]
+    pub request: R,
+    /// GPU and model.
+    #[command(flatten)]
+    pub target: TargetArgs,
+}
+
+/// What to predict.
+#[derive(Debug, Subcommand)]
+pub enum Predict {
+    /// One GEMM, a matrix product (m, k) x (k, n).
+    Gemm(Targeted<GemmRequest>),
+    /// One fused (flash) attention.
+    Attention(Targeted<AttentionRequest>),
+    /// One step of a whole transformer, operator by operator.
+    ///
+    /// Sizes of the architecture that are left out stay as they are or follow: --heads keeps the width of attention and
+    /// the queries per key head, --hidden keeps the number of heads and the ratio of the MLP.
+    Model(Box<Targeted<ModelRequest>>),
+}
+
+/// What to predict along one dimension.
+#[derive(Debug, Subcommand)]
+pub enum Sweep {
+    /// One GEMM, a matrix product (m, k) x (k, n); one of its sizes is a range.
+    ///
+    /// Timings of --data are shown beside the prediction, which does not use them.
+    Gemm(SweepArgs<GemmRequest>),
+    /// One fused (flash) attention; one of its sizes is a range.
+    ///
+    /// Timings of --data are shown beside the prediction, which does not use them.
+    Attention(SweepArgs<AttentionRequest>),
+    /// One step of a whole transformer; one of its sizes is a range.
+    ///
+    /// Sizes of the architecture that are left out stay as they are or follow: --heads keeps the width of attention and
+    /// the queries per key head, --hidden keeps the number of heads and the ratio of the MLP.
+    Model(SweepArgs<ModelRequest>),
+}
+
+/// What is swept, and where the results go.
+#[derive(Debug, Args)]
+pub struct SweepArgs<R: Args> {
+    /// What is predicted.
+    #[command(flatten)]
+    pub subject: Targeted<R>,
+    /// Files to write.
+    #[command(flatten)]
+    pub files: FileArgs,
+}
+
+/// Files that a sweep writes beside its report.
+#[derive(Debug, Args)]
+pub struct FileArgs {
+    /// Write every point to this table, too.
+    #[arg(long, value_name = "FILE.csv")]
+    pub csv: Option<PathBuf>,
+    /// Draw the curve, too; the extension chooses the format.
+    #[arg(long, value_name = "FILE.svg|FILE.png", value_parser = picture)]
+    pub plot: Option<PathBuf>,
+}
+
+/// A shape to be judged by the sizing rules.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// The shape.
+    #[command(flatten)]
+    pub subject: Targeted<ModelRequest>,
+    /// Exit with 1 when any rule is broken, advice included; the report is the same.
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// Finding a shape.
+#[derive(Debug, Args)]
+pub struct SearchArgs {
+    /// What to search.
+    #[command(flatten)]
+    pub subject: Targeted<SearchRequest>,
+    /// Write each reported shape as a Hugging Face config.json into a folder of its own below this one.
+    #[arg(long, value_name = "DIR")]
+    pub export: Option<PathBuf>,
+    /// Draw throughput against memory of the Pareto front.
+    #[arg(long, value_name = "FILE.svg|FILE.png")]
+    pub plot: Option<PathBuf>,
 }
 
 /// Answering over HTTP.
@@ -132,14 +255,14 @@ pub struct TrainArgs {
     #[arg(long, value_enum, default_value_t = Backend::Cpu)]
     pub backend: Backend,
     /// Passes over the rows [default: what data/stacks.toml asks for].
-    #[arg(long, value_name = "N", value_parser = dimension::<u64>, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = count)]
     pub epochs: Option<u64>,
     /// Shapes that the teacher labels for the nets [default: 20000 to 90000].
-    #[arg(long, value_name = "N", value_parser = dimension::<u64>, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = count)]
     pub labels: Option<u64>,
     /// Keep this share of the keys from every net, to judge the model by them (`evaluate --kept-out`, `reproduce --model`):
     /// hidden sizes of the paper's layers, (n, k) of other products, heads of attention.
-    #[arg(long, value_name = "FRACTION", value_parser = fraction, conflicts_with = "base", allow_negative_numbers = true)]
+    #[arg(long, value_name = "FRACTION", value_parser = fraction, conflicts_with = "base")]
     pub keep_out: Option<f64>,
     /// One model over the default stacks of all GPUs, for GPUs nobody measured.
     #[arg(long, conflicts_with_all = ["gpu", "base"])]
@@ -230,14 +353,20 @@ pub const NATIVE: &str = "native";
 /// build without them does not have.
 pub const PUBLISHERS: [&str; 3] = ["aiconfigurator", "cookbook", "neusight"];
 
-/// Reads a dimension or a count of things; `sweep` takes a range, too.
-fn dimension<E: Extent>(text: &str) -> Result<E, String> {
-    E::read(1, text)
+/// Reads a count of things.
+fn count(text: &str) -> Result<u64, String> {
+    let count = text.parse().ok();
+    let count = count.filter(|count| (1..=LARGEST).contains(count));
+    count.ok_or_else(|| format!("allowed: whole numbers from 1 to {LARGEST}"))
 }
 
-/// Reads a number of cached tokens: there may be none.
-fn cached<E: Extent>(text: &str) -> Result<E, String> {
-    E::read(0, text)
+/// Reads the path of a plot; its extension must name a format.
+fn picture(text: &str) -> Result<PathBuf, String> {
+    let path = Path::new(text);
+    match plot::Format::of(path) {
+        Ok(_) => Ok(path.to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// Reads a share of something: some, not all.
@@ -245,20 +374,6 @@ fn fraction(text: &str) -> Result<f64, String> {
     let value = text.parse::<f64>().ok();
     let value = value.filter(|value| *value > 0.0 && *value < 1.0);
     value.ok_or_else(|| "allowed: a number between 0 and 1".to_owned())
-}
-
-/// Reads a number format.
-fn dtype() -> impl TypedValueParser<Value = Dtype> {
-    one_of(Dtype::ALL.map(Dtype::name), Dtype::parse)
-}
-
-/// Reads one of these names; help and messages list them.
-fn one_of<T: Clone + Send + Sync + 'static>(
-    names: impl IntoIterator<Item = &'static str>,
-    parse: fn(&str) -> Option<T>,
-) -> impl TypedValueParser<Value = T> {
-    PossibleValuesParser::new(names)
-        .map(move |name| parse(&name).expect("clap lets only listed names through"))
 }
 
 #[cfg(all(test, feature = "dataset"))]

@@ -1,12 +1,12 @@
 //! `shapewise gpus`.
 
+use crate::answer::catalog;
 use crate::cli::args::Format;
 use crate::cli::args::GpusArgs;
 use crate::cli::render;
 use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::predict::Predictor;
-use crate::query::catalog;
 
 pub(super) fn run(args: &GpusArgs, format: Format) -> Result<String> {
     Ok(match &args.name {

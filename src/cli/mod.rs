@@ -47,7 +47,6 @@ use crate::error::Result;
 use crate::predict::library;
 use crate::regressor::artifact::Artifact;
 use crate::report::Report;
-use clap::Parser;
 use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -69,7 +68,7 @@ const BUG: u8 = 70;
 
 /// Runs the program with these arguments, the program's name first.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let cli = match Cli::try_parse_from(args) {
+    let cli = match Cli::read(args) {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version come this way too; a closed pipe is nobody's failure.

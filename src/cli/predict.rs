@@ -1,35 +1,36 @@
-//! `shapewise predict`: one product, one attention, or a step of a whole model.
+//! `shapewise predict`: one GEMM, one attention, or a step of a whole model.
 
-use crate::arch::Architecture;
+use crate::answer;
 use crate::cli::args::Format;
-use crate::cli::args::TargetArgs;
-use crate::cli::args::predict::ModelArgs;
-use crate::cli::args::predict::Predict;
+use crate::cli::args::Predict;
+use crate::cli::args::Targeted;
 use crate::cli::render;
 use crate::cli::target::answering;
 use crate::error::Result;
-use crate::ops::Op;
-use crate::query::model;
-use crate::query::operator;
+use crate::request::ModelRequest;
+use crate::request::OperatorRequest;
+use crate::request::Sizes;
+use clap::Args;
 
 pub(super) fn run(command: &Predict, format: Format) -> Result<String> {
     match command {
-        Predict::Gemm(args) => one(&args.query().op(), &args.target, format),
-        Predict::Attention(args) => one(&args.query().op()?, &args.target, format),
+        Predict::Gemm(args) => one(args, format),
+        Predict::Attention(args) => one(args, format),
         Predict::Model(args) => step(args, format),
     }
 }
 
-fn one(op: &Op, target: &TargetArgs, format: Format) -> Result<String> {
-    let predictor = answering(target)?;
-    let reports = operator::predict(&predictor, std::slice::from_ref(op));
+fn one<R: OperatorRequest + Args>(args: &Targeted<R>, format: Format) -> Result<String> {
+    let op = Sizes::fixed(|sizes| args.request.op(sizes))?;
+    let predictor = answering(&args.target)?;
+    let reports = answer::operators(&predictor, &[op]);
     Ok(render(&reports[0], format))
 }
 
-fn step(args: &ModelArgs, format: Format) -> Result<String> {
-    let architecture = Architecture::find(&args.architecture)?;
-    let workload = args.workload.query().on(&architecture)?;
+fn step(args: &Targeted<ModelRequest>, format: Format) -> Result<String> {
+    let base = args.request.architecture.find()?;
+    let (architecture, workload) = Sizes::fixed(|sizes| args.request.step(&base, sizes))?;
     let predictor = answering(&args.target)?;
-    let report = model::predict(&predictor, &architecture, &workload)?;
+    let report = answer::step(&predictor, &architecture, &workload)?;
     Ok(render(&report, format))
 }

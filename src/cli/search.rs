@@ -1,22 +1,21 @@
 //! `shapewise search`: the fastest architecture for a number of parameters.
 
-use crate::arch::Architecture;
+use crate::answer;
 use crate::cli::args::Format;
-use crate::cli::args::search::SearchArgs;
+use crate::cli::args::SearchArgs;
 use crate::cli::render;
 use crate::cli::say;
 use crate::cli::target::answering;
 use crate::error::Error;
 use crate::error::Result;
 use crate::error::write_atomically;
-use crate::query::search::Search;
 use crate::report::plot;
 use crate::report::search::SearchReport;
+use crate::request::ArchitectureRequest;
+use crate::request::SearchRequest;
 use crate::search;
-use crate::search::Method;
 use crate::search::Progress;
 use crate::search::StopReason;
-use crate::search::shape::Fixed;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::ops::ControlFlow;
@@ -29,13 +28,17 @@ static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 pub(super) fn run(args: &SearchArgs, format: Format) -> Result<String> {
     // A plot that cannot be written is told before the search, not after it.
     args.plot.as_deref().map(plot::Format::of).transpose()?;
-    let query = query(args)?;
-    let request = query.request()?;
+    let asked = SearchRequest {
+        export: args.export.is_some(),
+        ..args.subject.request.clone()
+    };
+    let like = asked.like.as_ref().map(ArchitectureRequest::find);
+    let request = asked.request(like.transpose()?.as_ref())?;
     if request.fixed.kv_group.is_some() {
         say("--export: every head keeps its own keys, as no config of this style holds fewer");
     }
-    let predictor = answering(&args.target)?;
-    // Without a handler Ctrl-C ends the program at once, as ever.
+    let predictor = answering(&args.subject.target)?;
+    // Without a handler Ctrl-C ends the program at once.
     let _ = ctrlc::set_handler(|| {
         INTERRUPTED.store(true, Ordering::Relaxed);
     });
@@ -60,7 +63,7 @@ pub(super) fn run(args: &SearchArgs, format: Format) -> Result<String> {
     if found.stopped == StopReason::Interrupted {
         say("interrupted: the report shows the best so far");
     }
-    let report = query.report(&predictor, &found)?;
+    let report = answer::search(&predictor, &found, asked.export)?;
     if let Some(folder) = &args.export {
         export(&report, folder)?;
     }
@@ -107,36 +110,4 @@ fn progress_bar() -> ProgressBar {
     let style = ProgressStyle::with_template("searching {bar:40} {percent} %  {elapsed}  {msg}")
         .expect("the template is valid");
     ProgressBar::new(1).with_style(style)
-}
-
-fn query(args: &SearchArgs) -> Result<Search> {
-    let like = args.like.as_deref().map(Architecture::find);
-    Ok(Search {
-        params: args.params,
-        count: args.count,
-        tolerance: args.tolerance,
-        like: like.transpose()?,
-        mlp: args.mlp,
-        vocab: args.vocab,
-        free: args.free.clone(),
-        relax: args.relax.clone(),
-        fixed: Fixed {
-            layers: args.layers,
-            hidden: args.hidden,
-            heads: args.heads,
-            kv_heads: args.kv_heads,
-            head_dim: args.head_dim,
-            d_ff: args.d_ff,
-            kv_group: None,
-        },
-        top: args.top as usize,
-        method: match args.exhaustive {
-            true => Method::Exhaustive,
-            false => Method::Anneal { seed: args.seed },
-        },
-        shard: !args.no_sharding,
-        export: args.export.is_some(),
-        most_frames: None,
-        workload: args.workload.query(),
-    })
 }

@@ -1,5 +1,6 @@
 //! The GPU and the model that a command names, as a predictor.
 
+use crate::answer::sweep::Timing;
 use crate::cli::args::TargetArgs;
 use crate::cli::artifact;
 use crate::error::Error;
@@ -7,11 +8,9 @@ use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::gpu::GpuCatalog;
 use crate::predict::Predictor;
-use crate::query::sweep::Timing;
 use crate::regressor::artifact::Card;
-
-/// What is predicted for where neither a GPU nor a model is named.
-const DEFAULT_GPU: &str = "h200";
+use crate::request::DEFAULT_GPU;
+use crate::request::TargetRequest;
 
 /// The predictor of the target, with the user's own timings where there are some.
 pub(super) fn answering(target: &TargetArgs) -> Result<Predictor> {
@@ -30,10 +29,11 @@ pub(super) fn predicting(target: &TargetArgs) -> Result<Predictor> {
     if let Some(path) = &target.data {
         gpus.extend(crate::dataset::described_gpus(path)?);
     }
-    let model = target.model.as_deref().map(artifact).transpose()?;
+    let TargetRequest { gpu, model } = &target.request;
+    let model = model.as_deref().map(artifact).transpose()?;
     gpus.extend(model.iter().flat_map(|model| model.card.gpus.clone()));
     let own = model.as_ref().and_then(|model| described_gpu(&model.card));
-    let gpu = gpus.find(target.gpu.as_deref().or(own).unwrap_or(DEFAULT_GPU))?;
+    let gpu = gpus.find(gpu.as_deref().or(own).unwrap_or(DEFAULT_GPU))?;
     Predictor::new(gpu, model.as_deref())
 }
 

@@ -19,9 +19,7 @@ mod select;
 mod split;
 
 pub use digest::digest;
-pub use file::{
-    check_target, described_gpus, property, read, read_many, write, write_with,
-};
+pub use file::{check_target, described_gpus, property, read, read_many, write, write_with};
 pub use import::{Filter, Source, import};
 pub use measured::{Cache, Measured, Role, Stop};
 pub use schema::{SCHEMA, columns_markdown};

@@ -9,8 +9,10 @@ named_enum! {
     /// Which operand of a GEMM is stored transposed, in the column-major terms of cuBLAS.
     ///
     /// A PyTorch linear layer runs forward as `tn`, its input gradient as `nn`, its weight gradient as `nt`.
+    #[derive(Default)]
     Layout {
         /// Left operand transposed.
+        #[default]
         Tn = "tn",
         /// Neither transposed.
         Nn = "nn",

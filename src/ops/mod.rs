@@ -22,6 +22,7 @@ use std::fmt;
 
 named_enum! {
     /// The number format of the operands of a kernel.
+    #[derive(Default)]
     Dtype {
         /// IEEE single precision without tensor cores.
         Fp32 = "fp32",
@@ -30,6 +31,7 @@ named_enum! {
         /// IEEE half precision.
         Fp16 = "fp16",
         /// bfloat16.
+        #[default]
         Bf16 = "bf16",
         /// 8-bit float with one scale per tensor or token; a GEMM writes its output as bf16.
         Fp8 = "fp8",
@@ -57,8 +59,10 @@ impl Dtype {
 
 named_enum! {
     /// Direction of a differentiable operator.
+    #[derive(Default)]
     Pass {
         /// Outputs from inputs.
+        #[default]
         Forward = "forward",
         /// Gradients of the inputs from gradients of the outputs.
         Backward = "backward",

@@ -11,7 +11,6 @@ use crate::gpu::Gpu;
 use crate::predict::estimate::Tier;
 use crate::predict::step::StepEstimate;
 use crate::report::architecture::ArchitectureShape;
-use crate::report::step::WorkloadKeys;
 use crate::rules::Rule;
 use crate::rules::Verdict;
 use serde::Serialize;
@@ -25,7 +24,7 @@ pub struct CheckReport {
     #[serde(skip)]
     pub(super) gpu_title: String,
     pub(super) model: ArchitectureShape,
-    pub(super) workload: WorkloadKeys,
+    pub(super) workload: Workload,
     /// The step as it is; none where it does not run.
     pub(super) predicted: Option<StepKeys>,
     /// Why it does not run.
@@ -74,7 +73,7 @@ pub(super) struct RuleKeys {
 pub(super) struct MendKeys {
     pub changes: Vec<ChangeKeys>,
     pub architecture: ArchitectureShape,
-    pub workload: WorkloadKeys,
+    pub workload: Workload,
     pub parameter_change_fraction: f64,
     pub predicted: StepKeys,
     pub gain: Option<GainKeys>,
@@ -112,7 +111,7 @@ impl CheckReport {
             gpu: gpu.name.clone(),
             gpu_title: gpu.title.clone(),
             model: ArchitectureShape::from(architecture),
-            workload: WorkloadKeys::from(workload),
+            workload: *workload,
             predicted: check.as_is.as_ref().ok().map(StepKeys::from),
             impossible: check.as_is.as_ref().err().map(ToString::to_string),
             broken: check.diagnoses.iter().filter(|one| one.is_broken()).count(),
@@ -186,7 +185,7 @@ impl From<&Mend> for MendKeys {
                 })
                 .collect(),
             architecture: ArchitectureShape::from(&mend.architecture),
-            workload: WorkloadKeys::from(&mend.workload),
+            workload: mend.workload,
             parameter_change_fraction: mend.parameter_change,
             predicted: StepKeys::from(&mend.step),
             gain: mend.gain.map(GainKeys::from),

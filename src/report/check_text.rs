@@ -51,7 +51,7 @@ impl CheckReport {
             grouped(self.model.parameters),
             self.gpu_title,
             self.gpu,
-            self.workload.text(),
+            self.workload,
         )
     }
 

@@ -1,11 +1,11 @@
 //! The answer to `search`: ranked shapes, the baseline, what won the time, the Pareto front.
 
+use crate::arch::Workload;
 use crate::predict::Predictor;
 use crate::predict::estimate::Tier;
 use crate::predict::step::StepEstimate;
 use crate::report::Basis;
 use crate::report::architecture::ArchitectureShape;
-use crate::report::step::WorkloadKeys;
 use crate::rules;
 use crate::search::Found;
 use crate::search::FrontPoint;
@@ -29,7 +29,7 @@ pub struct SearchReport {
     pub(super) gpu_title: String,
     pub(super) capacity_bytes: f64,
     pub(super) request: RequestKeys,
-    pub(super) workload: WorkloadKeys,
+    pub(super) workload: Workload,
     /// Whether the states were spread over replicas because they did not fit.
     pub(super) sharded: bool,
     pub(super) basis: Vec<Basis>,
@@ -177,7 +177,7 @@ impl SearchReport {
                 free_tp: request.ranks.clone(),
                 kv_group: request.fixed.kv_group,
             },
-            workload: WorkloadKeys::from(&request.workload),
+            workload: request.workload,
             sharded: found.sharded,
             basis,
             baseline: BaselineKeys {

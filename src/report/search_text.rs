@@ -1,5 +1,6 @@
 //! Searched shapes as people read them.
 
+use crate::arch::Recompute;
 use crate::report::Report;
 use crate::report::grouped;
 use crate::report::percent;
@@ -66,7 +67,7 @@ impl SearchReport {
                 grouped(self.request.parameters),
                 self.gpu_title
             ),
-            subtitle: format!("{}; points are layers x hidden size", self.workload.text()),
+            subtitle: format!("{}; points are layers x hidden size", self.workload),
             x: axis("memory per GPU", "GB"),
             y: axis("throughput per GPU", "tokens/s"),
             band: None,
@@ -91,12 +92,12 @@ impl SearchReport {
                 self.gpu_title,
                 self.gpu
             ),
-            self.workload.text(),
+            self.workload.to_string(),
         ];
         if self.sharded {
             let work = &self.workload;
             let recomputed = match work.recompute {
-                "none" => String::new(),
+                Recompute::None => String::new(),
                 kind => format!(", recomputation {kind}"),
             };
             lines.push(format!(

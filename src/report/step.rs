@@ -27,7 +27,7 @@ pub struct StepReport {
     pub(super) gpu_title: String,
     pub(super) model: String,
     pub(super) parameters: u64,
-    pub(super) workload: WorkloadKeys,
+    pub(super) workload: Workload,
     pub(super) basis: Vec<Basis>,
     pub(super) time_us: f64,
     pub(super) low_us: f64,
@@ -43,24 +43,6 @@ pub struct StepReport {
     pub(super) tier_shares: BTreeMap<Tier, f64>,
     pub(super) caveats: Vec<SharedWarning>,
     pub(super) lines: Vec<StepLine>,
-}
-
-/// What was run.
-#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
-pub(super) struct WorkloadKeys {
-    pub mode: &'static str,
-    pub batch: u64,
-    pub seq: u64,
-    pub context: u64,
-    pub dtype: &'static str,
-    pub tp: u64,
-    pub pp: u64,
-    pub dp: u64,
-    pub zero: u8,
-    pub recompute: &'static str,
-    pub attention: &'static str,
-    pub sequence_parallel: bool,
-    pub microbatches: u64,
 }
 
 /// Memory of the fullest GPU.
@@ -159,7 +141,7 @@ impl StepReport {
             gpu_title: gpu.title.clone(),
             model: architecture.name.clone(),
             parameters: parameters(architecture).total,
-            workload: WorkloadKeys::from(workload),
+            workload: *workload,
             basis,
             time_us: step.time.micros(),
             low_us: step.low.micros(),
@@ -226,26 +208,6 @@ impl StepLine {
             tflops_per_s: (flops / line.time).flops_per_sec() / 1e12,
             tier: line.each.tier,
             caveats: line.each.caveats.iter().collect(),
-        }
-    }
-}
-
-impl From<&Workload> for WorkloadKeys {
-    fn from(work: &Workload) -> Self {
-        Self {
-            mode: work.mode.name(),
-            batch: work.batch,
-            seq: work.seq,
-            context: work.context,
-            dtype: work.dtype.name(),
-            tp: work.tp,
-            pp: work.pp,
-            dp: work.dp,
-            zero: work.zero,
-            recompute: work.recompute.name(),
-            attention: work.attention.name(),
-            sequence_parallel: work.sequence_parallel,
-            microbatches: work.microbatches,
         }
     }
 }

@@ -7,7 +7,6 @@ use crate::report::grouped;
 use crate::report::percent;
 use crate::report::step::StepLine;
 use crate::report::step::StepReport;
-use crate::report::step::WorkloadKeys;
 use crate::report::table::Side;
 use crate::report::table::table;
 use crate::report::tier_shares_text;
@@ -36,7 +35,7 @@ impl StepReport {
             grouped(self.parameters),
             self.gpu_title,
             self.gpu,
-            self.workload.text(),
+            self.workload,
             if basis.is_empty() {
                 "a roofline, nothing learned".to_owned()
             } else {
@@ -107,38 +106,6 @@ impl StepReport {
             .iter()
             .map(|(name, value)| format!("{name:<9} {value}\n"))
             .collect()
-    }
-}
-
-impl WorkloadKeys {
-    /// `train: batch 4, seq 2048, bf16, flash attention`.
-    pub(super) fn text(&self) -> String {
-        let mut run = vec![format!("batch {}", self.batch), format!("seq {}", self.seq)];
-        if self.context > 0 {
-            run.push(format!("context {}", self.context));
-        }
-        run.push(self.dtype.to_owned());
-        for (name, value) in [
-            ("tp", self.tp),
-            ("pp", self.pp),
-            ("dp", self.dp),
-            ("micro-batches", self.microbatches),
-        ] {
-            if value > 1 {
-                run.push(format!("{name} {value}"));
-            }
-        }
-        if self.zero > 0 {
-            run.push(format!("ZeRO {}", self.zero));
-        }
-        if self.recompute != "none" {
-            run.push(format!("{} recompute", self.recompute));
-        }
-        if self.sequence_parallel {
-            run.push("sequence parallel".to_owned());
-        }
-        run.push(format!("{} attention", self.attention));
-        format!("{}: {}", self.mode, run.join(", "))
     }
 }
 

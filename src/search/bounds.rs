@@ -7,7 +7,6 @@ use crate::arch::parameters;
 use crate::error::Error;
 use crate::error::Result;
 use serde::Deserialize;
-use utoipa::ToSchema;
 
 const FILE: &str = include_str!("../../data/search-bounds.toml");
 const PLACE: &str = "search-bounds.toml";
@@ -43,61 +42,33 @@ pub struct Bound {
     pub source: String,
 }
 
-/// What a bound is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[allow(missing_docs)] // Each is described by `means` in the data file.
-pub enum Quantity {
-    AspectRatio,
-    Layers,
-    FfnRatioPlain,
-    FfnRatioGated,
-    MlpAttentionRatio,
-    WidthRatio,
-    HeadDim,
-    HeadWidth,
-    KvGroup,
-    VocabPadding,
+named_enum! {
+    /// What a bound is about; `means` in the data file describes each.
+    Quantity {
+        /// Hidden width over layers.
+        AspectRatio = "aspect_ratio",
+        /// Transformer layers.
+        Layers = "layers",
+        /// MLP width over hidden width, without a gate.
+        FfnRatioPlain = "ffn_ratio_plain",
+        /// The same with a gate.
+        FfnRatioGated = "ffn_ratio_gated",
+        /// Parameters of the MLP over those of attention.
+        MlpAttentionRatio = "mlp_attention_ratio",
+        /// Hidden width over the square root of the parameters.
+        WidthRatio = "width_ratio",
+        /// Width of one head.
+        HeadDim = "head_dim",
+        /// Width of all heads over hidden width.
+        HeadWidth = "head_width",
+        /// Query heads per key/value head.
+        KvGroup = "kv_group",
+        /// Padded vocabulary over the tokens asked for.
+        VocabPadding = "vocab_padding",
+    }
 }
 
 impl Quantity {
-    /// Every quantity.
-    pub const ALL: [Self; 10] = [
-        Self::AspectRatio,
-        Self::Layers,
-        Self::FfnRatioPlain,
-        Self::FfnRatioGated,
-        Self::MlpAttentionRatio,
-        Self::WidthRatio,
-        Self::HeadDim,
-        Self::HeadWidth,
-        Self::KvGroup,
-        Self::VocabPadding,
-    ];
-
-    /// The name used with `--relax` and in the data file.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::AspectRatio => "aspect_ratio",
-            Self::Layers => "layers",
-            Self::FfnRatioPlain => "ffn_ratio_plain",
-            Self::FfnRatioGated => "ffn_ratio_gated",
-            Self::MlpAttentionRatio => "mlp_attention_ratio",
-            Self::WidthRatio => "width_ratio",
-            Self::HeadDim => "head_dim",
-            Self::HeadWidth => "head_width",
-            Self::KvGroup => "kv_group",
-            Self::VocabPadding => "vocab_padding",
-        }
-    }
-
-    /// The quantity with this name.
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|quantity| quantity.name() == name)
-    }
-
     /// Its value for a dense architecture; `vocab` is the vocabulary asked for, before padding.
     fn of(self, arch: &Architecture, vocab: u64) -> f64 {
         let hidden = arch.hidden as f64;

@@ -2,8 +2,6 @@
 
 use crate::arch::Architecture;
 use crate::arch::parameters;
-use serde::Deserialize;
-use utoipa::ToSchema;
 
 /// Everything a search varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -68,14 +66,16 @@ impl Frame {
     }
 }
 
-/// Which parameters a budget counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Count {
-    /// All of them.
-    Total,
-    /// Those of the layers and the final norm.
-    NonEmbedding,
+named_enum! {
+    /// Which parameters a budget counts.
+    #[derive(Default)]
+    Count {
+        /// All of them.
+        #[default]
+        Total = "total",
+        /// Those of the layers and the final norm.
+        NonEmbedding = "non-embedding",
+    }
 }
 
 impl From<&Architecture> for Shape {
@@ -95,22 +95,6 @@ impl From<&Architecture> for Shape {
 }
 
 impl Count {
-    /// Every definition.
-    pub const ALL: [Self; 2] = [Self::Total, Self::NonEmbedding];
-
-    /// The name used on the command line and on the wire.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Total => "total",
-            Self::NonEmbedding => "non-embedding",
-        }
-    }
-
-    /// The definition with this name.
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|count| count.name() == name)
-    }
-
     /// The count of an architecture.
     pub fn of(self, arch: &Architecture) -> u64 {
         let count = parameters(arch);

@@ -1,23 +1,73 @@
-//! From the bytes of a body to a question, or to a problem that names field, value and what is allowed.
+//! From the bytes of a body to a request, or to a problem that names field, value and what is allowed.
 
+use crate::arch::Architecture;
+use crate::arch::Preset;
+use crate::arch::read_object;
+use crate::ops::Op;
+use crate::request::ArchitectureRequest;
+use crate::request::AttentionRequest;
+use crate::request::GemmRequest;
+use crate::request::ModelRequest;
+use crate::request::OperatorRequest;
+use crate::request::SearchRequest;
+use crate::request::Sizes;
+use crate::request::TargetRequest;
+use crate::request::UNNAMED;
 use crate::serve::App;
 use crate::serve::limits::Limits;
 use crate::serve::problem::Problem;
 use crate::serve::problem::shortened;
-use crate::serve::wire::Question;
+use crate::serve::schema::AnyOperator;
 use axum::body;
 use axum::body::Body;
 use axum::extract::FromRequest;
 use axum::extract::Request;
 use axum::http::header;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use serde_path_to_error::{Path, Segment};
+use utoipa::ToSchema;
 
-/// The question of a request.
-pub struct Asked<Q>(pub Q);
+/// The most operators of one batch.
+pub const MOST_OPS: usize = 10_000;
 
-impl<Q: Question> FromRequest<App> for Asked<Q> {
+/// A request as a body holds it: with the GPU and the model beside its own keys.
+#[derive(Debug)]
+pub struct JsonRequest<R> {
+    /// The request.
+    pub request: R,
+    /// Where it runs and what answers.
+    pub target: TargetRequest,
+    /// Whether the body was a config.json and the query string held the rest.
+    pub is_config: bool,
+}
+
+/// What a body may hold.
+pub trait Bodied: DeserializeOwned {
+    /// Whether the body may be the config.json of a model, with the rest in the query string.
+    const MAY_BE_CONFIG: bool = false;
+}
+
+impl Bodied for GemmRequest {}
+impl Bodied for AttentionRequest {}
+impl Bodied for BatchRequest {}
+impl Bodied for SearchRequest {}
+impl Bodied for Value {}
+impl Bodied for ModelRequest {
+    const MAY_BE_CONFIG: bool = true;
+}
+
+/// Many operators on one GPU.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BatchRequest {
+    /// The operators; they are answered in this order.
+    #[schema(value_type = Vec<AnyOperator>, min_items = 1, max_items = 10_000)]
+    pub ops: Vec<Value>,
+}
+
+impl<R: Bodied> FromRequest<App> for JsonRequest<R> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
@@ -28,7 +78,7 @@ impl<Q: Question> FromRequest<App> for Asked<Q> {
         }
         let query = request.uri().query().map(str::to_owned);
         let bytes = whole(request.into_body(), &app.limits).await?;
-        read(&bytes, query.as_deref()).map(Self)
+        read(&bytes, query.as_deref())
     }
 }
 
@@ -56,21 +106,93 @@ fn is_too_long(error: &axum::Error) -> bool {
 }
 
 /// Reads the bytes of a body; `query` is the query string beside it.
-pub fn read<Q: Question>(bytes: &[u8], query: Option<&str>) -> Result<Q, Problem> {
+pub fn read<R: Bodied>(bytes: &[u8], query: Option<&str>) -> Result<JsonRequest<R>, Problem> {
     let body: Value = serde_json::from_slice(bytes)
         .map_err(|error| Problem::not_json(format!("the body is not JSON: {error}")))?;
     let pairs = pairs(query.unwrap_or(""));
-    let is_config = body.get("model_type").is_some();
-    if is_config && let Some(question) = Q::about(body.clone(), pairs.clone()) {
-        let mut question: Q = parse(question).map_err(|problem| problem.beside(true))?;
-        question.note_bare();
-        return Ok(question);
+    if R::MAY_BE_CONFIG && body.get("model_type").is_some() {
+        let mut request = Map::new();
+        let mut workload = pairs;
+        for key in ["gpu", "model"] {
+            request.extend(workload.remove(key).map(|value| (key.to_owned(), value)));
+        }
+        request.insert("architecture".to_owned(), body);
+        request.insert("workload".to_owned(), Value::Object(workload));
+        let read = parse(Value::Object(request)).map_err(|problem| problem.beside(true))?;
+        return Ok(JsonRequest {
+            is_config: true,
+            ..read
+        });
     }
     if let Some((key, value)) = pairs.into_iter().next() {
         let allowed = "no query string, unless the body is a config.json";
         return Err(Problem::field(&key, &shown(&value), allowed));
     }
     parse(body)
+}
+
+/// Reads a request from JSON, with its GPU and model.
+pub fn parse<R: DeserializeOwned>(mut body: Value) -> Result<JsonRequest<R>, Problem> {
+    let mut target = Map::new();
+    if let Some(object) = body.as_object_mut() {
+        for key in ["gpu", "model"] {
+            target.extend(
+                object
+                    .shift_remove(key)
+                    .map(|value| (key.to_owned(), value)),
+            );
+        }
+    }
+    Ok(JsonRequest {
+        target: plain(Value::Object(target))?,
+        request: read_as(body, ", `gpu`, `model`")?,
+        is_config: false,
+    })
+}
+
+/// The operator of one entry of a batch.
+pub fn operator(entry: Value) -> Result<Op, Problem> {
+    fn read<R: OperatorRequest>(entry: Value) -> Result<Op, Problem> {
+        let request: R = plain(entry)?;
+        Ok(Sizes::fixed(|sizes| request.op(sizes))?)
+    }
+    let (kind, entry) = kind_of(entry);
+    match kind.as_ref().and_then(Value::as_str) {
+        Some("gemm") => read::<GemmRequest>(entry),
+        Some("attention") => read::<AttentionRequest>(entry),
+        _ => Err(other_kind(kind, "`gemm` or `attention`")),
+    }
+}
+
+/// The key `kind` of an object, and the rest of it.
+pub fn kind_of(mut body: Value) -> (Option<Value>, Value) {
+    let object = body.as_object_mut();
+    let kind = object.and_then(|object| object.shift_remove("kind"));
+    (kind, body)
+}
+
+/// The problem of a kind that is none of those that are allowed.
+pub fn other_kind(kind: Option<Value>, allowed: &str) -> Problem {
+    let found = kind.map_or_else(|| "absent".to_owned(), |kind| kind.to_string());
+    Problem::field("kind", &found, allowed)
+}
+
+/// The architecture that `field` of a body holds; no path, as the service reads no files.
+pub fn architecture(request: &ArchitectureRequest, field: &str) -> Result<Architecture, Problem> {
+    match request {
+        ArchitectureRequest::Named(name) => match Preset::find(name) {
+            Ok(preset) => Ok(preset.architecture.clone()),
+            Err(_) => {
+                let nearest = Preset::nearest(name).join(", ");
+                let allowed =
+                    format!("a preset, nearest {nearest}, or the object of a config.json");
+                Err(Problem::field(field, &format!("\"{name}\""), &allowed))
+            }
+        },
+        ArchitectureRequest::Config(config) => {
+            read_object(config, UNNAMED, field).map_err(|error| Problem::from(error).within(field))
+        }
+    }
 }
 
 /// The pairs of a query string; numbers and truth values are read as such.
@@ -86,17 +208,22 @@ fn pairs(query: &str) -> Map<String, Value> {
     read.collect()
 }
 
-/// Reads a question from JSON.
-pub fn parse<Q: DeserializeOwned>(body: Value) -> Result<Q, Problem> {
+/// Reads JSON without GPU and model.
+pub fn plain<R: DeserializeOwned>(body: Value) -> Result<R, Problem> {
+    read_as(body, "")
+}
+
+/// Reads JSON beside which these `others` are allowed.
+fn read_as<R: DeserializeOwned>(body: Value, others: &str) -> Result<R, Problem> {
     serde_path_to_error::deserialize(&body).map_err(|error| {
         let place = dotted(error.path());
         let found = at(&body, error.path());
-        refused(&place, found, &error.into_inner().to_string())
+        refused(&place, found, &error.into_inner().to_string(), others)
     })
 }
 
 /// The problem behind a sentence of serde.
-fn refused(place: &str, found: Option<&Value>, sentence: &str) -> Problem {
+fn refused(place: &str, found: Option<&Value>, sentence: &str, others: &str) -> Problem {
     let quoted = sentence.split('`').nth(1).unwrap_or("");
     let inner = |name: &str| match place {
         "" => name.to_owned(),
@@ -112,14 +239,16 @@ fn refused(place: &str, found: Option<&Value>, sentence: &str) -> Problem {
             true => place.to_owned(),
             false => inner(quoted),
         };
-        return Problem::field(&field, "unknown", expected.unwrap_or("no other field"));
+        let others = if field == quoted { others } else { "" };
+        let allowed = format!("{}{others}", expected.unwrap_or("no other field"));
+        return Problem::field(&field, "unknown", &allowed);
     }
     let value = found.map_or_else(|| "absent".to_owned(), shown);
-    Problem::field(place, &value, &plain(expected.unwrap_or(sentence)))
+    Problem::field(place, &value, &in_words(expected.unwrap_or(sentence)))
 }
 
 /// What serde expected, in words.
-fn plain(expected: &str) -> String {
+fn in_words(expected: &str) -> String {
     match expected.strip_prefix("struct ") {
         Some(_) => "an object".to_owned(),
         None => match expected {
@@ -155,11 +284,11 @@ fn shown(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::wire;
+    use crate::request::Size;
     use serde_json::json;
 
-    fn refusal<Q: Question>(body: &Value) -> Value {
-        let problem = match read::<Q>(body.to_string().as_bytes(), None) {
+    fn refusal<R: Bodied>(body: &Value) -> Value {
+        let problem = match read::<R>(body.to_string().as_bytes(), None) {
             Ok(_) => panic!("{body} was taken"),
             Err(problem) => problem,
         };
@@ -187,7 +316,7 @@ mod tests {
                 "`bf16`",
             ),
         ] {
-            let problem = refusal::<wire::Gemm>(&body);
+            let problem = refusal::<GemmRequest>(&body);
             assert_eq!(problem["status"], 422, "{body}");
             assert_eq!(problem["field"], field, "{problem}");
             assert_eq!(problem["value"], value, "{problem}");
@@ -199,27 +328,27 @@ mod tests {
     #[test]
     fn nested_fields_are_named_with_their_path() {
         let model = json!({"architecture": "gpt2", "workload": {"batch": 0}});
-        assert_eq!(refusal::<wire::Model>(&model)["field"], "workload.batch");
+        assert_eq!(refusal::<ModelRequest>(&model)["field"], "workload.batch");
         let model = json!({"architecture": "gpt2", "workload": {"bach": 1}});
-        assert_eq!(refusal::<wire::Model>(&model)["field"], "workload.bach");
+        assert_eq!(refusal::<ModelRequest>(&model)["field"], "workload.bach");
         let model = json!({"architecture": 3});
-        let problem = refusal::<wire::Model>(&model);
+        let problem = refusal::<ModelRequest>(&model);
         assert_eq!(problem["field"], "architecture");
         assert!(problem["allowed"].as_str().unwrap().contains("preset"));
         let search = json!({"params": "6.7B", "relax": ["layers", "width"]});
-        assert_eq!(refusal::<wire::Search>(&search)["field"], "relax[1]");
+        assert_eq!(refusal::<SearchRequest>(&search)["field"], "relax[1]");
     }
 
     #[test]
     fn what_is_not_an_object_is_refused() {
         for body in [json!([]), json!(null), json!(1), json!("gemm")] {
-            let problem = refusal::<wire::Gemm>(&body);
+            let problem = refusal::<GemmRequest>(&body);
             assert_eq!(problem["status"], 422, "{problem}");
         }
-        let problem = read::<wire::Gemm>(b"{", None).unwrap_err();
+        let problem = read::<GemmRequest>(b"{", None).unwrap_err();
         assert_eq!(problem.status().as_u16(), 400);
         let deep = "[".repeat(10_000);
-        let problem = read::<wire::Gemm>(deep.as_bytes(), None).unwrap_err();
+        let problem = read::<GemmRequest>(deep.as_bytes(), None).unwrap_err();
         assert_eq!(problem.status().as_u16(), 400);
     }
 
@@ -227,17 +356,17 @@ mod tests {
     fn a_config_may_be_the_body_with_the_rest_in_the_query_string() {
         let config = json!({"model_type": "llama", "hidden_size": 64});
         let bytes = config.to_string();
-        let read_with = |query| read::<wire::Model>(bytes.as_bytes(), Some(query));
+        let read_with = |query| read::<ModelRequest>(bytes.as_bytes(), Some(query));
         let model = read_with("gpu=a100&mode=decode&batch=8&sequence_parallel=true").unwrap();
-        assert_eq!(model.gpu, "a100");
-        assert_eq!(model.workload.batch.unwrap().0, 8);
-        assert!(model.workload.sequence_parallel);
+        assert_eq!(model.target.gpu.as_deref(), Some("a100"));
+        assert_eq!(model.request.workload.batch, Some(Size::Number(8)));
+        assert!(model.is_config && model.request.workload.sequence_parallel);
         let problem = read_with("batch=eight").unwrap_err();
         assert!(
             problem.json().contains("\"field\": \"batch\""),
             "{problem:?}"
         );
-        let problem = read::<wire::Gemm>(br#"{"m":1,"n":1,"k":1}"#, Some("gpu=a100"));
+        let problem = read::<GemmRequest>(br#"{"m":1,"n":1,"k":1}"#, Some("gpu=a100"));
         assert!(problem.unwrap_err().json().contains("query string"));
     }
 }

@@ -1,24 +1,29 @@
-//! One function per address: question in, document out.
+//! One function per address: request in, document out.
 
+use crate::answer;
+use crate::answer::catalog;
+use crate::answer::sweep;
 use crate::error::Error;
+use crate::gpu::Gpu;
 use crate::ops::Op;
 use crate::predict::Predictor;
-use crate::query::catalog;
-use crate::query::model;
-use crate::query::operator;
-use crate::query::sweep;
-use crate::query::workload::Workload;
 use crate::report::Report;
 use crate::report::operator::OperatorsReport;
-use crate::report::sweep::SweepReport;
+use crate::request::AttentionRequest;
+use crate::request::GemmRequest;
+use crate::request::ModelRequest;
+use crate::request::OperatorRequest;
+use crate::request::Sizes;
+use crate::request::TargetRequest;
+use crate::request::WorkloadRequest;
 use crate::serve::App;
-use crate::serve::answer;
 use crate::serve::body;
-use crate::serve::body::Asked;
+use crate::serve::body::BatchRequest;
+use crate::serve::body::JsonRequest;
 use crate::serve::metrics;
 use crate::serve::problem;
 use crate::serve::problem::Problem;
-use crate::serve::wire;
+use crate::serve::schema;
 use axum::extract::Path;
 use axum::extract::State;
 use axum::extract::rejection::PathRejection;
@@ -30,7 +35,7 @@ use serde_json::Value;
 use std::sync::{Arc, OnceLock};
 use utoipa::IntoResponses;
 
-/// What every question may be answered with instead.
+/// What every request may be answered with instead.
 #[derive(IntoResponses)]
 #[allow(dead_code)] // described, never built
 pub enum Problems {
@@ -49,10 +54,10 @@ pub enum Problems {
     /// A field is wrong, or no answer can meet the request
     #[response(status = 422, content_type = "application/problem+json")]
     Field(#[to_schema] problem::Document),
-    /// Too much at once; `Retry-After` says when to come back
+    /// Too many requests at once; `Retry-After` says when to try again
     #[response(status = 429, content_type = "application/problem+json")]
     Busy(#[to_schema] problem::Document),
-    /// A fault of the service; `instance` names it in the log
+    /// A bug of the service; `instance` names it in the log
     #[response(status = 500, content_type = "application/problem+json")]
     Fault(#[to_schema] problem::Document),
     /// The answer takes too long
@@ -68,59 +73,58 @@ pub fn json(text: String) -> Response {
 
 type Answered = Result<Response, Problem>;
 
-/// Predict one product.
+/// Predict one GEMM.
 #[utoipa::path(
     post, path = "/v1/predict/gemm", tag = "predict",
-    request_body(content = wire::Gemm, example = json!({"m": 8192, "n": 4096, "k": 4096})),
-    responses((status = 200, description = "The time of the product", body = answer::Operator), Problems),
+    request_body(content = schema::GemmBody, example = json!({"m": 8192, "n": 4096, "k": 4096})),
+    responses((status = 200, description = "The time of the GEMM", body = schema::Operator), Problems),
 )]
-pub async fn predict_gemm(State(app): State<App>, Asked(asked): Asked<wire::Gemm>) -> Answered {
-    let op = operator::Gemm::from(&asked).op();
-    one(&app, &asked.gpu, asked.model.as_deref(), &op)
+pub async fn predict_gemm(State(app): State<App>, asked: JsonRequest<GemmRequest>) -> Answered {
+    one(&app, &asked)
 }
 
 /// Predict one fused attention.
 #[utoipa::path(
     post, path = "/v1/predict/attention", tag = "predict",
-    request_body(content = wire::Attention, example = json!({"batch": 4, "heads": 32, "kv_heads": 8, "seq": 2048, "head_dim": 128, "causal": true})),
-    responses((status = 200, description = "The time of the attention", body = answer::Operator), Problems),
+    request_body(content = schema::AttentionBody, example = json!({"batch": 4, "heads": 32, "kv_heads": 8, "seq_q": 2048, "head_dim": 128, "causal": true})),
+    responses((status = 200, description = "The time of the attention", body = schema::Operator), Problems),
 )]
 pub async fn predict_attention(
     State(app): State<App>,
-    Asked(asked): Asked<wire::Attention>,
+    asked: JsonRequest<AttentionRequest>,
 ) -> Answered {
-    let op = operator::Attention::from(&asked).op()?;
-    one(&app, &asked.gpu, asked.model.as_deref(), &op)
+    one(&app, &asked)
 }
 
-fn one(app: &App, gpu: &str, model: Option<&str>, op: &Op) -> Answered {
-    let predictor = app.predictors.get(gpu, model)?;
+fn one<R: OperatorRequest>(app: &App, asked: &JsonRequest<R>) -> Answered {
+    let op = Sizes::fixed(|sizes| asked.request.op(sizes))?;
+    let predictor = app.predictors.get(&asked.target)?;
     app.metrics.predicted(1);
-    let reports = operator::predict(&predictor, std::slice::from_ref(op));
+    let reports = answer::operators(&predictor, &[op]);
     Ok(json(reports[0].json()))
 }
 
 /// Predict up to 10,000 operators.
 #[utoipa::path(
     post, path = "/v1/predict/batch", tag = "predict",
-    request_body(content = wire::Batch, example = json!({"ops": [
+    request_body(content = schema::BatchBody, example = json!({"ops": [
         {"kind": "gemm", "m": 8192, "n": 4096, "k": 4096},
-        {"kind": "attention", "batch": 4, "heads": 32, "seq": 2048, "head_dim": 128},
+        {"kind": "attention", "batch": 4, "heads": 32, "seq_q": 2048, "head_dim": 128},
     ]})),
-    responses((status = 200, description = "The time of each, in order", body = answer::Operators), Problems),
+    responses((status = 200, description = "The time of each, in order", body = schema::Operators), Problems),
 )]
-pub async fn predict_batch(State(app): State<App>, Asked(asked): Asked<wire::Batch>) -> Answered {
-    let found = asked.ops.len();
-    if !(1..=wire::MOST_OPS).contains(&found) {
-        let (found, allowed) = (format!("{found} long"), format!("1 to {}", wire::MOST_OPS));
+pub async fn predict_batch(State(app): State<App>, asked: JsonRequest<BatchRequest>) -> Answered {
+    let found = asked.request.ops.len();
+    if !(1..=body::MOST_OPS).contains(&found) {
+        let (found, allowed) = (format!("{found} long"), format!("1 to {}", body::MOST_OPS));
         return Err(Problem::field("ops", &found, &allowed));
     }
-    let ops = asked.ops.into_iter().enumerate();
+    let ops = asked.request.ops.into_iter().enumerate();
     let ops: Vec<Op> = ops
-        .map(|(at, op)| wire::operator(op).map_err(|problem| problem.within(&format!("ops[{at}]"))))
+        .map(|(at, op)| body::operator(op).map_err(|problem| problem.within(&format!("ops[{at}]"))))
         .collect::<Result<_, Problem>>()?;
-    let answer = job(&app, &asked.gpu, asked.model, move |predictor| {
-        let ops = operator::predict(predictor, &ops);
+    let answer = job(&app, &asked.target, move |predictor| {
+        let ops = answer::operators(predictor, &ops);
         Ok(OperatorsReport { ops }.json())
     });
     let answer = answer.await?;
@@ -131,144 +135,137 @@ pub async fn predict_batch(State(app): State<App>, Asked(asked): Asked<wire::Bat
 /// Predict one step of a whole model, operator by operator.
 #[utoipa::path(
     post, path = "/v1/predict/model", tag = "predict",
-    request_body(content = wire::ModelOrConfig, example = json!({"architecture": "llama-3-8b", "workload": {"mode": "decode"}})),
-    params(wire::BesideConfig, wire::Workload),
-    responses((status = 200, description = "The time of the step", body = answer::Step), Problems),
+    request_body(content = schema::ModelOrConfig, example = json!({"architecture": "llama-3-8b", "workload": {"mode": "decode"}})),
+    params(TargetRequest, WorkloadRequest),
+    responses((status = 200, description = "The time of the step", body = schema::Step), Problems),
 )]
-pub async fn predict_model(State(app): State<App>, Asked(asked): Asked<wire::Model>) -> Answered {
-    let bare = asked.bare;
-    step(&app, &asked).map_err(|problem| problem.beside(bare))
+pub async fn predict_model(State(app): State<App>, asked: JsonRequest<ModelRequest>) -> Answered {
+    step(&app, &asked).map_err(|problem| problem.beside(asked.is_config))
 }
 
-fn step(app: &App, asked: &wire::Model) -> Answered {
-    let architecture = asked.architecture.resolve("architecture")?;
-    let workload = query(&asked.workload).on(&architecture);
-    let workload = workload.map_err(|error| Problem::from(error).within_workload())?;
-    let predictor = app.predictors.get(&asked.gpu, asked.model.as_deref())?;
-    let report = model::predict(&predictor, &architecture, &workload)?;
+fn step(
+    app: &App,
+    JsonRequest {
+        request, target, ..
+    }: &JsonRequest<ModelRequest>,
+) -> Answered {
+    let base = body::architecture(&request.architecture, "architecture")?;
+    let step = Sizes::fixed(|sizes| request.step(&base, sizes));
+    let (architecture, workload) = step.map_err(in_workload)?;
+    let predictor = app.predictors.get(target)?;
+    let report = answer::step(&predictor, &architecture, &workload)?;
     app.metrics.predicted(report.predicted());
     Ok(json(report.json()))
 }
 
-fn query(asked: &wire::Workload) -> Workload {
-    asked.into()
+/// The problem behind an error about a model, which may be in a field of its workload.
+pub fn in_workload(error: Error) -> Problem {
+    Problem::from(error).within_workload()
 }
 
-/// Judge a shape by the sizing rules: what is broken, what it costs, what mends it.
+/// Judge a shape by the sizing rules: what is broken, what it costs, what fixes it.
 #[utoipa::path(
     post, path = "/v1/check", tag = "check",
-    request_body(content = wire::ModelOrConfig, example = json!({"architecture": "gpt2", "gpu": "a100"})),
-    params(wire::BesideConfig, wire::Workload),
-    responses((status = 200, description = "What every rule says", body = answer::Check), Problems),
+    request_body(content = schema::ModelOrConfig, example = json!({"architecture": "gpt2", "gpu": "a100"})),
+    params(TargetRequest, WorkloadRequest),
+    responses((status = 200, description = "What every rule says", body = schema::Check), Problems),
 )]
-pub async fn check(State(app): State<App>, Asked(asked): Asked<wire::Model>) -> Answered {
-    let bare = asked.bare;
-    let checked = checked(&app, asked).await;
-    checked.map_err(|problem| problem.beside(bare))
+pub async fn check(State(app): State<App>, asked: JsonRequest<ModelRequest>) -> Answered {
+    let checked = checked(&app, &asked).await;
+    checked.map_err(|problem| problem.beside(asked.is_config))
 }
 
-async fn checked(app: &App, asked: wire::Model) -> Answered {
-    let architecture = asked.architecture.resolve("architecture")?;
-    let workload = query(&asked.workload).described(&architecture);
-    let workload = workload.map_err(|error| Problem::from(error).within_workload())?;
-    job(app, &asked.gpu, asked.model, move |predictor| {
-        let report = model::check(predictor, &architecture, &workload);
-        let report = report.map_err(|error| Problem::from(error).within_workload())?;
-        Ok(report.json())
+async fn checked(
+    app: &App,
+    JsonRequest {
+        request, target, ..
+    }: &JsonRequest<ModelRequest>,
+) -> Answered {
+    let base = body::architecture(&request.architecture, "architecture")?;
+    let described = Sizes::fixed(|sizes| request.described(&base, sizes));
+    let (architecture, workload) = described.map_err(in_workload)?;
+    job(app, target, move |predictor| {
+        let report = answer::check(predictor, &architecture, &workload);
+        Ok(report.map_err(in_workload)?.json())
     })
     .await
 }
 
-/// Predict a product, an attention or a model along one of its sizes, as `kind` says.
+/// Predict a GEMM, an attention or a model along one of its sizes, as `kind` says.
 #[utoipa::path(
     post, path = "/v1/sweep", tag = "sweep",
-    request_body(content = wire::Sweep, example = json!({"kind": "gemm", "m": 2304, "n": "1536:6144:64", "k": 4096})),
-    responses((status = 200, description = "The curve", body = answer::Sweep), Problems),
+    request_body(content = schema::AnySweep, example = json!({"kind": "gemm", "m": 2304, "n": "1536:6144:64", "k": 4096})),
+    responses((status = 200, description = "The curve", body = schema::Sweep), Problems),
 )]
-pub async fn sweep_any(State(app): State<App>, Asked(asked): Asked<wire::Sweep>) -> Answered {
-    let wire::Sweep(mut body) = asked;
-    let kind = wire::take_kind(&mut body);
+pub async fn sweep_any(State(app): State<App>, asked: JsonRequest<Value>) -> Answered {
+    let (kind, request) = body::kind_of(asked.request);
+    let target = asked.target;
     match kind.as_ref().and_then(Value::as_str) {
-        Some("gemm") => sweep_gemm(State(app), Asked(body::parse(body)?)).await,
-        Some("attention") => sweep_attention(State(app), Asked(body::parse(body)?)).await,
-        Some("model") => sweep_model(State(app), Asked(body::parse(body)?)).await,
-        _ => Err(wire::other_kind(kind, "`gemm`, `attention` or `model`")),
+        Some("gemm") => curve::<GemmRequest>(&app, &target, body::plain(request)?).await,
+        Some("attention") => curve::<AttentionRequest>(&app, &target, body::plain(request)?).await,
+        Some("model") => model_curve(&app, &target, body::plain(request)?).await,
+        _ => Err(body::other_kind(kind, "`gemm`, `attention` or `model`")),
     }
 }
 
-/// Predict one product along one of its sizes.
+/// Predict one GEMM along one of its sizes.
 #[utoipa::path(
     post, path = "/v1/sweep/gemm", tag = "sweep",
-    request_body(content = wire::SweptGemm, example = json!({"m": 2304, "n": "1536:6144:64", "k": 4096})),
-    responses((status = 200, description = "The curve", body = answer::Sweep), Problems),
+    request_body(content = schema::SweptGemm, example = json!({"m": 2304, "n": "1536:6144:64", "k": 4096})),
+    responses((status = 200, description = "The curve", body = schema::Sweep), Problems),
 )]
-pub async fn sweep_gemm(State(app): State<App>, Asked(asked): Asked<wire::SweptGemm>) -> Answered {
-    let gemm = operator::Gemm::from(&asked);
-    curve(&app, &asked.gpu, asked.model, move |predictor| {
-        sweep::gemm(predictor, &gemm, None)
-    })
-    .await
+pub async fn sweep_gemm(State(app): State<App>, asked: JsonRequest<GemmRequest>) -> Answered {
+    curve(&app, &asked.target, asked.request).await
 }
 
 /// Predict one fused attention along one of its sizes.
 #[utoipa::path(
     post, path = "/v1/sweep/attention", tag = "sweep",
-    request_body(content = wire::SweptAttention, example = json!({"batch": 4, "heads": "8:32:8", "seq": 2048, "head_dim": 128})),
-    responses((status = 200, description = "The curve", body = answer::Sweep), Problems),
+    request_body(content = schema::SweptAttention, example = json!({"batch": 4, "heads": "8:32:8", "seq_q": 2048, "head_dim": 128})),
+    responses((status = 200, description = "The curve", body = schema::Sweep), Problems),
 )]
 pub async fn sweep_attention(
     State(app): State<App>,
-    Asked(asked): Asked<wire::SweptAttention>,
+    asked: JsonRequest<AttentionRequest>,
 ) -> Answered {
-    let attention = operator::Attention::from(&asked);
-    curve(&app, &asked.gpu, asked.model, move |predictor| {
-        sweep::attention(predictor, &attention, None)
-    })
-    .await
+    curve(&app, &asked.target, asked.request).await
 }
 
 /// Predict one step of a whole model along one of its sizes.
 #[utoipa::path(
     post, path = "/v1/sweep/model", tag = "sweep",
-    request_body(content = wire::SweptModel, example = json!({"architecture": "gpt2", "vocab": "50257:50304:47"})),
-    responses((status = 200, description = "The curve", body = answer::Sweep), Problems),
+    request_body(content = schema::SweptModel, example = json!({"architecture": "gpt2", "vocab": "50257:50304:47"})),
+    responses((status = 200, description = "The curve", body = schema::Sweep), Problems),
 )]
-pub async fn sweep_model(
-    State(app): State<App>,
-    Asked(asked): Asked<wire::SweptModel>,
-) -> Answered {
-    let architecture = asked.architecture.resolve("architecture")?;
-    let (sizes, workload) = ((&asked).into(), (&asked.workload).into());
-    curve(&app, &asked.gpu, asked.model, move |predictor| {
-        sweep::model(predictor, &architecture, &sizes, &workload)
+pub async fn sweep_model(State(app): State<App>, asked: JsonRequest<ModelRequest>) -> Answered {
+    model_curve(&app, &asked.target, asked.request).await
+}
+
+async fn curve<R: OperatorRequest>(app: &App, target: &TargetRequest, request: R) -> Answered {
+    job(app, target, move |predictor| {
+        Ok(sweep::operator(predictor, &request, None)?.json())
     })
     .await
 }
 
-async fn curve(
-    app: &App,
-    gpu: &str,
-    model: Option<String>,
-    sweep: impl FnOnce(&Predictor) -> Result<SweepReport, Error> + Send + 'static,
-) -> Answered {
-    job(app, gpu, model, move |predictor| {
-        let report = sweep(predictor);
-        let report = report.map_err(|error| Problem::from(error).within_workload())?;
-        Ok(report.json())
+async fn model_curve(app: &App, target: &TargetRequest, request: ModelRequest) -> Answered {
+    let base = body::architecture(&request.architecture, "architecture")?;
+    job(app, target, move |predictor| {
+        let report = sweep::model(predictor, &base, &request);
+        Ok(report.map_err(in_workload)?.json())
     })
     .await
 }
 
-/// Makes a document that takes more than a moment, in a place of its own.
+/// Makes a document that takes more than a moment: admitted as a job, on a thread of its own.
 async fn job(
     app: &App,
-    gpu: &str,
-    model: Option<String>,
+    target: &TargetRequest,
     work: impl FnOnce(&Predictor) -> Result<String, Problem> + Send + 'static,
 ) -> Answered {
-    let predictor: Arc<Predictor> = app.predictors.get(gpu, model.as_deref())?;
+    let predictor: Arc<Predictor> = app.predictors.get(target)?;
     let within = app.limits.answer_time;
-    let work = app.jobs.ticket()?.work(move || work(&predictor));
+    let work = app.jobs.admit()?.run(move || work(&predictor));
     match tokio::time::timeout(within, work).await {
         Err(_) => Err(Problem::over_time(within)),
         Ok(None) => Err(app.fault()),
@@ -279,7 +276,7 @@ async fn job(
 /// List the known GPUs.
 #[utoipa::path(
     get, path = "/v1/gpus", tag = "catalog",
-    responses((status = 200, description = "Every GPU", body = answer::Gpus)),
+    responses((status = 200, description = "Every GPU", body = schema::Gpus)),
 )]
 pub async fn gpus() -> Response {
     json(catalog::gpus().json())
@@ -289,21 +286,25 @@ pub async fn gpus() -> Response {
 #[utoipa::path(
     get, path = "/v1/gpus/{name}", tag = "catalog", params(("name" = String, Path, description = "A name or an alias", example = "h200")),
     responses(
-        (status = 200, description = "One GPU", body = answer::Gpu),
+        (status = 200, description = "One GPU", body = schema::Gpu),
         (status = 404, description = "No GPU has this name", body = problem::Document, content_type = "application/problem+json"),
     ),
 )]
 pub async fn gpu(State(app): State<App>, name: Result<Path<String>, PathRejection>) -> Answered {
     let Path(name) = name.map_err(|_| Problem::nothing_here())?;
-    let gpu = crate::gpu::Gpu::find(&name).map_err(|error| Problem::unknown(&error))?;
-    let predictor = app.predictors.get(&gpu.name, None)?;
+    let gpu = Gpu::find(&name).map_err(|error| Problem::unknown(&error))?;
+    let target = TargetRequest {
+        gpu: Some(gpu.name.clone()),
+        model: None,
+    };
+    let predictor = app.predictors.get(&target)?;
     Ok(json(catalog::gpu(&predictor).json()))
 }
 
 /// List the models that are built in, with their errors on held-out shapes.
 #[utoipa::path(
     get, path = "/v1/models", tag = "catalog",
-    responses((status = 200, description = "Every model", body = answer::Models)),
+    responses((status = 200, description = "Every model", body = schema::Models)),
 )]
 pub async fn models() -> Answered {
     static MODELS: OnceLock<String> = OnceLock::new();
@@ -317,7 +318,7 @@ pub async fn models() -> Answered {
 /// List the published architectures that have a name here.
 #[utoipa::path(
     get, path = "/v1/presets", tag = "catalog",
-    responses((status = 200, description = "Every preset", body = answer::Presets)),
+    responses((status = 200, description = "Every preset", body = schema::Presets)),
 )]
 pub async fn presets() -> Response {
     json(catalog::presets().json())
@@ -329,7 +330,7 @@ pub async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Say whether new requests are welcome.
+/// Say whether new requests are taken.
 #[utoipa::path(
     get, path = "/readyz", tag = "service",
     responses(
@@ -351,6 +352,6 @@ pub async fn readyz(State(app): State<App>) -> (StatusCode, &'static str) {
 )))]
 pub async fn metrics(State(app): State<App>) -> impl IntoResponse {
     let kind = HeaderValue::from_static(metrics::MEDIA_TYPE);
-    let gates = [("search", &*app.searches), ("job", &*app.jobs)];
-    ([(header::CONTENT_TYPE, kind)], app.metrics.text(gates))
+    let admissions = [("search", &*app.searches), ("job", &*app.jobs)];
+    ([(header::CONTENT_TYPE, kind)], app.metrics.text(admissions))
 }

@@ -20,8 +20,8 @@ const AFTER_REFUSAL: Duration = Duration::from_millis(50);
 /// How often to look whether all connections have ended.
 const PACE: Duration = Duration::from_millis(10);
 
-/// Answers until `stop` is ready, then ends in three steps: for a moment requests are still taken, each answer closing
-/// its connection; then nobody new is let in; then what runs is finished.
+/// Answers until `stop` is ready, then shuts down gracefully in three steps: for a moment (lame duck) requests are still
+/// taken, each answer closing its connection; then no connection is accepted; then what runs is finished.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -47,10 +47,10 @@ pub async fn serve(
             Err(_) => tokio::time::sleep(AFTER_REFUSAL).await,
         }
     }
-    let_in_who_waits(listener, &places, |stream, place| {
+    drain_accept_queue(listener, &places, |stream, place| {
         connect(stream, &router, &app, &graceful, place);
     });
-    // A connection that has just begun is ended like an idle one: first its question has to arrive.
+    // A connection that was just accepted would be closed like an idle one: its request has to arrive first.
     let mut pace = tokio::time::interval(PACE);
     let _ = tokio::time::timeout(app.limits.lame_duck, async {
         while graceful.count() > 0 {
@@ -58,15 +58,15 @@ pub async fn serve(
         }
     })
     .await;
-    // Who has not finished by then is cut off: the program ends.
+    // What has not finished by then is aborted: the program ends.
     let _ = tokio::time::timeout(app.limits.drain, graceful.shutdown()).await;
 }
 
-/// Ends listening; whoever already stands in the queue of the operating system is let in.
+/// Accepts the connections that are complete in the accept queue, then closes the listener.
 ///
-/// The operating system itself is asked: what the runtime knows of the queue may be older, and whoever is in it when
-/// it is closed is lost.
-fn let_in_who_waits(
+/// The operating system itself is asked, as what the runtime knows of the queue may be older; connections that are in
+/// the queue when it is closed are reset.
+fn drain_accept_queue(
     listener: TcpListener,
     places: &Arc<Semaphore>,
     connect: impl Fn(TcpStream, Place),
@@ -74,15 +74,15 @@ fn let_in_who_waits(
     let Ok(listener) = listener.into_std() else {
         return;
     };
-    let mut waiting = Vec::new();
+    let mut accepted = Vec::new();
     while let Ok(place) = Arc::clone(places).try_acquire_owned() {
         let Ok((stream, _)) = listener.accept() else {
             break;
         };
-        waiting.push((stream, place));
+        accepted.push((stream, place));
     }
     drop(listener);
-    for (stream, place) in waiting {
+    for (stream, place) in accepted {
         if stream.set_nonblocking(true).is_ok()
             && let Ok(stream) = TcpStream::from_std(stream)
         {

@@ -1,6 +1,6 @@
 //! What the service counts, in the text format of Prometheus.
 
-use crate::serve::gate::Gate;
+use crate::serve::admission::Admission;
 use axum::http::StatusCode;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -23,7 +23,7 @@ const BUCKETS: [f64; 12] = [
 /// Everything that is counted.
 pub struct Metrics {
     registry: Registry,
-    requests: Family<Asked, Counter>,
+    requests: Family<Answered, Counter>,
     times: Family<At, Histogram, fn() -> Histogram>,
     predictions: Counter,
     connections: Gauge,
@@ -41,7 +41,7 @@ impl Drop for Open {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Asked {
+struct Answered {
     path: String,
     status: u16,
 }
@@ -59,7 +59,7 @@ struct Work {
 impl Default for Metrics {
     fn default() -> Self {
         let mut registry = Registry::with_prefix("shapewise");
-        let requests = Family::<Asked, Counter>::default();
+        let requests = Family::<Answered, Counter>::default();
         let times = Family::new_with_constructor((|| Histogram::new(BUCKETS)) as fn() -> Histogram);
         let predictions = Counter::default();
         let connections = Gauge::default();
@@ -93,11 +93,11 @@ impl Metrics {
     pub fn answered(&self, path: &str, status: StatusCode, time: Duration) {
         let path = path.to_owned();
         let status = status.as_u16();
-        let asked = Asked {
+        let answered = Answered {
             path: path.clone(),
             status,
         };
-        self.requests.get_or_create(&asked).inc();
+        self.requests.get_or_create(&answered).inc();
         let times = self.times.get_or_create(&At { path });
         times.observe(time.as_secs_f64());
     }
@@ -113,12 +113,14 @@ impl Metrics {
         self.predictions.inc_by(ops as u64);
     }
 
-    /// Everything as text, with the state of the gates as it is now.
-    pub fn text(&self, gates: [(&'static str, &Gate); 2]) -> String {
-        for (work, gate) in gates {
+    /// Everything as text, with what runs and queues now.
+    pub fn text(&self, admissions: [(&'static str, &Admission); 2]) -> String {
+        for (work, admission) in admissions {
             let work = Work { work };
-            self.working.get_or_create(&work).set(gate.working() as i64);
-            self.waiting.get_or_create(&work).set(gate.waiting() as i64);
+            let running = self.working.get_or_create(&work);
+            running.set(admission.running() as i64);
+            let queued = self.waiting.get_or_create(&work);
+            queued.set(admission.queued() as i64);
         }
         let mut text = String::new();
         encode(&mut text, &self.registry).expect("strings take any text");

@@ -1,14 +1,12 @@
-//! The HTTP service and its web page: the same questions and documents as on the command line.
+//! The HTTP service and its web page: the same requests and documents as on the command line.
 //!
-//! [`router`] is the whole service without a socket; [`run`] puts it on one. A request goes through `body` (bytes to
-//! a question of `wire`), a handler (question to document, in `handlers` and `search`), and back; what keeps a core
-//! busy takes a place at a `gate` first. Only this module knows HTTP.
+//! [`router`] is the whole service without a socket; [`run`] puts it on one. A call goes through `body` (bytes to a
+//! request), a handler (request to document, in `handlers` and `search`), and back; what keeps a core busy passes
+//! `admission` first. Only this module knows HTTP.
 
-mod answer;
+mod admission;
 
 pub mod body;
-
-mod gate;
 
 mod handlers;
 
@@ -24,13 +22,14 @@ mod predictors;
 
 pub mod problem;
 
-mod search;
+mod schema;
 
-pub mod wire;
+mod search;
 
 use crate::error::Error;
 use crate::error::Result;
-use crate::serve::gate::Gate;
+use crate::request::TargetRequest;
+use crate::serve::admission::Admission;
 use crate::serve::limits::Limits;
 use crate::serve::metrics::Metrics;
 use crate::serve::predictors::Predictors;
@@ -74,8 +73,8 @@ pub struct Options {
 pub struct App {
     limits: Limits,
     predictors: Arc<Predictors>,
-    searches: Arc<Gate>,
-    jobs: Arc<Gate>,
+    searches: Arc<Admission>,
+    jobs: Arc<Admission>,
     metrics: Arc<Metrics>,
     draining: Arc<AtomicBool>,
     /// Takes lines for whoever runs the service.
@@ -85,12 +84,12 @@ pub struct App {
 impl App {
     /// A service with these limits; `say` takes lines for whoever runs it.
     pub fn new(limits: Limits, say: fn(&str)) -> Self {
-        let gate = |what, places, waiting| Arc::new(Gate::new(what, places, waiting));
+        let admission = |what, running, queued| Arc::new(Admission::new(what, running, queued));
         Self {
             limits,
             predictors: Arc::new(Predictors::new(limits.predictors)),
-            searches: gate("searches", limits.searches, limits.waiting_searches),
-            jobs: gate(
+            searches: admission("searches", limits.searches, limits.waiting_searches),
+            jobs: admission(
                 "checks, sweeps and batches",
                 limits.jobs,
                 limits.waiting_jobs,
@@ -245,7 +244,7 @@ fn caught(app: &App) -> CatchPanicLayer<impl Fn(Box<dyn Any + Send>) -> Response
 pub fn run(options: &Options, say: fn(&str)) -> Result<()> {
     let app = App::new(options.limits, say);
     // The usual GPU answers its first question as fast as any.
-    app.predictors.get("h200", None)?;
+    app.predictors.get(&TargetRequest::default())?;
     let router = router(app.clone(), &options.origins)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

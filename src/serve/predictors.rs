@@ -5,6 +5,8 @@ use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::predict::Predictor;
 use crate::predict::library;
+use crate::request::DEFAULT_GPU;
+use crate::request::TargetRequest;
 use std::sync::{Arc, Mutex};
 
 /// The predictors that were asked last.
@@ -27,9 +29,10 @@ impl Predictors {
     }
 
     /// The predictor for a GPU and, if named, a built-in model. Nothing is read from paths.
-    pub fn get(&self, gpu: &str, model: Option<&str>) -> Result<Arc<Predictor>> {
-        let gpu = Gpu::find(gpu)?;
-        let key: Key = (&gpu.name, model.map(str::to_owned));
+    pub fn get(&self, target: &TargetRequest) -> Result<Arc<Predictor>> {
+        let gpu = Gpu::find(target.gpu.as_deref().unwrap_or(DEFAULT_GPU))?;
+        let model = target.model.as_deref();
+        let key: Key = (&gpu.name, target.model.clone());
         if let Some(ready) = self.touch(&key) {
             return Ok(ready);
         }
@@ -71,16 +74,29 @@ fn built_in(name: &str) -> Result<&'static crate::regressor::artifact::Artifact>
 mod tests {
     use super::*;
 
+    fn target(gpu: &str, model: Option<&str>) -> TargetRequest {
+        TargetRequest {
+            gpu: Some(gpu.to_owned()),
+            model: model.map(str::to_owned),
+        }
+    }
+
     #[test]
     fn the_one_asked_longest_ago_is_forgotten() {
         let predictors = Predictors::new(2);
-        let first = predictors.get("h200", None).unwrap();
-        let again = predictors.get("H200", None).unwrap();
+        let first = predictors.get(&target("h200", None)).unwrap();
+        let again = predictors.get(&target("H200", None)).unwrap();
         assert!(Arc::ptr_eq(&first, &again));
-        predictors.get("a100", None).unwrap();
-        assert!(Arc::ptr_eq(&first, &predictors.get("h200", None).unwrap()));
-        predictors.get("l40s", None).unwrap();
-        assert!(Arc::ptr_eq(&first, &predictors.get("h200", None).unwrap()));
+        predictors.get(&target("a100", None)).unwrap();
+        assert!(Arc::ptr_eq(
+            &first,
+            &predictors.get(&target("h200", None)).unwrap()
+        ));
+        predictors.get(&target("l40s", None)).unwrap();
+        assert!(Arc::ptr_eq(
+            &first,
+            &predictors.get(&target("h200", None)).unwrap()
+        ));
         assert_eq!(predictors.lock().len(), 2);
     }
 
@@ -88,7 +104,7 @@ mod tests {
     fn names_are_no_paths() {
         let predictors = Predictors::new(2);
         for (gpu, model) in [("../h200", None), ("h200", Some("models/h200"))] {
-            let refused = predictors.get(gpu, model).err().unwrap();
+            let refused = predictors.get(&target(gpu, model)).err().unwrap();
             assert!(refused.is_bad_input(), "{refused}");
         }
     }

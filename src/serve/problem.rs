@@ -1,7 +1,7 @@
 //! What went wrong, as an RFC 9457 problem document: field, value, what is allowed.
 
 use crate::error::Error;
-use crate::serve::wire::WORKLOAD_KEYS;
+use crate::request::WorkloadRequest;
 use axum::http::HeaderValue;
 use axum::http::StatusCode;
 use axum::http::header;
@@ -20,7 +20,7 @@ pub struct Problem {
     retry_after: Option<Duration>,
 }
 
-/// A problem document.
+/// A problem document (RFC 9457).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = Problem)]
 pub struct Document {
@@ -118,7 +118,7 @@ impl Problem {
         problem
     }
 
-    /// Nothing is at this address.
+    /// No route has this address.
     pub fn nothing_here() -> Self {
         let detail = "`/openapi.json` lists all addresses, `/api` shows them".to_owned();
         let title = "There is nothing at this address";
@@ -144,15 +144,15 @@ impl Problem {
         Self::new(status, "/api#method", title, detail)
     }
 
-    /// More is waiting than can be answered soon.
+    /// The queue is full; the load is shed.
     pub fn busy(what: &str, retry_after: Duration) -> Self {
-        let detail = format!("all places for {what} are taken, the waiting ones too");
+        let detail = format!("the queue of {what} is full; try again after `Retry-After`");
         Self {
             retry_after: Some(retry_after),
             ..Self::new(
                 StatusCode::TOO_MANY_REQUESTS,
                 "/api#busy",
-                "Too much at once",
+                "Too many requests at once",
                 detail,
             )
         }
@@ -161,7 +161,7 @@ impl Problem {
     /// The answer would take longer than a request may.
     pub fn over_time(within: Duration) -> Self {
         let detail = format!(
-            "the answer takes longer than {} s; ask for less, or ask the command line",
+            "the answer takes longer than {} s; request less, or use the command line",
             within.as_secs()
         );
         let title = "The answer takes too long";
@@ -175,29 +175,30 @@ impl Problem {
 
     /// The service is wrong, not the client; `id` names the fault in the log.
     pub fn fault(id: String) -> Self {
-        let detail = "this is a fault of the service; its log says more".to_owned();
+        let detail =
+            "this is a bug of the service; its log has the details under this instance".to_owned();
         let status = StatusCode::INTERNAL_SERVER_ERROR;
         let mut problem = Self::new(status, "/api#fault", "Internal fault", detail);
         problem.document.instance = Some(id);
         problem
     }
 
-    /// The same problem, with fields of the step where the body keeps them: in `workload`.
+    /// The same problem, with a field of the workload named as the body holds it: `workload.batch`.
     #[must_use]
     pub fn within_workload(mut self) -> Self {
         if let Some(field) = &mut self.document.field
-            && WORKLOAD_KEYS.contains(&&**field)
+            && WorkloadRequest::has(field)
         {
             field.insert_str(0, "workload.");
         }
         self
     }
 
-    /// The same problem, where the body is a `bare` config.json and the query string holds the rest: neither stands in
-    /// a field of a question.
+    /// The same problem, with the field named as it is where the body is a config.json and the query string holds the
+    /// rest.
     #[must_use]
-    pub fn beside(mut self, bare: bool) -> Self {
-        if let Some(field) = self.document.field.as_mut().filter(|_| bare) {
+    pub fn beside(mut self, is_config: bool) -> Self {
+        if let Some(field) = self.document.field.as_mut().filter(|_| is_config) {
             for outer in ["workload.", "architecture."] {
                 if let Some(inner) = field.strip_prefix(outer) {
                     *field = inner.to_owned();
@@ -238,7 +239,7 @@ fn sentence(field: &str, value: &str, allowed: &str) -> String {
     format!("`{field}` is {value}; allowed: {allowed}")
 }
 
-/// The longest value that a message repeats, and the longest message, in characters: nobody is sent a body back.
+/// The longest value that a message repeats, and the longest message, in characters: no body is echoed.
 const SHOWN: usize = 80;
 const LONGEST: usize = 1000;
 

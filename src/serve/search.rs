@@ -1,19 +1,22 @@
 //! `POST /v1/search`: one document, or progress as server-sent events and then the document.
 
+use crate::answer;
 use crate::error::Error;
-use crate::query;
 use crate::report::Report;
+use crate::request::SearchRequest;
+use crate::request::TargetRequest;
 use crate::search;
 use crate::search::Progress;
 use crate::search::Request;
 use crate::serve::App;
-use crate::serve::answer;
-use crate::serve::body::Asked;
-use crate::serve::gate::Ticket;
+use crate::serve::admission::Admitted;
+use crate::serve::body;
+use crate::serve::body::JsonRequest;
 use crate::serve::handlers::Problems;
+use crate::serve::handlers::in_workload;
 use crate::serve::handlers::json;
 use crate::serve::problem::Problem;
-use crate::serve::wire;
+use crate::serve::schema;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::http::header;
@@ -29,6 +32,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
+
+/// Shapes, MLP widths apart, of one search at most: 100 MB, and several run at once.
+const MOST_FRAMES: usize = 1_000_000;
 
 /// Least time between two events.
 const PACE: Duration = Duration::from_millis(100);
@@ -55,7 +61,7 @@ impl From<&Progress> for Step {
     }
 }
 
-/// Tells a search to stop when nobody waits for it any more.
+/// Stops a search when its answer is no longer awaited.
 struct Abandoned(Arc<AtomicBool>);
 
 impl Drop for Abandoned {
@@ -67,13 +73,13 @@ impl Drop for Abandoned {
 /// Find the fastest architecture for a number of parameters.
 ///
 /// With `Accept: text/event-stream` the answer is a stream: `progress` events with `done`, `total` and
-/// `best_time_ratio`, then one `result` with the document or one `problem`. A search whose client leaves is stopped.
+/// `best_time_ratio`, then one `result` with the document or one `problem`. A search whose client disconnects is stopped.
 #[utoipa::path(
     post, path = "/v1/search", tag = "search",
-    request_body(content = wire::Search, example = json!({"params": "350M", "top": 3, "export": true})),
+    request_body(content = schema::SearchBody, example = json!({"params": "350M", "top": 3, "export": true})),
     responses(
         (status = 200, description = "Ranked shapes", content(
-            (answer::Search = "application/json"),
+            (schema::Search = "application/json"),
             (String = "text/event-stream"),
         )),
         Problems,
@@ -82,21 +88,23 @@ impl Drop for Abandoned {
 pub async fn search(
     State(app): State<App>,
     headers: HeaderMap,
-    Asked(asked): Asked<wire::Search>,
+    asked: JsonRequest<SearchRequest>,
 ) -> Result<Response, Problem> {
-    let query = asked.query()?;
-    // What is wrong with the question is said before anybody waits.
-    let request = query.request();
-    let request = request.map_err(|error| Problem::from(error).within_workload())?;
-    let ticket = app.searches.ticket()?;
+    let JsonRequest {
+        request: asked,
+        target,
+        ..
+    } = asked;
+    let like = asked.like.as_ref();
+    let like = like.map(|model| body::architecture(model, "like"));
+    // What is wrong with the request is said before it is queued.
+    let mut request = asked
+        .request(like.transpose()?.as_ref())
+        .map_err(in_workload)?;
+    request.most_frames = MOST_FRAMES;
+    let admitted = app.searches.admit()?;
     let (tell, told) = watch::channel(Step::default());
-    let answer = Box::pin(find(
-        app,
-        ticket,
-        (asked.gpu, asked.model),
-        (query, request),
-        tell,
-    ));
+    let answer = Box::pin(find(app, admitted, target, (request, asked.export), tell));
     if wants_events(&headers) {
         return Ok(events(answer, told).into_response());
     }
@@ -106,21 +114,21 @@ pub async fn search(
 /// The document of a search.
 type Finding = Pin<Box<dyn Future<Output = Result<String, Problem>> + Send>>;
 
-/// Waits for a place, searches, and stops when this future is dropped or runs out of time.
+/// Waits for a permit, searches, and stops when this future is dropped or runs out of time.
 async fn find(
     app: App,
-    ticket: Ticket,
-    (gpu, model): (String, Option<String>),
-    (query, request): (query::search::Search, Request),
+    admitted: Admitted,
+    target: TargetRequest,
+    (request, configs): (Request, bool),
     tell: watch::Sender<Step>,
 ) -> Result<String, Problem> {
     let abandoned = Abandoned(Arc::default());
     let stop = Arc::clone(&abandoned.0);
     let within = app.limits.answer_time;
-    let work = ticket.work({
+    let work = admitted.run({
         let app = app.clone();
         move || {
-            let predictor = app.predictors.get(&gpu, model.as_deref())?;
+            let predictor = app.predictors.get(&target)?;
             let watch = |progress: &Progress| {
                 tell.send_replace(Step::from(progress));
                 match stop.load(Ordering::Relaxed) {
@@ -129,13 +137,13 @@ async fn find(
                 }
             };
             let found = search::search(&predictor, &request, &watch)?;
-            Ok::<_, Error>(query.report(&predictor, &found)?.json())
+            Ok::<_, Error>(answer::search(&predictor, &found, configs)?.json())
         }
     });
     match tokio::time::timeout(within, work).await {
         Err(_) => Err(Problem::over_time(within)),
         Ok(None) => Err(app.fault()),
-        Ok(Some(done)) => done.map_err(|error| Problem::from(error).within_workload()),
+        Ok(Some(done)) => done.map_err(in_workload),
     }
 }
 

@@ -246,7 +246,9 @@ fn every_promised_option_is_in_the_help() {
                 "--seq",
                 "--kv-seq",
                 "--head-dim",
+                "--value-dim",
                 "--causal",
+                "--window",
                 "--pass",
                 "--dtype",
             ],
@@ -354,6 +356,18 @@ fn wrong_usage_is_two() {
         ),
         ("predict model gpt2 --tp 0", &["'0'", "--tp"]),
         (
+            "predict model gpt2 --context 0:8",
+            &["'0:8'", "--context", "only a sweep"],
+        ),
+        (
+            "search --params 1B --heads 8:16:8",
+            &["'8:16:8'", "--heads", "only a sweep"],
+        ),
+        (
+            "predict attention --batch 1 --heads 8 --seq 8 --head-dim 64 --window -1",
+            &["'-1'", "--window", "from 0"],
+        ),
+        (
             "import elsewhere x.parquet --out y.parquet",
             &["'elsewhere'", "cookbook"],
         ),
@@ -407,7 +421,7 @@ fn requests_that_cannot_be_met_are_one() {
         ),
         (
             "predict attention --batch 1 --heads 32 --seq 8 --kv-seq 4 --causal --head-dim 64",
-            &["`kv_seq`", "4", "8"],
+            &["`seq_kv`", "4", "8"],
         ),
         (
             "predict gemm -m 1 -n 1 -k 1 --gpu b200 --model nobody",

@@ -1,11 +1,11 @@
 //! The document of the API against the readers of bodies: every value that a schema names is one that is taken.
 
 use serde_json::{Map, Value, json};
+use shapewise::request::{AttentionRequest, GemmRequest, ModelRequest, SearchRequest};
 use shapewise::serve::App;
-use shapewise::serve::body;
+use shapewise::serve::body::{self, BatchRequest, Bodied};
 use shapewise::serve::limits::Limits;
 use shapewise::serve::router;
-use shapewise::serve::wire;
 use tower::ServiceExt;
 
 /// The document of the API.
@@ -72,7 +72,7 @@ fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
 }
 
 /// Puts every named value of every field into `base`; returns how many there were.
-fn takes<Q: wire::Question>(document: &Value, schema: &str, base: &Value) -> usize {
+fn takes<R: Bodied>(document: &Value, schema: &str, base: &Value) -> usize {
     let schema = &document["components"]["schemas"][schema];
     assert_eq!(schema["additionalProperties"], false, "{schema}");
     let mut tried = 0;
@@ -81,7 +81,7 @@ fn takes<Q: wire::Question>(document: &Value, schema: &str, base: &Value) -> usi
             let mut fields: Map<String, Value> = base.as_object().unwrap().clone();
             fields.insert(field.clone(), value);
             let text = Value::Object(fields).to_string();
-            if let Err(problem) = body::read::<Q>(text.as_bytes(), None) {
+            if let Err(problem) = body::read::<R>(text.as_bytes(), None) {
                 panic!("{text}: {problem:?}");
             }
             tried += 1;
@@ -94,17 +94,76 @@ fn takes<Q: wire::Question>(document: &Value, schema: &str, base: &Value) -> usi
 async fn what_the_document_allows_is_taken() {
     let document = document().await;
     let gemm = json!({"m": 8, "n": 8, "k": 8});
-    let attention = json!({"batch": 1, "heads": 8, "seq": 8, "head_dim": 8});
+    let attention = json!({"batch": 1, "heads": 8, "seq_q": 8, "head_dim": 8});
     let model = json!({"architecture": "gpt2"});
     let tried = [
-        takes::<wire::Gemm>(&document, "Gemm", &gemm),
-        takes::<wire::Attention>(&document, "Attention", &attention),
-        takes::<wire::Batch>(&document, "Batch", &json!({"ops": []})),
-        takes::<wire::Model>(&document, "Model", &model),
-        takes::<wire::Search>(&document, "Search", &json!({})),
-        takes::<wire::SweptGemm>(&document, "SweptGemm", &gemm),
-        takes::<wire::SweptAttention>(&document, "SweptAttention", &attention),
-        takes::<wire::SweptModel>(&document, "SweptModel", &model),
+        takes::<GemmRequest>(&document, "GemmRequest", &gemm),
+        takes::<AttentionRequest>(&document, "AttentionRequest", &attention),
+        takes::<BatchRequest>(&document, "BatchRequest", &json!({"ops": []})),
+        takes::<ModelRequest>(&document, "ModelRequest", &model),
+        takes::<SearchRequest>(&document, "SearchRequest", &json!({})),
+        takes::<GemmRequest>(&document, "SweptGemmRequest", &gemm),
+        takes::<AttentionRequest>(&document, "SweptAttentionRequest", &attention),
+        takes::<ModelRequest>(&document, "SweptModelRequest", &model),
     ];
     assert!(tried.iter().all(|tried| *tried > 2), "{tried:?}");
+}
+
+/// Whether a schema lets a string such as `8:64:8` through somewhere.
+fn takes_ranges(document: &Value, schema: &str, path: &[&str]) -> bool {
+    let mut schema = &document["components"]["schemas"][schema];
+    for key in path {
+        schema = &schema["properties"][key];
+    }
+    named(document, schema).contains(&json!("1536:6144:64"))
+}
+
+#[tokio::test]
+async fn sizes_are_ranges_in_sweeps_alone() {
+    let document = document().await;
+    for (request, sizes) in [
+        ("GemmRequest", &["m", "n", "k", "batch"][..]),
+        (
+            "AttentionRequest",
+            &[
+                "batch",
+                "heads",
+                "kv_heads",
+                "seq_q",
+                "seq_kv",
+                "head_dim",
+                "value_dim",
+                "window",
+            ],
+        ),
+        (
+            "ModelRequest",
+            &["layers", "hidden", "heads", "kv_heads", "d_ff", "vocab"],
+        ),
+        (
+            "WorkloadRequest",
+            &["batch", "seq", "context", "tp", "pp", "dp", "microbatches"],
+        ),
+    ] {
+        for size in sizes {
+            let swept = format!("Swept{request}");
+            assert!(takes_ranges(&document, &swept, &[size]), "{swept}: {size}");
+            assert!(
+                !takes_ranges(&document, request, &[size]),
+                "{request}: {size}"
+            );
+        }
+    }
+    let schemas = &document["components"]["schemas"];
+    let workload = |model: &str| schemas[model]["properties"]["workload"].to_string();
+    assert!(workload("ModelRequest").contains("/WorkloadRequest"));
+    assert!(workload("SweptModelRequest").contains("/SweptWorkloadRequest"));
+    let defaults = &schemas["WorkloadRequest"]["properties"];
+    for (key, default) in [
+        ("mode", json!("train")),
+        ("tp", json!(1)),
+        ("zero", json!(0)),
+    ] {
+        assert_eq!(defaults[key]["default"], default, "{defaults}");
+    }
 }

@@ -68,19 +68,19 @@ fn right() -> Vec<(&'static str, Value, usize)> {
     vec![
         (
             "/v1/predict/gemm",
-            json!({"m": 512, "n": 512, "k": 64, "batch_count": 8, "dtype": "fp16", "layout": "nt", "gpu": "a100", "model": "a100"}),
+            json!({"m": 512, "n": 512, "k": 64, "batch": 8, "dtype": "fp16", "layout": "nt", "gpu": "a100", "model": "a100"}),
             40,
         ),
         (
             "/v1/predict/attention",
-            json!({"batch": 4, "heads": 32, "kv_heads": 8, "seq": 128, "kv_seq": 4096, "head_dim": 128, "causal": true, "pass": "forward"}),
+            json!({"batch": 4, "heads": 32, "kv_heads": 8, "seq_q": 128, "seq_kv": 4096, "head_dim": 128, "causal": true, "pass": "forward"}),
             40,
         ),
         (
             "/v1/predict/batch",
             json!({"gpu": "l40s", "ops": [
                 {"kind": "gemm", "m": 4096, "n": 4096, "k": 128},
-                {"kind": "attention", "batch": 1, "heads": 8, "seq": 512, "head_dim": 64},
+                {"kind": "attention", "batch": 1, "heads": 8, "seq_q": 512, "head_dim": 64},
             ]}),
             40,
         ),
@@ -121,7 +121,7 @@ fn right() -> Vec<(&'static str, Value, usize)> {
         ),
         (
             "/v1/sweep/attention",
-            json!({"batch": 4, "heads": "8:32:8", "seq": 2048, "head_dim": 128, "causal": true}),
+            json!({"batch": 4, "heads": "8:32:8", "seq_q": 2048, "head_dim": 128, "causal": true}),
             20,
         ),
         (

@@ -72,7 +72,7 @@ fn equal_questions() -> Vec<(&'static str, Value, &'static str)> {
         ),
         (
             "/v1/predict/gemm",
-            json!({"m": 512, "n": 512, "k": 64, "batch_count": 8, "dtype": "fp16", "layout": "nt", "gpu": "a100"}),
+            json!({"m": 512, "n": 512, "k": 64, "batch": 8, "dtype": "fp16", "layout": "nt", "gpu": "a100"}),
             "predict gemm -m 512 -n 512 -k 64 --batch-count 8 --dtype fp16 --layout nt --gpu a100",
         ),
         (
@@ -82,18 +82,32 @@ fn equal_questions() -> Vec<(&'static str, Value, &'static str)> {
         ),
         (
             "/v1/predict/attention",
-            json!({"batch": 4, "heads": 32, "kv_heads": 8, "seq": 1, "kv_seq": 4096, "head_dim": 128}),
+            json!({"batch": 4, "heads": 32, "kv_heads": 8, "seq_q": 1, "seq_kv": 4096, "head_dim": 128}),
             "predict attention --batch 4 --heads 32 --kv-heads 8 --seq 1 --kv-seq 4096 --head-dim 128",
         ),
         (
             "/v1/predict/attention",
-            json!({"batch": 4, "heads": 32, "seq": 2048, "head_dim": 80, "causal": true, "pass": "backward"}),
+            json!({"batch": 4, "heads": 32, "seq_q": 2048, "head_dim": 80, "causal": true, "pass": "backward"}),
             "predict attention --batch 4 --heads 32 --seq 2048 --head-dim 80 --causal --pass backward",
+        ),
+        (
+            "/v1/predict/attention",
+            json!({
+                "batch": 2, "heads": 16, "seq_q": 1024, "seq_kv": 4096, "head_dim": 192, "value_dim": 128, "causal": true,
+                "window": 512, "dtype": "fp16",
+            }),
+            "predict attention --batch 2 --heads 16 --seq 1024 --kv-seq 4096 --head-dim 192 --value-dim 128 --causal \
+             --window 512 --dtype fp16",
         ),
         (
             "/v1/predict/model",
             json!({"architecture": "gpt3-2.7b"}),
             "predict model gpt3-2.7b",
+        ),
+        (
+            "/v1/predict/model",
+            json!({"architecture": "gpt3-2.7b", "heads": 20, "layers": 16}),
+            "predict model gpt3-2.7b --heads 20 --layers 16",
         ),
         (
             "/v1/predict/model",
@@ -143,7 +157,7 @@ fn equal_questions() -> Vec<(&'static str, Value, &'static str)> {
         ),
         (
             "/v1/sweep/attention",
-            json!({"batch": 4, "heads": "8:32:8", "seq": 2048, "head_dim": 128, "causal": true}),
+            json!({"batch": 4, "heads": "8:32:8", "seq_q": 2048, "head_dim": 128, "causal": true}),
             "sweep attention --batch 4 --heads 8:32:8 --seq 2048 --head-dim 128 --causal",
         ),
         (
@@ -160,6 +174,11 @@ fn equal_questions() -> Vec<(&'static str, Value, &'static str)> {
             "/v1/sweep/model",
             json!({"architecture": "gpt2", "vocab": "50257:50304:47", "workload": {"mode": "decode"}}),
             "sweep model gpt2 --vocab 50257:50304:47 --mode decode",
+        ),
+        (
+            "/v1/sweep/attention",
+            json!({"batch": 1, "heads": 8, "seq_q": 2048, "head_dim": 64, "causal": true, "window": "0:1024:512"}),
+            "sweep attention --batch 1 --heads 8 --seq 2048 --head-dim 64 --causal --window 0:1024:512",
         ),
         (
             "/v1/sweep/model",
@@ -192,7 +211,7 @@ async fn the_service_answers_what_the_command_line_answers() {
 #[tokio::test]
 async fn a_batch_answers_each_operator_as_if_it_were_alone() {
     let gemm = json!({"m": 4096, "n": 4096, "k": 128});
-    let attention = json!({"batch": 1, "heads": 8, "seq": 512, "head_dim": 64});
+    let attention = json!({"batch": 1, "heads": 8, "seq_q": 512, "head_dim": 64});
     let kind = |kind: &str, op: &Value| {
         let mut op = op.clone();
         op["kind"] = kind.into();
@@ -225,7 +244,7 @@ async fn a_batch_answers_each_operator_as_if_it_were_alone() {
         (json!([{"kind": "adam"}]), "ops[0].kind", "`gemm`"),
         (json!([7]), "ops[0].kind", "`gemm`"),
         (
-            json!([{"kind": "attention", "batch": 1, "heads": 8, "kv_heads": 3, "seq": 1, "head_dim": 64}]),
+            json!([{"kind": "attention", "batch": 1, "heads": 8, "kv_heads": 3, "seq_q": 1, "head_dim": 64}]),
             "ops[0].kv_heads",
             "divisor",
         ),
@@ -297,6 +316,36 @@ async fn problems_say_field_value_and_what_is_allowed() {
             json!({"architecture": "gpt2", "workload": {"seq": 5000}}),
             422,
             json!("workload.seq"),
+        ),
+        (
+            gemm,
+            json!({"m": "8:16:8", "n": 8, "k": 8}),
+            422,
+            json!("m"),
+        ),
+        (
+            gemm,
+            json!({"m": 8, "n": 8, "k": 8, "batch_count": 2}),
+            422,
+            json!("batch_count"),
+        ),
+        (
+            "/v1/check",
+            json!({"architecture": "gpt2", "workload": {"tp": "1:4"}}),
+            422,
+            json!("workload.tp"),
+        ),
+        (
+            "/v1/predict/model",
+            json!({"architecture": "gpt2", "workload": {"zero": 4}}),
+            422,
+            json!("workload.zero"),
+        ),
+        (
+            "/v1/search",
+            json!({"params": "1B", "heads": "8:16:8"}),
+            422,
+            json!("heads"),
         ),
         ("/v1/search", json!({}), 422, json!("params")),
         (

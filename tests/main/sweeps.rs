@@ -83,7 +83,12 @@ fn any_size_can_be_the_range() {
             "sweep attention --batch 1 --heads 8 --seq 512 --head-dim 64:128:8",
             9,
         ),
+        (
+            "sweep attention --batch 1 --heads 8 --seq 512 --head-dim 64 --value-dim 64:128:64",
+            2,
+        ),
         ("sweep model gpt2 --layers 10:12", 3),
+        ("sweep model gpt2 --dp 1:8", 8),
         ("sweep model gpt2 --hidden 768:960:96", 3),
         ("sweep model gpt2 --d-ff 3072:3136:16", 5),
         ("sweep model gpt2 --vocab 50256:50304:16", 4),

@@ -22,8 +22,8 @@ PRESETS = [preset["name"] for preset in requests.get(f"{BASE}/v1/presets").json(
 GPUS = [gpu["name"] for gpu in requests.get(f"{BASE}/v1/gpus").json()["gpus"]]
 
 QUESTIONS = [
-    ("/v1/predict/gemm", {"m": 512, "n": 512, "k": 64, "batch_count": 8, "dtype": "fp16", "layout": "nt"}),
-    ("/v1/predict/attention", {"batch": 4, "heads": 32, "seq": 2048, "head_dim": 80, "pass": "backward"}),
+    ("/v1/predict/gemm", {"m": 512, "n": 512, "k": 64, "batch": 8, "dtype": "fp16", "layout": "nt"}),
+    ("/v1/predict/attention", {"batch": 4, "heads": 32, "seq_q": 2048, "head_dim": 80, "pass": "backward"}),
     ("/v1/predict/batch", {"ops": [{"kind": "gemm", "m": 1, "n": 1, "k": 1}]}),
     ("/v1/predict/model", {"architecture": "llama-2-7b", "workload": WORKLOAD}),
     ("/v1/predict/model", CONFIG),
@@ -36,7 +36,7 @@ QUESTIONS = [
     ("/v1/search", {"params": "125M", "exhaustive": True, "mlp": "gelu", "layers": 12, "heads": 12, "kv_heads": 12}),
     ("/v1/search", {"params": "100B", "workload": {"mode": "decode"}}),
     ("/v1/sweep/gemm", {"m": 2304, "n": "1536:6144:64", "k": 4096}),
-    ("/v1/sweep/attention", {"batch": 4, "heads": "8:32:8", "seq": 2048, "head_dim": 128, "kv_heads": 16}),
+    ("/v1/sweep/attention", {"batch": 4, "heads": "8:32:8", "seq_q": 2048, "head_dim": 128, "kv_heads": 16}),
     ("/v1/sweep/model", {"architecture": "gpt2", "vocab": "50257:50304:47", "workload": {"mode": "decode"}}),
     ("/v1/sweep/model", {"architecture": CONFIG, "heads": "8:64:8"}),
     *(("/v1/predict/gemm", {"m": 100, "n": 300, "k": 500, "gpu": gpu}) for gpu in GPUS),

@@ -374,7 +374,9 @@ fn how_a_row_was_measured_reads_back_from_files_and_lines() {
         let object = serde_json::from_str(&text).unwrap();
         assert_eq!(line::from_object(&object, &shared, "line 1").unwrap(), row);
     }
-    let object = serde_json::from_str(r#"{"family": "gemm", "layout": "tn", "dtype": "bf16", "m": 0}"#).unwrap();
+    let object =
+        serde_json::from_str(r#"{"family": "gemm", "layout": "tn", "dtype": "bf16", "m": 0}"#)
+            .unwrap();
     let shared = line::Shared {
         gpu: "h200".into(),
         stack: "stack 1.0".into(),

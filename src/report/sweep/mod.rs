@@ -17,7 +17,6 @@ use crate::predict::estimate::Caveats;
 use crate::report::Basis;
 use crate::report::Warning;
 use crate::report::shape::Shape;
-use crate::report::step::WorkloadKeys;
 use crate::report::sweep::keys::DropKeys;
 use crate::report::sweep::keys::MeasuredKeys;
 use crate::report::sweep::keys::PointKeys;
@@ -67,7 +66,7 @@ pub struct SweepReport {
 pub struct Swept<'a> {
     /// The GPU.
     pub gpu: &'a Gpu,
-    /// The number format of the products.
+    /// The number format of the GEMMs.
     pub dtype: Dtype,
     /// Which size varies, as the document names it.
     pub dimension: String,
@@ -125,7 +124,7 @@ impl SweepReport {
                 "vocab": architecture.vocab,
             });
             let sizes = described.as_object_mut();
-            let workload = keys(&WorkloadKeys::from(workload));
+            let workload = keys(workload);
             if let (Some(sizes), Value::Object(workload)) = (sizes, workload) {
                 sizes.extend(workload);
             }

@@ -2,13 +2,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use shapewise::query::operator;
+use shapewise::request::{AttentionRequest, OperatorRequest, Sizes};
 use shapewise::serve::body;
-use shapewise::serve::wire;
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Ok(attention) = body::read::<wire::Attention>(bytes, None)
-        && let Ok(op) = operator::Attention::from(&attention).op()
+    if let Ok(asked) = body::read::<AttentionRequest>(bytes, None)
+        && let Ok(op) = Sizes::fixed(|sizes| asked.request.op(sizes))
     {
         assert!(op.flops().flops().is_finite() && op.bytes().bytes() > 0.0);
     }

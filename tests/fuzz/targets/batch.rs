@@ -2,15 +2,14 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use shapewise::serve::body;
-use shapewise::serve::wire;
+use shapewise::serve::body::{self, BatchRequest};
 
 fuzz_target!(|bytes: &[u8]| {
-    let Ok(batch) = body::read::<wire::Batch>(bytes, None) else {
+    let Ok(asked) = body::read::<BatchRequest>(bytes, None) else {
         return;
     };
-    for op in batch.ops {
-        if let Ok(op) = wire::operator(op) {
+    for op in asked.request.ops {
+        if let Ok(op) = body::operator(op) {
             let _ = op.flops();
         }
     }

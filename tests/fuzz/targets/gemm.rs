@@ -2,13 +2,13 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use shapewise::query::operator;
+use shapewise::request::{GemmRequest, OperatorRequest, Sizes};
 use shapewise::serve::body;
-use shapewise::serve::wire;
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Ok(gemm) = body::read::<wire::Gemm>(bytes, None) {
-        let op = operator::Gemm::from(&gemm).op();
+    if let Ok(asked) = body::read::<GemmRequest>(bytes, None)
+        && let Ok(op) = Sizes::fixed(|sizes| asked.request.op(sizes))
+    {
         assert!(op.flops().flops().is_finite() && op.bytes().bytes() > 0.0);
     }
 });

@@ -2,13 +2,15 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use shapewise::request::SearchRequest;
 use shapewise::serve::body;
-use shapewise::serve::wire;
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Ok(search) = body::read::<wire::Search>(bytes, None)
-        && let Ok(query) = search.query()
-    {
-        let _ = query.request();
+    let Ok(asked) = body::read::<SearchRequest>(bytes, None) else {
+        return;
+    };
+    let like = asked.request.like.as_ref();
+    if let Ok(like) = like.map(|model| body::architecture(model, "like")).transpose() {
+        let _ = asked.request.request(like.as_ref());
     }
 });

@@ -2,15 +2,16 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use shapewise::query::operator;
+use shapewise::request::{AttentionRequest, OperatorRequest, Sizes};
 use shapewise::serve::body;
-use shapewise::serve::wire;
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Ok(attention) = body::read::<wire::SweptAttention>(bytes, None) {
-        let attention = operator::Attention::from(&attention);
+    if let Ok(asked) = body::read::<AttentionRequest>(bytes, None) {
+        let _ = Sizes::swept(|sizes| asked.request.op(sizes));
         for value in [1, 4_294_967_296] {
-            let _ = attention.map(|_, size| size.at(value)).op();
+            if let Ok(op) = asked.request.op(&mut Sizes::at(value)) {
+                let _ = op.flops();
+            }
         }
     }
 });

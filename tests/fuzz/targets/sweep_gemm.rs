@@ -1,16 +1,17 @@
-//! The body of `/v1/sweep/gemm`, and the products along it.
+//! The body of `/v1/sweep/gemm`, and the GEMMs along it.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use shapewise::query::operator;
+use shapewise::request::{GemmRequest, OperatorRequest, Sizes};
 use shapewise::serve::body;
-use shapewise::serve::wire;
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Ok(gemm) = body::read::<wire::SweptGemm>(bytes, None) {
-        let gemm = operator::Gemm::from(&gemm);
+    if let Ok(asked) = body::read::<GemmRequest>(bytes, None) {
+        let _ = Sizes::swept(|sizes| asked.request.op(sizes));
         for value in [1, 4_294_967_296] {
-            let _ = gemm.map(|_, size| size.at(value)).op().flops();
+            if let Ok(op) = asked.request.op(&mut Sizes::at(value)) {
+                let _ = op.flops();
+            }
         }
     }
 });

@@ -2,20 +2,16 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use shapewise::query::Size;
-use shapewise::query::sweep::Sizes;
-use shapewise::query::workload::Workload;
+use shapewise::request::{ModelRequest, Sizes};
 use shapewise::serve::body;
-use shapewise::serve::wire;
 
 fuzz_target!(|bytes: &[u8]| {
-    let Ok(model) = body::read::<wire::SweptModel>(bytes, None) else {
+    let Ok(asked) = body::read::<ModelRequest>(bytes, None) else {
         return;
     };
-    let _ = Sizes::from(&model);
-    let Ok(architecture) = model.architecture.resolve("architecture") else {
+    let Ok(base) = body::architecture(&asked.request.architecture, "architecture") else {
         return;
     };
-    let workload = Workload::<Size>::from(&model.workload);
-    let _ = workload.map(|_, size| size.at(1)).on(&architecture);
+    let _ = Sizes::swept(|sizes| asked.request.described(&base, sizes));
+    let _ = asked.request.step(&base, &mut Sizes::at(1));
 });

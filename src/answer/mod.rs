@@ -1,0 +1,93 @@
+//! Answers to requests: what the pipeline says about them, as documents.
+//!
+//! The command line and the HTTP service ask here, so equal requests get equal documents.
+
+pub mod catalog;
+
+pub mod sweep;
+
+use crate::arch::Architecture;
+use crate::arch::Workload;
+use crate::arch::config_json;
+use crate::check;
+use crate::error::Result;
+use crate::features::Family;
+use crate::ops::Op;
+use crate::predict::Predictor;
+use crate::predict::step::estimate_step;
+use crate::report::Basis;
+use crate::report::check::CheckReport;
+use crate::report::operator::OperatorReport;
+use crate::report::search::SearchReport;
+use crate::report::step::StepReport;
+use crate::request::LEAST_POSITIONS;
+use crate::search::Found;
+
+/// The time of each operator, in the order of the request.
+pub fn operators(predictor: &Predictor, ops: &[Op]) -> Vec<OperatorReport> {
+    let estimates = predictor.predict(ops);
+    let answered = ops.iter().zip(&estimates);
+    let reports = answered.map(|(op, estimate)| {
+        OperatorReport::new(predictor.gpu(), op, estimate, basis(predictor, op))
+    });
+    reports.collect()
+}
+
+/// The time of a step, operator by operator.
+pub fn step(
+    predictor: &Predictor,
+    architecture: &Architecture,
+    workload: &Workload,
+) -> Result<StepReport> {
+    let step = estimate_step(predictor, architecture, workload)?;
+    let ops = step.lines.iter().map(|line| &line.item.op);
+    let bases = bases(predictor, ops);
+    let gpu = predictor.gpu();
+    Ok(StepReport::new(gpu, architecture, workload, &step, bases))
+}
+
+/// The sizing rules on a shape, the predicted cost of each broken one, and what fixes it.
+pub fn check(
+    predictor: &Predictor,
+    architecture: &Architecture,
+    workload: &Workload,
+) -> Result<CheckReport> {
+    let check = check::check(predictor, architecture, workload)?;
+    let gpu = predictor.gpu();
+    Ok(CheckReport::new(gpu, architecture, workload, &check))
+}
+
+/// What a search found, with the config.json of each shape if they are wanted.
+pub fn search(predictor: &Predictor, found: &Found, configs: bool) -> Result<SearchReport> {
+    let lines = found.shapes[0].step.lines.iter();
+    let basis = bases(predictor, lines.map(|line| &line.item.op));
+    let report = SearchReport::new(predictor, found, basis);
+    if !configs {
+        return Ok(report);
+    }
+    let positions = found.request.workload.keys().max(LEAST_POSITIONS);
+    let shapes = found.shapes.iter();
+    let configs = shapes.map(|shape| config_json(&shape.ranked.architecture, positions));
+    Ok(report.with_configs(configs.collect::<Result<_>>()?))
+}
+
+/// What the estimate of `op` is based on, where its family is learned.
+fn basis(predictor: &Predictor, op: &Op) -> Option<Basis> {
+    let (family, dtype) = (Family::of(op)?, op.dtype()?);
+    Some(Basis {
+        family: family.name(),
+        dtype: dtype.name(),
+        stack: predictor.basis(family, dtype),
+    })
+}
+
+/// What the estimates of these operators are based on, each basis once.
+fn bases<'a>(predictor: &Predictor, ops: impl Iterator<Item = &'a Op>) -> Vec<Basis> {
+    let mut bases = Vec::new();
+    for basis in ops.filter_map(|op| basis(predictor, op)) {
+        if !bases.contains(&basis) {
+            bases.push(basis);
+        }
+    }
+    bases
+}

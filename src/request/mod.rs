@@ -1,0 +1,24 @@
+//! What may be asked: one struct a request, from which the command line, the JSON, the OpenAPI document and the forms of
+//! the page follow.
+//!
+//! Doc comments are the help of the options and the descriptions of the keys. Keys are those of [`crate::ops`] and
+//! [`crate::arch`], so a request can be made of an answer. A size is a [`Size`]: a number, or a range in a sweep.
+
+mod model;
+
+mod operator;
+
+mod search;
+
+mod size;
+
+mod target;
+
+mod workload;
+
+pub use model::{ArchitectureRequest, ModelRequest, UNNAMED};
+pub use operator::{AttentionRequest, GemmRequest, OperatorRequest};
+pub use search::{Free, LEAST_POSITIONS, Parameters, SearchRequest};
+pub use size::{Size, Sizes};
+pub use target::{DEFAULT_GPU, TargetRequest};
+pub use workload::WorkloadRequest;

@@ -1,0 +1,151 @@
+//! One GEMM or one attention.
+
+use crate::error::Error;
+use crate::error::Result;
+use crate::ops::Attention;
+use crate::ops::Dtype;
+use crate::ops::Gemm;
+use crate::ops::Layout;
+use crate::ops::Op;
+use crate::ops::Pass;
+use crate::request::Size;
+use crate::request::Sizes;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use utoipa::ToSchema;
+
+/// A request about one operator.
+pub trait OperatorRequest: DeserializeOwned + ToSchema + Send + 'static {
+    /// The operator; fails where its sizes do not go together.
+    fn op(&self, sizes: &mut Sizes) -> Result<Op>;
+}
+
+/// A GEMM (m, k) x (k, n).
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[serde(deny_unknown_fields)]
+pub struct GemmRequest {
+    /// Rows of the left operand and of the product.
+    #[cfg_attr(feature = "cli", arg(short))]
+    pub m: Size,
+    /// Columns of the right operand and of the product.
+    #[cfg_attr(feature = "cli", arg(short))]
+    pub n: Size,
+    /// The reduction: columns of the left operand, rows of the right one.
+    #[cfg_attr(feature = "cli", arg(short))]
+    pub k: Size,
+    /// Independent GEMMs in one call.
+    #[cfg_attr(
+        feature = "cli",
+        arg(long = "batch-count", default_value_t, value_name = "B")
+    )]
+    #[serde(default)]
+    #[schema(default = 1)]
+    pub batch: Size,
+    /// Which operand is stored transposed, in cuBLAS terms; a linear layer runs forward as tn,
+    /// its input gradient as nn, its weight gradient as nt.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[serde(default)]
+    #[schema(default = "tn")]
+    pub layout: Layout,
+    /// Number format of the operands.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[serde(default)]
+    #[schema(default = "bf16")]
+    pub dtype: Dtype,
+}
+
+impl OperatorRequest for GemmRequest {
+    fn op(&self, sizes: &mut Sizes) -> Result<Op> {
+        Ok(Op::Gemm(Gemm {
+            m: sizes.number("m", self.m),
+            n: sizes.number("n", self.n),
+            k: sizes.number("k", self.k),
+            batch: sizes.number("batch", self.batch),
+            layout: self.layout,
+            dtype: self.dtype,
+        }))
+    }
+}
+
+/// A fused (flash) attention.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[serde(deny_unknown_fields)]
+pub struct AttentionRequest {
+    /// Sequences.
+    #[cfg_attr(feature = "cli", arg(long, value_name = "B"))]
+    pub batch: Size,
+    /// Query heads.
+    #[cfg_attr(feature = "cli", arg(long, value_name = "H"))]
+    pub heads: Size,
+    /// Key/value heads, a divisor of the query heads [default: as many as query heads].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "G"))]
+    pub kv_heads: Option<Size>,
+    /// Queries per sequence; 1 is a decoding step.
+    #[cfg_attr(feature = "cli", arg(long = "seq", value_name = "S"))]
+    pub seq_q: Size,
+    /// Keys per sequence, cached ones included [default: as many as queries].
+    #[cfg_attr(feature = "cli", arg(long = "kv-seq", value_name = "C"))]
+    pub seq_kv: Option<Size>,
+    /// Width of a query and key head.
+    #[cfg_attr(feature = "cli", arg(long, value_name = "D"))]
+    pub head_dim: Size,
+    /// Width of a value head; multi-head latent attention has another than of queries and keys [default: as head_dim].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "D"))]
+    pub value_dim: Option<Size>,
+    /// Each query sees only the keys up to its own position.
+    #[cfg_attr(feature = "cli", arg(long))]
+    #[serde(default)]
+    pub causal: bool,
+    /// The most keys that each query sees, a sliding window; 0 is all.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "W"))]
+    #[serde(default)]
+    #[schema(default = 0)]
+    pub window: Size<0>,
+    /// Forward or backward.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[serde(default)]
+    #[schema(default = "forward")]
+    pub pass: Pass,
+    /// Number format of queries, keys and values.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[serde(default)]
+    #[schema(default = "bf16")]
+    pub dtype: Dtype,
+}
+
+impl OperatorRequest for AttentionRequest {
+    fn op(&self, sizes: &mut Sizes) -> Result<Op> {
+        let heads = sizes.number("heads", self.heads);
+        let seq_q = sizes.number("seq_q", self.seq_q);
+        let head_dim = sizes.number("head_dim", self.head_dim);
+        let attention = Attention {
+            batch: sizes.number("batch", self.batch),
+            heads,
+            kv_heads: sizes.option("kv_heads", self.kv_heads).unwrap_or(heads),
+            seq_q,
+            seq_kv: sizes.option("seq_kv", self.seq_kv).unwrap_or(seq_q),
+            head_dim,
+            value_dim: sizes
+                .option("value_dim", self.value_dim)
+                .unwrap_or(head_dim),
+            causal: self.causal,
+            window: sizes.number("window", self.window),
+            pass: self.pass,
+            dtype: self.dtype,
+        };
+        let Attention {
+            kv_heads, seq_kv, ..
+        } = attention;
+        if !heads.is_multiple_of(kv_heads) {
+            let allowed = format!("a divisor of heads, {heads}");
+            return Err(Error::field("attention", "kv_heads", kv_heads, &allowed));
+        }
+        if self.causal && seq_kv < seq_q {
+            let allowed = format!("at least seq_q, {seq_q}, where attention is causal");
+            return Err(Error::field("attention", "seq_kv", seq_kv, &allowed));
+        }
+        Ok(Op::Attention(attention))
+    }
+}

@@ -1,0 +1,371 @@
+//! The fastest architecture for a number of parameters.
+
+use crate::arch::Architecture;
+use crate::arch::MlpKind;
+use crate::arch::config_json;
+use crate::error::Error;
+use crate::error::Result;
+use crate::request::ArchitectureRequest;
+use crate::request::Size;
+use crate::request::Sizes;
+use crate::request::WorkloadRequest;
+use crate::search;
+use crate::search::Method;
+use crate::search::PARAMETERS;
+use crate::search::Request;
+use crate::search::USUAL_VOCABULARY;
+use crate::search::bounds::Quantity;
+use crate::search::shape::Count;
+use crate::search::shape::Fixed;
+use serde::de::{Deserialize, Deserializer, Error as _};
+use serde_json::Value;
+use std::str::FromStr;
+use utoipa::openapi::schema::{OneOfBuilder, Type};
+use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
+
+/// Positions that an exported config allows at least.
+pub const LEAST_POSITIONS: u64 = 2048;
+
+/// Largest `log2` of a free micro-batch and of free tensor-parallel ranks.
+const MOST_BATCH_POWER: u32 = 6;
+const MOST_RANKS_POWER: u32 = 3;
+
+/// The most shapes that one report may have.
+const MOST_SHAPES: u64 = 1000;
+
+/// What to search: a number of parameters, a model whose parts are kept, or both.
+#[derive(Clone, Debug, serde::Deserialize, ToSchema)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[cfg_attr(feature = "cli", command(group(
+    clap::ArgGroup::new("budget").required(true).multiple(true).args(["params", "like"])
+)))]
+#[serde(deny_unknown_fields)]
+pub struct SearchRequest {
+    /// Parameters wanted, such as 6.7B, 350M, 6.7e9 or 6700000000 [default: as many as like has].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "COUNT"))]
+    pub params: Option<Parameters>,
+    /// What params counts: all parameters, or those of the layers and the final norm.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[serde(default)]
+    #[schema(default = "total")]
+    pub count: Count,
+    /// Largest miss of params, as a fraction.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t = percent(), value_parser = tolerance, value_name = "FRACTION"))]
+    #[serde(default = "percent", deserialize_with = "fraction")]
+    #[schema(default = 0.01, minimum = 0, maximum = 0.5)]
+    pub tolerance: f64,
+    /// Start from this model, a preset or a config.json: its norms, positions, biases, kind of MLP and vocabulary
+    /// stay, and gains are reported against it [default: the published model nearest in size, gains only].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "MODEL"))]
+    pub like: Option<ArchitectureRequest>,
+    /// Plain (gelu) or gated (swiglu) MLP [default: as in like, else swiglu].
+    #[cfg_attr(feature = "cli", arg(long))]
+    pub mlp: Option<MlpKind>,
+    /// Tokens of the vocabulary, which the search pads [default: as in like, else 50257].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "V"))]
+    pub vocab: Option<Size>,
+    /// Vary these too: micro-batches in powers of two, tensor-parallel degrees up to 8.
+    #[cfg_attr(feature = "cli", arg(long, value_delimiter = ',', num_args = 1.., value_name = "NAME"))]
+    #[serde(default)]
+    pub free: Vec<Free>,
+    /// Let shapes leave the usual limits of these bounds, as far as the widest ones in data/search-bounds.toml.
+    #[cfg_attr(feature = "cli", arg(long, value_delimiter = ',', num_args = 1.., value_name = "BOUND"))]
+    #[serde(default)]
+    pub relax: Vec<Quantity>,
+    /// Keep this number of layers.
+    #[cfg_attr(feature = "cli", arg(long, value_name = "L"))]
+    pub layers: Option<Size>,
+    /// Keep this hidden size.
+    #[cfg_attr(feature = "cli", arg(long, value_name = "H"))]
+    pub hidden: Option<Size>,
+    /// Keep this number of query heads.
+    #[cfg_attr(feature = "cli", arg(long, value_name = "A"))]
+    pub heads: Option<Size>,
+    /// Keep this number of key/value heads.
+    #[cfg_attr(feature = "cli", arg(long, value_name = "G"))]
+    pub kv_heads: Option<Size>,
+    /// Keep this head size.
+    #[cfg_attr(feature = "cli", arg(long, value_name = "D"))]
+    pub head_dim: Option<Size>,
+    /// Keep this MLP width.
+    #[cfg_attr(feature = "cli", arg(long, value_name = "F"))]
+    pub d_ff: Option<Size>,
+    /// Shapes to report.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t = ten(), value_name = "N",
+        value_parser = clap::value_parser!(u64).range(1..=MOST_SHAPES)))]
+    #[serde(default = "ten", deserialize_with = "shapes")]
+    #[schema(default = 10, minimum = 1, maximum = 1000)]
+    pub top: u64,
+    /// Look at every shape of the lattice instead of annealing.
+    #[cfg_attr(feature = "cli", arg(long))]
+    #[serde(default)]
+    pub exhaustive: bool,
+    /// Equal seeds give equal reports.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t = 0))]
+    #[serde(default)]
+    #[schema(format = "uint64")]
+    pub seed: u64,
+    /// Take dp, zero and recompute as they are, even if no training state fits; otherwise states that do not
+    /// fit one GPU are sharded over replicas, and the report says how.
+    #[cfg_attr(feature = "cli", arg(long))]
+    #[serde(default)]
+    pub no_sharding: bool,
+    /// Answer with the config.json of each shape too; then every shape can be written as one.
+    #[cfg_attr(feature = "cli", arg(skip))]
+    #[serde(default)]
+    pub export: bool,
+    /// What one step does and how it is spread over GPUs.
+    #[cfg_attr(feature = "cli", command(flatten))]
+    #[serde(default)]
+    pub workload: WorkloadRequest,
+}
+
+named_enum! {
+    /// What else a search may vary.
+    Free {
+        /// Sequences per micro-batch.
+        MicroBatch = "micro-batch",
+        /// Tensor-parallel ranks.
+        Tp = "tp",
+    }
+}
+
+impl SearchRequest {
+    /// The search with everything filled in; what is left out comes from `like`, else is as usual.
+    pub fn request(&self, like: Option<&Architecture>) -> Result<Request> {
+        self.refuse_fixed_and_free()?;
+        let mut request = Sizes::fixed(|sizes| self.base(like, sizes))?;
+        if let Some(kind) = self.mlp {
+            request.base.mlp.kind = kind;
+        }
+        let whole_groups = self.export && !groups_can_be_written(&request.base)?;
+        request.fixed.kv_group = whole_groups.then_some(1);
+        Ok(request)
+    }
+
+    fn base(&self, like: Option<&Architecture>, sizes: &mut Sizes) -> Result<Request> {
+        let vocab = sizes.option("vocab", self.vocab);
+        let fixed = Fixed {
+            layers: sizes.option("layers", self.layers),
+            hidden: sizes.option("hidden", self.hidden),
+            heads: sizes.option("heads", self.heads),
+            kv_heads: sizes.option("kv_heads", self.kv_heads),
+            head_dim: sizes.option("head_dim", self.head_dim),
+            d_ff: sizes.option("d_ff", self.d_ff),
+            kv_group: None,
+        };
+        let params = self.params.map(|params| params.0);
+        let request = match (like, params) {
+            (Some(model), params) => Request {
+                parameters: params.unwrap_or_else(|| self.count.of(model)),
+                ..Request::like(model, self.workload.described(model, sizes)?)
+            },
+            (None, Some(parameters)) => {
+                let kind = self.mlp.unwrap_or(MlpKind::Swiglu);
+                let base = search::usual_architecture(kind, parameters);
+                let workload = self.workload.described(&base, sizes)?;
+                Request::usual(
+                    parameters,
+                    kind,
+                    vocab.unwrap_or(USUAL_VOCABULARY),
+                    workload,
+                )?
+            }
+            (None, None) => {
+                let allowed = "a number of parameters, unless like names a model";
+                return Err(Error::field("search", "params", "absent", allowed));
+            }
+        };
+        Ok(Request {
+            vocab: vocab.unwrap_or(request.vocab),
+            count: self.count,
+            tolerance: self.tolerance,
+            shard: !self.no_sharding,
+            batches: self.powers(Free::MicroBatch, MOST_BATCH_POWER),
+            ranks: self.powers(Free::Tp, MOST_RANKS_POWER),
+            fixed,
+            relaxed: self.relax.clone(),
+            method: match self.exhaustive {
+                true => Method::Exhaustive,
+                false => Method::Anneal { seed: self.seed },
+            },
+            top: self.top as usize,
+            ..request
+        })
+    }
+
+    /// A size cannot be both given and free.
+    fn refuse_fixed_and_free(&self) -> Result<()> {
+        let ranks = Some(self.workload.tp).filter(|tp| *tp != Size::default());
+        for (free, field, given) in [
+            (Free::MicroBatch, "batch", self.workload.batch),
+            (Free::Tp, "tp", ranks),
+        ] {
+            if let Some(value) = given.filter(|_| self.free.contains(&free)) {
+                let allowed = "nothing where free varies it";
+                return Err(Error::field("search", field, value, allowed));
+            }
+        }
+        Ok(())
+    }
+
+    /// Powers of two up to `2^most` where `free` is free, else nothing to choose from.
+    fn powers(&self, free: Free, most: u32) -> Vec<u64> {
+        match self.free.contains(&free) {
+            true => (0..=most).map(|power| 1 << power).collect(),
+            false => Vec::new(),
+        }
+    }
+}
+
+/// Whether a config file can hold fewer key/value heads than query heads for models of this style; fails where it
+/// cannot hold them at all.
+fn groups_can_be_written(base: &Architecture) -> Result<bool> {
+    let with = |kv_heads| Architecture {
+        hidden: 128,
+        heads: 2,
+        kv_heads,
+        head_dim: 64,
+        ..base.clone()
+    };
+    if let Err(error) = config_json(&with(2), LEAST_POSITIONS) {
+        let allowed = format!("nothing for models of this style: {error}");
+        return Err(Error::field("search", "export", "asked for", &allowed));
+    }
+    Ok(config_json(&with(1), LEAST_POSITIONS).is_ok())
+}
+
+/// What is allowed where parameters are counted.
+const PARAMETERS_ALLOWED: &str =
+    "a number from 10M to 10T, such as 6.7B, 350M, 6.7e9 or 6700000000";
+
+/// A number of parameters, as a number or as people write it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameters(pub u64);
+
+impl FromStr for Parameters {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let read = parameters(text).map(Self);
+        read.ok_or_else(|| format!("allowed: {PARAMETERS_ALLOWED}"))
+    }
+}
+
+impl<'de> Deserialize<'de> for Parameters {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        let read = match Value::deserialize(deserializer)? {
+            Value::Number(number) => parameters(&number.to_string()),
+            Value::String(text) => parameters(&text),
+            _ => None,
+        };
+        let read = read.map(Self);
+        read.ok_or_else(|| D::Error::custom(format!("expected {PARAMETERS_ALLOWED}")))
+    }
+}
+
+impl PartialSchema for Parameters {
+    fn schema() -> RefOr<Schema> {
+        let number = ObjectBuilder::new()
+            .schema_type(Type::Number)
+            .minimum(Some(PARAMETERS.0))
+            .maximum(Some(PARAMETERS.1));
+        let text = ObjectBuilder::new()
+            .schema_type(Type::String)
+            .pattern(Some("^[0-9]+(\\.[0-9]+)?([Ee][0-9]{1,2}|[KkMmBbTt])?$"))
+            .description(Some(PARAMETERS_ALLOWED))
+            .examples(["6.7B"]);
+        OneOfBuilder::new().item(number).item(text).into()
+    }
+}
+
+impl ToSchema for Parameters {}
+
+/// Reads a number of parameters: digits, an exponent, or a suffix K, M, B or T; nothing where it is none.
+fn parameters(text: &str) -> Option<u64> {
+    let trimmed = text.trim();
+    let (digits, unit) = match trimmed.chars().last()?.to_ascii_uppercase() {
+        'K' => (&trimmed[..trimmed.len() - 1], 1e3),
+        'M' => (&trimmed[..trimmed.len() - 1], 1e6),
+        'B' => (&trimmed[..trimmed.len() - 1], 1e9),
+        'T' => (&trimmed[..trimmed.len() - 1], 1e12),
+        _ => (trimmed, 1.0),
+    };
+    let plain = |c: char| c.is_ascii_digit() || matches!(c, '.' | 'e' | 'E' | '+' | '_');
+    if digits.is_empty() || !digits.chars().all(plain) {
+        return None;
+    }
+    let value: f64 = digits.replace('_', "").parse().ok()?;
+    // What is too large for a whole number is out of range too.
+    let count = (value * unit).round() as u64;
+    (PARAMETERS.0..=PARAMETERS.1)
+        .contains(&count)
+        .then_some(count)
+}
+
+/// Reads the largest miss of a number of parameters.
+#[cfg(feature = "cli")]
+fn tolerance(text: &str) -> std::result::Result<f64, String> {
+    let value = text.parse().ok().filter(is_tolerance);
+    value.ok_or_else(|| "allowed: a fraction from 0 to 0.5".to_owned())
+}
+
+fn fraction<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<f64, D::Error> {
+    let value = Some(f64::deserialize(deserializer)?).filter(is_tolerance);
+    value.ok_or_else(|| D::Error::custom("expected a fraction from 0 to 0.5"))
+}
+
+fn is_tolerance(value: &f64) -> bool {
+    (0.0..=0.5).contains(value)
+}
+
+fn shapes<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<u64, D::Error> {
+    let top = Some(u64::deserialize(deserializer)?).filter(|top| (1..=MOST_SHAPES).contains(top));
+    top.ok_or_else(|| D::Error::custom(format!("expected a whole number from 1 to {MOST_SHAPES}")))
+}
+
+const fn percent() -> f64 {
+    0.01
+}
+
+const fn ten() -> u64 {
+    10
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_read_as_people_write_them() {
+        for (text, count) in [
+            ("6.7B", 6_700_000_000),
+            ("6.7e9", 6_700_000_000),
+            ("6700000000", 6_700_000_000),
+            ("6_700_000_000", 6_700_000_000),
+            ("350M", 350_000_000),
+            ("350m", 350_000_000),
+            ("1T", 1_000_000_000_000),
+        ] {
+            assert_eq!(parameters(text), Some(count), "{text}");
+        }
+        for text in [
+            "", "B", "-1B", "6,7B", "six", "0", "1e99", "nan", "inf", "6.7 GB",
+        ] {
+            assert!(parameters(text).is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn in_json_parameters_are_numbers_or_words() {
+        let read = |text| serde_json::from_str::<Parameters>(text).map(|read| read.0);
+        for text in ["6700000000", "6.7e9", "\"6.7B\"", "\"6700M\""] {
+            assert_eq!(read(text).unwrap(), 6_700_000_000, "{text}");
+        }
+        for text in ["1", "-1", "1e99", "\"six\"", "null", "[]"] {
+            let message = read(text).unwrap_err().to_string();
+            assert!(message.contains("such as 6.7B"), "{text}: {message}");
+        }
+    }
+}

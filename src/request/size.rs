@@ -1,0 +1,306 @@
+//! One size of a request: a number, or a range where it is swept.
+
+use crate::error;
+use crate::error::Error;
+use crate::ops::LARGEST;
+use crate::sweep::Range;
+use serde::de::{Deserialize, Deserializer};
+use serde::ser::{Serialize, Serializer};
+use serde_json::Value;
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+use utoipa::openapi::schema::{KnownFormat, SchemaFormat, Type};
+use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
+
+/// The most values of a range in JSON: a service answers many.
+const MOST_VALUES: usize = 10_000;
+
+/// A size from `LEAST` to [`LARGEST`], or a range of them.
+///
+/// Its schema is that of the number; that of a sweep widens it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size<const LEAST: u64 = 1> {
+    /// The same at every point.
+    Number(u64),
+    /// What is swept.
+    Range(Range),
+}
+
+impl<const LEAST: u64> Size<LEAST> {
+    fn number(text: &str, least: u64) -> Result<u64, String> {
+        let number = text.parse().ok();
+        number
+            .filter(|number| (least..=LARGEST).contains(number))
+            .ok_or_else(|| format!("allowed: whole numbers from {least} to {LARGEST}"))
+    }
+
+    /// This size if it is a number; a range is for `sweep`.
+    pub fn without_range(self) -> Result<Self, String> {
+        match self {
+            Self::Number(_) => Ok(self),
+            Self::Range(_) => Err(format!(
+                "allowed: whole numbers from {LEAST} to {LARGEST}; only a sweep takes a range"
+            )),
+        }
+    }
+}
+
+impl<const LEAST: u64> Default for Size<LEAST> {
+    fn default() -> Self {
+        Self::Number(LEAST)
+    }
+}
+
+impl<const LEAST: u64> FromStr for Size<LEAST> {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let range = |start: &str, end: &str, step: &str| {
+            let [start, end] = [Self::number(start, LEAST)?, Self::number(end, LEAST)?];
+            let range = Range::new(start, end, Self::number(step, 1)?);
+            range.map(Self::Range).map_err(|error| error.to_string())
+        };
+        let parts: Vec<_> = text.split(':').collect();
+        match parts[..] {
+            [number] => Self::number(number, LEAST).map(Self::Number),
+            [start, end] => range(start, end, "1"),
+            [start, end, step] => range(start, end, step),
+            _ => Err("allowed: a number, START:END or START:END:STEP".to_owned()),
+        }
+    }
+}
+
+impl<const LEAST: u64> fmt::Display for Size<LEAST> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Range(range) => range.fmt(f),
+        }
+    }
+}
+
+impl<const LEAST: u64> Serialize for Size<LEAST> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Number(number) => serializer.serialize_u64(*number),
+            Self::Range(range) => serializer.collect_str(range),
+        }
+    }
+}
+
+impl<'de, const LEAST: u64> Deserialize<'de> for Size<LEAST> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        let read = match &value {
+            Value::Number(_) => Self::number(&value.to_string(), LEAST)
+                .ok()
+                .map(Self::Number),
+            Value::String(text) => text.parse().ok(),
+            _ => None,
+        };
+        let read = read.filter(|size| match size {
+            Self::Number(_) => value.is_number(),
+            Self::Range(range) => range.values().count() <= MOST_VALUES,
+        });
+        read.ok_or_else(|| {
+            let mut expected = format!("expected a whole number from {LEAST} to {LARGEST}");
+            if !value.is_number() {
+                expected += &format!(
+                    ", or in a sweep a range of at most {MOST_VALUES} of them as START:END or START:END:STEP"
+                );
+            }
+            serde::de::Error::custom(expected)
+        })
+    }
+}
+
+impl<const LEAST: u64> PartialSchema for Size<LEAST> {
+    fn schema() -> RefOr<Schema> {
+        ObjectBuilder::new()
+            .schema_type(Type::Integer)
+            .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
+            .minimum(Some(LEAST))
+            .maximum(Some(LARGEST))
+            .into()
+    }
+}
+
+impl<const LEAST: u64> ToSchema for Size<LEAST> {
+    fn name() -> Cow<'static, str> {
+        match LEAST {
+            0 => "SizeOrZero".into(),
+            _ => "Size".into(),
+        }
+    }
+}
+
+/// Turns the sizes of a request into numbers and notes which of them are ranges.
+#[derive(Debug, Default)]
+pub struct Sizes {
+    /// What a range is at this point of its sweep; its start where none is given.
+    value: Option<u64>,
+    /// Every size that was turned into a number.
+    keys: Vec<&'static str>,
+    ranges: Vec<(&'static str, Range)>,
+}
+
+impl Sizes {
+    /// What `make` makes of a request; fails where one of its sizes is a range.
+    pub fn fixed<T>(make: impl FnOnce(&mut Self) -> error::Result<T>) -> error::Result<T> {
+        let mut sizes = Self::default();
+        let made = make(&mut sizes);
+        match sizes.ranges.first() {
+            None => made,
+            Some((key, range)) => {
+                let allowed = format!("a whole number up to {LARGEST}; only a sweep takes a range");
+                Err(Error::field("request", key, range, &allowed))
+            }
+        }
+    }
+
+    /// The only range among the sizes that `make` asks for, with its key.
+    pub fn swept<T>(
+        make: impl FnOnce(&mut Self) -> error::Result<T>,
+    ) -> error::Result<(&'static str, Range)> {
+        let mut sizes = Self::default();
+        // What is impossible at the start may be possible later on.
+        let _ = make(&mut sizes);
+        if let [only] = sizes.ranges[..] {
+            return Ok(only);
+        }
+        let found: Vec<_> = sizes.ranges.iter().map(|(key, _)| *key).collect();
+        let value = match &found[..] {
+            [] => "absent".to_owned(),
+            found => format!("in {}", found.join(" and ")),
+        };
+        Err(Error::bad_input(format!(
+            "sweep: the range is {value}; allowed: exactly one of {} as START:END:STEP",
+            sizes.keys.join(", ")
+        )))
+    }
+
+    /// The sizes at the point of a sweep where the range has this value.
+    pub fn at(value: u64) -> Self {
+        Self {
+            value: Some(value),
+            ..Self::default()
+        }
+    }
+
+    /// The number that a size is.
+    pub fn number<const LEAST: u64>(&mut self, key: &'static str, size: Size<LEAST>) -> u64 {
+        self.keys.push(key);
+        match size {
+            Size::Number(number) => number,
+            Size::Range(range) => {
+                self.ranges.push((key, range));
+                self.value.unwrap_or(range.start())
+            }
+        }
+    }
+
+    /// The number that a size is, if it was asked for.
+    pub fn option<const LEAST: u64>(
+        &mut self,
+        key: &'static str,
+        size: Option<Size<LEAST>>,
+    ) -> Option<u64> {
+        match size {
+            Some(size) => Some(self.number(key, size)),
+            None => {
+                self.keys.push(key);
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_is_a_number_or_a_range() {
+        let range = |start, end, step| Ok(Size::Range(Range::new(start, end, step).unwrap()));
+        let read = |text: &str| text.parse::<Size>();
+        assert_eq!(read("4096"), Ok(Size::Number(4096)));
+        assert_eq!(read("16:64"), range(16, 64, 1));
+        assert_eq!(read("1536:6144:64"), range(1536, 6144, 64));
+        assert!(matches!("0:8:4".parse::<Size<0>>(), Ok(Size::Range(_))));
+        for (text, part) in [
+            ("", "whole numbers"),
+            ("0:8", "from 1"),
+            ("8:", "whole numbers"),
+            ("64:16", "at least the start, 64"),
+            ("1:2:0", "from 1"),
+            ("1:2:3:4", "START:END:STEP"),
+            ("1:1000000", "at most 100000"),
+        ] {
+            let message = read(text).unwrap_err();
+            assert!(message.contains(part), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn in_json_a_number_is_a_number_and_a_range_a_string() {
+        let read = |text| serde_json::from_str::<Size>(text);
+        assert_eq!(read("8").unwrap(), Size::Number(8));
+        assert!(matches!(read("\"8:64:8\"").unwrap(), Size::Range(_)));
+        for text in [
+            "0",
+            "4294967297",
+            "-1",
+            "1.5",
+            "1e3",
+            "true",
+            "null",
+            "[1,2]",
+            "\"8\"",
+            "\"8:\"",
+            "\"0:8\"",
+            "\"1:20000\"",
+        ] {
+            let message = read(text).unwrap_err().to_string();
+            let allowed = "expected a whole number from 1 to 4294967296";
+            assert!(message.contains(allowed), "{text}: {message}");
+            let is_number = text.parse::<f64>().is_ok();
+            assert_ne!(
+                message.contains("START:END:STEP"),
+                is_number,
+                "{text}: {message}"
+            );
+        }
+        assert_eq!(
+            serde_json::from_str::<Size<0>>("0").unwrap(),
+            Size::Number(0)
+        );
+    }
+
+    #[test]
+    fn a_range_is_one_size_of_a_sweep_and_none_of_anything_else() {
+        let range: Size = "2:8:2".parse().unwrap();
+        let pair = |a: Size, b: Size| {
+            move |sizes: &mut Sizes| Ok((sizes.number("a", a), sizes.option("b", Some(b))))
+        };
+        let eight = Size::Number(8);
+        assert_eq!(Sizes::fixed(pair(eight, eight)).unwrap(), (8, Some(8)));
+        assert_eq!(pair(eight, range)(&mut Sizes::at(4)).unwrap(), (8, Some(4)));
+        let (key, found) = Sizes::swept(pair(eight, range)).unwrap();
+        assert_eq!((key, found.values().count()), ("b", 4));
+        let refused = Sizes::fixed(pair(range, eight)).unwrap_err().to_string();
+        assert!(
+            refused.contains("`a` is 2:8:2") && refused.contains("only a sweep"),
+            "{refused}"
+        );
+        assert!(range.without_range().is_err() && eight.without_range().is_ok());
+        for (first, second, part) in [(eight, eight, "absent"), (range, range, "in a and b")] {
+            let refused = Sizes::swept(pair(first, second)).unwrap_err().to_string();
+            assert!(
+                refused.contains(part) && refused.contains("one of a, b"),
+                "{refused}"
+            );
+        }
+    }
+}

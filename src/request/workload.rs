@@ -1,0 +1,144 @@
+//! What one step does and over how many GPUs it is spread, with defaults that fit the architecture.
+
+use crate::arch::Architecture;
+use crate::arch::AttentionKernel;
+use crate::arch::Mode;
+use crate::arch::Positions;
+use crate::arch::Recompute;
+use crate::arch::Workload;
+use crate::error::Error;
+use crate::error::Result;
+use crate::ops::Dtype;
+use crate::request::Size;
+use crate::request::Sizes;
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
+use utoipa::{IntoParams, ToSchema};
+
+/// New tokens per sequence in training and prefill, and cached tokens in decode, unless told otherwise.
+const USUAL_SEQUENCE: u64 = 2048;
+
+/// What one step does and over how many GPUs it is spread.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema, IntoParams)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[serde(deny_unknown_fields, default)]
+#[schema(default)]
+#[into_params(parameter_in = Query)]
+pub struct WorkloadRequest {
+    /// What one step does.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    pub mode: Mode,
+    /// Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "B"))]
+    pub batch: Option<Size>,
+    /// Tokens per sequence; in decode the cached ones, as context [default: 2048 or what the position table holds].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "S"))]
+    pub seq: Option<Size>,
+    /// Cached tokens per sequence [default: 2048 or what the position table leaves in decode, else 0].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "T"))]
+    pub context: Option<Size<0>>,
+    /// Number format of the linear layers.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    pub dtype: Dtype,
+    /// Tensor-parallel ranks.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "T"))]
+    pub tp: Size,
+    /// Pipeline stages.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "P"))]
+    pub pp: Size,
+    /// Data-parallel replicas.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "R"))]
+    pub dp: Size,
+    /// ZeRO stage: 1 shards optimizer states over the replicas, 2 also gradients, 3 also weights.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "STAGE",
+        value_parser = clap::value_parser!(u8).range(0..=3)))]
+    #[serde(deserialize_with = "stage")]
+    #[schema(minimum = 0, maximum = 3)]
+    #[param(minimum = 0, maximum = 3)]
+    pub zero: u8,
+    /// What the backward pass recomputes.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    pub recompute: Recompute,
+    /// Fused or unfused attention.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    pub attention: AttentionKernel,
+    /// Shard norms and residual adds over the tensor-parallel ranks too.
+    #[cfg_attr(feature = "cli", arg(long))]
+    pub sequence_parallel: bool,
+    /// Micro-batches per step: they fill the pipeline and accumulate gradients.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "N"))]
+    pub microbatches: Size,
+}
+
+impl WorkloadRequest {
+    /// The workload on this architecture, whether or not it can run.
+    pub fn described(&self, architecture: &Architecture, sizes: &mut Sizes) -> Result<Workload> {
+        let batch = sizes.option("batch", self.batch);
+        let seq = sizes.option("seq", self.seq);
+        let context = sizes.option("context", self.context);
+        let [tp, pp, dp, microbatches] = [
+            ("tp", self.tp),
+            ("pp", self.pp),
+            ("dp", self.dp),
+            ("microbatches", self.microbatches),
+        ]
+        .map(|(key, size)| sizes.number(key, size));
+        let decode = self.mode == Mode::Decode;
+        if decode
+            && let (Some(seq), Some(context)) = (seq, context)
+            && seq != 1
+            && seq != context
+        {
+            let allowed = format!(
+                "what context says, {context}, or nothing: in decode both are the cached tokens"
+            );
+            return Err(Error::field("decode", "seq", seq, &allowed));
+        }
+        let room = match architecture.positions {
+            Positions::Learned { max } => max,
+            _ => u64::MAX,
+        };
+        // A decoding step makes one new token, so there `seq` can only mean what is cached.
+        let cached = context.or(seq.filter(|_| decode));
+        let context = cached.unwrap_or(if decode {
+            USUAL_SEQUENCE.min(room - 1)
+        } else {
+            0
+        });
+        let (usual_batch, usual_seq) = match self.mode {
+            Mode::Train => (4, USUAL_SEQUENCE),
+            Mode::Prefill => (1, USUAL_SEQUENCE),
+            Mode::Decode => (8, 1),
+        };
+        Ok(Workload {
+            mode: self.mode,
+            batch: batch.unwrap_or(usual_batch),
+            seq: seq
+                .filter(|_| !decode)
+                .unwrap_or(usual_seq.min(room.saturating_sub(context)).max(1)),
+            context,
+            dtype: self.dtype,
+            tp,
+            pp,
+            dp,
+            zero: self.zero,
+            recompute: self.recompute,
+            attention: self.attention,
+            sequence_parallel: self.sequence_parallel,
+            microbatches,
+        })
+    }
+
+    /// Whether a workload has this key, so that messages can say where it stands.
+    pub fn has(key: &str) -> bool {
+        let workload = serde_json::to_value(Workload::train(1, 1));
+        workload.is_ok_and(|workload| workload.get(key).is_some())
+    }
+}
+
+/// Reads a ZeRO stage.
+fn stage<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<u8, D::Error> {
+    let stage = u64::deserialize(deserializer)?;
+    let read = u8::try_from(stage).ok().filter(|stage| *stage <= 3);
+    read.ok_or_else(|| D::Error::custom("expected a whole number from 0 to 3"))
+}
