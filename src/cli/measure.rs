@@ -152,10 +152,10 @@ fn show(event: &Event<'_>, bar: &ProgressBar) {
                 paths.len()
             ));
         }
-        Event::Scaled { probed: true, .. } => {
+        Event::Rates { probed: true, .. } => {
             milestone("sizes follow from a probe of the device".to_owned())
         }
-        Event::Scaled { probed: false, .. } => {}
+        Event::Rates { probed: false, .. } => {}
         Event::Planned { cases } => {
             bar.set_length(*cases as u64);
             milestone(format!("{cases} cases to measure"));

@@ -4,9 +4,11 @@
 
 use super::column::{Cell, Column, Kind};
 use super::draft::Draft;
-use super::schema::{self, columns_of_line};
+use super::schema::{self, columns_of_line, columns_of_operator};
 use super::{Origin, Row};
 use crate::error::Result;
+use crate::ops::Op;
+use crate::units::Seconds;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
@@ -21,10 +23,19 @@ pub struct Shared {
     pub origin: Arc<Origin>,
 }
 
+/// The columns of an operator that are not null.
+pub fn operator(op: &Op) -> Map<String, Value> {
+    object(columns_of_operator(), &Row::new(*op, "", "", Seconds::ZERO))
+}
+
 /// The row as an object of the columns that are not null; a row that could not be read back is refused.
 pub fn to_object(row: &Row) -> Result<Map<String, Value>> {
     schema::check(row).map_err(|problem| problem.at("measured row"))?;
-    let cells = columns_of_line().filter_map(|column| Some((column.name, column.get(row)?)));
+    Ok(object(columns_of_line(), row))
+}
+
+fn object(columns: impl Iterator<Item = &'static Column>, row: &Row) -> Map<String, Value> {
+    let cells = columns.filter_map(|column| Some((column.name, column.get(row)?)));
     let entry = |(name, cell): (&str, Cell<'_>)| {
         let value = match cell {
             Cell::Text(text) => text.into(),
@@ -34,7 +45,7 @@ pub fn to_object(row: &Row) -> Result<Map<String, Value>> {
         };
         (name.to_owned(), value)
     };
-    Ok(cells.map(entry).collect())
+    cells.map(entry).collect()
 }
 
 /// The row of an object; `place` names the file and the line in messages.

@@ -97,8 +97,8 @@ pub struct Origin {
     pub libraries: Option<String>,
 }
 
-/// The GPU name of rows that no GPU has timed: a script made them up, to rehearse a run. No model is trained on them.
-pub const REHEARSAL: &str = "scripted";
+/// GPU name of the rows that the scripted device makes up for tests; no model is trained on them.
+pub const SCRIPTED: &str = "scripted";
 
 /// The algorithm that a library chose; nothing where it does not tell.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -189,8 +189,12 @@ pub(super) fn columns_of_file() -> impl Iterator<Item = &'static Column> {
 
 /// The columns of one line of a journal, whose header holds what all rows share.
 pub(super) fn columns_of_line() -> impl Iterator<Item = &'static Column> {
-    let operator = FAMILY.iter().chain(OPERATOR.iter());
-    operator.chain(TIMING).chain(MEASURED)
+    columns_of_operator().chain(TIMING).chain(MEASURED)
+}
+
+/// The columns of an operator.
+pub(super) fn columns_of_operator() -> impl Iterator<Item = &'static Column> {
+    FAMILY.iter().chain(OPERATOR.iter())
 }
 
 /// Every column as a Markdown table, in the order of files, as `data/README.md` holds it.

@@ -1,76 +1,62 @@
-//! A part that `data/gpus` does not know, described by what its driver reports and what was measured on it.
+//! The description of a device without a datasheet in `data/gpus`, from its driver and its timings.
 
-use crate::dataset::REHEARSAL;
-use crate::dataset::Row;
+use crate::dataset::{Row, SCRIPTED};
 use crate::error::Result;
-use crate::gpu::Figure;
-use crate::gpu::Gpu;
-use crate::measure::device::Facts;
-use crate::ops::Dtype;
-use crate::ops::Op;
+use crate::gpu::{Figure, Gpu};
+use crate::measure::device::DriverInfo;
+use crate::ops::{Dtype, Op};
 use std::collections::BTreeMap;
 
-/// Where a figure that a driver reports is from.
-const REPORTED: &str = "reported by the driver";
+const MIB: f64 = 1024.0 * 1024.0;
 
-/// Describes the part of these rows, unless it is built in or a rehearsal.
-pub fn describe(name: &str, facts: &Facts, rows: &[Row]) -> Result<Option<Gpu>> {
-    if Gpu::find(name).is_ok() || name == REHEARSAL || rows.is_empty() {
+/// Describes the device of these rows, unless it is built in or scripted.
+pub fn describe(name: &str, driver: &DriverInfo, rows: &[Row]) -> Result<Option<Gpu>> {
+    if Gpu::find(name).is_ok() || name == SCRIPTED || rows.is_empty() {
         return Ok(None);
     }
-    of_rows(name, facts, rows).map(Some)
+    of_rows(name, driver, rows).map(Some)
 }
 
-/// The part of these rows, of which there is one at least: the built-in one of this name, else as far as they show it.
-pub fn part(name: &str, facts: &Facts, rows: &[Row]) -> Result<Gpu> {
+/// The built-in GPU of this name, else one described by these rows, of which there is at least one.
+pub fn gpu_of(name: &str, driver: &DriverInfo, rows: &[Row]) -> Result<Gpu> {
     match Gpu::find(name) {
         Ok(gpu) => Ok(gpu.clone()),
-        Err(_) => of_rows(name, facts, rows),
+        Err(_) => of_rows(name, driver, rows),
     }
 }
 
-/// Peaks and bandwidth are the best that any row reached, so that no row is faster than its roofline; what neither the
-/// driver tells nor a row shows is assumed, and its source says so.
-fn of_rows(name: &str, facts: &Facts, rows: &[Row]) -> Result<Gpu> {
+/// Describes a device: peaks and bandwidth are the best of all rows, so that no row is faster than
+/// its roofline; the source of a figure that neither driver nor rows give says that it is assumed.
+fn of_rows(name: &str, driver: &DriverInfo, rows: &[Row]) -> Result<Gpu> {
     let mut figures = BTreeMap::new();
-    let mut tell = |key: String, value: f64, source: String| {
-        figures.insert(key, Figure { value, source });
+    let mut put = |key: &str, value: f64, source: &str| {
+        let source = source.to_owned();
+        figures.insert(key.to_owned(), Figure { value, source });
     };
-    let mut fact = |key: &str, reported: Option<f64>, assumed: f64, why: &str| {
-        let (value, source) = match reported {
-            Some(value) => (value, REPORTED.to_owned()),
-            None => (assumed, format!("assumed: {why}")),
-        };
-        tell(key.to_owned(), value, source);
-    };
-    let silent = "the driver does not tell";
-    let processors = facts.processors.map(|count| count as f64);
-    fact("sm_count", processors, 64.0, silent);
-    let clock = facts.clock.map(|clock| clock.hertz());
-    fact("sm_clock_hz", clock, 1.5e9, silent);
-    let whole = |bytes: Option<f64>| bytes.map(f64::round);
-    fact("memory_bytes", whole(facts.memory_bytes), 8e9, silent);
-    fact(
-        "l2_bytes",
-        whole(facts.cache_bytes),
-        64.0 * 1024.0 * 1024.0,
-        silent,
-    );
-    fact("alignment_bytes", None, 64.0, "a cache line");
+    for (key, reported, assumed) in [
+        (
+            "sm_count",
+            driver.processors.map(|count| count as f64),
+            64.0,
+        ),
+        ("sm_clock_hz", driver.clock_hz, 1.5e9),
+        ("memory_bytes", driver.memory_bytes.map(f64::round), 8e9),
+        ("l2_bytes", driver.cache_bytes.map(f64::round), 64.0 * MIB),
+    ] {
+        match reported {
+            Some(value) => put(key, value, "reported by the driver"),
+            None => put(key, assumed, "assumed: the driver does not tell"),
+        }
+    }
+    put("alignment_bytes", 64.0, "assumed: a cache line");
     let count = rows.len();
     let bandwidth = best(rows, |row| {
         Some((row.op.bytes() / row.time).bytes_per_sec())
     });
-    tell(
-        "memory_bandwidth_bytes_per_s".to_owned(),
-        bandwidth,
-        format!("measured: the most bytes a second of {count} timings"),
-    );
-    tell(
-        "reachable_bandwidth_fraction".to_owned(),
-        1.0,
-        "the bandwidth is a measured one".to_owned(),
-    );
+    let source = format!("measured: the most bytes a second of {count} timings");
+    put("memory_bandwidth_bytes_per_s", bandwidth, &source);
+    let source = "the bandwidth is a measured one";
+    put("reachable_bandwidth_fraction", 1.0, source);
     let peak = |dtype: Dtype| {
         let peak = best(rows, |row| {
             let computes = matches!(row.op, Op::Gemm(_) | Op::Attention(_));
@@ -84,32 +70,24 @@ fn of_rows(name: &str, facts: &Facts, rows: &[Row]) -> Result<Gpu> {
         .filter_map(|dtype| Some((dtype, peak(dtype)?)))
         .collect();
     for (dtype, peak) in &peaks {
-        tell(
-            format!("peak_{}_flops_per_s", dtype.name()),
-            *peak,
-            format!("measured: the most FLOP/s of {count} timings"),
-        );
+        let key = format!("peak_{}_flops_per_s", dtype.name());
+        let source = format!("measured: the most FLOP/s of {count} timings");
+        put(&key, *peak, &source);
     }
-    // Every part has a 16-bit peak; where none was measured, that of another format stands in.
-    let stand_in = peaks.iter().max_by_key(|(dtype, _)| {
+    // Every GPU has a 16-bit peak; without a measured one, that of another format is assumed.
+    let substitute = peaks.iter().max_by_key(|(dtype, _)| {
         let is_half = matches!(dtype, Dtype::Fp16 | Dtype::Bf16);
         (is_half, *dtype)
     });
-    let half = "peak_fp16_flops_per_s";
-    if let (Some((dtype, peak)), None) = (
-        stand_in,
-        peaks.iter().find(|(dtype, _)| *dtype == Dtype::Fp16),
-    ) {
-        let source = format!(
-            "assumed: that of {}, as fp16 was not measured",
-            dtype.name()
-        );
-        tell(half.to_owned(), *peak, source);
+    let has_fp16 = peaks.iter().any(|(dtype, _)| *dtype == Dtype::Fp16);
+    if let (Some((dtype, peak)), false) = (substitute, has_fp16) {
+        let source = format!("assumed: that of {dtype}, as fp16 was not measured");
+        put("peak_fp16_flops_per_s", *peak, &source);
     }
-    Gpu::described(name, &facts.title, figures)
+    Gpu::described(name, &driver.title, figures)
 }
 
-/// The greatest of the rates that rows have; 0 where none has one.
+/// The largest rate of the rows; 0 where none has one.
 fn best(rows: &[Row], rate: impl Fn(&Row) -> Option<f64>) -> f64 {
     rows.iter().filter_map(rate).fold(0.0, f64::max)
 }
@@ -117,8 +95,7 @@ fn best(rows: &[Row], rate: impl Fn(&Row) -> Option<f64>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::Gemm;
-    use crate::ops::Layout;
+    use crate::ops::{Gemm, Layout};
     use crate::units::Seconds;
 
     fn row(size: u64, micros: f64, dtype: Dtype) -> Row {
@@ -129,16 +106,16 @@ mod tests {
 
     #[test]
     fn rates_are_the_best_of_the_rows_and_sources_say_what_was_assumed() {
-        let facts = Facts {
+        let driver = DriverInfo {
             title: "Some CPU".to_owned(),
             processors: Some(2),
-            ..Facts::default()
+            ..DriverInfo::default()
         };
         let rows = [
             row(100, 40.0, Dtype::Fp32),
             row(1000, 20_000.0, Dtype::Fp32),
         ];
-        let gpu = describe("some-cpu-2-cores", &facts, &rows)
+        let gpu = describe("some-cpu-2-cores", &driver, &rows)
             .unwrap()
             .unwrap();
         // 2e9 FLOPs in 20 ms are twice 2e6 in 40 us; 120 kB in 40 us are more than 12 MB in 20 ms.
@@ -163,16 +140,16 @@ mod tests {
     }
 
     #[test]
-    fn known_parts_and_rehearsals_are_not_described() {
-        let facts = Facts::default();
+    fn built_in_and_scripted_devices_are_not_described() {
+        let driver = DriverInfo::default();
         let rows = [row(100, 40.0, Dtype::Fp16)];
-        assert_eq!(describe("h200", &facts, &rows).unwrap(), None);
-        assert_eq!(describe(REHEARSAL, &facts, &rows).unwrap(), None);
-        // While a run goes on every part has figures, a rehearsal's too.
+        assert_eq!(describe("h200", &driver, &rows).unwrap(), None);
+        assert_eq!(describe(SCRIPTED, &driver, &rows).unwrap(), None);
+        // During a run every device has figures, the scripted one too.
         assert_eq!(
-            part("h200", &facts, &rows).unwrap(),
+            gpu_of("h200", &driver, &rows).unwrap(),
             *Gpu::find("h200").unwrap()
         );
-        assert_eq!(part(REHEARSAL, &facts, &rows).unwrap().name, REHEARSAL);
+        assert_eq!(gpu_of(SCRIPTED, &driver, &rows).unwrap().name, SCRIPTED);
     }
 }

@@ -1,44 +1,41 @@
-//! How far the machine moved during a run, seen by a few cases that were timed again and again.
+//! Drift of a run: change in the time of anchors, the cases that are timed again and again.
 
+use super::device::Case;
 use super::protocol::median;
-use crate::dataset::Role;
-use crate::dataset::Row;
+use crate::dataset::{Role, Row};
 use std::collections::HashMap;
 
-/// Above this drift a run is not to be trusted.
+/// Drift above which a run should not be trusted.
 pub const BAD_DRIFT: f64 = 0.02;
 
-/// How far anchors moved.
+/// Change in the time of anchors.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drift {
-    /// Cases that were timed again and again.
+    /// Number of anchors.
     pub anchors: usize,
-    /// How often, the first time included.
+    /// Number of visits, the first included.
     pub visits: usize,
-    /// Change of the median anchor against its first visit, at the visit where it was largest; signed, relative.
+    /// Largest change of the median anchor against its first visit, relative and signed.
     pub largest: f64,
-    /// The same at the last visit.
+    /// Change at the last visit.
     pub last: f64,
 }
 
 impl Drift {
-    /// Whether a model should rather not be trained on this run.
+    /// Whether no model should be trained on this run.
     pub fn is_bad(&self) -> bool {
         self.largest.abs() > BAD_DRIFT
     }
 }
 
-/// The drift of these rows; none where no anchor was visited twice.
+/// The drift of these rows; none without two visits.
 pub fn drift(rows: &[Row]) -> Option<Drift> {
     let mut times: HashMap<_, Vec<f64>> = HashMap::new();
     for row in rows {
-        if let Some(about) = row
-            .measured
-            .as_ref()
-            .filter(|about| about.role == Role::Anchor)
-        {
-            let case = (row.op, about.cache, about.rank);
-            times.entry(case).or_default().push(row.time.secs());
+        let role = row.measured.as_ref().map(|about| about.role);
+        if role == Some(Role::Anchor) {
+            let visits = times.entry(Case::of(row)).or_default();
+            visits.push(row.time.secs());
         }
     }
     let visits = times.values().map(Vec::len).max()?;
@@ -50,13 +47,11 @@ pub fn drift(rows: &[Row]) -> Option<Drift> {
             median(ratios).map(|ratio| ratio - 1.0)
         })
         .collect();
+    let largest = changes.iter().max_by(|a, b| a.abs().total_cmp(&b.abs()));
     Some(Drift {
         anchors: times.len(),
         visits,
-        largest: changes
-            .iter()
-            .copied()
-            .max_by(|a, b| a.abs().total_cmp(&b.abs()))?,
+        largest: *largest?,
         last: *changes.last()?,
     })
 }

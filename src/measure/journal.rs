@@ -1,18 +1,18 @@
-//! A file that a kill does not hurt: rows are appended as JSON lines, one write each, and become Parquet at the end.
+//! A crash-safe journal: rows are appended as JSON lines, one write each, and become Parquet at the
+//! end.
 //!
-//! `FILE.parquet.journal` begins with a header that says whose rows follow. At most the last line can be torn; it is
-//! dropped when a run continues. The Parquet file is written whole or not at all, and the journal goes only after it.
+//! `FILE.parquet.journal` begins with a header that identifies the run. A kill tears at most the last
+//! line, which the next run drops. The Parquet file is written atomically, and the journal is removed
+//! only after it.
 
 mod header;
 
-pub use header::{Header, Wanted};
+pub use header::{Header, RunKey};
 
-use crate::dataset;
-use crate::dataset::Row;
-use crate::dataset::line;
-use crate::error::Error;
-use crate::error::Result;
+use crate::dataset::{self, Row, line};
+use crate::error::{Error, Result};
 use crate::gpu::GpuCatalog;
+use crate::measure::device::Case;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::HashSet;
@@ -23,17 +23,17 @@ use std::path::{Path, PathBuf};
 /// The key of the header in the metadata of the Parquet file.
 const RUN_KEY: &str = "shapewise.measure";
 
-/// Rows between two fsyncs: a power cut, unlike a kill, can lose as many.
+/// Rows between two calls of fsync: a power cut, unlike a kill, can lose as many.
 const ROWS_PER_SYNC: usize = 256;
 
-/// What to do with what is there already.
+/// What to do with a file or journal of an earlier run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
     /// Refuse it.
     Refuse,
-    /// Go on with it.
+    /// Continue it.
     Resume,
-    /// Begin anew and replace it.
+    /// Replace it.
     Replace,
 }
 
@@ -43,11 +43,11 @@ pub enum Existing {
 enum Line {
     /// A row.
     Row(Map<String, Value>),
-    /// A case that failed, and why: it is not tried again.
-    Failed { case: String, reason: String },
+    /// A case that failed, as the object of its columns, and why; a resumed run skips it.
+    Failed { case: Value, reason: String },
 }
 
-/// An open journal; nobody else can open it until it is dropped.
+/// An open journal, locked against other runs until it is dropped.
 #[derive(Debug)]
 pub struct Journal {
     target: PathBuf,
@@ -58,14 +58,14 @@ pub struct Journal {
     whole: u64,
 }
 
-/// What an earlier run has left.
+/// Rows and failures of the run that is continued.
 #[derive(Debug, Default)]
-pub struct Left {
-    /// The header; none where the run begins anew.
+pub struct Earlier {
+    /// The header; none in a new run.
     pub header: Option<Header>,
     /// Rows of the journal and of the finished file that it continues.
     pub rows: Vec<Row>,
-    /// Cases that failed, and why.
+    /// Canonical text of the cases that failed, and why.
     pub failed: Vec<(String, String)>,
     /// Whether the last line was torn.
     pub torn: bool,
@@ -78,7 +78,7 @@ pub fn path_of(target: &Path) -> PathBuf {
     target.with_file_name(name)
 }
 
-/// Refuses, before a device is opened, a target that cannot be written or must not be.
+/// Refuses a target that cannot or must not be written, before a device is opened.
 pub fn check_target(target: &Path, existing: Existing) -> Result<()> {
     dataset::check_target(target)?;
     if existing == Existing::Refuse {
@@ -96,8 +96,8 @@ pub fn check_target(target: &Path, existing: Existing) -> Result<()> {
 }
 
 impl Journal {
-    /// Opens the journal of a target, locks it, and reads what an earlier run has left.
-    pub fn open(target: &Path, existing: Existing, wanted: &Wanted<'_>) -> Result<(Self, Left)> {
+    /// Opens and locks the journal of a target, and reads the rows of the run that is continued.
+    pub fn open(target: &Path, existing: Existing, wanted: &RunKey) -> Result<(Self, Earlier)> {
         check_target(target, existing)?;
         let path = path_of(target);
         let fail = |source| Error::io(&path, source);
@@ -112,7 +112,7 @@ impl Journal {
                     path.display()
                 )));
             }
-            // Some network file systems know no locks; the run is no less safe from kills there.
+            // Some network file systems have no locks; the journal is crash-safe without.
             Err(TryLockError::Error(_)) => {}
         }
         let mut journal = Self {
@@ -126,10 +126,10 @@ impl Journal {
             journal.truncate()?;
         }
         sweep(target);
-        let left = match journal.read(existing, wanted) {
-            Ok(left) => left,
+        let earlier = match journal.read(existing, wanted) {
+            Ok(earlier) => earlier,
             Err(error) => {
-                // An empty journal was made just now, and says nothing.
+                // An empty journal was created just now.
                 if journal.file.metadata().is_ok_and(|about| about.len() == 0) {
                     journal.discard();
                 }
@@ -137,7 +137,7 @@ impl Journal {
             }
         };
         journal.truncate()?;
-        Ok((journal, left))
+        Ok((journal, earlier))
     }
 
     /// Cuts off everything behind the last whole line.
@@ -148,9 +148,9 @@ impl Journal {
         Ok(())
     }
 
-    fn read(&mut self, existing: Existing, wanted: &Wanted<'_>) -> Result<Left> {
+    fn read(&mut self, existing: Existing, wanted: &RunKey) -> Result<Earlier> {
         let text = fs::read(&self.path).map_err(|source| Error::io(&self.path, source))?;
-        let mut left = Left::default();
+        let mut earlier = Earlier::default();
         let mut lines = text.split_inclusive(|&byte| byte == b'\n').enumerate();
         let place = |number: usize| format!("{}: line {}", self.path.display(), number + 1);
         let broken = |number: usize, error: serde_json::Error| {
@@ -169,42 +169,48 @@ impl Journal {
             self.whole = first.len() as u64;
             for (number, line) in lines {
                 if !line.ends_with(b"\n") {
-                    left.torn = true;
+                    earlier.torn = true;
                     break;
                 }
                 match serde_json::from_slice(line).map_err(|error| broken(number, error))? {
                     Line::Row(row) => {
-                        left.rows
-                            .push(line::from_object(&row, &shared, &place(number))?)
+                        let row = line::from_object(&row, &shared, &place(number))?;
+                        earlier.rows.push(row);
                     }
-                    Line::Failed { case, reason } => left.failed.push((case, reason)),
+                    Line::Failed { case, reason } => {
+                        earlier.failed.push((case.to_string(), reason))
+                    }
                 }
                 self.whole += line.len() as u64;
             }
-            left.header = Some(header);
+            earlier.header = Some(header);
         }
-        let continues = left.header.as_ref().is_none_or(|header| header.continues);
+        let continues = earlier
+            .header
+            .as_ref()
+            .is_none_or(|header| header.continues);
         if continues && self.target.exists() && existing == Existing::Resume {
             let (header, rows) = finished(&self.target, wanted)?;
             // The journal may hold rows that the file has already: killed between the two.
             let known: HashSet<String> = rows.iter().map(fingerprint).collect();
-            left.rows.retain(|row| !known.contains(&fingerprint(row)));
-            left.rows.splice(0..0, rows);
-            left.header.get_or_insert(Header {
+            earlier
+                .rows
+                .retain(|row| !known.contains(&fingerprint(row)));
+            earlier.rows.splice(0..0, rows);
+            earlier.header.get_or_insert(Header {
                 continues: true,
                 ..header
             });
         }
-        Ok(left)
+        Ok(earlier)
     }
 
-    /// Writes the header of a run that begins; one that continues a journal has it already.
+    /// Writes the header of a new run; a continued journal has one already.
     pub fn begin(&mut self, header: &Header) -> Result<()> {
         if self.whole > 0 {
             return Ok(());
         }
-        let text = serde_json::to_string(header).expect("a header has only plain fields");
-        self.append(&text)?;
+        self.append(header)?;
         self.sync()
     }
 
@@ -214,16 +220,15 @@ impl Journal {
     }
 
     /// Appends a case that failed.
-    pub fn failed(&mut self, case: &str, reason: &str) -> Result<()> {
+    pub fn failed(&mut self, case: &Case, reason: &str) -> Result<()> {
         self.line(&Line::Failed {
-            case: case.to_owned(),
+            case: serde_json::from_str(&case.canonical()).expect("the canonical text is JSON"),
             reason: reason.to_owned(),
         })
     }
 
     fn line(&mut self, line: &Line) -> Result<()> {
-        let text = serde_json::to_string(line).expect("a line has only plain fields");
-        self.append(&text)?;
+        self.append(line)?;
         self.unsynced += 1;
         match self.unsynced >= ROWS_PER_SYNC {
             true => self.sync(),
@@ -232,7 +237,8 @@ impl Journal {
     }
 
     /// One write, so that a kill leaves a whole line or a torn last one.
-    fn append(&mut self, text: &str) -> Result<()> {
+    fn append(&mut self, line: &impl Serialize) -> Result<()> {
+        let text = serde_json::to_string(line).expect("a line has only plain fields");
         let line = format!("{text}\n");
         self.file.write_all(line.as_bytes()).map_err(|source| {
             Error::bad_input(format!(
@@ -244,7 +250,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Makes sure that what was appended survives a power cut.
+    /// Flushes the journal to the disk, so that its lines survive a power cut.
     pub fn sync(&mut self) -> Result<()> {
         self.unsynced = 0;
         self.file
@@ -252,7 +258,7 @@ impl Journal {
             .map_err(|source| Error::io(&self.path, source))
     }
 
-    /// Makes sure, before any time is spent, that there is room for this many bytes.
+    /// Checks that the disk has room for this many bytes, before any case is timed.
     pub fn reserve(&self, bytes: usize) -> Result<()> {
         let path = sibling(&self.target, "room");
         let written = (|| {
@@ -289,7 +295,7 @@ impl Journal {
         fs::remove_file(&self.path).map_err(|source| Error::io(&self.path, source))
     }
 
-    /// Removes the journal of a run that has measured nothing and began nothing.
+    /// Removes the journal of a run without rows.
     pub fn discard(self) {
         let _ = fs::remove_file(&self.path);
     }
@@ -301,7 +307,7 @@ fn sibling(target: &Path, suffix: &str) -> PathBuf {
     target.with_file_name(format!(".{name}.{suffix}"))
 }
 
-/// Removes what killed runs have left half written; the lock says that nobody is writing now.
+/// Removes partial files of killed runs; the lock excludes a live writer.
 fn sweep(target: &Path) {
     let folder = target
         .parent()
@@ -324,7 +330,7 @@ fn sweep(target: &Path) {
 }
 
 /// The header and the rows of a finished file.
-fn finished(target: &Path, wanted: &Wanted<'_>) -> Result<(Header, Vec<Row>)> {
+fn finished(target: &Path, wanted: &RunKey) -> Result<(Header, Vec<Row>)> {
     let text = dataset::property(target, RUN_KEY)?.ok_or_else(|| {
         Error::bad_input(format!(
             "{}: this table is not of a run of `shapewise measure`, so there is nothing to go on with; allowed: --force to replace it",
@@ -341,7 +347,7 @@ fn finished(target: &Path, wanted: &Wanted<'_>) -> Result<(Header, Vec<Row>)> {
     Ok((header, dataset::read(target)?))
 }
 
-/// Equal for the same measurement only: no two begin at the same time.
+/// Text that identifies a measurement: no two have the same start time.
 fn fingerprint(row: &Row) -> String {
     line::to_object(row).map_or_else(
         |_| String::new(),

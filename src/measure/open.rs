@@ -69,6 +69,6 @@ mod tests {
             "{sentence}"
         );
         let device = open("scripted:seed=4,fail=2").unwrap();
-        assert_eq!(device.identity().gpu, crate::dataset::REHEARSAL);
+        assert_eq!(device.identity().gpu, crate::dataset::SCRIPTED);
     }
 }

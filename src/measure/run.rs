@@ -1,67 +1,63 @@
-//! A whole run: self-check, probe, soak, the cases in their order, anchors, repeats, active rounds, the file at the end.
+//! A whole run: self-check, probe of the rates, soak, the cases in their order with anchors, repeats
+//! and rounds of active learning between them, and the file at the end.
 
-mod besides;
-mod course;
+mod anchors_and_repeats;
+mod fair_share;
 mod prepare;
-mod shares;
+mod scheduler;
 
 use super::describe::describe;
 use super::device::{Case, Checked, Device};
 use super::drift::{Drift, drift};
-use super::journal::{Existing, Header, Journal, Wanted};
-use super::plan::{Plan, Scale, Shard};
+use super::journal::{Existing, Header, Journal, RunKey};
+use super::plan::{DeviceRates, Plan, Shard};
 use super::protocol::median;
-use crate::dataset;
-use crate::dataset::Cache;
-use crate::dataset::Role;
-use crate::dataset::Row;
-use crate::dataset::RunToRun;
-use crate::dataset::Skipped;
-use crate::error::Error;
-use crate::error::Result;
-use crate::gpu::Gpu;
-use crate::gpu::GpuCatalog;
+use crate::dataset::{self, Role, Row, RunToRun, Skipped};
+use crate::error::{Error, Result};
+use crate::gpu::{Gpu, GpuCatalog};
 use crate::ops::Op;
-use crate::units::Hertz;
-use crate::units::Seconds;
-use course::Run;
+use crate::units::{Hertz, Seconds};
 use prepare::prepare;
+use scheduler::Run;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
-/// What to measure and where to put it.
+/// What to measure, and the file for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
     /// The Parquet file.
     pub out: &'a Path,
-    /// What to do with one that is there.
+    /// What to do with a file that exists.
     pub existing: Existing,
     /// The plan.
     pub plan: &'a Plan,
-    /// How long this run may take on the device's clock, from now.
+    /// Time that this run may take on the device's clock.
     pub budget: Duration,
     /// Seed of shapes and order.
     pub seed: u64,
-    /// Part of the plan.
+    /// Shard of the plan.
     pub shard: Shard,
 }
 
-/// News from a run.
+/// Progress of a run.
 #[derive(Debug)]
 #[allow(missing_docs)]
 pub enum Event<'a> {
     /// Every kernel and library path agrees with the reference.
     Checked { paths: &'a [Checked] },
-    /// The rates that the sizes follow from, and whether they were measured just now.
-    Scaled { scale: &'a Scale, probed: bool },
-    /// An earlier run is gone on with.
+    /// The rates that the sizes follow from, and whether this run probed them.
+    Rates {
+        rates: &'a DeviceRates,
+        probed: bool,
+    },
+    /// An earlier run is continued.
     Resumed { rows: usize, torn: bool },
-    /// Cases to come, in this part of the plan.
+    /// Cases to measure in this shard of the plan.
     Planned { cases: usize },
-    /// The device is kept busy before the first timing.
+    /// The device warms up.
     Soaking { duration: Duration },
-    /// A row is safe; `done` of `cases`, `spent` of the budget.
+    /// A row is in the journal; `done` of `cases`, `spent` of the budget.
     Measured {
         row: &'a Row,
         done: usize,
@@ -70,16 +66,17 @@ pub enum Event<'a> {
     },
     /// A case failed and is left out.
     Failed { case: &'a Case, reason: &'a str },
-    /// Cases were asked for where the rows so far disagree.
+    /// A round of active learning has chosen cases.
     Round { round: usize, cases: usize },
     /// The file is being written.
     Writing { rows: usize },
 }
 
-/// Takes news; a break ends the run after the row in flight, with its file.
+/// Receives progress; a break ends the run after the row in flight, with its file.
 pub type Watch<'a> = dyn FnMut(&Event<'_>) -> ControlFlow<()> + 'a;
 
-/// Places of the candidates to measure next, at most so many, given the part and its rows so far.
+/// Query strategy of active learning: given the GPU, its rows so far and candidates, the indices of
+/// at most so many candidates to measure next.
 pub type Propose<'a> = dyn FnMut(&Gpu, &[Row], &[Op], usize) -> Vec<usize> + 'a;
 
 /// Why a run ended.
@@ -89,30 +86,30 @@ pub enum Ended {
     Complete,
     /// The budget was used up.
     Budget,
-    /// Somebody asked it to.
+    /// The watcher broke off.
     Interrupted,
 }
 
-/// What a run gave.
+/// Result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Whose rows they are, and the rates that the plan was scaled by.
+    /// Header of the journal: device, software, plan and rates.
     pub header: Header,
     /// All rows of the file.
     pub rows: Vec<Row>,
     /// Those of them that this run added.
     pub added: usize,
-    /// Cases of this part of the plan that were never reached.
+    /// Cases of this shard that were not reached.
     pub unreached: usize,
     /// Cases without a row, by reason.
     pub skipped: Skipped,
     /// Why it ended.
     pub ended: Ended,
-    /// How far anchors moved; none without two visits.
+    /// Drift of the anchors; none without two visits.
     pub drift: Option<Drift>,
-    /// Noise from run to run; none where nothing was repeated.
+    /// Noise from run to run; none without repeats.
     pub noise: Option<RunToRun>,
-    /// Median clock over rows, where the device tells.
+    /// Median clock over rows, where the device reports it.
     pub clock: Option<Hertz>,
     /// Mean time of a case beyond its calls.
     pub set_up: Seconds,
@@ -131,19 +128,12 @@ pub fn measure(
 ) -> Result<Outcome> {
     let start = device.now();
     let identity = device.identity().clone();
-    let wanted = Wanted {
-        identity: &identity,
-        plan: options.plan,
-        seed: options.seed,
-        shard: options.shard,
-    };
-    let (mut journal, left) = Journal::open(options.out, options.existing, &wanted)?;
-    let begun = left.header.is_some();
-    let prepared = prepare(device, options, &wanted, &left, &journal, watch);
-    let prepared = match prepared {
+    let key = RunKey::new(&identity, options.plan, options.seed, options.shard);
+    let (mut journal, earlier) = Journal::open(options.out, options.existing, &key)?;
+    let prepared = match prepare(device, options, key, &earlier, &journal, watch) {
         Ok(prepared) => prepared,
         Err(error) => {
-            if !begun {
+            if earlier.header.is_none() {
                 journal.discard();
             }
             return Err(error);
@@ -151,8 +141,8 @@ pub fn measure(
     };
     journal.begin(&prepared.header)?;
     let checked = prepared.checked;
-    let mut run = Run::new(device, options, prepared, journal, left, start);
-    let ended = run.go(propose, watch)?;
+    let mut run = Run::new(device, options, prepared, journal, earlier, start);
+    let ended = run.execute(propose, watch)?;
     let spent = run.spent();
     let (unreached, set_up, added) = (run.queue.len(), run.set_up(), run.added);
     let Run {
@@ -176,8 +166,9 @@ pub fn measure(
         )));
     }
     let _ = watch(&Event::Writing { rows: rows.len() });
+    // The file of a device without a datasheet carries its description.
     let mut gpus = GpuCatalog::default();
-    gpus.extend(describe(&identity.gpu, &identity.facts, &rows)?);
+    gpus.extend(describe(&identity.gpu, &identity.driver, &rows)?);
     journal.finish(&header, &rows, &gpus)?;
     Ok(Outcome {
         drift: drift(&rows),
@@ -196,29 +187,8 @@ pub fn measure(
     })
 }
 
-/// Whether a row was measured for its own sake.
+/// Whether a row times a case of the plan or of active learning, neither an anchor nor a repeat.
 fn is_own(row: &Row) -> bool {
     let role = row.measured.as_ref().map(|about| about.role);
     matches!(role, Some(Role::Plan | Role::Active))
-}
-
-/// The case of a row of our own.
-fn case_of(row: &Row) -> Case {
-    let about = row.measured.as_ref();
-    Case {
-        op: row.op,
-        cache: about.map_or(Cache::Cold, |about| about.cache),
-        rank: about.map_or(0, |about| about.rank),
-    }
-}
-
-/// A case as the journal names it.
-fn name_of(case: &Case) -> String {
-    format!(
-        "{} {} {} {:?}",
-        case.op,
-        case.cache.name(),
-        case.rank,
-        case.op
-    )
 }

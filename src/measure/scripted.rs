@@ -1,70 +1,64 @@
-//! A device that exists on paper: times from a script, on a clock of its own, to rehearse and to test a run.
+//! A scripted device: times from a script, on a clock of its own, to test runs.
 //!
-//! Its rows carry the GPU name [`REHEARSAL`], which no model is trained on, so they cannot be taken for a measurement.
+//! Its rows carry the GPU name [`SCRIPTED`], which no model is trained on.
 
-use super::device::{Case, Chain, Checked, Device, Facts, Identity, Replay, Sensors};
-use crate::dataset::Kernel;
-use crate::dataset::REHEARSAL;
-use crate::error::Error;
-use crate::error::Result;
-use crate::ops::Dtype;
-use crate::ops::Op;
+use super::device::{Case, Chain, Checked, Device, DriverInfo, Identity, Replay, Sensors};
+use crate::dataset::{Kernel, SCRIPTED};
+use crate::error::{Error, Result};
+use crate::ops::{Dtype, Op};
 use crate::random::{Random, fnv1a};
-use crate::units::Bytes;
-use crate::units::BytesPerSecond;
-use crate::units::FlopsPerSecond;
-use crate::units::Hertz;
-use crate::units::Seconds;
+use crate::units::{Bytes, BytesPerSecond, FlopsPerSecond, Hertz, Seconds};
 use std::ops::Range;
 use std::time::Duration;
 
-/// How the times of replays scatter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Noise {
-    /// Around the true time.
-    Normal,
-    /// With a tail to long times.
-    Lognormal,
-    /// In two modes, a third of the replays in the upper one.
-    Bimodal,
+named_enum! {
+    /// Distribution of the times of replays.
+    Noise {
+        /// Normal around the true time.
+        Normal = "normal",
+        /// Lognormal, with a tail to long times.
+        Lognormal = "lognormal",
+        /// Two modes, with a third of the replays in the upper one.
+        Bimodal = "bimodal",
+    }
 }
 
-/// What the device does.
+/// Behaviour of the device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Script {
     /// Seed of the noise.
     pub seed: u64,
-    /// Its shape.
+    /// Distribution of the noise.
     pub noise: Noise,
-    /// Its relative size.
+    /// Relative size of the noise.
     pub spread: f64,
     /// Growth of all times per hour of the device's clock, relative.
     pub drift_per_hour: f64,
-    /// While the clock of the device is in here, it runs at 70 % of its frequency.
+    /// Interval of the device's clock in which it is throttled to 70 % of its frequency.
     pub throttled: Option<Range<Duration>>,
-    /// Cases, counted as they are set up from 0, that fail.
+    /// Numbers of the cases that fail, counted from 0 as they are set up.
     pub failing: Vec<u64>,
     /// Whether one kernel gives wrong results.
     pub wrong: bool,
-    /// Formats of products, attention and kernels.
+    /// Supported formats.
     pub dtypes: Vec<Dtype>,
-    /// Whether there is fused attention.
+    /// Whether fused attention is supported.
     pub attention: bool,
-    /// Algorithms per product.
+    /// Algorithms per GEMM.
     pub ranks: u32,
     /// Device time to set up a case.
     pub set_up: Duration,
-    /// The same for attention, which libraries compile for each shape.
+    /// Device time to set up attention, which libraries compile for each shape.
     pub attention_set_up: Duration,
     /// Real time that setting up a case takes, for tests that interrupt a run.
     pub sleep: Duration,
     /// Time of an empty call.
     pub floor: Seconds,
-    /// Rate of products in 16 bits; others follow from the size of an element.
+    /// Rate of GEMMs in 16 bits; that of other formats is inverse to the size of an element.
     pub rate: FlopsPerSecond,
     /// Bandwidth of the memory.
     pub bandwidth: BytesPerSecond,
-    /// Another stack than usual.
+    /// Name of the stack.
     pub stack: String,
 }
 
@@ -87,7 +81,7 @@ impl Default for Script {
             floor: Seconds::from_micros(2.5),
             rate: FlopsPerSecond::from_flops_per_sec(4e14),
             bandwidth: BytesPerSecond::from_bytes_per_sec(3e12),
-            stack: "rehearsal 1".to_owned(),
+            stack: "scripted 1".to_owned(),
         }
     }
 }
@@ -97,7 +91,7 @@ const KEYS: &str = "seed=N, spread=FRACTION, drift_per_hour=FRACTION, sleep_us=N
      wrong=true, noise=normal|lognormal|bimodal, stack=NAME";
 
 impl Script {
-    /// Reads `KEY=VALUE,KEY=VALUE`; nothing changes where the text is empty.
+    /// Parses `KEY=VALUE,KEY=VALUE`; the empty text is the default script.
     pub fn parse(text: &str) -> Result<Self> {
         let mut script = Self::default();
         for option in text.split(',').filter(|option| !option.is_empty()) {
@@ -106,12 +100,8 @@ impl Script {
             let (key, value) = option.split_once('=').ok_or_else(refuse)?;
             let whole = || value.parse::<u64>().map_err(|_| refuse());
             let real = || {
-                let number = value.parse::<f64>().map_err(|_| refuse())?;
-                if number.is_finite() {
-                    Ok(number)
-                } else {
-                    Err(refuse())
-                }
+                let number = value.parse().ok();
+                number.filter(|n: &f64| n.is_finite()).ok_or_else(refuse)
             };
             match key {
                 "seed" => script.seed = whole()?,
@@ -122,14 +112,7 @@ impl Script {
                 "fail" => script.failing.push(whole()?),
                 "wrong" => script.wrong = value == "true",
                 "stack" => script.stack = value.to_owned(),
-                "noise" => {
-                    script.noise = match value {
-                        "normal" => Noise::Normal,
-                        "lognormal" => Noise::Lognormal,
-                        "bimodal" => Noise::Bimodal,
-                        _ => return Err(refuse()),
-                    }
-                }
+                "noise" => script.noise = Noise::parse(value).ok_or_else(refuse)?,
                 _ => return Err(refuse()),
             }
         }
@@ -148,17 +131,17 @@ pub struct Scripted {
 }
 
 impl Scripted {
-    /// A device whose clock stands at zero.
+    /// A device whose clock is at zero.
     pub fn new(script: Script) -> Self {
         Self {
             identity: Identity {
-                gpu: REHEARSAL.to_owned(),
+                gpu: SCRIPTED.to_owned(),
                 stack: script.stack.clone(),
                 libraries: "none".to_owned(),
-                facts: Facts {
+                driver: DriverInfo {
                     title: "a script, no device".to_owned(),
                     processors: Some(100),
-                    clock: Some(CLOCK),
+                    clock_hz: Some(CLOCK.hertz()),
                     memory_bytes: Some(64.0 * 2f64.powi(30)),
                     cache_bytes: Some(32.0 * 2f64.powi(20)),
                 },
@@ -179,11 +162,11 @@ impl Scripted {
             .map_or(1.0, |dtype| dtype.size() as f64 / 2.0);
         let arithmetic = case.op.flops() / (script.rate * (1.0 / wide));
         let traffic = case.op.bytes() / script.bandwidth;
-        // Every algorithm after the first is a little slower, every shape a little off the roofline.
+        // Every algorithm after the first is slower, and every shape up to 10 % off the roofline.
         let rank = 1.0 + 0.07 * f64::from(case.rank);
-        let text = format!("{:?}", case.op);
-        let quirk = 1.0 + 0.1 * Random::new(fnv1a(text.as_bytes()), "quirk").uniform();
-        script.floor + arithmetic.max(traffic) * (rank * quirk)
+        let shape = fnv1a(Case::cold(case.op).canonical().as_bytes());
+        let offset = 1.0 + 0.1 * Random::new(shape, "offset").uniform();
+        script.floor + arithmetic.max(traffic) * (rank * offset)
     }
 
     fn is_throttled(&self) -> bool {
@@ -191,7 +174,7 @@ impl Scripted {
         throttled.is_some_and(|times| times.contains(&self.now))
     }
 
-    /// One call as it turns out now.
+    /// Draws the time of one call.
     fn sample(&mut self, truth: Seconds) -> Seconds {
         let spread = self.script.spread;
         let noise = match self.script.noise {
@@ -219,10 +202,10 @@ impl Scripted {
 
 const CLOCK: Hertz = Hertz::from_hertz(1.5e9);
 
-/// Share of the clock that is left while the device is throttled.
+/// Share of the clock while the device is throttled.
 const THROTTLED: f64 = 0.7;
 
-/// Most bytes that a case may hold.
+/// Largest size of a case's operands.
 const MOST: Bytes = Bytes::from_bytes(8.0 * 1024.0 * 1024.0 * 1024.0);
 
 impl Device for Scripted {

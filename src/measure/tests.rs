@@ -1,12 +1,12 @@
 //! Whole runs on the scripted device: order, budget, anchors, drift, throttling, failures, resuming.
 
 use super::device::{Case, Device};
-use super::journal::{Existing, path_of};
+use super::journal::{Existing, Journal, RunKey, path_of};
 use super::plan::{self, Plan, Shard};
 use super::run::Propose;
 use super::scripted::{Script, Scripted};
 use super::{Ended, Event, Options, Outcome, measure};
-use crate::dataset::{self, Cache, Role, Row};
+use crate::dataset::{self, Role, Row};
 use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::ops::Op;
@@ -45,6 +45,13 @@ impl<'a> Setting<'a> {
             seed: 0,
             shard: Shard::WHOLE,
             most: usize::MAX,
+        }
+    }
+
+    fn resuming(plan: &'a Plan) -> Self {
+        Self {
+            existing: Existing::Resume,
+            ..Self::new(plan)
         }
     }
 
@@ -87,15 +94,9 @@ fn roles(rows: &[Row], role: Role) -> impl Iterator<Item = &Row> {
         .filter(move |row| row.measured.as_ref().unwrap().role == role)
 }
 
-/// Cases of the plan that have a row.
-fn shapes(rows: &[Row]) -> HashSet<(crate::ops::Op, Cache, u32)> {
-    let planned = roles(rows, Role::Plan);
-    planned
-        .map(|row| {
-            let about = row.measured.as_ref().unwrap();
-            (row.op, about.cache, about.rank)
-        })
-        .collect()
+/// Cases of the plan with a row.
+fn shapes(rows: &[Row]) -> HashSet<Case> {
+    roles(rows, Role::Plan).map(Case::of).collect()
 }
 
 #[test]
@@ -114,15 +115,7 @@ fn a_run_measures_every_case_once_and_says_how() {
     let mut off: Vec<f64> = outcome
         .rows
         .iter()
-        .map(|row| {
-            let about = row.measured.as_ref().unwrap();
-            let case = Case {
-                op: row.op,
-                cache: about.cache,
-                rank: about.rank,
-            };
-            (row.time / device.truth(&case)).ln().abs()
-        })
+        .map(|row| (row.time / device.truth(&Case::of(row))).ln().abs())
         .collect();
     off.sort_by(f64::total_cmp);
     assert!(
@@ -224,12 +217,7 @@ fn a_throttled_case_is_timed_again() {
     assert!((1..20).contains(&count), "{count}");
     let device = Scripted::new(Script::default());
     for row in outcome.rows.iter().filter(again) {
-        let about = row.measured.as_ref().unwrap();
-        let truth = device.truth(&Case {
-            op: row.op,
-            cache: about.cache,
-            rank: about.rank,
-        });
+        let truth = device.truth(&Case::of(row));
         // The pause of 50 ms outlasts most of the throttled time; the second time counts.
         assert!(row.time / truth < 1.5);
     }
@@ -274,10 +262,7 @@ fn a_case_that_fails_is_left_out_for_good_and_five_in_a_row_stop_the_run() {
         "{sentence}"
     );
     assert!(path_of(&out).exists() && !out.exists());
-    let resumed = Setting {
-        existing: Existing::Resume,
-        ..Setting::new(&plan)
-    };
+    let resumed = Setting::resuming(&plan);
     let outcome = resumed.run(&Script::default(), &out).unwrap();
     // Four were written down as failed before the fifth stopped the run; they are not tried again.
     assert!(shapes(&whole.rows).len() - shapes(&outcome.rows).len() <= 4);
@@ -338,10 +323,7 @@ fn an_interrupted_run_writes_its_rows_and_goes_on_to_the_same_shapes() {
     );
     assert_eq!(dataset::read(&out).unwrap().len(), 90);
 
-    let resumed = Setting {
-        existing: Existing::Resume,
-        ..Setting::new(&plan)
-    };
+    let resumed = Setting::resuming(&plan);
     let script = Script {
         seed: 5,
         ..Script::default()
@@ -387,7 +369,7 @@ fn shards_of_a_run_have_the_shapes_of_the_whole() {
             )
             .unwrap();
         for shape in shapes(&outcome.rows) {
-            assert!(all.insert(shape), "two parts hold {shape:?}");
+            assert!(all.insert(shape), "two shards hold {shape:?}");
         }
     }
     assert_eq!(all, shapes(&whole.rows));
@@ -409,21 +391,18 @@ fn what_is_there_is_not_mixed_with_another_run() {
         "{sentence}"
     );
 
-    let resume = || Setting {
-        existing: Existing::Resume,
-        ..Setting::new(&plan)
-    };
+    let resume = || Setting::resuming(&plan);
     let mut longer = plan.clone();
     longer.anchors += 1;
     let other_stack = Script {
-        stack: "rehearsal 2".to_owned(),
+        stack: "scripted 2".to_owned(),
         ..Script::default()
     };
     for (setting, script, expected) in [
         (
             resume(),
             other_stack.clone(),
-            "`stack` is `rehearsal 1`; allowed: `rehearsal 2`",
+            "`stack` is `scripted 1`; allowed: `scripted 2`",
         ),
         (
             Setting {
@@ -496,9 +475,8 @@ fn a_journal_is_cut_after_its_last_whole_line_and_damage_is_named() {
         .map(|(at, _)| at + 1)
         .collect();
     let resumed = Setting {
-        existing: Existing::Resume,
         most: 1,
-        ..Setting::new(&plan)
+        ..Setting::resuming(&plan)
     };
     // Cut inside the header, right behind it, and inside the last line.
     for (cut, rows) in [
@@ -541,9 +519,8 @@ fn a_kill_between_the_file_and_the_end_of_the_journal_doubles_nothing() {
     let first = fs::read(&out).unwrap();
     // A run that continues the file, stopped by failures: its journal stays.
     let resume = |most| Setting {
-        existing: Existing::Resume,
         most,
-        ..Setting::new(&plan)
+        ..Setting::resuming(&plan)
     };
     let failing = Script {
         failing: (40..2000).collect(),
@@ -573,17 +550,11 @@ fn a_journal_has_one_writer() {
     let out = folder.path().join("mine.parquet");
     let plan = small();
     let device = Scripted::new(Script::default());
-    let wanted = super::journal::Wanted {
-        identity: device.identity(),
-        plan: &plan,
-        seed: 0,
-        shard: Shard::WHOLE,
-    };
-    let held = super::journal::Journal::open(&out, Existing::Refuse, &wanted).unwrap();
+    let wanted = RunKey::new(device.identity(), &plan, 0, Shard::WHOLE);
+    let held = Journal::open(&out, Existing::Refuse, &wanted).unwrap();
     let resumed = Setting {
-        existing: Existing::Resume,
         most: 1,
-        ..Setting::new(&plan)
+        ..Setting::resuming(&plan)
     };
     let sentence = resumed
         .run(&Script::default(), &out)
@@ -606,13 +577,8 @@ fn a_full_disk_is_told_before_anything_is_timed() {
     std::os::unix::fs::symlink("/dev/full", folder.path().join(".mine.parquet.room")).unwrap();
     let wanted_plan = small();
     let device = Scripted::new(Script::default());
-    let wanted = super::journal::Wanted {
-        identity: device.identity(),
-        plan: &wanted_plan,
-        seed: 0,
-        shard: Shard::WHOLE,
-    };
-    let (journal, _) = super::journal::Journal::open(&out, Existing::Refuse, &wanted).unwrap();
+    let wanted = RunKey::new(device.identity(), &wanted_plan, 0, Shard::WHOLE);
+    let (journal, _) = Journal::open(&out, Existing::Refuse, &wanted).unwrap();
     // Opening sweeps leftovers of killed runs; here it is the disk that is full.
     std::os::unix::fs::symlink("/dev/full", folder.path().join(".mine.parquet.room")).unwrap();
     let sentence = journal.reserve(1_000_000).unwrap_err().to_string();

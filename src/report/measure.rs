@@ -1,6 +1,6 @@
 //! The answer to `measure`: what is in the file, how noisy the machine was, and how the plan was scaled to it.
 
-use crate::dataset::REHEARSAL;
+use crate::dataset::SCRIPTED;
 use crate::measure::Ended;
 use crate::measure::Outcome;
 use crate::report::Report;
@@ -32,7 +32,7 @@ pub struct MeasureReport {
     /// Versions below the stack.
     pub libraries: String,
     /// Whether a script made the rows up; no model is trained on them.
-    pub rehearsal: bool,
+    pub scripted: bool,
     /// Plan.
     pub plan: String,
     /// Seed of the plan.
@@ -123,6 +123,7 @@ impl MeasureReport {
     /// What a run gave.
     pub fn new(out: &Path, outcome: &Outcome, skipped: Vec<SkippedRows>) -> Self {
         let header = &outcome.header;
+        let (run, identity) = (&header.run, &header.run.identity);
         let rates = |rates: &BTreeMap<crate::ops::Dtype, f64>| {
             rates
                 .iter()
@@ -131,14 +132,14 @@ impl MeasureReport {
         };
         Self {
             out: out.display().to_string(),
-            gpu: header.gpu.clone(),
-            title: header.title.clone(),
-            stack: header.stack.clone(),
-            libraries: header.libraries.clone(),
-            rehearsal: header.gpu == REHEARSAL,
-            plan: header.plan.clone(),
-            seed: header.seed,
-            shard: header.shard.clone(),
+            gpu: identity.gpu.clone(),
+            title: identity.driver.title.clone(),
+            stack: identity.stack.clone(),
+            libraries: identity.libraries.clone(),
+            scripted: identity.gpu == SCRIPTED,
+            plan: run.plan.clone(),
+            seed: run.seed,
+            shard: run.shard.clone(),
             ended: match outcome.ended {
                 Ended::Complete => "complete",
                 Ended::Budget => "budget",
@@ -166,10 +167,10 @@ impl MeasureReport {
             set_up_us: outcome.set_up.micros(),
             spent_s: outcome.spent.as_secs_f64(),
             scale: ScaleLine {
-                floor_us: header.scale.floor_us,
-                gemm_flops_per_s: rates(&header.scale.gemm_flops_per_s),
-                attention_flops_per_s: rates(&header.scale.attention_flops_per_s),
-                memory_bytes_per_s: header.scale.memory_bytes_per_s,
+                floor_us: header.rates.floor_us,
+                gemm_flops_per_s: rates(&header.rates.gemm_flops_per_s),
+                attention_flops_per_s: rates(&header.rates.attention_flops_per_s),
+                memory_bytes_per_s: header.rates.memory_bytes_per_s,
             },
         }
     }
@@ -224,9 +225,9 @@ impl Report for MeasureReport {
             self.stack,
             self.libraries
         ));
-        if self.rehearsal {
+        if self.scripted {
             lines.push(
-                "rehearsal   a script made these rows up; no model is trained on them".to_owned(),
+                "scripted    a script made these rows up; no model is trained on them".to_owned(),
             );
         }
         let unreached = match self.unreached_cases {

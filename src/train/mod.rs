@@ -19,7 +19,7 @@ pub mod teach;
 
 pub mod trees;
 
-use crate::dataset::{REHEARSAL, Row, digest, is_held_out, is_timing, key};
+use crate::dataset::{Row, SCRIPTED, digest, is_held_out, is_timing, key};
 use crate::error::{Error, Result, write_atomically};
 use crate::features::Family;
 use crate::gpu::Gpu;
@@ -217,12 +217,12 @@ pub fn train(
                 "a path that ends in a name",
             )
         })?;
-    if let Some(row) = rows.iter().find(|row| *row.gpu == *REHEARSAL) {
+    if let Some(row) = rows.iter().find(|row| *row.gpu == *SCRIPTED) {
         return Err(Error::field(
             "data",
             "gpu",
             format!("`{}`", row.gpu),
-            "rows that a device has timed; these are a rehearsal's, made up by a script",
+            "rows that a device has timed; a script made these up",
         ));
     }
     let computer = options.backend.device()?;

@@ -276,7 +276,7 @@ static void put(int type, char* base, int64_t at, double value) {
 API int cublasLtMatmul(void*, Description* description, const float* alpha, const char* a, Matrix* first, const char* b, Matrix* second,
                        const float* beta, const char*, Matrix*, char* out, Matrix* product, const uint64_t* algorithm, void* workspace,
                        size_t workspace_bytes, void*) {
-    note("product");
+    note("gemm");
     if (!fits(description, first, second, product) || !algorithm || workspace_bytes < 1024 || (uint64_t)workspace % 256) return 7;
     Description d = *description;
     Matrix A = *first, B = *second, O = *product;

@@ -3,7 +3,7 @@
 //! cuDNN's wheel is 366 MB, so this is asked for: `SHAPEWISE_CUDNN` names a Python environment that has it with NVRTC.
 //! A driver's library must be there for the heuristic; one that has no device is made from the names that cuDNN asks for.
 
-use shapewise::measure::cuda::cudnn::{DeviceProperties, candidates, finalizes, refuses};
+use shapewise::measure::cuda::cudnn::{DeviceProperties, candidates, refuses};
 use shapewise::ops::{Attention, Dtype, Pass};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -116,53 +116,31 @@ fn attention_graphs_finalize_and_compile_for_an_absent_gpu() {
 fn alone() {
     let device = DeviceProperties::from_json(H200).unwrap();
     let forward = Attention {
-        batch: 2,
-        heads: 32,
         kv_heads: 8,
-        seq_q: 4096,
-        seq_kv: 4096,
-        head_dim: 128,
-        value_dim: 128,
         causal: false,
-        window: 0,
-        pass: Pass::Forward,
-        dtype: Dtype::Bf16,
+        ..Attention::new(2, 32, 4096, 128)
     };
     let mut shapes = Vec::new();
     for dtype in [Dtype::Bf16, Dtype::Fp16] {
         for causal in [false, true] {
             for (heads, kv_heads) in [(32, 8), (12, 12), (7, 1)] {
                 for (seq, head_dim) in [(4096, 128), (200, 80), (128, 64), (17, 64), (1001, 256)] {
-                    let (seq_q, seq_kv, value_dim) = (seq, seq, head_dim);
-                    let op = Attention {
+                    shapes.extend(Pass::ALL.map(|pass| Attention {
                         dtype,
                         causal,
-                        heads,
                         kv_heads,
-                        seq_q,
-                        seq_kv,
-                        head_dim,
-                        value_dim,
-                        ..forward
-                    };
-                    shapes.push(op);
-                    shapes.push(Attention {
-                        pass: Pass::Backward,
-                        ..op
-                    });
+                        pass,
+                        ..Attention::new(2, heads, seq, head_dim)
+                    }));
                 }
             }
         }
     }
-    shapes.push(Attention {
+    shapes.extend(Pass::ALL.map(|pass| Attention {
         seq_q: 64,
+        pass,
         ..forward
-    });
-    shapes.push(Attention {
-        seq_q: 64,
-        pass: Pass::Backward,
-        ..forward
-    });
+    }));
     for causal in [false, true] {
         shapes.push(Attention {
             seq_q: 1,
@@ -171,26 +149,19 @@ fn alone() {
         });
         shapes.push(Attention {
             seq_q: 1,
-            seq_kv: 130,
-            head_dim: 64,
-            value_dim: 64,
-            heads: 4,
             kv_heads: 2,
             causal,
-            ..forward
+            ..Attention::new(2, 4, 130, 64)
         });
     }
-    shapes.push(Attention {
+    let latent = Attention {
         head_dim: 192,
-        causal: true,
-        heads: 16,
-        kv_heads: 16,
-        ..forward
-    });
+        ..Attention::new(2, 16, 4096, 128)
+    };
+    shapes.push(latent);
     let mut without = Vec::new();
     for op in &shapes {
         assert_eq!(refuses(op), None, "{op:?}");
-        finalizes(op).unwrap_or_else(|error| panic!("{op:?}: {error}"));
         let (engines, _) =
             candidates(op, &device, false).unwrap_or_else(|error| panic!("{op:?}: {error}"));
         if engines == 0 {
@@ -203,7 +174,7 @@ fn alone() {
         without.len()
     );
     for causal in [false, true] {
-        for pass in [Pass::Forward, Pass::Backward] {
+        for pass in Pass::ALL {
             let op = Attention {
                 causal,
                 pass,
@@ -225,12 +196,5 @@ fn alone() {
         ..forward
     };
     println!("decode: {:?}", candidates(&decode, &device, true));
-    let latent = Attention {
-        head_dim: 192,
-        causal: true,
-        heads: 16,
-        kv_heads: 16,
-        ..forward
-    };
     println!("latent: {:?}", candidates(&latent, &device, true));
 }

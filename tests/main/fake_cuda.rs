@@ -1,12 +1,13 @@
-//! The whole CUDA path without a GPU: a driver, an NVRTC and a cuBLASLt of our own run kernels and products on the CPU.
+//! The whole CUDA path without a GPU: a driver, an NVRTC and a cuBLASLt of our own run kernels and GEMMs on the CPU.
 //!
 //! `tests/kernels/fake.cpp` compiles the very text that NVRTC would get, threads, barriers and shuffles included, and
 //! holds calls to what a driver allows while a stream is captured. Each test runs in a process of its own, as the
 //! libraries are found once per process.
 
+use crate::skip::skip;
 use shapewise::measure::cuda;
 use shapewise::measure::device::{Cache, Case, Device};
-use shapewise::ops::{Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
+use shapewise::ops::{Attention, Dtype, Gemm, Memory, MemoryKind, Op, Pass};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -35,9 +36,7 @@ fn fake() -> Option<&'static Path> {
             .arg("-ldl")
             .status();
         let Ok(status) = built else {
-            eprintln!("skipped: there is no C++ compiler");
-            let strict = std::env::var_os("SHAPEWISE_REQUIRE_ALL").is_some();
-            assert!(!strict, "SHAPEWISE_REQUIRE_ALL allows no skipped test");
+            skip("there is no C++ compiler");
             return None;
         };
         assert!(status.success(), "fake.cpp does not compile");
@@ -86,7 +85,7 @@ fn run_alone(test: &str, folder: &Path, settings: &[(&str, &str)]) {
 }
 
 #[test]
-fn every_kernel_and_product_agrees_with_the_reference() {
+fn every_kernel_and_gemm_agrees_with_the_reference() {
     if let Some(folder) = fake() {
         run_alone("fake_cuda::alone::checks_pass", folder, &[]);
     }
@@ -116,12 +115,11 @@ fn what_is_missing_is_one_sentence() {
         )
         .unwrap();
         run_alone("fake_cuda::alone::no_cublaslt", driver.path(), &[]);
-        let products = tempfile::tempdir().unwrap();
+        let gemms = tempfile::tempdir().unwrap();
         for name in ["libcuda.so.1", "libcublasLt.so.13"] {
-            std::os::unix::fs::symlink(folder.join("libfake.so"), products.path().join(name))
-                .unwrap();
+            std::os::unix::fs::symlink(folder.join("libfake.so"), gemms.path().join(name)).unwrap();
         }
-        run_alone("fake_cuda::alone::no_nvrtc", products.path(), &[]);
+        run_alone("fake_cuda::alone::no_nvrtc", gemms.path(), &[]);
     }
 }
 
@@ -130,14 +128,9 @@ mod alone {
     use super::*;
 
     fn gemm(m: u64, n: u64, k: u64, dtype: Dtype) -> Op {
-        let (batch, layout) = (1, Layout::Tn);
         Op::Gemm(Gemm {
-            m,
-            n,
-            k,
-            batch,
-            layout,
             dtype,
+            ..Gemm::new(m, n, k)
         })
     }
 
@@ -153,7 +146,10 @@ mod alone {
     }
 
     fn case(op: Op, cache: Cache) -> Case {
-        Case { op, cache, rank: 0 }
+        Case {
+            cache,
+            ..Case::cold(op)
+        }
     }
 
     fn sentence(result: shapewise::error::Result<cuda::CudaDevice>) -> String {
@@ -221,7 +217,7 @@ mod alone {
         assert!(chain.trial().unwrap().micros() > 0.0);
         let events = [
             "event record",
-            "product",
+            "gemm",
             "event record",
             "event synchronize",
             "event synchronize",
@@ -233,9 +229,9 @@ mod alone {
         chain.record(3).unwrap();
         let captured = [
             "capture begin",
-            "product",
-            "product",
-            "product",
+            "gemm",
+            "gemm",
+            "gemm",
             "capture end",
             "graph instantiate",
             "graph upload",
@@ -297,7 +293,7 @@ mod alone {
             K::Permute,
             K::Rotary,
         ] {
-            for pass in [Pass::Forward, Pass::Backward] {
+            for pass in Pass::ALL {
                 let case = case(memory(kind, pass), Cache::Cold);
                 if let Some(reason) = device.refuses(&case) {
                     assert_eq!(kind, K::Adam, "{reason}");
@@ -312,10 +308,7 @@ mod alone {
         device.open(&fp8).unwrap().trial().unwrap();
 
         // What cannot run is refused with a reason, and opening it anyway is an error, not a panic.
-        let ranked = Case {
-            rank: 5,
-            ..small.clone()
-        };
+        let ranked = Case { rank: 5, ..small };
         let error = device.open(&ranked).err().unwrap().to_string();
         assert!(error.contains("3 algorithms"), "{error}");
         let huge = case(gemm(1 << 20, 1 << 20, 64, Dtype::Bf16), Cache::Cold);
@@ -346,20 +339,7 @@ mod alone {
     }
 
     fn attention() -> Case {
-        let op = Op::Attention(shapewise::ops::Attention {
-            batch: 1,
-            heads: 4,
-            kv_heads: 4,
-            seq_q: 128,
-            seq_kv: 128,
-            head_dim: 64,
-            value_dim: 64,
-            causal: true,
-            window: 0,
-            pass: Pass::Forward,
-            dtype: Dtype::Bf16,
-        });
-        case(op, Cache::Cold)
+        Case::cold(Op::Attention(Attention::new(1, 4, 128, 64)))
     }
 
     #[test]
@@ -414,7 +394,7 @@ mod alone {
             reason.contains("NVRTC") && reason.contains("was not found"),
             "{reason}"
         );
-        // Products need no kernel of ours.
+        // GEMMs need no kernel of ours.
         let checked = device.check().unwrap();
         assert!(!checked.is_empty() && checked.iter().all(|path| path.error <= path.allowed));
         let mut chain = device

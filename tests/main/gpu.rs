@@ -15,31 +15,15 @@ struct Timed {
     clock_mhz: f64,
 }
 
-fn product(size: u64, dtype: Dtype) -> Op {
-    let (m, n, k, batch, layout) = (size, size, size, 1, Layout::Tn);
-    Op::Gemm(Gemm {
-        m,
-        n,
-        k,
-        batch,
-        layout,
-        dtype,
-    })
+fn square(size: u64, dtype: Dtype) -> Op {
+    Op::Gemm(Gemm::square(size, Layout::Tn, dtype))
 }
 
 fn attention(pass: Pass, seq: u64) -> Op {
     Op::Attention(Attention {
-        batch: 1,
-        heads: 64,
         kv_heads: 8,
-        seq_q: seq,
-        seq_kv: seq,
-        head_dim: 128,
-        value_dim: 128,
-        causal: true,
-        window: 0,
         pass,
-        dtype: Dtype::Bf16,
+        ..Attention::new(1, 64, seq, 128)
     })
 }
 
@@ -57,7 +41,12 @@ fn copy(bytes: u64) -> Op {
 
 fn timed(device: &mut CudaDevice, op: Op, cache: Cache) -> Timed {
     let begin = Instant::now();
-    let mut chain = device.open(&Case { op, cache, rank: 0 }).unwrap();
+    let mut chain = device
+        .open(&Case {
+            cache,
+            ..Case::cold(op)
+        })
+        .unwrap();
     chain.trial().unwrap();
     let eager = chain.trial().unwrap();
     let calls = (1e-3 / eager.secs()).ceil().clamp(1.0, 64.0) as u32;
@@ -89,7 +78,6 @@ fn a_real_gpu_passes_its_checks_and_answers_the_log() {
     println!("devices: {:?}", cuda::devices().unwrap());
     let mut device = cuda::open(index).unwrap();
     println!("{:#?}", device.identity());
-    println!("cuDNN's properties: {:?}", device.properties_json());
     let begin = Instant::now();
     let checked = device.check().unwrap();
     let wrong: Vec<_> = checked
@@ -113,9 +101,9 @@ fn a_real_gpu_passes_its_checks_and_answers_the_log() {
     println!("| --- | --- | --: | --: | --: | --: | --: | --: |");
     let mut operators = Vec::new();
     for size in [256, 1024, 4096, 8192] {
-        operators.push(product(size, Dtype::Bf16));
+        operators.push(square(size, Dtype::Bf16));
     }
-    operators.extend([Dtype::Fp16, Dtype::Tf32, Dtype::Fp8].map(|dtype| product(8192, dtype)));
+    operators.extend([Dtype::Fp16, Dtype::Tf32, Dtype::Fp8].map(|dtype| square(8192, dtype)));
     for seq in [2048, 8192] {
         operators.extend([
             attention(Pass::Forward, seq),
@@ -125,7 +113,10 @@ fn a_real_gpu_passes_its_checks_and_answers_the_log() {
     operators.extend([1 << 20, 64 << 20, 1 << 30].map(copy));
     for op in operators {
         for cache in [Cache::Cold, Cache::Hot] {
-            let case = Case { op, cache, rank: 0 };
+            let case = Case {
+                cache,
+                ..Case::cold(op)
+            };
             if let Some(reason) = device.refuses(&case) {
                 println!("| {op} | {cache:?} | {reason} |");
                 continue;

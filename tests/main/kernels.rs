@@ -1,17 +1,16 @@
 //! Our CUDA kernels without a GPU: every source compiles for the architectures that we promise.
 
+use crate::skip::skip;
 use shapewise::measure::cuda::compile::{Compiled, Source, architecture, compile};
 use shapewise::measure::cuda::libraries::Library;
 use shapewise::ops::Dtype;
 
-/// Whether NVRTC is at hand; says so where it is not.
+/// Whether NVRTC is installed; else the test is skipped.
 fn nvrtc() -> bool {
     let Err(error) = Library::Nvrtc.require() else {
         return true;
     };
-    eprintln!("skipped: {error}");
-    let strict = std::env::var_os("SHAPEWISE_REQUIRE_ALL").is_some();
-    assert!(!strict, "SHAPEWISE_REQUIRE_ALL allows no skipped test");
+    skip(error);
     false
 }
 
@@ -45,7 +44,7 @@ fn every_kernel_compiles_for_every_promised_architecture_without_spills() {
     for source in Source::ALL {
         for (dtype, vector) in VARIANTS {
             for target in ["sm_80", "sm_90a", "compute_90"] {
-                let name = format!("{} {dtype:?} x{vector} {target}", source.file());
+                let name = format!("{} {dtype:?} x{vector} {target}", source.name());
                 let compiled = compile(source, dtype, vector, target)
                     .unwrap_or_else(|error| panic!("{name}: {error}"));
                 let machine = target.starts_with("sm_");
@@ -61,7 +60,7 @@ fn every_kernel_compiles_for_every_promised_architecture_without_spills() {
             }
         }
     }
-    // Operands of fp8 products are only filled.
+    // Operands of fp8 GEMMs are only filled.
     for target in ["sm_80", "sm_90a", "compute_90"] {
         compile(Source::Fill, Dtype::Fp8, 16, target).unwrap();
     }
@@ -80,12 +79,12 @@ fn wide_variants_move_16_bytes_at_once() {
             + moves("ld.global.v2.u64")
             + moves("ld.global.nc.v2.u64");
         let writes = moves("st.global.v4") + moves("st.global.v2.u64");
-        assert!(reads > 0 || source == Source::Fill, "{}", source.file());
-        assert!(writes > 0, "{}", source.file());
+        assert!(reads > 0 || source == Source::Fill, "{}", source.name());
+        assert!(writes > 0, "{}", source.name());
         let narrow = moves("ld.global.nc.u16") + moves("ld.global.u16");
         println!(
             "{}: {reads} wide reads, {writes} wide writes, {narrow} reads of 2 bytes",
-            source.file()
+            source.name()
         );
     }
 }

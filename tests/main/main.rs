@@ -62,6 +62,8 @@ mod searches;
 #[cfg(feature = "serve")]
 mod service;
 
+mod skip;
+
 #[cfg(feature = "serve")]
 mod sockets;
 

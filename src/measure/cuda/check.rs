@@ -1,7 +1,7 @@
-//! Every path against the reference on the CPU, before anything is timed.
+//! Compares every path with the reference on the CPU, before anything is timed.
 //!
-//! Operands and what lies between them are poisoned first (all bits set, which is no number in any format), so an
-//! output that is not written shows as an infinite error, and so does a write where nothing belongs.
+//! Operands and the guards between them are poisoned first (all bits set, a NaN in every format), so that
+//! an output that is not written, and a write out of bounds, is an infinite error.
 
 use crate::error::Result;
 use crate::measure::cuda::device::{CudaDevice, Prepared};
@@ -11,59 +11,38 @@ use crate::measure::format;
 use crate::measure::reference::{self, Element};
 use crate::ops::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
 
-/// What memory holds before a check.
+/// Value of every byte before a check.
 pub(super) const POISON: u8 = 0xff;
 
-/// Shapes of memory-bound kernels: odd columns, one warp per row, one block per row, and rows that are wider than what a
-/// block holds in registers.
+/// Shapes of memory-bound kernels: odd columns, one warp per row, one block per row, and rows wider than
+/// the registers of a block.
 const SHAPES: [(u64, u64); 5] = [(7, 129), (9, 64), (33, 1000), (5, 4096), (2, 17_416)];
 
-/// Shapes of products; sizes that no power of two divides, and such that fp8 takes.
-const PRODUCTS: [[u64; 4]; 4] = [
+/// Shapes of GEMMs: sizes that no power of two divides, and sizes that fp8 supports.
+const GEMMS: [[u64; 4]; 4] = [
     [136, 72, 200, 1],
     [37, 53, 29, 1],
     [48, 64, 96, 3],
     [1, 256, 512, 1],
 ];
 
-const KINDS: [MemoryKind; 14] = [
-    MemoryKind::Softmax,
-    MemoryKind::Mask,
-    MemoryKind::Dropout,
-    MemoryKind::LayerNorm,
-    MemoryKind::RmsNorm,
-    MemoryKind::Gelu,
-    MemoryKind::Swiglu,
-    MemoryKind::Rotary,
-    MemoryKind::Add,
-    MemoryKind::Embedding,
-    MemoryKind::CrossEntropy,
-    MemoryKind::Adam,
-    MemoryKind::Permute,
-    MemoryKind::Copy,
-];
-
-const PASSES: [Pass; 2] = [Pass::Forward, Pass::Backward];
-
-/// All operators that are checked, those that a device refuses among them.
+/// All operators to check, including those that a device refuses.
 fn operators() -> Vec<Op> {
     let mut operators = Vec::new();
     for dtype in Dtype::ALL {
         for layout in Layout::ALL {
-            operators.extend(PRODUCTS.map(|[m, n, k, batch]| {
+            operators.extend(GEMMS.map(|[m, n, k, batch]| {
                 Op::Gemm(Gemm {
-                    m,
-                    n,
-                    k,
                     batch,
                     layout,
                     dtype,
+                    ..Gemm::new(m, n, k)
                 })
             }));
         }
     }
-    for kind in KINDS {
-        for pass in PASSES {
+    for kind in MemoryKind::ALL {
+        for pass in Pass::ALL {
             for dtype in [Dtype::Fp32, Dtype::Fp16, Dtype::Bf16] {
                 operators.extend(SHAPES.map(|(rows, cols)| {
                     Op::Memory(Memory {
@@ -79,60 +58,44 @@ fn operators() -> Vec<Op> {
     }
     for dtype in [Dtype::Bf16, Dtype::Fp16] {
         for causal in [false, true] {
-            for pass in PASSES {
+            for pass in Pass::ALL {
                 for (seq, head_dim) in [(128, 64), (200, 80)] {
-                    let sizes = [1, 4, 2, seq, seq, head_dim];
                     operators.push(Op::Attention(Attention {
+                        kv_heads: 2,
+                        causal,
                         pass,
-                        ..attention(sizes, causal, dtype)
+                        dtype,
+                        ..Attention::new(1, 4, seq, head_dim)
                     }));
                 }
             }
-            let decode = [2, 4, 2, 1, 130, 64];
-            operators.push(Op::Attention(attention(decode, causal, dtype)));
+            operators.push(Op::Attention(Attention {
+                kv_heads: 2,
+                seq_q: 1,
+                causal,
+                dtype,
+                ..Attention::new(2, 4, 130, 64)
+            }));
         }
     }
     operators
 }
 
-/// An attention of equal sequences and head widths, forward.
-const fn attention(
-    [batch, heads, kv_heads, seq_q, seq_kv, head_dim]: [u64; 6],
-    causal: bool,
-    dtype: Dtype,
-) -> Attention {
-    Attention {
-        batch,
-        heads,
-        kv_heads,
-        seq_q,
-        seq_kv,
-        head_dim,
-        value_dim: head_dim,
-        causal,
-        window: 0,
-        pass: Pass::Forward,
-        dtype,
-    }
-}
-
-/// What a path is called in the list.
+/// Name of a path in the list.
 fn name(op: &Op, output: &str) -> String {
     match op {
-        Op::Attention(attention) => format!("attention {} {op} {output}", attention.pass.name()),
+        Op::Attention(attention) => format!("attention {} {op} {output}", attention.pass),
         Op::Memory(memory) => {
-            let (kind, pass, dtype) = (memory.kind.name(), memory.pass.name(), memory.dtype.name());
-            format!(
-                "{kind} {pass} {dtype} {}x{} {output}",
-                memory.rows, memory.cols
-            )
+            let (rows, cols) = (memory.rows, memory.cols);
+            let path = format!("{} {} {}", memory.kind, memory.pass, memory.dtype);
+            format!("{path} {rows}x{cols} {output}")
         }
         other => format!("{other} {output}"),
     }
 }
 
-/// The largest error of an operator: what its format allows, and twice that for attention, which rounds its
-/// probabilities between two products.
+/// Largest error of an operator: that of its format, doubled for attention, which rounds its probabilities
+/// between two GEMMs.
 fn allowed(op: &Op) -> f64 {
     let dtype = op.dtype().unwrap_or(Dtype::Fp32);
     match op {
@@ -141,8 +104,8 @@ fn allowed(op: &Op) -> f64 {
     }
 }
 
-/// Checks every path that the device does not refuse. One that cannot be set up is remembered as missing, with the
-/// reason: its cases are refused from then on.
+/// Checks every path that the device does not refuse; the device refuses paths whose set-up fails from
+/// then on.
 pub(super) fn run(device: &mut CudaDevice) -> Result<Vec<Checked>> {
     let mut checked = Vec::new();
     for (seed, op) in operators().iter().enumerate() {
@@ -159,7 +122,7 @@ pub(super) fn run(device: &mut CudaDevice) -> Result<Vec<Checked>> {
     Ok(checked)
 }
 
-/// Runs one operator on known inputs and holds each output against the reference.
+/// Runs one operator on known inputs and compares each output with the reference.
 fn compare(device: &CudaDevice, op: &Op, prepared: &Prepared, seed: u64) -> Result<Vec<Checked>> {
     let (driver, operands) = (device.driver(), &prepared.operands);
     let dtype = op.dtype().unwrap_or(Dtype::Fp32);
@@ -205,7 +168,7 @@ fn compare(device: &CudaDevice, op: &Op, prepared: &Prepared, seed: u64) -> Resu
     Ok(checks.collect())
 }
 
-/// Values as the device holds them.
+/// Values as the device stores them.
 fn encode(element: Element, dtype: Dtype, values: &[f32]) -> Vec<u8> {
     let size = element.size(dtype) as usize;
     let mut bytes = Vec::with_capacity(values.len() * size);
@@ -219,7 +182,7 @@ fn encode(element: Element, dtype: Dtype, values: &[f32]) -> Vec<u8> {
     bytes
 }
 
-/// Values from what the device holds; a flag that is neither 0 nor 1 is no number.
+/// Values of the device's bytes; a flag that is neither 0 nor 1 is NaN.
 fn decode(slot: &Slot, dtype: Dtype, bytes: &[u8]) -> Vec<f32> {
     let size = slot.element.size(dtype) as usize;
     let words = bytes.chunks_exact(size).map(|stored| {
@@ -243,16 +206,16 @@ mod tests {
     #[test]
     fn every_kind_pass_layout_and_format_is_among_the_checks() {
         let all = operators();
-        for kind in KINDS {
-            for pass in PASSES {
+        for kind in MemoryKind::ALL {
+            for pass in Pass::ALL {
                 let found = all.iter().any(
                     |op| matches!(op, Op::Memory(memory) if (memory.kind, memory.pass) == (kind, pass)),
                 );
                 assert!(found, "{kind:?} {pass:?}");
             }
         }
-        let products = all.iter().filter(|op| matches!(op, Op::Gemm(_))).count();
-        assert_eq!(products, 5 * 4 * PRODUCTS.len());
+        let gemms = all.iter().filter(|op| matches!(op, Op::Gemm(_))).count();
+        assert_eq!(gemms, 5 * 4 * GEMMS.len());
     }
 
     #[test]

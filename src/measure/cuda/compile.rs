@@ -1,4 +1,4 @@
-//! Our kernels, built in as source and compiled by NVRTC for the device at hand; needs neither a GPU nor a driver.
+//! Our kernels, built in as source and compiled by NVRTC for a device, which need not be present.
 
 use crate::error::{Error, Result};
 use crate::measure::cuda::libraries::Library;
@@ -6,49 +6,28 @@ use crate::ops::Dtype;
 use cudarc::nvrtc::{result, sys};
 use std::ffi::{CStr, CString};
 
-/// What stands in front of every source.
+/// Header of every source.
 const COMMON: &str = include_str!("../../../kernels/common.cuh");
 
-/// One file of `kernels/`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Source {
-    /// `copy.cu`: bandwidth.
-    Copy,
-    /// `elementwise.cu`: kernels that look at each element alone.
-    Elementwise,
-    /// `fill.cu`: operands and clock stamps.
-    Fill,
-    /// `gather.cu`: rows moved by an index.
-    Gather,
-    /// `norm.cu`: layer norm and RMS norm.
-    Norm,
-    /// `softmax.cu`: softmax and cross-entropy.
-    Softmax,
+named_enum! {
+    /// One file of `kernels/`.
+    Source {
+        /// Bandwidth.
+        Copy = "copy.cu",
+        /// Kernels of independent elements.
+        Elementwise = "elementwise.cu",
+        /// Values of operands, and clock stamps.
+        Fill = "fill.cu",
+        /// Rows moved by an index.
+        Gather = "gather.cu",
+        /// Layer norm and RMS norm.
+        Norm = "norm.cu",
+        /// Softmax and cross-entropy.
+        Softmax = "softmax.cu",
+    }
 }
 
 impl Source {
-    /// Every file.
-    pub const ALL: [Self; 6] = [
-        Self::Copy,
-        Self::Elementwise,
-        Self::Fill,
-        Self::Gather,
-        Self::Norm,
-        Self::Softmax,
-    ];
-
-    /// The name of the file.
-    pub const fn file(self) -> &'static str {
-        match self {
-            Self::Copy => "copy.cu",
-            Self::Elementwise => "elementwise.cu",
-            Self::Fill => "fill.cu",
-            Self::Gather => "gather.cu",
-            Self::Norm => "norm.cu",
-            Self::Softmax => "softmax.cu",
-        }
-    }
-
     const fn text(self) -> &'static str {
         match self {
             Self::Copy => include_str!("../../../kernels/copy.cu"),
@@ -60,7 +39,7 @@ impl Source {
         }
     }
 
-    /// The whole source, for a format and so many elements per access.
+    /// The source with its header, for a format and this many elements per access.
     pub fn with(self, dtype: Dtype, vector: u64) -> String {
         let format = match dtype {
             Dtype::Fp32 | Dtype::Tf32 => "FP32",
@@ -76,15 +55,15 @@ impl Source {
 /// A compiled source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compiled {
-    /// What the driver loads: machine code for `sm_...`, PTX with a closing zero for `compute_...`.
+    /// Image for the driver: machine code for `sm_...`, PTX with a closing zero for `compute_...`.
     pub image: Vec<u8>,
     /// The same as PTX text.
     pub ptx: String,
-    /// What the compiler said: with `--ptxas-options=-v`, registers and spills of each kernel.
+    /// Log of the compiler, with the registers and spills of each kernel (`--ptxas-options=-v`).
     pub log: String,
 }
 
-/// A program that is destroyed with its last use.
+/// A program of NVRTC.
 struct Program(sys::nvrtcProgram);
 
 impl Drop for Program {
@@ -97,7 +76,7 @@ impl Drop for Program {
 /// Compiles a source for an architecture, `sm_90a` or `compute_90`.
 pub fn compile(source: Source, dtype: Dtype, vector: u64, architecture: &str) -> Result<Compiled> {
     Library::Nvrtc.require()?;
-    let name = source.file();
+    let name = source.name();
     let fail = |what: &str, log: &str| {
         let first = log.lines().find(|line| line.contains("error"));
         let log = first.unwrap_or(log).trim();
@@ -111,12 +90,13 @@ pub fn compile(source: Source, dtype: Dtype, vector: u64, architecture: &str) ->
         .map(Program)
         .map_err(|error| fail(&error.to_string(), ""))?;
     let options = [
-        format!("--gpu-architecture={architecture}"),
-        "--std=c++17".to_owned(),
-        "--use_fast_math".to_owned(),
-        "-default-device".to_owned(),
-        "--ptxas-options=-v".to_owned(),
-    ];
+        &format!("--gpu-architecture={architecture}"),
+        "--std=c++17",
+        "--use_fast_math",
+        "-default-device",
+        "--ptxas-options=-v",
+    ]
+    .map(str::to_owned);
     // SAFETY: the program lives until the end of this function, and source and options with it.
     let done = unsafe { result::compile_program(program.0, &options) };
     let log = text_of(&program);
@@ -168,8 +148,8 @@ pub fn version() -> Option<String> {
     known.ok().map(|()| format!("{major}.{minor}"))
 }
 
-/// The architecture to compile for on a device of this compute capability: its own where NVRTC knows it, else the PTX
-/// of the newest that NVRTC knows below it, which the driver finishes.
+/// The architecture for a device of this compute capability: its own where NVRTC supports it, else the PTX
+/// of the newest supported one below it, which the driver compiles.
 pub fn architecture(major: i32, minor: i32) -> Result<String> {
     Library::Nvrtc.require()?;
     let mut count = 0;

@@ -1,4 +1,4 @@
-//! A CUDA device as something that can be timed.
+//! A CUDA device.
 
 use crate::error::{Error, Result};
 use crate::measure::cuda::algorithm::Algorithm;
@@ -9,8 +9,8 @@ use crate::measure::cuda::clock::Stamps;
 use crate::measure::cuda::compile::Source;
 use crate::measure::cuda::cudnn;
 use crate::measure::cuda::driver::Driver;
-use crate::measure::cuda::fill;
-use crate::measure::cuda::gemm::{self, Product};
+use crate::measure::cuda::fill::{self, Filler};
+use crate::measure::cuda::gemm::{self, CublasLtGemm};
 use crate::measure::cuda::guarded;
 use crate::measure::cuda::identity::{bus, identity};
 use crate::measure::cuda::launch::Argument::{Address, Count, Word};
@@ -27,23 +27,24 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// The most operand sets that calls rotate over; chains are no longer than this.
+/// Largest number of operand sets that calls rotate over; chains are no longer.
 const MOST_SETS: u64 = 64;
 
-/// How many times the last-level cache is read between two uses of an operand that shall be cold.
+/// Traffic between two uses of a cold operand, in multiples of the last-level cache.
 const CACHES: u64 = 3;
 
-/// Assumed where the driver does not tell the size of its last-level cache.
+/// Assumed size of the last-level cache where the driver does not report it.
 const USUAL_CACHE_BYTES: u64 = 50 << 20;
 
-/// Rows and columns of the product that keeps the device busy.
+/// Size of the square GEMM that warms the device up.
 const SOAK_SIZE: u64 = 8192;
 
-/// A device that is open, with the libraries that it has.
+/// An open device and its libraries.
 pub struct CudaDevice {
-    // What refers to the driver stands before it and is destroyed first.
+    // Fields are dropped in order: what refers to the driver before it.
     cublas: Rc<gemm::Handle>,
-    /// Plans of cuDNN by operator and rank: one takes about a second to compile, and anchors come back every minute.
+    /// Cache of cuDNN's plans by operator and rank: one takes about a second to compile, and anchors
+    /// are timed every minute.
     plans: RefCell<HashMap<(Attention, u32), Rc<cudnn::Plan>>>,
     cudnn: std::result::Result<Rc<cudnn::Handle>, String>,
     stamps: Option<Stamps>,
@@ -54,14 +55,14 @@ pub struct CudaDevice {
     limits: Limits,
     capability: (i32, i32),
     cache_bytes: u64,
-    /// Addresses of the parts of the pool that every case shares.
+    /// Addresses in the pool that all cases share.
     one: u64,
     workspace: u64,
     sink: u64,
     flushed: u64,
-    /// What is left of the pool for operands.
+    /// Rest of the pool, for operands.
     arena: Arena,
-    /// Paths that could not be set up when they were checked, with the reason.
+    /// Paths whose set-up failed in the checks, with the reason.
     missing: BTreeMap<String, String>,
     opened: Instant,
 }
@@ -73,7 +74,7 @@ pub(super) struct Prepared {
 }
 
 impl CudaDevice {
-    /// Opens the device with this index; the driver's library and cuBLASLt are there.
+    /// Opens the device with this index; the driver's library and cuBLASLt are loaded.
     pub(super) fn open(index: usize) -> Result<Self> {
         let driver = Driver::open(index)?;
         let told = |attribute| driver.attribute(attribute);
@@ -86,7 +87,7 @@ impl CudaDevice {
         let shared = told(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
         let limits = Limits {
             processors: processors.unwrap_or(1),
-            // A kilobyte is left for what kernels declare themselves.
+            // A kilobyte is left for the static shared memory of kernels.
             shared_bytes: shared.unwrap_or(48 << 10).saturating_sub(1 << 10),
         };
         let cache_bytes = cache.unwrap_or(USUAL_CACHE_BYTES);
@@ -111,9 +112,12 @@ impl CudaDevice {
             .map(|kernels| Stamps::new(&driver, kernels, stamp))
             .transpose()?;
         if let Ok(kernels) = &kernels {
-            let region = (flushed, CACHES * cache_bytes);
-            let processors = limits.processors;
-            fill::normals(&driver, kernels, processors, Dtype::Fp32, region, false)?;
+            let filler = Filler {
+                driver: &driver,
+                kernels,
+                processors: limits.processors,
+            };
+            filler.normals(Dtype::Fp32, (flushed, CACHES * cache_bytes), false)?;
         }
         let sensor = bus(&driver).and_then(|bus| Sensor::open(&bus));
         let identity = identity(&driver, sensor.as_ref(), cudnn.is_ok())?;
@@ -137,7 +141,7 @@ impl CudaDevice {
             missing: BTreeMap::new(),
             opened: Instant::now(),
         };
-        // Its kernel is compiled now rather than in front of the first call that is timed.
+        // Compiles the kernel now, not before the first timed call.
         device.flush()?;
         device.driver.wait()?;
         Ok(device)
@@ -151,20 +155,12 @@ impl CudaDevice {
         self.stamps.as_ref()
     }
 
-    /// The properties of this device as cuDNN describes it, to compile its plans elsewhere.
-    pub fn properties_json(&self) -> Result<String> {
-        match &self.cudnn {
-            Ok(handle) => cudnn::DeviceProperties::json(handle),
-            Err(reason) => Err(Error::infeasible(reason.clone())),
-        }
-    }
-
-    /// Whether so many bytes, read one after the other, leave nothing of the first in the last-level cache.
+    /// Whether reading this many bytes evicts the first of them from the last-level cache.
     pub(super) fn outgrows_cache(&self, bytes: u64) -> bool {
         bytes >= CACHES * self.cache_bytes
     }
 
-    /// Enqueues reading more than the last-level cache holds; writing, where there is no kernel to read.
+    /// Enqueues a flush of the last-level cache: a read of more than it holds, or a write without NVRTC.
     pub(super) fn flush(&self) -> Result<()> {
         let bytes = CACHES * self.cache_bytes;
         let Ok(kernels) = &self.kernels else {
@@ -184,7 +180,7 @@ impl CudaDevice {
         unsafe { launch(&self.driver, &function, shape, &arguments) }
     }
 
-    /// Sets an operator up with so many operand sets as are wanted for their size.
+    /// Sets up an operator with as many operand sets as `wanted` says for their size.
     pub(super) fn prepare(
         &self,
         op: &Op,
@@ -193,13 +189,10 @@ impl CudaDevice {
     ) -> Result<Prepared> {
         let mut arena = self.arena.clone();
         let algorithm: Box<dyn Algorithm> = match op {
-            Op::Gemm(op) => Box::new(Product::new(
-                &self.cublas,
-                op,
-                rank,
-                self.workspace,
-                self.one,
-            )?),
+            Op::Gemm(op) => {
+                let (handle, workspace) = (&self.cublas, self.workspace);
+                Box::new(CublasLtGemm::new(handle, op, rank, workspace, self.one)?)
+            }
             Op::Attention(op) => {
                 let handle = self.cudnn.as_ref();
                 let handle = handle.map_err(|reason| Error::infeasible(reason.clone()))?;
@@ -223,7 +216,7 @@ impl CudaDevice {
         })
     }
 
-    /// The compiled plan of an attention; compiles it when it is asked for the first time.
+    /// The compiled plan of an attention, cached.
     fn plan(&self, handle: &cudnn::Handle, op: &Attention, rank: u32) -> Result<Rc<cudnn::Plan>> {
         if let Some(plan) = self.plans.borrow().get(&(*op, rank)) {
             return Ok(Rc::clone(plan));
@@ -234,7 +227,7 @@ impl CudaDevice {
         Ok(plan)
     }
 
-    /// How many operand sets a cache state wants: enough to outgrow the cache, and one more.
+    /// Number of operand sets for a state of the cache: enough to outgrow it, and one more.
     fn sets_for(&self, cache: Cache) -> impl Fn(u64) -> u64 + use<> {
         let bytes = CACHES * self.cache_bytes;
         move |set_bytes| match cache {
@@ -243,30 +236,34 @@ impl CudaDevice {
         }
     }
 
-    /// Fills the operands with what they hold while they are timed.
+    /// Fills the operands with the values for timing.
     fn fill(&self, op: &Op, operands: &Placement) -> Result<()> {
+        let driver = &self.driver;
         match &self.kernels {
-            Ok(kernels) => {
-                let processors = self.limits.processors;
-                fill::fill(&self.driver, kernels, processors, op, operands)
+            Ok(kernels) => Filler {
+                driver,
+                kernels,
+                processors: self.limits.processors,
             }
-            Err(_) => fill::from_host(&self.driver, op, operands),
+            .fill(op, operands),
+            Err(_) => fill::from_host(driver, op, operands),
         }
     }
 
-    /// Sets every bit of what algorithms took from the pool for themselves, so that none relies on what is there.
+    /// Poisons the scratch memory of the algorithm, so that it relies on no earlier content.
     pub(super) fn poison_scratch(&self, operands: &Placement) -> Result<()> {
         let start = self.arena.start();
         let bytes = operands.region().0 - start;
         self.driver.set(start, bytes as usize, check::POISON)
     }
 
-    /// Remembers that a path cannot be set up, so that its cases are refused.
+    /// Records that a path cannot be set up, so that its cases are refused.
     pub(super) fn miss(&mut self, op: &Op, reason: String) {
         self.missing.insert(path(op), reason);
     }
 
-    /// Sets a case up, fills its operands and runs it once, so that everything is loaded before a capture.
+    /// Sets up a case, fills its operands and runs it once, so that all modules are loaded before a
+    /// capture.
     fn set_up(&self, case: &Case) -> Result<Box<dyn Chain + '_>> {
         let prepared = self.prepare(&case.op, case.rank, self.sets_for(case.cache))?;
         self.fill(&case.op, &prepared.operands)?;
@@ -277,16 +274,16 @@ impl CudaDevice {
         Ok(Box::new(CudaChain::new(self, prepared, case.cache)))
     }
 
-    /// Multiplies large matrices for so long.
+    /// Multiplies large matrices for this long.
     fn keep_busy(&self, duration: Duration) -> Result<()> {
         let dtype = match self.capability {
             (major, _) if major >= 8 => Dtype::Bf16,
             _ => Dtype::Fp16,
         };
-        let product = |size| Op::Gemm(Gemm::square(size, Layout::Tn, dtype));
-        let mut op = product(SOAK_SIZE);
+        let square = |size| Op::Gemm(Gemm::square(size, Layout::Tn, dtype));
+        let mut op = square(SOAK_SIZE);
         if self.refuses_op(&op, 0).is_some() {
-            op = product(SOAK_SIZE / 4);
+            op = square(SOAK_SIZE / 4);
         }
         let prepared = self.prepare(&op, 0, |_| 1)?;
         self.fill(&op, &prepared.operands)?;
@@ -302,7 +299,7 @@ impl CudaDevice {
         Ok(())
     }
 
-    /// Why an operator cannot run here, where it cannot.
+    /// Why an operator cannot run here, if it cannot.
     pub(super) fn refuses_op(&self, op: &Op, rank: u32) -> Option<String> {
         let refused = match op {
             Op::Gemm(op) => gemm::refuses(op, rank, self.capability),
@@ -328,8 +325,8 @@ impl CudaDevice {
     }
 }
 
-/// What an operator needs besides its operands, as far as that is known before it is set up: backward attention adds
-/// up the gradients of queries in single precision, once in the graph and once in the plan's own memory.
+/// Size in bytes of the scratch memory known before set-up: backward attention sums the gradients of
+/// queries in single precision, once in the graph and once in the plan's workspace.
 fn scratch(op: &Op) -> u64 {
     match op {
         Op::Attention(op) if op.pass == Pass::Backward => {
@@ -340,24 +337,20 @@ fn scratch(op: &Op) -> u64 {
     }
 }
 
-/// What cases have in common that only run or fail together.
+/// Key of the cases that share a kernel or library path, and so run or fail together.
 fn path(op: &Op) -> String {
     match op {
-        Op::Gemm(op) => format!("gemm {} {}", op.layout.name(), op.dtype.name()),
+        Op::Gemm(op) => format!("gemm {} {}", op.layout, op.dtype),
         Op::Attention(op) => {
-            let (pass, dtype) = (op.pass.name(), op.dtype.name());
             let kind = if op.is_decode() {
                 "decode"
             } else {
                 "attention"
             };
             let mask = if op.causal { " causal" } else { "" };
-            format!("{kind} {pass}{mask} {dtype}")
+            format!("{kind} {}{mask} {}", op.pass, op.dtype)
         }
-        Op::Memory(op) => {
-            let (kind, pass, dtype) = (op.kind.name(), op.pass.name(), op.dtype.name());
-            format!("{kind} {pass} {dtype}")
-        }
+        Op::Memory(op) => format!("{} {} {}", op.kind, op.pass, op.dtype),
         Op::Collective(op) => op.kind.name().to_owned(),
     }
 }

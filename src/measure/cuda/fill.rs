@@ -1,6 +1,6 @@
-//! What operands hold while they are timed: random normals, never zeros, and whole numbers where rows or classes go.
+//! Values of operands during timing: random normals, never zeros, and valid indices.
 //!
-//! Zeros would draw less power, and products of them would look a tenth faster than they are.
+//! Zeros draw less power, which makes GEMMs about a tenth faster.
 
 use crate::error::Result;
 use crate::measure::cuda::compile::Source;
@@ -10,31 +10,88 @@ use crate::measure::cuda::launch::{Kernels, Shape, launch};
 use crate::measure::cuda::placement::{Placement, Slot};
 use crate::measure::format;
 use crate::measure::reference::{self, Element};
-use crate::ops::Dtype;
-use crate::ops::Op;
+use crate::ops::{Dtype, Op};
 use crate::random::Random;
 
-/// Fills all sets: everything with normals in the operator's format first, then what must be something else.
-pub(super) fn fill(
-    driver: &Driver,
-    kernels: &Kernels,
-    processors: u64,
-    op: &Op,
-    operands: &Placement,
-) -> Result<()> {
-    let dtype = match op.dtype() {
-        Some(Dtype::Tf32) | None => Dtype::Fp32,
-        Some(dtype) => dtype,
-    };
-    let (address, bytes) = operands.region();
-    normals(driver, kernels, processors, dtype, (address, bytes), false)?;
-    for set in 0..operands.sets() {
-        for slot in operands.operands().iter().filter(|slot| slot.is_input) {
-            let address = operands.address(set, slot.name);
-            fill_special(driver, kernels, processors, op, slot, address)?;
+/// Fills operands with our own kernels.
+#[derive(Clone, Copy)]
+pub(super) struct Filler<'a> {
+    pub(super) driver: &'a Driver,
+    pub(super) kernels: &'a Kernels,
+    pub(super) processors: u64,
+}
+
+impl Filler<'_> {
+    /// Fills all sets: first everything with normals, then indices, flags and statistics.
+    pub(super) fn fill(self, op: &Op, operands: &Placement) -> Result<()> {
+        let dtype = match op.dtype() {
+            Some(Dtype::Tf32) | None => Dtype::Fp32,
+            Some(dtype) => dtype,
+        };
+        self.normals(dtype, operands.region(), false)?;
+        for set in 0..operands.sets() {
+            for slot in operands.operands().iter().filter(|slot| slot.is_input) {
+                self.fill_special(op, slot, operands.address(set, slot.name))?;
+            }
         }
+        Ok(())
     }
-    Ok(())
+
+    /// Fills a range of the pool with normals, or with their magnitudes.
+    pub(super) fn normals(
+        self,
+        dtype: Dtype,
+        (address, bytes): (u64, u64),
+        magnitudes: bool,
+    ) -> Result<()> {
+        let vector = 16 / dtype.size();
+        let variant = (Source::Fill, dtype, vector);
+        let function = self.kernels.function(self.driver, variant, "fill_normal")?;
+        let elements = bytes / dtype.size();
+        let shape = Shape::flat(elements / vector, self.processors);
+        let arguments = [
+            Address(address),
+            Count(elements),
+            Word(0x5eed_0001),
+            Float(1.0),
+            Int(magnitudes.into()),
+        ];
+        // SAFETY: the arguments are those of the kernel, and the range lies in the pool.
+        unsafe { launch(self.driver, &function, shape, &arguments) }
+    }
+
+    /// Fills operands that cannot be normals: indices, flags, squares, and statistics of attention.
+    fn fill_special(self, op: &Op, slot: &Slot, address: u64) -> Result<()> {
+        let (name, more) = match (slot.element, slot.name, op) {
+            (Element::Index, name, Op::Memory(memory)) => {
+                let end = match name {
+                    "classes" => memory.cols,
+                    _ => memory.rows,
+                };
+                ("fill_order", vec![Count(coprime(end)), Count(end)])
+            }
+            (Element::Flag, _, _) => ("fill_flags", vec![Word(reference::DROPOUT)]),
+            (Element::Single, "v", _) => {
+                return self.normals(Dtype::Fp32, (address, slot.bytes), true);
+            }
+            (Element::Single, "stats", _) => {
+                let (queries, keys, causal) = match op {
+                    Op::Attention(op) => (op.seq_q, op.seq_kv, op.causal),
+                    Op::Memory(op) => (1, op.cols, false),
+                    _ => (1, 1, false),
+                };
+                let sizes = vec![Count(queries), Count(keys), Int(causal.into())];
+                ("fill_stats", sizes)
+            }
+            _ => return Ok(()),
+        };
+        let variant = (Source::Fill, Dtype::Fp32, 4);
+        let function = self.kernels.function(self.driver, variant, name)?;
+        let shape = Shape::flat(slot.elements, self.processors);
+        let arguments = [vec![Address(address), Count(slot.elements)], more].concat();
+        // SAFETY: the arguments are those of the kernel named, and the operand lies in the pool.
+        unsafe { launch(self.driver, &function, shape, &arguments) }
+    }
 }
 
 /// Fills all sets without kernels of our own: a block of normals from the host, repeated.
@@ -58,91 +115,8 @@ pub(super) fn from_host(driver: &Driver, op: &Op, operands: &Placement) -> Resul
     Ok(())
 }
 
-/// Normals over a part of the pool; only their magnitudes where asked.
-pub(super) fn normals(
-    driver: &Driver,
-    kernels: &Kernels,
-    processors: u64,
-    dtype: Dtype,
-    (address, bytes): (u64, u64),
-    magnitudes: bool,
-) -> Result<()> {
-    let vector = 16 / dtype.size();
-    let function = kernels.function(driver, (Source::Fill, dtype, vector), "fill_normal")?;
-    let elements = bytes / dtype.size();
-    let shape = Shape::flat(elements / vector, processors);
-    let arguments = [
-        Address(address),
-        Count(elements),
-        Word(0x5eed_0001),
-        Float(1.0),
-        Int(magnitudes.into()),
-    ];
-    // SAFETY: the arguments are those of the kernel, and the part lies in the pool.
-    unsafe { launch(driver, &function, shape, &arguments) }
-}
-
-/// What normals would be wrong for: whole numbers, flags, squares, and what the forward pass of attention leaves.
-fn fill_special(
-    driver: &Driver,
-    kernels: &Kernels,
-    processors: u64,
-    op: &Op,
-    slot: &Slot,
-    address: u64,
-) -> Result<()> {
-    let variant = (Source::Fill, Dtype::Fp32, 4);
-    let shape = Shape::flat(slot.elements, processors);
-    let (name, arguments) = match (slot.element, slot.name, op) {
-        (Element::Index, name, Op::Memory(memory)) => {
-            let end = match name {
-                "classes" => memory.cols,
-                _ => memory.rows,
-            };
-            let order = [
-                Address(address),
-                Count(slot.elements),
-                Count(coprime(end)),
-                Count(end),
-            ];
-            ("fill_order", order.to_vec())
-        }
-        (Element::Flag, _, _) => {
-            let flags = [
-                Address(address),
-                Count(slot.elements),
-                Word(reference::DROPOUT),
-            ];
-            ("fill_flags", flags.to_vec())
-        }
-        (Element::Single, "v", _) => {
-            let region = (address, slot.bytes);
-            return normals(driver, kernels, processors, Dtype::Fp32, region, true);
-        }
-        (Element::Single, "stats", _) => {
-            let (queries, keys, causal) = match op {
-                Op::Attention(attention) => (attention.seq_q, attention.seq_kv, attention.causal),
-                Op::Memory(memory) => (1, memory.cols, false),
-                _ => (1, 1, false),
-            };
-            let stats = [
-                Address(address),
-                Count(slot.elements),
-                Count(queries),
-                Count(keys),
-                Int(causal.into()),
-            ];
-            ("fill_stats", stats.to_vec())
-        }
-        _ => return Ok(()),
-    };
-    let function = kernels.function(driver, variant, name)?;
-    // SAFETY: the arguments are those of the kernel named, and the operand lies in the pool.
-    unsafe { launch(driver, &function, shape, &arguments) }
-}
-
-/// A factor near the golden section of `end` that shares no divisor with it, so that its multiples visit every number
-/// below `end` once and neighbours lie far apart.
+/// A number near the golden section of `end` and coprime to it, so that its multiples modulo `end` visit
+/// every index once, with neighbours far apart.
 fn coprime(end: u64) -> u64 {
     let start = (end as f64 * 0.618_033_988_749_895) as u64;
     (start.max(1)..=end.max(1))

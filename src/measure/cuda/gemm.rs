@@ -1,27 +1,27 @@
-//! Matrix products through cuBLASLt: all layouts and formats, strided batches, any of the heuristic's algorithms.
+//! GEMMs through cuBLASLt: all layouts and formats, strided batches, any of the heuristic's algorithms.
 //!
-//! Our products are by rows and cuBLASLt counts by columns, so it computes the transpose: its first matrix is our
-//! `(k, n)` operand, its second our `(m, k)` operand, and its product has `n` rows and `m` columns. The letters of a
-//! [`Layout`] are in its order.
+//! Our matrices are row-major and those of cuBLASLt column-major, so it computes the transpose: its `A` is
+//! our `(k, n)` operand, its `B` our `(m, k)` operand, and its output has `n` rows and `m` columns. The
+//! letters of a [`Layout`] are in its order.
 
 use crate::dataset::Kernel;
 use crate::error::{Error, Result};
 use crate::measure::cuda::algorithm::Algorithm;
 use crate::measure::cuda::driver::Driver;
+use crate::measure::cuda::identity;
 use crate::measure::cuda::placement::Placement;
 use crate::measure::cuda::tuning;
-use crate::ops::Dtype;
-use crate::ops::Gemm;
-use crate::ops::Layout;
+use crate::measure::reference::transposed;
+use crate::ops::{Dtype, Gemm, Layout, Op};
 use cudarc::cublaslt::result::{self, CublasError};
 use cudarc::cublaslt::sys;
 use std::ffi::c_void;
 use std::rc::Rc;
 
-/// Scratch memory that cuBLASLt may use; NVIDIA recommends 32 MiB for Hopper.
+/// Workspace of cuBLASLt; NVIDIA recommends 32 MiB for Hopper.
 pub(super) const WORKSPACE_BYTES: u64 = 32 << 20;
 
-/// The most algorithms that the heuristic is asked for.
+/// Number of algorithms requested of the heuristic.
 const MOST_RANKS: u32 = 8;
 
 fn failed(what: &str) -> impl Fn(CublasError) -> Error {
@@ -29,33 +29,42 @@ fn failed(what: &str) -> impl Fn(CublasError) -> Error {
     move |error| Error::infeasible(format!("cuBLASLt cannot {what}: {:?}", error.0))
 }
 
-/// The library, open.
-pub(super) struct Handle(sys::cublasLtHandle_t);
+/// Declares a wrapper that destroys what the library created.
+macro_rules! owned {
+    ($(#[$doc:meta])* $visibility:vis $name:ident($raw:ident, $destroy:ident)) => {
+        $(#[$doc])*
+        $visibility struct $name(sys::$raw);
+
+        impl Drop for $name {
+            fn drop(&mut self) {
+                // SAFETY: created by the library, destroyed once.
+                let _ = unsafe { result::$destroy(self.0) };
+            }
+        }
+    };
+}
+
+owned! {
+    /// The library's handle.
+    pub(super) Handle(cublasLtHandle_t, destroy_handle)
+}
+owned!(Description(cublasLtMatmulDesc_t, destroy_matmul_desc));
+owned!(Matrix(cublasLtMatrixLayout_t, destroy_matrix_layout));
+owned!(Preference(cublasLtMatmulPreference_t, destroy_matmul_pref));
 
 impl Handle {
-    /// Opens the library on the context of this thread.
+    /// Creates a handle in the context of this thread.
     pub(super) fn new() -> Result<Rc<Self>> {
         let handle = result::create_handle().map_err(failed("be opened"))?;
         Ok(Rc::new(Self(handle)))
     }
 }
 
-impl Drop for Handle {
-    fn drop(&mut self) {
-        // SAFETY: the handle was created by the library and is destroyed once.
-        let _ = unsafe { result::destroy_handle(self.0) };
-    }
-}
-
-/// The version of cuBLASLt as `13.1.0`.
+/// Version of cuBLASLt as `13.1.0`.
 pub(super) fn version() -> String {
     // SAFETY: the function has no preconditions.
-    let number = unsafe { sys::cublasLtGetVersion() };
-    let (major, minor, patch) = (number / 10_000, number / 100 % 100, number % 100);
-    format!("{major}.{minor}.{patch}")
+    identity::version(unsafe { sys::cublasLtGetVersion() })
 }
-
-struct Description(sys::cublasLtMatmulDesc_t);
 
 impl Description {
     fn set<T>(&self, attribute: sys::cublasLtMatmulDescAttributes_t, value: &T) -> Result<()> {
@@ -64,21 +73,12 @@ impl Description {
         unsafe {
             result::set_matmul_desc_attribute(self.0, attribute, pointer(value), size_of::<T>())
         }
-        .map_err(failed("describe a product"))
+        .map_err(failed("describe a GEMM"))
     }
 }
-
-impl Drop for Description {
-    fn drop(&mut self) {
-        // SAFETY: created by the library, destroyed once.
-        let _ = unsafe { result::destroy_matmul_desc(self.0) };
-    }
-}
-
-struct Matrix(sys::cublasLtMatrixLayout_t);
 
 impl Matrix {
-    /// A matrix by columns without gaps, one after the other in a batch.
+    /// A dense column-major matrix, or a strided batch of them.
     fn new(dtype: sys::cudaDataType, rows: u64, columns: u64, batch: u64) -> Result<Self> {
         let fail = failed("describe a matrix");
         let matrix = result::create_matrix_layout(dtype, rows, columns, rows as i64);
@@ -102,27 +102,11 @@ impl Matrix {
     }
 }
 
-impl Drop for Matrix {
-    fn drop(&mut self) {
-        // SAFETY: created by the library, destroyed once.
-        let _ = unsafe { result::destroy_matrix_layout(self.0) };
-    }
-}
-
-struct Preference(sys::cublasLtMatmulPreference_t);
-
-impl Drop for Preference {
-    fn drop(&mut self) {
-        // SAFETY: created by the library, destroyed once.
-        let _ = unsafe { result::destroy_matmul_pref(self.0) };
-    }
-}
-
 fn pointer<T>(value: &T) -> *const c_void {
     std::ptr::from_ref(value).cast()
 }
 
-/// Formats of operands and product, and how products are summed.
+/// Formats of inputs and output, and the compute type.
 const fn formats(
     dtype: Dtype,
 ) -> (
@@ -146,11 +130,11 @@ const fn formats(
     }
 }
 
-/// Why a product cannot run on a device of this compute capability, where it cannot.
+/// Why a GEMM cannot run on a device of this compute capability, if it cannot.
 pub(super) fn refuses(op: &Gemm, rank: u32, capability: (i32, i32)) -> Option<String> {
     let sizes = [op.m, op.n, op.k, op.batch];
     if sizes.iter().any(|&size| size == 0 || size >= 1 << 31) {
-        return Some("sizes of a product must be 1 to 2^31 - 1".to_owned());
+        return Some("sizes of a GEMM must be 1 to 2^31 - 1".to_owned());
     }
     if rank >= MOST_RANKS {
         return Some(format!(
@@ -158,35 +142,34 @@ pub(super) fn refuses(op: &Gemm, rank: u32, capability: (i32, i32)) -> Option<St
         ));
     }
     if matches!(op.dtype, Dtype::Bf16 | Dtype::Tf32) && capability < (8, 0) {
-        let name = op.dtype.name();
-        return Some(format!("{name} products need compute capability 8.0"));
+        return Some(format!("{} GEMMs need compute capability 8.0", op.dtype));
     }
     if op.dtype == Dtype::Fp8 {
         if capability < (8, 9) {
-            return Some("fp8 products need compute capability 8.9".to_owned());
+            return Some("fp8 GEMMs need compute capability 8.9".to_owned());
         }
         if op.layout != Layout::Tn {
             return Some("cuBLASLt multiplies fp8 in the layout tn only".to_owned());
         }
         if !op.k.is_multiple_of(16) || !op.n.is_multiple_of(16) {
-            return Some("fp8 products need n and k that are multiples of 16".to_owned());
+            return Some("fp8 GEMMs need n and k that are multiples of 16".to_owned());
         }
     }
     None
 }
 
-/// A product that is set up with one algorithm.
-pub(super) struct Product {
+/// A GEMM that is set up with one algorithm; `a`, `b` and `c` are the matrices of cuBLASLt.
+pub(super) struct CublasLtGemm {
     handle: Rc<Handle>,
     description: Description,
-    first: Matrix,
-    second: Matrix,
-    product: Matrix,
+    a: Matrix,
+    b: Matrix,
+    c: Matrix,
     chosen: sys::cublasLtMatmulHeuristicResult_t,
     workspace: u64,
 }
 
-impl Product {
+impl CublasLtGemm {
     /// Asks the heuristic and takes the algorithm at `rank`; `one` is the address of a 1.0 in device memory.
     pub(super) fn new(
         handle: &Rc<Handle>,
@@ -197,39 +180,32 @@ impl Product {
     ) -> Result<Self> {
         let (operand, output, compute) = formats(op.dtype);
         let description = result::create_matmul_desc(compute, sys::cudaDataType_t::CUDA_R_32F);
-        let description = Description(description.map_err(failed("describe a product"))?);
+        let description = Description(description.map_err(failed("describe a GEMM"))?);
         use sys::cublasLtMatmulDescAttributes_t as Attribute;
-        let first_transposed = matches!(op.layout, Layout::Tn | Layout::Tt);
-        let second_transposed = matches!(op.layout, Layout::Nt | Layout::Tt);
-        let operation = |transposed: bool| i32::from(transposed);
-        description.set(
-            Attribute::CUBLASLT_MATMUL_DESC_TRANSA,
-            &operation(first_transposed),
-        )?;
-        description.set(
-            Attribute::CUBLASLT_MATMUL_DESC_TRANSB,
-            &operation(second_transposed),
-        )?;
+        let (b_transposed, a_transposed) = transposed(op.layout);
+        let (trans_a, trans_b) = (i32::from(a_transposed), i32::from(b_transposed));
+        description.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSA, &trans_a)?;
+        description.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSB, &trans_b)?;
         if op.dtype == Dtype::Fp8 {
             description.set(Attribute::CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &one)?;
             description.set(Attribute::CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &one)?;
-            // Sums in tensor cores without promotion, as training frameworks multiply forward.
+            // Accumulates in tensor cores without promotion, as training frameworks do forward.
             description.set(Attribute::CUBLASLT_MATMUL_DESC_FAST_ACCUM, &1i8)?;
         }
         let stored = |transposed: bool, rows: u64, columns: u64| match transposed {
             true => Matrix::new(operand, columns, rows, op.batch),
             false => Matrix::new(operand, rows, columns, op.batch),
         };
-        let first = stored(first_transposed, op.n, op.k)?;
-        let second = stored(second_transposed, op.k, op.m)?;
-        let product = Matrix::new(output, op.n, op.m, op.batch)?;
-        let chosen = choose(handle, &description, [&first, &second, &product], op, rank)?;
+        let a = stored(a_transposed, op.n, op.k)?;
+        let b = stored(b_transposed, op.k, op.m)?;
+        let c = Matrix::new(output, op.n, op.m, op.batch)?;
+        let chosen = choose(handle, &description, [&a, &b, &c], op, rank)?;
         Ok(Self {
             handle: Rc::clone(handle),
             description,
-            first,
-            second,
-            product,
+            a,
+            b,
+            c,
             chosen,
             workspace,
         })
@@ -240,7 +216,7 @@ impl Product {
 fn choose(
     handle: &Handle,
     description: &Description,
-    [first, second, product]: [&Matrix; 3],
+    [a, b, c]: [&Matrix; 3],
     op: &Gemm,
     rank: u32,
 ) -> Result<sys::cublasLtMatmulHeuristicResult_t> {
@@ -261,10 +237,10 @@ fn choose(
         sys::cublasLtMatmulAlgoGetHeuristic(
             handle.0,
             description.0,
-            first.0,
-            second.0,
-            product.0,
-            product.0,
+            a.0,
+            b.0,
+            c.0,
+            c.0,
             preference.0,
             wanted as i32,
             results.as_mut_ptr(),
@@ -272,23 +248,19 @@ fn choose(
         )
     }
     .result()
-    .map_err(failed(&format!("find an algorithm for {}", described(op))))?;
+    .map_err(failed(&format!("find an algorithm for {}", Op::Gemm(*op))))?;
     results.truncate(usize::try_from(found).unwrap_or(0));
     results.retain(|result| result.state == sys::cublasStatus_t::CUBLAS_STATUS_SUCCESS);
     let count = results.len();
     results.into_iter().nth(rank as usize).ok_or_else(|| {
         Error::infeasible(format!(
             "cuBLASLt has {count} algorithms for {}, none at rank {rank}",
-            described(op)
+            Op::Gemm(*op)
         ))
     })
 }
 
-fn described(op: &Gemm) -> String {
-    crate::ops::Op::Gemm(*op).to_string()
-}
-
-/// One attribute of an algorithm; zero where the library does not tell.
+/// An attribute of an algorithm; zero where the library does not report it.
 fn attribute<T: Default>(
     algorithm: &sys::cublasLtMatmulAlgo_t,
     which: sys::cublasLtMatmulAlgoConfigAttributes_t,
@@ -309,12 +281,12 @@ fn attribute<T: Default>(
     value
 }
 
-impl Algorithm for Product {
+impl Algorithm for CublasLtGemm {
     fn enqueue(&self, driver: &Driver, operands: &Placement, set: u64) -> Result<()> {
         driver.bind()?;
         let (alpha, beta) = (1.0f32, 0.0f32);
         let at = |name: &str| operands.address(set, name);
-        let output = at("product");
+        let output = at("c");
         // SAFETY: descriptors and handle are alive; the operands lie in the pool with the sizes and formats that the
         // matrices were described with; the scalars are read before the call returns.
         unsafe {
@@ -324,20 +296,20 @@ impl Algorithm for Product {
                 pointer(&alpha),
                 pointer(&beta),
                 at("b") as *const c_void,
-                self.first.0,
+                self.a.0,
                 at("a") as *const c_void,
-                self.second.0,
+                self.b.0,
                 output as *const c_void,
-                self.product.0,
+                self.c.0,
                 output as *mut c_void,
-                self.product.0,
+                self.c.0,
                 &raw const self.chosen.algo,
                 self.workspace as *mut c_void,
                 WORKSPACE_BYTES as usize,
                 driver.stream().cu_stream().cast(),
             )
         }
-        .map_err(failed("run a product"))
+        .map_err(failed("run a GEMM"))
     }
 
     fn kernel(&self) -> Option<Kernel> {
@@ -366,14 +338,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_multiplied_is_refused_with_a_reason() {
-        let fp8 = Gemm {
-            m: 64,
-            n: 64,
-            k: 64,
-            batch: 1,
-            layout: Layout::Tn,
-            dtype: Dtype::Fp8,
-        };
+        let fp8 = Gemm::square(64, Layout::Tn, Dtype::Fp8);
         assert_eq!(refuses(&fp8, 0, (9, 0)), None);
         for (op, rank, capability, reason) in [
             (fp8, 0, (8, 0), "8.9"),

@@ -1,4 +1,4 @@
-//! Who is measured: the part, the software that runs its operators, and what the driver reports.
+//! Identity of a CUDA device: its name, the libraries and the properties that the driver reports.
 
 use crate::error::Result;
 use crate::gpu::Gpu;
@@ -7,11 +7,10 @@ use crate::measure::cuda::cudnn;
 use crate::measure::cuda::driver::{Driver, failed};
 use crate::measure::cuda::gemm;
 use crate::measure::cuda::sensor::Sensor;
-use crate::measure::device::{Facts, Identity};
-use crate::units::Hertz;
+use crate::measure::device::{DriverInfo, Identity, device_name};
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 
-/// The address of a device on the PCI bus, by which NVML knows it: indices differ where some devices are hidden.
+/// PCI bus address of the device, by which NVML finds it; indices differ where devices are hidden.
 pub(super) fn bus(driver: &Driver) -> Option<String> {
     let mut text = [0u8; 32];
     let (to, room) = (text.as_mut_ptr().cast(), text.len() as i32);
@@ -22,7 +21,13 @@ pub(super) fn bus(driver: &Driver) -> Option<String> {
     String::from_utf8(text[..end].to_vec()).ok()
 }
 
-/// The version of CUDA that the driver speaks, as 1000 times the major and 10 times the minor version.
+/// A version of cuBLASLt or cuDNN as text: `9.19.0` for 91900.
+pub(super) fn version(number: usize) -> String {
+    let (major, minor, patch) = (number / 10_000, number / 100 % 100, number % 100);
+    format!("{major}.{minor}.{patch}")
+}
+
+/// Version of CUDA that the driver supports: 1000 times the major plus 10 times the minor version.
 pub(super) fn driver_version() -> i32 {
     let mut version = 0;
     // SAFETY: the number outlives the call, which has no other preconditions.
@@ -30,7 +35,7 @@ pub(super) fn driver_version() -> i32 {
     version
 }
 
-/// Who is measured.
+/// Identity of the device and its libraries.
 pub(super) fn identity(driver: &Driver, sensor: Option<&Sensor>, cudnn: bool) -> Result<Identity> {
     let title = driver
         .context()
@@ -52,14 +57,14 @@ pub(super) fn identity(driver: &Driver, sensor: Option<&Sensor>, cudnn: bool) ->
     Ok(Identity {
         gpu: match Gpu::find(&title) {
             Ok(known) => known.name.clone(),
-            Err(_) => short_name(&title),
+            Err(_) => device_name(&title),
         },
         stack: format!("cublaslt {}", gemm::version()),
         libraries: libraries.join(", "),
-        facts: Facts {
+        driver: DriverInfo {
             processors: told(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
-            clock: told(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)
-                .map(|kilohertz| Hertz::from_hertz(kilohertz as f64 * 1e3)),
+            clock_hz: told(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)
+                .map(|kilohertz| kilohertz as f64 * 1e3),
             memory_bytes: total.map(|bytes| bytes as f64),
             cache_bytes: told(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)
                 .map(|bytes| bytes as f64),
@@ -68,27 +73,12 @@ pub(super) fn identity(driver: &Driver, sensor: Option<&Sensor>, cudnn: bool) ->
     })
 }
 
-/// A name in our spelling for a part that we do not know: `NVIDIA RTX 6000 Ada` becomes `nvidia-rtx-6000-ada`.
-fn short_name(title: &str) -> String {
-    let words = title.split(|c: char| !c.is_ascii_alphanumeric());
-    let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
-    words.join("-").to_ascii_lowercase()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_part_gets_a_name_of_its_own() {
-        assert_eq!(
-            short_name("NVIDIA RTX(TM) 6000  Ada"),
-            "nvidia-rtx-tm-6000-ada"
-        );
-    }
-
-    #[test]
-    fn what_drivers_call_the_parts_that_we_know_is_found() {
+    fn names_that_drivers_report_are_those_of_built_in_gpus() {
         for (title, name) in [
             ("NVIDIA H100 80GB HBM3", "h100"),
             ("NVIDIA H200", "h200"),

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// Which variant of a source.
+/// A source, its format, and its elements per access.
 type Variant = (Source, Dtype, u64);
 
 /// The kernels of a device.
@@ -36,7 +36,7 @@ pub(super) enum Argument {
     Float(f32),
 }
 
-/// How many blocks of how many threads.
+/// Launch configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) blocks: u32,
@@ -47,7 +47,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// For kernels that look at a flat tensor of so many packs.
+    /// Shape of a kernel over a flat tensor of this many packs of elements.
     pub(super) fn flat(packs: u64, processors: u64) -> Self {
         const THREADS: u64 = 256;
         // More blocks than this only loop less; with fewer, the tail is longer.
@@ -59,8 +59,8 @@ impl Shape {
         }
     }
 
-    /// For kernels whose threads along x share a row: a warp for short rows, four of them to a block; else a block with
-    /// about two packs per thread.
+    /// Shape of a kernel whose threads along x share a row: four warps to a block for short rows, else a
+    /// block with about two packs per thread.
     pub(super) fn rows(rows: u64, packs: u64) -> Self {
         if packs <= 32 * 4 {
             return Self {
@@ -77,7 +77,7 @@ impl Shape {
     }
 }
 
-/// Threads that share a row of so many packs.
+/// Number of threads that share a row of this many packs.
 pub(super) fn threads_of_row(packs: u64) -> u32 {
     packs.div_ceil(2).next_multiple_of(32).clamp(64, 512) as u32
 }
@@ -91,7 +91,7 @@ impl Kernels {
         })
     }
 
-    /// A kernel by its name; compiles its source when it is the first of it.
+    /// A kernel by its name; its source is compiled at first use.
     pub(super) fn function(
         &self,
         driver: &Driver,
@@ -107,7 +107,7 @@ impl Kernels {
                 let module = driver
                     .context()
                     .load_module(image)
-                    .map_err(failed(&format!("load {}", source.file())))?;
+                    .map_err(failed(&format!("load {}", source.name())))?;
                 let mut modules = self.modules.borrow_mut();
                 modules.insert((source, dtype, vector), Arc::clone(&module));
                 module
@@ -132,7 +132,7 @@ pub(super) unsafe fn launch(
     arguments: &[Argument],
 ) -> Result<()> {
     driver.bind()?;
-    // Numbers stand at the beginning of their eight bytes: the machines that CUDA runs on are little-endian.
+    // Hosts of CUDA are little-endian, so a number is at the start of its eight bytes.
     let mut values: Vec<u64> = arguments
         .iter()
         .map(|argument| match *argument {

@@ -1,8 +1,8 @@
 //! Finding the libraries of CUDA: the driver, cuBLASLt, NVRTC and cuDNN, wherever a user has them.
 //!
-//! A library is opened by full path from the folders below, in their order, before the bindings ask for it by name; the
-//! loader then answers with the one that is open. So PyTorch's wheels in a virtual environment are enough, without
-//! `LD_LIBRARY_PATH`. Nothing here panics: the bindings do when a library is missing, so they are asked only after
+//! A library is opened by full path from the folders below, in their order, before the bindings open it by
+//! name; the loader then returns the open one. So PyTorch's wheels in a virtual environment are enough,
+//! without `LD_LIBRARY_PATH`. The bindings panic when a library is missing, so they are called only after
 //! [`Library::require`].
 
 use crate::error::{Error, Result};
@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 pub enum Library {
     /// The driver: without it there is no device.
     Driver,
-    /// Matrix products.
+    /// GEMMs.
     CublasLt,
     /// The compiler of our own kernels.
     Nvrtc,
@@ -29,35 +29,27 @@ pub enum Library {
 }
 
 impl Library {
-    /// What it is called in messages.
-    pub const fn title(self) -> &'static str {
+    /// Its name in messages, its file names in the order of preference, and where to get it.
+    const fn about(self) -> (&'static str, &'static [&'static str], &'static str) {
+        const DRIVER: &str = "it comes with the NVIDIA driver";
         match self {
-            Self::Driver => "the CUDA driver",
-            Self::CublasLt => "cuBLASLt",
-            Self::Nvrtc => "NVRTC",
-            Self::Cudnn => "cuDNN",
-            Self::Nvml => "NVML",
-        }
-    }
-
-    /// The names of its files that are looked for, the best first.
-    const fn files(self) -> &'static [&'static str] {
-        match self {
-            Self::Driver => &["libcuda.so.1"],
-            Self::CublasLt => &["libcublasLt.so.13", "libcublasLt.so.12"],
-            Self::Nvrtc => &["libnvrtc.so.13", "libnvrtc.so.12"],
-            Self::Cudnn => &["libcudnn.so.9"],
-            Self::Nvml => &["libnvidia-ml.so.1"],
-        }
-    }
-
-    /// How to get it.
-    const fn advice(self) -> &'static str {
-        match self {
-            Self::Driver | Self::Nvml => "it comes with the NVIDIA driver",
-            Self::CublasLt => "install the CUDA toolkit, or `pip install nvidia-cublas`",
-            Self::Nvrtc => "install the CUDA toolkit, or `pip install nvidia-cuda-nvrtc`",
-            Self::Cudnn => "install cuDNN 9, or `pip install nvidia-cudnn-cu13`",
+            Self::Driver => ("the CUDA driver", &["libcuda.so.1"], DRIVER),
+            Self::CublasLt => (
+                "cuBLASLt",
+                &["libcublasLt.so.13", "libcublasLt.so.12"],
+                "install the CUDA toolkit, or `pip install nvidia-cublas`",
+            ),
+            Self::Nvrtc => (
+                "NVRTC",
+                &["libnvrtc.so.13", "libnvrtc.so.12"],
+                "install the CUDA toolkit, or `pip install nvidia-cuda-nvrtc`",
+            ),
+            Self::Cudnn => (
+                "cuDNN",
+                &["libcudnn.so.9"],
+                "install cuDNN 9, or `pip install nvidia-cudnn-cu13`",
+            ),
+            Self::Nvml => ("NVML", &["libnvidia-ml.so.1"], DRIVER),
         }
     }
 
@@ -94,11 +86,12 @@ impl Library {
             // It compiles its kernels with NVRTC and finds one that is open.
             let _ = Self::Nvrtc.require();
         }
+        let (title, files, advice) = self.about();
         let folders = folders();
         let opened = folders
             .iter()
-            .any(|folder| self.files().iter().any(|file| open_in(folder, file)))
-            || self.files().iter().any(|file| open_path(Path::new(file)));
+            .any(|folder| files.iter().any(|file| open_in(folder, file)))
+            || files.iter().any(|file| open_path(Path::new(file)));
         if opened && self.is_bound() {
             return Ok(());
         }
@@ -107,15 +100,12 @@ impl Library {
             .map(|folder| folder.display().to_string())
             .collect();
         Err(format!(
-            "{} ({}) was not found by the system's loader nor in {}; {}",
-            self.title(),
-            self.files().join(" or "),
-            if listed.is_empty() {
-                "LD_LIBRARY_PATH, CUDA_PATH or a Python environment".to_owned()
-            } else {
-                listed.join(", ")
-            },
-            self.advice()
+            "{title} ({}) was not found by the system's loader nor in {}; {advice}",
+            files.join(" or "),
+            match listed.is_empty() {
+                true => "LD_LIBRARY_PATH, CUDA_PATH or a Python environment".to_owned(),
+                false => listed.join(", "),
+            }
         ))
     }
 }

@@ -9,29 +9,29 @@ use crate::measure::cuda::launch::Argument::{self, Address, Count, Float, Int, W
 use crate::measure::cuda::launch::{Kernels, Shape, launch, threads_of_row};
 use crate::measure::cuda::placement::{Arena, Placement};
 use crate::measure::reference::{self, adam};
-use crate::ops::Dtype;
-use crate::ops::Memory;
-use crate::ops::MemoryKind;
-use crate::ops::Pass;
+use crate::ops::{Dtype, Memory, MemoryKind, Pass};
 use cudarc::driver::CudaFunction;
 use cudarc::driver::sys::CUfunction_attribute;
 
-/// Shared memory that a block gets without asking for more.
+/// Shared memory of a block in bytes without an opt-in for more.
 const PLAIN_SHARED_BYTES: u64 = 48 << 10;
 
-/// What a memory-bound kernel needs to know of its device.
+/// Operands that the kernel of a norm's backward pass leaves to `add_blocks`.
+const WEIGHT_GRADIENTS: [&str; 2] = ["dgamma", "dbeta"];
+
+/// Limits of the device for memory-bound kernels.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// Streaming multiprocessors.
     pub(super) processors: u64,
-    /// The most dynamic shared memory of a block, in bytes.
+    /// Largest dynamic shared memory of a block, in bytes.
     pub(super) shared_bytes: u64,
 }
 
-/// Why an operator cannot run, where it cannot.
+/// Why an operator cannot run, if it cannot.
 pub(super) fn refuses(op: &Memory, limits: Limits) -> Option<String> {
     if matches!(op.dtype, Dtype::Tf32 | Dtype::Fp8) {
-        return Some(format!("{} is a format of products", op.dtype.name()));
+        return Some(format!("{} is a format of GEMMs", op.dtype));
     }
     if op.rows == 0 || op.cols == 0 || op.rows >= 1 << 31 || op.cols >= 1 << 31 {
         return Some("rows and columns must be 1 to 2^31 - 1".to_owned());
@@ -50,7 +50,7 @@ pub(super) fn refuses(op: &Memory, limits: Limits) -> Option<String> {
     }
 }
 
-/// Columns whose sums the backward pass of a norm keeps: weights, and shifts where it is centred.
+/// Number of sums per column in the backward pass of a norm: weights, and shifts of layer norm.
 const fn sums(op: &Memory) -> u64 {
     match op.kind {
         MemoryKind::LayerNorm => 2,
@@ -58,39 +58,29 @@ const fn sums(op: &Memory) -> u64 {
     }
 }
 
-/// Shared memory for the sums per column of the backward pass of a norm.
+/// Shared memory in bytes for the sums per column in the backward pass of a norm.
 const fn column_bytes(op: &Memory) -> u64 {
     sums(op) * op.cols * 4
 }
 
-/// The source and the name of the kernel.
-const fn kernel_of(kind: MemoryKind, pass: Pass) -> (Source, &'static str) {
+/// The source and the name of the kernel, `KIND_PASS` unless several kinds or both passes share one.
+fn kernel_of(kind: MemoryKind, pass: Pass) -> (Source, String) {
     use MemoryKind as K;
-    use Pass::{Backward, Forward};
-    match (kind, pass) {
-        (K::Softmax, Forward) => (Source::Softmax, "softmax_forward"),
-        (K::Softmax, Backward) => (Source::Softmax, "softmax_backward"),
-        (K::CrossEntropy, Forward) => (Source::Softmax, "cross_entropy_forward"),
-        (K::CrossEntropy, Backward) => (Source::Softmax, "cross_entropy_backward"),
-        (K::LayerNorm, Forward) => (Source::Norm, "layer_norm_forward"),
-        (K::LayerNorm, Backward) => (Source::Norm, "layer_norm_backward"),
-        (K::RmsNorm, Forward) => (Source::Norm, "rms_norm_forward"),
-        (K::RmsNorm, Backward) => (Source::Norm, "rms_norm_backward"),
-        (K::Mask, _) => (Source::Elementwise, "mask"),
-        (K::Dropout, Forward) => (Source::Elementwise, "dropout_forward"),
-        (K::Dropout, Backward) => (Source::Elementwise, "dropout_backward"),
-        (K::Gelu, Forward) => (Source::Elementwise, "gelu_forward"),
-        (K::Gelu, Backward) => (Source::Elementwise, "gelu_backward"),
-        (K::Swiglu, Forward) => (Source::Elementwise, "swiglu_forward"),
-        (K::Swiglu, Backward) => (Source::Elementwise, "swiglu_backward"),
-        (K::Rotary, _) => (Source::Elementwise, "rotary"),
-        (K::Add, _) => (Source::Elementwise, "add"),
-        (K::Adam, _) => (Source::Elementwise, "adam"),
-        (K::Embedding | K::Permute, Forward) => (Source::Gather, "gather"),
-        (K::Embedding, Backward) => (Source::Gather, "scatter_add"),
-        (K::Permute, Backward) => (Source::Gather, "scatter"),
-        (K::Copy, _) => (Source::Copy, "copy"),
-    }
+    let source = match kind {
+        K::Softmax | K::CrossEntropy => Source::Softmax,
+        K::LayerNorm | K::RmsNorm => Source::Norm,
+        K::Embedding | K::Permute => Source::Gather,
+        K::Copy => Source::Copy,
+        _ => Source::Elementwise,
+    };
+    let name = match (kind, pass) {
+        (K::Embedding | K::Permute, Pass::Forward) => "gather".to_owned(),
+        (K::Embedding, Pass::Backward) => "scatter_add".to_owned(),
+        (K::Permute, Pass::Backward) => "scatter".to_owned(),
+        (K::Mask | K::Rotary | K::Add | K::Adam | K::Copy, _) => kind.to_string(),
+        _ => format!("{kind}_{pass}"),
+    };
+    (source, name)
 }
 
 /// Elements per access: the widest of 16 bytes that divides this length.
@@ -119,10 +109,10 @@ const fn is_by_row(kind: MemoryKind) -> bool {
 /// A memory-bound operator that is set up.
 pub(super) struct MemoryBound {
     op: Memory,
-    name: &'static str,
+    name: String,
     function: CudaFunction,
     shape: Shape,
-    /// For the gradients of norm weights: the kernel that adds the blocks, and where their sums lie.
+    /// For the gradients of norm weights: the kernel that adds the sums of blocks, and their address.
     columns: Option<(CudaFunction, u64)>,
 }
 
@@ -152,7 +142,7 @@ impl MemoryBound {
             let packs = op.rows * op.cols / vector;
             (vector, Shape::flat(packs, limits.processors))
         };
-        let function = kernels.function(driver, (source, op.dtype, vector), name)?;
+        let function = kernels.function(driver, (source, op.dtype, vector), &name)?;
         let mut columns = None;
         if is_norm && op.pass == Pass::Backward {
             let blocks = op.rows.min(2 * limits.processors);
@@ -181,82 +171,41 @@ impl MemoryBound {
         })
     }
 
-    /// The arguments of the kernel, as its source declares them.
+    /// The arguments of the kernel: pointers to the operands in the order of the reference, then numbers.
     fn arguments(&self, operands: &Placement, set: u64) -> Vec<Argument> {
         use MemoryKind as K;
         use Pass::{Backward, Forward};
         let op = &self.op;
         let elements = Count(op.rows * op.cols);
         let (rows, cols) = (Count(op.rows), Int(op.cols as i32));
-        let at = |name: &str| Address(operands.address(set, name));
-        let all = |names: &[&str]| names.iter().map(|name| at(name)).collect::<Vec<_>>();
         let partial = self.columns.as_ref().map_or(0, |(_, partial)| *partial);
-        let epsilon = Float(reference::EPSILON as f32);
-        let survivor = 1.0 / (1.0 - f64::from(reference::DROPOUT) / 2f64.powi(32));
-        let (mut arguments, sizes): (Vec<Argument>, Vec<Argument>) = match (op.kind, op.pass) {
-            (K::Softmax, Forward) => (all(&["x", "y"]), vec![rows, cols]),
-            (K::Softmax, Backward) => (all(&["y", "dy", "dx"]), vec![rows, cols]),
-            (K::CrossEntropy, Forward) => (
-                all(&["logits", "classes", "loss", "stats"]),
-                vec![rows, cols],
-            ),
-            (K::CrossEntropy, Backward) => (
-                all(&["logits", "classes", "stats", "dloss", "dlogits"]),
-                vec![rows, cols],
-            ),
-            (K::LayerNorm, Forward) => {
-                (all(&["x", "gamma", "beta", "y"]), vec![rows, cols, epsilon])
+        let survivor = Float((1.0 / (1.0 - f64::from(reference::DROPOUT) / 2f64.powi(32))) as f32);
+        // A second kernel writes the gradients of norm weights.
+        let slots = operands.operands().iter();
+        let slots = slots.filter(|slot| !WEIGHT_GRADIENTS.contains(&slot.name));
+        let pointers = slots.map(|slot| Address(operands.address(set, slot.name)));
+        let numbers = match (op.kind, op.pass) {
+            (K::Gelu | K::Swiglu | K::Add | K::Copy, _) => vec![elements],
+            (K::Softmax | K::CrossEntropy | K::Embedding | K::Permute, _) => vec![rows, cols],
+            (K::LayerNorm | K::RmsNorm, Forward) => {
+                vec![rows, cols, Float(reference::EPSILON as f32)]
             }
-            (K::LayerNorm, Backward) => (
-                all(&["x", "gamma", "dy", "mean", "rstd", "dx"]),
-                vec![Address(partial), rows, cols],
-            ),
-            (K::RmsNorm, Forward) => (all(&["x", "gamma", "y"]), vec![rows, cols, epsilon]),
-            (K::RmsNorm, Backward) => (
-                all(&["x", "gamma", "dy", "rstd", "dx"]),
-                vec![Address(partial), rows, cols],
-            ),
-            (K::Mask, Forward) => (all(&["x", "y"]), vec![rows, cols, Float(f32::NEG_INFINITY)]),
-            (K::Mask, Backward) => (all(&["dy", "dx"]), vec![rows, cols, Float(0.0)]),
-            (K::Dropout, Forward) => (
-                all(&["x", "y", "mask"]),
-                vec![elements, Word(reference::DROPOUT), Float(survivor as f32)],
-            ),
-            (K::Dropout, Backward) => (
-                all(&["dy", "mask", "dx"]),
-                vec![elements, Float(survivor as f32)],
-            ),
-            (K::Gelu | K::Copy, Forward) => (all(&["x", "y"]), vec![elements]),
-            (K::Gelu, Backward) => (all(&["x", "dy", "dx"]), vec![elements]),
-            (K::Copy, Backward) => (all(&["dy", "dx"]), vec![elements]),
-            (K::Swiglu, Forward) => (all(&["gate", "up", "y"]), vec![elements]),
-            (K::Swiglu, Backward) => (all(&["gate", "up", "dy", "dgate", "dup"]), vec![elements]),
+            (K::LayerNorm | K::RmsNorm, Backward) => vec![Address(partial), rows, cols],
+            (K::Mask, Forward) => vec![rows, cols, Float(f32::NEG_INFINITY)],
+            (K::Mask, Backward) => vec![rows, cols, Float(0.0)],
+            (K::Dropout, Forward) => vec![elements, Word(reference::DROPOUT), survivor],
+            (K::Dropout, Backward) => vec![elements, survivor],
             (K::Rotary, pass) => {
-                let (from, to, turn) = match pass {
-                    Forward => ("x", "y", 1.0),
-                    Backward => ("dy", "dx", -1.0),
-                };
                 let width = reference::rotary_width(op.cols).unwrap_or(2) as i32;
                 let positions = reference::positions(op.rows) as i32;
-                (
-                    all(&[from, "cos", "sin", to]),
-                    vec![rows, cols, Int(width), Int(positions), Float(turn)],
-                )
+                let turn = if pass == Forward { 1.0 } else { -1.0 };
+                vec![rows, cols, Int(width), Int(positions), Float(turn)]
             }
-            (K::Add, Forward) => (all(&["x", "skip", "y"]), vec![elements]),
-            (K::Add, Backward) => (all(&["dy", "dskip", "dx"]), vec![elements]),
-            (K::Embedding, Forward) => (all(&["table", "rows", "y"]), vec![rows, cols]),
-            (K::Embedding, Backward) => (all(&["dy", "rows", "dtable"]), vec![rows, cols]),
-            (K::Permute, Forward) => (all(&["x", "order", "y"]), vec![rows, cols]),
-            (K::Permute, Backward) => (all(&["dy", "order", "dx"]), vec![rows, cols]),
             (K::Adam, _) => {
-                let mut pointers = all(&["gradient", "weight", "m", "v"]);
-                pointers.push(match op.dtype {
-                    Dtype::Fp32 => Address(0),
-                    _ => at("low"),
-                });
                 let corrected = |beta: f64| Float((1.0 / (1.0 - beta.powi(adam::STEP))) as f32);
-                let constants = vec![
+                // In single precision there is no copy of the weights in a narrower format.
+                let low = (op.dtype == Dtype::Fp32).then_some(Address(0));
+                let constants = [
                     elements,
                     Float(adam::RATE as f32),
                     Float(adam::BETA_1 as f32),
@@ -266,11 +215,10 @@ impl MemoryBound {
                     Float(adam::EPSILON as f32),
                     Float(adam::DECAY as f32),
                 ];
-                (pointers, constants)
+                low.into_iter().chain(constants).collect()
             }
         };
-        arguments.extend(sizes);
-        arguments
+        pointers.chain(numbers).collect()
     }
 }
 
@@ -290,11 +238,8 @@ impl Algorithm for MemoryBound {
             shared: 0,
         };
         let bytes = u64::from(blocks) * self.op.cols * 4;
-        for (at, name) in ["dgamma", "dbeta"]
-            .iter()
-            .take(sums(&self.op) as usize)
-            .enumerate()
-        {
+        let outputs = WEIGHT_GRADIENTS.iter().take(sums(&self.op) as usize);
+        for (at, name) in outputs.enumerate() {
             let arguments = [
                 Address(partial + at as u64 * bytes),
                 Address(operands.address(set, name)),
@@ -309,7 +254,7 @@ impl Algorithm for MemoryBound {
 
     fn kernel(&self) -> Option<Kernel> {
         Some(Kernel {
-            name: Some(self.name.to_owned()),
+            name: Some(self.name.clone()),
             ..Kernel::default()
         })
     }

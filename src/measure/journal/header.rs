@@ -1,112 +1,99 @@
-//! Whose rows a journal holds, and whether another run may go on with them.
+//! Which run a journal belongs to, and whether another run may continue it.
 
-use crate::dataset;
-use crate::dataset::Origin;
-use crate::dataset::line;
-use crate::error::Error;
-use crate::error::Result;
+use crate::dataset::{self, Origin, line};
+use crate::error::{Error, Result};
 use crate::measure::device::Identity;
-use crate::measure::plan::{Plan, Scale, Shard};
+use crate::measure::plan::{DeviceRates, Plan, Shard};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The layout of the journal; rows have the number of the Parquet layout beside it.
-const SCHEMA: u64 = 1;
+/// Version of the journal's layout; its rows have the version of the Parquet layout.
+const SCHEMA: u64 = 2;
 
-/// Whose rows a journal holds.
+/// What two runs must have in common for one to continue the other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Header {
-    /// Layout of the journal.
-    pub schema: u64,
-    /// Layout of its rows.
-    pub row_schema: u64,
-    /// The program that measured.
-    pub source: String,
-    /// Our name of the GPU.
-    pub gpu: String,
-    /// The software that runs the operators.
-    pub stack: String,
-    /// Versions below.
-    pub libraries: String,
-    /// What the driver reports.
-    pub title: String,
-    /// Processors, as the driver reports them.
-    pub processors: Option<u64>,
-    /// Memory, as the driver reports it.
-    pub memory_bytes: Option<f64>,
-    /// Last-level cache, as the driver reports it.
-    pub cache_bytes: Option<f64>,
-    /// Highest clock, as the driver reports it.
-    pub clock_hz: Option<f64>,
+pub struct RunKey {
+    /// Device and software.
+    pub identity: Identity,
     /// Name of the plan.
     pub plan: String,
-    /// Fingerprint of the plan.
+    /// Digest of the plan.
     pub plan_digest: String,
     /// Seed of the plan.
     pub seed: u64,
-    /// Part of the plan.
+    /// Shard of the plan, as `I/N`.
     pub shard: String,
+}
+
+impl RunKey {
+    /// The key of a run.
+    pub fn new(identity: &Identity, plan: &Plan, seed: u64, shard: Shard) -> Self {
+        Self {
+            identity: identity.clone(),
+            plan: plan.name.clone(),
+            plan_digest: plan.digest(),
+            seed,
+            shard: shard.to_string(),
+        }
+    }
+}
+
+/// First line of a journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Header {
+    /// Version of the journal's layout.
+    pub schema: u64,
+    /// Version of the layout of its rows.
+    pub row_schema: u64,
+    /// Program that measured.
+    pub source: String,
+    /// The run.
+    pub run: RunKey,
     /// Rates that the sizes of the plan follow from.
-    pub scale: Scale,
+    pub rates: DeviceRates,
     /// Whether rows of the finished file belong to this run; if not, the file is to be replaced.
     pub continues: bool,
 }
 
 impl Header {
-    /// The header of a run.
-    pub fn new(identity: &Identity, plan: &Plan, seed: u64, shard: Shard, scale: Scale) -> Self {
+    /// The header of a new run.
+    pub fn new(run: RunKey, rates: DeviceRates) -> Self {
         Self {
             schema: SCHEMA,
             row_schema: dataset::SCHEMA,
             source: format!("shapewise {}", env!("CARGO_PKG_VERSION")),
-            gpu: identity.gpu.clone(),
-            stack: identity.stack.clone(),
-            libraries: identity.libraries.clone(),
-            title: identity.facts.title.clone(),
-            processors: identity.facts.processors,
-            memory_bytes: identity.facts.memory_bytes,
-            cache_bytes: identity.facts.cache_bytes,
-            clock_hz: identity.facts.clock.map(|clock| clock.hertz()),
-            plan: plan.name.clone(),
-            plan_digest: plan.digest(),
-            seed,
-            shard: shard.to_string(),
-            scale,
+            run,
+            rates,
             continues: false,
         }
     }
 
-    /// Refuses a run that is not the one this header began; `place` names the file.
-    pub(super) fn check(&self, wanted: &Wanted<'_>, place: &Path) -> Result<()> {
-        let identity = wanted.identity;
-        let pairs: [(&str, String, String); 9] = [
-            ("schema", self.schema.to_string(), SCHEMA.to_string()),
-            (
-                "row_schema",
-                self.row_schema.to_string(),
-                dataset::SCHEMA.to_string(),
-            ),
-            ("gpu", self.gpu.clone(), identity.gpu.clone()),
-            ("title", self.title.clone(), identity.facts.title.clone()),
-            ("stack", self.stack.clone(), identity.stack.clone()),
-            (
-                "libraries",
-                self.libraries.clone(),
-                identity.libraries.clone(),
-            ),
-            (
-                "plan",
-                format!("{} {}", self.plan, self.plan_digest),
-                format!("{} {}", wanted.plan.name, wanted.plan.digest()),
-            ),
-            ("seed", self.seed.to_string(), wanted.seed.to_string()),
-            ("shard", self.shard.clone(), wanted.shard.to_string()),
-        ];
-        match pairs.into_iter().find(|(_, held, wanted)| held != wanted) {
+    /// Refuses a run other than the one of this header; `place` names the file.
+    pub(super) fn check(&self, wanted: &RunKey, place: &Path) -> Result<()> {
+        let fields = |run: &RunKey, schema: u64, row_schema: u64| {
+            let identity = run.identity.clone();
+            [
+                ("schema", schema.to_string()),
+                ("row_schema", row_schema.to_string()),
+                ("gpu", identity.gpu),
+                ("title", identity.driver.title),
+                ("stack", identity.stack),
+                ("libraries", identity.libraries),
+                ("plan", format!("{} {}", run.plan, run.plan_digest)),
+                ("seed", run.seed.to_string()),
+                ("shard", run.shard.clone()),
+            ]
+        };
+        let held = fields(&self.run, self.schema, self.row_schema);
+        let mut pairs = held
+            .into_iter()
+            .zip(fields(wanted, SCHEMA, dataset::SCHEMA));
+        match pairs.find(|(held, wanted)| held != wanted) {
             None => Ok(()),
-            Some((field, held, wanted)) => Err(Error::field(
+            Some(((field, held), (_, wanted))) => Err(Error::field(
                 place.display(),
                 field,
                 format!("`{held}`"),
@@ -115,29 +102,17 @@ impl Header {
         }
     }
 
-    /// What every row shares.
+    /// What every row of the journal shares.
     pub fn shared(&self) -> line::Shared {
+        let identity = &self.run.identity;
         line::Shared {
-            gpu: self.gpu.as_str().into(),
-            stack: self.stack.as_str().into(),
+            gpu: identity.gpu.as_str().into(),
+            stack: identity.stack.as_str().into(),
             origin: Arc::new(Origin {
                 source: self.source.clone(),
                 licence: "MIT OR Apache-2.0".to_owned(),
-                libraries: Some(self.libraries.clone()),
+                libraries: Some(identity.libraries.clone()),
             }),
         }
     }
-}
-
-/// The run that wants to write.
-#[derive(Clone, Copy)]
-pub struct Wanted<'a> {
-    /// Who is being measured.
-    pub identity: &'a Identity,
-    /// The plan.
-    pub plan: &'a Plan,
-    /// Its seed.
-    pub seed: u64,
-    /// Its part.
-    pub shard: Shard,
 }

@@ -1,15 +1,13 @@
-//! Plans as TOML: three are built in, others come from a file in the same format; unknown keys are refused by name.
+//! Plans as TOML: three are built in, others come from a file in the same format; unknown keys are
+//! refused by name.
 
-use super::{Plan, Set};
-use crate::error::Error;
-use crate::error::Result;
-use crate::error::read_text;
-use crate::measure::plan::scale::Scale;
+use super::{DeviceRates, Plan, Set};
+use crate::error::{Error, Result, read_text};
 use crate::ops::Dtype;
-use crate::units::Seconds;
-use crate::units::duration;
+use crate::units::{Seconds, duration};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::Path;
 
 /// The built-in plans by name.
@@ -22,7 +20,7 @@ pub const BUILT_IN: [(&str, &str); 3] = [
     ("full", include_str!("../../../data/plans/full.toml")),
 ];
 
-/// A plan file; every key must be there but `scale`.
+/// A plan file; every key but `scale` is required.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
@@ -37,7 +35,7 @@ struct Document {
     dtypes: BTreeMap<Dtype, f64>,
     sets: BTreeMap<Set, u32>,
     #[serde(default)]
-    scale: Option<Scale>,
+    scale: Option<DeviceRates>,
 }
 
 /// The plan of this name, else that of the file.
@@ -57,7 +55,7 @@ pub fn find(name: &str) -> Result<Plan> {
     parse(&read_text(path)?, name)
 }
 
-/// Reads a plan; `place` names the file in messages.
+/// Parses a plan; `place` names the file in messages.
 pub fn parse(text: &str, place: &str) -> Result<Plan> {
     let document: Document = toml::from_str(text).map_err(|error| {
         let line = error.span().map_or(1, |span| {
@@ -68,57 +66,7 @@ pub fn parse(text: &str, place: &str) -> Result<Plan> {
             error.message().replace('\n', " ")
         ))
     })?;
-    let field = |name: &str, value: &dyn std::fmt::Display, allowed: &str| {
-        Err(Error::field(place, name, value, allowed))
-    };
-    if document.name.trim().is_empty() {
-        return field("name", &"empty", "a text");
-    }
-    let (shortest, longest) = (document.shortest_us, document.longest_us);
-    if !(1e-3..=1e7).contains(&shortest) {
-        return field("shortest_us", &shortest, "0.001 to 1e7");
-    }
-    if !(longest > shortest && longest <= 1e7) {
-        return field(
-            "longest_us",
-            &longest,
-            "more than `shortest_us`, at most 1e7",
-        );
-    }
-    if document.dtypes.is_empty() {
-        return field(
-            "dtypes",
-            &"empty",
-            "a format with its weight, such as { bf16 = 1.0 }",
-        );
-    }
-    for (dtype, &weight) in &document.dtypes {
-        if !(weight > 0.0 && weight <= 1e6) {
-            let name = format!("dtypes.{}", dtype.name());
-            return field(&name, &weight, "a weight of more than 0, at most 1e6");
-        }
-    }
-    if document.sets.values().all(|&cases| cases == 0) {
-        return field(
-            "sets",
-            &"empty",
-            "at least one set with a number of cases of 1 or more",
-        );
-    }
-    for (set, &cases) in &document.sets {
-        if cases > 1_000_000 {
-            return field(&format!("sets.{}", set.name()), &cases, "0 to 1000000");
-        }
-    }
-    if document.anchors > 1000 {
-        return field("anchors", &document.anchors, "0 to 1000");
-    }
-    if !(1..=100).contains(&document.active_rounds) {
-        return field("active_rounds", &document.active_rounds, "1 to 100");
-    }
-    if let Some(scale) = &document.scale {
-        check_scale(scale, place)?;
-    }
+    check(&document, place)?;
     let time = |name: &str, text: &str| {
         duration(text).map_err(|allowed| Error::field(place, name, format!("`{text}`"), &allowed))
     };
@@ -128,8 +76,8 @@ pub fn parse(text: &str, place: &str) -> Result<Plan> {
         anchor_period: time("anchor_period", &document.anchor_period)?,
         name: document.name,
         anchors: document.anchors as usize,
-        shortest: Seconds::from_micros(shortest),
-        longest: Seconds::from_micros(longest),
+        shortest: Seconds::from_micros(document.shortest_us),
+        longest: Seconds::from_micros(document.longest_us),
         active_rounds: document.active_rounds as usize,
         dtypes: document.dtypes.into_iter().collect(),
         sets: document
@@ -137,28 +85,53 @@ pub fn parse(text: &str, place: &str) -> Result<Plan> {
             .into_iter()
             .map(|(set, cases)| (set, cases as usize))
             .collect(),
-        scale: document.scale,
+        rates: document.scale,
     })
 }
 
-fn check_scale(scale: &Scale, place: &str) -> Result<()> {
-    let rates = scale
-        .gemm_flops_per_s
-        .values()
-        .chain(scale.attention_flops_per_s.values());
-    let rates = rates.chain(&scale.memory_bytes_per_s);
-    if let Some(rate) = rates.copied().find(|rate| !(1e3..=1e20).contains(rate)) {
-        return Err(Error::field(place, "scale", rate, "rates of 1e3 to 1e20"));
-    }
-    match (1e-3..=1e6).contains(&scale.floor_us) {
+/// Refuses the first value that is out of range.
+fn check(document: &Document, place: &str) -> Result<()> {
+    let require = |holds: bool, name: &str, value: &dyn Display, allowed: &str| match holds {
         true => Ok(()),
-        false => Err(Error::field(
-            place,
-            "scale.floor_us",
-            scale.floor_us,
-            "0.001 to 1e6",
-        )),
+        false => Err(Error::field(place, name, value, allowed)),
+    };
+    let holds = !document.name.trim().is_empty();
+    require(holds, "name", &"empty", "a text")?;
+    let (shortest, longest) = (document.shortest_us, document.longest_us);
+    let holds = (1e-3..=1e7).contains(&shortest);
+    require(holds, "shortest_us", &shortest, "0.001 to 1e7")?;
+    let allowed = "more than `shortest_us`, at most 1e7";
+    let holds = longest > shortest && longest <= 1e7;
+    require(holds, "longest_us", &longest, allowed)?;
+    let allowed = "a format with its weight, such as { bf16 = 1.0 }";
+    require(!document.dtypes.is_empty(), "dtypes", &"empty", allowed)?;
+    for (dtype, &weight) in &document.dtypes {
+        let (name, holds) = (format!("dtypes.{dtype}"), weight > 0.0 && weight <= 1e6);
+        let allowed = "a weight of more than 0, at most 1e6";
+        require(holds, &name, &weight, allowed)?;
     }
+    let allowed = "at least one set with a number of cases of 1 or more";
+    let holds = document.sets.values().any(|&cases| cases > 0);
+    require(holds, "sets", &"empty", allowed)?;
+    for (set, cases) in &document.sets {
+        let name = format!("sets.{set}");
+        require(*cases <= 1_000_000, &name, cases, "0 to 1000000")?;
+    }
+    let (anchors, rounds) = (document.anchors, document.active_rounds);
+    require(anchors <= 1000, "anchors", &anchors, "0 to 1000")?;
+    let holds = (1..=100).contains(&rounds);
+    require(holds, "active_rounds", &rounds, "1 to 100")?;
+    let Some(rates) = &document.scale else {
+        return Ok(());
+    };
+    let arithmetic = rates.gemm_flops_per_s.values();
+    let arithmetic = arithmetic.chain(rates.attention_flops_per_s.values());
+    for rate in arithmetic.chain(&rates.memory_bytes_per_s) {
+        let holds = (1e3..=1e20).contains(rate);
+        require(holds, "scale", rate, "rates of 1e3 to 1e20")?;
+    }
+    let holds = (1e-3..=1e6).contains(&rates.floor_us);
+    require(holds, "scale.floor_us", &rates.floor_us, "0.001 to 1e6")
 }
 
 #[cfg(test)]

@@ -1,117 +1,84 @@
-//! What to measure: sets of cases whose sizes follow from the times that a plan asks for and the speed of the device.
+//! What to measure: sets of cases whose sizes follow from the times that a plan asks for and the rates
+//! of the device.
 //!
-//! A plan is deterministic: equal plans, seeds, rates and offers give equal cases in equal order. The order interleaves
-//! the sets in proportion, so wherever a run is cut, what was measured is a balanced sample.
+//! Plans are deterministic: equal plans, seeds, rates and devices give equal cases in equal order. The
+//! order interleaves the sets in proportion, so that every prefix of it is a balanced sample.
 
 mod attention;
 pub mod file;
+mod gemms;
 mod memory;
-mod products;
-pub mod scale;
+pub mod rates;
 pub mod sobol;
 
 pub use file::find;
-pub use scale::Scale;
+pub use rates::DeviceRates;
 
 use super::device::{Cache, Case};
-use crate::error::Error;
-use crate::error::Result;
-use crate::ops::Dtype;
-use crate::ops::Gemm;
-use crate::ops::Layout;
-use crate::ops::MemoryKind;
-use crate::ops::Op;
+use crate::dataset::Row;
+use crate::error::{Error, Result};
+use crate::ops::{Dtype, Gemm, Layout, MemoryKind, Op};
 use crate::random::{Random, fnv1a};
-use crate::units::Bytes;
-use crate::units::Seconds;
-use serde::Deserialize;
+use crate::units::{Bytes, Seconds};
+use serde::Serialize;
 use std::collections::HashSet;
 use std::fmt;
 use std::time::Duration;
 
-/// A family of cases that a plan has a number of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Set {
-    /// Products of real transformers: widths, parallel degrees, tokens, forward and both gradients.
-    Transformer,
-    /// Sobol points over the logarithms of FLOPs, m/n and k/sqrt(mn).
-    Sobol,
-    /// Every power of two in the contiguous dimensions, by layout.
-    Alignment,
-    /// One dimension in steps of one and of eight: edges of tiles and waves.
-    Sweeps,
-    /// Independent products in one call.
-    Batched,
-    /// Shapes with the first eight algorithms of the library each.
-    BestOf,
-    /// Fused attention: forward and backward, causal or not, grouped heads, decoding.
-    Attention,
-    /// Kernels bound by memory traffic.
-    Memory,
-    /// Cases of the other sets once more with operands in the cache.
-    Hot,
-    /// Asked for during the run.
-    Active,
-}
-
-impl Set {
-    /// Every set.
-    pub const ALL: [Self; 10] = [
-        Self::Transformer,
-        Self::Sobol,
-        Self::Alignment,
-        Self::Sweeps,
-        Self::Batched,
-        Self::BestOf,
-        Self::Attention,
-        Self::Memory,
-        Self::Hot,
-        Self::Active,
-    ];
-
-    /// The name used in plan files and on disk.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Transformer => "transformer",
-            Self::Sobol => "sobol",
-            Self::Alignment => "alignment",
-            Self::Sweeps => "sweeps",
-            Self::Batched => "batched",
-            Self::BestOf => "best_of",
-            Self::Attention => "attention",
-            Self::Memory => "memory",
-            Self::Hot => "hot",
-            Self::Active => "active",
-        }
+named_enum! {
+    /// A family of cases that a plan has a number of.
+    Set {
+        /// GEMMs of real transformers: widths, tensor-parallel degrees, tokens, forward and both
+        /// gradients.
+        Transformer = "transformer",
+        /// Sobol points over the logarithms of FLOPs, m/n and k/sqrt(mn).
+        Sobol = "sobol",
+        /// Every power of two in the contiguous dimensions, by layout.
+        Alignment = "alignment",
+        /// One dimension in steps of one and of eight: edges of tiles and waves.
+        Sweeps = "sweeps",
+        /// Independent GEMMs in one call.
+        Batched = "batched",
+        /// Shapes with the first eight algorithms of the library each.
+        BestOf = "best_of",
+        /// Fused attention: forward and backward, causal or not, grouped heads, decoding.
+        Attention = "attention",
+        /// Memory-bound kernels.
+        Memory = "memory",
+        /// Cases of the other sets once more with operands in the cache.
+        Hot = "hot",
+        /// Cases that active learning chooses during the run.
+        Active = "active",
     }
 }
 
-/// A plan as its file says it.
-#[derive(Clone, Debug, PartialEq)]
+/// A plan as its file describes it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Plan {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// How long the run may take, on the device's clock.
+    /// Time that the run may take on the device's clock.
     pub budget: Duration,
-    /// How long the device is kept busy before the first timing.
+    /// Warm-up of the device before the first timing.
     pub soak: Duration,
-    /// Most cases that are timed again and again.
+    /// Largest number of anchors: cases timed again and again to measure the drift.
     pub anchors: usize,
-    /// How often.
+    /// Time between two visits of the anchors.
     pub anchor_period: Duration,
     /// Least time of a call at full rate; a tenth of the device's floor, if that is more.
+    #[serde(serialize_with = "micros")]
     pub shortest: Seconds,
     /// Longest time of a call.
+    #[serde(serialize_with = "micros")]
     pub longest: Seconds,
-    /// Rounds in which cases are asked for during the run.
+    /// Rounds of active learning.
     pub active_rounds: usize,
     /// Number formats with their shares of the cases.
     pub dtypes: Vec<(Dtype, f64)>,
-    /// Cases of each set, as far as the set has as many.
+    /// Number of cases wanted of each set.
     pub sets: Vec<(Set, usize)>,
     /// Rates to use instead of a probe.
-    pub scale: Option<Scale>,
+    pub rates: Option<DeviceRates>,
 }
 
 impl Plan {
@@ -121,14 +88,26 @@ impl Plan {
         found.map_or(0, |(_, cases)| *cases)
     }
 
-    /// A fingerprint of everything that the plan says.
+    /// Canonical text of the plan: the JSON object of all its fields.
+    fn canonical(&self) -> String {
+        serde_json::to_string(self).expect("names and numbers are JSON")
+    }
+
+    /// Digest of [`Self::canonical`], by which journals identify a plan.
     pub fn digest(&self) -> String {
-        format!("{:016x}", fnv1a(format!("{self:?}").as_bytes()))
+        format!("{:016x}", fnv1a(self.canonical().as_bytes()))
     }
 }
 
+fn micros<S: serde::Serializer>(
+    time: &Seconds,
+    serializer: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    serializer.serialize_f64(time.micros())
+}
+
 /// A case and the set it belongs to.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Planned {
     /// The case.
     pub case: Case,
@@ -136,19 +115,33 @@ pub struct Planned {
     pub set: Set,
 }
 
-/// What a device lets through of what a plan may ask.
+impl Planned {
+    /// The case that a row of `measure` is the time of.
+    pub fn of(row: &Row) -> Self {
+        let set = row
+            .measured
+            .as_ref()
+            .and_then(|about| Set::parse(&about.set));
+        Self {
+            case: Case::of(row),
+            set: set.unwrap_or(Set::Active),
+        }
+    }
+}
+
+/// Formats and layouts of GEMMs that a plan asks for and a device supports.
 #[derive(Clone, Debug)]
-pub struct Offer {
-    /// Formats of products, with their shares.
+pub struct Supported {
+    /// Formats with their shares.
     pub dtypes: Vec<(Dtype, f64)>,
     /// Layouts by format.
     layouts: Vec<(Dtype, Vec<Layout>)>,
 }
 
-impl Offer {
-    /// Asks the device for each format and layout of the plan, by a small product.
+impl Supported {
+    /// Asks the device for each format and layout of the plan, with a small GEMM.
     pub fn new(plan: &Plan, refuses: &dyn Fn(&Case) -> Option<String>) -> Result<Self> {
-        let mut offer = Self {
+        let mut supported = Self {
             dtypes: Vec::new(),
             layouts: Vec::new(),
         };
@@ -157,25 +150,25 @@ impl Offer {
             let allowed: Vec<Layout> = Layout::ALL
                 .into_iter()
                 .filter(|&layout| {
-                    let refusal = refuses(&cold(Op::Gemm(Gemm::square(512, layout, dtype))));
+                    let refusal = refuses(&Case::cold(Op::Gemm(Gemm::square(512, layout, dtype))));
                     reasons.extend(refusal.clone());
                     refusal.is_none()
                 })
                 .collect();
             if !allowed.is_empty() {
-                offer.dtypes.push((dtype, weight));
-                offer.layouts.push((dtype, allowed));
+                supported.dtypes.push((dtype, weight));
+                supported.layouts.push((dtype, allowed));
             }
         }
-        if offer.dtypes.is_empty() {
+        if supported.dtypes.is_empty() {
             let names: Vec<_> = plan.dtypes.iter().map(|(dtype, _)| dtype.name()).collect();
             return Err(Error::infeasible(format!(
-                "the device runs products in none of the plan's formats {}: {}",
+                "the device runs GEMMs in none of the plan's formats {}: {}",
                 names.join(", "),
                 reasons.first().map_or("it refuses them", String::as_str)
             )));
         }
-        Ok(offer)
+        Ok(supported)
     }
 
     /// Layouts of this format.
@@ -184,7 +177,7 @@ impl Offer {
         found.map_or(&[], |(_, layouts)| layouts)
     }
 
-    /// The layout of a linear layer's forward pass, else the first that there is.
+    /// The layout of a linear layer's forward pass, else the first supported one.
     pub fn layout(&self, dtype: Dtype) -> Layout {
         self.layouts(dtype).first().copied().unwrap_or(Layout::Tn)
     }
@@ -204,16 +197,16 @@ impl Offer {
 }
 
 /// Everything that the sizes of cases follow from.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Sizing<'a> {
-    /// How many cases of which sets.
+    /// Number of cases by set.
     pub plan: &'a Plan,
-    /// How fast the device is.
-    pub scale: &'a Scale,
-    /// What it lets through.
-    pub offer: &'a Offer,
-    /// Most bytes of one operator's operands.
-    pub most: Bytes,
+    /// Rates of the device.
+    pub rates: DeviceRates,
+    /// Formats and layouts of the device.
+    pub supported: Supported,
+    /// Largest size of one operator's operands.
+    pub max_bytes: Bytes,
     /// Seed of shapes and order.
     pub seed: u64,
 }
@@ -226,19 +219,19 @@ impl Sizing<'_> {
         for set in Set::ALL {
             let wanted = self.plan.cases_of(set);
             let cases = match set {
-                Set::Transformer => products::transformer(self, wanted),
-                Set::Sobol => products::space_filling(self, wanted),
-                Set::Alignment => products::alignment(self, wanted),
-                Set::Sweeps => products::sweeps(self, wanted),
-                Set::Batched => products::batched(self, wanted),
-                Set::BestOf => products::best_of(self, wanted),
+                Set::Transformer => gemms::transformer(self, wanted),
+                Set::Sobol => gemms::space_filling(self, wanted),
+                Set::Alignment => gemms::alignment(self, wanted),
+                Set::Sweeps => gemms::sweeps(self, wanted),
+                Set::Batched => gemms::batched(self, wanted),
+                Set::BestOf => gemms::best_of(self, wanted),
                 Set::Attention => attention::cases(self, wanted),
                 Set::Memory => memory::cases(self, wanted),
                 Set::Hot => hot(&sets, wanted),
-                // They are chosen while the run goes on.
+                // Chosen during the run.
                 Set::Active => Vec::new(),
             };
-            let fresh = cases.into_iter().filter(|case| known.insert(case.clone()));
+            let fresh = cases.into_iter().filter(|case| known.insert(*case));
             let mut cases: Vec<Planned> = fresh.map(|case| Planned { case, set }).collect();
             Random::new(self.seed, set.name()).shuffle(&mut cases);
             sets.push(cases);
@@ -246,25 +239,26 @@ impl Sizing<'_> {
         interleave(sets, self.seed)
     }
 
-    /// Products to choose from in an active round: more points of the space-filling set, of a sequence of their own.
+    /// Candidates of a round of active learning: GEMMs at further space-filling points.
     pub fn candidates(&self, round: usize, wanted: usize) -> Vec<Case> {
-        products::candidates(self, round, wanted)
+        gemms::candidates(self, round, wanted)
     }
 
     /// Whether an operator is short and small enough.
     fn fits(&self, op: &Op) -> bool {
-        op.bytes() <= self.most && self.scale.guess(op) <= self.plan.longest
+        op.bytes() <= self.max_bytes && self.rates.roofline(op) <= self.plan.longest
     }
 
-    /// Least time of a call at full rate: what is far below the floor of the device only measures the floor.
+    /// Least time of a call at full rate; calls far below the floor of the device would time the floor.
     fn shortest(&self) -> Seconds {
-        let shortest = self.plan.shortest.max(self.scale.floor() / 10.0);
+        let shortest = self.plan.shortest.max(self.rates.floor() / 10.0);
         shortest.min(self.plan.longest / 2.0)
     }
 }
 
-/// Most bytes of one operator: an eighth of the memory, and never more than 2 GiB (set-up would outlast the timing).
-pub fn most_bytes(memory_bytes: Option<f64>) -> Bytes {
+/// Largest size of one operator's operands: an eighth of the memory and at most 2 GiB, whose set-up
+/// would outlast the timing.
+pub fn max_bytes(memory_bytes: Option<f64>) -> Bytes {
     let limit = Bytes::from_bytes(2f64.powi(31));
     memory_bytes.map_or(limit / 2.0, |memory| {
         limit.min(Bytes::from_bytes(memory / 8.0))
@@ -282,12 +276,12 @@ fn hot(sets: &[Vec<Planned>], wanted: usize) -> Vec<Case> {
     let spread = (0..wanted).map(|index| plain[index * plain.len() / wanted]);
     let warmed = spread.map(|case| Case {
         cache: Cache::Hot,
-        ..case.clone()
+        ..*case
     });
     warmed.collect()
 }
 
-/// One order in which every beginning holds each set in proportion.
+/// Merges the sets into one order of which every prefix holds each set in proportion.
 fn interleave(sets: Vec<Vec<Planned>>, seed: u64) -> Vec<Planned> {
     let mut random = Random::new(seed, "order");
     let mut placed: Vec<(f64, Planned)> = Vec::new();
@@ -301,12 +295,12 @@ fn interleave(sets: Vec<Vec<Planned>>, seed: u64) -> Vec<Planned> {
     placed.into_iter().map(|(_, planned)| planned).collect()
 }
 
-/// One part of a plan that is split over GPUs or nodes.
+/// A shard of a plan that is split over GPUs or nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// Which part, from 1.
+    /// Number of the shard, from 1.
     pub index: u64,
-    /// Of how many.
+    /// Number of shards.
     pub of: u64,
 }
 
@@ -314,11 +308,13 @@ impl Shard {
     /// The whole plan.
     pub const WHOLE: Self = Self { index: 1, of: 1 };
 
-    /// Whether this part holds the case. It follows from the case alone, so parts cannot overlap, even
-    /// where the probes of two nodes have made plans of different sizes.
+    /// Whether this shard holds the case.
+    ///
+    /// It follows from the case alone, so shards cannot overlap even where the probes of two nodes
+    /// have made plans of different sizes.
     pub fn holds(self, case: &Case) -> bool {
-        let text = format!("{case:?}");
-        Random::new(fnv1a(text.as_bytes()), "shard").bits() % self.of == self.index - 1
+        let digest = fnv1a(case.canonical().as_bytes());
+        Random::new(digest, "shard").bits() % self.of == self.index - 1
     }
 }
 
@@ -328,28 +324,14 @@ impl fmt::Display for Shard {
     }
 }
 
-/// A small case that stands for a set, to ask why a device has nothing of it.
-pub fn sample(set: Set, offer: &Offer) -> Option<Case> {
-    let dtype = offer.dtypes.first()?.0;
+/// A small case of a set, for the reason why a device refuses all of it.
+pub fn sample(set: Set, supported: &Supported) -> Option<Case> {
+    let dtype = supported.dtypes.first()?.0;
     match set {
-        Set::Attention => Some(cold(Op::Attention(scale::self_attention(64, dtype)))),
-        Set::Memory => Some(cold(Op::Memory(scale::copy(64, MemoryKind::Copy, dtype)))),
+        Set::Attention => Some(Case::cold(rates::self_attention(64, dtype))),
+        Set::Memory => Some(Case::cold(rates::rows_of_1024(64, MemoryKind::Copy, dtype))),
         _ => None,
     }
-}
-
-/// A cold case with the library's first algorithm.
-pub fn cold(op: Op) -> Case {
-    Case {
-        op,
-        cache: Cache::Cold,
-        rank: 0,
-    }
-}
-
-/// A product as a cold case.
-fn product(gemm: Gemm) -> Case {
-    cold(Op::Gemm(gemm))
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! Sobol points: they fill a space more evenly than random ones, and every beginning of the sequence does.
+//! Sobol sequence: low-discrepancy points, evenly spread in every prefix.
 //!
-//! Direction numbers of Joe and Kuo (new-joe-kuo-6.21201); a random digital shift per seed keeps the evenness.
+//! Direction numbers of Joe and Kuo (new-joe-kuo-6.21201), with a random digital shift per seed.
 
 use crate::random::Random;
 
-/// Dimensions that there are direction numbers for.
+/// Dimensions with direction numbers.
 pub const DIMENSIONS: usize = 7;
 
 const BITS: usize = 32;
@@ -19,7 +19,7 @@ const PRIMITIVES: [(usize, u32, &[u32]); DIMENSIONS - 1] = [
     (4, 4, &[1, 3, 5, 13]),
 ];
 
-/// The sequence, without end for our purposes (2^32 points).
+/// The sequence, of 2^32 points.
 #[derive(Clone, Debug)]
 pub struct Sobol {
     directions: [[u32; BITS]; DIMENSIONS],
@@ -29,7 +29,7 @@ pub struct Sobol {
 }
 
 impl Sobol {
-    /// A sequence of its own for each seed and purpose.
+    /// The sequence of a seed and purpose.
     pub fn new(seed: u64, purpose: &str) -> Self {
         let mut directions = [[0; BITS]; DIMENSIONS];
         for (bit, direction) in directions[0].iter_mut().enumerate() {
@@ -79,6 +79,11 @@ impl Iterator for Sobol {
         self.index = self.index.wrapping_add(1);
         Some(point)
     }
+}
+
+/// The value at `at`, from 0 to 1, on the logarithmic scale of a range.
+pub(super) fn log_between((least, most): (f64, f64), at: f64) -> f64 {
+    (least.ln() + (most / least).ln() * at).exp()
 }
 
 #[cfg(test)]

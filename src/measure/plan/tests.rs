@@ -18,19 +18,23 @@ fn device(slower: f64, dtypes: Vec<Dtype>) -> Scripted {
     })
 }
 
-fn planned(name: &str, seed: u64, device: &mut Scripted) -> (Vec<Planned>, Scale) {
+fn planned(name: &str, seed: u64, device: &mut Scripted) -> (Vec<Planned>, DeviceRates) {
     let plan = find(name).unwrap();
-    let offer = Offer::new(&plan, &|case| device.refuses(case)).unwrap();
-    let most = most_bytes(device.identity().facts.memory_bytes);
-    let scale = Scale::probe(device, &offer, most).unwrap();
-    let sizing = Sizing {
-        plan: &plan,
-        scale: &scale,
-        offer: &offer,
-        most,
+    let sizing = sizing(&plan, seed, device);
+    (sizing.cases(), sizing.rates)
+}
+
+fn sizing<'a>(plan: &'a Plan, seed: u64, device: &mut Scripted) -> Sizing<'a> {
+    let supported = Supported::new(plan, &|case| device.refuses(case)).unwrap();
+    let max_bytes = max_bytes(device.identity().driver.memory_bytes);
+    let rates = DeviceRates::probe(device, &supported, max_bytes).unwrap();
+    Sizing {
+        plan,
+        rates,
+        supported,
+        max_bytes,
         seed,
-    };
-    (sizing.cases(), scale)
+    }
 }
 
 fn usual() -> Scripted {
@@ -54,12 +58,7 @@ fn equal_seeds_give_equal_cases_in_equal_order_and_others_give_others() {
     });
     assert_eq!(first, planned("quick", 0, &mut noisy).0);
     let other = planned("quick", 1, &mut usual()).0;
-    let cases = |planned: &[Planned]| {
-        planned
-            .iter()
-            .map(|one| one.case.clone())
-            .collect::<HashSet<_>>()
-    };
+    let cases = |planned: &[Planned]| planned.iter().map(|one| one.case).collect::<HashSet<_>>();
     assert!(cases(&first).intersection(&cases(&other)).count() < first.len() / 2);
 }
 
@@ -87,21 +86,10 @@ fn every_set_has_its_cases_each_once() {
 
 #[test]
 fn a_set_without_cases_has_none() {
-    let mut device = usual();
     let mut plan = find("quick").unwrap();
-    let offer = Offer::new(&plan, &|case| device.refuses(case)).unwrap();
-    let most = most_bytes(None);
-    let scale = Scale::probe(&mut device, &offer, most).unwrap();
     for set in Set::ALL {
         plan.sets = vec![(set, 3)];
-        let sizing = Sizing {
-            plan: &plan,
-            scale: &scale,
-            offer: &offer,
-            most,
-            seed: 0,
-        };
-        let found = sizing.cases();
+        let found = sizing(&plan, 0, &mut usual()).cases();
         assert!(
             found.iter().all(|planned| planned.set == set) && found.len() <= 24,
             "{}",
@@ -138,7 +126,7 @@ fn every_beginning_is_a_balanced_sample() {
 #[test]
 fn sizes_follow_the_speed_of_the_device() {
     for (mut device, least_share) in [(usual(), 0.2), (slow(), 0.2)] {
-        let (cases, scale) = planned("quick", 0, &mut device);
+        let (cases, rates) = planned("quick", 0, &mut device);
         let plan = find("quick").unwrap();
         let mut decades = BTreeSet::new();
         let mut longer_than_floor = 0;
@@ -151,7 +139,7 @@ fn sizes_follow_the_speed_of_the_device() {
                 planned.case.op
             );
             decades.insert((time.micros().log10() * 2.0) as i32);
-            longer_than_floor += usize::from(time > scale.floor() * 4.0);
+            longer_than_floor += usize::from(time > rates.floor() * 4.0);
         }
         assert!(longer_than_floor as f64 > least_share * cases.len() as f64);
         assert!(decades.len() >= 6, "{decades:?}");
@@ -250,9 +238,26 @@ fn shards_cover_a_plan_without_overlap() {
 fn a_device_without_any_format_of_the_plan_is_told_so() {
     let plan = find("quick").unwrap();
     let refuses = |_: &Case| Some("it has no units for that".to_owned());
-    let sentence = Offer::new(&plan, &refuses).unwrap_err().to_string();
+    let sentence = Supported::new(&plan, &refuses).unwrap_err().to_string();
     assert!(
         sentence.contains("tf32") && sentence.contains("it has no units for that"),
         "{sentence}"
     );
+}
+
+#[test]
+fn the_digest_of_a_plan_follows_from_its_canonical_text() {
+    let mut plan = find("quick").unwrap();
+    plan.sets = vec![(Set::BestOf, 7)];
+    plan.dtypes = vec![(Dtype::Bf16, 0.5), (Dtype::Fp32, 2.0)];
+    let text = concat!(
+        r#"{"name":"quick","budget":{"secs":120,"nanos":0},"soak":{"secs":5,"nanos":0},"#,
+        r#""anchors":24,"anchor_period":{"secs":30,"nanos":0},"shortest":0.2,"longest":10000.0,"#,
+        r#""active_rounds":3,"dtypes":[["bf16",0.5],["fp32",2.0]],"sets":[["best_of",7]],"#,
+        r#""rates":null}"#
+    );
+    assert_eq!(plan.canonical(), text);
+    assert_eq!(plan.digest(), "");
+    plan.anchors += 1;
+    assert_ne!(plan.digest(), "");
 }

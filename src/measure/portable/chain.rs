@@ -1,28 +1,19 @@
 //! A chain of calls over rotating operand sets, and its time.
 
 use crate::dataset::Kernel;
-use crate::error::Error;
-use crate::error::Result;
-use crate::measure::device::Cache;
-use crate::measure::device::Case;
-use crate::measure::device::Chain;
-use crate::measure::device::Replay;
-use crate::measure::portable::Clock;
-use crate::measure::portable::MOST_BYTES;
-use crate::measure::portable::Portable;
-use crate::measure::portable::cold_bytes;
-use crate::measure::portable::operands::Operands;
-use crate::measure::portable::operands::Stretches;
-use crate::measure::portable::operands::input_bytes;
+use crate::error::{Error, Result};
+use crate::measure::device::{Cache, Case, Chain, Replay};
+use crate::measure::portable::operands::{Operands, PoolSlices, input_bytes};
+use crate::measure::portable::{Clock, MOST_BYTES, Portable, cold_bytes};
 use crate::units::Seconds;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// A first call on a GPU that takes longer has compiled a kernel.
+/// Time of a first call on a GPU beyond which it has compiled a kernel.
 const COMPILED: Duration = Duration::from_millis(50);
 
-/// How long calls run before they are timed where a kernel was compiled. On a software adapter the compiler leaves its
-/// threads on one core: half of the shapes were timed at twice their time right after it.
+/// Warm-up after a kernel was compiled: on a software adapter half of the shapes took twice their time
+/// right after the compiler.
 const SETTLING: Duration = Duration::from_millis(100);
 
 /// A case that is set up.
@@ -30,12 +21,12 @@ pub struct PortableChain<'a> {
     device: &'a Portable,
     sets: Vec<Operands>,
     calls: usize,
-    /// The set that the next call uses; a replay goes on where the last one ended.
+    /// Index of the set of the next call; a replay continues the rotation of the last one.
     next: usize,
 }
 
 impl<'a> PortableChain<'a> {
-    /// Makes as many operand sets as three times the cache holds, and one more; one set for a hot case.
+    /// Makes operand sets of three times the cache and one more; one set for a hot case.
     pub fn open(device: &'a Portable, case: &Case) -> Result<Self> {
         let bytes = input_bytes(&case.op).max(1.0);
         let sets = match case.cache {
@@ -46,7 +37,7 @@ impl<'a> PortableChain<'a> {
                 wanted.min(most).max(1.0) as usize
             }
         };
-        let mut source = Stretches::new(&device.pool);
+        let mut source = PoolSlices::new(&device.pool);
         let sets = (0..sets)
             .map(|_| Operands::new(&case.op, &mut source))
             .collect();
@@ -68,7 +59,7 @@ impl<'a> PortableChain<'a> {
         Ok(chain)
     }
 
-    /// Runs so many calls and takes their time.
+    /// Runs and times this many calls.
     fn run(&mut self, calls: usize) -> Result<Seconds> {
         let (first, sets) = (self.next, &self.sets);
         let all = || {
@@ -91,8 +82,8 @@ impl<'a> PortableChain<'a> {
 }
 
 impl Clock {
-    /// Most operand sets of a case: on the CPU they are views and cost nothing; on a GPU each is a copy, and 64 are as
-    /// many as a chain has calls.
+    /// Largest number of operand sets: on the CPU they are views without cost, on a GPU copies, of which
+    /// a chain of 64 calls uses 64.
     const fn most_sets(self) -> f64 {
         match self {
             Self::Wall => 4096.0,
@@ -102,7 +93,7 @@ impl Clock {
     }
 }
 
-/// What burn says of an operation that failed.
+/// The error of an operation that burn reports as failed.
 pub(super) fn failed(error: impl fmt::Display) -> Error {
     let reason = error.to_string().replace('\n', " ");
     Error::infeasible(format!("burn could not run the operator: {reason}"))

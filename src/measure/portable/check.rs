@@ -1,62 +1,46 @@
-//! Every operator that burn runs here, held against the reference on small shapes that no tile divides.
+//! Compares every operator that burn runs here with the reference, on small shapes that no tile divides.
 
 use crate::error::Result;
 use crate::measure::device::Checked;
-use crate::measure::portable::Forms;
+use crate::measure::portable::SupportedGemms;
 use crate::measure::portable::chain::failed;
-use crate::measure::portable::operands::Given;
-use crate::measure::portable::operands::Operands;
+use crate::measure::portable::operands::{HostValues, Operands};
 use crate::measure::reference;
-use crate::ops::Attention;
-use crate::ops::Dtype;
-use crate::ops::Gemm;
-use crate::ops::Memory;
-use crate::ops::MemoryKind;
-use crate::ops::Op;
-use crate::ops::Pass;
-use burn::tensor::DType;
-use burn::tensor::Device;
+use crate::ops::{Attention, Dtype, Gemm, Memory, MemoryKind, Op, Pass};
+use burn::tensor::{DType, Device};
 
 /// Seed of the inputs.
 const SEED: u64 = 20_240_125;
 
-/// Products that are compared, as `m`, `n`, `k` and batch: odd rows, rows of whole vectors, several at once.
-const PRODUCTS: [(u64, u64, u64, u64); 4] = [
+/// Shapes of GEMMs, as `m`, `n`, `k` and batch: odd rows, rows of whole vectors, a batch.
+const GEMMS: [(u64, u64, u64, u64); 4] = [
     (33, 65, 17, 1),
     (128, 96, 130, 1),
     (40, 72, 264, 1),
     (5, 31, 64, 3),
 ];
 
-/// What is compared: every operator in every format, products in every layout, single and batched.
-pub fn ops(forms: &Forms) -> Vec<Op> {
+/// The operators that are compared: all in every format, GEMMs also in every layout.
+pub fn ops(supported: &SupportedGemms) -> Vec<Op> {
     let mut ops = Vec::new();
-    for &dtype in &forms.dtypes {
-        for &layout in &forms.layouts {
-            for (m, n, k, batch) in PRODUCTS {
+    for &dtype in &supported.dtypes {
+        for &layout in &supported.layouts {
+            for (m, n, k, batch) in GEMMS {
+                let [n, k] = [n, k].map(|size| size.next_multiple_of(supported.multiple));
                 ops.push(Op::Gemm(Gemm {
-                    m,
-                    n: n.next_multiple_of(forms.multiple),
-                    k: k.next_multiple_of(forms.multiple),
                     batch,
                     layout,
                     dtype,
+                    ..Gemm::new(m, n, k)
                 }));
             }
         }
         for (seq_q, seq_kv, causal) in [(33, 33, false), (65, 65, true), (1, 77, false)] {
             ops.push(Op::Attention(Attention {
-                batch: 2,
-                heads: 3,
-                kv_heads: 3,
                 seq_q,
-                seq_kv,
-                head_dim: 40,
-                value_dim: 40,
                 causal,
-                window: 0,
-                pass: Pass::Forward,
                 dtype,
+                ..Attention::new(2, 3, seq_kv, 40)
             }));
         }
         for kind in [MemoryKind::Softmax, MemoryKind::Add] {
@@ -76,11 +60,11 @@ pub fn ops(forms: &Forms) -> Vec<Op> {
 pub fn check(device: &Device, op: &Op) -> Result<Checked> {
     let inputs = reference::inputs(op, SEED);
     let expected = reference::run(op, &inputs);
-    let mut given = Given {
+    let mut values = HostValues {
         device,
         operands: inputs.into_iter(),
     };
-    let operands = Operands::new(op, &mut given);
+    let operands = Operands::new(op, &mut values);
     let result = operands.call().into_data().convert_dtype(DType::F32);
     let result = result
         .try_to_vec::<f32>()

@@ -1,16 +1,13 @@
-//! burn's own kernels as a device: on the CPU, and with the feature `wgpu` on any Vulkan, Metal or DX12 GPU.
+//! burn's own kernels as a device: on the CPU, and with the feature `wgpu` on any Vulkan, Metal or DX12
+//! GPU.
 //!
-//! The CPU is timed with the wall clock, a GPU with timestamp queries around the whole chain, so that the time in which
-//! the host prepares launches does not count. burn chooses the kernel itself and does not say which.
+//! The CPU is timed with the wall clock, a GPU with timestamp queries around the whole chain, which
+//! exclude the time of launches on the host. burn chooses the kernel itself and does not report it.
 
 mod chain;
-
 mod check;
-
 mod host;
-
 mod operands;
-
 #[cfg(feature = "wgpu")]
 mod wgpu;
 
@@ -18,61 +15,48 @@ mod wgpu;
 pub use wgpu::open as wgpu;
 
 use crate::error::Result;
-use crate::measure::device::Case;
-use crate::measure::device::Chain;
-use crate::measure::device::Checked;
-use crate::measure::device::Device;
-use crate::measure::device::Identity;
-use crate::measure::device::Sensors;
+use crate::measure::device::{Cache, Case, Chain, Checked, Device, Identity, Sensors};
 use crate::measure::portable::chain::PortableChain;
 use crate::measure::portable::operands::Pool;
-use crate::ops::Dtype;
-use crate::ops::Gemm;
-use crate::ops::Layout;
-use crate::ops::Op;
+use crate::ops::{Dtype, Gemm, Layout, Op};
+use std::time::{Duration, Instant};
 
-use std::time::Duration;
-use std::time::Instant;
-
-/// The version of burn that every row names; a test holds it against `Cargo.toml`.
+/// Version of burn in every row; a test compares it with `Cargo.toml`.
 const BURN: &str = "0.22.1";
 
-/// Bytes of the pool that operands are cut from, where the cache is not larger.
+/// Least size in bytes of the pool that operands are slices of; a larger cache needs more.
 const LEAST_POOL: f64 = 64.0 * 1024.0 * 1024.0;
 
-/// Most bytes of the pool: what every adapter binds as one buffer.
+/// Largest size in bytes of the pool: what every adapter binds as one buffer.
 const MOST_POOL: f64 = 128.0 * 1024.0 * 1024.0;
 
-/// Most bytes that the operand sets of one case take together.
+/// Largest size in bytes of all operand sets of one case.
 const MOST_BYTES: f64 = 1024.0 * 1024.0 * 1024.0;
 
-/// What a device computes with and how its time is taken.
+/// A device of burn.
 pub struct Portable {
     device: burn::tensor::Device,
     identity: Identity,
     clock: Clock,
-    forms: Forms,
+    gemms: SupportedGemms,
     pool: Pool,
     opened: Instant,
 }
 
-/// The products that are timed.
-struct Forms {
+/// GEMMs that are timed.
+struct SupportedGemms {
     dtypes: Vec<Dtype>,
     layouts: Vec<Layout>,
-    /// What `n` and `k`, along which operands are stored, are multiples of.
+    /// Divisor of `n` and `k`, along which operands are stored.
     multiple: u64,
 }
 
-impl Forms {
-    /// Why a product in one of the formats is not timed, in words for a count of skipped cases.
+impl SupportedGemms {
+    /// Why a GEMM in a supported format is not timed.
     fn refuses(&self, op: &Gemm) -> Option<String> {
         let &Self { multiple, .. } = self;
         if !self.layouts.contains(&op.layout) {
-            return Some(format!(
-                "layout {} is not timed on this backend",
-                op.layout.name()
-            ));
+            return Some(format!("layout {} is not timed on this backend", op.layout));
         }
         let is_whole = op.n.is_multiple_of(multiple) && op.k.is_multiple_of(multiple);
         (!is_whole).then(|| {
@@ -81,50 +65,50 @@ impl Forms {
     }
 }
 
-/// How the time of a chain is taken.
+/// Source of the time of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Clock {
-    /// From call to return: everything has run when the last call returns.
+    /// The wall clock from call to return: a call returns after it has run.
     Wall,
-    /// By timestamps that the device writes before the first call and after the last.
+    /// The device's timestamps before the first call and after the last.
     #[cfg(feature = "wgpu")]
     Device,
 }
 
 /// The CPU of this machine with burn's CPU backend.
 pub fn cpu() -> Portable {
-    let stack = format!("burn-flex {BURN}");
-    let identity = host::identity(stack);
-    Portable::new(
-        burn::tensor::Device::flex(),
-        identity,
-        Clock::Wall,
-        Forms {
-            dtypes: vec![Dtype::Fp32],
-            layouts: Layout::ALL.to_vec(),
-            multiple: 1,
-        },
-    )
+    let gemms = SupportedGemms {
+        dtypes: vec![Dtype::Fp32],
+        layouts: Layout::ALL.to_vec(),
+        multiple: 1,
+    };
+    let identity = host::identity(format!("burn-flex {BURN}"));
+    Portable::new(burn::tensor::Device::flex(), identity, Clock::Wall, gemms)
 }
 
 impl Portable {
-    fn new(device: burn::tensor::Device, identity: Identity, clock: Clock, forms: Forms) -> Self {
+    fn new(
+        device: burn::tensor::Device,
+        identity: Identity,
+        clock: Clock,
+        gemms: SupportedGemms,
+    ) -> Self {
         let bytes = cold_bytes(&identity).clamp(LEAST_POOL, MOST_POOL);
-        let pool = Pool::new(&device, bytes as usize / size_of::<f32>(), &forms.dtypes);
+        let pool = Pool::new(&device, bytes as usize / size_of::<f32>(), &gemms.dtypes);
         Self {
             device,
             identity,
             clock,
-            forms,
+            gemms,
             pool,
             opened: Instant::now(),
         }
     }
 }
 
-/// Bytes of operands that a chain of cold calls rotates over: three times the last-level cache.
+/// Total size in bytes of the operand sets of a cold chain: three times the last-level cache.
 fn cold_bytes(identity: &Identity) -> f64 {
-    3.0 * identity.facts.cache_bytes.unwrap_or(0.0)
+    3.0 * identity.driver.cache_bytes.unwrap_or(0.0)
 }
 
 impl Device for Portable {
@@ -139,19 +123,18 @@ impl Device for Portable {
         let Some(dtype) = case.op.dtype() else {
             return Some("collectives need several devices".to_owned());
         };
-        if !self.forms.dtypes.contains(&dtype) {
-            return Some(format!("{} is not timed on this backend", dtype.name()));
+        if !self.gemms.dtypes.contains(&dtype) {
+            return Some(format!("{dtype} is not timed on this backend"));
         }
         if let Op::Gemm(op) = &case.op
-            && let Some(reason) = self.forms.refuses(op)
+            && let Some(reason) = self.gemms.refuses(op)
         {
             return Some(reason);
         }
-        if let Some(reason) = operands::refuses(&case.op) {
-            return Some(reason);
-        }
-        (case.op.bytes().bytes() > MOST_BYTES)
-            .then(|| "the operands are larger than 1 GiB".to_owned())
+        operands::refuses(&case.op).or_else(|| {
+            let is_large = case.op.bytes().bytes() > MOST_BYTES;
+            is_large.then(|| "the operands are larger than 1 GiB".to_owned())
+        })
     }
 
     fn open(&mut self, case: &Case) -> Result<Box<dyn Chain + '_>> {
@@ -159,7 +142,7 @@ impl Device for Portable {
     }
 
     fn check(&mut self) -> Result<Vec<Checked>> {
-        let ops = check::ops(&self.forms);
+        let ops = check::ops(&self.gemms);
         ops.iter()
             .map(|op| check::check(&self.device, op))
             .collect()
@@ -167,14 +150,10 @@ impl Device for Portable {
 
     fn soak(&mut self, duration: Duration) -> Result<()> {
         let begin = Instant::now();
+        let (layout, dtype) = (self.gemms.layouts[0], self.gemms.dtypes[0]);
         let busy = Case {
-            op: Op::Gemm(Gemm::square(
-                768,
-                self.forms.layouts[0],
-                self.forms.dtypes[0],
-            )),
-            cache: crate::measure::device::Cache::Hot,
-            rank: 0,
+            cache: Cache::Hot,
+            ..Case::cold(Op::Gemm(Gemm::square(768, layout, dtype)))
         };
         let mut chain = PortableChain::open(self, &busy)?;
         while begin.elapsed() < duration {
@@ -192,7 +171,7 @@ impl Device for Portable {
     }
 
     fn sensors(&self) -> Sensors {
-        // No portable interface tells power or temperature.
+        // No portable interface reports power or temperature.
         Sensors::default()
     }
 }
@@ -200,18 +179,10 @@ impl Device for Portable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::device::Cache;
-    use crate::ops::Attention;
-    use crate::ops::Memory;
-    use crate::ops::MemoryKind;
-    use crate::ops::Pass;
+    use crate::ops::{Attention, Memory, MemoryKind, Pass};
 
-    fn product(size: u64, dtype: Dtype) -> Case {
-        Case {
-            op: Op::Gemm(Gemm::square(size, Layout::Tn, dtype)),
-            cache: Cache::Cold,
-            rank: 0,
-        }
+    fn square(size: u64, dtype: Dtype) -> Case {
+        Case::cold(Op::Gemm(Gemm::square(size, Layout::Tn, dtype)))
     }
 
     #[test]
@@ -241,43 +212,30 @@ mod tests {
     #[test]
     fn what_burn_does_not_run_is_refused_with_a_reason() {
         let mut device = cpu();
-        assert_eq!(device.refuses(&product(63, Dtype::Fp32)), None);
-        device.forms.multiple = 8;
+        assert_eq!(device.refuses(&square(63, Dtype::Fp32)), None);
+        device.gemms.multiple = 8;
         let refusal = |case: &Case| device.refuses(case).unwrap();
-        assert!(refusal(&product(63, Dtype::Fp32)).contains("multiples of 8"));
-        assert_eq!(device.refuses(&product(64, Dtype::Fp32)), None);
-        assert!(refusal(&product(64, Dtype::Bf16)).contains("bf16"));
-        assert!(refusal(&product(1 << 15, Dtype::Fp32)).contains("1 GiB"));
+        assert!(refusal(&square(63, Dtype::Fp32)).contains("multiples of 8"));
+        assert_eq!(device.refuses(&square(64, Dtype::Fp32)), None);
+        assert!(refusal(&square(64, Dtype::Bf16)).contains("bf16"));
+        assert!(refusal(&square(1 << 15, Dtype::Fp32)).contains("1 GiB"));
         let second = Case {
             rank: 1,
-            ..product(64, Dtype::Fp32)
+            ..square(64, Dtype::Fp32)
         };
         assert!(refusal(&second).contains("algorithm"));
         let attention = Attention {
-            batch: 1,
-            heads: 8,
             kv_heads: 2,
-            seq_q: 64,
-            seq_kv: 64,
-            head_dim: 64,
-            value_dim: 64,
-            causal: true,
-            window: 0,
-            pass: Pass::Forward,
             dtype: Dtype::Fp32,
+            ..Attention::new(1, 8, 64, 64)
         };
-        let of = |op| Case {
-            op,
-            cache: Cache::Cold,
-            rank: 0,
-        };
-        assert!(refusal(&of(Op::Attention(attention))).contains("heads"));
+        assert!(refusal(&Case::cold(Op::Attention(attention))).contains("heads"));
         let backward = Attention {
             kv_heads: 8,
             pass: Pass::Backward,
             ..attention
         };
-        assert!(refusal(&of(Op::Attention(backward))).contains("backward"));
+        assert!(refusal(&Case::cold(Op::Attention(backward))).contains("backward"));
         let adam = Memory {
             kind: MemoryKind::Adam,
             rows: 8,
@@ -285,13 +243,13 @@ mod tests {
             pass: Pass::Forward,
             dtype: Dtype::Fp32,
         };
-        assert!(refusal(&of(Op::Memory(adam))).contains("adam"));
+        assert!(refusal(&Case::cold(Op::Memory(adam))).contains("adam"));
     }
 
     #[test]
     fn a_chain_takes_longer_the_more_calls_it_has() {
         let mut device = cpu();
-        let mut chain = device.open(&product(96, Dtype::Fp32)).unwrap();
+        let mut chain = device.open(&square(96, Dtype::Fp32)).unwrap();
         chain.trial().unwrap();
         let mut least = |calls| {
             chain.record(calls).unwrap();

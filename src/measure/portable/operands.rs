@@ -1,22 +1,13 @@
 //! One set of operands as tensors, and the call that burn makes of an operator.
 
 use crate::measure::reference;
-use crate::ops::Dtype;
-use crate::ops::Gemm;
-use crate::ops::Layout;
-use crate::ops::MemoryKind;
-use crate::ops::Op;
-use crate::ops::Pass;
+use crate::ops::{Dtype, MemoryKind, Op, Pass};
 use crate::random::Random;
-use burn::tensor::DType;
-use burn::tensor::Device;
-use burn::tensor::Tensor;
-use burn::tensor::TensorData;
-use burn::tensor::activation;
 use burn::tensor::module::attention;
 use burn::tensor::ops::AttentionModuleOptions;
+use burn::tensor::{DType, Device, Tensor, TensorData, activation};
 
-/// Why burn has no such operator, in words for a count of skipped cases.
+/// Why burn has no such operator.
 pub fn refuses(op: &Op) -> Option<String> {
     match op {
         Op::Gemm(_) => None,
@@ -46,31 +37,31 @@ pub fn refuses(op: &Op) -> Option<String> {
 
 /// The tensors of one call.
 pub enum Operands {
-    /// Stored operands of a product, and whether each is the transpose of what is multiplied.
-    Product([(Tensor<3>, bool); 2]),
+    /// Stored operands of a GEMM, and whether each is stored transposed.
+    Gemm([(Tensor<3>, bool); 2]),
     /// Queries, keys and values.
     Attention(Box<[Tensor<4>; 3]>, AttentionModuleOptions),
-    /// Rows that become probabilities.
+    /// Rows of scores.
     Softmax(Tensor<2>),
     /// Two terms.
     Add([Tensor<2>; 2]),
 }
 
-/// Where operands come from.
+/// Source of the operands' values.
 pub trait Source {
     /// The next operand: this many elements in this format.
     fn next(&mut self, elements: usize, dtype: DType) -> Tensor<1>;
 }
 
-/// Given numbers, operand by operand.
-pub struct Given<'a> {
-    /// Where the tensors live.
+/// Values on the host, operand by operand.
+pub struct HostValues<'a> {
+    /// Device of the tensors.
     pub device: &'a Device,
-    /// What is left to give.
+    /// Operands that are not taken yet.
     pub operands: std::vec::IntoIter<Vec<f32>>,
 }
 
-impl Source for Given<'_> {
+impl Source for HostValues<'_> {
     fn next(&mut self, elements: usize, dtype: DType) -> Tensor<1> {
         let operand = self.operands.next();
         let operand = operand.expect("the reference draws every operand");
@@ -83,9 +74,9 @@ impl Source for Given<'_> {
     }
 }
 
-/// Normals on the device, drawn once; operands are stretches of them, one behind the other.
+/// Normals on the device, drawn once; operands are consecutive slices of them.
 ///
-/// On the CPU a stretch is a view, so that setting up a case costs next to nothing; on a GPU it is a copy on the device.
+/// A slice is a view on the CPU, which makes set-up cheap, and a copy on a GPU.
 pub struct Pool {
     tensors: Vec<(DType, Tensor<1>)>,
     elements: usize,
@@ -95,7 +86,7 @@ impl Pool {
     /// This many normals, in each of the formats.
     pub fn new(device: &Device, elements: usize, dtypes: &[Dtype]) -> Self {
         let mut random = Random::new(0, "operands of the portable device");
-        // A million numbers repeat nothing that a product could notice.
+        // The period of a million does not affect a GEMM.
         let drawn: Vec<f32> = (0..elements.min(1 << 20))
             .map(|_| random.normal() as f32)
             .collect();
@@ -112,20 +103,20 @@ impl Pool {
     }
 }
 
-/// A place in a pool that moves on with every operand.
-pub struct Stretches<'a> {
+/// Consecutive slices of a pool.
+pub struct PoolSlices<'a> {
     pool: &'a Pool,
     next: usize,
 }
 
-impl<'a> Stretches<'a> {
-    /// Begins at the beginning.
+impl<'a> PoolSlices<'a> {
+    /// Slices from the start of the pool.
     pub const fn new(pool: &'a Pool) -> Self {
         Self { pool, next: 0 }
     }
 }
 
-impl Source for Stretches<'_> {
+impl Source for PoolSlices<'_> {
     fn next(&mut self, elements: usize, dtype: DType) -> Tensor<1> {
         let known = self.pool.tensors.iter().find(|(known, _)| *known == dtype);
         let (_, pool) = known.expect("a format that is offered has a pool");
@@ -138,7 +129,7 @@ impl Source for Stretches<'_> {
             self.next = 0;
         }
         let begin = self.next;
-        // Operands begin where vector loads want them to, as allocations do.
+        // Aligned for vector loads, as allocations are.
         self.next = (begin + elements).next_multiple_of(64);
         pool.clone().narrow(0, begin, elements)
     }
@@ -152,7 +143,8 @@ fn format(dtype: Dtype) -> DType {
 }
 
 impl Operands {
-    /// Takes the operands of an operator that [`refuses`] lets through from a source, in the order of the reference.
+    /// Takes the operands of an operator that [`refuses`] accepts from a source, in the order of the
+    /// reference.
     pub fn new(op: &Op, source: &mut dyn Source) -> Self {
         let dtype = format(op.dtype().unwrap_or(Dtype::Fp32));
         let mut cube = |shape: [u64; 4]| -> Tensor<4> {
@@ -161,7 +153,7 @@ impl Operands {
         };
         match op {
             Op::Gemm(op) => {
-                let (first, second) = transposed(op);
+                let (first, second) = reference::transposed(op.layout);
                 let mut stored = |rows, columns, transposed| {
                     let shape = if transposed {
                         [1, op.batch, columns, rows]
@@ -170,7 +162,7 @@ impl Operands {
                     };
                     (cube(shape).squeeze_dim(0), transposed)
                 };
-                Self::Product([stored(op.m, op.k, first), stored(op.k, op.n, second)])
+                Self::Gemm([stored(op.m, op.k, first), stored(op.k, op.n, second)])
             }
             Op::Attention(op) => {
                 let mut heads = |sequence, width| cube([op.batch, op.heads, sequence, width]);
@@ -198,11 +190,10 @@ impl Operands {
         }
     }
 
-    /// Enqueues, or on the CPU runs, one call; the result has the shape of the operator's output, flattened to rank 1
-    /// by no copy.
+    /// Enqueues, or on the CPU runs, one call; the result is flattened without a copy.
     pub fn call(&self) -> Tensor<1> {
         match self {
-            Self::Product(stored) => {
+            Self::Gemm(stored) => {
                 let [first, second] = stored.each_ref().map(|(tensor, transposed)| {
                     if *transposed {
                         tensor.clone().swap_dims(1, 2)
@@ -227,17 +218,7 @@ fn flat<const D: usize>(tensor: Tensor<D>) -> Tensor<1> {
     tensor.reshape([elements])
 }
 
-/// Whether the `(m, k)` and the `(k, n)` operand are stored transposed; see [`reference::operands`].
-fn transposed(op: &Gemm) -> (bool, bool) {
-    match op.layout {
-        Layout::Nn => (false, false),
-        Layout::Tn => (false, true),
-        Layout::Nt => (true, false),
-        Layout::Tt => (true, true),
-    }
-}
-
-/// Bytes of one set of operands, without the result.
+/// Size in bytes of one set of inputs.
 pub fn input_bytes(op: &Op) -> f64 {
     let operands = reference::operands(op).unwrap_or_default();
     let size = op.dtype().map_or(4, Dtype::size);

@@ -1,29 +1,19 @@
-//! A GPU through wgpu: which adapter, what it tells of itself, and the time between two timestamps.
+//! A GPU through wgpu: its adapter, its identity, and the time between two timestamps.
 
-use crate::error::Error;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::gpu::Gpu;
-use crate::measure::device::Facts;
-use crate::measure::device::Identity;
-use crate::measure::portable::BURN;
-use crate::measure::portable::Clock;
-use crate::measure::portable::Forms;
-use crate::measure::portable::Portable;
+use crate::measure::device::{DriverInfo, Identity, device_name};
 use crate::measure::portable::chain::failed;
-use crate::measure::portable::host;
-use crate::ops::Dtype;
-use crate::ops::Layout;
-use burn::tensor::DType;
-use burn::tensor::Device;
-use burn::tensor::DeviceKind;
-use burn::tensor::ProfileOptions;
+use crate::measure::portable::{BURN, Clock, Portable, SupportedGemms, host};
+use crate::ops::{Dtype, Layout};
 use burn::tensor::wgpu::wgpu::DeviceType;
+use burn::tensor::{DType, Device, DeviceKind, ProfileOptions};
 
-/// Last-level cache that is assumed of a GPU that `data/gpus` does not know, since no graphics API tells it: more than
-/// most parts have, so that cold calls are cold.
+/// Assumed last-level cache of a GPU without a datasheet, as no graphics API reports it: more than most
+/// GPUs have, so that cold calls are cold.
 const ASSUMED_CACHE_BYTES: f64 = 64.0 * 1024.0 * 1024.0;
 
-/// Opens the GPU of this number: 0 is the one that wgpu prefers, further numbers count discrete GPUs from 1.
+/// Opens the GPU of this number: 0 is the one that wgpu prefers, 1 the first discrete GPU.
 pub fn open(number: u32) -> Result<Portable> {
     let kind = match number {
         0 => DeviceKind::DefaultDevice,
@@ -48,22 +38,23 @@ pub fn open(number: u32) -> Result<Portable> {
         None => Some(ASSUMED_CACHE_BYTES),
     };
     let identity = Identity {
-        gpu: known.map_or_else(|| host::part_name(&about.name), |gpu| gpu.name.clone()),
+        gpu: known.map_or_else(|| device_name(&about.name), |gpu| gpu.name.clone()),
         stack: format!("burn-wgpu {BURN}"),
         libraries: format!(
             "{:?}, {} {}",
             about.backend, about.driver, about.driver_info
         ),
-        facts: Facts {
+        driver: DriverInfo {
             title: about.name.clone(),
             cache_bytes: cache,
-            ..Facts::default()
+            ..DriverInfo::default()
         },
     };
-    let forms = if is_software {
-        // Its compiler takes more than a second for a shader. Layouts, formats and vectors that fit into a row have dozens
-        // each: with all of them a run would time little but the compiler. The layout is that of a linear layer.
-        Forms {
+    let gemms = if is_software {
+        // Its compiler takes more than a second for a shader, and every layout, format and vector width
+        // has dozens: with all of them a run would time little else. The layout is that of a linear
+        // layer.
+        SupportedGemms {
             dtypes: vec![Dtype::Fp32],
             layouts: vec![Layout::Tn],
             multiple: 8,
@@ -71,23 +62,23 @@ pub fn open(number: u32) -> Result<Portable> {
     } else {
         let mut dtypes = vec![Dtype::Fp32];
         dtypes.extend(device.supports_dtype(DType::F16).then_some(Dtype::Fp16));
-        Forms {
+        SupportedGemms {
             dtypes,
             layouts: Layout::ALL.to_vec(),
             multiple: 1,
         }
     };
-    Ok(Portable::new(device, identity, Clock::Device, forms))
+    Ok(Portable::new(device, identity, Clock::Device, gemms))
 }
 
-/// Runs `calls`, which enqueue work, and answers how many seconds the device took, by its own timestamps where it has
-/// them, else by the wall clock between two waits for the device.
+/// Seconds that the work enqueued by `calls` takes on the device: by its timestamps where it has them,
+/// else by the wall clock between two waits for the device.
 pub fn timed(device: &Device, calls: impl FnOnce() + Send) -> Result<f64> {
     let (_, window) = device
         .profile_with(ProfileOptions::default().flush(), calls)
         .map_err(failed)?;
     let ticks = pollster::block_on(window.resolve());
-    // Nothing is not zero: the device lost the window.
+    // The device may lose the window; that is no time of zero.
     let ticks = ticks.ok_or_else(|| failed("no timestamps came back"))?;
     Ok(ticks.duration().as_secs_f64())
 }

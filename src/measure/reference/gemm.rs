@@ -1,18 +1,17 @@
-//! Matrix products in all layouts.
+//! GEMMs in all layouts.
 
 use crate::measure::reference::{Element, Operands};
-use crate::ops::Gemm;
-use crate::ops::Layout;
-use crate::random::Random;
+use crate::ops::{Gemm, Layout};
 
-/// Whether the `(k, n)` operand is stored as `(n, k)`: the first letter of the layout.
-const fn second_is_transposed(layout: Layout) -> bool {
-    matches!(layout, Layout::Tn | Layout::Tt)
-}
-
-/// Whether the `(m, k)` operand is stored as `(k, m)`: the second letter of the layout.
-const fn first_is_transposed(layout: Layout) -> bool {
-    matches!(layout, Layout::Nt | Layout::Tt)
+/// Whether the `(m, k)` operand is stored as `(k, m)`, and the `(k, n)` operand as `(n, k)`: the second
+/// and the first letter of the layout.
+pub const fn transposed(layout: Layout) -> (bool, bool) {
+    match layout {
+        Layout::Nn => (false, false),
+        Layout::Tn => (false, true),
+        Layout::Nt => (true, false),
+        Layout::Tt => (true, true),
+    }
 }
 
 pub(super) fn operands(op: &Gemm) -> Operands {
@@ -21,39 +20,33 @@ pub(super) fn operands(op: &Gemm) -> Operands {
             ("a", Element::Tensor, op.batch * op.m * op.k),
             ("b", Element::Tensor, op.batch * op.k * op.n),
         ],
-        &[("product", Element::Product, op.batch * op.m * op.n)],
+        &[("c", Element::GemmOutput, op.batch * op.m * op.n)],
     )
-}
-
-pub(super) fn inputs(op: &Gemm, random: &mut Random) -> Vec<Vec<f32>> {
-    vec![
-        random.normals(op.batch * op.m * op.k),
-        random.normals(op.batch * op.k * op.n),
-    ]
 }
 
 pub(super) fn run(op: &Gemm, inputs: &[Vec<f32>]) -> Vec<Vec<f64>> {
     let (m, n, k) = (op.m as usize, op.n as usize, op.k as usize);
-    let mut product = Vec::with_capacity(op.batch as usize * m * n);
+    let (first_transposed, second_transposed) = transposed(op.layout);
+    let mut output = Vec::with_capacity(op.batch as usize * m * n);
     for member in 0..op.batch as usize {
         let a = &inputs[0][member * m * k..][..m * k];
         let b = &inputs[1][member * k * n..][..k * n];
         for row in 0..m {
             for column in 0..n {
                 let terms = (0..k).map(|inner| {
-                    let left = match first_is_transposed(op.layout) {
+                    let left = match first_transposed {
                         false => a[row * k + inner],
                         true => a[inner * m + row],
                     };
-                    let right = match second_is_transposed(op.layout) {
+                    let right = match second_transposed {
                         false => b[inner * n + column],
                         true => b[column * k + inner],
                     };
                     f64::from(left) * f64::from(right)
                 });
-                product.push(terms.sum());
+                output.push(terms.sum());
             }
         }
     }
-    vec![product]
+    vec![output]
 }

@@ -1,17 +1,17 @@
-//! What operators compute, on the CPU and in double precision: the truth that every device is held against.
+//! Reference implementation of every operator, on the CPU in double precision, for small shapes.
 //!
-//! [`operands`] names what goes in and comes out, [`inputs`] draws it, [`run`] computes it. Devices may leave out the
-//! inputs that they find themselves (row statistics, tables of angles). Shapes are meant to be small.
+//! [`operands`] lists inputs and outputs, [`inputs`] draws the former, [`run`] computes the latter.
+//! Devices may leave out inputs that they compute themselves (row statistics, tables of angles).
 
 mod attention;
 mod gemm;
 mod memory;
 
+pub use gemm::transposed;
 pub use memory::{DROPOUT, EPSILON, adam, keeps, positions, rotary_width};
 
 use crate::measure::format;
-use crate::ops::Dtype;
-use crate::ops::Op;
+use crate::ops::{Dtype, Op};
 use crate::random::Random;
 
 /// How the elements of an operand are stored on a device.
@@ -19,8 +19,8 @@ use crate::random::Random;
 pub enum Element {
     /// In the number format of the operator.
     Tensor,
-    /// In the format that the operator's product is written in.
-    Product,
+    /// In the format that a GEMM writes its output in.
+    GemmOutput,
     /// In single precision whatever the format: statistics, optimiser state.
     Single,
     /// A whole number of 32 bits: a row, a class.
@@ -34,7 +34,7 @@ impl Element {
     pub const fn size(self, dtype: Dtype) -> u64 {
         match self {
             Self::Tensor => dtype.size(),
-            Self::Product => dtype.output_size(),
+            Self::GemmOutput => dtype.output_size(),
             Self::Single | Self::Index => 4,
             Self::Flag => 1,
         }
@@ -44,8 +44,8 @@ impl Element {
     pub const fn format(self, dtype: Dtype) -> Option<Dtype> {
         match (self, dtype) {
             (Self::Tensor, dtype) => Some(dtype),
-            (Self::Product, Dtype::Fp8) => Some(Dtype::Bf16),
-            (Self::Product, dtype) => Some(dtype),
+            (Self::GemmOutput, Dtype::Fp8) => Some(Dtype::Bf16),
+            (Self::GemmOutput, dtype) => Some(dtype),
             (Self::Single, _) => Some(Dtype::Fp32),
             (Self::Index | Self::Flag, _) => None,
         }
@@ -55,15 +55,15 @@ impl Element {
 /// One operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operand {
-    /// What it is called in messages.
+    /// Name in messages.
     pub name: &'static str,
-    /// How its elements are stored.
+    /// Storage of its elements.
     pub element: Element,
-    /// How many there are.
+    /// Number of elements.
     pub elements: u64,
 }
 
-/// What goes into an operator and what comes out, in the order of [`inputs`] and [`run`].
+/// Inputs and outputs of an operator, in the order of [`inputs`] and [`run`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Operands {
     /// Operands that are read.
@@ -96,12 +96,13 @@ impl Operands {
 
 /// The operands of an operator; none where nothing is defined (collectives, the backward pass of Adam).
 ///
-/// - `gemm`: `a` is the `(m, k)` operand, `b` the `(k, n)` operand, the product is `(m, n)` by rows. As cuBLAS counts
-///   by columns it sees `b` first, so the first letter of the layout says whether `b` is stored as `(n, k)`, the second
-///   whether `a` is stored as `(k, m)`. A linear layer, tokens times transposed weight, is `tn`.
-/// - `attention`: `(batch, heads, sequence, width)`; forward also gives `stats`, the natural logarithm of the sum of
-///   exponentials of each query's scaled scores, which backward reads with `o` and `do`.
-/// - Memory-bound kernels: see [`MemoryKind`](crate::ops::MemoryKind); `x`, `y` are `(rows, cols)`, backward reads `dy`.
+/// - `gemm`: `a` is `(m, k)`, `b` is `(k, n)`, `c` is `(m, n)`, all row-major; [`transposed`] says
+///   which inputs are stored transposed. cuBLAS is column-major and takes `b` first, so the first letter
+///   of the layout is that of `b`. A linear layer, tokens times transposed weight, is `tn`.
+/// - `attention`: `(batch, heads, sequence, width)`; forward also writes `stats`, the log-sum-exp of each
+///   query's scaled scores, which backward reads with `o` and `do`.
+/// - Memory-bound kernels: see [`MemoryKind`](crate::ops::MemoryKind); `x`, `y` are `(rows, cols)`,
+///   backward reads `dy`.
 pub fn operands(op: &Op) -> Option<Operands> {
     match op {
         Op::Gemm(op) => Some(gemm::operands(op)),
@@ -111,13 +112,18 @@ pub fn operands(op: &Op) -> Option<Operands> {
     }
 }
 
-/// Random inputs in the order of [`operands`], rounded to what a device holds; empty where nothing is defined.
+/// Random inputs in the order of [`operands`], rounded to the operator's format; empty where nothing is
+/// defined.
 ///
-/// The same seed gives the same numbers on every machine. Rows and classes are whole numbers in `f32`.
+/// Equal seeds give equal numbers on every machine. Rows and classes are whole numbers in `f32`.
 pub fn inputs(op: &Op, seed: u64) -> Vec<Vec<f32>> {
     let mut random = Random::new(seed, "reference");
     let mut values = match op {
-        Op::Gemm(op) => gemm::inputs(op, &mut random),
+        Op::Gemm(op) => {
+            let operands = gemm::operands(op).inputs;
+            let elements = operands.iter().map(|operand| operand.elements);
+            elements.map(|count| random.normals(count)).collect()
+        }
         Op::Attention(op) => attention::inputs(op, &mut random),
         Op::Memory(op) => memory::inputs(op, &mut random),
         Op::Collective(_) => Vec::new(),
@@ -135,9 +141,10 @@ pub fn inputs(op: &Op, seed: u64) -> Vec<Vec<f32>> {
     values
 }
 
-/// The outputs in the order of [`operands`], from inputs in the order of [`inputs`]; empty where nothing is defined.
+/// The outputs in the order of [`operands`], from inputs in the order of [`inputs`]; empty where nothing
+/// is defined.
 ///
-/// Everything is summed in double precision and not rounded to the operator's format.
+/// Sums are in double precision and not rounded to the operator's format.
 pub fn run(op: &Op, inputs: &[Vec<f32>]) -> Vec<Vec<f32>> {
     let outputs = match op {
         Op::Gemm(op) => gemm::run(op, inputs),
@@ -149,10 +156,10 @@ pub fn run(op: &Op, inputs: &[Vec<f32>]) -> Vec<Vec<f32>> {
     outputs.into_iter().map(single).collect()
 }
 
-/// Norm of the difference over norm of the expectation.
+/// Relative error: norm of the difference over norm of the expectation.
 ///
-/// Infinities (masked scores) must be equal and do not count; anything else that is not a finite number, and a
-/// different length, is an infinite error.
+/// Infinities (masked scores) must be equal and do not count; another non-finite number or a different
+/// length is an infinite error.
 pub fn error(measured: &[f32], expected: &[f32]) -> f64 {
     if measured.len() != expected.len() {
         return f64::INFINITY;
@@ -174,8 +181,8 @@ pub fn error(measured: &[f32], expected: &[f32]) -> f64 {
     }
 }
 
-/// The largest [`error`] that is let through: a few roundings of the format that the output is written in, far below
-/// what a wrong index, a missing term or a stale output gives.
+/// The largest [`error`] that passes: a few roundings of the output format, far below the error of a
+/// wrong index, a missing term or a stale output.
 pub const fn allowed(dtype: Dtype) -> f64 {
     match dtype {
         Dtype::Fp32 => 1e-4,

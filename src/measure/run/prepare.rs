@@ -1,54 +1,44 @@
 //! Everything before the first timing: room on the disk, right results, rates, cases.
 
-use super::{Event, Options, Watch, case_of, is_own, name_of};
-use crate::dataset::Role;
-use crate::dataset::Skipped;
-use crate::error::Error;
-use crate::error::Result;
+use super::{Event, Options, Watch, is_own};
+use crate::dataset::{Role, Skipped};
+use crate::error::{Error, Result};
 use crate::measure::device::{Case, Checked, Device};
-use crate::measure::journal::{Header, Journal, Left, Wanted};
-use crate::measure::plan::{self, Offer, Planned, Scale, Set, Sizing};
-use crate::units::Bytes;
+use crate::measure::journal::{Earlier, Header, Journal, RunKey};
+use crate::measure::plan::{self, DeviceRates, Planned, Set, Sizing, Supported};
 use std::collections::{HashSet, VecDeque};
 
-/// Bytes of a row in the journal and of its copies, at most.
+/// Upper bound of the bytes of a row in the journal and of its copies.
 const ROW_BYTES: usize = 1000;
 
-/// What a run starts with.
-pub struct Prepared {
+/// State of a run before its first case.
+pub struct Prepared<'a> {
     pub header: Header,
     pub checked: usize,
-    pub offer: Offer,
-    pub most: Bytes,
+    pub sizing: Sizing<'a>,
     pub queue: VecDeque<(Planned, Role)>,
     pub skipped: Skipped,
 }
 
-/// Everything before the first timing: room on the disk, right results, rates, cases.
-pub fn prepare(
+/// Checks disk and device, probes the rates and queues the cases.
+pub fn prepare<'a>(
     device: &mut dyn Device,
-    options: &Options<'_>,
-    wanted: &Wanted<'_>,
-    left: &Left,
+    options: &Options<'a>,
+    key: RunKey,
+    earlier: &Earlier,
     journal: &Journal,
     watch: &mut Watch<'_>,
-) -> Result<Prepared> {
-    let Options {
-        plan, seed, shard, ..
-    } = *options;
-    let most_rows: usize = plan
-        .sets
-        .iter()
-        .map(|(set, cases)| match set {
-            Set::BestOf => 8 * cases,
-            _ => *cases,
-        })
-        .sum();
-    journal.reserve(most_rows / shard.of as usize * ROW_BYTES)?;
-    if left.header.is_some() {
+) -> Result<Prepared<'a>> {
+    let plan = options.plan;
+    let rows = plan.sets.iter().map(|(set, cases)| match set {
+        Set::BestOf => 8 * cases,
+        _ => *cases,
+    });
+    journal.reserve(rows.sum::<usize>() / options.shard.of as usize * ROW_BYTES)?;
+    if earlier.header.is_some() {
         let _ = watch(&Event::Resumed {
-            rows: left.rows.len(),
-            torn: left.torn,
+            rows: earlier.rows.len(),
+            torn: earlier.torn,
         });
     }
     let paths = device.check()?;
@@ -56,87 +46,79 @@ pub fn prepare(
     if let Some(wrong) = paths.iter().find(is_wrong) {
         return Err(Error::infeasible(format!(
             "{}: the result of {} is off by {:.3e} of the reference's norm; allowed: {:.3e}; nothing was timed",
-            wanted.identity.gpu, wrong.path, wrong.error, wrong.allowed
+            key.identity.gpu, wrong.path, wrong.error, wrong.allowed
         )));
     }
     let _ = watch(&Event::Checked { paths: &paths });
-    let offer = Offer::new(plan, &|case| device.refuses(case))?;
-    let most = plan::most_bytes(wanted.identity.facts.memory_bytes);
-    let known = left
-        .header
-        .as_ref()
-        .map(|header| &header.scale)
-        .or(plan.scale.as_ref());
-    let (scale, probed) = match known {
-        Some(scale) => (scale.clone(), false),
-        None => (Scale::probe(device, &offer, most)?, true),
+    let supported = Supported::new(plan, &|case| device.refuses(case))?;
+    let max_bytes = plan::max_bytes(key.identity.driver.memory_bytes);
+    let known = earlier.header.as_ref().map(|header| &header.rates);
+    let known = known.or(plan.rates.as_ref());
+    let (rates, probed) = match known {
+        Some(rates) => (rates.clone(), false),
+        None => (DeviceRates::probe(device, &supported, max_bytes)?, true),
     };
-    let _ = watch(&Event::Scaled {
-        scale: &scale,
+    let _ = watch(&Event::Rates {
+        rates: &rates,
         probed,
     });
-    let (queue, skipped) = queue(device, options, &scale, &offer, most, left);
-    let _ = watch(&Event::Planned { cases: queue.len() });
-    let header = match &left.header {
+    let header = match &earlier.header {
         Some(header) => header.clone(),
-        None => Header::new(wanted.identity, plan, seed, shard, scale),
+        None => Header::new(key, rates.clone()),
     };
+    let sizing = Sizing {
+        plan,
+        rates,
+        supported,
+        max_bytes,
+        seed: options.seed,
+    };
+    let (queue, skipped) = queue(device, options, &sizing, earlier);
+    let _ = watch(&Event::Planned { cases: queue.len() });
     Ok(Prepared {
         checked: paths.len(),
         header,
-        offer,
-        most,
+        sizing,
         queue,
         skipped,
     })
 }
 
-/// The cases of this part of the plan that are neither measured, failed nor refused, and the count of the others.
+/// The cases of this shard that are neither measured, failed nor refused, and the count of the others.
 fn queue(
     device: &dyn Device,
     options: &Options<'_>,
-    scale: &Scale,
-    offer: &Offer,
-    most: Bytes,
-    left: &Left,
+    sizing: &Sizing<'_>,
+    earlier: &Earlier,
 ) -> (VecDeque<(Planned, Role)>, Skipped) {
-    let done: HashSet<Case> = left
-        .rows
-        .iter()
-        .filter(|row| is_own(row))
-        .map(case_of)
-        .collect();
-    let failed: HashSet<&str> = left.failed.iter().map(|(case, _)| case.as_str()).collect();
+    let own = earlier.rows.iter().filter(|row| is_own(row));
+    let done: HashSet<Case> = own.map(Case::of).collect();
+    let mut failed = HashSet::new();
     let mut skipped = Skipped::default();
-    for (_, reason) in &left.failed {
+    for (case, reason) in &earlier.failed {
+        failed.insert(case.as_str());
         skipped.add(&format!("failed: {reason}"), 1);
     }
     let mut queue = VecDeque::new();
-    let sizing = Sizing {
-        plan: options.plan,
-        scale,
-        offer,
-        most,
-        seed: options.seed,
-    };
     let cases = sizing.cases();
     for &(set, wanted) in &options.plan.sets {
         // A family of operators that the device lacks altogether has no cases to refuse one by one.
         if wanted > 0 && set != Set::Active && !cases.iter().any(|planned| planned.set == set) {
-            let refusal = plan::sample(set, offer).and_then(|case| device.refuses(&case));
+            let sample = plan::sample(set, &sizing.supported);
+            let refusal = sample.and_then(|case| device.refuses(&case));
             let reason = refusal.unwrap_or_else(|| "nothing of it is short enough here".to_owned());
             let share = (wanted as u64).div_ceil(options.shard.of);
-            skipped.add(&format!("refused: set {}: {reason}", set.name()), share);
+            skipped.add(&format!("refused: set {set}: {reason}"), share);
         }
     }
-    for planned in cases
-        .into_iter()
-        .filter(|planned| options.shard.holds(&planned.case))
-    {
-        if let Some(reason) = device.refuses(&planned.case) {
+    for planned in cases {
+        let case = &planned.case;
+        if !options.shard.holds(case) {
+            continue;
+        }
+        if let Some(reason) = device.refuses(case) {
             skipped.add(&format!("refused: {reason}"), 1);
-        } else if !done.contains(&planned.case) && !failed.contains(name_of(&planned.case).as_str())
-        {
+        } else if !done.contains(case) && !failed.contains(case.canonical().as_str()) {
             queue.push_back((planned, Role::Plan));
         }
     }

@@ -1,13 +1,14 @@
-//! Descriptors of cuDNN's backend with their attributes, and the library's handle.
+//! Descriptors of cuDNN's backend API with their attributes, and the library's handle.
 
 use crate::error::{Error, Result};
+use crate::measure::cuda::identity::version;
 use cudarc::cudnn::sys::{
     self, cudnnBackendAttributeName_t as Name, cudnnBackendAttributeType_t as Type,
     cudnnBackendDescriptorType_t as Kind,
 };
 use std::ffi::c_void;
 
-/// Turns a status into a sentence, with what the library says about it.
+/// An error for a status other than success, with the library's message.
 pub(super) fn succeed(status: sys::cudnnStatus_t, what: &str) -> Result<()> {
     if status == sys::cudnnStatus_t::CUDNN_STATUS_SUCCESS {
         return Ok(());
@@ -23,11 +24,11 @@ pub(super) fn succeed(status: sys::cudnnStatus_t, what: &str) -> Result<()> {
     )))
 }
 
-/// The library, open on a device.
+/// The library's handle for a device.
 pub(in crate::measure::cuda) struct Handle(sys::cudnnHandle_t);
 
 impl Handle {
-    /// Opens the library on the context of this thread, for work on a stream of the driver.
+    /// Creates a handle in the context of this thread, for a stream.
     ///
     /// # Safety
     ///
@@ -51,7 +52,7 @@ impl Handle {
         self.0
     }
 
-    /// The version of cuDNN as 10000 times the major and 100 times the minor version.
+    /// Version of cuDNN: 10000 times the major plus 100 times the minor plus the patch.
     pub(super) fn version_number() -> usize {
         // SAFETY: the function has no preconditions.
         unsafe { sys::cudnnGetVersion() }
@@ -59,9 +60,7 @@ impl Handle {
 
     /// The version of cuDNN as `9.19.0`.
     pub(in crate::measure::cuda) fn version() -> String {
-        let number = Self::version_number();
-        let (major, minor, patch) = (number / 10_000, number / 100 % 100, number % 100);
-        format!("{major}.{minor}.{patch}")
+        version(Self::version_number())
     }
 }
 
@@ -72,7 +71,33 @@ impl Drop for Handle {
     }
 }
 
-/// A descriptor; it keeps no others alive, whoever uses it does.
+/// A value of an attribute.
+pub(super) trait Value {
+    /// The library's name of the type.
+    const TYPE: Type;
+}
+
+macro_rules! values {
+    ($($value:ty => $name:ident),+ $(,)?) => {
+        $(impl Value for $value {
+            const TYPE: Type = Type::$name;
+        })+
+    };
+}
+
+values! {
+    i64 => CUDNN_TYPE_INT64,
+    bool => CUDNN_TYPE_BOOLEAN,
+    u8 => CUDNN_TYPE_CHAR,
+    *mut c_void => CUDNN_TYPE_VOID_PTR,
+    sys::cudnnHandle_t => CUDNN_TYPE_HANDLE,
+    sys::cudnnDataType_t => CUDNN_TYPE_DATA_TYPE,
+    sys::cudnnPointwiseMode_t => CUDNN_TYPE_POINTWISE_MODE,
+    sys::cudnnReduceTensorOp_t => CUDNN_TYPE_REDUCTION_OPERATOR_TYPE,
+    sys::cudnnBackendHeurMode_t => CUDNN_TYPE_HEUR_MODE,
+}
+
+/// A descriptor; it does not keep the descriptors that it refers to alive.
 pub(super) struct Descriptor {
     raw: sys::cudnnBackendDescriptor_t,
     what: &'static str,
@@ -86,7 +111,7 @@ impl Drop for Descriptor {
 }
 
 impl Descriptor {
-    /// A new descriptor; `what` is its name in messages.
+    /// Creates a descriptor; `what` is its name in messages.
     pub(super) fn new(kind: Kind, what: &'static str) -> Result<Self> {
         let mut raw = std::ptr::null_mut();
         // SAFETY: the pointer to write to is alive.
@@ -99,65 +124,31 @@ impl Descriptor {
         self.raw
     }
 
-    fn set<T>(&self, name: Name, of: Type, values: &[T]) -> Result<&Self> {
-        let data = values.as_ptr().cast::<c_void>();
-        // SAFETY: the descriptor is alive and the library copies as many values as are announced; the methods below
-        // pair each type of the library with the type of Rust that has its size.
-        let status =
-            unsafe { sys::cudnnBackendSetAttribute(self.raw, name, of, values.len() as i64, data) };
+    /// Sets an attribute to these values.
+    pub(super) fn set<T: Value>(&self, name: Name, values: &[T]) -> Result<&Self> {
+        let (count, data) = (values.len() as i64, values.as_ptr().cast());
+        self.set_raw(name, T::TYPE, count, data)
+    }
+
+    fn set_raw(&self, name: Name, of: Type, count: i64, data: *const c_void) -> Result<&Self> {
+        // SAFETY: the descriptor is alive and the library copies as many values as are announced;
+        // `Value` pairs each type of the library with the type of Rust that has its size.
+        let status = unsafe { sys::cudnnBackendSetAttribute(self.raw, name, of, count, data) };
         succeed(status, &format!("set {name:?} of {}", self.what))?;
         Ok(self)
     }
 
-    pub(super) fn integers(&self, name: Name, values: &[i64]) -> Result<&Self> {
-        self.set(name, Type::CUDNN_TYPE_INT64, values)
-    }
-
-    pub(super) fn flag(&self, name: Name, value: bool) -> Result<&Self> {
-        self.set(name, Type::CUDNN_TYPE_BOOLEAN, &[u8::from(value)])
-    }
-
-    pub(super) fn format(&self, name: Name, value: sys::cudnnDataType_t) -> Result<&Self> {
-        self.set(name, Type::CUDNN_TYPE_DATA_TYPE, &[value])
-    }
-
-    pub(super) fn pointwise(&self, value: sys::cudnnPointwiseMode_t) -> Result<&Self> {
-        let name = Name::CUDNN_ATTR_POINTWISE_MODE;
-        self.set(name, Type::CUDNN_TYPE_POINTWISE_MODE, &[value])
-    }
-
-    pub(super) fn reduction(&self, value: sys::cudnnReduceTensorOp_t) -> Result<&Self> {
-        let name = Name::CUDNN_ATTR_REDUCTION_OPERATOR;
-        self.set(name, Type::CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, &[value])
-    }
-
-    pub(super) fn heuristic(&self, value: sys::cudnnBackendHeurMode_t) -> Result<&Self> {
-        let name = Name::CUDNN_ATTR_ENGINEHEUR_MODE;
-        self.set(name, Type::CUDNN_TYPE_HEUR_MODE, &[value])
-    }
-
-    pub(super) fn handle(&self, name: Name, value: &Handle) -> Result<&Self> {
-        self.set(name, Type::CUDNN_TYPE_HANDLE, &[value.raw()])
-    }
-
-    pub(super) fn text(&self, name: Name, value: &str) -> Result<&Self> {
-        self.set(name, Type::CUDNN_TYPE_CHAR, value.as_bytes())
-    }
-
-    pub(super) fn addresses(&self, name: Name, values: &[*mut c_void]) -> Result<&Self> {
-        self.set(name, Type::CUDNN_TYPE_VOID_PTR, values)
-    }
-
     pub(super) fn descriptors(&self, name: Name, values: &[&Self]) -> Result<&Self> {
         let raw: Vec<_> = values.iter().map(|value| value.raw).collect();
-        self.set(name, Type::CUDNN_TYPE_BACKEND_DESCRIPTOR, &raw)
+        let (count, of) = (raw.len() as i64, Type::CUDNN_TYPE_BACKEND_DESCRIPTOR);
+        self.set_raw(name, of, count, raw.as_ptr().cast())
     }
 
     pub(super) fn descriptor(&self, name: Name, value: &Self) -> Result<&Self> {
         self.descriptors(name, &[value])
     }
 
-    /// Makes the attributes final.
+    /// Finalizes the descriptor.
     pub(super) fn finalize(self) -> Result<Self> {
         // SAFETY: the descriptor is alive.
         let status = unsafe { sys::cudnnBackendFinalize(self.raw) };
@@ -165,53 +156,54 @@ impl Descriptor {
         Ok(self)
     }
 
-    /// One whole number.
-    pub(super) fn integer(&self, name: Name) -> Result<i64> {
-        let (mut value, mut count) = (0i64, 0i64);
-        let (to, of) = ((&raw mut value).cast(), Type::CUDNN_TYPE_INT64);
-        // SAFETY: there is room for the one value that is asked for.
-        let status =
-            unsafe { sys::cudnnBackendGetAttribute(self.raw, name, of, 1, &raw mut count, to) };
-        succeed(status, &format!("tell {name:?} of {}", self.what))?;
-        Ok(value)
-    }
-
-    /// A text.
-    pub(super) fn string(&self, name: Name) -> Result<String> {
-        let (mut count, of) = (0i64, Type::CUDNN_TYPE_CHAR);
-        let none = std::ptr::null_mut();
-        // SAFETY: asking for no values writes only their number.
-        let status =
-            unsafe { sys::cudnnBackendGetAttribute(self.raw, name, of, 0, &raw mut count, none) };
-        succeed(status, &format!("tell {name:?} of {}", self.what))?;
-        let mut text = vec![0u8; usize::try_from(count).unwrap_or(0)];
-        let (room, to) = (text.len() as i64, text.as_mut_ptr().cast());
-        // SAFETY: there is room for as many bytes as are asked for.
+    /// Reads up to `room` values of an attribute; returns their number, which is that of all values
+    /// where `room` is 0.
+    ///
+    /// # Safety
+    ///
+    /// `to` must have room for as many values of the type.
+    unsafe fn get(&self, name: Name, of: Type, room: i64, to: *mut c_void) -> Result<usize> {
+        let mut count = 0i64;
+        // SAFETY: the descriptor is alive; the caller vouches for the room.
         let status =
             unsafe { sys::cudnnBackendGetAttribute(self.raw, name, of, room, &raw mut count, to) };
         succeed(status, &format!("tell {name:?} of {}", self.what))?;
+        Ok(usize::try_from(count).unwrap_or(0))
+    }
+
+    fn count(&self, name: Name, of: Type) -> Result<usize> {
+        // SAFETY: asking for no values writes only their number.
+        unsafe { self.get(name, of, 0, std::ptr::null_mut()) }
+    }
+
+    /// An attribute that is one integer.
+    pub(super) fn integer(&self, name: Name) -> Result<i64> {
+        let mut value = 0i64;
+        // SAFETY: there is room for one value.
+        unsafe { self.get(name, Type::CUDNN_TYPE_INT64, 1, (&raw mut value).cast()) }?;
+        Ok(value)
+    }
+
+    /// An attribute that is a text.
+    pub(super) fn string(&self, name: Name) -> Result<String> {
+        let of = Type::CUDNN_TYPE_CHAR;
+        let mut text = vec![0u8; self.count(name, of)?];
+        // SAFETY: there is room for as many bytes as are asked for.
+        unsafe { self.get(name, of, text.len() as i64, text.as_mut_ptr().cast()) }?;
         let text = String::from_utf8_lossy(&text);
         Ok(text.trim_end_matches('\0').to_owned())
     }
 
-    /// Descriptors that the library fills in, each of this kind.
+    /// Descriptors of this kind that the library fills in.
     pub(super) fn children(&self, name: Name, kind: Kind, what: &'static str) -> Result<Vec<Self>> {
         let of = Type::CUDNN_TYPE_BACKEND_DESCRIPTOR;
-        let (mut count, none) = (0i64, std::ptr::null_mut());
-        // SAFETY: asking for no values writes only their number.
-        let status =
-            unsafe { sys::cudnnBackendGetAttribute(self.raw, name, of, 0, &raw mut count, none) };
-        succeed(status, &format!("count {name:?} of {}", self.what))?;
-        let mut children: Vec<_> = (0..count)
-            .map(|_| Self::new(kind, what))
-            .collect::<Result<_>>()?;
+        let count = self.count(name, of)?;
+        let children = (0..count).map(|_| Self::new(kind, what));
+        let mut children = children.collect::<Result<Vec<_>>>()?;
         let mut raw: Vec<_> = children.iter().map(|child| child.raw).collect();
-        let (room, to) = (raw.len() as i64, raw.as_mut_ptr().cast());
-        // SAFETY: the list holds as many descriptors as are asked for; the library fills those they point to.
-        let status =
-            unsafe { sys::cudnnBackendGetAttribute(self.raw, name, of, room, &raw mut count, to) };
-        succeed(status, &format!("tell {name:?} of {}", self.what))?;
-        children.truncate(usize::try_from(count).unwrap_or(0));
+        // SAFETY: the list has as many descriptors as are asked for; the library fills them in.
+        let count = unsafe { self.get(name, of, raw.len() as i64, raw.as_mut_ptr().cast()) }?;
+        children.truncate(count);
         Ok(children)
     }
 }

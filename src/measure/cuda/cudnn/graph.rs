@@ -2,26 +2,27 @@
 
 use crate::error::Result;
 use crate::measure::cuda::cudnn::descriptor::{Descriptor, Handle};
+use crate::measure::cuda::cudnn::{Binding, BoundGraph};
 use cudarc::cudnn::sys::{
     cudnnBackendAttributeName_t as Name, cudnnBackendDescriptorType_t as Kind,
     cudnnDataType_t as Data, cudnnPointwiseMode_t as Mode, cudnnReduceTensorOp_t as Reduction,
 };
 
-/// What operands are multiples of, in bytes.
+/// Alignment of operands in bytes.
 const ALIGNMENT: i64 = 16;
 
 /// A tensor of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tensor(usize);
 
-/// Where a tensor lives.
+/// Storage of a tensor.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// In device memory.
     Memory,
-    /// Nowhere: between operations, in registers or shared memory.
+    /// Between operations, in registers or shared memory.
     Virtual,
-    /// In the call: a number that the host hands over.
+    /// A number that the host passes by value.
     Value,
 }
 
@@ -65,19 +66,18 @@ impl Graph {
         let number = self.tensors.len() as i64 + 1;
         let descriptor = Descriptor::new(Kind::CUDNN_BACKEND_TENSOR_DESCRIPTOR, "a tensor")?;
         descriptor
-            .format(Name::CUDNN_ATTR_TENSOR_DATA_TYPE, format)?
-            .integers(Name::CUDNN_ATTR_TENSOR_DIMENSIONS, &sizes)?
-            .integers(Name::CUDNN_ATTR_TENSOR_STRIDES, &strides)?
-            .integers(Name::CUDNN_ATTR_TENSOR_UNIQUE_ID, &[number])?
-            .integers(Name::CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, &[ALIGNMENT])?;
-        match place {
-            Place::Memory => {}
-            Place::Virtual => {
-                descriptor.flag(Name::CUDNN_ATTR_TENSOR_IS_VIRTUAL, true)?;
-            }
-            Place::Value => {
-                descriptor.flag(Name::CUDNN_ATTR_TENSOR_IS_BY_VALUE, true)?;
-            }
+            .set(Name::CUDNN_ATTR_TENSOR_DATA_TYPE, &[format])?
+            .set(Name::CUDNN_ATTR_TENSOR_DIMENSIONS, &sizes)?
+            .set(Name::CUDNN_ATTR_TENSOR_STRIDES, &strides)?
+            .set(Name::CUDNN_ATTR_TENSOR_UNIQUE_ID, &[number])?
+            .set(Name::CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, &[ALIGNMENT])?;
+        let flag = match place {
+            Place::Memory => None,
+            Place::Virtual => Some(Name::CUDNN_ATTR_TENSOR_IS_VIRTUAL),
+            Place::Value => Some(Name::CUDNN_ATTR_TENSOR_IS_BY_VALUE),
+        };
+        if let Some(flag) = flag {
+            descriptor.set(flag, &[true])?;
         }
         self.tensors.push(Known {
             descriptor: descriptor.finalize()?,
@@ -92,25 +92,25 @@ impl Graph {
         self.tensor(format, sizes, dense_strides(sizes), Place::Memory)
     }
 
-    /// A tensor in device memory without gaps, looked at with its last two dimensions exchanged.
+    /// A tensor in device memory without gaps, viewed with its last two dimensions transposed.
     pub(super) fn transposed(&mut self, format: Data, sizes: [i64; 4]) -> Result<Tensor> {
         let strides = dense_strides(sizes);
         let turned = |of: [i64; 4]| [of[0], of[1], of[3], of[2]];
         self.tensor(format, turned(sizes), turned(strides), Place::Memory)
     }
 
-    /// A single-precision number that the host hands over.
+    /// A single-precision number that the host passes by value.
     pub(super) fn value(&mut self) -> Result<Tensor> {
         self.tensor(Data::CUDNN_DATA_FLOAT, [1; 4], [1; 4], Place::Value)
     }
 
-    /// A tensor between operations.
-    pub(super) fn passing(&mut self, format: Data, sizes: [i64; 4]) -> Result<Tensor> {
+    /// A virtual tensor: one between operations.
+    pub(super) fn virtual_dense(&mut self, format: Data, sizes: [i64; 4]) -> Result<Tensor> {
         self.tensor(format, sizes, dense_strides(sizes), Place::Virtual)
     }
 
-    /// A tensor between operations with strides of its own.
-    pub(super) fn passing_as(
+    /// A virtual tensor with strides of its own.
+    pub(super) fn virtual_strided(
         &mut self,
         format: Data,
         sizes: [i64; 4],
@@ -119,22 +119,29 @@ impl Graph {
         self.tensor(format, sizes, strides, Place::Virtual)
     }
 
-    /// The number that a tensor is bound by.
-    pub(super) fn number(&self, tensor: Tensor) -> i64 {
+    /// The unique id of a tensor.
+    fn number(&self, tensor: Tensor) -> i64 {
         self.tensors[tensor.0].number
+    }
+
+    /// The graph with the bindings of its tensors, by unique id.
+    pub(super) fn bound(self, bindings: &[(Tensor, Binding)]) -> BoundGraph {
+        let numbered = bindings.iter();
+        let numbered = numbered.map(|&(tensor, binding)| (self.number(tensor), binding));
+        (numbered.collect(), self)
     }
 
     fn of(&self, tensor: Tensor) -> &Descriptor {
         &self.tensors[tensor.0].descriptor
     }
 
-    /// `product = left · right`.
+    /// Adds `product = left · right`.
     pub(super) fn multiply(&mut self, left: Tensor, right: Tensor, product: Tensor) -> Result<()> {
-        let part = Descriptor::new(Kind::CUDNN_BACKEND_MATMUL_DESCRIPTOR, "a product")?;
-        part.format(Name::CUDNN_ATTR_MATMUL_COMP_TYPE, Data::CUDNN_DATA_FLOAT)?;
+        let part = Descriptor::new(Kind::CUDNN_BACKEND_MATMUL_DESCRIPTOR, "a matmul")?;
+        part.set(Name::CUDNN_ATTR_MATMUL_COMP_TYPE, &[Data::CUDNN_DATA_FLOAT])?;
         let part = part.finalize()?;
         let kind = Kind::CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR;
-        let operation = Descriptor::new(kind, "the operation of a product")?;
+        let operation = Descriptor::new(kind, "the operation of a matmul")?;
         operation
             .descriptor(Name::CUDNN_ATTR_OPERATION_MATMUL_ADESC, self.of(left))?
             .descriptor(Name::CUDNN_ATTR_OPERATION_MATMUL_BDESC, self.of(right))?
@@ -143,8 +150,8 @@ impl Graph {
         self.add(operation, Some(part))
     }
 
-    /// `result = mode(inputs)` for each element, computed in `precision`: one input, a second, and for a selection the
-    /// condition. `axis` is the dimension whose index is generated.
+    /// Adds `result = mode(inputs)` for each element, computed in `precision`; `axis` is the dimension
+    /// whose index is generated, and the third input of a selection its condition.
     fn pointwise(
         &mut self,
         mode: Mode,
@@ -154,10 +161,10 @@ impl Graph {
         result: Tensor,
     ) -> Result<()> {
         let part = Descriptor::new(Kind::CUDNN_BACKEND_POINTWISE_DESCRIPTOR, "a function")?;
-        part.pointwise(mode)?
-            .format(Name::CUDNN_ATTR_POINTWISE_MATH_PREC, precision)?;
+        part.set(Name::CUDNN_ATTR_POINTWISE_MODE, &[mode])?
+            .set(Name::CUDNN_ATTR_POINTWISE_MATH_PREC, &[precision])?;
         if let Some(axis) = axis {
-            part.integers(Name::CUDNN_ATTR_POINTWISE_AXIS, &[axis])?;
+            part.set(Name::CUDNN_ATTR_POINTWISE_AXIS, &[axis])?;
         }
         let part = part.finalize()?;
         let kind = Kind::CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR;
@@ -176,15 +183,15 @@ impl Graph {
         self.add(operation, Some(part))
     }
 
-    /// `result = mode(inputs)` in single precision.
+    /// Adds `result = mode(inputs)` in single precision.
     pub(super) fn apply(&mut self, mode: Mode, inputs: &[Tensor], result: Tensor) -> Result<()> {
         self.pointwise(mode, Data::CUDNN_DATA_FLOAT, None, inputs, result)
     }
 
-    /// `mode(inputs)` in single precision, with the sizes of the first input, between operations.
+    /// Adds `mode(inputs)` in single precision as a virtual tensor with the sizes of the first input.
     pub(super) fn map(&mut self, mode: Mode, inputs: &[Tensor]) -> Result<Tensor> {
         let sizes = self.tensors[inputs[0].0].sizes;
-        let result = self.passing(Data::CUDNN_DATA_FLOAT, sizes)?;
+        let result = self.virtual_dense(Data::CUDNN_DATA_FLOAT, sizes)?;
         self.apply(mode, inputs, result)?;
         Ok(result)
     }
@@ -192,8 +199,11 @@ impl Graph {
     /// Reduces the dimensions in which `result` is 1.
     pub(super) fn reduce(&mut self, by: Reduction, input: Tensor, result: Tensor) -> Result<()> {
         let part = Descriptor::new(Kind::CUDNN_BACKEND_REDUCTION_DESCRIPTOR, "a reduction")?;
-        part.format(Name::CUDNN_ATTR_REDUCTION_COMP_TYPE, Data::CUDNN_DATA_FLOAT)?
-            .reduction(by)?;
+        part.set(
+            Name::CUDNN_ATTR_REDUCTION_COMP_TYPE,
+            &[Data::CUDNN_DATA_FLOAT],
+        )?
+        .set(Name::CUDNN_ATTR_REDUCTION_OPERATOR, &[by])?;
         let part = part.finalize()?;
         let kind = Kind::CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR;
         let operation = Descriptor::new(kind, "the operation of a reduction")?;
@@ -214,7 +224,7 @@ impl Graph {
         self.add(operation, None)
     }
 
-    /// Scores with `hidden` above the diagonal: where the row is at least the column, the score stays.
+    /// Adds the causal mask: scores with `hidden` where the column exceeds the row.
     pub(super) fn mask_causal(&mut self, scores: Tensor, hidden: Tensor) -> Result<Tensor> {
         let (index, single, truth) = (
             Data::CUDNN_DATA_INT32,
@@ -223,14 +233,14 @@ impl Graph {
         );
         let sizes = self.tensors[scores.0].sizes;
         let generate = Mode::CUDNN_POINTWISE_GEN_INDEX;
-        let row = self.passing(index, sizes)?;
+        let row = self.virtual_dense(index, sizes)?;
         self.pointwise(generate, single, Some(2), &[scores], row)?;
-        let column = self.passing(index, sizes)?;
+        let column = self.virtual_dense(index, sizes)?;
         self.pointwise(generate, single, Some(3), &[scores], column)?;
-        let visible = self.passing(truth, sizes)?;
+        let visible = self.virtual_dense(truth, sizes)?;
         let at_least = Mode::CUDNN_POINTWISE_CMP_GE;
         self.pointwise(at_least, truth, None, &[row, column], visible)?;
-        let masked = self.passing(single, sizes)?;
+        let masked = self.virtual_dense(single, sizes)?;
         let select = Mode::CUDNN_POINTWISE_BINARY_SELECT;
         self.apply(select, &[scores, hidden, visible], masked)?;
         Ok(masked)
@@ -242,12 +252,12 @@ impl Graph {
         Ok(())
     }
 
-    /// The graph as cuDNN knows it; refers to this one, which must live as long.
+    /// The finalized graph of cuDNN; it refers to this one, which must live as long.
     pub(super) fn finalize(&self, handle: Option<&Handle>) -> Result<Descriptor> {
         let kind = Kind::CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR;
         let graph = Descriptor::new(kind, "a graph")?;
         if let Some(handle) = handle {
-            graph.handle(Name::CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle)?;
+            graph.set(Name::CUDNN_ATTR_OPERATIONGRAPH_HANDLE, &[handle.raw()])?;
         }
         let operations: Vec<_> = self.operations.iter().collect();
         graph.descriptors(Name::CUDNN_ATTR_OPERATIONGRAPH_OPS, &operations)?;

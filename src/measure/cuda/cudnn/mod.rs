@@ -1,8 +1,8 @@
-//! Attention as graphs of cuDNN's backend: what its flash kernels match, from single operations.
+//! Attention as graphs of cuDNN's backend API that its flash-attention engines match.
 //!
-//! The order and the types of operations are those that NVIDIA's cudnn-frontend 1.23 writes
-//! (`node/scaled_dot_product_flash_attention.h`); engines recognise the pattern. Every part that needs no device
-//! runs without one, so a test builds the graphs wherever the library is at hand.
+//! Order and types of the operations are those of NVIDIA's cudnn-frontend 1.23
+//! (`node/scaled_dot_product_flash_attention.h`). Building a graph needs no device, so a test builds them
+//! wherever the library is installed.
 
 mod backward;
 mod descriptor;
@@ -17,23 +17,24 @@ pub(super) use plan::Plan;
 
 use crate::error::Result;
 use crate::measure::cuda::cudnn::graph::Graph;
-use crate::ops::Attention;
-use crate::ops::Dtype;
-use crate::ops::Pass;
+use crate::ops::{Attention, Dtype, Pass};
 use cudarc::cudnn::sys;
 
-/// What a tensor of the graph is bound to when the plan runs.
+/// What a tensor of a graph is bound to when its plan runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Binding {
     /// An operand of the operator, by its name in the reference.
     Operand(&'static str),
-    /// Scratch memory of so many bytes.
+    /// Scratch memory of this many bytes.
     Scratch(u64),
-    /// A number, handed over by the host.
+    /// A number that the host passes by value.
     Value(f32),
 }
 
-/// Sizes as cuDNN counts them.
+/// A graph and the bindings of its tensors by unique id.
+type BoundGraph = (Vec<(i64, Binding)>, Graph);
+
+/// Sizes in the integers of cuDNN.
 #[derive(Clone, Copy, Debug)]
 struct Sizes {
     batch: i64,
@@ -97,7 +98,7 @@ impl Sizes {
     }
 }
 
-/// Why cuDNN is not asked for this attention, where it is not.
+/// Why this attention is refused, if it is.
 pub fn refuses(op: &Attention) -> Option<String> {
     let sizes = [
         op.batch,
@@ -112,8 +113,10 @@ pub fn refuses(op: &Attention) -> Option<String> {
         return Some("sizes of an attention must be 1 to 2^31 - 1".to_owned());
     }
     if !matches!(op.dtype, Dtype::Fp16 | Dtype::Bf16) {
-        let name = op.dtype.name();
-        return Some(format!("cuDNN's flash attention is not built in {name}"));
+        return Some(format!(
+            "cuDNN's flash attention is not built in {}",
+            op.dtype
+        ));
     }
     if !op.heads.is_multiple_of(op.kv_heads) {
         return Some("heads must be a multiple of key and value heads".to_owned());
@@ -134,8 +137,8 @@ pub fn refuses(op: &Attention) -> Option<String> {
     None
 }
 
-/// Why the release of cuDNN that is open is not asked for this attention, where it is not: before 9.6 the caller had to
-/// clear the sums that backward attention keeps.
+/// Why the loaded release of cuDNN cannot run this attention, if it cannot: before 9.6 the caller had to
+/// clear the accumulators of backward attention.
 pub(super) fn refuses_release(op: &Attention) -> Option<String> {
     let version = Handle::version_number();
     let old = op.pass == Pass::Backward && version < 90_600;
@@ -147,19 +150,12 @@ pub(super) fn refuses_release(op: &Attention) -> Option<String> {
     })
 }
 
-/// The graph of an operator and what its tensors are bound to.
-fn build(op: &Attention) -> Result<(Graph, Vec<(i64, Binding)>)> {
+/// The graph of an operator and the bindings of its tensors.
+fn build(op: &Attention) -> Result<BoundGraph> {
     match op.pass {
         Pass::Forward => forward::build(&Sizes::of(op)),
         Pass::Backward => backward::build(&Sizes::of(op)),
     }
-}
-
-/// Builds and finalizes the graph of an operator: its sizes, types and wiring are right. Needs no device.
-pub fn finalizes(op: &Attention) -> Result<()> {
-    crate::measure::cuda::libraries::Library::Cudnn.require()?;
-    let (graph, _) = build(op)?;
-    graph.finalize(None).map(|_| ())
 }
 
 #[cfg(test)]
@@ -169,17 +165,8 @@ mod tests {
     #[test]
     fn what_is_not_built_is_refused_with_a_reason() {
         let op = Attention {
-            batch: 1,
-            heads: 8,
             kv_heads: 2,
-            seq_q: 128,
-            seq_kv: 128,
-            head_dim: 64,
-            value_dim: 64,
-            causal: true,
-            window: 0,
-            pass: Pass::Forward,
-            dtype: Dtype::Bf16,
+            ..Attention::new(1, 8, 128, 64)
         };
         assert_eq!(refuses(&op), None);
         let decode = Attention { seq_q: 1, ..op };

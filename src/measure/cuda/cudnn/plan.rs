@@ -1,50 +1,42 @@
-//! Plans: engines that cuDNN's heuristic proposes for a graph, compiled, and run on bound memory.
+//! Execution plans: engines that cuDNN's heuristic proposes for a graph, compiled and run.
 
 use crate::error::{Error, Result};
 use crate::measure::cuda::cudnn::descriptor::{Descriptor, Handle, succeed};
 use crate::measure::cuda::cudnn::graph::Graph;
 use crate::measure::cuda::cudnn::{Binding, build};
 use crate::measure::cuda::libraries::Library;
-use crate::ops::Attention;
-use crate::ops::Op;
+use crate::ops::{Attention, Op};
 use cudarc::cudnn::sys::{
     self, cudnnBackendAttributeName_t as Name, cudnnBackendDescriptorType_t as Kind,
+    cudnnBackendHeurMode_t as HeurMode,
 };
 use std::ffi::c_void;
 
-/// A device that may be absent, described to cuDNN by its properties in JSON.
+/// Properties of a device, which may be absent, as JSON for cuDNN.
 pub struct DeviceProperties(Descriptor);
 
 impl DeviceProperties {
-    /// Reads the JSON that `CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION` takes.
+    /// Parses the JSON of `CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION`.
     pub fn from_json(json: &str) -> Result<Self> {
         Library::Cudnn.require()?;
         let kind = Kind::CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR;
         let properties = Descriptor::new(kind, "the properties of a device")?;
-        properties.text(Name::CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, json)?;
+        let name = Name::CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION;
+        properties.set(name, json.as_bytes())?;
         Ok(Self(properties.finalize()?))
-    }
-
-    /// The properties of the device of a handle, as JSON.
-    pub(in crate::measure::cuda) fn json(handle: &Handle) -> Result<String> {
-        let kind = Kind::CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR;
-        let properties = Descriptor::new(kind, "the properties of a device")?;
-        properties.handle(Name::CUDNN_ATTR_DEVICEPROP_HANDLE, handle)?;
-        let properties = properties.finalize()?;
-        properties.string(Name::CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION)
     }
 }
 
-/// What is known of a compiled plan.
+/// Properties of a compiled plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
-    /// The name of its first kernel.
+    /// Name of its first kernel.
     pub kernel: String,
-    /// Scratch memory that it asks for.
+    /// Workspace in bytes.
     pub workspace_bytes: u64,
 }
 
-/// Where plans are made: on a device, or for one that is described.
+/// The device of a plan: present, or described by its properties.
 enum Target<'a> {
     Device(&'a Handle),
     Described(&'a DeviceProperties),
@@ -58,13 +50,16 @@ impl Target<'_> {
         }
     }
 
-    /// Engine configurations, the one that the heuristic puts first in front.
+    /// Engine configurations in the order of the heuristic.
     fn configurations(&self, graph: &Descriptor) -> Result<Vec<Descriptor>> {
         let kind = Kind::CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR;
         let heuristic = Descriptor::new(kind, "a heuristic")?;
         heuristic
             .descriptor(Name::CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph)?
-            .heuristic(sys::cudnnBackendHeurMode_t::CUDNN_HEUR_MODE_A)?;
+            .set(
+                Name::CUDNN_ATTR_ENGINEHEUR_MODE,
+                &[HeurMode::CUDNN_HEUR_MODE_A],
+            )?;
         if let Self::Described(properties) = self {
             heuristic.descriptor(Name::CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, &properties.0)?;
         }
@@ -81,7 +76,7 @@ impl Target<'_> {
         let plan = Descriptor::new(kind, "a plan")?;
         match self {
             Self::Device(handle) => {
-                plan.handle(Name::CUDNN_ATTR_EXECUTION_PLAN_HANDLE, handle)?;
+                plan.set(Name::CUDNN_ATTR_EXECUTION_PLAN_HANDLE, &[handle.raw()])?;
             }
             Self::Described(properties) => {
                 plan.descriptor(Name::CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, &properties.0)?;
@@ -94,7 +89,7 @@ impl Target<'_> {
 
 fn planned(plan: &Descriptor) -> Result<Planned> {
     let bytes = plan.integer(Name::CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE)?;
-    // A plan without JSON (an engine that was not compiled at run time) has no name to tell.
+    // A plan of an engine that is not compiled at run time has no JSON.
     let json = plan
         .string(Name::CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION)
         .unwrap_or_default();
@@ -106,14 +101,16 @@ fn planned(plan: &Descriptor) -> Result<Planned> {
     })
 }
 
-/// How many engine configurations cuDNN has for an operator on a described device, and its first plan where `compile`
-/// is asked for and there is one. Needs no device; without a driver's library there are no configurations.
+/// Number of cuDNN's engine configurations for an operator on a described device, and with `compile` the
+/// first plan.
+///
+/// It needs no device; without a driver's library there are no configurations.
 pub fn candidates(
     op: &Attention,
     device: &DeviceProperties,
     compile: bool,
 ) -> Result<(usize, Option<Planned>)> {
-    let (graph, _) = build(op)?;
+    let (_, graph) = build(op)?;
     let target = Target::Described(device);
     let finalized = target.finalize(&graph)?;
     let configurations = target.configurations(&finalized)?;
@@ -122,7 +119,7 @@ pub fn candidates(
     Ok((configurations.len(), first.transpose()?))
 }
 
-/// Memory that a tensor is bound to.
+/// Addresses of the bound tensors.
 pub(in crate::measure::cuda) struct Bound {
     numbers: Vec<i64>,
     addresses: Vec<*mut c_void>,
@@ -136,7 +133,7 @@ pub(in crate::measure::cuda) struct Plan {
     _finalized: Descriptor,
     _graph: Graph,
     bindings: Vec<(i64, Binding)>,
-    /// What is known of it.
+    /// Properties.
     pub(in crate::measure::cuda) planned: Planned,
     // By-value tensors are bound to memory of the host, which must stay where it is.
     values: Box<[f32]>,
@@ -149,7 +146,7 @@ impl Plan {
         handle: &Handle,
         rank: u32,
     ) -> Result<Self> {
-        let (graph, bindings) = build(op)?;
+        let (bindings, graph) = build(op)?;
         let target = Target::Device(handle);
         let finalized = target.finalize(&graph)?;
         let configurations = target.configurations(&finalized)?;
@@ -177,7 +174,7 @@ impl Plan {
         })
     }
 
-    /// Scratch memory that tensors of the graph need, besides the plan's own.
+    /// Sizes in bytes of the scratch tensors, besides the plan's workspace.
     pub(in crate::measure::cuda) fn scratch_bytes(&self) -> Vec<u64> {
         let scratch = self
             .bindings
@@ -189,7 +186,8 @@ impl Plan {
         scratch.collect()
     }
 
-    /// Binds every tensor: operands where `operand` says, scratch tensors to `scratch` in order, values to the plan's own.
+    /// Binds every tensor: operands to the addresses of `operand`, scratch tensors to `scratch` in order,
+    /// values to the plan's own.
     pub(in crate::measure::cuda) fn bind(
         &self,
         operand: impl Fn(&str) -> u64,
@@ -230,15 +228,13 @@ impl Plan {
     ) -> Result<()> {
         let kind = Kind::CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR;
         let pack = Descriptor::new(kind, "the bindings of a plan")?;
-        pack.addresses(
+        let workspace = workspace as *mut c_void;
+        pack.set(
             Name::CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
             &bound.addresses,
         )?
-        .integers(Name::CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, &bound.numbers)?
-        .addresses(
-            Name::CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
-            &[workspace as *mut c_void],
-        )?;
+        .set(Name::CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, &bound.numbers)?
+        .set(Name::CUDNN_ATTR_VARIANT_PACK_WORKSPACE, &[workspace])?;
         let pack = pack.finalize()?;
         // SAFETY: handle, plan and bindings are alive; the caller vouches for the memory.
         let status = unsafe { sys::cudnnBackendExecute(handle.raw(), self.plan.raw(), pack.raw()) };

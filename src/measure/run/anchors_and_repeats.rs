@@ -1,29 +1,29 @@
-//! What comes between the cases of a plan: anchors against drift, repeats for the noise, rounds of cases asked for.
+//! Timings between the cases of a plan: anchors for the drift, repeats for the noise, and the cases of
+//! active learning.
 
-use super::course::{REPEAT_EVERY, Run, set_of};
-use super::{Event, Options, Propose, Watch, case_of, is_own};
-use crate::dataset;
-use crate::dataset::Role;
+use super::scheduler::{REPEAT_EVERY, Run};
+use super::{Event, Options, Propose, Watch, is_own};
+use crate::dataset::{self, Role};
 use crate::error::Result;
-use crate::measure::describe::part;
+use crate::measure::describe::gpu_of;
 use crate::measure::device::Case;
-use crate::measure::plan::{Planned, Set, Sizing};
+use crate::measure::plan::{Planned, Set};
 use crate::ops::Op;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// A repeat is at least this far from its first time, and at least a sixth of the budget.
+/// Least time between a case and its repeat, besides a sixth of the budget.
 const REPEAT_AFTER: Duration = Duration::from_secs(20);
 
-/// Share of the time between two rounds of anchors that a round may take.
+/// Largest share of the anchor period that a visit of all anchors may take.
 const ANCHOR_SHARE: f64 = 0.05;
 
-/// Candidates of an active round for each case that is wanted.
+/// Candidates of active learning for each case that is wanted.
 const CANDIDATES: usize = 10;
 
 impl Run<'_> {
-    /// Times every anchor; in the first round as many as may be, so that a round stays cheap.
+    /// Times every anchor; the first visit drops the anchors beyond [`ANCHOR_SHARE`].
     pub(super) fn visit_anchors(&mut self, watch: &mut Watch<'_>) -> Result<ControlFlow<()>> {
         let begin = self.spent();
         let period = self.options.plan.anchor_period.min(self.options.budget / 4);
@@ -45,8 +45,8 @@ impl Run<'_> {
         Ok(flow)
     }
 
-    /// The earliest row that was not repeated yet, if it is long ago; once nothing else is left to do, one of so many
-    /// rows is repeated in any case.
+    /// The earliest row without a repeat, once it is old enough; with an empty queue the age does not
+    /// matter, and one of [`REPEAT_EVERY`] rows is repeated.
     pub(super) fn repeat(&mut self) -> Option<Planned> {
         let budget = self.options.budget;
         let mut after = REPEAT_AFTER.max(budget / 6).min(budget / 4);
@@ -68,55 +68,35 @@ impl Run<'_> {
             }
             self.next_repeat += 1;
             self.repeats += 1;
-            return Some(Planned {
-                case: case_of(row),
-                set: set_of(row),
-            });
+            return Some(Planned::of(row));
         }
         None
     }
 
-    /// Asks for more cases and puts them first.
-    pub(super) fn ask(
+    /// Puts the cases that the query strategy chooses at the front of the queue.
+    pub(super) fn query(
         &mut self,
         round: usize,
         share: f64,
         propose: &mut Propose<'_>,
         watch: &mut Watch<'_>,
     ) -> Result<()> {
-        let Options {
-            plan, seed, shard, ..
-        } = *self.options;
+        let Options { plan, shard, .. } = *self.options;
         let all = plan.cases_of(Set::Active) as f64 / (plan.active_rounds as f64 * shard.of as f64);
         let wanted = (all * share).round() as usize;
         if wanted == 0 || self.rows.is_empty() {
             return Ok(());
         }
-        let mut known: HashSet<Case> = self
-            .rows
-            .iter()
-            .filter(|row| is_own(row))
-            .map(case_of)
-            .chain(self.queue.iter().map(|(planned, _)| planned.case.clone()))
-            .collect();
-        let sizing = Sizing {
-            plan,
-            scale: &self.header.scale,
-            offer: &self.offer,
-            most: self.most,
-            seed,
-        };
-        let candidates = sizing.candidates(round, CANDIDATES * wanted * shard.of as usize);
-        let candidates: Vec<Case> = candidates
-            .into_iter()
-            .filter(|case| {
-                shard.holds(case)
-                    && self.device.refuses(case).is_none()
-                    && known.insert(case.clone())
-            })
-            .collect();
+        let own = self.rows.iter().filter(|row| is_own(row)).map(Case::of);
+        let queued = self.queue.iter().map(|(planned, _)| planned.case);
+        let mut known: HashSet<Case> = own.chain(queued).collect();
+        let drawn = CANDIDATES * wanted * shard.of as usize;
+        let mut candidates = self.sizing.candidates(round, drawn);
+        candidates.retain(|case| {
+            shard.holds(case) && self.device.refuses(case).is_none() && known.insert(*case)
+        });
         let identity = self.device.identity();
-        let gpu = part(&identity.gpu, &identity.facts, &self.rows)?;
+        let gpu = gpu_of(&identity.gpu, &identity.driver, &self.rows)?;
         let ops: Vec<Op> = candidates.iter().map(|case| case.op).collect();
         let mut chosen = propose(&gpu, &self.rows, &ops, wanted);
         chosen.truncate(wanted);
@@ -126,7 +106,7 @@ impl Run<'_> {
         });
         for place in chosen.into_iter().rev() {
             let planned = Planned {
-                case: candidates[place].clone(),
+                case: candidates[place],
                 set: Set::Active,
             };
             self.queue.push_front((planned, Role::Active));

@@ -1,30 +1,25 @@
-//! The course of a run: one case after the other, each made safe before the next, until time is up.
+//! The scheduler of a run: it times one case after the other, journals each before the next, and stops
+//! in time.
 
+use super::fair_share::FairShare;
 use super::prepare::Prepared;
-use super::shares::Shares;
-use super::{Ended, Event, Options, Propose, Watch, case_of, name_of};
-use crate::dataset::Measured;
-use crate::dataset::Role;
-use crate::dataset::Row;
-use crate::dataset::Skipped;
-use crate::dataset::line;
-use crate::error::Error;
-use crate::error::Result;
+use super::{Ended, Event, Options, Propose, Watch};
+use crate::dataset::{Measured, Role, Row, Skipped, line};
+use crate::error::{Error, Result};
 use crate::measure::device::{Case, Device};
-use crate::measure::journal::{Header, Journal, Left};
-use crate::measure::plan::{self, Offer, Planned, Set};
+use crate::measure::journal::{Earlier, Header, Journal};
+use crate::measure::plan::{Planned, Sizing};
 use crate::measure::protocol::{Clocks, Timing, time};
 use crate::measure::stopping::Limits;
-use crate::units::Bytes;
 use crate::units::Seconds;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// One of so many slots goes to a repeat.
+/// Every so many cases, one is a repeat.
 pub(super) const REPEAT_EVERY: usize = 20;
 
-/// The soak takes at most this share of the budget.
+/// Largest share of the budget that the soak takes.
 const SOAK_SHARE: f64 = 0.05;
 
 /// Failures in a row after which the device is taken for broken.
@@ -35,12 +30,11 @@ pub struct Run<'a> {
     pub(super) device: &'a mut dyn Device,
     pub(super) options: &'a Options<'a>,
     pub header: Header,
-    pub(super) offer: Offer,
-    pub(super) most: Bytes,
+    pub(super) sizing: Sizing<'a>,
     shared: line::Shared,
     pub journal: Journal,
     start: Duration,
-    /// Added to the device's clock, so that the times of a continued run go on.
+    /// End of the run that is continued, in seconds; added to the device's clock.
     pub(super) earlier: f64,
     pub queue: VecDeque<(Planned, Role)>,
     pub rows: Vec<Row>,
@@ -49,15 +43,16 @@ pub struct Run<'a> {
     clocks: Clocks,
     limits: Limits,
     pub(super) anchors: Vec<Planned>,
-    /// Time of the last round of anchors.
+    /// Time of the last visit of all anchors.
     pub(super) anchor_cost: Duration,
     pub(super) next_anchors: Duration,
-    /// Index of the next row that may be repeated.
+    /// Index of the next row to repeat.
     pub(super) next_repeat: usize,
     pub(super) repeats: usize,
     failures: usize,
-    /// Cases of this run and their time, by set, and the part of the time that their calls took.
-    shares: Shares,
+    /// Time of this run's cases by set.
+    shares: FairShare,
+    /// Time of their calls.
     busy: Seconds,
 }
 
@@ -66,19 +61,16 @@ impl<'a> Run<'a> {
     pub fn new(
         device: &'a mut dyn Device,
         options: &'a Options<'a>,
-        prepared: Prepared,
+        prepared: Prepared<'a>,
         journal: Journal,
-        left: Left,
+        earlier: Earlier,
         start: Duration,
     ) -> Self {
         let about = |row: &Row| row.measured.as_ref().map(|about| (about.at_s, about.role));
-        let times = left.rows.iter().filter_map(about).map(|(at, _)| at);
+        let times = earlier.rows.iter().filter_map(about).map(|(at, _)| at);
         let mut anchors: Vec<Planned> = Vec::new();
-        for row in &left.rows {
-            let planned = Planned {
-                case: case_of(row),
-                set: set_of(row),
-            };
+        for row in &earlier.rows {
+            let planned = Planned::of(row);
             if about(row).is_some_and(|(_, role)| role == Role::Anchor)
                 && !anchors.contains(&planned)
             {
@@ -86,16 +78,15 @@ impl<'a> Run<'a> {
             }
         }
         Self {
-            shares: Shares::new(&prepared.queue, options.budget),
+            shares: FairShare::new(&prepared.queue, options.budget),
             earlier: times.fold(0.0, f64::max),
-            next_repeat: left.rows.len(),
+            next_repeat: earlier.rows.len(),
             shared: prepared.header.shared(),
             header: prepared.header,
-            offer: prepared.offer,
-            most: prepared.most,
+            sizing: prepared.sizing,
             queue: prepared.queue,
             skipped: prepared.skipped,
-            rows: left.rows,
+            rows: earlier.rows,
             device,
             options,
             journal,
@@ -124,25 +115,25 @@ impl<'a> Run<'a> {
         beyond.max(Seconds::ZERO) / f64::from(cases.max(1))
     }
 
-    /// Time that another case may take: twice the mean of the slowest set, as some take longer.
+    /// Time that another case may take: twice the mean of the slowest set.
     pub(super) fn margin(&self) -> Duration {
         2 * self.shares.slowest()
     }
 
-    /// The next case of the plan whose set need not wait; where all must, the first.
+    /// The next case whose set has not overused its share; where all sets have, the first.
     fn next_planned(&mut self) -> Option<(Planned, Role)> {
         let mut queued = self.queue.iter();
         let place = queued.position(|(planned, _)| !self.shares.must_wait(planned.set));
         self.queue.remove(place.unwrap_or(0))
     }
 
-    /// Whether another case, and the last round of anchors after it, would still be in time.
+    /// Whether the budget allows another case and the last visit of the anchors after it.
     fn is_in_time(&self) -> bool {
         self.spent() + self.margin() + self.anchor_cost < self.options.budget
     }
 
-    /// Measures until the plan or the budget is at its end, or somebody interrupts.
-    pub fn go(&mut self, propose: &mut Propose<'_>, watch: &mut Watch<'_>) -> Result<Ended> {
+    /// Measures until the end of the plan or of the budget, or until the watcher breaks off.
+    pub fn execute(&mut self, propose: &mut Propose<'_>, watch: &mut Watch<'_>) -> Result<Ended> {
         let Options { plan, budget, .. } = *self.options;
         if self.queue.is_empty() {
             return Ok(Ended::Complete);
@@ -157,18 +148,15 @@ impl<'a> Run<'a> {
             let plain = self
                 .queue
                 .iter()
-                .filter(|(planned, _)| planned.case == plan::cold(planned.case.op));
+                .filter(|(planned, _)| planned.case == Case::cold(planned.case.op));
             let most = plan.anchors.min(self.queue.len() / 20);
-            self.anchors = plain
-                .take(most)
-                .map(|(planned, _)| planned.clone())
-                .collect();
+            self.anchors = plain.take(most).map(|(planned, _)| *planned).collect();
         }
         let planned = self.queue.len().max(1);
         let (mut done, mut round, mut slot) = (0, 0, 0usize);
         loop {
             if !self.is_in_time() {
-                // The file comes next either way.
+                // A break changes nothing: the file is written next.
                 let _ = self.visit_anchors(watch)?;
                 return Ok(Ended::Budget);
             }
@@ -181,7 +169,7 @@ impl<'a> Run<'a> {
                 && progress >= 0.4 + 0.5 * round as f64 / plan.active_rounds as f64
             {
                 let share = (done as f64 / planned as f64 / progress).min(1.0);
-                self.ask(round, share, propose, watch)?;
+                self.query(round, share, propose, watch)?;
                 round += 1;
             }
             slot += 1;
@@ -205,7 +193,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Times one case and makes its row safe, or counts its failure.
+    /// Times one case and journals its row, or counts its failure.
     pub(super) fn case(
         &mut self,
         planned: &Planned,
@@ -253,7 +241,7 @@ impl<'a> Run<'a> {
             )));
         }
         if matches!(role, Role::Plan | Role::Active) {
-            self.journal.failed(&name_of(case), &reason)?;
+            self.journal.failed(case, &reason)?;
             self.skipped.add(&format!("failed: {reason}"), 1);
         }
         self.anchors.retain(|anchor| anchor.case != *case);
@@ -294,13 +282,4 @@ impl<'a> Run<'a> {
             })),
         }
     }
-}
-
-/// The set of a row of our own.
-pub(super) fn set_of(row: &Row) -> Set {
-    let name = row.measured.as_ref().map_or("", |about| about.set.as_str());
-    Set::ALL
-        .into_iter()
-        .find(|set| set.name() == name)
-        .unwrap_or(Set::Active)
 }

@@ -1,0 +1,165 @@
+//! Rates of a device from a short probe: a plan asks for times, and the rates turn them into sizes.
+
+use super::Supported;
+use crate::error::Result;
+use crate::measure::device::{Case, Device};
+use crate::measure::protocol::chain_length;
+use crate::ops::{Attention, Dtype, Gemm, Memory, MemoryKind, Op, Pass};
+use crate::units::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Seconds};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Rates that the probe reached, rounded to powers of two, so that equal devices make equal plans.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceRates {
+    /// Time of the shortest GEMM, in microseconds.
+    pub floor_us: f64,
+    /// Rate of GEMMs by format, in FLOP/s.
+    pub gemm_flops_per_s: BTreeMap<Dtype, f64>,
+    /// Rate of attention by format, in FLOP/s.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub attention_flops_per_s: BTreeMap<Dtype, f64>,
+    /// Rate of memory-bound kernels, in bytes/s; none where the device runs none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes_per_s: Option<f64>,
+}
+
+/// Time of one call beyond which the probe tries no larger size.
+const ENOUGH: Seconds = Seconds::from_secs(3e-3);
+
+impl DeviceRates {
+    /// Time of the shortest GEMM.
+    pub fn floor(&self) -> Seconds {
+        Seconds::from_micros(self.floor_us)
+    }
+
+    /// Rate of an operator's arithmetic; none where the probe found none.
+    pub fn rate(&self, op: &Op) -> Option<FlopsPerSecond> {
+        let rates = match op {
+            Op::Gemm(_) => &self.gemm_flops_per_s,
+            Op::Attention(_) => &self.attention_flops_per_s,
+            Op::Memory(_) | Op::Collective(_) => return None,
+        };
+        let rate = rates.get(&op.dtype()?)?;
+        Some(FlopsPerSecond::from_flops_per_sec(*rate))
+    }
+
+    /// Bandwidth of memory-bound kernels.
+    pub fn bandwidth(&self) -> Option<BytesPerSecond> {
+        self.memory_bytes_per_s
+            .map(BytesPerSecond::from_bytes_per_sec)
+    }
+
+    /// Roofline estimate of an operator's time, for the choice of sizes only.
+    pub fn roofline(&self, op: &Op) -> Seconds {
+        let arithmetic = self.rate(op).map(|rate| op.flops() / rate);
+        let traffic = self.bandwidth().map(|rate| op.bytes() / rate);
+        let [arithmetic, traffic] = [arithmetic, traffic].map(|time| time.unwrap_or(Seconds::ZERO));
+        self.floor() + arithmetic.max(traffic)
+    }
+
+    /// Measures the rates with growing sizes until a call is long enough; operands hold at most
+    /// `max_bytes`.
+    pub fn probe(device: &mut dyn Device, supported: &Supported, max_bytes: Bytes) -> Result<Self> {
+        let mut floor = f64::INFINITY;
+        let mut gemm_flops_per_s = BTreeMap::new();
+        let mut attention_flops_per_s = BTreeMap::new();
+        let mut memory_bytes_per_s = None;
+        let flops = |op: &Op, time: Seconds| (op.flops() / time).flops_per_sec();
+        let bytes = |op: &Op, time: Seconds| (op.bytes() / time).bytes_per_sec();
+        for &(dtype, _) in &supported.dtypes {
+            let layout = supported.layout(dtype);
+            let square = |power| Op::Gemm(Gemm::square(1u64 << power, layout, dtype));
+            let found = probe_rate(device, (5..=13).map(square), max_bytes, flops)?;
+            if let Some((rate, shortest)) = found {
+                floor = floor.min(shortest.micros());
+                gemm_flops_per_s.insert(dtype, power_of_two(rate));
+            }
+            // Steps of four, since a library may take a second to compile each.
+            let attention = |power| self_attention(1u64 << power, dtype);
+            let sizes = (8..=14).step_by(2).map(attention);
+            if let Some((rate, _)) = probe_rate(device, sizes, max_bytes, flops)? {
+                attention_flops_per_s.insert(dtype, power_of_two(rate));
+            }
+        }
+        for kind in [MemoryKind::Copy, MemoryKind::Add, MemoryKind::Softmax] {
+            let dtype = supported
+                .dtypes
+                .first()
+                .map_or(Dtype::Fp32, |first| first.0);
+            let rows = |power| rows_of_1024(1u64 << power, kind, dtype);
+            let sizes = (6..=18).step_by(2).map(rows);
+            if let Some((rate, _)) = probe_rate(device, sizes, max_bytes, bytes)? {
+                memory_bytes_per_s = Some(power_of_two(rate));
+                break;
+            }
+        }
+        Ok(Self {
+            floor_us: power_of_two(floor),
+            gemm_flops_per_s,
+            attention_flops_per_s,
+            memory_bytes_per_s,
+        })
+    }
+}
+
+/// Highest rate and least time over growing sizes; none where the device refuses the first.
+fn probe_rate(
+    device: &mut dyn Device,
+    sizes: impl Iterator<Item = Op>,
+    max_bytes: Bytes,
+    rate: impl Fn(&Op, Seconds) -> f64,
+) -> Result<Option<(f64, Seconds)>> {
+    let mut best: Option<(f64, Seconds)> = None;
+    for op in sizes {
+        let case = Case::cold(op);
+        if op.bytes() > max_bytes || device.refuses(&case).is_some() {
+            break;
+        }
+        let mut chain = device.open(&case)?;
+        chain.trial()?;
+        let calls = chain_length(chain.trial()?);
+        chain.record(calls)?;
+        chain.replay()?;
+        let call = chain.replay()?.elapsed / f64::from(calls);
+        if call.secs() <= 0.0 || !call.secs().is_finite() {
+            break;
+        }
+        let (highest, least) = best.unwrap_or((0.0, call));
+        best = Some((highest.max(rate(&op, call)), least.min(call)));
+        if call > ENOUGH {
+            break;
+        }
+    }
+    Ok(best)
+}
+
+/// Rounds to the nearest power of two.
+fn power_of_two(value: f64) -> f64 {
+    value.log2().round().exp2()
+}
+
+/// A memory-bound kernel over rows of 1024.
+pub(super) fn rows_of_1024(rows: u64, kind: MemoryKind, dtype: Dtype) -> Op {
+    Op::Memory(Memory {
+        kind,
+        rows,
+        cols: 1024,
+        pass: Pass::Forward,
+        dtype,
+    })
+}
+
+/// Causal self-attention of eight heads of 64 over this many tokens.
+pub(super) fn self_attention(seq: u64, dtype: Dtype) -> Op {
+    Op::Attention(Attention {
+        dtype,
+        ..Attention::new(1, 8, seq, 64)
+    })
+}
+
+/// FLOPs of this time at this rate.
+pub(super) fn flops_in(time: Seconds, rate: FlopsPerSecond) -> Flops {
+    Flops::from_flops(time.secs() * rate.flops_per_sec())
+}
