@@ -195,7 +195,7 @@ mod tests {
             r#"{"batch":1,"cache":"hot","causal":true,"dtype":"bf16","family":"attention","head_dim":64,"heads":8,"kv_heads":8,"pass":"forward","rank":2,"seq_kv":128,"seq_q":128,"value_dim":64,"window":0}"#
         );
         let shard = |case: &Case| (1..=8).find(|&index| Shard { index, of: 8 }.holds(case));
-        assert_eq!((shard(&gemm), shard(&attention)), (Some(0), Some(0)));
+        assert_eq!((shard(&gemm), shard(&attention)), (Some(1), Some(5)));
     }
 
     #[test]

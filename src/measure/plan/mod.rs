@@ -66,10 +66,10 @@ pub struct Plan {
     /// Time between two visits of the anchors.
     pub anchor_period: Duration,
     /// Least time of a call at full rate; a tenth of the device's floor, if that is more.
-    #[serde(serialize_with = "micros")]
+    #[serde(rename = "shortest_us", serialize_with = "micros")]
     pub shortest: Seconds,
     /// Longest time of a call.
-    #[serde(serialize_with = "micros")]
+    #[serde(rename = "longest_us", serialize_with = "micros")]
     pub longest: Seconds,
     /// Rounds of active learning.
     pub active_rounds: usize,

@@ -249,15 +249,16 @@ fn a_device_without_any_format_of_the_plan_is_told_so() {
 fn the_digest_of_a_plan_follows_from_its_canonical_text() {
     let mut plan = find("quick").unwrap();
     plan.sets = vec![(Set::BestOf, 7)];
+    plan.shortest = Seconds::from_micros(0.25);
     plan.dtypes = vec![(Dtype::Bf16, 0.5), (Dtype::Fp32, 2.0)];
     let text = concat!(
         r#"{"name":"quick","budget":{"secs":120,"nanos":0},"soak":{"secs":5,"nanos":0},"#,
-        r#""anchors":24,"anchor_period":{"secs":30,"nanos":0},"shortest":0.2,"longest":10000.0,"#,
+        r#""anchors":24,"anchor_period":{"secs":30,"nanos":0},"shortest_us":0.25,"longest_us":10000.0,"#,
         r#""active_rounds":3,"dtypes":[["bf16",0.5],["fp32",2.0]],"sets":[["best_of",7]],"#,
         r#""rates":null}"#
     );
     assert_eq!(plan.canonical(), text);
-    assert_eq!(plan.digest(), "");
+    assert_eq!(plan.digest(), "f48ad192d7c098c2");
     plan.anchors += 1;
-    assert_ne!(plan.digest(), "");
+    assert_eq!(plan.digest(), "38f1cb2bb32c0171");
 }
