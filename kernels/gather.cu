@@ -25,7 +25,7 @@ scatter(const Element* __restrict__ x, const unsigned* __restrict__ index, Eleme
 }
 
 #if defined(TENSOR_BF16) || defined(TENSOR_FP16)
-// Two elements of 16 bits are added at once; on parts that cannot, by comparing and exchanging.
+// Two elements of 16 bits are added at once; on GPUs that cannot, by comparing and exchanging.
 __device__ __forceinline__ void add_pair(unsigned* target, unsigned pair) {
 #if defined(TENSOR_FP16) && !defined(ON_HOST)
     asm volatile("red.global.add.noftz.f16x2 [%0], %1;" ::"l"(target), "r"(pair) : "memory");

@@ -2,28 +2,21 @@
 
 use crate::cli::args::Format;
 use crate::cli::args::measure::MeasureArgs;
-use crate::cli::render;
-use crate::cli::rows;
-use crate::cli::say;
-use crate::error::Error;
-use crate::error::Result;
-use crate::measure;
-use crate::measure::Event;
-use crate::measure::Options;
-use crate::measure::journal;
-use crate::measure::journal::Existing;
-use crate::measure::plan;
-use crate::measure::plan::Shard;
+use crate::cli::{render, rows, say};
+use crate::error::{Error, Result};
+use crate::measure::journal::{self, Existing};
+use crate::measure::plan::{self, Shard};
+use crate::measure::{self, Event, Options};
 use crate::report::measure::MeasureReport;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Set by Ctrl-C; the run then ends after the row in flight and writes its file.
+/// Set by Ctrl-C; the run then ends after the case in flight and writes its file.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// What shells report of a program that SIGINT has ended.
+/// Exit code of a program that SIGINT has ended, as in shells.
 const ENDED_BY_INTERRUPT: i32 = 130;
 
 pub(super) fn run(args: &MeasureArgs, format: Format) -> Result<String> {
@@ -32,7 +25,7 @@ pub(super) fn run(args: &MeasureArgs, format: Format) -> Result<String> {
         (_, true) => Existing::Replace,
         _ => Existing::Refuse,
     };
-    // Whatever cannot end well is told before a device is opened.
+    // Checks the arguments before a device is opened.
     journal::check_target(&args.out, existing)?;
     let plan = plan::find(&args.plan)?;
     let shard = shard(args)?;
@@ -49,7 +42,7 @@ pub(super) fn run(args: &MeasureArgs, format: Format) -> Result<String> {
     let bar = progress_bar();
     #[cfg(feature = "train")]
     let mut propose = crate::train::committee::contested;
-    // Forests come with that feature; without it every round says that it adds no cases.
+    // Without the forests of that feature, no round adds a case.
     #[cfg(not(feature = "train"))]
     let mut propose =
         |_: &crate::gpu::Gpu, _: &[crate::dataset::Row], _: &[crate::ops::Op], _| Vec::new();
@@ -67,7 +60,7 @@ pub(super) fn run(args: &MeasureArgs, format: Format) -> Result<String> {
     Ok(render(&report, format))
 }
 
-/// The first Ctrl-C lets the case in flight finish, a second one does not wait for it: its row alone is lost.
+/// Handles Ctrl-C: the first waits for the case in flight, the second does not and loses its row.
 fn interrupt() {
     if INTERRUPTED.swap(true, Ordering::Relaxed) {
         say("ended at once; the rows before are safe, --resume goes on");
@@ -76,7 +69,7 @@ fn interrupt() {
     say("ending after the case in flight; once more to end at once");
 }
 
-/// The part of the plan: the one that is asked for, else that of a task of a Slurm job array, else all.
+/// The shard of the plan: that of `--shard`, else of the task of a Slurm job array, else the whole.
 fn shard(args: &MeasureArgs) -> Result<Shard> {
     if let Some((index, of)) = args.shard {
         return Ok(Shard { index, of });
@@ -109,7 +102,7 @@ fn shard(args: &MeasureArgs) -> Result<Shard> {
     );
     let tasks = most.saturating_sub(least) / step + 1;
     if let Some(count) = variable("SLURM_ARRAY_TASK_COUNT")?.filter(|&count| count != tasks) {
-        // A list such as 1,5,6 has gaps: which task is which part cannot be told.
+        // A list such as 1,5,6 has gaps, so the number of the shard does not follow from the task.
         let allowed = format!("{tasks}, an array without gaps, or --shard I/N");
         return Err(Error::field(
             "environment",
@@ -130,7 +123,7 @@ fn shard(args: &MeasureArgs) -> Result<Shard> {
     }
     let shard = Shard { index, of: tasks };
     say(&format!(
-        "task {task} of a Slurm job array: part {shard} of the plan (--shard says otherwise)"
+        "task {task} of a Slurm job array: shard {shard} of the plan (--shard says otherwise)"
     ));
     Ok(shard)
 }
@@ -139,10 +132,9 @@ fn show(event: &Event<'_>, bar: &ProgressBar) {
     let milestone = |line: String| bar.suspend(|| say(&line));
     match event {
         Event::Resumed { rows, torn } => {
-            let torn = if *torn {
-                "; the row that was being written is lost"
-            } else {
-                ""
+            let torn = match torn {
+                true => "; the row that was being written is lost",
+                false => "",
             };
             milestone(format!("going on after {rows} rows{torn}"));
         }
@@ -153,7 +145,7 @@ fn show(event: &Event<'_>, bar: &ProgressBar) {
             ));
         }
         Event::Rates { probed: true, .. } => {
-            milestone("sizes follow from a probe of the device".to_owned())
+            milestone("sizes follow from a probe of the device".to_owned());
         }
         Event::Rates { probed: false, .. } => {}
         Event::Planned { cases } => {
@@ -161,7 +153,7 @@ fn show(event: &Event<'_>, bar: &ProgressBar) {
             milestone(format!("{cases} cases to measure"));
         }
         Event::Soaking { duration } => {
-            milestone(format!("warming up for {:.1} s", duration.as_secs_f64()))
+            milestone(format!("warming up for {:.1} s", duration.as_secs_f64()));
         }
         Event::Measured {
             done,
@@ -190,7 +182,7 @@ fn show(event: &Event<'_>, bar: &ProgressBar) {
     }
 }
 
-/// A bar on standard error where a person may be watching.
+/// A progress bar on standard error, if that is a terminal.
 fn progress_bar() -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();

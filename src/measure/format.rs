@@ -1,4 +1,4 @@
-//! Number formats as bits: what a device holds for a number, and the number that it holds.
+//! Conversion between numbers and the bits of a device's number formats.
 
 use crate::ops::Dtype;
 
@@ -10,7 +10,7 @@ struct Layout {
     largest: f64,
 }
 
-/// Layouts of the formats that are stored in fewer than 32 bits; fp8 is E4M3 (OCP 8-bit floating point, 1.0).
+/// Layouts of the formats below 32 bits; fp8 is E4M3 (OCP 8-bit floating point, 1.0).
 const fn layout(dtype: Dtype) -> Option<Layout> {
     let (exponent_bits, mantissa_bits, largest) = match dtype {
         Dtype::Fp32 | Dtype::Tf32 => return None,
@@ -25,8 +25,8 @@ const fn layout(dtype: Dtype) -> Option<Layout> {
     })
 }
 
-/// Bits of a number in a format, in the low bits of the result: rounded to nearest, ties to even, and held at the
-/// largest finite number. Infinities stay where the format has them; fp8 has none and holds them at its largest.
+/// Encodes a number into the low bits of the result, rounded to nearest even and saturated at the
+/// largest finite number; infinities stay, except in fp8, which has none and saturates.
 pub fn encode(dtype: Dtype, value: f32) -> u32 {
     let Some(layout) = layout(dtype) else {
         return value.to_bits();
@@ -51,7 +51,7 @@ pub fn encode(dtype: Dtype, value: f32) -> u32 {
     sign | (below + steps)
 }
 
-/// The number that these bits stand for.
+/// Decodes the bits of a number.
 pub fn decode(dtype: Dtype, bits: u32) -> f32 {
     let Some(layout) = layout(dtype) else {
         return f32::from_bits(bits);
@@ -82,7 +82,7 @@ pub fn decode(dtype: Dtype, bits: u32) -> f32 {
     sign * (f64::from(hidden + mantissa) * 2f64.powi(power)) as f32
 }
 
-/// The number that a device holds instead of this one; tf32 keeps 32 bits and rounds inside the product.
+/// Rounds a number to a format; tf32 is stored in 32 bits and rounded inside the GEMM.
 pub fn rounded(dtype: Dtype, value: f32) -> f32 {
     decode(dtype, encode(dtype, value))
 }

@@ -1,9 +1,9 @@
 //! A crash-safe journal: rows are appended as JSON lines, one write each, and become Parquet at the
 //! end.
 //!
-//! `FILE.parquet.journal` begins with a header that identifies the run. A kill tears at most the last
-//! line, which the next run drops. The Parquet file is written atomically, and the journal is removed
-//! only after it.
+//! `FILE.parquet.journal` begins with a header that identifies the run. A kill tears at most the
+//! last line, which the next run drops. The Parquet file is written atomically, and the journal is
+//! removed only after it.
 
 mod header;
 
@@ -279,7 +279,8 @@ impl Journal {
         })
     }
 
-    /// Writes the Parquet file with all rows and the description of their GPU, then removes the journal.
+    /// Writes the Parquet file with all rows and the description of their GPU, then removes the
+    /// journal.
     pub fn finish(mut self, header: &Header, rows: &[Row], gpus: &GpuCatalog) -> Result<()> {
         self.sync()?;
         let text = serde_json::to_string(header).expect("a header has only plain fields");

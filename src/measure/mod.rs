@@ -1,4 +1,4 @@
-//! Measuring: the same protocol on CUDA, on wgpu, on the CPU and on a script, to rows that a kill does not lose.
+//! Measuring: one protocol for CUDA, wgpu, the CPU and a script, with rows in a crash-safe journal.
 
 #[cfg(feature = "cuda")]
 pub mod cuda;

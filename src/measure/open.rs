@@ -1,11 +1,10 @@
-//! From the name of a device to the device.
+//! Opens a device by its name.
 
 use super::device::Device;
 use super::scripted::{Script, Scripted};
-use crate::error::Error;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
-/// What a name may be; `scripted` is for rehearsals only and not listed.
+/// Allowed names; `scripted` is for tests only and not listed.
 const ALLOWED: &str = "cuda:N, wgpu:N with N the number of the GPU from 0, or cpu";
 
 /// Opens the device of this name: `cuda:0`, `wgpu:0`, `cpu`.

@@ -1,59 +1,60 @@
-//! How one case is timed: set up, two trials, a chain of calls, one warm replay, replays until the rule stops.
+//! Timing of one case: set-up, two trials, a chain of calls, one warm replay, then replays until
+//! the stopping rule ends them.
 
 use super::device::{Case, Device, Sensors};
 use super::stopping::{Limits, Stopping, Summary};
 use crate::dataset::Kernel;
-use crate::error::Error;
-use crate::error::Result;
-use crate::units::Hertz;
-use crate::units::Seconds;
-use std::collections::BTreeMap;
-use std::collections::VecDeque;
+use crate::error::{Error, Result};
+use crate::units::{Hertz, Seconds};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// Device time that one replay of a chain should take.
+/// Target device time of one replay of a chain.
 const CHAIN: Seconds = Seconds::from_micros(1000.0);
 
-/// Most calls in a chain: a CUDA graph of more nodes costs more to set up than it gains.
+/// Largest number of calls in a chain: a CUDA graph of more nodes costs more to set up than it
+/// gains.
 const LONGEST_CHAIN: u32 = 64;
 
-/// A clock below this share of its class's median means that the device was throttled.
+/// Share of its size class's median clock below which a case counts as throttled.
 const THROTTLED: f64 = 0.9;
 
-/// What the device is left alone for before a throttled case is timed again, as nvbench does.
+/// Idle time before a throttled case is timed again, as in nvbench.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Clocks that a size class remembers, and how many it needs before it judges.
+/// Number of latest clocks in the median of a size class.
 const REMEMBERED: usize = 101;
+
+/// Number of clocks that the median of a size class needs.
 const ENOUGH: usize = 8;
 
-/// What timing one case gave.
+/// Timing of one case.
 #[derive(Clone, Debug)]
 pub struct Timing {
     /// The replays, per call.
     pub summary: Summary,
     /// Calls in the chain.
     pub calls: u32,
-    /// Median clock of the replays, where the device tells.
+    /// Median clock of the replays, where the device reports it.
     pub clock: Option<Hertz>,
-    /// Whether this is the second time, because the clock had dropped in the first.
+    /// Whether the case was timed twice because the clock had dropped.
     pub remeasured: bool,
-    /// What the sensors said afterwards.
+    /// Sensors after the last replay.
     pub sensors: Sensors,
     /// The algorithm that ran.
     pub kernel: Option<Kernel>,
     /// Device time of trials and replays.
     pub busy: Seconds,
-    /// Everything, set-up included, on the device's clock.
+    /// Total time on the device's clock, with set-up.
     pub took: Duration,
 }
 
-/// Running medians of the clock: large products draw more power and run at lower clocks than small ones.
+/// Running medians of the clock by size class: large GEMMs draw more power and run at lower clocks.
 #[derive(Clone, Debug, Default)]
 pub struct Clocks(BTreeMap<i32, VecDeque<f64>>);
 
 impl Clocks {
-    /// Takes the clock of a case whose call took this long; answers whether it is well below its class's median.
+    /// Adds the clock of a case; whether it is well below the median of its size class.
     fn is_throttled(&mut self, call: Seconds, clock: Option<Hertz>) -> bool {
         let Some(clock) = clock.map(Hertz::hertz) else {
             return false;
@@ -68,25 +69,25 @@ impl Clocks {
     }
 }
 
-/// Times within a factor of ten are one class.
+/// Size class of a call: its decade of time.
 fn class(call: Seconds) -> i32 {
     call.secs().max(1e-12).log10().floor() as i32
 }
 
-/// The middle one of these, the upper of two.
+/// Median; of an even number of values the upper middle one.
 pub(super) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len() / 2).copied()
 }
 
-/// Calls of a chain, given the time of one.
+/// Number of calls in a chain, given the time of one.
 pub fn chain_length(call: Seconds) -> u32 {
     // A cast of a float saturates; zero and NaN give the longest and the shortest chain.
     ((CHAIN / call).ceil() as u32).clamp(1, LONGEST_CHAIN)
 }
 
-/// Times a case; where the clock has dropped below that of its size class, once more after a pause.
+/// Times a case, and once more after a pause where the device was throttled.
 pub fn time(
     device: &mut dyn Device,
     case: &Case,
@@ -141,7 +142,7 @@ fn once(device: &mut dyn Device, case: &Case, limits: &Limits) -> Result<Timing>
     })
 }
 
-/// A time that can be one.
+/// Refuses a time that is not positive and finite.
 fn positive(time: Seconds, case: &Case) -> Result<Seconds> {
     if time > Seconds::ZERO && time.secs().is_finite() {
         return Ok(time);

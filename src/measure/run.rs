@@ -1,5 +1,5 @@
-//! A whole run: self-check, probe of the rates, soak, the cases in their order with anchors, repeats
-//! and rounds of active learning between them, and the file at the end.
+//! A whole run: self-check, probe of the rates, soak, the cases in their order with anchors,
+//! repeats and rounds of active learning between them, and the file at the end.
 
 mod anchors_and_repeats;
 mod fair_share;

@@ -79,7 +79,8 @@ impl Default for Script {
             attention_set_up: Duration::from_micros(1500),
             sleep: Duration::ZERO,
             floor: Seconds::from_micros(2.5),
-            // Probed rates are rounded to powers of two: this one is far from where the rounding turns.
+            // Probed rates are rounded to powers of two: this one is far from where the rounding
+            // turns.
             rate: FlopsPerSecond::from_flops_per_sec(3e14),
             bandwidth: BytesPerSecond::from_bytes_per_sec(3e12),
             stack: "scripted 1".to_owned(),

@@ -1,30 +1,31 @@
-//! When enough replays of a chain were taken: a rule that is fed with times and knows no device.
+//! Stopping rule for the replays of a chain: sequential sampling until the median is precise.
 //!
-//! The interval of the median comes from order statistics, so it assumes no distribution. Looking at it after every
-//! replay and stopping at the first good look makes any such interval too narrow: of intervals that hold at 95 % for a
-//! fixed number of replays, 89 % cover the median of an even mixture of two modes, and 92 % of lognormal noise. Therefore
-//! the ranks are those of 97 %, no look counts before the seventh replay, and two looks in a row must agree. Simulated
-//! coverage is then at least 95 % in all noise models of the tests below.
+//! The confidence interval of the median comes from order statistics, so it assumes no
+//! distribution. Optional stopping (a look after every replay) makes such an interval too narrow:
+//! of 95 % intervals for a fixed number of replays, 89 % cover the median of an even mixture of two
+//! modes, and 92 % that of lognormal noise. Therefore the ranks are those of 97 %, no look counts
+//! before the seventh replay, and two looks in a row must agree. Simulated coverage is then at
+//! least 95 % in all noise models of the tests below.
 
 pub use crate::dataset::Stop;
 use crate::units::Seconds;
 
-/// What the rule is content with.
+/// Precision and caps of the rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
     /// Half-width of the interval over the median, for calls of at least [`Limits::short`].
     pub precision: f64,
-    /// The same for shorter calls, where the timer's resolution shows.
+    /// Half-width over the median for shorter calls, which the timer's resolution limits.
     pub short_precision: f64,
-    /// Below this time of one call [`Limits::short_precision`] holds.
+    /// Time of one call below which [`Limits::short_precision`] holds.
     pub short: Seconds,
-    /// Fewest replays of a call that is not [`Limits::long`].
+    /// Least number of replays, except of a [`Limits::long`] call.
     pub fewest: usize,
-    /// Most replays.
+    /// Largest number of replays.
     pub most: usize,
-    /// Device time of all replays of a case, once there are [`Limits::fewest`].
+    /// Largest device time of all replays, once there are [`Limits::fewest`].
     pub time: Seconds,
-    /// Above this time of one call [`Limits::long_replays`] must do.
+    /// Time of one call above which [`Limits::long_replays`] are enough.
     pub long: Seconds,
     /// Replays of a long call.
     pub long_replays: usize,
@@ -45,16 +46,18 @@ impl Default for Limits {
     }
 }
 
-/// Looks in a row at which the interval must be narrow enough.
+/// Number of looks in a row at which the interval must be narrow enough.
 const LOOKS: usize = 2;
 
-/// Coverage of the interval for a fixed number of replays; what is left of it after stopping early is over 95 %.
+/// Nominal coverage of the interval for a fixed number of replays; after optional stopping it is
+/// over 95 %.
 const NOMINAL: f64 = 0.97;
 
-/// Replays from which p10 and p90 are reported: below, they are as good as the extremes.
+/// Number of replays from which p10 and p90 are reported; with fewer they are close to the
+/// extremes.
 const TAILS: usize = 10;
 
-/// What the replays of one case say, per call.
+/// Statistics of one case's replays, per call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     /// The median.
@@ -65,11 +68,11 @@ pub struct Summary {
     pub quartiles: (Seconds, Seconds),
     /// 10th and 90th percentile, from ten replays on.
     pub tails: Option<(Seconds, Seconds)>,
-    /// The 95 % interval of the median; none where too few replays can tell.
+    /// The 95 % confidence interval of the median; none of too few replays.
     pub interval: Option<(Seconds, Seconds)>,
     /// Replays taken.
     pub replays: usize,
-    /// Why no more were taken.
+    /// Reason for the stop.
     pub stop: Stop,
 }
 
@@ -81,18 +84,18 @@ impl Summary {
     }
 }
 
-/// The rule while it is fed.
+/// State of the rule.
 #[derive(Clone, Debug)]
 pub struct Stopping {
     limits: Limits,
-    /// Times per call, rising.
+    /// Times per call, ascending.
     sorted: Vec<Seconds>,
     spent: Seconds,
     good_looks: usize,
 }
 
 impl Stopping {
-    /// A rule that has seen nothing.
+    /// A rule without replays.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -102,7 +105,7 @@ impl Stopping {
         }
     }
 
-    /// Takes the time of one replay of a chain of `calls`; answers why to stop, or nothing to go on.
+    /// Adds the time of one replay of a chain of `calls`; returns the reason to stop, if any.
     pub fn feed(&mut self, elapsed: Seconds, calls: u32) -> Option<Stop> {
         let call = elapsed / f64::from(calls.max(1));
         let place = self.sorted.partition_point(|&time| time < call);
@@ -117,7 +120,8 @@ impl Stopping {
             true => limits.short_precision,
             false => limits.precision,
         };
-        // While there are too few for an interval, the extremes stand for it: that look only counts with the next.
+        // While there are too few for an interval, the extremes stand for it: that look only counts
+        // with the next.
         let extremes = (self.sorted[0], self.sorted[replays - 1]);
         let (low, high) = interval(&self.sorted).unwrap_or(extremes);
         let narrow = (high - low) / median / 2.0 <= goal;
@@ -133,7 +137,7 @@ impl Stopping {
         }
     }
 
-    /// What was seen, and why it ended; nothing where nothing was fed.
+    /// Statistics so far; none without replays.
     pub fn summary(&self, stop: Stop) -> Option<Summary> {
         let times = &self.sorted;
         Some(Summary {
@@ -148,7 +152,7 @@ impl Stopping {
     }
 }
 
-/// A quantile of rising times, linear between neighbours; zero of none.
+/// A quantile of ascending times, linear between neighbours; zero of none.
 fn quantile(sorted: &[Seconds], share: f64) -> Seconds {
     let Some(last) = sorted.len().checked_sub(1) else {
         return Seconds::ZERO;
@@ -158,14 +162,15 @@ fn quantile(sorted: &[Seconds], share: f64) -> Seconds {
     sorted[below] + (sorted[above] - sorted[below]) * (place - below as f64)
 }
 
-/// The interval of the median from order statistics; none where not even the extremes hold it often enough.
+/// Confidence interval of the median from order statistics; none where the extremes do not reach
+/// the nominal coverage.
 fn interval(sorted: &[Seconds]) -> Option<(Seconds, Seconds)> {
     let cut = outside(sorted.len())?;
     Some((sorted[cut], sorted[sorted.len() - 1 - cut]))
 }
 
-/// How many times to leave out at either end: the median lies beyond the `cut` + 1 outermost with the probability
-/// that of `n` fair coins at most `cut` show heads.
+/// Number of times outside the interval at either end: the median lies beyond the `cut` + 1
+/// outermost with the binomial probability of at most `cut` heads of `n` fair coins.
 fn outside(n: usize) -> Option<usize> {
     let mut probability = 0.5f64.powi(i32::try_from(n).ok()?);
     let (mut below, mut found) = (0.0, None);
@@ -192,7 +197,8 @@ mod tests {
         fn(f64, f64, usize) -> f64,
     );
 
-    /// Two modes, the upper one with this weight, `4·spread` above the lower, each with half the spread.
+    /// Two modes, the upper one with this weight, `4·spread` above the lower, each with half the
+    /// spread.
     fn modes(random: &mut Random, spread: f64, upper: f64) -> f64 {
         let mode = if random.uniform() < upper {
             4.0 * spread
@@ -214,8 +220,9 @@ mod tests {
 
     /// Every model takes a spread, a random drift from -1 to 1, and the index of the replay.
     ///
-    /// Truth under drift is the median of the line over the replays that were taken: what the summary describes is
-    /// the time that these calls took, and what drifts between cases is for anchors to show.
+    /// Truth under drift is the median of the line over the replays that were taken: what the
+    /// summary describes is the time that these calls took, and what drifts between cases is for
+    /// anchors to show.
     const MODELS: [Model; 6] = [
         (
             "normal",
@@ -237,7 +244,8 @@ mod tests {
             |random, spread, _, _| modes(random, spread, 0.42),
             |spread, _, _| median_of_modes(spread, 0.42),
         ),
-        // Halfway between equal modes, where no value is likelier to be the median than its neighbours.
+        // Halfway between equal modes, where no value is likelier to be the median than its
+        // neighbours.
         (
             "bimodal 50:50",
             |random, spread, _, _| modes(random, spread, 0.5),
@@ -265,7 +273,8 @@ mod tests {
 
     #[test]
     fn intervals_cover_the_true_median_in_every_noise_model() {
-        // One call of 40 us in chains of 25: neither the shorter goal nor the cap on time interferes.
+        // One call of 40 us in chains of 25: neither the shorter goal nor the cap on time
+        // interferes.
         const CALL: f64 = 40e-6;
         for (name, noise, truth) in MODELS {
             for spread in [0.0005, 0.001, 0.002, 0.003, 0.004, 0.006, 0.01, 0.02, 0.05] {

@@ -1,4 +1,5 @@
-//! Whole runs on the scripted device: order, budget, anchors, drift, throttling, failures, resuming.
+//! Whole runs on the scripted device: order, budget, anchors, drift, throttling, failures,
+//! resuming.
 
 use super::device::{Case, Device};
 use super::journal::{Existing, Journal, RunKey, path_of};
@@ -123,7 +124,8 @@ fn a_run_measures_every_case_once_and_says_how() {
         "{:?}",
         off.last()
     );
-    // Three of four algorithms after the first are offered; the refused ones are counted, not timed.
+    // Three of four algorithms after the first are offered; the refused ones are counted, not
+    // timed.
     let refused = outcome.skipped.iter().next().unwrap();
     assert_eq!(refused.0, "refused: the library offers fewer algorithms");
     assert!(roles(&outcome.rows, Role::Active).count() > 5);
@@ -358,11 +360,11 @@ fn shards_of_a_run_have_the_shapes_of_the_whole() {
         .unwrap();
     let mut all = HashSet::new();
     for index in 1..=3 {
-        let part = Setting {
+        let shard = Setting {
             shard: Shard { index, of: 3 },
             ..Setting::new(&plan)
         };
-        let outcome = part
+        let outcome = shard
             .run(
                 &Script::default(),
                 &folder.path().join(format!("{index}.parquet")),

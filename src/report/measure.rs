@@ -109,9 +109,9 @@ pub struct DriftLine {
 /// Rates of the probe, rounded to powers of two.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct ScaleLine {
-    /// Time of the shortest product.
+    /// Time of the shortest GEMM.
     pub floor_us: f64,
-    /// Rate of products by format.
+    /// Rate of GEMMs by format.
     pub gemm_flops_per_s: BTreeMap<&'static str, f64>,
     /// Rate of attention by format.
     pub attention_flops_per_s: BTreeMap<&'static str, f64>,

@@ -1,5 +1,5 @@
 // A CUDA without a GPU, for tests: driver, NVRTC and cuBLASLt as one library. Device memory is memory of the host, NVRTC
-// compiles kernels for the CPU (host.h), products are summed one by one, and a stream that is captured keeps its calls
+// compiles kernels for the CPU (host.h), GEMMs are summed term by term, and a stream that is captured keeps its calls
 // for the launch of its graph. What may not be called during a capture fails, as on a GPU. Calls are written to FAKE_LOG.
 
 #include <chrono>
@@ -190,7 +190,7 @@ API int nvrtcGetPTX(Program* program, char* to) { return give(program->image, to
 API int nvrtcGetCUBINSize(Program* program, size_t* size) { *size = program->image.size() + 1; return 0; }
 API int nvrtcGetCUBIN(Program* program, char* to) { return give(program->image, to); }
 
-// cuBLASLt: descriptors as it documents them, products by the definition.
+// cuBLASLt: descriptors as it documents them, GEMMs by the definition.
 struct Description { int compute; int transposed[2]; uint64_t scale[2]; };
 struct Matrix { int type; uint64_t rows, columns; int64_t leading, stride; int32_t batch; };
 enum { R_32F = 0, R_16F = 2, R_16BF = 14, R_8F_E4M3 = 28 };
@@ -274,19 +274,19 @@ static void put(int type, char* base, int64_t at, double value) {
     }
 }
 API int cublasLtMatmul(void*, Description* description, const float* alpha, const char* a, Matrix* first, const char* b, Matrix* second,
-                       const float* beta, const char*, Matrix*, char* out, Matrix* product, const uint64_t* algorithm, void* workspace,
+                       const float* beta, const char*, Matrix*, char* out, Matrix* output, const uint64_t* algorithm, void* workspace,
                        size_t workspace_bytes, void*) {
     note("gemm");
-    if (!fits(description, first, second, product) || !algorithm || workspace_bytes < 1024 || (uint64_t)workspace % 256) return 7;
+    if (!fits(description, first, second, output) || !algorithm || workspace_bytes < 1024 || (uint64_t)workspace % 256) return 7;
     Description d = *description;
-    Matrix A = *first, B = *second, O = *product;
+    Matrix A = *first, B = *second, O = *output;
     double factor = *alpha;
     if (*beta != 0) return 7;
     enqueue([=] {
         double scale = factor;
         for (uint64_t at : d.scale) if (at) scale *= *(const float*)at;
         uint64_t inner = d.transposed[0] ? A.rows : A.columns;
-        // Large products are only there to keep a GPU busy.
+        // Large GEMMs are only there to keep a GPU busy.
         if (O.rows * O.columns * inner > 100000000ull) return;
         for (int member = 0; member < O.batch; ++member)
             for (uint64_t column = 0; column < O.columns; ++column)

@@ -1,7 +1,9 @@
-//! cuDNN's graphs of attention without a GPU: they finalize, the heuristic has engines for an H200, plans compile.
+//! cuDNN's graphs of attention without a GPU: they finalize, the heuristic has engines for an H200,
+//! plans compile.
 //!
-//! cuDNN's wheel is 366 MB, so this is asked for: `SHAPEWISE_CUDNN` names a Python environment that has it with NVRTC.
-//! A driver's library must be there for the heuristic; one that has no device is made from the names that cuDNN asks for.
+//! cuDNN's wheel is 366 MB, so this is asked for: `SHAPEWISE_CUDNN` names a Python environment that
+//! has it with NVRTC. A driver's library must be there for the heuristic; one that has no device is
+//! made from the names that cuDNN asks for.
 
 use shapewise::measure::cuda::cudnn::{DeviceProperties, candidates, refuses};
 use shapewise::ops::{Attention, Dtype, Pass};
@@ -9,7 +11,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What cuDNN calls the properties of an H200; the values are those of NVIDIA's data sheet and of its runtime.
+/// What cuDNN calls the properties of an H200; the values are those of NVIDIA's data sheet and of
+/// its runtime.
 const H200: &str = r#"{"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],"regsPerBlock":65536,
 "multiProcessorCount":132,"smClockRateKHz":1980000,"memClockRateKHz":3201000,"l2CacheSize":62914560,"warpSize":32,
 "maxSharedMemoryPerBlock":49152,"maxSharedMemoryPerBlockOptin":232448,"reservedSharedMemoryPerBlock":1024,

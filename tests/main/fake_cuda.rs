@@ -1,8 +1,9 @@
-//! The whole CUDA path without a GPU: a driver, an NVRTC and a cuBLASLt of our own run kernels and GEMMs on the CPU.
+//! The whole CUDA path without a GPU: a driver, an NVRTC and a cuBLASLt of our own run kernels and
+//! GEMMs on the CPU.
 //!
-//! `tests/kernels/fake.cpp` compiles the very text that NVRTC would get, threads, barriers and shuffles included, and
-//! holds calls to what a driver allows while a stream is captured. Each test runs in a process of its own, as the
-//! libraries are found once per process.
+//! `tests/kernels/fake.cpp` compiles the very text that NVRTC would get, threads, barriers and
+//! shuffles included, and holds calls to what a driver allows while a stream is captured. Each test
+//! runs in a process of its own, as the libraries are found once per process.
 
 use crate::skip::skip;
 use shapewise::measure::cuda;
@@ -14,12 +15,14 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// The folder of the fake libraries, built once; nothing where there is no C++ compiler, said on standard error.
+/// The folder of the fake libraries, built once; nothing where there is no C++ compiler, said on
+/// standard error.
 fn fake() -> Option<&'static Path> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernels/fake.cpp");
-        // Kept by the hash of its source, so that a second run need not compile and two at once do not disturb each other.
+        // Kept by the hash of its source, so that a second run need not compile and two at once do
+        // not disturb each other.
         let mut hasher = DefaultHasher::new();
         std::fs::read(&source).unwrap().hash(&mut hasher);
         let name = format!("fake-{:016x}", hasher.finish());
@@ -170,7 +173,8 @@ mod alone {
             .filter(|path| path.error > path.allowed)
             .collect();
         assert!(wrong.is_empty(), "{wrong:#?}");
-        // 14 kinds and their passes in three formats, four layouts in five: far fewer would mean that paths are refused.
+        // 14 kinds and their passes in three formats, four layouts in five: far fewer would mean
+        // that paths are refused.
         assert!(checked.len() > 450, "{} paths were checked", checked.len());
         let kinds = [
             "adam forward",
@@ -262,7 +266,8 @@ mod alone {
         drop(chain);
         assert_eq!(calls(), ["graph destroy"]);
 
-        // A hot chain is not flushed, and a cold one neither when its own operands outgrow the cache.
+        // A hot chain is not flushed, and a cold one neither when its own operands outgrow the
+        // cache.
         let mut hot = device
             .open(&case(gemm(48, 64, 32, Dtype::Bf16), Cache::Hot))
             .unwrap();

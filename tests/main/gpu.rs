@@ -1,5 +1,5 @@
-//! The CUDA device on a real GPU, where `SHAPEWISE_GPU` says which: every path is checked, and what `docs/gpu-log.md`
-//! asks is printed.
+//! The CUDA device on a real GPU, where `SHAPEWISE_GPU` says which: every path is checked, and what
+//! `docs/gpu-log.md` asks is printed.
 
 use shapewise::measure::cuda::{self, CudaDevice};
 use shapewise::measure::device::{Cache, Case, Device};

@@ -50,7 +50,8 @@ fn every_kernel_compiles_for_every_promised_architecture_without_spills() {
                 let machine = target.starts_with("sm_");
                 assert_eq!(compiled.image.starts_with(b"\x7fELF"), machine, "{name}");
                 assert_eq!(spilled(&compiled), 0, "{name}\n{}", compiled.log);
-                // Arrays that are indexed at run time would lie in local memory, which is device memory.
+                // Arrays that are indexed at run time would lie in local memory, which is device
+                // memory.
                 let frames = compiled.log.matches("bytes stack frame").count();
                 let empty = compiled.log.matches(" 0 bytes stack frame").count();
                 assert_eq!(frames, empty, "{name}\n{}", compiled.log);

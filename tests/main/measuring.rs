@@ -1,4 +1,5 @@
-//! The real program, measured by a script and killed at any moment: nothing but the row in flight is lost.
+//! The real program, measured by a script and killed at any moment: nothing but the row in flight
+//! is lost.
 
 use crate::skip::skip;
 use assert_cmd::cargo::cargo_bin;
@@ -309,7 +310,8 @@ fn a_second_interrupt_does_not_wait_for_the_row_in_flight() {
     done(&place.measure("scripted", &["--resume", "--format", "json"]));
 }
 
-/// Rows are appended to a disk of 1 MiB in a namespace of the test's own, until something else has filled it.
+/// Rows are appended to a disk of 1 MiB in a namespace of the test's own, until something else has
+/// filled it.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_disk_that_fills_up_in_mid_run_costs_no_row_before() {

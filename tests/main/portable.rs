@@ -1,4 +1,5 @@
-//! From a bare machine to a prediction: measure the CPU (or a GPU through wgpu), train on the rows, ask the model.
+//! From a bare machine to a prediction: measure the CPU (or a GPU through wgpu), train on the rows,
+//! ask the model.
 
 use crate::cli::{parse, run};
 use crate::skip::skip;
@@ -9,8 +10,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// Some hundred short GEMMs: enough to train on, few enough for a test. They take twelve seconds on two idle cores; beside
-/// a browser on both of them two minutes were once too short for a quarter of them.
+/// Some hundred short GEMMs: enough to train on, few enough for a test. They take twelve seconds on
+/// two idle cores; beside a browser on both of them two minutes were once too short for a quarter
+/// of them.
 const PLAN: &str = r#"
 name = "tiny"
 budget = "6m"

@@ -11,11 +11,13 @@ pub struct MeasureArgs {
     /// What to measure: cuda:N or wgpu:N, N the number of the GPU from 0, or cpu.
     #[arg(long, value_name = "DEVICE")]
     pub device: String,
-    /// quick (2 minutes), standard (5), full (9), or a plan of your own: a TOML file with the numbers of cases of each set,
-    /// number formats and times; docs/measure.md describes it, data/plans has the built-in ones.
+    /// quick (2 minutes), standard (5), full (9), or a plan of your own: a TOML file with the
+    /// numbers of cases of each set, number formats and times; docs/measure.md describes it,
+    /// data/plans has the built-in ones.
     #[arg(long, default_value = "standard", value_name = "PLAN|FILE.toml")]
     pub plan: String,
-    /// Stop in time, with a balanced sample of the plan; such as 90s or 9m [default: as the plan says].
+    /// Stop in time, with a balanced sample of the plan; such as 90s or 9m [default: as the plan
+    /// says].
     #[arg(long, value_name = "TIME", value_parser = budget)]
     pub budget: Option<Duration>,
     /// The Parquet file to write; rows are safe in FILE.parquet.journal as they come.
@@ -27,8 +29,8 @@ pub struct MeasureArgs {
     /// Begin anew and replace what is there.
     #[arg(long)]
     pub force: bool,
-    /// Measure part I of N of the plan; `import native` puts the files together [default: all, or the task of a Slurm
-    /// job array].
+    /// Measure shard I of N of the plan; `import native` puts the files together [default: all, or
+    /// the task of a Slurm job array].
     #[arg(long, value_name = "I/N", value_parser = shard)]
     pub shard: Option<(u64, u64)>,
     /// Equal plans and seeds give equal cases in equal order.

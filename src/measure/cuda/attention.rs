@@ -1,4 +1,5 @@
-//! Attention through cuDNN: a plan for the shape, its scratch memory, and its bindings to the operands.
+//! Attention through cuDNN: a plan for the shape, its scratch memory, and its bindings to the
+//! operands.
 
 use crate::dataset::Kernel;
 use crate::error::Result;
@@ -18,7 +19,7 @@ pub(super) struct FlashAttention {
 }
 
 impl FlashAttention {
-    /// Takes the scratch memory of a plan.
+    /// Allocates the scratch memory of a plan.
     pub(super) fn new(handle: &Rc<Handle>, plan: Rc<Plan>, arena: &mut Arena) -> Result<Self> {
         let workspace = arena.take(plan.planned.workspace_bytes)?;
         let scratch = plan.scratch_bytes();
@@ -41,8 +42,8 @@ impl Algorithm for FlashAttention {
         let bound = self
             .plan
             .bind(|name| operands.address(set, name), &self.scratch);
-        // SAFETY: operands have the sizes of the operator that the plan was made for; scratch tensors and workspace were
-        // taken from the arena with the sizes that the plan names.
+        // SAFETY: operands have the sizes of the operator of the plan; scratch tensors and
+        // workspace were allocated with the sizes that the plan reports.
         unsafe { self.plan.run(&self.handle, &bound, self.workspace) }
     }
 

@@ -29,14 +29,14 @@ impl<'a> CudaChain<'a> {
         }
     }
 
-    /// Whether operands that so many calls touch would still be in the cache when they start over.
+    /// Whether the operands of this many calls would stay in the cache until the next replay.
     fn must_flush(&self, calls: u64) -> bool {
         let operands = &self.prepared.operands;
         let touched = calls.min(operands.sets()) * operands.set_bytes();
         self.cache == Cache::Cold && !self.device.outgrows_cache(touched)
     }
 
-    /// Enqueues what comes before so many timed calls.
+    /// Enqueues the flush of the cache and the hold of the stream before this many timed calls.
     fn make_ready(&self, calls: u64) -> Result<()> {
         if self.must_flush(calls) {
             self.device.flush()?;

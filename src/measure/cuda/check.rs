@@ -1,7 +1,7 @@
 //! Compares every path with the reference on the CPU, before anything is timed.
 //!
-//! Operands and the guards between them are poisoned first (all bits set, a NaN in every format), so that
-//! an output that is not written, and a write out of bounds, is an infinite error.
+//! Operands and the guards between them are poisoned first (all bits set, a NaN in every format),
+//! so that an output that is not written, and a write out of bounds, is an infinite error.
 
 use crate::error::Result;
 use crate::measure::cuda::device::{CudaDevice, Prepared};
@@ -14,8 +14,8 @@ use crate::ops::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
 /// Value of every byte before a check.
 pub(super) const POISON: u8 = 0xff;
 
-/// Shapes of memory-bound kernels: odd columns, one warp per row, one block per row, and rows wider than
-/// the registers of a block.
+/// Shapes of memory-bound kernels: odd columns, one warp per row, one block per row, and rows wider
+/// than the registers of a block.
 const SHAPES: [(u64, u64); 5] = [(7, 129), (9, 64), (33, 1000), (5, 4096), (2, 17_416)];
 
 /// Shapes of GEMMs: sizes that no power of two divides, and sizes that fp8 supports.
@@ -94,8 +94,8 @@ fn name(op: &Op, output: &str) -> String {
     }
 }
 
-/// Largest error of an operator: that of its format, doubled for attention, which rounds its probabilities
-/// between two GEMMs.
+/// Largest error of an operator: that of its format, doubled for attention, which rounds its
+/// probabilities between two GEMMs.
 fn allowed(op: &Op) -> f64 {
     let dtype = op.dtype().unwrap_or(Dtype::Fp32);
     match op {
@@ -104,8 +104,8 @@ fn allowed(op: &Op) -> f64 {
     }
 }
 
-/// Checks every path that the device does not refuse; the device refuses paths whose set-up fails from
-/// then on.
+/// Checks every path that the device does not refuse; the device refuses paths whose set-up fails
+/// from then on.
 pub(super) fn run(device: &mut CudaDevice) -> Result<Vec<Checked>> {
     let mut checked = Vec::new();
     for (seed, op) in operators().iter().enumerate() {

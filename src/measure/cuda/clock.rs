@@ -1,4 +1,4 @@
-//! Time on the device: the clock of a processor while a chain runs, and holding the stream until a chain is enqueued.
+//! Processor clock during a chain, and a hold of the stream until the chain is enqueued.
 
 use crate::error::Result;
 use crate::measure::cuda::compile::Source;
@@ -9,24 +9,26 @@ use crate::ops::Dtype;
 use crate::units::Hertz;
 use cudarc::driver::CudaFunction;
 
-/// Bytes between the places of two stamps.
+/// Distance of two stamps in bytes.
 const STAMP_BYTES: u64 = 32;
 
-/// The shortest span that a clock is told of, in nanoseconds: the global timer ticks only every microsecond on some
-/// parts, and a tick at either end must stay below 2 %.
+/// Shortest span for a clock, in nanoseconds: the global timer of some GPUs ticks every
+/// microsecond, and a tick at either end must stay below 2 %.
 const SHORTEST_SPAN: u64 = 100_000;
 
-/// How long the stream is held, in nanoseconds: more than it takes the host to launch a graph of 64 nodes.
+/// Time for which the stream is held, in nanoseconds: more than the host needs to launch a graph of
+/// 64 nodes.
 const HOLD: u64 = 60_000;
 
-/// One thread.
+/// Launch configuration of one thread.
 const SINGLE: Shape = Shape {
     blocks: 1,
     threads: (1, 1),
     shared: 0,
 };
 
-/// A kernel of one thread that writes down the time, the cycles of the processor it runs on, and which one that is.
+/// A kernel of one thread that stores the global timer, the cycle counter of its processor, and the
+/// number of that processor.
 pub(super) struct Stamps {
     function: CudaFunction,
     hold: CudaFunction,
@@ -34,7 +36,7 @@ pub(super) struct Stamps {
 }
 
 impl Stamps {
-    /// Stamps that are kept at this address, in 64 bytes.
+    /// Stamps in 64 bytes at this address.
     pub(super) fn new(driver: &Driver, kernels: &Kernels, address: u64) -> Result<Self> {
         let find = |name| kernels.function(driver, (Source::Fill, Dtype::Fp32, 4), name);
         Ok(Self {
@@ -44,8 +46,8 @@ impl Stamps {
         })
     }
 
-    /// Enqueues waiting, so that what is timed next is enqueued before it begins. Without, an idle device would wait for
-    /// the host between the first event and the first kernel, and that would count.
+    /// Enqueues a busy wait, so that a whole chain is enqueued before it begins; otherwise the
+    /// launch latency between the first event and the first kernel would be timed.
     pub(super) fn hold(&self, driver: &Driver) -> Result<()> {
         // SAFETY: the kernel takes one number.
         unsafe { launch(driver, &self.hold, SINGLE, &[Count(HOLD)]) }
@@ -54,11 +56,12 @@ impl Stamps {
     /// Enqueues the first stamp (0) or the second (1).
     pub(super) fn enqueue(&self, driver: &Driver, which: u64) -> Result<()> {
         let arguments = [Address(self.address + which * STAMP_BYTES)];
-        // SAFETY: the kernel takes one pointer to three numbers of eight bytes, for which there is room.
+        // SAFETY: the kernel takes one pointer to three numbers of eight bytes, for which there is
+        // room.
         unsafe { launch(driver, &self.function, SINGLE, &arguments) }
     }
 
-    /// The clock between the stamps, once both are written.
+    /// The clock between both stamps.
     pub(super) fn read(&self, driver: &Driver) -> Result<Option<Hertz>> {
         let bytes = driver.download(self.address, 2 * STAMP_BYTES as usize)?;
         let mut words = bytes.chunks_exact(8).map(|word| {
@@ -70,8 +73,8 @@ impl Stamps {
     }
 }
 
-/// Cycles over time between two stamps (nanoseconds, cycles, processor). Cycles are counted by each processor for
-/// itself, so stamps of two processors say nothing; nor do stamps too close for the timer's steps.
+/// Cycles over time between two stamps (nanoseconds, cycles, processor); none of stamps from two
+/// processors, whose counters are unrelated, or of stamps too close for the timer's resolution.
 fn clock(first: &[u64], second: &[u64]) -> Option<Hertz> {
     let span = second[0].checked_sub(first[0])?;
     let cycles = second[1].checked_sub(first[1])?;

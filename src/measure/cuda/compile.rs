@@ -148,8 +148,8 @@ pub fn version() -> Option<String> {
     known.ok().map(|()| format!("{major}.{minor}"))
 }
 
-/// The architecture for a device of this compute capability: its own where NVRTC supports it, else the PTX
-/// of the newest supported one below it, which the driver compiles.
+/// The architecture for a device of this compute capability: its own where NVRTC supports it, else
+/// the PTX of the newest supported one below it, which the driver compiles.
 pub fn architecture(major: i32, minor: i32) -> Result<String> {
     Library::Nvrtc.require()?;
     let mut count = 0;

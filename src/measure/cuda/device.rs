@@ -43,8 +43,8 @@ const SOAK_SIZE: u64 = 8192;
 pub struct CudaDevice {
     // Fields are dropped in order: what refers to the driver before it.
     cublas: Rc<gemm::Handle>,
-    /// Cache of cuDNN's plans by operator and rank: one takes about a second to compile, and anchors
-    /// are timed every minute.
+    /// Cache of cuDNN's plans by operator and rank: one takes about a second to compile, and
+    /// anchors are timed every minute.
     plans: RefCell<HashMap<(Attention, u32), Rc<cudnn::Plan>>>,
     cudnn: std::result::Result<Rc<cudnn::Handle>, String>,
     stamps: Option<Stamps>,
@@ -93,7 +93,8 @@ impl CudaDevice {
         let cache_bytes = cache.unwrap_or(USUAL_CACHE_BYTES);
         let kernels = Kernels::new(capability.0, capability.1).map_err(|error| error.to_string());
         let cublas = gemm::Handle::new()?;
-        // SAFETY: the stream belongs to the driver, which is declared after the handle and so destroyed after it.
+        // SAFETY: the stream belongs to the driver, which is declared after the handle and so
+        // destroyed after it.
         let cudnn = Library::Cudnn
             .require()
             .and_then(|()| unsafe { cudnn::Handle::new(driver.stream().cu_stream()) })
@@ -160,7 +161,8 @@ impl CudaDevice {
         bytes >= CACHES * self.cache_bytes
     }
 
-    /// Enqueues a flush of the last-level cache: a read of more than it holds, or a write without NVRTC.
+    /// Enqueues a flush of the last-level cache: a read of more than it holds, or a write without
+    /// NVRTC.
     pub(super) fn flush(&self) -> Result<()> {
         let bytes = CACHES * self.cache_bytes;
         let Ok(kernels) = &self.kernels else {
@@ -175,8 +177,9 @@ impl CudaDevice {
             Count(bytes / 16 * 4),
             Word(0x0bad_cafe),
         ];
-        // SAFETY: the arguments are those of the kernel; it reads what was taken for it and may write one number for
-        // each of its at most 512 threads to the sink, which has room for 1024.
+        // SAFETY: the arguments are those of the kernel; it reads what was taken for it and may
+        // write one number for each of its at most 512 threads to the sink, which has room for
+        // 1024.
         unsafe { launch(&self.driver, &function, shape, &arguments) }
     }
 
@@ -325,8 +328,8 @@ impl CudaDevice {
     }
 }
 
-/// Size in bytes of the scratch memory known before set-up: backward attention sums the gradients of
-/// queries in single precision, once in the graph and once in the plan's workspace.
+/// Size in bytes of the scratch memory known before set-up: backward attention sums the gradients
+/// of queries in single precision, once in the graph and once in the plan's workspace.
 fn scratch(op: &Op) -> u64 {
     match op {
         Op::Attention(op) if op.pass == Pass::Backward => {

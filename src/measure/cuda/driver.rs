@@ -1,4 +1,4 @@
-//! A context, a stream, one large pool of memory and two events: all that we ask of the CUDA driver.
+//! The CUDA driver: a context, a stream, one large memory pool and two events.
 
 use crate::error::{Error, Result};
 use crate::units::Seconds;
@@ -7,11 +7,13 @@ use cudarc::driver::sys;
 use cudarc::driver::{CudaContext, CudaEvent, CudaGraph, CudaStream};
 use std::sync::Arc;
 
-/// The share of the free memory that the pool takes, and the most it takes.
+/// Share of the free memory that the pool takes.
 const POOL_SHARE: f64 = 0.6;
+
+/// Largest size of the pool in bytes.
 const POOL_BYTES: u64 = 8 << 30;
 
-/// Turns what the driver says into a sentence.
+/// Maps an error of the driver to one of ours.
 pub(super) fn failed(what: &str) -> impl Fn(DriverError) -> Error {
     let what = what.to_owned();
     move |error| {
@@ -34,13 +36,14 @@ struct Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         let _ = self.context.bind_to_thread();
-        // SAFETY: the address came from `malloc_sync` and is freed once; work that uses it was waited for or is
-        // waited for by the driver, which frees memory only when the device is done with it.
+        // SAFETY: the address came from `malloc_sync` and is freed once; work that uses it was
+        // waited for or is waited for by the driver, which frees memory only when the device is
+        // done with it.
         let _ = unsafe { result::free_sync(self.address) };
     }
 }
 
-/// A device that is open.
+/// An open device.
 pub(super) struct Driver {
     // Declared first, so that it is freed while the context is still there.
     pool: Pool,
@@ -51,10 +54,11 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    /// Opens the device with this index. The libraries are known to be there.
+    /// Opens the device with this index; the libraries are loaded.
     pub(super) fn open(index: usize) -> Result<Self> {
         let context = CudaContext::new(index).map_err(failed(&format!("open device {index}")))?;
-        // SAFETY: everything runs on one stream, so nothing needs to be ordered by events of the bindings.
+        // SAFETY: everything runs on one stream, so nothing needs to be ordered by events of the
+        // bindings.
         unsafe { context.disable_event_tracking() };
         let stream = context.new_stream().map_err(failed("create a stream"))?;
         let timing = Some(sys::CUevent_flags::CU_EVENT_DEFAULT);
@@ -64,7 +68,8 @@ impl Driver {
             .mem_get_info()
             .map_err(failed("tell its free memory"))?;
         let bytes = ((free as f64 * POOL_SHARE) as u64).min(POOL_BYTES) & !0xffff;
-        // SAFETY: the context is bound to this thread; the address goes into a `Pool` that frees it.
+        // SAFETY: the context is bound to this thread; the address goes into a `Pool` that frees
+        // it.
         let address = unsafe { result::malloc_sync(bytes as usize) }
             .map_err(failed(&format!("allocate {} MiB", bytes >> 20)))?;
         let pool = Pool {
@@ -94,39 +99,39 @@ impl Driver {
         (self.pool.address, self.pool.bytes)
     }
 
-    /// An attribute of the device; nothing where the driver does not know it.
+    /// An attribute of the device, if the driver knows it.
     pub(super) fn attribute(&self, attribute: sys::CUdevice_attribute) -> Option<u64> {
         let value = self.context.attribute(attribute).ok()?;
         u64::try_from(value).ok().filter(|&value| value > 0)
     }
 
-    /// Waits for everything that was enqueued; an error of a kernel shows here.
+    /// Synchronizes the stream, which also reports errors of kernels.
     pub(super) fn wait(&self) -> Result<()> {
         self.stream
             .synchronize()
             .map_err(failed("finish what was enqueued"))
     }
 
-    /// Enqueues the event that time is counted from.
+    /// Records the start event.
     pub(super) fn begin(&self) -> Result<()> {
         let record = self.begin.record(&self.stream);
         record.map_err(failed("record an event"))
     }
 
-    /// Enqueues the event that time is counted to.
+    /// Records the end event.
     pub(super) fn end(&self) -> Result<()> {
         let record = self.end.record(&self.stream);
         record.map_err(failed("record an event"))
     }
 
-    /// The time between both events; waits for the second.
+    /// Waits for the end event; returns the time between both.
     pub(super) fn elapsed(&self) -> Result<Seconds> {
         let millis = self.begin.elapsed_ms(&self.end);
         let millis = millis.map_err(failed("tell the time between events"))?;
         Ok(Seconds::from_micros(f64::from(millis) * 1e3))
     }
 
-    /// The time that what is enqueued takes; waits for it.
+    /// Times the enqueued work and waits for it.
     pub(super) fn time(&self, enqueue: impl FnOnce() -> Result<()>) -> Result<Seconds> {
         self.begin()?;
         enqueue()?;
@@ -134,7 +139,7 @@ impl Driver {
         self.elapsed()
     }
 
-    /// Records what is enqueued as a graph, without running it, and brings the graph to the device.
+    /// Captures the enqueued work as a graph and uploads it, without running it.
     pub(super) fn capture(&self, enqueue: impl FnOnce() -> Result<()>) -> Result<CudaGraph> {
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         self.stream
@@ -153,20 +158,21 @@ impl Driver {
         Ok(graph)
     }
 
-    /// Writes bytes to the pool after everything that was enqueued, and waits for it.
+    /// Writes bytes to the pool in stream order and waits for it.
     ///
-    /// On our stream: a copy on the default stream may return before its last bytes have arrived, and our stream, which
-    /// does not wait for that one, could read what was there before.
+    /// A copy on the default stream may return before its last bytes have arrived, and our stream
+    /// does not wait for that one.
     pub(super) fn upload(&self, address: u64, bytes: &[u8]) -> Result<()> {
         self.bounds(address, bytes.len())?;
         self.bind()?;
-        // SAFETY: the destination lies inside the pool, and the source lives until the copy was waited for.
+        // SAFETY: the destination lies inside the pool, and the source lives until the copy was
+        // waited for.
         unsafe { result::memcpy_htod_async(address, bytes, self.stream.cu_stream()) }
             .map_err(failed("write to device memory"))?;
         self.wait()
     }
 
-    /// Reads bytes from the pool after everything that was enqueued.
+    /// Reads bytes from the pool after the enqueued work.
     pub(super) fn download(&self, address: u64, bytes: usize) -> Result<Vec<u8>> {
         self.bounds(address, bytes)?;
         self.wait()?;
@@ -177,23 +183,23 @@ impl Driver {
         Ok(read)
     }
 
-    /// Sets every byte of a part of the pool.
+    /// Sets every byte of a range of the pool.
     pub(super) fn set(&self, address: u64, bytes: usize, value: u8) -> Result<()> {
         self.bounds(address, bytes)?;
         self.bind()?;
-        // SAFETY: the part lies inside the pool; the stream orders this behind what uses it.
+        // SAFETY: the range lies inside the pool; the stream orders this behind what uses it.
         unsafe { result::memset_d8_async(address, value, bytes, self.stream.cu_stream()) }
             .map_err(failed("set device memory"))
     }
 
-    /// Makes the context that of this thread; calls below the bindings' safe layer need it.
+    /// Binds the context to this thread, as calls below the bindings' safe layer require.
     pub(super) fn bind(&self) -> Result<()> {
         self.context
             .bind_to_thread()
             .map_err(failed("bind its context"))
     }
 
-    /// Refuses what does not lie inside the pool.
+    /// Refuses a range outside of the pool.
     fn bounds(&self, address: u64, bytes: usize) -> Result<()> {
         let (start, size) = self.pool();
         let inside = address >= start && address - start + bytes as u64 <= size;

@@ -115,8 +115,8 @@ pub(super) fn from_host(driver: &Driver, op: &Op, operands: &Placement) -> Resul
     Ok(())
 }
 
-/// A number near the golden section of `end` and coprime to it, so that its multiples modulo `end` visit
-/// every index once, with neighbours far apart.
+/// A number near the golden section of `end` and coprime to it, so that its multiples modulo `end`
+/// visit every index once, with neighbours far apart.
 fn coprime(end: u64) -> u64 {
     let start = (end as f64 * 0.618_033_988_749_895) as u64;
     (start.max(1)..=end.max(1))

@@ -1,8 +1,9 @@
-//! GEMMs through cuBLASLt: all layouts and formats, strided batches, any of the heuristic's algorithms.
+//! GEMMs through cuBLASLt: all layouts and formats, strided batches, any of the heuristic's
+//! algorithms.
 //!
-//! Our matrices are row-major and those of cuBLASLt column-major, so it computes the transpose: its `A` is
-//! our `(k, n)` operand, its `B` our `(m, k)` operand, and its output has `n` rows and `m` columns. The
-//! letters of a [`Layout`] are in its order.
+//! Our matrices are row-major and those of cuBLASLt column-major, so it computes the transpose: its
+//! `A` is our `(k, n)` operand, its `B` our `(m, k)` operand, and its output has `n` rows and `m`
+//! columns. The letters of a [`Layout`] are in its order.
 
 use crate::dataset::Kernel;
 use crate::error::{Error, Result};
@@ -68,8 +69,8 @@ pub(super) fn version() -> String {
 
 impl Description {
     fn set<T>(&self, attribute: sys::cublasLtMatmulDescAttributes_t, value: &T) -> Result<()> {
-        // SAFETY: the description is alive; the library copies `size_of::<T>()` bytes, and each attribute is set with
-        // a value of the type that its documentation names.
+        // SAFETY: the description is alive; the library copies `size_of::<T>()` bytes, and each
+        // attribute is set with a value of the type that its documentation names.
         unsafe {
             result::set_matmul_desc_attribute(self.0, attribute, pointer(value), size_of::<T>())
         }
@@ -90,7 +91,8 @@ impl Matrix {
                 Attribute::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
                 Attribute::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
             );
-            // SAFETY: the matrix is alive; the count is an `int32_t` and the stride an `int64_t`, as documented.
+            // SAFETY: the matrix is alive; the count is an `int32_t` and the stride an `int64_t`,
+            // as documented.
             unsafe {
                 result::set_matrix_layout_attribute(matrix.0, count_of, pointer(&count), 4)
                     .map_err(&fail)?;
@@ -170,7 +172,8 @@ pub(super) struct CublasLtGemm {
 }
 
 impl CublasLtGemm {
-    /// Asks the heuristic and takes the algorithm at `rank`; `one` is the address of a 1.0 in device memory.
+    /// Asks the heuristic and takes the algorithm at `rank`; `one` is the address of a 1.0 in
+    /// device memory.
     pub(super) fn new(
         handle: &Rc<Handle>,
         op: &Gemm,
@@ -267,8 +270,8 @@ fn attribute<T: Default>(
 ) -> T {
     let mut value = T::default();
     let mut written = 0;
-    // SAFETY: the value has as many bytes as are announced, which are those that each attribute is documented with;
-    // a wrong size is an error, not a write.
+    // SAFETY: the value has as many bytes as are announced, which are those that each attribute is
+    // documented with; a wrong size is an error, not a write.
     let _ = unsafe {
         sys::cublasLtMatmulAlgoConfigGetAttribute(
             algorithm,
@@ -287,8 +290,9 @@ impl Algorithm for CublasLtGemm {
         let (alpha, beta) = (1.0f32, 0.0f32);
         let at = |name: &str| operands.address(set, name);
         let output = at("c");
-        // SAFETY: descriptors and handle are alive; the operands lie in the pool with the sizes and formats that the
-        // matrices were described with; the scalars are read before the call returns.
+        // SAFETY: descriptors and handle are alive; the operands lie in the pool with the sizes and
+        // formats that the matrices were described with; the scalars are read before the call
+        // returns.
         unsafe {
             result::matmul(
                 self.handle.0,

@@ -59,8 +59,8 @@ impl Shape {
         }
     }
 
-    /// Shape of a kernel whose threads along x share a row: four warps to a block for short rows, else a
-    /// block with about two packs per thread.
+    /// Shape of a kernel whose threads along x share a row: four warps to a block for short rows,
+    /// else a block with about two packs per thread.
     pub(super) fn rows(rows: u64, packs: u64) -> Self {
         if packs <= 32 * 4 {
             return Self {
@@ -123,8 +123,8 @@ impl Kernels {
 ///
 /// # Safety
 ///
-/// The arguments must be those of the kernel, in number, order and type, and addresses must hold what it reads and
-/// writes.
+/// The arguments must be those of the kernel, in number, order and type, and addresses must hold
+/// what it reads and writes.
 pub(super) unsafe fn launch(
     driver: &Driver,
     function: &CudaFunction,
@@ -146,8 +146,9 @@ pub(super) unsafe fn launch(
         .iter_mut()
         .map(|value| std::ptr::from_mut(value).cast())
         .collect();
-    // SAFETY: the caller vouches for the arguments; they are copied before the call returns, and their values and
-    // pointers live until then. The function belongs to a module that its handle keeps loaded.
+    // SAFETY: the caller vouches for the arguments; they are copied before the call returns, and
+    // their values and pointers live until then. The function belongs to a module that its handle
+    // keeps loaded.
     unsafe {
         result::launch_kernel(
             function.cu_function(),

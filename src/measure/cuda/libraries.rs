@@ -1,9 +1,9 @@
 //! Finding the libraries of CUDA: the driver, cuBLASLt, NVRTC and cuDNN, wherever a user has them.
 //!
-//! A library is opened by full path from the folders below, in their order, before the bindings open it by
-//! name; the loader then returns the open one. So PyTorch's wheels in a virtual environment are enough,
-//! without `LD_LIBRARY_PATH`. The bindings panic when a library is missing, so they are called only after
-//! [`Library::require`].
+//! A library is opened by full path from the folders below, in their order, before the bindings
+//! open it by name; the loader then returns the open one. So PyTorch's wheels in a virtual
+//! environment are enough, without `LD_LIBRARY_PATH`. The bindings panic when a library is missing,
+//! so they are called only after [`Library::require`].
 
 use crate::error::{Error, Result};
 use libloading::os::unix::{Library as Handle, RTLD_GLOBAL, RTLD_LAZY};
@@ -24,7 +24,7 @@ pub enum Library {
     Nvrtc,
     /// Attention.
     Cudnn,
-    /// The sensors; part of the driver.
+    /// The sensors; it comes with the driver.
     Nvml,
 }
 
@@ -55,7 +55,8 @@ impl Library {
 
     /// Whether the bindings find it; they look for it once.
     fn is_bound(self) -> bool {
-        // SAFETY: these open a library by name, which runs its initialisers; the libraries of CUDA allow that.
+        // SAFETY: these open a library by name, which runs its initialisers; the libraries of CUDA
+        // allow that.
         unsafe {
             match self {
                 Self::Driver => cudarc::driver::sys::is_culib_present(),
@@ -73,9 +74,11 @@ impl Library {
         &SLOTS[self as usize]
     }
 
-    /// Opens it for good, or says in one sentence which library is missing and where it was looked for.
+    /// Opens it for good, or says in one sentence which library is missing and where it was looked
+    /// for.
     ///
-    /// The first answer stays: what is open cannot be closed, and what is missing does not appear while we run.
+    /// The first answer stays: what is open cannot be closed, and what is missing does not appear
+    /// while we run.
     pub fn require(self) -> Result<()> {
         let found = self.slot().get_or_init(|| self.open());
         found.clone().map_err(Error::infeasible)
@@ -112,7 +115,8 @@ impl Library {
 
 /// Opens a file for all that is loaded later, and never closes it.
 fn open_path(path: &Path) -> bool {
-    // SAFETY: opening runs the initialisers of the library; the libraries of CUDA allow that at any time.
+    // SAFETY: opening runs the initialisers of the library; the libraries of CUDA allow that at any
+    // time.
     match unsafe { Handle::open(Some(path), RTLD_LAZY | RTLD_GLOBAL) } {
         Ok(handle) => {
             std::mem::forget(handle);
@@ -129,7 +133,8 @@ fn open_in(folder: &Path, file: &str) -> bool {
         return false;
     }
     if file.starts_with("libnvrtc.") {
-        // NVRTC looks for its builtins by name, and the wheels do not tell the loader where they are.
+        // NVRTC looks for its builtins by name, and the wheels do not tell the loader where they
+        // are.
         for builtins in children(folder) {
             let name = builtins.file_name().unwrap_or_default().to_string_lossy();
             if name.starts_with("libnvrtc-builtins.so.") {
@@ -148,8 +153,9 @@ fn children(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// The folders that exist, in the order in which they are searched: `LD_LIBRARY_PATH`, the toolkit that `CUDA_PATH` or
-/// `CUDA_HOME` names, the Python environment that is active or first on the path, the usual places.
+/// The folders that exist, in the order in which they are searched: `LD_LIBRARY_PATH`, the toolkit
+/// that `CUDA_PATH` or `CUDA_HOME` names, the Python environment that is active or first on the
+/// path, the usual places.
 fn folders() -> Vec<PathBuf> {
     let mut found = Vec::new();
     let paths = |name: &str| env::var_os(name).map(|value| env::split_paths(&value).collect());

@@ -63,7 +63,8 @@ const fn column_bytes(op: &Memory) -> u64 {
     sums(op) * op.cols * 4
 }
 
-/// The source and the name of the kernel, `KIND_PASS` unless several kinds or both passes share one.
+/// The source and the name of the kernel, `KIND_PASS` unless several kinds or both passes share
+/// one.
 fn kernel_of(kind: MemoryKind, pass: Pass) -> (Source, String) {
     use MemoryKind as K;
     let source = match kind {
@@ -112,7 +113,8 @@ pub(super) struct MemoryBound {
     name: String,
     function: CudaFunction,
     shape: Shape,
-    /// For the gradients of norm weights: the kernel that adds the sums of blocks, and their address.
+    /// For the gradients of norm weights: the kernel that adds the sums of blocks, and their
+    /// address.
     columns: Option<(CudaFunction, u64)>,
 }
 
@@ -171,7 +173,8 @@ impl MemoryBound {
         })
     }
 
-    /// The arguments of the kernel: pointers to the operands in the order of the reference, then numbers.
+    /// The arguments of the kernel: pointers to the operands in the order of the reference, then
+    /// numbers.
     fn arguments(&self, operands: &Placement, set: u64) -> Vec<Argument> {
         use MemoryKind as K;
         use Pass::{Backward, Forward};
@@ -225,8 +228,9 @@ impl MemoryBound {
 impl Algorithm for MemoryBound {
     fn enqueue(&self, driver: &Driver, operands: &Placement, set: u64) -> Result<()> {
         let arguments = self.arguments(operands, set);
-        // SAFETY: the arguments are those that the source declares, which the checks of every kernel against the
-        // reference hold to; the operands lie in the pool with the sizes that the kernel was set up for.
+        // SAFETY: the arguments are those that the source declares, which the checks of every
+        // kernel against the reference hold to; the operands lie in the pool with the sizes that
+        // the kernel was set up for.
         unsafe { launch(driver, &self.function, self.shape, &arguments) }?;
         let Some((adds, partial)) = &self.columns else {
             return Ok(());

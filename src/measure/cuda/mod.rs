@@ -1,8 +1,9 @@
-//! NVIDIA GPUs: products through cuBLASLt, attention through cuDNN, everything else through our own kernels.
+//! NVIDIA GPUs: GEMMs through cuBLASLt, attention through cuDNN, memory-bound operators through our
+//! own kernels.
 //!
-//! No library of CUDA is needed to build or to start; each is looked for when a device is opened
-//! ([`libraries`]). cuDNN missing takes away attention, NVRTC missing the memory-bound kernels.
-//! Calls that go wrong are errors; should the bindings panic, on a symbol that a library lacks, that is one too.
+//! No library of CUDA is needed to build or to start; each is loaded when a device is opened
+//! ([`libraries`]). Without cuDNN there is no attention, without NVRTC there are no memory-bound
+//! kernels. Failed calls, and panics of the bindings on a missing symbol, are errors.
 
 #![allow(unsafe_code)] // The libraries of CUDA can be called in no other way; each call says why it is sound.
 
@@ -33,14 +34,14 @@ use cudarc::driver::CudaContext;
 use cudarc::driver::result;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The oldest driver whose functions are enough, as CUDA counts: 12.8.
+/// Oldest supported driver, as the version of CUDA: 12.8.
 const OLDEST_DRIVER: i32 = 12_080;
 
 /// Opens the CUDA device with this index, as the driver counts them.
 ///
 /// # Errors
 ///
-/// One sentence that names the library that is missing and where it was looked for, or what the driver says.
+/// Names the missing library and the searched folders, or gives the message of the driver.
 pub fn open(index: usize) -> Result<CudaDevice> {
     guarded(|| {
         let count = count()?;
@@ -58,7 +59,7 @@ pub fn open(index: usize) -> Result<CudaDevice> {
 ///
 /// # Errors
 ///
-/// One sentence where there is no driver or no device.
+/// Fails without a driver or device.
 pub fn devices() -> Result<Vec<String>> {
     guarded(|| {
         (0..count()?)

@@ -1,17 +1,18 @@
-//! Where operands lie in the pool: sets of them, each operand on 256 bytes with a guard behind it.
+//! Placement of operands in the pool: sets of operands, each aligned to 256 bytes and followed by a
+//! guard.
 
 use crate::error::{Error, Result};
 use crate::measure::reference::{self, Element};
 use crate::ops::Op;
 use crate::units::Bytes;
 
-/// What addresses are multiples of; cuBLASLt and cuDNN are told less.
+/// Alignment of addresses in bytes; cuBLASLt and cuDNN assume less.
 const ALIGNMENT: u64 = 256;
 
-/// Bytes behind each operand that nobody may write.
+/// Size in bytes of the guard behind each operand, which no kernel may write.
 pub(super) const GUARD: u64 = 256;
 
-/// Memory that is handed out in order.
+/// Arena (bump) allocator.
 #[derive(Clone, Debug)]
 pub(super) struct Arena {
     next: u64,
@@ -26,7 +27,7 @@ impl Arena {
         }
     }
 
-    /// Where the next bytes will lie.
+    /// Address of the next allocation.
     pub(super) const fn start(&self) -> u64 {
         self.next
     }
@@ -35,7 +36,7 @@ impl Arena {
         self.end.saturating_sub(self.next)
     }
 
-    /// The next so many bytes; an error where they are not there.
+    /// Allocates this many bytes.
     pub(super) fn take(&mut self, bytes: u64) -> Result<u64> {
         let bytes = bytes.next_multiple_of(ALIGNMENT);
         if bytes > self.left() {
@@ -47,7 +48,7 @@ impl Arena {
     }
 }
 
-/// The sentence for what does not fit.
+/// Error for operands that do not fit.
 pub(super) fn too_large(bytes: u64, left: u64) -> Error {
     let shown = |bytes: u64| Bytes::from_bytes(bytes as f64);
     Error::infeasible(format!(
@@ -64,7 +65,7 @@ pub(super) struct Slot {
     pub(super) element: Element,
     pub(super) elements: u64,
     pub(super) bytes: u64,
-    /// From the beginning of its set.
+    /// Offset in its set, in bytes.
     pub(super) offset: u64,
     pub(super) is_input: bool,
     pub(super) is_output: bool,
@@ -80,7 +81,8 @@ pub(super) struct Placement {
 }
 
 impl Placement {
-    /// The slots of one set and its bytes. An operand that is updated in place has one slot.
+    /// The slots of one set and its size in bytes; an operand that is updated in place has one
+    /// slot.
     pub(super) fn slots(op: &Op) -> Option<(Vec<Slot>, u64)> {
         let operands = reference::operands(op)?;
         let dtype = op.dtype()?;
@@ -146,7 +148,7 @@ impl Placement {
     ///
     /// # Panics
     ///
-    /// Where the operator has no operand of this name, which is a mistake in this module.
+    /// Panics if the operator has no operand of this name, which is a bug in this module.
     pub(super) fn address(&self, set: u64, name: &str) -> u64 {
         let slot = self.slots.iter().find(|slot| slot.name == name);
         let slot = slot.unwrap_or_else(|| panic!("no operand `{name}`"));

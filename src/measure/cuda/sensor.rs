@@ -1,4 +1,4 @@
-//! Power and temperature of a GPU from NVML, which is part of its driver; nothing where it cannot be asked.
+//! Power and temperature of a GPU from NVML, which comes with its driver, where it is available.
 
 use crate::measure::cuda::libraries::Library;
 use crate::measure::device::Sensors;
@@ -16,7 +16,7 @@ pub(super) struct Sensor {
     device: Device,
     power: Option<Symbol<Read>>,
     temperature: Option<Symbol<ReadKind>>,
-    /// The version of the driver as `580.65.06`.
+    /// Version of the driver, such as `580.65.06`.
     pub(super) driver_version: Option<String>,
     // The symbols above are of this library.
     _library: Handle,
@@ -29,8 +29,8 @@ impl Sensor {
         let bus = CString::new(bus).ok()?;
         // SAFETY: the library is open already and stays so; this only counts one use more.
         let library = unsafe { Handle::new("libnvidia-ml.so.1") }.ok()?;
-        // SAFETY: the symbols have the types that nvml.h declares; each is called with pointers to live values, and
-        // after `nvmlInit_v2` has succeeded.
+        // SAFETY: the symbols have the types that nvml.h declares; each is called with pointers to
+        // live values, and after `nvmlInit_v2` has succeeded.
         unsafe {
             let init: Symbol<unsafe extern "C" fn() -> Status> =
                 library.get(b"nvmlInit_v2").ok()?;
@@ -64,7 +64,7 @@ impl Sensor {
         }
     }
 
-    /// What the sensors say now.
+    /// Current readings.
     pub(super) fn read(&self) -> Sensors {
         /// `NVML_TEMPERATURE_GPU`: the sensor of the chip.
         const CHIP: c_uint = 0;

@@ -1,8 +1,9 @@
-//! What cuBLASLt's numbers of tiles, stages and clusters stand for.
+//! Meaning of cuBLASLt's numbers of tiles, stages and clusters.
 //!
-//! `tiles.txt` and `clusters.txt` list the names of `cublasLt.h` (CUDA 13.0) by their number; both only ever grow.
+//! `tiles.txt` and `clusters.txt` list the names of `cublasLt.h` (CUDA 13.0) by their number; both
+//! only ever grow.
 
-/// Rows and columns of cuBLASLt's tiles, by columns of the matrix as it counts them.
+/// Rows and columns of cuBLASLt's tiles, in its column-major order.
 const TILES: &str = include_str!("tiles.txt");
 
 /// Blocks of a cluster along both axes and the batch.
@@ -13,7 +14,7 @@ fn numbers(name: &str) -> Option<Vec<u32>> {
     name.split('x').map(|part| part.parse().ok()).collect()
 }
 
-/// The tile of a number, as rows and columns of our row-major product: the transpose of what cuBLASLt computes.
+/// The tile of a number, as rows and columns of our row-major output: the transpose of cuBLASLt's.
 pub(super) fn tile(number: u32) -> Option<(u32, u32)> {
     let name = TILES.split_whitespace().nth(number as usize)?;
     match numbers(name)?[..] {
@@ -22,7 +23,7 @@ pub(super) fn tile(number: u32) -> Option<(u32, u32)> {
     }
 }
 
-/// The cluster of a number, along rows and columns of our product.
+/// The cluster of a number, along rows and columns of our output.
 pub(super) fn cluster(number: u32) -> Option<(u32, u32)> {
     let name = CLUSTERS.split_whitespace().nth(number as usize)?;
     match numbers(name)?[..] {
@@ -31,7 +32,8 @@ pub(super) fn cluster(number: u32) -> Option<(u32, u32)> {
     }
 }
 
-/// Stages of the pipeline, the second figure of names such as `64x4`; nothing where the kernel chooses (`64xAUTO`).
+/// Stages of the pipeline, the second figure of names such as `64x4`; none where the kernel chooses
+/// (`64xAUTO`).
 pub(super) const fn stages(number: u32) -> Option<u32> {
     const COUNTS: [u32; 32] = [
         0, 1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 10, 4, 10, 5, 0,
@@ -60,7 +62,8 @@ mod tests {
         let end = cublasLtMatmulTile_t::CUBLASLT_MATMUL_TILE_END as u32;
         assert_eq!(TILES.split_whitespace().count() as u32, end);
         for number in 1..end {
-            // SAFETY: the enumerators of tiles are 0 to END without a gap, as their header's order shows.
+            // SAFETY: the enumerators of tiles are 0 to END without a gap, as their header's order
+            // shows.
             let tile_of: cublasLtMatmulTile_t = unsafe { std::mem::transmute(number) };
             let (rows, columns) = tile(number).unwrap();
             let spelled = format!("{columns}x{rows}");

@@ -1,4 +1,5 @@
-//! The set of fused attention: forward and backward, causal or not, grouped heads, odd lengths, decoding.
+//! The set of fused attention: forward and backward, causal or not, grouped heads, odd lengths,
+//! decoding.
 
 use super::Sizing;
 use crate::measure::device::Case;

@@ -95,8 +95,8 @@ fn shrink(sizing: &Sizing<'_>) -> u64 {
     powers.into_iter().find(|&by| fits(by)).unwrap_or(64)
 }
 
-/// Sobol points over the logarithms of FLOPs, `m/n` and `k/sqrt(mn)`; a third of the sizes is free, a
-/// third multiples of 8, a third of 64.
+/// Sobol points over the logarithms of FLOPs, `m/n` and `k/sqrt(mn)`; a third of the sizes is free,
+/// a third multiples of 8, a third of 64.
 ///
 /// Over independent sizes half of the points would take a few microseconds.
 pub fn space_filling(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
@@ -185,7 +185,8 @@ fn shape(
     sizing.fits(&Op::Gemm(gemm)).then_some(gemm)
 }
 
-/// The largest power of two, 128 to 4096, whose square GEMM takes at most a fifth of the longest call.
+/// The largest power of two, 128 to 4096, whose square GEMM takes at most a fifth of the longest
+/// call.
 fn base(sizing: &Sizing<'_>, dtype: Dtype) -> u64 {
     let short = |size: u64| {
         let op = Op::Gemm(Gemm::square(size, sizing.supported.layout(dtype), dtype));
@@ -195,10 +196,11 @@ fn base(sizing: &Sizing<'_>, dtype: Dtype) -> u64 {
     powers.into_iter().find(|&size| short(size)).unwrap_or(128)
 }
 
-/// Both contiguous dimensions as odd multiples of 1, 2, … 128 near three base sizes, for every layout.
+/// Both contiguous dimensions as odd multiples of 1, 2, … 128 near three base sizes, for every
+/// layout.
 ///
-/// Forward and input gradient read and write rows along `k` and `n`, the weight gradient along `m` and
-/// `n`.
+/// Forward and input gradient read and write rows along `k` and `n`, the weight gradient along `m`
+/// and `n`.
 pub fn alignment(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
     let mut random = Random::new(sizing.seed, "alignment cases");
     let mut cases = Vec::new();
@@ -223,8 +225,8 @@ pub fn alignment(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
     cases
 }
 
-/// Whole lines through five bases: ±64 in steps of one, then 60 multiples of 8 up to three times the
-/// base.
+/// Whole lines through five bases: ±64 in steps of one, then 60 multiples of 8 up to three times
+/// the base.
 pub fn sweeps(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
     let dtype = most_wanted(sizing);
     let top = base(sizing, dtype);

@@ -1,8 +1,8 @@
-//! What to measure: sets of cases whose sizes follow from the times that a plan asks for and the rates
-//! of the device.
+//! What to measure: sets of cases whose sizes follow from the times that a plan asks for and the
+//! rates of the device.
 //!
-//! Plans are deterministic: equal plans, seeds, rates and devices give equal cases in equal order. The
-//! order interleaves the sets in proportion, so that every prefix of it is a balanced sample.
+//! Plans are deterministic: equal plans, seeds, rates and devices give equal cases in equal order.
+//! The order interleaves the sets in proportion, so that every prefix of it is a balanced sample.
 
 mod attention;
 pub mod file;
@@ -249,7 +249,8 @@ impl Sizing<'_> {
         op.bytes() <= self.max_bytes && self.rates.roofline(op) <= self.plan.longest
     }
 
-    /// Least time of a call at full rate; calls far below the floor of the device would time the floor.
+    /// Least time of a call at full rate; calls far below the floor of the device would time the
+    /// floor.
     fn shortest(&self) -> Seconds {
         let shortest = self.plan.shortest.max(self.rates.floor() / 10.0);
         shortest.min(self.plan.longest / 2.0)

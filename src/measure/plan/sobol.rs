@@ -100,7 +100,8 @@ mod tests {
             }
             assert_eq!(counts, [16; 64], "dimension {dimension}");
         }
-        // The first two dimensions are a (0, 2)-sequence: one point in each of 1024 boxes of any shape.
+        // The first two dimensions are a (0, 2)-sequence: one point in each of 1024 boxes of any
+        // shape.
         for rows in [1, 4, 32, 256] {
             let columns = 1024 / rows;
             let mut boxes = vec![0; 1024];

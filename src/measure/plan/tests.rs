@@ -1,4 +1,5 @@
-//! Plans: deterministic, balanced wherever they are cut, scaled to the device, split without overlap.
+//! Plans: deterministic, balanced wherever they are cut, scaled to the device, split without
+//! overlap.
 
 use super::*;
 use crate::measure::device::Device;
@@ -132,7 +133,8 @@ fn sizes_follow_the_speed_of_the_device() {
         let mut longer_than_floor = 0;
         for planned in &cases {
             let time = device.truth(&planned.case);
-            // The probe's rates are rounded to powers of two, the script is off its roofline by 10 %.
+            // The probe's rates are rounded to powers of two, the script is off its roofline by 10
+            // %.
             assert!(
                 time.secs() <= plan.longest.secs() * 2.0,
                 "{}: {time}",

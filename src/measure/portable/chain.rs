@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 /// Time of a first call on a GPU beyond which it has compiled a kernel.
 const COMPILED: Duration = Duration::from_millis(50);
 
-/// Warm-up after a kernel was compiled: on a software adapter half of the shapes took twice their time
-/// right after the compiler.
+/// Warm-up after a kernel was compiled: on a software adapter half of the shapes took twice their
+/// time right after the compiler.
 const SETTLING: Duration = Duration::from_millis(100);
 
 /// A case that is set up.
@@ -82,8 +82,8 @@ impl<'a> PortableChain<'a> {
 }
 
 impl Clock {
-    /// Largest number of operand sets: on the CPU they are views without cost, on a GPU copies, of which
-    /// a chain of 64 calls uses 64.
+    /// Largest number of operand sets: on the CPU they are views without cost, on a GPU copies, of
+    /// which a chain of 64 calls uses 64.
     const fn most_sets(self) -> f64 {
         match self {
             Self::Wall => 4096.0,

@@ -1,4 +1,5 @@
-//! Compares every operator that burn runs here with the reference, on small shapes that no tile divides.
+//! Compares every operator that burn runs here with the reference, on small shapes that no tile
+//! divides.
 
 use crate::error::Result;
 use crate::measure::device::Checked;

@@ -1,5 +1,5 @@
-//! burn's own kernels as a device: on the CPU, and with the feature `wgpu` on any Vulkan, Metal or DX12
-//! GPU.
+//! burn's own kernels as a device: on the CPU, and with the feature `wgpu` on any Vulkan, Metal or
+//! DX12 GPU.
 //!
 //! The CPU is timed with the wall clock, a GPU with timestamp queries around the whole chain, which
 //! exclude the time of launches on the host. burn chooses the kernel itself and does not report it.

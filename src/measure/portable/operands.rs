@@ -143,8 +143,8 @@ fn format(dtype: Dtype) -> DType {
 }
 
 impl Operands {
-    /// Takes the operands of an operator that [`refuses`] accepts from a source, in the order of the
-    /// reference.
+    /// Takes the operands of an operator that [`refuses`] accepts from a source, in the order of
+    /// the reference.
     pub fn new(op: &Op, source: &mut dyn Source) -> Self {
         let dtype = format(op.dtype().unwrap_or(Dtype::Fp32));
         let mut cube = |shape: [u64; 4]| -> Tensor<4> {

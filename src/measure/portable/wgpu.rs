@@ -9,8 +9,8 @@ use crate::ops::{Dtype, Layout};
 use burn::tensor::wgpu::wgpu::DeviceType;
 use burn::tensor::{DType, Device, DeviceKind, ProfileOptions};
 
-/// Assumed last-level cache of a GPU without a datasheet, as no graphics API reports it: more than most
-/// GPUs have, so that cold calls are cold.
+/// Assumed last-level cache of a GPU without a datasheet, as no graphics API reports it: more than
+/// most GPUs have, so that cold calls are cold.
 const ASSUMED_CACHE_BYTES: f64 = 64.0 * 1024.0 * 1024.0;
 
 /// Opens the GPU of this number: 0 is the one that wgpu prefers, 1 the first discrete GPU.
@@ -51,9 +51,9 @@ pub fn open(number: u32) -> Result<Portable> {
         },
     };
     let gemms = if is_software {
-        // Its compiler takes more than a second for a shader, and every layout, format and vector width
-        // has dozens: with all of them a run would time little else. The layout is that of a linear
-        // layer.
+        // Its compiler takes more than a second for a shader, and every layout, format and vector
+        // width has dozens: with all of them a run would time little else. The layout is that of a
+        // linear layer.
         SupportedGemms {
             dtypes: vec![Dtype::Fp32],
             layouts: vec![Layout::Tn],
@@ -71,8 +71,8 @@ pub fn open(number: u32) -> Result<Portable> {
     Ok(Portable::new(device, identity, Clock::Device, gemms))
 }
 
-/// Seconds that the work enqueued by `calls` takes on the device: by its timestamps where it has them,
-/// else by the wall clock between two waits for the device.
+/// Seconds that the work enqueued by `calls` takes on the device: by its timestamps where it has
+/// them, else by the wall clock between two waits for the device.
 pub fn timed(device: &Device, calls: impl FnOnce() + Send) -> Result<f64> {
     let (_, window) = device
         .profile_with(ProfileOptions::default().flush(), calls)

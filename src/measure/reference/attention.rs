@@ -1,8 +1,7 @@
-//! Attention, forward and backward, by the definition.
+//! Attention, forward and backward, by its definition.
 
 use crate::measure::reference::{Element, Operands};
-use crate::ops::Attention;
-use crate::ops::Pass;
+use crate::ops::{Attention, Pass};
 use crate::random::Random;
 use std::ops::Range;
 
@@ -30,7 +29,8 @@ impl Sizes {
         }
     }
 
-    /// Every query row, as (its number, the number of the key and value head that it reads, its place in the sequence).
+    /// Every query row as (its number, the number of its key and value head, its place in the
+    /// sequence).
     fn queries(&self) -> impl Iterator<Item = (usize, usize, usize)> {
         let shared = self.heads / self.kv_heads;
         (0..self.batch * self.heads * self.seq_q).map(move |row| {
@@ -51,8 +51,8 @@ impl Sizes {
     }
 }
 
-/// The keys that the query at this place sees: all, or those up to its own when the ends of both sequences are
-/// aligned; of these the last `window`.
+/// The keys that the query at this place sees: all, or with a causal mask those up to its own, the
+/// ends of both sequences aligned; of these the last `window`.
 fn visible(op: &Attention, place: usize) -> Range<usize> {
     let end = if op.causal {
         (op.seq_kv + place as u64 + 1).saturating_sub(op.seq_q) as usize
@@ -93,7 +93,8 @@ pub(super) fn inputs(op: &Attention, random: &mut Random) -> Vec<Vec<f32>> {
     let sizes: Vec<_> = operands(op).inputs.iter().map(|o| o.elements).collect();
     let mut inputs: Vec<_> = sizes[..3].iter().map(|&n| random.normals(n)).collect();
     if op.pass == Pass::Backward {
-        // What the forward pass left: its rounding belongs to the operator, so it is computed from what was drawn.
+        // What the forward pass left: its rounding belongs to the operator, so it is computed from
+        // what was drawn.
         let held = |values: &mut Vec<f32>| {
             for value in values {
                 *value = crate::measure::format::rounded(op.dtype, *value);
@@ -130,7 +131,7 @@ fn add_scaled(target: &mut [f64], factor: f64, values: &[f32]) {
     }
 }
 
-/// The factor of the scores.
+/// Softmax scale.
 fn scale(op: &Attention) -> f64 {
     1.0 / (op.head_dim as f64).sqrt()
 }

@@ -3,8 +3,8 @@
 use crate::measure::reference::{Element, Operands};
 use crate::ops::{Gemm, Layout};
 
-/// Whether the `(m, k)` operand is stored as `(k, m)`, and the `(k, n)` operand as `(n, k)`: the second
-/// and the first letter of the layout.
+/// Whether the `(m, k)` operand is stored as `(k, m)`, and the `(k, n)` operand as `(n, k)`: the
+/// second and the first letter of the layout.
 pub const fn transposed(layout: Layout) -> (bool, bool) {
     match layout {
         Layout::Nn => (false, false),

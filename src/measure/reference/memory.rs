@@ -1,19 +1,17 @@
-//! Memory-bound kernels, forward and backward: exactly what each reads, writes and computes.
+//! Memory-bound kernels, forward and backward: what each reads, writes and computes.
 
 use crate::measure::reference::{Element, Operands};
-use crate::ops::Dtype;
-use crate::ops::Memory;
-use crate::ops::MemoryKind;
-use crate::ops::Pass;
+use crate::ops::{Dtype, Memory, MemoryKind, Pass};
 use crate::random::Random;
 
 /// Added to variances before the root.
 pub const EPSILON: f64 = 1e-5;
 
-/// The share of elements that dropout leaves out, as a threshold on the 32 bits that [`keeps`] looks at: one in ten.
+/// Dropout probability of 0.1, as a threshold on the 32 bits of the hash in [`keeps`].
 pub const DROPOUT: u32 = 429_496_730;
 
-/// What rotary embeddings of longer sequences share: positions repeat, as those of the members of a batch do.
+/// Number of positions in the tables of rotary embedding; those of further rows repeat, as in a
+/// batch.
 const POSITIONS: u64 = 4096;
 
 /// Constants of the optimiser step.
@@ -32,12 +30,12 @@ pub mod adam {
     pub const STEP: i32 = 10;
 }
 
-/// Whether dropout keeps the element of this number; a hash of the number alone, so that kernels can repeat it.
+/// Whether dropout keeps the element of this number: a hash of the number, so that kernels agree.
 pub const fn keeps(element: u64) -> bool {
     hash(element as u32) >= DROPOUT
 }
 
-/// 32 bits mixed so that neighbours have nothing in common (lowbias32, Wellons 2018).
+/// 32-bit hash (lowbias32, Wellons 2018).
 const fn hash(mut x: u32) -> u32 {
     x ^= x >> 16;
     x = x.wrapping_mul(0x7feb_352d);
@@ -46,7 +44,7 @@ const fn hash(mut x: u32) -> u32 {
     x ^ (x >> 16)
 }
 
-/// The width of a head that rotary embedding turns: 128 or 64 where it divides the columns, else all of them; none
+/// Head size of rotary embedding: 128 or 64 where it divides the columns, else all of them; none
 /// where that is odd.
 pub const fn rotary_width(cols: u64) -> Option<u64> {
     match cols {
@@ -57,7 +55,7 @@ pub const fn rotary_width(cols: u64) -> Option<u64> {
     }
 }
 
-/// How many positions the tables of rotary embedding hold; row `r` is at position `r` modulo this.
+/// Number of positions in the tables of rotary embedding; row `r` is at position `r` modulo this.
 pub const fn positions(rows: u64) -> u64 {
     if rows < POSITIONS { rows } else { POSITIONS }
 }
@@ -156,7 +154,7 @@ pub(super) fn inputs(op: &Memory, random: &mut Random) -> Vec<Vec<f32>> {
             "cos" => angles(op, f64::cos),
             "sin" => angles(op, f64::sin),
             "v" => random.normals(count).iter().map(|v| v * v).collect(),
-            // Statistics and probabilities follow from what was drawn, as a device holds it.
+            // Statistics and probabilities follow from the rounded inputs.
             "mean" => moments(op, &held(op, &drawn[0]), |mean, _| mean),
             "rstd" if op.kind == MemoryKind::LayerNorm => {
                 moments(op, &held(op, &drawn[0]), |mean, square| {
@@ -183,7 +181,7 @@ pub(super) fn inputs(op: &Memory, random: &mut Random) -> Vec<Vec<f32>> {
     drawn
 }
 
-/// The numbers as a device holds them in the operator's format.
+/// Values rounded to the operator's format.
 fn held(op: &Memory, values: &[f32]) -> Vec<f32> {
     let rounded = |&value| crate::measure::format::rounded(op.dtype, value);
     values.iter().map(rounded).collect()
@@ -235,8 +233,8 @@ const fn unmasked(element: usize, cols: usize) -> bool {
     element % cols <= (element / cols) % cols
 }
 
-/// GELU by the hyperbolic tangent (Hendrycks and Gimpel 2016, the approximation that training frameworks fuse), which
-/// differs from the one by the error function by less than 5e-4; the value and its derivative.
+/// GELU and its derivative, in the tanh approximation that training frameworks fuse (Hendrycks and
+/// Gimpel 2016); it differs from the exact one by less than 5e-4.
 fn gelu(x: f64) -> (f64, f64) {
     let factor = (2.0 / std::f64::consts::PI).sqrt();
     let tanh = (factor * (x + 0.044715 * x.powi(3))).tanh();
@@ -391,7 +389,8 @@ fn norm_backward(op: &Memory, inputs: &[Vec<f32>]) -> Vec<Vec<f64>> {
     }
 }
 
-/// Turns the pairs `(i, i + width/2)` of each head by the angle of the row's position; backward turns them back.
+/// Rotates the pairs `(i, i + width/2)` of each head by the angle of the row's position; backward
+/// rotates them back.
 fn rotate(op: &Memory, inputs: &[Vec<f32>], pass: Pass) -> Vec<f64> {
     let cols = op.cols as usize;
     let width = rotary_width(op.cols).unwrap_or(2) as usize;

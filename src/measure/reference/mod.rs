@@ -94,13 +94,14 @@ impl Operands {
     }
 }
 
-/// The operands of an operator; none where nothing is defined (collectives, the backward pass of Adam).
+/// The operands of an operator; none where nothing is defined (collectives, the backward pass of
+/// Adam).
 ///
 /// - `gemm`: `a` is `(m, k)`, `b` is `(k, n)`, `c` is `(m, n)`, all row-major; [`transposed`] says
-///   which inputs are stored transposed. cuBLAS is column-major and takes `b` first, so the first letter
-///   of the layout is that of `b`. A linear layer, tokens times transposed weight, is `tn`.
-/// - `attention`: `(batch, heads, sequence, width)`; forward also writes `stats`, the log-sum-exp of each
-///   query's scaled scores, which backward reads with `o` and `do`.
+///   which inputs are stored transposed. cuBLAS is column-major and takes `b` first, so the first
+///   letter of the layout is that of `b`. A linear layer, tokens times transposed weight, is `tn`.
+/// - `attention`: `(batch, heads, sequence, width)`; forward also writes `stats`, the log-sum-exp
+///   of each query's scaled scores, which backward reads with `o` and `do`.
 /// - Memory-bound kernels: see [`MemoryKind`](crate::ops::MemoryKind); `x`, `y` are `(rows, cols)`,
 ///   backward reads `dy`.
 pub fn operands(op: &Op) -> Option<Operands> {
@@ -112,8 +113,8 @@ pub fn operands(op: &Op) -> Option<Operands> {
     }
 }
 
-/// Random inputs in the order of [`operands`], rounded to the operator's format; empty where nothing is
-/// defined.
+/// Random inputs in the order of [`operands`], rounded to the operator's format; empty where
+/// nothing is defined.
 ///
 /// Equal seeds give equal numbers on every machine. Rows and classes are whole numbers in `f32`.
 pub fn inputs(op: &Op, seed: u64) -> Vec<Vec<f32>> {
@@ -141,8 +142,8 @@ pub fn inputs(op: &Op, seed: u64) -> Vec<Vec<f32>> {
     values
 }
 
-/// The outputs in the order of [`operands`], from inputs in the order of [`inputs`]; empty where nothing
-/// is defined.
+/// The outputs in the order of [`operands`], from inputs in the order of [`inputs`]; empty where
+/// nothing is defined.
 ///
 /// Sums are in double precision and not rounded to the operator's format.
 pub fn run(op: &Op, inputs: &[Vec<f32>]) -> Vec<Vec<f32>> {
@@ -158,8 +159,8 @@ pub fn run(op: &Op, inputs: &[Vec<f32>]) -> Vec<Vec<f32>> {
 
 /// Relative error: norm of the difference over norm of the expectation.
 ///
-/// Infinities (masked scores) must be equal and do not count; another non-finite number or a different
-/// length is an infinite error.
+/// Infinities (masked scores) must be equal and do not count; another non-finite number or a
+/// different length is an infinite error.
 pub fn error(measured: &[f32], expected: &[f32]) -> f64 {
     if measured.len() != expected.len() {
         return f64::INFINITY;
@@ -181,8 +182,8 @@ pub fn error(measured: &[f32], expected: &[f32]) -> f64 {
     }
 }
 
-/// The largest [`error`] that passes: a few roundings of the output format, far below the error of a
-/// wrong index, a missing term or a stale output.
+/// The largest [`error`] that passes: a few roundings of the output format, far below the error of
+/// a wrong index, a missing term or a stale output.
 pub const fn allowed(dtype: Dtype) -> f64 {
     match dtype {
         Dtype::Fp32 => 1e-4,

@@ -15,17 +15,14 @@ fn memory(kind: MemoryKind, pass: Pass, rows: u64, cols: u64) -> Op {
 
 fn attention(pass: Pass, causal: bool, window: u64) -> Attention {
     Attention {
-        batch: 2,
-        heads: 4,
         kv_heads: 2,
         seq_q: 3,
-        seq_kv: 5,
-        head_dim: 4,
         value_dim: 6,
         causal,
         window,
         pass,
         dtype: Dtype::Fp32,
+        ..Attention::new(2, 4, 5, 4)
     }
 }
 
@@ -35,7 +32,8 @@ fn weighted(output: &[f32], weights: &[f32]) -> f64 {
     pairs.map(|(&y, &w)| f64::from(y) * f64::from(w)).sum()
 }
 
-/// Holds `gradient` against central differences of `Σ weights · forward(inputs)[0]` along input `which`.
+/// Holds `gradient` against central differences of `Σ weights · forward(inputs)[0]` along input
+/// `which`.
 fn differentiate(
     forward: &Op,
     inputs: &[Vec<f32>],
@@ -57,7 +55,7 @@ fn differentiate(
 }
 
 #[test]
-fn products_in_every_layout_agree_with_the_stored_orders() {
+fn gemms_in_every_layout_agree_with_the_stored_orders() {
     // (1 2 3; 4 5 6) x (1 4; 2 5; 3 6) = (14 32; 32 77).
     let (row_major, transposed) = ([1., 2., 3., 4., 5., 6.], [1., 4., 2., 5., 3., 6.]);
     for layout in Layout::ALL {
@@ -70,17 +68,14 @@ fn products_in_every_layout_agree_with_the_stored_orders() {
             Layout::Tn | Layout::Tt => row_major,
         };
         let op = Op::Gemm(Gemm {
-            m: 2,
-            n: 2,
-            k: 3,
             batch: 2,
             layout,
-            dtype: Dtype::Bf16,
+            ..Gemm::new(2, 2, 3)
         });
         let twice = |values: [f32; 6]| [values, values].concat();
-        let product = run(&op, &[twice(first), twice(second)]);
+        let output = run(&op, &[twice(first), twice(second)]);
         let member = [14., 32., 32., 77.];
-        assert_eq!(product, [[member, member].concat()], "{layout:?}");
+        assert_eq!(output, [[member, member].concat()], "{layout:?}");
     }
 }
 
@@ -117,7 +112,8 @@ fn gradients_of_memory_bound_kernels_agree_with_finite_differences() {
     use MemoryKind::{
         CrossEntropy, Dropout, Gelu, LayerNorm, Mask, Permute, RmsNorm, Rotary, Swiglu,
     };
-    // Kind, forward inputs among those of backward, which of them has which gradient, where `dy` stands.
+    // Kind, forward inputs among those of backward, which of them has which gradient, where `dy`
+    // stands.
     type Case = (
         MemoryKind,
         &'static [usize],
@@ -227,24 +223,8 @@ fn values_by_hand() {
 
 #[test]
 fn operands_move_the_bytes_that_the_operator_counts() {
-    let kinds = [
-        MemoryKind::Softmax,
-        MemoryKind::Mask,
-        MemoryKind::Dropout,
-        MemoryKind::LayerNorm,
-        MemoryKind::RmsNorm,
-        MemoryKind::Gelu,
-        MemoryKind::Swiglu,
-        MemoryKind::Rotary,
-        MemoryKind::Add,
-        MemoryKind::Embedding,
-        MemoryKind::CrossEntropy,
-        MemoryKind::Adam,
-        MemoryKind::Permute,
-        MemoryKind::Copy,
-    ];
-    for kind in kinds {
-        for pass in [Pass::Forward, Pass::Backward] {
+    for kind in MemoryKind::ALL {
+        for pass in Pass::ALL {
             for dtype in [Dtype::Fp32, Dtype::Bf16] {
                 let (rows, cols) = (1 << 20, 1 << 12);
                 let op = Op::Memory(Memory {

@@ -1,5 +1,5 @@
-//! Timings between the cases of a plan: anchors for the drift, repeats for the noise, and the cases of
-//! active learning.
+//! Timings between the cases of a plan: anchors for the drift, repeats for the noise, and the cases
+//! of active learning.
 
 use super::scheduler::{REPEAT_EVERY, Run};
 use super::{Event, Options, Propose, Watch, is_own};
@@ -45,8 +45,8 @@ impl Run<'_> {
         Ok(flow)
     }
 
-    /// The earliest row without a repeat, once it is old enough; with an empty queue the age does not
-    /// matter, and one of [`REPEAT_EVERY`] rows is repeated.
+    /// The earliest row without a repeat, once it is old enough; with an empty queue the age does
+    /// not matter, and one of [`REPEAT_EVERY`] rows is repeated.
     pub(super) fn repeat(&mut self) -> Option<Planned> {
         let budget = self.options.budget;
         let mut after = REPEAT_AFTER.max(budget / 6).min(budget / 4);

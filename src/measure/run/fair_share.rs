@@ -1,5 +1,5 @@
-//! Fair sharing of a run's time among the sets of its plan, so that a set whose cases are slow to set up
-//! does not starve the others.
+//! Fair sharing of a run's time among the sets of its plan, so that a set whose cases are slow to
+//! set up does not starve the others.
 
 use crate::dataset::Role;
 use crate::measure::plan::{Planned, Set};

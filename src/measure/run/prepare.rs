@@ -84,7 +84,8 @@ pub fn prepare<'a>(
     })
 }
 
-/// The cases of this shard that are neither measured, failed nor refused, and the count of the others.
+/// The cases of this shard that are neither measured, failed nor refused, and the count of the
+/// others.
 fn queue(
     device: &dyn Device,
     options: &Options<'_>,

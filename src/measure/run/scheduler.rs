@@ -1,5 +1,5 @@
-//! The scheduler of a run: it times one case after the other, journals each before the next, and stops
-//! in time.
+//! The scheduler of a run: it times one case after the other, journals each before the next, and
+//! stops in time.
 
 use super::fair_share::FairShare;
 use super::prepare::Prepared;

@@ -1,5 +1,5 @@
-//! Backward attention: the probabilities recomputed from the statistics, then the gradients of values,
-//! keys and queries.
+//! Backward attention: the probabilities recomputed from the statistics, then the gradients of
+//! values, keys and queries.
 
 use crate::error::Result;
 use crate::measure::cuda::cudnn::graph::{Graph, Tensor};
@@ -59,9 +59,9 @@ pub(super) fn build(sizes: &Sizes) -> Result<BoundGraph> {
     let delta = graph.dense(single, sizes.rows())?;
     graph.apply(Mode::CUDNN_POINTWISE_MUL, &[sum, one], delta)?;
 
-    let products = graph.virtual_dense(single, sizes.scores())?;
-    graph.multiply(query, key, products)?;
-    let scores = graph.map(Mode::CUDNN_POINTWISE_MUL, &[products, scale])?;
+    let unscaled = graph.virtual_dense(single, sizes.scores())?;
+    graph.multiply(query, key, unscaled)?;
+    let scores = graph.map(Mode::CUDNN_POINTWISE_MUL, &[unscaled, scale])?;
     let mut below = graph.map(Mode::CUDNN_POINTWISE_SUB, &[scores, stats])?;
     let mut hidden = None;
     if sizes.masked {

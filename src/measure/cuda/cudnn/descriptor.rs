@@ -14,7 +14,8 @@ pub(super) fn succeed(status: sys::cudnnStatus_t, what: &str) -> Result<()> {
         return Ok(());
     }
     let mut text = vec![0u8; 2048];
-    // SAFETY: the buffer has the announced size; the library ends the text with a zero byte inside it.
+    // SAFETY: the buffer has the announced size; the library ends the text with a zero byte inside
+    // it.
     unsafe { sys::cudnnGetLastErrorString(text.as_mut_ptr().cast(), text.len()) };
     let end = text.iter().position(|&byte| byte == 0).unwrap_or(0);
     let said = String::from_utf8_lossy(&text[..end]).replace('\n', " ");

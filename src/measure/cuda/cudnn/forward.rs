@@ -17,9 +17,9 @@ pub(super) fn build(sizes: &Sizes) -> Result<BoundGraph> {
     let output = graph.dense(sizes.dtype, sizes.output())?;
     let scale = graph.value()?;
 
-    let products = graph.virtual_dense(single, sizes.scores())?;
-    graph.multiply(query, key, products)?;
-    let mut scores = graph.map(Mode::CUDNN_POINTWISE_MUL, &[products, scale])?;
+    let unscaled = graph.virtual_dense(single, sizes.scores())?;
+    graph.multiply(query, key, unscaled)?;
+    let mut scores = graph.map(Mode::CUDNN_POINTWISE_MUL, &[unscaled, scale])?;
     let mut hidden = None;
     if sizes.masked {
         let minus_infinity = graph.value()?;

@@ -36,7 +36,7 @@ struct Known {
 pub(super) struct Graph {
     // Operations refer to what is below, so they are destroyed first.
     operations: Vec<Descriptor>,
-    parts: Vec<Descriptor>,
+    functions: Vec<Descriptor>,
     tensors: Vec<Known>,
 }
 
@@ -51,7 +51,7 @@ impl Graph {
     pub(super) const fn new() -> Self {
         Self {
             operations: Vec::new(),
-            parts: Vec::new(),
+            functions: Vec::new(),
             tensors: Vec::new(),
         }
     }
@@ -135,23 +135,23 @@ impl Graph {
         &self.tensors[tensor.0].descriptor
     }
 
-    /// Adds `product = left · right`.
-    pub(super) fn multiply(&mut self, left: Tensor, right: Tensor, product: Tensor) -> Result<()> {
-        let part = Descriptor::new(Kind::CUDNN_BACKEND_MATMUL_DESCRIPTOR, "a matmul")?;
-        part.set(Name::CUDNN_ATTR_MATMUL_COMP_TYPE, &[Data::CUDNN_DATA_FLOAT])?;
-        let part = part.finalize()?;
+    /// Adds `output = left · right`.
+    pub(super) fn multiply(&mut self, left: Tensor, right: Tensor, output: Tensor) -> Result<()> {
+        let function = Descriptor::new(Kind::CUDNN_BACKEND_MATMUL_DESCRIPTOR, "a matmul")?;
+        function.set(Name::CUDNN_ATTR_MATMUL_COMP_TYPE, &[Data::CUDNN_DATA_FLOAT])?;
+        let function = function.finalize()?;
         let kind = Kind::CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR;
         let operation = Descriptor::new(kind, "the operation of a matmul")?;
         operation
             .descriptor(Name::CUDNN_ATTR_OPERATION_MATMUL_ADESC, self.of(left))?
             .descriptor(Name::CUDNN_ATTR_OPERATION_MATMUL_BDESC, self.of(right))?
-            .descriptor(Name::CUDNN_ATTR_OPERATION_MATMUL_CDESC, self.of(product))?
-            .descriptor(Name::CUDNN_ATTR_OPERATION_MATMUL_DESC, &part)?;
-        self.add(operation, Some(part))
+            .descriptor(Name::CUDNN_ATTR_OPERATION_MATMUL_CDESC, self.of(output))?
+            .descriptor(Name::CUDNN_ATTR_OPERATION_MATMUL_DESC, &function)?;
+        self.add(operation, Some(function))
     }
 
-    /// Adds `result = mode(inputs)` for each element, computed in `precision`; `axis` is the dimension
-    /// whose index is generated, and the third input of a selection its condition.
+    /// Adds `result = mode(inputs)` for each element, computed in `precision`; `axis` is the
+    /// dimension whose index is generated, and the third input of a selection its condition.
     fn pointwise(
         &mut self,
         mode: Mode,
@@ -160,17 +160,21 @@ impl Graph {
         inputs: &[Tensor],
         result: Tensor,
     ) -> Result<()> {
-        let part = Descriptor::new(Kind::CUDNN_BACKEND_POINTWISE_DESCRIPTOR, "a function")?;
-        part.set(Name::CUDNN_ATTR_POINTWISE_MODE, &[mode])?
+        let function = Descriptor::new(Kind::CUDNN_BACKEND_POINTWISE_DESCRIPTOR, "a function")?;
+        function
+            .set(Name::CUDNN_ATTR_POINTWISE_MODE, &[mode])?
             .set(Name::CUDNN_ATTR_POINTWISE_MATH_PREC, &[precision])?;
         if let Some(axis) = axis {
-            part.set(Name::CUDNN_ATTR_POINTWISE_AXIS, &[axis])?;
+            function.set(Name::CUDNN_ATTR_POINTWISE_AXIS, &[axis])?;
         }
-        let part = part.finalize()?;
+        let function = function.finalize()?;
         let kind = Kind::CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR;
         let operation = Descriptor::new(kind, "the operation of a function")?;
         operation
-            .descriptor(Name::CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, &part)?
+            .descriptor(
+                Name::CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR,
+                &function,
+            )?
             .descriptor(Name::CUDNN_ATTR_OPERATION_POINTWISE_YDESC, self.of(result))?;
         let names = [
             Name::CUDNN_ATTR_OPERATION_POINTWISE_XDESC,
@@ -180,7 +184,7 @@ impl Graph {
         for (name, &input) in names.into_iter().zip(inputs) {
             operation.descriptor(name, self.of(input))?;
         }
-        self.add(operation, Some(part))
+        self.add(operation, Some(function))
     }
 
     /// Adds `result = mode(inputs)` in single precision.
@@ -188,7 +192,8 @@ impl Graph {
         self.pointwise(mode, Data::CUDNN_DATA_FLOAT, None, inputs, result)
     }
 
-    /// Adds `mode(inputs)` in single precision as a virtual tensor with the sizes of the first input.
+    /// Adds `mode(inputs)` in single precision as a virtual tensor with the sizes of the first
+    /// input.
     pub(super) fn map(&mut self, mode: Mode, inputs: &[Tensor]) -> Result<Tensor> {
         let sizes = self.tensors[inputs[0].0].sizes;
         let result = self.virtual_dense(Data::CUDNN_DATA_FLOAT, sizes)?;
@@ -198,20 +203,21 @@ impl Graph {
 
     /// Reduces the dimensions in which `result` is 1.
     pub(super) fn reduce(&mut self, by: Reduction, input: Tensor, result: Tensor) -> Result<()> {
-        let part = Descriptor::new(Kind::CUDNN_BACKEND_REDUCTION_DESCRIPTOR, "a reduction")?;
-        part.set(
-            Name::CUDNN_ATTR_REDUCTION_COMP_TYPE,
-            &[Data::CUDNN_DATA_FLOAT],
-        )?
-        .set(Name::CUDNN_ATTR_REDUCTION_OPERATOR, &[by])?;
-        let part = part.finalize()?;
+        let function = Descriptor::new(Kind::CUDNN_BACKEND_REDUCTION_DESCRIPTOR, "a reduction")?;
+        function
+            .set(
+                Name::CUDNN_ATTR_REDUCTION_COMP_TYPE,
+                &[Data::CUDNN_DATA_FLOAT],
+            )?
+            .set(Name::CUDNN_ATTR_REDUCTION_OPERATOR, &[by])?;
+        let function = function.finalize()?;
         let kind = Kind::CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR;
         let operation = Descriptor::new(kind, "the operation of a reduction")?;
         operation
             .descriptor(Name::CUDNN_ATTR_OPERATION_REDUCTION_XDESC, self.of(input))?
             .descriptor(Name::CUDNN_ATTR_OPERATION_REDUCTION_YDESC, self.of(result))?
-            .descriptor(Name::CUDNN_ATTR_OPERATION_REDUCTION_DESC, &part)?;
-        self.add(operation, Some(part))
+            .descriptor(Name::CUDNN_ATTR_OPERATION_REDUCTION_DESC, &function)?;
+        self.add(operation, Some(function))
     }
 
     /// The same elements with the sizes of `result`.
@@ -246,9 +252,9 @@ impl Graph {
         Ok(masked)
     }
 
-    fn add(&mut self, operation: Descriptor, part: Option<Descriptor>) -> Result<()> {
+    fn add(&mut self, operation: Descriptor, function: Option<Descriptor>) -> Result<()> {
         self.operations.push(operation.finalize()?);
-        self.parts.extend(part);
+        self.functions.extend(function);
         Ok(())
     }
 

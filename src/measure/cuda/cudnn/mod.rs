@@ -1,8 +1,8 @@
 //! Attention as graphs of cuDNN's backend API that its flash-attention engines match.
 //!
 //! Order and types of the operations are those of NVIDIA's cudnn-frontend 1.23
-//! (`node/scaled_dot_product_flash_attention.h`). Building a graph needs no device, so a test builds them
-//! wherever the library is installed.
+//! (`node/scaled_dot_product_flash_attention.h`). Building a graph needs no device, so a test
+//! builds them wherever the library is installed.
 
 mod backward;
 mod descriptor;
@@ -68,7 +68,7 @@ impl Sizes {
         }
     }
 
-    /// The factor of the scores.
+    /// Softmax scale.
     fn scale(&self) -> f32 {
         1.0 / (self.head_dim as f32).sqrt()
     }
@@ -137,8 +137,8 @@ pub fn refuses(op: &Attention) -> Option<String> {
     None
 }
 
-/// Why the loaded release of cuDNN cannot run this attention, if it cannot: before 9.6 the caller had to
-/// clear the accumulators of backward attention.
+/// Why the loaded release of cuDNN cannot run this attention, if it cannot: before 9.6 the caller
+/// had to clear the accumulators of backward attention.
 pub(super) fn refuses_release(op: &Attention) -> Option<String> {
     let version = Handle::version_number();
     let old = op.pass == Pass::Backward && version < 90_600;

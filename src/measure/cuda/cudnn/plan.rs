@@ -101,8 +101,8 @@ fn planned(plan: &Descriptor) -> Result<Planned> {
     })
 }
 
-/// Number of cuDNN's engine configurations for an operator on a described device, and with `compile` the
-/// first plan.
+/// Number of cuDNN's engine configurations for an operator on a described device, and with
+/// `compile` the first plan.
 ///
 /// It needs no device; without a driver's library there are no configurations.
 pub fn candidates(
@@ -186,8 +186,8 @@ impl Plan {
         scratch.collect()
     }
 
-    /// Binds every tensor: operands to the addresses of `operand`, scratch tensors to `scratch` in order,
-    /// values to the plan's own.
+    /// Binds every tensor: operands to the addresses of `operand`, scratch tensors to `scratch` in
+    /// order, values to the plan's own.
     pub(in crate::measure::cuda) fn bind(
         &self,
         operand: impl Fn(&str) -> u64,
@@ -219,7 +219,8 @@ impl Plan {
     ///
     /// # Safety
     ///
-    /// The tensors must be bound to memory of their sizes, and `workspace` must have the bytes that the plan asks for.
+    /// The tensors must be bound to memory of their sizes, and `workspace` must have the bytes that
+    /// the plan asks for.
     pub(in crate::measure::cuda) unsafe fn run(
         &self,
         handle: &Handle,
