@@ -1,5 +1,6 @@
 //! The answer to `search`: ranked shapes, the baseline, what won the time, the Pareto front.
 
+use crate::arch::Dimension;
 use crate::arch::Workload;
 use crate::predict::Predictor;
 use crate::predict::estimate::Tier;
@@ -52,13 +53,8 @@ pub(super) struct RequestKeys {
     pub tolerance: f64,
     pub vocab: u64,
     pub relaxed: Vec<&'static str>,
-    /// Micro-batches and ranks to choose from, where they are free.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schema(required = false)]
-    pub free_batches: Vec<u64>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schema(required = false)]
-    pub free_tp: Vec<u64>,
+    /// What else varied, with what there was to choose from.
+    pub free: BTreeMap<Dimension, Vec<u64>>,
     /// Query heads per key head, where only one can be written as a config.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kv_group: Option<u64>,
@@ -87,8 +83,10 @@ pub(super) struct ShapeKeys {
     /// What the budget counts, and by how much it is missed.
     pub counted_parameters: u64,
     pub parameters_miss: f64,
-    pub batch: u64,
-    pub tp: u64,
+    /// The dimensions of the workload that a search may vary.
+    #[serde(flatten)]
+    #[schema(value_type = HashMap<String, u64>)]
+    pub workload: BTreeMap<Dimension, u64>,
     pub tokens_per_s: f64,
     pub tokens_per_s_low: f64,
     pub tokens_per_s_high: f64,
@@ -133,8 +131,10 @@ pub(super) struct RoleGain {
 #[schema(as = FrontPoint)]
 pub(super) struct PointKeys {
     pub shape: ArchitectureShape,
-    pub batch: u64,
-    pub tp: u64,
+    /// The dimensions of the workload that a search may vary.
+    #[serde(flatten)]
+    #[schema(value_type = HashMap<String, u64>)]
+    pub workload: BTreeMap<Dimension, u64>,
     pub tokens_per_s_per_gpu: f64,
     pub memory_bytes: f64,
     pub centre_distance: f64,
@@ -173,8 +173,11 @@ impl SearchReport {
                     .copied()
                     .map(Quantity::name)
                     .collect(),
-                free_batches: request.batches.clone(),
-                free_tp: request.ranks.clone(),
+                free: request
+                    .free
+                    .iter()
+                    .map(|free| (free.dimension(), free.choices()))
+                    .collect(),
                 kv_group: request.fixed.kv_group,
             },
             workload: request.workload,
@@ -240,8 +243,7 @@ impl ShapeKeys {
             shape: ArchitectureShape::from(architecture),
             counted_parameters: counted,
             parameters_miss: counted as f64 / parameters as f64 - 1.0,
-            batch: shape.workload.batch,
-            tp: shape.workload.tp,
+            workload: shape.ranked.candidate.shape.of_workload().collect(),
             tokens_per_s: step.tokens_per_s,
             tokens_per_s_low: step.tokens_per_s_low,
             tokens_per_s_high: step.tokens_per_s_high,
@@ -311,8 +313,7 @@ impl From<&FrontPoint> for PointKeys {
     fn from(point: &FrontPoint) -> Self {
         Self {
             shape: ArchitectureShape::from(&point.architecture),
-            batch: point.candidate.shape.batch,
-            tp: point.candidate.shape.tp,
+            workload: point.candidate.shape.of_workload().collect(),
             tokens_per_s_per_gpu: point.tokens_per_s_per_gpu,
             memory_bytes: point.candidate.memory.bytes(),
             centre_distance: point.centre_distance,

@@ -1,5 +1,6 @@
 //! Searched shapes as people read them.
 
+use crate::arch::Dimension;
 use crate::arch::Recompute;
 use crate::report::Report;
 use crate::report::grouped;
@@ -105,7 +106,7 @@ impl SearchReport {
                 work.dp, work.zero
             ));
         }
-        for (name, choices) in [("batch", &request.free_batches), ("tp", &request.free_tp)] {
+        for (name, choices) in &request.free {
             if let (Some(least), Some(most)) = (choices.first(), choices.last()) {
                 lines.push(format!(
                     "free: {name} from {least} to {most} in powers of two"
@@ -257,8 +258,8 @@ fn cells(shape: &ShapeKeys) -> [String; 17] {
         arch.d_ff.to_string(),
         arch.vocab.to_string(),
         format!("{}B", significant(arch.parameters as f64 / 1e9)),
-        shape.batch.to_string(),
-        shape.tp.to_string(),
+        shape.workload[&Dimension::Batch].to_string(),
+        shape.workload[&Dimension::Tp].to_string(),
         format!(
             "{} ({} to {})",
             tokens(shape.tokens_per_s_per_gpu),

@@ -18,7 +18,7 @@ mod workload;
 
 pub use model::{ArchitectureRequest, ModelRequest, UNNAMED};
 pub use operator::{AttentionRequest, GemmRequest, OperatorRequest};
-pub use search::{Free, LEAST_POSITIONS, Parameters, SearchRequest};
+pub use search::{LEAST_POSITIONS, Parameters, SearchRequest};
 pub use size::{Size, Sizes};
 pub use target::{DEFAULT_GPU, TargetRequest};
 pub use workload::WorkloadRequest;

@@ -1,6 +1,7 @@
 //! The fastest architecture for a number of parameters.
 
 use crate::arch::Architecture;
+use crate::arch::Dimension;
 use crate::arch::MlpKind;
 use crate::arch::config_json;
 use crate::error::Error;
@@ -10,6 +11,7 @@ use crate::request::Size;
 use crate::request::Sizes;
 use crate::request::WorkloadRequest;
 use crate::search;
+use crate::search::Free;
 use crate::search::Method;
 use crate::search::PARAMETERS;
 use crate::search::Request;
@@ -26,10 +28,6 @@ use utoipa::{PartialSchema, ToSchema};
 
 /// Positions that an exported config allows at least.
 pub const LEAST_POSITIONS: u64 = 2048;
-
-/// Largest `log2` of a free micro-batch and of free tensor-parallel ranks.
-const MOST_BATCH_POWER: u32 = 6;
-const MOST_RANKS_POWER: u32 = 3;
 
 /// The most shapes that one report may have.
 const MOST_SHAPES: u64 = 1000;
@@ -121,16 +119,6 @@ pub struct SearchRequest {
     pub workload: WorkloadRequest,
 }
 
-named_enum! {
-    /// What else a search may vary.
-    Free {
-        /// Sequences per micro-batch.
-        MicroBatch = "micro-batch",
-        /// Tensor-parallel ranks.
-        Tp = "tp",
-    }
-}
-
 impl SearchRequest {
     /// The search with everything filled in; what is left out comes from `like`, else is as usual.
     pub fn request(&self, like: Option<&Architecture>) -> Result<Request> {
@@ -146,15 +134,16 @@ impl SearchRequest {
 
     fn base(&self, like: Option<&Architecture>, sizes: &mut Sizes) -> Result<Request> {
         let vocab = sizes.option("vocab", self.vocab);
-        let fixed = Fixed {
-            layers: sizes.option("layers", self.layers),
-            hidden: sizes.option("hidden", self.hidden),
-            heads: sizes.option("heads", self.heads),
-            kv_heads: sizes.option("kv_heads", self.kv_heads),
-            head_dim: sizes.option("head_dim", self.head_dim),
-            d_ff: sizes.option("d_ff", self.d_ff),
-            kv_group: None,
-        };
+        let fixed = [
+            (Dimension::Layers, self.layers),
+            (Dimension::Hidden, self.hidden),
+            (Dimension::Heads, self.heads),
+            (Dimension::KvHeads, self.kv_heads),
+            (Dimension::HeadDim, self.head_dim),
+            (Dimension::DFf, self.d_ff),
+        ];
+        let fixed =
+            fixed.map(|(dimension, size)| (dimension, sizes.option(dimension.name(), size)));
         let params = self.params.map(|params| params.0);
         let request = match (like, params) {
             (Some(model), params) => Request {
@@ -182,9 +171,8 @@ impl SearchRequest {
             count: self.count,
             tolerance: self.tolerance,
             shard: !self.no_sharding,
-            batches: self.powers(Free::MicroBatch, MOST_BATCH_POWER),
-            ranks: self.powers(Free::Tp, MOST_RANKS_POWER),
-            fixed,
+            free: self.free.clone(),
+            fixed: Fixed::from(fixed),
             relaxed: self.relax.clone(),
             method: match self.exhaustive {
                 true => Method::Exhaustive,
@@ -197,25 +185,19 @@ impl SearchRequest {
 
     /// A size cannot be both given and free.
     fn refuse_fixed_and_free(&self) -> Result<()> {
-        let ranks = Some(self.workload.tp).filter(|tp| *tp != Size::default());
-        for (free, field, given) in [
-            (Free::MicroBatch, "batch", self.workload.batch),
-            (Free::Tp, "tp", ranks),
-        ] {
-            if let Some(value) = given.filter(|_| self.free.contains(&free)) {
+        let several = |size: Size| Some(size).filter(|size| *size != Size::default());
+        for free in &self.free {
+            let given = match free {
+                Free::MicroBatch => self.workload.batch,
+                Free::Tp => several(self.workload.tp),
+            };
+            if let Some(value) = given {
+                let field = free.dimension().name();
                 let allowed = "nothing where free varies it";
                 return Err(Error::field("search", field, value, allowed));
             }
         }
         Ok(())
-    }
-
-    /// Powers of two up to `2^most` where `free` is free, else nothing to choose from.
-    fn powers(&self, free: Free, most: u32) -> Vec<u64> {
-        match self.free.contains(&free) {
-            true => (0..=most).map(|power| 1 << power).collect(),
-            false => Vec::new(),
-        }
     }
 }
 

@@ -4,13 +4,14 @@
 //! worse one by a logistic rule whose temperature is in units of the cost, here a logarithm of time: 0.05 at first
 //! (5 %), falling geometrically. Bounds and memory are infinite costs, which are never accepted.
 
+use crate::arch::Dimension;
 use crate::predict::Predictor;
 use crate::search::Progress;
 use crate::search::Watch;
 use crate::search::objective::Archive;
 use crate::search::objective::Worker;
-use crate::search::shape::Frame;
 use crate::search::shape::Shape;
+use crate::search::shape::ShapeFamily;
 use crate::search::space::Space;
 use crate::units::Seconds;
 use argmin::core::{CostFunction, Error, Executor};
@@ -33,8 +34,20 @@ const TRIES: u32 = 64;
 /// Iterations between two reports of a chain.
 const REPORT: u64 = 100;
 
-/// Frames that are tried for a start between two looks at whether it is still wanted.
+/// Shape families that are tried for a start between two looks at whether it is still wanted.
 const BLOCK: usize = 1024;
+
+/// The moves, each as likely: which dimensions they change. The batch stands for everything that is free.
+const MOVES: [&[Dimension]; 8] = [
+    &[Dimension::Layers],
+    &[Dimension::Hidden],
+    &[Dimension::Layers, Dimension::Hidden],
+    &[Dimension::Hidden],
+    &[Dimension::Heads],
+    &[Dimension::KvHeads],
+    &[Dimension::Batch],
+    &[Dimension::Vocab],
+];
 
 /// How much is spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +63,7 @@ pub fn anneal(
     predictor: &Predictor,
     space: &Space,
     reference: Seconds,
-    frames: &[Frame],
+    families: &[ShapeFamily],
     effort: Effort,
     seed: u64,
     watch: &Watch<'_>,
@@ -67,7 +80,7 @@ pub fn anneal(
     // Where one look at the whole lattice finds nothing feasible, the next one would not either.
     let starts: Vec<_> = (0..effort.chains)
         .map_while(|_| {
-            let shape = start(&mut starter, frames, &mut random, &go_on)?;
+            let shape = start(&mut starter, families, &mut random, &go_on)?;
             Some((shape, Xoshiro256PlusPlus::from_rng(&mut random)))
         })
         .collect();
@@ -99,21 +112,23 @@ pub fn anneal(
     (archives.fold(starter.archive, Archive::merge), interrupted)
 }
 
-/// A feasible shape: the first one from a random frame on, round the lattice once; none where `go_on` says no.
+/// A feasible shape: the first one from a random family on, round the lattice once; none where `go_on` says no.
 fn start(
     worker: &mut Worker<'_>,
-    frames: &[Frame],
+    families: &[ShapeFamily],
     random: &mut Xoshiro256PlusPlus,
     go_on: &dyn Fn() -> bool,
 ) -> Option<Shape> {
-    let first = random.random_range(0..frames.len().max(1));
-    let (before, after) = frames.split_at(first);
+    let first = random.random_range(0..families.len().max(1));
+    let (before, after) = families.split_at(first);
     after
         .chunks(BLOCK)
         .chain(before.chunks(BLOCK))
         .take_while(|_| go_on())
         .flatten()
-        .flat_map(|frame| [frame.count() / 2, 0, frame.count() - 1].map(|index| frame.shape(index)))
+        .flat_map(|family| {
+            [family.count() / 2, 0, family.count() - 1].map(|index| family.shape(index))
+        })
         .find(|shape| worker.cost(shape).is_finite())
 }
 
@@ -165,11 +180,11 @@ impl Anneal for &Chain<'_> {
         let mut scratch = self.space.base.clone();
         for _ in 0..TRIES {
             let proposal = self.propose(shape, &mut inner.random);
-            if let Some(frame) = self.space.frame(proposal, &mut scratch) {
+            if let Some(family) = self.space.family(proposal, &mut scratch) {
                 let random = &mut inner.random;
                 return Ok(match random.random_range(0..4) {
-                    0 => frame.nearest(shape.d_ff),
-                    _ => frame.shape(random.random_range(0..frame.count())),
+                    0 => family.nearest(shape[Dimension::DFf]),
+                    _ => family.shape(random.random_range(0..family.count())),
                 });
             }
         }
@@ -201,56 +216,87 @@ impl Chain<'_> {
     /// One or two dimensions changed; the MLP width is not refitted yet.
     fn propose(&self, shape: &Shape, random: &mut Xoshiro256PlusPlus) -> Shape {
         let mut next = *shape;
-        let steps = |random: &mut Xoshiro256PlusPlus| match random.random_range(0..6) {
-            0 => -3i64,
-            1 | 2 => -1,
-            3 | 4 => 1,
-            _ => 3,
-        };
-        let kind = random.random_range(0..8);
-        if matches!(kind, 0 | 2) {
-            next.layers = next.layers.saturating_add_signed(steps(random)).max(1);
-            if let Some(layers) = self.space.fixed.layers {
-                next.layers = layers;
-            }
-        }
-        if matches!(kind, 1..=3) {
-            let sizes = &self.widths;
-            let at = sizes.partition_point(|&size| size < next.hidden);
-            let at = at.saturating_add_signed(steps(random) as isize);
-            next.hidden = sizes[at.min(sizes.len() - 1)];
-        }
-        let group = shape.heads / shape.kv_heads;
-        if next.hidden != shape.hidden || kind == 4 {
-            // The same head size where it divides the new width.
-            let pairs = self.space.heads(next.hidden);
-            let same = pairs.iter().find(|(heads, size)| {
-                *size == shape.head_dim && heads * shape.hidden == shape.heads * next.hidden
-            });
-            let chosen = match same {
-                Some(pair) if kind != 4 => Some(*pair),
-                _ => pick(&pairs, random),
-            };
-            if let Some((heads, head_dim)) = chosen {
-                (next.heads, next.head_dim) = (heads, head_dim);
-                next.kv_heads = heads;
-                if heads.is_multiple_of(group) {
-                    next.kv_heads = heads / group;
+        let moved = MOVES[random.random_range(0..MOVES.len())];
+        for dimension in moved {
+            match dimension {
+                Dimension::Layers => next = self.other_layers(next, random),
+                Dimension::Hidden => next = self.other_width(next, random),
+                Dimension::Heads => {}
+                // Whatever is free moves together.
+                Dimension::Batch => {
+                    for (free, _) in &self.space.free {
+                        next = self.other(*free, next, random);
+                    }
                 }
+                other => next = self.other(*other, next, random),
             }
         }
-        if kind == 5 {
-            next.kv_heads = pick(&self.space.kv_heads(next.heads), random).unwrap_or(next.kv_heads);
+        let recut = moved.contains(&Dimension::Heads);
+        if recut || next[Dimension::Hidden] != shape[Dimension::Hidden] {
+            next = self.other_heads(shape, next, recut, random);
         }
-        if kind == 6 {
-            next.batch = pick(&self.space.batches, random).unwrap_or(next.batch);
-            next.tp = pick(&self.space.ranks, random).unwrap_or(next.tp);
-        }
-        if kind == 7 || next.tp != shape.tp {
-            let sizes = self.space.vocabularies(next.tp);
-            next.vocab = pick(&sizes, random).unwrap_or(next.vocab);
+        if next[Dimension::Tp] != shape[Dimension::Tp] {
+            next = self.other(Dimension::Vocab, next, random);
         }
         next
+    }
+
+    /// Any choice of this dimension.
+    fn other(&self, dimension: Dimension, shape: Shape, random: &mut Xoshiro256PlusPlus) -> Shape {
+        pick(&self.space.choices(dimension, &shape), random).unwrap_or(shape)
+    }
+
+    /// A few layers more or less.
+    fn other_layers(&self, shape: Shape, random: &mut Xoshiro256PlusPlus) -> Shape {
+        let layers = shape[Dimension::Layers].saturating_add_signed(steps(random));
+        let fixed = self.space.fixed[Dimension::Layers];
+        shape.with(Dimension::Layers, fixed.unwrap_or(layers.max(1)))
+    }
+
+    /// A few steps of the lattice wider or narrower.
+    fn other_width(&self, shape: Shape, random: &mut Xoshiro256PlusPlus) -> Shape {
+        let sizes = &self.widths;
+        let at = sizes.partition_point(|&size| size < shape[Dimension::Hidden]);
+        let at = at.saturating_add_signed(steps(random) as isize);
+        shape.with(Dimension::Hidden, sizes[at.min(sizes.len() - 1)])
+    }
+
+    /// Heads for another width: of the same size where it divides that width and `recut` does not ask for another.
+    fn other_heads(
+        &self,
+        shape: &Shape,
+        next: Shape,
+        recut: bool,
+        random: &mut Xoshiro256PlusPlus,
+    ) -> Shape {
+        let [heads, hidden] = [Dimension::Heads, Dimension::Hidden];
+        let choices = self.space.choices(heads, &next);
+        let same = choices.iter().find(|other| {
+            other[Dimension::HeadDim] == shape[Dimension::HeadDim]
+                && other[heads] * shape[hidden] == shape[heads] * next[hidden]
+        });
+        let chosen = match same {
+            Some(same) if !recut => Some(*same),
+            _ => pick(&choices, random),
+        };
+        let group = shape[heads] / shape[Dimension::KvHeads];
+        chosen.map_or(next, |chosen| {
+            let grouped = match chosen[heads].is_multiple_of(group) {
+                true => chosen[heads] / group,
+                false => chosen[heads],
+            };
+            chosen.with(Dimension::KvHeads, grouped)
+        })
+    }
+}
+
+/// How far a stepped dimension goes: mostly to its neighbour.
+fn steps(random: &mut Xoshiro256PlusPlus) -> i64 {
+    match random.random_range(0..6) {
+        0 => -3,
+        1 | 2 => -1,
+        3 | 4 => 1,
+        _ => 3,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Bounds that keep searched shapes near those that are known to train well: `data/search-bounds.toml`.
 
 use crate::arch::Architecture;
+use crate::arch::Dimension;
 use crate::arch::Mlp;
 use crate::arch::MlpKind;
 use crate::arch::parameters;
@@ -97,13 +98,6 @@ struct Grid {
     dimension: Dimension,
     until: u64,
     step: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Dimension {
-    Hidden,
-    DFf,
 }
 
 /// The bounds of one search.

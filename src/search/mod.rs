@@ -7,6 +7,8 @@ mod anneal;
 
 pub mod bounds;
 
+mod free;
+
 mod objective;
 
 pub mod rank;
@@ -23,9 +25,11 @@ mod sharding;
 
 mod space;
 
+pub use free::Free;
 pub use request::{Method, PARAMETERS, Request, USUAL_VOCABULARY, usual_architecture};
 
 use crate::arch::Architecture;
+use crate::arch::Dimension;
 use crate::arch::Workload;
 use crate::error::Error;
 use crate::error::Result;
@@ -38,8 +42,8 @@ use crate::search::bounds::Quantity;
 use crate::search::objective::Archive;
 use crate::search::objective::Candidate;
 use crate::search::rank::Ranked;
-use crate::search::shape::Frame;
 use crate::search::shape::Shape;
+use crate::search::shape::ShapeFamily;
 use crate::search::space::Space;
 use std::ops::ControlFlow;
 
@@ -53,32 +57,31 @@ const EFFORT: Effort = Effort {
 const POLISHED: usize = 4;
 const ROUNDS: usize = 6;
 
-/// Why a search ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum StopReason {
-    /// Every shape was looked at.
-    Exhausted,
-    /// All moves were made.
-    Iterations,
-    /// Somebody asked to stop; the best so far is reported.
-    Interrupted,
-}
+/// Dimensions in which shapes of one neighbourhood differ.
+const WITHIN_SIZE: [Dimension; 5] = [
+    Dimension::Heads,
+    Dimension::KvHeads,
+    Dimension::HeadDim,
+    Dimension::DFf,
+    Dimension::Vocab,
+];
 
-impl StopReason {
-    /// The name used on the wire.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Exhausted => "exhausted",
-            Self::Iterations => "iterations",
-            Self::Interrupted => "interrupted",
-        }
+named_enum! {
+    /// Why a search ended.
+    StopReason {
+        /// Every shape was looked at.
+        Exhausted = "exhausted",
+        /// All moves were made.
+        Iterations = "iterations",
+        /// The caller asked to stop; the best so far is reported.
+        Interrupted = "interrupted",
     }
 }
 
 /// How far a search is.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// Moves made or frames scanned.
+    /// Moves made or families scanned.
     pub done: u64,
     /// Of how many.
     pub total: u64,
@@ -172,13 +175,13 @@ pub fn search(predictor: &Predictor, request: &Request, watch: &Watch<'_>) -> Re
         true => refusal,
         false => interrupted_early(),
     };
-    let frames = space.frames(&go_on)?.ok_or_else(interrupted_early)?;
-    if frames.is_empty() {
+    let families = space.families(&go_on)?.ok_or_else(interrupted_early)?;
+    if families.is_empty() {
         return Err(or_interrupted(no_shape(&space)));
     }
     let mut sharded = false;
     if request.shard
-        && let Some(workload) = sharding::spread(&space, gpu, &frames)
+        && let Some(workload) = sharding::spread(&space, gpu, &families)
     {
         sharded = true;
         request.workload = workload;
@@ -186,21 +189,21 @@ pub fn search(predictor: &Predictor, request: &Request, watch: &Watch<'_>) -> Re
     }
     let baseline = estimate_step(predictor, &request.baseline, &request.workload)?;
     let reference = baseline.gpu_time_per_token();
-    let scan = |frames: &[Frame]| scan::scan(predictor, &space, reference, frames, watch);
+    let scan = |families: &[ShapeFamily]| scan::scan(predictor, &space, reference, families, watch);
     let ((archive, interrupted), end) = match request.method {
-        Method::Exhaustive => (scan(&frames), StopReason::Exhausted),
+        Method::Exhaustive => (scan(&families), StopReason::Exhausted),
         Method::Random { seed } => {
-            let sample = scan::sample(&frames, EFFORT.chains * EFFORT.iterations, seed);
+            let sample = scan::sample(&families, EFFORT.chains * EFFORT.iterations, seed);
             (scan(&sample), StopReason::Iterations)
         }
         Method::Anneal { seed } => {
             let (archive, interrupted) =
-                anneal::anneal(predictor, &space, reference, &frames, EFFORT, seed, watch);
+                anneal::anneal(predictor, &space, reference, &families, EFFORT, seed, watch);
             if archive.best.is_none() && !interrupted {
                 // No chain found a start, so whether there is any shape takes a look at all.
-                (scan(&frames), StopReason::Exhausted)
+                (scan(&families), StopReason::Exhausted)
             } else {
-                let polished = polish((archive, interrupted), &frames, scan);
+                let polished = polish((archive, interrupted), &families, scan);
                 (polished, StopReason::Iterations)
             }
         }
@@ -214,7 +217,7 @@ pub fn search(predictor: &Predictor, request: &Request, watch: &Watch<'_>) -> Re
         return Err(match stopped {
             StopReason::Interrupted => interrupted_early(),
             _ => or_interrupted(
-                refuse::nothing_fits(&space, gpu, &frames, &go_on)
+                refuse::nothing_fits(&space, gpu, &families, &go_on)
                     .unwrap_or_else(|| no_shape(&space)),
             ),
         });
@@ -239,7 +242,7 @@ pub fn search(predictor: &Predictor, request: &Request, watch: &Watch<'_>) -> Re
         fastest,
         front,
         baseline,
-        lattice: frames.iter().map(Frame::count).sum(),
+        lattice: families.iter().map(ShapeFamily::count).sum(),
         evaluations: archive.evaluations,
         refused: archive.refused,
         stopped,
@@ -282,7 +285,7 @@ fn space_of(request: &Request) -> Result<Space> {
         request.vocab,
         &request.relaxed,
     )?;
-    if let Some(size) = request.fixed.head_dim
+    if let Some(size) = request.fixed[Dimension::HeadDim]
         && let [least, most] = bounds.widest(Quantity::HeadDim)
         && !(least..=most).contains(&(size as f64))
     {
@@ -292,12 +295,15 @@ fn space_of(request: &Request) -> Result<Space> {
     let target = request.parameters as f64;
     let least = (target * (1.0 - request.tolerance)).ceil();
     let most = (target * (1.0 + request.tolerance)).floor();
-    let or_own = |choices: &Vec<u64>, own| match choices.is_empty() {
-        true => vec![own],
-        false => choices.clone(),
+    // What is not free has one choice, so that equal seeds draw the same moves either way.
+    let choices = |free: Free| {
+        let dimension = free.dimension();
+        let own = || vec![dimension.get(base, workload)];
+        let is_free = request.free.contains(&free);
+        (dimension, if is_free { free.choices() } else { own() })
     };
     Ok(Space {
-        most_frames: request.most_frames,
+        most_families: request.most_families,
         bounds,
         base: base.clone(),
         workload: *workload,
@@ -305,19 +311,18 @@ fn space_of(request: &Request) -> Result<Space> {
         count: request.count,
         vocab: request.vocab,
         fixed: request.fixed,
-        batches: or_own(&request.batches, workload.batch),
-        ranks: or_own(&request.ranks, workload.tp),
+        free: Free::ALL.map(choices).to_vec(),
     })
 }
 
 /// Looks at everything near the best shapes until nothing better turns up, or somebody asked to stop.
 fn polish(
     (mut archive, mut interrupted): (Archive, bool),
-    frames: &[Frame],
-    scan: impl Fn(&[Frame]) -> (Archive, bool),
+    families: &[ShapeFamily],
+    scan: impl Fn(&[ShapeFamily]) -> (Archive, bool),
 ) -> (Archive, bool) {
-    // Shapes of one size on the same ranks share their neighbourhood.
-    let size = |shape: &Shape| (shape.layers, shape.hidden, shape.batch, shape.tp);
+    // Shapes of one size under one workload share their neighbourhood.
+    let size = |shape: &Shape| shape.without(&WITHIN_SIZE);
     let mut done = Vec::new();
     for _ in 0..ROUNDS {
         let best = archive.ranked();
@@ -332,9 +337,9 @@ fn polish(
         }
         let mut around: Vec<_> = fresh
             .iter()
-            .flat_map(|shape| scan::near(frames, shape))
+            .flat_map(|shape| scan::near(families, shape))
             .collect();
-        around.sort_by_key(|frame| frame.shape);
+        around.sort_by_key(|family| family.shape);
         around.dedup();
         done.extend(fresh.iter().map(size));
         let near;

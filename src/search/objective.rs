@@ -4,6 +4,7 @@
 //! replica, so that shapes on different numbers of ranks compare. A shape that does not fit is infeasible, not slow.
 
 use crate::arch::Architecture;
+use crate::arch::Dimension;
 use crate::arch::Workload;
 use crate::arch::memory_use;
 use crate::gpu::Gpu;
@@ -28,26 +29,13 @@ pub struct Candidate {
     pub memory: Bytes,
 }
 
-/// Shapes that differ only in MLP width and padding.
-type Relatives = (u64, u64, u64, u64, u64, u64);
-
-const fn relatives(shape: &Shape) -> Relatives {
-    let Shape {
-        layers,
-        hidden,
-        heads,
-        kv_heads,
-        batch,
-        tp,
-        ..
-    } = *shape;
-    (layers, hidden, heads, kv_heads, batch, tp)
-}
+/// Dimensions in which shapes of one kind may differ: MLP width, padding, and the size of the heads.
+const WITHIN_KIND: [Dimension; 3] = [Dimension::HeadDim, Dimension::DFf, Dimension::Vocab];
 
 /// The best shape of each kind, and how many were looked at.
 #[derive(Clone, Debug, Default)]
 pub struct Archive {
-    kinds: FxHashMap<Relatives, Candidate>,
+    kinds: FxHashMap<Shape, Candidate>,
     /// The best of all.
     pub best: Option<Candidate>,
     /// Shapes that were predicted, repetitions included.
@@ -60,7 +48,7 @@ impl Archive {
     fn keep(&mut self, candidate: Candidate) {
         let known = self
             .kinds
-            .entry(relatives(&candidate.shape))
+            .entry(candidate.shape.without(&WITHIN_KIND))
             .or_insert(candidate);
         if better(&candidate, known) {
             *known = candidate;

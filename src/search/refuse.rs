@@ -7,14 +7,13 @@ use crate::arch::memory_use;
 use crate::error::Error;
 use crate::gpu::Gpu;
 use crate::ops::Dtype;
-use crate::search::shape::Fixed;
-use crate::search::shape::Frame;
 use crate::search::shape::Shape;
+use crate::search::shape::ShapeFamily;
 use crate::search::space::Space;
 use crate::units::Bytes;
 use crate::units::significant;
 
-/// Frames between two looks at whether the answer is still wanted.
+/// Shape families between two looks at whether the answer is still wanted.
 const BETWEEN_LOOKS: usize = 4096;
 
 /// Whether the answer is still wanted; if not, what is being found out is cut short and means nothing.
@@ -34,13 +33,13 @@ pub fn no_shape(space: &Space, target: u64, tolerance: f64, go_on: &GoOn<'_>) ->
             helps.push(format!("--relax {}", bound.name.name()));
         }
     }
-    for (name, fixed) in without_each(&space.fixed) {
+    for (dimension, fixed) in space.fixed.without_each() {
         let space = Space {
             fixed,
             ..space.clone()
         };
         if has_shapes(&space, go_on) {
-            helps.push(format!("without --{name}"));
+            helps.push(format!("without --{}", dimension.name().replace('_', "-")));
         }
     }
     let wide = Space {
@@ -64,8 +63,13 @@ pub fn no_shape(space: &Space, target: u64, tolerance: f64, go_on: &GoOn<'_>) ->
 
 /// No shape fits the memory: the part that weighs most in the smallest one, and every single change that helps.
 /// None where no shape is within the bounds.
-pub fn nothing_fits(space: &Space, gpu: &Gpu, frames: &[Frame], go_on: &GoOn<'_>) -> Option<Error> {
-    let (shape, total) = smallest(space, &space.workload, frames)?;
+pub fn nothing_fits(
+    space: &Space,
+    gpu: &Gpu,
+    families: &[ShapeFamily],
+    go_on: &GoOn<'_>,
+) -> Option<Error> {
+    let (shape, total) = smallest(space, &space.workload, families)?;
     let (arch, work) = space.build(&shape);
     let memory = memory_use(&arch, &work).expect("it was computed before");
     if memory.fits(gpu) {
@@ -81,12 +85,15 @@ pub fn nothing_fits(space: &Space, gpu: &Gpu, frames: &[Frame], go_on: &GoOn<'_>
         .filter(|(_, changed)| {
             let space = Space {
                 workload: *changed,
-                batches: vec![changed.batch],
-                ranks: vec![changed.tp],
+                free: space
+                    .free
+                    .iter()
+                    .map(|(free, _)| (*free, vec![free.get(&space.base, changed)]))
+                    .collect(),
                 ..space.clone()
             };
-            let frames = all_frames(&space, go_on).unwrap_or_default();
-            self::smallest(&space, changed, &frames).is_some_and(|(shape, _)| {
+            let families = all_families(&space, go_on).unwrap_or_default();
+            self::smallest(&space, changed, &families).is_some_and(|(shape, _)| {
                 let (arch, work) = space.build(&shape);
                 memory_use(&arch, &work).is_ok_and(|memory| memory.fits(gpu))
             })
@@ -108,31 +115,37 @@ pub fn nothing_fits(space: &Space, gpu: &Gpu, frames: &[Frame], go_on: &GoOn<'_>
 
 fn has_shapes(space: &Space, go_on: &GoOn<'_>) -> bool {
     let (mut arch, mut work) = (space.base.clone(), space.workload);
-    // More frames than can be held are shapes too.
-    all_frames(space, go_on).is_none_or(|frames| {
-        let blocks = frames.chunks(BETWEEN_LOOKS).take_while(|_| go_on());
-        blocks.flatten().flat_map(Frame::shapes).any(|shape| {
+    // More families than can be held are shapes too.
+    all_families(space, go_on).is_none_or(|families| {
+        let blocks = families.chunks(BETWEEN_LOOKS).take_while(|_| go_on());
+        blocks.flatten().flat_map(ShapeFamily::shapes).any(|shape| {
             space.fill(&shape, &mut arch, &mut work);
             space.bounds.admit(&arch) && work.validate(&arch).is_ok()
         })
     })
 }
 
-/// The frames of a space; none where there are too many, or nobody waits for them any more.
-fn all_frames(space: &Space, go_on: &GoOn<'_>) -> Option<Vec<Frame>> {
+/// The families of a space; none where there are too many, or nobody waits for them any more.
+fn all_families(space: &Space, go_on: &GoOn<'_>) -> Option<Vec<ShapeFamily>> {
     if !go_on() {
         return None;
     }
-    space.frames(go_on).ok().flatten()
+    space.families(go_on).ok().flatten()
 }
 
 /// The shape of a sample that takes the least memory.
-fn smallest(space: &Space, workload: &Workload, frames: &[Frame]) -> Option<(Shape, Bytes)> {
+fn smallest(
+    space: &Space,
+    workload: &Workload,
+    families: &[ShapeFamily],
+) -> Option<(Shape, Bytes)> {
     let (mut arch, mut work) = (space.base.clone(), *workload);
-    let sample = frames.iter().step_by(frames.len().div_ceil(2048).max(1));
+    let sample = families
+        .iter()
+        .step_by(families.len().div_ceil(2048).max(1));
     sample
-        .filter_map(|frame| {
-            let shape = frame.shape(0);
+        .filter_map(|family| {
+            let shape = family.shape(0);
             space.fill(&shape, &mut arch, &mut work);
             let memory = memory_use(&arch, &work).ok()?;
             space.bounds.admit(&arch).then(|| (shape, memory.total()))
@@ -189,61 +202,4 @@ fn changes(space: &Space) -> Vec<(String, Workload)> {
         changes.push((text, Workload { dp, zero, ..split }));
     }
     changes
-}
-
-fn without_each(fixed: &Fixed) -> Vec<(&'static str, Fixed)> {
-    let all = [
-        (
-            "layers",
-            fixed.layers,
-            Fixed {
-                layers: None,
-                ..*fixed
-            },
-        ),
-        (
-            "hidden",
-            fixed.hidden,
-            Fixed {
-                hidden: None,
-                ..*fixed
-            },
-        ),
-        (
-            "heads",
-            fixed.heads,
-            Fixed {
-                heads: None,
-                ..*fixed
-            },
-        ),
-        (
-            "kv-heads",
-            fixed.kv_heads,
-            Fixed {
-                kv_heads: None,
-                ..*fixed
-            },
-        ),
-        (
-            "head-dim",
-            fixed.head_dim,
-            Fixed {
-                head_dim: None,
-                ..*fixed
-            },
-        ),
-        (
-            "d-ff",
-            fixed.d_ff,
-            Fixed {
-                d_ff: None,
-                ..*fixed
-            },
-        ),
-    ];
-    all.into_iter()
-        .filter(|(_, value, _)| value.is_some())
-        .map(|(name, _, rest)| (name, rest))
-        .collect()
 }

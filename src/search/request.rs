@@ -15,10 +15,11 @@ use crate::arch::parameters;
 use crate::error::Error;
 use crate::error::Result;
 use crate::search::bounds::Quantity;
+use crate::search::free::Free;
 use crate::search::rank;
 use crate::search::shape::Count;
 use crate::search::shape::Fixed;
-use crate::search::space::MOST_FRAMES;
+use crate::search::space::MOST_FAMILIES;
 
 /// Smallest and largest number of parameters that can be asked for.
 pub const PARAMETERS: (u64, u64) = (10_000_000, 10_000_000_000_000);
@@ -42,10 +43,8 @@ pub struct Request {
     pub workload: Workload,
     /// Whether training states that do not fit are sharded over replicas.
     pub shard: bool,
-    /// Micro-batches to choose from; the workload's own where empty.
-    pub batches: Vec<u64>,
-    /// Tensor-parallel degrees to choose from; the workload's own where empty.
-    pub ranks: Vec<u64>,
+    /// Dimensions of the workload that vary too.
+    pub free: Vec<Free>,
     /// Dimensions that stay.
     pub fixed: Fixed,
     /// Bounds that are relaxed.
@@ -55,7 +54,7 @@ pub struct Request {
     /// Shapes to report.
     pub top: usize,
     /// Shapes, MLP widths apart, that are held in memory at most: about 100 bytes each.
-    pub most_frames: usize,
+    pub most_families: usize,
 }
 
 /// Tokens of GPT-2's vocabulary, which the models of the co-design paper share.
@@ -88,13 +87,12 @@ impl Request {
             vocab: model.vocab,
             workload,
             shard: true,
-            batches: Vec::new(),
-            ranks: Vec::new(),
+            free: Vec::new(),
             fixed: Fixed::default(),
             relaxed: Vec::new(),
             method: Method::Anneal { seed: 0 },
             top: 10,
-            most_frames: MOST_FRAMES,
+            most_families: MOST_FAMILIES,
         }
     }
 }

@@ -1,27 +1,96 @@
-//! One shape of a search, frames of shapes that differ in MLP width only, and what a budget counts.
+//! One shape of a search, families of shapes that differ in MLP width only, and what a budget counts.
 
 use crate::arch::Architecture;
+use crate::arch::Dimension;
+use crate::arch::Workload;
 use crate::arch::parameters;
+use std::ops::{Index, IndexMut};
 
-/// Everything a search varies.
+/// The dimensions that a search varies, in the order by which equally fast shapes are sorted.
+pub const VARIED: [Dimension; 9] = [
+    Dimension::Layers,
+    Dimension::Hidden,
+    Dimension::Heads,
+    Dimension::KvHeads,
+    Dimension::HeadDim,
+    Dimension::DFf,
+    Dimension::Vocab,
+    Dimension::Batch,
+    Dimension::Tp,
+];
+
+/// The place of every dimension in a [`Shape`]; out of bounds for those that a search does not vary.
+const PLACES: [usize; Dimension::ALL.len()] = {
+    let mut places = [usize::MAX; Dimension::ALL.len()];
+    let mut place = 0;
+    while place < VARIED.len() {
+        places[VARIED[place] as usize] = place;
+        place += 1;
+    }
+    places
+};
+
+/// The values of the dimensions that a search varies, indexed by [`Dimension`].
+///
+/// # Panics
+/// Indexing panics for a dimension that is not in [`VARIED`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(missing_docs)] // The fields are those of `Architecture` and `Workload`.
-pub struct Shape {
-    pub layers: u64,
-    pub hidden: u64,
-    pub heads: u64,
-    pub kv_heads: u64,
-    pub head_dim: u64,
-    pub d_ff: u64,
-    pub vocab: u64,
-    pub batch: u64,
-    pub tp: u64,
+pub struct Shape([u64; VARIED.len()]);
+
+impl Index<Dimension> for Shape {
+    type Output = u64;
+
+    fn index(&self, dimension: Dimension) -> &u64 {
+        &self.0[PLACES[dimension as usize]]
+    }
 }
 
-/// A shape whose MLP width is still open: the multiples of `step` in `widths`.
+impl IndexMut<Dimension> for Shape {
+    fn index_mut(&mut self, dimension: Dimension) -> &mut u64 {
+        &mut self.0[PLACES[dimension as usize]]
+    }
+}
+
+impl Shape {
+    /// The shape that an architecture and its workload have.
+    pub fn of(arch: &Architecture, work: &Workload) -> Self {
+        Self(VARIED.map(|dimension| dimension.get(arch, work)))
+    }
+
+    /// This shape with another value of one dimension.
+    #[must_use]
+    pub fn with(mut self, dimension: Dimension, value: u64) -> Self {
+        self[dimension] = value;
+        self
+    }
+
+    /// This shape with 0 for these dimensions: equal for shapes that differ in them alone.
+    #[must_use]
+    pub fn without(mut self, dimensions: &[Dimension]) -> Self {
+        for dimension in dimensions {
+            self[*dimension] = 0;
+        }
+        self
+    }
+
+    /// The dimensions of the workload with their values.
+    pub fn of_workload(&self) -> impl Iterator<Item = (Dimension, u64)> {
+        let all = VARIED.into_iter().zip(self.0);
+        all.filter(|(dimension, _)| !dimension.is_of_architecture())
+    }
+
+    /// Writes every dimension into an architecture and a workload, and nothing else.
+    pub fn put(&self, arch: &mut Architecture, work: &mut Workload) {
+        for (dimension, value) in VARIED.into_iter().zip(self.0) {
+            dimension.put(arch, work, value);
+        }
+    }
+}
+
+/// Shapes that are equal but for their MLP width: the multiples of `step` in `widths`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frame {
-    /// The shape; its `d_ff` is the smallest of the widths.
+pub struct ShapeFamily {
+    /// The shape with the smallest of the widths.
     pub shape: Shape,
     /// Least and greatest width.
     pub widths: (u64, u64),
@@ -29,7 +98,7 @@ pub struct Frame {
     pub step: u64,
 }
 
-impl Frame {
+impl ShapeFamily {
     /// How many widths there are.
     pub fn count(&self) -> u64 {
         (self.widths.1 - self.widths.0) / self.step + 1
@@ -37,19 +106,18 @@ impl Frame {
 
     /// The shape with the `index`-th width.
     pub fn shape(&self, index: u64) -> Shape {
-        Shape {
-            d_ff: self.widths.0 + index * self.step,
-            ..self.shape
-        }
+        let width = self.widths.0 + index * self.step;
+        self.shape.with(Dimension::DFf, width)
     }
 
-    /// This frame with the `index`-th width alone.
+    /// The family of the `index`-th width alone.
     #[must_use]
     pub fn only(&self, index: u64) -> Self {
         let shape = self.shape(index);
+        let width = shape[Dimension::DFf];
         Self {
             shape,
-            widths: (shape.d_ff, shape.d_ff),
+            widths: (width, width),
             step: self.step,
         }
     }
@@ -78,22 +146,6 @@ named_enum! {
     }
 }
 
-impl From<&Architecture> for Shape {
-    fn from(arch: &Architecture) -> Self {
-        Self {
-            layers: arch.layers,
-            hidden: arch.hidden,
-            heads: arch.heads,
-            kv_heads: arch.kv_heads,
-            head_dim: arch.head_dim,
-            d_ff: arch.mlp.d_ff,
-            vocab: arch.vocab,
-            batch: 1,
-            tp: 1,
-        }
-    }
-}
-
 impl Count {
     /// The count of an architecture.
     pub fn of(self, arch: &Architecture) -> u64 {
@@ -105,16 +157,40 @@ impl Count {
     }
 }
 
-/// Dimensions that the user fixes.
+/// Dimensions that the user fixes, indexed by [`Dimension`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs)] // The fields are those of `Architecture`.
 pub struct Fixed {
-    pub layers: Option<u64>,
-    pub hidden: Option<u64>,
-    pub heads: Option<u64>,
-    pub kv_heads: Option<u64>,
-    pub head_dim: Option<u64>,
-    pub d_ff: Option<u64>,
+    values: [Option<u64>; VARIED.len()],
     /// Query heads per key/value head.
     pub kv_group: Option<u64>,
+}
+
+impl<const COUNT: usize> From<[(Dimension, Option<u64>); COUNT]> for Fixed {
+    fn from(values: [(Dimension, Option<u64>); COUNT]) -> Self {
+        let mut fixed = Self::default();
+        for (dimension, value) in values {
+            fixed.values[PLACES[dimension as usize]] = value;
+        }
+        fixed
+    }
+}
+
+impl Index<Dimension> for Fixed {
+    type Output = Option<u64>;
+
+    fn index(&self, dimension: Dimension) -> &Option<u64> {
+        &self.values[PLACES[dimension as usize]]
+    }
+}
+
+impl Fixed {
+    /// Every dimension that is fixed, each with what stays fixed when it no longer is.
+    pub fn without_each(&self) -> impl Iterator<Item = (Dimension, Self)> {
+        let fixed = *self;
+        let places = VARIED.into_iter().enumerate();
+        places.filter_map(move |(place, dimension)| {
+            let mut rest = fixed;
+            rest.values[place].take().map(|_| (dimension, rest))
+        })
+    }
 }

@@ -167,10 +167,7 @@ fn what_cannot_be_met_says_what_binds_and_what_would_free_it() {
     }
     assert!(!memory.contains("--tp 2"), "{memory}");
     let thin = Request {
-        fixed: Fixed {
-            layers: Some(40),
-            ..Fixed::default()
-        },
+        fixed: [(Dimension::Layers, Some(40))].into(),
         ..request(1_300_000_000, MODES[0])
     };
     let bound = refusal(&thin);
@@ -186,11 +183,10 @@ fn what_cannot_be_met_says_what_binds_and_what_would_free_it() {
 #[test]
 fn relaxed_bounds_let_shapes_out_with_a_warning() {
     let predictor = predictor("h200");
-    let fixed = Fixed {
-        layers: Some(16),
-        hidden: Some(4096),
-        ..Fixed::default()
-    };
+    let fixed = Fixed::from([
+        (Dimension::Layers, Some(16)),
+        (Dimension::Hidden, Some(4096)),
+    ]);
     let relaxed = vec![
         Quantity::AspectRatio,
         Quantity::FfnRatioGated,
@@ -234,10 +230,7 @@ fn a_watcher_stops_a_search_and_gets_the_best_so_far() {
 fn finding_out_why_there_is_no_shape_can_be_stopped_too() {
     let predictor = predictor("h200");
     let no_shape = Request {
-        fixed: Fixed {
-            layers: Some(400),
-            ..Fixed::default()
-        },
+        fixed: [(Dimension::Layers, Some(400))].into(),
         ..request(1_300_000_000, MODES[1])
     };
     let nothing_fits = Request {
@@ -269,14 +262,14 @@ fn finding_out_why_there_is_no_shape_can_be_stopped_too() {
 #[test]
 fn ranks_and_batches_are_searched_where_they_are_free() {
     let request = Request {
-        batches: vec![1, 2, 4],
-        ranks: vec![1, 2],
+        free: Free::ALL.to_vec(),
         ..request(350_000_000, MODES[2])
     };
     let found = search(&predictor("h200"), &request, &quiet).unwrap();
     // A larger batch decodes more tokens per second, and two GPUs do not decode twice as many.
     let best = found.fastest.candidate.shape;
-    assert_eq!((best.batch, best.tp), (4, 1));
+    let most = *Free::MicroBatch.choices().last().unwrap();
+    assert_eq!((best[Dimension::Batch], best[Dimension::Tp]), (most, 1));
 }
 
 proptest! {

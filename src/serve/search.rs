@@ -34,7 +34,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// Shapes, MLP widths apart, of one search at most: 100 MB, and several run at once.
-const MOST_FRAMES: usize = 1_000_000;
+const MOST_FAMILIES: usize = 1_000_000;
 
 /// Least time between two events.
 const PACE: Duration = Duration::from_millis(100);
@@ -101,7 +101,7 @@ pub async fn search(
     let mut request = asked
         .request(like.transpose()?.as_ref())
         .map_err(in_workload)?;
-    request.most_frames = MOST_FRAMES;
+    request.most_families = MOST_FAMILIES;
     let admitted = app.searches.admit()?;
     let (tell, told) = watch::channel(Step::default());
     let answer = Box::pin(find(app, admitted, target, (request, asked.export), tell));

@@ -1,0 +1,32 @@
+//! What a search varies only where it is asked to: dimensions of the workload, each with its choices.
+
+use crate::arch::Dimension;
+
+named_enum! {
+    /// What else a search may vary.
+    Free {
+        /// Sequences per micro-batch, up to 64.
+        MicroBatch = "micro-batch",
+        /// Tensor-parallel ranks, up to the 8 GPUs of a usual node.
+        Tp = "tp",
+    }
+}
+
+impl Free {
+    /// The dimension that varies.
+    pub const fn dimension(self) -> Dimension {
+        match self {
+            Self::MicroBatch => Dimension::Batch,
+            Self::Tp => Dimension::Tp,
+        }
+    }
+
+    /// What there is to choose from: powers of two.
+    pub fn choices(self) -> Vec<u64> {
+        let largest_log2 = match self {
+            Self::MicroBatch => 6,
+            Self::Tp => 3,
+        };
+        (0..=largest_log2).map(|power| 1 << power).collect()
+    }
+}
