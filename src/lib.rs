@@ -57,8 +57,6 @@ pub mod gpu;
 
 pub mod arch;
 
-pub mod rules;
-
 // Pipeline.
 
 #[cfg(feature = "dataset")]
@@ -68,6 +66,8 @@ pub mod dataset;
 pub mod measure;
 
 pub mod features;
+
+pub mod rules;
 
 pub mod regressor;
 

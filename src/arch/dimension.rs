@@ -244,7 +244,7 @@ impl Dimension {
         entry.least..=entry.most
     }
 
-    /// The dimension that somebody means who says `d_ff` of a mixture of experts: the width of one expert.
+    /// The dimension that this name stands for in a question: `d_ff` of a mixture of experts is the width of one expert.
     #[must_use]
     pub fn meant_in(self, arch: &Architecture) -> Self {
         match self {

@@ -11,9 +11,9 @@ use super::{Architecture, NormPlacement, QkNorm};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Linear {
     pub role: Role,
-    /// Reduction dimension of the forward product.
+    /// Reduction dimension of the forward GEMM.
     pub inputs: u64,
-    /// Output width of the forward product.
+    /// Output width of the forward GEMM.
     pub outputs: u64,
     /// Length of the bias vector, 0 without one.
     pub bias: u64,

@@ -98,7 +98,7 @@ named_enum! {
     MlpKind {
         /// Up, elementwise function (GELU, ReLU, SiLU), down.
         Gelu = "gelu",
-        /// Gate and up fused into one product, gated elementwise function (SwiGLU, GeGLU), down.
+        /// Gate and up fused into one GEMM, gated elementwise function (SwiGLU, GeGLU), down.
         Swiglu = "swiglu",
     }
 }

@@ -120,13 +120,13 @@ named_enum! {
         Forward = "forward",
         /// Forward pass repeated during backward.
         Recompute = "recompute",
-        /// Product that yields the gradient of a linear map's input; for attention scores that of the
+        /// GEMM that yields the gradient of a linear map's input; for attention scores that of the
         /// queries, for attention over values that of the probabilities.
         GradInput = "grad_input",
-        /// Product that yields the gradient of a linear map's weight; for attention scores that of the
+        /// GEMM that yields the gradient of a linear map's weight; for attention scores that of the
         /// keys, for attention over values that of the values.
         GradWeight = "grad_weight",
-        /// Backward pass of anything that is not a product.
+        /// Backward pass of anything that is not a GEMM.
         Backward = "backward",
         /// Once per step after the last micro-batch.
         Update = "update",

@@ -42,7 +42,7 @@ named_enum! {
         /// One fused kernel; training without dropout, as models are pre-trained today.
         #[default]
         Flash = "flash",
-        /// Score product, mask, softmax, dropout, value product; training with dropout on scores and residuals.
+        /// Score GEMM, mask, softmax, dropout, value GEMM; training with dropout on scores and residuals.
         Unfused = "unfused",
     }
 }
@@ -137,7 +137,7 @@ impl Workload {
         self.mode == Mode::Train
     }
 
-    /// Format of activations and of every product that stays out of fp8.
+    /// Format of activations and of every GEMM that stays out of fp8.
     pub fn activation_dtype(&self) -> Dtype {
         match self.dtype {
             Dtype::Fp8 => Dtype::Bf16,

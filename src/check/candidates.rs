@@ -1,16 +1,17 @@
-//! Near shapes that may mend a rule.
+//! Near shapes that may meet a rule, for every [`Adjust`] that a rule asks for.
 //!
-//! Each rule has the dimensions that mend it: the vocabulary grows, heads are cut anew from the same width, other
-//! dimensions go to near multiples of the alignment and of tiles. Where the parameters would leave their budget the
-//! MLP width is fitted to it again.
+//! The vocabulary grows, heads are cut anew from the same width, other dimensions go to near multiples of the alignment
+//! and of tiles. Where the parameters would leave their budget the MLP width is fitted to it again.
 
 use crate::arch::Architecture;
 use crate::arch::Workload;
 use crate::arch::parameters;
 use crate::check::workloads;
 use crate::gpu::Gpu;
+use crate::rules::Adjust;
+use crate::rules::Rule;
 
-/// A mend changes the number of parameters by no more than this share.
+/// A fix changes the number of parameters by no more than this share.
 pub const MOST_PARAMETER_CHANGE: f64 = 0.01;
 
 /// Head sizes that are tried; wider heads than usual only where the shape has them already, for accuracy.
@@ -27,48 +28,18 @@ pub(super) struct Candidate {
     pub work: Workload,
 }
 
-/// Shapes near `arch` under `work` that may meet the rule with this id.
+/// Shapes near `arch` under `work` that may meet `rule`.
 pub(super) fn candidates(
-    rule: &str,
+    rule: &Rule,
     arch: &Architecture,
     work: &Workload,
     gpu: &Gpu,
 ) -> Vec<Candidate> {
     let near = Near { arch, work, gpu };
-    let shapes = match rule {
-        "vocabulary" => near.vocabularies(),
-        "head-size" | "few-heads" | "flash" => near.heads_or_hiddens(),
-        "attention-shard" => [near.heads(), near.key_heads(), near.hiddens()].concat(),
-        "hidden-shard" => near.hiddens(),
-        "swiglu-width" | "mlp-shard" => near.widths(),
-        "qkv-shard" => [near.heads(), near.key_heads(), near.hiddens()].concat(),
-        "tiles" => [near.widths(), near.vocabularies(), near.hiddens()].concat(),
-        "waves" => [near.widths(), near.hiddens()].concat(),
-        "pipeline" => near.layers(),
-        "node-size" => near.divisible(),
-        "depth" => near.shallower(),
-        _ => Vec::new(),
-    };
-    let works = match rule {
-        "tokens" => [workloads::batches(work), workloads::sequences(arch, work)].concat(),
-        "tiles" | "waves" => [
-            workloads::batches(work),
-            workloads::larger_batches(work),
-            workloads::sequences(arch, work),
-        ]
-        .concat(),
-        "micro-batch" => workloads::larger_batches(work),
-        "tensor-parallel" => workloads::fewer_ranks(work),
-        _ => Vec::new(),
-    };
-    let shapes = shapes
-        .into_iter()
-        .map(|arch| Candidate { arch, work: *work });
-    let works = works.into_iter().map(|work| Candidate {
-        arch: arch.clone(),
-        work,
-    });
-    shapes.chain(works).collect()
+    rule.fix
+        .iter()
+        .flat_map(|fix| near.adjusted(*fix))
+        .collect()
 }
 
 struct Near<'a> {
@@ -78,6 +49,27 @@ struct Near<'a> {
 }
 
 impl Near<'_> {
+    fn adjusted(&self, adjust: Adjust) -> Vec<Candidate> {
+        let (arch, work) = (self.arch, self.work);
+        let shapes = match adjust {
+            Adjust::Vocab => self.vocabularies(),
+            Adjust::Heads => self.heads(),
+            Adjust::HeadsOrHidden => self.heads_or_hiddens(),
+            Adjust::KvHeads => self.key_heads(),
+            Adjust::Hidden => self.hiddens(),
+            Adjust::DFf => self.widths(),
+            Adjust::Layers => self.layers(),
+            Adjust::EveryDivided => self.divisible(),
+            Adjust::Shallower => self.shallower(),
+            Adjust::NearBatch => return under(arch, workloads::batches(work)),
+            Adjust::LargerBatch => return under(arch, workloads::larger_batches(work)),
+            Adjust::Seq => return under(arch, workloads::sequences(arch, work)),
+            Adjust::FewerRanks => return under(arch, workloads::fewer_ranks(work)),
+        };
+        let shapes = shapes.into_iter();
+        shapes.map(|arch| Candidate { arch, work: *work }).collect()
+    }
+
     /// The shape with some dimensions changed.
     fn with(&self, change: impl FnOnce(&mut Architecture)) -> Architecture {
         let mut arch = self.arch.clone();
@@ -98,7 +90,7 @@ impl Near<'_> {
 
     fn vocabularies(&self) -> Vec<Architecture> {
         let [alignment, half, whole] = self.units();
-        // Serving and older parts need less than the whole alignment.
+        // Serving and older GPUs need less than the whole alignment.
         [8 * self.work.tp, alignment, half, whole]
             .into_iter()
             .map(|unit| self.with(|arch| arch.vocab = arch.vocab.next_multiple_of(unit)))
@@ -371,6 +363,17 @@ impl Near<'_> {
         }
         fitted
     }
+}
+
+/// The same shape under other workloads.
+fn under(arch: &Architecture, works: Vec<Workload>) -> Vec<Candidate> {
+    let works = works.into_iter();
+    works
+        .map(|work| Candidate {
+            arch: arch.clone(),
+            work,
+        })
+        .collect()
 }
 
 /// Key/value heads for another number of heads: all of them, or as many as there are, or as many as nearly fit.

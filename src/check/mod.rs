@@ -1,7 +1,7 @@
-//! What a broken rule costs, and the nearest shape that mends it.
+//! What a broken rule costs, and the nearest shape that fixes it.
 //!
-//! A mend changes as little as it can, keeps the parameters within 1 %, meets the rule and breaks no hard rule that was
-//! met. Rules on the workload are mended by another batch, sequence or number of ranks. Every price is a prediction
+//! A fix changes as little as it can, keeps the parameters within 1 %, meets the rule and breaks no hard rule that was
+//! met. Rules on the workload are fixed by another batch, sequence or number of ranks. Every cost is a prediction
 //! of both steps by one predictor, with the interval of their difference (`compare`).
 
 mod candidates;
@@ -10,7 +10,7 @@ mod change;
 
 mod compare;
 
-mod mend;
+mod fix;
 
 mod workloads;
 
@@ -18,11 +18,11 @@ pub use candidates::MOST_PARAMETER_CHANGE;
 pub use change::Change;
 pub use compare::Gain;
 pub use compare::Outlook;
-pub use mend::Mend;
+pub use fix::Fix;
 
 use crate::arch::Architecture;
 use crate::arch::Workload;
-use crate::check::mend::Mender;
+use crate::check::fix::Fixer;
 use crate::error::Error;
 use crate::error::Result;
 use crate::predict::Predictor;
@@ -39,8 +39,8 @@ pub struct Check {
     pub as_is: std::result::Result<StepEstimate, Error>,
     /// Every rule, in the order of [`crate::rules::RULES`].
     pub diagnoses: Vec<Diagnosis>,
-    /// One shape that mends as many rules as possible by its dimensions alone; none where that is none.
-    pub together: Option<Mend>,
+    /// One shape that fixes as many rules as possible by its dimensions alone; none where that is none.
+    pub together: Option<Fix>,
 }
 
 /// What a rule says, and what can be done.
@@ -52,15 +52,15 @@ pub struct Diagnosis {
     pub remedy: Option<Remedy>,
 }
 
-/// How a broken rule is mended.
+/// How a broken rule is fixed.
 #[derive(Clone, Debug)]
 pub enum Remedy {
     /// By a near shape.
-    Mended {
+    Fixed {
         /// The nearest one.
-        nearest: Box<Mend>,
+        nearest: Box<Fix>,
         /// One farther away that is predicted clearly faster than the nearest.
-        faster: Option<Box<Mend>>,
+        faster: Option<Box<Fix>>,
     },
     /// Not by a near shape, and why.
     NoNearShape {
@@ -95,7 +95,7 @@ impl Check {
     }
 }
 
-/// Judges `arch` under `work` by every rule, with the price and the mend of each broken one.
+/// Judges `arch` under `work` by every rule, with the predicted cost and the fix of each broken one.
 ///
 /// Fails where architecture or workload is impossible; a tensor-parallel split that does not run is a finding.
 pub fn check(predictor: &Predictor, arch: &Architecture, work: &Workload) -> Result<Check> {
@@ -108,12 +108,12 @@ pub fn check(predictor: &Predictor, arch: &Architecture, work: &Workload) -> Res
     unsplit.validate(arch)?;
     let as_is = estimate_step(predictor, arch, work);
     let findings = judge_all(arch, work, predictor.gpu());
-    let mender = Mender::new(predictor, arch, work, as_is.as_ref().ok(), &findings);
+    let fixer = Fixer::new(predictor, arch, work, as_is.as_ref().ok(), &findings);
     let remedies: Vec<_> = findings
         .iter()
-        .map(|finding| mender.remedy(finding))
+        .map(|finding| fixer.remedy(finding))
         .collect();
-    let together = mender.together();
+    let together = fixer.together();
     let diagnoses = findings
         .into_iter()
         .zip(remedies)

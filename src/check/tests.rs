@@ -17,41 +17,41 @@ fn preset(name: &str) -> Architecture {
     Architecture::find(name).unwrap()
 }
 
-fn nearest<'a>(check: &'a Check, rule: &str) -> &'a Mend {
+fn nearest<'a>(check: &'a Check, rule: &str) -> &'a Fix {
     match &check.diagnosis(rule).unwrap().remedy {
-        Some(Remedy::Mended { nearest, .. }) => nearest,
+        Some(Remedy::Fixed { nearest, .. }) => nearest,
         other => panic!("{rule}: {other:?}"),
     }
 }
 
-/// Every promise that a mend makes.
-fn keeps_its_promises(rule: &'static Rule, mend: &Mend, arch: &Architecture, gpu: &Gpu) {
-    mend.architecture.validate().unwrap();
-    mend.workload.validate(&mend.architecture).unwrap();
+/// Every promise that a fix makes.
+fn keeps_its_promises(rule: &'static Rule, fix: &Fix, arch: &Architecture, gpu: &Gpu) {
+    fix.architecture.validate().unwrap();
+    fix.workload.validate(&fix.architecture).unwrap();
     let before = parameters(arch).total as f64;
-    let after = parameters(&mend.architecture).total as f64;
+    let after = parameters(&fix.architecture).total as f64;
     assert!((after / before - 1.0).abs() <= 0.01, "{}", rule.id);
-    assert!((mend.parameter_change - (after / before - 1.0)).abs() < 1e-12);
+    assert!((fix.parameter_change - (after / before - 1.0)).abs() < 1e-12);
     let subject = Subject {
-        arch: &mend.architecture,
-        work: &mend.workload,
+        arch: &fix.architecture,
+        work: &fix.workload,
         gpu,
     };
     assert_eq!(is_met(rule, &subject), Some(true), "{}", rule.id);
-    assert!(!mend.changes.is_empty());
-    assert!(mend.mends.iter().any(|mended| mended.id == rule.id));
-    assert!(mend.architecture.vocab >= arch.vocab, "tokens have no row");
+    assert!(!fix.changes.is_empty());
+    assert!(fix.fixes.iter().any(|fixed| fixed.id == rule.id));
+    assert!(fix.architecture.vocab >= arch.vocab, "tokens have no row");
 }
 
-fn all_mends(check: &Check) -> impl Iterator<Item = (&'static Rule, &Mend)> {
+fn all_fixes(check: &Check) -> impl Iterator<Item = (&'static Rule, &Fix)> {
     check.diagnoses.iter().flat_map(|diagnosis| {
-        let mends = match &diagnosis.remedy {
-            Some(Remedy::Mended { nearest, faster }) => {
+        let fixes = match &diagnosis.remedy {
+            Some(Remedy::Fixed { nearest, faster }) => {
                 vec![&**nearest].into_iter().chain(faster.as_deref())
             }
             _ => Vec::new().into_iter().chain(None),
         };
-        mends.map(|mend| (diagnosis.rule(), mend))
+        fixes.map(|fix| (diagnosis.rule(), fix))
     })
 }
 
@@ -67,8 +67,8 @@ fn gpt3_is_told_of_its_heads_and_its_vocabulary() {
             let detail = diagnosis.finding.verdict.detail();
             assert!(detail.contains(number), "{detail}");
         }
-        for (rule, mend) in all_mends(&check) {
-            keeps_its_promises(rule, mend, &arch, predictor.gpu());
+        for (rule, fix) in all_fixes(&check) {
+            keeps_its_promises(rule, fix, &arch, predictor.gpu());
         }
         let vocabulary = nearest(&check, "vocabulary");
         assert_eq!(vocabulary.architecture.vocab, 50304);
@@ -78,7 +78,7 @@ fn gpt3_is_told_of_its_heads_and_its_vocabulary() {
         assert_eq!(heads.architecture.hidden, 2560);
         let together = check.together.as_ref().unwrap();
         assert_eq!(together.architecture.head_dim, 128);
-        assert!(together.mends.len() >= 3, "{together:?}");
+        assert!(together.fixes.len() >= 3, "{together:?}");
         assert!(together.breaks.is_empty());
         let single = vocabulary.gain.unwrap().expected;
         assert!(together.gain.unwrap().expected > single);
@@ -95,7 +95,7 @@ fn an_aligned_head_that_does_not_pay_is_called_so() {
     };
     let check = check(&predictor("a100"), &arch, &work).unwrap();
     let diagnosis = check.diagnosis("head-size").unwrap();
-    let Some(Remedy::Mended { nearest, faster }) = &diagnosis.remedy else {
+    let Some(Remedy::Fixed { nearest, faster }) = &diagnosis.remedy else {
         panic!("{diagnosis:?}");
     };
     assert_eq!(nearest.architecture.heads, 40);
@@ -120,7 +120,7 @@ fn needing_less_memory_breaks_no_rule() {
 }
 
 #[test]
-fn a_split_that_does_not_run_is_a_finding_with_a_mend() {
+fn a_split_that_does_not_run_is_a_finding_with_a_fix() {
     let arch = preset("gpt2-medium");
     let work = Workload {
         tp: 6,
@@ -130,9 +130,9 @@ fn a_split_that_does_not_run_is_a_finding_with_a_mend() {
     let check = check(&predictor, &arch, &work).unwrap();
     assert!(check.as_is.is_err());
     assert!(check.diagnosis("node-size").unwrap().is_broken());
-    for (rule, mend) in all_mends(&check) {
-        keeps_its_promises(rule, mend, &arch, predictor.gpu());
-        assert!(mend.gain.is_none());
+    for (rule, fix) in all_fixes(&check) {
+        keeps_its_promises(rule, fix, &arch, predictor.gpu());
+        assert!(fix.gain.is_none());
     }
 }
 
@@ -210,12 +210,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
-    fn mends_of_any_shape_keep_their_promises((arch, work) in shapes()) {
+    fn fixes_of_any_shape_keep_their_promises((arch, work) in shapes()) {
         static PREDICTOR: OnceLock<Predictor> = OnceLock::new();
         let predictor = PREDICTOR.get_or_init(|| predictor("h200"));
         let check = check(predictor, &arch, &work).unwrap();
-        for (rule, mend) in all_mends(&check) {
-            keeps_its_promises(rule, mend, &arch, predictor.gpu());
+        for (rule, fix) in all_fixes(&check) {
+            keeps_its_promises(rule, fix, &arch, predictor.gpu());
         }
         if let Some(together) = &check.together {
             prop_assert!(together.parameter_change.abs() <= 0.01);

@@ -1,4 +1,4 @@
-//! Near workloads that may mend a rule: batches, sequences, fewer ranks.
+//! Near workloads that may fix a rule: batches, sequences, fewer ranks.
 
 use crate::arch::Architecture;
 use crate::arch::Mode;

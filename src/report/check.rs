@@ -1,11 +1,12 @@
-//! The answer to `check`: what every rule says, what the broken ones cost, and what mends them.
+//! The answer to `check`: what every rule says, what the broken ones cost, and what fixes them.
 
 use crate::arch::Architecture;
+use crate::arch::Dimension;
 use crate::arch::Workload;
 use crate::check::Check;
 use crate::check::Diagnosis;
+use crate::check::Fix;
 use crate::check::Gain;
-use crate::check::Mend;
 use crate::check::Remedy;
 use crate::gpu::Gpu;
 use crate::predict::estimate::Tier;
@@ -31,8 +32,8 @@ pub struct CheckReport {
     pub(super) impossible: Option<String>,
     pub(super) broken: usize,
     pub(super) rules: Vec<RuleKeys>,
-    /// One shape that mends as many rules as possible.
-    pub(super) together: Option<MendKeys>,
+    /// One shape that fixes as many rules as possible.
+    pub(super) together: Option<FixKeys>,
 }
 
 /// A predicted step in short.
@@ -60,31 +61,31 @@ pub(super) struct RuleKeys {
     pub demand: &'static str,
     pub reason: &'static str,
     pub source: &'static str,
-    /// The nearest shape that mends it.
-    pub mend: Option<MendKeys>,
+    /// The nearest shape that fixes it.
+    pub fix: Option<FixKeys>,
     /// One farther away that is predicted clearly faster.
-    pub faster: Option<MendKeys>,
-    /// Why there is no mend.
-    pub no_mend: Option<String>,
+    pub faster: Option<FixKeys>,
+    /// Why there is no fix.
+    pub no_fix: Option<String>,
 }
 
 /// Another shape.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct MendKeys {
+pub(super) struct FixKeys {
     pub changes: Vec<ChangeKeys>,
     pub architecture: ArchitectureShape,
     pub workload: Workload,
     pub parameter_change_fraction: f64,
     pub predicted: StepKeys,
     pub gain: Option<GainKeys>,
-    pub mends: Vec<&'static str>,
+    pub fixes: Vec<&'static str>,
     pub breaks: Vec<&'static str>,
 }
 
 /// One changed dimension.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 pub(super) struct ChangeKeys {
-    pub dimension: &'static str,
+    pub dimension: Dimension,
     pub from: u64,
     pub to: u64,
 }
@@ -116,7 +117,7 @@ impl CheckReport {
             impossible: check.as_is.as_ref().err().map(ToString::to_string),
             broken: check.diagnoses.iter().filter(|one| one.is_broken()).count(),
             rules,
-            together: check.together.as_ref().map(MendKeys::from),
+            together: check.together.as_ref().map(FixKeys::from),
         }
     }
 }
@@ -144,12 +145,12 @@ impl From<&Diagnosis> for RuleKeys {
             Verdict::NotApplicable { .. } => ("not_applicable", None, None),
             Verdict::Broken { value, wanted, .. } => ("broken", Some(*value), Some(wanted.clone())),
         };
-        let (mend, faster, no_mend) = match &diagnosis.remedy {
+        let (fix, faster, no_fix) = match &diagnosis.remedy {
             None => (None, None, None),
             Some(Remedy::NoNearShape { why }) => (None, None, Some(why.clone())),
-            Some(Remedy::Mended { nearest, faster }) => (
-                Some(MendKeys::from(&**nearest)),
-                faster.as_deref().map(MendKeys::from),
+            Some(Remedy::Fixed { nearest, faster }) => (
+                Some(FixKeys::from(&**nearest)),
+                faster.as_deref().map(FixKeys::from),
                 None,
             ),
         };
@@ -164,33 +165,33 @@ impl From<&Diagnosis> for RuleKeys {
             demand: rule.demand,
             reason: rule.reason,
             source: rule.source,
-            mend,
+            fix,
             faster,
-            no_mend,
+            no_fix,
         }
     }
 }
 
-impl From<&Mend> for MendKeys {
-    fn from(mend: &Mend) -> Self {
+impl From<&Fix> for FixKeys {
+    fn from(fix: &Fix) -> Self {
         let ids = |rules: &[&'static Rule]| rules.iter().map(|rule| rule.id).collect();
         Self {
-            changes: mend
+            changes: fix
                 .changes
                 .iter()
                 .map(|change| ChangeKeys {
-                    dimension: change.dimension.name(),
+                    dimension: change.dimension,
                     from: change.from,
                     to: change.to,
                 })
                 .collect(),
-            architecture: ArchitectureShape::from(&mend.architecture),
-            workload: mend.workload,
-            parameter_change_fraction: mend.parameter_change,
-            predicted: StepKeys::from(&mend.step),
-            gain: mend.gain.map(GainKeys::from),
-            mends: ids(&mend.mends),
-            breaks: ids(&mend.breaks),
+            architecture: ArchitectureShape::from(&fix.architecture),
+            workload: fix.workload,
+            parameter_change_fraction: fix.parameter_change,
+            predicted: StepKeys::from(&fix.step),
+            gain: fix.gain.map(GainKeys::from),
+            fixes: ids(&fix.fixes),
+            breaks: ids(&fix.breaks),
         }
     }
 }

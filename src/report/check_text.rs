@@ -1,9 +1,10 @@
 //! A check as people read it: one line per rule, then a paragraph for each broken one.
 
+use crate::arch::Dimension;
 use crate::report::Report;
 use crate::report::check::CheckReport;
+use crate::report::check::FixKeys;
 use crate::report::check::GainKeys;
-use crate::report::check::MendKeys;
 use crate::report::check::RuleKeys;
 use crate::report::check::StepKeys;
 use crate::report::grouped;
@@ -25,9 +26,9 @@ impl Report for CheckReport {
             text.push_str(&self.paragraph(rule));
         }
         if let Some(together) = &self.together {
-            text.push_str("\nAll that one shape can mend, the workload unchanged:\n");
+            text.push_str("\nAll that one shape can fix, the workload unchanged:\n");
             text.push_str(&self.proposal(together));
-            text.push_str(&lines(&[("mends", together.mends.join(", "))]));
+            text.push_str(&lines(&[("fixes", together.fixes.join(", "))]));
         }
         text.push_str(&format!("\n{}\n", self.summary()));
         text
@@ -80,56 +81,59 @@ impl CheckReport {
             ("because", rule.reason.to_owned()),
             ("source", rule.source.to_owned()),
         ]));
-        if let Some(mend) = &rule.mend {
-            text.push_str(&self.proposal(mend));
+        if let Some(fix) = &rule.fix {
+            text.push_str(&self.proposal(fix));
         }
         if let Some(faster) = &rule.faster {
             text.push_str("  or, farther away:\n");
             text.push_str(&self.proposal(faster));
         }
-        if let Some(why) = &rule.no_mend {
-            text.push_str(&lines(&[("mend", format!("none near: {why}"))]));
+        if let Some(why) = &rule.no_fix {
+            text.push_str(&lines(&[("fix", format!("none near: {why}"))]));
         }
         text
     }
 
-    /// A mend and its price.
-    fn proposal(&self, mend: &MendKeys) -> String {
-        let heads = mend.changes.iter().find(|one| one.dimension == "heads");
-        let changes: Vec<_> = mend
+    /// A fix and its predicted cost.
+    fn proposal(&self, fix: &FixKeys) -> String {
+        let heads = fix
+            .changes
+            .iter()
+            .find(|one| one.dimension == Dimension::Heads);
+        let changes: Vec<_> = fix
             .changes
             .iter()
             // Where every head has its own keys, both change alike.
             .filter(|one| {
-                one.dimension != "kv_heads"
+                one.dimension != Dimension::KvHeads
                     || heads.is_none_or(|heads| (heads.from, heads.to) != (one.from, one.to))
             })
             .map(|one| format!("{} {} -> {}", one.dimension, one.from, one.to))
             .collect();
-        let mut all = vec![("mend", changes.join(", "))];
-        if mend.parameter_change_fraction.abs() >= 5e-5 {
-            let change = mend.parameter_change_fraction * 100.0;
+        let mut all = vec![("fix", changes.join(", "))];
+        if fix.parameter_change_fraction.abs() >= 5e-5 {
+            let change = fix.parameter_change_fraction * 100.0;
             all.push(("size", format!("{change:+.2} % parameters")));
         }
-        let after = Seconds::from_micros(mend.predicted.time_us);
-        let price = match (&self.predicted, &mend.gain) {
+        let after = Seconds::from_micros(fix.predicted.time_us);
+        let cost = match (&self.predicted, &fix.gain) {
             (Some(before), Some(gain)) => format!(
                 "{} -> {after}: {}",
                 Seconds::from_micros(before.time_us),
-                self.outcome(mend, gain)
+                self.outcome(fix, gain)
             ),
-            _ => format!("step {}", timed(&mend.predicted)),
+            _ => format!("step {}", timed(&fix.predicted)),
         };
-        all.push(("cost", price));
-        if !mend.breaks.is_empty() {
-            all.push(("breaks", mend.breaks.join(", ")));
+        all.push(("cost", cost));
+        if !fix.breaks.is_empty() {
+            all.push(("breaks", fix.breaks.join(", ")));
         }
         lines(&all)
     }
 
     /// What a gain means, and for what where a step is not the same work.
-    fn outcome(&self, mend: &MendKeys, gain: &GainKeys) -> String {
-        let (now, then) = (&self.workload, &mend.workload);
+    fn outcome(&self, fix: &FixKeys, gain: &GainKeys) -> String {
+        let (now, then) = (&self.workload, &fix.workload);
         let alike = (now.batch, now.seq, now.tp) == (then.batch, then.seq, then.tp);
         let word = match (alike, gain.time_saved_fraction < 0.0) {
             (true, false) => "less time",

@@ -7,7 +7,6 @@ use crate::predict::estimate::Tier;
 use crate::predict::step::StepEstimate;
 use crate::report::Basis;
 use crate::report::architecture::ArchitectureShape;
-use crate::rules;
 use crate::search::Found;
 use crate::search::FrontPoint;
 use crate::search::Method;
@@ -194,7 +193,7 @@ impl SearchReport {
                 fits: found.baseline.fits,
             },
             shapes: shapes
-                .map(|(index, shape)| ShapeKeys::new(predictor, found, index + 1, shape))
+                .map(|(index, shape)| ShapeKeys::new(found, index + 1, shape))
                 .collect(),
             fastest: PointKeys::from(&found.fastest),
             pareto_front: found.front.iter().map(PointKeys::from).collect(),
@@ -223,15 +222,14 @@ impl SearchReport {
 }
 
 impl ShapeKeys {
-    fn new(predictor: &Predictor, found: &Found, rank: usize, shape: &Recommendation) -> Self {
+    fn new(found: &Found, rank: usize, shape: &Recommendation) -> Self {
         let Request {
             count, parameters, ..
         } = found.request;
         let architecture = &shape.ranked.architecture;
         let counted = count.of(architecture);
-        let findings = rules::judge_all(architecture, &shape.workload, predictor.gpu());
         let judged = |wanted| {
-            let all = findings.iter();
+            let all = shape.findings.iter();
             all.filter(|finding| finding.verdict.is_met() == Some(wanted))
                 .map(|finding| finding.rule.id)
                 .collect()

@@ -7,7 +7,7 @@ use crate::rules::Subject;
 use crate::rules::Verdict;
 use crate::rules::factors;
 
-/// Bytes that a forward product needs; the rest of the alignment is earned by the reductions of the backward pass.
+/// Bytes that a forward GEMM needs; the rest of the alignment is earned by the reductions of the backward pass.
 const FORWARD_BYTES: u64 = 16;
 
 /// Judges a width that should be a multiple of `wanted`.
@@ -48,7 +48,7 @@ fn worst(verdicts: impl IntoIterator<Item = Verdict>) -> Verdict {
         }
         first.get_or_insert(verdict);
     }
-    first.unwrap_or_else(|| Verdict::not_applicable("there is no such product"))
+    first.unwrap_or_else(|| Verdict::not_applicable("there is no such GEMM"))
 }
 
 pub(super) fn vocabulary(subject: &Subject) -> Verdict {
@@ -78,7 +78,7 @@ pub(super) fn hidden_shard(subject: &Subject) -> Verdict {
 pub(super) fn qkv_shard(subject: &Subject) -> Verdict {
     let arch = subject.arch;
     if arch.mla.is_some() {
-        return Verdict::not_applicable("latent attention has no fused QKV product");
+        return Verdict::not_applicable("latent attention has no fused QKV GEMM");
     }
     // Fewer key heads than ranks are replicated, one on each.
     let kv_heads = arch.kv_heads.max(subject.work.tp);

@@ -2,6 +2,7 @@
 
 use crate::arch::AttentionKernel;
 use crate::arch::Mode;
+use crate::features::head_tile;
 use crate::rules::Severity;
 use crate::rules::Subject;
 use crate::rules::Verdict;
@@ -36,18 +37,10 @@ pub(super) fn head_size(subject: &Subject) -> Verdict {
     if size == EXTRA_FLASH_SIZE {
         return Verdict::met(format!("head size {size} has a flash kernel of its own"));
     }
-    let tile = if size < EXTRA_FLASH_SIZE {
-        EXTRA_FLASH_SIZE
-    } else {
-        size.next_multiple_of(HEAD_ALIGNMENT)
-    };
-    let tile = if size < FLASH_LEAST {
-        FLASH_LEAST
-    } else {
-        tile
-    };
+    // What the predictor takes for a size that nobody timed.
+    let tile = head_tile(size);
     let detail = format!(
-        "head size {}: flash kernels compute it as {tile}",
+        "head size {}: fused kernels compute it as {tile}",
         factors(size)
     );
     let wanted = format!("a multiple of {wanted}");

@@ -1,4 +1,4 @@
-//! Rules on how well the products fill the GPU: tokens, micro-batch, tiles, waves, depth.
+//! Rules on how well the GEMMs fill the GPU: tokens, micro-batch, tiles, waves, depth.
 
 use crate::arch::Mode;
 use crate::arch::Phase;
@@ -13,14 +13,14 @@ use crate::rules::Subject;
 use crate::rules::Verdict;
 use crate::rules::alignment::aligned;
 
-/// The tile that large products run in.
+/// The tile that large GEMMs run in.
 const TILE_M: u64 = 128;
 const TILE_N: u64 = 256;
 
 /// Least share of the tiles that is output.
 const TILE_FILL: f64 = 0.98;
 
-/// Least share of the multiprocessors that the waves of all products keep busy.
+/// Least share of the multiprocessors that the waves of all GEMMs keep busy.
 const WAVE_FILL: f64 = 0.75;
 
 /// Waves from which more tokens gain little (NVIDIA: small past four blocks per multiprocessor).
@@ -30,13 +30,13 @@ const ENOUGH_WAVES: f64 = 4.0;
 const LEAST_ASPECT: u64 = 50;
 
 /// One linear map of the forward pass and how often it runs.
-struct Product {
+struct ForwardGemm {
     role: Role,
     gemm: Gemm,
     count: u64,
 }
 
-impl Product {
+impl ForwardGemm {
     fn flops(&self) -> f64 {
         Op::Gemm(self.gemm).flops().flops() * self.count as f64
     }
@@ -69,7 +69,7 @@ impl Product {
 }
 
 /// The linear maps of the forward pass; none where the workload cannot be split like this.
-fn products(subject: &Subject) -> Vec<Product> {
+fn forward_gemms(subject: &Subject) -> Vec<ForwardGemm> {
     let Ok(step) = lower(subject.arch, subject.work) else {
         return Vec::new();
     };
@@ -78,7 +78,7 @@ fn products(subject: &Subject) -> Vec<Product> {
         .filter(|item| item.phase == Phase::Forward)
         .filter_map(|item| match (item.role, item.op) {
             (Role::AttentionScore | Role::AttentionValue | Role::Router, _) => None,
-            (role, Op::Gemm(gemm)) => Some(Product {
+            (role, Op::Gemm(gemm)) => Some(ForwardGemm {
                 role,
                 gemm,
                 count: item.count,
@@ -88,7 +88,7 @@ fn products(subject: &Subject) -> Vec<Product> {
         .collect()
 }
 
-/// Why the rules on large products have nothing to say, where they have not.
+/// Why the rules on large GEMMs have nothing to say, where they have not.
 fn silent(subject: &Subject) -> Option<Verdict> {
     let why = if subject.work.mode == Mode::Decode {
         "decode waits for the weights, not for arithmetic"
@@ -143,12 +143,12 @@ pub(super) fn micro_batch(subject: &Subject) -> Verdict {
         ));
     }
     let units = subject.gpu.sm_count();
-    let fewest = products(subject)
+    let fewest = forward_gemms(subject)
         .iter()
-        .map(|product| product.waves(units))
+        .map(|item| item.waves(units))
         .fold(f64::INFINITY, f64::min);
     let detail = format!(
-        "batch {}: the smallest product fills {fewest:.1} waves",
+        "batch {}: the smallest GEMM fills {fewest:.1} waves",
         work.batch
     );
     if fewest >= ENOUGH_WAVES {
@@ -163,14 +163,14 @@ pub(super) fn tiles(subject: &Subject) -> Verdict {
     if let Some(verdict) = silent(subject) {
         return verdict;
     }
-    let products = products(subject);
-    let worst = products
+    let gemms = forward_gemms(subject);
+    let worst = gemms
         .iter()
         // Logits of single positions are as narrow as the batch.
-        .filter(|product| product.gemm.m >= TILE_M || product.role != Role::Logits)
+        .filter(|item| item.gemm.m >= TILE_M || item.role != Role::Logits)
         .min_by(|a, b| a.tile_fill().total_cmp(&b.tile_fill()));
     let Some(worst) = worst else {
-        return Verdict::not_applicable("there is no such product");
+        return Verdict::not_applicable("there is no such GEMM");
     };
     let fill = worst.tile_fill();
     let detail = format!("{} fills {:.1} % of its tiles", worst.name(), fill * 100.0);
@@ -186,17 +186,17 @@ pub(super) fn waves(subject: &Subject) -> Verdict {
         return verdict;
     }
     let units = subject.gpu.sm_count();
-    let products = products(subject);
-    let total: f64 = products.iter().map(Product::flops).sum();
-    let busy: f64 = products
+    let gemms = forward_gemms(subject);
+    let total: f64 = gemms.iter().map(ForwardGemm::flops).sum();
+    let busy: f64 = gemms
         .iter()
-        .map(|product| product.flops() / product.wave_fill(units))
+        .map(|item| item.flops() / item.wave_fill(units))
         .sum();
-    let worst = products
+    let worst = gemms
         .iter()
         .min_by(|a, b| a.wave_fill(units).total_cmp(&b.wave_fill(units)));
     let Some(worst) = worst else {
-        return Verdict::not_applicable("there is no such product");
+        return Verdict::not_applicable("there is no such GEMM");
     };
     let fill = total / busy;
     let detail = format!(

@@ -33,7 +33,54 @@ pub struct Rule {
     pub reason: &'static str,
     /// Who says so.
     pub source: &'static str,
+    /// What it is about.
+    pub kind: Kind,
+    /// What may be changed to meet it, in the order in which it is tried; empty where nothing can be.
+    pub fix: &'static [Adjust],
     judge: fn(&Subject) -> Verdict,
+}
+
+named_enum! {
+    /// What a rule is about.
+    Kind {
+        /// How fast the shape runs.
+        Speed = "speed",
+        /// Whether the ranks can divide the model at all; nothing else can be judged by its GEMMs before.
+        Split = "split",
+        /// Whether the memory is used; a shape breaks it by needing less, which is no fault of the shape.
+        Memory = "memory",
+    }
+}
+
+/// One way to change a shape or its workload so that it meets a rule; `check` makes candidates of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Adjust {
+    /// The vocabulary is padded.
+    Vocab,
+    /// The same width of attention is cut into other heads.
+    Heads,
+    /// The same, and where no cut is good, other hidden widths too.
+    HeadsOrHidden,
+    /// Other numbers of key/value heads.
+    KvHeads,
+    /// Other hidden widths, the MLP and the layers fitted to the parameters.
+    Hidden,
+    /// Other widths of the MLPs.
+    DFf,
+    /// Layers that the pipeline stages divide.
+    Layers,
+    /// Everything that the tensor-parallel ranks must divide.
+    EveryDivided,
+    /// Fewer layers of greater width.
+    Shallower,
+    /// Near micro-batches.
+    NearBatch,
+    /// Doubled micro-batches.
+    LargerBatch,
+    /// Near sequence lengths.
+    Seq,
+    /// Fewer tensor-parallel ranks.
+    FewerRanks,
 }
 
 /// What is judged.
@@ -47,22 +94,13 @@ pub struct Subject<'a> {
     pub gpu: &'a Gpu,
 }
 
-/// How much a broken rule says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Severity {
-    /// Loses speed wherever it was measured, or does not run at all.
-    Hard,
-    /// Usually loses speed; library, accuracy or taste may decide otherwise.
-    Advice,
-}
-
-impl Severity {
-    /// The name used in tables and on the wire.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Hard => "hard",
-            Self::Advice => "advice",
-        }
+named_enum! {
+    /// How much a broken rule says.
+    Severity {
+        /// Loses speed wherever it was measured, or does not run at all.
+        Hard = "hard",
+        /// Usually loses speed; library, accuracy or taste may decide otherwise.
+        Advice = "advice",
     }
 }
 

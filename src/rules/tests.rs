@@ -55,7 +55,7 @@ fn head_size_80_fails_at_64_and_passes_at_8_and_where_nothing_is_aligned() {
     );
     let advice = verdict("head-size", &gpt, &train(), "a100");
     assert_eq!(advice.severity(), Some(Severity::Advice));
-    assert!(advice.detail().contains("compute it as 96"), "{advice:?}");
+    assert!(advice.detail().contains("compute it as 128"), "{advice:?}");
 }
 
 #[test]

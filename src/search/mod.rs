@@ -36,6 +36,8 @@ use crate::error::Result;
 use crate::predict::Predictor;
 use crate::predict::step::StepEstimate;
 use crate::predict::step::estimate_step;
+use crate::rules::Finding;
+use crate::rules::judge_all;
 use crate::search::anneal::Effort;
 use crate::search::bounds::Bounds;
 use crate::search::bounds::Quantity;
@@ -112,6 +114,8 @@ pub struct Recommendation {
     pub parameters_over_baseline: f64,
     /// Tokens per second and GPU, times parameters, over the baseline's, minus 1: the gain at equal parameters.
     pub gain: f64,
+    /// What the sizing rules say of it, in the order of [`crate::rules::RULES`].
+    pub findings: Vec<Finding>,
     /// Bounds it leaves because they were relaxed: name, value and the usual limits.
     pub outside: Vec<(Quantity, f64, [f64; 2])>,
 }
@@ -315,7 +319,7 @@ fn space_of(request: &Request) -> Result<Space> {
     })
 }
 
-/// Looks at everything near the best shapes until nothing better turns up, or somebody asked to stop.
+/// Looks at everything near the best shapes until nothing better turns up, or the caller asks to stop.
 fn polish(
     (mut archive, mut interrupted): (Archive, bool),
     families: &[ShapeFamily],
@@ -360,7 +364,9 @@ fn recommend(
     let parameters_over_baseline = count(&architecture) / count(&request.baseline);
     let step = estimate_step(predictor, &architecture, &workload)?;
     let outside = space.bounds.outside(&architecture);
+    let findings = judge_all(&architecture, &workload, predictor.gpu());
     Ok(Recommendation {
+        findings,
         gain: (-ranked.candidate.cost).exp() * parameters_over_baseline - 1.0,
         parameters_over_baseline,
         outside: outside

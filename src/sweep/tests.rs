@@ -65,7 +65,7 @@ fn a_dimension_that_leaves_the_output_alone_makes_no_waves() {
     let range = Range::new(1024, 2048, 256).unwrap();
     let reduction = |k| {
         let Op::Gemm(op) = gemm(4096)? else {
-            unreachable!("the operator above is a product")
+            unreachable!("the operator above is a GEMM")
         };
         Ok(Op::Gemm(Gemm { k, ..op }))
     };

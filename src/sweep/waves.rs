@@ -8,8 +8,8 @@ use crate::ops::Op;
 use crate::sweep::Point;
 use crate::sweep::Subject;
 
-/// Tiles of products that cuBLAS uses widely, the best first: rows by columns of the output.
-const PRODUCT_TILES: [Tile; 3] = [
+/// Tiles of GEMMs that cuBLAS uses widely, the best first: rows by columns of the output.
+const GEMM_TILES: [Tile; 3] = [
     Tile::Output { m: 128, n: 256 },
     Tile::Output { m: 256, n: 128 },
     Tile::Output { m: 128, n: 128 },
@@ -18,13 +18,14 @@ const PRODUCT_TILES: [Tile; 3] = [
 /// Queries of one head that fused attention gives one block.
 const QUERY_TILES: [Tile; 2] = [Tile::Queries(128), Tile::Queries(64)];
 
-/// The least correlation that counts as an explanation.
+/// The least correlation that counts as an explanation. Ours: what a tile without influence reaches by chance on the
+/// hundred points of a usual sweep is below it.
 const EXPLAINS: f64 = 0.3;
 
 /// The share of an output that one block computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tile {
-    /// A rectangle of a product.
+    /// A rectangle of a GEMM's output.
     Output {
         /// Rows.
         m: u64,
@@ -120,7 +121,7 @@ impl Waves {
 
 /// The waves of every usual tile, the one that explains the curve best first.
 pub(super) fn along(points: &[Point], multiprocessors: u64) -> Vec<Waves> {
-    let tiles = PRODUCT_TILES.into_iter().chain(QUERY_TILES);
+    let tiles = GEMM_TILES.into_iter().chain(QUERY_TILES);
     let mut all: Vec<_> = tiles
         .filter_map(|tile| Waves::of(tile, points, multiprocessors))
         .collect();

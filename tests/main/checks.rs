@@ -43,7 +43,7 @@ fn what_cannot_be_checked_is_refused_in_one_sentence() {
 }
 
 #[test]
-fn a_report_names_what_is_wrong_and_what_mends_it() {
+fn a_report_names_what_is_wrong_and_what_fixes_it() {
     for gpu in ["a100", "h200"] {
         let text = data(&format!("check gpt3-2.7b --gpu {gpu}"));
         for part in [
@@ -53,7 +53,7 @@ fn a_report_names_what_is_wrong_and_what_mends_it() {
             "head_dim 80 -> 64",
             "arXiv 2401.14489",
             "90 %",
-            "All that one shape can mend",
+            "All that one shape can fix",
         ] {
             assert!(text.contains(part), "`{part}` is not in\n{text}");
         }
@@ -66,7 +66,7 @@ fn a_report_names_what_is_wrong_and_what_mends_it() {
 }
 
 #[test]
-fn a_document_has_every_rule_with_its_price() {
+fn a_document_has_every_rule_with_its_predicted_cost() {
     let document = json("check gpt3-2.7b --gpu a100");
     assert_eq!(document["gpu"], "a100");
     assert_eq!(document["model"]["head_dim"], 80);
@@ -81,22 +81,22 @@ fn a_document_has_every_rule_with_its_price() {
         }
         let verdict = rule["verdict"].as_str().unwrap();
         assert!(["met", "broken", "not_applicable"].contains(&verdict));
-        assert!(verdict == "broken" || rule["mend"].is_null());
+        assert!(verdict == "broken" || rule["fix"].is_null());
     }
     for rule in broken {
-        let mend = &rule["mend"];
-        assert!(number(mend, "parameter_change_fraction").abs() <= 0.01);
-        let gain = &mend["gain"];
+        let fix = &rule["fix"];
+        assert!(number(fix, "parameter_change_fraction").abs() <= 0.01);
+        let gain = &fix["gain"];
         let [low, expected, high] =
             ["low_fraction", "time_saved_fraction", "high_fraction"].map(|key| number(gain, key));
         assert!(low <= expected && expected <= high, "{rule}");
-        let [before, after] = [&document, mend].map(|step| number(&step["predicted"], "time_us"));
+        let [before, after] = [&document, fix].map(|step| number(&step["predicted"], "time_us"));
         assert!((1.0 - after / before - expected).abs() < 1e-9, "{rule}");
     }
     assert_eq!(rule(&document, "vocabulary")["value"], 50257.0);
     assert_eq!(rule(&document, "vocabulary")["severity"], "hard");
     assert_eq!(
-        rule(&document, "vocabulary")["mend"]["architecture"]["vocab"],
+        rule(&document, "vocabulary")["fix"]["architecture"]["vocab"],
         50304
     );
     assert_eq!(document["together"]["architecture"]["heads"], 20);

@@ -285,7 +285,7 @@ describe("check", () => {
     for (const rule of answer.rules.filter((one) => one.verdict === "broken")) {
       const paragraph = await text(page, `[data-rule=${rule.id}]`);
       assert.ok(paragraph.includes(rule.source) && paragraph.includes(rule.detail), paragraph);
-      if (rule.mend) assert.ok(paragraph.includes(`step ${ms(answer.predicted.time_us)} ${ms(rule.mend.predicted.time_us)}`), paragraph);
+      if (rule.fix) assert.ok(paragraph.includes(`step ${ms(answer.predicted.time_us)} ${ms(rule.fix.predicted.time_us)}`), paragraph);
     }
     const step = await ask("/v1/predict/model", { architecture: "gpt3-2.7b" });
     for (const caveat of step.caveats) assert.ok(output.includes(`${percent(caveat.time_share)} of the time: ${caveat.text}`), output);

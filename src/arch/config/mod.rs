@@ -3,7 +3,7 @@
 //! Strict: every field must be one that its `model_type` defines. Fields that shape the model are read,
 //! fields that cannot change a shape (token ids, dropout, initialisation, rotary frequencies, soft caps)
 //! are known and skipped, a value that would change the computation in a way this crate does not model
-//! is refused, and so is any field nobody here has heard of. Where a field is missing, only the default
+//! is refused, and so is any unknown field. Where a field is missing, only the default
 //! that `transformers` documents for that `model_type` stands in; sizes without which no model exists
 //! (layers, hidden, heads, MLP width, vocabulary) have no default here.
 

@@ -119,7 +119,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// One small product per query head.
+    /// One small GEMM per query head.
     fn per_head(&mut self, role: Role, inputs: u64, outputs: u64) {
         let heads = rank_heads(self.arch, self.work.tp);
         let linear = Linear {
@@ -175,7 +175,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Score and value products as batched GEMMs over all query heads, with the kernels between them.
+    /// Score and value as batched GEMMs over all query heads, with the kernels between them.
     fn unfused_attention(&mut self, op: &Attention, layers: u64) {
         let (q, kv) = (op.seq_q, op.seq_kv);
         let batch = op.batch * op.heads;

@@ -4,11 +4,11 @@
 //! MLPs, mixture of experts and latent attention, and extended by the backward pass: a linear map
 //! `(tokens, in) x (in, out)` runs forward as `tn`; its input gradient `(tokens, out) x (out, in)` as
 //! `nn`; its weight gradient `(out, tokens) x (tokens, in)`, where the tokens are the reduction, as `nt`.
-//! fp8 products run as `tn` in all three places, the only layout fp8 tensor cores take.
+//! fp8 GEMMs run as `tn` in all three places, the only layout fp8 tensor cores take.
 //!
 //! Conventions, each a plain assumption about the framework:
-//! - Bias adds ride in the epilogue of their product and cost nothing extra.
-//! - Gate and up projection are one product, queries, keys and values are one product.
+//! - Bias adds ride in the epilogue of their GEMM and cost nothing extra.
+//! - Gate and up projection are one GEMM, queries, keys and values are one GEMM.
 //! - Routing is balanced: every visited expert gets `ceil(tokens·top_k / visited)` tokens, where
 //!   `visited = min(experts, tokens·top_k)`. Experts are split by tensor parallelism like a dense MLP.
 //! - Latent attention expands keys and values in training and prefill and runs absorbed in decode
@@ -60,7 +60,7 @@ pub fn lower(arch: &Architecture, work: &Workload) -> Result<Step> {
 /// Forward arithmetic of one step, three times that in training; see [`Step::model_flops`].
 ///
 /// `2 ·` (weights a token meets) `· tokens`, plus `2·b·a·q·kv·(d + d_v)` per layer for the two attention
-/// products; a window bounds `kv`. Latent attention counts in its expanded form in every mode.
+/// GEMMs; a window bounds `kv`. Latent attention counts in its expanded form in every mode.
 fn model_flops(arch: &Architecture, work: &Workload) -> Flops {
     let (layer_weights, head_weights) = active_weights(arch);
     let linear = 2.0 * layer_weights as f64 * work.tokens() as f64;

@@ -24,13 +24,13 @@ fn items(step: &Step, role: Role) -> Vec<Item> {
         .collect()
 }
 
-/// `(m, n, k, batch, layout)` and count of every product of a role, in order of phases.
-fn products(step: &Step, role: Role) -> Vec<(Phase, [u64; 4], &'static str, u64)> {
+/// `(m, n, k, batch, layout)` and count of every GEMM of a role, in order of phases.
+fn gemms(step: &Step, role: Role) -> Vec<(Phase, [u64; 4], &'static str, u64)> {
     items(step, role)
         .iter()
         .map(|item| {
             let Op::Gemm(g) = item.op else {
-                panic!("{role} is not a product")
+                panic!("{role} is not a GEMM")
             };
             let shape = [g.m, g.n, g.k, g.batch];
             (item.phase, shape, g.layout.name(), item.count)
@@ -62,7 +62,7 @@ fn close(left: f64, right: f64) -> bool {
 }
 
 #[test]
-fn every_linear_map_trains_as_three_products_with_the_layouts_of_pytorch() {
+fn every_linear_map_trains_as_three_gemms_with_the_layouts_of_pytorch() {
     use Phase::{Forward, GradInput, GradWeight};
     let work = Workload {
         tp: 2,
@@ -79,7 +79,7 @@ fn every_linear_map_trains_as_three_products_with_the_layouts_of_pytorch() {
         (Role::Logits, 25129, 2560, 3),
     ] {
         assert_eq!(
-            products(&step, role),
+            gemms(&step, role),
             [
                 (Forward, [8192, out, input, 1], "tn", count),
                 (GradInput, [8192, input, out, 1], "nn", count),
@@ -91,12 +91,12 @@ fn every_linear_map_trains_as_three_products_with_the_layouts_of_pytorch() {
 }
 
 #[test]
-fn unfused_attention_is_two_batched_products_with_kernels_between_and_flash_is_one() {
+fn unfused_attention_is_two_batched_gemms_with_kernels_between_and_flash_is_one() {
     use Phase::{Forward, GradInput, GradWeight};
     let arch = preset("gpt3-2.7b");
     let step = lower(&arch, &unfused(Workload::train(4, 2048))).unwrap();
     assert_eq!(
-        products(&step, Role::AttentionScore),
+        gemms(&step, Role::AttentionScore),
         [
             (Forward, [2048, 2048, 80, 128], "tn", 32),
             (GradInput, [2048, 80, 2048, 128], "nn", 32),
@@ -104,7 +104,7 @@ fn unfused_attention_is_two_batched_products_with_kernels_between_and_flash_is_o
         ]
     );
     assert_eq!(
-        products(&step, Role::AttentionValue),
+        gemms(&step, Role::AttentionValue),
         [
             (Forward, [2048, 80, 2048, 128], "nn", 32),
             (GradInput, [2048, 2048, 80, 128], "tn", 32),
@@ -196,7 +196,7 @@ fn gpt3_175b_matches_the_published_flop_figures() {
 }
 
 #[test]
-fn model_flops_equal_the_lowered_products_of_every_preset() {
+fn model_flops_equal_the_lowered_gemms_of_every_preset() {
     for preset in Preset::all() {
         let arch = &preset.architecture;
         for work in [Workload::train(2, 1024), Workload::prefill(2, 1024)] {
@@ -228,14 +228,14 @@ fn model_flops_equal_the_lowered_products_of_every_preset() {
 fn prefill_predicts_the_last_position_and_decode_attends_to_context_and_itself() {
     let arch = preset("llama-3-8b");
     let step = lower(&arch, &Workload::prefill(3, 500)).unwrap();
-    assert_eq!(products(&step, Role::Logits)[0].1, [3, 128256, 4096, 1]);
-    assert_eq!(products(&step, Role::Qkv)[0].1, [1500, 6144, 4096, 1]);
+    assert_eq!(gemms(&step, Role::Logits)[0].1, [3, 128256, 4096, 1]);
+    assert_eq!(gemms(&step, Role::Qkv)[0].1, [1500, 6144, 4096, 1]);
     assert!(step.items.iter().all(|item| item.phase == Phase::Forward));
 
     let step = lower(&arch, &Workload::decode(16, 4000)).unwrap();
     let (op, count) = attention(&step, Phase::Forward)[0];
     assert_eq!((op.seq_q, op.seq_kv, op.batch, count), (1, 4001, 16, 32));
-    assert_eq!(products(&step, Role::MlpUp)[0].1, [16, 28672, 4096, 1]);
+    assert_eq!(gemms(&step, Role::MlpUp)[0].1, [16, 28672, 4096, 1]);
     assert_eq!(step.tokens, 16);
 }
 
@@ -243,19 +243,16 @@ fn prefill_predicts_the_last_position_and_decode_attends_to_context_and_itself()
 fn experts_share_the_tokens_evenly_and_a_single_token_visits_only_its_own() {
     let arch = preset("mixtral-8x7b");
     let step = lower(&arch, &Workload::prefill(1, 1000)).unwrap();
-    assert_eq!(products(&step, Role::Router)[0].1, [1000, 8, 4096, 1]);
-    assert_eq!(products(&step, Role::ExpertsUp)[0].1, [250, 28672, 4096, 8]);
-    assert_eq!(
-        products(&step, Role::ExpertsDown)[0].1,
-        [250, 4096, 14336, 8]
-    );
+    assert_eq!(gemms(&step, Role::Router)[0].1, [1000, 8, 4096, 1]);
+    assert_eq!(gemms(&step, Role::ExpertsUp)[0].1, [250, 28672, 4096, 8]);
+    assert_eq!(gemms(&step, Role::ExpertsDown)[0].1, [250, 4096, 14336, 8]);
     let step = lower(&arch, &Workload::decode(1, 100)).unwrap();
-    assert_eq!(products(&step, Role::ExpertsUp)[0].1, [1, 28672, 4096, 2]);
+    assert_eq!(gemms(&step, Role::ExpertsUp)[0].1, [1, 28672, 4096, 2]);
 
     let step = lower(&preset("deepseek-v3"), &Workload::prefill(1, 64)).unwrap();
-    assert_eq!(products(&step, Role::MlpUp)[0].3, 3);
-    assert_eq!(products(&step, Role::ExpertsUp)[0].3, 58);
-    assert_eq!(products(&step, Role::SharedUp)[0].1, [64, 4096, 7168, 1]);
+    assert_eq!(gemms(&step, Role::MlpUp)[0].3, 3);
+    assert_eq!(gemms(&step, Role::ExpertsUp)[0].3, 58);
+    assert_eq!(gemms(&step, Role::SharedUp)[0].1, [64, 4096, 7168, 1]);
 }
 
 #[test]
@@ -264,15 +261,15 @@ fn latent_attention_expands_in_prefill_and_is_absorbed_in_decode() {
     let step = lower(&arch, &Workload::prefill(1, 512)).unwrap();
     let (op, _) = attention(&step, Phase::Forward)[0];
     assert_eq!((op.kv_heads, op.head_dim, op.value_dim), (128, 192, 128));
-    assert_eq!(products(&step, Role::KeyValueUp)[0].1, [512, 32768, 512, 1]);
+    assert_eq!(gemms(&step, Role::KeyValueUp)[0].1, [512, 32768, 512, 1]);
 
     let step = lower(&arch, &Workload::decode(8, 4095)).unwrap();
     let (op, _) = attention(&step, Phase::Forward)[0];
     assert_eq!((op.heads, op.kv_heads), (128, 1));
     assert_eq!((op.head_dim, op.value_dim), (576, 512));
     assert!(items(&step, Role::KeyValueUp).is_empty());
-    assert_eq!(products(&step, Role::QueryAbsorb)[0].1, [8, 512, 128, 128]);
-    assert_eq!(products(&step, Role::ValueAbsorb)[0].1, [8, 128, 512, 128]);
+    assert_eq!(gemms(&step, Role::QueryAbsorb)[0].1, [8, 512, 128, 128]);
+    assert_eq!(gemms(&step, Role::ValueAbsorb)[0].1, [8, 128, 512, 128]);
 }
 
 #[test]
@@ -323,7 +320,7 @@ fn the_last_pipeline_stage_is_lowered_with_transfers_and_the_bubble_is_told() {
         ..Workload::train(1, 1024)
     };
     let step = lower(&arch, &work).unwrap();
-    assert_eq!(products(&step, Role::Qkv)[0].3, 7 * 8);
+    assert_eq!(gemms(&step, Role::Qkv)[0].3, 7 * 8);
     assert!(items(&step, Role::Embedding).is_empty());
     assert_eq!(items(&step, Role::PipelineParallel).len(), 2);
     assert_eq!(step.pipeline_factor(), 12.0 / 8.0);
@@ -435,7 +432,7 @@ fn every_preset_lowers_in_every_mode() {
 
 proptest! {
     #[test]
-    fn tensor_parallelism_divides_the_products_and_backward_is_twice_forward(
+    fn tensor_parallelism_divides_the_gemms_and_backward_is_twice_forward(
         layers in 1u64..5,
         groups in 1u64..4,
         per_group in 1u64..4,

@@ -180,8 +180,8 @@ function paragraph(checked, rule) {
 	return h("section", { class: "fix", "data-rule": rule.id },
 		h("h4", null, rule.title, " ", h("span", { class: hard ? "badge bad" : "badge" }, hard ? "broken" : "broken (advice)")),
 		p("", rule.detail),
-		facts([["asks", rule.demand], ["because", rule.reason], ["source", rule.source], rule.no_mend && ["fix", `none near: ${rule.no_mend}`]]),
-		rule.mend && sideBySide(checked, [["nearest fix", rule.mend], rule.faster && ["farther, faster", rule.faster]].filter(Boolean)));
+		facts([["asks", rule.demand], ["because", rule.reason], ["source", rule.source], rule.no_fix && ["fix", `none near: ${rule.no_fix}`]]),
+		rule.fix && sideBySide(checked, [["nearest fix", rule.fix], rule.faster && ["farther, faster", rule.faster]].filter(Boolean)));
 }
 
 function rulesTable(checked, rules) {
@@ -195,8 +195,8 @@ function rulesTable(checked, rules) {
 		["rule", "verdict", "what decides", "nearest fix", "it saves"].slice(0, columns),
 		rules.map((rule) => [
 			h("span", { title: rule.demand }, rule.title), verdict(rule), rule.detail,
-			rule.mend ? changes(rule.mend) : rule.no_mend ? "none near" : "",
-			rule.mend ? outcome(checked.workload, rule.mend, true) : ""].slice(0, columns)), { class: "rules" });
+			rule.fix ? changes(rule.fix) : rule.no_fix ? "none near" : "",
+			rule.fix ? outcome(checked.workload, rule.fix, true) : ""].slice(0, columns)), { class: "rules" });
 }
 
 /** `heads 32 → 20, head dim 80 → 128`; where every head has its own keys, both change alike. */
@@ -226,7 +226,7 @@ function sideBySide(checked, fixes) {
 	line("tokens/s per GPU", checked.predicted ? rate(checked.predicted, work_) : "–", (fix) => [rate(fix.predicted, fix.workload), !fix.predicted.fits && span("bad", " does not fit")]);
 	if (fixes.some(([, fix]) => fix.gain)) line("it saves", "", (fix) => outcome(work_, fix));
 	line("tiers", checked.predicted ? format.tierShares(checked.predicted.tier_shares) : "–", (fix) => format.tierShares(fix.predicted.tier_shares), { class: "soft" });
-	line("fixes", "", (fix) => fix.mends.join(", "), { class: "soft" });
+	line("fixes", "", (fix) => fix.fixes.join(", "), { class: "soft" });
 	if (fixes.some(([, fix]) => fix.breaks.length)) line("breaks", "", (fix) => span("bad", fix.breaks.join(", ")), { class: "soft" });
 	return scroller("Before and after", h("table", { class: "sides" },
 		h("thead", null, h("tr", null, h("th", { scope: "col" }, span("unseen", "what")), h("th", { scope: "col", class: "num" }, "as it is"), fixes.map(([label]) => h("th", { scope: "col", class: "num" }, label)))),

@@ -87,7 +87,7 @@ function render(found, request, refused, gpu) {
 			["baseline", `${baseline.shape.name}, ${format.grouped(baseline.shape.parameters)} parameters, vocabulary ${baseline.shape.vocab}: ${format.tokens(baseline.tokens_per_s_per_gpu)} tokens/s per GPU, MFU ${format.percent(baseline.mfu)}${baseline.fits ? "" : ", does not fit"}; gains are at equal parameters`],
 			["method", `${found.search.method}${found.search.seed === undefined ? "" : `, seed ${found.search.seed}`}: ${format.grouped(found.search.evaluations)} evaluations, ${format.grouped(found.search.refused)} ruled out, of ${format.grouped(found.search.lattice_shapes)} shapes in the lattice; stopped: ${found.search.stopped}`],
 			["based on", format.basis(found.basis)],
-			...[["batch", found.request.free_batches], ["tp", found.request.free_tp]].map(([what, all]) => all?.length && [`free ${what}`, `from ${all[0]} to ${all.at(-1)} in powers of two`]),
+			...Object.entries(found.request.free).map(([what, all]) => [`free ${what}`, `from ${all[0]} to ${all.at(-1)} in powers of two`]),
 			found.request.relaxed?.length > 0 && ["relaxed", found.request.relaxed.map(format.words).join(", ")],
 		]),
 		commands("search", "/v1/search", refused ? { ...request, export: undefined } : request));
@@ -102,7 +102,7 @@ function sure({ gain, cost_half_width: own }) {
 const perGpu = (shape, rate) => rate * (shape.tokens_per_s_per_gpu / shape.tokens_per_s);
 
 function ranking(found) {
-	const free = Boolean(found.request.free_batches?.length || found.request.free_tp?.length);
+	const free = Object.keys(found.request.free).length > 0;
 	const lows = found.shapes.map((one) => perGpu(one, one.tokens_per_s_low));
 	const highs = found.shapes.map((one) => perGpu(one, one.tokens_per_s_high));
 	const reference = found.baseline.tokens_per_s_per_gpu;
@@ -188,7 +188,7 @@ function reasons(found) {
 function pareto(found) {
 	const x = (one) => format.gib(one.memory_bytes);
 	const front = [...found.pareto_front].sort((a, b) => a.memory_bytes - b.memory_bytes);
-	const say = (what, one, low, high) => `${what}: ${format.tokens(one.tokens_per_s_per_gpu)} tokens/s per GPU${low ? ` (90 %: ${format.tokens(low)} to ${format.tokens(high)})` : ""}, ${format.bytes(one.memory_bytes)}; ${format.dimensions(one.shape)}${found.request.free_batches?.length || found.request.free_tp?.length ? `; batch ${one.batch ?? found.workload.batch}, tp ${one.tp ?? found.workload.tp}` : ""}`;
+	const say = (what, one, low, high) => `${what}: ${format.tokens(one.tokens_per_s_per_gpu)} tokens/s per GPU${low ? ` (90 %: ${format.tokens(low)} to ${format.tokens(high)})` : ""}, ${format.bytes(one.memory_bytes)}; ${format.dimensions(one.shape)}${Object.keys(found.request.free).length ? `; batch ${one.batch ?? found.workload.batch}, tp ${one.tp ?? found.workload.tp}` : ""}`;
 	const point = (one, text) => ({ x: x(one), y: one.tokens_per_s_per_gpu, text });
 	const stops = [
 		...front.map((one) => ({ one, tone: 2, text: say("Pareto front", one) })),

@@ -1,4 +1,4 @@
-//! The nearest shape that mends a rule, and the one that mends most rules at once.
+//! The nearest shape that fixes a broken rule, and the one that fixes most rules at once.
 
 use crate::arch::Architecture;
 use crate::arch::Workload;
@@ -17,6 +17,7 @@ use crate::predict::Predictor;
 use crate::predict::step::StepEstimate;
 use crate::predict::step::estimate_step;
 use crate::rules::Finding;
+use crate::rules::Kind;
 use crate::rules::RULES;
 use crate::rules::Rule;
 use crate::rules::Severity;
@@ -24,24 +25,21 @@ use crate::rules::Subject;
 use crate::rules::is_met;
 use crate::rules::judge_all;
 
-/// Near shapes of one rule that are predicted.
+/// Near shapes of one rule that are predicted. Ours: each takes the prediction of a whole step, and they come nearest
+/// first, so that more of them are only farther.
 const PREDICTED: usize = 12;
 
-/// Near shapes of one rule among which the one that mends most rules is looked for.
+/// Near shapes of one rule among which the one that fixes most rules is looked for. Ours: the candidates of two
+/// dimensions, seven steps in three units each, and a few.
 const JUDGED: usize = 48;
 
-/// A farther shape is worth naming when it gains this much more than the nearest.
+/// A farther shape is worth naming when it gains this much more than the nearest. Ours: half a percent of a step is
+/// less than any rule here is about.
 const WORTH_NAMING: f64 = 0.005;
-
-/// The rule without which a model cannot be split.
-const SPLIT: &str = "node-size";
-
-/// Rules that a shape breaks by needing less memory, which is no fault of it.
-const OF_MEMORY: [&str; 2] = ["micro-batch", "tensor-parallel"];
 
 /// A shape near the one that was checked.
 #[derive(Clone, Debug)]
-pub struct Mend {
+pub struct Fix {
     /// The shape.
     pub architecture: Architecture,
     /// What is run on it.
@@ -55,13 +53,13 @@ pub struct Mend {
     /// What it gains; none where the shape as it is does not run.
     pub gain: Option<Gain>,
     /// Broken rules that it meets.
-    pub mends: Vec<&'static Rule>,
+    pub fixes: Vec<&'static Rule>,
     /// Rules of advice that were met and that it breaks.
     pub breaks: Vec<&'static Rule>,
 }
 
-/// Looks for mends of one shape.
-pub(super) struct Mender<'a> {
+/// Looks for fixes of one shape.
+pub(super) struct Fixer<'a> {
     predictor: &'a Predictor,
     arch: &'a Architecture,
     work: &'a Workload,
@@ -102,7 +100,7 @@ impl Refused {
     }
 }
 
-impl<'a> Mender<'a> {
+impl<'a> Fixer<'a> {
     pub fn new(
         predictor: &'a Predictor,
         arch: &'a Architecture,
@@ -126,52 +124,54 @@ impl<'a> Mender<'a> {
             return None;
         }
         let mut refused = Refused::default();
-        let mut mends = Vec::new();
+        let mut fixes = Vec::new();
         for near in self.nearest_first(finding.rule, self.arch) {
             if !self.is_possible(finding.rule, &near, &mut refused) {
                 continue;
             }
-            let Some((mended, breaks)) = self.effect(&near) else {
+            let Some((fixed, breaks)) = self.effect(&near) else {
                 refused.other_rules += 1;
                 continue;
             };
-            if let Some(mend) = self.priced(near, mended, breaks) {
-                mends.push(mend);
+            if let Some(fix) = self.predicted(near, fixed, breaks) {
+                fixes.push(fix);
             }
-            if mends.len() == PREDICTED {
+            if fixes.len() == PREDICTED {
                 break;
             }
         }
         // Near stays before far among those that break no advice.
-        mends.sort_by_key(|mend| !mend.breaks.is_empty());
-        if mends.is_empty() {
-            let why = if self.as_is.is_none() && finding.rule.id != SPLIT {
-                format!("alone it leaves a split that does not run; mend {SPLIT} first")
+        fixes.sort_by_key(|fix| !fix.breaks.is_empty());
+        if fixes.is_empty() {
+            let why = if self.as_is.is_none() && finding.rule.kind != Kind::Split {
+                let split = split_rules().map(|rule| rule.id).collect::<Vec<_>>();
+                let split = split.join(", ");
+                format!("alone it leaves a split that does not run; fix {split} first")
             } else {
                 refused.sentence()
             };
             return Some(Remedy::NoNearShape { why });
         }
-        let nearest = Box::new(mends.remove(0));
-        let faster = mends
+        let nearest = Box::new(fixes.remove(0));
+        let faster = fixes
             .into_iter()
             // Another workload is not farther away, only larger.
-            .filter(|mend| mend.workload == *self.work && clearly_faster(mend, &nearest))
+            .filter(|fix| fix.workload == *self.work && clearly_faster(fix, &nearest))
             .min_by(|a, b| gpu_secs(a).total_cmp(&gpu_secs(b)));
-        Some(Remedy::Mended {
+        Some(Remedy::Fixed {
             nearest,
             faster: faster.map(Box::new),
         })
     }
 
-    /// The shape that mends as many rules as possible without touching the workload.
-    pub fn together(&self) -> Option<Mend> {
+    /// The shape that fixes as many rules as possible without touching the workload.
+    pub fn together(&self) -> Option<Fix> {
         let gpu = self.predictor.gpu();
         let mut current = self.arch.clone();
         let mut broken = count_broken(self.findings);
-        // Nothing else can be judged by its products until the ranks divide them.
-        let (split, rest): (Vec<_>, Vec<_>) = RULES.iter().partition(|rule| rule.id == SPLIT);
-        for rule in split.into_iter().chain(rest) {
+        // Nothing else can be judged by its GEMMs until the ranks divide them.
+        let others = RULES.iter().filter(|rule| rule.kind != Kind::Split);
+        for rule in split_rules().chain(others) {
             let subject = Subject {
                 arch: &current,
                 work: self.work,
@@ -225,13 +225,13 @@ impl<'a> Mender<'a> {
             arch: current,
             work: *self.work,
         };
-        let (mended, breaks) = self.effect(&near)?;
-        self.priced(near, mended, breaks)
+        let (fixed, breaks) = self.effect(&near)?;
+        self.predicted(near, fixed, breaks)
     }
 
     /// Candidates for a rule around `arch`, those that change least first.
     fn nearest_first(&self, rule: &Rule, arch: &Architecture) -> Vec<Candidate> {
-        let near = candidates(rule.id, arch, self.work, self.predictor.gpu());
+        let near = candidates(rule, arch, self.work, self.predictor.gpu());
         let mut ranked: Vec<(f64, Candidate)> = near
             .into_iter()
             .map(|near| (distance(&self.changes(&near)), near))
@@ -272,7 +272,7 @@ impl<'a> Mender<'a> {
         false
     }
 
-    /// What does not fit as it is need not fit mended.
+    /// What does not fit as it is need not fit fixed.
     fn must_fit(&self) -> bool {
         self.as_is.is_some_and(|step| step.fits)
     }
@@ -298,7 +298,7 @@ impl<'a> Mender<'a> {
         let changed = |from: bool| {
             let pairs = self.findings.iter().zip(&findings);
             pairs
-                .filter(|(before, _)| !from || !OF_MEMORY.contains(&before.rule.id))
+                .filter(|(before, _)| !from || before.rule.kind != Kind::Memory)
                 .filter(|(before, after)| {
                     before.verdict.is_met() == Some(from) && after.verdict.is_met() == Some(!from)
                 })
@@ -309,35 +309,40 @@ impl<'a> Mender<'a> {
     }
 
     /// The shape with its predicted step; none where it cannot be lowered.
-    fn priced(
+    fn predicted(
         &self,
         near: Candidate,
-        mends: Vec<&'static Rule>,
+        fixes: Vec<&'static Rule>,
         breaks: Vec<&'static Rule>,
-    ) -> Option<Mend> {
+    ) -> Option<Fix> {
         let step = estimate_step(self.predictor, &near.arch, &near.work).ok()?;
-        Some(Mend {
+        Some(Fix {
             changes: self.changes(&near),
             parameter_change: self.parameter_change(&near.arch),
             gain: self.as_is.map(|before| Gain::between(before, &step)),
             architecture: near.arch,
             workload: near.work,
             step,
-            mends,
+            fixes,
             breaks,
         })
     }
 }
 
-fn gpu_secs(mend: &Mend) -> f64 {
-    mend.step.gpu_time_per_token().secs()
+/// The rules without which a model cannot be split.
+fn split_rules() -> impl Iterator<Item = &'static Rule> {
+    RULES.iter().filter(|rule| rule.kind == Kind::Split)
 }
 
-fn clearly_faster(mend: &Mend, nearest: &Mend) -> bool {
-    let (time, least) = (gpu_secs(mend), gpu_secs(nearest));
-    mend.breaks.len() <= nearest.breaks.len()
-        && mend.step.fits >= nearest.step.fits
-        && only(&mend.changes, &nearest.changes)
+fn gpu_secs(fix: &Fix) -> f64 {
+    fix.step.gpu_time_per_token().secs()
+}
+
+fn clearly_faster(fix: &Fix, nearest: &Fix) -> bool {
+    let (time, least) = (gpu_secs(fix), gpu_secs(nearest));
+    fix.breaks.len() <= nearest.breaks.len()
+        && fix.step.fits >= nearest.step.fits
+        && only(&fix.changes, &nearest.changes)
         && time < least * (1.0 - WORTH_NAMING)
 }
 
@@ -345,6 +350,6 @@ fn count_broken(findings: &[Finding]) -> usize {
     findings
         .iter()
         .filter(|finding| finding.verdict.is_met() == Some(false))
-        .filter(|finding| !OF_MEMORY.contains(&finding.rule.id))
+        .filter(|finding| finding.rule.kind != Kind::Memory)
         .count()
 }
