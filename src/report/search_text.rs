@@ -143,6 +143,8 @@ impl SearchReport {
     }
 
     fn ranking(&self) -> String {
+        let split = self.split().map(Dimension::name).collect::<Vec<_>>();
+        let split = split.join(" x ");
         let headings = [
             ("", Side::Right),
             ("tie", Side::Right),
@@ -155,14 +157,25 @@ impl SearchReport {
             ("vocab", Side::Right),
             ("params", Side::Right),
             ("b", Side::Right),
-            ("tp", Side::Right),
+            (&split, Side::Right),
             ("tokens/s/GPU (90 %)", Side::Left),
             ("MFU", Side::Right),
             ("memory", Side::Right),
             ("gain", Side::Right),
             ("nearest", Side::Left),
         ];
-        table(headings, self.shapes.iter().map(cells))
+        let rows = self.shapes.iter().map(|shape| {
+            let split = self.split().map(|part| shape.workload[&part].to_string());
+            cells(shape, split.collect::<Vec<_>>().join(" x "))
+        });
+        table(headings, rows)
+    }
+
+    /// What a replica is split into: tensor-parallel ranks, and whatever else is free.
+    fn split(&self) -> impl Iterator<Item = Dimension> {
+        let free = self.request.free.keys().copied();
+        let others = free.filter(|free| !matches!(free, Dimension::Batch | Dimension::Tp));
+        std::iter::once(Dimension::Tp).chain(others)
     }
 
     /// Why the first shape wins, and what to mind about any of them.
@@ -244,7 +257,7 @@ impl SearchReport {
     }
 }
 
-fn cells(shape: &ShapeKeys) -> [String; 17] {
+fn cells(shape: &ShapeKeys, split: String) -> [String; 17] {
     let arch = &shape.shape;
     let gpus = shape.tokens_per_s / shape.tokens_per_s_per_gpu;
     [
@@ -259,7 +272,7 @@ fn cells(shape: &ShapeKeys) -> [String; 17] {
         arch.vocab.to_string(),
         format!("{}B", significant(arch.parameters as f64 / 1e9)),
         shape.workload[&Dimension::Batch].to_string(),
-        shape.workload[&Dimension::Tp].to_string(),
+        split,
         format!(
             "{} ({} to {})",
             tokens(shape.tokens_per_s_per_gpu),

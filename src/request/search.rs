@@ -63,7 +63,8 @@ pub struct SearchRequest {
     /// Tokens of the vocabulary, which the search pads [default: as in like, else 50257].
     #[cfg_attr(feature = "cli", arg(long, value_name = "V"))]
     pub vocab: Option<Size>,
-    /// Vary these too: micro-batches in powers of two, tensor-parallel degrees up to 8.
+    /// Vary these too: micro-batches in powers of two, tensor-parallel ranks and
+    /// pipeline stages up to 8.
     #[cfg_attr(feature = "cli", arg(long, value_delimiter = ',', num_args = 1.., value_name = "NAME"))]
     #[serde(default)]
     pub free: Vec<Free>,
@@ -190,6 +191,7 @@ impl SearchRequest {
             let given = match free {
                 Free::MicroBatch => self.workload.batch,
                 Free::Tp => several(self.workload.tp),
+                Free::Pp => several(self.workload.pp),
             };
             if let Some(value) = given {
                 let field = free.dimension().name();

@@ -49,6 +49,9 @@ const MOVES: [&[Dimension]; 8] = [
     &[Dimension::Vocab],
 ];
 
+/// Dimensions that take a random number even from one choice: a seed finds what it has always found.
+const ALWAYS_DRAWN: [Dimension; 2] = [Dimension::Batch, Dimension::Tp];
+
 /// How much is spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effort {
@@ -224,8 +227,10 @@ impl Chain<'_> {
                 Dimension::Heads => {}
                 // Whatever is free moves together.
                 Dimension::Batch => {
-                    for (free, _) in &self.space.free {
-                        next = self.other(*free, next, random);
+                    for (free, choices) in &self.space.free {
+                        if choices.len() > 1 || ALWAYS_DRAWN.contains(free) {
+                            next = self.other(*free, next, random);
+                        }
                     }
                 }
                 other => next = self.other(*other, next, random),

@@ -9,6 +9,8 @@ named_enum! {
         MicroBatch = "micro-batch",
         /// Tensor-parallel ranks, up to the 8 GPUs of a usual node.
         Tp = "tp",
+        /// Pipeline stages, up to 8.
+        Pp = "pp",
     }
 }
 
@@ -18,6 +20,7 @@ impl Free {
         match self {
             Self::MicroBatch => Dimension::Batch,
             Self::Tp => Dimension::Tp,
+            Self::Pp => Dimension::Pp,
         }
     }
 
@@ -25,7 +28,7 @@ impl Free {
     pub fn choices(self) -> Vec<u64> {
         let largest_log2 = match self {
             Self::MicroBatch => 6,
-            Self::Tp => 3,
+            Self::Tp | Self::Pp => 3,
         };
         (0..=largest_log2).map(|power| 1 << power).collect()
     }

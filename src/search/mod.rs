@@ -299,7 +299,7 @@ fn space_of(request: &Request) -> Result<Space> {
     let target = request.parameters as f64;
     let least = (target * (1.0 - request.tolerance)).ceil();
     let most = (target * (1.0 + request.tolerance)).floor();
-    // What is not free has one choice, so that equal seeds draw the same moves either way.
+    // What is not free has one choice.
     let choices = |free: Free| {
         let dimension = free.dimension();
         let own = || vec![dimension.get(base, workload)];

@@ -7,7 +7,7 @@ use crate::arch::parameters;
 use std::ops::{Index, IndexMut};
 
 /// The dimensions that a search varies, in the order by which equally fast shapes are sorted.
-pub const VARIED: [Dimension; 9] = [
+pub const VARIED: [Dimension; 10] = [
     Dimension::Layers,
     Dimension::Hidden,
     Dimension::Heads,
@@ -17,6 +17,7 @@ pub const VARIED: [Dimension; 9] = [
     Dimension::Vocab,
     Dimension::Batch,
     Dimension::Tp,
+    Dimension::Pp,
 ];
 
 /// The place of every dimension in a [`Shape`]; out of bounds for those that a search does not vary.

@@ -23,10 +23,11 @@ pub const MOST_FAMILIES: usize = 20_000_000;
 
 /// How the lattice is nested, the dimension that varies slowest first; layers and hidden width are outside, the
 /// micro-batch, which the budget does not depend on, is inside.
-const NESTED: [Dimension; 4] = [
+const NESTED: [Dimension; 5] = [
     Dimension::Heads,
     Dimension::KvHeads,
     Dimension::Tp,
+    Dimension::Pp,
     Dimension::Vocab,
 ];
 

@@ -272,6 +272,32 @@ fn ranks_and_batches_are_searched_where_they_are_free() {
     assert_eq!((best[Dimension::Batch], best[Dimension::Tp]), (most, 1));
 }
 
+#[test]
+fn pipeline_stages_are_searched_where_they_are_free() {
+    let workload = Workload {
+        microbatches: 16,
+        ..Workload::train(1, 2048)
+    };
+    let search_with = |free: Vec<Free>| {
+        let request = Request {
+            free,
+            shard: false,
+            ..request(13_000_000_000, workload)
+        };
+        search(&predictor("h200"), &request, &quiet)
+    };
+    // The states of 13B take 208 GB in training, and one GPU has 141.
+    let refused = search_with(Vec::new()).unwrap_err().to_string();
+    assert!(refused.contains("--pp 2"), "{refused}");
+    let found = search_with(vec![Free::Pp]).unwrap();
+    for shape in &found.shapes {
+        let stages = shape.ranked.candidate.shape[Dimension::Pp];
+        assert!(stages > 1 && shape.workload.pp == stages);
+        assert!(shape.ranked.architecture.layers.is_multiple_of(stages));
+        assert!(shape.step.fits);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
