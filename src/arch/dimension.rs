@@ -72,6 +72,33 @@ enum Access {
     Workload(fn(&Workload) -> u64, fn(&mut Workload, u64)),
 }
 
+/// The entry of a field of the architecture or the workload.
+macro_rules! plain {
+    ($part:ident, $least:expr, $most:expr, $($field:ident).+) => {
+        Entry {
+            field: stringify!($($field).+),
+            least: $least,
+            most: $most,
+            access: Access::$part(|part| part.$($field).+, |part, to| part.$($field).+ = to),
+        }
+    };
+}
+
+/// The entry of a field of the mixture of experts.
+macro_rules! of_experts {
+    ($least:expr, $most:expr, $field:ident) => {
+        Entry {
+            field: concat!("moe.", stringify!($field)),
+            least: $least,
+            most: $most,
+            access: Access::Architecture(
+                |arch| arch.moe.map_or(0, |moe| moe.$field),
+                |arch, to| arch.moe.iter_mut().for_each(|moe| moe.$field = to),
+            ),
+        }
+    };
+}
+
 static ENTRIES: [Entry; Dimension::ALL.len()] = {
     let mut entries = [Dimension::ALL[0].described(); Dimension::ALL.len()];
     let mut index = 1;
@@ -98,124 +125,34 @@ impl Dimension {
     }
 
     const fn described(self) -> Entry {
-        use Access::{Architecture as Arch, Workload as Work};
-        let (field, (least, most), access) = match self {
-            Self::Layers => (
-                "layers",
-                (1, MAX_LAYERS),
-                Arch(|arch| arch.layers, |arch, to| arch.layers = to),
-            ),
-            Self::Hidden => (
-                "hidden",
-                (1, MAX_HIDDEN),
-                Arch(|arch| arch.hidden, |arch, to| arch.hidden = to),
-            ),
-            Self::Heads => (
-                "heads",
-                (1, MAX_HEADS),
-                Arch(|arch| arch.heads, |arch, to| arch.heads = to),
-            ),
-            Self::KvHeads => (
-                "kv_heads",
-                (1, MAX_HEADS),
-                Arch(|arch| arch.kv_heads, |arch, to| arch.kv_heads = to),
-            ),
-            Self::HeadDim => (
-                "head_dim",
-                (1, MAX_HEADS),
-                Arch(|arch| arch.head_dim, |arch, to| arch.head_dim = to),
-            ),
-            Self::DFf => (
-                "mlp.d_ff",
-                (1, MAX_WIDTH),
-                Arch(|arch| arch.mlp.d_ff, |arch, to| arch.mlp.d_ff = to),
-            ),
-            Self::MoeDFf => (
-                "moe.d_ff",
-                (1, MAX_WIDTH),
-                Arch(
-                    |arch| arch.moe.map_or(0, |moe| moe.d_ff),
-                    |arch, to| arch.moe.iter_mut().for_each(|moe| moe.d_ff = to),
-                ),
-            ),
-            Self::MoeSharedDFf => (
-                "moe.shared_d_ff",
-                (0, MAX_WIDTH),
-                Arch(
-                    |arch| arch.moe.map_or(0, |moe| moe.shared_d_ff),
-                    |arch, to| arch.moe.iter_mut().for_each(|moe| moe.shared_d_ff = to),
-                ),
-            ),
-            Self::Experts => (
-                "moe.experts",
-                (2, MAX_EXPERTS),
-                Arch(
-                    |arch| arch.moe.map_or(0, |moe| moe.experts),
-                    |arch, to| arch.moe.iter_mut().for_each(|moe| moe.experts = to),
-                ),
-            ),
-            Self::TopK => (
-                "moe.top_k",
-                (1, MAX_EXPERTS),
-                Arch(
-                    |arch| arch.moe.map_or(0, |moe| moe.top_k),
-                    |arch, to| arch.moe.iter_mut().for_each(|moe| moe.top_k = to),
-                ),
-            ),
-            Self::Vocab => (
-                "vocab",
-                (1, MAX_VOCAB),
-                Arch(|arch| arch.vocab, |arch, to| arch.vocab = to),
-            ),
-            Self::Batch => (
-                "batch",
-                (1, MAX_BATCH),
-                Work(|work| work.batch, |work, to| work.batch = to),
-            ),
-            Self::Seq => (
-                "seq",
-                (1, MAX_SEQUENCE),
-                Work(|work| work.seq, |work, to| work.seq = to),
-            ),
-            Self::Context => (
-                "context",
-                (0, MAX_SEQUENCE),
-                Work(|work| work.context, |work, to| work.context = to),
-            ),
-            Self::Tp => (
-                "tp",
-                (1, MAX_RANKS),
-                Work(|work| work.tp, |work, to| work.tp = to),
-            ),
-            Self::Pp => (
-                "pp",
-                (1, MAX_LAYERS),
-                Work(|work| work.pp, |work, to| work.pp = to),
-            ),
-            Self::Dp => (
-                "dp",
-                (1, MAX_RANKS),
-                Work(|work| work.dp, |work, to| work.dp = to),
-            ),
-            Self::Zero => (
-                "zero",
-                (0, 3),
-                Work(
+        match self {
+            Self::Layers => plain!(Architecture, 1, MAX_LAYERS, layers),
+            Self::Hidden => plain!(Architecture, 1, MAX_HIDDEN, hidden),
+            Self::Heads => plain!(Architecture, 1, MAX_HEADS, heads),
+            Self::KvHeads => plain!(Architecture, 1, MAX_HEADS, kv_heads),
+            Self::HeadDim => plain!(Architecture, 1, MAX_HEADS, head_dim),
+            Self::DFf => plain!(Architecture, 1, MAX_WIDTH, mlp.d_ff),
+            Self::MoeDFf => of_experts!(1, MAX_WIDTH, d_ff),
+            Self::MoeSharedDFf => of_experts!(0, MAX_WIDTH, shared_d_ff),
+            Self::Experts => of_experts!(2, MAX_EXPERTS, experts),
+            Self::TopK => of_experts!(1, MAX_EXPERTS, top_k),
+            Self::Vocab => plain!(Architecture, 1, MAX_VOCAB, vocab),
+            Self::Batch => plain!(Workload, 1, MAX_BATCH, batch),
+            Self::Seq => plain!(Workload, 1, MAX_SEQUENCE, seq),
+            Self::Context => plain!(Workload, 0, MAX_SEQUENCE, context),
+            Self::Tp => plain!(Workload, 1, MAX_RANKS, tp),
+            Self::Pp => plain!(Workload, 1, MAX_LAYERS, pp),
+            Self::Dp => plain!(Workload, 1, MAX_RANKS, dp),
+            Self::Zero => Entry {
+                field: "zero",
+                least: 0,
+                most: 3,
+                access: Access::Workload(
                     |work| u64::from(work.zero),
                     |work, to| work.zero = u8::try_from(to).unwrap_or(u8::MAX),
                 ),
-            ),
-            Self::Microbatches => (
-                "microbatches",
-                (1, MAX_BATCH),
-                Work(|work| work.microbatches, |work, to| work.microbatches = to),
-            ),
-        };
-        Entry {
-            field,
-            least,
-            most,
-            access,
+            },
+            Self::Microbatches => plain!(Workload, 1, MAX_BATCH, microbatches),
         }
     }
 
@@ -435,11 +372,17 @@ mod tests {
             let value = 2 + index as u64;
             dimension.put(&mut arch, &mut work, value);
             assert_eq!(dimension.get(&arch, &work), value, "{dimension}");
-            assert!(dimension.field().ends_with(match dimension {
-                Dimension::MoeDFf => "d_ff",
-                Dimension::MoeSharedDFf => "shared_d_ff",
-                other => other.name(),
-            }));
+            assert_eq!(
+                dimension.field(),
+                match dimension {
+                    Dimension::DFf => "mlp.d_ff",
+                    Dimension::MoeDFf => "moe.d_ff",
+                    Dimension::MoeSharedDFf => "moe.shared_d_ff",
+                    Dimension::Experts => "moe.experts",
+                    Dimension::TopK => "moe.top_k",
+                    other => other.name(),
+                }
+            );
         }
     }
 

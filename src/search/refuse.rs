@@ -1,6 +1,6 @@
 //! Why no shape meets a request: which bound or which part of the memory binds, and what would free it.
 
-use crate::arch::Mode;
+use crate::arch::Dimension;
 use crate::arch::Recompute;
 use crate::arch::Workload;
 use crate::arch::memory_use;
@@ -153,53 +153,47 @@ fn smallest(
         .min_by(|a, b| a.1.bytes().total_cmp(&b.1.bytes()))
 }
 
-/// Changes of the workload, the mildest first.
+/// Changes of the workload, the mildest first, each with the options that ask for it.
 fn changes(space: &Space) -> Vec<(String, Workload)> {
+    use Dimension::{Batch, Dp, Pp, Tp, Zero};
     let work = space.workload;
+    let with = |values: &[(Dimension, u64)]| {
+        let (mut arch, mut work) = (space.base.clone(), work);
+        let options = values.iter().map(|(dimension, value)| {
+            dimension.put(&mut arch, &mut work, *value);
+            format!("--{dimension} {value}")
+        });
+        (options.collect::<Vec<_>>().join(" "), work)
+    };
     let mut changes = Vec::new();
     if work.batch > 1 {
-        changes.push(("--batch 1".to_owned(), Workload { batch: 1, ..work }));
+        changes.push(with(&[(Batch, 1)]));
     }
-    if work.mode == Mode::Train {
-        let full = Recompute::Full;
-        if work.recompute != full {
-            changes.push((
-                "--recompute full".to_owned(),
-                Workload {
-                    recompute: full,
-                    ..work
-                },
-            ));
+    if work.trains() {
+        let recompute = Recompute::Full;
+        if work.recompute != recompute {
+            let text = format!("--recompute {recompute}");
+            changes.push((text, Workload { recompute, ..work }));
         }
         for (dp, zero) in [(8, 1), (64, 3)] {
-            let dp = work.dp.max(dp);
-            changes.push((
-                format!("--dp {dp} --zero {zero}"),
-                Workload { dp, zero, ..work },
-            ));
+            changes.push(with(&[(Dp, work.dp.max(dp)), (Zero, zero)]));
         }
     } else if work.dtype.size() > Dtype::Fp8.size() {
-        changes.push((
-            "--dtype fp8".to_owned(),
-            Workload {
-                dtype: Dtype::Fp8,
-                ..work
-            },
-        ));
+        let dtype = Dtype::Fp8;
+        changes.push((format!("--dtype {dtype}"), Workload { dtype, ..work }));
     }
-    for tp in [2, 4, 8, 16].into_iter().filter(|&tp| tp > work.tp) {
-        changes.push((format!("--tp {tp}"), Workload { tp, ..work }));
-    }
-    for pp in [2, 4, 8].into_iter().filter(|&pp| pp > work.pp) {
-        changes.push((format!("--pp {pp}"), Workload { pp, ..work }));
-    }
-    let (tp, pp) = (work.tp.max(8), work.pp.max(8));
-    let split = Workload { tp, pp, ..work };
-    changes.push((format!("--tp {tp} --pp {pp}"), split));
-    if work.mode == Mode::Train {
-        let (dp, zero) = (work.dp.max(8), work.zero.max(1));
-        let text = format!("--tp {tp} --pp {pp} --dp {dp} --zero {zero}");
-        changes.push((text, Workload { dp, zero, ..split }));
+    let more = |dimension: Dimension, counts: &[u64]| -> Vec<_> {
+        let now = dimension.get(&space.base, &work);
+        let counts = counts.iter().filter(|&&count| count > now);
+        counts.map(|count| with(&[(dimension, *count)])).collect()
+    };
+    changes.extend(more(Tp, &[2, 4, 8, 16]));
+    changes.extend(more(Pp, &[2, 4, 8]));
+    let mut split = vec![(Tp, work.tp.max(8)), (Pp, work.pp.max(8))];
+    changes.push(with(&split));
+    if work.trains() {
+        split.extend([(Dp, work.dp.max(8)), (Zero, u64::from(work.zero.max(1)))]);
+        changes.push(with(&split));
     }
     changes
 }

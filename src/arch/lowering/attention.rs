@@ -138,19 +138,16 @@ impl Lowering<'_> {
             return;
         }
         let (arch, work) = (self.arch, self.work);
+        let heads = rank_heads(arch, work.tp);
         let mut op = Attention {
-            batch: work.batch,
-            heads: rank_heads(arch, work.tp),
             kv_heads: rank_kv_heads(arch, work.tp),
-            seq_q: work.seq,
             seq_kv: work.keys(),
-            head_dim: arch.head_dim,
             value_dim: arch.value_dim(),
             causal: true,
             // A window that no query reaches is the same operator as none.
             window: if window < work.keys() { window } else { 0 },
-            pass: Pass::Forward,
             dtype: work.activation_dtype(),
+            ..Attention::new(work.batch, heads, work.seq, arch.head_dim)
         };
         if let (true, Some(mla)) = (self.absorbed(), arch.mla) {
             op.kv_heads = 1;
@@ -180,13 +177,12 @@ impl Lowering<'_> {
         let (q, kv) = (op.seq_q, op.seq_kv);
         let batch = op.batch * op.heads;
         let gemm = |m, n, k, layout| {
+            let dtype = op.dtype;
             Op::Gemm(Gemm {
-                m,
-                n,
-                k,
                 batch,
                 layout,
-                dtype: op.dtype,
+                dtype,
+                ..Gemm::new(m, n, k)
             })
         };
         let core = Scope::Core;

@@ -151,17 +151,16 @@ impl Lowering<'_> {
         };
         let (inputs, outputs) = (linear.inputs, linear.outputs);
         let gemm = |m, n, k, layout| {
+            let layout = if dtype == Dtype::Fp8 {
+                Layout::Tn
+            } else {
+                layout
+            };
             Op::Gemm(Gemm {
-                m,
-                n,
-                k,
                 batch: members,
-                layout: if dtype == Dtype::Fp8 {
-                    Layout::Tn
-                } else {
-                    layout
-                },
+                layout,
                 dtype,
+                ..Gemm::new(m, n, k)
             })
         };
         self.emit(
