@@ -1,7 +1,7 @@
 //! GEMM rows per second: whole predictions, and their two halves, the ensemble beside the plain loop it replaces.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use shapewise::features::{Family, Machine};
+use shapewise::families::{Family, GpuRates};
 use shapewise::gpu::Gpu;
 use shapewise::ops::{Dtype, Gemm, Layout, Op};
 use shapewise::predict::Predictor;
@@ -25,18 +25,18 @@ fn product(index: u64) -> Op {
     })
 }
 
-fn machine() -> Machine {
+fn rates() -> GpuRates {
     let gpu = Gpu::find("h200").expect("a preset");
-    Machine::new(gpu, Seconds::from_micros(2.5))
+    GpuRates::new(gpu, Seconds::from_micros(2.5))
 }
 
 /// Features of the first `count` products, one row after the other.
 fn rows(count: u64) -> Vec<f32> {
-    let machine = machine();
+    let rates = rates();
     let width = Family::Gemm.width();
     let mut rows = vec![0.0; count as usize * width];
     for (index, row) in (0..count).zip(rows.chunks_exact_mut(width)) {
-        machine.features(&product(index), row);
+        rates.features(&product(index), row);
     }
     rows
 }
@@ -59,7 +59,7 @@ fn net(member: u64) -> Net {
 
 fn features(criterion: &mut Criterion) {
     const COUNT: u64 = 1024;
-    let machine = machine();
+    let rates = rates();
     let ops: Vec<Op> = (0..COUNT).map(product).collect();
     let mut row = vec![0.0; Family::Gemm.width()];
     let mut group = criterion.benchmark_group("features");
@@ -67,7 +67,7 @@ fn features(criterion: &mut Criterion) {
     group.bench_function("gemm", |bencher| {
         bencher.iter(|| {
             for op in &ops {
-                black_box(machine.features(black_box(op), &mut row));
+                black_box(rates.features(black_box(op), &mut row));
             }
         });
     });

@@ -9,7 +9,7 @@ shapewise=target/release/shapewise
 rows=target/rows
 mkdir -p "$rows"
 
-# The stacks that data/stacks.toml names, as heads or as sisters.
+# The stacks that data/stacks.toml names, as their own tables or as auxiliary ones.
 stacks=("trtllm 1.3.0rc20" "trtllm 1.3.0rc10" "trtllm 1.0.0" "sglang 0.5.9" "sglang 0.5.10" "sglang 0.5.14" "vllm 0.20.0")
 for table in aic_gemm_bf16 aic_gemm_fp8 aic_context_attention_bf16 aic_generation_attention_bf16; do
     [ -f "$rows/$table.parquet" ] ||

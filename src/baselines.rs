@@ -8,7 +8,7 @@ use crate::dataset::Row;
 use crate::dataset::is_held_out;
 use crate::dataset::key;
 use crate::evaluate::quantile;
-use crate::features::Machine;
+use crate::families::GpuRates;
 use crate::gpu::Gpu;
 use crate::ops::Op;
 use crate::units::Seconds;
@@ -49,8 +49,8 @@ pub struct Ape {
 /// Judges the simple predictors on rows of one GPU, stack, family and format; nothing where a side
 /// of the split is empty.
 pub fn baselines(gpu: &Gpu, rows: &[&Row], fraction: f64, seed: u64) -> Option<Baselines> {
-    let machine = Machine::new(gpu, Seconds::ZERO);
-    let point = |row: &&Row| Point::new(gpu, &machine, row);
+    let rates = GpuRates::new(gpu, Seconds::ZERO);
+    let point = |row: &&Row| Point::new(gpu, &rates, row);
     let (held_out, trained): (Vec<&Row>, Vec<&Row>) = rows
         .iter()
         .partition(|row| is_held_out(key(row), fraction, seed));
@@ -107,14 +107,14 @@ struct Point {
 }
 
 impl Point {
-    fn new(gpu: &Gpu, machine: &Machine, row: &Row) -> Self {
+    fn new(gpu: &Gpu, rates: &GpuRates, row: &Row) -> Self {
         let compute = row.op.dtype().map_or(0.0, |dtype| {
             (row.op.flops() / gpu.nearest_peak(dtype)).secs()
         });
         Self {
             op: row.op,
             log_time: row.time.secs().ln(),
-            log_roofline: machine.roofline(&row.op).secs().ln(),
+            log_roofline: rates.roofline(&row.op).secs().ln(),
             compute,
             memory: (row.op.bytes() / gpu.bandwidth()).secs(),
         }
@@ -276,7 +276,7 @@ mod tests {
     /// Products on an H200 whose time is `time(point, n, k)`.
     fn grid(time: impl Fn(&Point, u64, u64) -> f64) -> Vec<Row> {
         let gpu = Gpu::find("h200").unwrap();
-        let machine = Machine::new(gpu, Seconds::ZERO);
+        let rates = GpuRates::new(gpu, Seconds::ZERO);
         let mut rows = Vec::new();
         for m in [1, 64, 4096] {
             for n in (0..8).map(|power| 256u64 << power) {
@@ -290,7 +290,7 @@ mod tests {
                         dtype: Dtype::Bf16,
                     });
                     let mut row = Row::new(op, "h200", "law 1", Seconds::from_secs(1.0));
-                    let point = Point::new(gpu, &machine, &row);
+                    let point = Point::new(gpu, &rates, &row);
                     row.time = Seconds::from_secs(time(&point, n, k));
                     rows.push(row);
                 }
@@ -314,10 +314,10 @@ mod tests {
         assert!(judged.fitted.p90 < 0.01, "{judged:?}");
 
         let gpu = Gpu::find("h200").unwrap();
-        let machine = Machine::new(gpu, Seconds::ZERO);
+        let rates = GpuRates::new(gpu, Seconds::ZERO);
         let points: Vec<Point> = rows
             .iter()
-            .map(|row| Point::new(gpu, &machine, row))
+            .map(|row| Point::new(gpu, &rates, row))
             .collect();
         let [compute, memory, floor] = Fitted::new(&points).constants.map(f64::exp);
         for (found, expected) in [(compute, 1.0 / 0.7), (memory, 1.0 / 0.8), (floor, 4e-6)] {
@@ -335,12 +335,12 @@ mod tests {
             point.log_roofline.exp() * ratio
         });
         let gpu = Gpu::find("h200").unwrap();
-        let machine = Machine::new(gpu, Seconds::ZERO);
+        let rates = GpuRates::new(gpu, Seconds::ZERO);
         // The middle of the grid is left out, its neighbours on all four sides are not.
         let is_middle = |op: &Op| matches!(op, Op::Gemm(op) if op.n == 2048 && op.k == 2048);
         let points: Vec<Point> = rows
             .iter()
-            .map(|row| Point::new(gpu, &machine, row))
+            .map(|row| Point::new(gpu, &rates, row))
             .collect();
         let (middle, around): (Vec<Point>, Vec<Point>) =
             points.into_iter().partition(|point| is_middle(&point.op));

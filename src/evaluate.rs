@@ -6,7 +6,7 @@
 use crate::dataset::Row;
 use crate::dataset::Skipped;
 use crate::error::Result;
-use crate::features::Family;
+use crate::families::{Family, Variant};
 use crate::gpu::Gpu;
 use crate::gpu::GpuCatalog;
 use crate::ops::Dtype;
@@ -106,9 +106,8 @@ pub fn evaluate(
         }
         for (key, rows) in groups {
             let scores = score(&predictor, &rows);
-            let basis = Family::of(&rows[0].op)
-                .zip(key.dtype)
-                .and_then(|(family, dtype)| predictor.basis(family, dtype));
+            let op = &rows[0].op;
+            let basis = predictor.basis(Family::of(op), Variant::of(op));
             evaluation.groups.push(Group {
                 key,
                 errors: Errors::of(&scores),
@@ -123,13 +122,9 @@ pub fn evaluate(
     Ok(evaluation)
 }
 
-/// The name of an operator's family, of those that are not learned too.
+/// The name of an operator's family.
 pub fn family(op: &Op) -> &'static str {
-    match op {
-        Op::Memory(_) => "memory",
-        Op::Collective(_) => "collective",
-        Op::Gemm(_) | Op::Attention(_) => Family::of(op).map_or("other", |family| family.name()),
-    }
+    Family::of(op).name()
 }
 
 impl GroupKey {

@@ -53,9 +53,15 @@ pub mod random;
 
 pub mod ops;
 
+pub mod tiles;
+
 pub mod gpu;
 
 pub mod arch;
+
+pub mod families;
+
+pub mod rules;
 
 // Pipeline.
 
@@ -64,10 +70,6 @@ pub mod dataset;
 
 #[cfg(feature = "measure")]
 pub mod measure;
-
-pub mod features;
-
-pub mod rules;
 
 pub mod regressor;
 

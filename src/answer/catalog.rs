@@ -27,7 +27,7 @@ pub fn models() -> Result<ModelsReport> {
     let mut models = Vec::new();
     for name in library::names() {
         if let Some(artifact) = library::find(name)? {
-            let heads = artifact.card.heads.iter().zip(&artifact.weights);
+            let heads = artifact.card.submodels.iter().zip(&artifact.weights);
             models.extend(heads.map(|(head, weights)| ModelLine::new(name, head, weights)));
         }
     }

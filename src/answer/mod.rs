@@ -11,7 +11,7 @@ use crate::arch::Workload;
 use crate::arch::config_json;
 use crate::check;
 use crate::error::Result;
-use crate::features::Family;
+use crate::families::{Family, Variant};
 use crate::ops::Op;
 use crate::predict::Predictor;
 use crate::predict::step::estimate_step;
@@ -73,11 +73,13 @@ pub fn search(predictor: &Predictor, found: &Found, configs: bool) -> Result<Sea
 
 /// What the estimate of `op` is based on, where its family is learned.
 fn basis(predictor: &Predictor, op: &Op) -> Option<Basis> {
-    let (family, dtype) = (Family::of(op)?, op.dtype()?);
-    Some(Basis {
+    let (family, variant) = (Family::of(op), Variant::of(op));
+    let stack = predictor.basis(family, variant);
+    // Every model learns GEMM and attention; the other families are named where one does.
+    (stack.is_some() || variant.kind().is_none()).then(|| Basis {
         family: family.name(),
-        dtype: dtype.name(),
-        stack: predictor.basis(family, dtype),
+        dtype: variant.to_string(),
+        stack,
     })
 }
 

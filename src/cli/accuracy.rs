@@ -10,13 +10,13 @@ use crate::dataset::runs::read_runs;
 use crate::error::Error;
 use crate::error::Result;
 use crate::error::write_atomically;
-use crate::features::Family;
+use crate::families::{Family, Variant};
 use crate::gpu::Gpu;
 use crate::gpu::GpuCatalog;
 use crate::predict::Predictor;
 use crate::predict::library;
 use crate::regressor::artifact::Artifact;
-use crate::regressor::artifact::Head;
+use crate::regressor::artifact::Submodel;
 use crate::report::accuracy::HeadAccuracy;
 use crate::report::accuracy::ModelAccuracy;
 use crate::report::accuracy::markdown;
@@ -69,8 +69,8 @@ fn built_in() -> Result<Vec<&'static Artifact>> {
 
 /// Lets through what some head was trained for; a public table holds far more.
 fn filter(models: &[&Artifact]) -> Filter {
-    let heads = || models.iter().flat_map(|artifact| &artifact.card.heads);
-    let known = |head: &&Head| Gpu::find(&head.key.gpu).is_ok();
+    let heads = || models.iter().flat_map(|artifact| &artifact.card.submodels);
+    let known = |head: &&Submodel| Gpu::find(&head.key.gpu).is_ok();
     let gpus: BTreeSet<String> = heads().filter(known).map(|h| h.key.gpu.clone()).collect();
     let stacks: BTreeSet<String> = heads().filter(known).map(|h| h.key.stack.clone()).collect();
     Filter {
@@ -99,7 +99,7 @@ fn read(paths: &[PathBuf], filter: &Filter) -> Result<Table> {
 
 /// Every head beside the simple predictors on the rows it was trained for.
 fn judge<'a>(artifact: &'a Artifact, rows: &[Row]) -> ModelAccuracy<'a> {
-    let heads = artifact.card.heads.par_iter().map(|head| HeadAccuracy {
+    let heads = artifact.card.submodels.par_iter().map(|head| HeadAccuracy {
         head,
         baselines: Gpu::find(&head.key.gpu).ok().and_then(|gpu| {
             let own: Vec<&Row> = rows.iter().filter(|row| is_of(row, head)).collect();
@@ -113,9 +113,9 @@ fn judge<'a>(artifact: &'a Artifact, rows: &[Row]) -> ModelAccuracy<'a> {
     }
 }
 
-fn is_of(row: &Row, head: &Head) -> bool {
+fn is_of(row: &Row, head: &Submodel) -> bool {
     *row.gpu == *head.key.gpu
         && *row.stack == *head.key.stack
-        && Family::of(&row.op) == Some(head.key.family)
-        && row.op.dtype() == Some(head.key.dtype)
+        && Family::of(&row.op) == head.key.family
+        && Variant::of(&row.op) == head.key.variant
 }

@@ -41,7 +41,7 @@ pub(super) fn run(args: &MeasureArgs, format: Format) -> Result<String> {
     };
     let bar = progress_bar();
     #[cfg(feature = "train")]
-    let mut propose = crate::train::committee::contested;
+    let mut propose = crate::train::committee::query_by_committee;
     // Without the forests of that feature, no round adds a case.
     #[cfg(not(feature = "train"))]
     let mut propose =

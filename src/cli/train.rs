@@ -14,7 +14,7 @@ use crate::dataset::Row;
 use crate::dataset::RunToRun;
 use crate::error::Error;
 use crate::error::Result;
-use crate::features::Family;
+use crate::families::{Family, Variant};
 use crate::gpu::GpuCatalog;
 use crate::regressor::artifact::Key;
 use crate::report::training::TrainingReport;
@@ -65,8 +65,8 @@ fn noise(rows: &[Row], key: &Key) -> Option<RunToRun> {
     let own = rows.iter().filter(|row| {
         *row.gpu == *key.gpu
             && *row.stack == *key.stack
-            && Family::of(&row.op) == Some(key.family)
-            && row.op.dtype() == Some(key.dtype)
+            && Family::of(&row.op) == key.family
+            && Variant::of(&row.op) == key.variant
     });
     dataset::run_to_run(own)
 }
@@ -75,23 +75,17 @@ fn noise(rows: &[Row], key: &Key) -> Option<RunToRun> {
 fn show(event: &Event<'_>, bar: &ProgressBar) {
     let milestone = |line: String| bar.suspend(|| say(&line));
     match event {
-        Event::HeadStarted {
+        Event::SubmodelStarted {
             key,
             rows,
             held_out,
-        } => milestone(format!(
-            "{} {} {} {}: {rows} rows, {held_out} of them held out",
-            key.gpu,
-            key.stack,
-            key.family.name(),
-            key.dtype.name()
-        )),
+        } => milestone(format!("{key}: {rows} rows, {held_out} of them held out")),
         Event::Tree { tree, of, .. } => {
             bar.set_message("teacher, tree");
             bar.set_length(*of as u64);
             bar.set_position(*tree as u64);
         }
-        Event::TeacherRehearsed {
+        Event::TeacherHeldOut {
             median_ape,
             p90_ape,
             ..
@@ -119,7 +113,7 @@ fn show(event: &Event<'_>, bar: &ProgressBar) {
                 ));
             }
         }
-        Event::HeadRehearsed { errors, .. } => {
+        Event::SubmodelHeldOut { errors, .. } => {
             if let Some(all) = errors.first() {
                 milestone(format!(
                     "  held out: median {:.2} %, mean {:.2} %, p90 {:.2} %",
@@ -130,6 +124,6 @@ fn show(event: &Event<'_>, bar: &ProgressBar) {
             }
         }
         Event::Resumed { net } => milestone(format!("  {net}: finished in an earlier run")),
-        Event::HeadSkipped { reason, .. } => milestone(format!("skipped: {reason}")),
+        Event::SubmodelSkipped { reason, .. } => milestone(format!("skipped: {reason}")),
     }
 }

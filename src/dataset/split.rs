@@ -5,43 +5,23 @@
 //! not on the order of the rows, on other rows, on the GPU, the stack or the platform.
 
 use super::Row;
-use crate::ops::Op;
+use crate::families;
 use crate::random::scramble;
 
 /// What is held out together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(missing_docs)]
 pub enum Key {
     /// All rows of one [`Row::group`].
     Group(u64),
-    /// All products with these weights, whatever `m`.
-    Product { n: u64, k: u64 },
-    /// All attention with these heads, whatever batch and lengths.
-    Heads {
-        heads: u64,
-        kv_heads: u64,
-        head_dim: u64,
-    },
-    /// All memory-bound kernels over this width.
-    Width(u64),
-    /// All collectives of this size in bytes.
-    Message(u64),
+    /// All operators of a family with these sizes, as the family says: a number of the family first.
+    Sizes([u64; 4]),
 }
 
 /// The key that a row is held out by.
 pub fn key(row: &Row) -> Key {
-    if let Some(group) = row.group {
-        return Key::Group(group);
-    }
-    match row.op {
-        Op::Gemm(op) => Key::Product { n: op.n, k: op.k },
-        Op::Attention(op) => Key::Heads {
-            heads: op.heads,
-            kv_heads: op.kv_heads,
-            head_dim: op.head_dim,
-        },
-        Op::Memory(op) => Key::Width(op.cols),
-        Op::Collective(op) => Key::Message(op.bytes),
+    match row.group {
+        Some(group) => Key::Group(group),
+        None => Key::Sizes(families::split_key(&row.op)),
     }
 }
 
@@ -67,14 +47,7 @@ pub fn fold(key: Key, folds: usize, seed: u64) -> usize {
 fn hash(key: Key, seed: u64) -> u64 {
     let words = match key {
         Key::Group(group) => [1, group, 0, 0],
-        Key::Product { n, k } => [2, n, k, 0],
-        Key::Heads {
-            heads,
-            kv_heads,
-            head_dim,
-        } => [3, heads, kv_heads, head_dim],
-        Key::Width(cols) => [4, cols, 0, 0],
-        Key::Message(bytes) => [5, bytes, 0, 0],
+        Key::Sizes(words) => words,
     };
     words
         .iter()
@@ -121,7 +94,7 @@ mod tests {
 
         #[test]
         fn the_fraction_is_roughly_met(fraction in 0.05f64..0.95, seed: u64) {
-            let keys = (0..4000).map(|i| Key::Product { n: i / 60 * 128, k: i % 60 * 128 });
+            let keys = (0..4000).map(|i| Key::Sizes([2, i / 60 * 128, i % 60 * 128, 0]));
             let held_out = keys.filter(|&key| is_held_out(key, fraction, seed)).count();
             // Five standard deviations of 4000 coin flips.
             prop_assert!((held_out as f64 / 4000.0 - fraction).abs() < 0.04);
@@ -132,14 +105,14 @@ mod tests {
     fn folds_are_even_and_never_change() {
         let mut sizes = [0; 5];
         for cols in 0..5000 {
-            sizes[fold(Key::Width(cols), 5, 7)] += 1;
+            sizes[fold(Key::Sizes([4, cols, 0, 0]), 5, 7)] += 1;
         }
         assert!(
             sizes.iter().all(|size| (850..1150).contains(size)),
             "{sizes:?}"
         );
         // Pinned: a change here would move shapes between the sides of published error tables.
-        let pinned = hash(Key::Product { n: 4096, k: 12288 }, 0);
+        let pinned = hash(key(&gemm_row(1, 4096, 12288)), 0);
         assert_eq!(pinned, 1_885_905_272_494_425_321);
         assert_eq!(fold(Key::Group(1), 0, 0), 0);
     }

@@ -126,7 +126,7 @@ impl Attention {
     }
 
     /// Whether this is one decoding step: a single query against a cache.
-    pub fn is_decode(&self) -> bool {
+    pub const fn is_decode(&self) -> bool {
         self.seq_q == 1 && self.seq_kv > 1
     }
 }

@@ -1,27 +1,17 @@
-//! What is assumed where nothing was measured, each figure with its reason.
+//! What is assumed where nothing was measured: figures with their source, and widths that are assumptions.
 //!
 //! Uncertainties are half widths of a 90 % interval of `ln(time)`. They widen an interval; they are not
 //! calibrated, because there are no measurements to calibrate them on.
 
+use crate::families::collective::{NETWORK, link};
 use crate::gpu::Gpu;
 use crate::ops::{Attention, Collective, Gemm, Op};
 use crate::predict::estimate::{Caveat, Caveats, Estimate, Tier};
-use crate::units::{BytesPerSecond, Seconds};
-
-/// Sizes are rounded up to this many elements to find the aligned neighbour of a product: 128 bytes of 16-bit
-/// elements, NVIDIA Matrix Multiplication Background User's Guide.
-pub const ALIGNED: u64 = 64;
+use crate::units::Seconds;
 
 /// The logarithm of the greatest penalty that is carried over: odd sizes cost up to 3.4 times on A100
 /// (the co-design paper's vocabulary sweep), a few more for the smallest heads.
 pub const GREATEST_CORRECTION: f64 = 1.8;
-
-/// Backward attention recomputes the scores: five products where the forward pass has two.
-pub const BACKWARD_FLOPS: f64 = 2.5;
-
-/// FLOP rate of backward attention relative to forward: 0.76 to 0.84 in NVIDIA's own H200 benchmark of cuDNN 9.19,
-/// causal, head size 128, 2k to 32k tokens (cudnn-frontend, sdpa_benchmark_training).
-pub const BACKWARD_EFFICIENCY: f64 = 0.8;
 
 /// Repeating a measurement in one table: 0.7 % median, 2 to 3 % at the 90th percentile (aiconfigurator tables).
 pub const MEASURED: f64 = 0.025;
@@ -29,22 +19,31 @@ pub const MEASURED: f64 = 0.025;
 /// What all operators of a model share on one stack: two builds of one library differ by 1 % in the median.
 pub const STACK: f64 = 0.01;
 
-/// Half width that one caveat adds.
+/// Half width that one caveat adds; where no source is named, it is an assumption.
 const fn half_width(caveat: Caveat) -> f64 {
     match caveat {
+        // An assumption: features are clipped beyond the training shapes, so errors grow slowly.
         Caveat::OutOfDomain => 0.10,
         // Leave-one-GPU-out errors of boosted trees on the same tables have a 90th percentile of 12 % within a
         // generation and 24 to 39 % across.
         Caveat::OtherGpu => 0.30,
+        // An assumption: formats of one width run the same kernels, the features of others carry their peak and size.
         Caveat::OtherDtype => 0.10,
-        // cuBLAS picks other kernels per layout; single-digit percent on large products.
+        // cuBLAS picks other kernels per layout; single-digit percent on large GEMMs.
         Caveat::OtherLayout => 0.08,
+        // An assumption: that penalties of two generations differ by no more than this.
         Caveat::Alignment => 0.25,
+        // An assumption, below the 3.4 times that odd sizes cost at most where they were measured.
         Caveat::AlignmentUnknown => 0.60,
+        // An assumption.
         Caveat::Batched => 0.20,
+        // An assumption: the features count what the tile of a head adds.
         Caveat::HeadSize => 0.15,
+        // An assumption: the features count the tiles that a mask leaves.
         Caveat::Mask => 0.10,
+        // An assumption, three times what the rate of `families::attention` varies by on the one GPU it is known of.
         Caveat::BackwardFromForward => 0.15,
+        // An assumption.
         Caveat::NotLearned => 0.30,
     }
 }
@@ -66,16 +65,11 @@ pub fn is_transfer(caveats: Caveats) -> bool {
 /// Time of one hop between GPUs before the first byte arrives; 10 us is aiconfigurator's constant for NVLink nodes.
 const LINK_LATENCY: Seconds = Seconds::from_micros(10.0);
 
-/// Share of a link's bandwidth that collectives reach on large messages (bus bandwidth of NCCL's own tests).
+/// Share of a link's bandwidth that collectives reach on large messages: an assumption. NCCL's own tests print the bus
+/// bandwidth that it stands for (nccl-tests, doc/PERFORMANCE.md).
 const LINK_EFFICIENCY: f64 = 0.8;
 
-/// One 400 Gb/s adapter a GPU between nodes.
-const NETWORK: BytesPerSecond = BytesPerSecond::from_bytes_per_sec(50e9);
-
-/// PCIe 4.0 x16 in one direction, for parts without a faster link.
-const PCIE: BytesPerSecond = BytesPerSecond::from_bytes_per_sec(32e9);
-
-/// Share of the dense peak that the best products reach: 0.78 to 0.87 on A100, H100 and B200 (ml-engineering,
+/// Share of the dense peak that the best GEMMs reach: 0.78 to 0.87 on A100, H100 and B200 (ml-engineering,
 /// compute/accelerator).
 const REACHABLE_PEAK: f64 = 0.8;
 
@@ -107,7 +101,7 @@ fn collective_time(gpu: &Gpu, op: &Collective) -> Seconds {
     if op.ranks < 2 {
         return Seconds::ZERO;
     }
-    let link = gpu.link_bandwidth().unwrap_or(PCIE);
+    let link = link(gpu);
     let inside = gpu.gpus_per_node().is_none_or(|gpus| op.ranks <= gpus);
     let bandwidth = if inside { link } else { link.min(NETWORK) };
     LINK_LATENCY + op.wire_bytes() / (bandwidth * LINK_EFFICIENCY)

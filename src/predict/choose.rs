@@ -1,26 +1,26 @@
-//! Which trained head answers a question, from best to worst: this GPU and format, this GPU in another format,
+//! Which sub-model answers a question, from best to worst: this GPU and format, this GPU in another format,
 //! the nearest GPU of the generation, the model over all GPUs.
 
-use crate::error::Result;
-use crate::features::{Family, Machine};
+use crate::error::{Error, Result};
+use crate::families::{Caveat, Caveats, Coverage, Family, GpuRates, Variant};
 use crate::gpu::{Generation, Gpu, Vendor};
-use crate::ops::Dtype;
-use crate::predict::estimate::{Caveat, Caveats};
 use crate::predict::library;
-use crate::regressor::artifact::{ANY_GPU, Artifact, Calibration, Coverage, Head, Key, Weights};
+use crate::regressor::artifact::{ANY_GPU, Artifact, Calibration, Key, Submodel, Weights};
 use crate::regressor::evaluate::Ensemble;
 use crate::units::Seconds;
+use serde::Deserialize;
+use std::sync::OnceLock;
 
-/// A head made ready to answer for one GPU.
-pub struct Voice {
+/// A sub-model made ready to answer for one GPU.
+pub struct LoadedModel {
     /// `trtllm 1.3.0rc20 on h200`.
     pub name: String,
     /// What it was trained for.
     key: Key,
-    /// The GPU it is asked about.
+    /// Name of the GPU it is asked about.
     gpu: String,
-    /// Features on the GPU that is asked about, with the launch term of the stack.
-    pub machine: Machine,
+    /// Rates of the GPU that is asked about, with the launch term of the stack.
+    pub rates: GpuRates,
     /// The measured region.
     pub coverage: Coverage,
     /// Spread to interval.
@@ -29,18 +29,18 @@ pub struct Voice {
     ensemble: Ensemble,
 }
 
-impl Voice {
-    fn new(head: &Head, weights: &Weights, gpu: &Gpu) -> Self {
+impl LoadedModel {
+    fn new(submodel: &Submodel, weights: &Weights, gpu: &Gpu) -> Self {
         Self {
-            name: match head.key.gpu.as_str() {
-                ANY_GPU => format!("{} of all GPUs", head.key.stack),
-                part => format!("{} on {part}", head.key.stack),
+            name: match submodel.key.gpu.as_str() {
+                ANY_GPU => format!("{} of all GPUs", submodel.key.stack),
+                gpu => format!("{} on {gpu}", submodel.key.stack),
             },
-            key: head.key.clone(),
+            key: submodel.key.clone(),
             gpu: gpu.name.clone(),
-            machine: Machine::new(gpu, Seconds::from_micros(head.launch_us)),
-            coverage: head.coverage.clone(),
-            calibration: head.calibration.clone(),
+            rates: GpuRates::new(gpu, Seconds::from_micros(submodel.launch_us)),
+            coverage: submodel.coverage.clone(),
+            calibration: submodel.calibration.clone(),
             normaliser: Weights {
                 mean: weights.mean.clone(),
                 scale: weights.scale.clone(),
@@ -63,88 +63,110 @@ impl Voice {
     }
 }
 
-/// The voice that answers for one family and format.
+/// The model that answers for one family and variant.
 pub struct Answer {
-    /// Index of the voice.
-    pub voice: usize,
-    /// The format that the voice is asked in.
-    pub dtype: Dtype,
+    /// Index of the model.
+    pub model: usize,
+    /// The variant that the model is asked in.
+    pub asked: Variant,
     /// What is unlike the question.
     pub caveats: Caveats,
 }
 
-/// Finds the head that fits best and makes it a voice; none where no model knows the family.
+/// Finds the sub-model that fits best and loads it; none where no model knows the family.
 pub fn choose(
     gpu: &Gpu,
     candidates: &[&Artifact],
     family: Family,
-    dtype: Dtype,
-    voices: &mut Vec<Voice>,
+    variant: Variant,
+    models: &mut Vec<LoadedModel>,
 ) -> Option<Answer> {
-    let mut best: Option<(u32, &Head, &Weights)> = None;
+    let mut best: Option<(u32, &Submodel, &Weights)> = None;
     for artifact in candidates {
-        for (head, weights) in artifact.card.heads.iter().zip(&artifact.weights) {
-            if head.key.family != family {
+        for (submodel, weights) in artifact.submodels() {
+            if submodel.key.family != family {
                 continue;
             }
-            let distance = distance(gpu, dtype, head);
-            if best.is_none_or(|(least, ..)| distance < least) {
-                best = Some((distance, head, weights));
+            if let Some(distance) = distance(gpu, variant, &submodel.key)
+                && best.is_none_or(|(least, ..)| distance < least)
+            {
+                best = Some((distance, submodel, weights));
             }
         }
     }
-    let (_, head, weights) = best?;
+    let (_, submodel, weights) = best?;
+    let known = submodel.key.variant;
     let mut caveats = Caveats::default();
-    if head.key.gpu != gpu.name {
-        caveats.insert(Caveat::OtherGpu);
-    }
-    if head.key.dtype != dtype {
-        caveats.insert(Caveat::OtherDtype);
-    }
-    // Both 16-bit formats run the same kernels; the features of any other format carry its own peak and size.
-    let asked = if dtype.size() == head.key.dtype.size() {
-        head.key.dtype
-    } else {
-        dtype
-    };
+    caveats.insert_if(submodel.key.gpu != gpu.name, Caveat::OtherGpu);
+    caveats.insert_if(known != variant, Caveat::OtherDtype);
     Some(Answer {
-        voice: voice_of(head, weights, gpu, voices),
-        dtype: asked,
+        model: load(submodel, weights, gpu, models),
+        // Both 16-bit formats run the same kernels; the features of any other format carry its own peak and size.
+        asked: if bytes(variant) == bytes(known) {
+            known
+        } else {
+            variant
+        },
         caveats,
     })
 }
 
-/// The head that saw odd sizes and batches, for this maker and generation: the co-design paper's raw sweeps.
-pub fn alignment(gpu: &Gpu, voices: &mut Vec<Voice>) -> Result<Option<usize>> {
-    let part = match (gpu.vendor, gpu.generation) {
-        (Vendor::Nvidia, Generation::Volta | Generation::Turing) => "v100",
-        (Vendor::Nvidia, _) => "a100-40gb",
-        (Vendor::Amd, _) => "mi250x",
-        (Vendor::Intel | Vendor::Other, _) => return Ok(None),
-    };
-    let Some(artifact) = library::find(part)? else {
-        return Ok(None);
-    };
-    let products = artifact
-        .card
-        .heads
-        .iter()
-        .zip(&artifact.weights)
-        .find(|(head, _)| head.key.family == Family::Gemm);
-    let Some((head, weights)) = products else {
-        return Ok(None);
-    };
-    // Ratios are taken on the part where they were measured.
-    Ok(Some(voice_of(head, weights, Gpu::find(part)?, voices)))
+/// Which GPU knows the odd sizes of a maker's GPUs.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AlignmentEntry {
+    vendor: Vendor,
+    /// Nothing stands for all generations.
+    generations: Option<Vec<Generation>>,
+    alignment_from: String,
 }
 
-fn voice_of(head: &Head, weights: &Weights, gpu: &Gpu, voices: &mut Vec<Voice>) -> usize {
-    let known = voices
+fn alignment_entries() -> Result<&'static [AlignmentEntry]> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct File {
+        entry: Vec<AlignmentEntry>,
+    }
+    static ENTRIES: OnceLock<Vec<AlignmentEntry>> = OnceLock::new();
+    if let Some(entries) = ENTRIES.get() {
+        return Ok(entries);
+    }
+    let file: File = toml::from_str(include_str!("../../data/alignment.toml"))
+        .map_err(|error| Error::bad_input(format!("data/alignment.toml: {error}")))?;
+    Ok(ENTRIES.get_or_init(|| file.entry))
+}
+
+/// The sub-model that saw odd sizes and batches, for this maker and generation, as `data/alignment.toml` says.
+pub fn alignment(gpu: &Gpu, models: &mut Vec<LoadedModel>) -> Result<Option<usize>> {
+    let fits = |entry: &&AlignmentEntry| {
+        let generations = entry.generations.as_ref();
+        entry.vendor == gpu.vendor && generations.is_none_or(|all| all.contains(&gpu.generation))
+    };
+    let Some(entry) = alignment_entries()?.iter().find(fits) else {
+        return Ok(None);
+    };
+    let Some(artifact) = library::find(&entry.alignment_from)? else {
+        return Ok(None);
+    };
+    let gemms = artifact
+        .submodels()
+        .find(|(submodel, _)| submodel.key.family == Family::Gemm);
+    let Some((submodel, weights)) = gemms else {
+        return Ok(None);
+    };
+    // Ratios are taken on the GPU where they were measured.
+    let measured_on = Gpu::find(&entry.alignment_from)?;
+    Ok(Some(load(submodel, weights, measured_on, models)))
+}
+
+/// The index of this sub-model for this GPU, loaded once.
+fn load(submodel: &Submodel, weights: &Weights, gpu: &Gpu, models: &mut Vec<LoadedModel>) -> usize {
+    let known = models
         .iter()
-        .position(|voice| voice.key == head.key && voice.gpu == gpu.name);
+        .position(|model| model.key == submodel.key && model.gpu == gpu.name);
     known.unwrap_or_else(|| {
-        voices.push(Voice::new(head, weights, gpu));
-        voices.len() - 1
+        models.push(LoadedModel::new(submodel, weights, gpu));
+        models.len() - 1
     })
 }
 
@@ -174,21 +196,49 @@ fn sibling(gpu: &Gpu) -> Option<&'static str> {
         .map(|(name, _)| name)
 }
 
-/// How far a head is from the question: another 16-bit format is next to nothing, another GPU of the generation
-/// counts less than a format of another width.
-fn distance(gpu: &Gpu, dtype: Dtype, head: &Head) -> u32 {
-    let format = match (
-        head.key.dtype == dtype,
-        head.key.dtype.size() == dtype.size(),
-    ) {
+fn bytes(variant: Variant) -> Option<u64> {
+    variant.dtype().map(|dtype| dtype.size())
+}
+
+/// How far a sub-model is from the question; none where it knows another kind of kernel.
+///
+/// Assumed, as an order of preference: another 16-bit format runs the same kernels (1), so it goes before another GPU
+/// of the generation (3), that before all GPUs together (4), and a format of another width comes last (6).
+fn distance(gpu: &Gpu, variant: Variant, key: &Key) -> Option<u32> {
+    let format = match (key.variant == variant, bytes(key.variant) == bytes(variant)) {
         (true, _) => 0,
+        _ if key.variant.kind() != variant.kind() => return None,
         (false, true) => 1,
         (false, false) => 6,
     };
-    let part = match head.key.gpu.as_str() {
+    let gpu = match key.gpu.as_str() {
         name if name == gpu.name => 0,
         ANY_GPU => 4,
         _ => 3,
     };
-    format + part
+    Some(format + gpu)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn odd_sizes_are_known_on_gpus_that_exist_and_have_a_model() {
+        for entry in alignment_entries().unwrap() {
+            let gpu = Gpu::find(&entry.alignment_from).unwrap();
+            assert_eq!(gpu.name, entry.alignment_from);
+            assert_eq!(gpu.vendor, entry.vendor);
+            assert!(library::find(&gpu.name).unwrap().is_some());
+        }
+        let from = |gpu: &str| {
+            let mut models = Vec::new();
+            let found = alignment(Gpu::find(gpu).unwrap(), &mut models).unwrap();
+            found.map(|model| models[model].gpu.clone())
+        };
+        assert_eq!(from("v100").as_deref(), Some("v100"));
+        assert_eq!(from("h200").as_deref(), Some("a100-40gb"));
+        assert_eq!(from("mi300x").as_deref(), Some("mi250x"));
+        assert_eq!(from("b60"), None);
+    }
 }

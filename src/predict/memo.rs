@@ -1,6 +1,6 @@
 //! The time of many similar steps: operators that were predicted once are looked up.
 //!
-//! A search meets the same product in thousands of shapes. A [`Memo`] costs a lowering and a look-up per
+//! A search meets the same GEMM in thousands of shapes. A [`Memo`] costs a lowering and a look-up per
 //! operator, and gives the very numbers of [`crate::predict::step::estimate_step`]. It belongs to one thread.
 
 use crate::arch::{Architecture, Workload, lower};

@@ -1,12 +1,13 @@
 //! What training leaves behind and prediction loads: a card that explains, and the weights.
 //!
-//! A folder `models/NAME` holds `card.json` and `weights.safetensors`. One [`Head`] of the card answers for one
-//! key (GPU, software stack, operator family, format). Loading is strict: another schema, another feature
+//! A folder `models/NAME` holds `card.json` and `weights.safetensors`. One [`Submodel`] of the card answers for
+//! one key (GPU, software stack, operator family, variant). Loading is strict: another schema, another feature
 //! definition, a missing, extra or misshapen tensor, or a weight that is not a number is an error.
 
+pub use crate::families::Coverage;
+
 use crate::error::{Error, Result, read_text, write_atomically};
-use crate::features::Family;
-use crate::features::schema_hash;
+use crate::families::{Family, Variant};
 use crate::gpu::Gpu;
 use crate::ops::Dtype;
 use crate::regressor::net::{Layer, Net};
@@ -14,10 +15,11 @@ use half::f16;
 use safetensors::tensor::{SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
 
 /// Version of the card and tensor layout that this build reads and writes.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// File names inside `models/NAME`.
 pub const CARD_FILE: &str = "card.json";
@@ -35,11 +37,11 @@ pub struct Card {
     /// Model whose nets this one was fine-tuned from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<String>,
-    /// Keys that no head was trained with, whatever table they are in.
+    /// Keys that no sub-model was trained with, whatever table they are in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_out: Option<KeptOut>,
     /// The predictors, the preferred stack of a family first.
-    pub heads: Vec<Head>,
+    pub submodels: Vec<Submodel>,
     /// Descriptions of those of their GPUs that `data/gpus` does not know.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<Gpu>,
@@ -51,9 +53,9 @@ impl Card {
         self.kept_out.filter(|_| self.knows(gpu))
     }
 
-    /// Whether some head was trained for this GPU, or for all.
+    /// Whether some sub-model was trained for this GPU, or for all.
     pub fn knows(&self, gpu: &str) -> bool {
-        let mut keys = self.heads.iter().map(|head| &head.key);
+        let mut keys = self.submodels.iter().map(|submodel| &submodel.key);
         keys.any(|key| key.gpu == gpu || key.gpu == ANY_GPU)
     }
 }
@@ -68,9 +70,9 @@ pub struct KeptOut {
     pub seed: u64,
 }
 
-/// Which question a head answers.
+/// Which question a sub-model answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(try_from = "KeyFields", into = "KeyFields")]
 pub struct Key {
     /// Name of the GPU in `data/gpus`, or [`ANY_GPU`].
     pub gpu: String,
@@ -78,17 +80,77 @@ pub struct Key {
     pub stack: String,
     /// Operator family.
     pub family: Family,
-    /// Format of the operands.
-    pub dtype: Dtype,
+    /// What selects kernels besides the family.
+    pub variant: Variant,
 }
 
-/// The GPU of a head that was trained over all GPUs, for GPUs nobody measured.
+/// `h200 trtllm 1.3.0rc20 gemm bf16`.
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            gpu,
+            stack,
+            family,
+            variant,
+        } = self;
+        write!(f, "{gpu} {stack} {family} {variant}")
+    }
+}
+
+/// A key on disk: the variant is the kind of the kernel, its format, or both.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KeyFields {
+    gpu: String,
+    stack: String,
+    family: Family,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kind: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    dtype: Option<Dtype>,
+}
+
+impl TryFrom<KeyFields> for Key {
+    type Error = String;
+
+    fn try_from(fields: KeyFields) -> std::result::Result<Self, String> {
+        let KeyFields {
+            gpu,
+            stack,
+            family,
+            kind,
+            dtype,
+        } = fields;
+        let variant = Variant::parse(family, kind.as_deref(), dtype)
+            .map_err(|allowed| format!("key of {gpu} {stack} {family}; allowed: {allowed}"))?;
+        Ok(Self {
+            gpu,
+            stack,
+            family,
+            variant,
+        })
+    }
+}
+
+impl From<Key> for KeyFields {
+    fn from(key: Key) -> Self {
+        Self {
+            gpu: key.gpu,
+            stack: key.stack,
+            family: key.family,
+            kind: key.variant.kind().map(str::to_owned),
+            dtype: key.variant.dtype(),
+        }
+    }
+}
+
+/// The GPU of a sub-model that was trained over all GPUs, for GPUs nobody measured.
 pub const ANY_GPU: &str = "any";
 
 /// One predictor: an ensemble of nets with its provenance.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Head {
+pub struct Submodel {
     /// What it answers.
     pub key: Key,
     /// Digest of the feature definition it was trained under.
@@ -129,20 +191,20 @@ pub struct Training {
     pub huber: f32,
     /// Trees in the teacher that labels unmeasured shapes, the most that a trial may choose where there is a base; 0 = no teacher.
     pub teacher_trees: usize,
-    /// Shapes the teacher labelled.
-    pub invented_shapes: usize,
+    /// Unlabelled shapes that the teacher gave pseudo-labels.
+    pub pseudo_labels: usize,
     /// Share of the keys held out for the error table and the calibration.
     pub held_out_fraction: f64,
     /// Backend that fitted the nets.
     pub backend: String,
-    /// What the teacher knew of tiles beforehand; nothing for most heads.
+    /// What the teacher knew of tiles beforehand; nothing for most sub-models.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waves: Option<Waves>,
 }
 
 /// What a teacher knows of a library's tiles before it sees a row, for tables too small to show it.
 ///
-/// `share * ln(waste * idle)` of [`Machine::quantization`](crate::features::Machine::quantization) is taken out of the
+/// `share * ln(waste * idle)` of [`tiles::Waves`](crate::tiles::Waves) is taken out of the
 /// targets before its trees are grown and put back into their labels. The trees see no tile.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -153,7 +215,7 @@ pub struct Waves {
     pub share: f64,
 }
 
-/// One table that a head was trained on.
+/// One table that a sub-model was trained on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DataSource {
@@ -169,26 +231,6 @@ pub struct DataSource {
     pub rows: usize,
     /// SHA-256 of the rows in canonical form.
     pub sha256: String,
-}
-
-/// The region of shapes that was measured.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Coverage {
-    /// Least and greatest value of each dimension.
-    pub ranges: BTreeMap<String, [u64; 2]>,
-    /// Greatest power of two that divides every `n` and `k` (products only).
-    pub alignment: u64,
-    /// Head sizes that occur (attention only).
-    pub head_dims: Vec<u64>,
-    /// Head sizes that occur in sister tables only; the teacher carried them over.
-    pub taught_head_dims: Vec<u64>,
-    /// Operand layouts that occur (products only).
-    pub layouts: Vec<crate::ops::Layout>,
-    /// Whether sliding windows occur.
-    pub windowed: bool,
-    /// Masks that occur: causal, full.
-    pub causal: Vec<bool>,
 }
 
 /// Split-conformal calibration (Papadopoulos et al. 2002; Lei et al., arXiv 1604.04173) of normalised residuals:
@@ -235,7 +277,7 @@ pub struct GroupErrors {
     pub interval_half_width_median: f64,
 }
 
-/// The numbers of one head.
+/// The numbers of one sub-model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weights {
     /// `[inputs]`: subtracted from each feature.
@@ -260,7 +302,7 @@ impl Weights {
     }
 
     /// The mean of the nets for rows of raw features.
-    pub fn say(&self, rows: &[f32], means: &mut [f32]) {
+    pub fn predict_mean(&self, rows: &[f32], means: &mut [f32]) {
         let mut rows = rows.to_vec();
         self.normalise(&mut rows);
         means.fill(0.0);
@@ -272,16 +314,21 @@ impl Weights {
     }
 }
 
-/// A card with the numbers of each of its heads.
+/// A card with the numbers of each of its sub-models.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Artifact {
     /// What the numbers mean.
     pub card: Card,
-    /// One entry per head.
+    /// One entry per sub-model.
     pub weights: Vec<Weights>,
 }
 
 impl Artifact {
+    /// Each sub-model with its numbers.
+    pub fn submodels(&self) -> impl Iterator<Item = (&Submodel, &Weights)> {
+        self.card.submodels.iter().zip(&self.weights)
+    }
+
     /// Reads both files of a folder.
     pub fn open(folder: &Path) -> Result<Self> {
         let card = read_text(&folder.join(CARD_FILE))?;
@@ -314,10 +361,12 @@ impl Artifact {
             .map_err(|error| bad(format!("{WEIGHTS_FILE} is damaged: {error}")))?;
         let mut used = 0;
         let loaded = card
-            .heads
+            .submodels
             .iter()
             .enumerate()
-            .map(|(index, head)| load_head(&tensors, index, head, &mut used).map_err(bad))
+            .map(|(index, submodel)| {
+                load_submodel(&tensors, index, submodel, &mut used).map_err(bad)
+            })
             .collect::<Result<Vec<_>>>()?;
         if used != tensors.len() {
             let extra = tensors.len() - used;
@@ -335,7 +384,7 @@ impl Artifact {
     pub fn save(&self, folder: &Path) -> Result<()> {
         let mut tensors = BTreeMap::new();
         for (index, weights) in self.weights.iter().enumerate() {
-            store_head(&mut tensors, index, weights);
+            store_submodel(&mut tensors, index, weights);
         }
         let views = tensors.iter().map(|(name, (dtype, shape, bytes))| {
             let view = TensorView::new(*dtype, shape.clone(), bytes)
@@ -352,7 +401,7 @@ impl Artifact {
 
 type Stored = (safetensors::Dtype, Vec<usize>, Vec<u8>);
 
-fn store_head(tensors: &mut BTreeMap<String, Stored>, index: usize, weights: &Weights) {
+fn store_submodel(tensors: &mut BTreeMap<String, Stored>, index: usize, weights: &Weights) {
     let single = |values: &[f32]| {
         values
             .iter()
@@ -391,38 +440,32 @@ fn store_head(tensors: &mut BTreeMap<String, Stored>, index: usize, weights: &We
     }
 }
 
-fn load_head(
+fn load_submodel(
     tensors: &SafeTensors<'_>,
     index: usize,
-    head: &Head,
+    submodel: &Submodel,
     used: &mut usize,
 ) -> std::result::Result<Weights, String> {
-    let key = &head.key;
-    let name = format!(
-        "head {index} ({} {} {} {})",
-        key.gpu,
-        key.stack,
-        key.family.name(),
-        key.dtype.name()
-    );
-    let expected = schema_hash(key.family);
-    if head.features != expected {
-        let found = &head.features;
+    let key = &submodel.key;
+    let name = format!("sub-model {index} ({key})");
+    let expected = &key.family.schema().digest;
+    if &submodel.features != expected {
+        let found = &submodel.features;
         return Err(format!(
             "{name} was trained under feature schema {found}, this build computes {expected}; train it again"
         ));
     }
-    let groups = head.calibration.factors.len();
-    if groups != head.calibration.bounds_us.len() + 1 {
+    let groups = submodel.calibration.factors.len();
+    if groups != submodel.calibration.bounds_us.len() + 1 {
         return Err(format!(
             "{name}: the calibration has {groups} factors, one more than its bounds is allowed"
         ));
     }
-    let numbers = head
+    let numbers = submodel
         .calibration
         .factors
         .iter()
-        .chain([&head.calibration.floor, &head.launch_us]);
+        .chain([&submodel.calibration.floor, &submodel.launch_us]);
     if numbers
         .into_iter()
         .any(|number| !(number.is_finite() && *number > 0.0))
@@ -470,11 +513,11 @@ fn load_head(
     let mean = take(format!("{index}.mean"), &[inputs])?;
     let scale = take(format!("{index}.scale"), &[inputs])?;
     let widths: Vec<usize> = std::iter::once(inputs)
-        .chain(head.hidden.iter().copied())
+        .chain(submodel.hidden.iter().copied())
         .chain([1])
         .collect();
-    let mut nets = Vec::with_capacity(head.members);
-    for member in 0..head.members {
+    let mut nets = Vec::with_capacity(submodel.members);
+    for member in 0..submodel.members {
         let mut layers = Vec::with_capacity(widths.len() - 1);
         for (depth, pair) in widths.windows(2).enumerate() {
             let weight = take(
@@ -514,14 +557,14 @@ mod tests {
         let net = Net {
             layers: vec![layer(family.width(), 3), layer(3, 1)],
         };
-        let head = Head {
+        let submodel = Submodel {
             key: Key {
                 gpu: "h200".into(),
                 stack: "test 1".into(),
                 family,
-                dtype: Dtype::Bf16,
+                variant: Variant::Format(Dtype::Bf16),
             },
-            features: schema_hash(family),
+            features: family.schema().digest.clone(),
             launch_us: 2.5,
             hidden: vec![3],
             members: 2,
@@ -533,7 +576,7 @@ mod tests {
                 weight_decay: 0.0,
                 huber: 0.1,
                 teacher_trees: 0,
-                invented_shapes: 0,
+                pseudo_labels: 0,
                 held_out_fraction: 0.1,
                 backend: "cpu".into(),
                 waves: None,
@@ -553,7 +596,7 @@ mod tests {
             name: "test".into(),
             base: None,
             kept_out: None,
-            heads: vec![head],
+            submodels: vec![submodel],
             gpus: vec![],
         };
         let weights = Weights {
@@ -599,11 +642,11 @@ mod tests {
         let (card, weights) = files(&good);
         for (damaged, expected) in [
             (
-                card.replace("\"schema\": 1", "\"schema\": 2"),
-                "`schema` is 2; allowed: 1",
+                card.replace("\"schema\": 2", "\"schema\": 3"),
+                "`schema` is 3; allowed: 2",
             ),
             (
-                card.replace(&schema_hash(Family::Decode), "0123456789abcdef"),
+                card.replace(&Family::Decode.schema().digest, "0123456789abcdef"),
                 "feature schema 0123456789abcdef",
             ),
             (
@@ -639,7 +682,7 @@ mod tests {
 
     #[test]
     fn calibration_groups_by_reference_time() {
-        let calibration = &artifact().card.heads[0].calibration;
+        let calibration = &artifact().card.submodels[0].calibration;
         assert_eq!([calibration.group(9.9), calibration.group(10.0)], [0, 1]);
         assert!((calibration.half_width(20.0, 0.04) - 0.15).abs() < 1e-12);
     }

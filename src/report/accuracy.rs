@@ -7,7 +7,7 @@ use crate::dataset::runs::Publisher;
 use crate::regressor::artifact::ANY_GPU;
 use crate::regressor::artifact::Artifact;
 use crate::regressor::artifact::GroupErrors;
-use crate::regressor::artifact::Head;
+use crate::regressor::artifact::Submodel;
 use crate::report::grouped;
 use crate::report::percent;
 use crate::report::signed;
@@ -21,7 +21,7 @@ use std::fmt::Write;
 /// A head with the simple predictors on its split; none where its rows were not given.
 pub struct HeadAccuracy<'a> {
     /// What was trained.
-    pub head: &'a Head,
+    pub head: &'a Submodel,
     /// What it is compared with.
     pub baselines: Option<Baselines>,
 }
@@ -131,7 +131,7 @@ fn write_model(text: &mut String, model: &ModelAccuracy<'_>) {
         for errors in head.held_out.iter().filter(|errors| errors.group != ALL) {
             let mut cells = vec![
                 head.key.family.name().to_owned(),
-                head.key.dtype.name().to_owned(),
+                head.key.variant.to_string(),
                 errors.group.clone(),
             ];
             cells.extend(error_cells(errors));
@@ -144,7 +144,7 @@ fn write_model(text: &mut String, model: &ModelAccuracy<'_>) {
 /// Name of the group of a card that holds every held-out row.
 const ALL: &str = "all";
 
-fn overall(head: &Head) -> Option<&GroupErrors> {
+fn overall(head: &Submodel) -> Option<&GroupErrors> {
     head.held_out.iter().find(|errors| errors.group == ALL)
 }
 
@@ -152,7 +152,7 @@ fn write_head(text: &mut String, accuracy: &HeadAccuracy<'_>) {
     let HeadAccuracy { head, baselines } = accuracy;
     let mut cells = vec![
         head.key.family.name().to_owned(),
-        head.key.dtype.name().to_owned(),
+        head.key.variant.to_string(),
         head.key.stack.clone(),
     ];
     match overall(head) {
@@ -176,7 +176,7 @@ fn write_head(text: &mut String, accuracy: &HeadAccuracy<'_>) {
 /// What a reader of the first table has to know about one head, if anything.
 fn note(accuracy: &HeadAccuracy<'_>) -> Option<String> {
     let HeadAccuracy { head, baselines } = accuracy;
-    let name = format!("{} {}", head.key.family.name(), head.key.dtype.name());
+    let name = format!("{} {}", head.key.family.name(), head.key.variant);
     let Some(baselines) = baselines else {
         return (head.key.gpu != ANY_GPU).then(|| {
             format!("{name}: no rows of this stack were given, so no simple predictors.")
@@ -394,7 +394,7 @@ mod tests {
     fn every_built_in_model_has_a_table_with_one_row_per_head() {
         for name in crate::predict::library::names() {
             let artifact = crate::predict::library::find(name).unwrap().unwrap();
-            let heads = artifact.card.heads.iter();
+            let heads = artifact.card.submodels.iter();
             let model = ModelAccuracy {
                 artifact,
                 heads: heads
@@ -406,12 +406,9 @@ mod tests {
             };
             let text = markdown(&[model], None);
             assert!(text.contains(&format!("## {name}\n")), "{text}");
-            for head in &artifact.card.heads {
-                let cells = [
-                    head.key.family.name(),
-                    head.key.dtype.name(),
-                    &head.key.stack,
-                ];
+            for head in &artifact.card.submodels {
+                let variant = head.key.variant.to_string();
+                let cells = [head.key.family.name(), &variant, &head.key.stack];
                 assert!(
                     text.contains(&format!("| {} |", cells.join(" | "))),
                     "{text}"

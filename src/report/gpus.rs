@@ -1,6 +1,6 @@
 //! The answer to `gpus`: all parts in one table, or one part with the source of every figure.
 
-use crate::features::Family;
+use crate::families::{Family, Variant};
 use crate::gpu::Gpu;
 use crate::ops::Dtype;
 use crate::predict::estimate::Caveats;
@@ -97,7 +97,7 @@ pub struct GpuReport {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 struct AnswerLine {
     family: &'static str,
-    dtype: &'static str,
+    dtype: String,
     stack: String,
     tier: Tier,
     caveats: Vec<Warning>,
@@ -116,11 +116,11 @@ impl GpuReport {
     pub fn new<'a>(
         gpu: &Gpu,
         models: Vec<String>,
-        answers: impl Iterator<Item = (Family, Dtype, &'a str, Caveats)>,
+        answers: impl Iterator<Item = (Family, Variant, &'a str, Caveats)>,
     ) -> Self {
-        let answers = answers.map(|(family, dtype, stack, caveats)| AnswerLine {
+        let answers = answers.map(|(family, variant, stack, caveats)| AnswerLine {
             family: family.name(),
-            dtype: dtype.name(),
+            dtype: variant.to_string(),
             stack: stack.to_owned(),
             tier: if caveats == Caveats::default() {
                 Tier::Learned

@@ -90,8 +90,8 @@ struct Document<'a, R> {
 pub struct Basis {
     /// Operator family.
     pub family: &'static str,
-    /// Number format.
-    pub dtype: &'static str,
+    /// Number format; of memory-bound kernels and collectives with what they do.
+    pub dtype: String,
     /// Software stack and GPU that were learned from; none where nothing was learned.
     pub stack: Option<String>,
 }

@@ -1,7 +1,7 @@
 //! The answer to `models`: what is built in, what it was learned from, how well it does.
 
 use crate::regressor::artifact::GroupErrors;
-use crate::regressor::artifact::Head;
+use crate::regressor::artifact::Submodel;
 use crate::regressor::artifact::Weights;
 use crate::report::Report;
 use crate::report::percent;
@@ -30,7 +30,7 @@ pub struct ModelLine {
     /// Operator family.
     pub family: &'static str,
     /// Number format.
-    pub dtype: &'static str,
+    pub dtype: String,
     /// Timings it was fitted to.
     pub rows: u64,
     /// Median error on held-out shapes.
@@ -67,7 +67,7 @@ pub struct SourceKeys {
 
 impl ModelLine {
     /// Describes one head of the model `name`.
-    pub fn new(name: &str, head: &Head, weights: &Weights) -> Self {
+    pub fn new(name: &str, head: &Submodel, weights: &Weights) -> Self {
         let parameters: usize = weights.nets.iter().map(|net| net.parameters()).sum();
         let sources = head.data.iter().map(|data| SourceKeys {
             gpu: data.gpu.clone(),
@@ -81,7 +81,7 @@ impl ModelLine {
             gpu: head.key.gpu.clone(),
             stack: head.key.stack.clone(),
             family: head.key.family.name(),
-            dtype: head.key.dtype.name(),
+            dtype: head.key.variant.to_string(),
             rows: head.data.iter().map(|source| source.rows as u64).sum(),
             median_ape: head.held_out.first().map(|errors| errors.median_ape),
             held_out: head.held_out.iter().map(ErrorKeys::from).collect(),
@@ -114,7 +114,7 @@ impl Report for ModelsReport {
                 line.gpu.clone(),
                 line.stack.clone(),
                 line.family.to_owned(),
-                line.dtype.to_owned(),
+                line.dtype.clone(),
                 line.rows.to_string(),
                 line.median_ape.map_or_else(|| "-".to_owned(), percent),
                 Bytes::from_bytes(line.size_bytes as f64).to_string(),

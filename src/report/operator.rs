@@ -3,6 +3,7 @@
 use crate::gpu::Gpu;
 use crate::ops::Gemm;
 use crate::ops::Op;
+use crate::predict::estimate::Bound;
 use crate::predict::estimate::Estimate;
 use crate::predict::estimate::Tier;
 use crate::report::Basis;
@@ -10,16 +11,12 @@ use crate::report::Report;
 use crate::report::Warning;
 use crate::report::percent;
 use crate::report::shape::Shape;
-use crate::units::Bytes;
-use crate::units::Flops;
-use crate::units::FlopsPerSecond;
+use crate::tiles::Tile;
+use crate::tiles::Waves;
 use crate::units::Seconds;
 use crate::units::significant;
 use serde::Serialize;
 use utoipa::ToSchema;
-
-/// The output tile that wave counts are shown for: the largest one that cuBLAS uses widely.
-const TILE: (u64, u64) = (128, 256);
 
 /// Whole numbers up to here are exact.
 const COUNTABLE: f64 = (1_u64 << 53) as f64;
@@ -46,7 +43,7 @@ pub struct OperatorReport {
     intensity_flops_per_byte: f64,
     bound: Bound,
     #[serde(skip_serializing_if = "Option::is_none")]
-    waves: Option<Waves>,
+    waves: Option<WaveCount>,
     tier: Tier,
     caveats: Vec<Warning>,
 }
@@ -58,18 +55,9 @@ pub struct OperatorsReport {
     pub ops: Vec<OperatorReport>,
 }
 
-/// What an ideal kernel would wait for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-enum Bound {
-    Compute,
-    Memory,
-    Launch,
-}
-
-/// How a product fills the GPU in tiles of 128 x 256.
+/// How a GEMM fills the GPU in tiles of 128 x 256.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, ToSchema)]
-struct Waves {
+struct WaveCount {
     tile_m: u64,
     tile_n: u64,
     tiles: u64,
@@ -101,9 +89,9 @@ impl OperatorReport {
             peak_fraction: peak.map_or(0.0, |peak| rate / peak),
             bandwidth_fraction: traffic / gpu.bandwidth(),
             intensity_flops_per_byte: flops.flops() / bytes.bytes(),
-            bound: Bound::of(flops, bytes, peak, gpu),
+            bound: Bound::of(op, gpu),
             waves: match op {
-                Op::Gemm(gemm) => Waves::of(gemm, gpu),
+                Op::Gemm(gemm) => WaveCount::of(gemm, gpu),
                 _ => None,
             },
             tier: estimate.tier,
@@ -112,43 +100,17 @@ impl OperatorReport {
     }
 }
 
-impl Bound {
-    /// The longest of arithmetic at peak, traffic at full bandwidth, and the launch floor.
-    fn of(flops: Flops, bytes: Bytes, peak: Option<FlopsPerSecond>, gpu: &Gpu) -> Self {
-        let compute = peak.map_or(Seconds::ZERO, |peak| flops / peak);
-        let memory = bytes / gpu.bandwidth();
-        if gpu.launch_floor() >= compute.max(memory) {
-            Self::Launch
-        } else if compute >= memory {
-            Self::Compute
-        } else {
-            Self::Memory
-        }
-    }
-
-    const fn text(self) -> &'static str {
-        match self {
-            Self::Compute => "compute",
-            Self::Memory => "memory bandwidth",
-            Self::Launch => "kernel launch",
-        }
-    }
-}
-
-impl Waves {
-    /// None where the tiles are too many to be counted.
+impl WaveCount {
+    /// None where the blocks are too many to be counted.
     fn of(gemm: &Gemm, gpu: &Gpu) -> Option<Self> {
-        let tiles =
-            gemm.batch as f64 * gemm.m.div_ceil(TILE.0) as f64 * gemm.n.div_ceil(TILE.1) as f64;
-        let waves = tiles / gpu.sm_count() as f64;
-        let needed = gemm.batch as f64 * gemm.m as f64 * gemm.n as f64;
-        (tiles < COUNTABLE).then(|| Self {
-            tile_m: TILE.0,
-            tile_n: TILE.1,
-            tiles: tiles as u64,
-            waves,
-            tile_fill: needed / (tiles * TILE.0 as f64 * TILE.1 as f64),
-            last_wave_fill: waves - (waves.ceil() - 1.0),
+        let waves = Waves::new(gemm, Tile::LARGE, gpu.sm_count() as f64);
+        (waves.blocks < COUNTABLE).then(|| Self {
+            tile_m: Tile::LARGE.rows,
+            tile_n: Tile::LARGE.columns,
+            tiles: waves.blocks as u64,
+            waves: waves.waves(),
+            tile_fill: waves.tile_fill(),
+            last_wave_fill: waves.last_wave_fill(),
         })
     }
 
@@ -243,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_product_is_bound_by_what_takes_longest() {
+    fn a_gemm_is_bound_by_what_takes_longest() {
         let bound = |m, n, k| report(m, n, k, Seconds::from_micros(10.0)).bound;
         assert_eq!(bound(8192, 8192, 8192), Bound::Compute);
         assert_eq!(bound(1, 8192, 8192), Bound::Memory);

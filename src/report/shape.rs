@@ -1,84 +1,73 @@
 //! Operators as JSON keys.
 
-use crate::ops::Op;
-use serde::Serialize;
-use utoipa::ToSchema;
+use crate::ops::{Domain, Op, OpKind, Value};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use utoipa::openapi::schema::{KnownFormat, OneOfBuilder, SchemaFormat, Type};
+use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 /// An operator on the wire: its kind, then its dimensions.
-#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub(super) enum Shape {
-    Gemm {
-        m: u64,
-        n: u64,
-        k: u64,
-        batch: u64,
-        layout: &'static str,
-        dtype: &'static str,
-    },
-    Attention {
-        batch: u64,
-        heads: u64,
-        kv_heads: u64,
-        seq_q: u64,
-        seq_kv: u64,
-        head_dim: u64,
-        value_dim: u64,
-        causal: bool,
-        window: u64,
-        pass: &'static str,
-        dtype: &'static str,
-    },
-    Memory {
-        function: &'static str,
-        rows: u64,
-        cols: u64,
-        pass: &'static str,
-        dtype: &'static str,
-    },
-    Collective {
-        pattern: &'static str,
-        bytes: u64,
-        ranks: u64,
-    },
-}
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape(Op);
 
 impl From<&Op> for Shape {
     fn from(op: &Op) -> Self {
-        match op {
-            Op::Gemm(op) => Self::Gemm {
-                m: op.m,
-                n: op.n,
-                k: op.k,
-                batch: op.batch,
-                layout: op.layout.name(),
-                dtype: op.dtype.name(),
-            },
-            Op::Attention(op) => Self::Attention {
-                batch: op.batch,
-                heads: op.heads,
-                kv_heads: op.kv_heads,
-                seq_q: op.seq_q,
-                seq_kv: op.seq_kv,
-                head_dim: op.head_dim,
-                value_dim: op.value_dim,
-                causal: op.causal,
-                window: op.window,
-                pass: op.pass.name(),
-                dtype: op.dtype.name(),
-            },
-            Op::Memory(op) => Self::Memory {
-                function: op.kind.name(),
-                rows: op.rows,
-                cols: op.cols,
-                pass: op.pass.name(),
-                dtype: op.dtype.name(),
-            },
-            Op::Collective(op) => Self::Collective {
-                pattern: op.kind.name(),
-                bytes: op.bytes,
-                ranks: op.ranks,
-            },
-        }
+        Self(*op)
     }
 }
+
+/// The key of a dimension; `kind` is the struct's own name.
+fn key(kind: OpKind, dimension: &'static str) -> &'static str {
+    match (kind, dimension) {
+        (OpKind::Collective, "kind") => "pattern",
+        (_, "kind") => "function",
+        _ => dimension,
+    }
+}
+
+impl Serialize for Shape {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let kind = self.0.kind();
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("kind", kind.name())?;
+        for dimension in kind.dimensions() {
+            let key = key(kind, dimension.name);
+            match dimension.get(&self.0) {
+                Some(Value::Count(count)) => map.serialize_entry(key, &count)?,
+                Some(Value::Flag(flag)) => map.serialize_entry(key, &flag)?,
+                Some(Value::Choice(name)) => map.serialize_entry(key, name)?,
+                None => {}
+            }
+        }
+        map.end()
+    }
+}
+
+impl PartialSchema for Shape {
+    fn schema() -> RefOr<Schema> {
+        let text = || ObjectBuilder::new().schema_type(Type::String);
+        let variant = |kind: OpKind| {
+            let tag = text().enum_values(Some([kind.name()]));
+            let start = ObjectBuilder::new().property("kind", tag).required("kind");
+            let dimensions = kind.dimensions().iter();
+            dimensions.fold(start, |object, dimension| {
+                let key = key(kind, dimension.name);
+                let value = match dimension.domain {
+                    Domain::Count { least, .. } => ObjectBuilder::new()
+                        .schema_type(Type::Integer)
+                        .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
+                        .minimum(Some(least)),
+                    Domain::Flag => ObjectBuilder::new().schema_type(Type::Boolean),
+                    Domain::Choice(names) => text().enum_values(Some(names.iter().copied())),
+                };
+                object.property(key, value).required(key)
+            })
+        };
+        let variants = OpKind::ALL.into_iter().map(variant);
+        let all = variants.fold(OneOfBuilder::new(), |all, variant| all.item(variant));
+        let described = all.description(Some("An operator: its kind, then its dimensions."));
+        RefOr::T(described.into())
+    }
+}
+
+impl ToSchema for Shape {}

@@ -20,14 +20,14 @@ pub struct TrainingReport {
     pub heads: Vec<HeadLine>,
 }
 
-/// One head and the rehearsal's error table.
+/// One sub-model and the error table of its held-out fit.
 #[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs)]
 pub struct HeadLine {
     pub gpu: String,
     pub stack: String,
     pub family: &'static str,
-    pub dtype: &'static str,
+    pub dtype: String,
     /// Rows of every table it learned from.
     pub rows: u64,
     /// Errors on held-out keys, all sizes first.
@@ -39,18 +39,18 @@ pub struct HeadLine {
 impl TrainingReport {
     /// What the card says.
     pub fn new(out: &Path, card: &Card, noise: &dyn Fn(&Key) -> Option<RunToRun>) -> Self {
-        let line = |head: &crate::regressor::artifact::Head| HeadLine {
+        let line = |head: &crate::regressor::artifact::Submodel| HeadLine {
             gpu: head.key.gpu.clone(),
             stack: head.key.stack.clone(),
             family: head.key.family.name(),
-            dtype: head.key.dtype.name(),
+            dtype: head.key.variant.to_string(),
             rows: head.data.iter().map(|source| source.rows as u64).sum(),
             held_out: head.held_out.clone(),
             run_to_run_median: noise(&head.key).map(|noise| noise.median),
         };
         Self {
             out: out.display().to_string(),
-            heads: card.heads.iter().map(line).collect(),
+            heads: card.submodels.iter().map(line).collect(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::arch::AttentionKernel;
 use crate::arch::Mode;
-use crate::features::head_tile;
+use crate::families::head_tile;
 use crate::rules::Severity;
 use crate::rules::Subject;
 use crate::rules::Verdict;

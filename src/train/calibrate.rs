@@ -1,9 +1,9 @@
-//! From a rehearsal's errors on held-out keys to intervals: split-conformal calibration, and the error table.
+//! From the errors of a held-out fit to intervals: split-conformal calibration, and the error table.
 
 use crate::regressor::artifact::{Calibration, GroupErrors, Weights};
 use crate::regressor::evaluate::mean_and_spread;
 use crate::train::fit::Samples;
-use crate::train::teach::Lesson;
+use crate::train::teacher::LabelledTable;
 
 /// Upper ends of the size groups of the calibration, in microseconds of reference time.
 const BOUNDS_US: [f64; 4] = [5.0, 20.0, 100.0, 1000.0];
@@ -11,7 +11,7 @@ const BOUNDS_US: [f64; 4] = [5.0, 20.0, 100.0, 1000.0];
 /// Least held-out rows of a calibration group; smaller ones use the factor of all rows.
 const LEAST_GROUP: usize = 60;
 
-/// What a rehearsal got wrong on keys it had not seen.
+/// The errors of a held-out fit on keys it had not seen.
 pub struct Residuals {
     /// Signed `ln(predicted / measured)`.
     errors: Vec<f64>,
@@ -20,8 +20,8 @@ pub struct Residuals {
 }
 
 impl Residuals {
-    /// Evaluates the rehearsal's nets on the held-out rows.
-    pub fn new(weights: &Weights, probe: &Samples, lessons: &[Lesson<'_>]) -> Self {
+    /// Evaluates the nets of the held-out fit on the held-out rows.
+    pub fn new(weights: &Weights, probe: &Samples, tables: &[LabelledTable<'_>]) -> Self {
         let mut inputs = probe.inputs.clone();
         weights.normalise(&mut inputs);
         let outputs: Vec<_> = weights
@@ -34,14 +34,14 @@ impl Residuals {
             spreads: Vec::new(),
             references_us: Vec::new(),
         };
-        let ops = lessons
+        let ops = tables
             .iter()
-            .flat_map(|lesson| lesson.rows.iter().map(|(op, _)| (&lesson.machine, *op)));
-        for (row, (machine, op)) in ops.enumerate() {
+            .flat_map(|table| table.rows.iter().map(|(op, _)| (&table.rates, *op)));
+        for (row, (rates, op)) in ops.enumerate() {
             let (mean, spread) = mean_and_spread(outputs.iter().map(|output| output[row]));
             residuals.errors.push(mean - f64::from(probe.targets[row]));
             residuals.spreads.push(spread);
-            residuals.references_us.push(machine.reference(op).micros());
+            residuals.references_us.push(rates.reference(op).micros());
         }
         residuals
     }

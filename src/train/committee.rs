@@ -6,40 +6,38 @@
 //! multiples of 64, so those count for more.
 
 use crate::dataset::{Row, is_timing};
-use crate::features::Family;
+use crate::families::{Family, Variant, alignment};
 use crate::gpu::Gpu;
-use crate::ops::{Dtype, Op};
+use crate::ops::Op;
 use crate::random::Random;
-use crate::train::head::LEAST_ROWS;
+use crate::train::submodel::LEAST_ROWS;
 use crate::train::tables::TableRows;
-use crate::train::teach::{Lesson, alignment};
+use crate::train::teacher::LabelledTable;
 use crate::train::trees::{TreesConfig, grow};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 
-/// Forests that are asked.
+/// Forests in the committee.
 const MEMBERS: usize = 5;
 
 /// How much a shape counts whose sizes are all multiples of 64, all of 8, or neither.
 const USUAL: [f64; 3] = [1.0, 0.8, 0.6];
 
-/// Places of at most `wanted` of the candidates, most contested first; shapes of formats with fewer rows than a head takes are left out.
+/// Places of at most `wanted` of the candidates, those that the members disagree about most first; shapes of variants with fewer rows than a sub-model takes are left out.
 ///
-/// `rows` are of one part, `gpu`, and one stack.
-pub fn contested(gpu: &Gpu, rows: &[Row], candidates: &[Op], wanted: usize) -> Vec<usize> {
-    let mut asked: BTreeMap<(Family, Dtype), Vec<usize>> = BTreeMap::new();
+/// `rows` are of one GPU, `gpu`, and one stack.
+pub fn query_by_committee(gpu: &Gpu, rows: &[Row], candidates: &[Op], wanted: usize) -> Vec<usize> {
+    let mut asked: BTreeMap<(Family, Variant), Vec<usize>> = BTreeMap::new();
     for (place, op) in candidates.iter().enumerate() {
-        if let Some(kind) = kind(op) {
-            asked.entry(kind).or_default().push(place);
-        }
+        asked.entry(kind(op)).or_default().push(place);
     }
     let mut ranked: Vec<(f64, usize)> = Vec::new();
-    for ((family, dtype), places) in asked {
+    for ((family, variant), places) in asked {
         let table = TableRows {
             gpu,
             rows: rows
                 .iter()
-                .filter(|row| is_timing(row) && kind(&row.op) == Some((family, dtype)))
+                .filter(|row| is_timing(row) && kind(&row.op) == (family, variant))
                 .collect(),
         };
         if table.rows.len() >= LEAST_ROWS {
@@ -55,16 +53,16 @@ pub fn contested(gpu: &Gpu, rows: &[Row], candidates: &[Op], wanted: usize) -> V
     ranked.into_iter().map(|(_, place)| place).collect()
 }
 
-fn kind(op: &Op) -> Option<(Family, Dtype)> {
-    Some((Family::of(op)?, op.dtype()?))
+fn kind(op: &Op) -> (Family, Variant) {
+    (Family::of(op), Variant::of(op))
 }
 
 /// The standard deviation of the members' answers on each operator, in logarithms of time.
 fn spreads(table: &TableRows<'_>, family: Family, ops: &[&Op]) -> Vec<f64> {
-    let lesson = table.lesson(|_| true);
-    let samples = lesson.samples(family);
-    let asked = Lesson {
-        machine: lesson.machine,
+    let labelled = table.labelled(|_| true);
+    let samples = labelled.samples(family);
+    let asked = LabelledTable {
+        rates: labelled.rates,
         // Nobody has timed them.
         rows: ops.iter().map(|op| (*op, 1.0)).collect(),
     };
@@ -82,7 +80,7 @@ fn spreads(table: &TableRows<'_>, family: Family, ops: &[&Op]) -> Vec<f64> {
         for _ in 0..samples.len() {
             weights[random.below(samples.len())] += 1.0;
         }
-        let mut unheard = |_| {};
+        let mut ignored = |_| {};
         grow(
             samples.width,
             &samples.inputs,
@@ -90,7 +88,7 @@ fn spreads(table: &TableRows<'_>, family: Family, ops: &[&Op]) -> Vec<f64> {
             &weights,
             &config,
             member as u64,
-            &mut unheard,
+            &mut ignored,
         )
         .predict(&inputs)
     };
@@ -116,10 +114,10 @@ fn usual(op: &Op) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::{Gemm, Layout};
+    use crate::ops::{Dtype, Gemm, Layout};
     use crate::units::Seconds;
 
-    fn product(m: u64, n: u64) -> Op {
+    fn gemm(m: u64, n: u64) -> Op {
         Op::Gemm(Gemm {
             m,
             n,
@@ -127,7 +125,7 @@ mod tests {
         })
     }
 
-    /// A product that takes what its arithmetic takes, times `factor`.
+    /// A GEMM that takes what its arithmetic takes, times `factor`.
     fn row(op: Op, factor: f64) -> Row {
         let time = Seconds::from_secs(2e-6 + op.flops().flops() / 5e14) * factor;
         Row::new(op, "h200", "made up", time)
@@ -138,32 +136,32 @@ mod tests {
         let gpu = Gpu::find("h200").unwrap();
         let mut random = Random::new(0, "factors");
         let sizes = || (1..12).flat_map(|m| (1..12).map(move |n| (64 * m, 64 * n)));
-        let plain = sizes().map(|(m, n)| row(product(m, n), 1.0));
+        let plain = sizes().map(|(m, n)| row(gemm(m, n), 1.0));
         // From 4096 on half of the rows take twice their time.
         let mut torn = |(m, n)| {
             let factor = if random.uniform() < 0.5 { 1.0 } else { 2.0 };
-            row(product(4096 + m, 4096 + n), factor)
+            row(gemm(4096 + m, 4096 + n), factor)
         };
         let rows: Vec<Row> = plain.chain(sizes().map(&mut torn)).collect();
         let candidates: Vec<Op> = (0..200)
             .map(|index| match index % 2 {
-                0 => product(64 + 4 * index, 768 - 2 * index),
-                _ => product(4160 + 4 * index, 4864 - 2 * index),
+                0 => gemm(64 + 4 * index, 768 - 2 * index),
+                _ => gemm(4160 + 4 * index, 4864 - 2 * index),
             })
             .collect();
-        let chosen = contested(gpu, &rows, &candidates, 20);
+        let chosen = query_by_committee(gpu, &rows, &candidates, 20);
         assert_eq!(chosen.len(), 20);
         assert!(chosen.iter().all(|place| place % 2 == 1), "{chosen:?}");
-        assert_eq!(chosen, contested(gpu, &rows, &candidates, 20));
+        assert_eq!(chosen, query_by_committee(gpu, &rows, &candidates, 20));
         // A format nobody timed, and rows that are too few.
         let other = Op::Gemm(Gemm::square(512, Layout::Tn, Dtype::Fp16));
-        assert!(contested(gpu, &rows, &[other], 20).is_empty());
-        assert!(contested(gpu, &rows[..LEAST_ROWS - 1], &candidates, 20).is_empty());
+        assert!(query_by_committee(gpu, &rows, &[other], 20).is_empty());
+        assert!(query_by_committee(gpu, &rows[..LEAST_ROWS - 1], &candidates, 20).is_empty());
     }
 
     #[test]
     fn multiples_of_64_count_for_more() {
-        let weights = [(128, 256), (72, 256), (65, 256)].map(|(m, n)| usual(&product(m, n)));
+        let weights = [(128, 256), (72, 256), (65, 256)].map(|(m, n)| usual(&gemm(m, n)));
         assert_eq!(weights, USUAL);
     }
 }

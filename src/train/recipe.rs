@@ -1,56 +1,92 @@
-//! Which heads to train, with which sister tables and how much effort: `data/stacks.toml`.
+//! Which sub-models to train, with which auxiliary tables and how much effort: `data/stacks.toml`.
 
 use crate::error::{Error, Result};
-use crate::features::Family;
+use crate::families::{Family, Variant};
 use crate::ops::Dtype;
 use crate::regressor::artifact::Waves;
 use serde::Deserialize;
 
-/// How much work goes into a head.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Care {
-    /// Few nets, short schedules.
-    #[default]
-    Usual,
-    /// Five nets, long schedules.
-    Full,
+named_enum! {
+    /// How much work goes into a sub-model.
+    #[derive(Default)]
+    Budget {
+        /// Few nets, short schedules.
+        #[default]
+        Standard = "standard",
+        /// Five nets, long schedules.
+        Large = "large",
+    }
 }
 
-/// One head to train.
+/// One sub-model to train.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(try_from = "RecipeFields")]
 pub struct Recipe {
     /// GPU it answers for.
     pub gpu: String,
     /// Operators it answers for.
     pub family: Family,
-    /// Format of the operands.
-    pub dtype: Dtype,
+    /// What selects kernels besides the family.
+    pub variant: Variant,
     /// Its own table.
     pub stack: String,
     /// Other tables, `gpu / stack`, that the teacher sees.
-    #[serde(default)]
-    pub sisters: Vec<String>,
+    auxiliary: Vec<String>,
     /// How much work goes into it.
-    #[serde(default)]
-    pub care: Care,
-    /// What is known of the tiles of its products beforehand.
-    #[serde(default)]
+    pub budget: Budget,
+    /// What is known of the tiles of its GEMMs beforehand.
     pub waves: Option<Waves>,
 }
 
+/// A recipe on disk: the variant is the kind of the kernel, its format, or both.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RecipeFields {
+    gpu: String,
+    family: Family,
+    kind: Option<String>,
+    dtype: Option<Dtype>,
+    stack: String,
+    #[serde(default)]
+    auxiliary: Vec<String>,
+    #[serde(default)]
+    budget: Budget,
+    waves: Option<Waves>,
+}
+
+impl TryFrom<RecipeFields> for Recipe {
+    type Error = String;
+
+    fn try_from(fields: RecipeFields) -> std::result::Result<Self, String> {
+        let (gpu, family) = (fields.gpu, fields.family);
+        let variant = Variant::parse(family, fields.kind.as_deref(), fields.dtype)
+            .map_err(|allowed| format!("recipe of {gpu} {family}; allowed: {allowed}"))?;
+        Ok(Self {
+            gpu,
+            family,
+            variant,
+            stack: fields.stack,
+            auxiliary: fields.auxiliary,
+            budget: fields.budget,
+            waves: fields.waves,
+        })
+    }
+}
+
 impl Recipe {
-    /// The sister tables as `(gpu, stack)`.
-    pub fn sisters(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.sisters
+    /// The recipes this build ships, as text.
+    pub const SHIPPED: &str = include_str!("../../data/stacks.toml");
+
+    /// The auxiliary tables as `(gpu, stack)`.
+    pub fn auxiliary(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.auxiliary
             .iter()
-            .filter_map(|sister| sister.split_once(" / "))
+            .filter_map(|table| table.split_once(" / "))
     }
 
     /// The recipes this build ships, in the order of their preference.
     pub fn shipped() -> Result<Vec<Self>> {
-        Self::parse(include_str!("../../data/stacks.toml"), "data/stacks.toml")
+        Self::parse(Self::SHIPPED, "data/stacks.toml")
     }
 
     /// Reads recipes; `place` names the file in messages.
@@ -58,7 +94,7 @@ impl Recipe {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct File {
-            head: Vec<Recipe>,
+            submodel: Vec<Recipe>,
         }
         let file: File = toml::from_str(text).map_err(|error| {
             Error::bad_input(format!(
@@ -66,17 +102,17 @@ impl Recipe {
                 error.to_string().trim().replace('\n', " ")
             ))
         })?;
-        for recipe in &file.head {
-            if let Some(sister) = recipe.sisters.iter().find(|sister| !sister.contains(" / ")) {
+        for recipe in &file.submodel {
+            if let Some(table) = recipe.auxiliary.iter().find(|table| !table.contains(" / ")) {
                 return Err(Error::field(
                     place,
-                    "sisters",
-                    format!("`{sister}`"),
+                    "auxiliary",
+                    format!("`{table}`"),
                     "`gpu / stack`",
                 ));
             }
         }
-        Ok(file.head)
+        Ok(file.submodel)
     }
 }
 
@@ -91,26 +127,25 @@ mod tests {
         assert!(recipes.len() > 30);
         for recipe in &recipes {
             assert_eq!(Gpu::find(&recipe.gpu).unwrap().name, recipe.gpu);
-            assert_eq!(recipe.sisters().count(), recipe.sisters.len());
+            assert_eq!(recipe.auxiliary().count(), recipe.auxiliary.len());
             if let Some(waves) = recipe.waves {
-                assert_eq!(recipe.family, Family::Gemm, "tiles are those of products");
+                assert_eq!(recipe.family, Family::Gemm, "tiles are those of GEMMs");
                 assert!(waves.tile.0 > 0 && waves.tile.1 > 0 && (0.0..=1.0).contains(&waves.share));
             }
-            for (gpu, _) in recipe.sisters() {
+            for (gpu, _) in recipe.auxiliary() {
                 assert_eq!(Gpu::find(gpu).unwrap().name, gpu);
             }
         }
     }
 
     #[test]
-    fn a_malformed_sister_is_refused() {
-        let text =
-            "[[head]]\ngpu='h200'\nfamily='gemm'\ndtype='bf16'\nstack='x 1'\nsisters=['h100']\n";
+    fn a_malformed_auxiliary_table_is_refused() {
+        let text = "[[submodel]]\ngpu='h200'\nfamily='gemm'\ndtype='bf16'\nstack='x 1'\nauxiliary=['h100']\n";
         assert!(
             Recipe::parse(text, "here")
                 .unwrap_err()
                 .to_string()
-                .contains("`sisters` is `h100`")
+                .contains("`auxiliary` is `h100`")
         );
     }
 }

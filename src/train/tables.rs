@@ -1,19 +1,18 @@
-//! What a head learns from: its own tables, the sister tables its teacher sees, and what they cover.
+//! What a sub-model learns from: its own tables, the auxiliary tables its teacher sees, and what they cover.
 
 use crate::dataset::{Row, digest};
-use crate::features::Machine;
+use crate::families::{self, Coverage, GpuRates};
 use crate::gpu::Gpu;
-use crate::ops::Op;
-use crate::regressor::artifact::{Coverage, DataSource, Waves};
-use crate::train::teach::{Lesson, alignment};
+use crate::regressor::artifact::{DataSource, Waves};
+use crate::train::teacher::LabelledTable;
 use crate::units::Seconds;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Rows of one GPU and stack.
 pub struct TableRows<'a> {
     /// Where they were timed.
     pub gpu: &'a Gpu,
-    /// All of one family and format.
+    /// All of one family and variant.
     pub rows: Vec<&'a Row>,
 }
 
@@ -26,9 +25,9 @@ impl<'a> TableRows<'a> {
     }
 
     /// The rows that `keep` lets through, with the GPU and launch term they are seen with.
-    pub fn lesson(&self, keep: impl Fn(&Row) -> bool) -> Lesson<'a> {
-        Lesson {
-            machine: Machine::new(self.gpu, self.launch()),
+    pub fn labelled(&self, keep: impl Fn(&Row) -> bool) -> LabelledTable<'a> {
+        LabelledTable {
+            rates: GpuRates::new(self.gpu, self.launch()),
             rows: self
                 .rows
                 .iter()
@@ -57,30 +56,30 @@ impl<'a> TableRows<'a> {
     }
 }
 
-/// What a head learns from.
+/// What a sub-model learns from.
 pub struct Tables<'a> {
     /// The tables it answers for: one, or one a GPU for the model over all GPUs.
     pub own: Vec<TableRows<'a>>,
     /// Tables that only its teacher sees.
-    pub sisters: Vec<TableRows<'a>>,
-    /// What is known of the tiles of products beforehand.
+    pub auxiliary: Vec<TableRows<'a>>,
+    /// What is known of the tiles of GEMMs beforehand.
     pub waves: Option<Waves>,
 }
 
 impl<'a> Tables<'a> {
-    /// Every table, the head's own first.
+    /// Every table, the sub-model's own first.
     pub fn all(&self) -> impl Iterator<Item = &TableRows<'a>> {
-        self.own.iter().chain(&self.sisters)
+        self.own.iter().chain(&self.auxiliary)
     }
 
-    /// Rows of the head's own tables.
+    /// Rows of the sub-model's own tables.
     pub fn own_rows(&self) -> impl Iterator<Item = &'a Row> {
         self.own.iter().flat_map(|table| table.rows.iter().copied())
     }
 
     /// The own rows that `keep` lets through.
-    pub fn lessons(&self, keep: impl Fn(&Row) -> bool) -> Vec<Lesson<'a>> {
-        self.own.iter().map(|table| table.lesson(&keep)).collect()
+    pub fn labelled(&self, keep: impl Fn(&Row) -> bool) -> Vec<LabelledTable<'a>> {
+        self.own.iter().map(|table| table.labelled(&keep)).collect()
     }
 
     /// The launch term: of several tables the median.
@@ -92,71 +91,13 @@ impl<'a> Tables<'a> {
 }
 
 impl Tables<'_> {
-    /// The region of shapes the own rows span, and the head sizes the sisters add.
+    /// The region of shapes that the own rows span, and what the auxiliary tables add.
     pub fn coverage(&self) -> Coverage {
-        let mut coverage = Coverage {
-            alignment: 1,
-            ..Coverage::default()
-        };
-        let mut widths = Vec::new();
-        let mut see = |name: &str, size: u64| {
-            let range = coverage
-                .ranges
-                .entry(name.to_owned())
-                .or_insert([size, size]);
-            *range = [range[0].min(size), range[1].max(size)];
-        };
-        for row in self.own_rows() {
-            match row.op {
-                Op::Gemm(op) => {
-                    for (name, size) in [("m", op.m), ("n", op.n), ("k", op.k), ("batch", op.batch)]
-                    {
-                        see(name, size);
-                    }
-                    widths.extend([op.n, op.k]);
-                    if !coverage.layouts.contains(&op.layout) {
-                        coverage.layouts.push(op.layout);
-                    }
-                }
-                Op::Attention(op) => {
-                    for (name, size) in [
-                        ("batch", op.batch),
-                        ("heads", op.heads),
-                        ("kv_heads", op.kv_heads),
-                        ("group", op.heads / op.kv_heads),
-                        ("seq_q", op.seq_q),
-                        ("seq_kv", op.seq_kv),
-                    ] {
-                        see(name, size);
-                    }
-                    if !coverage.head_dims.contains(&op.head_dim) {
-                        coverage.head_dims.push(op.head_dim);
-                    }
-                    if !coverage.causal.contains(&op.causal) {
-                        coverage.causal.push(op.causal);
-                    }
-                    coverage.windowed |= op.window > 0;
-                }
-                Op::Memory(_) | Op::Collective(_) => {}
-            }
-        }
-        coverage.head_dims.sort_unstable();
-        let taught: BTreeSet<u64> = self
-            .sisters
-            .iter()
-            .flat_map(|sister| &sister.rows)
-            .filter_map(|row| match row.op {
-                Op::Attention(op) if !coverage.head_dims.contains(&op.head_dim) => {
-                    Some(op.head_dim)
-                }
-                _ => None,
-            })
-            .collect();
-        coverage.taught_head_dims = taught.into_iter().collect();
-        if !widths.is_empty() {
-            coverage.alignment = alignment(widths.iter());
-        }
-        coverage
+        let auxiliary = self.auxiliary.iter().flat_map(|table| &table.rows);
+        families::coverage(
+            self.own_rows().map(|row| &row.op),
+            auxiliary.map(|row| &row.op),
+        )
     }
 
     /// Where all rows are from.

@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value, json};
 use shapewise::arch::{AttentionKernel, Mode, Preset, Recompute, Workload};
-use shapewise::features::Family;
+use shapewise::families::Family;
 use shapewise::gpu::Gpu;
 use shapewise::ops::{
     Attention, Collective, CollectiveKind, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass,
@@ -222,7 +222,7 @@ fn family(op: &Op) -> &'static str {
     match op {
         Op::Memory(_) => "memory",
         Op::Collective(_) => "collective",
-        _ => Family::of(op).map_or("unlearned", Family::name),
+        _ => Family::of(op).name(),
     }
 }
 

@@ -3,14 +3,16 @@
 use crate::cli::{parse, refuses, run};
 use crate::made_up;
 use shapewise::dataset::{Row, is_held_out, key, read, write};
-use shapewise::features::Family;
+use shapewise::families::{Family, Variant};
 use shapewise::gpu::{Gpu, GpuCatalog};
-use shapewise::ops::Dtype;
+use shapewise::ops::{Collective, CollectiveKind, Dtype, Memory, MemoryKind, Op, Pass};
 use shapewise::predict::Predictor;
+use shapewise::predict::estimate::Tier;
 use shapewise::regressor::artifact::Artifact;
 use shapewise::regressor::evaluate::Ensemble;
 use shapewise::train::fit::{Backend, FitConfig, Samples, fit, forward, fresh};
 use shapewise::train::{Event, Options, train};
+use shapewise::units::Seconds;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -49,9 +51,81 @@ fn a_seed_repeats_and_a_finished_model_predicts() {
         predictor.basis(Family::Gemm, Dtype::Bf16).unwrap(),
         "made-up 1 on h200"
     );
-    let head = &first.card.heads[0];
+    let head = &first.card.submodels[0];
     assert_eq!(head.data[0].rows, rows.len());
     assert!(head.held_out[0].median_ape < 0.25, "{:?}", head.held_out[0]);
+}
+
+#[test]
+fn memory_bound_kernels_and_collectives_are_learned_like_any_other_family() {
+    let gpu = Gpu::find("h200").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let norm = |rows, cols| {
+        Op::Memory(Memory {
+            kind: MemoryKind::RmsNorm,
+            rows,
+            cols,
+            pass: Pass::Forward,
+            dtype: Dtype::Bf16,
+        })
+    };
+    let reduce = |bytes, ranks| {
+        Op::Collective(Collective {
+            kind: CollectiveKind::AllReduce,
+            bytes,
+            ranks,
+        })
+    };
+    let norms = (0..10).flat_map(|i| (1..10).map(move |j| norm(1 << i, 512 * j)));
+    let reduces = (8..30).flat_map(|i| [2, 4, 8].map(move |ranks| reduce(1 << i, ranks)));
+    let row = |op: Op| {
+        // Half of what the datasheet promises, after twenty microseconds.
+        let rate = match op {
+            Op::Collective(_) => gpu.link_bandwidth().unwrap(),
+            _ => gpu.bandwidth(),
+        };
+        let time = Seconds::from_micros(20.0) + op.bytes() / rate * 2.0;
+        Row::new(op, "h200", "made-up 1", time)
+    };
+    let rows: Vec<Row> = norms.chain(reduces).map(row).collect();
+    let model = train(&rows, &options(&folder.path().join("mine")), &|_| {}).unwrap();
+    let variants: Vec<_> = model
+        .card
+        .submodels
+        .iter()
+        .map(|sub| sub.key.variant)
+        .collect();
+    let wanted = [
+        Variant::Kernel(MemoryKind::RmsNorm, Dtype::Bf16),
+        Variant::Pattern(CollectiveKind::AllReduce),
+    ];
+    assert_eq!(variants, wanted);
+    let opened = Artifact::open(&folder.path().join("mine")).unwrap();
+    assert_eq!(opened.card, model.card);
+
+    let predictor = Predictor::new(gpu, Some(&opened)).unwrap();
+    let (small, large) = (norm(8, 700), norm(512, 4000));
+    let other = Op::Memory(Memory {
+        kind: MemoryKind::LayerNorm,
+        rows: 8,
+        cols: 700,
+        pass: Pass::Forward,
+        dtype: Dtype::Bf16,
+    });
+    let ops = [small, large, reduce(3 << 20, 8), other, reduce(1 << 20, 1)];
+    let estimates = predictor.predict(&ops);
+    let tiers: Vec<_> = estimates.iter().map(|estimate| estimate.tier).collect();
+    let (learned, roofline) = (Tier::Learned, Tier::Roofline);
+    assert_eq!(tiers, [learned, learned, learned, roofline, roofline]);
+    for (op, estimate) in ops.iter().zip(&estimates).take(3) {
+        let error = estimate.time / row(*op).time - 1.0;
+        assert!(error.abs() < 0.3, "{op}: {error}");
+    }
+    assert_eq!(estimates[4].time, Seconds::ZERO);
+    assert_eq!(
+        predictor.basis(Family::Collective, wanted[1]).unwrap(),
+        "made-up 1 on h200"
+    );
 }
 
 #[test]
@@ -163,7 +237,7 @@ fn keys_that_are_kept_out_leave_no_trace_but_in_the_card() {
     assert!(judges.len() > 20 && seen.len() > judges.len());
     let plain = train(&seen, &options(&folder.path().join("plain/mine")), &|_| {}).unwrap();
     assert_eq!(model.weights, plain.weights);
-    assert_eq!(model.card.heads, plain.card.heads);
+    assert_eq!(model.card.submodels, plain.card.submodels);
     assert_eq!(plain.card.kept_out, None);
 
     // What was kept out is what `evaluate --kept-out` takes.

@@ -35,7 +35,7 @@ fn the_notice_names_every_table_that_weights_were_fitted_to() {
     let notice = text_of("NOTICE");
     let mut sources = BTreeSet::new();
     for card in &cards() {
-        for data in list(card, "heads").flat_map(|model| list(model, "data")) {
+        for data in list(card, "submodels").flat_map(|model| list(model, "data")) {
             let field = |key: &str| data[key].as_str().expect(key).to_owned();
             sources.insert((field("source"), field("licence")));
         }
@@ -64,17 +64,17 @@ fn the_shipped_models_were_trained_by_the_recipes() {
     let recipes = shapewise::train::recipe::Recipe::shipped().unwrap();
     let cards = cards();
     for recipe in &recipes {
-        let name = format!("{} {:?} {:?}", recipe.gpu, recipe.family, recipe.dtype);
+        let name = format!("{} {:?} {:?}", recipe.gpu, recipe.family, recipe.variant);
         let card = cards
             .iter()
             .find(|card| card["name"] == recipe.gpu.as_str())
             .unwrap_or_else(|| panic!("{name}: no card"));
-        let model = list(card, "heads")
+        let model = list(card, "submodels")
             .find(|model| {
                 let key = &model["key"];
                 key["stack"] == recipe.stack.as_str()
                     && key["family"] == recipe.family.name()
-                    && key["dtype"] == recipe.dtype.name()
+                    && key["dtype"] == recipe.variant.to_string()
             })
             .unwrap_or_else(|| panic!("{name}: no such model in the card"));
         let waves = model["training"].get("waves").cloned();
@@ -92,7 +92,9 @@ fn the_shipped_models_were_trained_by_the_recipes() {
             })
             .collect();
         let own = format!("{} / {}", recipe.gpu, recipe.stack);
-        let wanted: Vec<String> = [own].into_iter().chain(recipe.sisters.clone()).collect();
+        let auxiliary = recipe.auxiliary();
+        let auxiliary = auxiliary.map(|(gpu, stack)| format!("{gpu} / {stack}"));
+        let wanted: Vec<String> = [own].into_iter().chain(auxiliary).collect();
         assert_eq!(
             tables, wanted,
             "{name}: tables of card and data/stacks.toml"
@@ -101,7 +103,7 @@ fn the_shipped_models_were_trained_by_the_recipes() {
     let shipped: usize = cards
         .iter()
         .filter(|card| card["name"] != "base")
-        .map(|card| list(card, "heads").count())
+        .map(|card| list(card, "submodels").count())
         .sum();
     assert_eq!(shipped, recipes.len(), "models without a recipe");
 }

@@ -1,7 +1,7 @@
 //! What the shipped models must get right: physics, tiers, and the traps of the tables they learned from.
 
 use shapewise::arch::{Architecture, Workload};
-use shapewise::features::Family;
+use shapewise::families::Family;
 use shapewise::gpu::Gpu;
 use shapewise::ops::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
 use shapewise::predict::Predictor;
@@ -88,7 +88,7 @@ fn every_gpu_with_data_has_its_own_model_of_at_most_a_megabyte_and_a_half() {
             .map(|net| net.parameters())
             .sum();
         assert!(2 * numbers <= 1_500_000, "{gpu} holds {numbers} numbers");
-        for head in &artifact.card.heads {
+        for head in &artifact.card.submodels {
             assert_eq!(head.key.gpu, gpu);
             assert!(
                 !head.data.is_empty() && head.data.iter().all(|source| !source.licence.is_empty())

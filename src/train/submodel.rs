@@ -1,74 +1,71 @@
-//! One head from rows to calibrated nets.
+//! One sub-model from rows to calibrated nets.
 //!
 //! Twice the same recipe: first without a held-out tenth of the keys, which gives the error table and the
 //! conformal calibration; then with all rows, which gives the nets that are shipped.
 
 use crate::dataset::{Row, is_held_out, is_reserved, key};
 use crate::error::{Error, Result};
-use crate::features::{Family, schema_hash};
+use crate::families::{Family, sample_unlabelled};
 use crate::ops::Op;
 use crate::random::Random;
-use crate::regressor::artifact::{Head, Key, Training, Weights};
+use crate::regressor::artifact::{Key, Submodel, Training, Weights};
 use crate::train::Effort;
 use crate::train::Event;
 use crate::train::Run;
 use crate::train::calibrate::{Residuals, apes, quantile};
 use crate::train::fit::{FitConfig, Samples, fit, fresh};
 use crate::train::tables::Tables;
-use crate::train::teach::{Lesson, Prior, Teacher, invent};
+use crate::train::teacher::{LabelledTable, Prior, Teacher};
 use rayon::prelude::*;
 
 /// Share of the keys held out for the error table and the calibration.
 const HELD_OUT: f64 = 0.12;
 
-/// Least rows that a head can be trained and calibrated on.
+/// Least rows that a sub-model can be trained and calibrated on.
 pub const LEAST_ROWS: usize = 40;
 
-/// Raw features and targets of several lessons, one after the other.
-fn samples_of(lessons: &[Lesson<'_>], family: Family) -> Samples {
+/// Raw features and targets of several tables, one after the other.
+fn samples_of(tables: &[LabelledTable<'_>], family: Family) -> Samples {
     let mut all = Samples {
         width: family.width(),
         inputs: vec![],
         targets: vec![],
         weights: vec![],
     };
-    for lesson in lessons {
-        all.append(lesson.samples(family));
+    for table in tables {
+        all.append(table.samples(family));
     }
     all
 }
 
-/// Trains one head.
-pub fn train_head(
-    head_key: Key,
+/// Trains one sub-model.
+pub fn train_submodel(
+    submodel_key: Key,
     tables: &Tables<'_>,
     start: Option<&Weights>,
     effort: &Effort,
     run: &Run<'_>,
-) -> Result<(Head, Weights)> {
+) -> Result<(Submodel, Weights)> {
     let rows = tables.own_rows().count();
     if rows < LEAST_ROWS {
         return Err(Error::infeasible(format!(
             "{} {} has {rows} rows of {} {}; allowed: {LEAST_ROWS} or more",
-            head_key.gpu,
-            head_key.stack,
-            head_key.family.name(),
-            head_key.dtype.name()
+            submodel_key.gpu, submodel_key.stack, submodel_key.family, submodel_key.variant
         )));
     }
-    let family = head_key.family;
+    let family = submodel_key.family;
     let seed = run.seed;
     let held = |row: &Row| is_held_out(key(row), HELD_OUT, seed) || is_reserved(row);
-    let probe = tables.lessons(held);
+    let probe = tables.labelled(held);
     let probe_samples = samples_of(&probe, family);
-    run.tell(Event::HeadStarted {
-        key: &head_key,
+    run.tell(Event::SubmodelStarted {
+        key: &submodel_key,
         rows,
         held_out: probe_samples.len(),
     });
 
-    let rehearsal = ensemble(
-        &head_key,
+    let held_out_fit = ensemble(
+        &submodel_key,
         tables,
         &|row: &Row| !held(row),
         start,
@@ -76,22 +73,22 @@ pub fn train_head(
         run,
         Some(Probe {
             samples: &probe_samples,
-            lessons: &probe,
+            tables: &probe,
         }),
     )?;
-    let residuals = Residuals::new(&rehearsal, &probe_samples, &probe);
+    let residuals = Residuals::new(&held_out_fit, &probe_samples, &probe);
     let calibration = residuals.calibrate();
     let held_out = residuals.errors(&calibration);
-    run.tell(Event::HeadRehearsed {
-        key: &head_key,
+    run.tell(Event::SubmodelHeldOut {
+        key: &submodel_key,
         errors: &held_out,
     });
     // Rows of our own that are reserved for tests stay out of what is shipped, too.
     let keep = |row: &Row| !is_reserved(row);
-    let weights = ensemble(&head_key, tables, &keep, start, effort, run, None)?;
+    let weights = ensemble(&submodel_key, tables, &keep, start, effort, run, None)?;
 
-    let head = Head {
-        features: schema_hash(family),
+    let submodel = Submodel {
+        features: family.schema().digest.clone(),
         launch_us: tables.launch().micros(),
         hidden: hidden_of(&weights),
         members: weights.nets.len(),
@@ -103,7 +100,7 @@ pub fn train_head(
             weight_decay: WEIGHT_DECAY,
             huber: HUBER,
             teacher_trees: effort.forests * effort.trees,
-            invented_shapes: effort.invented,
+            pseudo_labels: effort.pseudo_labels,
             held_out_fraction: HELD_OUT,
             backend: run.backend.name().to_owned(),
             waves: tables
@@ -114,9 +111,9 @@ pub fn train_head(
         coverage: tables.coverage(),
         calibration,
         held_out,
-        key: head_key,
+        key: submodel_key,
     };
-    Ok((head, weights))
+    Ok((submodel, weights))
 }
 
 /// Decoupled weight decay of every fit.
@@ -133,16 +130,16 @@ fn hidden_of(weights: &Weights) -> Vec<usize> {
         .collect()
 }
 
-/// Held-out rows that a rehearsal is watched on.
+/// Held-out rows that a held-out fit is watched on.
 #[derive(Clone, Copy)]
 struct Probe<'a> {
     samples: &'a Samples,
-    lessons: &'a [Lesson<'a>],
+    tables: &'a [LabelledTable<'a>],
 }
 
-/// Fits the members on the rows that `keep` lets through, and on what the teacher says of invented shapes.
+/// Fits the members on the rows that `keep` lets through, and on pseudo-labels of unlabelled shapes.
 fn ensemble(
-    head_key: &Key,
+    submodel_key: &Key,
     tables: &Tables<'_>,
     keep: &(dyn Fn(&Row) -> bool + Sync),
     start: Option<&Weights>,
@@ -150,37 +147,21 @@ fn ensemble(
     run: &Run<'_>,
     probe: Option<Probe<'_>>,
 ) -> Result<Weights> {
-    let family = head_key.family;
-    let phase = if probe.is_some() {
-        "rehearsal"
-    } else {
-        "final"
-    };
-    let name = |member: usize| {
-        let Key {
-            gpu,
-            stack,
-            family,
-            dtype,
-        } = head_key;
-        format!(
-            "{gpu}-{stack}-{}-{}-{phase}-{member}",
-            family.name(),
-            dtype.name()
-        )
-    };
-    let own = tables.lessons(keep);
+    let family = submodel_key.family;
+    let phase = if probe.is_some() { "held-out" } else { "final" };
+    let name = |member: usize| format!("{submodel_key}-{phase}-{member}");
+    let own = tables.labelled(keep);
     let mut samples = samples_of(&own, family);
     if samples.is_empty() {
         return Err(Error::infeasible(format!(
             "{} {}: every key is held out",
-            head_key.gpu, head_key.stack
+            submodel_key.gpu, submodel_key.stack
         )));
     }
     let finished: Vec<_> = (0..effort.members)
         .map(|member| run.checkpoint(&name(member)))
         .collect();
-    // A teacher is dear: skip it when every member is already there.
+    // Training the trees is expensive: skip it when every member is already there.
     let teach = effort.forests > 0 && finished.iter().any(Option::is_none);
 
     let (mean, scale) = match start {
@@ -188,21 +169,21 @@ fn ensemble(
         None => moments(&samples),
     };
     if teach {
-        let lessons: Vec<_> = tables.all().map(|table| table.lesson(keep)).collect();
+        let labelled: Vec<_> = tables.all().map(|table| table.labelled(keep)).collect();
         let progress = |tree| {
             run.tell(Event::Tree {
-                key: head_key,
+                key: submodel_key,
                 tree,
                 of: effort.trees,
             })
         };
         let teacher = Teacher::new(
-            &lessons,
+            &labelled,
             family,
             match (start, tables.waves) {
                 (Some(base), _) => Prior::Base(base),
                 (None, Some(waves)) => Prior::Waves(waves),
-                (None, None) => Prior::Ignorance,
+                (None, None) => Prior::None,
             },
             effort.forests,
             effort.trees,
@@ -210,27 +191,27 @@ fn ensemble(
             &progress,
         );
         // Several own tables have no teacher, so all of the probe is of one.
-        if let Some(Probe { samples, lessons }) = probe {
-            let labels = teacher.label(&lessons[0], &samples.inputs);
+        if let Some(Probe { samples, tables }) = probe {
+            let labels = teacher.label(&tables[0], &samples.inputs);
             let apes = apes(&labels, &samples.targets);
-            run.tell(Event::TeacherRehearsed {
-                key: head_key,
+            run.tell(Event::TeacherHeldOut {
+                key: submodel_key,
                 median_ape: quantile(apes.clone(), 0.5),
                 p90_ape: quantile(apes, 0.9),
             });
         }
-        let measured: Vec<&Op> = lessons
+        let measured: Vec<&Op> = labelled
             .iter()
-            .flat_map(|lesson| lesson.rows.iter().map(|(op, _)| *op))
+            .flat_map(|table| table.rows.iter().map(|(op, _)| *op))
             .collect();
-        let shapes = invent(&measured, effort.invented, run.seed);
-        let invented = Lesson {
-            machine: own[0].machine,
+        let shapes = sample_unlabelled(&measured, effort.pseudo_labels, run.seed);
+        let unlabelled = LabelledTable {
+            rates: own[0].rates,
             rows: shapes.iter().map(|op| (op, 1.0)).collect(),
         };
-        let mut labelled = invented.samples(family);
-        labelled.targets = teacher.label(&invented, &labelled.inputs);
-        samples.append(labelled);
+        let mut pseudo = unlabelled.samples(family);
+        pseudo.targets = teacher.label(&unlabelled, &pseudo.inputs);
+        samples.append(pseudo);
     }
     let mut weights = Weights {
         mean,
@@ -273,7 +254,7 @@ fn ensemble(
                     .filter(|_| last || epoch % 10 == 9)
                     .map(|(inputs, targets)| quantile(apes(&net().forward(inputs), targets), 0.5));
                 run.tell(Event::Epoch {
-                    key: head_key,
+                    key: submodel_key,
                     member,
                     epoch,
                     of: effort.epochs,

@@ -1,0 +1,109 @@
+//! Why an estimate is less certain than the error table of its model.
+
+named_enum! {
+    /// A reason why an estimate is less certain than the error table of its model.
+    #[non_exhaustive]
+    Caveat {
+        /// A dimension lies outside the range of the training shapes.
+        OutOfDomain = "out_of_domain",
+        /// Learned on another GPU.
+        OtherGpu = "other_gpu",
+        /// Learned in another number format.
+        OtherDtype = "other_dtype",
+        /// Learned in another operand layout.
+        OtherLayout = "other_layout",
+        /// A dimension is aligned worse than any training shape; the penalty is carried over from the
+        /// GPU where odd sizes were measured.
+        Alignment = "alignment",
+        /// Odd sizes were measured on no GPU of this maker; no penalty is applied.
+        AlignmentUnknown = "alignment_unknown",
+        /// Batched GEMM, learned from single GEMMs and the batched ones of another GPU.
+        Batched = "batched",
+        /// A head size nobody measured on this stack.
+        HeadSize = "head_size",
+        /// A mask, a window or a prefill on a cached prefix that nobody measured on this stack.
+        Mask = "mask",
+        /// Backward attention from the forward time, with five GEMMs for two at 0.8 of the forward rate.
+        BackwardFromForward = "backward_from_forward",
+        /// No learned model; a roofline at reachable bandwidth.
+        NotLearned = "not_learned",
+    }
+}
+
+impl Caveat {
+    /// What to tell a person.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::OutOfDomain => "a dimension lies outside the training shapes",
+            Self::OtherGpu => "learned on another GPU",
+            Self::OtherDtype => "learned in another number format",
+            Self::OtherLayout => "learned in another operand layout",
+            Self::Alignment => {
+                "misalignment penalty carried over from the GPU where odd sizes were measured"
+            }
+            Self::AlignmentUnknown => {
+                "misaligned, and odd sizes were measured on no GPU of this maker"
+            }
+            Self::Batched => "batched GEMM, carried over from another GPU's batched GEMMs",
+            Self::HeadSize => "head size not measured on this stack",
+            Self::Mask => "mask, window or cached prefix not measured on this stack",
+            Self::BackwardFromForward => {
+                "backward attention assumed at 0.8 of the forward FLOP rate"
+            }
+            Self::NotLearned => "roofline at reachable bandwidth, not learned",
+        }
+    }
+}
+
+/// A set of caveats, small enough to copy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Caveats(u16);
+
+impl Caveats {
+    /// Adds one.
+    pub fn insert(&mut self, caveat: Caveat) {
+        self.0 |= 1 << caveat as u16;
+    }
+
+    /// Adds one where `holds`.
+    pub fn insert_if(&mut self, holds: bool, caveat: Caveat) {
+        if holds {
+            self.insert(caveat);
+        }
+    }
+
+    /// Whether it is in the set.
+    pub fn contains(self, caveat: Caveat) -> bool {
+        self.0 & (1 << caveat as u16) != 0
+    }
+
+    /// Both sets.
+    #[must_use]
+    pub fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// The members in a fixed order.
+    pub fn iter(self) -> impl Iterator<Item = Caveat> {
+        Caveat::ALL
+            .into_iter()
+            .filter(move |&caveat| self.contains(caveat))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn caveats_are_a_set_with_one_bit_each() {
+        let mut all = Caveats::default();
+        assert_eq!(all.iter().count(), 0);
+        for caveat in Caveat::ALL {
+            assert!(!all.contains(caveat));
+            all.insert(caveat);
+        }
+        assert_eq!(all.iter().collect::<Vec<_>>(), Caveat::ALL);
+        assert_eq!(all.union(Caveats::default()), all);
+    }
+}

@@ -1,0 +1,60 @@
+//! The region of shapes that a sub-model was trained on.
+
+use super::{Caveat, Caveats};
+use crate::ops::Layout;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The region of shapes that was measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Coverage {
+    /// Least and greatest value of each extent.
+    pub ranges: BTreeMap<String, [u64; 2]>,
+    /// Greatest power of two that divides every `n` and `k` (GEMM only).
+    pub alignment: u64,
+    /// Head sizes that occur (attention only).
+    pub head_dims: Vec<u64>,
+    /// Head sizes that occur in auxiliary tables only; the trees carried them over.
+    pub auxiliary_head_dims: Vec<u64>,
+    /// Operand layouts that occur (GEMM only).
+    pub layouts: Vec<Layout>,
+    /// Whether sliding windows occur.
+    pub windowed: bool,
+    /// Masks that occur: causal, full.
+    pub causal: Vec<bool>,
+}
+
+impl Coverage {
+    /// Widens the ranges to hold these extents.
+    pub(super) fn widen(&mut self, extents: impl IntoIterator<Item = (&'static str, u64)>) {
+        for (name, size) in extents {
+            match self.ranges.get_mut(name) {
+                Some(range) => *range = [range[0].min(size), range[1].max(size)],
+                None => {
+                    self.ranges.insert(name.to_owned(), [size, size]);
+                }
+            }
+        }
+    }
+
+    /// Warns of every extent outside its range; an extent without a range was not recorded.
+    pub(super) fn check(
+        &self,
+        extents: impl IntoIterator<Item = (&'static str, u64)>,
+        caveats: &mut Caveats,
+    ) {
+        let outside = |(name, size): (&str, u64)| {
+            let range = self.ranges.get(name);
+            range.is_some_and(|[least, most]| !(*least..=*most).contains(&size))
+        };
+        caveats.insert_if(extents.into_iter().any(outside), Caveat::OutOfDomain);
+    }
+}
+
+/// Adds a value that is not there yet.
+pub(super) fn note<T: PartialEq>(values: &mut Vec<T>, value: T) {
+    if !values.contains(&value) {
+        values.push(value);
+    }
+}

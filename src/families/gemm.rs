@@ -1,0 +1,213 @@
+//! Dense matrix multiplication as nets see it.
+//!
+//! Tile and wave counts follow the NVIDIA Matrix Multiplication Background User's Guide
+//! (tile and wave quantization) and arXiv 2401.14489.
+
+use super::coverage::note;
+use super::rates::Times;
+use super::row::FeatureRow;
+use super::sampling::{Proposal, alignment, size, sizes};
+use super::{Caveat, Caveats, Coverage, GpuRates, Kernels, Neighbour, Question, Variant};
+use crate::ops::{Dtype, Gemm, Layout, Op};
+use crate::tiles::{Tile, Waves};
+
+/// Output tiles of the library kernels, from the widest to the skinny ones of decoding.
+const TILES: [Tile; 12] = [
+    Tile::new(256, 128),
+    Tile::new(128, 256),
+    Tile::new(192, 128),
+    Tile::new(128, 192),
+    Tile::new(128, 128),
+    Tile::new(256, 64),
+    Tile::new(64, 256),
+    Tile::new(128, 64),
+    Tile::new(64, 128),
+    Tile::new(64, 64),
+    Tile::new(32, 128),
+    Tile::new(16, 64),
+];
+
+/// Sizes are rounded up to this many elements to find the aligned neighbour of a GEMM: 128 bytes of 16-bit
+/// elements, NVIDIA Matrix Multiplication Background User's Guide.
+const ALIGNED: u64 = 64;
+
+/// GEMMs.
+pub(super) struct Gemms;
+
+fn extents(op: &Gemm) -> [(&'static str, u64); 4] {
+    [("m", op.m), ("n", op.n), ("k", op.k), ("batch", op.batch)]
+}
+
+impl Kernels for Gemms {
+    type Shape = Gemm;
+
+    fn shape(op: &Op) -> Option<Gemm> {
+        match op {
+            Op::Gemm(gemm) => Some(*gemm),
+            _ => None,
+        }
+    }
+
+    fn variant(op: &Gemm) -> Variant {
+        Variant::Format(op.dtype)
+    }
+
+    fn roofline(op: &Gemm, gpu: &GpuRates) -> f64 {
+        gpu.times(op.flops(), op.bytes(), op.dtype).roofline
+    }
+
+    fn features(op: &Gemm, gpu: &GpuRates, row: &mut impl FeatureRow) -> f64 {
+        let [m, n, k, batch] = [op.m, op.n, op.k, op.batch].map(|dim| dim as f64);
+        let size = op.dtype.size() as f64;
+        let Times {
+            compute,
+            memory,
+            roofline,
+            reference,
+        } = gpu.times(op.flops(), op.bytes(), op.dtype);
+        let (left, right) = (batch * m * k * size, batch * n * k * size);
+        let output = batch * m * n * op.dtype.output_size() as f64;
+
+        row.log("ln_m", m);
+        row.log("ln_n", n);
+        row.log("ln_k", k);
+        row.log("ln_batch", batch);
+        row.log("ln_intensity", compute / memory);
+        row.log("ln_roofline_per_launch", roofline / gpu.launch);
+        row.log("ln_compute_share", compute / reference);
+        row.log("ln_memory_share", memory / reference);
+        row.number("launch_share", gpu.launch / reference);
+        row.log("ln_left_per_l2", left / gpu.l2);
+        row.log("ln_right_per_l2", right / gpu.l2);
+        row.log("ln_output_per_l2", output / gpu.l2);
+        row.log("ln_operands_per_l2", (left + right + output) / gpu.l2);
+        row.log("ln_aspect", m / n);
+        row.power_of_two("m", op.m);
+        row.power_of_two("n", op.n);
+        row.power_of_two("k", op.k);
+        row.power_of_two("n_k", op.n | op.k);
+        row.log("ln_sms", gpu.sms / 100.0);
+        row.log("ln_flops_per_clock", gpu.flops_per_clock / 2048.0);
+        row.flag(
+            "left_transposed",
+            matches!(op.layout, Layout::Nt | Layout::Tt),
+        );
+        row.flag(
+            "right_transposed",
+            matches!(op.layout, Layout::Tn | Layout::Tt),
+        );
+
+        row.bins("m", m);
+        row.bins("n", n);
+        row.bins("k", k);
+        for tile in TILES {
+            let fill = Waves::new(op, tile, gpu.sms);
+            // One tile on one SM at peak; a wave takes as long as its tiles, full or not.
+            let tile_time = 2.0 * tile.area() * k / (gpu.peak[op.dtype as usize] / gpu.sms);
+            row.tile(format_args!("{tile}"));
+            row.log("ln_tile_waste", fill.waste());
+            row.number("last_wave_idle", fill.rounds() / fill.waves() - 1.0);
+            row.log("ln_waves", fill.waves());
+            row.log("ln_wave_time", fill.rounds() * tile_time / reference);
+        }
+        reference
+    }
+
+    /// All GEMMs with these weights, whatever `m`.
+    fn split_key(op: &Gemm) -> [u64; 4] {
+        [2, op.n, op.k, 0]
+    }
+
+    fn cover(op: &Gemm, coverage: &mut Coverage) {
+        coverage.widen(extents(op));
+        // Of nothing so far the greatest common power of two is 0.
+        let known = coverage.alignment;
+        coverage.alignment = alignment([op.n, op.k, known].iter());
+        note(&mut coverage.layouts, op.layout);
+    }
+
+    /// The nearest GEMM of the kind that was measured: aligned, batch members stacked along `m`.
+    fn nearest_covered(op: &Gemm, asked: &Question<'_>) -> Option<Neighbour> {
+        let coverage = asked.coverage;
+        let mut caveats = Caveats::default();
+        let timed = Gemm {
+            dtype: asked.dtype.unwrap_or(op.dtype),
+            ..*op
+        };
+        // A power of two divides both exactly when it divides their union of bits.
+        let misaligned = !(op.n | op.k).is_multiple_of(coverage.alignment);
+        let batched = op.batch > coverage.ranges.get("batch").map_or(1, |range| range[1]);
+        caveats.insert_if(!coverage.layouts.contains(&op.layout), Caveat::OtherLayout);
+        let mut covered = timed;
+        if misaligned {
+            covered.n = op.n.next_multiple_of(ALIGNED);
+            covered.k = op.k.next_multiple_of(ALIGNED);
+        }
+        if batched {
+            covered.m = op.m.saturating_mul(op.batch);
+            covered.batch = 1;
+        }
+        coverage.check(extents(&covered), &mut caveats);
+        let mut correction = None;
+        if misaligned || batched {
+            if asked.odd_sizes_known {
+                // Odd sizes were measured in fp16 alone.
+                let half = |gemm: Gemm| {
+                    Op::Gemm(Gemm {
+                        dtype: Dtype::Fp16,
+                        ..gemm
+                    })
+                };
+                correction = Some([half(*op), half(covered)]);
+                caveats.insert_if(misaligned, Caveat::Alignment);
+            } else {
+                caveats.insert(Caveat::AlignmentUnknown);
+            }
+            caveats.insert_if(batched, Caveat::Batched);
+        }
+        Some(Neighbour {
+            covered: Op::Gemm(covered),
+            timed: Op::Gemm(timed),
+            factor: 1.0,
+            correction,
+            caveats,
+        })
+    }
+
+    fn proposal(measured: &[Gemm]) -> Proposal {
+        let known = measured.to_vec();
+        let [m, n, k] =
+            [|op: &Gemm| op.m, |op: &Gemm| op.n, |op: &Gemm| op.k].map(|size| sizes(&known, size));
+        let step = alignment(n.iter().chain(&k));
+        Box::new(move |random| {
+            let mut op = known[random.below(known.len())];
+            op.m = size(random, &m, 1);
+            op.n = size(random, &n, step);
+            op.k = size(random, &k, step);
+            Some(Op::Gemm(op))
+        })
+    }
+
+    fn examples() -> Vec<Op> {
+        let gemm = Gemm::new;
+        let layouts = Layout::ALL.map(|layout| Gemm {
+            layout,
+            ..gemm(768, 3072, 1536)
+        });
+        let formats = Dtype::ALL.map(|dtype| Gemm {
+            dtype,
+            ..gemm(1, 50257, 4097)
+        });
+        let others = [
+            gemm(1, 1, 1),
+            gemm(4096, 50257, 12288),
+            gemm(131_072, 96, 28672),
+            Gemm {
+                batch: 96,
+                ..gemm(2048, 2048, 80)
+            },
+        ];
+        let all = layouts.into_iter().chain(formats).chain(others);
+        all.map(Op::Gemm).collect()
+    }
+}

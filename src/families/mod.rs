@@ -1,0 +1,310 @@
+//! Operator families: everything that one family of kernels knows and the rest of the program does not.
+//!
+//! A family is a set of operators that share nets: the same kernels in the same regime. Each has one file with its
+//! features, reference time, split key, coverage, nearest covered shape and unlabelled shapes, as [`Kernels`].
+//! Every feature is dimensionless: times are divided by the *reference time* of the operator, launch term plus
+//! roofline, so that nets learn `ln(time / reference)`, a small number on any GPU. One function computes the
+//! features for training and prediction.
+
+mod attention;
+mod caveat;
+pub mod collective;
+mod coverage;
+mod decode;
+mod gemm;
+mod memory;
+mod prefill;
+mod rates;
+mod row;
+mod sampling;
+mod variant;
+
+pub use attention::head_tile;
+pub use caveat::{Caveat, Caveats};
+pub use coverage::Coverage;
+pub use rates::GpuRates;
+pub use row::{Feature, Role};
+pub use sampling::{alignment, sample_unlabelled};
+pub use variant::Variant;
+
+use crate::ops::{Dtype, Op};
+use crate::random::fnv1a;
+use crate::units::Seconds;
+use row::{Description, FeatureRow, Numbers};
+use std::sync::OnceLock;
+
+named_enum! {
+    /// Operators that share a net: the same kernels in the same regime.
+    #[non_exhaustive]
+    Family {
+        /// Dense matrix multiplication, batched or not.
+        Gemm = "gemm",
+        /// Attention with more than one query a sequence.
+        Prefill = "prefill",
+        /// Attention of one new token against a cache.
+        Decode = "decode",
+        /// Memory-bound kernels.
+        Memory = "memory",
+        /// Collectives over several GPUs.
+        Collective = "collective",
+    }
+}
+
+/// What one family knows of its kernels.
+trait Kernels {
+    /// The struct that describes its operators.
+    type Shape: Copy;
+
+    /// The operator as that struct; none where it is of another family.
+    fn shape(op: &Op) -> Option<Self::Shape>;
+
+    /// What selects kernels besides the family.
+    fn variant(op: &Self::Shape) -> Variant;
+
+    /// Seconds that no kernel is faster than.
+    fn roofline(op: &Self::Shape, gpu: &GpuRates) -> f64;
+
+    /// Writes the features; returns the reference time in seconds.
+    fn features(op: &Self::Shape, gpu: &GpuRates, row: &mut impl FeatureRow) -> f64;
+
+    /// What is held out together: a number of the family, then up to three sizes.
+    fn split_key(op: &Self::Shape) -> [u64; 4];
+
+    /// Widens the measured region to hold a measured operator.
+    fn cover(op: &Self::Shape, coverage: &mut Coverage);
+
+    /// The nearest shape of the kind that was measured; none where nothing runs.
+    fn nearest_covered(op: &Self::Shape, asked: &Question<'_>) -> Option<Neighbour>;
+
+    /// Draws shapes between measured ones.
+    fn proposal(measured: &[Self::Shape]) -> sampling::Proposal;
+
+    /// Operators that reach every branch of the features, for the digest of their definition.
+    fn examples() -> Vec<Op>;
+}
+
+/// Runs an expression with `$kernels` as the [`Kernels`] of an operator and `$shape` as its struct.
+macro_rules! dispatch {
+    ($op:expr, $kernels:ident, $shape:ident => $body:expr) => {{
+        use $crate::families::{collective, decode, gemm, memory, prefill};
+        match $op {
+            $crate::ops::Op::Gemm($shape) => {
+                type $kernels = gemm::Gemms;
+                $body
+            }
+            $crate::ops::Op::Attention($shape) if $shape.is_decode() => {
+                type $kernels = decode::Decode;
+                $body
+            }
+            $crate::ops::Op::Attention($shape) => {
+                type $kernels = prefill::Prefill;
+                $body
+            }
+            $crate::ops::Op::Memory($shape) => {
+                type $kernels = memory::MemoryBound;
+                $body
+            }
+            $crate::ops::Op::Collective($shape) => {
+                type $kernels = collective::Collectives;
+                $body
+            }
+        }
+    }};
+}
+
+/// Runs an expression with `$kernels` as the [`Kernels`] of a family.
+macro_rules! dispatch_family {
+    ($family:expr, $kernels:ident => $body:expr) => {{
+        use $crate::families::{Family, collective, decode, gemm, memory, prefill};
+        match $family {
+            Family::Gemm => {
+                type $kernels = gemm::Gemms;
+                $body
+            }
+            Family::Prefill => {
+                type $kernels = prefill::Prefill;
+                $body
+            }
+            Family::Decode => {
+                type $kernels = decode::Decode;
+                $body
+            }
+            Family::Memory => {
+                type $kernels = memory::MemoryBound;
+                $body
+            }
+            Family::Collective => {
+                type $kernels = collective::Collectives;
+                $body
+            }
+        }
+    }};
+}
+
+use {dispatch, dispatch_family};
+
+/// What a sub-model is asked in, and what it knows.
+pub struct Question<'a> {
+    /// The format that it is asked in; none for collectives.
+    pub dtype: Option<Dtype>,
+    /// The region that it was trained on.
+    pub coverage: &'a Coverage,
+    /// Whether a sub-model knows odd sizes and batches, of this GPU or another of its maker.
+    pub odd_sizes_known: bool,
+}
+
+/// The nearest shape of the kind that was measured, and how its answer becomes that of the operator.
+pub struct Neighbour {
+    /// The shape whose features are evaluated.
+    pub covered: Op,
+    /// The shape whose reference time the answer multiplies.
+    pub timed: Op,
+    /// Multiplies the time.
+    pub factor: f64,
+    /// Two shapes that the sub-model of odd sizes is asked for: its ratio corrects the answer.
+    pub correction: Option<[Op; 2]>,
+    /// What is unlike the operator.
+    pub caveats: Caveats,
+}
+
+impl Neighbour {
+    /// The operator itself.
+    fn same(op: Op, caveats: Caveats) -> Self {
+        Self {
+            covered: op,
+            timed: op,
+            factor: 1.0,
+            correction: None,
+            caveats,
+        }
+    }
+}
+
+impl Family {
+    /// The family of an operator.
+    pub const fn of(op: &Op) -> Self {
+        match op {
+            Op::Gemm(_) => Self::Gemm,
+            Op::Attention(attention) if attention.is_decode() => Self::Decode,
+            Op::Attention(_) => Self::Prefill,
+            Op::Memory(_) => Self::Memory,
+            Op::Collective(_) => Self::Collective,
+        }
+    }
+
+    /// How many features an operator of this family has.
+    pub fn width(self) -> usize {
+        self.schema().features.len()
+    }
+
+    /// The features of this family and the digest of their definition.
+    pub fn schema(self) -> &'static Schema {
+        static SCHEMAS: [OnceLock<Schema>; Family::ALL.len()] =
+            [const { OnceLock::new() }; Family::ALL.len()];
+        SCHEMAS[self as usize].get_or_init(|| {
+            dispatch_family!(self, F => {
+                let features = |op: &Op, gpu: &GpuRates, row: &mut Description| {
+                    let shape = F::shape(op).expect("an example of the family");
+                    F::features(&shape, gpu, row)
+                };
+                Schema::of(&F::examples(), &features)
+            })
+        })
+    }
+}
+
+impl GpuRates {
+    /// Writes the features of `op` into `out`, which holds [`Family::width`] numbers; returns the reference time.
+    ///
+    /// # Panics
+    /// When `out` has another length.
+    pub fn features(&self, op: &Op, out: &mut [f32]) -> Seconds {
+        let mut row = Numbers { out, next: 0 };
+        let reference = dispatch!(op, F, op => F::features(op, self, &mut row));
+        assert_eq!(row.next, row.out.len(), "one value per feature name");
+        Seconds::from_secs(reference)
+    }
+}
+
+/// What is held out together with this operator: a number of the family, then up to three sizes.
+pub fn split_key(op: &Op) -> [u64; 4] {
+    dispatch!(op, F, op => F::split_key(op))
+}
+
+/// The nearest shape of the kind that was measured; none where nothing runs.
+pub fn nearest_covered(op: &Op, asked: &Question<'_>) -> Option<Neighbour> {
+    dispatch!(op, F, op => F::nearest_covered(op, asked))
+}
+
+/// The region that measured operators span; `auxiliary` ones were measured elsewhere and seen by the trees alone.
+pub fn coverage<'a>(
+    measured: impl IntoIterator<Item = &'a Op>,
+    auxiliary: impl IntoIterator<Item = &'a Op>,
+) -> Coverage {
+    let mut coverage = Coverage::default();
+    for op in measured {
+        dispatch!(op, F, op => F::cover(op, &mut coverage));
+    }
+    coverage.alignment = coverage.alignment.max(1);
+    coverage.head_dims.sort_unstable();
+    for op in auxiliary {
+        if let Op::Attention(op) = op
+            && !coverage.head_dims.contains(&op.head_dim)
+        {
+            coverage::note(&mut coverage.auxiliary_head_dims, op.head_dim);
+        }
+    }
+    coverage.auxiliary_head_dims.sort_unstable();
+    coverage
+}
+
+/// The definition of a family's features.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schema {
+    /// Name and role of each, in order.
+    pub features: Vec<Feature>,
+    /// A digest of names, order and formulas: a net trained under another one does not load.
+    pub digest: String,
+}
+
+impl Schema {
+    /// Describes features by what they are for some operators on two sets of rates.
+    fn of(examples: &[Op], features: &dyn Fn(&Op, &GpuRates, &mut Description) -> f64) -> Self {
+        let mut description = Description::default();
+        // What the row itself makes of a number: its logarithm, its bins, its power of two.
+        let mut out = [0.0; 32];
+        let mut row = Numbers {
+            out: &mut out,
+            next: 0,
+        };
+        row.number("", 0.7);
+        row.log("", 3.0);
+        row.bins("", 12.0);
+        row.power_of_two("", 96);
+        for value in out {
+            description.value(f64::from(value));
+        }
+        for gpu in &GpuRates::FIXED {
+            for op in examples {
+                description.restart();
+                let reference = features(op, gpu, &mut description);
+                description.value(reference);
+            }
+        }
+        Self {
+            digest: format!("{:016x}", fnv1a(&description.bytes)),
+            features: description.features,
+        }
+    }
+
+    /// The places of the features of this role.
+    pub fn places(&self, role: Role) -> impl Iterator<Item = usize> {
+        let features = self.features.iter().enumerate();
+        features
+            .filter(move |(_, feature)| feature.role == role)
+            .map(|(place, _)| place)
+    }
+}
+
+#[cfg(test)]
+mod tests;

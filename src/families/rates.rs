@@ -1,0 +1,121 @@
+//! The figures of one GPU that features and reference times are made of.
+
+use super::{Kernels, collective, dispatch};
+use crate::gpu::Gpu;
+use crate::ops::{Dtype, Op};
+use crate::units::{Bytes, Flops, Seconds};
+
+/// The rates of one GPU with the launch term of one software stack, read out once.
+#[derive(Clone, Copy, Debug)]
+pub struct GpuRates {
+    pub(super) sms: f64,
+    /// FLOP/s by format.
+    pub(super) peak: [f64; Dtype::ALL.len()],
+    /// Bytes/s of device memory.
+    pub(super) bandwidth: f64,
+    /// Bytes of the second-level cache.
+    pub(super) l2: f64,
+    /// FLOPs of one multiprocessor per clock in fp16.
+    pub(super) flops_per_clock: f64,
+    /// Seconds.
+    pub(super) launch: f64,
+    /// Bytes/s to another GPU of the node, in one direction.
+    pub(super) link: f64,
+    /// Bytes/s to a GPU of another node.
+    pub(super) network: f64,
+    /// GPUs that reach each other over the link; nothing where all do.
+    pub(super) gpus_per_node: Option<u64>,
+}
+
+/// Times of one operator in seconds.
+pub(super) struct Times {
+    /// Arithmetic at peak.
+    pub(super) compute: f64,
+    /// Traffic at full bandwidth.
+    pub(super) memory: f64,
+    /// The longer of the two.
+    pub(super) roofline: f64,
+    /// Launch term plus roofline.
+    pub(super) reference: f64,
+}
+
+impl GpuRates {
+    /// Rates of this GPU; `launch` is the additive launch term of the software stack.
+    ///
+    /// A format the part has no matrix units for runs at the peak of the next wider one.
+    pub fn new(gpu: &Gpu, launch: Seconds) -> Self {
+        let peak = Dtype::ALL.map(|dtype| gpu.nearest_peak(dtype).flops_per_sec());
+        let sms = gpu.sm_count() as f64;
+        let link = collective::link(gpu);
+        Self {
+            sms,
+            peak,
+            bandwidth: gpu.bandwidth().bytes_per_sec(),
+            l2: gpu.l2().bytes(),
+            flops_per_clock: peak[Dtype::Fp16 as usize] / sms / gpu.clock().hertz(),
+            launch: launch.secs(),
+            link: link.bytes_per_sec(),
+            network: link.min(collective::NETWORK).bytes_per_sec(),
+            gpus_per_node: gpu.gpus_per_node(),
+        }
+    }
+
+    /// The times that features are relative to.
+    pub(super) fn times(&self, flops: Flops, bytes: Bytes, dtype: Dtype) -> Times {
+        let compute = flops.flops() / self.peak[dtype as usize];
+        let memory = bytes.bytes() / self.bandwidth;
+        let roofline = compute.max(memory);
+        Times {
+            compute,
+            memory,
+            roofline,
+            reference: self.launch + roofline,
+        }
+    }
+
+    /// `max(flops / peak, bytes / bandwidth)`, of collectives bytes over their link: no kernel is faster.
+    pub fn roofline(&self, op: &Op) -> Seconds {
+        Seconds::from_secs(dispatch!(op, F, op => F::roofline(op, self)))
+    }
+
+    /// Launch term plus roofline: the scale that a net's output multiplies.
+    pub fn reference(&self, op: &Op) -> Seconds {
+        Seconds::from_secs(self.launch) + self.roofline(op)
+    }
+
+    /// The additive launch term.
+    pub fn launch(&self) -> Seconds {
+        Seconds::from_secs(self.launch)
+    }
+
+    /// Multiprocessors.
+    pub fn sms(&self) -> f64 {
+        self.sms
+    }
+
+    /// Rates that belong to no GPU and never change: what the digests of the features are taken on.
+    pub(super) const FIXED: [Self; 2] = [
+        Self {
+            sms: 132.0,
+            peak: [6.7e13, 4.945e14, 9.89e14, 9.89e14, 1.979e15],
+            bandwidth: 4.8e12,
+            l2: 5.0e7,
+            flops_per_clock: 4096.0,
+            launch: 2.5e-6,
+            link: 4.5e11,
+            network: 5.0e10,
+            gpus_per_node: Some(8),
+        },
+        Self {
+            sms: 80.0,
+            peak: [1.57e13, 1.57e13, 1.25e14, 1.25e14, 1.25e14],
+            bandwidth: 9.0e11,
+            l2: 6.0e6,
+            flops_per_clock: 1024.0,
+            launch: 5.0e-6,
+            link: 1.5e11,
+            network: 3.2e10,
+            gpus_per_node: None,
+        },
+    ];
+}

@@ -1,0 +1,195 @@
+//! Where formulas write features to: a row of numbers in the hot loop, or a description of the definition.
+
+use std::fmt;
+
+/// Bins of the piecewise-linear encoding of a size: bin `i` rises from 0 to 1 over `[2^i, 2^(i+1)]`.
+///
+/// The bins let a small rectifier net bend at each power of two, where libraries switch kernels;
+/// piecewise-linear encoding as in Gorishniy et al., arXiv 2203.05556.
+const BINS: usize = 16;
+
+/// Powers of two beyond this change nothing: 128 elements are a whole tile edge.
+const MAX_POWER: u32 = 7;
+
+/// Takes one feature after the other, each with its name beside its formula.
+pub(super) trait FeatureRow {
+    /// A number as it is.
+    fn number(&mut self, name: &str, value: f64);
+
+    /// The natural logarithm of a positive number.
+    fn log(&mut self, name: &str, value: f64);
+
+    /// The piecewise-linear encoding of a size.
+    fn bins(&mut self, name: &str, size: f64);
+
+    /// The power of two that divides a size.
+    fn power_of_two(&mut self, name: &str, size: u64);
+
+    /// What follows is of this tile.
+    fn tile(&mut self, tile: fmt::Arguments<'_>);
+
+    /// Whether something holds.
+    #[inline]
+    fn flag(&mut self, name: &str, holds: bool) {
+        self.number(name, f64::from(u8::from(holds)));
+    }
+}
+
+/// Writes a row for a net.
+pub(super) struct Numbers<'a> {
+    pub(super) out: &'a mut [f32],
+    pub(super) next: usize,
+}
+
+impl Numbers<'_> {
+    #[inline]
+    fn push(&mut self, value: f32) {
+        self.out[self.next] = value;
+        self.next += 1;
+    }
+}
+
+impl FeatureRow for Numbers<'_> {
+    #[inline]
+    fn number(&mut self, _: &str, value: f64) {
+        self.push(value as f32);
+    }
+
+    #[inline]
+    fn log(&mut self, _: &str, value: f64) {
+        self.push((value as f32).ln());
+    }
+
+    #[inline]
+    fn bins(&mut self, _: &str, size: f64) {
+        let height = (size as f32).log2();
+        for bin in 0..BINS {
+            self.push((height - bin as f32).clamp(0.0, 1.0));
+        }
+    }
+
+    #[inline]
+    fn power_of_two(&mut self, _: &str, size: u64) {
+        self.push(size.trailing_zeros().min(MAX_POWER) as f32);
+    }
+
+    #[inline]
+    fn tile(&mut self, _: fmt::Arguments<'_>) {}
+}
+
+/// What a feature says of an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Anything but the two below.
+    Plain,
+    /// The power of two that divides a size.
+    Alignment,
+    /// How the operator falls into tiles.
+    Tile,
+}
+
+/// A name and its role.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Feature {
+    pub name: String,
+    pub role: Role,
+}
+
+/// Collects the names of features, and what they were computed from as bytes to be hashed.
+///
+/// The arguments of logarithms are hashed, not logarithms: they follow from IEEE 754 arithmetic alone and so are
+/// equal on every machine, which logarithms are not.
+#[derive(Default)]
+pub(super) struct Description {
+    pub(super) features: Vec<Feature>,
+    pub(super) bytes: Vec<u8>,
+    tile: Option<String>,
+}
+
+impl Description {
+    fn add(&mut self, name: &str, role: Role, kind: u8, value: f64) {
+        let (name, role) = match &self.tile {
+            Some(tile) => (format!("{name}_{tile}"), Role::Tile),
+            None => (name.to_owned(), role),
+        };
+        self.bytes.extend_from_slice(name.as_bytes());
+        self.bytes.push(kind);
+        self.value(value);
+        self.features.push(Feature { name, role });
+    }
+
+    /// Hashes a value to four significant digits: 13 bits of the fraction, rounded.
+    pub(super) fn value(&mut self, value: f64) {
+        const DROPPED: u32 = 52 - 13;
+        let rounded = ((value + 0.0).to_bits() + (1 << (DROPPED - 1))) >> DROPPED;
+        self.bytes.extend_from_slice(&rounded.to_le_bytes());
+    }
+
+    /// Starts another operator.
+    pub(super) fn restart(&mut self) {
+        self.features.clear();
+        self.tile = None;
+    }
+}
+
+impl FeatureRow for Description {
+    fn number(&mut self, name: &str, value: f64) {
+        self.add(name, Role::Plain, b'=', value);
+    }
+
+    fn log(&mut self, name: &str, value: f64) {
+        self.add(name, Role::Plain, b'l', value);
+    }
+
+    fn bins(&mut self, name: &str, size: f64) {
+        for bin in 0..BINS {
+            self.add(&format!("bin_{name}_{bin}"), Role::Plain, b'b', size);
+        }
+    }
+
+    fn power_of_two(&mut self, name: &str, size: u64) {
+        let power = size.trailing_zeros().min(MAX_POWER);
+        self.add(
+            &format!("power_of_two_{name}"),
+            Role::Alignment,
+            b'2',
+            f64::from(power),
+        );
+    }
+
+    fn tile(&mut self, tile: fmt::Arguments<'_>) {
+        self.tile = Some(tile.to_string());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_hashed_to_four_digits() {
+        let bytes = |value: f64| {
+            let mut description = Description::default();
+            description.value(value);
+            description.bytes
+        };
+        assert_eq!(bytes(1.0), bytes(1.0 + 1e-9));
+        assert_eq!(bytes(0.0), bytes(-0.0));
+        for value in [1.0, 0.37, 1e-6, 5e9] {
+            assert_ne!(bytes(value), bytes(1.0003 * value));
+        }
+    }
+
+    #[test]
+    fn bins_rise_from_one_power_of_two_to_the_next() {
+        let mut out = [0.0; BINS];
+        Numbers {
+            out: &mut out,
+            next: 0,
+        }
+        .bins("m", 12.0);
+        assert_eq!(out[..3], [1.0; 3]);
+        assert!((out[3] - (12.0f32 / 8.0).log2()).abs() < 1e-6 && out[4..] == [0.0; 12]);
+    }
+}

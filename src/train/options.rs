@@ -1,0 +1,95 @@
+//! What to train, where to put it, and how much work goes into it.
+
+use crate::families::Family;
+use crate::gpu::GpuCatalog;
+use crate::regressor::artifact::Artifact;
+use crate::train::fit::Backend;
+use crate::train::recipe::Budget;
+use std::path::PathBuf;
+
+/// How much work goes into the nets of a sub-model.
+#[derive(Clone, Debug)]
+pub struct Effort {
+    /// Nets in the ensemble.
+    pub members: usize,
+    /// Widths of their hidden layers.
+    pub hidden: Vec<usize>,
+    /// Passes over rows and labelled shapes.
+    pub epochs: usize,
+    /// Rows in a step.
+    pub batch: usize,
+    /// Highest learning rate of the cycle.
+    pub learning_rate: f64,
+    /// Forests of the teacher, averaged; 0 = no teacher.
+    pub forests: usize,
+    /// Trees in each.
+    pub trees: usize,
+    /// Unlabelled shapes that the teacher gives pseudo-labels.
+    pub pseudo_labels: usize,
+}
+
+impl Effort {
+    /// The effort of a shipped sub-model.
+    pub fn of(budget: Budget, family: Family) -> Self {
+        let gemms = family == Family::Gemm;
+        let common = Self {
+            members: 3,
+            hidden: vec![96, 96],
+            epochs: 40,
+            batch: 512,
+            learning_rate: 5e-3,
+            forests: 1,
+            trees: 600,
+            pseudo_labels: if gemms { 40_000 } else { 20_000 },
+        };
+        match budget {
+            Budget::Standard => common,
+            Budget::Large => Self {
+                members: 5,
+                epochs: 160,
+                forests: 2,
+                trees: if gemms { 2500 } else { 1500 },
+                pseudo_labels: if gemms { 90_000 } else { 30_000 },
+                ..common
+            },
+        }
+    }
+
+    /// Fine-tuning of finished nets: the teacher learns how the rows differ from the nets, and its pseudo-labels keep the
+    /// nets in place where there are no rows.
+    pub fn fine_tune(family: Family) -> Self {
+        Self {
+            members: 5,
+            learning_rate: 2e-3,
+            // At most: of few rows cross-validation says how many.
+            trees: 512,
+            pseudo_labels: 10_000,
+            ..Self::of(Budget::Standard, family)
+        }
+    }
+}
+
+/// What to train and where to put it.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Folder of the model; its last part is the model's name.
+    pub out: PathBuf,
+    /// The GPUs that the rows and the base model may name.
+    pub gpus: GpuCatalog,
+    /// Train the sub-models of this GPU only; without it the rows must be of one GPU.
+    pub gpu: Option<String>,
+    /// One sub-model a family over all GPUs, for GPUs nobody measured.
+    pub across: bool,
+    /// Model to fine-tune instead of starting fresh.
+    pub base: Option<Artifact>,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// What computes.
+    pub backend: Backend,
+    /// Overrides the epochs of the effort.
+    pub epochs: Option<usize>,
+    /// Overrides how many shapes that the teacher gives pseudo-labels.
+    pub labels: Option<usize>,
+    /// Share of the keys that no net sees, so that the model can be judged by them.
+    pub keep_out: Option<f64>,
+}
