@@ -23,6 +23,7 @@ use std::fmt;
 named_enum! {
     /// The number format of the operands of a kernel.
     #[derive(Default)]
+    #[non_exhaustive]
     Dtype {
         /// IEEE single precision without tensor cores.
         Fp32 = "fp32",
@@ -118,6 +119,7 @@ impl OpKind {
 /// One operator on one GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs)]
+#[non_exhaustive]
 pub enum Op {
     Gemm(Gemm),
     Attention(Attention),
