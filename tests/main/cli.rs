@@ -654,6 +654,7 @@ mod tables {
     fn public(name: &str) -> Option<String> {
         let Some(folder) = std::env::var_os("SHAPEWISE_PUBLIC_DATA") else {
             crate::skip::skip(
+                "tables",
                 "SHAPEWISE_PUBLIC_DATA does not name the folder of the public tables",
             );
             return None;

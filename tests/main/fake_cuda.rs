@@ -39,7 +39,7 @@ fn fake() -> Option<&'static Path> {
             .arg("-ldl")
             .status();
         let Ok(status) = built else {
-            skip("there is no C++ compiler");
+            skip("c++", "there is no C++ compiler");
             return None;
         };
         assert!(status.success(), "fake.cpp does not compile");

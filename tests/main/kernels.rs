@@ -10,7 +10,7 @@ fn nvrtc() -> bool {
     let Err(error) = Library::Nvrtc.require() else {
         return true;
     };
-    skip(error);
+    skip("nvrtc", error);
     false
 }
 

@@ -336,7 +336,7 @@ fn too_few_rows_and_foreign_rows_are_one_clear_sentence() {
 fn wgpu_trains_like_the_cpu() {
     let computer = match Backend::Wgpu.device() {
         Ok(computer) => computer,
-        Err(error) => return crate::skip::skip(error),
+        Err(error) => return crate::skip::skip("wgpu", error),
     };
     let inputs: Vec<f32> = (0..64 * 8)
         .map(|i| ((i * 37 % 101) as f32 - 50.0) / 25.0)

@@ -325,7 +325,7 @@ fn a_disk_that_fills_up_in_mid_run_costs_no_row_before() {
         mount.output().is_ok_and(|output| output.status.success())
     };
     let Some(namespace) = namespaces.into_iter().find(able) else {
-        return skip("no namespace can be made (unshare)");
+        return skip("full", "no namespace can be made (unshare)");
     };
     let place = Place::new();
     let script = r#"

@@ -34,7 +34,7 @@ fn passes(file: &str, variable: &str, value: &Path) {
         ""
     };
     if !missing.is_empty() {
-        return crate::skip::skip(format!("{missing} is missing"));
+        return crate::skip::skip("browser", format!("{missing} is missing"));
     }
     let tests = Command::new("node")
         .args(["--test", "--test-concurrency=1", file])

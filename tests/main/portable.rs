@@ -49,7 +49,7 @@ fn whole_way(device: &str) {
     ];
     let outcome = run(&[&measure[..], &["--format", "json"]].concat());
     if outcome.err.contains("wgpu cannot open") {
-        return skip(&outcome.err);
+        return skip("wgpu", &outcome.err);
     }
     assert_eq!(outcome.code, 0, "{}", outcome.err);
     let measured = parse("measure", &outcome.out);

@@ -5,6 +5,7 @@
 //! these are missing, and say so.
 
 use crate::cli::program;
+use crate::skip::skip;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -82,15 +83,6 @@ fn difference(printed: &[String], output: &str) -> Option<String> {
         from = at + chunk.len();
     }
     None
-}
-
-/// Says that something was skipped; fails where `SHAPEWISE_REQUIRE` wants it.
-fn skip(need: &str, what: &str) {
-    let wanted = std::env::var("SHAPEWISE_REQUIRE").unwrap_or_default();
-    let strict = std::env::var_os("SHAPEWISE_REQUIRE_ALL").is_some();
-    let strict = strict || wanted.split(',').any(|word| word == need || word == "all");
-    assert!(!strict, "`{need}` is required: {what}");
-    eprintln!("skipped: {what}");
 }
 
 /// What a command of this machine lacks, if anything: the word of `SHAPEWISE_REQUIRE`, and what it is.
@@ -194,7 +186,7 @@ fn commands_print_what_the_readme_shows() {
             continue;
         }
         if let Some((need, what)) = lacking(steps) {
-            skip(need, &format!("README.md:{}: {what}", steps[0].at));
+            skip(need, format!("README.md:{}: {what}", steps[0].at));
             continue;
         }
         shown += steps.len();

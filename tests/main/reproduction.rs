@@ -204,6 +204,7 @@ mod with_data {
     fn the_authors_sweeps_are_laid_beside_the_prediction() {
         let Some(tables) = std::env::var_os("SHAPEWISE_PUBLIC_DATA") else {
             return crate::skip::skip(
+                "tables",
                 "SHAPEWISE_PUBLIC_DATA does not name the folder of the public tables",
             );
         };
