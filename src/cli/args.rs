@@ -162,6 +162,7 @@ pub enum Predict {
 
 /// What to predict along one dimension.
 #[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant)] // One value a run of the program.
 pub enum Sweep {
     /// One GEMM, a matrix product (m, k) x (k, n); one of its sizes is a range.
     ///

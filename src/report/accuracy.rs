@@ -42,8 +42,8 @@ Written by `shapewise evaluate --accuracy`; do not edit by hand. Errors are abso
 
 What the tables of the models are:
 
-* Every head was trained twice. The errors are those of the rehearsal: nets that never saw the held-out keys (12 % of
-  all `(n, k)` pairs of products or head configurations of attention, all rows of a key together). The nets that are
+* Every sub-model was fitted twice. The errors are those of the held-out fit: nets that never saw the held-out keys (12 %
+  of all `(n, k)` pairs of GEMM or head configurations of attention, all rows of a key together). The nets that are
   shipped learned from all rows, the held-out ones included; on unseen shapes of the same grid they should be no worse.
 * The held-out keys lie on the same grid as the others, on the same GPU and the same software. Other software, sizes
   outside the grid, odd sizes and backward passes are further off; predictions of those say `transferred`.

@@ -67,4 +67,6 @@ mod skip;
 #[cfg(feature = "serve")]
 mod sockets;
 
+mod style;
+
 mod sweeps;

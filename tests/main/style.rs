@@ -111,3 +111,15 @@ fn the_glossary_names_every_retired_word() {
         assert!(style.lines().any(row), "docs/style.md: {word} ({term})");
     }
 }
+
+#[test]
+fn files_that_contributors_are_sent_to_exist() {
+    let text = fs::read_to_string(root().join("CONTRIBUTING.md")).unwrap();
+    let quoted = text.split('`').skip(1).step_by(2);
+    let named = quoted.filter(|name| name.contains('/') && !name.contains(char::is_whitespace));
+    let paths: Vec<&str> = named.filter(|name| !name.contains("NAME")).collect();
+    assert!(paths.len() > 20, "{paths:?}");
+    for path in paths {
+        assert!(root().join(path).exists(), "CONTRIBUTING.md names {path}");
+    }
+}
