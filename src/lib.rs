@@ -51,6 +51,8 @@ pub mod error;
 
 pub mod random;
 
+pub mod stats;
+
 pub mod ops;
 
 pub mod tiles;
@@ -86,12 +88,6 @@ pub mod search;
 
 #[cfg(feature = "dataset")]
 pub mod evaluate;
-
-#[cfg(feature = "dataset")]
-pub mod baselines;
-
-#[cfg(feature = "dataset")]
-pub mod runs;
 
 pub mod reproduce;
 

@@ -1,6 +1,6 @@
 //! `shapewise evaluate --accuracy`: writes the document on the accuracy of the built-in models.
 
-use crate::baselines::baselines;
+use crate::evaluate::baselines::baselines;
 use crate::dataset;
 use crate::dataset::Filter;
 use crate::dataset::Row;
@@ -20,7 +20,7 @@ use crate::regressor::artifact::Submodel;
 use crate::report::accuracy::HeadAccuracy;
 use crate::report::accuracy::ModelAccuracy;
 use crate::report::accuracy::markdown;
-use crate::runs::compare;
+use crate::evaluate::runs::compare;
 use rayon::prelude::*;
 use std::collections::BTreeSet;
 use std::path::Path;

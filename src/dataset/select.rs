@@ -3,6 +3,7 @@
 //! A file of `measure` holds more than one row for some shapes: warm caches, other algorithms, anchors and repeats.
 
 use super::{Cache, Role, Row, Table, is_held_out, key};
+use crate::stats::quantile;
 use std::collections::HashMap;
 
 /// The share of keys that no fit ever sees, in rows of our own.
@@ -78,12 +79,10 @@ pub fn run_to_run<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Option<RunToRu
     });
     let mut sorted: Vec<f64> = differences.collect();
     sorted.sort_by(f64::total_cmp);
-    let last = sorted.len().checked_sub(1)?;
-    let quantile = |share: f64| sorted[(share * last as f64).round() as usize];
-    Some(RunToRun {
+    (!sorted.is_empty()).then(|| RunToRun {
         pairs: sorted.len(),
-        median: quantile(0.5),
-        p90: quantile(0.9),
+        median: quantile(&sorted, 0.5),
+        p90: quantile(&sorted, 0.9),
     })
 }
 

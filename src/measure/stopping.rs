@@ -8,6 +8,7 @@
 //! least 95 % in all noise models of the tests below.
 
 pub use crate::dataset::Stop;
+use crate::stats::quantile;
 use crate::units::Seconds;
 
 /// Precision and caps of the rule.
@@ -140,9 +141,10 @@ impl Stopping {
     /// Statistics so far; none without replays.
     pub fn summary(&self, stop: Stop) -> Option<Summary> {
         let times = &self.sorted;
+        let min = *times.first()?;
         Some(Summary {
             median: quantile(times, 0.5),
-            min: *times.first()?,
+            min,
             quartiles: (quantile(times, 0.25), quantile(times, 0.75)),
             tails: (times.len() >= TAILS).then(|| (quantile(times, 0.1), quantile(times, 0.9))),
             interval: interval(times).filter(|_| stop != Stop::Long),
@@ -150,16 +152,6 @@ impl Stopping {
             stop,
         })
     }
-}
-
-/// A quantile of ascending times, linear between neighbours; zero of none.
-fn quantile(sorted: &[Seconds], share: f64) -> Seconds {
-    let Some(last) = sorted.len().checked_sub(1) else {
-        return Seconds::ZERO;
-    };
-    let place = share * last as f64;
-    let (below, above) = (place.floor() as usize, place.ceil() as usize);
-    sorted[below] + (sorted[above] - sorted[below]) * (place - below as f64)
 }
 
 /// Confidence interval of the median from order statistics; none where the extremes do not reach

@@ -1,8 +1,8 @@
 //! `docs/accuracy.md`: how far off every built-in model is, beside simple predictors, and how far
 //! off whole models are. Markdown, because it is read in a repository.
 
-use crate::baselines::Ape;
-use crate::baselines::Baselines;
+use crate::evaluate::baselines::Ape;
+use crate::evaluate::baselines::Baselines;
 use crate::dataset::runs::Publisher;
 use crate::regressor::artifact::ANY_GPU;
 use crate::regressor::artifact::Artifact;
@@ -11,9 +11,9 @@ use crate::regressor::artifact::Submodel;
 use crate::report::grouped;
 use crate::report::percent;
 use crate::report::signed;
-use crate::runs::Comparison;
-use crate::runs::RunErrors;
-use crate::runs::RunGroup;
+use crate::evaluate::runs::Comparison;
+use crate::evaluate::runs::RunErrors;
+use crate::evaluate::runs::RunGroup;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -88,7 +88,7 @@ fn write_model(text: &mut String, model: &ModelAccuracy<'_>) {
             "mean",
             "p90",
             "half width",
-            "coverage",
+            "coverage on the calibration rows",
             "roofline",
             "fitted roofline",
             "interpolation",

@@ -1,5 +1,6 @@
 //! How a finding is judged: criteria with their limits, and the verdict that follows from them.
 
+use crate::stats;
 use crate::units::significant;
 
 /// Least correlation between predicted and measured rates along a sweep: below, dips and steps are not where they were
@@ -269,13 +270,7 @@ impl Verdict {
 
 /// Pearson's correlation of pairs; not a number where one side does not vary.
 pub fn correlation(pairs: &[(f64, f64)]) -> f64 {
-    let mean = |side: fn(&(f64, f64)) -> f64| mean(pairs.iter().map(side));
-    let (a, b) = (mean(|pair| pair.0), mean(|pair| pair.1));
-    let sum = |product: &dyn Fn(f64, f64) -> f64| -> f64 {
-        pairs.iter().map(|(x, y)| product(x - a, y - b)).sum()
-    };
-    let spread = (sum(&|x, _| x * x) * sum(&|_, y| y * y)).sqrt();
-    sum(&|x, y| x * y) / spread
+    stats::correlation(pairs).unwrap_or(f64::NAN)
 }
 
 /// The mean; not a number of nothing.
@@ -297,14 +292,8 @@ pub fn median_error(pairs: &[(f64, f64)]) -> f64 {
 }
 
 /// The median; not a number of nothing.
-pub fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let half = values.len() / 2;
-    match values.len() {
-        0 => f64::NAN,
-        count if count % 2 == 0 => (values[half - 1] + values[half]) / 2.0,
-        _ => values[half],
-    }
+pub fn median(values: Vec<f64>) -> f64 {
+    stats::median(values).unwrap_or(f64::NAN)
 }
 
 /// The share of neighbours that stand in the order of the measured values, ties of the prediction counted as wrong.

@@ -5,6 +5,7 @@
 //! Which tile a library takes is its own choice, so every usual one is held against the curve.
 
 use crate::ops::Op;
+use crate::stats::correlation;
 use crate::sweep::Point;
 use crate::sweep::Subject;
 
@@ -145,16 +146,4 @@ fn fit(points: &[Point], counts: &[u64]) -> Option<f64> {
 
 fn saturating(factors: [u64; 3]) -> u64 {
     factors.into_iter().fold(1, u64::saturating_mul)
-}
-
-/// Pearson's correlation; none where one side does not vary.
-fn correlation(pairs: &[(f64, f64)]) -> Option<f64> {
-    let count = pairs.len() as f64;
-    let mean = |side: fn(&(f64, f64)) -> f64| pairs.iter().map(side).sum::<f64>() / count;
-    let (a, b) = (mean(|pair| pair.0), mean(|pair| pair.1));
-    let sum = |product: &dyn Fn(f64, f64) -> f64| -> f64 {
-        pairs.iter().map(|(x, y)| product(x - a, y - b)).sum()
-    };
-    let spread = (sum(&|x, _| x * x) * sum(&|_, y| y * y)).sqrt();
-    (spread > 0.0).then(|| sum(&|x, y| x * y) / spread)
 }

@@ -2,6 +2,7 @@
 
 use crate::regressor::artifact::{Calibration, GroupErrors, Weights};
 use crate::regressor::evaluate::mean_and_spread;
+use crate::stats::{conformal_rank, order_statistic};
 use crate::train::fit::Samples;
 use crate::train::teacher::LabelledTable;
 
@@ -135,21 +136,14 @@ impl Residuals {
 /// probability 0.9 or more.
 fn conformal(mut scores: Vec<f64>) -> f64 {
     scores.sort_by(f64::total_cmp);
-    let rank = ((scores.len() + 1) as f64 * 0.9).ceil() as usize;
-    scores
-        .get(rank.min(scores.len()).wrapping_sub(1))
-        .copied()
-        .unwrap_or(3.0)
-        .max(1e-3)
+    let rank = conformal_rank(scores.len(), 0.9);
+    let score = rank.checked_sub(1).map(|place| scores[place]);
+    score.unwrap_or(3.0).max(1e-3)
 }
 
-/// The `share`-quantile, the lower of two neighbours; 0 of nothing.
-pub fn quantile(mut values: Vec<f64>, share: f64) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values
-        .get(((values.len() as f64 * share) as usize).min(values.len().wrapping_sub(1)))
-        .copied()
-        .unwrap_or(0.0)
+/// An order statistic of errors; 0 of nothing.
+pub fn quantile(values: Vec<f64>, share: f64) -> f64 {
+    order_statistic(values, share).unwrap_or(0.0)
 }
 
 /// `|predicted / measured - 1|` of outputs and targets, both logarithms.

@@ -4,6 +4,7 @@ use super::{Publisher, Run, Runs, known_gpu};
 use crate::arch::{Preset, Workload};
 use crate::dataset::columns::{Batch, Parquet};
 use crate::error::Result;
+use crate::stats::median;
 use crate::units::Seconds;
 use std::collections::BTreeMap;
 
@@ -34,7 +35,11 @@ pub(super) fn read(file: &Parquet) -> Result<Runs> {
     }
     for (setting, (prefill, decode)) in settings {
         let rows = prefill.len() as u64;
-        match pair(&setting, median(prefill), median(decode)) {
+        // A setting has the iterations that made it one.
+        let (Some(prefill), Some(decode)) = (median(prefill), median(decode)) else {
+            continue;
+        };
+        match pair(&setting, prefill, decode) {
             Ok(pair) => pair.into_iter().for_each(|run| runs.keep(Ok(run))),
             Err(reason) => runs.skipped.add(&reason, rows),
         }
@@ -127,14 +132,4 @@ fn ranks(file: &str) -> (u64, &str) {
         .and_then(|rest| rest.split_once('_'))
         .and_then(|(ranks, gpu)| Some((ranks.parse().ok()?, gpu)));
     ranked.unwrap_or((1, file))
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let half = values.len() / 2;
-    if values.len().is_multiple_of(2) {
-        (values[half - 1] + values[half]) / 2.0
-    } else {
-        values[half]
-    }
 }

@@ -98,7 +98,7 @@ const KNOWN = {
 	median_ape: ["median error", format.percent],
 	mean_ape: ["mean error", format.percent],
 	p90_ape: ["p90 error", format.percent, "90 % of the errors are below"],
-	coverage_90: ["coverage", format.percent, "share of timings inside their 90 % interval"],
+	coverage_90: ["calibration coverage", format.percent, "share inside the 90 % interval of the rows that calibrated it: 90 % by construction"],
 	interval_half_width_median: ["half width", format.percent, "of the 90 % interval, the median"],
 	size_bytes: ["size", format.bytes],
 };

@@ -3,6 +3,9 @@
 //! APE is the absolute percentage error `|predicted / measured - 1|`, as a fraction. Every statistic
 //! that a handful of rows cannot give is absent, never a NaN.
 
+pub mod baselines;
+pub mod runs;
+
 use crate::dataset::Row;
 use crate::dataset::Skipped;
 use crate::error::Result;
@@ -14,6 +17,7 @@ use crate::ops::Op;
 use crate::predict::Predictor;
 use crate::predict::estimate::Estimate;
 use crate::predict::estimate::Tier;
+use crate::stats::{correlation, quantile};
 use crate::units::Seconds;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -205,14 +209,6 @@ fn sorted(scores: &[Score], value: impl Fn(&Score) -> f64) -> Vec<f64> {
     values
 }
 
-/// The quantile of sorted values, interpolated between the two nearest ranks.
-pub fn quantile(sorted: &[f64], fraction: f64) -> f64 {
-    let position = fraction * (sorted.len() - 1) as f64;
-    let below = sorted[position.floor() as usize];
-    let above = sorted[position.ceil() as usize];
-    below + (above - below) * position.fract()
-}
-
 /// `1 - residual / total sum of squares` of `ln(time)`; none where all timings are equal.
 fn r2(scores: &[Score]) -> Option<f64> {
     let logs: Vec<f64> = scores.iter().map(|s| s.measured.secs().ln()).collect();
@@ -225,16 +221,12 @@ fn r2(scores: &[Score]) -> Option<f64> {
     (total > 0.0).then(|| 1.0 - residual / total)
 }
 
-/// Pearson correlation of the ranks; none where either side has no order.
+/// Pearson's correlation of the ranks; none where either side has no order.
 fn spearman(scores: &[Score]) -> Option<f64> {
     let measured = ranks(scores.iter().map(|s| s.measured.secs()));
     let predicted = ranks(scores.iter().map(|s| s.estimate.time.secs()));
-    let mean = (scores.len() as f64 - 1.0) / 2.0;
-    let product = |a: &[f64], b: &[f64]| -> f64 {
-        a.iter().zip(b).map(|(a, b)| (a - mean) * (b - mean)).sum()
-    };
-    let spread = product(&measured, &measured) * product(&predicted, &predicted);
-    (spread > 0.0).then(|| product(&measured, &predicted) / spread.sqrt())
+    let pairs: Vec<_> = measured.into_iter().zip(predicted).collect();
+    correlation(&pairs)
 }
 
 /// The rank of every value from 0; equal values share the mean of their ranks.

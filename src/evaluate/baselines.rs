@@ -7,10 +7,10 @@
 use crate::dataset::Row;
 use crate::dataset::is_held_out;
 use crate::dataset::key;
-use crate::evaluate::quantile;
 use crate::families::GpuRates;
 use crate::gpu::Gpu;
 use crate::ops::Op;
+use crate::stats::quantile;
 use crate::units::Seconds;
 use std::collections::BTreeMap;
 use std::collections::HashMap;

@@ -1,0 +1,272 @@
+//! Reading GPU files: every figure in its range, every message with file, key and what is allowed.
+
+use super::{Figure, Gpu, Vendor, quoted, spelling};
+use crate::error::{Error, Result};
+use include_dir::{Dir, include_dir};
+use serde::de::DeserializeOwned;
+use std::collections::{BTreeMap, HashMap};
+
+pub(super) static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/data/gpus");
+
+/// Every figure a GPU file may hold: key, least and greatest value, whether it must be there.
+///
+/// One table serves the loader, its messages and its tests.
+pub(super) const FIGURES: &[(&str, f64, f64, bool)] = &[
+    ("sm_count", 4.0, 1024.0, true),
+    ("sm_clock_hz", 1e8, 5e9, true),
+    ("memory_bandwidth_bytes_per_s", 5e10, 5e13, true),
+    ("memory_bytes", 1e9, 2e12, true),
+    ("l2_bytes", 1e5, 2e9, true),
+    ("peak_fp32_flops_per_s", 1e12, 1e16, false),
+    ("peak_tf32_flops_per_s", 1e12, 1e16, false),
+    ("peak_fp16_flops_per_s", 1e13, 1e17, true),
+    ("peak_bf16_flops_per_s", 1e13, 1e17, false),
+    ("peak_fp8_flops_per_s", 1e13, 1e17, false),
+    ("reachable_bf16_flops_per_s", 1e12, 1e17, false),
+    ("reachable_bandwidth_fraction", 0.3, 1.0, false),
+    ("shared_memory_per_sm_bytes", 1e4, 1e7, false),
+    ("link_bandwidth_bytes_per_s", 1e9, 1e13, false),
+    ("gpus_per_node", 1.0, 256.0, false),
+    ("power_watts", 10.0, 5000.0, false),
+    ("alignment_bytes", 2.0, 256.0, true),
+    ("launch_floor_s", 1e-7, 1e-4, false),
+];
+
+/// The share of the least value of a figure that a device of another kind must have: a CPU has two cores and a hundredth
+/// of the arithmetic.
+const OTHER_LEAST: f64 = 1e-4;
+
+/// The keys of a GPU file, each with what it may hold; these texts end up in messages.
+pub(super) const NAME: (&str, &str) = (
+    "name",
+    "lowercase letters, digits and single hyphens, such as `a100-pcie`",
+);
+const TITLE: (&str, &str) = ("title", "the full product name as text");
+const VENDOR: (&str, &str) = ("vendor", "nvidia, amd, intel, other");
+const GENERATION: (&str, &str) = (
+    "generation",
+    "volta, turing, ampere, ada, hopper, blackwell, cdna2, cdna3, cdna4, xe2, other",
+);
+const ALIASES: (&str, &str) = ("aliases", "a list of texts, none of them empty");
+const TABLE: (&str, &str) = ("figures", "a table of figures");
+const KEYS: [(&str, &str); 6] = [NAME, TITLE, VENDOR, GENERATION, ALIASES, TABLE];
+
+/// What stands behind the key of a figure.
+const FIGURE: &str = "{ value = a number, source = \"where it is from\" }";
+
+impl Gpu {
+    /// Reads and checks one GPU description; `place` names the file in messages.
+    pub fn from_toml(text: &str, place: &str) -> Result<Self> {
+        Self::from_table(parse(text, place)?, place)
+    }
+
+    pub(super) fn from_table(mut table: toml::Table, place: &str) -> Result<Self> {
+        let name = take(&mut table, place, NAME)?;
+        let title = take(&mut table, place, TITLE)?;
+        let vendor = take(&mut table, place, VENDOR)?;
+        let gpu = Self {
+            name,
+            title,
+            vendor,
+            generation: take(&mut table, place, GENERATION)?,
+            aliases: if table.contains_key(ALIASES.0) {
+                take(&mut table, place, ALIASES)?
+            } else {
+                Vec::new()
+            },
+            figures: read_figures(take(&mut table, place, TABLE)?, vendor, place)?,
+        };
+        if let Some(key) = table.keys().next() {
+            return Err(unknown_key(place, "key", key, KEYS.map(|(key, _)| key)));
+        }
+        gpu.check(place)?;
+        Ok(gpu)
+    }
+
+    /// The rules that look at more than one figure, or at none.
+    fn check(&self, place: &str) -> Result<()> {
+        if !is_kebab_case(&self.name) {
+            return Err(Error::field(place, NAME.0, quoted(&self.name), NAME.1));
+        }
+        if self.title.trim().is_empty() {
+            return Err(Error::field(place, TITLE.0, "empty", TITLE.1));
+        }
+        if self.aliases.iter().any(|alias| alias.trim().is_empty()) {
+            let listed = format!("{:?}", self.aliases);
+            return Err(Error::field(place, ALIASES.0, listed, ALIASES.1));
+        }
+        let (reachable, peak) = ("reachable_bf16_flops_per_s", "peak_bf16_flops_per_s");
+        if let (Some(value), Some(limit)) = (self.get(reachable), self.get(peak))
+            && value > limit
+        {
+            let allowed = format!("at most `{peak}`, {}", number(limit));
+            return Err(Error::field(place, reachable, number(value), &allowed));
+        }
+        Ok(())
+    }
+}
+
+/// The embedded files: path and text.
+pub(super) fn embedded() -> impl Iterator<Item = (String, &'static str)> {
+    FILES.files().map(|file| {
+        let text = file
+            .contents_utf8()
+            .expect("GPU files are UTF-8; a test loads them all");
+        (file.path().display().to_string(), text)
+    })
+}
+
+/// Loads a folder of GPU files and checks what only the whole folder shows: that a file is called
+/// like its GPU, and that no spelling stands for two.
+pub(super) fn load<'a>(files: impl Iterator<Item = (String, &'a str)>) -> Result<Vec<Gpu>> {
+    let mut gpus = Vec::new();
+    let mut owners: HashMap<String, String> = HashMap::new();
+    for (place, text) in files {
+        let gpu = Gpu::from_toml(text, &place)?;
+        let expected = format!("{}.toml", gpu.name);
+        if place != expected {
+            let allowed = format!(
+                "the name of the file, `{}`",
+                place.trim_end_matches(".toml")
+            );
+            return Err(Error::field(&place, NAME.0, quoted(&gpu.name), &allowed));
+        }
+        for (index, known) in gpu.names().enumerate() {
+            if let Some(owner) = owners.insert(spelling(known), place.clone()) {
+                let field = if index == 0 { NAME.0 } else { ALIASES.0 };
+                let allowed = format!(
+                    "a spelling used once; {owner} has it already (case, `_`, `-` and space do not count)"
+                );
+                return Err(Error::field(&place, field, quoted(known), &allowed));
+            }
+        }
+        gpus.push(gpu);
+    }
+    gpus.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(gpus)
+}
+
+/// The text as a TOML table.
+fn parse(text: &str, place: &str) -> Result<toml::Table> {
+    if text.trim().is_empty() {
+        let keys = KEYS.map(|(key, _)| key).join(", ");
+        return Err(Error::bad_input(format!(
+            "{place}: the file is empty; a GPU file holds {keys}"
+        )));
+    }
+    text.parse().map_err(|error: toml::de::Error| {
+        let before = error.span().and_then(|span| text.get(..span.start));
+        let line = before.map_or(1, |before| before.matches('\n').count() + 1);
+        let reason = error.message().replace('\n', " ");
+        Error::bad_input(format!("{place}: line {line} is not TOML: {reason}"))
+    })
+}
+
+/// Removes one required key from the table and reads it.
+fn take<T: DeserializeOwned>(
+    table: &mut toml::Table,
+    place: &str,
+    (key, allowed): (&str, &str),
+) -> Result<T> {
+    let value = table
+        .remove(key)
+        .ok_or_else(|| Error::field(place, key, "missing", allowed))?;
+    read(value, place, key, allowed)
+}
+
+/// Reads one value; the message shows it as the file has it.
+fn read<T: DeserializeOwned>(
+    value: toml::Value,
+    place: &str,
+    key: &str,
+    allowed: &str,
+) -> Result<T> {
+    let shown = value.to_string().replace('\n', " ");
+    value
+        .try_into()
+        .map_err(|_| Error::field(place, key, shown, allowed))
+}
+
+/// Reads the figures and checks each against its row of [`FIGURES`].
+fn read_figures(
+    table: toml::Table,
+    vendor: Vendor,
+    place: &str,
+) -> Result<BTreeMap<String, Figure>> {
+    let mut figures = BTreeMap::new();
+    for (key, value) in table {
+        let Some(&(_, least, greatest, _)) = FIGURES.iter().find(|(known, ..)| *known == key)
+        else {
+            let known = FIGURES.iter().map(|(known, ..)| *known);
+            return Err(unknown_key(place, "figure", &key, known));
+        };
+        // The ranges are those of datasheets; what was measured of another device may be far below.
+        let least = if vendor == Vendor::Other {
+            least * OTHER_LEAST
+        } else {
+            least
+        };
+        let figure: Figure = read(value, place, &key, FIGURE)?;
+        let in_range = (least..=greatest).contains(&figure.value);
+        if !in_range || (is_whole(&key) && figure.value.fract() != 0.0) {
+            let allowed = range(&key, least, greatest);
+            return Err(Error::field(place, &key, number(figure.value), &allowed));
+        }
+        if figure.source.trim().is_empty() {
+            let field = format!("{key}.source");
+            return Err(Error::field(
+                place,
+                &field,
+                "empty",
+                "where the figure is from",
+            ));
+        }
+        figures.insert(key, figure);
+    }
+    for (key, least, greatest, required) in FIGURES {
+        if *required && !figures.contains_key(*key) {
+            let allowed = range(key, *least, *greatest);
+            return Err(Error::field(place, key, "missing", &allowed));
+        }
+    }
+    Ok(figures)
+}
+
+fn unknown_key<'a>(
+    place: &str,
+    kind: &str,
+    key: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Error {
+    let known: Vec<_> = known.into_iter().collect();
+    Error::bad_input(format!(
+        "{place}: {kind} `{key}` is not known; allowed: {}",
+        known.join(", ")
+    ))
+}
+
+/// Whether the figure is a count of things or bytes; rates may have a fraction.
+fn is_whole(key: &str) -> bool {
+    key.ends_with("_count") || key.ends_with("_bytes") || key == "gpus_per_node"
+}
+
+fn range(key: &str, least: f64, greatest: f64) -> String {
+    let kind = if is_whole(key) { "whole numbers, " } else { "" };
+    format!("{kind}{} to {}", number(least), number(greatest))
+}
+
+/// A number as people write it: `132`, `0.85`, `1.83e9`.
+pub(super) fn number(value: f64) -> String {
+    if value == 0.0 || (1e-3..1e5).contains(&value.abs()) {
+        value.to_string()
+    } else {
+        format!("{value:e}")
+    }
+}
+
+fn is_kebab_case(name: &str) -> bool {
+    name.split('-').all(|word| {
+        let mut chars = word.chars();
+        !word.is_empty() && chars.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
+    })
+}
