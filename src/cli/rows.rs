@@ -104,20 +104,16 @@ fn native(paths: &[PathBuf], filter: &Filter, catalog: &mut GpuCatalog) -> Resul
         catalog.extend(dataset::described_gpus(path)?);
     }
     let rows = dataset::read_many(paths)?;
-    // A part that `data/gpus` does not know is in the rows under the name that its driver reports.
-    let known = |name: &String| match catalog.find(name) {
+    // Rows of a GPU that no file describes may still be asked for, under their own name.
+    let filter = filter.resolved(|name| match catalog.find(name) {
         Ok(gpu) => Ok(gpu.name.clone()),
-        Err(_) if rows.iter().any(|row| *row.gpu == **name) => Ok(name.clone()),
+        Err(_) if rows.iter().any(|row| *row.gpu == *name) => Ok(name.to_owned()),
         Err(error) => Err(error),
-    };
-    let gpus = filter.gpus.as_ref();
-    let gpus: Option<Vec<String>> = gpus
-        .map(|names| names.iter().map(known).collect())
-        .transpose()?;
+    })?;
     let mut kept = Vec::new();
     let mut skipped = Skipped::default();
     for row in rows {
-        match objection(&row, gpus.as_deref(), filter.stacks.as_deref()) {
+        match filter.objection(&row.gpu, &row.stack) {
             None => kept.push(row),
             Some(reason) => skipped.add(&reason, 1),
         }
@@ -125,15 +121,4 @@ fn native(paths: &[PathBuf], filter: &Filter, catalog: &mut GpuCatalog) -> Resul
     let mut table = dataset::alarms::screen(kept, catalog);
     table.skipped.merge(&skipped);
     Ok(table)
-}
-
-/// Why nobody asked for this row, in the words of the importers.
-fn objection(row: &Row, gpus: Option<&[String]>, stacks: Option<&[String]>) -> Option<String> {
-    if gpus.is_some_and(|names| names.iter().all(|name| **name != *row.gpu)) {
-        return Some(format!("GPU `{}` was not asked for", row.gpu));
-    }
-    let unwanted = |names: &[String]| names.iter().all(|name| **name != *row.stack);
-    stacks
-        .is_some_and(unwanted)
-        .then(|| format!("stack `{}` was not asked for", row.stack))
 }

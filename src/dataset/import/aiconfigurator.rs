@@ -5,7 +5,7 @@
 //! predictor's error, so the stack of a row keeps its version. fp8 rows include the quantization
 //! of the activation; trtllm attention includes the rotary embedding and the cache write.
 
-use super::{Batch, Parquet, Reader, Reading, Reason, Recipe};
+use super::{Batch, Importer, Parquet, Reader, Reading, Reason, Recipe};
 use crate::error::Result;
 use crate::ops::{Attention, Collective, CollectiveKind, Dtype, Gemm, Layout, Op, Pass};
 use crate::units::Seconds;
@@ -54,8 +54,16 @@ const COLLECTIVE: &[&str] = &[
 ];
 const EXPERTS: &[&str] = &["num_experts"];
 
+/// The publisher and its tables.
+pub(super) const IMPORTER: Importer = Importer {
+    repository: "ai-dynamo/aiconfigurator@095f58a",
+    licence: "Apache-2.0",
+    tables: "its GEMM, attention, collective or mixture-of-experts tables",
+    recipe,
+};
+
 /// What to do with a file, judged by its columns.
-pub(super) fn recipe(file: &Parquet) -> Option<Recipe> {
+fn recipe(file: &Parquet) -> Option<Recipe> {
     let recipe = |columns: &'static [&'static str], reader| {
         let known = columns.iter().all(|column| file.has(column));
         known.then_some(Recipe {

@@ -6,7 +6,7 @@
 //! (`sizing/benchmarks/utils.py` of the commit). In the vocabulary sweep the vocabulary is `k`.
 //! The wave sweep (`m` 2304, `k` 4096) is for judging predictors: keep it out of training.
 
-use super::{Batch, Parquet, Reader, Reading, Recipe};
+use super::{Batch, Importer, Parquet, Reader, Reading, Recipe};
 use crate::error::Result;
 use crate::ops::{Dtype, Gemm, Layout, Op};
 use crate::units::Seconds;
@@ -18,8 +18,16 @@ const MICRO_BATCH: u64 = 4;
 
 const COLUMNS: &[&str] = &["role", "tp", "batch", "m", "n", "k", "dtype", "seconds"];
 
+/// The publisher and its tables.
+pub(super) const IMPORTER: Importer = Importer {
+    repository: "EleutherAI/cookbook@e6b8f2b",
+    licence: "Apache-2.0",
+    tables: "its sweeps with the columns role, tp, batch, m, n, k and seconds",
+    recipe,
+};
+
 /// What to do with a file, judged by its columns.
-pub(super) fn recipe(file: &Parquet) -> Option<Recipe> {
+fn recipe(file: &Parquet) -> Option<Recipe> {
     let known = COLUMNS.iter().all(|column| file.has(column));
     known.then_some(Recipe {
         identity: &["gpu"],

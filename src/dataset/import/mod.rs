@@ -22,66 +22,44 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A publisher of timing tables whose files can be imported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// ai-dynamo/aiconfigurator: GEMM, attention and collectives of serving stacks.
-    Aiconfigurator,
-    /// EleutherAI/cookbook: the raw sweeps of arXiv 2401.14489.
-    Cookbook,
-    /// sitar-lab/NeuSight: random fp32 shapes on GPUs from P4 to H100.
-    Neusight,
+named_enum! {
+    /// A publisher of timing tables whose files can be imported.
+    Source {
+        /// ai-dynamo/aiconfigurator: GEMM, attention and collectives of serving stacks.
+        Aiconfigurator = "aiconfigurator",
+        /// EleutherAI/cookbook: the raw sweeps of arXiv 2401.14489.
+        Cookbook = "cookbook",
+        /// sitar-lab/NeuSight: random fp32 shapes on GPUs from P4 to H100.
+        Neusight = "neusight",
+    }
+}
+
+/// What one source publishes, and how it is read; its file in this folder defines it.
+struct Importer {
+    /// Repository and commit.
+    repository: &'static str,
+    /// SPDX name of its licence.
+    licence: &'static str,
+    /// What its files hold, for messages.
+    tables: &'static str,
+    /// How to read a file, judged by its columns; none where it is not of this source.
+    recipe: fn(&Parquet) -> Option<Recipe>,
 }
 
 impl Source {
-    /// Every source.
-    pub const ALL: [Self; 3] = [Self::Aiconfigurator, Self::Cookbook, Self::Neusight];
-
-    /// The name used on the command line.
-    pub const fn name(self) -> &'static str {
+    const fn importer(self) -> &'static Importer {
         match self {
-            Self::Aiconfigurator => "aiconfigurator",
-            Self::Cookbook => "cookbook",
-            Self::Neusight => "neusight",
+            Self::Aiconfigurator => &aiconfigurator::IMPORTER,
+            Self::Cookbook => &cookbook::IMPORTER,
+            Self::Neusight => &neusight::IMPORTER,
         }
-    }
-
-    /// The source with this [`Source::name`].
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|source| source.name() == name)
     }
 
     /// The source whose tables have the columns of this file; nothing where none has.
     pub fn recognise(path: &Path) -> Result<Option<Self>> {
         let file = Parquet::open(path)?;
-        let known = |source: &Self| source.recipe(&file).is_some();
+        let known = |source: &Self| (source.importer().recipe)(&file).is_some();
         Ok(Self::ALL.into_iter().find(known))
-    }
-
-    /// Repository and commit, and the SPDX name of its licence.
-    const fn citation(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Aiconfigurator => ("ai-dynamo/aiconfigurator@095f58a", "Apache-2.0"),
-            Self::Cookbook => ("EleutherAI/cookbook@e6b8f2b", "Apache-2.0"),
-            Self::Neusight => ("sitar-lab/NeuSight@6945927", "MIT"),
-        }
-    }
-
-    /// What its files hold, for messages.
-    const fn tables(self) -> &'static str {
-        match self {
-            Self::Aiconfigurator => "its GEMM, attention, collective or mixture-of-experts tables",
-            Self::Cookbook => "its sweeps with the columns role, tp, batch, m, n, k and seconds",
-            Self::Neusight => "its operator tables with OPName, Latency and B, M, N, K or B, H",
-        }
-    }
-
-    fn recipe(self, file: &Parquet) -> Option<Recipe> {
-        match self {
-            Self::Aiconfigurator => aiconfigurator::recipe(file),
-            Self::Cookbook => cookbook::recipe(file),
-            Self::Neusight => neusight::recipe(file),
-        }
     }
 }
 
@@ -100,7 +78,7 @@ pub fn import<P: AsRef<Path> + Sync>(
     paths: &[P],
     filter: &Filter,
 ) -> Result<Table> {
-    let wanted = Wanted::new(filter)?;
+    let wanted = filter.resolved(|name| Gpu::find(name).map(|gpu| gpu.name.clone()))?;
     let tables: Vec<Table> = paths
         .par_iter()
         .map(|path| import_file(source, path.as_ref(), &wanted))
@@ -149,14 +127,14 @@ struct Place {
 /// Consecutive rows of one GPU and stack.
 type Run = (Range<usize>, Arc<Place>);
 
-fn import_file(source: Source, path: &Path, wanted: &Wanted) -> Result<Table> {
+fn import_file(source: Source, path: &Path, wanted: &Filter) -> Result<Table> {
     let file = Parquet::open(path)?;
-    let recipe = source.recipe(&file).ok_or_else(|| {
+    let recipe = (source.importer().recipe)(&file).ok_or_else(|| {
         Error::bad_input(format!(
             "{}: no table of {} has these columns; allowed: {}",
             file.place(),
             source.name(),
-            source.tables()
+            source.importer().tables
         ))
     })?;
     let (runs, skipped) = locate(&file, &recipe, wanted)?;
@@ -209,7 +187,7 @@ fn keep(
 }
 
 /// Finds the rows of wanted GPUs and stacks from the identifying columns alone.
-fn locate(file: &Parquet, recipe: &Recipe, wanted: &Wanted) -> Result<(Vec<Run>, Skipped)> {
+fn locate(file: &Parquet, recipe: &Recipe, wanted: &Filter) -> Result<(Vec<Run>, Skipped)> {
     let mut runs: Vec<Run> = Vec::new();
     let mut skipped = Skipped::default();
     let mut known: HashMap<Vec<String>, std::result::Result<Arc<Place>, Reason>> = HashMap::new();
@@ -240,41 +218,38 @@ fn locate(file: &Parquet, recipe: &Recipe, wanted: &Wanted) -> Result<(Vec<Run>,
     Ok((runs, skipped))
 }
 
-/// A [`Filter`] with its names resolved.
-struct Wanted {
-    gpus: Option<Vec<&'static str>>,
-    stacks: Option<Vec<String>>,
-}
-
-impl Wanted {
-    fn new(filter: &Filter) -> Result<Self> {
-        let resolve = |name: &String| Gpu::find(name).map(|gpu| gpu.name.as_str());
-        let resolve_all = |names: &Vec<String>| names.iter().map(resolve).collect::<Result<_>>();
+impl Filter {
+    /// The filter with the names of GPUs as rows have them, which `resolve` answers.
+    pub fn resolved(&self, resolve: impl Fn(&str) -> Result<String>) -> Result<Self> {
+        let resolve_all = |names: &Vec<String>| names.iter().map(|name| resolve(name)).collect();
         Ok(Self {
-            gpus: filter.gpus.as_ref().map(resolve_all).transpose()?,
-            stacks: filter.stacks.clone(),
+            gpus: self.gpus.as_ref().map(resolve_all).transpose()?,
+            stacks: self.stacks.clone(),
         })
+    }
+
+    /// Why rows of this GPU, by its name, and this stack are not wanted; nothing where they are.
+    pub fn objection(&self, gpu: &str, stack: &str) -> Option<String> {
+        let lacks = |names: &Option<Vec<String>>, wanted: &str| {
+            let names = names.as_ref();
+            names.is_some_and(|names| names.iter().all(|name| name != wanted))
+        };
+        if lacks(&self.gpus, gpu) {
+            return Some(format!("GPU `{gpu}` was not asked for"));
+        }
+        lacks(&self.stacks, stack).then(|| format!("stack `{stack}` was not asked for"))
     }
 
     /// The place of rows of this GPU and stack, unless nobody asked for them.
     fn place(&self, (gpu, stack): (String, String)) -> std::result::Result<Arc<Place>, Reason> {
         let known = Gpu::find(&gpu).map_err(|_| format!("GPU `{gpu}` is not in data/gpus"))?;
-        let name = known.name.as_str();
-        if self.gpus.as_ref().is_some_and(|gpus| !gpus.contains(&name)) {
-            return Err(format!("GPU `{name}` was not asked for"));
-        }
-        if self
-            .stacks
-            .as_ref()
-            .is_some_and(|stacks| !stacks.contains(&stack))
-        {
-            return Err(format!("stack `{stack}` was not asked for"));
-        }
-        Ok(Arc::new(Place {
+        let place = || Place {
             gpu: known,
-            name: name.into(),
-            stack: stack.into(),
-        }))
+            name: known.name.as_str().into(),
+            stack: stack.as_str().into(),
+        };
+        let objection = self.objection(&known.name, &stack);
+        objection.map_or_else(|| Ok(Arc::new(place())), Err)
     }
 }
 
@@ -295,11 +270,11 @@ impl Origins {
     }
 
     fn get(&mut self, libraries: Option<&str>) -> Arc<Origin> {
-        let (source, licence) = self.source.citation();
+        let importer = self.source.importer();
         let new = || {
             Arc::new(Origin {
-                source: source.to_owned(),
-                licence: licence.to_owned(),
+                source: importer.repository.to_owned(),
+                licence: importer.licence.to_owned(),
                 libraries: libraries.map(str::to_owned),
             })
         };

@@ -3,7 +3,7 @@
 //! Latencies are in milliseconds and include the host's launch cost: none is below 24 us. TF32
 //! was off, so products run without tensor cores.
 
-use super::{Batch, Parquet, Reader, Reading, Recipe};
+use super::{Batch, Importer, Parquet, Reader, Reading, Recipe};
 use crate::error::Result;
 use crate::ops::{Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
 use crate::units::Seconds;
@@ -13,8 +13,16 @@ const MILLISECOND: Seconds = Seconds::from_secs(1e-3);
 const PRODUCT: &[&str] = &["OPName", "B", "M", "N", "K", "Latency", "CUDA Version"];
 const MEMORY: &[&str] = &["OPName", "B", "H", "Latency", "CUDA Version"];
 
+/// The publisher and its tables.
+pub(super) const IMPORTER: Importer = Importer {
+    repository: "sitar-lab/NeuSight@6945927",
+    licence: "MIT",
+    tables: "its operator tables with OPName, Latency and B, M, N, K or B, H",
+    recipe,
+};
+
 /// What to do with a file, judged by its columns.
-pub(super) fn recipe(file: &Parquet) -> Option<Recipe> {
+fn recipe(file: &Parquet) -> Option<Recipe> {
     let recipe = |columns: &'static [&'static str], reader| {
         let known = columns.iter().all(|column| file.has(column));
         known.then_some(Recipe {

@@ -18,30 +18,19 @@ use crate::gpu::Gpu;
 use crate::units::Seconds;
 use std::path::Path;
 
-/// A publisher of whole-model measurements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Publisher {
-    /// mosaicml/llm-foundry: throughput of MPT under FSDP.
-    LlmFoundry,
-    /// VIA-Research/vTrain: iterations of GPT under Megatron-DeepSpeed.
-    Vtrain,
-    /// zksainx/pipeweave: prefill and decode of three served models.
-    Pipeweave,
+named_enum! {
+    /// A publisher of whole-model measurements.
+    Publisher {
+        /// mosaicml/llm-foundry: throughput of MPT under FSDP.
+        LlmFoundry = "llm-foundry",
+        /// VIA-Research/vTrain: iterations of GPT under Megatron-DeepSpeed.
+        Vtrain = "vTrain",
+        /// zksainx/pipeweave: prefill and decode of three served models.
+        Pipeweave = "PipeWeave",
+    }
 }
 
 impl Publisher {
-    /// Every publisher.
-    pub const ALL: [Self; 3] = [Self::LlmFoundry, Self::Vtrain, Self::Pipeweave];
-
-    /// The name in tables.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::LlmFoundry => "llm-foundry",
-            Self::Vtrain => "vTrain",
-            Self::Pipeweave => "PipeWeave",
-        }
-    }
-
     /// Repository and commit, and the SPDX name of its licence.
     pub const fn citation(self) -> (&'static str, &'static str) {
         match self {
