@@ -6,16 +6,18 @@ use crate::arch::Role;
 use crate::arch::Workload;
 use crate::arch::lower;
 use crate::arch::memory_use;
+use crate::gpu::Gpu;
 use crate::ops::Gemm;
 use crate::ops::Op;
 use crate::rules::Severity;
 use crate::rules::Subject;
 use crate::rules::Verdict;
 use crate::rules::alignment::aligned;
+use crate::tiles::Tile;
+use crate::tiles::Waves;
 
-/// The tile that large GEMMs run in.
-const TILE_M: u64 = 128;
-const TILE_N: u64 = 256;
+/// The large tile laid the other way.
+const TURNED: Tile = Tile::new(Tile::LARGE.columns, Tile::LARGE.rows);
 
 /// Least share of the tiles that is output.
 const TILE_FILL: f64 = 0.98;
@@ -41,26 +43,15 @@ impl ForwardGemm {
         Op::Gemm(self.gemm).flops().flops() * self.count as f64
     }
 
-    fn blocks(&self) -> u64 {
-        self.gemm.batch * self.gemm.m.div_ceil(TILE_M) * self.gemm.n.div_ceil(TILE_N)
+    /// How the large tile fills the multiprocessors.
+    fn waves(&self, gpu: &Gpu) -> Waves {
+        Waves::new(&self.gemm, Tile::LARGE, gpu.sm_count() as f64)
     }
 
     /// Output over the tiles it takes, laid either way.
     fn tile_fill(&self) -> f64 {
-        let (m, n) = (self.gemm.m, self.gemm.n);
-        let area = |tile_m, tile_n| m.next_multiple_of(tile_m) * n.next_multiple_of(tile_n);
-        let least = area(TILE_M, TILE_N).min(area(TILE_N, TILE_M));
-        (m * n) as f64 / least as f64
-    }
-
-    fn waves(&self, units: u64) -> f64 {
-        self.blocks() as f64 / units as f64
-    }
-
-    /// Blocks over the places of the waves they take.
-    fn wave_fill(&self, units: u64) -> f64 {
-        let waves = self.waves(units);
-        waves / waves.ceil()
+        let fill = |tile| Waves::new(&self.gemm, tile, 1.0).tile_fill();
+        fill(Tile::LARGE).max(fill(TURNED))
     }
 
     fn name(&self) -> String {
@@ -142,10 +133,9 @@ pub(super) fn micro_batch(subject: &Subject) -> Verdict {
             work.batch, doubled.batch
         ));
     }
-    let units = subject.gpu.sm_count();
     let fewest = forward_gemms(subject)
         .iter()
-        .map(|item| item.waves(units))
+        .map(|item| item.waves(subject.gpu).waves())
         .fold(f64::INFINITY, f64::min);
     let detail = format!(
         "batch {}: the smallest GEMM fills {fewest:.1} waves",
@@ -167,7 +157,7 @@ pub(super) fn tiles(subject: &Subject) -> Verdict {
     let worst = gemms
         .iter()
         // Logits of single positions are as narrow as the batch.
-        .filter(|item| item.gemm.m >= TILE_M || item.role != Role::Logits)
+        .filter(|item| item.gemm.m >= Tile::LARGE.rows || item.role != Role::Logits)
         .min_by(|a, b| a.tile_fill().total_cmp(&b.tile_fill()));
     let Some(worst) = worst else {
         return Verdict::not_applicable("there is no such GEMM");
@@ -185,32 +175,28 @@ pub(super) fn waves(subject: &Subject) -> Verdict {
     if let Some(verdict) = silent(subject) {
         return verdict;
     }
-    let units = subject.gpu.sm_count();
+    let fill = |item: &ForwardGemm| item.waves(subject.gpu).wave_fill();
     let gemms = forward_gemms(subject);
     let total: f64 = gemms.iter().map(ForwardGemm::flops).sum();
-    let busy: f64 = gemms
-        .iter()
-        .map(|item| item.flops() / item.wave_fill(units))
-        .sum();
-    let worst = gemms
-        .iter()
-        .min_by(|a, b| a.wave_fill(units).total_cmp(&b.wave_fill(units)));
+    let busy: f64 = gemms.iter().map(|item| item.flops() / fill(item)).sum();
+    let worst = gemms.iter().min_by(|a, b| fill(a).total_cmp(&fill(b)));
     let Some(worst) = worst else {
         return Verdict::not_applicable("there is no such GEMM");
     };
-    let fill = total / busy;
+    let full = total / busy;
     let detail = format!(
-        "waves of {units} blocks are {:.0} % full; fewest: {}, {} blocks, {:.0} %",
-        fill * 100.0,
+        "waves of {} blocks are {:.0} % full; fewest: {}, {} blocks, {:.0} %",
+        subject.gpu.sm_count(),
+        full * 100.0,
         worst.role,
-        worst.blocks(),
-        worst.wave_fill(units) * 100.0
+        worst.waves(subject.gpu).blocks,
+        fill(worst) * 100.0
     );
-    if fill >= WAVE_FILL {
+    if full >= WAVE_FILL {
         return Verdict::met(detail);
     }
     let wanted = format!("{} % or more", WAVE_FILL * 100.0);
-    Verdict::broken(Severity::Advice, fill, wanted, &detail)
+    Verdict::broken(Severity::Advice, full, wanted, &detail)
 }
 
 pub(super) fn depth(subject: &Subject) -> Verdict {

@@ -8,7 +8,7 @@ mod range;
 mod waves;
 
 pub use range::Range;
-pub use waves::{Tile, Wave, Waves};
+pub use waves::{Cut, Wave, Waves};
 
 use crate::arch::Architecture;
 use crate::arch::Workload;

@@ -8,52 +8,51 @@ use crate::ops::Op;
 use crate::stats::correlation;
 use crate::sweep::Point;
 use crate::sweep::Subject;
+use crate::tiles;
+use crate::tiles::Tile;
 
-/// Tiles of GEMMs that cuBLAS uses widely, the best first: rows by columns of the output.
-const GEMM_TILES: [Tile; 3] = [
-    Tile::Output { m: 128, n: 256 },
-    Tile::Output { m: 256, n: 128 },
-    Tile::Output { m: 128, n: 128 },
+/// Tiles of GEMMs that cuBLAS uses widely, the best first.
+const GEMM_TILES: [Cut; 3] = [
+    Cut::Output(Tile::LARGE),
+    Cut::Output(Tile::new(256, 128)),
+    Cut::Output(Tile::new(128, 128)),
 ];
 
 /// Queries of one head that fused attention gives one block.
-const QUERY_TILES: [Tile; 2] = [Tile::Queries(128), Tile::Queries(64)];
+const QUERY_TILES: [Cut; 2] = [Cut::Queries(128), Cut::Queries(64)];
 
 /// The least correlation that counts as an explanation. Ours: what a tile without influence reaches by chance on the
 /// hundred points of a usual sweep is below it.
 const EXPLAINS: f64 = 0.3;
 
-/// The share of an output that one block computes.
+/// What one block computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tile {
-    /// A rectangle of a GEMM's output.
-    Output {
-        /// Rows.
-        m: u64,
-        /// Columns.
-        n: u64,
-    },
+pub enum Cut {
+    /// A tile of a GEMM's output.
+    Output(Tile),
     /// Some queries of one head.
     Queries(u64),
 }
 
-impl Tile {
+impl Cut {
     /// `128x256`, `128-query`.
     pub fn name(self) -> String {
         match self {
-            Self::Output { m, n } => format!("{m}x{n}"),
+            Self::Output(tile) => tile.to_string(),
             Self::Queries(queries) => format!("{queries}-query"),
         }
     }
 
-    /// Blocks of this tile in the output of an operator that is cut like this.
+    /// Blocks of an operator that is cut like this.
     fn blocks(self, op: &Op) -> Option<u64> {
         match (self, op) {
-            (Self::Output { m, n }, Op::Gemm(op)) => {
-                Some(saturating([op.m.div_ceil(m), op.n.div_ceil(n), op.batch]))
+            // How many multiprocessors there are does not change the blocks.
+            (Self::Output(tile), Op::Gemm(op)) => {
+                Some(tiles::Waves::new(op, tile, 1.0).blocks as u64)
             }
             (Self::Queries(queries), Op::Attention(op)) if !op.is_decode() => {
-                Some(saturating([op.seq_q.div_ceil(queries), op.heads, op.batch]))
+                let factors = [op.seq_q.div_ceil(queries), op.heads, op.batch];
+                Some(factors.into_iter().fold(1, u64::saturating_mul))
             }
             _ => None,
         }
@@ -64,7 +63,7 @@ impl Tile {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Waves {
     /// The tile.
-    pub tile: Tile,
+    pub tile: Cut,
     /// Waves at each point.
     pub counts: Vec<u64>,
     /// Where a new wave begins.
@@ -90,7 +89,7 @@ impl Waves {
         self.fit.is_some_and(|fit| fit >= EXPLAINS)
     }
 
-    fn of(tile: Tile, points: &[Point], multiprocessors: u64) -> Option<Self> {
+    fn of(tile: Cut, points: &[Point], multiprocessors: u64) -> Option<Self> {
         let blocks: Vec<u64> = points
             .iter()
             .map(|point| match &point.subject {
@@ -142,8 +141,4 @@ fn fit(points: &[Point], counts: &[u64]) -> Option<f64> {
         .collect();
     let stepped = counts.windows(2).any(|pair| pair[0] != pair[1]);
     if stepped { correlation(&steps) } else { None }
-}
-
-fn saturating(factors: [u64; 3]) -> u64 {
-    factors.into_iter().fold(1, u64::saturating_mul)
 }
