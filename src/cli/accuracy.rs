@@ -1,6 +1,5 @@
 //! `shapewise evaluate --accuracy`: writes the document on the accuracy of the built-in models.
 
-use crate::evaluate::baselines::baselines;
 use crate::dataset;
 use crate::dataset::Filter;
 use crate::dataset::Row;
@@ -10,6 +9,8 @@ use crate::dataset::runs::read_runs;
 use crate::error::Error;
 use crate::error::Result;
 use crate::error::write_atomically;
+use crate::evaluate::baselines::baselines;
+use crate::evaluate::runs::compare;
 use crate::families::{Family, Variant};
 use crate::gpu::Gpu;
 use crate::gpu::GpuCatalog;
@@ -20,7 +21,6 @@ use crate::regressor::artifact::Submodel;
 use crate::report::accuracy::HeadAccuracy;
 use crate::report::accuracy::ModelAccuracy;
 use crate::report::accuracy::markdown;
-use crate::evaluate::runs::compare;
 use rayon::prelude::*;
 use std::collections::BTreeSet;
 use std::path::Path;

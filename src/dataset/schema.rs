@@ -8,7 +8,7 @@ use crate::units::Hertz;
 use std::fmt::Write;
 use std::sync::LazyLock;
 
-/// The layout that is written; the columns of [`MEASURED`] came with 2.
+/// The layout that is written; the columns of `MEASURED` came with 2.
 pub const SCHEMA: u64 = 2;
 
 /// The oldest layout that is read.

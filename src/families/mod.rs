@@ -1,7 +1,7 @@
 //! Operator families: everything that one family of kernels knows and the rest of the program does not.
 //!
 //! A family is a set of operators that share nets: the same kernels in the same regime. Each has one file with its
-//! features, reference time, split key, coverage, nearest covered shape and unlabelled shapes, as [`Kernels`].
+//! features, reference time, split key, coverage, nearest covered shape and unlabelled shapes, as `Kernels`.
 //! Every feature is dimensionless: times are divided by the *reference time* of the operator, launch term plus
 //! roofline, so that nets learn `ln(time / reference)`, a small number on any GPU. One function computes the
 //! features for training and prediction.

@@ -1,9 +1,12 @@
 //! `docs/accuracy.md`: how far off every built-in model is, beside simple predictors, and how far
 //! off whole models are. Markdown, because it is read in a repository.
 
+use crate::dataset::runs::Publisher;
 use crate::evaluate::baselines::Ape;
 use crate::evaluate::baselines::Baselines;
-use crate::dataset::runs::Publisher;
+use crate::evaluate::runs::Comparison;
+use crate::evaluate::runs::RunErrors;
+use crate::evaluate::runs::RunGroup;
 use crate::regressor::artifact::ANY_GPU;
 use crate::regressor::artifact::Artifact;
 use crate::regressor::artifact::GroupErrors;
@@ -11,9 +14,6 @@ use crate::regressor::artifact::Submodel;
 use crate::report::grouped;
 use crate::report::percent;
 use crate::report::signed;
-use crate::evaluate::runs::Comparison;
-use crate::evaluate::runs::RunErrors;
-use crate::evaluate::runs::RunGroup;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::fmt::Write;

@@ -93,7 +93,7 @@ impl Plan {
         serde_json::to_string(self).expect("names and numbers are JSON")
     }
 
-    /// Digest of [`Self::canonical`], by which journals identify a plan.
+    /// Digest of the canonical JSON, by which journals identify a plan.
     pub fn digest(&self) -> String {
         format!("{:016x}", fnv1a(self.canonical().as_bytes()))
     }
