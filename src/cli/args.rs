@@ -176,7 +176,7 @@ pub enum Sweep {
     ///
     /// Sizes of the architecture that are left out stay as they are or follow: --heads keeps the width of attention and
     /// the queries per key head, --hidden keeps the number of heads and the ratio of the MLP.
-    Model(SweepArgs<ModelRequest>),
+    Model(Box<SweepArgs<ModelRequest>>),
 }
 
 /// What is swept, and where the results go.
