@@ -17,30 +17,21 @@ pub const RATIO_ERROR: f64 = 0.15;
 /// Greatest difference of two shares of a layer's time; the durations behind them are rounded to 0.1 ms of 6 to 25.
 pub const SHARE_ERROR: f64 = 0.06;
 
-/// What a criterion stands on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Basis {
-    /// Measurements that the shipped nets never saw.
-    KeptOut,
-    /// Measurements that the shipped nets were trained with: a test of the fit, not of prediction.
-    Trained,
-    /// Measurements that the model the user named may have been trained with.
-    Unknown,
-    /// The direction of a claim whose numbers were not seen.
-    Claim,
+named_enum! {
+    /// What a criterion stands on.
+    Basis {
+        /// Measurements that the shipped nets never saw.
+        KeptOut = "kept_out",
+        /// Measurements that the shipped nets were trained with: a test of the fit, not of prediction.
+        Trained = "trained",
+        /// Measurements that the model the user named may have been trained with.
+        Unknown = "unknown",
+        /// The direction of a claim whose numbers were not seen.
+        Claim = "claim",
+    }
 }
 
 impl Basis {
-    /// The name used on the wire.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::KeptOut => "kept_out",
-            Self::Trained => "trained",
-            Self::Unknown => "unknown",
-            Self::Claim => "claim",
-        }
-    }
-
     /// What to tell a person.
     pub const fn text(self) -> &'static str {
         match self {
@@ -57,40 +48,29 @@ impl Basis {
     }
 }
 
-/// What a number counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Unit {
-    TflopsPerS,
-    Millis,
-    TokensPerS,
-    /// A fraction of a whole.
-    Share,
-    /// One number over another.
-    Ratio,
-    /// How many.
-    Count,
-    /// 1 for yes, 0 for no.
-    Truth,
-    /// A plain number, such as a correlation.
-    Plain,
+named_enum! {
+    /// What a number counts.
+    Unit {
+        /// 10^12 floating-point operations per second.
+        TflopsPerS = "tflops_per_s",
+        /// Milliseconds.
+        Millis = "ms",
+        /// Tokens per second.
+        TokensPerS = "tokens_per_s",
+        /// A fraction of a whole.
+        Share = "share",
+        /// One number over another.
+        Ratio = "ratio",
+        /// How many.
+        Count = "count",
+        /// 1 for yes, 0 for no.
+        Truth = "truth",
+        /// A plain number, such as a correlation.
+        Plain = "plain",
+    }
 }
 
 impl Unit {
-    /// The name used on the wire.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::TflopsPerS => "tflops_per_s",
-            Self::Millis => "ms",
-            Self::TokensPerS => "tokens_per_s",
-            Self::Share => "share",
-            Self::Ratio => "ratio",
-            Self::Count => "count",
-            Self::Truth => "truth",
-            Self::Plain => "plain",
-        }
-    }
-
     /// The name on an axis.
     pub const fn label(self) -> &'static str {
         match self {
@@ -141,41 +121,21 @@ pub struct Criterion {
 }
 
 impl Criterion {
-    /// A number that must not be less.
-    pub fn at_least(
+    /// A number with what it must keep to.
+    pub fn new(
         statement: impl Into<String>,
         basis: Basis,
         value: f64,
         unit: Unit,
-        least: f64,
+        limit: Limit,
     ) -> Self {
         Self {
             statement: statement.into(),
             basis,
             value,
             unit,
-            limit: Limit::AtLeast(least),
+            limit,
         }
-    }
-
-    /// A number that must not be more.
-    pub fn at_most(
-        statement: impl Into<String>,
-        basis: Basis,
-        value: f64,
-        unit: Unit,
-        most: f64,
-    ) -> Self {
-        Self {
-            limit: Limit::AtMost(most),
-            ..Self::at_least(statement, basis, value, unit, most)
-        }
-    }
-
-    /// Something that must be so.
-    pub fn holds(statement: impl Into<String>, basis: Basis, holds: bool) -> Self {
-        let value = f64::from(u8::from(holds));
-        Self::at_least(statement, basis, value, Unit::Truth, 1.0)
     }
 
     /// A predicted ratio that must be near the measured one.
@@ -185,7 +145,13 @@ impl Criterion {
             statement.into()
         );
         let error = (predicted / measured - 1.0).abs();
-        Self::at_most(statement, basis, error, Unit::Share, RATIO_ERROR)
+        Self::new(
+            statement,
+            basis,
+            error,
+            Unit::Share,
+            Limit::AtMost(RATIO_ERROR),
+        )
     }
 
     /// Whether it holds; a number that does not exist never does.
@@ -197,28 +163,17 @@ impl Criterion {
     }
 }
 
-/// How far a finding comes out of the predictor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Every criterion is met.
-    Reproduced,
-    /// Some are.
-    Partly,
-    /// None is.
-    NotReproduced,
-    /// There is nothing to judge.
-    Open,
-}
-
-impl Outcome {
-    /// The name used on the wire.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Reproduced => "reproduced",
-            Self::Partly => "partly",
-            Self::NotReproduced => "not_reproduced",
-            Self::Open => "open",
-        }
+named_enum! {
+    /// How far a finding comes out of the predictor.
+    Outcome {
+        /// Every criterion is met.
+        Reproduced = "reproduced",
+        /// Some are.
+        Partly = "partly",
+        /// None is.
+        NotReproduced = "not_reproduced",
+        /// There is nothing to judge.
+        Open = "open",
     }
 }
 
@@ -309,7 +264,7 @@ mod tests {
     use super::*;
 
     fn criterion(basis: Basis, value: f64) -> Criterion {
-        Criterion::at_least("a value", basis, value, Unit::Plain, 1.0)
+        Criterion::new("a value", basis, value, Unit::Plain, Limit::AtLeast(1.0))
     }
 
     #[test]
@@ -352,7 +307,13 @@ mod tests {
     fn a_number_that_does_not_exist_meets_nothing() {
         assert!(!criterion(Basis::KeptOut, f64::NAN).is_met());
         assert!(!Criterion::near("a ratio", Basis::KeptOut, f64::NAN, 1.0).is_met());
-        let none = Criterion::at_most("e", Basis::KeptOut, median_error(&[]), Unit::Share, 1.0);
+        let none = Criterion::new(
+            "e",
+            Basis::KeptOut,
+            median_error(&[]),
+            Unit::Share,
+            Limit::AtMost(1.0),
+        );
         assert!(!none.is_met());
         let flat = correlation(&[(1.0, 1.0), (2.0, 1.0)]);
         assert!(flat.is_nan());

@@ -1,59 +1,63 @@
 //! Every finding of the co-design paper (arXiv 2401.14489), predicted beside what was measured at the time.
 //!
-//! A [`Finding`] is data: a claim with its source, panels of predicted and measured series, the criteria that decide
-//! its verdict, and the rules that follow. Small functions compute them, one file per group of findings. Measured
-//! numbers are either timings that the caller hands over, or single numbers quoted with their source.
+//! A finding is data (`data/findings/*.toml`): a claim with its source, series of predicted and measured values, the
+//! statistics of them that are shown and judged, and panels. One evaluator makes a [`Finding`] of it. Measured numbers
+//! are either timings that the caller hands over, or single numbers quoted in the file.
 
 pub mod judge;
 
-mod machines;
+mod drops;
 
-mod layer;
-
-mod shares;
-
-mod alignment;
-
-mod waves;
-
-mod attention;
-
-mod flash;
-
-mod shapes;
-
-mod widths;
-
-mod parallel;
-
-mod stages;
+mod formula;
 
 mod headline;
 
-pub use machines::{AUTHORS, Timing, Timings};
+mod layer;
 
+mod panel;
+
+mod series;
+
+mod spec;
+
+mod statistic;
+
+mod timings;
+
+pub use timings::{AUTHORS, Timing, Timings};
+
+use crate::error::Error;
 use crate::error::Result;
 use crate::predict::Predictor;
 use crate::regressor::artifact::Artifact;
+use crate::reproduce::formula::Formula;
+use crate::reproduce::formula::Sizes;
+use crate::reproduce::formula::fill;
 use crate::reproduce::judge::Basis;
 use crate::reproduce::judge::Criterion;
 use crate::reproduce::judge::Unit;
 use crate::reproduce::judge::Verdict;
-use crate::reproduce::machines::Machines;
+use crate::reproduce::series::Rows;
+use crate::reproduce::series::Series;
+use crate::reproduce::spec::FindingSpec;
+use crate::reproduce::timings::Predictors;
+use serde::Deserialize;
+use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// One finding of the paper.
 #[derive(Clone, Debug, Default)]
 pub struct Finding {
     /// Short name, stable.
-    pub id: &'static str,
+    pub id: String,
     /// A few words.
-    pub title: &'static str,
+    pub title: String,
     /// What the paper says, in one sentence.
-    pub claim: &'static str,
+    pub claim: String,
     /// Where that and the quoted numbers stand.
-    pub source: &'static str,
+    pub source: String,
     /// The rules that follow, by their ids.
-    pub rules: &'static [&'static str],
+    pub rules: Vec<String>,
     /// What is drawn.
     pub panels: Vec<Panel>,
     /// Single numbers, measured beside predicted.
@@ -65,7 +69,7 @@ pub struct Finding {
     /// Whether timings that are handed over would be shown here.
     pub takes_rows: bool,
     /// Public table whose rows would be shown here and were not handed over.
-    pub missing: Option<&'static str>,
+    pub missing: Option<String>,
 }
 
 impl Finding {
@@ -73,18 +77,10 @@ impl Finding {
     pub fn verdict(&self) -> Verdict {
         Verdict::of(&self.criteria)
     }
-
-    /// Shows a measured ratio beside the predicted one, and asks for them to be near.
-    fn hold_ratio(&mut self, what: String, basis: Basis, predicted: f64, measured: f64) {
-        let shown = Comparison::new(&what, Some(measured), predicted, Unit::Ratio);
-        self.comparisons.push(shown);
-        self.criteria
-            .push(Criterion::near(what, basis, predicted, measured));
-    }
 }
 
 /// One plot.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Panel {
     /// What is shown.
     pub title: String,
@@ -96,120 +92,45 @@ pub struct Panel {
     pub y: Axis,
     /// Predicted series, joined.
     pub predicted: Vec<Curve>,
-    /// Measured series, or single predicted points.
+    /// Series of single points: measured where `basis` says what they are, else predicted.
     pub points: Vec<Curve>,
     /// What the measured series are, each kind once; none where nothing was measured.
     pub basis: Vec<Basis>,
     /// Horizontal positions that matter, by name.
+    #[serde(skip)]
     pub marks: Option<(String, Vec<u64>)>,
 }
 
 /// One axis.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Axis {
     /// What is measured along it.
     pub label: String,
     /// What its numbers count; shares are given as fractions.
+    #[serde(default = "Unit::plain")]
     pub unit: Unit,
     /// Whether equal distances are equal ratios.
+    #[serde(default, skip_serializing)]
     pub log: bool,
 }
 
+impl Unit {
+    const fn plain() -> Self {
+        Self::Plain
+    }
+}
+
 /// Values that belong together.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Curve {
     /// Their name.
     pub name: String,
     /// Horizontal and vertical values.
     pub points: Vec<(f64, f64)>,
     /// What stands beside each point; empty, or one text per point.
+    #[serde(skip)]
     pub labels: Vec<String>,
-}
-
-/// One number, measured beside predicted.
-#[derive(Clone, Debug)]
-pub struct Comparison {
-    /// What it is.
-    pub what: String,
-    /// As it was measured, where that was seen.
-    pub measured: Option<f64>,
-    /// As it is predicted.
-    pub predicted: f64,
-    /// What it counts.
-    pub unit: Unit,
-}
-
-impl Panel {
-    fn new(title: impl Into<String>, x: Axis, y: Axis) -> Self {
-        Self {
-            title: title.into(),
-            conditions: String::new(),
-            x,
-            y,
-            predicted: Vec::new(),
-            points: Vec::new(),
-            basis: Vec::new(),
-            marks: None,
-        }
-    }
-
-    fn conditions(mut self, conditions: impl Into<String>) -> Self {
-        self.conditions = conditions.into();
-        self
-    }
-
-    fn predicted(mut self, name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
-        self.predicted.push(Curve::new(name, points));
-        self
-    }
-
-    /// Measured points, unless there are none.
-    fn measured(mut self, name: impl Into<String>, basis: Basis, points: Vec<(f64, f64)>) -> Self {
-        if !points.is_empty() {
-            self.points.push(Curve::new(name, points));
-            if !self.basis.contains(&basis) {
-                self.basis.push(basis);
-            }
-        }
-        self
-    }
-
-    /// A curve against sizes, one series for each alignment that its values have, measured points in the same series.
-    fn by_alignment(
-        mut self,
-        basis: Basis,
-        predicted: &[(f64, f64)],
-        measured: &[(f64, f64)],
-    ) -> Self {
-        type Class = (&'static str, fn(u64) -> bool);
-        let classes: [Class; 3] = [
-            ("multiple of 8", |size| size % 8 == 0),
-            ("other even sizes", |size| size % 2 == 0 && size % 8 != 0),
-            ("odd sizes", |size| size % 2 == 1),
-        ];
-        let of = |points: &[(f64, f64)], wanted: fn(u64) -> bool| -> Vec<_> {
-            let wanted = points.iter().filter(|point| wanted(point.0 as u64));
-            wanted.copied().collect()
-        };
-        for (class, wanted) in classes {
-            let line = of(predicted, wanted);
-            if !line.is_empty() {
-                self = self
-                    .predicted(format!("predicted, {class}"), line)
-                    .measured(format!("measured, {class}"), basis, of(measured, wanted));
-            }
-        }
-        self
-    }
-
-    fn labelled(mut self, name: impl Into<String>, points: Vec<(String, f64, f64)>) -> Self {
-        self.points.push(Curve {
-            name: name.into(),
-            labels: points.iter().map(|(label, ..)| label.clone()).collect(),
-            points: points.into_iter().map(|(_, x, y)| (x, y)).collect(),
-        });
-        self
-    }
 }
 
 impl Curve {
@@ -222,29 +143,17 @@ impl Curve {
     }
 }
 
-impl Axis {
-    fn plain(label: impl Into<String>) -> Self {
-        Self::of(label, Unit::Plain)
-    }
-
-    fn log(label: impl Into<String>) -> Self {
-        Self {
-            log: true,
-            ..Self::plain(label)
-        }
-    }
-
-    fn of(label: impl Into<String>, unit: Unit) -> Self {
-        Self {
-            label: label.into(),
-            unit,
-            log: false,
-        }
-    }
-
-    fn rate() -> Self {
-        Self::of("rate", Unit::TflopsPerS)
-    }
+/// One number, measured beside predicted.
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    /// What it is.
+    pub what: String,
+    /// As it was measured, where that was seen.
+    pub measured: Option<f64>,
+    /// As it is predicted.
+    pub predicted: f64,
+    /// What it counts.
+    pub unit: Unit,
 }
 
 impl Comparison {
@@ -258,36 +167,109 @@ impl Comparison {
     }
 }
 
+/// A finding in the making.
+struct Evaluation<'a> {
+    spec: &'a FindingSpec,
+    target: &'a str,
+    series: BTreeMap<&'a str, Series>,
+    /// Statistics that have a name.
+    named: BTreeMap<String, f64>,
+    finding: Finding,
+}
+
+impl Evaluation<'_> {
+    /// A series of the file; that it exists was checked when the file was read.
+    fn series(&self, name: &str) -> &Series {
+        &self.series[name]
+    }
+
+    /// A text with the target and named statistics in place of their names in braces.
+    fn text(&self, text: &str) -> Result<String> {
+        self.filled(text, |name| match (name, self.named.get(name)) {
+            ("target", _) => Ok(self.target.to_owned()),
+            (_, Some(value)) => Ok(format!("{value:.1}")),
+            (_, None) => Err(format!(
+                "text `{text}` names `{name}`; allowed: target, a statistic"
+            )),
+        })
+    }
+
+    /// A text with sizes in place of their formulas in braces.
+    fn label(&self, text: &str, sizes: &Sizes) -> Result<String> {
+        self.filled(text, |formula| {
+            Ok(Formula::parse(formula)?.value(sizes)?.to_string())
+        })
+    }
+
+    /// The labels of all predicted points of a series.
+    fn labels(&self, text: &str, series: &Series) -> Result<Vec<String>> {
+        let sizes = series.sizes.iter();
+        sizes.map(|sizes| self.label(text, sizes)).collect()
+    }
+
+    fn filled(
+        &self,
+        text: &str,
+        value: impl Fn(&str) -> std::result::Result<String, String>,
+    ) -> Result<String> {
+        let place = &self.spec.place;
+        fill(text, value).map_err(|error| Error::bad_input(format!("{place}: {error}")))
+    }
+}
+
 /// Every finding, in the order of the paper's argument.
 ///
-/// Whole models are predicted with `target`, the sweeps with the models of the parts they were measured on, or with
+/// Whole models are predicted with `target`, the sweeps with the models of the GPUs they were measured on, or with
 /// `model` where it answers for these.
 pub fn reproduce(
     target: Predictor,
     model: Option<&Artifact>,
     timings: &Timings,
 ) -> Result<Vec<Finding>> {
-    let machines = Machines::new(target, model)?;
-    let judging = timings.judging(&machines);
-    Ok(vec![
-        shares::gemm_shares(&machines)?,
-        alignment::output_width(&machines, &judging),
-        alignment::vocabulary(&machines, &judging),
-        alignment::hidden(&machines, &judging, timings),
-        waves::waves(&machines, timings)?,
-        attention::head_size(&machines, &judging),
-        attention::few_heads(&machines),
-        flash::flash(&machines)?,
-        shapes::vocabulary_padding(&machines)?,
-        widths::swiglu_width(&machines)?,
-        parallel::tensor_parallel(&machines)?,
-        parallel::micro_batch(&machines)?,
-        shapes::reshaped(&machines)?,
-        shapes::near_2_7b(&machines)?,
-        widths::wide_and_shallow(&machines)?,
-        stages::six_to_a_node(&machines)?,
-        stages::pipeline(&machines)?,
-        stages::parallel_layers(&machines)?,
-        headline::headline(&machines)?,
-    ])
+    let specs = FindingSpec::all()?;
+    let predictors = Predictors::new(target, model, specs.iter().flat_map(FindingSpec::gpus))?;
+    let rows = Rows {
+        all: timings,
+        judging: timings.judging(&predictors),
+    };
+    let findings = specs.iter().map(|spec| evaluate(spec, &predictors, &rows));
+    findings.collect()
+}
+
+/// One finding from its file.
+fn evaluate(spec: &FindingSpec, predictors: &Predictors, rows: &Rows) -> Result<Finding> {
+    let mut evaluation = Evaluation {
+        spec,
+        target: predictors.target(),
+        series: BTreeMap::new(),
+        named: BTreeMap::new(),
+        finding: Finding {
+            id: spec.id.clone(),
+            title: spec.title.clone(),
+            claim: spec.claim.clone(),
+            source: spec.source.clone(),
+            rules: spec.rules.clone(),
+            takes_rows: spec.table.is_some(),
+            ..Finding::default()
+        },
+    };
+    for series in &spec.series {
+        let computed = Series::new(series, &spec.place, predictors, rows)?;
+        evaluation.series.insert(&series.name, computed);
+    }
+    for statistic in &spec.statistics {
+        statistic.evaluate(&mut evaluation)?;
+    }
+    for panel in &spec.panels {
+        let panel = panel::evaluate(panel, &evaluation)?;
+        evaluation.finding.panels.push(panel);
+    }
+    for note in &spec.notes {
+        let note = evaluation.text(note)?;
+        evaluation.finding.notes.push(note);
+    }
+    if let Some(headline) = &spec.headline {
+        headline.evaluate(predictors, &mut evaluation.finding)?;
+    }
+    Ok(evaluation.finding)
 }

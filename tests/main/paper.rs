@@ -10,37 +10,61 @@ use shapewise::gpu::Gpu;
 use shapewise::ops::{Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
 use shapewise::predict::Predictor;
 use shapewise::predict::step::estimate_step;
+use std::fs;
+use std::path::Path;
 
 const BATCH: u64 = 4;
 const SEQ: u64 = 2048;
 
-/// Hidden size, heads, measured TFLOP/s of one layer with the full square of scores counted.
-const MEASURED: [(u64, u64, f64); 11] = [
-    (2560, 20, 140.7),
-    (2560, 32, 119.4),
-    (2560, 40, 108.5),
-    (2560, 64, 83.4),
-    (2560, 80, 75.0),
-    (3072, 24, 151.2),
-    (3072, 32, 140.0),
-    (2304, 36, 104.4),
-    (2048, 8, 155.3),
-    (2048, 16, 129.7),
-    (4096, 32, 169.0),
-];
+/// A series of a file in `data/findings`.
+fn series(file: &str, name: &str) -> toml::Table {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/findings");
+    let text = fs::read_to_string(folder.join(file)).unwrap();
+    let finding: toml::Table = toml::from_str(&text).unwrap();
+    let mut all = finding["series"].as_array().unwrap().iter();
+    let found = all.find(|series| series["name"].as_str() == Some(name));
+    found.unwrap().as_table().unwrap().clone()
+}
 
-/// Hidden size at 128 heads, measured milliseconds of one layer (EleutherAI/cookbook, `sizing/results`), share of its
-/// attention block.
-const WIDTHS: [(u64, f64, f64); 8] = [
-    (2048, 24.8, 0.88),
-    (4096, 36.0, 0.70),
-    (6144, 53.7, 0.59),
-    (8192, 78.6, 0.49),
-    (10240, 110.7, 0.46),
-    (12288, 148.1, 0.43),
-    (16384, 245.9, 0.39),
-    (20480, 366.7, 0.375),
-];
+/// Horizontal values with what was measured there.
+fn measured(series: &toml::Table) -> Vec<(u64, f64)> {
+    let points = series["measured"].as_array().unwrap().iter();
+    points
+        .map(|point| {
+            (
+                point[0].as_integer().unwrap() as u64,
+                point[1].as_float().unwrap(),
+            )
+        })
+        .collect()
+}
+
+/// Hidden size, heads, measured TFLOP/s of one layer with the full square of scores counted.
+fn layers() -> Vec<(u64, u64, f64)> {
+    let mut layers = Vec::new();
+    for name in ["near", "others"] {
+        let series = series("14-near-2.7b.toml", name);
+        let size = |name: &str, at: usize| series["sizes"][name][at].as_integer().unwrap() as u64;
+        let rates = measured(&series).into_iter().enumerate();
+        layers.extend(rates.map(|(at, (_, rate))| (size("hidden", at), size("heads", at), rate)));
+    }
+    assert_eq!(layers.len(), 11);
+    layers
+}
+
+/// Hidden size at 128 heads, measured milliseconds of one layer, share of its attention block.
+fn widths() -> Vec<(u64, f64, f64)> {
+    let of = |name| measured(&series("01-gemm-shares.toml", name));
+    let both = of("time").into_iter().zip(of("attention share"));
+    let widths: Vec<_> = both
+        .map(|((hidden, time), (same, share))| {
+            assert_eq!(hidden, same);
+            (hidden, time, share)
+        })
+        .collect();
+    assert_eq!(widths.len(), 8);
+    widths
+}
 
 pub(crate) fn predictor(gpu: &str) -> Predictor {
     Predictor::new(Gpu::find(gpu).unwrap(), None).unwrap()
@@ -147,7 +171,7 @@ fn decreasing(values: &[f64]) -> bool {
 #[test]
 fn layers_are_as_fast_as_measured() {
     let a100 = predictor("a100-40gb");
-    for (hidden, heads, measured) in MEASURED {
+    for (hidden, heads, measured) in layers() {
         let predicted = rate(hidden, Layer::predict(&a100, hidden, heads).time());
         let ratio = measured / predicted;
         assert!(
@@ -155,7 +179,7 @@ fn layers_are_as_fast_as_measured() {
             "h {hidden} a {heads}: {predicted} TFLOP/s, measured {measured}"
         );
     }
-    for (hidden, measured, share) in WIDTHS {
+    for (hidden, measured, share) in widths() {
         let layer = Layer::predict(&a100, hidden, 128);
         let (time, part) = (layer.time(), layer.attention / layer.time());
         assert!(
@@ -230,18 +254,6 @@ fn the_time_of_a_layer_is_a_straight_line_in_the_heads() {
         let stretch = points[4].1 / points[0].1;
         assert!((1.63..2.13).contains(&stretch), "{gpu}: {stretch}");
     }
-}
-
-#[test]
-fn attention_gives_way_to_the_mlp_between_8192_and_10240() {
-    // The 80 GB part, whose memory is a third faster, was not measured.
-    let a100 = predictor("a100-40gb");
-    let shares = WIDTHS.map(|(hidden, ..)| {
-        let layer = Layer::predict(&a100, hidden, 128);
-        layer.attention / layer.time()
-    });
-    assert!(decreasing(&shares), "{shares:?}");
-    assert!(shares[3] > 0.5 && shares[4] < 0.5, "{shares:?}");
 }
 
 #[test]

@@ -1,140 +1,129 @@
 //! The report as one HTML file that needs nothing else.
 
 use crate::report::reproduce::ReproduceReport;
-use crate::report::reproduce::keys::FindingKeys;
-use crate::report::reproduce::text::decides;
+use crate::report::reproduce::document::FindingDocument;
+use crate::report::reproduce::pages::Cell;
+use crate::report::reproduce::pages::Column;
+use crate::report::reproduce::pages::Markup;
 
 const STYLE: &str = include_str!("style.css");
 
-/// The whole page; `plots` are the pictures of each finding.
-pub(super) fn page(report: &ReproduceReport, plots: &[Vec<String>]) -> String {
-    let rows: String = report.findings.iter().map(summary_row).collect();
-    let sections: String = report
-        .findings
-        .iter()
-        .zip(plots)
-        .map(|(finding, plots)| section(finding, plots))
-        .collect();
-    format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <title>The findings of arXiv 2401.14489, predicted</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
-         <h1>The findings of arXiv 2401.14489, predicted</h1>\n<p>{}</p>\n<p><strong>{}</strong></p>\n\
-         <div class=\"wide\"><table>\n<thead><tr><th>finding</th><th>verdict</th><th class=\"number\">met</th><th class=\"roomy\">stands on</th>\
-         <th class=\"roomy\">what decides</th></tr></thead>\n\
-         <tbody>\n{rows}</tbody>\n</table></div>\n{sections}</main>\n</body>\n</html>\n",
-        escaped(&report.basis()),
-        escaped(&report.summary()),
-    )
+/// HTML with the pictures of each finding inside.
+pub(super) struct Html<'a>(pub &'a [Vec<String>]);
+
+impl Markup for Html<'_> {
+    fn page(&self, report: &ReproduceReport, summary: &str, sections: &str) -> String {
+        format!(
+            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <meta name=\"color-scheme\" content=\"light dark\">\n\
+             <title>The findings of arXiv 2401.14489, predicted</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
+             <h1>The findings of arXiv 2401.14489, predicted</h1>\n<p>{}</p>\n<p><strong>{}</strong></p>\n\
+             {summary}{sections}</main>\n</body>\n</html>\n",
+            escaped(&report.basis()),
+            escaped(&report.summary()),
+        )
+    }
+
+    fn heading(&self, finding: &FindingDocument) -> String {
+        let mut text = format!(
+            "<section id=\"{}\">\n<h2>{} {}</h2>\n<p class=\"claim\">{}</p>\n",
+            finding.id,
+            escaped(&finding.title),
+            badge(finding),
+            escaped(&finding.claim)
+        );
+        if let Some(missing) = &finding.missing {
+            text.push_str(&format!("<p class=\"missing\">{}</p>\n", escaped(missing)));
+        }
+        text
+    }
+
+    fn plots(&self, finding: &FindingDocument, at: usize) -> String {
+        let figures = finding.panels.iter().zip(&self.0[at]).map(|(panel, plot)| {
+            let bases: Vec<_> = panel.basis.iter().map(|basis| basis.text()).collect();
+            let basis = match bases[..] {
+                [] => "Nothing measured is shown.".to_owned(),
+                _ => format!("Points: {}.", bases.join(" and ")),
+            };
+            format!(
+                "<figure><div class=\"plot\">{}</div><figcaption>{basis}</figcaption></figure>\n",
+                inline(plot, &panel.title)
+            )
+        });
+        let figures: String = figures.collect();
+        format!("<div class=\"plots\">\n{figures}</div>\n")
+    }
+
+    fn table(&self, columns: &[(&str, Column)], rows: &[Vec<Cell>]) -> String {
+        let class = |column: &Column| match column {
+            Column::Plain => "",
+            Column::Number => " class=\"number\"",
+            Column::Roomy => " class=\"roomy\"",
+        };
+        let headings = columns
+            .iter()
+            .map(|(heading, column)| format!("<th{}>{heading}</th>", class(column)));
+        let headings: String = headings.collect();
+        let mut body = String::new();
+        for row in rows {
+            body.push_str("<tr>");
+            for (cell, (_, column)) in row.iter().zip(columns) {
+                let text = match cell {
+                    Cell::Text(text) => escaped(text),
+                    Cell::Strong(text) => format!("<strong>{text}</strong>"),
+                    Cell::Link(finding) => {
+                        format!(
+                            "<a href=\"#{}\">{}</a>",
+                            finding.id,
+                            escaped(&finding.title)
+                        )
+                    }
+                    Cell::Verdict(finding) => badge(finding),
+                };
+                body.push_str(&format!("<td{}>{text}</td>", class(column)));
+            }
+            body.push_str("</tr>\n");
+        }
+        format!(
+            "<div class=\"wide\"><table>\n<thead><tr>{headings}</tr></thead>\n<tbody>\n{body}</tbody>\n</table></div>\n"
+        )
+    }
+
+    fn criteria(&self, finding: &FindingDocument, table: String) -> String {
+        format!(
+            "<details><summary>What decides: {} criteria met</summary>\n{}</details>\n",
+            finding.met(),
+            table.trim_end()
+        )
+    }
+
+    fn remarks(&self, finding: &FindingDocument) -> String {
+        let rules = finding.rules.iter().map(|rule| {
+            format!(
+                "<li>Rule <code>{}</code>: {}</li>\n",
+                rule.id,
+                escaped(rule.demand)
+            )
+        });
+        let notes = finding.notes.iter();
+        let notes = notes.map(|note| format!("<li>{}</li>\n", escaped(note)));
+        let items: String = rules.chain(notes).collect();
+        format!(
+            "<ul>\n{items}</ul>\n<p class=\"source\">Source: {}</p>\n</section>\n",
+            escaped(&finding.source)
+        )
+    }
 }
 
-fn badge(finding: &FindingKeys) -> String {
+fn badge(finding: &FindingDocument) -> String {
     let class = match finding.measured {
-        true => finding.verdict,
+        true => finding.verdict.name(),
         false => "direction",
     };
     format!(
         "<span class=\"badge {class}\">{}</span>",
         finding.verdict_text
-    )
-}
-
-fn summary_row(finding: &FindingKeys) -> String {
-    let decides = decides(finding).map_or(String::new(), |criterion| {
-        format!("{} {}", criterion.statement, criterion.value_text)
-    });
-    format!(
-        "<tr><td><a href=\"#{}\">{}</a></td><td>{}</td><td class=\"number\">{} of {}</td><td class=\"roomy\">{}</td><td class=\"roomy\">{}</td></tr>\n",
-        finding.id,
-        escaped(finding.title),
-        badge(finding),
-        finding.criteria_met,
-        finding.criteria.len(),
-        finding.stands_on(),
-        escaped(&decides)
-    )
-}
-
-fn section(finding: &FindingKeys, plots: &[String]) -> String {
-    let mut text = format!(
-        "<section id=\"{}\">\n<h2>{} {}</h2>\n<p class=\"claim\">{}</p>\n",
-        finding.id,
-        escaped(finding.title),
-        badge(finding),
-        escaped(finding.claim)
-    );
-    if let Some(missing) = &finding.missing {
-        text.push_str(&format!("<p class=\"missing\">{}</p>\n", escaped(missing)));
-    }
-    text.push_str("<div class=\"plots\">\n");
-    for (panel, plot) in finding.panels.iter().zip(plots) {
-        let basis = match panel.basis_text.as_str() {
-            "" => "Nothing measured is shown.".to_owned(),
-            basis => format!("Points: {basis}."),
-        };
-        text.push_str(&format!(
-            "<figure><div class=\"plot\">{}</div><figcaption>{basis}</figcaption></figure>\n",
-            inline(plot, &panel.title)
-        ));
-    }
-    text.push_str("</div>\n");
-    if !finding.comparisons.is_empty() {
-        text.push_str(
-            "<div class=\"wide\"><table>\n<thead><tr><th></th><th class=\"number\">measured</th><th class=\"number\">predicted</th>\
-             <th class=\"number\">difference</th></tr></thead>\n<tbody>\n",
-        );
-        for row in &finding.comparisons {
-            text.push_str(&format!(
-                "<tr><td>{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td></tr>\n",
-                escaped(&row.what),
-                row.measured_text,
-                row.predicted_text,
-                row.difference_text
-            ));
-        }
-        text.push_str("</tbody>\n</table></div>\n");
-    }
-    text.push_str(&criteria(finding));
-    text.push_str("<ul>\n");
-    for rule in &finding.rules {
-        text.push_str(&format!(
-            "<li>Rule <code>{}</code>: {}</li>\n",
-            rule.id,
-            escaped(rule.demand)
-        ));
-    }
-    for note in &finding.notes {
-        text.push_str(&format!("<li>{}</li>\n", escaped(note)));
-    }
-    text.push_str(&format!(
-        "</ul>\n<p class=\"source\">Source: {}</p>\n</section>\n",
-        escaped(finding.source)
-    ));
-    text
-}
-
-fn criteria(finding: &FindingKeys) -> String {
-    let rows: String = finding
-        .criteria
-        .iter()
-        .map(|row| {
-            format!(
-                "<tr><td>{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td><td>{}</td><td>{}</td></tr>\n",
-                escaped(&row.statement),
-                row.value_text,
-                row.limit_text,
-                if row.is_met { "yes" } else { "<strong>no</strong>" },
-                row.basis_text
-            )
-        })
-        .collect();
-    format!(
-        "<details><summary>What decides: {} of {} criteria met</summary>\n<div class=\"wide\"><table>\n<thead><tr><th>criterion</th>\
-         <th class=\"number\">value</th><th class=\"number\">allowed</th><th>met</th><th>stands on</th></tr></thead>\n<tbody>\n{rows}</tbody>\n\
-         </table></div></details>\n",
-        finding.criteria_met,
-        finding.criteria.len()
     )
 }
 

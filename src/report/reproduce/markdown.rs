@@ -1,96 +1,77 @@
 //! The report in Markdown, its plots beside it.
 
 use crate::report::reproduce::ReproduceReport;
-use crate::report::reproduce::keys::FindingKeys;
-use crate::report::reproduce::text::decides;
-use std::fmt::Write;
+use crate::report::reproduce::document::FindingDocument;
+use crate::report::reproduce::pages::Cell;
+use crate::report::reproduce::pages::Column;
+use crate::report::reproduce::pages::Markup;
 
-/// The whole document.
-pub(super) fn page(report: &ReproduceReport) -> String {
-    let mut page = format!(
-        "# The findings of arXiv 2401.14489, predicted\n\n{}\n\n{}\n\n",
-        report.basis(),
-        report.summary()
-    );
-    page.push_str(
-        "| finding | verdict | met | stands on | what decides |\n| --- | --- | --: | --- | --- |\n",
-    );
-    for finding in &report.findings {
-        let decides = decides(finding).map_or(String::new(), |criterion| {
-            format!("{} {}", criterion.statement, criterion.value_text)
-        });
-        // A string takes whatever is written to it.
-        let _ = writeln!(
-            page,
-            "| [{}](#{}) | {} | {} of {} | {} | {} |",
-            finding.title,
+/// Markdown that names the files of pictures.
+pub(super) struct Markdown;
+
+impl Markup for Markdown {
+    fn page(&self, report: &ReproduceReport, summary: &str, sections: &str) -> String {
+        format!(
+            "# The findings of arXiv 2401.14489, predicted\n\n{}\n\n{}\n\n{}\n{sections}",
+            report.basis(),
+            report.summary(),
+            summary.trim_end()
+        )
+    }
+
+    fn heading(&self, finding: &FindingDocument) -> String {
+        format!(
+            "\n<a id=\"{}\"></a>\n\n## {}\n\n{}\n\n**Verdict: {}** ({} criteria met)\n\n",
             finding.id,
+            finding.title,
+            finding.claim,
             finding.verdict_text,
-            finding.criteria_met,
-            finding.criteria.len(),
-            finding.stands_on(),
-            cell(&decides)
-        );
+            finding.met()
+        )
     }
-    for finding in &report.findings {
-        page.push_str(&section(finding));
-    }
-    page
-}
 
-fn section(finding: &FindingKeys) -> String {
-    let mut text = format!(
-        "\n<a id=\"{}\"></a>\n\n## {}\n\n{}\n\n**Verdict: {}** ({} of {} criteria met)\n\n",
-        finding.id,
-        finding.title,
-        finding.claim,
-        finding.verdict_text,
-        finding.criteria_met,
-        finding.criteria.len()
-    );
-    for (at, panel) in finding.panels.iter().enumerate() {
-        text.push_str(&format!("![{}]({})\n\n", panel.title, finding.picture(at)));
+    fn plots(&self, finding: &FindingDocument, _: usize) -> String {
+        let panels = finding.panels.iter().enumerate();
+        panels
+            .map(|(at, panel)| format!("![{}]({})\n\n", panel.title, finding.picture(at)))
+            .collect()
     }
-    if !finding.comparisons.is_empty() {
-        text.push_str("| | measured | predicted | difference |\n| --- | --: | --: | --: |\n");
-        for row in &finding.comparisons {
-            text.push_str(&format!(
-                "| {} | {} | {} | {} |\n",
-                cell(&row.what),
-                row.measured_text,
-                row.predicted_text,
-                row.difference_text
-            ));
+
+    fn table(&self, columns: &[(&str, Column)], rows: &[Vec<Cell>]) -> String {
+        let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+        let headings = columns.iter().map(|(heading, _)| (*heading).to_owned());
+        let mut text = line(headings.collect()).replacen("|  |", "| |", 1);
+        let rules = columns.iter().map(|(_, column)| match column {
+            Column::Number => "--:".to_owned(),
+            Column::Plain | Column::Roomy => "---".to_owned(),
+        });
+        text.push_str(&line(rules.collect()));
+        for row in rows {
+            let cells = row.iter().map(|cell| match cell {
+                Cell::Text(text) => text.replace('|', "\\|"),
+                Cell::Strong(text) => (*text).to_owned(),
+                Cell::Link(finding) => format!("[{}](#{})", finding.title, finding.id),
+                Cell::Verdict(finding) => finding.verdict_text.to_owned(),
+            });
+            text.push_str(&line(cells.collect()));
         }
         text.push('\n');
+        text
     }
-    if !finding.criteria.is_empty() {
-        text.push_str(
-            "| criterion | value | allowed | met | stands on |\n| --- | --: | --: | --- | --- |\n",
-        );
-        for row in &finding.criteria {
-            text.push_str(&format!(
-                "| {} | {} | {} | {} | {} |\n",
-                cell(&row.statement),
-                row.value_text,
-                row.limit_text,
-                if row.is_met { "yes" } else { "no" },
-                row.basis_text
-            ));
-        }
-        text.push('\n');
-    }
-    for rule in &finding.rules {
-        text.push_str(&format!("- Rule `{}`: {}\n", rule.id, rule.demand));
-    }
-    for note in finding.notes.iter().chain(&finding.missing) {
-        text.push_str(&format!("- {note}\n"));
-    }
-    text.push_str(&format!("- Source: {}\n", finding.source));
-    text
-}
 
-/// Text that does not end a cell.
-fn cell(text: &str) -> String {
-    text.replace('|', "\\|")
+    fn criteria(&self, finding: &FindingDocument, table: String) -> String {
+        match finding.criteria[..] {
+            [] => String::new(),
+            _ => table,
+        }
+    }
+
+    fn remarks(&self, finding: &FindingDocument) -> String {
+        let rules = finding.rules.iter();
+        let rules = rules.map(|rule| format!("- Rule `{}`: {}\n", rule.id, rule.demand));
+        let notes = finding.notes.iter().chain(&finding.missing);
+        let notes = notes.map(|note| format!("- {note}\n"));
+        let source = format!("- Source: {}\n", finding.source);
+        rules.chain(notes).chain([source]).collect()
+    }
 }

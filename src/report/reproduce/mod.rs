@@ -2,11 +2,13 @@
 
 mod chart;
 
+mod document;
+
 mod html;
 
-mod keys;
-
 mod markdown;
+
+mod pages;
 
 mod text;
 
@@ -14,8 +16,10 @@ use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::report::plot;
 use crate::report::plot::Chart;
-use crate::report::reproduce::keys::FindingKeys;
-use crate::report::reproduce::keys::ThresholdKeys;
+use crate::report::reproduce::document::FindingDocument;
+use crate::report::reproduce::document::ThresholdDocument;
+use crate::report::reproduce::html::Html;
+use crate::report::reproduce::markdown::Markdown;
 use crate::reproduce::Finding;
 use crate::reproduce::judge::Outcome;
 use serde::Serialize;
@@ -30,13 +34,13 @@ pub struct ReproduceReport {
     gpu_title: String,
     /// Rows that were handed over, of the authors' GPUs.
     measured_rows: u64,
-    thresholds: ThresholdKeys,
+    thresholds: ThresholdDocument,
     reproduced: usize,
     partly: usize,
     not_reproduced: usize,
     /// Agreeing in direction, or nothing to compare with.
     unmeasured: usize,
-    findings: Vec<FindingKeys>,
+    findings: Vec<FindingDocument>,
     #[serde(skip)]
     charts: Vec<Vec<Chart>>,
 }
@@ -65,12 +69,12 @@ impl ReproduceReport {
             gpu: gpu.name.clone(),
             gpu_title: gpu.title.clone(),
             measured_rows,
-            thresholds: ThresholdKeys::default(),
+            thresholds: ThresholdDocument::default(),
             reproduced: count(Outcome::Reproduced),
             partly: count(Outcome::Partly),
             not_reproduced: count(Outcome::NotReproduced),
             unmeasured: unmeasured.count(),
-            findings: findings.iter().map(FindingKeys::from).collect(),
+            findings: findings.iter().map(FindingDocument::from).collect(),
             charts: findings.iter().map(chart::charts).collect(),
         }
     }
@@ -85,11 +89,11 @@ impl ReproduceReport {
         let mut files = vec![
             File {
                 name: "report.html".to_owned(),
-                content: html::page(self, &plots),
+                content: pages::page(self, &Html(&plots)),
             },
             File {
                 name: "report.md".to_owned(),
-                content: markdown::page(self),
+                content: pages::page(self, &Markdown),
             },
         ];
         for (finding, plots) in self.findings.iter().zip(plots) {
@@ -163,11 +167,11 @@ mod tests {
             log: false,
         };
         Finding {
-            id: "made-up",
-            title: "Made up & <small>",
-            claim: "a < b",
-            source: "nobody",
-            rules: &["vocabulary"],
+            id: "made-up".to_owned(),
+            title: "Made up & <small>".to_owned(),
+            claim: "a < b".to_owned(),
+            source: "nobody".to_owned(),
+            rules: vec!["vocabulary".to_owned()],
             takes_rows: true,
             panels: vec![Panel {
                 title: "A panel".to_owned(),
@@ -194,7 +198,7 @@ mod tests {
                 Criterion::near("another", Basis::Trained, 2.0, 1.0),
             ],
             notes: vec!["the paper's number was not seen".to_owned()],
-            missing: Some("table.parquet"),
+            missing: Some("table.parquet".to_owned()),
         }
     }
 

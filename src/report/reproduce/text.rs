@@ -3,8 +3,6 @@
 use crate::report::Report;
 use crate::report::reproduce::ReproduceReport;
 use crate::report::reproduce::how_to_get;
-use crate::report::reproduce::keys::CriterionKeys;
-use crate::report::reproduce::keys::FindingKeys;
 use crate::report::table::Side;
 use crate::report::table::table;
 
@@ -18,15 +16,12 @@ impl Report for ReproduceReport {
             ("what decides", Side::Left),
         ];
         let rows = self.findings.iter().map(|finding| {
-            let of = finding.criteria.len();
             [
-                finding.id.to_owned(),
+                finding.id.clone(),
                 finding.verdict_text.to_owned(),
-                format!("{} of {of}", finding.criteria_met),
+                finding.met(),
                 finding.stands_on(),
-                decides(finding).map_or(String::new(), |criterion| {
-                    format!("{} {}", criterion.statement, criterion.value_text)
-                }),
+                finding.decides(),
             ]
         });
         let mut text = format!(
@@ -45,12 +40,4 @@ impl Report for ReproduceReport {
         }
         text
     }
-}
-
-/// The first criterion that is not met, else the first.
-pub(super) fn decides(finding: &FindingKeys) -> Option<&CriterionKeys> {
-    let mut criteria = finding.criteria.iter();
-    criteria
-        .find(|criterion| !criterion.is_met)
-        .or(finding.criteria.first())
 }
