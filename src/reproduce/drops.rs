@@ -51,7 +51,8 @@ fn hold(predicted: &[Fall], wanted: &[Drop], measured: &[Drop]) -> Held {
     }
 }
 
-/// Where the rate fell: by the rows at hand where both ends of a step were timed, elsewhere by the quoted positions.
+/// Where the rate fell: by the rows at hand where both ends of a step were timed, elsewhere by the
+/// quoted positions.
 fn fallen(rows: &[(f64, f64)], quoted: &[Drop]) -> Vec<Drop> {
     let mut rates: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     for (n, rate) in rows {
@@ -88,8 +89,8 @@ fn from_tflops(rate: f64) -> FlopsPerSecond {
     FlopsPerSecond::from_flops_per_sec(rate * 1e12)
 }
 
-/// Adds comparisons and criteria of the drops of a series: which of those that a wave explains are found and how deep, and
-/// which are predicted where none was measured.
+/// Adds comparisons and criteria of the drops of a series: which of those that a wave explains are
+/// found and how deep, and which are predicted where none was measured.
 pub fn evaluate(evaluation: &mut Evaluation, of: &str, explained: &[Drop], measured: &[Drop]) {
     let series = evaluation.series(of);
     let (gpu, basis, judged) = (series.gpu.clone(), series.basis, series.judged.clone());
@@ -193,7 +194,8 @@ mod tests {
 
     #[test]
     fn the_wave_drops_are_those_of_tiles_on_multiprocessors() {
-        // Tiles of 256x128 on 80 and of 128x128 on 108 multiprocessors: where `ceil(blocks / S)` steps up.
+        // Tiles of 256x128 on 80 and of 128x128 on 108 multiprocessors: where `ceil(blocks / S)`
+        // steps up.
         let steps = |tile: (u64, u64), sms: u64| -> Vec<u64> {
             let waves = |n: u64| (2304u64.div_ceil(tile.0) * n.div_ceil(tile.1)).div_ceil(sms);
             let values: Vec<_> = (1536..=6144).step_by(64).collect();

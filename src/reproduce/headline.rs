@@ -42,9 +42,11 @@ pub struct HeadlineSpec {
     judged: AttentionKernel,
     /// Hidden sizes of the list.
     hidden: Values,
-    /// Head sizes of the list, where they divide the hidden size: those that published GPTs have, poor ones included.
+    /// Head sizes of the list, where they divide the hidden size: those that published GPTs have,
+    /// poor ones included.
     head_dim: Values,
-    /// Least and greatest hidden size over layers, as in published models of billions of parameters.
+    /// Least and greatest hidden size over layers, as in published models of billions of
+    /// parameters.
     aspect: (u64, u64),
     /// Title and conditions of the panels.
     panel: (String, String),
@@ -57,8 +59,8 @@ struct Shape {
 }
 
 impl HeadlineSpec {
-    /// Every shape of about as many parameters that one could write down by hand: an MLP of four times the hidden size,
-    /// the vocabulary as it is or padded.
+    /// Every shape of about as many parameters that one could write down by hand: an MLP of four
+    /// times the hidden size, the vocabulary as it is or padded.
     fn by_hand(&self, model: &Architecture) -> Vec<Architecture> {
         let wanted = parameters(model).total as f64;
         let mut shapes = Vec::new();
@@ -191,7 +193,8 @@ impl HeadlineSpec {
     }
 }
 
-/// Tokens per second of one GPU times parameters over those wanted: the throughput at equal parameters.
+/// Tokens per second of one GPU times parameters over those wanted: the throughput at equal
+/// parameters.
 fn judged(
     predictor: &Predictor,
     arch: Architecture,

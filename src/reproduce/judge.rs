@@ -3,18 +3,21 @@
 use crate::stats;
 use crate::units::significant;
 
-/// Least correlation between predicted and measured rates along a sweep: below, dips and steps are not where they were
-/// measured even where the level is right.
+/// Least correlation between predicted and measured rates along a sweep: below, dips and steps are
+/// not where they were measured even where the level is right.
 pub const CORRELATION: f64 = 0.9;
 
-/// Greatest median error of rates. The logs keep the slowest or the mean of 200 calls, which a rerun with another
-/// statistic moves by 10 to 15 % for small products (TransformerSizing, slowest against fastest of one run).
+/// Greatest median error of rates. The logs keep the slowest or the mean of 200 calls, which a
+/// rerun with another statistic moves by 10 to 15 % for small GEMMs (TransformerSizing, slowest
+/// against fastest of one run).
 pub const RATE_ERROR: f64 = 0.10;
 
-/// Greatest error of a ratio of two rates: both ends carry the noise of [`RATE_ERROR`], which partly cancels.
+/// Greatest error of a ratio of two rates: both ends carry the noise of [`RATE_ERROR`], which
+/// partly cancels.
 pub const RATIO_ERROR: f64 = 0.15;
 
-/// Greatest difference of two shares of a layer's time; the durations behind them are rounded to 0.1 ms of 6 to 25.
+/// Greatest difference of two shares of a layer's time; the durations behind them are rounded to
+/// 0.1 ms of 6 to 25.
 pub const SHARE_ERROR: f64 = 0.06;
 
 named_enum! {
@@ -22,7 +25,8 @@ named_enum! {
     Basis {
         /// Measurements that the shipped nets never saw.
         KeptOut = "kept_out",
-        /// Measurements that the shipped nets were trained with: a test of the fit, not of prediction.
+        /// Measurements that the shipped nets were trained with: a test of the fit, not of
+        /// prediction.
         Trained = "trained",
         /// Measurements that the model the user named may have been trained with.
         Unknown = "unknown",
@@ -238,7 +242,8 @@ pub fn mean(values: impl Iterator<Item = f64>) -> f64 {
     sum / count
 }
 
-/// The median error of measured and predicted values, relative to the measured ones; not a number of nothing.
+/// The median error of measured and predicted values, relative to the measured ones; not a number
+/// of nothing.
 pub fn median_error(pairs: &[(f64, f64)]) -> f64 {
     let errors = pairs
         .iter()
@@ -251,7 +256,8 @@ pub fn median(values: Vec<f64>) -> f64 {
     stats::median(values).unwrap_or(f64::NAN)
 }
 
-/// The share of neighbours that stand in the order of the measured values, ties of the prediction counted as wrong.
+/// The share of neighbours that stand in the order of the measured values, ties of the prediction
+/// counted as wrong.
 pub fn ordered(pairs: &[(f64, f64)]) -> f64 {
     let mut sorted = pairs.to_vec();
     sorted.sort_by(|a, b| a.0.total_cmp(&b.0));

@@ -21,7 +21,8 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// One layer of a model in the forward pass, without the write to a cache that the authors' code does not have.
+    /// One layer of a model in the forward pass, without the write to a cache that the authors'
+    /// code does not have.
     ///
     /// Scores are not dropped out: the logged parts of a layer leave no room for that kernel.
     pub fn predict(predictor: &Predictor, model: &Architecture, work: &Workload) -> Result<Self> {
@@ -82,7 +83,8 @@ impl Layer {
         flops / self.time().secs() / 1e12
     }
 
-    /// TFLOP/s of projections and attention core without norms, as the authors count an attention block.
+    /// TFLOP/s of projections and attention core without norms, as the authors count an attention
+    /// block.
     pub fn attention_rate(&self) -> f64 {
         let (h, s) = (self.hidden, self.seq);
         let flops = self.tokens * (8.0 * h * h + 4.0 * s * h);

@@ -1,8 +1,10 @@
-//! Every finding of the co-design paper (arXiv 2401.14489), predicted beside what was measured at the time.
+//! Every finding of the co-design paper (arXiv 2401.14489), predicted beside what was measured at
+//! the time.
 //!
-//! A finding is data (`data/findings/*.toml`): a claim with its source, series of predicted and measured values, the
-//! statistics of them that are shown and judged, and panels. One evaluator makes a [`Finding`] of it. Measured numbers
-//! are either timings that the caller hands over, or single numbers quoted in the file.
+//! A finding is data (`data/findings/*.toml`): a claim with its source, series of predicted and
+//! measured values, the statistics of them that are shown and judged, and panels. One evaluator
+//! makes a [`Finding`] of it. Measured numbers are either timings that the caller hands over, or
+//! single numbers quoted in the file.
 
 pub mod judge;
 
@@ -21,6 +23,8 @@ mod series;
 mod spec;
 
 mod statistic;
+
+mod subject;
 
 mod timings;
 
@@ -219,8 +223,8 @@ impl Evaluation<'_> {
 
 /// Every finding, in the order of the paper's argument.
 ///
-/// Whole models are predicted with `target`, the sweeps with the models of the GPUs they were measured on, or with
-/// `model` where it answers for these.
+/// Whole models are predicted with `target`, the sweeps with the models of the GPUs they were
+/// measured on, or with `model` where it answers for these.
 pub fn reproduce(
     target: Predictor,
     model: Option<&Artifact>,

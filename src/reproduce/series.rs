@@ -12,10 +12,10 @@ use crate::reproduce::judge::correlation;
 use crate::reproduce::judge::mean;
 use crate::reproduce::layer::Layer;
 use crate::reproduce::spec::Evidence;
-use crate::reproduce::spec::LayerValue;
-use crate::reproduce::spec::Predict;
 use crate::reproduce::spec::SeriesSpec;
-use crate::reproduce::spec::StepValue;
+use crate::reproduce::subject::LayerValue;
+use crate::reproduce::subject::StepValue;
+use crate::reproduce::subject::Subject;
 use crate::reproduce::timings::Predictors;
 use crate::reproduce::timings::Timings;
 use crate::reproduce::timings::rates;
@@ -89,7 +89,7 @@ impl Series {
             judged: Vec::new(),
             disturbed: Vec::new(),
         };
-        if let Predict::Gemm(gemm) = &spec.predict {
+        if let Subject::Gemm(gemm) = &spec.predict {
             let inner = spec.inner();
             let mut gemms = Vec::new();
             for (_, sizes) in &points {
@@ -221,8 +221,8 @@ fn value(
 ) -> Result<Option<f64>> {
     let predictor = predictors.of(&spec.gpu);
     let value = match &spec.predict {
-        Predict::Gemm(_) => return Ok(None),
-        Predict::Layer { model, work, value } => {
+        Subject::Gemm(_) => return Ok(None),
+        Subject::Layer { model, work, value } => {
             let model = spec.within(place, model.at(sizes))?;
             let layer = Layer::predict(predictor, &model, &spec.within(place, work.at(sizes))?)?;
             match value {
@@ -235,7 +235,7 @@ fn value(
                 LayerValue::ShareOf(roles) => layer.share(|role| roles.contains(&role)),
             }
         }
-        Predict::Step { model, work, value } => {
+        Subject::Step { model, work, value } => {
             let model = spec.within(place, model.at(sizes))?;
             let work = spec.within(place, work.at(sizes))?;
             if spec.skip_indivisible && work.validate(&model).is_err() {
@@ -248,29 +248,11 @@ fn value(
                 StepValue::Millis => step.time.millis(),
             }
         }
-        Predict::LayerParameters { model } => {
+        Subject::LayerParameters { model } => {
             parameters(&spec.within(place, model.at(sizes))?).non_embedding as f64
         }
     };
     Ok(Some(value))
-}
-
-impl Predict {
-    fn unit(&self) -> Unit {
-        match self {
-            Self::Gemm(_) => Unit::TflopsPerS,
-            Self::Layer { value, .. } => match value {
-                LayerValue::Rate | LayerValue::AttentionRate => Unit::TflopsPerS,
-                LayerValue::AttentionShare | LayerValue::ShareOf(_) => Unit::Share,
-                LayerValue::Millis => Unit::Millis,
-            },
-            Self::Step { value, .. } => match value {
-                StepValue::Millis => Unit::Millis,
-                StepValue::TokensPerS | StepValue::TokensPerSPerGpu => Unit::TokensPerS,
-            },
-            Self::LayerParameters { .. } => Unit::Count,
-        }
-    }
 }
 
 /// The greatest power of two, at most 64, that divides a size.

@@ -47,8 +47,8 @@ pub struct StatisticSpec {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum Statistic {
-    /// One value over another, the mean or the least of several; near the measured ratio where both ends were
-    /// measured, else at least 1.
+    /// One value over another, the mean or the least of several; near the measured ratio where both
+    /// ends were measured, else at least 1.
     Ratio {
         of: String,
         over: Option<String>,

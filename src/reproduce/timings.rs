@@ -24,7 +24,8 @@ pub struct Predictors {
 }
 
 impl Predictors {
-    /// The named model where it answers, else the built-in ones, beside the predictor of the target.
+    /// The named model where it answers, else the built-in ones, beside the predictor of the
+    /// target.
     pub fn new<'a>(
         target: Predictor,
         model: Option<&Artifact>,
@@ -62,7 +63,8 @@ impl Predictors {
         match (evidence, self.fitted(gpu)) {
             (Evidence::KeptOut, _) => Basis::KeptOut,
             (Evidence::Claim, _) => Basis::Claim,
-            // Once the timings that judge are chosen, kept-out keys alone are left; quoted means are of all keys.
+            // Once the timings that judge are chosen, kept-out keys alone are left; quoted means
+            // are of all keys.
             (Evidence::Quoted, Basis::KeptOut) => Basis::Trained,
             (_, basis) => basis,
         }
@@ -105,20 +107,22 @@ pub struct Timing {
 #[derive(Clone, Debug, Default)]
 pub struct Timings(pub Vec<Timing>);
 
-/// A single measurement that lies this share below both of its neighbours in a sweep is taken for a disturbance of the run:
-/// the logs keep the slowest or the mean of 200 calls, so one slow call shows, and the sizes beside it show nothing.
+/// A single measurement that lies this share below both of its neighbours in a sweep is taken for a
+/// disturbance of the run: the logs keep the slowest or the mean of 200 calls, so one slow call
+/// shows, and the sizes beside it show nothing.
 const DISTURBANCE: f64 = 0.1;
 
 impl Timings {
-    /// What judges sweeps that nets are fitted to: of a GPU whose nets kept keys out, these keys alone.
+    /// What judges sweeps that nets are fitted to: of a GPU whose nets kept keys out, these keys
+    /// alone.
     pub fn judging(&self, predictors: &Predictors) -> Self {
         let judges =
             |timing: &&Timing| timing.kept_out || predictors.fitted(&timing.gpu) != Basis::KeptOut;
         Self(self.0.iter().filter(judges).cloned().collect())
     }
 
-    /// Single measurements on a grid that lie far below both of their neighbours, with their places; a GEMM that was timed
-    /// twice is its own neighbour.
+    /// Single measurements on a grid that lie far below both of their neighbours, with their
+    /// places; a GEMM that was timed twice is its own neighbour.
     pub fn disturbed(&self, gpu: &str, grid: &[(f64, Gemm)]) -> Vec<(f64, f64)> {
         let on_grid = self.on_grid(gpu, grid);
         let points: Vec<_> = on_grid.map(|(index, rate)| (grid[index].0, rate)).collect();

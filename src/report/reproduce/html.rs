@@ -127,7 +127,8 @@ fn badge(finding: &FindingDocument) -> String {
     )
 }
 
-/// A picture as part of the page: it takes the width that there is, and has a name for those who cannot see it.
+/// A picture as part of the page: it takes the width that there is, and has a name for those who
+/// cannot see it.
 fn inline(svg: &str, title: &str) -> String {
     let body = svg.find('>').map_or(svg, |end| &svg[end + 1..]);
     let size = |key: &str| -> &str {

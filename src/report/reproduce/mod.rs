@@ -1,4 +1,5 @@
-//! The findings of the co-design paper as a document: text and JSON, and a report in HTML and Markdown with its plots.
+//! The findings of the co-design paper as a document: text and JSON, and a report in HTML and
+//! Markdown with its plots.
 
 mod chart;
 
@@ -124,7 +125,7 @@ impl ReproduceReport {
             rows => format!("{rows} timings of the authors' GPUs were handed over; single measured numbers are quoted with their source"),
         };
         format!(
-            "Whole models are predicted for {} ({}), sweeps and single layers for the parts they were measured on: V100, A100 with 40 GB, \
+            "Whole models are predicted for {} ({}), sweeps and single layers for the GPUs they were measured on: V100, A100 with 40 GB, \
              one die of MI250X. {}.",
             self.gpu_title,
             self.gpu,
@@ -159,7 +160,8 @@ mod tests {
     use crate::reproduce::judge::Criterion;
     use crate::reproduce::judge::Unit;
 
-    /// A finding with a met and an unmet criterion, a number that was not seen, and texts that are no HTML.
+    /// A finding with a met and an unmet criterion, a number that was not seen, and texts that are
+    /// no HTML.
     fn finding() -> Finding {
         let axis = |label: &str| Axis {
             label: label.to_owned(),
