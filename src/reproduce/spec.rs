@@ -463,8 +463,8 @@ curves = [{ line = { series = "rate", predicted = "predicted", measured = "measu
             ),
             (
                 "layout = \"tn\"",
-                "layout = \"tt\"",
-                ["unknown variant `tt`", "`tn`"],
+                "layout = \"rows\"",
+                ["unknown variant `rows`", "`tn`"],
             ),
             ("dtype =", "format =", ["unknown field `format`", "`dtype`"]),
             (", dtype = \"fp16\"", "", ["missing field", "dtype"]),
