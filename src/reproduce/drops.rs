@@ -143,7 +143,10 @@ pub fn evaluate(evaluation: &mut Evaluation, of: &str, explained: &[Drop], measu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::Gemm;
     use crate::reproduce::spec::FindingSpec;
+    use crate::tiles::Tile;
+    use crate::tiles::Waves;
 
     fn drop(value: u64, depth: f64) -> Fall {
         Fall { value, depth }
@@ -196,8 +199,8 @@ mod tests {
     fn the_wave_drops_are_those_of_tiles_on_multiprocessors() {
         // Tiles of 256x128 on 80 and of 128x128 on 108 multiprocessors: where `ceil(blocks / S)`
         // steps up.
-        let steps = |tile: (u64, u64), sms: u64| -> Vec<u64> {
-            let waves = |n: u64| (2304u64.div_ceil(tile.0) * n.div_ceil(tile.1)).div_ceil(sms);
+        let steps = |tile: Tile, sms: f64| -> Vec<u64> {
+            let waves = |n: u64| Waves::new(&Gemm::new(2304, n, 4096), tile, sms).rounds();
             let values: Vec<_> = (1536..=6144).step_by(64).collect();
             let pairs = values
                 .windows(2)
@@ -207,8 +210,8 @@ mod tests {
         let specs = FindingSpec::all().unwrap();
         let waves = specs.iter().find(|spec| spec.id == "waves").unwrap();
         let marked = |at: usize| waves.panels[at].marks.as_ref().unwrap().at.clone();
-        assert_eq!(steps((256, 128), 80), marked(0));
-        assert_eq!(steps((128, 128), 108), marked(1));
+        assert_eq!(steps(Tile::new(256, 128), 80.0), marked(0));
+        assert_eq!(steps(Tile::new(128, 128), 108.0), marked(1));
         assert!(waves.panels[2].marks.is_none());
     }
 }

@@ -512,7 +512,7 @@ curves = [{ line = { series = "rate", predicted = "predicted", measured = "measu
             (
                 "of = \"rate\"",
                 "from = \"rate\"",
-                ["unknown field `from`", "`of`"],
+                ["unexpected keys in table: from", "available keys: of"],
             ),
             (
                 "series = \"rate\"",
