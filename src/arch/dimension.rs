@@ -120,6 +120,7 @@ impl Dimension {
         &Self::ALL[Self::Batch as usize..]
     }
 
+    #[inline]
     fn entry(self) -> &'static Entry {
         &ENTRIES[self as usize]
     }
@@ -177,8 +178,15 @@ impl Dimension {
 
     /// What it may be in any architecture or workload; others may narrow it further.
     pub fn range(self) -> RangeInclusive<u64> {
+        let [least, most] = self.limits();
+        least..=most
+    }
+
+    /// The ends of its range, for loops over millions of shapes.
+    #[inline]
+    pub(super) fn limits(self) -> [u64; 2] {
         let entry = self.entry();
-        entry.least..=entry.most
+        [entry.least, entry.most]
     }
 
     /// The dimension that this name stands for in a question: `d_ff` of a mixture of experts is the width of one expert.
@@ -191,6 +199,7 @@ impl Dimension {
     }
 
     /// Its value; 0 where the architecture has no such part.
+    #[inline]
     pub fn get(self, arch: &Architecture, work: &Workload) -> u64 {
         match self.entry().access {
             Access::Architecture(get, _) => get(arch),

@@ -157,13 +157,12 @@ impl Workload {
     /// Checks that this workload can run on this architecture.
     pub fn validate(&self, arch: &Architecture) -> Result<()> {
         for dimension in Dimension::of_workload() {
-            let range = dimension.range();
-            let (least, most) = match dimension {
-                Dimension::Pp => (*range.start(), arch.layers),
-                _ => (*range.start(), *range.end()),
-            };
+            let [least, mut most] = dimension.limits();
+            if *dimension == Dimension::Pp {
+                most = arch.layers;
+            }
             let value = dimension.get(arch, self);
-            if !(least..=most).contains(&value) {
+            if value < least || value > most {
                 return fail(dimension.field(), value, &format!("{least} to {most}"));
             }
         }
