@@ -70,16 +70,6 @@ impl Variant {
             (Family::Collective, ..) => Err("a kind and no dtype"),
         }
     }
-
-    /// This variant in another format, where it has one.
-    #[must_use]
-    pub const fn in_format(self, format: Dtype) -> Self {
-        match self {
-            Self::Format(_) => Self::Format(format),
-            Self::Kernel(kind, _) => Self::Kernel(kind, format),
-            Self::Pattern(kind) => Self::Pattern(kind),
-        }
-    }
 }
 
 impl From<Dtype> for Variant {

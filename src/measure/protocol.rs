@@ -5,6 +5,7 @@ use super::device::{Case, Device, Sensors};
 use super::stopping::{Limits, Stopping, Summary};
 use crate::dataset::Kernel;
 use crate::error::{Error, Result};
+use crate::stats::order_statistic;
 use crate::units::{Hertz, Seconds};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -60,7 +61,7 @@ impl Clocks {
             return false;
         };
         let class = self.0.entry(class(call)).or_default();
-        let median = median(class.iter().copied());
+        let median = order_statistic(class.iter().copied().collect(), 0.5);
         if class.len() == REMEMBERED {
             class.pop_front();
         }
@@ -72,13 +73,6 @@ impl Clocks {
 /// Size class of a call: its decade of time.
 fn class(call: Seconds) -> i32 {
     call.secs().max(1e-12).log10().floor() as i32
-}
-
-/// Median; of an even number of values the upper middle one.
-pub(super) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut sorted: Vec<f64> = values.collect();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied()
 }
 
 /// Number of calls in a chain, given the time of one.
@@ -133,7 +127,7 @@ fn once(device: &mut dyn Device, case: &Case, limits: &Limits) -> Result<Timing>
     Ok(Timing {
         summary,
         calls,
-        clock: median(clocks.into_iter()).map(Hertz::from_hertz),
+        clock: order_statistic(clocks, 0.5).map(Hertz::from_hertz),
         remeasured: false,
         sensors: Sensors::default(),
         kernel: chain.kernel(),

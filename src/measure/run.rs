@@ -11,11 +11,11 @@ use super::device::{Case, Checked, Device};
 use super::drift::{Drift, drift};
 use super::journal::{Existing, Header, Journal, RunKey};
 use super::plan::{DeviceRates, Plan, Shard};
-use super::protocol::median;
 use crate::dataset::{self, Role, Row, RunToRun, Skipped};
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, GpuCatalog};
 use crate::ops::Op;
+use crate::stats::order_statistic;
 use crate::units::{Hertz, Seconds};
 use prepare::prepare;
 use scheduler::Run;
@@ -170,11 +170,11 @@ pub fn measure(
     let mut gpus = GpuCatalog::default();
     gpus.extend(describe(&identity.gpu, &identity.driver, &rows)?);
     journal.finish(&header, &rows, &gpus)?;
+    let clocks = rows.iter().filter_map(|row| row.clock);
     Ok(Outcome {
         drift: drift(&rows),
         noise: dataset::run_to_run(&rows),
-        clock: median(rows.iter().filter_map(|row| row.clock).map(Hertz::hertz))
-            .map(Hertz::from_hertz),
+        clock: order_statistic(clocks.map(Hertz::hertz).collect(), 0.5).map(Hertz::from_hertz),
         header,
         rows,
         added,
