@@ -20,15 +20,18 @@ fn changed(name: &str, change: impl FnOnce(&mut Architecture)) -> Architecture {
 
 #[test]
 fn every_preset_that_a_model_type_expresses_survives_writing_and_reading() {
-    /// Latent attention, one norm for two branches, norms before and after, heads that do not fill the width, ALiBi.
-    const BEYOND: [&str; 7] = [
+    /// Latent attention, one norm for two branches, norms before and after, heads that do not fill the width,
+    /// layer norm without bias, ALiBi.
+    const BEYOND: [&str; 9] = [
         "deepseek-v3",
         "falcon-7b",
         "gemma-2-",
         "gemma-3-",
         "gpt-j-6b",
         "gpt3-13b",
+        "grok-1",
         "mpt-",
+        "nemotron-4-",
     ];
     let mut expressed = 0;
     for preset in Preset::all() {
@@ -41,7 +44,7 @@ fn every_preset_that_a_model_type_expresses_survives_writing_and_reading() {
             expressed += 1;
         }
     }
-    assert_eq!(expressed, 62);
+    assert_eq!(expressed, 64);
 }
 
 #[test]
