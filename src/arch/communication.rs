@@ -1,13 +1,17 @@
-//! The collectives of a step: tensor, pipeline and data parallelism.
+//! The collectives of a step: tensor, context, expert, pipeline and data parallelism.
 //!
 //! Tensor parallelism follows Megatron-LM (arXiv 1909.08053): one all-reduce per block and direction,
 //! two blocks per layer, one with parallel layers. Sequence parallelism (arXiv 2205.05198) splits
 //! each into a reduce-scatter and an all-gather and gathers the sharded inputs once more in backward.
 //! ZeRO follows arXiv 1910.02054: stage 1 scatters gradients once per step, stages 2 and 3 after every
 //! micro-batch, stage 3 gathers weights for forward and again for backward.
+//! Context parallelism passes keys and values around a ring, their gradients too in backward (arXiv 2310.01889).
+//! Expert parallelism sends each token once to every rank that holds one of its experts and back (Megatron-Core,
+//! all-to-all dispatcher).
 
-use super::layer::StageLayers;
-use super::params::rank_parameters;
+use super::layer::{Shards, StageLayers, rank_heads, rank_kv_heads};
+use super::params::{rank_expert_parameters, rank_parameters};
+use super::placement::Group;
 use super::step::{Phase, Role};
 use super::{Architecture, Recompute, Workload};
 use crate::ops::{Collective, CollectiveKind, Op};
@@ -20,18 +24,23 @@ pub(super) fn collectives(
     mut push: impl FnMut(Role, Phase, Op, u64),
 ) {
     tensor_parallel(arch, work, stage, &mut push);
+    context_parallel(arch, work, stage, &mut push);
+    expert_parallel(arch, work, stage, &mut push);
     pipeline_parallel(arch, work, &mut push);
     if work.trains() {
         data_parallel(arch, work, stage, &mut push);
     }
 }
 
-fn collective(kind: CollectiveKind, bytes: u64, ranks: u64) -> Op {
-    Op::Collective(Collective { kind, bytes, ranks })
+fn collective(kind: CollectiveKind, bytes: u64, group: Group) -> Op {
+    Op::Collective(Collective {
+        stride: group.stride,
+        ..Collective::new(kind, bytes, group.size)
+    })
 }
 
 fn hidden_bytes(arch: &Architecture, work: &Workload) -> u64 {
-    work.tokens() * arch.hidden * work.activation_dtype().size()
+    work.rank_tokens() * arch.hidden * work.activation_dtype().size()
 }
 
 fn tensor_parallel(
@@ -45,19 +54,25 @@ fn tensor_parallel(
     }
     let micro = work.microbatches;
     let bytes = hidden_bytes(arch, work);
-    let blocks = stage.layers * if arch.parallel_layers { 1 } else { 2 };
+    let mlps = match (arch.parallel_layers, work.expert_ranks() == work.tp) {
+        (true, _) => 0,
+        (false, true) => stage.layers,
+        // Experts that are not split take whole tokens from the dispatch.
+        (false, false) => stage.dense,
+    };
+    let blocks = stage.layers + mlps;
     let first = u64::from(work.pp == 1);
     let mut tensor = |phase, kind, count: u64| {
         if count > 0 {
-            let op = collective(kind, bytes, work.tp);
+            let op = collective(kind, bytes, work.tensor_group());
             push(Role::TensorParallel, phase, op, count * micro);
         }
     };
     use CollectiveKind::{AllGather, AllReduce, ReduceScatter};
-    let recomputed = if work.recompute == Recompute::Full {
-        blocks
-    } else {
-        0
+    let recomputed = match (work.recompute, work.recompute_layers) {
+        (Recompute::Full, 0) => blocks,
+        (Recompute::Full, layers) => blocks * layers.min(stage.layers) / stage.layers.max(1),
+        _ => 0,
     };
     if work.sequence_parallel {
         // Forward: gather before each block and before the head, scatter after each block and the embedding.
@@ -78,8 +93,61 @@ fn tensor_parallel(
     }
     if !work.trains() {
         let bytes = work.batch * arch.vocab * work.activation_dtype().size();
-        let op = collective(AllGather, bytes, work.tp);
+        let op = collective(AllGather, bytes, work.tensor_group());
         push(Role::TensorParallel, Phase::Forward, op, micro);
+    }
+}
+
+/// Each rank passes its keys and values on `cp - 1` times; backward passes on their gradients beside them.
+fn context_parallel(
+    arch: &Architecture,
+    work: &Workload,
+    stage: StageLayers,
+    push: &mut impl FnMut(Role, Phase, Op, u64),
+) {
+    if work.cp == 1 {
+        return;
+    }
+    let heads = match arch.mla {
+        Some(_) => rank_heads(arch, work.tp),
+        None => rank_kv_heads(arch, work.tp),
+    };
+    let width = heads * (arch.head_dim + arch.value_dim());
+    let bytes = work.rank_tokens() * width * work.activation_dtype().size();
+    let op = collective(CollectiveKind::SendReceive, bytes, work.context_group());
+    let times = stage.layers * (work.cp - 1) * work.microbatches;
+    push(Role::ContextParallel, Phase::Forward, op, times);
+    if work.recompute == Recompute::Full {
+        push(Role::ContextParallel, Phase::Recompute, op, times);
+    }
+    if work.trains() {
+        push(Role::ContextParallel, Phase::Backward, op, 2 * times);
+    }
+}
+
+/// Tokens travel to their experts and back, forward and backward; `n` ranks of which `k` are drawn at random are
+/// `n (1 - (1 - 1/n)^k)` different ones.
+fn expert_parallel(
+    arch: &Architecture,
+    work: &Workload,
+    stage: StageLayers,
+    push: &mut impl FnMut(Role, Phase, Op, u64),
+) {
+    let Some(moe) = arch.moe.filter(|_| work.ep > 1) else {
+        return;
+    };
+    let ranks = work.ep as f64;
+    let visited = ranks * (1.0 - (1.0 - 1.0 / ranks).powf(moe.top_k as f64));
+    let tokens = hidden_bytes(arch, work) as f64 * work.expert_ranks() as f64 / work.tp as f64;
+    let bytes = (tokens * visited) as u64;
+    let op = collective(CollectiveKind::AllToAll, bytes, work.expert_group());
+    let times = 2 * stage.moe * work.microbatches;
+    push(Role::ExpertParallel, Phase::Forward, op, times);
+    if work.recompute == Recompute::Full {
+        push(Role::ExpertParallel, Phase::Recompute, op, times);
+    }
+    if work.trains() {
+        push(Role::ExpertParallel, Phase::Backward, op, times);
     }
 }
 
@@ -92,20 +160,11 @@ fn pipeline_parallel(
         return;
     }
     let bytes = work.residual_rows() * arch.hidden * work.activation_dtype().size();
-    let op = collective(CollectiveKind::SendReceive, bytes, 2);
-    push(
-        Role::PipelineParallel,
-        Phase::Forward,
-        op,
-        work.microbatches,
-    );
+    let op = collective(CollectiveKind::SendReceive, bytes, work.pipeline_group());
+    let times = work.microbatches * work.vp;
+    push(Role::PipelineParallel, Phase::Forward, op, times);
     if work.trains() {
-        push(
-            Role::PipelineParallel,
-            Phase::Backward,
-            op,
-            work.microbatches,
-        );
+        push(Role::PipelineParallel, Phase::Backward, op, times);
     }
 }
 
@@ -115,18 +174,31 @@ fn data_parallel(
     stage: StageLayers,
     push: &mut impl FnMut(Role, Phase, Op, u64),
 ) {
-    if work.dp == 1 {
-        return;
+    let shards = Shards::of(work);
+    let all = rank_parameters(arch, shards, stage, work.pp == 1, true);
+    let experts = rank_expert_parameters(arch, shards, stage);
+    let both = [
+        (all - experts, work.data_group()),
+        (experts, work.expert_data_group()),
+    ];
+    for (weights, group) in both {
+        if group.size > 1 && weights > 0 {
+            let bytes = weights * work.activation_dtype().size();
+            replicas(work, bytes, group, push);
+        }
     }
-    let weights = rank_parameters(arch, work.tp, stage, work.pp == 1, true);
-    let bytes = weights * work.activation_dtype().size();
+}
+
+/// What replicas of `bytes` of weights exchange per step.
+fn replicas(
+    work: &Workload,
+    bytes: u64,
+    group: Group,
+    push: &mut impl FnMut(Role, Phase, Op, u64),
+) {
     let mut data = |phase, kind, count| {
-        push(
-            Role::DataParallel,
-            phase,
-            collective(kind, bytes, work.dp),
-            count,
-        );
+        let op = collective(kind, bytes, group);
+        push(Role::DataParallel, phase, op, count);
     };
     use CollectiveKind::{AllGather, AllReduce, ReduceScatter};
     match work.zero {

@@ -44,12 +44,22 @@ named_enum! {
         Context = "context",
         /// Tensor-parallel ranks.
         Tp = "tp",
+        /// Context-parallel ranks.
+        Cp = "cp",
+        /// Expert-parallel ranks.
+        Ep = "ep",
+        /// Tensor-parallel ranks of one routed expert; 0 stands for those of all else.
+        ExpertTp = "expert_tp",
         /// Pipeline stages.
         Pp = "pp",
+        /// Virtual pipeline stages a GPU.
+        Vp = "vp",
         /// Data-parallel replicas.
         Dp = "dp",
         /// ZeRO stage.
         Zero = "zero",
+        /// Layers of a stage that recompute; 0 stands for all.
+        RecomputeLayers = "recompute_layers",
         /// Micro-batches per step.
         Microbatches = "microbatches",
     }
@@ -142,7 +152,11 @@ impl Dimension {
             Self::Seq => plain!(Workload, 1, MAX_SEQUENCE, seq),
             Self::Context => plain!(Workload, 0, MAX_SEQUENCE, context),
             Self::Tp => plain!(Workload, 1, MAX_RANKS, tp),
+            Self::Cp => plain!(Workload, 1, MAX_RANKS, cp),
+            Self::Ep => plain!(Workload, 1, MAX_EXPERTS, ep),
+            Self::ExpertTp => plain!(Workload, 0, MAX_RANKS, expert_tp),
             Self::Pp => plain!(Workload, 1, MAX_LAYERS, pp),
+            Self::Vp => plain!(Workload, 1, MAX_LAYERS, vp),
             Self::Dp => plain!(Workload, 1, MAX_RANKS, dp),
             Self::Zero => Entry {
                 field: "zero",
@@ -153,6 +167,7 @@ impl Dimension {
                     |work, to| work.zero = u8::try_from(to).unwrap_or(u8::MAX),
                 ),
             },
+            Self::RecomputeLayers => plain!(Workload, 0, MAX_LAYERS, recompute_layers),
             Self::Microbatches => plain!(Workload, 1, MAX_BATCH, microbatches),
         }
     }

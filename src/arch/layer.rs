@@ -5,7 +5,7 @@
 //! arXiv 1909.08053); routers, latent down-projections and norms are replicated.
 
 use super::step::Role;
-use super::{Architecture, NormPlacement, QkNorm};
+use super::{Architecture, NormPlacement, QkNorm, Workload};
 
 /// A linear map of one layer, already divided among the ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,15 +102,43 @@ pub(super) fn mlp_linears(arch: &Architecture, tp: u64) -> [Linear; 2] {
     ]
 }
 
+/// The GPUs that weights are divided among, whatever their data-parallel replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shards {
+    pub tp: u64,
+    /// GPUs that share one routed expert.
+    pub expert_tp: u64,
+    /// GPUs that hold different routed experts.
+    pub ep: u64,
+}
+
+impl Shards {
+    /// One GPU holds everything.
+    pub const WHOLE: Self = Self {
+        tp: 1,
+        expert_tp: 1,
+        ep: 1,
+    };
+
+    pub fn of(work: &Workload) -> Self {
+        Self {
+            tp: work.tp,
+            expert_tp: work.expert_ranks(),
+            ep: work.ep,
+        }
+    }
+}
+
 /// Router, routed experts and shared experts of a mixture-of-experts layer; empty without one.
-pub(super) fn moe_linears(arch: &Architecture, tp: u64) -> Vec<Linear> {
+pub(super) fn moe_linears(arch: &Architecture, shards: Shards) -> Vec<Linear> {
     let Some(moe) = arch.moe else {
         return Vec::new();
     };
     let factor = arch.mlp.kind.up_factor();
-    let (inner, shared) = (moe.d_ff / tp, moe.shared_d_ff / tp);
+    let inner = moe.d_ff / shards.expert_tp;
+    let shared = moe.shared_d_ff / shards.tp;
     let experts = |linear| Linear {
-        members: moe.experts,
+        members: moe.experts / shards.ep,
         ..linear
     };
     let mut linears = vec![
@@ -168,6 +196,8 @@ pub(super) struct StageLayers {
     pub moe: u64,
     pub full_attention: u64,
     pub windowed: u64,
+    /// Whether embedding and head each take the place of one layer, so that the last stage has one layer less.
+    pub head_is_a_layer: bool,
 }
 
 impl StageLayers {
@@ -178,10 +208,22 @@ impl StageLayers {
         moe: 0,
         full_attention: 0,
         windowed: 0,
+        head_is_a_layer: false,
     };
 
-    pub fn new(arch: &Architecture, pp: u64) -> Self {
-        let layers = arch.layers.div_ceil(pp);
+    /// Layers of the last of `pp` stages with `vp` virtual stages each: where the layers do not divide evenly but do
+    /// with embedding and head counted as a layer each, they are divided so (Megatron-LM,
+    /// `--account-for-embedding-in-pipeline-split`), else the last stage has no fewer than any other.
+    pub fn new(arch: &Architecture, pp: u64, vp: u64) -> Self {
+        let chunks = pp * vp;
+        let head_is_a_layer = pp > 1
+            && !arch.layers.is_multiple_of(chunks)
+            && (arch.layers + 2).is_multiple_of(chunks);
+        let layers = if head_is_a_layer {
+            (arch.layers + 2) / pp
+        } else {
+            arch.layers.div_ceil(pp)
+        };
         let moe = arch.moe_layers().min(layers);
         let full = arch.layers - arch.window.map_or(0, |window| window.layers);
         let full_attention = full.div_ceil(pp).min(layers);
@@ -191,6 +233,7 @@ impl StageLayers {
             moe,
             full_attention,
             windowed: layers - full_attention,
+            head_is_a_layer,
         }
     }
 }

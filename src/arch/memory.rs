@@ -20,8 +20,10 @@
 //! **KV cache**: `2·L·b·kv·g·d` elements; latent attention `L·b·kv·(kv_lora_rank + qk_rope)`; a windowed
 //! layer caches at most its window. **Logits**: 16-bit values and an fp32 copy or gradient, `6·rows·v/t` bytes.
 
-use super::layer::{StageLayers, attention_linears, hidden_norms, rank_kv_heads, rank_vocab};
-use super::params::rank_parameters;
+use super::layer::{
+    Shards, StageLayers, attention_linears, hidden_norms, rank_kv_heads, rank_vocab,
+};
+use super::params::{rank_expert_parameters, rank_parameters};
 use super::{Architecture, AttentionKernel, MlpKind, NormPlacement, QkNorm, Recompute, Workload};
 use crate::error::Result;
 use crate::gpu::Gpu;
@@ -93,33 +95,42 @@ pub fn memory_use(arch: &Architecture, work: &Workload) -> Result<MemoryUse> {
 }
 
 fn stage_memory(arch: &Architecture, work: &Workload, first: bool, last: bool) -> MemoryUse {
-    let stage = StageLayers::new(arch, work.pp);
-    let owned = rank_parameters(arch, work.tp, stage, first, last) as f64;
+    let stage = StageLayers::new(arch, work.pp, work.vp);
+    let shards = Shards::of(work);
+    let owned = rank_parameters(arch, shards, stage, first, last) as f64;
+    let experts = rank_expert_parameters(arch, shards, stage) as f64;
     let wide = work.activation_dtype().size() as f64;
-    let shards = |from_stage: u8| {
+    // Parameters whose states this GPU holds where this ZeRO stage shards them.
+    let held = |from_stage: u8| {
         if work.zero >= from_stage {
-            work.dp as f64
+            let [data, expert_data] = [work.data_group(), work.expert_data_group()];
+            (owned - experts) / data.size as f64 + experts / expert_data.size as f64
         } else {
-            1.0
+            owned
         }
     };
     let mut memory = MemoryUse {
-        weights: Bytes::from_bytes(owned * wide / shards(3)),
+        weights: Bytes::from_bytes(held(3) * wide),
         ..MemoryUse::default()
     };
     if work.trains() {
         let states = if wide == 4.0 { 8.0 } else { 12.0 };
-        memory.gradients = Bytes::from_bytes(owned * wide / shards(2));
-        memory.optimizer = Bytes::from_bytes(owned * states / shards(1));
+        memory.gradients = Bytes::from_bytes(held(2) * wide);
+        memory.optimizer = Bytes::from_bytes(held(1) * states);
         let in_flight = if first {
-            work.pp.min(work.microbatches)
+            // Interleaving starts `(p - 1) / (p v)` of a stage more before the first backward pass.
+            let interleaved = match work.vp {
+                1 => 1.0,
+                vp => 1.0 + (work.pp - 1) as f64 / (work.pp * vp) as f64,
+            };
+            work.pp.min(work.microbatches) as f64 * interleaved
         } else {
-            1
+            1.0
         };
         memory.activations = Bytes::from_bytes(kept_activations(arch, work, stage, in_flight));
     } else {
         if work.dtype == Dtype::Fp8 {
-            let edges = rank_parameters(arch, work.tp, StageLayers::NONE, first, last) as f64;
+            let edges = rank_parameters(arch, shards, StageLayers::NONE, first, last) as f64;
             memory.weights = Bytes::from_bytes(owned - edges + wide * edges);
         }
         let layer = layer_activations(arch, work, stage.moe > 0, true);
@@ -128,7 +139,7 @@ fn stage_memory(arch: &Architecture, work: &Workload, first: bool, last: bool) -
     }
     if last {
         let rows = if work.trains() {
-            work.tokens()
+            work.rank_tokens()
         } else {
             work.batch
         };
@@ -143,22 +154,27 @@ fn kept_activations(
     arch: &Architecture,
     work: &Workload,
     stage: StageLayers,
-    in_flight: u64,
+    in_flight: f64,
 ) -> f64 {
     let scores = work.recompute == Recompute::None;
     let whole = |moe| layer_activations(arch, work, moe, scores);
+    let layers = stage.dense as f64 * whole(false) + stage.moe as f64 * whole(true);
     if work.recompute == Recompute::Full {
         let input = work.residual_rows() * arch.hidden * work.activation_dtype().size();
-        let recomputed = layer_activations(arch, work, stage.moe > 0, true);
-        return (in_flight * stage.layers * input) as f64 + recomputed;
+        let recomputing = match work.recompute_layers {
+            0 => stage.layers,
+            some => some.min(stage.layers),
+        };
+        let kept = layers * (stage.layers - recomputing) as f64 / stage.layers as f64;
+        let inputs = (recomputing * input) as f64;
+        return in_flight * (inputs + kept) + layer_activations(arch, work, stage.moe > 0, true);
     }
-    let layers = stage.dense as f64 * whole(false) + stage.moe as f64 * whole(true);
-    in_flight as f64 * layers
+    in_flight * layers
 }
 
 /// Bytes one layer keeps for one micro-batch; `scores` says whether unfused scores are kept.
 fn layer_activations(arch: &Architecture, work: &Workload, moe: bool, scores: bool) -> f64 {
-    let tokens = work.tokens() as f64;
+    let tokens = work.rank_tokens() as f64;
     let wide = work.activation_dtype().size() as f64;
     let unfused = work.attention == AttentionKernel::Unfused;
     let heads = (arch.heads / work.tp) as f64;
@@ -204,9 +220,11 @@ fn layer_activations(arch: &Architecture, work: &Workload, moe: bool, scores: bo
         None => inner_copies * (arch.mlp.d_ff / work.tp) as f64,
         Some(moe) => {
             // Each visit keeps the gathered input, the inner activations and the output to be weighted.
-            let visit = inner_copies * (moe.d_ff / work.tp) as f64 + 2.0 * arch.hidden as f64;
+            let ranks = work.expert_ranks();
+            let visit = inner_copies * (moe.d_ff / ranks) as f64 + 2.0 * arch.hidden as f64;
+            let visits = (moe.top_k * ranks) as f64 / work.tp as f64;
             let shared = inner_copies * (moe.shared_d_ff / work.tp) as f64;
-            moe.top_k as f64 * visit + shared + moe.experts as f64
+            visits * visit + shared + moe.experts as f64
         }
     };
     residual + attention_bytes + tokens * mlp * wide

@@ -12,6 +12,7 @@ mod validate;
 mod layer;
 
 mod params;
+mod placement;
 
 mod workload;
 
@@ -32,9 +33,10 @@ pub use dimension::Dimension;
 pub use lowering::lower;
 pub use memory::{MemoryUse, memory_use};
 pub use params::{ParameterCount, parameters};
+pub use placement::Group;
 pub use presets::Preset;
 pub use step::{Item, Phase, Role, Step};
-pub use workload::{AttentionKernel, Mode, Recompute, Workload};
+pub use workload::{AttentionKernel, Mode, Recipe, Recompute, Workload};
 
 use crate::error::Result;
 use serde::{Deserialize, Serialize};

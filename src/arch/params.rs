@@ -5,7 +5,8 @@
 //! lowering executes, and tests pin them to published totals.
 
 use super::layer::{
-    Linear, StageLayers, attention_linears, mlp_linears, moe_linears, norm_width, rank_vocab,
+    Linear, Shards, StageLayers, attention_linears, mlp_linears, moe_linears, norm_width,
+    rank_vocab,
 };
 use super::{Architecture, Positions};
 
@@ -25,8 +26,9 @@ pub struct ParameterCount {
 /// Counts the parameters of a valid architecture.
 pub fn parameters(arch: &Architecture) -> ParameterCount {
     let embedding = embedding(arch, 1, true, true);
-    let layers = StageLayers::new(arch, 1);
-    let non_embedding = layer_parameters(arch, 1, layers) + norm_parameters(arch, arch.hidden);
+    let layers = StageLayers::new(arch, 1, 1);
+    let non_embedding =
+        layer_parameters(arch, Shards::WHOLE, layers) + norm_parameters(arch, arch.hidden);
     let total = embedding + non_embedding;
     ParameterCount {
         total,
@@ -39,7 +41,7 @@ pub fn parameters(arch: &Architecture) -> ParameterCount {
 /// Parameters on one rank of a stage with these layers; the first stage embeds, the last one predicts.
 pub(super) fn rank_parameters(
     arch: &Architecture,
-    tp: u64,
+    shards: Shards,
     layers: StageLayers,
     first: bool,
     last: bool,
@@ -49,7 +51,23 @@ pub(super) fn rank_parameters(
     } else {
         0
     };
-    embedding(arch, tp, first, last) + layer_parameters(arch, tp, layers) + final_norm
+    embedding(arch, shards.tp, first, last) + layer_parameters(arch, shards, layers) + final_norm
+}
+
+/// Those of [`rank_parameters`] that belong to routed experts.
+pub(super) fn rank_expert_parameters(
+    arch: &Architecture,
+    shards: Shards,
+    layers: StageLayers,
+) -> u64 {
+    layers.moe * expert_parameters(arch, shards)
+}
+
+/// Parameters of the routed experts of one layer on one rank.
+fn expert_parameters(arch: &Architecture, shards: Shards) -> u64 {
+    let linears = moe_linears(arch, shards);
+    let experts = linears.iter().filter(|linear| linear.role.is_of_experts());
+    experts.map(Linear::parameters).sum()
 }
 
 /// Weights that multiply each token: `2 ·` this is the forward arithmetic of the linear maps per token,
@@ -60,7 +78,7 @@ pub(super) fn active_weights(arch: &Architecture) -> (u64, u64) {
             .iter()
             .map(|linear| {
                 let visited = match arch.moe {
-                    Some(moe) if linear.members > 1 => moe.top_k,
+                    Some(moe) if linear.role.is_of_experts() => moe.top_k,
                     _ => 1,
                 };
                 visited * linear.inputs * linear.outputs
@@ -70,7 +88,7 @@ pub(super) fn active_weights(arch: &Architecture) -> (u64, u64) {
     let moe_layers = arch.moe_layers();
     let layers = arch.layers * weights(&attention_linears(arch, 1))
         + (arch.layers - moe_layers) * weights(&mlp_linears(arch, 1))
-        + moe_layers * weights(&moe_linears(arch, 1));
+        + moe_layers * weights(&moe_linears(arch, Shards::WHOLE));
     (layers, arch.hidden * arch.vocab)
 }
 
@@ -95,12 +113,13 @@ fn embedding(arch: &Architecture, tp: u64, first: bool, last: bool) -> u64 {
     count
 }
 
-fn layer_parameters(arch: &Architecture, tp: u64, stage: StageLayers) -> u64 {
+fn layer_parameters(arch: &Architecture, shards: Shards, stage: StageLayers) -> u64 {
+    let tp = shards.tp;
     let sum =
         |linears: &[Linear]| -> u64 { linears.iter().map(|linear| linear.parameters()).sum() };
     stage.layers * (sum(&attention_linears(arch, tp)) + norm_parameters(arch, norm_width(arch, tp)))
         + stage.dense * sum(&mlp_linears(arch, tp))
-        + stage.moe * sum(&moe_linears(arch, tp))
+        + stage.moe * sum(&moe_linears(arch, shards))
 }
 
 fn norm_parameters(arch: &Architecture, width: u64) -> u64 {
@@ -109,11 +128,7 @@ fn norm_parameters(arch: &Architecture, width: u64) -> u64 {
 
 fn idle_expert_parameters(arch: &Architecture) -> u64 {
     let Some(moe) = arch.moe else { return 0 };
-    let all: u64 = moe_linears(arch, 1)
-        .iter()
-        .filter(|linear| linear.members > 1)
-        .map(|linear| linear.parameters())
-        .sum();
+    let all = expert_parameters(arch, Shards::WHOLE);
     arch.moe_layers() * (all / moe.experts) * (moe.experts - moe.top_k)
 }
 
@@ -157,10 +172,14 @@ mod tests {
     fn ranks_and_stages_together_hold_the_model() {
         let arch = &Preset::find("llama-2-70b").unwrap().architecture;
         let total = parameters(arch).total;
-        let stage = StageLayers::new(arch, 4);
-        let ends = rank_parameters(arch, 8, stage, true, false)
-            + rank_parameters(arch, 8, stage, false, true);
-        let middle = rank_parameters(arch, 8, stage, false, false);
+        let stage = StageLayers::new(arch, 4, 1);
+        let shards = Shards {
+            tp: 8,
+            ..Shards::WHOLE
+        };
+        let ends = rank_parameters(arch, shards, stage, true, false)
+            + rank_parameters(arch, shards, stage, false, true);
+        let middle = rank_parameters(arch, shards, stage, false, false);
         // Norms are on every one of the eight ranks.
         let replicated = 7 * (2 * arch.layers + 1) * arch.hidden;
         assert_eq!(8 * (ends + 2 * middle), total + replicated);

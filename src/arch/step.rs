@@ -104,8 +104,16 @@ named_enum! {
         Loss = "loss",
         /// Adam step.
         Optimizer = "optimizer",
+        /// Casts to 8 bits of what the linear maps multiply.
+        Quantize = "quantize",
+        /// Weight gradients added to their fp32 sums.
+        GradientAccumulation = "gradient_accumulation",
         /// Collectives among tensor-parallel ranks.
         TensorParallel = "tensor_parallel",
+        /// Keys, values and their gradients passed around the context-parallel ranks.
+        ContextParallel = "context_parallel",
+        /// Tokens sent to their experts and back.
+        ExpertParallel = "expert_parallel",
         /// Transfers between pipeline stages.
         PipelineParallel = "pipeline_parallel",
         /// Collectives among data-parallel replicas.
@@ -134,6 +142,11 @@ named_enum! {
 }
 
 impl Role {
+    /// Whether this is a linear map of the routed experts.
+    pub const fn is_of_experts(self) -> bool {
+        matches!(self, Self::ExpertsUp | Self::ExpertsDown)
+    }
+
     /// Whether this is a down-projection of latent attention.
     pub(super) const fn is_latent(self) -> bool {
         matches!(self, Self::QueryDown | Self::KeyValueDown)
@@ -151,6 +164,8 @@ pub struct Item {
     pub op: Op,
     /// How often per step, all layers of the stage and all micro-batches together.
     pub count: u64,
+    /// Context-parallel ranks that share the work of each evenly.
+    pub ranks: u64,
 }
 
 impl Item {
@@ -162,15 +177,19 @@ impl Item {
         }
     }
 
+    /// How many times one operator's time this GPU spends on it.
+    pub fn repetitions(&self) -> f64 {
+        self.count as f64 / self.ranks as f64
+    }
+
     /// Arithmetic of all repetitions.
     pub fn flops(&self) -> Flops {
-        self.op.flops() * self.count as f64
+        self.op.flops() * self.repetitions()
     }
 }
 
 /// Everything one GPU of the slowest pipeline stage runs for one step.
 ///
-/// Step time = (items of every phase but [`Phase::Update`]) `· pipeline_factor()` + (items of [`Phase::Update`]).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     /// Operators in order of their first execution.
@@ -184,15 +203,23 @@ pub struct Step {
     pub gpus_per_replica: u64,
     /// Pipeline stages.
     pub stages: u64,
+    /// Virtual pipeline stages a GPU.
+    pub virtual_stages: u64,
+    /// Layers of a stage.
+    pub layers: u64,
+    /// Layers of a stage with experts.
+    pub moe_layers: u64,
+    /// Whether embedding and head each take the place of one layer, so that the last stage runs one layer less.
+    pub head_is_a_layer: bool,
     /// Micro-batches per step.
     pub microbatches: u64,
 }
 
 impl Step {
-    /// By how much filling and draining the pipeline stretches the work of the micro-batches:
-    /// `(m + p - 1) / m` for `m` micro-batches over `p` stages (GPipe, arXiv 1811.06965; 1F1B is equal).
-    pub fn pipeline_factor(&self) -> f64 {
-        (self.microbatches + self.stages - 1) as f64 / self.microbatches as f64
+    /// How many micro-batches of work a GPU waits while the pipeline fills and drains: `(p - 1) / v` for `p` stages of
+    /// `v` virtual stages (interleaved 1F1B, arXiv 2104.04473; GPipe and 1F1B for `v = 1`).
+    pub fn bubble(&self) -> f64 {
+        (self.stages - 1) as f64 / self.virtual_stages as f64
     }
 
     /// Arithmetic that this GPU really executes per step.

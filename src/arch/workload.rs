@@ -30,8 +30,30 @@ named_enum! {
         None = "none",
         /// The attention core runs again; with flash attention this saves nothing that flash has not saved.
         Selective = "selective",
+        /// Norms and activation functions run again, linear maps do not (Megatron-LM, `--recompute-modules layernorm
+        /// moe_act`).
+        Pointwise = "pointwise",
+        /// Every second linear map runs again, and all pointwise kernels; attention is kept (torchtitan's selective
+        /// activation checkpointing per operator).
+        Operators = "operators",
         /// Only layer inputs are kept and each layer runs forward again.
         Full = "full",
+    }
+}
+
+named_enum! {
+    /// How the operands of fp8 linear maps are scaled.
+    #[derive(Default)]
+    Recipe {
+        /// One scale a tensor.
+        #[default]
+        Tensorwise = "tensorwise",
+        /// One scale a row, computed on the fly.
+        Rowwise = "rowwise",
+        /// One scale a block of 32 elements in 8 bits (OCP Microscaling Formats, 1.0).
+        Mxfp8 = "mxfp8",
+        /// 4-bit elements, one 8-bit scale a block of 16 (NVIDIA NVFP4).
+        Nvfp4 = "nvfp4",
     }
 }
 
@@ -61,16 +83,28 @@ pub struct Workload {
     /// Operand format of the linear maps. With `fp8` everything else (attention, head, router,
     /// memory-bound kernels, cache) stays bf16.
     pub dtype: Dtype,
+    /// How fp8 operands are scaled; `tensorwise` in any other format.
+    pub recipe: Recipe,
     /// Tensor-parallel ranks.
     pub tp: u64,
+    /// Context-parallel ranks: each holds an equal share of every sequence.
+    pub cp: u64,
+    /// Expert-parallel ranks: each holds an equal share of the routed experts.
+    pub ep: u64,
+    /// Tensor-parallel ranks of one routed expert; 0 stands for `tp`.
+    pub expert_tp: u64,
     /// Pipeline stages.
     pub pp: u64,
+    /// Virtual pipeline stages a GPU (interleaved 1F1B, arXiv 2104.04473).
+    pub vp: u64,
     /// Data-parallel replicas.
     pub dp: u64,
     /// ZeRO stage: 1 shards optimizer states over the replicas, 2 also gradients, 3 also weights.
     pub zero: u8,
     /// What the backward pass recomputes.
     pub recompute: Recompute,
+    /// Layers of a stage that recompute; 0 stands for all.
+    pub recompute_layers: u64,
     /// Fused or unfused attention.
     pub attention: AttentionKernel,
     /// Shards norms and residual adds over the tensor-parallel ranks too.
@@ -94,11 +128,17 @@ impl Workload {
             seq,
             context: 0,
             dtype: Dtype::Bf16,
+            recipe: Recipe::Tensorwise,
             tp: 1,
+            cp: 1,
+            ep: 1,
+            expert_tp: 0,
             pp: 1,
+            vp: 1,
             dp: 1,
             zero: 0,
             recompute: Recompute::None,
+            recompute_layers: 0,
             attention: AttentionKernel::Flash,
             sequence_parallel: false,
             microbatches: 1,
@@ -122,9 +162,24 @@ impl Workload {
         }
     }
 
-    /// Tokens of one micro-batch.
+    /// Tokens of one micro-batch of a replica.
     pub const fn tokens(&self) -> u64 {
         self.batch * self.seq
+    }
+
+    /// Tokens of one micro-batch on one context-parallel rank.
+    pub const fn rank_tokens(&self) -> u64 {
+        self.tokens() / self.cp
+    }
+
+    /// GPUs that share one copy of the sequences: all but the data-parallel replicas.
+    pub const fn gpus_per_replica(&self) -> u64 {
+        self.tp * self.cp * self.pp
+    }
+
+    /// All GPUs.
+    pub const fn gpus(&self) -> u64 {
+        self.gpus_per_replica() * self.dp
     }
 
     /// Keys that the last query sees: cached and new tokens.
@@ -135,6 +190,15 @@ impl Workload {
     /// Whether a backward pass follows.
     pub fn trains(&self) -> bool {
         self.mode == Mode::Train
+    }
+
+    /// GPUs that share one routed expert.
+    pub const fn expert_ranks(&self) -> u64 {
+        if self.expert_tp == 0 {
+            self.tp
+        } else {
+            self.expert_tp
+        }
     }
 
     /// Format of activations and of every GEMM that stays out of fp8.
@@ -148,9 +212,9 @@ impl Workload {
     /// Rows of the residual stream that one rank normalises and adds.
     pub(super) fn residual_rows(&self) -> u64 {
         if self.sequence_parallel {
-            self.tokens() / self.tp
+            self.rank_tokens() / self.tp
         } else {
-            self.tokens()
+            self.rank_tokens()
         }
     }
 
@@ -194,6 +258,13 @@ impl Workload {
             Mode::Prefill | Mode::Decode if self.zero > 0 => {
                 fail("zero", self.zero, "0 outside training")
             }
+            Mode::Decode if self.cp > 1 => fail("cp", self.cp, "1 in decode"),
+            Mode::Prefill | Mode::Decode if self.vp > 1 => {
+                fail("vp", self.vp, "1 outside training")
+            }
+            _ if self.recipe != Recipe::Tensorwise && self.dtype != Dtype::Fp8 => {
+                fail("recipe", self.recipe, "`tensorwise` unless dtype is fp8")
+            }
             _ => Ok(()),
         }
     }
@@ -201,15 +272,47 @@ impl Workload {
     fn validate_ranks(&self, arch: &Architecture) -> Result<()> {
         let tp = self.tp;
         let moe = arch.moe;
-        for (name, width) in [
-            ("heads", arch.heads),
-            ("mlp.d_ff", arch.mlp.d_ff),
-            ("moe.d_ff", moe.map_or(0, |moe| moe.d_ff)),
-            ("moe.shared_d_ff", moe.map_or(0, |moe| moe.shared_d_ff)),
+        for (field, ranks, name, width) in [
+            ("tp", tp, "heads", arch.heads),
+            ("tp", tp, "mlp.d_ff", arch.mlp.d_ff),
+            (
+                if self.expert_tp == 0 {
+                    "tp"
+                } else {
+                    "expert_tp"
+                },
+                self.expert_ranks(),
+                "moe.d_ff",
+                moe.map_or(0, |moe| moe.d_ff),
+            ),
+            (
+                "tp",
+                tp,
+                "moe.shared_d_ff",
+                moe.map_or(0, |moe| moe.shared_d_ff),
+            ),
+            (
+                "ep",
+                self.ep,
+                "moe.experts",
+                moe.map_or(0, |moe| moe.experts),
+            ),
+            ("cp", self.cp, "seq", self.seq),
         ] {
-            if !width.is_multiple_of(tp) {
-                return fail("tp", tp, &format!("a divisor of {name} = {width}"));
+            if !width.is_multiple_of(ranks) {
+                return fail(field, ranks, &format!("a divisor of {name} = {width}"));
             }
+        }
+        if moe.is_none() && self.ep > 1 {
+            return fail("ep", self.ep, "1 without experts");
+        }
+        let (sharing, experts) = (self.tp * self.cp * self.dp, self.expert_ranks() * self.ep);
+        if moe.is_some() && !sharing.is_multiple_of(experts) {
+            let allowed = format!(
+                "a divisor of tp x cp x dp / expert_tp = {sharing} / {}",
+                self.expert_ranks()
+            );
+            return fail("ep", self.ep, &allowed);
         }
         let kv = arch.kv_heads;
         if !kv.is_multiple_of(tp) && !tp.is_multiple_of(kv) {
@@ -219,10 +322,10 @@ impl Workload {
                 &format!("a divisor or a multiple of kv_heads = {kv}"),
             );
         }
-        if self.sequence_parallel && !self.tokens().is_multiple_of(tp) {
+        if self.sequence_parallel && !self.rank_tokens().is_multiple_of(tp) {
             let allowed = format!(
-                "a divisor of batch x seq = {} with sequence parallelism",
-                self.tokens()
+                "a divisor of batch x seq / cp = {} with sequence parallelism",
+                self.rank_tokens()
             );
             return fail("tp", tp, &allowed);
         }
@@ -238,9 +341,16 @@ impl fmt::Display for Workload {
             write!(f, ", context {}", self.context)?;
         }
         write!(f, ", {}", self.dtype)?;
+        if self.recipe != Recipe::Tensorwise {
+            write!(f, " ({})", self.recipe)?;
+        }
         for (name, value) in [
             ("tp", self.tp),
+            ("cp", self.cp),
+            ("ep", self.ep),
+            ("expert tp", self.expert_tp),
             ("pp", self.pp),
+            ("vp", self.vp),
             ("dp", self.dp),
             ("micro-batches", self.microbatches),
         ] {
@@ -253,6 +363,9 @@ impl fmt::Display for Workload {
         }
         if self.recompute != Recompute::None {
             write!(f, ", {} recompute", self.recompute)?;
+            if self.recompute_layers > 0 {
+                write!(f, " of {} layers a stage", self.recompute_layers)?;
+            }
         }
         if self.sequence_parallel {
             write!(f, ", sequence parallel")?;

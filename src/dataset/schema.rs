@@ -241,7 +241,7 @@ mod tests {
         let names: Vec<&str> = columns_of_file().map(|column| column.name).collect();
         let expected = "gpu stack time_us p10_us p90_us samples clock_hz group causal source licence \
              libraries family layout dtype pass kind m n k batch heads kv_heads seq_q seq_kv head_dim \
-             value_dim window rows cols bytes ranks set role cache stop kernel at_s min_us p25_us p75_us \
+             value_dim window rows cols bytes ranks stride set role cache stop kernel at_s min_us p25_us p75_us \
              half_width power_watts temperature_celsius waves rank calls tile_rows tile_cols stages split_k \
              cluster_rows cluster_cols workspace_bytes remeasured";
         assert_eq!(names.join(" "), expected);

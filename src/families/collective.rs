@@ -114,12 +114,10 @@ impl Kernels for Collectives {
             (1 << 36, 512),
         ];
         let collectives = CollectiveKind::ALL.into_iter().zip(sizes);
-        let patterns = collectives.map(|(kind, (bytes, ranks))| Collective { kind, bytes, ranks });
-        let again = sizes.map(|(bytes, ranks)| Collective {
-            kind: CollectiveKind::AllReduce,
-            bytes,
-            ranks,
-        });
+        let patterns =
+            collectives.map(|(kind, (bytes, ranks))| Collective::new(kind, bytes, ranks));
+        let again =
+            sizes.map(|(bytes, ranks)| Collective::new(CollectiveKind::AllReduce, bytes, ranks));
         patterns.chain(again).map(Op::Collective).collect()
     }
 }

@@ -100,13 +100,8 @@ mod tests {
                 dtype: Dtype::Bf16,
             })
         };
-        let collective = |bytes, ranks| {
-            Op::Collective(Collective {
-                kind: CollectiveKind::AllReduce,
-                bytes,
-                ranks,
-            })
-        };
+        let collective =
+            |bytes, ranks| Op::Collective(Collective::new(CollectiveKind::AllReduce, bytes, ranks));
         for measured in [
             [kernel(1, 4096), kernel(64, 1024), kernel(8192, 8192)],
             [

@@ -37,11 +37,7 @@ fn every_family_names_each_feature_once_and_fills_it_with_a_number() {
         pass: Pass::Backward,
         dtype: Dtype::Bf16,
     };
-    let reduce = Collective {
-        kind: CollectiveKind::AllReduce,
-        bytes: 1,
-        ranks: 2,
-    };
+    let reduce = Collective::new(CollectiveKind::AllReduce, 1, 2);
     for op in [
         gemm(1, 1, 1),
         gemm(4096, 50257, 12288),

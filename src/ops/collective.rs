@@ -22,12 +22,16 @@ named_enum! {
 }
 
 /// A collective over `ranks` GPUs; `bytes` is the size of the full tensor on one rank.
+///
+/// Neighbouring ranks are `stride` GPUs apart in the numbering of all GPUs, so the stride says how many of them share a
+/// node: with 8 GPUs a node and a stride of 4 two do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub struct Collective {
     pub kind: CollectiveKind,
     pub bytes: u64,
     pub ranks: u64,
+    pub stride: u64,
 }
 
 impl Collective {
@@ -36,7 +40,30 @@ impl Collective {
         choice!(Collective, kind, CollectiveKind),
         count!(Collective, bytes, 1, 1 << 53, "bytes"),
         count!(Collective, ranks, 1, "GPUs"),
+        count!(Collective, stride, 1, "GPUs"),
     ];
+
+    /// A collective among neighbouring GPUs.
+    pub const fn new(kind: CollectiveKind, bytes: u64, ranks: u64) -> Self {
+        Self {
+            kind,
+            bytes,
+            ranks,
+            stride: 1,
+        }
+    }
+
+    /// How many of the ranks are in one node of `gpus_per_node` GPUs, where nodes are filled in order.
+    pub const fn ranks_per_node(&self, gpus_per_node: u64) -> u64 {
+        let inside = gpus_per_node / self.stride;
+        if inside == 0 {
+            1
+        } else if inside < self.ranks {
+            inside
+        } else {
+            self.ranks
+        }
+    }
 
     /// Bytes that each rank sends over its link with a ring: `2(r-1)/r` of the tensor for an all-reduce,
     /// `(r-1)/r` for gather, scatter and all-to-all, all of it for a point-to-point copy.
@@ -56,7 +83,11 @@ impl Collective {
 impl fmt::Display for Collective {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let size = Bytes::from_bytes(self.bytes as f64);
-        write!(f, "{} {size} over {} ranks", self.kind, self.ranks)
+        write!(f, "{} {size} over {} ranks", self.kind, self.ranks)?;
+        if self.stride > 1 {
+            write!(f, " {} GPUs apart", self.stride)?;
+        }
+        Ok(())
     }
 }
 
@@ -66,12 +97,31 @@ mod tests {
 
     #[test]
     fn a_ring_all_reduce_sends_almost_twice_the_tensor() {
-        let op = Collective {
-            kind: CollectiveKind::AllReduce,
-            bytes: 800,
-            ranks: 8,
-        };
+        let op = Collective::new(CollectiveKind::AllReduce, 800, 8);
         assert_eq!(op.wire_bytes().bytes(), 1400.0);
         assert_eq!(Collective { ranks: 1, ..op }.wire_bytes().bytes(), 0.0);
+    }
+
+    #[test]
+    fn a_stride_takes_ranks_out_of_the_node() {
+        let op = |ranks, stride| Collective {
+            stride,
+            ..Collective::new(CollectiveKind::AllGather, 1 << 20, ranks)
+        };
+        let cases = [
+            (8, 1, 8),
+            (16, 1, 8),
+            (4, 2, 4),
+            (8, 4, 2),
+            (2, 8, 1),
+            (64, 64, 1),
+        ];
+        for (ranks, stride, inside) in cases {
+            assert_eq!(
+                op(ranks, stride).ranks_per_node(8),
+                inside,
+                "{ranks} x {stride}"
+            );
+        }
     }
 }

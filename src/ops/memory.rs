@@ -36,6 +36,10 @@ named_enum! {
         Permute = "permute",
         /// Copy or cast.
         Copy = "copy",
+        /// Cast of 16-bit activations to 8 bits, as they are and transposed: reads 2 bytes, writes 1 + 1.
+        Quantize = "quantize",
+        /// A weight gradient added to its fp32 sum over micro-batches by the epilogue of the GEMM.
+        AccumulateGradient = "accumulate_gradient",
     }
 }
 
@@ -66,6 +70,8 @@ impl MemoryKind {
             Self::Adam => 12.0,
             Self::Add | Self::Mask | Self::Dropout => 1.0,
             Self::Embedding | Self::Permute | Self::Copy => 0.0,
+            Self::Quantize => 2.0,
+            Self::AccumulateGradient => 1.0,
         }
     }
 }
@@ -84,6 +90,10 @@ pub struct Memory {
 /// Bytes that one Adam step moves per parameter: it reads the gradient (2), the fp32 master weight and both
 /// moments (12), and writes the latter three and the 16-bit weight (14).
 const ADAM_BYTES_PER_PARAMETER: f64 = 28.0;
+
+/// Bytes that adding a weight gradient to an fp32 sum moves per weight: 4 read and 4 written, less the 2 of the 16-bit
+/// gradient that is not written.
+const ACCUMULATE_BYTES_PER_WEIGHT: f64 = 6.0;
 
 /// Bytes per element of the mask that dropout writes forward and reads backward: PyTorch keeps a flag of one byte, the
 /// 1 in the `5·a·s` of arXiv 2205.05198. With it, stand-alone dropout on A100 agrees with the co-design paper's logs
@@ -114,6 +124,8 @@ impl Memory {
         let elements = product(&[self.rows, self.cols]);
         Bytes::from_bytes(match self.kind {
             MemoryKind::Adam => elements * ADAM_BYTES_PER_PARAMETER,
+            MemoryKind::AccumulateGradient => elements * ACCUMULATE_BYTES_PER_WEIGHT,
+            MemoryKind::Quantize => elements * (self.dtype.size() as f64 + 2.0),
             kind => {
                 let mask = match kind {
                     MemoryKind::Dropout => DROPOUT_MASK_BYTES,

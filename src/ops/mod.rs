@@ -107,11 +107,7 @@ impl OpKind {
                 pass: Pass::Forward,
                 dtype: Dtype::Bf16,
             }),
-            Self::Collective => Op::Collective(Collective {
-                kind: CollectiveKind::AllReduce,
-                bytes: 1,
-                ranks: 1,
-            }),
+            Self::Collective => Op::Collective(Collective::new(CollectiveKind::AllReduce, 1, 1)),
         }
     }
 }

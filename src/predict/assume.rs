@@ -140,11 +140,7 @@ mod tests {
         let reduce = |ranks| {
             roofline(
                 gpu,
-                &Op::Collective(Collective {
-                    kind: CollectiveKind::AllReduce,
-                    bytes: 1 << 30,
-                    ranks,
-                }),
+                &Op::Collective(Collective::new(CollectiveKind::AllReduce, 1 << 30, ranks)),
             )
             .time
         };

@@ -3,12 +3,12 @@
 //! A search meets the same GEMM in thousands of shapes. A [`Memo`] costs a lowering and a look-up per
 //! operator, and gives the very numbers of [`crate::predict::step::estimate_step`]. It belongs to one thread.
 
-use crate::arch::{Architecture, Workload, lower};
+use crate::arch::{Architecture, Workload};
 use crate::error::Result;
 use crate::ops::Op;
 use crate::predict::Predictor;
 use crate::predict::estimate::Estimate;
-use crate::predict::step::Sum;
+use crate::predict::step::{Sum, lowered};
 use crate::units::Seconds;
 use rustc_hash::FxHashMap;
 
@@ -42,7 +42,7 @@ impl<'a> Memo<'a> {
 
     /// Predicts one step; fails where it cannot be lowered.
     pub fn cost(&mut self, architecture: &Architecture, workload: &Workload) -> Result<Cost> {
-        let step = lower(architecture, workload)?;
+        let step = lowered(architecture, workload)?;
         let unknown = step.items.iter().map(|item| item.op);
         self.missing
             .extend(unknown.filter(|op| !self.known.contains_key(op)));

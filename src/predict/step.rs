@@ -1,6 +1,6 @@
 //! Adds predicted operators up to a training step, a prefill or a decode step of a whole transformer.
 
-use crate::arch::{Architecture, Item, MemoryUse, Phase, Step, Workload, lower, memory_use};
+use crate::arch::{Architecture, Item, MemoryUse, Phase, Role, Step, Workload, lower, memory_use};
 use crate::error::Result;
 use crate::ops::Op;
 use crate::predict::Predictor;
@@ -82,7 +82,7 @@ pub fn estimate_step(
     architecture: &Architecture,
     workload: &Workload,
 ) -> Result<StepEstimate> {
-    let step = lower(architecture, workload)?;
+    let step = lowered(architecture, workload)?;
     let memory = memory_use(architecture, workload)?;
     let ops: Vec<Op> = step.items.iter().map(|item| item.op).collect();
     let estimates = predictor.predict(&ops);
@@ -116,13 +116,21 @@ pub fn estimate_step(
     })
 }
 
+/// The operators of a step that have kernels of their own.
+pub(super) fn lowered(architecture: &Architecture, workload: &Workload) -> Result<Step> {
+    let mut step = lower(architecture, workload)?;
+    let fused = |item: &Item| matches!(item.role, Role::Quantize | Role::GradientAccumulation);
+    step.items.retain(|item| !fused(item));
+    Ok(step)
+}
+
 /// How often an operator's time counts in the wall time of a step.
 fn repetitions(step: &Step, item: &Item) -> f64 {
     let stretch = match item.phase {
         Phase::Update => 1.0,
-        _ => step.pipeline_factor(),
+        _ => 1.0 + step.bubble() / step.microbatches as f64,
     };
-    item.count as f64 * stretch
+    item.repetitions() * stretch
 }
 
 /// Adds times whose errors are partly shared: the shared parts add up, the rest averages out.

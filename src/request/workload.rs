@@ -4,6 +4,7 @@ use crate::arch::Architecture;
 use crate::arch::AttentionKernel;
 use crate::arch::Mode;
 use crate::arch::Positions;
+use crate::arch::Recipe;
 use crate::arch::Recompute;
 use crate::arch::Workload;
 use crate::error::Error;
@@ -40,12 +41,27 @@ pub struct WorkloadRequest {
     /// Number format of the linear layers.
     #[cfg_attr(feature = "cli", arg(long, default_value_t))]
     pub dtype: Dtype,
+    /// How fp8 operands are scaled.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    pub recipe: Recipe,
     /// Tensor-parallel ranks.
     #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "T"))]
     pub tp: Size,
+    /// Context-parallel ranks, which share every sequence.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "C"))]
+    pub cp: Size,
+    /// Expert-parallel ranks, which hold different routed experts.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "E"))]
+    pub ep: Size,
+    /// Tensor-parallel ranks of one routed expert [default: tp].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "T"))]
+    pub expert_tp: Option<Size>,
     /// Pipeline stages.
     #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "P"))]
     pub pp: Size,
+    /// Virtual pipeline stages a GPU, which interleave.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "V"))]
+    pub vp: Size,
     /// Data-parallel replicas.
     #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "R"))]
     pub dp: Size,
@@ -59,6 +75,9 @@ pub struct WorkloadRequest {
     /// What the backward pass recomputes.
     #[cfg_attr(feature = "cli", arg(long, default_value_t))]
     pub recompute: Recompute,
+    /// Layers of a stage that recompute [default: all].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "L"))]
+    pub recompute_layers: Option<Size>,
     /// Fused or unfused attention.
     #[cfg_attr(feature = "cli", arg(long, default_value_t))]
     pub attention: AttentionKernel,
@@ -76,9 +95,14 @@ impl WorkloadRequest {
         let batch = sizes.option("batch", self.batch);
         let seq = sizes.option("seq", self.seq);
         let context = sizes.option("context", self.context);
-        let [tp, pp, dp, microbatches] = [
+        let expert_tp = sizes.option("expert_tp", self.expert_tp);
+        let recompute_layers = sizes.option("recompute_layers", self.recompute_layers);
+        let [tp, cp, ep, pp, vp, dp, microbatches] = [
             ("tp", self.tp),
+            ("cp", self.cp),
+            ("ep", self.ep),
             ("pp", self.pp),
+            ("vp", self.vp),
             ("dp", self.dp),
             ("microbatches", self.microbatches),
         ]
@@ -118,11 +142,17 @@ impl WorkloadRequest {
                 .unwrap_or(usual_seq.min(room.saturating_sub(context)).max(1)),
             context,
             dtype: self.dtype,
+            recipe: self.recipe,
             tp,
+            cp,
+            ep,
+            expert_tp: expert_tp.unwrap_or(0),
             pp,
+            vp,
             dp,
             zero: self.zero,
             recompute: self.recompute,
+            recompute_layers: recompute_layers.unwrap_or(0),
             attention: self.attention,
             sequence_parallel: self.sequence_parallel,
             microbatches,

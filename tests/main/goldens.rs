@@ -132,11 +132,7 @@ fn operators() -> Vec<Op> {
     }
     for kind in [CollectiveKind::AllReduce, CollectiveKind::AllToAll] {
         for ranks in [1, 8, 64] {
-            ops.push(Op::Collective(Collective {
-                kind,
-                bytes: 100_000_000,
-                ranks,
-            }));
+            ops.push(Op::Collective(Collective::new(kind, 100_000_000, ranks)));
         }
     }
     ops

@@ -69,13 +69,8 @@ fn memory_bound_kernels_and_collectives_are_learned_like_any_other_family() {
             dtype: Dtype::Bf16,
         })
     };
-    let reduce = |bytes, ranks| {
-        Op::Collective(Collective {
-            kind: CollectiveKind::AllReduce,
-            bytes,
-            ranks,
-        })
-    };
+    let reduce =
+        |bytes, ranks| Op::Collective(Collective::new(CollectiveKind::AllReduce, bytes, ranks));
     let norms = (0..10).flat_map(|i| (1..10).map(move |j| norm(1 << i, 512 * j)));
     let reduces = (8..30).flat_map(|i| [2, 4, 8].map(move |ranks| reduce(1 << i, ranks)));
     let row = |op: Op| {

@@ -34,7 +34,7 @@ impl Lowering<'_> {
     /// Everything between the attention norm and the attention core.
     fn attention_inputs(&mut self) {
         let (arch, work, layers) = (self.arch, self.work, self.stage.layers);
-        let tokens = work.tokens();
+        let tokens = work.rank_tokens();
         let heads = rank_heads(arch, work.tp);
         let kv_heads = rank_kv_heads(arch, work.tp);
         let scope = Scope::Layer;
@@ -45,7 +45,7 @@ impl Lowering<'_> {
                 Role::KeyValueUp if self.absorbed() => {}
                 // A cached prefix is stored as latent and expanded again.
                 Role::KeyValueUp => {
-                    let rows = work.batch * work.keys();
+                    let rows = work.batch * work.keys() / work.cp;
                     self.linear(&linear, rows, 1, scope, layers);
                 }
                 _ => self.linear(&linear, tokens, 1, scope, layers),
@@ -113,7 +113,7 @@ impl Lowering<'_> {
         }
         for linear in attention_linears(self.arch, self.work.tp) {
             if linear.role == Role::AttentionProjection {
-                let tokens = self.work.tokens();
+                let tokens = self.work.rank_tokens();
                 self.linear(&linear, tokens, 1, Scope::Layer, self.stage.layers);
             }
         }
@@ -129,7 +129,7 @@ impl Lowering<'_> {
             bias: 0,
             members: heads,
         };
-        let (tokens, layers) = (self.work.tokens(), self.stage.layers);
+        let (tokens, layers) = (self.work.rank_tokens(), self.stage.layers);
         self.linear(&linear, tokens, heads, Scope::Layer, layers);
     }
 

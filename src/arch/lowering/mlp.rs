@@ -1,6 +1,6 @@
 //! Lowering of the MLP block: norm, dense MLP or mixture of experts, residual.
 
-use super::super::layer::{Linear, mlp_linears, moe_linears};
+use super::super::layer::{Linear, Shards, mlp_linears, moe_linears};
 use super::super::{MlpKind, NormPlacement, Role};
 use super::{Lowering, Scope};
 use crate::ops::MemoryKind;
@@ -15,7 +15,7 @@ impl Lowering<'_> {
         }
         if self.stage.dense > 0 {
             let [up, down] = mlp_linears(arch, self.work.tp);
-            let tokens = self.work.tokens();
+            let tokens = self.work.rank_tokens();
             self.mlp(&up, Role::MlpActivation, &down, tokens, 1, self.stage.dense);
         }
         if self.stage.moe > 0 {
@@ -48,12 +48,13 @@ impl Lowering<'_> {
     }
 
     fn experts(&mut self, layers: u64) {
-        let (arch, tokens) = (self.arch, self.work.tokens());
+        let (arch, work, tokens) = (self.arch, self.work, self.work.rank_tokens());
         let Some(moe) = arch.moe else { return };
         let (hidden, scope) = (arch.hidden, Scope::Layer);
-        let routed = tokens * moe.top_k;
-        let visited = moe.experts.min(routed);
-        let linears = moe_linears(arch, self.work.tp);
+        // The ranks that share an expert gather its tokens; without sharing, each rank routes its own.
+        let routed = (tokens * moe.top_k * work.expert_ranks()).div_ceil(work.tp);
+        let visited = (moe.experts / work.ep).min(routed);
+        let linears = moe_linears(arch, Shards::of(work));
         self.linear(&linears[0], tokens, 1, scope, layers);
         let softmax = MemoryKind::Softmax;
         self.memory(

@@ -20,8 +20,8 @@ mod attention;
 mod mlp;
 
 use super::communication::collectives;
-use super::layer::{Linear, StageLayers, rank_vocab};
-use super::params::{active_weights, rank_parameters};
+use super::layer::{Linear, Shards, StageLayers, rank_vocab};
+use super::params::{active_weights, rank_expert_parameters, rank_parameters};
 use super::{
     Architecture, AttentionKernel, Item, NormKind, Phase, Positions, Recompute, Role, Step,
     Workload,
@@ -37,7 +37,7 @@ pub fn lower(arch: &Architecture, work: &Workload) -> Result<Step> {
     let mut lowering = Lowering {
         arch,
         work,
-        stage: StageLayers::new(arch, work.pp),
+        stage: StageLayers::new(arch, work.pp, work.vp),
         items: Vec::with_capacity(96),
     };
     if work.pp == 1 {
@@ -48,12 +48,16 @@ pub fn lower(arch: &Architecture, work: &Workload) -> Result<Step> {
     lowering.head();
     lowering.optimizer_and_collectives();
     Ok(Step {
-        items: lowering.items,
         tokens: work.tokens() * work.microbatches,
         model_flops: model_flops(arch, work),
-        gpus_per_replica: work.tp * work.pp,
+        gpus_per_replica: work.gpus_per_replica(),
         stages: work.pp,
+        virtual_stages: work.vp,
+        layers: lowering.stage.layers,
+        moe_layers: lowering.stage.moe,
+        head_is_a_layer: lowering.stage.head_is_a_layer,
         microbatches: work.microbatches,
+        items: lowering.items,
     })
 }
 
@@ -64,7 +68,7 @@ pub fn lower(arch: &Architecture, work: &Workload) -> Result<Step> {
 fn model_flops(arch: &Architecture, work: &Workload) -> Flops {
     let (layer_weights, head_weights) = active_weights(arch);
     let linear = 2.0 * layer_weights as f64 * work.tokens() as f64;
-    let head = 2.0 * head_weights as f64 * head_rows(work) as f64;
+    let head = 2.0 * head_weights as f64 * (head_rows(work) * context_ranks(work)) as f64;
     let windowed = arch.window.map_or(0, |window| window.layers);
     let seen = arch.window.map_or(0, |window| window.size.min(work.keys()));
     let keys = (windowed * seen + (arch.layers - windowed) * work.keys()) as f64;
@@ -74,10 +78,15 @@ fn model_flops(arch: &Architecture, work: &Workload) -> Flops {
     Flops::from_flops((linear + head + attention) * passes * work.microbatches as f64)
 }
 
-/// Positions that the head predicts: all in training, the last of each sequence when serving.
+/// Ranks among which the positions of the head are divided.
+fn context_ranks(work: &Workload) -> u64 {
+    if work.trains() { work.cp } else { 1 }
+}
+
+/// Positions that the head predicts on one rank: all in training, the last of each sequence when serving.
 fn head_rows(work: &Workload) -> u64 {
     if work.trains() {
-        work.tokens()
+        work.rank_tokens()
     } else {
         work.batch
     }
@@ -120,6 +129,12 @@ impl Lowering<'_> {
                 phase,
                 op,
                 count,
+                // The ring of context parallelism balances the causal halves (Megatron-LM: each rank holds one chunk
+                // of the beginning and one of the end).
+                ranks: match op {
+                    Op::Attention(_) => self.work.cp,
+                    _ => 1,
+                },
             }),
         }
     }
@@ -130,16 +145,31 @@ impl Lowering<'_> {
         if !self.work.trains() {
             return;
         }
+        let again = self.recomputed(scope, &op, times);
+        self.push(role, Phase::Recompute, op, again);
+        for &(phase, op) in backward {
+            self.push(role, phase, op, times);
+        }
+    }
+
+    /// How many of `times` repetitions run again in the backward pass.
+    fn recomputed(&self, scope: Scope, op: &Op, times: u64) -> u64 {
+        let times = match self.work.recompute_layers {
+            0 => times,
+            layers => (times * layers.min(self.stage.layers)).div_ceil(self.stage.layers.max(1)),
+        };
+        let pointwise = matches!(op, Op::Memory(_));
         let again = match self.work.recompute {
             Recompute::None => false,
             Recompute::Selective => scope == Scope::Core,
+            Recompute::Pointwise => scope == Scope::Layer && pointwise,
+            Recompute::Operators => scope == Scope::Layer,
             Recompute::Full => scope != Scope::Edge,
         };
-        if again {
-            self.push(role, Phase::Recompute, op, times);
-        }
-        for &(phase, op) in backward {
-            self.push(role, phase, op, times);
+        match (again, self.work.recompute) {
+            (false, _) => 0,
+            (true, Recompute::Operators) if !pointwise => times.div_ceil(2),
+            (true, _) => times,
         }
     }
 
@@ -173,6 +203,33 @@ impl Lowering<'_> {
                 (Phase::GradWeight, gemm(outputs, inputs, rows, Layout::Nt)),
             ],
         );
+        if self.work.trains() {
+            self.fused_into_linear(dtype, [rows * members, inputs, outputs * members], times);
+        }
+    }
+
+    /// What training adds to the three GEMMs of a linear map: casts of its input and of the gradient of its output to 8
+    /// bits, and the sum of weight gradients over micro-batches in fp32.
+    fn fused_into_linear(&mut self, dtype: Dtype, [rows, inputs, outputs]: [u64; 3], times: u64) {
+        let memory = |kind, rows, cols| {
+            Op::Memory(Memory {
+                kind,
+                rows,
+                cols,
+                pass: Pass::Forward,
+                dtype: self.work.activation_dtype(),
+            })
+        };
+        let accumulate = memory(MemoryKind::AccumulateGradient, outputs, inputs);
+        let cast = |cols| memory(MemoryKind::Quantize, rows, cols);
+        if dtype == Dtype::Fp8 {
+            self.push(Role::Quantize, Phase::Forward, cast(inputs), times);
+            self.push(Role::Quantize, Phase::Backward, cast(outputs), times);
+        }
+        if self.work.activation_dtype().size() == 2 {
+            let role = Role::GradientAccumulation;
+            self.push(role, Phase::GradWeight, accumulate, times);
+        }
     }
 
     /// A memory-bound kernel.
@@ -218,7 +275,7 @@ impl Lowering<'_> {
         self.memory(
             Role::Embedding,
             MemoryKind::Embedding,
-            self.work.tokens(),
+            self.work.rank_tokens(),
             hidden,
             edge,
             1,
@@ -275,18 +332,25 @@ impl Lowering<'_> {
         self.linear(&head, head_rows(work), 1, edge, 1);
         if work.trains() {
             let kind = MemoryKind::CrossEntropy;
-            self.memory(Role::Loss, kind, work.tokens(), head.outputs, edge, 1);
+            self.memory(Role::Loss, kind, work.rank_tokens(), head.outputs, edge, 1);
         }
     }
 
     fn optimizer_and_collectives(&mut self) {
         let (arch, work, stage) = (self.arch, self.work, self.stage);
         if work.trains() {
-            let owned = rank_parameters(arch, work.tp, stage, work.pp == 1, true);
-            let shards = if work.zero > 0 { work.dp } else { 1 };
+            let shards = Shards::of(work);
+            let owned = rank_parameters(arch, shards, stage, work.pp == 1, true);
+            let experts = rank_expert_parameters(arch, shards, stage);
+            let updated = if work.zero > 0 {
+                let replicas = work.expert_data_group().size;
+                (owned - experts).div_ceil(work.data_group().size) + experts.div_ceil(replicas)
+            } else {
+                owned
+            };
             let adam = Memory {
                 kind: MemoryKind::Adam,
-                rows: owned.div_ceil(shards),
+                rows: updated,
                 cols: 1,
                 pass: Pass::Forward,
                 dtype: Dtype::Fp32,

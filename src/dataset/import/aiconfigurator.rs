@@ -210,17 +210,17 @@ fn collective<'a>(batch: &'a Batch<'_>) -> Result<Reader<'a>> {
             other => return Err(unknown("dtype", other)),
         };
         Ok(Reading {
-            op: Op::Collective(Collective {
-                kind: match kind.get(row) {
+            op: Op::Collective(Collective::new(
+                match kind.get(row) {
                     Some("all_reduce") => CollectiveKind::AllReduce,
                     Some("all_gather") => CollectiveKind::AllGather,
                     Some("reduce_scatter") => CollectiveKind::ReduceScatter,
                     Some("alltoall") => CollectiveKind::AllToAll,
                     other => return Err(unknown("op_name", other)),
                 },
-                bytes: elements.size(row).saturating_mul(element_bytes),
-                ranks: ranks.size(row),
-            }),
+                elements.size(row).saturating_mul(element_bytes),
+                ranks.size(row),
+            )),
             time: latency.time(row, MILLISECOND),
             group: None,
             libraries: kernel,

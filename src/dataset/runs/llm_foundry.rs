@@ -72,8 +72,8 @@ pub(super) fn read(file: &Parquet) -> Result<Runs> {
                 ..Workload::train(micro.size(row), seq.size(row))
             };
             let tokens = workload.tokens() * workload.microbatches;
+            let time = Seconds::from_secs(tokens as f64 / tokens_per_s);
             Ok(Run {
-                publisher: Publisher::LlmFoundry,
                 group: format!(
                     "{}, {}, {}",
                     gpu.name,
@@ -87,10 +87,7 @@ pub(super) fn read(file: &Parquet) -> Result<Runs> {
                     "{name}, {ranks} x {}, batch {} x {}, {} tokens",
                     gpu.name, workload.batch, workload.microbatches, workload.seq
                 ),
-                gpu,
-                architecture,
-                workload,
-                time: Seconds::from_secs(tokens as f64 / tokens_per_s),
+                ..Run::step(Publisher::LlmFoundry, gpu, architecture, workload, time)
             })
         };
         (0..batch.len()).for_each(|row| runs.keep(read(row)));

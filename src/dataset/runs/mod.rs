@@ -11,11 +11,12 @@ mod vtrain;
 use super::Skipped;
 use super::columns::Parquet;
 use crate::arch::{
-    Architecture, Biases, Mlp, MlpKind, Norm, NormKind, NormPlacement, Positions, QkNorm, Workload,
+    Architecture, Biases, Mlp, MlpKind, Norm, NormKind, NormPlacement, Positions, QkNorm, Recipe,
+    Workload,
 };
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
-use crate::units::Seconds;
+use crate::units::{BytesPerSecond, Seconds};
 use std::path::Path;
 
 named_enum! {
@@ -61,6 +62,15 @@ impl Publisher {
         }
     }
 
+    /// The software that its runs used, where one is all of them.
+    pub const fn software(self) -> &'static str {
+        match self {
+            Self::LlmFoundry => "llm-foundry 2023",
+            Self::Vtrain => "Megatron-DeepSpeed 2022",
+            Self::Pipeweave => "vLLM",
+        }
+    }
+
     /// The column that no other publisher's table has.
     const fn mark(self) -> &'static str {
         match self {
@@ -69,6 +79,31 @@ impl Publisher {
             Self::Pipeweave => "median_decode_latency",
         }
     }
+}
+
+named_enum! {
+    /// What was timed.
+    #[derive(Default)]
+    Measure {
+        /// A step: an optimizer step, one batch of prompts, one token of a static batch.
+        #[default]
+        Step = "step",
+        /// Time to the first token of a request.
+        Ttft = "ttft",
+        /// Time per further token of a request.
+        Tpot = "tpot",
+    }
+}
+
+/// The load that a server was measured under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Serving {
+    /// Requests in flight.
+    pub concurrency: u64,
+    /// Tokens of a prompt.
+    pub prompt: u64,
+    /// Tokens that a request generates.
+    pub output: u64,
 }
 
 /// One measured step of a whole model.
@@ -88,6 +123,49 @@ pub struct Run {
     pub workload: Workload,
     /// Wall time of the step.
     pub time: Seconds,
+    /// What was timed.
+    pub measure: Measure,
+    /// The load, where a server was measured.
+    pub serving: Option<Serving>,
+    /// Name and version of the software as the source writes them; they select a framework.
+    pub software: String,
+    /// Model, GPU and number format: runs of one configuration are held out together.
+    pub configuration: String,
+    /// Bandwidth between nodes of one GPU in one direction, where the source says.
+    pub network: Option<BytesPerSecond>,
+    /// Why no constant is fitted to the run although it is judged; none where constants may be.
+    pub unfitted: Option<String>,
+}
+
+impl Run {
+    /// A step of `architecture`; the other fields by struct update. Its configuration is model, GPU and format.
+    pub fn step(
+        publisher: Publisher,
+        gpu: &'static Gpu,
+        architecture: Architecture,
+        workload: Workload,
+        time: Seconds,
+    ) -> Self {
+        let format = match workload.recipe {
+            Recipe::Tensorwise => workload.dtype.name(),
+            recipe => recipe.name(),
+        };
+        Self {
+            publisher,
+            group: String::new(),
+            label: String::new(),
+            configuration: format!("{} {} {format}", architecture.name, gpu.name),
+            gpu,
+            architecture,
+            workload,
+            time,
+            measure: Measure::Step,
+            serving: None,
+            software: publisher.software().to_owned(),
+            network: None,
+            unfitted: None,
+        }
+    }
 }
 
 /// Runs with an account of the rows that were left out.

@@ -107,13 +107,15 @@ fn pair(setting: &Setting, prefill: f64, decode: f64) -> std::result::Result<[Ru
         .architecture;
     let tokens = (*prompt as f64 / *batch as f64).round() as u64;
     let run = |what: &str, workload: Workload, time: f64| Run {
-        publisher: Publisher::Pipeweave,
         group: format!("{}, {what}", gpu.name),
         label: format!("{name}, {what}, tp {tp} x {}", gpu.name),
-        gpu,
-        architecture: architecture.clone(),
-        workload: Workload { tp, ..workload },
-        time: Seconds::from_secs(time),
+        ..Run::step(
+            Publisher::Pipeweave,
+            gpu,
+            architecture.clone(),
+            Workload { tp, ..workload },
+            Seconds::from_secs(time),
+        )
     };
     Ok([
         run("prefill", Workload::prefill(*batch, tokens), prefill),

@@ -75,17 +75,14 @@ pub(super) fn read(file: &Parquet) -> Result<Runs> {
             };
             let architecture =
                 megatron(hidden.size(row), heads.size(row), layers.size(row), tp, seq)?;
+            let time = times.time(row, Seconds::from_secs(1e-3));
             Ok(Run {
-                publisher: Publisher::Vtrain,
                 group: format!("{}, {}", gpu.name, nodes(gpu, gpus.size(row))),
                 label: format!(
                     "{}, tp {tp} x pp {pp} x dp {dp}, batch {} x {}, {seq} tokens",
                     architecture.name, workload.batch, workload.microbatches
                 ),
-                gpu,
-                architecture,
-                workload,
-                time: times.time(row, Seconds::from_secs(1e-3)),
+                ..Run::step(Publisher::Vtrain, gpu, architecture, workload, time)
             })
         };
         (0..batch.len()).for_each(|row| runs.keep(read_row(row)));

@@ -95,7 +95,7 @@ fn op() -> impl Strategy<Value = Op> {
         SendReceive,
     ]);
     let collective = (kind, size(), size())
-        .prop_map(|(kind, bytes, ranks)| Op::Collective(Collective { kind, bytes, ranks }));
+        .prop_map(|(kind, bytes, ranks)| Op::Collective(Collective::new(kind, bytes, ranks)));
     prop_oneof![gemm, attention, memory, collective]
 }
 

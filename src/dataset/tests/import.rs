@@ -223,7 +223,7 @@ fn aiconfigurator_messages_are_counted_in_bytes_and_experts_are_skipped() {
     let ranks = 8;
     assert_eq!(
         ops,
-        expected.map(|(kind, bytes)| Op::Collective(Collective { kind, bytes, ranks }))
+        expected.map(|(kind, bytes)| Op::Collective(Collective::new(kind, bytes, ranks)))
     );
     let eager = ("collective launched eagerly, which times the host", 1);
     assert_eq!(reasons(&table), [eager]);

@@ -38,6 +38,10 @@ pub(super) fn refuses(op: &Memory, limits: Limits) -> Option<String> {
     }
     match (op.kind, op.pass) {
         (MemoryKind::Adam, Pass::Backward) => Some("Adam has no backward pass".to_owned()),
+        (MemoryKind::Quantize | MemoryKind::AccumulateGradient, _) => Some(format!(
+            "{} is fused into other kernels and has none of its own",
+            op.kind
+        )),
         (MemoryKind::Rotary, _) if op.cols % 2 == 1 => {
             Some("rotary embedding needs an even number of columns".to_owned())
         }
@@ -188,7 +192,8 @@ impl MemoryBound {
         let slots = slots.filter(|slot| !WEIGHT_GRADIENTS.contains(&slot.name));
         let pointers = slots.map(|slot| Address(operands.address(set, slot.name)));
         let numbers = match (op.kind, op.pass) {
-            (K::Gelu | K::Swiglu | K::Add | K::Copy, _) => vec![elements],
+            (K::Gelu | K::Swiglu | K::Add | K::Copy, _)
+            | (K::Quantize | K::AccumulateGradient, _) => vec![elements],
             (K::Softmax | K::CrossEntropy | K::Embedding | K::Permute, _) => vec![rows, cols],
             (K::LayerNorm | K::RmsNorm, Forward) => {
                 vec![rows, cols, Float(reference::EPSILON as f32)]

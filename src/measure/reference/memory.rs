@@ -75,6 +75,8 @@ pub(super) fn operands(op: &Memory) -> Option<Operands> {
     );
     let index = |name| (name, Index, rows);
     Some(match (op.kind, op.pass) {
+        // Fused into other kernels: there is none to call.
+        (MemoryKind::Quantize | MemoryKind::AccumulateGradient, _) => return None,
         (MemoryKind::Softmax | MemoryKind::Mask | MemoryKind::Gelu | MemoryKind::Copy, Forward) => {
             Operands::new(&[x], &[y])
         }
@@ -258,7 +260,9 @@ pub(super) fn run(op: &Memory, inputs: &[Vec<f32>]) -> Vec<Vec<f64>> {
     let elements = op.rows as usize * cols;
     let map = |f: &dyn Fn(usize) -> f64| vec![(0..elements).map(f).collect::<Vec<_>>()];
     match (op.kind, op.pass) {
-        (MemoryKind::Copy, _) => map(&first),
+        (MemoryKind::Copy | MemoryKind::Quantize | MemoryKind::AccumulateGradient, _) => {
+            map(&first)
+        }
         (MemoryKind::Add, _) => map(&|e| first(e) + second(e)),
         (MemoryKind::Mask, Forward) => map(&|e| match unmasked(e, cols) {
             true => first(e),
