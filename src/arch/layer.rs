@@ -137,19 +137,14 @@ pub(super) fn moe_linears(arch: &Architecture, shards: Shards) -> Vec<Linear> {
     let factor = arch.mlp.kind.up_factor();
     let inner = moe.d_ff / shards.expert_tp;
     let shared = moe.shared_d_ff / shards.tp;
-    let experts = |linear| Linear {
+    let experts = |role, inputs, outputs| Linear {
         members: moe.experts / shards.ep,
-        ..linear
+        ..Linear::new(role, inputs, outputs, arch.biases.experts)
     };
     let mut linears = vec![
         Linear::new(Role::Router, arch.hidden, moe.experts, moe.router_bias),
-        experts(Linear::new(
-            Role::ExpertsUp,
-            arch.hidden,
-            factor * inner,
-            false,
-        )),
-        experts(Linear::new(Role::ExpertsDown, inner, arch.hidden, false)),
+        experts(Role::ExpertsUp, arch.hidden, factor * inner),
+        experts(Role::ExpertsDown, inner, arch.hidden),
     ];
     if shared > 0 {
         linears.push(Linear::new(
@@ -183,6 +178,15 @@ pub(super) fn norm_width(arch: &Architecture, tp: u64) -> u64 {
         .mla
         .map_or(0, |mla| mla.q_lora_rank.unwrap_or(0) + mla.kv_lora_rank);
     hidden_norms(arch) * arch.hidden + qk + latent
+}
+
+/// Attention sinks per layer on one rank.
+pub(super) fn sinks(arch: &Architecture, tp: u64) -> u64 {
+    if arch.biases.sinks {
+        rank_heads(arch, tp)
+    } else {
+        0
+    }
 }
 
 /// How many layers of each kind the slowest (last) pipeline stage runs.

@@ -200,22 +200,28 @@ pub struct Biases {
     pub qkv: bool,
     pub attention_output: bool,
     pub mlp: bool,
+    /// Both maps of every routed expert (gpt-oss).
+    pub experts: bool,
     pub norm: bool,
     pub head: bool,
+    /// A learned score per query head that takes part in every softmax (attention sinks of gpt-oss).
+    pub sinks: bool,
 }
 
 impl Biases {
-    /// Every part but the output head, as in GPT-2.
+    /// Every part of GPT-2 but the output head.
     pub const ALL_BUT_HEAD: Self = Self {
         qkv: true,
         attention_output: true,
         mlp: true,
+        experts: false,
         norm: true,
         head: false,
+        sinks: false,
     };
 }
 
-/// Mixture of experts; the experts are MLPs of the architecture's kind, without bias.
+/// Mixture of experts; the experts are MLPs of the architecture's kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Moe {
@@ -231,7 +237,7 @@ pub struct Moe {
     /// Leading layers that keep the dense MLP.
     #[serde(default)]
     pub dense_layers: u64,
-    /// Whether the router holds one correction term per expert (DeepSeek-V3).
+    /// Whether the router holds one term per expert: a bias (gpt-oss) or a correction (DeepSeek-V3).
     #[serde(default)]
     pub router_bias: bool,
 }

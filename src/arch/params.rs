@@ -6,7 +6,7 @@
 
 use super::layer::{
     Linear, Shards, StageLayers, attention_linears, mlp_linears, moe_linears, norm_width,
-    rank_vocab,
+    rank_vocab, sinks,
 };
 use super::{Architecture, Positions};
 
@@ -117,7 +117,8 @@ fn layer_parameters(arch: &Architecture, shards: Shards, stage: StageLayers) -> 
     let tp = shards.tp;
     let sum =
         |linears: &[Linear]| -> u64 { linears.iter().map(|linear| linear.parameters()).sum() };
-    stage.layers * (sum(&attention_linears(arch, tp)) + norm_parameters(arch, norm_width(arch, tp)))
+    let attention = sum(&attention_linears(arch, tp)) + sinks(arch, tp);
+    stage.layers * (attention + norm_parameters(arch, norm_width(arch, tp)))
         + stage.dense * sum(&mlp_linears(arch, tp))
         + stage.moe * sum(&moe_linears(arch, shards))
 }
@@ -151,6 +152,30 @@ mod tests {
             ("pythia-2.8b", 2_517_652_480),
         ] {
             assert_eq!(count(name).non_embedding, published, "{name}");
+        }
+    }
+
+    /// Where only rounded totals are published.
+    #[test]
+    fn counts_round_to_what_papers_say() {
+        let billions = |count: u64, published: f64| {
+            let digit = if published < 100.0 { 0.05 } else { 0.5 };
+            let counted = count as f64 / 1e9;
+            assert!(
+                (counted - published).abs() <= digit,
+                "{counted} {published}"
+            );
+        };
+        // arXiv 2402.16819, section 2.
+        billions(count("nemotron-4-15b").embedding, 3.1);
+        billions(count("nemotron-4-15b").non_embedding, 12.5);
+        // arXiv 2406.11704, section 2.1.
+        billions(count("nemotron-4-340b").embedding, 9.4);
+        billions(count("nemotron-4-340b").non_embedding, 332.0);
+        // arXiv 2508.10925, table 1: the head counts as active, the embedding does not.
+        for (name, active) in [("gpt-oss-20b", 3.61), ("gpt-oss-120b", 5.13)] {
+            let count = count(name);
+            billions(count.active - count.embedding / 2, active);
         }
     }
 

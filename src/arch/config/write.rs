@@ -23,7 +23,13 @@ pub fn config_json(arch: &Architecture, max_positions: u64) -> Result<Value> {
         "at least 1",
     )?;
     demand(arch, arch.mla.is_none(), "mla", "given", "absent")?;
-    demand(arch, !arch.biases.head, "biases.head", true, "false")?;
+    for (field, value) in [
+        ("biases.head", arch.biases.head),
+        ("biases.experts", arch.biases.experts),
+        ("biases.sinks", arch.biases.sinks),
+    ] {
+        demand(arch, !value, field, value, "false")?;
+    }
     if arch.positions == Positions::Rotary {
         // Rotation turns the elements of a head in pairs.
         let even = arch.head_dim.is_multiple_of(2);

@@ -21,15 +21,17 @@ fn changed(name: &str, change: impl FnOnce(&mut Architecture)) -> Architecture {
 #[test]
 fn every_preset_that_a_model_type_expresses_survives_writing_and_reading() {
     /// Latent attention, one norm for two branches, norms before and after, heads that do not fill the width,
-    /// layer norm without bias, ALiBi.
-    const BEYOND: [&str; 9] = [
+    /// attention sinks, layer norm without bias, ALiBi.
+    const BEYOND: [&str; 11] = [
         "deepseek-v3",
         "falcon-7b",
         "gemma-2-",
         "gemma-3-",
         "gpt-j-6b",
+        "gpt-oss-",
         "gpt3-13b",
         "grok-1",
+        "kimi-k2",
         "mpt-",
         "nemotron-4-",
     ];
