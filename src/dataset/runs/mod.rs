@@ -4,8 +4,10 @@
 //! with the architecture and the workload that describe it to a predictor; what a table does not
 //! say is filled in by the stated assumptions of its publisher ([`Publisher::assumptions`]).
 
+mod cells;
 mod llm_foundry;
 mod pipeweave;
+mod training_steps;
 mod vtrain;
 
 use super::Skipped;
@@ -28,6 +30,8 @@ named_enum! {
         Vtrain = "vTrain",
         /// zksainx/pipeweave: prefill and decode of three served models.
         Pipeweave = "PipeWeave",
+        /// Vendors, benchmarks and trainers: steps of modern training software.
+        TrainingSteps = "training-steps",
     }
 }
 
@@ -38,6 +42,14 @@ impl Publisher {
             Self::LlmFoundry => ("mosaicml/llm-foundry@8c8dd48", "Apache-2.0"),
             Self::Vtrain => ("VIA-Research/vTrain@f8dda84", "MIT"),
             Self::Pipeweave => ("zksainx/pipeweave@55e0317", "Apache-2.0"),
+            Self::TrainingSteps => (
+                "NVIDIA/dgxc-benchmarking@841f546, NVIDIA-NeMo/Megatron-Bridge@067f987, \
+                 NVIDIA-NeMo/Automodel@36044ad, mlcommons/training_results_v4.0 to v5.1, \
+                 pytorch/torchtitan@b5bcd76, pytorch/ao@36027d8, \
+                 foundation-model-stack/fms-fsdp@5a296af, InternLM/InternEvo@c628a8c, \
+                 KellerJordan/modded-nanogpt@f411b3d, AMD-AGI/Primus@fd1eeab",
+                "Apache-2.0, MIT, BSD-3-Clause by row; training_results_v4.1 states none: values only",
+            ),
         }
     }
 
@@ -59,15 +71,28 @@ impl Publisher {
                  prompt and half of the generated tokens; A100 with 80 GB; the median over the \
                  published iterations"
             }
+            Self::TrainingSteps => {
+                "the global batch decides how many micro-batches run; Megatron shards optimizer \
+                 states over the replicas (ZeRO 1), FSDP, AutoModel and MaxText everything (ZeRO 3, \
+                 over all replicas where the source shards over some), modded-nanogpt nothing; \
+                 sequence parallelism with tensor parallelism unless stated off; routed experts are \
+                 cut by tensor parallelism in Grok-1 alone; virtual stages 1 and no recomputation \
+                 where nothing is stated; JAX policies that save projections recompute every \
+                 second linear map, fms-fsdp's selective checkpointing half of the layers; \
+                 torchtitan's H100 is a 96 GB board with HBM2e and a limit of 500 W; fine-tuning of \
+                 all weights is a step like pre-training; a measurement that two pages list counts \
+                 twice"
+            }
         }
     }
 
-    /// The software that its runs used, where one is all of them.
+    /// The software of its runs; empty where each row names its own.
     pub const fn software(self) -> &'static str {
         match self {
             Self::LlmFoundry => "llm-foundry 2023",
             Self::Vtrain => "Megatron-DeepSpeed 2022",
             Self::Pipeweave => "vLLM",
+            Self::TrainingSteps => "",
         }
     }
 
@@ -77,6 +102,7 @@ impl Publisher {
             Self::LlmFoundry => "Throughput (T/s/GPU)",
             Self::Vtrain => "iteration time (ms)",
             Self::Pipeweave => "median_decode_latency",
+            Self::TrainingSteps => "recipe_recompute",
         }
     }
 }
@@ -199,6 +225,7 @@ pub fn read_runs<P: AsRef<Path>>(paths: &[P]) -> Result<Runs> {
             Publisher::LlmFoundry => llm_foundry::read(&file)?,
             Publisher::Vtrain => vtrain::read(&file)?,
             Publisher::Pipeweave => pipeweave::read(&file)?,
+            Publisher::TrainingSteps => training_steps::read(&file)?,
         };
         all.runs.extend(found.runs);
         all.skipped.merge(&found.skipped);

@@ -2,15 +2,13 @@
 
 use super::public::public_folder;
 use super::write_columns;
-use crate::arch::AttentionKernel;
-use crate::arch::Mode;
-use crate::arch::Recompute;
-use crate::arch::parameters;
+use crate::arch::{AttentionKernel, Mode, Recipe, Recompute, Workload, parameters};
 use crate::dataset::runs::Publisher;
 use crate::dataset::runs::Runs;
 use crate::dataset::runs::read_runs;
 use crate::ops::Dtype;
 use arrow_array::ArrayRef;
+use arrow_array::BooleanArray;
 use arrow_array::Float32Array;
 use arrow_array::Int64Array;
 use arrow_array::StringArray;
@@ -165,6 +163,240 @@ fn a_served_model_gives_a_prefill_and_a_decode_step_of_the_median_iteration() {
     assert_eq!((prefill.time.secs(), decode.time.secs()), (1.5, 0.25));
 }
 
+/// A table of N steps of Llama-3-8B on 64 H100, tp 2, pp 2, cp 2, but for the columns in `changed`.
+fn steps<const N: usize>(changed: Vec<(&'static str, ArrayRef)>) -> Runs {
+    let none = [None::<&str>; N];
+    let mut columns: Vec<(&str, ArrayRef)> = vec![
+        ("gpu", texts(["H100"; N])),
+        ("model", texts(["Llama 3 8b"; N])),
+        ("task", texts(["pretrain"; N])),
+        ("dtype", texts(["bf16"; N])),
+        ("config_key", texts(["llama3_8b|H100|bf16|pretrain"; N])),
+        ("source_repo", texts(["NVIDIA/dgxc-benchmarking"; N])),
+        ("software", texts(["dgxc-benchmarking v25.04"; N])),
+        ("step_time_s", numbers([Some(2.5); N])),
+        ("suspect", Arc::new(BooleanArray::from(vec![false; N]))),
+    ];
+    for (column, value) in [
+        ("num_gpus", 64),
+        ("seq_len", 8192),
+        ("global_batch", 128),
+        ("micro_batch", 1),
+        ("tp", 2),
+        ("pp", 2),
+        ("cp", 2),
+        ("layers", 32),
+        ("hidden", 4096),
+        ("heads", 32),
+        ("kv_heads", 8),
+        ("head_dim", 128),
+        ("ffn", 14_336),
+        ("vocab", 128_256),
+    ] {
+        columns.push((column, counts([value; N])));
+    }
+    for column in ["vp", "ep", "fsdp", "experts", "topk"] {
+        columns.push((column, Arc::new(Int64Array::from(vec![None; N]))));
+    }
+    for column in [
+        "activation_ckpt",
+        "recipe_recompute",
+        "recipe_seq_parallel",
+        "cfg_recompute",
+        "cfg_precision",
+        "cfg_seq_parallel",
+        "note",
+    ] {
+        columns.push((column, Arc::new(StringArray::from(none.to_vec()))));
+    }
+    for (name, values) in changed {
+        let known = columns.iter_mut().find(|(column, _)| *column == name);
+        known.unwrap().1 = values;
+    }
+    read(columns)
+}
+
+#[test]
+fn a_training_step_has_the_layout_of_its_row() {
+    let runs = steps::<4>(vec![
+        ("task", texts(["pretrain", "lora", "pretrain", "pretrain"])),
+        ("num_gpus", counts([64, 64, 60, 64])),
+        ("global_batch", counts([128, 128, 128, 100])),
+    ]);
+    assert_eq!(
+        reasons(&runs),
+        [
+            ("LoRA trains adapters, not the weights", 1),
+            ("the degrees of parallelism do not divide the GPUs", 1),
+            ("the micro-batches do not fill the batch", 1),
+        ]
+    );
+    let [run] = &runs.runs[..] else {
+        panic!("{:?}", runs.runs)
+    };
+    let expected = Workload {
+        tp: 2,
+        pp: 2,
+        cp: 2,
+        dp: 8,
+        zero: 1,
+        sequence_parallel: true,
+        microbatches: 16,
+        ..Workload::train(1, 8192)
+    };
+    assert_eq!((run.workload, run.time.secs()), (expected, 2.5));
+    assert_eq!(run.architecture.name, "llama-3-8b");
+    assert_eq!(run.configuration, "llama3_8b h100 bf16");
+    assert_eq!(run.group, "dense, h100, bf16");
+    assert_eq!(run.software, "dgxc-benchmarking v25.04, NeMo");
+    assert_eq!((run.network, run.unfitted.as_deref()), (None, None));
+}
+
+#[test]
+fn formats_and_recomputation_of_a_training_step_have_one_reading_each() {
+    let rows = [
+        ("bf16", None, None, Dtype::Bf16, Recipe::Tensorwise),
+        ("fp8_cs", None, None, Dtype::Fp8, Recipe::Tensorwise),
+        ("mxfp8", None, None, Dtype::Fp8, Recipe::Mxfp8),
+        ("fp8_or_fp4", Some("nvfp4"), None, Dtype::Fp8, Recipe::Nvfp4),
+        (
+            "fp8_rowwise",
+            None,
+            Some("full"),
+            Dtype::Fp8,
+            Recipe::Rowwise,
+        ),
+        (
+            "nvfp4",
+            None,
+            Some("full, 5 layers"),
+            Dtype::Fp8,
+            Recipe::Nvfp4,
+        ),
+        (
+            "bf16",
+            None,
+            Some("policy save_dot_only"),
+            Dtype::Bf16,
+            Recipe::Tensorwise,
+        ),
+        (
+            "bf16",
+            None,
+            Some("selective"),
+            Dtype::Bf16,
+            Recipe::Tensorwise,
+        ),
+        // These two are left out.
+        (
+            "fp8_or_fp4",
+            None,
+            Some("none"),
+            Dtype::Fp8,
+            Recipe::Tensorwise,
+        ),
+        ("bf16", None, Some("some"), Dtype::Bf16, Recipe::Tensorwise),
+    ];
+    let optional =
+        |values: [Option<&str>; 10]| -> ArrayRef { Arc::new(StringArray::from(values.to_vec())) };
+    let runs = steps::<10>(vec![
+        ("dtype", texts(rows.map(|row| row.0))),
+        ("cfg_precision", optional(rows.map(|row| row.1))),
+        ("cfg_recompute", optional(rows.map(|row| row.2))),
+    ]);
+    let formats: Vec<_> = runs
+        .runs
+        .iter()
+        .map(|run| (run.workload.dtype, run.workload.recipe))
+        .collect();
+    assert_eq!(
+        formats,
+        rows[..8].iter().map(|r| (r.3, r.4)).collect::<Vec<_>>()
+    );
+    let recomputed: Vec<_> = runs
+        .runs
+        .iter()
+        .map(|run| (run.workload.recompute, run.workload.recompute_layers))
+        .collect();
+    let none = (Recompute::None, 0);
+    assert_eq!(
+        recomputed,
+        [
+            none,
+            none,
+            none,
+            none,
+            (Recompute::Full, 0),
+            (Recompute::Full, 5),
+            (Recompute::Pointwise, 0),
+            (Recompute::Selective, 0),
+        ]
+    );
+    assert_eq!(
+        reasons(&runs),
+        [
+            ("recomputation `some` is not known", 1),
+            ("whether the step ran in fp8 or fp4 is not stated", 1),
+        ]
+    );
+}
+
+#[test]
+fn a_step_of_torchtitan_cuts_its_local_batch_by_the_pipeline() {
+    let runs = steps::<1>(vec![
+        ("source_repo", texts(["pytorch/torchtitan"])),
+        ("software", texts(["torchtitan 9dec370"])),
+        (
+            "note",
+            texts(["H100 96 GB HBM2e (2.4 TB/s), 500 W limit; async TP"]),
+        ),
+        ("activation_ckpt", texts(["selective"])),
+        ("fsdp", counts([8])),
+        ("micro_batch", counts([4])),
+    ]);
+    let [run] = &runs.runs[..] else {
+        panic!("{}", runs.skipped)
+    };
+    let work = run.workload;
+    assert_eq!((work.batch, work.microbatches, work.zero), (2, 8, 3));
+    assert_eq!(work.recompute, Recompute::Operators);
+    assert!(run.configuration.ends_with("500 W limit)"));
+}
+
+#[test]
+fn a_shortened_model_with_experts_keeps_the_rest_of_its_preset() {
+    let runs = steps::<2>(vec![
+        ("config_key", texts(["grok_1_314b|H100|bf16|pretrain"; 2])),
+        ("cp", counts([1; 2])),
+        ("ep", counts([8; 2])),
+        ("layers", counts([4; 2])),
+        ("hidden", counts([6144; 2])),
+        ("heads", counts([48; 2])),
+        ("ffn", counts([32_768; 2])),
+        ("vocab", counts([131_072; 2])),
+        ("experts", counts([8, 16])),
+        ("topk", counts([2; 2])),
+        (
+            "note",
+            texts(["one reading; 8 GPUs a node, 400 Gb/s per GPU"; 2]),
+        ),
+        ("suspect", Arc::new(BooleanArray::from(vec![true; 2]))),
+    ]);
+    assert_eq!(
+        reasons(&runs),
+        [("the row and the preset of `grok_1_314b` differ", 1)]
+    );
+    let [run] = &runs.runs[..] else {
+        panic!("{}", runs.skipped)
+    };
+    assert_eq!(run.architecture.name, "grok-1 with 4 layers");
+    // Grok's recipes cut an expert by tensor parallelism; 0 stands for that.
+    assert_eq!((run.workload.ep, run.workload.expert_tp), (8, 0));
+    assert_eq!(run.group, "mixture of experts, h100, bf16");
+    assert_eq!(run.network.unwrap().bytes_per_sec(), 50e9);
+    assert!(run.unfitted.is_some());
+}
+
 #[test]
 fn a_foreign_table_is_refused_in_one_sentence() {
     let folder = tempfile::tempdir().unwrap();
@@ -188,6 +420,7 @@ fn the_published_tables_are_kept_but_for_named_reasons() {
         ),
         ("vtrain_training_iterations", Publisher::Vtrain, 1549, 0),
         ("pipeweave_e2e_inference", Publisher::Pipeweave, 48, 103),
+        ("training_steps", Publisher::TrainingSteps, 521, 311),
     ] {
         let runs = read_runs(&[folder.join(file).with_extension("parquet")]).unwrap();
         assert!(runs.runs.iter().all(|run| run.publisher == publisher));
