@@ -63,6 +63,8 @@ pub mod arch;
 
 pub mod families;
 
+pub mod framework;
+
 pub mod rules;
 
 // Pipeline.

@@ -108,6 +108,8 @@ named_enum! {
         Quantize = "quantize",
         /// Weight gradients added to their fp32 sums.
         GradientAccumulation = "gradient_accumulation",
+        /// The same of the output head.
+        HeadAccumulation = "head_accumulation",
         /// Collectives among tensor-parallel ranks.
         TensorParallel = "tensor_parallel",
         /// Keys, values and their gradients passed around the context-parallel ranks.

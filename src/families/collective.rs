@@ -7,9 +7,6 @@ use crate::gpu::Gpu;
 use crate::ops::{Collective, CollectiveKind, Op};
 use crate::units::BytesPerSecond;
 
-/// One adapter a GPU between nodes: 400 Gb/s, as NVIDIA's DGX H100 and H200 have (DGX H100/H200 User Guide).
-pub const NETWORK: BytesPerSecond = BytesPerSecond::from_bytes_per_sec(50e9);
-
 /// PCIe 4.0 x16 in one direction, assumed for GPUs whose datasheet names no faster link: 16 GT/s on 16 lanes
 /// (PCI Express Base Specification 4.0).
 const PCIE: BytesPerSecond = BytesPerSecond::from_bytes_per_sec(32e9);
@@ -28,7 +25,8 @@ fn extents(op: &Collective) -> [(&'static str, u64); 2] {
 
 /// Whether all ranks reach each other over the link of one node.
 fn inside(op: &Collective, gpu: &GpuRates) -> bool {
-    gpu.gpus_per_node.is_none_or(|gpus| op.ranks <= gpus)
+    gpu.gpus_per_node
+        .is_none_or(|gpus| op.ranks * op.stride <= gpus)
 }
 
 impl Kernels for Collectives {

@@ -55,7 +55,7 @@ impl GpuRates {
             flops_per_clock: peak[Dtype::Fp16 as usize] / sms / gpu.clock().hertz(),
             launch: launch.secs(),
             link: link.bytes_per_sec(),
-            network: link.min(collective::NETWORK).bytes_per_sec(),
+            network: link.min(gpu.network_bandwidth()).bytes_per_sec(),
             gpus_per_node: gpu.gpus_per_node(),
         }
     }

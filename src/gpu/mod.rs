@@ -179,6 +179,24 @@ impl Gpu {
             .map(BytesPerSecond::from_bytes_per_sec)
     }
 
+    /// Bandwidth between nodes of one GPU, one direction; 400 Gb/s, as in a DGX H100, where nothing is known.
+    pub fn network_bandwidth(&self) -> BytesPerSecond {
+        let known = self.get("network_bandwidth_bytes_per_s");
+        BytesPerSecond::from_bytes_per_sec(known.unwrap_or(50e9))
+    }
+
+    /// This GPU in a cluster with another network.
+    #[must_use]
+    pub fn with_network(mut self, bandwidth: BytesPerSecond) -> Self {
+        let figure = Figure {
+            value: bandwidth.bytes_per_sec(),
+            source: "asked for".to_owned(),
+        };
+        let key = "network_bandwidth_bytes_per_s".to_owned();
+        self.figures.insert(key, figure);
+        self
+    }
+
     /// GPUs that reach each other over the link.
     pub fn gpus_per_node(&self) -> Option<u64> {
         self.get("gpus_per_node").map(|gpus| gpus as u64)

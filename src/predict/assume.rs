@@ -3,9 +3,9 @@
 //! Uncertainties are half widths of a 90 % interval of `ln(time)`. They widen an interval; they are not
 //! calibrated, because there are no measurements to calibrate them on.
 
-use crate::families::collective::{NETWORK, link};
 use crate::gpu::Gpu;
 use crate::ops::{Attention, Collective, Gemm, Op};
+use crate::predict::collective::Traffic;
 use crate::predict::estimate::{Caveat, Caveats, Estimate, Tier};
 use crate::units::Seconds;
 
@@ -65,10 +65,6 @@ pub fn is_transfer(caveats: Caveats) -> bool {
 /// Time of one hop between GPUs before the first byte arrives; 10 us is aiconfigurator's constant for NVLink nodes.
 const LINK_LATENCY: Seconds = Seconds::from_micros(10.0);
 
-/// Share of a link's bandwidth that collectives reach on large messages: an assumption. NCCL's own tests print the bus
-/// bandwidth that it stands for (nccl-tests, doc/PERFORMANCE.md).
-const LINK_EFFICIENCY: f64 = 0.8;
-
 /// Share of the dense peak that the best GEMMs reach: 0.78 to 0.87 on A100, H100 and B200 (ml-engineering,
 /// compute/accelerator).
 const REACHABLE_PEAK: f64 = 0.8;
@@ -98,13 +94,10 @@ pub fn roofline(gpu: &Gpu, op: &Op) -> Estimate {
 }
 
 fn collective_time(gpu: &Gpu, op: &Collective) -> Seconds {
-    if op.ranks < 2 {
-        return Seconds::ZERO;
+    match Traffic::of(gpu, op) {
+        Some(traffic) => LINK_LATENCY + traffic.transfer(),
+        None => Seconds::ZERO,
     }
-    let link = link(gpu);
-    let inside = gpu.gpus_per_node().is_none_or(|gpus| op.ranks <= gpus);
-    let bandwidth = if inside { link } else { link.min(NETWORK) };
-    LINK_LATENCY + op.wire_bytes() / (bandwidth * LINK_EFFICIENCY)
 }
 
 #[cfg(test)]
@@ -137,15 +130,15 @@ mod tests {
     #[test]
     fn crossing_the_node_is_slower() {
         let gpu = Gpu::find("h200").unwrap();
-        let reduce = |ranks| {
-            roofline(
-                gpu,
-                &Op::Collective(Collective::new(CollectiveKind::AllReduce, 1 << 30, ranks)),
-            )
-            .time
+        let reduce = |ranks, stride| {
+            let op = Collective {
+                stride,
+                ..Collective::new(CollectiveKind::AllReduce, 1 << 30, ranks)
+            };
+            roofline(gpu, &Op::Collective(op)).time
         };
-        assert!(reduce(16).secs() > 4.0 * reduce(8).secs());
-        assert_eq!(reduce(1), Seconds::ZERO);
+        assert!(reduce(8, 8).secs() > 4.0 * reduce(8, 1).secs());
+        assert_eq!(reduce(1, 1), Seconds::ZERO);
     }
 
     #[test]

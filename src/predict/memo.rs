@@ -3,12 +3,12 @@
 //! A search meets the same GEMM in thousands of shapes. A [`Memo`] costs a lowering and a look-up per
 //! operator, and gives the very numbers of [`crate::predict::step::estimate_step`]. It belongs to one thread.
 
-use crate::arch::{Architecture, Workload};
+use crate::arch::{Architecture, Workload, lower};
 use crate::error::Result;
 use crate::ops::Op;
 use crate::predict::Predictor;
 use crate::predict::estimate::Estimate;
-use crate::predict::step::{Sum, lowered};
+use crate::predict::step::{Whole, retain_counted, traffic_estimate};
 use crate::units::Seconds;
 use rustc_hash::FxHashMap;
 
@@ -42,19 +42,31 @@ impl<'a> Memo<'a> {
 
     /// Predicts one step; fails where it cannot be lowered.
     pub fn cost(&mut self, architecture: &Architecture, workload: &Workload) -> Result<Cost> {
-        let step = lowered(architecture, workload)?;
-        let unknown = step.items.iter().map(|item| item.op);
-        self.missing
-            .extend(unknown.filter(|op| !self.known.contains_key(op)));
+        let framework = self.predictor.framework(workload.mode);
+        let mut step = lower(architecture, workload)?;
+        retain_counted(&mut step, framework);
+        for item in &step.items {
+            if self.known.contains_key(&item.op) {
+                continue;
+            }
+            match traffic_estimate(self.predictor.gpu(), &item.op) {
+                Some(estimate) => {
+                    self.known.insert(item.op, estimate);
+                }
+                None => self.missing.push(item.op),
+            }
+        }
         if !self.missing.is_empty() {
             let estimates = self.predictor.predict(&self.missing);
             self.known.extend(self.missing.drain(..).zip(estimates));
         }
-        let sum = Sum::of(&step, step.items.iter().map(|item| &self.known[&item.op]));
+        let estimates = step.items.iter().map(|item| &self.known[&item.op]);
+        let gpu = self.predictor.gpu();
+        let whole = Whole::of(gpu, framework, architecture, workload, &step, estimates);
         Ok(Cost {
-            time: sum.time,
+            time: whole.lanes.total,
             tokens: step.tokens,
-            own_half_width: sum.own_half_width(),
+            own_half_width: whole.sum.own_half_width(),
         })
     }
 }

@@ -6,6 +6,8 @@ pub mod assume;
 
 pub mod choose;
 
+pub mod collective;
+
 pub mod estimate;
 
 pub mod library;
@@ -14,8 +16,10 @@ pub mod memo;
 
 pub mod step;
 
+use crate::arch::Mode;
 use crate::error::Result;
 use crate::families::{self, Family, Question, Variant};
+use crate::framework::Framework;
 use crate::gpu::Gpu;
 use crate::ops::Op;
 use crate::predict::choose::{Answer, LoadedModel, choose};
@@ -37,6 +41,7 @@ pub struct Predictor {
     /// The model that knows odd sizes and batches, where any GPU of the maker has one.
     alignment: Option<usize>,
     measured: HashMap<Op, Seconds>,
+    framework: Option<Framework>,
 }
 
 impl Predictor {
@@ -57,7 +62,23 @@ impl Predictor {
             answers,
             alignment,
             measured: HashMap::new(),
+            framework: None,
         })
+    }
+
+    /// Puts steps together as this framework does.
+    #[must_use]
+    pub fn with_framework(mut self, framework: Framework) -> Self {
+        self.framework = Some(framework);
+        self
+    }
+
+    /// The framework that steps are put together with; the default of the mode where none was given that runs it.
+    pub fn framework(&self, mode: Mode) -> &Framework {
+        let given = self.framework.as_ref();
+        given
+            .filter(|framework| framework.modes.contains(&mode))
+            .unwrap_or_else(|| Framework::default_for(mode))
     }
 
     /// Answers these exact operators with their measured times.

@@ -7,6 +7,7 @@
 use serde_json::{Map, Value, json};
 use shapewise::arch::{AttentionKernel, Mode, Preset, Recompute, Workload};
 use shapewise::families::Family;
+use shapewise::framework::Framework;
 use shapewise::gpu::Gpu;
 use shapewise::ops::{
     Attention, Collective, CollectiveKind, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass,
@@ -234,6 +235,28 @@ fn key(index: usize, op: &Op) -> String {
         .to_owned()
 }
 
+fn step_lines(predictor: &Predictor) -> Value {
+    let line = |(index, (model, workload)): (usize, (&str, Workload))| {
+        let preset = Preset::find(model).unwrap();
+        let step = estimate_step(predictor, &preset.architecture, &workload).unwrap();
+        let line = json!([
+            step.time.secs(),
+            step.low.secs(),
+            step.high.secs(),
+            step.memory.total().bytes(),
+            step.tier_shares,
+            caveats(step.caveats),
+        ]);
+        (format!("{index:02} step {model} {}", workload.mode), line)
+    };
+    steps()
+        .into_iter()
+        .enumerate()
+        .map(line)
+        .collect::<Map<_, _>>()
+        .into()
+}
+
 fn predicted() -> Value {
     let mut gpus = Map::new();
     for name in shapewise::predict::library::names() {
@@ -259,28 +282,15 @@ fn predicted() -> Value {
             });
         gpus.insert(name.to_owned(), lines.collect::<Map<_, _>>().into());
         if STEP_GPUS.contains(&name) {
-            let lines = steps()
-                .into_iter()
-                .enumerate()
-                .map(|(index, (model, workload))| {
-                    let preset = Preset::find(model).unwrap();
-                    let step = estimate_step(&predictor, &preset.architecture, &workload).unwrap();
-                    let line = json!([
-                        step.time.secs(),
-                        step.low.secs(),
-                        step.high.secs(),
-                        step.memory.total().bytes(),
-                        step.tier_shares,
-                        caveats(step.caveats),
-                    ]);
-                    let mode = match workload.mode {
-                        Mode::Train => "train",
-                        Mode::Prefill => "prefill",
-                        Mode::Decode => "decode",
-                    };
-                    (format!("{index:02} step {model} {mode}"), line)
-                });
-            gpus.insert(format!("{name} steps"), lines.collect::<Map<_, _>>().into());
+            let kernels = Framework::find(Framework::KERNELS, Mode::Train).unwrap();
+            let plain = Predictor::new(gpu, None)
+                .unwrap()
+                .with_framework(kernels.clone());
+            gpus.insert(format!("{name} steps"), step_lines(&plain));
+            gpus.insert(
+                format!("{name} steps of the default frameworks"),
+                step_lines(&predictor),
+            );
         }
     }
     json!({ "instructions": instructions(), "predictions": gpus })

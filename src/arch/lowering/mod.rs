@@ -204,13 +204,19 @@ impl Lowering<'_> {
             ],
         );
         if self.work.trains() {
-            self.fused_into_linear(dtype, [rows * members, inputs, outputs * members], times);
+            self.fused_into_linear(linear, dtype, [rows * members, members], times);
         }
     }
 
     /// What training adds to the three GEMMs of a linear map: casts of its input and of the gradient of its output to 8
     /// bits, and the sum of weight gradients over micro-batches in fp32.
-    fn fused_into_linear(&mut self, dtype: Dtype, [rows, inputs, outputs]: [u64; 3], times: u64) {
+    fn fused_into_linear(
+        &mut self,
+        linear: &Linear,
+        dtype: Dtype,
+        [rows, members]: [u64; 2],
+        times: u64,
+    ) {
         let memory = |kind, rows, cols| {
             Op::Memory(Memory {
                 kind,
@@ -220,14 +226,18 @@ impl Lowering<'_> {
                 dtype: self.work.activation_dtype(),
             })
         };
-        let accumulate = memory(MemoryKind::AccumulateGradient, outputs, inputs);
+        let kind = MemoryKind::AccumulateGradient;
+        let accumulate = memory(kind, linear.outputs * members, linear.inputs);
         let cast = |cols| memory(MemoryKind::Quantize, rows, cols);
         if dtype == Dtype::Fp8 {
-            self.push(Role::Quantize, Phase::Forward, cast(inputs), times);
-            self.push(Role::Quantize, Phase::Backward, cast(outputs), times);
+            self.push(Role::Quantize, Phase::Forward, cast(linear.inputs), times);
+            self.push(Role::Quantize, Phase::Backward, cast(linear.outputs), times);
         }
         if self.work.activation_dtype().size() == 2 {
-            let role = Role::GradientAccumulation;
+            let role = match linear.role {
+                Role::Logits => Role::HeadAccumulation,
+                _ => Role::GradientAccumulation,
+            };
             self.push(role, Phase::GradWeight, accumulate, times);
         }
     }

@@ -1,0 +1,295 @@
+//! Training and serving frameworks as data: what a step costs besides its kernels.
+//!
+//! `data/frameworks/*.toml` is embedded at build time. A framework is a set of constants ([`Constant`]), each with the
+//! standard deviation it is known to and a source, and the half widths of the 90 % intervals of its steps
+//! ([`Kind`]), which are split-conformal over configurations. A file names only what departs from the framework it
+//! inherits from. [`Framework::KERNELS`] is the plain sum of kernels and collectives.
+
+mod constant;
+mod read;
+
+pub use constant::{Constant, Scale};
+
+use crate::arch::{Architecture, Mode, Workload};
+use crate::error::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
+
+named_enum! {
+    /// Steps whose errors are alike, so that they share the half width of an interval.
+    Kind {
+        /// Training steps of dense models.
+        TrainDense = "train_dense",
+        /// Training steps of mixtures of experts.
+        TrainMoe = "train_moe",
+        /// Prompt passes.
+        Prefill = "prefill",
+        /// Decode steps of dense models.
+        DecodeDense = "decode_dense",
+        /// Decode steps of mixtures of experts.
+        DecodeMoe = "decode_moe",
+    }
+}
+
+impl Kind {
+    /// The kind of a step.
+    pub fn of(architecture: &Architecture, workload: &Workload) -> Self {
+        match (workload.mode, architecture.moe.is_some()) {
+            (Mode::Train, false) => Self::TrainDense,
+            (Mode::Train, true) => Self::TrainMoe,
+            (Mode::Prefill, _) => Self::Prefill,
+            (Mode::Decode, false) => Self::DecodeDense,
+            (Mode::Decode, true) => Self::DecodeMoe,
+        }
+    }
+}
+
+/// The value of a constant, and how sure it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Figure {
+    /// In the unit of the constant.
+    pub value: f64,
+    /// Standard deviation of its logarithm, of its logit where it is a share; 0 where it is not fitted.
+    #[serde(default)]
+    pub sd: f64,
+    /// Publication, fit or assumption.
+    pub source: String,
+}
+
+/// What the constants of a framework were fitted to, and the error on configurations kept out of the fit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Fit {
+    /// Where the runs are from.
+    pub runs_from: String,
+    /// Runs.
+    pub runs: u64,
+    /// Configurations: model, GPU and format.
+    pub configurations: u64,
+    /// Median absolute percentage error on held-out configurations, as a fraction.
+    pub median_ape: f64,
+    /// Mean of the same.
+    pub mean_ape: f64,
+    /// 90th percentile of the same.
+    pub p90_ape: f64,
+    /// Share of held-out runs inside the 90 % interval.
+    pub coverage_90: f64,
+}
+
+/// A software stack that runs whole steps.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Framework {
+    /// Short name used with `--framework`.
+    pub name: String,
+    /// Full name with versions.
+    pub title: String,
+    /// Texts in the name of a software by which it is recognised.
+    pub software: Vec<String>,
+    /// What it runs.
+    pub modes: Vec<Mode>,
+    figures: [Figure; Constant::ALL.len()],
+    half_widths: BTreeMap<Kind, f64>,
+    /// The fit of its constants by kind of step; none where they are all assumed.
+    pub fits: BTreeMap<Kind, Fit>,
+}
+
+impl Framework {
+    /// The plain sum of kernels and collectives: nothing overlaps, nothing is added.
+    pub const KERNELS: &'static str = "kernels";
+
+    /// Any framework: intervals wide enough to hold whichever it is.
+    pub const UNKNOWN: &'static str = "unknown";
+
+    /// The framework that is assumed where none is named.
+    pub const fn default_name(mode: Mode) -> &'static str {
+        match mode {
+            Mode::Train => "megatron",
+            Mode::Prefill | Mode::Decode => "vllm",
+        }
+    }
+
+    /// All built-in frameworks, by name.
+    pub fn all() -> &'static [Self] {
+        read::all()
+    }
+
+    /// The built-in framework with this name that runs this mode.
+    pub fn find(name: &str, mode: Mode) -> Result<&'static Self> {
+        let mut runs = Self::all()
+            .iter()
+            .filter(|known| known.modes.contains(&mode));
+        let found = runs.clone().find(|framework| framework.name == name);
+        found.ok_or_else(|| {
+            let names: Vec<&str> = runs.by_ref().map(|known| known.name.as_str()).collect();
+            let allowed = format!("in {mode}: {}", names.join(", "));
+            Error::field("target", "framework", format!("`{name}`"), &allowed)
+        })
+    }
+
+    /// The framework that is assumed where none is named.
+    pub fn default_for(mode: Mode) -> &'static Self {
+        Self::find(Self::default_name(mode), mode).expect("a test loads the default frameworks")
+    }
+
+    /// The built-in framework that runs this mode and is recognised in the name of a software; the longest text that
+    /// occurs in it decides.
+    pub fn recognise(software: &str, mode: Mode) -> Option<&'static Self> {
+        let software = software.to_lowercase();
+        let longest = |framework: &&Self| {
+            let texts = framework.software.iter();
+            let found = texts.filter(|text| software.contains(&text.to_lowercase()));
+            found.map(String::len).max()
+        };
+        Self::all()
+            .iter()
+            .filter(|framework| framework.modes.contains(&mode) && longest(framework).is_some())
+            .max_by_key(longest)
+    }
+
+    /// Reads and checks a framework; `place` names the file in messages.
+    pub fn from_toml(text: &str, place: &str) -> Result<Self> {
+        read::framework(text, place, &read::embedded)
+    }
+
+    /// The file of this framework, every constant named.
+    pub fn to_toml(&self) -> String {
+        read::to_toml(self)
+    }
+
+    /// The value of a constant.
+    #[inline]
+    pub fn get(&self, constant: Constant) -> f64 {
+        self.figures[constant as usize].value
+    }
+
+    /// A constant with its source.
+    pub fn figure(&self, constant: Constant) -> &Figure {
+        &self.figures[constant as usize]
+    }
+
+    /// This framework with another value of a constant.
+    pub fn set(&mut self, constant: Constant, figure: Figure) {
+        self.figures[constant as usize] = figure;
+    }
+
+    /// This framework with other values of all constants, for a fit.
+    pub fn set_value(&mut self, constant: Constant, value: f64) {
+        self.figures[constant as usize].value = value;
+    }
+
+    /// Half width of the 90 % interval of `ln(time)` of a whole step; none for the plain sum, whose interval is that of
+    /// its operators.
+    pub fn half_width(&self, kind: Kind) -> Option<f64> {
+        self.half_widths.get(&kind).copied()
+    }
+
+    /// Sets [`Framework::half_width`].
+    pub fn set_half_width(&mut self, kind: Kind, half_width: f64) {
+        self.half_widths.insert(kind, half_width);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_built_in_framework_loads_and_reads_back() {
+        assert!(Framework::all().len() >= 9);
+        for framework in Framework::all() {
+            let text = framework.to_toml();
+            let again = Framework::from_toml(&text, "again.toml").unwrap();
+            assert_eq!(&again, framework, "{text}");
+        }
+        for mode in Mode::ALL {
+            assert!(Framework::default_for(mode).modes.contains(&mode));
+            for name in [Framework::KERNELS, Framework::UNKNOWN] {
+                assert_eq!(Framework::find(name, mode).unwrap().name, name);
+            }
+        }
+    }
+
+    #[test]
+    fn the_plain_sum_changes_no_time() {
+        let kernels = Framework::find(Framework::KERNELS, Mode::Train).unwrap();
+        for constant in Constant::ALL {
+            assert_eq!(kernels.get(constant), constant.neutral(), "{constant}");
+        }
+        assert_eq!(kernels.half_width(Kind::TrainDense), None);
+    }
+
+    #[test]
+    fn software_is_recognised_by_the_longest_text() {
+        for (software, mode, name) in [
+            (
+                "dgxc-benchmarking v24.11.1, NeMo 24.09",
+                Mode::Train,
+                Some("megatron"),
+            ),
+            (
+                "NeMo container 26.06, Megatron-Bridge",
+                Mode::Train,
+                Some("megatron"),
+            ),
+            (
+                "NeMo AutoModel (PyTorch FSDP2), 2026-04-17",
+                Mode::Train,
+                Some("fsdp2"),
+            ),
+            (
+                "torchtitan 9dec370, torch 2024-12-23 nightly",
+                Mode::Train,
+                Some("fsdp2"),
+            ),
+            (
+                "Megatron-DeepSpeed 2022",
+                Mode::Train,
+                Some("megatron-deepspeed"),
+            ),
+            ("llm-foundry 2023", Mode::Train, Some("llm-foundry")),
+            ("vLLM 0.9.1", Mode::Decode, Some("vllm")),
+            ("vLLM 0.9.1", Mode::Train, None),
+            ("a trainer of our own", Mode::Train, None),
+        ] {
+            let found = Framework::recognise(software, mode);
+            assert_eq!(found.map(|found| found.name.as_str()), name, "{software}");
+        }
+    }
+
+    #[test]
+    fn bad_files_name_the_place_and_what_is_allowed() {
+        let file = |body: &str| {
+            format!(
+                "name = \"x\"\ntitle = \"X\"\ninherits = \"megatron\"\nmodes = [\"train\"]\n{body}"
+            )
+        };
+        for (body, part) in [
+            (
+                "[constants]\nspeed = { value = 1.0, source = \"a\" }",
+                "`constants.speed` is not known",
+            ),
+            (
+                "[constants]\nmemory = { value = -1.0, source = \"a\" }",
+                "`constants.memory` is -1",
+            ),
+            (
+                "[constants]\nexposed_tp = { value = 1.5, source = \"a\" }",
+                "allowed: 0 to 1",
+            ),
+            (
+                "[half_widths]\ntrain_dense = 0.0",
+                "`half_widths.train_dense` is 0",
+            ),
+        ] {
+            let message = Framework::from_toml(&file(body), "my.toml")
+                .unwrap_err()
+                .to_string();
+            assert!(
+                message.starts_with("my.toml: ") && message.contains(part),
+                "{message}"
+            );
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Reading and writing framework files: every constant in its range, every message with file, key and what is allowed.
+
+use super::{Constant, Figure, Fit, Framework, Kind};
+use crate::arch::Mode;
+use crate::error::{Error, Result};
+use include_dir::{Dir, include_dir};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/data/frameworks");
+
+/// A framework as its file has it.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    name: String,
+    title: String,
+    /// Where constants and half widths that are not named come from; nothing stands for the plain sum.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inherits: Option<String>,
+    #[serde(default)]
+    software: Vec<String>,
+    modes: Vec<Mode>,
+    #[serde(default)]
+    half_widths: BTreeMap<Kind, f64>,
+    #[serde(default)]
+    constants: BTreeMap<String, Figure>,
+    #[serde(default)]
+    fits: BTreeMap<Kind, Fit>,
+}
+
+/// The embedded frameworks, by name.
+pub(super) fn all() -> &'static [Framework] {
+    static ALL: OnceLock<Vec<Framework>> = OnceLock::new();
+    ALL.get_or_init(|| {
+        let mut names: Vec<_> = FILES.files().map(|file| file.path().to_owned()).collect();
+        names.sort();
+        let read = names.iter().map(|path| {
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+            embedded(&stem).expect("a test loads every embedded framework")
+        });
+        read.collect()
+    })
+}
+
+/// The embedded framework of this name, and those it inherits from.
+pub(super) fn embedded(name: &str) -> Result<Framework> {
+    let path = format!("{name}.toml");
+    let file = FILES.get_file(&path);
+    let text = file.and_then(|file| file.contents_utf8()).ok_or_else(|| {
+        Error::bad_input(format!("data/frameworks/{path}: there is no such file"))
+    })?;
+    framework(text, &format!("data/frameworks/{path}"), &|name| {
+        embedded(name)
+    })
+}
+
+/// Reads a framework; `find` knows the one it inherits from.
+pub(super) fn framework(
+    text: &str,
+    place: &str,
+    find: &dyn Fn(&str) -> Result<Framework>,
+) -> Result<Framework> {
+    let file: File = toml::from_str(text).map_err(|error| {
+        let message = error.to_string().trim().replace('\n', " ");
+        Error::bad_input(format!("{place}: {message}"))
+    })?;
+    let base = file.inherits.as_deref().map(find).transpose()?;
+    let mut framework = match base {
+        Some(base) => Framework {
+            fits: BTreeMap::new(),
+            ..base
+        },
+        None => neutral(),
+    };
+    framework.name = file.name;
+    framework.title = file.title;
+    framework.software = file.software;
+    framework.modes = file.modes;
+    framework.fits = file.fits;
+    for (key, figure) in file.constants {
+        let Some(constant) = Constant::parse(&key) else {
+            let known = Constant::NAMES.join(", ");
+            return Err(Error::bad_input(format!(
+                "{place}: `constants.{key}` is not known; allowed: {known}"
+            )));
+        };
+        let most = constant.greatest();
+        if !(figure.value >= 0.0 && figure.value <= most) {
+            let field = format!("constants.{key}");
+            let allowed = format!("0 to {most}");
+            return Err(Error::field(place, &field, figure.value, &allowed));
+        }
+        framework.set(constant, figure);
+    }
+    for (kind, half_width) in file.half_widths {
+        if !(half_width > 0.0 && half_width <= 10.0) {
+            let field = format!("half_widths.{kind}");
+            return Err(Error::field(
+                place,
+                &field,
+                half_width,
+                "more than 0, at most 10",
+            ));
+        }
+        framework.set_half_width(kind, half_width);
+    }
+    Ok(framework)
+}
+
+/// The plain sum, before a file names it.
+fn neutral() -> Framework {
+    Framework {
+        name: String::new(),
+        title: String::new(),
+        software: Vec::new(),
+        modes: Vec::new(),
+        figures: Constant::ALL.map(|constant| Figure {
+            value: constant.neutral(),
+            sd: 0.0,
+            source: "the plain sum".to_owned(),
+        }),
+        half_widths: BTreeMap::new(),
+        fits: BTreeMap::new(),
+    }
+}
+
+/// The file of a framework with every constant that is not that of the plain sum.
+pub(super) fn to_toml(framework: &Framework) -> String {
+    let neutral = neutral();
+    let departs = |constant: &Constant| framework.figure(*constant) != neutral.figure(*constant);
+    let constants = Constant::ALL.into_iter().filter(departs);
+    let file = File {
+        name: framework.name.clone(),
+        title: framework.title.clone(),
+        inherits: None,
+        software: framework.software.clone(),
+        modes: framework.modes.clone(),
+        half_widths: framework.half_widths.clone(),
+        constants: constants
+            .map(|constant| {
+                (
+                    constant.name().to_owned(),
+                    framework.figure(constant).clone(),
+                )
+            })
+            .collect(),
+        fits: framework.fits.clone(),
+    };
+    toml::to_string(&file).expect("texts and finite numbers")
+}

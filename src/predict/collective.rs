@@ -1,0 +1,110 @@
+//! The time of a collective on its links: inside a node, and between nodes where its ranks are placed in several.
+//!
+//! Nothing here is learned. A ring moves [`Collective::wire_bytes`] over the link of a node. Of a gather, scatter or
+//! reduction over several nodes the ranks of one node share the crossing, as NCCL's rings and trees do; an all-to-all
+//! sends what is for other nodes over each GPU's own adapter.
+
+use crate::families::collective::link;
+use crate::gpu::Gpu;
+use crate::ops::{Collective, CollectiveKind};
+use crate::units::{BytesPerSecond, Seconds};
+
+/// Share of a link's bandwidth that collectives reach on large messages: bus bandwidths of 230 of 300 GB/s on A100
+/// (superbenchmark), 340 of 450 on H100, 630 of 900 on B200, 690 of 900 on GB200 (XLA's tables of collectives).
+const LINK_SHARE: f64 = 0.76;
+
+/// What a collective needs of its links.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Traffic {
+    /// Transfer inside a node.
+    pub node: Seconds,
+    /// Transfer between nodes.
+    pub network: Seconds,
+    /// Doublings of the ranks beyond two.
+    pub rank_doublings: f64,
+    /// Doublings of the nodes.
+    pub node_doublings: f64,
+}
+
+impl Traffic {
+    /// The traffic of one collective; none where one rank exchanges nothing.
+    pub fn of(gpu: &Gpu, op: &Collective) -> Option<Self> {
+        if op.ranks < 2 {
+            return None;
+        }
+        let ranks = op.ranks as f64;
+        let inside = match gpu.gpus_per_node() {
+            Some(node) => op.ranks_per_node(node) as f64,
+            None => ranks,
+        };
+        let nodes = ranks / inside;
+        let bytes = op.bytes as f64;
+        let link = link(gpu).bytes_per_sec() * LINK_SHARE;
+        let network = network(gpu).bytes_per_sec();
+        let crossing = bytes * (1.0 - 1.0 / nodes);
+        let (in_node, between) = match op.kind {
+            CollectiveKind::SendReceive if nodes > 1.0 => (0.0, bytes),
+            CollectiveKind::SendReceive => (bytes, 0.0),
+            CollectiveKind::AllToAll => (bytes * (inside - 1.0) / ranks, crossing),
+            CollectiveKind::AllReduce => (op.wire_bytes().bytes(), 2.0 * crossing / inside),
+            CollectiveKind::AllGather | CollectiveKind::ReduceScatter => {
+                (op.wire_bytes().bytes(), crossing / inside)
+            }
+        };
+        // Where every rank is in a node of its own the link is not used.
+        let in_node = if inside > 1.0 { in_node } else { 0.0 };
+        Some(Self {
+            node: Seconds::from_secs(in_node / link),
+            network: Seconds::from_secs(between / network),
+            rank_doublings: (ranks.log2() - 1.0).max(0.0),
+            node_doublings: nodes.log2(),
+        })
+    }
+
+    /// The transfer: both at once, but for an all-to-all, whose GPUs forward what came from other nodes.
+    pub fn transfer(&self) -> Seconds {
+        self.node.max(self.network)
+    }
+}
+
+/// Bandwidth between nodes of one GPU, in one direction; no more than that of its link.
+fn network(gpu: &Gpu) -> BytesPerSecond {
+    link(gpu).min(gpu.network_bandwidth())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn traffic(kind: CollectiveKind, ranks: u64, stride: u64) -> Traffic {
+        let op = Collective {
+            stride,
+            ..Collective::new(kind, 1 << 30, ranks)
+        };
+        Traffic::of(Gpu::find("h100").unwrap(), &op).unwrap()
+    }
+
+    #[test]
+    fn ranks_of_a_node_share_the_crossing() {
+        let gather = |ranks, stride| traffic(CollectiveKind::AllGather, ranks, stride);
+        assert_eq!(gather(8, 1).network, Seconds::ZERO);
+        // Eight GPUs of a node carry an eighth each; one in each node carries it all.
+        let ratio = gather(16, 8).network / gather(16, 1).network;
+        assert!((ratio - 8.0 * (15.0 / 16.0) / 0.5).abs() < 1e-9, "{ratio}");
+        assert_eq!(gather(16, 8).node, Seconds::ZERO);
+    }
+
+    #[test]
+    fn growing_by_one_node_is_no_cliff() {
+        let of = |ranks| traffic(CollectiveKind::ReduceScatter, ranks, 1).transfer();
+        assert!(of(16) / of(8) < 1.5 && of(512) / of(16) < 2.2);
+    }
+
+    #[test]
+    fn neighbours_of_a_stage_are_in_other_nodes() {
+        let send = |stride| traffic(CollectiveKind::SendReceive, 2, stride);
+        assert_eq!(send(1).network, Seconds::ZERO);
+        assert_eq!(send(8).node, Seconds::ZERO);
+        assert!(send(8).transfer() > send(1).transfer());
+    }
+}

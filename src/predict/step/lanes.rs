@@ -1,0 +1,211 @@
+//! How a step runs: kernels, traffic and host are three lanes, and what one hides of another does not count.
+//!
+//! Per micro-batch and stage: kernels, the share of their neighbours' traffic that shows, the fixed times of a layer. The
+//! host overtakes where launching takes longer. The last stage runs the head too. 1F1B, interleaved or not, idles for
+//! `(p - 1) / v` micro-batches. Traffic of data parallelism hides behind the micro-batches up to their length.
+
+use super::ledger::{Entry, Ledger, Section, Term};
+use crate::arch::{Mode, Recipe};
+use crate::framework::{Constant, Framework};
+use crate::units::Seconds;
+
+/// Exponent of the smooth maximum of device and host: within 9 % of the larger where both are equal.
+const SHARPNESS: f64 = 8.0;
+
+/// Share of a micro-batch behind which traffic of data parallelism can hide.
+const HIDING: f64 = 0.9;
+
+/// Where the time of a step goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Lanes {
+    /// Kernels.
+    pub kernels: Seconds,
+    /// Traffic that no kernel hides.
+    pub exposed: Seconds,
+    /// Idle while the pipeline fills and drains.
+    pub bubble: Seconds,
+    /// Waiting for the host to launch.
+    pub host: Seconds,
+    /// Fixed times of layers, sequences and steps, and the growth with the number of GPUs.
+    pub overhead: Seconds,
+    /// Wall time of the step: the sum of all.
+    pub total: Seconds,
+    /// By which the times of a section are multiplied: 0 where another stage is the slowest.
+    pub(super) sections: [f64; Section::COUNT],
+    /// Share of data-parallel traffic that shows.
+    pub(super) exposed_data: f64,
+    /// The same of traffic with every micro-batch.
+    pub(super) exposed_sharded: f64,
+}
+
+/// What a framework makes of terms: a multiplier each, and the start of a collective.
+pub(super) struct Factors {
+    terms: [f64; Term::COUNT],
+    start: f64,
+    per_rank_doubling: f64,
+    per_node_doubling: f64,
+}
+
+impl Factors {
+    pub(super) fn of(framework: &Framework, recipe: Recipe) -> Self {
+        use Constant as C;
+        let get = |constant| framework.get(constant);
+        let fp8 = match recipe {
+            Recipe::Tensorwise => 1.0,
+            Recipe::Rowwise => get(C::RowwiseOverTensorwise),
+            Recipe::Mxfp8 => get(C::Mxfp8OverFp8),
+            Recipe::Nvfp4 => get(C::Nvfp4OverFp8),
+        };
+        let mut terms = [1.0; Term::COUNT];
+        for (term, factor) in [
+            (Term::Gemm, get(C::Gemm)),
+            (Term::GemmFp8, get(C::GemmFp8) * fp8),
+            (Term::Experts, get(C::Experts)),
+            (Term::ExpertsFp8, get(C::ExpertsFp8) * fp8),
+            (Term::Attention, get(C::Attention)),
+            (Term::AttentionBackward, get(C::AttentionBackward)),
+            (Term::Memory, get(C::Memory)),
+            (Term::Permute, get(C::Permute)),
+            (Term::Launch, get(C::Launch)),
+            (Term::Quantize, get(C::Quantize)),
+            (Term::Accumulate, get(C::Accumulate)),
+            (Term::TensorParallel, get(C::ExposedTp)),
+            (Term::ContextParallel, get(C::ExposedCp)),
+            (Term::PipelineParallel, get(C::ExposedPp)),
+            (Term::ExpertParallel, get(C::ExposedEp)),
+            (Term::ExpertNetwork, get(C::ExposedEpNetwork)),
+        ] {
+            terms[term as usize] = factor;
+        }
+        let start = get(C::CollectiveUs) * 1e-6;
+        Self {
+            terms,
+            start,
+            per_rank_doubling: start * get(C::CollectiveGrowth),
+            per_node_doubling: get(C::CollectiveNodeUs) * 1e-6,
+        }
+    }
+
+    /// Seconds of an entry: for data parallelism all of it, else what shows.
+    pub(super) fn seconds(&self, term: Term, entry: &Entry) -> f64 {
+        let starts = self.start * entry.calls
+            + self.per_rank_doubling * entry.rank_doublings
+            + self.per_node_doubling * entry.node_doublings;
+        (entry.time + starts) * self.terms[term as usize]
+    }
+
+    fn sum(&self, entries: &[Entry; Term::COUNT], terms: impl IntoIterator<Item = Term>) -> f64 {
+        let each = terms.into_iter();
+        each.map(|term| self.seconds(term, &entries[term as usize]))
+            .sum()
+    }
+}
+
+const KERNELS: [Term; 11] = [
+    Term::Gemm,
+    Term::GemmFp8,
+    Term::Experts,
+    Term::ExpertsFp8,
+    Term::Attention,
+    Term::AttentionBackward,
+    Term::Memory,
+    Term::Permute,
+    Term::Launch,
+    Term::Quantize,
+    Term::Accumulate,
+];
+
+const IN_LAYERS: [Term; 5] = [
+    Term::TensorParallel,
+    Term::ContextParallel,
+    Term::PipelineParallel,
+    Term::ExpertParallel,
+    Term::ExpertNetwork,
+];
+
+impl Lanes {
+    /// The time of a step under a framework.
+    pub fn of(ledger: &Ledger, framework: &Framework) -> Self {
+        use Constant as C;
+        let get = |constant| framework.get(constant);
+        let factors = Factors::of(framework, ledger.recipe);
+        let [layers, head, update] = &ledger.entries;
+        let micro = ledger.microbatches;
+
+        let layer_kernels = factors.sum(layers, KERNELS);
+        let layer_traffic = factors.sum(layers, IN_LAYERS);
+        let trains = ledger.mode == Mode::Train;
+        // Passes that launch the experts: forward alone, or forward and twice backward.
+        let passes = if trains { 6.0 } else { 2.0 };
+        let fixed = 1e-6
+            * (ledger.layers
+                * get(if ledger.mode == Mode::Prefill {
+                    C::PrefillLayerUs
+                } else {
+                    C::LayerUs
+                })
+                + ledger.moe_layers
+                    * (get(C::MoeLayerUs) + get(C::ExpertLaunchUs) * passes * ledger.experts));
+        let head_kernels = factors.sum(head, KERNELS);
+        let head_traffic = factors.sum(head, IN_LAYERS);
+        let head_time = head_kernels + head_traffic;
+
+        let device = layer_kernels + layer_traffic + fixed;
+        let host = get(C::HostUs) * 1e-6 * ledger.launches;
+        let stage = smooth_maximum(device, (host - head_time).max(0.0));
+        let (in_last, in_head) = if ledger.head_is_a_layer {
+            let shorter = (ledger.layers - 1.0) / ledger.layers;
+            if stage * shorter + head_time > stage {
+                (shorter, 1.0)
+            } else {
+                (1.0, 0.0)
+            }
+        } else {
+            (1.0, 1.0)
+        };
+        let last = stage * in_last + head_time * in_head;
+        let compute = micro * last;
+        let bubble = ledger.bubble * stage;
+
+        let data = factors.sum(update, [Term::DataParallel]);
+        let sharded = factors.sum(layers, [Term::ShardedData]) * micro
+            + factors.sum(update, [Term::ShardedData]);
+        let shown = |traffic: f64, share: f64, behind: f64| (share * traffic).max(traffic - behind);
+        let data_shown = shown(data, get(C::ExposedDp), HIDING * last);
+        let sharded_shown = shown(sharded, get(C::ExposedFsdp), HIDING * compute);
+        let updated = factors.sum(update, KERNELS);
+        let constant = get(C::StepMs) * 1e-3 + get(C::SequenceUs) * 1e-6 * ledger.sequences;
+
+        let plain = compute + bubble + data_shown + sharded_shown + updated + constant;
+        let growth = get(C::GrowthPerDoubling) * (ledger.gpus / 8.0).log2().max(0.0);
+        let seconds = Seconds::from_secs;
+        Self {
+            kernels: seconds(micro * (layer_kernels * in_last + head_kernels * in_head) + updated),
+            exposed: seconds(
+                micro * (layer_traffic * in_last + head_traffic * in_head)
+                    + data_shown
+                    + sharded_shown,
+            ),
+            bubble: seconds(bubble),
+            host: seconds(micro * in_last * (stage - device)),
+            overhead: seconds(micro * in_last * fixed + constant + plain * growth),
+            total: seconds(plain * (1.0 + growth)),
+            sections: [in_last, in_head, 1.0],
+            exposed_data: share(data_shown, data),
+            exposed_sharded: share(sharded_shown, sharded),
+        }
+    }
+}
+
+fn share(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+/// The larger of two times, more where both are close: kernels wait for launches now and then.
+fn smooth_maximum(a: f64, b: f64) -> f64 {
+    if b <= 0.0 {
+        return a;
+    }
+    let largest = a.max(b);
+    largest * ((a / largest).powf(SHARPNESS) + (b / largest).powf(SHARPNESS)).powf(1.0 / SHARPNESS)
+}

@@ -1,0 +1,285 @@
+//! The terms of a step before any framework: how long which kind of kernel and traffic takes.
+//!
+//! A [`Ledger`] is linear in the constants of a framework but for the few maxima of [`super::lanes`], so a fit evaluates
+//! a thousand sets of constants without asking a predictor again.
+
+use crate::arch::{Item, Mode, Phase, Recipe, Role, Step, Workload};
+use crate::framework::{Constant, Framework};
+use crate::gpu::Gpu;
+use crate::ops::{Dtype, Gemm, Memory, MemoryKind, Op};
+use crate::predict::collective::Traffic;
+use crate::units::Seconds;
+
+/// Bytes an element that the fp8 tables' cast of the left operand moves.
+const CAST_BYTES: f64 = 6.0;
+
+/// The least share of its tabled time that an fp8 GEMM takes without its cast.
+const LEAST_WITHOUT_CAST: f64 = 0.35;
+
+/// Kernels and traffic whose times a framework scales alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Term {
+    Gemm,
+    GemmFp8,
+    Experts,
+    ExpertsFp8,
+    Attention,
+    AttentionBackward,
+    Memory,
+    Permute,
+    Launch,
+    Quantize,
+    Accumulate,
+    TensorParallel,
+    ContextParallel,
+    PipelineParallel,
+    DataParallel,
+    ShardedData,
+    ExpertParallel,
+    ExpertNetwork,
+}
+
+impl Term {
+    pub(super) const COUNT: usize = Self::ExpertNetwork as usize + 1;
+}
+
+/// Where in a step a time counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Section {
+    /// The layers of a stage, once a micro-batch.
+    Layers,
+    /// Embedding, head and loss, once a micro-batch.
+    Head,
+    /// Once a step.
+    Update,
+}
+
+impl Section {
+    pub(super) const COUNT: usize = Self::Update as usize + 1;
+
+    fn of(item: &Item) -> Self {
+        match (item.phase, item.role) {
+            (Phase::Update, _) => Self::Update,
+            (
+                _,
+                Role::Embedding
+                | Role::PositionEmbedding
+                | Role::EmbeddingDropout
+                | Role::FinalNorm
+                | Role::Logits
+                | Role::HeadAccumulation
+                | Role::Loss,
+            ) => Self::Head,
+            _ => Self::Layers,
+        }
+    }
+}
+
+/// Seconds of one term in one section, and how often collectives of it start.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Entry {
+    pub time: f64,
+    pub calls: f64,
+    /// Doublings of the ranks beyond two, summed over the calls.
+    pub rank_doublings: f64,
+    /// Doublings of the nodes, summed over the calls.
+    pub node_doublings: f64,
+}
+
+/// The terms of a step, per micro-batch and per update.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ledger {
+    pub(super) entries: [[Entry; Term::COUNT]; Section::COUNT],
+    /// Kernel launches per micro-batch.
+    pub(super) launches: f64,
+    pub(super) mode: Mode,
+    pub(super) recipe: Recipe,
+    pub(super) microbatches: f64,
+    /// Micro-batches of idle time while the pipeline fills and drains.
+    pub(super) bubble: f64,
+    pub(super) layers: f64,
+    pub(super) head_is_a_layer: bool,
+    pub(super) moe_layers: f64,
+    /// Routed experts on this GPU.
+    pub(super) experts: f64,
+    pub(super) gpus: f64,
+    pub(super) sequences: f64,
+}
+
+/// What one repetition of an item adds to a ledger: at most three terms.
+pub(super) struct Parts {
+    pub section: Section,
+    pub terms: [Option<(Term, Entry)>; 3],
+    /// Whether the host launches a kernel for it.
+    pub launches: bool,
+}
+
+impl Ledger {
+    pub(super) fn new(step: &Step, workload: &Workload, experts: u64) -> Self {
+        Self {
+            entries: Default::default(),
+            launches: 0.0,
+            mode: workload.mode,
+            recipe: workload.recipe,
+            microbatches: step.microbatches as f64,
+            bubble: step.bubble(),
+            layers: step.layers as f64,
+            head_is_a_layer: step.head_is_a_layer,
+            moe_layers: step.moe_layers as f64,
+            experts: experts as f64,
+            gpus: workload.gpus() as f64,
+            sequences: workload.batch as f64,
+        }
+    }
+
+    /// Adds an item whose single repetition has these parts.
+    pub(super) fn add(&mut self, item: &Item, parts: &Parts) {
+        let times = match parts.section {
+            Section::Update => item.repetitions(),
+            Section::Layers | Section::Head => item.repetitions() / self.microbatches,
+        };
+        if parts.launches {
+            self.launches += times;
+        }
+        for (term, entry) in parts.terms.iter().flatten() {
+            let sum = &mut self.entries[parts.section as usize][*term as usize];
+            sum.time += entry.time * times;
+            sum.calls += entry.calls * times;
+            sum.rank_doublings += entry.rank_doublings * times;
+            sum.node_doublings += entry.node_doublings * times;
+        }
+    }
+}
+
+/// Whether an item is carried by another kernel: what it costs follows from its traffic alone.
+pub(super) fn is_fused(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Memory(Memory {
+            kind: MemoryKind::Quantize | MemoryKind::AccumulateGradient,
+            ..
+        })
+    )
+}
+
+impl Parts {
+    /// What one repetition of an item adds, given the predicted time of its operator.
+    pub(super) fn of(
+        gpu: &Gpu,
+        framework: &Framework,
+        workload: &Workload,
+        item: &Item,
+        predicted: Seconds,
+    ) -> Self {
+        let plain = |time: f64| Entry {
+            time,
+            ..Entry::default()
+        };
+        let mut launches = true;
+        let terms = match &item.op {
+            Op::Gemm(op) => {
+                let fp8 = op.dtype == Dtype::Fp8;
+                let term = match (item.role.is_of_experts(), fp8) {
+                    (false, false) => Term::Gemm,
+                    (false, true) => Term::GemmFp8,
+                    (true, false) => Term::Experts,
+                    (true, true) => Term::ExpertsFp8,
+                };
+                let time = if fp8 {
+                    without_cast(gpu, framework, op, predicted)
+                } else {
+                    predicted
+                };
+                [Some((term, plain(time.secs()))), None, None]
+            }
+            Op::Attention(_) if item.phase == Phase::Backward => [
+                Some((Term::AttentionBackward, plain(predicted.secs()))),
+                None,
+                None,
+            ],
+            Op::Attention(_) => [Some((Term::Attention, plain(predicted.secs()))), None, None],
+            Op::Memory(op) if is_fused(&item.op) => {
+                launches = false;
+                let term = match op.kind {
+                    MemoryKind::Quantize => Term::Quantize,
+                    _ => Term::Accumulate,
+                };
+                [
+                    Some((term, plain((op.bytes() / gpu.bandwidth()).secs()))),
+                    None,
+                    None,
+                ]
+            }
+            Op::Memory(_) => {
+                let term = match item.role {
+                    Role::ExpertsDispatch | Role::ExpertsCombine | Role::ExpertsActivation => {
+                        Term::Permute
+                    }
+                    _ => Term::Memory,
+                };
+                let launch = gpu.launch_floor().min(predicted);
+                [
+                    Some((Term::Launch, plain(launch.secs()))),
+                    Some((term, plain((predicted - launch).secs()))),
+                    None,
+                ]
+            }
+            Op::Collective(op) => {
+                launches = false;
+                match Traffic::of(gpu, op) {
+                    Some(traffic) => traffic_terms(workload, item.role, &traffic),
+                    None => [None; 3],
+                }
+            }
+        };
+        Self {
+            section: Section::of(item),
+            terms,
+            launches,
+        }
+    }
+}
+
+/// The terms of a collective: the transfer, and for experts what crosses the network beside it.
+fn traffic_terms(workload: &Workload, role: Role, traffic: &Traffic) -> [Option<(Term, Entry)>; 3] {
+    let started = |time: Seconds| Entry {
+        time: time.secs(),
+        calls: 1.0,
+        rank_doublings: traffic.rank_doublings,
+        node_doublings: traffic.node_doublings,
+    };
+    let term = match role {
+        Role::ExpertParallel => {
+            let crossing = Entry {
+                time: traffic.network.secs(),
+                ..Entry::default()
+            };
+            return [
+                Some((Term::ExpertParallel, started(traffic.node))),
+                Some((Term::ExpertNetwork, crossing)),
+                None,
+            ];
+        }
+        Role::ContextParallel => Term::ContextParallel,
+        Role::PipelineParallel => Term::PipelineParallel,
+        Role::DataParallel if workload.zero >= 2 => Term::ShardedData,
+        Role::DataParallel => Term::DataParallel,
+        _ => Term::TensorParallel,
+    };
+    [Some((term, started(traffic.transfer()))), None, None]
+}
+
+/// The time of an fp8 GEMM without the cast of its left operand that the tables contain and the framework does elsewhere.
+fn without_cast(gpu: &Gpu, framework: &Framework, op: &Gemm, predicted: Seconds) -> Seconds {
+    let launch = Seconds::from_micros(framework.get(Constant::CastUs));
+    let traffic = if framework.get(Constant::Quantize) > 0.0 {
+        let bytes = CAST_BYTES * op.batch as f64 * op.m as f64 * op.k as f64;
+        Seconds::from_secs(bytes / gpu.bandwidth().bytes_per_sec())
+    } else {
+        Seconds::ZERO
+    };
+    let arithmetic = op.flops() / gpu.nearest_peak(op.dtype);
+    (predicted - launch - traffic)
+        .max(predicted * LEAST_WITHOUT_CAST)
+        .max(arithmetic.min(predicted))
+}

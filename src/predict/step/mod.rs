@@ -1,0 +1,354 @@
+//! From predicted operators to a training step, a prefill or a decode step of a whole transformer.
+
+mod lanes;
+mod ledger;
+
+pub use lanes::Lanes;
+pub use ledger::Ledger;
+
+use crate::arch::{Architecture, Item, MemoryUse, Recipe, Step, Workload, lower, memory_use};
+use crate::error::Result;
+use crate::framework::{Constant, Framework, Kind};
+use crate::gpu::Gpu;
+use crate::ops::{Dtype, MemoryKind, Op};
+use crate::predict::Predictor;
+use crate::predict::assume;
+use crate::predict::estimate::{Caveats, Estimate, Tier};
+use crate::units::Flops;
+use crate::units::Seconds;
+use lanes::Factors;
+use ledger::{Parts, Term, is_fused};
+
+/// One line of a step: an operator, how often it runs, what one call takes.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// Role, phase, operator and count.
+    pub item: Item,
+    /// One call.
+    pub each: Estimate,
+    /// What all calls of the step add to its time; of traffic the part that shows.
+    pub time: Seconds,
+}
+
+/// A predicted step of one model on one GPU (or one rank of its parallel group).
+#[derive(Clone, Debug)]
+pub struct StepEstimate {
+    /// Name of the framework that runs it.
+    pub framework: String,
+    /// Every operator of the step.
+    pub lines: Vec<Line>,
+    /// Where the time goes.
+    pub lanes: Lanes,
+    /// Wall time of the step, pipeline bubble included.
+    pub time: Seconds,
+    /// Ends of the 90 % interval of [`StepEstimate::time`].
+    pub low: Seconds,
+    #[allow(missing_docs)]
+    pub high: Seconds,
+    /// Tokens a step processes on this replica.
+    pub tokens: u64,
+    /// Tokens per second of one replica, with the ends of its 90 % interval.
+    pub tokens_per_s: f64,
+    #[allow(missing_docs)]
+    pub tokens_per_s_low: f64,
+    #[allow(missing_docs)]
+    pub tokens_per_s_high: f64,
+    /// Arithmetic of the step on this replica, as [`StepEstimate::mfu`] counts it.
+    pub model_flops: Flops,
+    /// Model FLOPs utilisation per GPU, against the dense peak of the workload's format (full-square attention,
+    /// no recompute: the PaLM convention).
+    pub mfu: f64,
+    /// GPUs of one replica (tensor times pipeline parallel).
+    pub gpus_per_replica: u64,
+    /// Memory of one GPU by part.
+    pub memory: MemoryUse,
+    /// Whether that fits.
+    pub fits: bool,
+    /// Share of the time by tier, in the order of [`Tier::ALL`].
+    pub tier_shares: [f64; 4],
+    /// Everything any line warns of.
+    pub caveats: Caveats,
+}
+
+impl StepEstimate {
+    /// Time that all GPUs of a replica together spend on one token.
+    pub fn gpu_time_per_token(&self) -> Seconds {
+        self.time * (self.gpus_per_replica as f64 / self.tokens as f64)
+    }
+
+    /// Tokens per second of one GPU.
+    pub fn tokens_per_s_per_gpu(&self) -> f64 {
+        self.tokens_per_s / self.gpus_per_replica as f64
+    }
+
+    /// The worst tier with any share of the time.
+    pub fn worst_tier(&self) -> Tier {
+        Tier::ALL
+            .into_iter()
+            .rev()
+            .find(|&tier| self.tier_shares[tier as usize] > 0.0)
+            .unwrap_or(Tier::Measured)
+    }
+}
+
+/// Predicts one step of `architecture` under `workload` with the framework of the predictor.
+pub fn estimate_step(
+    predictor: &Predictor,
+    architecture: &Architecture,
+    workload: &Workload,
+) -> Result<StepEstimate> {
+    let framework = predictor.framework(workload.mode);
+    let mut step = lower(architecture, workload)?;
+    retain_counted(&mut step, framework);
+    let memory = memory_use(architecture, workload)?;
+    let ops: Vec<Op> = kernels(&step).collect();
+    let mut predicted = predictor.predict(&ops).into_iter();
+    let estimates = step.items.iter().map(|item| {
+        traffic_estimate(predictor.gpu(), &item.op)
+            .or_else(|| predicted.next())
+            .expect("an estimate for every kernel")
+    });
+    let estimates: Vec<Estimate> = estimates.collect();
+    let whole = Whole::of(
+        predictor.gpu(),
+        framework,
+        architecture,
+        workload,
+        &step,
+        &estimates,
+    );
+    let lines = step.items.iter().zip(&estimates).zip(&whole.shown);
+    let lines = lines.map(|((item, each), &time)| Line {
+        item: *item,
+        each: *each,
+        time,
+    });
+    let sum = &whole.sum;
+    let time = whole.lanes.total;
+    let half_width = whole.half_width(framework, Kind::of(architecture, workload));
+    let rate = |time: Seconds| step.tokens as f64 / time.secs();
+    let low = (time * (-half_width).exp()).max(whole.least.min(time));
+    let high = time * half_width.exp();
+    let peak = predictor.gpu().nearest_peak(workload.dtype) * step.gpus_per_replica as f64;
+    Ok(StepEstimate {
+        framework: framework.name.clone(),
+        lanes: whole.lanes,
+        tokens: step.tokens,
+        tokens_per_s: rate(time),
+        tokens_per_s_low: rate(high),
+        tokens_per_s_high: rate(low),
+        model_flops: step.model_flops,
+        mfu: step.model_flops / time / peak,
+        gpus_per_replica: step.gpus_per_replica,
+        fits: memory.fits(predictor.gpu()),
+        memory,
+        tier_shares: sum.tiers.map(|part| part / sum.time),
+        caveats: sum.caveats,
+        lines: lines.collect(),
+        time,
+        low,
+        high,
+    })
+}
+
+/// The terms of a step, for fits of constants.
+pub fn ledger(
+    predictor: &Predictor,
+    architecture: &Architecture,
+    workload: &Workload,
+) -> Result<Ledger> {
+    let framework = predictor.framework(workload.mode);
+    let step = lower(architecture, workload)?;
+    let ops: Vec<Op> = kernels(&step).collect();
+    let mut predicted = predictor.predict(&ops).into_iter();
+    let mut ledger = Ledger::new(&step, workload, rank_experts(architecture, workload));
+    for item in &step.items {
+        let estimate = traffic_estimate(predictor.gpu(), &item.op).or_else(|| predicted.next());
+        let time = estimate.map_or(Seconds::ZERO, |estimate| estimate.time);
+        ledger.add(
+            item,
+            &Parts::of(predictor.gpu(), framework, workload, item, time),
+        );
+    }
+    Ok(ledger)
+}
+
+/// Routed experts on one GPU.
+fn rank_experts(architecture: &Architecture, workload: &Workload) -> u64 {
+    architecture.moe.map_or(0, |moe| moe.experts / workload.ep)
+}
+
+/// Leaves out what a framework counts inside other kernels.
+pub(super) fn retain_counted(step: &mut Step, framework: &Framework) {
+    let counted = |kind| match kind {
+        MemoryKind::Quantize => framework.get(Constant::Quantize) > 0.0,
+        MemoryKind::AccumulateGradient => framework.get(Constant::Accumulate) > 0.0,
+        _ => true,
+    };
+    step.items.retain(|item| match item.op {
+        Op::Memory(op) => counted(op.kind),
+        _ => true,
+    });
+}
+
+/// The operators that a predictor is asked for: all but traffic and what other kernels carry.
+fn kernels(step: &Step) -> impl Iterator<Item = Op> {
+    let asked = step.items.iter().map(|item| item.op);
+    asked.filter(|op| !matches!(op, Op::Collective(_)) && !is_fused(op))
+}
+
+/// The estimate of what follows from traffic alone: collectives, and what other kernels carry.
+pub(super) fn traffic_estimate(gpu: &Gpu, op: &Op) -> Option<Estimate> {
+    match op {
+        Op::Collective(_) => Some(assume::roofline(gpu, op)),
+        _ if is_fused(op) => Some(assume::roofline(gpu, op)),
+        _ => None,
+    }
+}
+
+/// A step put together: where its time goes, and how sure it is.
+pub(super) struct Whole {
+    pub(super) lanes: Lanes,
+    /// The time of each item that shows.
+    shown: Vec<Seconds>,
+    pub(super) sum: Sum,
+    /// The arithmetic of all matrix kernels at peak: no step is faster.
+    least: Seconds,
+}
+
+impl Whole {
+    /// Puts a step together from the estimate of each of its items.
+    pub(super) fn of<'a>(
+        gpu: &Gpu,
+        framework: &Framework,
+        architecture: &Architecture,
+        workload: &Workload,
+        step: &Step,
+        estimates: impl IntoIterator<Item = &'a Estimate> + Clone,
+    ) -> Self {
+        let mut ledger = Ledger::new(step, workload, rank_experts(architecture, workload));
+        let parts = step
+            .items
+            .iter()
+            .zip(estimates.clone())
+            .map(|(item, each)| {
+                let parts = Parts::of(gpu, framework, workload, item, each.time);
+                ledger.add(item, &parts);
+                parts
+            });
+        let parts: Vec<Parts> = parts.collect();
+        let lanes = Lanes::of(&ledger, framework);
+        let factors = Factors::of(framework, workload.recipe);
+        let mut sum = Sum::default();
+        let mut least = Seconds::ZERO;
+        let items = step.items.iter().zip(estimates).zip(&parts);
+        let shown = items.map(|((item, each), parts)| {
+            let time = parts.terms.iter().flatten().map(|(term, entry)| {
+                let share = match term {
+                    Term::DataParallel => lanes.exposed_data,
+                    Term::ShardedData => lanes.exposed_sharded,
+                    _ => 1.0,
+                };
+                factors.seconds(*term, entry) * share
+            });
+            let of_section = lanes.sections[parts.section as usize];
+            let time: f64 = time.sum::<f64>() * item.repetitions() * of_section;
+            let time = Seconds::from_secs(time);
+            sum.add(time, each);
+            if let (Op::Gemm(_) | Op::Attention(_), Some(dtype)) = (&item.op, item.op.dtype()) {
+                let faster = match workload.recipe {
+                    Recipe::Nvfp4 if dtype == Dtype::Fp8 => 0.5,
+                    _ => 1.0,
+                };
+                least += item.flops() / gpu.nearest_peak(dtype) * faster;
+            }
+            time
+        });
+        Self {
+            shown: shown.collect(),
+            lanes,
+            sum,
+            least,
+        }
+    }
+
+    /// Half width of the 90 % interval of the logarithm of the step: that of the framework, or of the operators where
+    /// they are less sure.
+    fn half_width(&self, framework: &Framework, kind: Kind) -> f64 {
+        let operators = self.sum.half_width();
+        framework
+            .half_width(kind)
+            .map_or(operators, |whole| whole.max(operators))
+    }
+}
+
+/// Adds times whose errors are partly shared: the shared parts add up, the rest averages out.
+///
+/// Repetitions of one operator share their error wholly, so a line counts as one draw.
+#[derive(Default)]
+pub(super) struct Sum {
+    pub(super) time: Seconds,
+    shared: f64,
+    own_squared: f64,
+    tiers: [Seconds; 4],
+    caveats: Caveats,
+}
+
+impl Sum {
+    fn add(&mut self, time: Seconds, each: &Estimate) {
+        self.time += time;
+        self.tiers[each.tier as usize] += time;
+        self.caveats = self.caveats.union(each.caveats);
+        // What is shared cannot exceed the whole.
+        let shared = each.shared.min(each.half_width);
+        self.shared += time.secs() * shared;
+        self.own_squared += (time.secs()).powi(2) * (each.half_width.powi(2) - shared.powi(2));
+    }
+
+    /// Half width of the 90 % interval of the logarithm of the sum.
+    fn half_width(&self) -> f64 {
+        if self.time == Seconds::ZERO {
+            return 0.0;
+        }
+        (self.shared.powi(2) + self.own_squared).sqrt() / self.time.secs()
+    }
+
+    /// The part of [`Sum::half_width`] that another step on the same GPU and stack does not share.
+    pub(super) fn own_half_width(&self) -> f64 {
+        if self.time == Seconds::ZERO {
+            return 0.0;
+        }
+        self.own_squared.sqrt() / self.time.secs()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn estimate(half_width: f64, shared: f64) -> Estimate {
+        let time = Seconds::from_secs(1.0);
+        Estimate {
+            time,
+            half_width,
+            shared,
+            tier: Tier::Learned,
+            caveats: Caveats::default(),
+        }
+    }
+
+    #[test]
+    fn independent_errors_average_out_and_shared_ones_do_not() {
+        let sum_of = |shared: f64| {
+            let mut sum = Sum::default();
+            for _ in 0..100 {
+                sum.add(Seconds::from_secs(1.0), &estimate(0.1, shared));
+            }
+            sum.half_width()
+        };
+        assert!((sum_of(0.0) - 0.01).abs() < 1e-9);
+        assert!((sum_of(0.1) - 0.1).abs() < 1e-9);
+        assert!(sum_of(0.05) > 0.05 && sum_of(0.05) < 0.052);
+        assert_eq!(Sum::default().half_width(), 0.0);
+    }
+}
