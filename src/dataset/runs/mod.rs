@@ -5,6 +5,7 @@
 //! say is filled in by the stated assumptions of its publisher ([`Publisher::assumptions`]).
 
 mod cells;
+mod inference_runs;
 mod llm_foundry;
 mod pipeweave;
 mod training_steps;
@@ -32,6 +33,8 @@ named_enum! {
         Pipeweave = "PipeWeave",
         /// Vendors, benchmarks and trainers: steps of modern training software.
         TrainingSteps = "training-steps",
+        /// Serving engines and their vendors: latencies under load.
+        InferenceRuns = "inference-runs",
     }
 }
 
@@ -49,6 +52,11 @@ impl Publisher {
                  foundation-model-stack/fms-fsdp@5a296af, InternLM/InternEvo@c628a8c, \
                  KellerJordan/modded-nanogpt@f411b3d, AMD-AGI/Primus@fd1eeab",
                 "Apache-2.0, MIT, BSD-3-Clause by row; training_results_v4.1 states none: values only",
+            ),
+            Self::InferenceRuns => (
+                "ai-dynamo/aiconfigurator@0b077da, NVIDIA/TensorRT-LLM@00f3768 and 03e27c7, \
+                 InternLM/lmdeploy, pytorch-labs/gpt-fast@32971d3",
+                "Apache-2.0; gpt-fast BSD-3-Clause",
             ),
         }
     }
@@ -83,6 +91,15 @@ impl Publisher {
                  all weights is a step like pre-training; a measurement that two pages list counts \
                  twice"
             }
+            Self::InferenceRuns => {
+                "a first token is the prefill of one prompt, a further token a decode step of all \
+                 requests in flight at the prompt and half of the generated tokens; lengths of \
+                 InferenceMAX are 0.9 of the nominal ones in the mean; requests are spread evenly \
+                 over attention data parallelism or copies of the engine; blockwise fp8 is read as \
+                 tensorwise, fp4 on Blackwell as NVFP4 in every linear map; no speculative decoding; \
+                 a time per token is left out where over a quarter of a request passes before its \
+                 first token"
+            }
         }
     }
 
@@ -92,7 +109,7 @@ impl Publisher {
             Self::LlmFoundry => "llm-foundry 2023",
             Self::Vtrain => "Megatron-DeepSpeed 2022",
             Self::Pipeweave => "vLLM",
-            Self::TrainingSteps => "",
+            Self::TrainingSteps | Self::InferenceRuns => "",
         }
     }
 
@@ -103,6 +120,7 @@ impl Publisher {
             Self::Vtrain => "iteration time (ms)",
             Self::Pipeweave => "median_decode_latency",
             Self::TrainingSteps => "recipe_recompute",
+            Self::InferenceRuns => "moe_tp",
         }
     }
 }
@@ -172,15 +190,16 @@ impl Run {
         workload: Workload,
         time: Seconds,
     ) -> Self {
-        let format = match workload.recipe {
-            Recipe::Tensorwise => workload.dtype.name(),
-            recipe => recipe.name(),
-        };
         Self {
             publisher,
             group: String::new(),
             label: String::new(),
-            configuration: format!("{} {} {format}", architecture.name, gpu.name),
+            configuration: format!(
+                "{} {} {}",
+                architecture.name,
+                gpu.name,
+                format_name(&workload)
+            ),
             gpu,
             architecture,
             workload,
@@ -226,6 +245,7 @@ pub fn read_runs<P: AsRef<Path>>(paths: &[P]) -> Result<Runs> {
             Publisher::Vtrain => vtrain::read(&file)?,
             Publisher::Pipeweave => pipeweave::read(&file)?,
             Publisher::TrainingSteps => training_steps::read(&file)?,
+            Publisher::InferenceRuns => inference_runs::read(&file)?,
         };
         all.runs.extend(found.runs);
         all.skipped.merge(&found.skipped);
@@ -254,6 +274,21 @@ impl Runs {
 
 fn known_gpu(name: &str) -> std::result::Result<&'static Gpu, Reason> {
     Gpu::find(name).map_err(|_| format!("GPU `{name}` is not in data/gpus"))
+}
+
+/// The number format, or the recipe that says more than it.
+fn format_name(workload: &Workload) -> &'static str {
+    match workload.recipe {
+        Recipe::Tensorwise => workload.dtype.name(),
+        recipe => recipe.name(),
+    }
+}
+
+fn kind(architecture: &Architecture) -> &'static str {
+    match architecture.moe {
+        Some(_) => "mixture of experts",
+        None => "dense",
+    }
 }
 
 fn nodes(gpu: &Gpu, gpus: u64) -> &'static str {

@@ -4,7 +4,7 @@
 //! logs, torchtitan, torchao, fms-fsdp, NeMo AutoModel, InternEvo and modded-nanogpt.
 
 use super::cells::Cells;
-use super::{Publisher, Reason, Run, Runs, gpt, known_gpu};
+use super::{Publisher, Reason, Run, Runs, format_name, gpt, kind, known_gpu};
 use crate::arch::{Architecture, Norm, NormKind, Positions, Preset, Recipe, Recompute, Workload};
 use crate::dataset::columns::Parquet;
 use crate::error::Result;
@@ -121,16 +121,17 @@ fn run(cells: Cells<'_>) -> std::result::Result<Run, Reason> {
         .next();
     // torchtitan's H100 has less bandwidth and power than the one of data/gpus.
     let board = note.split(';').next().filter(|text| text.contains("HBM2e"));
-    let kind = match architecture.moe {
-        Some(_) => "mixture of experts",
-        None => "dense",
-    };
     let mut configuration = format!("{family} {} {format}", gpu.name);
     if let Some(board) = board {
         configuration = format!("{configuration} ({board})");
     }
     Ok(Run {
-        group: format!("{kind}, {}, {}", gpu.name, format_name(&workload)),
+        group: format!(
+            "{}, {}, {}",
+            kind(&architecture),
+            gpu.name,
+            format_name(&workload)
+        ),
         label: format!("{}, {gpus} x {}, {software}", architecture.name, gpu.name),
         configuration,
         network,
@@ -144,13 +145,6 @@ fn run(cells: Cells<'_>) -> std::result::Result<Run, Reason> {
             Seconds::from_secs(seconds),
         )
     })
-}
-
-fn format_name(workload: &Workload) -> &'static str {
-    match workload.recipe {
-        Recipe::Tensorwise => workload.dtype.name(),
-        recipe => recipe.name(),
-    }
 }
 
 /// The preset with the row's layers and vocabulary, or the row's own shape.

@@ -3,9 +3,7 @@
 use super::public::public_folder;
 use super::write_columns;
 use crate::arch::{AttentionKernel, Mode, Recipe, Recompute, Workload, parameters};
-use crate::dataset::runs::Publisher;
-use crate::dataset::runs::Runs;
-use crate::dataset::runs::read_runs;
+use crate::dataset::runs::{Measure, Publisher, Runs, Serving, read_runs};
 use crate::ops::Dtype;
 use arrow_array::ArrayRef;
 use arrow_array::BooleanArray;
@@ -397,6 +395,171 @@ fn a_shortened_model_with_experts_keeps_the_rest_of_its_preset() {
     assert!(run.unfitted.is_some());
 }
 
+/// A table of N measurements of Llama-3-70B in fp8 on H100, tp 4, 16 requests of 1000 + 200 tokens,
+/// but for the columns in `changed`.
+fn served<const N: usize>(changed: Vec<(&'static str, ArrayRef)>) -> Runs {
+    let mut columns: Vec<(&str, ArrayRef)> = vec![
+        ("gpu", texts(["H100"; N])),
+        ("model", texts(["llama-3-70b"; N])),
+        ("dtype", texts(["fp8"; N])),
+        ("framework", texts(["vllm"; N])),
+        ("version", texts(["0.12.0"; N])),
+        ("mode", texts(["serving"; N])),
+        ("note", texts(["InferenceMAX run"; N])),
+        ("source_repo", texts(["ai-dynamo/aiconfigurator"; N])),
+        ("config_key", texts(["llama-3-70b|H100|fp8|vllm"; N])),
+        ("osl", numbers([Some(200.0); N])),
+        ("ttft_ms", numbers([Some(100.0); N])),
+        ("tpot_ms", numbers([Some(20.0); N])),
+        ("suspect", Arc::new(BooleanArray::from(vec![false; N]))),
+    ];
+    for (column, value) in [
+        ("num_gpus", 4),
+        ("tp", 4),
+        ("pp", 1),
+        ("dp", 1),
+        ("ep", 1),
+        ("moe_tp", 4),
+        ("concurrency", 16),
+        ("isl", 1000),
+    ] {
+        columns.push((column, counts([value; N])));
+    }
+    for (name, values) in changed {
+        let known = columns.iter_mut().find(|(column, _)| *column == name);
+        known.unwrap().1 = values;
+    }
+    read(columns)
+}
+
+#[test]
+fn a_served_request_gives_a_first_token_and_a_time_per_token() {
+    let runs = served::<1>(vec![]);
+    let [first, further] = &runs.runs[..] else {
+        panic!("{}", runs.skipped)
+    };
+    let load = Serving {
+        concurrency: 16,
+        prompt: 900,
+        output: 180,
+    };
+    assert_eq!(
+        (first.measure, further.measure),
+        (Measure::Ttft, Measure::Tpot)
+    );
+    assert_eq!((first.serving, further.serving), (Some(load), Some(load)));
+    let layout = Workload {
+        dtype: Dtype::Fp8,
+        tp: 4,
+        ..Workload::prefill(1, 900)
+    };
+    assert_eq!(first.workload, layout);
+    let decode = Workload {
+        dtype: Dtype::Fp8,
+        tp: 4,
+        ..Workload::decode(16, 990)
+    };
+    assert_eq!(further.workload, decode);
+    assert_eq!((first.time.millis(), further.time.millis()), (100.0, 20.0));
+    assert_eq!(first.software, "vLLM 0.12.0");
+    assert_eq!(first.configuration, "llama-3-70b H100 fp8 vllm");
+    assert_eq!(further.group, "tpot (decode), dense, h100, fp8");
+}
+
+#[test]
+fn experts_and_copies_of_an_engine_share_the_requests_of_a_server() {
+    let runs = served::<2>(vec![
+        ("gpu", texts(["B200"; 2])),
+        ("model", texts(["deepseek-v3"; 2])),
+        ("dtype", texts(["fp4"; 2])),
+        ("num_gpus", counts([8; 2])),
+        ("tp", counts([1; 2])),
+        ("dp", counts([8; 2])),
+        ("ep", counts([8, 4])),
+        ("moe_tp", counts([1; 2])),
+        ("note", texts(["NVIDIA's own run"; 2])),
+    ]);
+    assert_eq!(
+        reasons(&runs),
+        [("how the experts are spread is not stated", 1)]
+    );
+    let work = runs.runs[1].workload;
+    assert_eq!((work.batch, work.context), (2, 1100));
+    assert_eq!((work.dp, work.ep, work.expert_tp), (8, 8, 1));
+    assert_eq!((work.dtype, work.recipe), (Dtype::Fp8, Recipe::Nvfp4));
+}
+
+#[test]
+fn rows_of_servers_that_no_step_describes_are_left_out_by_reason() {
+    let suspect = BooleanArray::from(vec![false, false, true, false, false, false]);
+    let runs = served::<6>(vec![
+        (
+            "mode",
+            texts([
+                "serving-disaggregated",
+                "offline",
+                "serving",
+                "serving",
+                "serving",
+                "serving",
+            ]),
+        ),
+        ("suspect", Arc::new(suspect)),
+        ("dtype", texts(["fp8", "fp8", "fp8", "fp4", "int4", "fp8"])),
+        (
+            "ttft_ms",
+            numbers([100.0, 100.0, 100.0, 100.0, 100.0, 5000.0].map(Some)),
+        ),
+    ]);
+    assert_eq!(
+        reasons(&runs),
+        [
+            ("4-bit weights with 16-bit arithmetic have no format", 1),
+            ("mode offline: the batch is not stated", 1),
+            (
+                "over a quarter of a request passes before its first token: fewer ran than were sent",
+                1
+            ),
+            ("prefill and decode ran on GPUs of their own", 1),
+            ("the source's layout is doubtful", 1),
+            ("weights of int4 have no format", 1),
+        ]
+    );
+    let [run] = &runs.runs[..] else {
+        panic!("{:?}", runs.runs)
+    };
+    assert_eq!(run.measure, Measure::Ttft);
+}
+
+#[test]
+fn a_static_batch_is_a_step_without_a_load() {
+    let runs = served::<3>(vec![
+        ("mode", texts(["static"; 3])),
+        ("note", texts(["fixed lengths"; 3])),
+        (
+            "source_repo",
+            texts(["NVIDIA/TensorRT-LLM", "InternLM/lmdeploy", "ROCm/vllm"]),
+        ),
+        ("tpot_ms", numbers([None; 3])),
+        ("ttft_ms", numbers([Some(100.0), Some(100.0), None])),
+    ]);
+    assert_eq!(
+        reasons(&runs),
+        [
+            ("only the time of prefill and decode together is stated", 1),
+            (
+                "the first token of a batch waits for the prefill of others",
+                1
+            ),
+        ]
+    );
+    let [run] = &runs.runs[..] else {
+        panic!("{:?}", runs.runs)
+    };
+    assert_eq!((run.measure, run.serving), (Measure::Step, None));
+    assert_eq!((run.workload.batch, run.workload.seq), (16, 1000));
+}
+
 #[test]
 fn a_foreign_table_is_refused_in_one_sentence() {
     let folder = tempfile::tempdir().unwrap();
@@ -420,7 +583,8 @@ fn the_published_tables_are_kept_but_for_named_reasons() {
         ),
         ("vtrain_training_iterations", Publisher::Vtrain, 1549, 0),
         ("pipeweave_e2e_inference", Publisher::Pipeweave, 48, 103),
-        ("training_steps", Publisher::TrainingSteps, 521, 311),
+        ("training_steps", Publisher::TrainingSteps, 563, 269),
+        ("inference_runs", Publisher::InferenceRuns, 2557, 4421),
     ] {
         let runs = read_runs(&[folder.join(file).with_extension("parquet")]).unwrap();
         assert!(runs.runs.iter().all(|run| run.publisher == publisher));
