@@ -82,6 +82,8 @@ pub mod train;
 
 pub mod predict;
 
+pub mod calibrate;
+
 pub mod check;
 
 pub mod sweep;

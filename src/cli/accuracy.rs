@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::error::write_atomically;
 use crate::evaluate::baselines::baselines;
-use crate::evaluate::runs::compare;
+use crate::evaluate::runs::{Choice, compare};
 use crate::families::{Family, Variant};
 use crate::gpu::Gpu;
 use crate::gpu::GpuCatalog;
@@ -38,9 +38,8 @@ pub(super) fn run(data: &[PathBuf], runs: &[PathBuf], out: &Path) -> Result<Stri
     let comparison = if runs.is_empty() {
         None
     } else {
-        Some(compare(&read_runs(runs)?, &|gpu| {
-            Predictor::new(gpu, None)
-        })?)
+        let answer = |gpu: &Gpu| Predictor::new(gpu, None);
+        Some(compare(&read_runs(runs)?, &Choice::Auto, &answer)?)
     };
     let text = markdown(&models, comparison.as_ref());
     write_atomically(out, text.as_bytes())?;

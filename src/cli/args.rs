@@ -71,6 +71,8 @@ pub enum Command {
     Train(TrainArgs),
     /// Compare predictions with timing tables: the error table.
     Evaluate(EvaluateArgs),
+    /// Fit the constants of a framework to measured steps of your own.
+    Calibrate(CalibrateArgs),
     /// Convert public timing tables to our own Parquet schema, or merge files of our own.
     Import(ImportArgs),
     /// List the known GPUs, or every figure of one with its source.
@@ -297,11 +299,18 @@ pub struct FilterArgs {
 #[derive(Debug, Args)]
 pub struct EvaluateArgs {
     /// Timing tables.
-    #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
+    #[arg(long, required_unless_present = "runs", num_args = 1.., value_name = "FILE")]
     pub data: Vec<PathBuf>,
     /// Whose tables they are; native is our own schema.
     #[arg(long, default_value = NATIVE, value_parser = PossibleValuesParser::new([NATIVE].iter().chain(PUBLISHERS)))]
     pub from: String,
+    /// Measured whole models (docs/runs.md), judged instead of timing tables.
+    #[arg(long, num_args = 1.., value_name = "FILE")]
+    pub runs: Vec<PathBuf>,
+    /// The framework that whole models are predicted with: a built-in one, the path of a calibrated one, or auto for
+    /// the one that each run's software names.
+    #[arg(long, default_value = AUTO, value_name = "NAME|PATH|auto", requires = "runs")]
+    pub framework: String,
     /// A built-in model by name, or the path of a trained one; by default the model of each GPU.
     #[arg(long, value_name = "NAME|PATH")]
     pub model: Option<String>,
@@ -315,10 +324,28 @@ pub struct EvaluateArgs {
     /// held-out errors beside simple predictors on the rows of the tables, which may be of any publisher.
     #[arg(long, value_name = "FILE.md", conflicts_with_all = ["from", "model", "kept_out", "gpu", "stack"])]
     pub accuracy: Option<PathBuf>,
-    /// Whole-model measurements of llm-foundry, vTrain and PipeWeave for that document.
-    #[arg(long, num_args = 1.., value_name = "FILE", requires = "accuracy")]
-    pub runs: Vec<PathBuf>,
 }
+
+/// Fitting the constants of a framework to measured steps.
+#[derive(Debug, Args)]
+pub struct CalibrateArgs {
+    /// Measured whole models (docs/runs.md): three or more runs of your own trainer or server.
+    #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
+    pub runs: Vec<PathBuf>,
+    /// The framework to depart from [default: megatron in training, vllm in serving].
+    #[arg(long, value_name = "NAME|PATH")]
+    pub framework: Option<String>,
+    /// The file to write.
+    #[arg(long, value_name = "FILE.toml")]
+    pub out: PathBuf,
+    /// Fit every constant that has a prior, to the runs whose software is that of the framework: how the built-in
+    /// frameworks are made.
+    #[arg(long, requires = "framework")]
+    pub refit: bool,
+}
+
+/// Takes the framework from the software that a run names.
+pub const AUTO: &str = "auto";
 
 /// Converting public tables, or merging our own.
 #[derive(Debug, Args)]

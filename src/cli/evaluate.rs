@@ -1,21 +1,30 @@
 //! `shapewise evaluate`: the error table of any timing table.
 
+use crate::arch::Mode;
 use crate::cli::accuracy;
+use crate::cli::args::AUTO;
 use crate::cli::args::EvaluateArgs;
 use crate::cli::args::Format;
 use crate::cli::artifact;
+use crate::cli::calibrate::framework;
 use crate::cli::render;
 use crate::cli::rows;
+use crate::dataset::runs::read_runs;
 use crate::error::Result;
 use crate::evaluate::evaluate;
+use crate::evaluate::runs::{Choice, compare};
 use crate::gpu::Gpu;
 use crate::gpu::GpuCatalog;
 use crate::predict::Predictor;
 use crate::report::evaluation::EvaluationReport;
+use crate::report::runs::RunsReport;
 
 pub(super) fn run(args: &EvaluateArgs, format: Format) -> Result<String> {
     if let Some(out) = &args.accuracy {
         return accuracy::run(&args.data, &args.runs, out);
+    }
+    if !args.runs.is_empty() {
+        return runs(args, format);
     }
     let mut gpus = GpuCatalog::default();
     let mut table = rows::read(&args.from, &args.data, &args.filter, &mut gpus)?;
@@ -28,5 +37,26 @@ pub(super) fn run(args: &EvaluateArgs, format: Format) -> Result<String> {
     let mut evaluation = evaluate(&table.rows, &gpus, &answer)?;
     evaluation.skipped.merge(&table.skipped);
     let report = EvaluationReport::new(&evaluation, rows::skipped(&evaluation.skipped));
+    Ok(render(&report, format))
+}
+
+/// Whole models instead of operators.
+fn runs(args: &EvaluateArgs, format: Format) -> Result<String> {
+    let runs = read_runs(&args.runs)?;
+    let model = args.model.as_deref().map(artifact).transpose()?;
+    let answer = |gpu: &Gpu| Predictor::new(gpu, model.as_deref());
+    let given = match args.framework.as_str() {
+        AUTO => None,
+        name => {
+            let mode = runs
+                .runs
+                .first()
+                .map_or(Mode::Train, |run| run.workload.mode);
+            Some(framework(name, mode)?)
+        }
+    };
+    let choice = given.as_ref().map_or(Choice::Auto, Choice::Given);
+    let comparison = compare(&runs, &choice, &answer)?;
+    let report = RunsReport::new(&comparison, rows::skipped(&comparison.skipped));
     Ok(render(&report, format))
 }

@@ -5,6 +5,9 @@ pub mod args;
 #[cfg(feature = "dataset")]
 mod accuracy;
 
+#[cfg(feature = "dataset")]
+mod calibrate;
+
 mod check;
 
 #[cfg(feature = "dataset")]
@@ -123,8 +126,12 @@ fn execute(cli: &Cli) -> Result<Answer> {
 
         #[cfg(feature = "dataset")]
         Command::Evaluate(args) => evaluate::run(args, cli.format),
+        #[cfg(feature = "dataset")]
+        Command::Calibrate(args) => calibrate::run(args, cli.format),
         #[cfg(not(feature = "dataset"))]
         Command::Evaluate(_) => Err(Error::feature_off("`evaluate`", "dataset")),
+        #[cfg(not(feature = "dataset"))]
+        Command::Calibrate(_) => Err(Error::feature_off("`calibrate`", "dataset")),
 
         #[cfg(feature = "dataset")]
         Command::Import(args) => import::run(args, cli.format),

@@ -1,55 +1,66 @@
-//! Predicted against measured whole models: training iterations, prefills, decode steps.
-//!
-//! The prediction is the plain sum of [`estimate_step`]: every kernel after the other, collectives
-//! included. Real training hides part of the data-parallel traffic behind the backward pass, so a
-//! second number counts what is left when all of it is hidden; the truth lies between the two.
+//! Predicted against measured whole models: training steps, prompt passes, time to the first token and per token.
 
-use crate::arch::Role;
+use crate::arch::Recipe;
+use crate::calibrate::Sample;
 use crate::dataset::Skipped;
+use crate::dataset::runs::Measure;
 use crate::dataset::runs::Publisher;
 use crate::dataset::runs::Run;
 use crate::dataset::runs::Runs;
 use crate::error::Result;
 use crate::evaluate::Errors;
 use crate::evaluate::Score;
+use crate::framework::{Framework, Kind};
 use crate::gpu::Gpu;
 use crate::predict::Predictor;
+use crate::predict::estimate::Caveats;
 use crate::predict::estimate::Estimate;
 use crate::predict::estimate::Tier;
-use crate::predict::step::Line;
-use crate::predict::step::StepEstimate;
-use crate::predict::step::estimate_step;
+use crate::predict::step::{Load, Timed};
 use crate::units::Seconds;
 use std::collections::BTreeMap;
 
 /// Whole-model predictions against measurements.
 #[derive(Clone, Debug, Default)]
 pub struct Comparison {
-    /// Groups in the order of publisher and name.
+    /// All runs together.
+    pub overall: RunErrors,
+    /// Groups in the order of their keys.
     pub groups: Vec<RunGroup>,
     /// Rows without a prediction.
     pub skipped: Skipped,
 }
 
 /// Runs that are reported together.
-#[derive(Clone, Debug)]
-pub struct RunGroup {
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RunKey {
+    /// What was timed.
+    pub measure: Measure,
+    /// The kind of step.
+    pub kind: Kind,
+    /// The framework that they were predicted with.
+    pub framework: String,
+    /// Our name of the GPU.
+    pub gpu: String,
+    /// Number format, or the recipe of fp8.
+    pub dtype: &'static str,
     /// Whose measurements.
     pub publisher: Publisher,
-    /// Which of them.
-    pub name: String,
-    /// Everything after the other.
-    pub serial: RunErrors,
-    /// Data-parallel traffic hidden behind everything else; none where there is no such traffic.
-    pub overlapped: Option<RunErrors>,
-    /// Mean share of the predicted time that nothing was learned for.
-    pub roofline_share: f64,
-    /// The run that is furthest off (serial).
+}
+
+/// The errors of one group.
+#[derive(Clone, Debug)]
+pub struct RunGroup {
+    /// Which runs.
+    pub key: RunKey,
+    /// How far off they are.
+    pub errors: RunErrors,
+    /// The run that is furthest off.
     pub worst: String,
 }
 
-/// Errors of one way to add up a step.
-#[derive(Clone, Copy, Debug)]
+/// Errors of predicted steps.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct RunErrors {
     /// The usual table.
     pub errors: Errors,
@@ -57,97 +68,165 @@ pub struct RunErrors {
     pub bias: f64,
 }
 
-/// Predicts every run; `answer` gives the predictor of a GPU.
-pub fn compare(runs: &Runs, answer: &dyn Fn(&Gpu) -> Result<Predictor>) -> Result<Comparison> {
-    let mut predictors: BTreeMap<&str, Predictor> = BTreeMap::new();
-    let mut groups: BTreeMap<(Publisher, &str), Vec<Outcome<'_>>> = BTreeMap::new();
-    for run in &runs.runs {
-        if !predictors.contains_key(run.gpu.name.as_str()) {
-            predictors.insert(&run.gpu.name, answer(run.gpu)?);
-        }
-        let step = estimate_step(
-            &predictors[run.gpu.name.as_str()],
-            &run.architecture,
-            &run.workload,
-        )?;
-        groups
-            .entry((run.publisher, &run.group))
-            .or_default()
-            .push(Outcome::new(run, &step));
+/// Which framework a run is predicted with.
+pub enum Choice<'a> {
+    /// The one that its software names; [`Framework::UNKNOWN`] where none is recognised.
+    Auto,
+    /// This one, where it runs the mode.
+    Given(&'a Framework),
+}
+
+impl Choice<'_> {
+    fn of(&self, run: &Run) -> Result<Framework> {
+        let mode = run.workload.mode;
+        Ok(match self {
+            Self::Given(framework) if framework.modes.contains(&mode) => (*framework).clone(),
+            Self::Given(framework) => Framework::find(&framework.name, mode)?.clone(),
+            Self::Auto => match Framework::recognise(&run.software, mode) {
+                Some(framework) => framework.clone(),
+                None => Framework::find(Framework::UNKNOWN, mode)?.clone(),
+            },
+        })
     }
-    let group = |((publisher, name), outcomes): (_, Vec<Outcome<'_>>)| {
-        RunGroup::new(publisher, name, &outcomes)
-    };
+}
+
+/// A run with the terms of its prediction and the framework that it is predicted with.
+pub struct Judged<'a> {
+    /// The run.
+    pub run: &'a Run,
+    /// The framework.
+    pub framework: Framework,
+    /// The terms.
+    pub sample: Sample,
+}
+
+impl Judged<'_> {
+    /// The predicted time.
+    pub fn time(&self) -> Seconds {
+        self.sample.timed.time(&self.framework)
+    }
+
+    fn key(&self) -> RunKey {
+        let workload = &self.run.workload;
+        RunKey {
+            measure: self.run.measure,
+            kind: self.sample.kind,
+            framework: self.framework.name.clone(),
+            gpu: self.run.gpu.name.clone(),
+            dtype: match workload.recipe {
+                Recipe::Tensorwise => workload.dtype.name(),
+                recipe => recipe.name(),
+            },
+            publisher: self.run.publisher,
+        }
+    }
+
+    fn score(&self) -> Score {
+        let half_width = self.framework.half_width(self.sample.kind).unwrap_or(0.0);
+        Score {
+            measured: self.run.time,
+            estimate: Estimate {
+                time: self.time(),
+                half_width,
+                shared: 0.0,
+                tier: Tier::Learned,
+                caveats: Caveats::default(),
+            },
+        }
+    }
+}
+
+/// Puts every run into terms; `answer` gives the predictor of a GPU.
+pub fn judge<'a>(
+    runs: &'a Runs,
+    choice: &Choice<'_>,
+    answer: &dyn Fn(&Gpu) -> Result<Predictor>,
+) -> Result<Vec<Judged<'a>>> {
+    let mut predictors: BTreeMap<String, Predictor> = BTreeMap::new();
+    let mut judged = Vec::with_capacity(runs.runs.len());
+    for run in &runs.runs {
+        let network = run
+            .network
+            .map(|network| network.bytes_per_sec().to_string());
+        let framework = choice.of(run)?;
+        let key = format!("{} {network:?} {}", run.gpu.name, framework.name);
+        if !predictors.contains_key(&key) {
+            let gpu = match run.network {
+                Some(network) => run.gpu.clone().with_network(network),
+                None => run.gpu.clone(),
+            };
+            predictors.insert(key.clone(), answer(&gpu)?.with_framework(framework.clone()));
+        }
+        let predictor = &predictors[&key];
+        let timed = match (run.measure, run.serving) {
+            (Measure::Ttft | Measure::Tpot, Some(serving)) => {
+                let load = Load {
+                    concurrency: serving.concurrency,
+                    prompt: serving.prompt,
+                    output: serving.output,
+                };
+                Timed::served(predictor, &run.architecture, &run.workload, load)?
+            }
+            _ => Timed::step(predictor, &run.architecture, &run.workload)?,
+        };
+        let sample = Sample {
+            timed,
+            measured: run.time,
+            configuration: run.configuration.clone(),
+            kind: Kind::of(&run.architecture, &run.workload),
+            fitted: run.unfitted.is_none(),
+        };
+        judged.push(Judged {
+            run,
+            framework,
+            sample,
+        });
+    }
+    Ok(judged)
+}
+
+/// Predicts every run; `answer` gives the predictor of a GPU.
+pub fn compare(
+    runs: &Runs,
+    choice: &Choice<'_>,
+    answer: &dyn Fn(&Gpu) -> Result<Predictor>,
+) -> Result<Comparison> {
+    let judged = judge(runs, choice, answer)?;
+    let mut groups: BTreeMap<RunKey, Vec<&Judged<'_>>> = BTreeMap::new();
+    for each in &judged {
+        groups.entry(each.key()).or_default().push(each);
+    }
+    let scores: Vec<Score> = judged.iter().map(Judged::score).collect();
     Ok(Comparison {
-        groups: groups.into_iter().map(group).collect(),
+        overall: RunErrors::of(&scores),
+        groups: groups
+            .into_iter()
+            .map(|(key, group)| RunGroup::new(key, &group))
+            .collect(),
         skipped: runs.skipped.clone(),
     })
 }
 
-/// One run and what was predicted for it.
-struct Outcome<'a> {
-    run: &'a Run,
-    serial: Score,
-    overlapped: Option<Score>,
-    roofline_share: f64,
-}
-
-impl<'a> Outcome<'a> {
-    fn new(run: &'a Run, step: &StepEstimate) -> Self {
-        let tier = step.worst_tier();
-        let estimate = |time: Seconds| Estimate {
-            time,
-            half_width: (step.high / step.time).ln(),
-            shared: 0.0,
-            tier,
-            caveats: step.caveats,
-        };
-        let score = |time| Score {
-            measured: run.time,
-            estimate: estimate(time),
-        };
-        let traffic = |line: &&Line| line.item.role == Role::DataParallel;
-        let hidden: Seconds = step
-            .lines
-            .iter()
-            .filter(traffic)
-            .map(|line| line.time)
-            .sum();
-        Self {
-            run,
-            serial: score(step.time),
-            overlapped: (hidden > Seconds::ZERO).then(|| score((step.time - hidden).max(hidden))),
-            roofline_share: step.tier_shares[Tier::Roofline as usize],
-        }
-    }
-}
-
 impl RunGroup {
-    fn new(publisher: Publisher, name: &str, outcomes: &[Outcome<'_>]) -> Self {
-        let serial: Vec<Score> = outcomes.iter().map(|outcome| outcome.serial).collect();
-        let any_hidden = outcomes.iter().any(|outcome| outcome.overlapped.is_some());
-        let overlapped: Vec<Score> = outcomes
+    fn new(key: RunKey, group: &[&Judged<'_>]) -> Self {
+        let scores: Vec<Score> = group.iter().map(|judged| judged.score()).collect();
+        let distance = |judged: &Judged<'_>| (judged.time() / judged.run.time).ln().abs();
+        let worst = group
             .iter()
-            .map(|outcome| outcome.overlapped.unwrap_or(outcome.serial))
-            .collect();
-        let distance = |score: &Score| (score.estimate.time / score.measured).ln().abs();
-        let worst = outcomes
-            .iter()
-            .max_by(|a, b| distance(&a.serial).total_cmp(&distance(&b.serial)));
-        let shares: f64 = outcomes.iter().map(|outcome| outcome.roofline_share).sum();
+            .max_by(|a, b| distance(a).total_cmp(&distance(b)));
         Self {
-            publisher,
-            name: name.to_owned(),
-            serial: RunErrors::of(&serial),
-            overlapped: any_hidden.then(|| RunErrors::of(&overlapped)),
-            roofline_share: shares / outcomes.len() as f64,
-            worst: worst.map_or_else(String::new, |outcome| outcome.run.label.clone()),
+            key,
+            errors: RunErrors::of(&scores),
+            worst: worst.map_or_else(String::new, |judged| judged.run.label.clone()),
         }
     }
 }
 
 impl RunErrors {
     fn of(scores: &[Score]) -> Self {
+        if scores.is_empty() {
+            return Self::default();
+        }
         let logs = scores
             .iter()
             .map(|score| (score.estimate.time / score.measured).ln());

@@ -54,8 +54,23 @@ pub struct Figure {
     /// Standard deviation of its logarithm, of its logit where it is a share; 0 where it is not fitted.
     #[serde(default)]
     pub sd: f64,
+    /// Value and standard deviation before the fit; none where none was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prior: Option<[f64; 2]>,
     /// Publication, fit or assumption.
     pub source: String,
+}
+
+impl Figure {
+    /// The value before the fit.
+    pub fn prior_value(&self) -> f64 {
+        self.prior.map_or(self.value, |[value, _]| value)
+    }
+
+    /// The standard deviation before the fit.
+    pub fn prior_sd(&self) -> f64 {
+        self.prior.map_or(self.sd, |[_, sd]| sd)
+    }
 }
 
 /// What the constants of a framework were fitted to, and the error on configurations kept out of the fit.

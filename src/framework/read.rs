@@ -119,6 +119,7 @@ fn neutral() -> Framework {
         figures: Constant::ALL.map(|constant| Figure {
             value: constant.neutral(),
             sd: 0.0,
+            prior: None,
             source: "the plain sum".to_owned(),
         }),
         half_widths: BTreeMap::new(),

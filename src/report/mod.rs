@@ -8,6 +8,9 @@ pub mod accuracy;
 
 pub mod architecture;
 
+#[cfg(feature = "dataset")]
+pub mod calibration;
+
 pub mod check;
 
 mod check_text;
@@ -32,6 +35,9 @@ pub mod plot;
 pub mod presets;
 
 pub mod reproduce;
+
+#[cfg(feature = "dataset")]
+pub mod runs;
 
 pub mod search;
 

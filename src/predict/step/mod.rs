@@ -2,9 +2,11 @@
 
 mod lanes;
 mod ledger;
+mod timed;
 
 pub use lanes::Lanes;
 pub use ledger::Ledger;
+pub use timed::{Load, Timed};
 
 use crate::arch::{Architecture, Item, MemoryUse, Recipe, Step, Workload, lower, memory_use};
 use crate::error::Result;

@@ -1,0 +1,287 @@
+//! Fits the constants of a framework to measured steps, and says how wrong it is on configurations kept out.
+//!
+//! The fit minimises Huber losses of `ln(predicted / measured)` and the squared distance of each constant from its prior,
+//! in units of the prior's standard deviation, by Levenberg-Marquardt on logarithms (logits of shares). Constants whose
+//! prior has no deviation stay. Runs of one configuration share their error, so each configuration counts with the square
+//! root of its runs, errors are those of fits without the run's own configuration, and the half width of the interval is
+//! the split-conformal quantile over configurations, each weighing alike.
+
+mod solve;
+
+use crate::framework::{Constant, Figure, Fit, Framework, Kind, Scale};
+use crate::predict::step::Timed;
+use crate::stats::quantile;
+use crate::units::Seconds;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Standard deviation of `ln(predicted / measured)` that the fit takes for granted: releases of one framework differ by
+/// 1 to 5 % on equal hardware, submitters by 2 %; what the model leaves out is of the same order.
+const NOISE: f64 = 0.06;
+
+/// Error beyond which a run pulls with constant force.
+const HUBER: f64 = 0.2;
+
+/// Iterations of a fit; it stops where a step gains nothing.
+const ITERATIONS: usize = 40;
+
+/// Folds of whole configurations that errors are taken from.
+const FOLDS: usize = 10;
+
+/// The least half width: repeated measurements of one configuration differ by as much.
+const LEAST_HALF_WIDTH: f64 = 0.03;
+
+/// One measured run with the terms of its prediction.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// Terms of the prediction.
+    pub timed: Timed,
+    /// The measured time.
+    pub measured: Seconds,
+    /// What is held out together.
+    pub configuration: String,
+    /// The kind of step, which shares a half width.
+    pub kind: Kind,
+    /// Whether constants may be fitted to it; else it is only judged.
+    pub fitted: bool,
+}
+
+impl Sample {
+    /// `ln(predicted / measured)`.
+    fn error(&self, framework: &Framework) -> f64 {
+        (self.timed.time(framework) / self.measured).ln()
+    }
+}
+
+/// A fitted framework, and the errors of fits without each run's own configuration.
+#[derive(Clone, Debug)]
+pub struct Calibration {
+    /// Constants, half widths and the card of the fit.
+    pub framework: Framework,
+    /// `ln(predicted / measured)` of each sample by a fit without its configuration.
+    pub held_out: Vec<f64>,
+}
+
+/// How far runs of one's own may depart from the framework they are said to run.
+pub fn departures(base: &Framework) -> Framework {
+    let mut framework = base.clone();
+    for (constant, sd) in [
+        (Constant::Gemm, 0.15),
+        (Constant::GemmFp8, 0.15),
+        (Constant::Attention, 0.3),
+        (Constant::AttentionBackward, 0.3),
+        (Constant::Memory, 0.3),
+        (Constant::ExposedTp, 0.7),
+        (Constant::ExposedDp, 0.7),
+        (Constant::ExposedFsdp, 0.7),
+        (Constant::HostUs, 0.7),
+        (Constant::LayerUs, 0.5),
+        (Constant::StepMs, 0.7),
+    ] {
+        let figure = base.figure(constant);
+        let sd = if figure.value > 0.0 { sd } else { 0.0 };
+        framework.set(
+            constant,
+            Figure {
+                sd,
+                prior: None,
+                ..figure.clone()
+            },
+        );
+    }
+    framework
+}
+
+/// Fits the constants of `prior` to samples and judges them by cross-validation over configurations.
+pub fn calibrate(prior: &Framework, samples: &[Sample]) -> Calibration {
+    let held_out = held_out_errors(prior, samples);
+    let mut framework = fit(prior, &samples.iter().collect::<Vec<_>>());
+    for kind in Kind::ALL {
+        let of_kind = samples
+            .iter()
+            .zip(&held_out)
+            .filter(|(sample, _)| sample.kind == kind);
+        let errors: Vec<(&str, f64)> = of_kind
+            .map(|(sample, error)| (sample.configuration.as_str(), error.abs()))
+            .collect();
+        if errors.is_empty() {
+            continue;
+        }
+        let half_width = conformal(&errors);
+        framework.set_half_width(kind, half_width);
+        let mut apes: Vec<f64> = samples
+            .iter()
+            .zip(&held_out)
+            .filter(|(sample, _)| sample.kind == kind)
+            .map(|(_, error)| error.exp_m1().abs())
+            .collect();
+        apes.sort_by(f64::total_cmp);
+        let inside = errors
+            .iter()
+            .filter(|(_, error)| *error <= half_width)
+            .count();
+        let configurations: BTreeSet<&str> = errors.iter().map(|(name, _)| *name).collect();
+        framework.fits.insert(
+            kind,
+            Fit {
+                runs_from: String::new(),
+                runs: errors.len() as u64,
+                configurations: configurations.len() as u64,
+                median_ape: round(quantile(&apes, 0.5)),
+                mean_ape: round(apes.iter().sum::<f64>() / apes.len() as f64),
+                p90_ape: round(quantile(&apes, 0.9)),
+                coverage_90: round(inside as f64 / errors.len() as f64),
+            },
+        );
+    }
+    Calibration {
+        framework,
+        held_out,
+    }
+}
+
+/// The error of each sample by a fit to the other folds; configurations are dealt to folds in order of their names.
+fn held_out_errors(prior: &Framework, samples: &[Sample]) -> Vec<f64> {
+    let configurations: BTreeSet<&str> = samples
+        .iter()
+        .map(|sample| sample.configuration.as_str())
+        .collect();
+    let folds = FOLDS.min(configurations.len());
+    let fold: BTreeMap<&str, usize> = configurations
+        .iter()
+        .enumerate()
+        .map(|(index, name)| (*name, index % folds))
+        .collect();
+    let fold_of = |sample: &Sample| fold[sample.configuration.as_str()];
+    let mut errors = vec![0.0; samples.len()];
+    for out in 0..folds {
+        let rest: Vec<&Sample> = samples
+            .iter()
+            .filter(|sample| fold_of(sample) != out)
+            .collect();
+        let fitted = fit(prior, &rest);
+        for (error, sample) in errors.iter_mut().zip(samples) {
+            if fold_of(sample) == out {
+                *error = sample.error(&fitted);
+            }
+        }
+    }
+    errors
+}
+
+/// The constants that the samples and the prior together make most likely.
+fn fit(prior: &Framework, samples: &[&Sample]) -> Framework {
+    let free: Vec<Constant> = Constant::ALL
+        .into_iter()
+        .filter(|&constant| prior.figure(constant).prior_sd() > 0.0)
+        .collect();
+    let fitted: Vec<&Sample> = samples
+        .iter()
+        .filter(|sample| sample.fitted)
+        .copied()
+        .collect();
+    let mut runs: BTreeMap<&str, f64> = BTreeMap::new();
+    for sample in &fitted {
+        *runs.entry(sample.configuration.as_str()).or_default() += 1.0;
+    }
+    let weights: Vec<f64> = fitted
+        .iter()
+        .map(|sample| runs[sample.configuration.as_str()].powf(-0.25) / NOISE)
+        .collect();
+    let start: Vec<f64> = free
+        .iter()
+        .map(|&constant| to_line(constant, prior.figure(constant).prior_value()))
+        .collect();
+    let with = |at: &[f64]| {
+        let mut framework = prior.clone();
+        for (&constant, &value) in free.iter().zip(at) {
+            framework.set_value(constant, from_line(constant, value));
+        }
+        framework
+    };
+    let residuals = |at: &[f64]| -> Vec<f64> {
+        let framework = with(at);
+        let of_runs = fitted.iter().zip(&weights);
+        let of_runs = of_runs.map(|(sample, weight)| weight * huber(sample.error(&framework)));
+        let of_prior = free.iter().zip(at).zip(&start);
+        let of_prior = of_prior
+            .map(|((&constant, value), start)| (value - start) / prior.figure(constant).prior_sd());
+        of_runs.chain(of_prior).collect()
+    };
+    let solution = solve::least_squares(&residuals, &start, ITERATIONS);
+    let mut framework = with(&solution.at);
+    for (&constant, &sd) in free.iter().zip(&solution.deviations) {
+        let before = prior.figure(constant);
+        let figure = Figure {
+            value: round(framework.get(constant)),
+            sd: round(sd),
+            prior: Some([before.prior_value(), before.prior_sd()]),
+            source: before.source.clone(),
+        };
+        framework.set(constant, figure);
+    }
+    framework
+}
+
+/// Four significant digits: no fit is surer.
+fn round(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return value;
+    }
+    let scale = 10f64.powi(3 - value.abs().log10().floor() as i32);
+    (value * scale).round() / scale
+}
+
+/// A residual whose square is the Huber loss.
+fn huber(error: f64) -> f64 {
+    let size = error.abs();
+    if size <= HUBER {
+        error
+    } else {
+        error.signum() * (2.0 * HUBER * size - HUBER * HUBER).sqrt()
+    }
+}
+
+fn to_line(constant: Constant, value: f64) -> f64 {
+    match constant.scale() {
+        Scale::Positive => value.max(1e-9).ln(),
+        Scale::Share => {
+            let value = value.clamp(1e-3, 1.0 - 1e-3);
+            (value / (1.0 - value)).ln()
+        }
+    }
+}
+
+fn from_line(constant: Constant, at: f64) -> f64 {
+    match constant.scale() {
+        Scale::Positive => at.exp(),
+        Scale::Share => 1.0 / (1.0 + (-at).exp()),
+    }
+}
+
+/// The half width that holds 90 % of errors where each configuration weighs alike: the `(1 - 0.1) (1 + 1/n)` quantile
+/// for `n` configurations (arXiv 1903.10598).
+fn conformal(errors: &[(&str, f64)]) -> f64 {
+    let mut runs: BTreeMap<&str, f64> = BTreeMap::new();
+    for (name, _) in errors {
+        *runs.entry(name).or_default() += 1.0;
+    }
+    let mut weighted: Vec<(f64, f64)> = errors
+        .iter()
+        .map(|(name, error)| (*error, 1.0 / runs[name]))
+        .collect();
+    weighted.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let configurations = runs.len() as f64;
+    let wanted = 0.9 * (configurations + 1.0);
+    let mut sum = 0.0;
+    for (error, weight) in &weighted {
+        sum += weight;
+        if sum >= wanted {
+            return round(error.max(LEAST_HALF_WIDTH));
+        }
+    }
+    // Too few configurations for the quantile: a tenth more than the largest error.
+    let largest = weighted
+        .last()
+        .map_or(LEAST_HALF_WIDTH, |(error, _)| *error);
+    round((1.1 * largest).max(LEAST_HALF_WIDTH))
+}

@@ -1,0 +1,100 @@
+//! What a measurement of a whole model times, as a function of the constants of a framework.
+
+use super::{Lanes, Ledger, ledger};
+use crate::arch::{Architecture, Mode, Workload};
+use crate::error::Result;
+use crate::framework::{Constant, Framework};
+use crate::predict::Predictor;
+use crate::units::Seconds;
+
+/// The load of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// Requests in flight on one engine.
+    pub concurrency: u64,
+    /// Tokens of a prompt.
+    pub prompt: u64,
+    /// Tokens that a request generates.
+    pub output: u64,
+}
+
+/// The terms of what was timed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Timed {
+    /// A step: an optimizer step, one batch of prompts, one token of every sequence.
+    Step(Ledger),
+    /// Time per token of a request beside other requests: its decode step, and prompt passes of others in between.
+    Token {
+        /// One decode step of all requests in flight.
+        decode: Ledger,
+        /// The prompt pass of one request.
+        prefill: Ledger,
+        /// The load.
+        load: Load,
+    },
+    /// Time to the first token of a request beside other requests.
+    FirstToken {
+        /// The prompt pass of one request.
+        prefill: Ledger,
+        /// The load.
+        load: Load,
+    },
+}
+
+impl Timed {
+    /// The terms of a step.
+    pub fn step(
+        predictor: &Predictor,
+        architecture: &Architecture,
+        workload: &Workload,
+    ) -> Result<Self> {
+        ledger(predictor, architecture, workload).map(Self::Step)
+    }
+
+    /// The terms of a served request: per token for a decode workload, to the first token for a prefill workload.
+    pub fn served(
+        predictor: &Predictor,
+        architecture: &Architecture,
+        workload: &Workload,
+        load: Load,
+    ) -> Result<Self> {
+        let prompt = Workload {
+            mode: Mode::Prefill,
+            batch: 1,
+            seq: load.prompt.max(1),
+            context: 0,
+            ..*workload
+        };
+        let prefill = ledger(predictor, architecture, &prompt)?;
+        Ok(match workload.mode {
+            Mode::Decode => Self::Token {
+                decode: ledger(predictor, architecture, workload)?,
+                prefill,
+                load,
+            },
+            Mode::Train | Mode::Prefill => Self::FirstToken { prefill, load },
+        })
+    }
+
+    /// The time under a framework.
+    pub fn time(&self, framework: &Framework) -> Seconds {
+        let total = |ledger| Lanes::of(ledger, framework).total;
+        match self {
+            Self::Step(ledger) => total(ledger),
+            Self::Token {
+                decode,
+                prefill,
+                load,
+            } => {
+                let others = load.concurrency.saturating_sub(1) as f64 / load.output.max(1) as f64;
+                total(decode) + total(prefill) * (framework.get(Constant::OtherPrefills) * others)
+            }
+            Self::FirstToken { prefill, load } => {
+                let others = load.concurrency.saturating_sub(1) as f64;
+                let queueing = 1.0 + framework.get(Constant::Queueing) * others;
+                let fixed = Seconds::from_secs(framework.get(Constant::FirstTokenMs) * 1e-3);
+                total(prefill) * queueing + fixed
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The answer to `calibrate`: the constants that moved, and the errors on configurations kept out.
+
+use crate::calibrate::{Calibration, Sample};
+use crate::framework::{Constant, Fit, Framework, Kind};
+use crate::report::Report;
+use crate::report::percent;
+use crate::report::table::{Side, table};
+use crate::units::significant;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// A framework that was fitted to measured steps.
+#[derive(Clone, Debug, Serialize)]
+pub struct CalibrationReport {
+    framework: String,
+    base: String,
+    out: String,
+    /// Mean absolute percentage error of the base on the same runs, as a fraction.
+    base_mean_ape: f64,
+    fits: BTreeMap<Kind, Fit>,
+    half_widths: BTreeMap<Kind, f64>,
+    constants: Vec<Moved>,
+}
+
+/// A constant before and after the fit.
+#[derive(Clone, Debug, Serialize)]
+struct Moved {
+    name: &'static str,
+    before: f64,
+    value: f64,
+    sd: f64,
+}
+
+impl CalibrationReport {
+    /// Describes a calibration of `base` on `samples` that was written to `out`.
+    pub fn new(
+        base: &Framework,
+        calibration: &Calibration,
+        samples: &[Sample],
+        out: &Path,
+    ) -> Self {
+        let fitted = &calibration.framework;
+        let moved = Constant::ALL
+            .into_iter()
+            .filter(|&constant| fitted.figure(constant).prior.is_some());
+        let apes = samples
+            .iter()
+            .map(|sample| (sample.timed.time(base) / sample.measured - 1.0).abs());
+        Self {
+            framework: fitted.name.clone(),
+            base: base.name.clone(),
+            out: out.display().to_string(),
+            base_mean_ape: apes.sum::<f64>() / samples.len() as f64,
+            fits: fitted.fits.clone(),
+            half_widths: Kind::ALL
+                .into_iter()
+                .filter_map(|kind| Some((kind, fitted.half_width(kind)?)))
+                .collect(),
+            constants: moved
+                .map(|constant| Moved {
+                    name: constant.name(),
+                    before: base.get(constant),
+                    value: fitted.get(constant),
+                    sd: fitted.figure(constant).sd,
+                })
+                .collect(),
+        }
+    }
+}
+
+impl Report for CalibrationReport {
+    fn text(&self) -> String {
+        let headings = [
+            ("constant", Side::Left),
+            (self.base.as_str(), Side::Right),
+            ("fitted", Side::Right),
+            ("sd of ln", Side::Right),
+        ];
+        let rows = self.constants.iter().map(|moved| {
+            [
+                moved.name.to_owned(),
+                significant(moved.before),
+                significant(moved.value),
+                significant(moved.sd),
+            ]
+        });
+        let mut text = format!("{}\n", table(headings, rows));
+        for (kind, fit) in &self.fits {
+            text.push_str(&format!(
+                "{kind}: {} runs, {} configurations; held out: median {}, mean {}, p90 {}; {} inside +-{}\n",
+                fit.runs,
+                fit.configurations,
+                percent(fit.median_ape),
+                percent(fit.mean_ape),
+                percent(fit.p90_ape),
+                percent(fit.coverage_90),
+                self.half_widths.get(kind).map_or_else(String::new, |half| percent(*half)),
+            ));
+        }
+        text.push_str(&format!(
+            "{} without the fit: mean {}\nwrote {}\n",
+            self.base,
+            percent(self.base_mean_ape),
+            self.out
+        ));
+        text
+    }
+}
