@@ -12,7 +12,8 @@ use std::ops::RangeInclusive;
 named_enum! {
     /// One whole number that shapes an architecture or its workload, under its JSON key.
     Dimension {
-        /// Transformer layers. Setting it keeps the share of windowed and of leading dense layers, rounded down.
+        /// Transformer layers. Setting it keeps the share of windowed and of leading dense layers, rounded down, and
+        /// the interval of layers with experts.
         Layers = "layers",
         /// Width of the residual stream. Setting it keeps the number of heads; heads that divided the width, and
         /// the inner width of the MLP, keep their ratio to it.
@@ -258,8 +259,9 @@ impl Dimension {
             Self::Hidden => scale_with_hidden(arch, value)?,
             Self::Heads => cut_heads(arch, value)?,
             Self::DFf | Self::MoeDFf => {
+                let all_sparse = arch.moe_layers() == arch.layers;
                 if let Some(moe) = &mut arch.moe
-                    && moe.dense_layers == 0
+                    && all_sparse
                 {
                     (moe.d_ff, arch.mlp.d_ff) = (value, value);
                 }

@@ -142,7 +142,12 @@ pub(super) fn moe_linears(arch: &Architecture, shards: Shards) -> Vec<Linear> {
         ..Linear::new(role, inputs, outputs, arch.biases.experts)
     };
     let mut linears = vec![
-        Linear::new(Role::Router, arch.hidden, moe.experts, moe.router_bias),
+        Linear::new(
+            Role::Router,
+            arch.hidden,
+            moe.experts + u64::from(moe.shared_gate),
+            moe.router_bias,
+        ),
         experts(Role::ExpertsUp, arch.hidden, factor * inner),
         experts(Role::ExpertsDown, inner, arch.hidden),
     ];
@@ -162,7 +167,7 @@ pub(super) fn moe_linears(arch: &Architecture, shards: Shards) -> Vec<Linear> {
 pub(super) fn hidden_norms(arch: &Architecture) -> u64 {
     match arch.norm.placement {
         NormPlacement::Shared => 1,
-        NormPlacement::Pre | NormPlacement::Post => 2,
+        NormPlacement::Pre | NormPlacement::PreAndEmbedding | NormPlacement::Post => 2,
         NormPlacement::Sandwich => 4,
     }
 }
@@ -191,8 +196,8 @@ pub(super) fn sinks(arch: &Architecture, tp: u64) -> u64 {
 
 /// How many layers of each kind the slowest (last) pipeline stage runs.
 ///
-/// Dense layers of a mixture of experts lead, so the last stage has as few of them as possible;
-/// layers with full attention are spread evenly.
+/// Leading dense layers of a mixture of experts leave the last stage as few of them as possible; dense layers between
+/// those with experts, and layers with full attention, are spread evenly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StageLayers {
     pub layers: u64,
@@ -228,7 +233,8 @@ impl StageLayers {
         } else {
             arch.layers.div_ceil(pp)
         };
-        let moe = arch.moe_layers().min(layers);
+        let interval = arch.moe.map_or(1, |moe| moe.interval);
+        let moe = arch.moe_layers().min(layers.div_ceil(interval));
         let full = arch.layers - arch.window.map_or(0, |window| window.layers);
         let full_attention = full.div_ceil(pp).min(layers);
         Self {

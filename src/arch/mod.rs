@@ -28,7 +28,7 @@ mod presets;
 
 mod config;
 
-pub use config::{config_json, parse_config, read_config, read_object};
+pub use config::{Stated, config_json, parse_config, read_config, read_object};
 pub use dimension::Dimension;
 pub use lowering::lower;
 pub use memory::{MemoryUse, memory_use};
@@ -83,6 +83,9 @@ pub struct Architecture {
     /// Sliding-window attention in some or all layers.
     #[serde(default)]
     pub window: Option<Window>,
+    /// What the config says beyond the shape.
+    #[serde(skip)]
+    pub stated: Stated,
 }
 
 /// A two-layer perceptron, gated or not.
@@ -163,6 +166,8 @@ named_enum! {
         LayerNorm = "layer_norm",
         /// Scales only.
         RmsNorm = "rms_norm",
+        /// Layer norm without weights (OLMo 1).
+        UnweightedLayerNorm = "unweighted_layer_norm",
     }
 }
 
@@ -171,6 +176,8 @@ named_enum! {
     NormPlacement {
         /// Before attention and before the MLP (GPT-2, Llama; also GPT-NeoX with parallel layers).
         Pre = "pre",
+        /// As `pre`, and once after the embedding (BLOOM).
+        PreAndEmbedding = "pre_and_embedding",
         /// Once for both branches of a parallel layer (GPT-J, Falcon-7B).
         Shared = "shared",
         /// After attention and after the MLP, before the residual add (OLMo 2).
@@ -187,7 +194,7 @@ named_enum! {
         None = "none",
         /// One weight of length `head_dim` for all query heads and one for all key heads (Qwen3, Gemma 3).
         Head = "head",
-        /// Over the whole projected query and the whole projected key (OLMo 2).
+        /// A weight for every element of the projected query and key (OLMo 2; by head in Command R+).
         Full = "full",
     }
 }
@@ -237,9 +244,21 @@ pub struct Moe {
     /// Leading layers that keep the dense MLP.
     #[serde(default)]
     pub dense_layers: u64,
+    /// Of the other layers every so many-th one has experts, the rest keep the dense MLP (2 in Llama 4 Maverick).
+    #[serde(default = "Moe::every_layer")]
+    pub interval: u64,
+    /// Whether one more output of the router weighs the shared experts (Qwen2-MoE).
+    #[serde(default)]
+    pub shared_gate: bool,
     /// Whether the router holds one term per expert: a bias (gpt-oss) or a correction (DeepSeek-V3).
     #[serde(default)]
     pub router_bias: bool,
+}
+
+impl Moe {
+    const fn every_layer() -> u64 {
+        1
+    }
 }
 
 /// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): keys and values come from one narrow latent.
@@ -281,16 +300,19 @@ impl Window {
 }
 
 impl Architecture {
-    /// The preset with this name, or the Hugging Face config at this path (anything that ends in `.json`).
+    /// The preset with this name, else the Hugging Face config at this path: a file that ends in `.json`, a folder
+    /// with a `config.json`, or `-` for standard input.
     pub fn find(name_or_path: &str) -> Result<Self> {
         let path = Path::new(name_or_path);
-        let is_config = path
+        let is_file = path
             .extension()
             .is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
-        if is_config {
-            read_config(path)
-        } else {
-            Preset::find(name_or_path).map(|preset| preset.architecture.clone())
+        if is_file || name_or_path == "-" {
+            return read_config(path);
+        }
+        match Preset::find(name_or_path) {
+            Err(_) if path.is_dir() => read_config(path),
+            preset => preset.map(|preset| preset.architecture.clone()),
         }
     }
 
@@ -301,6 +323,7 @@ impl Architecture {
 
     /// Layers that hold a mixture of experts.
     pub fn moe_layers(&self) -> u64 {
-        self.moe.map_or(0, |moe| self.layers - moe.dense_layers)
+        self.moe
+            .map_or(0, |moe| (self.layers - moe.dense_layers) / moe.interval)
     }
 }

@@ -8,14 +8,14 @@ use super::layer::{
     Linear, Shards, StageLayers, attention_linears, mlp_linears, moe_linears, norm_width,
     rank_vocab, sinks,
 };
-use super::{Architecture, Positions};
+use super::{Architecture, NormKind, NormPlacement, Positions};
 
 /// How many parameters an architecture has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParameterCount {
     /// All of them; a tied head counts once.
     pub total: u64,
-    /// Token embedding, learned positions and, where it is separate, the output head.
+    /// Token embedding with its norm, learned positions and, where it is separate, the output head.
     pub embedding: u64,
     /// `total - embedding`: layers and final norm.
     pub non_embedding: u64,
@@ -100,6 +100,9 @@ fn embedding(arch: &Architecture, tp: u64, first: bool, last: bool) -> u64 {
         if let Positions::Learned { max } = arch.positions {
             count += max * arch.hidden;
         }
+        if arch.norm.placement == NormPlacement::PreAndEmbedding {
+            count += norm_parameters(arch, arch.hidden);
+        }
     }
     if last {
         // A tied head needs its own copy of the table only where the embedding lives elsewhere.
@@ -124,7 +127,11 @@ fn layer_parameters(arch: &Architecture, shards: Shards, stage: StageLayers) -> 
 }
 
 fn norm_parameters(arch: &Architecture, width: u64) -> u64 {
-    width * if arch.biases.norm { 2 } else { 1 }
+    match arch.norm.kind {
+        NormKind::UnweightedLayerNorm => 0,
+        NormKind::LayerNorm | NormKind::RmsNorm if arch.biases.norm => 2 * width,
+        NormKind::LayerNorm | NormKind::RmsNorm => width,
+    }
 }
 
 fn idle_expert_parameters(arch: &Architecture) -> u64 {

@@ -80,15 +80,7 @@ impl Preset {
 
     /// The known names with the fewest edits to this one.
     pub fn nearest(name: &str) -> Vec<&'static str> {
-        let wanted: String = key(name).chars().take(LONGEST_NAME).collect();
-        let mut names: Vec<_> = Self::all()
-            .iter()
-            .flat_map(Self::names)
-            .map(|name| (edits(&wanted, &key(name)), name))
-            .collect();
-        names.sort_unstable();
-        let nearest = names.into_iter().take(SUGGESTIONS);
-        nearest.map(|(_, name)| name).collect()
+        nearest(name, Self::all().iter().flat_map(Self::names))
     }
 
     fn names(&self) -> impl Iterator<Item = &str> {
@@ -96,6 +88,17 @@ impl Preset {
             .chain(&self.aliases)
             .map(String::as_str)
     }
+}
+
+/// The names with the fewest edits to this one.
+pub(super) fn nearest(name: &str, known: impl Iterator<Item = &'static str>) -> Vec<&'static str> {
+    let wanted: String = key(name).chars().take(LONGEST_NAME).collect();
+    let mut names: Vec<_> = known
+        .map(|name| (edits(&wanted, &key(name)), name))
+        .collect();
+    names.sort_unstable();
+    let nearest = names.into_iter().take(SUGGESTIONS);
+    nearest.map(|(_, name)| name).collect()
 }
 
 /// What two spellings of one name have in common.

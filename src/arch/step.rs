@@ -10,6 +10,8 @@ named_enum! {
         Embedding = "embedding",
         /// Learned positions added to the embedding.
         PositionEmbedding = "position_embedding",
+        /// Norm after the embedding.
+        EmbeddingNorm = "embedding_norm",
         /// Dropout after the embedding (unfused training only).
         EmbeddingDropout = "embedding_dropout",
         /// Norm before attention.

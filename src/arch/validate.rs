@@ -53,7 +53,9 @@ impl Architecture {
         let Some(moe) = self.moe else { return Ok(()) };
         self.within("moe.top_k", moe.top_k, 1, moe.experts)?;
         self.within("moe.dense_layers", moe.dense_layers, 0, self.layers - 1)?;
-        if moe.dense_layers == 0 && self.mlp.d_ff != moe.d_ff {
+        let others = self.layers - moe.dense_layers;
+        self.within("moe.interval", moe.interval, 1, others)?;
+        if self.moe_layers() == self.layers && self.mlp.d_ff != moe.d_ff {
             let allowed = format!("moe.d_ff = {}, as no layer is dense", moe.d_ff);
             return self.refuse("mlp.d_ff", self.mlp.d_ff, &allowed);
         }

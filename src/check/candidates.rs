@@ -332,10 +332,11 @@ impl Near<'_> {
             return vec![shape];
         }
         // A mixture has its parameters in the experts.
+        let keeps_dense = shape.moe_layers() < shape.layers;
         let at = |width: u64| {
             let mut arch = shape.clone();
             match &mut arch.moe {
-                Some(moe) if moe.dense_layers > 0 => moe.d_ff = width,
+                Some(moe) if keeps_dense => moe.d_ff = width,
                 Some(moe) => {
                     moe.d_ff = width;
                     arch.mlp.d_ff = width;

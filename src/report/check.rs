@@ -32,6 +32,9 @@ pub struct CheckReport {
     pub(super) impossible: Option<String>,
     pub(super) broken: usize,
     pub(super) rules: Vec<RuleKeys>,
+    /// What the config says beyond the shape that was checked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) notes: Vec<String>,
     /// One shape that fixes as many rules as possible.
     pub(super) together: Option<FixKeys>,
 }
@@ -117,6 +120,7 @@ impl CheckReport {
             impossible: check.as_is.as_ref().err().map(ToString::to_string),
             broken: check.diagnoses.iter().filter(|one| one.is_broken()).count(),
             rules,
+            notes: architecture.stated.notes(workload.dtype),
             together: check.together.as_ref().map(FixKeys::from),
         }
     }

@@ -46,13 +46,19 @@ impl CheckReport {
             (None, Some(why)) => format!("does not run: {why}"),
             (None, None) => String::new(),
         };
+        let notes: Vec<_> = self
+            .notes
+            .iter()
+            .map(|note| format!("note {note}\n"))
+            .collect();
         format!(
-            "{} ({} parameters) on {} ({})\n{}\n{step}\n",
+            "{} ({} parameters) on {} ({})\n{}\n{step}\n{}",
             self.model.name,
             grouped(self.model.parameters),
             self.gpu_title,
             self.gpu,
             self.workload,
+            notes.concat(),
         )
     }
 

@@ -42,6 +42,9 @@ pub struct StepReport {
     pub(super) tier: Tier,
     pub(super) tier_shares: BTreeMap<Tier, f64>,
     pub(super) caveats: Vec<SharedWarning>,
+    /// What the config says beyond the shape that was timed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) notes: Vec<String>,
     pub(super) lines: Vec<StepLine>,
 }
 
@@ -172,6 +175,7 @@ impl StepReport {
                     time_share: touched(caveat),
                 })
                 .collect(),
+            notes: architecture.stated.notes(workload.dtype),
             lines: step
                 .lines
                 .iter()

@@ -102,6 +102,7 @@ impl StepReport {
                 format!("{share} of the time: {}", caveat.warning.text),
             )
         }));
+        lines.extend(self.notes.iter().map(|note| ("note", note.clone())));
         lines
             .iter()
             .map(|(name, value)| format!("{name:<9} {value}\n"))

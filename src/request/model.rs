@@ -21,7 +21,7 @@ pub const UNNAMED: &str = "config";
 #[derive(Clone, Debug, ToSchema)]
 #[serde(untagged)]
 pub enum ArchitectureRequest {
-    /// One of `/v1/presets`; on the command line also the path of a config.json.
+    /// One of `/v1/presets`; on the command line also the path or folder of a config.json, or `-`.
     #[schema(examples("llama-3-8b"))]
     Named(String),
     /// The object of a config.json.
@@ -65,8 +65,8 @@ impl<'de> Deserialize<'de> for ArchitectureRequest {
 #[cfg_attr(feature = "cli", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 pub struct ModelRequest {
-    /// A preset (gpt3-2.7b, llama-3-8b, …) or a Hugging Face config.json: its path on the command line, the object
-    /// itself in JSON.
+    /// A preset (gpt3-2.7b, llama-3-8b, …) or a Hugging Face config.json: its path, its folder or `-` for standard input
+    /// on the command line, the object itself in JSON.
     #[cfg_attr(feature = "cli", arg(value_name = "PRESET|CONFIG.json"))]
     pub architecture: ArchitectureRequest,
     /// Transformer layers.

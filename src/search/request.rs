@@ -10,6 +10,7 @@ use crate::arch::NormPlacement;
 use crate::arch::Positions;
 use crate::arch::Preset;
 use crate::arch::QkNorm;
+use crate::arch::Stated;
 use crate::arch::Workload;
 use crate::arch::parameters;
 use crate::error::Error;
@@ -147,6 +148,7 @@ pub fn usual_architecture(kind: MlpKind, parameters: u64) -> Architecture {
         moe: None,
         mla: None,
         window: None,
+        stated: Stated::default(),
     }
 }
 

@@ -438,6 +438,28 @@ pub(crate) const CONFIG: &str = r#"{"model_type":"llama","architectures":["Llama
     "num_hidden_layers":32,"num_key_value_heads":32,"rms_norm_eps":1e-05,"tie_word_embeddings":false,"vocab_size":32000}"#;
 
 #[test]
+fn a_config_on_standard_input_is_contradicted_in_text_and_json() {
+    let packed = CONFIG.replacen('{', r#"{"quantization_config":{"quant_method":"fp8"},"#, 1);
+    let ask = |line: &str| {
+        let mut command = assert_cmd::Command::new(program());
+        let outcome = command
+            .args(line.split(' '))
+            .write_stdin(packed.as_str())
+            .output();
+        String::from_utf8(outcome.unwrap().stdout).unwrap()
+    };
+    let note = "the config says fp8 (`quantization_config`); this answer takes bf16";
+    for command in ["predict model -", "check -"] {
+        let text = ask(&format!("{command} --gpu {GPU}"));
+        assert!(text.contains(note), "{text}");
+        let line = format!("{command} --gpu {GPU} --format json");
+        assert_eq!(parse(&line, &ask(&line))["notes"][0], note);
+        let agreed = ask(&format!("{line} --dtype fp8"));
+        assert!(parse(&line, &agreed).get("notes").is_none(), "{agreed}");
+    }
+}
+
+#[test]
 fn a_config_is_answered_like_its_preset() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config.json");
@@ -449,10 +471,15 @@ fn a_config_is_answered_like_its_preset() {
             assert_eq!(config[key], preset[key], "{key} {options}");
         }
     }
+    let by_folder = json(&format!(
+        "predict model {} --gpu {GPU}",
+        folder.path().display()
+    ));
+    assert_eq!(by_folder["parameters"], 6_738_415_616_u64);
     for (change, parts) in [
         (
             ("\"llama\"", "\"mamba\""),
-            &["`model_type` is \"mamba\"", "llama"][..],
+            &["`model_type` is \"mamba\"", "state-space"][..],
         ),
         (
             ("\"num_key_value_heads\":32", "\"num_key_value_heads\":5"),

@@ -3,38 +3,106 @@
 use crate::error::{Error, Result};
 use serde_json::{Map, Value};
 
-/// Fields that no supported model type derives a shape from.
+/// Fields that no supported model type derives a shape from; the last group are defaults of text generation that older
+/// versions of `transformers` wrote into every config.
 const IRRELEVANT: &[&str] = &[
     "_attn_implementation",
     "_attn_implementation_autoset",
     "_commit_hash",
+    "_flash_attn_2_enabled",
     "_name_or_path",
     "architectures",
     "attention_dropout",
+    "attn_implementation",
+    "attn_pdrop",
     "auto_map",
     "bos_token_id",
     "cache_implementation",
-    "dtype",
+    "classifier_dropout",
+    "dropout",
+    "embd_pdrop",
     "eos_token_id",
+    "for_llm_compressor",
+    "gradient_checkpointing",
+    "hidden_dropout",
     "id2label",
     "initializer_range",
     "label2id",
+    "layer_norm_eps",
+    "layer_norm_epsilon",
     "max_position_embeddings",
+    "norm_eps",
+    "norm_epsilon",
+    "original_max_position_embeddings",
     "output_attentions",
     "output_hidden_states",
+    "output_router_logits",
     "pad_token_id",
     "partial_rotary_factor",
     "pretraining_tp",
+    "resid_pdrop",
     "return_dict",
     "rms_norm_eps",
+    "rope_interleaved",
     "rope_parameters",
     "rope_scaling",
     "rope_theta",
-    "torch_dtype",
+    "rope_type",
+    "router_aux_loss_coef",
+    "router_jitter_noise",
+    "rotary_dim",
+    "rotary_pct",
+    "task_specific_params",
+    "tokenizer_class",
+    "tokenizer_name",
     "transformers_version",
     "unsloth_fixed",
     "unsloth_version",
     "use_cache",
+    "bad_words_ids",
+    "begin_suppress_tokens",
+    "chunk_size_feed_forward",
+    "decoder_start_token_id",
+    "diversity_penalty",
+    "do_sample",
+    "early_stopping",
+    "encoder_no_repeat_ngram_size",
+    "exponential_decay_length_penalty",
+    "finetuning_task",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+    "is_decoder",
+    "length_penalty",
+    "max_length",
+    "min_length",
+    "no_repeat_ngram_size",
+    "num_beam_groups",
+    "num_beams",
+    "num_return_sequences",
+    "output_scores",
+    "prefix",
+    "problem_type",
+    "pruned_heads",
+    "remove_invalid_values",
+    "repetition_penalty",
+    "return_dict_in_generate",
+    "sep_token_id",
+    "suppress_tokens",
+    "temperature",
+    "tf_legacy_loss",
+    "top_k",
+    "top_p",
+    "torchscript",
+    "typical_p",
+    "use_bfloat16",
+];
+
+/// Fields of older versions of `transformers` that every decoder leaves off.
+const OFF: &[&str] = &[
+    "add_cross_attention",
+    "cross_attention_hidden_size",
+    "is_encoder_decoder",
+    "tie_encoder_decoder",
 ];
 
 /// Elementwise functions; which one makes no difference to shapes.
@@ -44,8 +112,10 @@ const ACTIVATIONS: &[&str] = &[
     "gelu",
     "gelu_new",
     "gelu_fast",
+    "gelu_python",
     "gelu_pytorch_tanh",
     "relu",
+    "relu2",
 ];
 
 /// The fields of one JSON object.
@@ -53,6 +123,8 @@ pub(super) struct Fields<'a> {
     object: &'a Map<String, Value>,
     place: &'a str,
     known: Vec<&'static str>,
+    /// Whether this is the `text_config` of a larger file: `transformers` leaves defaults out of those.
+    is_part: bool,
 }
 
 impl<'a> Fields<'a> {
@@ -61,6 +133,15 @@ impl<'a> Fields<'a> {
             object,
             place,
             known: IRRELEVANT.to_vec(),
+            is_part: false,
+        }
+    }
+
+    /// The fields of a `text_config`.
+    pub fn of_part(object: &'a Map<String, Value>, place: &'a str) -> Self {
+        Self {
+            is_part: true,
+            ..Self::new(object, place)
         }
     }
 
@@ -103,6 +184,20 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// A size without which there is no model: only a `text_config` may leave it at its default.
+    pub fn size(&mut self, key: &'static str, default: u64) -> Result<u64> {
+        match self.is_part {
+            true => self.number_or(key, default),
+            false => self.number(key),
+        }
+    }
+
+    /// The first of some names of one field that is in the file, else the first name.
+    pub fn named(&self, keys: &[&'static str]) -> &'static str {
+        let found = keys.iter().find(|key| self.has(key));
+        found.unwrap_or(&keys[0])
+    }
+
     /// An integer with the default that `transformers` documents.
     pub fn number_or(&mut self, key: &'static str, default: u64) -> Result<u64> {
         Ok(self.optional(key)?.unwrap_or(default))
@@ -134,6 +229,14 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// A required string.
+    pub fn word(&mut self, key: &'static str) -> Result<&'a str> {
+        match self.get(key).and_then(Value::as_str) {
+            Some(word) => Ok(word),
+            None => self.refuse(key, "a string"),
+        }
+    }
+
     /// An elementwise function, whose choice changes no shape.
     pub fn activation(&mut self, key: &'static str, default: &str) -> Result<()> {
         self.text(key, Some(default), ACTIVATIONS).map(|_| ())
@@ -158,6 +261,20 @@ impl<'a> Fields<'a> {
         match texts {
             Some(texts) => Ok(Some(texts)),
             None => self.refuse(key, "a list of strings"),
+        }
+    }
+
+    /// A list of integers, if there.
+    pub fn numbers(&mut self, key: &'static str) -> Result<Option<Vec<u64>>> {
+        let Some(value) = self.get(key) else {
+            return Ok(None);
+        };
+        let numbers = value
+            .as_array()
+            .and_then(|items| items.iter().map(Value::as_u64).collect());
+        match numbers {
+            Some(numbers) => Ok(Some(numbers)),
+            None => self.refuse(key, "a list of integers"),
         }
     }
 
@@ -200,19 +317,19 @@ impl<'a> Fields<'a> {
         self.refuse(key, &format!("{value}; other values are not modelled"))
     }
 
-    /// Stored fp8 weights have the shapes of the model; packed integer formats have not.
-    pub fn quantization(&mut self) -> Result<()> {
-        if let Some(mut nested) = self.object("quantization_config")? {
-            nested.text("quant_method", None, &["fp8"])?;
-        }
-        Ok(())
+    /// A value as it is in the file.
+    pub fn value(&mut self, key: &'static str) -> Option<&'a Value> {
+        self.get(key)
     }
 
-    /// Refuses every field that was never asked for.
-    pub fn finish(&self, model_type: &str) -> Result<()> {
-        match self.object.keys().find(|key| !self.known.contains(&key.as_str())) {
+    /// Refuses every field that was never asked for and is not null.
+    pub fn finish(&mut self, model_type: &str) -> Result<()> {
+        self.unsupported(OFF)?;
+        let is_unknown = |key: &str| !self.known.contains(&key);
+        let mut fields = self.object.iter();
+        match fields.find(|(key, value)| is_unknown(key) && !value.is_null()) {
             None => Ok(()),
-            Some(key) => self.refuse(
+            Some((key, _)) => self.refuse(
                 key,
                 &format!(
                     "only fields known for model_type `{model_type}`; remove it if it changes no shape"

@@ -1,300 +1,798 @@
-//! Readers of models built like Llama, with the defaults that `transformers` documents for each.
+//! Reader of models whose fields are named as in Llama, and the table of what each type has beyond that.
+//!
+//! Rows follow `transformers`: which fields there are, what a missing one stands for, and what no field says. A row
+//! says only what differs from the row that it is built on.
 
 use super::super::{
-    Architecture, Biases, Mla, Mlp, MlpKind, Moe, Norm, NormKind, NormPlacement, Positions, QkNorm,
-    Window,
+    Architecture, Biases, Mla, Mlp, MlpKind, Norm, NormKind, NormPlacement, Positions, QkNorm,
+    Stated,
 };
 use super::fields::Fields;
+use super::moe::{self, Experts};
+use super::window::{self, Slides};
 use crate::error::Result;
 
-/// What a missing field stands for in models that are built like Llama.
-struct Defaults {
+/// A property that a type always has, never has, or has where a field says so.
+#[derive(Clone, Copy)]
+pub(super) enum Switch {
+    Off,
+    On,
+    /// The names of the field and what its absence means.
+    Field(&'static [&'static str], bool),
+}
+
+impl Switch {
+    pub fn read(self, fields: &mut Fields<'_>) -> Result<bool> {
+        match self {
+            Self::Off => Ok(false),
+            Self::On => Ok(true),
+            Self::Field(keys, default) => {
+                let key = fields.named(keys);
+                fields.flag(key, default)
+            }
+        }
+    }
+}
+
+/// What a model type has beyond what all types of this style share.
+#[derive(Clone, Copy)]
+pub(super) struct Like {
+    /// Layers, hidden, heads, MLP width, vocabulary of a `text_config` that leaves them out.
+    sizes: [u64; 5],
     /// `None` = as many as query heads.
     kv_heads: Option<u64>,
     /// `None` = `hidden_size / num_attention_heads`.
     head_dim: Option<u64>,
     tied: bool,
+    mlp: MlpKind,
+    activation: &'static str,
+    /// The field with the width of the dense MLP.
+    d_ff: &'static str,
+    norm: NormKind,
+    placement: NormPlacement,
+    /// Normalisation of queries and keys, and whether it is there.
+    qk: (QkNorm, Switch),
+    qkv_bias: Switch,
+    output_bias: Switch,
+    mlp_bias: Switch,
+    norm_bias: bool,
+    head_bias: Switch,
+    /// Parallel layers, which have one norm for both branches.
+    parallel: Switch,
+    slides: Slides,
+    experts: Option<Experts>,
+    /// Attention sinks.
+    sinks: bool,
+    /// Latent attention, whose missing fields are those of DeepSeek-V3.
+    latent: bool,
+    /// Fields that change nothing this crate computes.
+    skips: &'static [&'static str],
+    /// Fields whose effect is not modelled, which must be off.
+    off: &'static [&'static str],
+    /// What the architecture does not count, said with every answer, where the field is there and not 0.
+    left_out: &'static [(&'static str, &'static str)],
 }
 
-/// Llama: no grouping, no bias, untied.
-const LIKE_LLAMA: Defaults = Defaults {
+const ATTENTION_BIAS: Switch = Switch::Field(&["attention_bias"], false);
+
+const LLAMA: Like = Like {
+    sizes: [32, 4096, 32, 11008, 32000],
     kv_heads: None,
     head_dim: None,
     tied: false,
+    mlp: MlpKind::Swiglu,
+    activation: "silu",
+    d_ff: "intermediate_size",
+    norm: NormKind::RmsNorm,
+    placement: NormPlacement::Pre,
+    qk: (QkNorm::None, Switch::Off),
+    qkv_bias: ATTENTION_BIAS,
+    output_bias: ATTENTION_BIAS,
+    mlp_bias: Switch::Field(&["mlp_bias"], false),
+    norm_bias: false,
+    head_bias: Switch::Off,
+    parallel: Switch::Off,
+    slides: Slides::None,
+    experts: None,
+    sinks: false,
+    latent: false,
+    skips: &[],
+    off: &[],
+    left_out: &[],
 };
 
-/// Everything that models built like Llama share: rotary positions, RMSNorm, a gated MLP.
-fn llama_like(fields: &mut Fields<'_>, defaults: &Defaults) -> Result<Architecture> {
-    let hidden = fields.number("hidden_size")?;
-    let heads = fields.number("num_attention_heads")?;
-    let kv_default = match defaults.kv_heads {
-        // An explicit null means one key head per query head whatever the default is.
-        Some(default) if !fields.has("num_key_value_heads") => default,
-        _ => heads,
-    };
-    let kv_heads = fields.number_or("num_key_value_heads", kv_default)?;
-    let head_dim = match (fields.optional("head_dim")?, defaults.head_dim) {
-        (Some(width), _) | (None, Some(width)) => width,
-        (None, None) => fields.head_dim("num_attention_heads", hidden, heads)?,
-    };
-    for key in ["hidden_act", "hidden_activation"] {
-        fields.activation(key, "silu")?;
-    }
-    Ok(Architecture {
-        name: String::new(),
-        layers: fields.number("num_hidden_layers")?,
-        hidden,
-        heads,
-        kv_heads,
-        head_dim,
-        mlp: Mlp {
-            kind: MlpKind::Swiglu,
-            d_ff: fields.number("intermediate_size")?,
-        },
-        vocab: fields.number("vocab_size")?,
-        tied_embeddings: fields.flag("tie_word_embeddings", defaults.tied)?,
-        positions: Positions::Rotary,
-        norm: Norm {
-            kind: NormKind::RmsNorm,
-            placement: NormPlacement::Pre,
-            qk: QkNorm::None,
-        },
-        biases: Biases::default(),
-        parallel_layers: false,
-        moe: None,
-        mla: None,
-        window: None,
-    })
-}
+/// Llama without any bias.
+const PLAIN: Like = Like {
+    qkv_bias: Switch::Off,
+    output_bias: Switch::Off,
+    mlp_bias: Switch::Off,
+    ..LLAMA
+};
 
-/// `attention_bias` puts a bias on queries, keys, values and the output projection.
-fn attention_bias(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
-    let bias = fields.flag("attention_bias", false)?;
-    arch.biases.qkv = bias;
-    arch.biases.attention_output = bias;
-    Ok(())
-}
+/// Llama whose MLP has no bias.
+const ATTENTION: Like = Like {
+    mlp_bias: Switch::Off,
+    ..LLAMA
+};
 
-/// Sets the sliding window: `layer_types` says which layers use it, else `implied` of them do.
-fn window(
-    fields: &mut Fields<'_>,
-    arch: &mut Architecture,
-    size: Option<u64>,
-    implied: u64,
-) -> Result<()> {
-    let mut layers = if size.is_some() { implied } else { 0 };
-    if let Some(types) = fields.texts("layer_types")? {
-        let known = |kind: &&str| matches!(*kind, "full_attention" | "sliding_attention");
-        if types.len() as u64 != arch.layers || !types.iter().all(known) {
-            let allowed = "full_attention or sliding_attention for each of num_hidden_layers";
-            return fields.refuse("layer_types", allowed);
-        }
-        layers = types
-            .iter()
-            .filter(|kind| **kind == "sliding_attention")
-            .count() as u64;
-    }
-    arch.window = match (layers, size) {
-        (0, _) => None,
-        (layers, Some(size)) => Some(Window { size, layers }),
-        (_, None) => return fields.refuse("sliding_window", "the size of the window"),
-    };
-    Ok(())
-}
-
-pub(super) fn llama(fields: &mut Fields<'_>) -> Result<Architecture> {
-    let mut arch = llama_like(fields, &LIKE_LLAMA)?;
-    attention_bias(fields, &mut arch)?;
-    arch.biases.mlp = fields.flag("mlp_bias", false)?;
-    Ok(arch)
-}
-
-/// Grouping into 8 key heads by default.
-const LIKE_MISTRAL: Defaults = Defaults {
+const MISTRAL: Like = Like {
+    sizes: [32, 4096, 32, 14336, 32000],
     kv_heads: Some(8),
-    ..LIKE_LLAMA
+    slides: Slides::All(Some(4096)),
+    ..PLAIN
 };
 
-pub(super) fn mistral(fields: &mut Fields<'_>) -> Result<Architecture> {
-    let mut arch = llama_like(fields, &LIKE_MISTRAL)?;
-    let default = (!fields.has("sliding_window")).then_some(4096);
-    let size = fields.optional("sliding_window")?.or(default);
-    let layers = arch.layers;
-    window(fields, &mut arch, size, layers)?;
-    Ok(arch)
-}
+const QWEN2: Like = Like {
+    sizes: [32, 4096, 32, 22016, 151_936],
+    kv_heads: Some(32),
+    qkv_bias: Switch::On,
+    slides: Slides::From {
+        flag: Some("use_sliding_window"),
+        first: 28,
+    },
+    skips: &["use_mrope"],
+    ..PLAIN
+};
 
-pub(super) fn mixtral(fields: &mut Fields<'_>) -> Result<Architecture> {
-    let mut arch = llama_like(fields, &LIKE_MISTRAL)?;
-    fields.ignore(&[
-        "output_router_logits",
-        "router_aux_loss_coef",
-        "router_jitter_noise",
-    ]);
-    let size = fields.optional("sliding_window")?;
-    let layers = arch.layers;
-    window(fields, &mut arch, size, layers)?;
-    arch.moe = Some(Moe {
-        experts: fields.number_or("num_local_experts", 8)?,
-        top_k: fields.number_or("num_experts_per_tok", 2)?,
-        d_ff: arch.mlp.d_ff,
-        shared_d_ff: 0,
-        dense_layers: 0,
-        router_bias: false,
-    });
-    Ok(arch)
-}
+const QWEN3: Like = Like {
+    head_dim: Some(128),
+    qk: (QkNorm::Head, Switch::On),
+    qkv_bias: ATTENTION_BIAS,
+    output_bias: ATTENTION_BIAS,
+    ..QWEN2
+};
 
-/// The window of Qwen2 and Qwen3: off unless asked for, then on from layer `max_window_layers`.
-fn qwen_window(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
-    let on = fields.flag("use_sliding_window", false)?;
-    let size = fields.number_or("sliding_window", 4096)?;
-    let first = fields.number_or("max_window_layers", 28)?;
-    let layers = arch.layers.saturating_sub(first);
-    window(fields, arch, on.then_some(size), layers)
-}
+const QWEN3_MOE: Like = Like {
+    kv_heads: Some(4),
+    head_dim: None,
+    slides: Slides::None,
+    experts: Some(moe::QWEN3),
+    skips: &["max_window_layers", "norm_topk_prob", "sliding_window"],
+    off: &["use_sliding_window"],
+    ..QWEN3
+};
 
-pub(super) fn qwen2(fields: &mut Fields<'_>) -> Result<Architecture> {
-    let defaults = Defaults {
-        kv_heads: Some(32),
-        ..LIKE_LLAMA
-    };
-    let mut arch = llama_like(fields, &defaults)?;
-    fields.ignore(&["use_mrope"]);
-    qwen_window(fields, &mut arch)?;
-    arch.biases.qkv = true;
-    Ok(arch)
-}
-
-pub(super) fn qwen3(fields: &mut Fields<'_>) -> Result<Architecture> {
-    let defaults = Defaults {
-        kv_heads: Some(32),
-        head_dim: Some(128),
-        tied: false,
-    };
-    let mut arch = llama_like(fields, &defaults)?;
-    attention_bias(fields, &mut arch)?;
-    qwen_window(fields, &mut arch)?;
-    arch.norm.qk = QkNorm::Head;
-    Ok(arch)
-}
-
-pub(super) fn qwen3_moe(fields: &mut Fields<'_>) -> Result<Architecture> {
-    let defaults = Defaults {
-        kv_heads: Some(4),
-        ..LIKE_LLAMA
-    };
-    let mut arch = llama_like(fields, &defaults)?;
-    attention_bias(fields, &mut arch)?;
-    fields.unsupported(&["use_sliding_window", "mlp_only_layers"])?;
-    fields.only("decoder_sparse_step", 1)?;
-    fields.ignore(&[
-        "max_window_layers",
-        "norm_topk_prob",
-        "output_router_logits",
-        "router_aux_loss_coef",
-        "sliding_window",
-    ]);
-    let key = if fields.has("num_local_experts") {
-        "num_local_experts"
-    } else {
-        "num_experts"
-    };
-    let experts = fields.number_or(key, 128)?;
-    // No layer is dense, so `intermediate_size` shapes nothing.
-    arch.mlp.d_ff = fields.number("moe_intermediate_size")?;
-    arch.norm.qk = QkNorm::Head;
-    arch.moe = Some(Moe {
-        experts,
-        top_k: fields.number_or("num_experts_per_tok", 8)?,
-        d_ff: arch.mlp.d_ff,
-        shared_d_ff: 0,
-        dense_layers: 0,
-        router_bias: false,
-    });
-    Ok(arch)
-}
-
-/// All Gemma generations: heads of 256, tied embeddings.
-fn gemma_like(fields: &mut Fields<'_>, kv_heads: u64) -> Result<Architecture> {
-    let defaults = Defaults {
-        kv_heads: Some(kv_heads),
-        head_dim: Some(256),
-        tied: true,
-    };
-    let mut arch = llama_like(fields, &defaults)?;
-    attention_bias(fields, &mut arch)?;
-    fields.unsupported(&["use_bidirectional_attention"])?;
-    fields.ignore(&[
+/// Gemma: heads of 256, tied embeddings.
+const GEMMA: Like = Like {
+    sizes: [28, 3072, 16, 24576, 256_000],
+    kv_heads: Some(16),
+    head_dim: Some(256),
+    tied: true,
+    activation: "gelu_pytorch_tanh",
+    skips: &[
         "attn_logit_softcapping",
         "final_logit_softcapping",
         "query_pre_attn_scalar",
         "rope_local_base_freq",
         "sliding_window_size",
-    ]);
-    Ok(arch)
-}
+    ],
+    off: &["use_bidirectional_attention"],
+    ..ATTENTION
+};
 
-pub(super) fn gemma(fields: &mut Fields<'_>) -> Result<Architecture> {
-    gemma_like(fields, 16)
-}
+const GEMMA2: Like = Like {
+    sizes: [26, 2304, 8, 9216, 256_000],
+    kv_heads: Some(4),
+    placement: NormPlacement::Sandwich,
+    slides: Slides::Every {
+        interval: 2,
+        size: Some(4096),
+    },
+    ..GEMMA
+};
 
-pub(super) fn gemma2(fields: &mut Fields<'_>) -> Result<Architecture> {
-    let mut arch = gemma_like(fields, 4)?;
-    arch.norm.placement = NormPlacement::Sandwich;
-    let size = fields.number_or("sliding_window", 4096)?;
-    // Layers 0, 2, 4, … slide.
-    let layers = arch.layers.div_ceil(2);
-    window(fields, &mut arch, Some(size), layers)?;
-    Ok(arch)
-}
+const GEMMA3: Like = Like {
+    sizes: [26, 2304, 8, 9216, 262_208],
+    qk: (QkNorm::Head, Switch::On),
+    slides: Slides::Every {
+        interval: 6,
+        size: Some(4096),
+    },
+    ..GEMMA2
+};
 
-pub(super) fn gemma3(fields: &mut Fields<'_>) -> Result<Architecture> {
-    let mut arch = gemma_like(fields, 4)?;
-    arch.norm.placement = NormPlacement::Sandwich;
-    arch.norm.qk = QkNorm::Head;
-    let size = fields.number_or("sliding_window", 4096)?;
-    let key = if fields.has("_sliding_window_pattern") {
-        "_sliding_window_pattern"
-    } else {
-        "sliding_window_pattern"
-    };
-    let pattern = fields.number_or(key, 6)?;
-    if pattern == 0 {
-        return fields.refuse(key, "an integer of at least 1");
-    }
-    // Every `pattern`-th layer sees everything.
-    let layers = arch.layers - arch.layers / pattern;
-    window(fields, &mut arch, Some(size), layers)?;
-    Ok(arch)
-}
+const OLMO2: Like = Like {
+    placement: NormPlacement::Post,
+    qk: (QkNorm::Full, Switch::On),
+    ..ATTENTION
+};
 
-pub(super) fn olmo2(fields: &mut Fields<'_>) -> Result<Architecture> {
-    let mut arch = llama_like(fields, &LIKE_LLAMA)?;
-    attention_bias(fields, &mut arch)?;
-    arch.norm.placement = NormPlacement::Post;
-    arch.norm.qk = QkNorm::Full;
-    Ok(arch)
-}
+const GRANITE: Like = Like {
+    skips: &[
+        "attention_multiplier",
+        "embedding_multiplier",
+        "logits_scaling",
+        "residual_multiplier",
+    ],
+    ..LLAMA
+};
 
-pub(super) fn deepseek_v3(fields: &mut Fields<'_>) -> Result<Architecture> {
-    // `head_dim`, where saved, is the rotated part only.
-    fields.ignore(&[
+const GLM: Like = Like {
+    head_dim: Some(128),
+    qkv_bias: Switch::Field(&["attention_bias"], true),
+    ..PLAIN
+};
+
+const COHERE: Like = Like {
+    tied: true,
+    norm: NormKind::LayerNorm,
+    parallel: Switch::On,
+    skips: &["logit_scale"],
+    ..ATTENTION
+};
+
+const DEEPSEEK_V3: Like = Like {
+    latent: true,
+    experts: Some(moe::DEEPSEEK_V3),
+    skips: &[
         "aux_loss_alpha",
         "ep_size",
+        "head_dim",
         "n_group",
         "norm_topk_prob",
-        "num_nextn_predict_layers",
         "qk_head_dim",
         "rope_interleave",
         "routed_scaling_factor",
         "scoring_func",
         "seq_aux",
         "topk_group",
-    ]);
-    fields.text("topk_method", Some("noaux_tc"), &["noaux_tc"])?;
-    fields.only("moe_layer_freq", 1)?;
-    let mla = Mla {
+        "topk_method",
+    ],
+    left_out: &[(
+        "num_nextn_predict_layers",
+        "the layer that predicts the token after the next is not counted",
+    )],
+    ..ATTENTION
+};
+
+const GLM4_MOE: Like = Like {
+    qk: (QkNorm::Head, Switch::Field(&["use_qk_norm"], false)),
+    qkv_bias: ATTENTION_BIAS,
+    experts: Some(moe::GLM4),
+    skips: DEEPSEEK_V3.skips,
+    left_out: DEEPSEEK_V3.left_out,
+    ..GLM
+};
+
+/// Layer norm with bias, a plain MLP.
+const STARCODER2: Like = Like {
+    sizes: [30, 3072, 24, 12288, 49152],
+    kv_heads: Some(2),
+    tied: true,
+    mlp: MlpKind::Gelu,
+    activation: "gelu_pytorch_tanh",
+    norm: NormKind::LayerNorm,
+    norm_bias: true,
+    qkv_bias: Switch::Field(&["use_bias"], true),
+    output_bias: Switch::Field(&["use_bias"], true),
+    mlp_bias: Switch::Field(&["use_bias"], true),
+    slides: Slides::All(None),
+    skips: &[
+        "embedding_dropout",
+        "mlp_type",
+        "norm_type",
+        "residual_dropout",
+    ],
+    ..LLAMA
+};
+
+const PHI: Like = Like {
+    kv_heads: None,
+    tied: false,
+    activation: "gelu_new",
+    qk: (QkNorm::Head, Switch::Field(&["qk_layernorm"], false)),
+    qkv_bias: Switch::On,
+    output_bias: Switch::On,
+    mlp_bias: Switch::On,
+    head_bias: Switch::On,
+    parallel: Switch::On,
+    slides: Slides::None,
+    skips: &[],
+    ..STARCODER2
+};
+
+/// Every type of this style.
+pub(super) const TYPES: &[(&str, &Like)] = &[
+    (
+        "arcee",
+        &Like {
+            mlp: MlpKind::Gelu,
+            activation: "relu2",
+            ..LLAMA
+        },
+    ),
+    (
+        "cohere",
+        &Like {
+            qk: (QkNorm::Full, Switch::Field(&["use_qk_norm"], false)),
+            ..COHERE
+        },
+    ),
+    (
+        "cohere2",
+        &Like {
+            sizes: [40, 8192, 64, 22528, 256_000],
+            slides: Slides::Every {
+                interval: 4,
+                size: Some(4096),
+            },
+            skips: &[
+                "layer_switch",
+                "logit_scale",
+                "order_of_interleaved_layers",
+                "position_embedding_type",
+                "rotary_pct",
+                "use_embedding_sharing",
+                "use_gated_activation",
+                "use_parallel_block",
+                "use_parallel_embedding",
+            ],
+            off: &["use_qk_norm"],
+            ..COHERE
+        },
+    ),
+    (
+        "deepseek_v2",
+        &Like {
+            experts: Some(moe::DEEPSEEK_V2),
+            ..DEEPSEEK_V3
+        },
+    ),
+    ("deepseek_v3", &DEEPSEEK_V3),
+    (
+        "dots1",
+        &Like {
+            qk: (QkNorm::Head, Switch::On),
+            slides: Slides::From {
+                flag: None,
+                first: 62,
+            },
+            experts: Some(moe::DOTS1),
+            skips: DEEPSEEK_V3.skips,
+            off: &["use_sliding_window"],
+            left_out: DEEPSEEK_V3.left_out,
+            ..ATTENTION
+        },
+    ),
+    (
+        "ernie4_5",
+        &Like {
+            head_dim: Some(128),
+            tied: true,
+            qkv_bias: Switch::Field(&["use_bias"], false),
+            output_bias: Switch::Field(&["use_bias"], false),
+            mlp_bias: Switch::Field(&["use_bias"], false),
+            ..LLAMA
+        },
+    ),
+    (
+        "ernie4_5_moe",
+        &Like {
+            tied: true,
+            experts: Some(moe::ERNIE),
+            off: &["use_bias"],
+            skips: &["moe_capacity", "moe_norm_min", "moe_use_aux_free"],
+            left_out: DEEPSEEK_V3.left_out,
+            ..PLAIN
+        },
+    ),
+    (
+        "exaone4",
+        &Like {
+            kv_heads: Some(32),
+            placement: NormPlacement::Post,
+            qk: (QkNorm::Head, Switch::On),
+            slides: Slides::Every {
+                interval: 4,
+                size: Some(4096),
+            },
+            ..PLAIN
+        },
+    ),
+    ("gemma", &GEMMA),
+    ("gemma2", &GEMMA2),
+    ("gemma3_text", &GEMMA3),
+    ("glm", &GLM),
+    (
+        "glm4",
+        &Like {
+            placement: NormPlacement::Sandwich,
+            ..GLM
+        },
+    ),
+    ("glm4_moe", &GLM4_MOE),
+    (
+        "glm4_moe_lite",
+        &Like {
+            experts: Some(moe::GLM4_LITE),
+            ..DEEPSEEK_V3
+        },
+    ),
+    (
+        "glm4v_moe_text",
+        &Like {
+            qk: (QkNorm::None, Switch::Off),
+            qkv_bias: Switch::Field(&["attention_bias"], true),
+            ..GLM4_MOE
+        },
+    ),
+    (
+        "glm4v_text",
+        &Like {
+            placement: NormPlacement::Sandwich,
+            ..GLM
+        },
+    ),
+    (
+        "gpt_oss",
+        &Like {
+            head_dim: Some(64),
+            kv_heads: Some(8),
+            qkv_bias: Switch::Field(&["attention_bias"], true),
+            output_bias: Switch::Field(&["attention_bias"], true),
+            slides: Slides::Every {
+                interval: 2,
+                size: Some(128),
+            },
+            experts: Some(moe::GPT_OSS),
+            sinks: true,
+            skips: &[
+                "experts_per_token",
+                "initial_context_length",
+                "swiglu_alpha",
+                "swiglu_limit",
+            ],
+            ..PLAIN
+        },
+    ),
+    ("granite", &GRANITE),
+    (
+        "granitemoe",
+        &Like {
+            mlp_bias: Switch::Off,
+            experts: Some(moe::MIXTRAL),
+            ..GRANITE
+        },
+    ),
+    (
+        "granitemoeshared",
+        &Like {
+            mlp_bias: Switch::Off,
+            experts: Some(moe::GRANITE_SHARED),
+            ..GRANITE
+        },
+    ),
+    (
+        "internlm",
+        &Like {
+            qkv_bias: Switch::Field(&["bias"], true),
+            output_bias: Switch::Field(&["bias"], true),
+            skips: &["rotary"],
+            ..PLAIN
+        },
+    ),
+    (
+        "internlm2",
+        &Like {
+            qkv_bias: Switch::Field(&["bias"], false),
+            output_bias: Switch::Field(&["bias"], false),
+            ..PLAIN
+        },
+    ),
+    (
+        "internlm3",
+        &Like {
+            qkv_bias: Switch::Field(&["qkv_bias"], false),
+            output_bias: Switch::Field(&["bias"], false),
+            mlp_bias: Switch::Field(&["bias"], false),
+            ..LLAMA
+        },
+    ),
+    ("kimi_k2", &DEEPSEEK_V3),
+    ("llama", &LLAMA),
+    (
+        "llama4_text",
+        &Like {
+            kv_heads: Some(8),
+            head_dim: Some(128),
+            d_ff: "intermediate_size_mlp",
+            slides: Slides::Chunks {
+                interval: 4,
+                size: 8192,
+            },
+            experts: Some(moe::LLAMA4),
+            skips: &[
+                "attn_scale",
+                "attn_temperature_tuning",
+                "floor_scale",
+                "for_llm_compressor",
+            ],
+            left_out: &[(
+                "use_qk_norm",
+                "the normalisation of queries and keys, which has no weights, is not timed",
+            )],
+            ..ATTENTION
+        },
+    ),
+    (
+        "minimax_m2",
+        &Like {
+            kv_heads: Some(8),
+            head_dim: Some(128),
+            qk: (QkNorm::Full, Switch::Field(&["use_qk_norm"], true)),
+            experts: Some(moe::MINIMAX_M2),
+            skips: &[
+                "layernorm_full_attention_beta",
+                "layernorm_linear_attention_beta",
+                "layernorm_mlp_beta",
+                "mtp_transformer_layers",
+                "num_mtp_modules",
+                "postnorm",
+                "qk_norm_type",
+                "scoring_func",
+                "sliding_window",
+                "use_routing_bias",
+            ],
+            left_out: &[(
+                "use_mtp",
+                "the layers that predict tokens after the next are not counted",
+            )],
+            ..PLAIN
+        },
+    ),
+    ("ministral", &MISTRAL),
+    (
+        "ministral3",
+        &Like {
+            head_dim: Some(128),
+            slides: Slides::All(None),
+            ..MISTRAL
+        },
+    ),
+    ("mistral", &MISTRAL),
+    (
+        "mixtral",
+        &Like {
+            slides: Slides::All(None),
+            experts: Some(moe::MIXTRAL),
+            ..MISTRAL
+        },
+    ),
+    (
+        "nemotron",
+        &Like {
+            mlp: MlpKind::Gelu,
+            activation: "relu2",
+            norm: NormKind::LayerNorm,
+            norm_bias: true,
+            ..LLAMA
+        },
+    ),
+    (
+        "olmo",
+        &Like {
+            norm: NormKind::UnweightedLayerNorm,
+            skips: &["clip_qkv"],
+            ..ATTENTION
+        },
+    ),
+    ("olmo2", &OLMO2),
+    (
+        "olmo3",
+        &Like {
+            slides: Slides::Every {
+                interval: 4,
+                size: Some(4096),
+            },
+            ..OLMO2
+        },
+    ),
+    (
+        "olmoe",
+        &Like {
+            qk: (QkNorm::Full, Switch::On),
+            experts: Some(moe::OLMOE),
+            skips: &["clip_qkv", "norm_topk_prob"],
+            ..ATTENTION
+        },
+    ),
+    (
+        "persimmon",
+        &Like {
+            activation: "relu2",
+            qk: (QkNorm::Head, Switch::Field(&["qk_layernorm"], true)),
+            head_bias: Switch::Off,
+            parallel: Switch::Off,
+            ..PHI
+        },
+    ),
+    ("phi", &PHI),
+    (
+        "phi3",
+        &Like {
+            slides: Slides::All(None),
+            skips: &["full_attn_mod", "interpolate_factor"],
+            off: &["attention_bias", "lm_head_bias", "mlp_bias"],
+            ..PLAIN
+        },
+    ),
+    (
+        "phimoe",
+        &Like {
+            kv_heads: Some(8),
+            norm: NormKind::LayerNorm,
+            norm_bias: true,
+            head_bias: Switch::Field(&["lm_head_bias"], false),
+            slides: Slides::All(None),
+            experts: Some(moe::PHI),
+            skips: &["hidden_dropout", "input_jitter_noise"],
+            ..ATTENTION
+        },
+    ),
+    ("qwen2", &QWEN2),
+    ("qwen2_5_vl_text", &QWEN2),
+    (
+        "qwen2_moe",
+        &Like {
+            kv_heads: Some(16),
+            qkv_bias: Switch::Field(&["qkv_bias"], true),
+            experts: Some(moe::QWEN2),
+            ..QWEN3_MOE_WITHOUT_NORMS
+        },
+    ),
+    ("qwen2_vl_text", &QWEN2),
+    ("qwen3", &QWEN3),
+    ("qwen3_moe", &QWEN3_MOE),
+    (
+        "qwen3_vl_moe_text",
+        &Like {
+            kv_heads: Some(16),
+            ..QWEN3_MOE
+        },
+    ),
+    (
+        "qwen3_vl_text",
+        &Like {
+            slides: Slides::None,
+            skips: &[],
+            ..QWEN3
+        },
+    ),
+    (
+        "seed_oss",
+        &Like {
+            head_dim: Some(128),
+            qkv_bias: Switch::Field(&["attention_bias"], true),
+            output_bias: Switch::Field(&["attention_out_bias"], false),
+            skips: &["residual_dropout"],
+            ..LLAMA
+        },
+    ),
+    (
+        "smollm3",
+        &Like {
+            kv_heads: Some(4),
+            tied: true,
+            slides: Slides::From {
+                flag: Some("use_sliding_window"),
+                first: 0,
+            },
+            skips: &["no_rope_layer_interval", "no_rope_layers"],
+            ..LLAMA
+        },
+    ),
+    (
+        "stablelm",
+        &Like {
+            kv_heads: Some(32),
+            norm: NormKind::LayerNorm,
+            norm_bias: true,
+            qkv_bias: Switch::Field(&["use_qkv_bias"], false),
+            parallel: Switch::Field(&["use_parallel_residual"], false),
+            off: &["qk_layernorm"],
+            ..PLAIN
+        },
+    ),
+    ("starcoder2", &STARCODER2),
+];
+
+const QWEN3_MOE_WITHOUT_NORMS: Like = Like {
+    qk: (QkNorm::None, Switch::Off),
+    qkv_bias: Switch::Off,
+    output_bias: Switch::Off,
+    ..QWEN3_MOE
+};
+
+/// Reads one of [`TYPES`].
+pub(super) fn read(like: &Like, fields: &mut Fields<'_>) -> Result<Architecture> {
+    fields.ignore(like.skips);
+    fields.unsupported(like.off)?;
+    for key in ["hidden_act", "hidden_activation"] {
+        fields.activation(key, like.activation)?;
+    }
+    let [layers, hidden, heads, d_ff, vocab] = like.sizes;
+    let hidden = fields.size("hidden_size", hidden)?;
+    let heads = fields.size("num_attention_heads", heads)?;
+    let kv_default = match like.kv_heads {
+        // An explicit null means one key head per query head whatever the default is.
+        Some(default) if !fields.has("num_key_value_heads") => default,
+        _ => heads,
+    };
+    let kv_heads = fields.number_or("num_key_value_heads", kv_default)?;
+    let mla = if like.latent {
+        Some(latent(fields)?)
+    } else {
+        None
+    };
+    let stated_width = match mla {
+        // `head_dim`, where saved, is the rotated part only.
+        Some(mla) => Some(mla.qk_nope.saturating_add(mla.qk_rope)),
+        None => fields.optional("head_dim")?.or(like.head_dim),
+    };
+    let head_dim = match stated_width {
+        Some(width) => width,
+        None => fields.head_dim("num_attention_heads", hidden, heads)?,
+    };
+    let (qk, has_qk) = like.qk;
+    let parallel_layers = like.parallel.read(fields)?;
+    let mut arch = Architecture {
+        name: String::new(),
+        layers: fields.size("num_hidden_layers", layers)?,
+        hidden,
+        heads,
+        kv_heads,
+        head_dim,
+        mlp: Mlp {
+            kind: like.mlp,
+            d_ff: fields.size(like.d_ff, d_ff)?,
+        },
+        vocab: fields.size("vocab_size", vocab)?,
+        tied_embeddings: fields.flag("tie_word_embeddings", like.tied)?,
+        positions: Positions::Rotary,
+        norm: Norm {
+            kind: like.norm,
+            placement: if parallel_layers {
+                NormPlacement::Shared
+            } else {
+                like.placement
+            },
+            qk: if has_qk.read(fields)? {
+                qk
+            } else {
+                QkNorm::None
+            },
+        },
+        biases: Biases {
+            qkv: like.qkv_bias.read(fields)?,
+            attention_output: like.output_bias.read(fields)?,
+            mlp: like.mlp_bias.read(fields)?,
+            norm: like.norm_bias,
+            head: like.head_bias.read(fields)?,
+            sinks: like.sinks,
+            experts: false,
+        },
+        parallel_layers,
+        moe: None,
+        mla,
+        window: None,
+        stated: Stated::default(),
+    };
+    window::read(like.slides, fields, &mut arch)?;
+    if let Some(experts) = &like.experts {
+        moe::read(experts, fields, &mut arch)?;
+    }
+    for &(key, what) in like.left_out {
+        let value = fields.value(key);
+        if value.is_some_and(|value| value.as_u64().is_some_and(|n| n > 0) || value == true) {
+            arch.stated.leave_out(what);
+        }
+    }
+    Ok(arch)
+}
+
+/// The widths of latent attention.
+fn latent(fields: &mut Fields<'_>) -> Result<Mla> {
+    Ok(Mla {
         q_lora_rank: match fields.has("q_lora_rank") {
             true => fields.optional("q_lora_rank")?,
             false => Some(1536),
@@ -303,21 +801,5 @@ pub(super) fn deepseek_v3(fields: &mut Fields<'_>) -> Result<Architecture> {
         qk_nope: fields.number("qk_nope_head_dim")?,
         qk_rope: fields.number("qk_rope_head_dim")?,
         v_head_dim: fields.number("v_head_dim")?,
-    };
-    let mut arch = llama_like(fields, &LIKE_LLAMA)?;
-    attention_bias(fields, &mut arch)?;
-    arch.head_dim = mla.qk_nope + mla.qk_rope;
-    arch.mla = Some(mla);
-    let d_ff = fields.number("moe_intermediate_size")?;
-    arch.moe = Some(Moe {
-        experts: fields.number("n_routed_experts")?,
-        top_k: fields.number("num_experts_per_tok")?,
-        d_ff,
-        shared_d_ff: fields
-            .number_or("n_shared_experts", 1)?
-            .saturating_mul(d_ff),
-        dense_layers: fields.number_or("first_k_dense_replace", 3)?,
-        router_bias: true,
-    });
-    Ok(arch)
+    })
 }

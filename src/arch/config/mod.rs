@@ -5,7 +5,10 @@
 //! are known and skipped, a value that would change the computation in a way this crate does not model
 //! is refused, and so is any unknown field. Where a field is missing, only the default
 //! that `transformers` documents for that `model_type` stands in; sizes without which no model exists
-//! (layers, hidden, heads, MLP width, vocabulary) have no default here.
+//! (layers, hidden, heads, MLP width, vocabulary) have no default, but in a `text_config`, from which
+//! `transformers` itself leaves defaults out.
+//!
+//! Of a model that also sees or hears, the `text_config` is read; all else describes what is not counted.
 
 mod fields;
 
@@ -13,47 +16,104 @@ mod gpt;
 
 mod llama;
 
+mod moe;
+
+mod refused;
+
+mod stated;
+
+mod window;
+
 mod write;
 
+pub use stated::Stated;
 pub use write::config_json;
 
 use super::Architecture;
+use super::presets::nearest;
 use crate::error::{Error, Result, read_text};
 use fields::Fields;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::path::Path;
 
 type Reader = fn(&mut Fields<'_>) -> Result<Architecture>;
 
-/// Every supported `model_type` and its reader.
-const FAMILIES: &[(&str, Reader)] = &[
-    ("deepseek_v3", llama::deepseek_v3),
-    ("gemma", llama::gemma),
-    ("gemma2", llama::gemma2),
-    ("gemma3_text", llama::gemma3),
+/// Types whose fields are named otherwise than in Llama.
+const OTHERS: &[(&str, Reader)] = &[
+    ("bloom", gpt::bloom),
+    ("codegen", gpt::gptj),
+    ("dbrx", gpt::dbrx),
+    ("falcon", gpt::falcon),
     ("gpt2", gpt::gpt2),
+    ("gpt_bigcode", gpt::gpt_bigcode),
+    ("gpt_neo", gpt::gpt_neo),
     ("gpt_neox", gpt::gpt_neox),
-    ("llama", llama::llama),
-    ("mistral", llama::mistral),
-    ("mixtral", llama::mixtral),
+    ("gptj", gpt::gptj),
     ("mpt", gpt::mpt),
-    ("olmo2", llama::olmo2),
     ("opt", gpt::opt),
-    ("qwen2", llama::qwen2),
-    ("qwen3", llama::qwen3),
-    ("qwen3_moe", llama::qwen3_moe),
 ];
 
-/// Reads a `config.json`; the model is named after the file, or after its folder if it is called `config.json`.
+/// Types that hold a text model in `text_config`, and the type of that where it does not say.
+const WRAPPERS: &[(&str, &str)] = &[
+    ("aya_vision", "cohere2"),
+    ("gemma3", "gemma3_text"),
+    ("glm4v", "glm4v_text"),
+    ("glm4v_moe", "glm4v_moe_text"),
+    ("idefics3", "llama"),
+    ("internvl", "qwen2"),
+    ("kimi_k25", "deepseek_v3"),
+    ("kimi_vl", "deepseek_v3"),
+    ("llama4", "llama4_text"),
+    ("llava", "llama"),
+    ("llava_next", "llama"),
+    ("llava_next_video", "llama"),
+    ("llava_onevision", "qwen2"),
+    ("mistral3", "mistral"),
+    ("paligemma", "gemma"),
+    ("qwen2_5_vl", "qwen2_5_vl_text"),
+    ("qwen2_audio", "qwen2"),
+    ("qwen2_vl", "qwen2_vl_text"),
+    ("qwen3_vl", "qwen3_vl_text"),
+    ("qwen3_vl_moe", "qwen3_vl_moe_text"),
+    ("smolvlm", "llama"),
+    ("video_llava", "llama"),
+    ("vipllava", "llama"),
+    ("voxtral", "llama"),
+];
+
+const TEXT_ONLY: &str = "`text_config` alone is read: what sees or hears is not counted";
+
+/// Fields of a wrapper that has its text model's fields beside them instead of in a `text_config`.
+const BESIDE_TEXT: &[&str] = &[
+    "image_token_id",
+    "video_token_id",
+    "vision_config",
+    "vision_end_token_id",
+    "vision_start_token_id",
+    "vision_token_id",
+];
+
+/// Reads a `config.json`, also from the folder that holds it or, where the path is `-`, from standard input; the model
+/// is named after the file, or after its folder if it is called `config.json`.
 pub fn read_config(path: &Path) -> Result<Architecture> {
-    let text = read_text(path)?;
-    let stem = path.file_stem().unwrap_or_default();
-    let folder = path.parent().and_then(Path::file_name);
+    if path == Path::new("-") {
+        let place = "standard input";
+        let text =
+            std::io::read_to_string(std::io::stdin()).map_err(|source| Error::io(place, source))?;
+        return parse_config(&text, "config", place);
+    }
+    let file = match path.is_dir() {
+        true => path.join("config.json"),
+        false => path.to_owned(),
+    };
+    let text = read_text(&file)?;
+    let stem = file.file_stem().unwrap_or_default();
+    let folder = file.parent().and_then(Path::file_name);
     let name = match folder {
         Some(folder) if stem == "config" => folder,
         _ => stem,
     };
-    parse_config(&text, &name.to_string_lossy(), &path.display().to_string())
+    parse_config(&text, &name.to_string_lossy(), &file.display().to_string())
 }
 
 /// Reads the text of a `config.json`; `place` names it in messages.
@@ -70,20 +130,79 @@ pub fn read_object(value: &Value, name: &str, place: &str) -> Result<Architectur
             "{place}: is not a JSON object, so not a Hugging Face config"
         )));
     };
-    let mut fields = Fields::new(object, place);
-    let types: Vec<_> = FAMILIES.iter().map(|(name, _)| *name).collect();
-    let model_type = fields.text("model_type", None, &types)?;
-    let (_, read) = FAMILIES
-        .iter()
-        .find(|(known, _)| *known == model_type)
-        .expect("`text` returns one of the allowed values");
-    fields.quantization()?;
-    let mut arch = read(&mut fields)?;
-    fields.finish(&model_type)?;
+    let mut arch = read_whole(object, place)?;
     name.clone_into(&mut arch.name);
     arch.validate()
         .map_err(|error| Error::bad_input(format!("{place}: {error}")))?;
     Ok(arch)
+}
+
+/// Reads the object of a whole file.
+fn read_whole(object: &Map<String, Value>, place: &str) -> Result<Architecture> {
+    let mut fields = Fields::new(object, place);
+    let model_type = fields.word("model_type")?;
+    let Some((_, text_type)) = WRAPPERS.iter().find(|(known, _)| *known == model_type) else {
+        return read_text_model(model_type, fields);
+    };
+    let whole = Stated::read(&mut fields)?;
+    let mut arch = match fields.value("text_config").and_then(Value::as_object) {
+        None => {
+            fields.ignore(BESIDE_TEXT);
+            read_text_model(text_type, fields)?
+        }
+        Some(text) => {
+            let mut part = Fields::of_part(text, place);
+            let inner = match part.has("model_type") {
+                true => part.word("model_type")?,
+                false => text_type,
+            };
+            let mut arch = read_text_model(inner, part)?;
+            if !text.contains_key("tie_word_embeddings") {
+                let own = arch.tied_embeddings;
+                arch.tied_embeddings = fields.flag("tie_word_embeddings", own)?;
+            }
+            arch
+        }
+    };
+    arch.stated = arch.stated.or(whole);
+    arch.stated.leave_out(TEXT_ONLY);
+    Ok(arch)
+}
+
+/// Reads the fields of a decoder of this type.
+fn read_text_model(model_type: &str, mut fields: Fields<'_>) -> Result<Architecture> {
+    let stated = Stated::read(&mut fields)?;
+    let like = llama::TYPES.iter().find(|(known, _)| *known == model_type);
+    let other = OTHERS.iter().find(|(known, _)| *known == model_type);
+    let mut arch = match (like, other) {
+        (Some((_, like)), _) => llama::read(like, &mut fields)?,
+        (None, Some((_, read))) => read(&mut fields)?,
+        (None, None) => return unknown(model_type, &fields),
+    };
+    fields.finish(model_type)?;
+    arch.stated = arch.stated.or(stated);
+    Ok(arch)
+}
+
+/// Why this type is not read.
+fn unknown(model_type: &str, fields: &Fields<'_>) -> Result<Architecture> {
+    if let Some(reason) = refused::reason(model_type) {
+        let allowed = format!("a decoder of attention and MLP layers; {model_type} {reason}");
+        return fields.refuse("model_type", &allowed);
+    }
+    let nearest = nearest(model_type, types()).join(", ");
+    let allowed = format!(
+        "a known type, nearest {nearest}; a model shaped like Llama may be read as \"llama\""
+    );
+    fields.refuse("model_type", &allowed)
+}
+
+/// Every type that is read.
+fn types() -> impl Iterator<Item = &'static str> {
+    let likes = llama::TYPES.iter().map(|(name, _)| *name);
+    let others = OTHERS.iter().map(|(name, _)| *name);
+    let wrappers = WRAPPERS.iter().map(|(name, _)| *name);
+    likes.chain(others).chain(wrappers)
 }
 
 #[cfg(test)]

@@ -39,6 +39,10 @@ pub fn config_json(arch: &Architecture, max_positions: u64) -> Result<Value> {
     let mut config = match arch.norm.kind {
         NormKind::RmsNorm => like_llama(arch, max_positions)?,
         NormKind::LayerNorm => like_gpt(arch, max_positions)?,
+        NormKind::UnweightedLayerNorm => {
+            let allowed = "rms_norm or layer_norm";
+            return demand(arch, false, "norm.kind", arch.norm.kind, allowed).map(|()| json!({}));
+        }
     };
     extend(
         &mut config,
@@ -289,6 +293,16 @@ fn expert_fields(arch: &Architecture, moe: &Moe, kind: &Type) -> Result<Value> {
     demand(arch, dense == 0, "moe.dense_layers", dense, &zero)?;
     let (bias, allowed) = (moe.router_bias, format!("false for a {name}"));
     demand(arch, !bias, "moe.router_bias", bias, &allowed)?;
+    let every = moe.interval == 1;
+    demand(
+        arch,
+        every,
+        "moe.interval",
+        moe.interval,
+        &format!("1 for a {name}"),
+    )?;
+    let gate = moe.shared_gate;
+    demand(arch, !gate, "moe.shared_gate", gate, &allowed)?;
     let mut fields = json!({ "num_experts_per_tok": moe.top_k });
     extend(
         &mut fields,

@@ -10,7 +10,10 @@ impl Lowering<'_> {
         let (arch, layers) = (self.arch, self.stage.layers);
         let (rows, hidden) = (self.work.residual_rows(), arch.hidden);
         let placement = arch.norm.placement;
-        if matches!(placement, NormPlacement::Pre | NormPlacement::Sandwich) {
+        if matches!(
+            placement,
+            NormPlacement::Pre | NormPlacement::PreAndEmbedding | NormPlacement::Sandwich
+        ) {
             self.norm(Role::MlpNorm, rows, hidden, Scope::Layer, layers);
         }
         if self.stage.dense > 0 {

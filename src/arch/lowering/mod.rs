@@ -23,8 +23,8 @@ use super::communication::collectives;
 use super::layer::{Linear, Shards, StageLayers, rank_vocab};
 use super::params::{active_weights, rank_expert_parameters, rank_parameters};
 use super::{
-    Architecture, AttentionKernel, Item, NormKind, Phase, Positions, Recompute, Role, Step,
-    Workload,
+    Architecture, AttentionKernel, Item, NormKind, NormPlacement, Phase, Positions, Recompute,
+    Role, Step, Workload,
 };
 use crate::error::Result;
 use crate::ops::{Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
@@ -268,7 +268,7 @@ impl Lowering<'_> {
     /// Norm over the residual stream or a slice of it.
     fn norm(&mut self, role: Role, rows: u64, cols: u64, scope: Scope, times: u64) {
         let kind = match self.arch.norm.kind {
-            NormKind::LayerNorm => MemoryKind::LayerNorm,
+            NormKind::LayerNorm | NormKind::UnweightedLayerNorm => MemoryKind::LayerNorm,
             NormKind::RmsNorm => MemoryKind::RmsNorm,
         };
         self.memory(role, kind, rows, cols, scope, times);
@@ -299,6 +299,9 @@ impl Lowering<'_> {
                 edge,
                 1,
             );
+        }
+        if self.arch.norm.placement == NormPlacement::PreAndEmbedding {
+            self.norm(Role::EmbeddingNorm, rows, hidden, edge, 1);
         }
         if self.drops_out() {
             self.memory(

@@ -15,7 +15,7 @@ use super::Skipped;
 use super::columns::Parquet;
 use crate::arch::{
     Architecture, Biases, Mlp, MlpKind, Norm, NormKind, NormPlacement, Positions, QkNorm, Recipe,
-    Workload,
+    Stated, Workload,
 };
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
@@ -334,5 +334,6 @@ fn gpt(
         moe: None,
         mla: None,
         window: None,
+        stated: Stated::default(),
     })
 }

@@ -1,14 +1,20 @@
 //! What is written reads back as what it was, and what cannot be expressed is refused.
 
-use super::super::super::{Preset, Window};
+use super::super::super::{Preset, Stated, Window};
 use super::super::parse_config;
 use super::*;
+use crate::ops::Dtype;
 use proptest::prelude::*;
 
 /// What an architecture reads back as after it was written.
 fn written(arch: &Architecture) -> Result<Architecture> {
     let text = format!("{:#}", config_json(arch, 4096)?);
-    parse_config(&text, &arch.name, "written.json")
+    let read = parse_config(&text, &arch.name, "written.json")?;
+    assert!(read.stated.notes(Dtype::Bf16).is_empty());
+    Ok(Architecture {
+        stated: Stated::default(),
+        ..read
+    })
 }
 
 /// The preset with something changed.
@@ -21,19 +27,32 @@ fn changed(name: &str, change: impl FnOnce(&mut Architecture)) -> Architecture {
 #[test]
 fn every_preset_that_a_model_type_expresses_survives_writing_and_reading() {
     /// Latent attention, one norm for two branches, norms before and after, heads that do not fill the width,
-    /// attention sinks, layer norm without bias, ALiBi.
-    const BEYOND: [&str; 11] = [
-        "deepseek-v3",
-        "falcon-7b",
+    /// attention sinks, layer norm without bias or with grouped heads, ALiBi, experts beside shared ones or dense
+    /// layers, norms of queries and keys in other places than usual.
+    const BEYOND: [&str; 23] = [
+        "bloom-",
+        "command-r7b",
+        "dbrx",
+        "deepseek-v",
+        "exaone-4-",
+        "falcon-",
         "gemma-2-",
         "gemma-3-",
+        "glm-4.5",
         "gpt-j-6b",
         "gpt-oss-",
         "gpt3-13b",
         "grok-1",
         "kimi-k2",
+        "llama-4-",
+        "minimax-m2",
         "mpt-",
         "nemotron-4-",
+        "olmoe-",
+        "phi-2",
+        "phi-3.5-moe",
+        "qwen1.5-moe",
+        "starcoder2-",
     ];
     let mut expressed = 0;
     for preset in Preset::all() {
@@ -46,7 +65,7 @@ fn every_preset_that_a_model_type_expresses_survives_writing_and_reading() {
             expressed += 1;
         }
     }
-    assert_eq!(expressed, 64);
+    assert_eq!(expressed, 72);
 }
 
 #[test]

@@ -1,0 +1,94 @@
+//! What a config says beyond the shape: the number format of its weights, and parts that no answer counts.
+
+use super::fields::Fields;
+use crate::error::Result;
+use crate::ops::Dtype;
+
+/// The field that says how stored weights are packed.
+const QUANTIZATION: &str = "quantization_config";
+
+/// What a config says beyond the shape.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Stated {
+    /// The number format of the weights.
+    format: Option<Format>,
+    /// What is not counted or counted as something else, one sentence each.
+    left_out: Vec<&'static str>,
+}
+
+/// A number format as the config calls it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Format {
+    field: &'static str,
+    name: String,
+}
+
+impl Format {
+    /// The format of an answer that this is.
+    fn dtype(&self) -> Option<Dtype> {
+        match self.name.as_str() {
+            "float32" => Some(Dtype::Fp32),
+            "float16" => Some(Dtype::Fp16),
+            "bfloat16" => Some(Dtype::Bf16),
+            "fp8" | "fbgemm_fp8" => Some(Dtype::Fp8),
+            _ => None,
+        }
+    }
+}
+
+impl Stated {
+    /// Reads the format that a config states: `quantization_config` says more than `dtype`.
+    pub(super) fn read(fields: &mut Fields<'_>) -> Result<Self> {
+        let mut format = None;
+        for field in ["torch_dtype", "dtype"] {
+            let stated = fields.value(field).and_then(|value| value.as_str());
+            if let Some(name) = stated {
+                let name = name.trim_start_matches("torch.").to_owned();
+                format = Some(Format { field, name });
+            }
+        }
+        let field = QUANTIZATION;
+        if let Some(mut nested) = fields.object(field)? {
+            let method = nested
+                .value("quant_method")
+                .and_then(|value| value.as_str());
+            let bits = nested.optional("bits")?;
+            let mut name = method.unwrap_or("an unnamed format").to_owned();
+            if let Some(bits) = bits {
+                name = format!("{name} with {bits} bits");
+            }
+            format = Some(Format { field, name });
+        }
+        Ok(Self {
+            format,
+            left_out: Vec::new(),
+        })
+    }
+
+    /// Fills in what a part of the config says itself.
+    pub(super) fn or(mut self, whole: Self) -> Self {
+        let says_more = |format: &Format| format.field == QUANTIZATION;
+        let packed = whole.format.clone().filter(says_more);
+        self.format = packed.or(self.format).or(whole.format);
+        self.left_out.extend(whole.left_out);
+        self
+    }
+
+    /// Adds what is not counted.
+    pub(super) fn leave_out(&mut self, what: &'static str) {
+        self.left_out.push(what);
+    }
+
+    /// Sentences about an answer in this format, for whoever reads it.
+    pub fn notes(&self, dtype: Dtype) -> Vec<String> {
+        let other = self
+            .format
+            .iter()
+            .filter(|format| format.dtype() != Some(dtype));
+        let contradiction = other.map(|Format { field, name }| {
+            format!("the config says {name} (`{field}`); this answer takes {dtype}")
+        });
+        let left_out = self.left_out.iter().map(|&what| what.to_owned());
+        contradiction.chain(left_out).collect()
+    }
+}
