@@ -186,6 +186,39 @@ mod tests {
         }
     }
 
+    /// Totals in billions of models whose exact totals nobody published: arXiv 2005.14165, table 2.1; xai-org/grok-1;
+    /// the card of mosaicml/mpt-30b; arXiv 2402.16819 and 2406.11704; arXiv 2205.01068, table 1.
+    const ROUNDED: [(&str, f64); 13] = [
+        ("gpt3-1.3b", 1.3),
+        ("gpt3-125m", 0.125),
+        ("gpt3-13b", 13.0),
+        ("gpt3-175b", 175.0),
+        ("gpt3-2.7b", 2.7),
+        ("gpt3-350m", 0.35),
+        ("gpt3-6.7b", 6.7),
+        ("gpt3-760m", 0.76),
+        ("grok-1", 314.0),
+        ("mpt-30b", 30.0),
+        ("nemotron-4-15b", 15.6),
+        ("nemotron-4-340b", 341.0),
+        ("opt-66b", 66.0),
+    ];
+
+    #[test]
+    fn every_preset_without_an_exact_total_rounds_to_the_published_one() {
+        let presets = Preset::all().iter();
+        let inexact = presets.filter(|preset| preset.published_parameters.is_none());
+        let names: Vec<_> = inexact.map(|preset| &preset.architecture.name).collect();
+        assert_eq!(names, ROUNDED.map(|(name, _)| name));
+        for (name, published) in ROUNDED {
+            let billions = count(name).total as f64 / 1e9;
+            assert!(
+                (billions / published - 1.0).abs() < 0.025,
+                "{name}: {billions}"
+            );
+        }
+    }
+
     #[test]
     fn only_mixtures_have_idle_parameters() {
         let dense = count("llama-2-7b");

@@ -31,6 +31,7 @@ const IRRELEVANT: &[&str] = &[
     "layer_norm_eps",
     "layer_norm_epsilon",
     "max_position_embeddings",
+    "model_max_length",
     "norm_eps",
     "norm_epsilon",
     "original_max_position_embeddings",
@@ -116,6 +117,18 @@ const ACTIVATIONS: &[&str] = &[
     "gelu_pytorch_tanh",
     "relu",
     "relu2",
+];
+
+/// Parts that no type has unless its reader asks for them: `false` is what it would be without the field.
+const OFF_UNLESS_READ: &[&str] = &[
+    "attention_bias",
+    "attention_out_bias",
+    "lm_head_bias",
+    "mlp_bias",
+    "qkv_bias",
+    "use_bias",
+    "use_qk_norm",
+    "use_sliding_window",
 ];
 
 /// The fields of one JSON object.
@@ -322,12 +335,14 @@ impl<'a> Fields<'a> {
         self.get(key)
     }
 
-    /// Refuses every field that was never asked for and is not null.
+    /// Refuses every field that was never asked for and says something.
     pub fn finish(&mut self, model_type: &str) -> Result<()> {
         self.unsupported(OFF)?;
-        let is_unknown = |key: &str| !self.known.contains(&key);
-        let mut fields = self.object.iter();
-        match fields.find(|(key, value)| is_unknown(key) && !value.is_null()) {
+        let says_nothing = |key: &str, value: &Value| {
+            value.is_null() || (*value == false && OFF_UNLESS_READ.contains(&key))
+        };
+        let is_unknown = |key: &str, value| !self.known.contains(&key) && !says_nothing(key, value);
+        match self.object.iter().find(|(key, value)| is_unknown(key, value)) {
             None => Ok(()),
             Some((key, _)) => self.refuse(
                 key,

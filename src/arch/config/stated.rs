@@ -4,8 +4,8 @@ use super::fields::Fields;
 use crate::error::Result;
 use crate::ops::Dtype;
 
-/// The field that says how stored weights are packed.
-const QUANTIZATION: &str = "quantization_config";
+/// Fields that say how stored weights are packed; the second is MLX's.
+const QUANTIZATION: [&str; 2] = ["quantization_config", "quantization"];
 
 /// What a config says beyond the shape.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -47,8 +47,9 @@ impl Stated {
                 format = Some(Format { field, name });
             }
         }
-        let field = QUANTIZATION;
-        if let Some(mut nested) = fields.object(field)? {
+        let found = fields.named(&QUANTIZATION);
+        fields.ignore(&QUANTIZATION);
+        if let Some(mut nested) = fields.object(found)? {
             let method = nested
                 .value("quant_method")
                 .and_then(|value| value.as_str());
@@ -57,7 +58,7 @@ impl Stated {
             if let Some(bits) = bits {
                 name = format!("{name} with {bits} bits");
             }
-            format = Some(Format { field, name });
+            format = Some(Format { field: found, name });
         }
         Ok(Self {
             format,
@@ -67,7 +68,7 @@ impl Stated {
 
     /// Fills in what a part of the config says itself.
     pub(super) fn or(mut self, whole: Self) -> Self {
-        let says_more = |format: &Format| format.field == QUANTIZATION;
+        let says_more = |format: &Format| QUANTIZATION.contains(&format.field);
         let packed = whole.format.clone().filter(says_more);
         self.format = packed.or(self.format).or(whole.format);
         self.left_out.extend(whole.left_out);

@@ -210,6 +210,53 @@ fn no_type_is_named_twice() {
     }
 }
 
+/// One field of every config holds what it should not: it is read or refused, and what is read can be counted.
+#[test]
+fn no_damaged_config_panics() {
+    let odd = [
+        "null",
+        "0",
+        "1",
+        "-1",
+        "7",
+        "1e300",
+        "18446744073709551615",
+        "true",
+        "\"x\"",
+        "[]",
+        "[0]",
+        "{}",
+    ];
+    let odd: Vec<Value> = odd
+        .iter()
+        .map(|text| serde_json::from_str(text).unwrap())
+        .collect();
+    let mut read = 0;
+    for entry in downloaded() {
+        let mut damaged = |config: &Value, place: &str| {
+            let keys = config.pointer(place).and_then(Value::as_object);
+            let keys: Vec<String> = keys
+                .into_iter()
+                .flat_map(|object| object.keys().cloned())
+                .collect();
+            for (key, value) in keys
+                .iter()
+                .flat_map(|key| odd.iter().map(move |value| (key, value)))
+            {
+                let mut config = config.clone();
+                *config.pointer_mut(&format!("{place}/{key}")).unwrap() = value.clone();
+                if let Ok(arch) = read_object(&config, "x", "config.json") {
+                    assert!(parameters(&arch).total > 0);
+                    read += 1;
+                }
+            }
+        };
+        damaged(&entry.config, "");
+        damaged(&entry.config, "/text_config");
+    }
+    assert!(read > 1000, "{read}");
+}
+
 /// What answers say about the config of this model.
 fn notes(model: &str, dtype: Dtype) -> String {
     let all = downloaded();
@@ -341,6 +388,11 @@ fn doubtful_configs_are_refused_with_file_field_value_and_what_is_allowed() {
             ["`num_local_experts` is 8", "known for model_type `llama`"],
         ),
         (
+            "attention_bias",
+            "7",
+            ["`attention_bias` is 7", "true or false"],
+        ),
+        (
             "is_encoder_decoder",
             "true",
             ["`is_encoder_decoder` is true", "false"],
@@ -354,6 +406,20 @@ fn doubtful_configs_are_refused_with_file_field_value_and_what_is_allowed() {
         );
         assert!(parts.iter().all(|part| message.contains(part)), "{message}");
     }
+}
+
+#[test]
+fn what_says_nothing_is_no_obstacle() {
+    for (key, value) in [("something_new", "null"), ("qkv_bias", "false")] {
+        assert!(llama_with(key, value).is_ok(), "{key}");
+    }
+    assert!(llama_with("qkv_bias", "true").is_err());
+    let packed = llama_with("quantization", r#"{"bits":4,"group_size":64}"#).unwrap();
+    let notes = packed.stated.notes(Dtype::Bf16);
+    assert!(
+        notes[0].contains("with 4 bits (`quantization`)"),
+        "{notes:?}"
+    );
 }
 
 #[test]
