@@ -42,8 +42,7 @@ pub fn step(
     let step = estimate_step(predictor, architecture, workload)?;
     let ops = step.lines.iter().map(|line| &line.item.op);
     let bases = bases(predictor, ops);
-    let gpu = predictor.gpu();
-    Ok(StepReport::new(gpu, architecture, workload, &step, bases))
+    StepReport::new(predictor, architecture, workload, &step, bases)
 }
 
 /// The sizing rules on a shape, the predicted cost of each broken one, and what fixes it.

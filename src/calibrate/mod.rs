@@ -18,6 +18,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// 1 to 5 % on equal hardware, submitters by 2 %; what the model leaves out is of the same order.
 const NOISE: f64 = 0.06;
 
+/// The same of times to the first token: repeated measurements differ by up to a half (90th percentile), and tables mix
+/// medians with means.
+const FIRST_TOKEN_NOISE: f64 = 0.4;
+
 /// Error beyond which a run pulls with constant force.
 const HUBER: f64 = 0.2;
 
@@ -43,12 +47,28 @@ pub struct Sample {
     pub kind: Kind,
     /// Whether constants may be fitted to it; else it is only judged.
     pub fitted: bool,
+    /// Which of the framework's releases it ran.
+    pub release: Option<usize>,
 }
 
 impl Sample {
+    /// The predicted time.
+    pub fn time(&self, framework: &Framework) -> Seconds {
+        match self
+            .release
+            .and_then(|release| framework.releases.get(release))
+        {
+            Some(release) => {
+                let of_release = framework.clone().of_release(&release.software);
+                self.timed.time(&of_release)
+            }
+            None => self.timed.time(framework),
+        }
+    }
+
     /// `ln(predicted / measured)`.
     fn error(&self, framework: &Framework) -> f64 {
-        (self.timed.time(framework) / self.measured).ln()
+        (self.time(framework) / self.measured).ln()
     }
 }
 
@@ -185,16 +205,33 @@ fn fit(prior: &Framework, samples: &[&Sample]) -> Framework {
     }
     let weights: Vec<f64> = fitted
         .iter()
-        .map(|sample| runs[sample.configuration.as_str()].powf(-0.25) / NOISE)
+        .map(|sample| {
+            let noise = match sample.kind {
+                Kind::FirstToken => FIRST_TOKEN_NOISE,
+                _ => NOISE,
+            };
+            runs[sample.configuration.as_str()].powf(-0.25) / noise
+        })
         .collect();
-    let start: Vec<f64> = free
+    let mut start: Vec<f64> = free
         .iter()
         .map(|&constant| to_line(constant, prior.figure(constant).prior_value()))
         .collect();
+    let releases = prior.releases.iter().map(|release| &release.moe_path);
+    start.extend(releases.clone().map(|figure| figure.prior_value().ln()));
+    let mut deviations: Vec<f64> = free
+        .iter()
+        .map(|&constant| prior.figure(constant).prior_sd())
+        .collect();
+    deviations.extend(releases.map(Figure::prior_sd));
     let with = |at: &[f64]| {
         let mut framework = prior.clone();
-        for (&constant, &value) in free.iter().zip(at) {
+        let (of_constants, of_releases) = at.split_at(free.len());
+        for (&constant, &value) in free.iter().zip(of_constants) {
             framework.set_value(constant, from_line(constant, value));
+        }
+        for (release, value) in framework.releases.iter_mut().zip(of_releases) {
+            release.moe_path.value = value.exp();
         }
         framework
     };
@@ -202,22 +239,25 @@ fn fit(prior: &Framework, samples: &[&Sample]) -> Framework {
         let framework = with(at);
         let of_runs = fitted.iter().zip(&weights);
         let of_runs = of_runs.map(|(sample, weight)| weight * huber(sample.error(&framework)));
-        let of_prior = free.iter().zip(at).zip(&start);
-        let of_prior = of_prior
-            .map(|((&constant, value), start)| (value - start) / prior.figure(constant).prior_sd());
+        let of_prior = at.iter().zip(&start).zip(&deviations);
+        let of_prior = of_prior.map(|((value, start), sd)| (value - start) / sd);
         of_runs.chain(of_prior).collect()
     };
     let solution = solve::least_squares(&residuals, &start, ITERATIONS);
     let mut framework = with(&solution.at);
+    let fitted = |before: &Figure, value: f64, sd: f64| Figure {
+        value: round(value),
+        sd: round(sd),
+        prior: Some([before.prior_value(), before.prior_sd()]),
+        source: before.source.clone(),
+    };
     for (&constant, &sd) in free.iter().zip(&solution.deviations) {
-        let before = prior.figure(constant);
-        let figure = Figure {
-            value: round(framework.get(constant)),
-            sd: round(sd),
-            prior: Some([before.prior_value(), before.prior_sd()]),
-            source: before.source.clone(),
-        };
+        let figure = fitted(prior.figure(constant), framework.get(constant), sd);
         framework.set(constant, figure);
+    }
+    let releases = framework.releases.iter_mut().zip(&prior.releases);
+    for ((release, before), &sd) in releases.zip(&solution.deviations[free.len()..]) {
+        release.moe_path = fitted(&before.moe_path, release.moe_path.value, sd);
     }
     framework
 }

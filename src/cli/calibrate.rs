@@ -8,7 +8,7 @@ use crate::dataset::runs::read_runs;
 use crate::error::{Error, Result, write_atomically};
 use crate::evaluate::runs::{Choice, judge};
 use crate::framework::Framework;
-use crate::gpu::Gpu;
+use crate::gpu::{Generation, Gpu};
 use crate::predict::Predictor;
 use crate::report::calibration::CalibrationReport;
 use std::path::Path;
@@ -17,7 +17,11 @@ use std::path::Path;
 const LEAST_RUNS: usize = 3;
 
 /// The framework of this name that runs the mode, or the one that a file describes.
-pub(super) fn framework(name_or_path: &str, mode: Mode) -> Result<Framework> {
+pub(super) fn framework(
+    name_or_path: &str,
+    mode: Mode,
+    generation: Generation,
+) -> Result<Framework> {
     let path = Path::new(name_or_path);
     if path
         .extension()
@@ -26,25 +30,29 @@ pub(super) fn framework(name_or_path: &str, mode: Mode) -> Result<Framework> {
         let text = crate::error::read_text(path)?;
         return Framework::from_toml(&text, &path.display().to_string());
     }
-    Framework::find(name_or_path, mode).cloned()
+    Framework::find(name_or_path, mode, generation).cloned()
 }
 
 pub(super) fn run(args: &CalibrateArgs, format: Format) -> Result<String> {
     let runs = read_runs(&args.runs)?;
-    let mode = runs
-        .runs
-        .first()
-        .map_or(Mode::Train, |run| run.workload.mode);
+    let first = runs.runs.first();
+    let (mode, generation) = first.map_or((Mode::Train, Generation::Other), |run| {
+        (run.workload.mode, run.gpu.generation)
+    });
     let base = match &args.framework {
-        Some(name) => framework(name, mode)?,
+        Some(name) => framework(name, mode, generation)?,
         None => Framework::default_for(mode).clone(),
     };
     let answer = |gpu: &Gpu| Predictor::new(gpu, None);
     let mut judged = judge(&runs, &Choice::Given(&base), &answer)?;
     if args.refit {
         judged.retain(|each| {
-            Framework::recognise(&each.run.software, each.run.workload.mode)
-                .is_some_and(|known| known.name == base.name)
+            let run = each.run;
+            let known = Framework::recognise(&run.software, run.workload.mode, run.gpu.generation);
+            let is_base = |known: &Framework| {
+                known.name == base.name && known.generations == base.generations
+            };
+            base.name == Framework::UNKNOWN || known.is_some_and(is_base)
         });
     }
     let samples: Vec<Sample> = judged.into_iter().map(|each| each.sample).collect();

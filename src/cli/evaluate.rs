@@ -13,8 +13,8 @@ use crate::dataset::runs::read_runs;
 use crate::error::Result;
 use crate::evaluate::evaluate;
 use crate::evaluate::runs::{Choice, compare};
-use crate::gpu::Gpu;
 use crate::gpu::GpuCatalog;
+use crate::gpu::{Generation, Gpu};
 use crate::predict::Predictor;
 use crate::report::evaluation::EvaluationReport;
 use crate::report::runs::RunsReport;
@@ -48,11 +48,11 @@ fn runs(args: &EvaluateArgs, format: Format) -> Result<String> {
     let given = match args.framework.as_str() {
         AUTO => None,
         name => {
-            let mode = runs
-                .runs
-                .first()
-                .map_or(Mode::Train, |run| run.workload.mode);
-            Some(framework(name, mode)?)
+            let first = runs.runs.first();
+            let (mode, generation) = first.map_or((Mode::Train, Generation::Other), |run| {
+                (run.workload.mode, run.gpu.generation)
+            });
+            Some(framework(name, mode, generation)?)
         }
     };
     let choice = given.as_ref().map_or(Choice::Auto, Choice::Given);

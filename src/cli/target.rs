@@ -4,13 +4,15 @@ use crate::answer::sweep::Timing;
 use crate::cli::args::TargetArgs;
 use crate::cli::artifact;
 use crate::error::Error;
-use crate::error::Result;
+use crate::error::{Result, read_text};
+use crate::framework::Framework;
 use crate::gpu::Gpu;
 use crate::gpu::GpuCatalog;
 use crate::predict::Predictor;
 use crate::regressor::artifact::Card;
 use crate::request::DEFAULT_GPU;
 use crate::request::TargetRequest;
+use std::path::Path;
 
 /// The predictor of the target, with the user's own timings where there are some.
 pub(super) fn answering(target: &TargetArgs) -> Result<Predictor> {
@@ -29,12 +31,25 @@ pub(super) fn predicting(target: &TargetArgs) -> Result<Predictor> {
     if let Some(path) = &target.data {
         gpus.extend(crate::dataset::described_gpus(path)?);
     }
-    let TargetRequest { gpu, model } = &target.request;
+    let TargetRequest { gpu, model, .. } = &target.request;
     let model = model.as_deref().map(artifact).transpose()?;
     gpus.extend(model.iter().flat_map(|model| model.card.gpus.clone()));
     let own = model.as_ref().and_then(|model| described_gpu(&model.card));
     let gpu = gpus.find(gpu.as_deref().or(own).unwrap_or(DEFAULT_GPU))?;
-    Predictor::new(gpu, model.as_deref())
+    let predictor = Predictor::new(&target.request.placed(gpu), model.as_deref())?;
+    let Some(name) = &target.request.framework else {
+        return Ok(predictor);
+    };
+    let path = Path::new(name);
+    if path
+        .extension()
+        .is_some_and(|extension| extension == "toml")
+    {
+        let framework = Framework::from_toml(&read_text(path)?, name)?;
+        return Ok(predictor.with_framework(framework));
+    }
+    Framework::check_name(name)?;
+    Ok(predictor.with_framework_named(name))
 }
 
 /// The GPU that a model describes, where it describes only one.

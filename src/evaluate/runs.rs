@@ -20,6 +20,9 @@ use crate::predict::step::{Load, Timed};
 use crate::units::Seconds;
 use std::collections::BTreeMap;
 
+/// Requests in flight up to which constants are fitted to times to the first token.
+const MOST_IN_FLIGHT: u64 = 8;
+
 /// Whole-model predictions against measurements.
 #[derive(Clone, Debug, Default)]
 pub struct Comparison {
@@ -78,13 +81,13 @@ pub enum Choice<'a> {
 
 impl Choice<'_> {
     fn of(&self, run: &Run) -> Result<Framework> {
-        let mode = run.workload.mode;
+        let (mode, generation) = (run.workload.mode, run.gpu.generation);
         Ok(match self {
-            Self::Given(framework) if framework.modes.contains(&mode) => (*framework).clone(),
-            Self::Given(framework) => Framework::find(&framework.name, mode)?.clone(),
-            Self::Auto => match Framework::recognise(&run.software, mode) {
+            Self::Given(framework) if framework.runs(mode, generation) => (*framework).clone(),
+            Self::Given(framework) => Framework::find(&framework.name, mode, generation)?.clone(),
+            Self::Auto => match Framework::recognise(&run.software, mode, generation) {
                 Some(framework) => framework.clone(),
-                None => Framework::find(Framework::UNKNOWN, mode)?.clone(),
+                None => Framework::find(Framework::UNKNOWN, mode, generation)?.clone(),
             },
         })
     }
@@ -103,7 +106,7 @@ pub struct Judged<'a> {
 impl Judged<'_> {
     /// The predicted time.
     pub fn time(&self) -> Seconds {
-        self.sample.timed.time(&self.framework)
+        self.sample.time(&self.framework)
     }
 
     fn key(&self) -> RunKey {
@@ -173,8 +176,12 @@ pub fn judge<'a>(
             timed,
             measured: run.time,
             configuration: run.configuration.clone(),
-            kind: Kind::of(&run.architecture, &run.workload),
-            fitted: run.unfitted.is_none(),
+            kind: match run.measure {
+                Measure::Ttft => Kind::FirstToken,
+                Measure::Step | Measure::Tpot => Kind::of(&run.architecture, &run.workload),
+            },
+            fitted: run.unfitted.is_none() && !queues(run),
+            release: framework.release(&run.software),
         };
         judged.push(Judged {
             run,
@@ -183,6 +190,14 @@ pub fn judge<'a>(
         });
     }
     Ok(judged)
+}
+
+/// Whether most of a time to the first token is waiting for others, which differs from server to server.
+fn queues(run: &Run) -> bool {
+    let crowded = run
+        .serving
+        .is_some_and(|serving| serving.concurrency > MOST_IN_FLIGHT);
+    run.measure == Measure::Ttft && crowded
 }
 
 /// Predicts every run; `answer` gives the predictor of a GPU.

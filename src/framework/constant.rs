@@ -34,6 +34,11 @@ named_enum! {
         ExpertsFp8 = "experts_fp8",
         /// Traffic time of gathering tokens by expert and back, and of the experts' activation, over the predictor's.
         Permute = "permute",
+        /// Traffic time of an activation with biases and clamps that is not fused (GPT-OSS), over the predictor's of a
+        /// fused one.
+        BiasedActivation = "biased_activation",
+        /// Time of everything between router and combination over what the constants above make of it: releases differ.
+        MoePath = "moe_path",
         /// Time of a layer of experts that is none of its kernels: routing, host synchronisation.
         MoeLayerUs = "moe_layer_us",
         /// Host time of each kernel of one routed expert.
@@ -72,8 +77,8 @@ named_enum! {
         GrowthPerDoubling = "growth_per_doubling",
         /// Share of the prompt passes of other requests that a server runs between two tokens of one.
         OtherPrefills = "other_prefills",
-        /// Time that a request waits for each other request in flight before its first token, as a share of its prompt
-        /// pass.
+        /// Time that a request waits before its first token for each other request that is in its prompt pass on average,
+        /// as a share of a prompt pass.
         Queueing = "queueing",
         /// Time to the first token besides its prompt pass.
         FirstTokenMs = "first_token_ms",
@@ -126,6 +131,8 @@ impl Constant {
             | Self::Experts
             | Self::ExpertsFp8
             | Self::Permute
+            | Self::BiasedActivation
+            | Self::MoePath
             | Self::ExposedTp
             | Self::ExposedCp
             | Self::ExposedPp

@@ -12,6 +12,7 @@ pub use constant::{Constant, Scale};
 
 use crate::arch::{Architecture, Mode, Workload};
 use crate::error::{Error, Result};
+use crate::gpu::Generation;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -25,6 +26,8 @@ named_enum! {
         TrainMoe = "train_moe",
         /// Prompt passes.
         Prefill = "prefill",
+        /// Time to the first token of a request beside others.
+        FirstToken = "first_token",
         /// Decode steps of dense models.
         DecodeDense = "decode_dense",
         /// Decode steps of mixtures of experts.
@@ -93,6 +96,16 @@ pub struct Fit {
     pub coverage_90: f64,
 }
 
+/// A release of a framework: the time of its expert path over that of the others.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Release {
+    /// Text in the name of the software.
+    pub software: String,
+    /// Factor of [`Constant::MoePath`].
+    pub moe_path: Figure,
+}
+
 /// A software stack that runs whole steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Framework {
@@ -104,6 +117,10 @@ pub struct Framework {
     pub software: Vec<String>,
     /// What it runs.
     pub modes: Vec<Mode>,
+    /// GPU generations that the constants are for; nothing stands for all. Files of one name differ in these.
+    pub generations: Vec<Generation>,
+    /// Releases whose expert path takes another time, by a text in the name of the software.
+    pub releases: Vec<Release>,
     figures: [Figure; Constant::ALL.len()],
     half_widths: BTreeMap<Kind, f64>,
     /// The fit of its constants by kind of step; none where they are all assumed.
@@ -130,11 +147,17 @@ impl Framework {
         read::all()
     }
 
-    /// The built-in framework with this name that runs this mode.
-    pub fn find(name: &str, mode: Mode) -> Result<&'static Self> {
+    /// Whether it runs this mode on this generation of GPUs.
+    pub fn runs(&self, mode: Mode, generation: Generation) -> bool {
+        let generations = &self.generations;
+        self.modes.contains(&mode) && (generations.is_empty() || generations.contains(&generation))
+    }
+
+    /// The built-in framework with this name that runs this mode on this generation of GPUs.
+    pub fn find(name: &str, mode: Mode, generation: Generation) -> Result<&'static Self> {
         let mut runs = Self::all()
             .iter()
-            .filter(|known| known.modes.contains(&mode));
+            .filter(|known| known.runs(mode, generation));
         let found = runs.clone().find(|framework| framework.name == name);
         found.ok_or_else(|| {
             let names: Vec<&str> = runs.by_ref().map(|known| known.name.as_str()).collect();
@@ -143,14 +166,51 @@ impl Framework {
         })
     }
 
+    /// Refuses a name that no built-in framework has, whatever the mode.
+    pub fn check_name(name: &str) -> Result<()> {
+        let mut names: Vec<&str> = Self::all()
+            .iter()
+            .map(|known| known.name.as_str())
+            .collect();
+        names.dedup();
+        if names.contains(&name) {
+            return Ok(());
+        }
+        Err(Error::field(
+            "target",
+            "framework",
+            format!("`{name}`"),
+            &names.join(", "),
+        ))
+    }
+
     /// The framework that is assumed where none is named.
     pub fn default_for(mode: Mode) -> &'static Self {
-        Self::find(Self::default_name(mode), mode).expect("a test loads the default frameworks")
+        Self::find(Self::default_name(mode), mode, Generation::Other)
+            .expect("a test loads the default frameworks")
+    }
+
+    /// This framework in the release that the name of a software tells.
+    #[must_use]
+    pub fn of_release(mut self, software: &str) -> Self {
+        if let Some(release) = self.release(software) {
+            let factor = self.releases[release].moe_path.value;
+            let value = self.get(Constant::MoePath) * factor;
+            self.set_value(Constant::MoePath, value);
+        }
+        self
+    }
+
+    /// Which of [`Framework::releases`] the name of a software tells.
+    pub fn release(&self, software: &str) -> Option<usize> {
+        self.releases
+            .iter()
+            .position(|release| software.contains(&release.software))
     }
 
     /// The built-in framework that runs this mode and is recognised in the name of a software; the longest text that
     /// occurs in it decides.
-    pub fn recognise(software: &str, mode: Mode) -> Option<&'static Self> {
+    pub fn recognise(software: &str, mode: Mode, generation: Generation) -> Option<&'static Self> {
         let software = software.to_lowercase();
         let longest = |framework: &&Self| {
             let texts = framework.software.iter();
@@ -159,7 +219,7 @@ impl Framework {
         };
         Self::all()
             .iter()
-            .filter(|framework| framework.modes.contains(&mode) && longest(framework).is_some())
+            .filter(|framework| framework.runs(mode, generation) && longest(framework).is_some())
             .max_by_key(longest)
     }
 
@@ -221,14 +281,17 @@ mod tests {
         for mode in Mode::ALL {
             assert!(Framework::default_for(mode).modes.contains(&mode));
             for name in [Framework::KERNELS, Framework::UNKNOWN] {
-                assert_eq!(Framework::find(name, mode).unwrap().name, name);
+                assert_eq!(
+                    Framework::find(name, mode, Generation::Ada).unwrap().name,
+                    name
+                );
             }
         }
     }
 
     #[test]
     fn the_plain_sum_changes_no_time() {
-        let kernels = Framework::find(Framework::KERNELS, Mode::Train).unwrap();
+        let kernels = Framework::find(Framework::KERNELS, Mode::Train, Generation::Hopper).unwrap();
         for constant in Constant::ALL {
             assert_eq!(kernels.get(constant), constant.neutral(), "{constant}");
         }
@@ -268,7 +331,7 @@ mod tests {
             ("vLLM 0.9.1", Mode::Train, None),
             ("a trainer of our own", Mode::Train, None),
         ] {
-            let found = Framework::recognise(software, mode);
+            let found = Framework::recognise(software, mode, Generation::Hopper);
             assert_eq!(found.map(|found| found.name.as_str()), name, "{software}");
         }
     }

@@ -1,8 +1,9 @@
 //! Reading and writing framework files: every constant in its range, every message with file, key and what is allowed.
 
-use super::{Constant, Figure, Fit, Framework, Kind};
+use super::{Constant, Figure, Fit, Framework, Kind, Release};
 use crate::arch::Mode;
 use crate::error::{Error, Result};
+use crate::gpu::Generation;
 use include_dir::{Dir, include_dir};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -22,12 +23,16 @@ struct File {
     #[serde(default)]
     software: Vec<String>,
     modes: Vec<Mode>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    generations: Vec<Generation>,
     #[serde(default)]
     half_widths: BTreeMap<Kind, f64>,
     #[serde(default)]
     constants: BTreeMap<String, Figure>,
     #[serde(default)]
     fits: BTreeMap<Kind, Fit>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    releases: Vec<Release>,
 }
 
 /// The embedded frameworks, by name.
@@ -78,6 +83,8 @@ pub(super) fn framework(
     framework.title = file.title;
     framework.software = file.software;
     framework.modes = file.modes;
+    framework.generations = file.generations;
+    framework.releases = file.releases;
     framework.fits = file.fits;
     for (key, figure) in file.constants {
         let Some(constant) = Constant::parse(&key) else {
@@ -116,6 +123,8 @@ fn neutral() -> Framework {
         title: String::new(),
         software: Vec::new(),
         modes: Vec::new(),
+        generations: Vec::new(),
+        releases: Vec::new(),
         figures: Constant::ALL.map(|constant| Figure {
             value: constant.neutral(),
             sd: 0.0,
@@ -138,6 +147,7 @@ pub(super) fn to_toml(framework: &Framework) -> String {
         inherits: None,
         software: framework.software.clone(),
         modes: framework.modes.clone(),
+        generations: framework.generations.clone(),
         half_widths: framework.half_widths.clone(),
         constants: constants
             .map(|constant| {
@@ -148,6 +158,7 @@ pub(super) fn to_toml(framework: &Framework) -> String {
             })
             .collect(),
         fits: framework.fits.clone(),
+        releases: framework.releases.clone(),
     };
     toml::to_string(&file).expect("texts and finite numbers")
 }

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::ops::Op;
 use crate::predict::Predictor;
 use crate::predict::estimate::Estimate;
-use crate::predict::step::{Whole, retain_counted, traffic_estimate};
+use crate::predict::step::{Context, Whole, retain_counted, traffic_estimate};
 use crate::units::Seconds;
 use rustc_hash::FxHashMap;
 
@@ -42,7 +42,7 @@ impl<'a> Memo<'a> {
 
     /// Predicts one step; fails where it cannot be lowered.
     pub fn cost(&mut self, architecture: &Architecture, workload: &Workload) -> Result<Cost> {
-        let framework = self.predictor.framework(workload.mode);
+        let framework = self.predictor.framework(workload.mode)?;
         let mut step = lower(architecture, workload)?;
         retain_counted(&mut step, framework);
         for item in &step.items {
@@ -61,8 +61,13 @@ impl<'a> Memo<'a> {
             self.known.extend(self.missing.drain(..).zip(estimates));
         }
         let estimates = step.items.iter().map(|item| &self.known[&item.op]);
-        let gpu = self.predictor.gpu();
-        let whole = Whole::of(gpu, framework, architecture, workload, &step, estimates);
+        let context = Context {
+            gpu: self.predictor.gpu(),
+            framework,
+            architecture,
+            workload,
+        };
+        let whole = Whole::of(&context, &step, estimates);
         Ok(Cost {
             time: whole.lanes.total,
             tokens: step.tokens,

@@ -17,7 +17,7 @@ pub mod memo;
 pub mod step;
 
 use crate::arch::Mode;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::families::{self, Family, Question, Variant};
 use crate::framework::Framework;
 use crate::gpu::Gpu;
@@ -41,7 +41,19 @@ pub struct Predictor {
     /// The model that knows odd sizes and batches, where any GPU of the maker has one.
     alignment: Option<usize>,
     measured: HashMap<Op, Seconds>,
-    framework: Option<Framework>,
+    framework: Framed,
+}
+
+/// What puts steps together.
+#[derive(Clone, Debug, Default)]
+enum Framed {
+    /// The default of the mode.
+    #[default]
+    Default,
+    /// The built-in framework of this name.
+    Named(String),
+    /// This one.
+    Given(Box<Framework>),
 }
 
 impl Predictor {
@@ -62,23 +74,36 @@ impl Predictor {
             answers,
             alignment,
             measured: HashMap::new(),
-            framework: None,
+            framework: Framed::Default,
         })
     }
 
     /// Puts steps together as this framework does.
     #[must_use]
     pub fn with_framework(mut self, framework: Framework) -> Self {
-        self.framework = Some(framework);
+        self.framework = Framed::Given(Box::new(framework));
         self
     }
 
-    /// The framework that steps are put together with; the default of the mode where none was given that runs it.
-    pub fn framework(&self, mode: Mode) -> &Framework {
-        let given = self.framework.as_ref();
-        given
-            .filter(|framework| framework.modes.contains(&mode))
-            .unwrap_or_else(|| Framework::default_for(mode))
+    /// Puts steps together as the built-in framework of this name does in the mode of each step.
+    #[must_use]
+    pub fn with_framework_named(mut self, name: &str) -> Self {
+        self.framework = Framed::Named(name.to_owned());
+        self
+    }
+
+    /// The framework that puts steps of this mode together; fails where the one asked for does not run it.
+    pub fn framework(&self, mode: Mode) -> Result<&Framework> {
+        match &self.framework {
+            Framed::Default => Ok(Framework::default_for(mode)),
+            Framed::Named(name) => Framework::find(name, mode, self.gpu.generation),
+            Framed::Given(framework) if framework.modes.contains(&mode) => Ok(framework),
+            Framed::Given(framework) => {
+                let modes = framework.modes.iter().map(|mode| mode.name());
+                let allowed = modes.collect::<Vec<_>>().join(" or ");
+                Err(Error::field(&framework.name, "mode", mode, &allowed))
+            }
+        }
     }
 
     /// Answers these exact operators with their measured times.
@@ -86,6 +111,11 @@ impl Predictor {
     pub fn with_measured(mut self, rows: impl IntoIterator<Item = (Op, Seconds)>) -> Self {
         self.measured.extend(rows);
         self
+    }
+
+    /// Whether the default framework of the mode is assumed because none was named.
+    pub fn assumes_framework(&self) -> bool {
+        matches!(self.framework, Framed::Default)
     }
 
     /// The GPU the times are for.

@@ -46,7 +46,7 @@ impl CalibrationReport {
             .filter(|&constant| fitted.figure(constant).prior.is_some());
         let apes = samples
             .iter()
-            .map(|sample| (sample.timed.time(base) / sample.measured - 1.0).abs());
+            .map(|sample| (sample.time(base) / sample.measured - 1.0).abs());
         Self {
             framework: fitted.name.clone(),
             base: base.name.clone(),

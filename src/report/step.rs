@@ -4,8 +4,10 @@ use crate::arch::Architecture;
 use crate::arch::Phase;
 use crate::arch::Workload;
 use crate::arch::parameters;
-use crate::gpu::Gpu;
+use crate::error::Result;
+use crate::framework::{Fit, Kind};
 use crate::ops::Op;
+use crate::predict::Predictor;
 use crate::predict::estimate::Caveat;
 use crate::predict::estimate::Tier;
 use crate::predict::step::Line;
@@ -14,7 +16,6 @@ use crate::report::Basis;
 use crate::report::Warning;
 use crate::report::shape::Shape;
 use crate::units::Bytes;
-use crate::units::Seconds;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -28,6 +29,7 @@ pub struct StepReport {
     pub(super) model: String,
     pub(super) parameters: u64,
     pub(super) workload: Workload,
+    pub(super) framework: FrameworkKeys,
     pub(super) basis: Vec<Basis>,
     pub(super) time_us: f64,
     pub(super) low_us: f64,
@@ -36,8 +38,13 @@ pub struct StepReport {
     pub(super) tokens_per_s: f64,
     pub(super) tokens_per_s_low: f64,
     pub(super) tokens_per_s_high: f64,
+    pub(super) tokens_per_s_per_gpu: f64,
+    pub(super) tokens_per_s_of_all_gpus: f64,
+    pub(super) model_flops: f64,
     pub(super) mfu: f64,
+    pub(super) gpus: u64,
     pub(super) gpus_per_replica: u64,
+    pub(super) lanes: BTreeMap<Lane, LaneKeys>,
     pub(super) memory: MemoryKeys,
     pub(super) tier: Tier,
     pub(super) tier_shares: BTreeMap<Tier, f64>,
@@ -46,6 +53,42 @@ pub struct StepReport {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) notes: Vec<String>,
     pub(super) lines: Vec<StepLine>,
+}
+
+named_enum! {
+    /// Where the time of a step goes.
+    Lane {
+        /// Kernels.
+        Kernels = "kernels",
+        /// Traffic that no kernel hides.
+        Exposed = "exposed_traffic",
+        /// Idle while the pipeline fills and drains.
+        Bubble = "bubble",
+        /// Waiting for the host to launch kernels.
+        Host = "host",
+        /// Fixed times of layers, sequences and steps.
+        Overhead = "overhead",
+    }
+}
+
+/// The time of one lane and its share of the step.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+pub(super) struct LaneKeys {
+    pub time_us: f64,
+    pub share: f64,
+}
+
+/// The framework that runs the step.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct FrameworkKeys {
+    pub name: String,
+    pub title: String,
+    /// Whether it was assumed because none was named.
+    pub assumed: bool,
+    /// Bandwidth between nodes of one GPU.
+    pub network_bytes_per_s: f64,
+    /// Its errors on runs kept out of the fit of its constants, for this kind of step.
+    pub fit: Option<Fit>,
 }
 
 /// Memory of the fullest GPU.
@@ -76,7 +119,7 @@ pub(super) struct StepLine {
     pub shown: String,
     /// What lines of one role must share to be shown as one.
     #[serde(skip)]
-    pub kind: Kind,
+    pub kind: KernelKind,
     pub count: u64,
     pub each_us: f64,
     pub each_low_us: f64,
@@ -91,14 +134,14 @@ pub(super) struct StepLine {
 
 /// Tells apart kernels of one role that do different things: windows of attention, patterns of collectives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum KernelKind {
     Product,
     Attention { window: u64 },
     Memory,
     Collective(&'static str),
 }
 
-impl Kind {
+impl KernelKind {
     /// Whether a rate of arithmetic says anything: the others wait for memory or for links.
     pub(super) const fn computes(self) -> bool {
         matches!(self, Self::Product | Self::Attention { .. })
@@ -117,20 +160,16 @@ impl Kind {
 impl StepReport {
     /// Describes the estimate of one step of `architecture` under `workload` on `gpu`.
     pub fn new(
-        gpu: &Gpu,
+        predictor: &Predictor,
         architecture: &Architecture,
         workload: &Workload,
         step: &StepEstimate,
         basis: Vec<Basis>,
-    ) -> Self {
-        let busy: Seconds = step.lines.iter().map(|line| line.time).sum();
-        let share = |line: &Line| {
-            if busy > Seconds::ZERO {
-                line.time / busy
-            } else {
-                0.0
-            }
-        };
+    ) -> Result<Self> {
+        let gpu = predictor.gpu();
+        let framework = predictor.framework(workload.mode)?;
+        let lanes = step.lane_shares();
+        let share = |line: &Line| line.time / step.time;
         let touched = |caveat| {
             let lines = step.lines.iter();
             let sum: f64 = lines
@@ -139,12 +178,22 @@ impl StepReport {
                 .sum();
             sum.min(1.0)
         };
-        Self {
+        Ok(Self {
             gpu: gpu.name.clone(),
             gpu_title: gpu.title.clone(),
             model: architecture.name.clone(),
             parameters: parameters(architecture).total,
             workload: *workload,
+            framework: FrameworkKeys {
+                name: framework.name.clone(),
+                title: framework.title.clone(),
+                assumed: predictor.assumes_framework(),
+                network_bytes_per_s: gpu.network_bandwidth().bytes_per_sec(),
+                fit: framework
+                    .fits
+                    .get(&Kind::of(architecture, workload))
+                    .cloned(),
+            },
             basis,
             time_us: step.time.micros(),
             low_us: step.low.micros(),
@@ -153,7 +202,19 @@ impl StepReport {
             tokens_per_s: step.tokens_per_s,
             tokens_per_s_low: step.tokens_per_s_low,
             tokens_per_s_high: step.tokens_per_s_high,
+            tokens_per_s_per_gpu: step.tokens_per_s_per_gpu(),
+            tokens_per_s_of_all_gpus: step.tokens_per_s * workload.dp as f64,
+            model_flops: step.model_flops.flops(),
             mfu: step.mfu,
+            gpus: workload.gpus(),
+            lanes: Lane::ALL
+                .into_iter()
+                .zip(lanes)
+                .map(|(lane, share)| {
+                    let time_us = step.time.micros() * share;
+                    (lane, LaneKeys { time_us, share })
+                })
+                .collect(),
             gpus_per_replica: step.gpus_per_replica,
             memory: MemoryKeys {
                 parts_bytes: step
@@ -181,7 +242,7 @@ impl StepReport {
                 .iter()
                 .map(|line| StepLine::new(line, share(line)))
                 .collect(),
-        }
+        })
     }
 }
 
@@ -201,7 +262,7 @@ impl StepLine {
             phase: line.item.phase,
             op: Shape::from(&line.item.op),
             shown: line.item.op.to_string(),
-            kind: Kind::of(&line.item.op),
+            kind: KernelKind::of(&line.item.op),
             count: line.item.count,
             each_us: line.each.time.micros(),
             each_low_us: line.each.low().micros(),

@@ -30,18 +30,58 @@ impl StepReport {
     fn heading(&self) -> String {
         let basis: Vec<_> = self.basis.iter().map(Basis::text).collect();
         format!(
-            "{} ({} parameters) on {} ({})\n{}\nbased on {}\n",
+            "{} ({} parameters) on {} ({})\n{}\n{}\nbased on {}\n",
             self.model,
             grouped(self.parameters),
             self.gpu_title,
             self.gpu,
             self.workload,
+            self.framework(),
             if basis.is_empty() {
                 "a roofline, nothing learned".to_owned()
             } else {
                 basis.join("; ")
             }
         )
+    }
+
+    /// `framework megatron, assumed (--framework): …; 400 Gb/s between nodes`.
+    fn framework(&self) -> String {
+        let framework = &self.framework;
+        let assumed = if framework.assumed {
+            ", assumed (--framework names another)"
+        } else {
+            ""
+        };
+        let network = if self.gpus > 1 {
+            let gigabits = framework.network_bytes_per_s * 8e-9;
+            format!("; {} Gb/s between nodes a GPU", significant(gigabits))
+        } else {
+            String::new()
+        };
+        let name = &framework.name;
+        format!("framework {name}{assumed}: {}{network}", framework.title)
+    }
+
+    /// How far the framework was off on runs kept out of the fit of its constants.
+    fn fit(&self) -> Option<String> {
+        let fit = self.framework.fit.as_ref()?;
+        Some(format!(
+            "{} of {}: median {} off, mean {}, on configurations kept out of the fit of its constants",
+            grouped(fit.runs),
+            fit.runs_from,
+            percent(fit.median_ape),
+            percent(fit.mean_ape)
+        ))
+    }
+
+    /// `91 % kernels, 6.0 % exposed traffic`.
+    fn lanes_text(&self) -> String {
+        let shown = self.lanes.iter().filter(|(_, lane)| lane.share > 0.0005);
+        let shown = shown.map(|(lane, keys)| {
+            format!("{} {}", percent(keys.share), lane.name().replace('_', " "))
+        });
+        shown.collect::<Vec<_>>().join(", ")
     }
 
     fn operators(&self) -> String {
@@ -82,7 +122,24 @@ impl StepReport {
                     tokens(self.tokens_per_s_high)
                 ),
             ),
-            ("MFU", percent(self.mfu)),
+            (
+                "per GPU",
+                format!(
+                    "{} tokens/s; all {} GPUs {} tokens/s",
+                    tokens(self.tokens_per_s_per_gpu),
+                    grouped(self.gpus),
+                    tokens(self.tokens_per_s_of_all_gpus)
+                ),
+            ),
+            (
+                "MFU",
+                format!(
+                    "{} (model FLOPs: full attention square, no recomputation; dense peak of {})",
+                    percent(self.mfu),
+                    self.workload.dtype
+                ),
+            ),
+            ("time", self.lanes_text()),
             (
                 "memory",
                 format!(
@@ -95,6 +152,7 @@ impl StepReport {
             ),
             ("tiers", tiers),
         ];
+        lines.extend(self.fit().map(|fit| ("runs", fit)));
         lines.extend(self.caveats.iter().map(|caveat| {
             let share = percent(caveat.time_share);
             (

@@ -1,15 +1,18 @@
 //! The GPU that is asked about and the model that answers.
 
+use crate::gpu::Gpu;
+use crate::units::BytesPerSecond;
 use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
 use utoipa::{IntoParams, ToSchema};
 
 /// What is predicted for where neither a GPU nor a model is named.
 pub const DEFAULT_GPU: &str = "h200";
 
 /// Where the predicted work runs and what answers.
-#[derive(Clone, Debug, Default, Deserialize, ToSchema, IntoParams)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, ToSchema, IntoParams)]
 #[cfg_attr(feature = "cli", derive(clap::Args))]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct TargetRequest {
     /// The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is asked about that one
@@ -21,4 +24,51 @@ pub struct TargetRequest {
     /// A built-in model by name, on the command line also the path of a trained one [default: the model of the GPU].
     #[cfg_attr(feature = "cli", arg(long, value_name = "NAME|PATH"))]
     pub model: Option<String>,
+    /// What runs whole steps: a built-in framework, on the command line also the path of a calibrated one; kernels is
+    /// the plain sum, unknown holds whichever it is [default: megatron in training, vllm in serving].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "NAME|PATH"))]
+    pub framework: Option<String>,
+    /// Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that of the GPU's usual server].
+    #[cfg_attr(feature = "cli", arg(long = "network-gbit-per-s", value_name = "GBIT", value_parser = gigabits))]
+    #[serde(deserialize_with = "network")]
+    #[schema(exclusive_minimum = 0.0, maximum = 8000.0)]
+    #[param(exclusive_minimum = 0.0, maximum = 8000.0)]
+    pub network_gbit_per_s: Option<f64>,
+}
+
+impl TargetRequest {
+    /// The keys that stand beside those of any request.
+    pub const KEYS: [&'static str; 4] = ["gpu", "model", "framework", "network_gbit_per_s"];
+
+    /// This GPU in the network that was asked for.
+    pub fn placed(&self, gpu: &Gpu) -> Gpu {
+        let gpu = gpu.clone();
+        match self.network_gbit_per_s {
+            Some(gigabits) => {
+                gpu.with_network(BytesPerSecond::from_bytes_per_sec(gigabits * 1e9 / 8.0))
+            }
+            None => gpu,
+        }
+    }
+}
+
+/// The widest network that is asked for, in Gb/s.
+const WIDEST: f64 = 8000.0;
+
+fn in_range(gigabits: f64) -> std::result::Result<f64, String> {
+    let allowed = gigabits > 0.0 && gigabits <= WIDEST;
+    let message = format!("expected a number above 0 and up to {WIDEST}, in Gb/s");
+    allowed.then_some(gigabits).ok_or(message)
+}
+
+/// `400`, `400Gb/s`.
+#[cfg(feature = "cli")]
+fn gigabits(text: &str) -> std::result::Result<f64, String> {
+    let number = text.trim().trim_end_matches("Gb/s").trim();
+    in_range(number.parse().unwrap_or(f64::NAN))
+}
+
+fn network<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    let given: Option<f64> = Option::deserialize(deserializer)?;
+    given.map(in_range).transpose().map_err(D::Error::custom)
 }

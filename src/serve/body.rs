@@ -113,7 +113,7 @@ pub fn read<R: Bodied>(bytes: &[u8], query: Option<&str>) -> Result<JsonRequest<
     if R::MAY_BE_CONFIG && body.get("model_type").is_some() {
         let mut request = Map::new();
         let mut workload = pairs;
-        for key in ["gpu", "model"] {
+        for key in TargetRequest::KEYS {
             request.extend(workload.remove(key).map(|value| (key.to_owned(), value)));
         }
         request.insert("architecture".to_owned(), body);
@@ -135,7 +135,7 @@ pub fn read<R: Bodied>(bytes: &[u8], query: Option<&str>) -> Result<JsonRequest<
 pub fn parse<R: DeserializeOwned>(mut body: Value) -> Result<JsonRequest<R>, Problem> {
     let mut target = Map::new();
     if let Some(object) = body.as_object_mut() {
-        for key in ["gpu", "model"] {
+        for key in TargetRequest::KEYS {
             target.extend(
                 object
                     .shift_remove(key)
@@ -145,7 +145,7 @@ pub fn parse<R: DeserializeOwned>(mut body: Value) -> Result<JsonRequest<R>, Pro
     }
     Ok(JsonRequest {
         target: plain(Value::Object(target))?,
-        request: read_as(body, ", `gpu`, `model`")?,
+        request: read_as(body, ", `gpu`, `model`, `framework`, `network_gbit_per_s`")?,
         is_config: false,
     })
 }

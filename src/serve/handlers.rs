@@ -295,7 +295,7 @@ pub async fn gpu(State(app): State<App>, name: Result<Path<String>, PathRejectio
     let gpu = Gpu::find(&name).map_err(|error| Problem::unknown(&error))?;
     let target = TargetRequest {
         gpu: Some(gpu.name.clone()),
-        model: None,
+        ..TargetRequest::default()
     };
     let predictor = app.predictors.get(&target)?;
     Ok(json(catalog::gpu(&predictor).json()))

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::error::Result;
+use crate::framework::Framework;
 use crate::gpu::Gpu;
 use crate::predict::Predictor;
 use crate::predict::library;
@@ -16,8 +17,8 @@ pub struct Predictors {
     ready: Mutex<Vec<(Key, Arc<Predictor>)>>,
 }
 
-/// A GPU and the built-in model that is asked first.
-type Key = (&'static str, Option<String>);
+/// The GPU, then what else was asked for.
+type Key = (&'static str, TargetRequest);
 
 impl Predictors {
     /// Keeps up to `most` of them.
@@ -32,13 +33,22 @@ impl Predictors {
     pub fn get(&self, target: &TargetRequest) -> Result<Arc<Predictor>> {
         let gpu = Gpu::find(target.gpu.as_deref().unwrap_or(DEFAULT_GPU))?;
         let model = target.model.as_deref();
-        let key: Key = (&gpu.name, target.model.clone());
+        let others = TargetRequest {
+            gpu: None,
+            ..target.clone()
+        };
+        let key: Key = (&gpu.name, others);
         if let Some(ready) = self.touch(&key) {
             return Ok(ready);
         }
         // Others go on meanwhile; that two make the same one does no harm.
         let artifact = model.map(built_in).transpose()?;
-        let made = Arc::new(Predictor::new(gpu, artifact)?);
+        let mut made = Predictor::new(&target.placed(gpu), artifact)?;
+        if let Some(name) = &target.framework {
+            Framework::check_name(name)?;
+            made = made.with_framework_named(name);
+        }
+        let made = Arc::new(made);
         let mut ready = self.lock();
         ready.retain(|(known, _)| *known != key);
         if ready.len() >= self.most {
@@ -78,6 +88,7 @@ mod tests {
         TargetRequest {
             gpu: Some(gpu.to_owned()),
             model: model.map(str::to_owned),
+            ..TargetRequest::default()
         }
     }
 

@@ -282,7 +282,7 @@ fn predicted() -> Value {
             });
         gpus.insert(name.to_owned(), lines.collect::<Map<_, _>>().into());
         if STEP_GPUS.contains(&name) {
-            let kernels = Framework::find(Framework::KERNELS, Mode::Train).unwrap();
+            let kernels = Framework::find(Framework::KERNELS, Mode::Train, gpu.generation).unwrap();
             let plain = Predictor::new(gpu, None)
                 .unwrap()
                 .with_framework(kernels.clone());

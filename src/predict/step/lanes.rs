@@ -56,24 +56,26 @@ impl Factors {
             Recipe::Mxfp8 => get(C::Mxfp8OverFp8),
             Recipe::Nvfp4 => get(C::Nvfp4OverFp8),
         };
+        let path = get(C::MoePath);
         let mut terms = [1.0; Term::COUNT];
         for (term, factor) in [
             (Term::Gemm, get(C::Gemm)),
             (Term::GemmFp8, get(C::GemmFp8) * fp8),
-            (Term::Experts, get(C::Experts)),
-            (Term::ExpertsFp8, get(C::ExpertsFp8) * fp8),
+            (Term::Experts, get(C::Experts) * path),
+            (Term::ExpertsFp8, get(C::ExpertsFp8) * fp8 * path),
             (Term::Attention, get(C::Attention)),
             (Term::AttentionBackward, get(C::AttentionBackward)),
             (Term::Memory, get(C::Memory)),
-            (Term::Permute, get(C::Permute)),
+            (Term::Permute, get(C::Permute) * path),
+            (Term::BiasedActivation, get(C::BiasedActivation) * path),
             (Term::Launch, get(C::Launch)),
             (Term::Quantize, get(C::Quantize)),
             (Term::Accumulate, get(C::Accumulate)),
             (Term::TensorParallel, get(C::ExposedTp)),
             (Term::ContextParallel, get(C::ExposedCp)),
             (Term::PipelineParallel, get(C::ExposedPp)),
-            (Term::ExpertParallel, get(C::ExposedEp)),
-            (Term::ExpertNetwork, get(C::ExposedEpNetwork)),
+            (Term::ExpertParallel, get(C::ExposedEp) * path),
+            (Term::ExpertNetwork, get(C::ExposedEpNetwork) * path),
         ] {
             terms[term as usize] = factor;
         }
@@ -101,7 +103,7 @@ impl Factors {
     }
 }
 
-const KERNELS: [Term; 11] = [
+const KERNELS: [Term; 12] = [
     Term::Gemm,
     Term::GemmFp8,
     Term::Experts,
@@ -110,6 +112,7 @@ const KERNELS: [Term; 11] = [
     Term::AttentionBackward,
     Term::Memory,
     Term::Permute,
+    Term::BiasedActivation,
     Term::Launch,
     Term::Quantize,
     Term::Accumulate,
@@ -145,6 +148,7 @@ impl Lanes {
                     C::LayerUs
                 })
                 + ledger.moe_layers
+                    * get(C::MoePath)
                     * (get(C::MoeLayerUs) + get(C::ExpertLaunchUs) * passes * ledger.experts));
         let head_kernels = factors.sum(head, KERNELS);
         let head_traffic = factors.sum(head, IN_LAYERS);

@@ -3,7 +3,7 @@
 //! A [`Ledger`] is linear in the constants of a framework but for the few maxima of [`super::lanes`], so a fit evaluates
 //! a thousand sets of constants without asking a predictor again.
 
-use crate::arch::{Item, Mode, Phase, Recipe, Role, Step, Workload};
+use crate::arch::{Architecture, Item, Mode, Phase, Recipe, Role, Step, Workload};
 use crate::framework::{Constant, Framework};
 use crate::gpu::Gpu;
 use crate::ops::{Dtype, Gemm, Memory, MemoryKind, Op};
@@ -27,6 +27,7 @@ pub(super) enum Term {
     AttentionBackward,
     Memory,
     Permute,
+    BiasedActivation,
     Launch,
     Quantize,
     Accumulate,
@@ -115,7 +116,12 @@ pub(super) struct Parts {
 }
 
 impl Ledger {
-    pub(super) fn new(step: &Step, workload: &Workload, experts: u64) -> Self {
+    pub(super) fn new(step: &Step, context: &Context<'_>) -> Self {
+        let workload = context.workload;
+        let experts = context
+            .architecture
+            .moe
+            .map_or(0, |moe| moe.experts / workload.ep);
         Self {
             entries: Default::default(),
             launches: 0.0,
@@ -162,15 +168,24 @@ pub(super) fn is_fused(op: &Op) -> bool {
     )
 }
 
-impl Parts {
+/// What the terms of a step depend on besides its operators.
+#[derive(Clone, Copy)]
+pub(in crate::predict) struct Context<'a> {
+    pub gpu: &'a Gpu,
+    pub framework: &'a Framework,
+    pub architecture: &'a Architecture,
+    pub workload: &'a Workload,
+}
+
+impl Context<'_> {
     /// What one repetition of an item adds, given the predicted time of its operator.
-    pub(super) fn of(
-        gpu: &Gpu,
-        framework: &Framework,
-        workload: &Workload,
-        item: &Item,
-        predicted: Seconds,
-    ) -> Self {
+    pub(super) fn parts(&self, item: &Item, predicted: Seconds) -> Parts {
+        let Self {
+            gpu,
+            framework,
+            architecture,
+            workload,
+        } = *self;
         let plain = |time: f64| Entry {
             time,
             ..Entry::default()
@@ -212,6 +227,9 @@ impl Parts {
             }
             Op::Memory(_) => {
                 let term = match item.role {
+                    Role::ExpertsActivation if architecture.biases.experts => {
+                        Term::BiasedActivation
+                    }
                     Role::ExpertsDispatch | Role::ExpertsCombine | Role::ExpertsActivation => {
                         Term::Permute
                     }
@@ -232,7 +250,7 @@ impl Parts {
                 }
             }
         };
-        Self {
+        Parts {
             section: Section::of(item),
             terms,
             launches,

@@ -19,6 +19,7 @@ use crate::predict::estimate::{Caveats, Estimate, Tier};
 use crate::units::Flops;
 use crate::units::Seconds;
 use lanes::Factors;
+pub(in crate::predict) use ledger::Context;
 use ledger::{Parts, Term, is_fused};
 
 /// One line of a step: an operator, how often it runs, what one call takes.
@@ -78,6 +79,20 @@ impl StepEstimate {
         self.time * (self.gpus_per_replica as f64 / self.tokens as f64)
     }
 
+    /// Share of the time of each lane, in the order in which [`Lanes`] has them.
+    pub fn lane_shares(&self) -> [f64; 5] {
+        let Lanes {
+            kernels,
+            exposed,
+            bubble,
+            host,
+            overhead,
+            total,
+            ..
+        } = self.lanes;
+        [kernels, exposed, bubble, host, overhead].map(|lane| lane / total)
+    }
+
     /// Tokens per second of one GPU.
     pub fn tokens_per_s_per_gpu(&self) -> f64 {
         self.tokens_per_s / self.gpus_per_replica as f64
@@ -99,7 +114,7 @@ pub fn estimate_step(
     architecture: &Architecture,
     workload: &Workload,
 ) -> Result<StepEstimate> {
-    let framework = predictor.framework(workload.mode);
+    let framework = predictor.framework(workload.mode)?;
     let mut step = lower(architecture, workload)?;
     retain_counted(&mut step, framework);
     let memory = memory_use(architecture, workload)?;
@@ -111,14 +126,13 @@ pub fn estimate_step(
             .expect("an estimate for every kernel")
     });
     let estimates: Vec<Estimate> = estimates.collect();
-    let whole = Whole::of(
-        predictor.gpu(),
+    let context = Context {
+        gpu: predictor.gpu(),
         framework,
         architecture,
         workload,
-        &step,
-        &estimates,
-    );
+    };
+    let whole = Whole::of(&context, &step, &estimates);
     let lines = step.items.iter().zip(&estimates).zip(&whole.shown);
     let lines = lines.map(|((item, each), &time)| Line {
         item: *item,
@@ -159,25 +173,23 @@ pub fn ledger(
     architecture: &Architecture,
     workload: &Workload,
 ) -> Result<Ledger> {
-    let framework = predictor.framework(workload.mode);
+    let framework = predictor.framework(workload.mode)?;
     let step = lower(architecture, workload)?;
     let ops: Vec<Op> = kernels(&step).collect();
     let mut predicted = predictor.predict(&ops).into_iter();
-    let mut ledger = Ledger::new(&step, workload, rank_experts(architecture, workload));
+    let context = Context {
+        gpu: predictor.gpu(),
+        framework,
+        architecture,
+        workload,
+    };
+    let mut ledger = Ledger::new(&step, &context);
     for item in &step.items {
         let estimate = traffic_estimate(predictor.gpu(), &item.op).or_else(|| predicted.next());
         let time = estimate.map_or(Seconds::ZERO, |estimate| estimate.time);
-        ledger.add(
-            item,
-            &Parts::of(predictor.gpu(), framework, workload, item, time),
-        );
+        ledger.add(item, &context.parts(item, time));
     }
     Ok(ledger)
-}
-
-/// Routed experts on one GPU.
-fn rank_experts(architecture: &Architecture, workload: &Workload) -> u64 {
-    architecture.moe.map_or(0, |moe| moe.experts / workload.ep)
 }
 
 /// Leaves out what a framework counts inside other kernels.
@@ -221,20 +233,23 @@ pub(super) struct Whole {
 impl Whole {
     /// Puts a step together from the estimate of each of its items.
     pub(super) fn of<'a>(
-        gpu: &Gpu,
-        framework: &Framework,
-        architecture: &Architecture,
-        workload: &Workload,
+        context: &Context<'_>,
         step: &Step,
         estimates: impl IntoIterator<Item = &'a Estimate> + Clone,
     ) -> Self {
-        let mut ledger = Ledger::new(step, workload, rank_experts(architecture, workload));
+        let Context {
+            gpu,
+            framework,
+            workload,
+            ..
+        } = *context;
+        let mut ledger = Ledger::new(step, context);
         let parts = step
             .items
             .iter()
             .zip(estimates.clone())
             .map(|(item, each)| {
-                let parts = Parts::of(gpu, framework, workload, item, each.time);
+                let parts = context.parts(item, each.time);
                 ledger.add(item, &parts);
                 parts
             });

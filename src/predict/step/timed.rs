@@ -36,6 +36,8 @@ pub enum Timed {
     FirstToken {
         /// The prompt pass of one request.
         prefill: Ledger,
+        /// One decode step of all requests in flight.
+        decode: Ledger,
         /// The load.
         load: Load,
     },
@@ -65,14 +67,30 @@ impl Timed {
             context: 0,
             ..*workload
         };
+        let tokens = match workload.mode {
+            Mode::Decode => *workload,
+            Mode::Train | Mode::Prefill => Workload {
+                mode: Mode::Decode,
+                batch: load.concurrency.max(1),
+                seq: 1,
+                context: load.prompt + load.output / 2,
+                cp: 1,
+                ..*workload
+            },
+        };
         let prefill = ledger(predictor, architecture, &prompt)?;
+        let decode = ledger(predictor, architecture, &tokens)?;
         Ok(match workload.mode {
             Mode::Decode => Self::Token {
-                decode: ledger(predictor, architecture, workload)?,
+                decode,
                 prefill,
                 load,
             },
-            Mode::Train | Mode::Prefill => Self::FirstToken { prefill, load },
+            Mode::Train | Mode::Prefill => Self::FirstToken {
+                prefill,
+                decode,
+                load,
+            },
         })
     }
 
@@ -89,11 +107,18 @@ impl Timed {
                 let others = load.concurrency.saturating_sub(1) as f64 / load.output.max(1) as f64;
                 total(decode) + total(prefill) * (framework.get(Constant::OtherPrefills) * others)
             }
-            Self::FirstToken { prefill, load } => {
-                let others = load.concurrency.saturating_sub(1) as f64;
-                let queueing = 1.0 + framework.get(Constant::Queueing) * others;
-                let fixed = Seconds::from_secs(framework.get(Constant::FirstTokenMs) * 1e-3);
-                total(prefill) * queueing + fixed
+            Self::FirstToken {
+                prefill,
+                decode,
+                load,
+            } => {
+                let [prompt, token] = [prefill, decode].map(|ledger| total(ledger).secs());
+                // In a closed loop each other request is in its prompt pass this share of the time.
+                let cycle = prompt + token * load.output as f64;
+                let ahead = load.concurrency.saturating_sub(1) as f64 * prompt / cycle;
+                let waiting = framework.get(Constant::Queueing) * ahead * prompt;
+                let fixed = framework.get(Constant::FirstTokenMs) * 1e-3;
+                Seconds::from_secs(prompt + waiting + fixed)
             }
         }
     }
