@@ -71,6 +71,12 @@ impl Parquet {
         self.place_of(column).is_some()
     }
 
+    /// The names of all columns, in the order of the file.
+    pub fn columns(&self) -> impl Iterator<Item = &str> {
+        let fields = self.reader.metadata().file_metadata().schema();
+        fields.get_fields().iter().map(|field| field.name())
+    }
+
     /// The first leaf of the column of this name.
     fn place_of(&self, column: &str) -> Option<usize> {
         let schema = self.reader.metadata().file_metadata().schema_descr();
@@ -273,6 +279,20 @@ impl Batch<'_> {
             Column::Flags(flags) => Ok(Flags(flags)),
             other => Err(self.wrong_type(column, other, "true or false")),
         }
+    }
+
+    /// A cell of any column as text; empty where it is null.
+    pub fn written(&self, column: &str, row: usize) -> Result<String> {
+        let text = match self.column(column)? {
+            Column::Texts(texts) => texts.get(row).map(str::to_owned),
+            Column::Counts(counts) => counts[row].map(|count| count.to_string()),
+            Column::Numbers(numbers) => numbers[row].map(|number| number.to_string()),
+            Column::Flags(flags) => flags[row].map(|flag| flag.to_string()),
+            other @ Column::Other(_) => {
+                return Err(self.wrong_type(column, other, "texts, numbers, or true and false"));
+            }
+        };
+        Ok(text.unwrap_or_default())
     }
 
     fn column(&self, column: &str) -> Result<&Column> {

@@ -433,7 +433,7 @@ mod tests {
     fn whole_models_show_their_errors_assumptions_and_skipped_rows() {
         let text = markdown(&[], Some(&comparison()));
         for part in [
-            "### vTrain",
+            "### vtrain",
             "unfused attention with dropout",
             "| step | train_dense | megatron-deepspeed | a100 | fp16 | 3 | 25 % | 50 % | 125 % | -12 % | - | \
              100 % | 20 % | gpt-1024x12 |",
@@ -442,7 +442,7 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
-        assert!(!text.contains("### PipeWeave"));
+        assert!(!text.contains("### pipeweave"));
         assert!(!markdown(&[], None).contains("## Whole models"));
     }
 

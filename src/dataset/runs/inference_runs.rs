@@ -4,7 +4,7 @@
 //! one prompt, and the time per further token, which is a decode step of all requests in flight.
 
 use super::cells::Cells;
-use super::{Measure, Publisher, Reason, Run, Runs, Serving, format_name, kind, known_gpu};
+use super::{Measure, Publisher, Reason, Run, Runs, Serving, known_gpu};
 use crate::arch::{Architecture, Preset, Recipe, Workload};
 use crate::dataset::columns::Parquet;
 use crate::error::Result;
@@ -201,13 +201,6 @@ impl Setting {
             ..*layout
         };
         Run {
-            group: format!(
-                "{measure} ({}), {}, {}, {}",
-                workload.mode,
-                kind(architecture),
-                gpu.name,
-                format_name(&workload)
-            ),
             label: format!(
                 "{}, {measure}, {} x {}, tp {}, {}, concurrency {}, {} and {} tokens",
                 architecture.name,

@@ -1,6 +1,6 @@
 //! mosaicml/llm-foundry: throughput of MPT models under FSDP (`scripts/train/benchmarking`).
 
-use super::{Publisher, Reason, Run, Runs, gpt, known_gpu, nodes};
+use super::{Publisher, Reason, Run, Runs, gpt, known_gpu};
 use crate::arch::{Architecture, Positions, Recompute, Workload};
 use crate::dataset::columns::Parquet;
 use crate::error::Result;
@@ -74,15 +74,6 @@ pub(super) fn read(file: &Parquet) -> Result<Runs> {
             let tokens = workload.tokens() * workload.microbatches;
             let time = Seconds::from_secs(tokens as f64 / tokens_per_s);
             Ok(Run {
-                group: format!(
-                    "{}, {}, {}",
-                    gpu.name,
-                    nodes(gpu, ranks),
-                    match recompute {
-                        Recompute::Full => "full recomputation",
-                        _ => "no recomputation",
-                    }
-                ),
                 label: format!(
                     "{name}, {ranks} x {}, batch {} x {}, {} tokens",
                     gpu.name, workload.batch, workload.microbatches, workload.seq

@@ -7,9 +7,12 @@
 mod cells;
 mod inference_runs;
 mod llm_foundry;
+mod native;
 mod pipeweave;
 mod training_steps;
 mod vtrain;
+
+pub use native::{columns_markdown, write_runs};
 
 use super::Skipped;
 use super::columns::Parquet;
@@ -28,13 +31,15 @@ named_enum! {
         /// mosaicml/llm-foundry: throughput of MPT under FSDP.
         LlmFoundry = "llm-foundry",
         /// VIA-Research/vTrain: iterations of GPT under Megatron-DeepSpeed.
-        Vtrain = "vTrain",
+        Vtrain = "vtrain",
         /// zksainx/pipeweave: prefill and decode of three served models.
-        Pipeweave = "PipeWeave",
+        Pipeweave = "pipeweave",
         /// Vendors, benchmarks and trainers: steps of modern training software.
         TrainingSteps = "training-steps",
         /// Serving engines and their vendors: latencies under load.
         InferenceRuns = "inference-runs",
+        /// Whoever measured: our own schema of runs.
+        Native = "native",
     }
 }
 
@@ -58,6 +63,7 @@ impl Publisher {
                  InternLM/lmdeploy, pytorch-labs/gpt-fast@32971d3",
                 "Apache-2.0; gpt-fast BSD-3-Clause",
             ),
+            Self::Native => ("own runs", "of their owner"),
         }
     }
 
@@ -100,6 +106,7 @@ impl Publisher {
                  a time per token is left out where over a quarter of a request passes before its \
                  first token"
             }
+            Self::Native => "as `docs/runs.md` describes its columns; nothing is assumed",
         }
     }
 
@@ -109,7 +116,7 @@ impl Publisher {
             Self::LlmFoundry => "llm-foundry 2023",
             Self::Vtrain => "Megatron-DeepSpeed 2022",
             Self::Pipeweave => "vLLM",
-            Self::TrainingSteps | Self::InferenceRuns => "",
+            Self::TrainingSteps | Self::InferenceRuns | Self::Native => "",
         }
     }
 
@@ -121,6 +128,7 @@ impl Publisher {
             Self::Pipeweave => "median_decode_latency",
             Self::TrainingSteps => "recipe_recompute",
             Self::InferenceRuns => "moe_tp",
+            Self::Native => "seconds",
         }
     }
 }
@@ -155,8 +163,6 @@ pub struct Serving {
 pub struct Run {
     /// Whose measurement.
     pub publisher: Publisher,
-    /// Runs that are reported together.
-    pub group: String,
     /// Which run (`mpt-7b, 8 x a100, batch 6 x 21, 2048 tokens`).
     pub label: String,
     /// The GPU it ran on.
@@ -190,16 +196,10 @@ impl Run {
         workload: Workload,
         time: Seconds,
     ) -> Self {
-        Self {
+        let run = Self {
             publisher,
-            group: String::new(),
             label: String::new(),
-            configuration: format!(
-                "{} {} {}",
-                architecture.name,
-                gpu.name,
-                format_name(&workload)
-            ),
+            configuration: String::new(),
             gpu,
             architecture,
             workload,
@@ -209,7 +209,17 @@ impl Run {
             software: publisher.software().to_owned(),
             network: None,
             unfitted: None,
+        };
+        Self {
+            configuration: run.usual_configuration(),
+            ..run
         }
+    }
+
+    /// Model, GPU and number format.
+    fn usual_configuration(&self) -> String {
+        let format = format_name(&self.workload);
+        format!("{} {} {format}", self.architecture.name, self.gpu.name)
     }
 }
 
@@ -225,32 +235,61 @@ pub struct Runs {
 /// Why a row is not kept.
 type Reason = String;
 
-/// Reads tables of any of the publishers.
+/// Reads tables of any of the publishers, each by its columns.
 pub fn read_runs<P: AsRef<Path>>(paths: &[P]) -> Result<Runs> {
+    read_runs_of(paths, None)
+}
+
+/// Reads tables of one publisher, or of any.
+pub fn read_runs_of<P: AsRef<Path>>(paths: &[P], publisher: Option<Publisher>) -> Result<Runs> {
     let mut all = Runs::default();
     for path in paths {
-        let file = Parquet::open(path.as_ref())?;
-        let publisher = Publisher::ALL
-            .into_iter()
-            .find(|publisher| file.has(publisher.mark()))
-            .ok_or_else(|| {
-                let marks = Publisher::ALL.map(Publisher::mark).join(", ");
-                let place = file.place();
-                Error::bad_input(format!(
-                    "{place}: no known table of whole-model runs has these columns; allowed: a file with one of {marks}"
-                ))
-            })?;
-        let found = match publisher {
+        let path = path.as_ref();
+        if is_csv(path) {
+            if let Some(other) = publisher.filter(|&publisher| publisher != Publisher::Native) {
+                return Err(Error::bad_input(format!(
+                    "{}: tables of {other} are Parquet; allowed: CSV in our own schema alone",
+                    path.display()
+                )));
+            }
+            all.runs.extend(native::read_csv(path)?);
+            continue;
+        }
+        let file = Parquet::open(path)?;
+        let found = match publisher.map_or_else(|| recognise(&file), Ok)? {
             Publisher::LlmFoundry => llm_foundry::read(&file)?,
             Publisher::Vtrain => vtrain::read(&file)?,
             Publisher::Pipeweave => pipeweave::read(&file)?,
             Publisher::TrainingSteps => training_steps::read(&file)?,
             Publisher::InferenceRuns => inference_runs::read(&file)?,
+            Publisher::Native => Runs {
+                runs: native::read(&file, path)?,
+                ..Runs::default()
+            },
         };
         all.runs.extend(found.runs);
         all.skipped.merge(&found.skipped);
     }
     Ok(all)
+}
+
+fn is_csv(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|ending| ending.eq_ignore_ascii_case("csv"))
+}
+
+/// The publisher whose mark is among the columns.
+fn recognise(file: &Parquet) -> Result<Publisher> {
+    let mut publishers = Publisher::ALL.into_iter();
+    publishers
+        .find(|publisher| file.has(publisher.mark()))
+        .ok_or_else(|| {
+            let marks = Publisher::ALL.map(Publisher::mark).join(", ");
+            let place = file.place();
+            Error::bad_input(format!(
+                "{place}: no known table of whole-model runs has these columns; allowed: a file with one of {marks}"
+            ))
+        })
 }
 
 impl Runs {
@@ -281,20 +320,6 @@ fn format_name(workload: &Workload) -> &'static str {
     match workload.recipe {
         Recipe::Tensorwise => workload.dtype.name(),
         recipe => recipe.name(),
-    }
-}
-
-fn kind(architecture: &Architecture) -> &'static str {
-    match architecture.moe {
-        Some(_) => "mixture of experts",
-        None => "dense",
-    }
-}
-
-fn nodes(gpu: &Gpu, gpus: u64) -> &'static str {
-    match gpu.gpus_per_node() {
-        Some(node) if gpus > node => "several nodes",
-        _ => "one node",
     }
 }
 

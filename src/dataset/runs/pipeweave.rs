@@ -107,7 +107,6 @@ fn pair(setting: &Setting, prefill: f64, decode: f64) -> std::result::Result<[Ru
         .architecture;
     let tokens = (*prompt as f64 / *batch as f64).round() as u64;
     let run = |what: &str, workload: Workload, time: f64| Run {
-        group: format!("{}, {what}", gpu.name),
         label: format!("{name}, {what}, tp {tp} x {}", gpu.name),
         ..Run::step(
             Publisher::Pipeweave,

@@ -4,7 +4,7 @@
 //! logs, torchtitan, torchao, fms-fsdp, NeMo AutoModel, InternEvo and modded-nanogpt.
 
 use super::cells::Cells;
-use super::{Publisher, Reason, Run, Runs, format_name, gpt, kind, known_gpu};
+use super::{Publisher, Reason, Run, Runs, gpt, known_gpu};
 use crate::arch::{Architecture, Norm, NormKind, Positions, Preset, Recipe, Recompute, Workload};
 use crate::dataset::columns::Parquet;
 use crate::error::Result;
@@ -126,12 +126,6 @@ fn run(cells: Cells<'_>) -> std::result::Result<Run, Reason> {
         configuration = format!("{configuration} ({board})");
     }
     Ok(Run {
-        group: format!(
-            "{}, {}, {}",
-            kind(&architecture),
-            gpu.name,
-            format_name(&workload)
-        ),
         label: format!("{}, {gpus} x {}, {software}", architecture.name, gpu.name),
         configuration,
         network,

@@ -4,7 +4,7 @@
 //! is on, gradients are not bucketed (so not overlapped), and `src/config.py` sets the vocabulary
 //! to 50257 words.
 
-use super::{Publisher, Reason, Run, Runs, gpt, known_gpu, nodes};
+use super::{Publisher, Reason, Run, Runs, gpt, known_gpu};
 use crate::arch::{Architecture, AttentionKernel, Biases, Positions, Recompute, Workload};
 use crate::dataset::columns::Parquet;
 use crate::error::Result;
@@ -77,7 +77,6 @@ pub(super) fn read(file: &Parquet) -> Result<Runs> {
                 megatron(hidden.size(row), heads.size(row), layers.size(row), tp, seq)?;
             let time = times.time(row, Seconds::from_secs(1e-3));
             Ok(Run {
-                group: format!("{}, {}", gpu.name, nodes(gpu, gpus.size(row))),
                 label: format!(
                     "{}, tp {tp} x pp {pp} x dp {dp}, batch {} x {}, {seq} tokens",
                     architecture.name, workload.batch, workload.microbatches

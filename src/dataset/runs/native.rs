@@ -1,0 +1,573 @@
+//! Our own schema of whole-model runs: one measured step a row, in Parquet or CSV.
+//!
+//! `docs/runs.md` holds its columns. Nothing is skipped: a column that is not known, or a cell that breaks a
+//! rule, is an error that names its place.
+
+use super::{Measure, Publisher, Run, Serving};
+use crate::arch::{
+    Architecture, AttentionKernel, Dimension, Mode, Preset, Recipe, Recompute, Workload,
+    read_config,
+};
+use crate::dataset::check_target;
+use crate::dataset::column::Kind;
+use crate::dataset::columns::Parquet;
+use crate::dataset::columns::write::{self, Field, Values};
+use crate::error::{Error, Result, write_atomically};
+use crate::gpu::Gpu;
+use crate::ops::Dtype;
+use crate::units::{BytesPerSecond, Seconds};
+use std::fmt;
+use std::path::Path;
+
+/// One column.
+struct Column {
+    name: &'static str,
+    /// What a cell says, for `docs/runs.md`.
+    meaning: &'static str,
+    content: Content,
+}
+
+/// What the cells hold, and how a run gives and takes it.
+enum Content {
+    /// The architecture, which is read before all else.
+    Model,
+    /// The GPU, likewise.
+    Gpu,
+    /// A whole number of the workload.
+    Dimension(Dimension),
+    /// One of a few names; `set` answers nothing to another.
+    Name {
+        names: &'static [&'static str],
+        get: fn(&Run) -> &'static str,
+        set: fn(&mut Run, &str) -> Option<()>,
+    },
+    Text {
+        get: fn(&Run) -> String,
+        set: fn(&mut Run, &str),
+    },
+    /// True or false.
+    Flag {
+        get: fn(&Run) -> bool,
+        set: fn(&mut Run, bool),
+    },
+    /// From 1.
+    Whole {
+        get: fn(&Run) -> Option<u64>,
+        set: fn(&mut Run, u64),
+    },
+    /// More than 0.
+    Real {
+        get: fn(&Run) -> Option<f64>,
+        set: fn(&mut Run, f64),
+    },
+}
+
+/// What one run holds in one column.
+enum Cell {
+    Text(String),
+    Whole(u64),
+    Real(f64),
+    Flag(bool),
+}
+
+impl Cell {
+    fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    fn whole(&self) -> Option<i64> {
+        match self {
+            Self::Whole(count) => i64::try_from(*count).ok(),
+            _ => None,
+        }
+    }
+
+    const fn real(&self) -> Option<f64> {
+        match self {
+            Self::Real(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    const fn flag(&self) -> Option<bool> {
+        match self {
+            Self::Flag(flag) => Some(*flag),
+            _ => None,
+        }
+    }
+}
+
+/// As CSV holds it.
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Whole(count) => count.fmt(f),
+            Self::Real(value) => value.fmt(f),
+            Self::Flag(flag) => flag.fmt(f),
+        }
+    }
+}
+
+/// The column of a name of the workload, by its enum and field.
+macro_rules! name_of {
+    ($name:literal, $kind:ty, $field:ident, $meaning:literal) => {
+        Column {
+            name: $name,
+            meaning: $meaning,
+            content: Content::Name {
+                names: &<$kind>::NAMES,
+                get: |run| run.workload.$field.name(),
+                set: |run, name| {
+                    run.workload.$field = <$kind>::parse(name)?;
+                    Some(())
+                },
+            },
+        }
+    };
+}
+
+macro_rules! dimension {
+    ($name:literal, $dimension:ident, $meaning:literal) => {
+        Column {
+            name: $name,
+            meaning: $meaning,
+            content: Content::Dimension(Dimension::$dimension),
+        }
+    };
+}
+
+macro_rules! of_load {
+    ($field:ident, $meaning:literal) => {
+        Column {
+            name: stringify!($field),
+            meaning: $meaning,
+            content: Content::Whole {
+                get: |run| run.serving.map(|load| load.$field),
+                set: |run, count| run.serving.get_or_insert(NO_LOAD).$field = count,
+            },
+        }
+    };
+}
+
+/// A load of which no cell has been read.
+const NO_LOAD: Serving = Serving {
+    concurrency: 0,
+    prompt: 0,
+    output: 0,
+};
+
+/// Columns that every file has and every row fills.
+const NEEDED: [&str; 5] = ["model", "gpu", "mode", "batch", "seconds"];
+
+static COLUMNS: [Column; 30] = [
+    Column {
+        name: "model",
+        meaning: "a preset, the path of a `config.json` relative to the file, or the architecture as JSON with the keys of `data/architectures`",
+        content: Content::Model,
+    },
+    Column {
+        name: "gpu",
+        meaning: "a GPU of `data/gpus`",
+        content: Content::Gpu,
+    },
+    name_of!("mode", Mode, mode, "what the step does"),
+    dimension!("batch", Batch, "sequences of a micro-batch of one replica"),
+    dimension!("seq", Seq, "new tokens a sequence"),
+    dimension!("context", Context, "cached tokens a sequence"),
+    dimension!(
+        "microbatches",
+        Microbatches,
+        "micro-batches of one replica a step"
+    ),
+    dimension!("tp", Tp, "tensor-parallel ranks"),
+    dimension!("cp", Cp, "context-parallel ranks"),
+    dimension!("ep", Ep, "expert-parallel ranks"),
+    dimension!(
+        "expert_tp",
+        ExpertTp,
+        "tensor-parallel ranks of one routed expert; 0 stands for `tp`"
+    ),
+    dimension!("pp", Pp, "pipeline stages"),
+    dimension!("vp", Vp, "virtual pipeline stages a GPU"),
+    dimension!("dp", Dp, "data-parallel replicas"),
+    dimension!("zero", Zero, "ZeRO stage; FSDP is 3"),
+    name_of!(
+        "recompute",
+        Recompute,
+        recompute,
+        "what the backward pass recomputes"
+    ),
+    dimension!(
+        "recompute_layers",
+        RecomputeLayers,
+        "layers of a stage that recompute; 0 stands for all"
+    ),
+    Column {
+        name: "sequence_parallel",
+        meaning: "whether norms and residual adds are cut over the tensor-parallel ranks",
+        content: Content::Flag {
+            get: |run| run.workload.sequence_parallel,
+            set: |run, flag| run.workload.sequence_parallel = flag,
+        },
+    },
+    name_of!("dtype", Dtype, dtype, "format of the linear maps' operands"),
+    name_of!("recipe", Recipe, recipe, "how fp8 operands are scaled"),
+    name_of!(
+        "attention",
+        AttentionKernel,
+        attention,
+        "how attention is executed"
+    ),
+    Column {
+        name: "seconds",
+        meaning: "wall time of the step, or of the measure",
+        content: Content::Real {
+            get: |run| Some(run.time.secs()),
+            set: |run, value| run.time = Seconds::from_secs(value),
+        },
+    },
+    Column {
+        name: "measure",
+        meaning: "what was timed: a step, the time to a first token or per further token of a request",
+        content: Content::Name {
+            names: &Measure::NAMES,
+            get: |run| run.measure.name(),
+            set: |run, name| {
+                run.measure = Measure::parse(name)?;
+                Some(())
+            },
+        },
+    },
+    of_load!(
+        concurrency,
+        "requests in flight, where a server was measured"
+    ),
+    of_load!(prompt, "tokens of a prompt, where a server was measured"),
+    of_load!(
+        output,
+        "tokens that a request generates, where a server was measured"
+    ),
+    Column {
+        name: "software",
+        meaning: "name and version of trainer or server",
+        content: Content::Text {
+            get: |run| run.software.clone(),
+            set: |run, text| run.software = text.to_owned(),
+        },
+    },
+    Column {
+        name: "configuration",
+        meaning: "runs of one configuration are held out together; model, GPU and format where empty",
+        content: Content::Text {
+            get: |run| run.configuration.clone(),
+            set: |run, text| run.configuration = text.to_owned(),
+        },
+    },
+    Column {
+        name: "network_bytes_per_s",
+        meaning: "bandwidth between nodes of one GPU in one direction",
+        content: Content::Real {
+            get: |run| run.network.map(BytesPerSecond::bytes_per_sec),
+            set: |run, value| run.network = Some(BytesPerSecond::from_bytes_per_sec(value)),
+        },
+    },
+    Column {
+        name: "unfitted",
+        meaning: "why no constant may be fitted to the run; empty where one may",
+        content: Content::Text {
+            get: |run| run.unfitted.clone().unwrap_or_default(),
+            set: |run, text| run.unfitted = Some(text.to_owned()),
+        },
+    },
+];
+
+impl Column {
+    const fn kind(&self) -> Kind {
+        match self.content {
+            Content::Model | Content::Gpu | Content::Name { .. } | Content::Text { .. } => {
+                Kind::Text
+            }
+            Content::Flag { .. } => Kind::Flag,
+            Content::Dimension(_) | Content::Whole { .. } => Kind::Whole,
+            Content::Real { .. } => Kind::Real,
+        }
+    }
+
+    fn get(&self, run: &Run) -> Option<Cell> {
+        Some(match &self.content {
+            Content::Model => Cell::Text(model_text(&run.architecture)),
+            Content::Gpu => Cell::Text(run.gpu.name.clone()),
+            Content::Dimension(dimension) => {
+                Cell::Whole(dimension.get(&run.architecture, &run.workload))
+            }
+            Content::Name { get, .. } => Cell::Text(get(run).to_owned()),
+            Content::Text { get, .. } => {
+                Cell::Text(Some(get(run)).filter(|text| !text.is_empty())?)
+            }
+            Content::Flag { get, .. } => Cell::Flag(get(run)),
+            Content::Whole { get, .. } => Cell::Whole(get(run)?),
+            Content::Real { get, .. } => Cell::Real(get(run)?),
+        })
+    }
+
+    /// Writes a cell to the run; nothing where it may not hold that.
+    fn set(&self, run: &mut Run, text: &str) -> Option<()> {
+        match &self.content {
+            Content::Model | Content::Gpu => {}
+            Content::Dimension(dimension) => {
+                let count = text.parse().ok()?;
+                let within = dimension.range().contains(&count);
+                within.then(|| dimension.put(&mut run.architecture, &mut run.workload, count))?;
+            }
+            Content::Name { set, .. } => set(run, text)?,
+            Content::Text { set, .. } => set(run, text),
+            Content::Flag { set, .. } => set(run, text.to_lowercase().parse().ok()?),
+            Content::Whole { set, .. } => {
+                set(run, text.parse().ok().filter(|&count| count > 0)?);
+            }
+            Content::Real { set, .. } => {
+                let value = text.parse().ok();
+                set(
+                    run,
+                    value.filter(|&value: &f64| value > 0.0 && value.is_finite())?,
+                );
+            }
+        }
+        Some(())
+    }
+
+    /// What a cell may hold.
+    fn allowed(&self) -> String {
+        match &self.content {
+            Content::Model => {
+                "a preset, the path of a config.json or an architecture as JSON".to_owned()
+            }
+            Content::Gpu => {
+                let names: Vec<&str> = Gpu::all().iter().map(|gpu| &*gpu.name).collect();
+                names.join(", ")
+            }
+            Content::Dimension(dimension) => {
+                let range = dimension.range();
+                format!("a whole number from {} to {}", range.start(), range.end())
+            }
+            Content::Name { names, .. } => names.join(", "),
+            Content::Text { .. } => "a text".to_owned(),
+            Content::Flag { .. } => "true or false".to_owned(),
+            Content::Whole { .. } => "a whole number from 1".to_owned(),
+            Content::Real { .. } => "a number above 0".to_owned(),
+        }
+    }
+
+    fn refuse(&self, place: &str, value: impl fmt::Display) -> Error {
+        Error::field(place, self.name, value, &self.allowed())
+    }
+}
+
+/// Every column as a Markdown table, as `docs/runs.md` holds it.
+pub fn columns_markdown() -> String {
+    let mut table = "| column | meaning | holds |\n| --- | --- | --- |\n".to_owned();
+    for column in &COLUMNS {
+        let holds = match column.content {
+            Content::Model | Content::Gpu => "a text; in every row".to_owned(),
+            _ if NEEDED.contains(&column.name) => format!("{}; in every row", column.allowed()),
+            _ => column.allowed(),
+        };
+        table += &format!("| `{}` | {} | {holds} |\n", column.name, column.meaning);
+    }
+    table
+}
+
+/// The columns that a file has, in its order.
+fn columns_of<'a>(
+    names: impl Iterator<Item = &'a str>,
+    place: &str,
+) -> Result<Vec<&'static Column>> {
+    let mut columns: Vec<&'static Column> = Vec::new();
+    for name in names {
+        let known = COLUMNS.iter().find(|column| column.name == name);
+        let column = known.ok_or_else(|| {
+            let names: Vec<&str> = COLUMNS.iter().map(|column| column.name).collect();
+            Error::bad_input(format!(
+                "{place}: the column `{name}` is not known; allowed: {}",
+                names.join(", ")
+            ))
+        })?;
+        if columns.iter().any(|earlier| earlier.name == name) {
+            let text = format!("{place}: the column `{name}` occurs twice; allowed: once");
+            return Err(Error::bad_input(text));
+        }
+        columns.push(column);
+    }
+    for needed in NEEDED {
+        if !columns.iter().any(|column| column.name == needed) {
+            return Err(Error::bad_input(format!(
+                "{place}: the column `{needed}` is missing; allowed: a file with the columns {}",
+                NEEDED.join(", ")
+            )));
+        }
+    }
+    Ok(columns)
+}
+
+pub(super) fn read(file: &Parquet, path: &Path) -> Result<Vec<Run>> {
+    let names: Vec<String> = file.columns().map(str::to_owned).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let columns = columns_of(names.iter().copied(), file.place())?;
+    let mut runs = Vec::new();
+    for batch in file.batches(&names, None)? {
+        let batch = batch?;
+        for row in 0..batch.len() {
+            let cells = names.iter().map(|name| batch.written(name, row));
+            let cells: Vec<String> = cells.collect::<Result<_>>()?;
+            runs.push(run(&columns, &cells, &batch.position(row), path)?);
+        }
+    }
+    Ok(runs)
+}
+
+pub(super) fn read_csv(path: &Path) -> Result<Vec<Run>> {
+    let place = path.display().to_string();
+    let content = std::fs::read(path).map_err(|source| Error::io(path, source))?;
+    let damaged = |error: csv::Error| {
+        Error::bad_input(format!(
+            "{place}: is not a table ({error}); allowed: CSV in UTF-8 with as many cells a row as there are columns"
+        ))
+    };
+    let mut reader = csv::ReaderBuilder::new();
+    let mut reader = reader.trim(csv::Trim::All).from_reader(&*content);
+    let columns = columns_of(reader.headers().map_err(damaged)?.iter(), &place)?;
+    let records = reader.records().enumerate();
+    let runs = records.map(|(row, record)| {
+        let record = record.map_err(damaged)?;
+        let cells: Vec<String> = record.iter().map(str::to_owned).collect();
+        run(&columns, &cells, &format!("{place}: row {}", row + 1), path)
+    });
+    runs.collect()
+}
+
+/// The run of a row; an empty cell is one that is not stated.
+fn run(columns: &[&'static Column], cells: &[String], place: &str, path: &Path) -> Result<Run> {
+    let stated = |name: &str| {
+        let mut cells = columns.iter().zip(cells);
+        let found = cells.find(|(column, _)| column.name == name);
+        found
+            .map(|(_, text)| text.as_str())
+            .filter(|text| !text.is_empty())
+    };
+    let needed = |name: &str| stated(name).ok_or_else(|| column(name).refuse(place, "empty"));
+    let refused = |name: &str, text: &str| column(name).refuse(place, format!("`{text}`"));
+    for name in NEEDED {
+        needed(name)?;
+    }
+    let (name, gpu) = (needed("model")?, needed("gpu")?);
+    let gpu = Gpu::find(gpu).map_err(|_| refused("gpu", gpu))?;
+    let architecture = model(name, path)?.ok_or_else(|| refused("model", name))?;
+    let mut run = Run::step(
+        Publisher::Native,
+        gpu,
+        architecture,
+        Workload::train(1, 1),
+        Seconds::ZERO,
+    );
+    for (column, text) in columns.iter().zip(cells) {
+        if !text.is_empty() && column.set(&mut run, text).is_none() {
+            return Err(refused(column.name, text));
+        }
+    }
+    match run.workload.mode {
+        Mode::Decode => needed("context")?,
+        Mode::Train | Mode::Prefill => needed("seq")?,
+    };
+    if run.serving.is_some() || run.measure != Measure::Step {
+        for name in ["concurrency", "prompt", "output"] {
+            needed(name)?;
+        }
+    }
+    run.workload
+        .validate(&run.architecture)
+        .map_err(|error| match error.field_error() {
+            Some(at) => Error::field(place, &at.field, &at.value, &at.allowed),
+            None => Error::bad_input(format!("{place}: {error}")),
+        })?;
+    if stated("configuration").is_none() {
+        run.configuration = run.usual_configuration();
+    }
+    let (gpus, name) = (run.workload.gpus(), &run.architecture.name);
+    run.label = format!("{name}, {gpus} x {}, {}", gpu.name, run.workload);
+    Ok(run)
+}
+
+/// The column of this name.
+fn column(name: &str) -> &'static Column {
+    let found = COLUMNS.iter().find(|column| column.name == name);
+    found.expect("only names of columns are asked for")
+}
+
+/// The architecture that a cell of `model` means; nothing where it is none of the three.
+fn model(text: &str, path: &Path) -> Result<Option<Architecture>> {
+    if text.starts_with('{') {
+        let found = serde_json::from_str::<Architecture>(text).ok();
+        return Ok(found.filter(|architecture| architecture.validate().is_ok()));
+    }
+    if let Ok(preset) = Preset::find(text) {
+        return Ok(Some(preset.architecture.clone()));
+    }
+    let config = path.parent().unwrap_or(Path::new("")).join(text);
+    config.is_file().then(|| read_config(&config)).transpose()
+}
+
+/// What a cell of `model` says of an architecture.
+fn model_text(architecture: &Architecture) -> String {
+    match Preset::find(&architecture.name) {
+        Ok(preset) if preset.architecture == *architecture => architecture.name.clone(),
+        _ => serde_json::to_string(architecture).expect("an architecture has only plain fields"),
+    }
+}
+
+/// Writes runs in the schema of `docs/runs.md`, replacing the file: CSV where its name ends so, else Parquet.
+pub fn write_runs(path: &Path, runs: &[Run]) -> Result<()> {
+    check_target(path)?;
+    let cells = |column: &Column| -> Vec<_> { runs.iter().map(|run| column.get(run)).collect() };
+    let cells: Vec<Vec<Option<Cell>>> = COLUMNS.iter().map(cells).collect();
+    let content = match super::is_csv(path) {
+        true => encode_csv(&cells, runs.len()).map_err(|error| error.to_string()),
+        false => encode(&cells, runs.len()).map_err(|error| error.to_string()),
+    };
+    let content = content
+        .map_err(|error| Error::bad_input(format!("{}: cannot encode: {error}", path.display())))?;
+    write_atomically(path, &content)
+}
+
+fn encode(cells: &[Vec<Option<Cell>>], rows: usize) -> parquet::errors::Result<Vec<u8>> {
+    let fields = COLUMNS.iter().map(|column| Field {
+        name: column.name,
+        kind: column.kind(),
+        may_be_null: !NEEDED.contains(&column.name),
+    });
+    let fields: Vec<Field> = fields.collect();
+    write::encode(&fields, Vec::new(), rows, |field, part| {
+        let cells = cells[field][part].iter().map(Option::as_ref);
+        match fields[field].kind {
+            Kind::Text => Values::Texts(cells.map(|cell| cell?.text()).collect()),
+            Kind::Whole => Values::Wholes(cells.map(|cell| cell?.whole()).collect()),
+            Kind::Real => Values::Reals(cells.map(|cell| cell?.real()).collect()),
+            Kind::Flag => Values::Flags(cells.map(|cell| cell?.flag()).collect()),
+        }
+    })
+}
+
+fn encode_csv(cells: &[Vec<Option<Cell>>], rows: usize) -> csv::Result<Vec<u8>> {
+    let mut table = csv::Writer::from_writer(Vec::new());
+    table.write_record(COLUMNS.iter().map(|column| column.name))?;
+    for row in 0..rows {
+        let cells = cells.iter().map(|column| column[row].as_ref());
+        table.write_record(cells.map(|cell| cell.map(Cell::to_string).unwrap_or_default()))?;
+    }
+    table
+        .into_inner()
+        .map_err(|error| error.into_error().into())
+}
