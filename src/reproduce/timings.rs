@@ -1,6 +1,7 @@
 //! The predictors that findings need, and the user's timings that lie on a series.
 
 use crate::error::Result;
+use crate::framework::Framework;
 use crate::gpu::Gpu;
 use crate::ops::Gemm;
 use crate::ops::Op;
@@ -31,10 +32,13 @@ impl Predictors {
         model: Option<&Artifact>,
         gpus: impl Iterator<Item = &'a str>,
     ) -> Result<Self> {
-        let mut by_gpu = BTreeMap::from([(TARGET.to_owned(), target)]);
+        // The authors timed kernels and single layers.
+        let plain = |predictor: Predictor| predictor.with_framework_named(Framework::KERNELS);
+        let mut by_gpu = BTreeMap::from([(TARGET.to_owned(), plain(target))]);
         for gpu in gpus {
             if !by_gpu.contains_key(gpu) {
-                by_gpu.insert(gpu.to_owned(), Predictor::new(Gpu::find(gpu)?, model)?);
+                let predictor = Predictor::new(Gpu::find(gpu)?, model)?;
+                by_gpu.insert(gpu.to_owned(), plain(predictor));
             }
         }
         Ok(Self {
