@@ -94,6 +94,8 @@ impl Setting {
         let model = cells.text_or_empty("model")?;
         let preset = Preset::find(match model {
             "llama-3-405b" => "llama-3.1-405b",
+            // The shape of M2; the weights are newer.
+            "minimax-m2.5" => "minimax-m2",
             "mistral-7b" => "mistral-7b-v0.1",
             other => other,
         });

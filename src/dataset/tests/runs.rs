@@ -781,7 +781,7 @@ fn the_published_tables_are_kept_but_for_named_reasons() {
         ("vtrain_training_iterations", Publisher::Vtrain, 1549, 0),
         ("pipeweave_e2e_inference", Publisher::Pipeweave, 48, 103),
         ("training_steps", Publisher::TrainingSteps, 563, 269),
-        ("inference_runs", Publisher::InferenceRuns, 2557, 4421),
+        ("inference_runs", Publisher::InferenceRuns, 3246, 4078),
     ] {
         let runs = read_runs(&[folder.join(file).with_extension("parquet")]).unwrap();
         assert!(runs.runs.iter().all(|run| run.publisher == publisher));
