@@ -332,3 +332,89 @@ fn conformal(errors: &[(&str, f64)]) -> f64 {
         .map_or(LEAST_HALF_WIDTH, |(error, _)| *error);
     round((1.1 * largest).max(LEAST_HALF_WIDTH))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::{Mode, Preset, Workload};
+    use crate::gpu::{Generation, Gpu};
+    use crate::predict::Predictor;
+
+    /// Steps of four models as a framework would take them whose GEMMs and memory-bound kernels are slower.
+    fn samples(slower: &Framework) -> Vec<Sample> {
+        let predictor = Predictor::new(Gpu::find("h200").unwrap(), None).unwrap();
+        let sample = |(name, work): (&str, Workload)| {
+            let arch = &Preset::find(name).unwrap().architecture;
+            let timed = Timed::step(&predictor, arch, &work).unwrap();
+            Sample {
+                measured: timed.time(slower),
+                timed,
+                configuration: format!("{name} {}", work.seq),
+                kind: Kind::of(arch, &work),
+                fitted: true,
+                release: None,
+            }
+        };
+        let models = ["gpt3-1.3b", "llama-3.2-1b", "llama-3.2-3b", "qwen3-4b"];
+        let works = [Workload::train(1, 2048), Workload::train(2, 8192)];
+        let pairs = models
+            .into_iter()
+            .flat_map(|name| works.map(|work| (name, work)));
+        pairs.map(sample).collect()
+    }
+
+    #[test]
+    fn three_runs_of_ones_own_serve_the_others() {
+        let base = Framework::find("megatron", Mode::Train, Generation::Hopper).unwrap();
+        let mut slower = base.clone();
+        slower.set_value(Constant::Gemm, 1.4 * base.get(Constant::Gemm));
+        slower.set_value(Constant::Memory, 1.5 * base.get(Constant::Memory));
+        let samples = samples(&slower);
+        let (own, others) = samples.split_at(3);
+        let fitted = calibrate(&departures(base), own).framework;
+        let mean = |framework: &Framework| {
+            let apes = others
+                .iter()
+                .map(|sample| sample.error(framework).exp_m1().abs());
+            apes.sum::<f64>() / others.len() as f64
+        };
+        assert!(mean(base) > 0.15, "{}", mean(base));
+        assert!(
+            mean(&fitted) < mean(base) / 3.0,
+            "{} of {}",
+            mean(&fitted),
+            mean(base)
+        );
+        assert!(fitted.fits[&Kind::TrainDense].runs == 3);
+        // What the runs say nothing of stays where it was.
+        let exposed = Constant::ExposedTp;
+        assert!((fitted.get(exposed) / base.get(exposed) - 1.0).abs() < 0.02);
+    }
+
+    #[test]
+    fn runs_that_fit_move_nothing() {
+        let base = Framework::find("megatron", Mode::Train, Generation::Hopper).unwrap();
+        let fitted = calibrate(&departures(base), &samples(base)).framework;
+        for constant in [Constant::Gemm, Constant::Memory, Constant::Attention] {
+            let ratio = fitted.get(constant) / base.get(constant);
+            assert!((ratio - 1.0).abs() < 0.01, "{constant}: {ratio}");
+        }
+    }
+
+    #[test]
+    fn each_configuration_weighs_alike_in_the_quantile() {
+        let many: Vec<(String, f64)> = (0..20)
+            .map(|i| (format!("c{i}"), 0.01 * f64::from(i)))
+            .collect();
+        let mut errors: Vec<(&str, f64)> = many
+            .iter()
+            .map(|(name, error)| (name.as_str(), *error))
+            .collect();
+        let alone = conformal(&errors);
+        // A hundred more runs of the easiest configuration change nothing.
+        errors.extend([("c0", 0.0); 100]);
+        assert_eq!(conformal(&errors), alone);
+        assert!((alone - 0.17).abs() < 1e-9, "{alone}");
+        assert_eq!(conformal(&[("a", 0.2), ("b", 0.1)]), 0.22);
+    }
+}
