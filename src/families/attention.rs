@@ -6,13 +6,6 @@ use super::sampling::{Proposal, sizes};
 use super::{Caveat, Caveats, Coverage, Neighbour, Question};
 use crate::ops::{Attention, Op, Pass};
 
-/// Backward attention recomputes the scores: five GEMMs where the forward pass has two.
-const BACKWARD_FLOPS: f64 = 2.5;
-
-/// FLOP rate of backward attention relative to forward: 0.76 to 0.84 in NVIDIA's own H200 benchmark of cuDNN 9.19,
-/// causal, head size 128, 2k to 32k tokens (cudnn-frontend, sdpa_benchmark_training).
-const BACKWARD_EFFICIENCY: f64 = 0.8;
-
 /// Width that a flash kernel runs a head of `head_dim` at: its own tile up to 64, 128, 192 or 256.
 pub fn head_tile(head_dim: u64) -> f64 {
     [64, 128, 192, 256]
@@ -54,7 +47,8 @@ pub(super) fn cover(op: &Attention, coverage: &mut Coverage) {
     coverage.windowed |= op.window > 0;
 }
 
-/// Forward attention with a head size that was measured, or that of its tile.
+/// Forward attention with a mask, a head size and lengths that were measured; ratios between kernels carry its time
+/// over to the operator.
 pub(super) fn nearest_covered(op: &Attention, asked: &Question<'_>) -> Neighbour {
     let coverage = asked.coverage;
     let mut caveats = Caveats::default();
@@ -63,12 +57,12 @@ pub(super) fn nearest_covered(op: &Attention, asked: &Question<'_>) -> Neighbour
         pass: Pass::Forward,
         ..*op
     };
+    caveats.insert_if(op.pass == Pass::Backward, Caveat::BackwardFromForward);
     if !coverage.head_dims.contains(&op.head_dim) {
         caveats.insert(Caveat::HeadSize);
         if !coverage.auxiliary_head_dims.contains(&op.head_dim) {
-            // A size that nobody timed runs in the kernel of its tile.
-            covered.head_dim = head_tile(op.head_dim) as u64;
-            covered.value_dim = head_tile(op.value_dim) as u64;
+            covered.head_dim = nearest_head(op, op.head_dim);
+            covered.value_dim = nearest_head(op, op.value_dim);
         }
     }
     // A single query sees all keys, masked or not.
@@ -77,12 +71,12 @@ pub(super) fn nearest_covered(op: &Attention, asked: &Question<'_>) -> Neighbour
     let offset = op.seq_q > 1 && op.seq_q != op.seq_kv;
     let windowed = op.window > 0 && !coverage.windowed;
     caveats.insert_if(!masked_alike || offset || windowed, Caveat::Mask);
-    coverage.check(extents(op), &mut caveats);
     let mut factor = 1.0;
-    if op.pass == Pass::Backward {
-        caveats.insert(Caveat::BackwardFromForward);
-        factor = BACKWARD_FLOPS / BACKWARD_EFFICIENCY;
+    if !masked_alike && !op.causal && op.window == 0 {
+        factor = square(&mut covered);
+        covered.causal = true;
     }
+    coverage.check(extents(op), &mut caveats);
     // Decoding waits for the cache, so a narrower head than its tile moves fewer bytes; prefill computes the tile.
     let timed = if op.is_decode() {
         Attention {
@@ -93,11 +87,46 @@ pub(super) fn nearest_covered(op: &Attention, asked: &Question<'_>) -> Neighbour
     } else {
         covered
     };
+    // Beyond the longest sequences the share of the roofline stays as it was at the longest.
+    let same_length = covered.seq_q == covered.seq_kv;
+    covered.batch = coverage.clamp("batch", covered.batch);
+    covered.seq_kv = coverage.clamp("seq_kv", covered.seq_kv).max(2);
+    if same_length {
+        covered.seq_q = covered.seq_kv;
+    } else if !op.is_decode() {
+        covered.seq_q = coverage.clamp("seq_q", covered.seq_q).min(covered.seq_kv);
+    }
     Neighbour {
         factor,
         timed: Op::Attention(timed),
         ..Neighbour::same(Op::Attention(covered), caveats)
     }
+}
+
+/// The head size whose time is that of `size`, of queries or values, but for a measured ratio.
+///
+/// Prefill kernels have a tile between 64 and 128 whose time is known relative to 64; any other size that was not
+/// measured runs in the kernel of its tile.
+fn nearest_head(op: &Attention, size: u64) -> u64 {
+    if (65..=96).contains(&size) && !op.is_decode() {
+        64
+    } else {
+        head_tile(size) as u64
+    }
+}
+
+/// Turns unmasked attention into sequences as long as their keys with as many queries in all; the share of the queries
+/// that rounding loses or adds.
+///
+/// Without a mask queries are independent of one another.
+fn square(op: &mut Attention) -> f64 {
+    if op.seq_q == op.seq_kv {
+        return 1.0;
+    }
+    let sequences = op.batch as f64 * op.seq_q as f64 / op.seq_kv as f64;
+    op.batch = (sequences.round() as u64).max(1);
+    op.seq_q = op.seq_kv;
+    sequences / op.batch as f64
 }
 
 pub(super) fn proposal(measured: &[Attention]) -> Proposal {

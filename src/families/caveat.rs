@@ -23,7 +23,7 @@ named_enum! {
         HeadSize = "head_size",
         /// A mask, a window or a prefill on a cached prefix that nobody measured on this stack.
         Mask = "mask",
-        /// Backward attention from the forward time, with five GEMMs for two at 0.8 of the forward rate.
+        /// Backward attention from the forward time, by a ratio measured on this GPU or the nearest one.
         BackwardFromForward = "backward_from_forward",
         /// No learned model; a roofline at reachable bandwidth.
         NotLearned = "not_learned",
@@ -47,9 +47,7 @@ impl Caveat {
             Self::Batched => "batched GEMM, carried over from another GPU's batched GEMMs",
             Self::HeadSize => "head size not measured on this stack",
             Self::Mask => "mask, window or cached prefix not measured on this stack",
-            Self::BackwardFromForward => {
-                "backward attention assumed at 0.8 of the forward FLOP rate"
-            }
+            Self::BackwardFromForward => "backward attention by its measured ratio to forward",
             Self::NotLearned => "roofline at reachable bandwidth, not learned",
         }
     }

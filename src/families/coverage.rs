@@ -38,6 +38,14 @@ impl Coverage {
         }
     }
 
+    /// The nearest measured size of an extent; any size where the extent was not recorded.
+    pub(super) fn clamp(&self, name: &str, size: u64) -> u64 {
+        match self.ranges.get(name) {
+            Some(&[least, most]) => size.clamp(least, most),
+            None => size,
+        }
+    }
+
     /// Warns of every extent outside its range; an extent without a range was not recorded.
     pub(super) fn check(
         &self,

@@ -159,7 +159,7 @@ pub struct Neighbour {
     pub covered: Op,
     /// The shape whose reference time the answer multiplies.
     pub timed: Op,
-    /// Multiplies the time.
+    /// Multiplies the time beyond the launch term.
     pub factor: f64,
     /// Two shapes that the sub-model of odd sizes is asked for: its ratio corrects the answer.
     pub correction: Option<[Op; 2]>,

@@ -41,8 +41,8 @@ const fn half_width(caveat: Caveat) -> f64 {
         Caveat::HeadSize => 0.15,
         // An assumption: the features count the tiles that a mask leaves.
         Caveat::Mask => 0.10,
-        // An assumption, three times what the rate of `families::attention` varies by on the one GPU it is known of.
-        Caveat::BackwardFromForward => 0.15,
+        // The width of the ratio itself is fitted, see `ratios`.
+        Caveat::BackwardFromForward => 0.0,
         // An assumption.
         Caveat::NotLearned => 0.30,
     }

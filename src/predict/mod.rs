@@ -14,6 +14,8 @@ pub mod library;
 
 pub mod memo;
 
+pub mod ratios;
+
 pub mod step;
 
 use crate::arch::Mode;
@@ -24,6 +26,7 @@ use crate::gpu::Gpu;
 use crate::ops::Op;
 use crate::predict::choose::{Answer, LoadedModel, choose};
 use crate::predict::estimate::{Caveats, Estimate, Tier};
+use crate::predict::ratios::{Carried, Ratios};
 use crate::regressor::artifact::Artifact;
 use crate::regressor::evaluate::mean_and_spread;
 use crate::units::Seconds;
@@ -40,6 +43,7 @@ pub struct Predictor {
     answers: [Vec<Option<Answer>>; Family::ALL.len()],
     /// The model that knows odd sizes and batches, where any GPU of the maker has one.
     alignment: Option<usize>,
+    ratios: Ratios,
     measured: HashMap<Op, Seconds>,
     framework: Framed,
 }
@@ -73,6 +77,7 @@ impl Predictor {
             models,
             answers,
             alignment,
+            ratios: Ratios::of(gpu)?,
             measured: HashMap::new(),
             framework: Framed::Default,
         })
@@ -178,6 +183,11 @@ impl Predictor {
             return Plan::Roofline;
         };
         let correction = self.alignment.zip(nearest.correction);
+        let mut carried = match (op, &nearest.covered) {
+            (Op::Attention(op), Op::Attention(covered)) => self.ratios.carry(op, covered),
+            _ => Carried::NOTHING,
+        };
+        carried.factor *= nearest.factor;
         Plan::Learned {
             correction: correction.map(|(odd, pair)| {
                 let rows = pair.map(|op| batch.enqueue(odd, &op, &self.models[odd]));
@@ -186,7 +196,7 @@ impl Predictor {
             model: answer.model,
             row: batch.enqueue(answer.model, &nearest.covered, model),
             reference: model.rates.reference(&nearest.timed),
-            factor: nearest.factor,
+            carried,
             caveats: answer.caveats.union(nearest.caveats),
         }
     }
@@ -205,7 +215,7 @@ impl Predictor {
                 model: index,
                 row,
                 reference,
-                factor,
+                carried,
                 correction,
                 caveats,
             } => {
@@ -218,11 +228,12 @@ impl Predictor {
                 let own = model
                     .calibration
                     .half_width(batch.reference(index, row).micros(), spread);
-                let carried = assume::uncertainty(caveats);
+                let assumed = quadrature(assume::uncertainty(caveats), carried.half_width);
+                let time = reference * output.exp();
                 Estimate {
-                    time: reference * output.exp() * factor,
-                    half_width: quadrature(own, carried),
-                    shared: quadrature(carried, assume::STACK),
+                    time: carried.apply(time, model.rates.launch()),
+                    half_width: quadrature(own, assumed),
+                    shared: quadrature(assumed, assume::STACK),
                     tier: if assume::is_transfer(caveats) {
                         Tier::Transferred
                     } else {
@@ -243,7 +254,7 @@ enum Plan {
         model: usize,
         row: usize,
         reference: Seconds,
-        factor: f64,
+        carried: Carried,
         /// Model, row of the operator itself and row of its aligned, unbatched neighbour.
         correction: Option<(usize, [usize; 2])>,
         caveats: Caveats,

@@ -172,15 +172,19 @@ fn mi250x_hardly_minds_odd_sizes() {
 }
 
 #[test]
-fn a_head_size_nobody_timed_is_transferred_from_its_tile() {
+fn a_head_size_nobody_timed_is_transferred_by_a_ratio_or_from_its_tile() {
     let h200 = predictor("h200");
-    let (odd, tile) = (
-        one(&h200, attention(2048, 2048, 80)),
-        one(&h200, attention(2048, 2048, 128)),
-    );
-    assert_eq!((odd.tier, tile.tier), (Tier::Transferred, Tier::Learned));
-    assert!(odd.caveats.contains(Caveat::HeadSize));
-    assert_eq!(odd.time, tile.time);
+    let of = |head_dim| one(&h200, attention(2048, 2048, head_dim));
+    let tile = of(128);
+    for head_dim in [80, 112] {
+        let odd = of(head_dim);
+        assert_eq!((odd.tier, tile.tier), (Tier::Transferred, Tier::Learned));
+        assert!(odd.caveats.contains(Caveat::HeadSize));
+    }
+    assert_eq!(of(112).time, tile.time);
+    // SGLang and vLLM on H200: 80 takes 1.23 times 64.
+    assert!((1.1..1.3).contains(&(of(80).time / of(64).time)));
+    assert!(of(80).time < tile.time);
 }
 
 #[test]
@@ -193,7 +197,7 @@ fn a_prefill_on_a_cached_prefix_is_transferred() {
 }
 
 #[test]
-fn backward_is_transferred_with_the_right_arithmetic() {
+fn backward_is_transferred_by_the_measured_ratio() {
     let h200 = predictor("h200");
     let forward = attention(4096, 4096, 128);
     let backward = Attention {
@@ -201,7 +205,23 @@ fn backward_is_transferred_with_the_right_arithmetic() {
         ..forward
     };
     let (there, back) = (one(&h200, forward), one(&h200, backward));
-    assert!((back.time / there.time - 2.5 / 0.8).abs() < 1e-9);
+    // cuDNN 9.19 on H200, causal, head size 128: 3.12 at 4,096 tokens and 2.98 at 8,192.
+    assert!((2.9..3.2).contains(&(back.time / there.time)));
+    let [there, back] = [Pass::Forward, Pass::Backward].map(|pass| {
+        one(
+            &h200,
+            Attention {
+                pass,
+                ..attention(16, 16, 128)
+            },
+        )
+    });
+    assert!(
+        back.time / there.time < 2.0,
+        "a launch is not multiplied: {} and {}",
+        there.time,
+        back.time
+    );
     assert_eq!(back.tier, Tier::Transferred);
     assert!(back.half_width > there.half_width);
     let gradient = one(
