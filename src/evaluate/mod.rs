@@ -259,6 +259,7 @@ mod tests {
                 time: Seconds::from_micros(predicted),
                 half_width,
                 shared: 0.0,
+                least: Seconds::ZERO,
                 tier: Tier::Learned,
                 caveats: Caveats::default(),
             },

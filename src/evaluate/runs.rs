@@ -132,6 +132,7 @@ impl Judged<'_> {
                 time: self.time(),
                 half_width,
                 shared: 0.0,
+                least: Seconds::ZERO,
                 tier: Tier::Learned,
                 caveats: Caveats::default(),
             },

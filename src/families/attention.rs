@@ -88,13 +88,15 @@ pub(super) fn nearest_covered(op: &Attention, asked: &Question<'_>) -> Neighbour
         covered
     };
     // Beyond the longest sequences the share of the roofline stays as it was at the longest.
-    let same_length = covered.seq_q == covered.seq_kv;
-    covered.batch = coverage.clamp("batch", covered.batch);
-    covered.seq_kv = coverage.clamp("seq_kv", covered.seq_kv).max(2);
-    if same_length {
-        covered.seq_q = covered.seq_kv;
-    } else if !op.is_decode() {
-        covered.seq_q = coverage.clamp("seq_q", covered.seq_q).min(covered.seq_kv);
+    if caveats.contains(Caveat::OutOfDomain) {
+        let same_length = covered.seq_q == covered.seq_kv;
+        covered.batch = coverage.clamp("batch", covered.batch);
+        covered.seq_kv = coverage.clamp("seq_kv", covered.seq_kv).max(2);
+        if same_length {
+            covered.seq_q = covered.seq_kv;
+        } else if !op.is_decode() {
+            covered.seq_q = coverage.clamp("seq_q", covered.seq_q).min(covered.seq_kv);
+        }
     }
     Neighbour {
         factor,

@@ -25,6 +25,8 @@ named_enum! {
         Mask = "mask",
         /// Backward attention from the forward time, by a ratio measured on this GPU or the nearest one.
         BackwardFromForward = "backward_from_forward",
+        /// The nets said less than the dense peak or the compulsory traffic allows, which is the answer instead.
+        Physics = "physics",
         /// No learned model; a roofline at reachable bandwidth.
         NotLearned = "not_learned",
     }
@@ -48,6 +50,7 @@ impl Caveat {
             Self::HeadSize => "head size not measured on this stack",
             Self::Mask => "mask, window or cached prefix not measured on this stack",
             Self::BackwardFromForward => "backward attention by its measured ratio to forward",
+            Self::Physics => "the nets were faster than peak or memory allow; that bound answers",
             Self::NotLearned => "roofline at reachable bandwidth, not learned",
         }
     }

@@ -165,6 +165,12 @@ impl Kernels for Gemms {
             }
             caveats.insert_if(batched, Caveat::Batched);
         }
+        // Beyond the largest sizes the share of the roofline stays as it was at the largest.
+        if caveats.contains(Caveat::OutOfDomain) {
+            covered.m = coverage.clamp("m", covered.m);
+            covered.n = coverage.clamp("n", covered.n);
+            covered.k = coverage.clamp("k", covered.k);
+        }
         Some(Neighbour {
             covered: Op::Gemm(covered),
             timed: Op::Gemm(timed),

@@ -78,6 +78,17 @@ impl GpuRates {
         Seconds::from_secs(dispatch!(op, F, op => F::roofline(op, self)))
     }
 
+    /// What no kernel is faster than: arithmetic at the dense peak, and the traffic that the second-level cache cannot
+    /// hold, once. A collective has no such bound, since switches may add up what they pass on.
+    pub fn least(&self, op: &Op) -> Seconds {
+        let Some(dtype) = op.dtype() else {
+            return Seconds::ZERO;
+        };
+        let compute = op.flops().flops() / self.peak[dtype as usize];
+        let memory = (op.bytes().bytes() - self.l2).max(0.0) / self.bandwidth;
+        Seconds::from_secs(compute.max(memory))
+    }
+
     /// Launch term plus roofline: the scale that a net's output multiplies.
     pub fn reference(&self, op: &Op) -> Seconds {
         Seconds::from_secs(self.launch) + self.roofline(op)

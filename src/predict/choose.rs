@@ -4,6 +4,7 @@
 use crate::error::{Error, Result};
 use crate::families::{Caveat, Caveats, Coverage, Family, GpuRates, Variant};
 use crate::gpu::{Generation, Gpu, Vendor};
+use crate::ops::Op;
 use crate::predict::library;
 use crate::regressor::artifact::{ANY_GPU, Artifact, Calibration, Key, Submodel, Weights};
 use crate::regressor::evaluate::Ensemble;
@@ -71,6 +72,18 @@ pub struct Answer {
     pub asked: Variant,
     /// What is unlike the question.
     pub caveats: Caveats,
+    /// Below how many rows of a GEMM another sub-model answers, and which.
+    sparse: Option<(u64, Box<Answer>)>,
+}
+
+impl Answer {
+    /// This answer, or that of the next best sub-model where this one saw hardly a row.
+    pub fn to(&self, op: &Op) -> &Self {
+        match (&self.sparse, op) {
+            (Some((m_from, elsewhere)), Op::Gemm(gemm)) if gemm.m < *m_from => elsewhere,
+            _ => self,
+        }
+    }
 }
 
 /// Finds the sub-model that fits best and loads it; none where no model knows the family.
@@ -80,11 +93,34 @@ pub fn choose(
     family: Family,
     variant: Variant,
     models: &mut Vec<LoadedModel>,
-) -> Option<Answer> {
+) -> Result<Option<Answer>> {
+    let Some((best, mut answer)) = next_best(gpu, candidates, (family, variant), None, models)
+    else {
+        return Ok(None);
+    };
+    let sparse = sparse_entries()?.iter();
+    if family == Family::Gemm
+        && let Some(entry) = sparse.into_iter().find(|entry| entry.is(best))
+        && let Some((_, elsewhere)) =
+            next_best(gpu, candidates, (family, variant), Some(best), models)
+    {
+        answer.sparse = Some((entry.m_from, Box::new(elsewhere)));
+    }
+    Ok(Some(answer))
+}
+
+/// The sub-model that fits best, but for `excluded`.
+fn next_best<'a>(
+    gpu: &Gpu,
+    candidates: &[&'a Artifact],
+    (family, variant): (Family, Variant),
+    excluded: Option<&Key>,
+    models: &mut Vec<LoadedModel>,
+) -> Option<(&'a Key, Answer)> {
     let mut best: Option<(u32, &Submodel, &Weights)> = None;
     for artifact in candidates {
         for (submodel, weights) in artifact.submodels() {
-            if submodel.key.family != family {
+            if submodel.key.family != family || excluded == Some(&submodel.key) {
                 continue;
             }
             if let Some(distance) = distance(gpu, variant, &submodel.key)
@@ -99,7 +135,7 @@ pub fn choose(
     let mut caveats = Caveats::default();
     caveats.insert_if(submodel.key.gpu != gpu.name, Caveat::OtherGpu);
     caveats.insert_if(known != variant, Caveat::OtherDtype);
-    Some(Answer {
+    let answer = Answer {
         model: load(submodel, weights, gpu, models),
         // Both 16-bit formats run the same kernels; the features of any other format carry its own peak and size.
         asked: if bytes(variant) == bytes(known) {
@@ -108,7 +144,41 @@ pub fn choose(
             variant
         },
         caveats,
-    })
+        sparse: None,
+    };
+    Some((&submodel.key, answer))
+}
+
+/// A sub-model that saw hardly a GEMM of fewer rows.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SparseEntry {
+    gpu: String,
+    stack: String,
+    m_from: u64,
+    #[allow(dead_code)] // evidence for whoever reads the file
+    source: String,
+}
+
+impl SparseEntry {
+    fn is(&self, key: &Key) -> bool {
+        self.gpu == key.gpu && self.stack == key.stack
+    }
+}
+
+fn sparse_entries() -> Result<&'static [SparseEntry]> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct File {
+        submodel: Vec<SparseEntry>,
+    }
+    static ENTRIES: OnceLock<Vec<SparseEntry>> = OnceLock::new();
+    if let Some(entries) = ENTRIES.get() {
+        return Ok(entries);
+    }
+    let file: File = toml::from_str(include_str!("../../data/sparse.toml"))
+        .map_err(|error| Error::bad_input(format!("data/sparse.toml: {error}")))?;
+    Ok(ENTRIES.get_or_init(|| file.submodel))
 }
 
 /// Which GPU knows the odd sizes of a maker's GPUs.
@@ -174,7 +244,7 @@ fn load(submodel: &Submodel, weights: &Weights, gpu: &Gpu, models: &mut Vec<Load
 pub fn candidates<'a>(gpu: &Gpu, model: Option<&'a Artifact>) -> Result<Vec<&'a Artifact>> {
     let mut artifacts: Vec<&Artifact> = model.into_iter().collect();
     for name in std::iter::once(gpu.name.as_str())
-        .chain(sibling(gpu))
+        .chain(sibling(gpu)?)
         .chain([library::BASE])
     {
         artifacts.extend(library::find(name)?);
@@ -182,18 +252,20 @@ pub fn candidates<'a>(gpu: &Gpu, model: Option<&'a Artifact>) -> Result<Vec<&'a 
     Ok(artifacts)
 }
 
-/// The GPU of the same generation with a model of its own that is nearest in units and bandwidth.
-fn sibling(gpu: &Gpu) -> Option<&'static str> {
+/// The GPU of the same generation with a model of its own, of a dense table, that is nearest in units and bandwidth.
+fn sibling(gpu: &Gpu) -> Result<Option<&'static str>> {
+    let sparse = sparse_entries()?;
     let gap = |other: &Gpu| {
         let units = (gpu.sm_count() as f64 / other.sm_count() as f64).ln().abs();
         units + (gpu.bandwidth() / other.bandwidth()).ln().abs()
     };
-    library::names()
+    Ok(library::names()
         .filter(|name| *name != library::BASE && *name != gpu.name)
+        .filter(|name| sparse.iter().all(|entry| entry.gpu != *name))
         .filter_map(|name| Gpu::find(name).ok().map(|other| (name, other)))
         .filter(|(_, other)| other.generation == gpu.generation)
         .min_by(|(_, a), (_, b)| gap(a).total_cmp(&gap(b)))
-        .map(|(name, _)| name)
+        .map(|(name, _)| name))
 }
 
 fn bytes(variant: Variant) -> Option<u64> {
@@ -222,6 +294,22 @@ fn distance(gpu: &Gpu, variant: Variant, key: &Key) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sparse_tables_are_of_built_in_models_and_no_siblings() {
+        for entry in sparse_entries().unwrap() {
+            let artifact = library::find(&entry.gpu).unwrap().unwrap();
+            assert!(
+                artifact
+                    .submodels()
+                    .any(|(submodel, _)| entry.is(&submodel.key))
+            );
+            assert!(entry.m_from > 1 && entry.source.contains("rows"));
+        }
+        for ampere in ["a30", "a100-40gb", "a100-40gb-pcie"] {
+            assert_eq!(sibling(Gpu::find(ampere).unwrap()).unwrap(), Some("a100"));
+        }
+    }
 
     #[test]
     fn odd_sizes_are_known_on_gpus_that_exist_and_have_a_model() {

@@ -61,7 +61,7 @@ impl Bound {
 
 /// The predicted time of one operator.
 ///
-/// The 90 % interval is `[time * exp(-half_width), time * exp(half_width)]`.
+/// The 90 % interval is `[time * exp(-half_width), time * exp(half_width)]`, its lower end no less than physics allows.
 #[derive(Clone, Copy, Debug)]
 pub struct Estimate {
     /// Expected time of one call.
@@ -70,6 +70,8 @@ pub struct Estimate {
     pub half_width: f64,
     /// Part of [`Estimate::half_width`] that all operators of a model share: stack, assumptions.
     pub shared: f64,
+    /// What no kernel is faster than on this GPU.
+    pub least: Seconds,
     /// Where the number comes from.
     pub tier: Tier,
     /// Why it is less certain than usual.
@@ -79,7 +81,7 @@ pub struct Estimate {
 impl Estimate {
     /// Lower end of the 90 % interval.
     pub fn low(&self) -> Seconds {
-        self.time * (-self.half_width).exp()
+        (self.time * (-self.half_width).exp()).max(self.least)
     }
 
     /// Upper end of the 90 % interval.

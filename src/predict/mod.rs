@@ -20,12 +20,12 @@ pub mod step;
 
 use crate::arch::Mode;
 use crate::error::{Error, Result};
-use crate::families::{self, Family, Question, Variant};
+use crate::families::{self, Family, GpuRates, Question, Variant};
 use crate::framework::Framework;
 use crate::gpu::Gpu;
 use crate::ops::Op;
 use crate::predict::choose::{Answer, LoadedModel, choose};
-use crate::predict::estimate::{Caveats, Estimate, Tier};
+use crate::predict::estimate::{Caveat, Caveats, Estimate, Tier};
 use crate::predict::ratios::{Carried, Ratios};
 use crate::regressor::artifact::Artifact;
 use crate::regressor::evaluate::mean_and_spread;
@@ -38,6 +38,8 @@ const BATCH: usize = 384;
 /// Predicts operators on one GPU.
 pub struct Predictor {
     gpu: Gpu,
+    /// Those of the GPU, without a stack.
+    rates: GpuRates,
     models: Vec<LoadedModel>,
     /// By family and variant.
     answers: [Vec<Option<Answer>>; Family::ALL.len()],
@@ -65,15 +67,17 @@ impl Predictor {
     pub fn new(gpu: &Gpu, model: Option<&Artifact>) -> Result<Self> {
         let mut models = Vec::new();
         let candidates = choose::candidates(gpu, model)?;
-        let answers = Family::ALL.map(|family| {
-            let variants = family.variants().into_iter();
-            variants
-                .map(|variant| choose(gpu, &candidates, family, variant, &mut models))
-                .collect()
-        });
+        let mut answers = Family::ALL.map(|_| Vec::new());
+        for family in Family::ALL {
+            for variant in family.variants() {
+                let answer = choose(gpu, &candidates, family, variant, &mut models)?;
+                answers[family as usize].push(answer);
+            }
+        }
         let alignment = choose::alignment(gpu, &mut models)?;
         Ok(Self {
             gpu: gpu.clone(),
+            rates: GpuRates::new(gpu, gpu.launch_floor()),
             models,
             answers,
             alignment,
@@ -171,9 +175,11 @@ impl Predictor {
         if let Some(&time) = self.measured.get(op) {
             return Plan::Measured(time);
         }
-        let Some((answer, model)) = self.answer(Family::of(op), Variant::of(op)) else {
+        let Some((answer, _)) = self.answer(Family::of(op), Variant::of(op)) else {
             return Plan::Roofline;
         };
+        let answer = answer.to(op);
+        let model = &self.models[answer.model];
         let question = Question {
             dtype: answer.asked.dtype(),
             coverage: &model.coverage,
@@ -207,17 +213,24 @@ impl Predictor {
                 time,
                 half_width: assume::MEASURED,
                 shared: 0.0,
+                least: self.rates.least(op).min(time),
                 tier: Tier::Measured,
                 caveats: Caveats::default(),
             },
-            Plan::Roofline => assume::roofline(&self.gpu, op),
+            Plan::Roofline => {
+                let estimate = assume::roofline(&self.gpu, op);
+                Estimate {
+                    least: self.rates.least(op).min(estimate.time),
+                    ..estimate
+                }
+            }
             Plan::Learned {
                 model: index,
                 row,
                 reference,
                 carried,
                 correction,
-                caveats,
+                mut caveats,
             } => {
                 let model = &self.models[index];
                 let (mut output, spread) = batch.output(index, row);
@@ -228,12 +241,15 @@ impl Predictor {
                 let own = model
                     .calibration
                     .half_width(batch.reference(index, row).micros(), spread);
+                let time = carried.apply(reference * output.exp(), model.rates.launch());
+                let least = self.rates.least(op);
+                caveats.insert_if(time < least, Caveat::Physics);
                 let assumed = quadrature(assume::uncertainty(caveats), carried.half_width);
-                let time = reference * output.exp();
                 Estimate {
-                    time: carried.apply(time, model.rates.launch()),
+                    time: time.max(least),
                     half_width: quadrature(own, assumed),
                     shared: quadrature(assumed, assume::STACK),
+                    least,
                     tier: if assume::is_transfer(caveats) {
                         Tier::Transferred
                     } else {

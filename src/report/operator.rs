@@ -198,6 +198,7 @@ mod tests {
             time,
             half_width: 0.05,
             shared: 0.01,
+            least: Seconds::ZERO,
             tier: Tier::Transferred,
             caveats,
         };

@@ -47,6 +47,7 @@ mod portable;
 mod package;
 
 mod paper;
+mod physics;
 
 mod predictions;
 

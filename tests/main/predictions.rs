@@ -338,7 +338,7 @@ fn a_batch_gives_what_single_questions_give() {
 fn shapes_beyond_the_tables_are_called_out_of_domain() {
     let h200 = predictor("h200");
     let huge = one(&h200, gemm(8192, 1 << 20, 4096));
-    assert!(huge.caveats.contains(Caveat::OutOfDomain) && huge.tier == Tier::Learned);
+    assert!(huge.caveats.contains(Caveat::OutOfDomain) && huge.tier == Tier::Transferred);
     assert!(
         !one(&h200, gemm(8192, 4096, 4096))
             .caveats

@@ -349,6 +349,7 @@ mod tests {
             time,
             half_width,
             shared,
+            least: Seconds::ZERO,
             tier: Tier::Learned,
             caveats: Caveats::default(),
         }

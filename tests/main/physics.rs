@@ -1,0 +1,140 @@
+//! No answer is faster than physics, whatever is asked: random operators of all families on every GPU.
+
+use shapewise::families::GpuRates;
+use shapewise::gpu::Gpu;
+use shapewise::ops::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
+use shapewise::predict::Predictor;
+use shapewise::predict::estimate::{Caveat, Tier};
+use shapewise::random::Random;
+
+/// Operators on all GPUs together.
+const OPERATORS: usize = 100_000;
+
+/// Log-uniform from 1 to `most`, half the time a multiple of 64.
+fn size(random: &mut Random, most: f64) -> u64 {
+    let size = most.powf(random.uniform()) as u64;
+    if random.uniform() < 0.5 {
+        size.next_multiple_of(64)
+    } else {
+        size.max(1)
+    }
+}
+
+fn operator(random: &mut Random) -> Op {
+    let dtype = random.pick(&Dtype::ALL);
+    match random.below(4) {
+        0 | 1 => Op::Gemm(Gemm {
+            batch: random.pick(&[1, 1, 1, 96]),
+            layout: random.pick(&Layout::ALL),
+            dtype,
+            ..Gemm::new(
+                size(random, 262_144.0),
+                size(random, 131_072.0),
+                size(random, 131_072.0),
+            )
+        }),
+        2 => {
+            let kv_heads = random.pick(&[1, 8, 12, 32]);
+            let seq_kv = size(random, 262_144.0);
+            let chunk = size(random, seq_kv as f64).min(seq_kv);
+            Op::Attention(Attention {
+                kv_heads,
+                seq_q: random.pick(&[1, seq_kv, seq_kv, chunk]),
+                causal: random.uniform() < 0.7,
+                window: random.pick(&[0, 0, 1024]),
+                pass: random.pick(&Pass::ALL),
+                dtype,
+                ..Attention::new(
+                    size(random, 512.0),
+                    kv_heads * random.pick(&[1, 4, 8]),
+                    seq_kv,
+                    random.pick(&[16, 64, 72, 80, 96, 128, 160, 192, 256, 512]),
+                )
+            })
+        }
+        _ => Op::Memory(Memory {
+            kind: random.pick(&MemoryKind::ALL),
+            rows: size(random, 262_144.0),
+            cols: size(random, 131_072.0),
+            pass: random.pick(&Pass::ALL),
+            dtype,
+        }),
+    }
+}
+
+#[test]
+fn no_answer_and_no_end_of_an_interval_is_faster_than_peak_or_compulsory_traffic() {
+    let gpus = Gpu::all();
+    let mut random = Random::seeded(11);
+    for gpu in gpus {
+        let predictor = Predictor::new(gpu, None).unwrap();
+        let rates = GpuRates::new(gpu, gpu.launch_floor());
+        let ops: Vec<Op> = (0..OPERATORS.div_ceil(gpus.len()))
+            .map(|_| operator(&mut random))
+            .collect();
+        for (op, estimate) in ops.iter().zip(predictor.predict(&ops)) {
+            let peak = op.flops() / gpu.nearest_peak(op.dtype().unwrap());
+            let beyond_l2 = (op.bytes().bytes() - gpu.l2().bytes()).max(0.0);
+            let traffic = beyond_l2 / gpu.bandwidth().bytes_per_sec();
+            let least = peak.secs().max(traffic);
+            assert!((rates.least(op).secs() / least.max(1e-30) - 1.0).abs() < 1e-9 || least == 0.0);
+            for time in [estimate.low(), estimate.time, estimate.high()] {
+                assert!(
+                    time.secs().is_finite() && time.secs() >= least * (1.0 - 1e-9),
+                    "{}: {op}: {time} of at least {least} s",
+                    gpu.name
+                );
+            }
+            assert!(estimate.low() <= estimate.time && estimate.time <= estimate.high());
+            assert!(
+                estimate.tier != Tier::Learned || estimate.caveats.iter().count() == 0,
+                "{}: {op}",
+                gpu.name
+            );
+        }
+    }
+}
+
+#[test]
+fn a_long_prefill_is_extrapolated_by_its_flops_and_says_so() {
+    let gpu = Gpu::find("h100").unwrap();
+    let predictor = Predictor::new(gpu, None).unwrap();
+    let of = |seq| {
+        let op = Attention {
+            kv_heads: 8,
+            ..Attention::new(1, 32, seq, 128)
+        };
+        (op, predictor.predict(&[Op::Attention(op)])[0])
+    };
+    let (short, at_16k) = of(16_384);
+    let (long, at_128k) = of(131_072);
+    let rate = |op: Attention, time| op.flops() / time;
+    let change = rate(long, at_128k.time) / rate(short, at_16k.time);
+    assert!((0.95..1.1).contains(&change), "{change}");
+    assert_eq!(
+        (at_16k.tier, at_128k.tier),
+        (Tier::Learned, Tier::Transferred)
+    );
+    assert!(at_128k.caveats.contains(Caveat::OutOfDomain));
+    assert!(at_128k.high() / at_128k.low() < 1.5);
+}
+
+#[test]
+fn few_rows_of_a_gemm_on_a_sparse_table_are_answered_by_a_dense_one() {
+    for name in ["a100-40gb", "a30"] {
+        let gpu = Gpu::find(name).unwrap();
+        let predictor = Predictor::new(gpu, None).unwrap();
+        let dtype = Dtype::Fp16;
+        let gemms = [16, 4096].map(|m| {
+            Op::Gemm(Gemm {
+                dtype,
+                ..Gemm::new(m, 16_384, 8192)
+            })
+        });
+        let few = predictor.predict(&gemms)[0];
+        let traffic = gemms[0].bytes() / gpu.bandwidth();
+        assert!((1.0..1.6).contains(&(few.time / traffic)), "{name}");
+        assert!(few.caveats.contains(Caveat::OtherGpu) && few.tier == Tier::Transferred);
+        assert!(!few.caveats.contains(Caveat::Physics));
+    }
+}
