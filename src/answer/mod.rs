@@ -24,13 +24,16 @@ use crate::request::LEAST_POSITIONS;
 use crate::search::Found;
 
 /// The time of each operator, in the order of the request.
-pub fn operators(predictor: &Predictor, ops: &[Op]) -> Vec<OperatorReport> {
+pub fn operators(predictor: &Predictor, ops: &[Op]) -> Result<Vec<OperatorReport>> {
+    for dtype in ops.iter().filter_map(Op::dtype) {
+        predictor.gpu().require(dtype)?;
+    }
     let estimates = predictor.predict(ops);
     let answered = ops.iter().zip(&estimates);
     let reports = answered.map(|(op, estimate)| {
         OperatorReport::new(predictor.gpu(), op, estimate, basis(predictor, op))
     });
-    reports.collect()
+    Ok(reports.collect())
 }
 
 /// The time of a step, operator by operator.
@@ -39,6 +42,7 @@ pub fn step(
     architecture: &Architecture,
     workload: &Workload,
 ) -> Result<StepReport> {
+    predictor.gpu().require(workload.dtype)?;
     let step = estimate_step(predictor, architecture, workload)?;
     let ops = step.lines.iter().map(|line| &line.item.op);
     let bases = bases(predictor, ops);
@@ -51,6 +55,7 @@ pub fn check(
     architecture: &Architecture,
     workload: &Workload,
 ) -> Result<CheckReport> {
+    predictor.gpu().require(workload.dtype)?;
     let check = check::check(predictor, architecture, workload)?;
     let gpu = predictor.gpu();
     Ok(CheckReport::new(gpu, architecture, workload, &check))

@@ -23,7 +23,7 @@ pub(super) fn run(command: &Predict, format: Format) -> Result<String> {
 fn one<R: OperatorRequest + Args>(args: &Targeted<R>, format: Format) -> Result<String> {
     let op = Sizes::fixed(|sizes| args.request.op(sizes))?;
     let predictor = answering(&args.target)?;
-    let reports = answer::operators(&predictor, &[op]);
+    let reports = answer::operators(&predictor, &[op])?;
     Ok(render(&reports[0], format))
 }
 

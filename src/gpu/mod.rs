@@ -10,7 +10,7 @@ mod read;
 
 pub use catalog::GpuCatalog;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ops::Dtype;
 use crate::units::{Bytes, BytesPerSecond, FlopsPerSecond, Hertz, Seconds};
 use serde::Deserialize;
@@ -157,6 +157,24 @@ impl Gpu {
     pub fn peak(&self, dtype: Dtype) -> Option<FlopsPerSecond> {
         self.get(&format!("peak_{}_flops_per_s", dtype.name()))
             .map(FlopsPerSecond::from_flops_per_sec)
+    }
+
+    /// Fails for a format that the GPU has no units for, with those that it has.
+    pub fn require(&self, dtype: Dtype) -> Result<()> {
+        if self.peak(dtype).is_some() {
+            return Ok(());
+        }
+        let known = Dtype::ALL
+            .into_iter()
+            .filter(|&dtype| self.peak(dtype).is_some());
+        let names: Vec<_> = known.map(Dtype::name).collect();
+        let allowed = format!("what {} has units for: {}", self.name, names.join(", "));
+        Err(Error::field(
+            "workload",
+            "dtype",
+            format!("`{dtype}`"),
+            &allowed,
+        ))
     }
 
     /// [`Gpu::peak`], or that of the format such work is run in instead: fp8 and bf16 in 16 bits, tf32 in fp32.
@@ -366,6 +384,21 @@ mod tests {
             assert!(message("name = \"h200\"", &named).contains("`name` is `"));
         }
         assert!(message("\"h200_sxm\"", "\" \"").contains("`aliases` is "));
+    }
+
+    #[test]
+    fn formats_without_units_are_refused_with_those_that_have_some() {
+        let refused = |gpu: &str, dtype| {
+            let refused = Gpu::find(gpu).unwrap().require(dtype).unwrap_err();
+            assert!(refused.is_bad_input());
+            refused.to_string()
+        };
+        assert_eq!(
+            refused("v100", Dtype::Bf16),
+            "workload: `dtype` is `bf16`; allowed: what v100 has units for: fp32, fp16"
+        );
+        assert!(refused("a100", Dtype::Fp8).ends_with("fp32, tf32, fp16, bf16"));
+        assert!(Gpu::find("h200").unwrap().require(Dtype::Fp8).is_ok());
     }
 
     #[test]

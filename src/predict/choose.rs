@@ -89,7 +89,7 @@ impl Answer {
 /// Finds the sub-model that fits best and loads it; none where no model knows the family.
 pub fn choose(
     gpu: &Gpu,
-    candidates: &[&Artifact],
+    candidates: &Candidates<'_>,
     family: Family,
     variant: Variant,
     models: &mut Vec<LoadedModel>,
@@ -112,25 +112,25 @@ pub fn choose(
 /// The sub-model that fits best, but for `excluded`.
 fn next_best<'a>(
     gpu: &Gpu,
-    candidates: &[&'a Artifact],
+    candidates: &Candidates<'a>,
     (family, variant): (Family, Variant),
     excluded: Option<&Key>,
     models: &mut Vec<LoadedModel>,
 ) -> Option<(&'a Key, Answer)> {
-    let mut best: Option<(u32, &Submodel, &Weights)> = None;
-    for artifact in candidates {
-        for (submodel, weights) in artifact.submodels() {
-            if submodel.key.family != family || excluded == Some(&submodel.key) {
-                continue;
-            }
-            if let Some(distance) = distance(gpu, variant, &submodel.key)
-                && best.is_none_or(|(least, ..)| distance < least)
-            {
-                best = Some((distance, submodel, weights));
-            }
-        }
-    }
-    let (_, submodel, weights) = best?;
+    let nearest = |artifacts: &[&'a Artifact], most: u32| {
+        let all = artifacts.iter().flat_map(|artifact| artifact.submodels());
+        let others = all.filter(|(submodel, _)| {
+            submodel.key.family == family && excluded != Some(&submodel.key)
+        });
+        let known = others.filter_map(|(submodel, weights)| {
+            let distance = distance(gpu, variant, &submodel.key)?;
+            (distance <= most).then_some((distance, submodel, weights))
+        });
+        known.min_by_key(|(distance, ..)| *distance)
+    };
+    // A model that was asked for by name answers wherever it knows kernels of this format's width.
+    let (_, submodel, weights) =
+        nearest(&candidates.named, SAME_WIDTH).or_else(|| nearest(&candidates.all, u32::MAX))?;
     let known = submodel.key.variant;
     let mut caveats = Caveats::default();
     caveats.insert_if(submodel.key.gpu != gpu.name, Caveat::OtherGpu);
@@ -240,16 +240,25 @@ fn load(submodel: &Submodel, weights: &Weights, gpu: &Gpu, models: &mut Vec<Load
     })
 }
 
-/// Models worth asking: the given one, the GPU's own, the nearest sibling's, the one over all GPUs.
-pub fn candidates<'a>(gpu: &Gpu, model: Option<&'a Artifact>) -> Result<Vec<&'a Artifact>> {
-    let mut artifacts: Vec<&Artifact> = model.into_iter().collect();
+/// Models worth asking.
+pub struct Candidates<'a> {
+    /// The one that was named, if one was.
+    named: Vec<&'a Artifact>,
+    /// The named one, the GPU's own, the nearest sibling's, the one over all GPUs.
+    all: Vec<&'a Artifact>,
+}
+
+/// The models that may answer for a GPU.
+pub fn candidates<'a>(gpu: &Gpu, model: Option<&'a Artifact>) -> Result<Candidates<'a>> {
+    let named: Vec<&Artifact> = model.into_iter().collect();
+    let mut all = named.clone();
     for name in std::iter::once(gpu.name.as_str())
         .chain(sibling(gpu)?)
         .chain([library::BASE])
     {
-        artifacts.extend(library::find(name)?);
+        all.extend(library::find(name)?);
     }
-    Ok(artifacts)
+    Ok(Candidates { named, all })
 }
 
 /// The GPU of the same generation with a model of its own, of a dense table, that is nearest in units and bandwidth.
@@ -271,6 +280,9 @@ fn sibling(gpu: &Gpu) -> Result<Option<&'static str>> {
 fn bytes(variant: Variant) -> Option<u64> {
     variant.dtype().map(|dtype| dtype.size())
 }
+
+/// The most that [`distance`] is for a format of the same width.
+const SAME_WIDTH: u32 = 5;
 
 /// How far a sub-model is from the question; none where it knows another kind of kernel.
 ///

@@ -161,6 +161,7 @@ pub struct Found {
 
 /// Finds the fastest shapes of a request.
 pub fn search(predictor: &Predictor, request: &Request, watch: &Watch<'_>) -> Result<Found> {
+    predictor.gpu().require(request.workload.dtype)?;
     let asked = request;
     let mut request = request.clone();
     let mut space = space_of(&request)?;

@@ -100,7 +100,7 @@ fn one<R: OperatorRequest>(app: &App, asked: &JsonRequest<R>) -> Answered {
     let op = Sizes::fixed(|sizes| asked.request.op(sizes))?;
     let predictor = app.predictors.get(&asked.target)?;
     app.metrics.predicted(1);
-    let reports = answer::operators(&predictor, &[op]);
+    let reports = answer::operators(&predictor, &[op])?;
     Ok(json(reports[0].json()))
 }
 
@@ -124,7 +124,7 @@ pub async fn predict_batch(State(app): State<App>, asked: JsonRequest<BatchReque
         .map(|(at, op)| body::operator(op).map_err(|problem| problem.within(&format!("ops[{at}]"))))
         .collect::<Result<_, Problem>>()?;
     let answer = job(&app, &asked.target, move |predictor| {
-        let ops = answer::operators(predictor, &ops);
+        let ops = answer::operators(predictor, &ops)?;
         Ok(OperatorsReport { ops }.json())
     });
     let answer = answer.await?;

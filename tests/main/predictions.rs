@@ -290,6 +290,32 @@ fn a_gpu_without_data_says_whose_numbers_it_uses() {
 }
 
 #[test]
+fn a_model_that_is_named_answers_instead_of_the_gpus_own() {
+    let a100 = Gpu::find("a100").unwrap();
+    let own = predictor("a100");
+    for (name, basis) in [("base", "of all GPUs"), ("h100", "on h100")] {
+        let model = library::find(name).unwrap();
+        let named = Predictor::new(a100, model).unwrap();
+        assert!(
+            named
+                .basis(Family::Gemm, Dtype::Bf16)
+                .unwrap()
+                .ends_with(basis)
+        );
+        let [theirs, ours] = [&named, &own].map(|predictor| one(predictor, gemm(4096, 4096, 4096)));
+        assert!(theirs.caveats.contains(Caveat::OtherGpu) && theirs.time != ours.time);
+    }
+    let model = library::find("a100-40gb").unwrap();
+    let named = Predictor::new(a100, model).unwrap();
+    assert!(
+        named
+            .basis(Family::Prefill, Dtype::Bf16)
+            .unwrap()
+            .ends_with("on a100")
+    );
+}
+
+#[test]
 fn both_16_bit_formats_cost_the_same_and_say_so() {
     let h200 = predictor("h200");
     let (bf16, fp16) = (
