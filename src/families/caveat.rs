@@ -12,8 +12,8 @@ named_enum! {
         OtherDtype = "other_dtype",
         /// Learned in another operand layout.
         OtherLayout = "other_layout",
-        /// A dimension is aligned worse than any training shape; the penalty is carried over from the
-        /// GPU where odd sizes were measured.
+        /// A dimension along which an operand is contiguous is aligned worse than any training shape, or odd; the
+        /// penalty is carried over from the GPU where odd sizes were measured, or from another sweep there.
         Alignment = "alignment",
         /// Odd sizes were measured on no GPU of this maker; no penalty is applied.
         AlignmentUnknown = "alignment_unknown",
@@ -41,7 +41,7 @@ impl Caveat {
             Self::OtherDtype => "learned in another number format",
             Self::OtherLayout => "learned in another operand layout",
             Self::Alignment => {
-                "misalignment penalty carried over from the GPU where odd sizes were measured"
+                "misalignment penalty carried over from where odd sizes were measured"
             }
             Self::AlignmentUnknown => {
                 "misaligned, and odd sizes were measured on no GPU of this maker"

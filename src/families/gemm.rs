@@ -31,6 +31,61 @@ const TILES: [Tile; 12] = [
 /// elements, NVIDIA Matrix Multiplication Background User's Guide.
 const ALIGNED: u64 = 64;
 
+/// Sizes along which some operand lies in memory element by element: those whose alignment decides about loads.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Contiguous {
+    m: bool,
+    n: bool,
+    k: bool,
+}
+
+impl Contiguous {
+    /// The left operand is contiguous along `k`, or `m` if transposed; the right one along `n`, or `k`; the output
+    /// along `n`.
+    const fn of(layout: Layout) -> Self {
+        let left_transposed = matches!(layout, Layout::Nt | Layout::Tt);
+        let right_transposed = matches!(layout, Layout::Tn | Layout::Tt);
+        Self {
+            m: left_transposed,
+            n: true,
+            k: !left_transposed || right_transposed,
+        }
+    }
+
+    /// Those that are no multiple of `alignment`.
+    fn misaligned(self, op: &Gemm, alignment: u64) -> Self {
+        Self {
+            m: self.m && !op.m.is_multiple_of(alignment),
+            n: self.n && !op.n.is_multiple_of(alignment),
+            k: self.k && !op.k.is_multiple_of(alignment),
+        }
+    }
+
+    /// The GEMM with these sizes as they are and its aligned, unbatched neighbour, as the sub-model of odd sizes is
+    /// asked: in fp16, the one format it knows, and with a misaligned `m` as the `n` of the transposed GEMM.
+    fn pair(self, op: &Gemm, covered: &Gemm) -> [Op; 2] {
+        let sizes = Gemm {
+            n: if self.n { op.n } else { covered.n },
+            k: if self.k { op.k } else { covered.k },
+            ..*op
+        };
+        [sizes, *covered].map(|gemm| {
+            let turned = self.m && !self.n;
+            let (m, n) = if turned {
+                (gemm.n, gemm.m)
+            } else {
+                (gemm.m, gemm.n)
+            };
+            Op::Gemm(Gemm {
+                m,
+                n,
+                dtype: Dtype::Fp16,
+                ..gemm
+            })
+        })
+    }
+}
+
 /// GEMMs.
 pub(super) struct Gemms;
 
@@ -134,42 +189,43 @@ impl Kernels for Gemms {
             dtype: asked.dtype.unwrap_or(op.dtype),
             ..*op
         };
-        // A power of two divides both exactly when it divides their union of bits.
-        let misaligned = !(op.n | op.k).is_multiple_of(coverage.alignment);
-        let batched = op.batch > coverage.ranges.get("batch").map_or(1, |range| range[1]);
+        let penalised = Contiguous::of(op.layout).misaligned(op, coverage.alignment);
+        let batched = op.batch > 1 && coverage.clamp("batch", op.batch) == 1;
         caveats.insert_if(!coverage.layouts.contains(&op.layout), Caveat::OtherLayout);
         let mut covered = timed;
-        if misaligned {
+        // A power of two divides both exactly when it divides their union of bits.
+        if penalised.m || !(op.n | op.k).is_multiple_of(coverage.alignment) {
             covered.n = op.n.next_multiple_of(ALIGNED);
             covered.k = op.k.next_multiple_of(ALIGNED);
         }
+        if penalised.m {
+            covered.m = op.m.next_multiple_of(ALIGNED);
+        }
         if batched {
-            covered.m = op.m.saturating_mul(op.batch);
+            covered.m = covered.m.saturating_mul(op.batch);
             covered.batch = 1;
         }
         coverage.check(extents(&covered), &mut caveats);
+        let misaligned = penalised != Contiguous::default();
         let mut correction = None;
         if misaligned || batched {
             if asked.odd_sizes_known {
-                // Odd sizes were measured in fp16 alone.
-                let half = |gemm: Gemm| {
-                    Op::Gemm(Gemm {
-                        dtype: Dtype::Fp16,
-                        ..gemm
-                    })
-                };
-                correction = Some([half(*op), half(covered)]);
+                correction = Some(penalised.pair(op, &covered));
                 caveats.insert_if(misaligned, Caveat::Alignment);
             } else {
                 caveats.insert(Caveat::AlignmentUnknown);
             }
             caveats.insert_if(batched, Caveat::Batched);
         }
+        // The sweeps through single sizes step by two, but for one along `k`.
+        let odd = Contiguous::of(op.layout).misaligned(op, 2) != Contiguous::default();
+        caveats.insert_if(odd && op.batch == 1 && !misaligned, Caveat::Alignment);
         // Beyond the largest sizes the share of the roofline stays as it was at the largest.
-        if caveats.contains(Caveat::OutOfDomain) {
+        if caveats.contains(Caveat::OutOfDomain) && !batched {
             covered.m = coverage.clamp("m", covered.m);
             covered.n = coverage.clamp("n", covered.n);
             covered.k = coverage.clamp("k", covered.k);
+            covered.batch = coverage.clamp("batch", covered.batch);
         }
         Some(Neighbour {
             covered: Op::Gemm(covered),

@@ -61,7 +61,7 @@ fn a_report_names_what_is_wrong_and_what_fixes_it() {
     }
     let text = data("check llama-2-7b");
     assert!(text.ends_with("rules that apply are met\n"), "{text}");
-    let text = data("check gpt3-2.7b --gpu v100 --attention unfused");
+    let text = data("check gpt3-2.7b --gpu v100 --dtype fp16 --attention unfused");
     assert!(!text.contains("head_dim 80 -> 64"), "{text}");
 }
 
@@ -118,7 +118,7 @@ fn a_config_is_checked_like_its_preset() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config.json");
     std::fs::write(&path, CONFIG).unwrap();
-    for options in ["", "--tp 8 --mode prefill --gpu v100"] {
+    for options in ["", "--tp 8 --mode prefill --gpu v100 --dtype fp16"] {
         let ask = |model: &str| json(&format!("check {model} {options}"));
         let (config, preset) = (ask(path.to_str().unwrap()), ask("llama-2-7b"));
         for key in ["rules", "predicted", "broken"] {
