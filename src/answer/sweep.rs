@@ -48,6 +48,7 @@ pub fn model(
         dtype: ends[0].1.dtype,
         dimension: dimension.to_owned(),
         range,
+        framework: Some(predictor.framework(ends[0].1.mode)?.name.clone()),
         basis: bases(predictor, items.iter().map(|item| &item.op)),
     };
     Ok(SweepReport::models(swept, &sweep, &ends))
@@ -85,6 +86,7 @@ pub fn operator(
         dtype: ops[0].dtype().expect("GEMMs and attention have a format"),
         dimension: dimension.to_owned(),
         range,
+        framework: None,
         basis: bases(predictor, ops.into_iter()),
     };
     Ok(SweepReport::operators(swept, &sweep, &measured))

@@ -25,6 +25,9 @@ const FIRST_TOKEN_NOISE: f64 = 0.4;
 /// Error beyond which a run pulls with constant force.
 const HUBER: f64 = 0.2;
 
+/// How the source of a fitted constant begins.
+const FITTED: &str = "fitted; ";
+
 /// Iterations of a fit; it stops where a step gains nothing.
 const ITERATIONS: usize = 40;
 
@@ -252,7 +255,10 @@ fn fit(prior: &Framework, samples: &[&Sample]) -> Framework {
         value: round(value),
         sd: round(sd),
         prior: Some([before.prior_value(), before.prior_sd()]),
-        source: before.source.clone(),
+        source: match before.source.strip_prefix(FITTED) {
+            Some(_) => before.source.clone(),
+            None => format!("{FITTED}{}", before.source),
+        },
     };
     for (&constant, &sd) in free.iter().zip(&solution.deviations) {
         let figure = fitted(prior.figure(constant), framework.get(constant), sd);
@@ -355,7 +361,7 @@ mod tests {
                 release: None,
             }
         };
-        let models = ["gpt3-1.3b", "llama-3.2-1b", "llama-3.2-3b", "qwen3-4b"];
+        let models = ["qwen2.5-1.5b", "llama-3.2-1b", "llama-3.2-3b", "qwen3-4b"];
         let works = [Workload::train(1, 2048), Workload::train(2, 8192)];
         let pairs = models
             .into_iter()

@@ -42,6 +42,8 @@ pub struct CheckReport {
 /// A predicted step in short.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct StepKeys {
+    /// Name of the framework that runs the step.
+    pub framework: String,
     pub time_us: f64,
     pub low_us: f64,
     pub high_us: f64,
@@ -129,6 +131,7 @@ impl CheckReport {
 impl From<&StepEstimate> for StepKeys {
     fn from(step: &StepEstimate) -> Self {
         Self {
+            framework: step.framework.clone(),
             time_us: step.time.micros(),
             low_us: step.low.micros(),
             high_us: step.high.micros(),

@@ -39,8 +39,9 @@ impl CheckReport {
     fn heading(&self) -> String {
         let step = match (&self.predicted, &self.impossible) {
             (Some(step), _) => format!(
-                "step {}\ntiers {}",
+                "step {} under framework {}\ntiers {}",
                 timed(step),
+                step.framework,
                 tier_shares_text(&step.tier_shares)
             ),
             (None, Some(why)) => format!("does not run: {why}"),

@@ -32,6 +32,8 @@ pub struct SearchReport {
     pub(super) workload: Workload,
     /// Whether the states were spread over replicas because they did not fit.
     pub(super) sharded: bool,
+    /// Name of the framework that runs the steps.
+    pub(super) framework: String,
     pub(super) basis: Vec<Basis>,
     pub(super) baseline: BaselineKeys,
     pub(super) shapes: Vec<ShapeKeys>,
@@ -181,6 +183,7 @@ impl SearchReport {
             },
             workload: request.workload,
             sharded: found.sharded,
+            framework: found.baseline.framework.clone(),
             basis,
             baseline: BaselineKeys {
                 shape: ArchitectureShape::from(&request.baseline),

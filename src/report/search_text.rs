@@ -138,7 +138,11 @@ impl SearchReport {
             search.stopped
         ));
         let basis: Vec<_> = self.basis.iter().map(super::Basis::text).collect();
-        lines.push(format!("based on {}", basis.join("; ")));
+        lines.push(format!(
+            "framework {}; based on {}",
+            self.framework,
+            basis.join("; ")
+        ));
         lines.join("\n") + "\n"
     }
 

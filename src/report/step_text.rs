@@ -123,15 +123,6 @@ impl StepReport {
                 ),
             ),
             (
-                "per GPU",
-                format!(
-                    "{} tokens/s; all {} GPUs {} tokens/s",
-                    tokens(self.tokens_per_s_per_gpu),
-                    grouped(self.gpus),
-                    tokens(self.tokens_per_s_of_all_gpus)
-                ),
-            ),
-            (
                 "MFU",
                 format!(
                     "{} (model FLOPs: full attention square, no recomputation; dense peak of {})",
@@ -152,6 +143,12 @@ impl StepReport {
             ),
             ("tiers", tiers),
         ];
+        if self.gpus > 1 {
+            let each = tokens(self.tokens_per_s_per_gpu);
+            let all = tokens(self.tokens_per_s_of_all_gpus);
+            let shown = format!("{each} per GPU, {all} on all {} GPUs", grouped(self.gpus));
+            lines.insert(2, ("", shown));
+        }
         lines.extend(self.fit().map(|fit| ("runs", fit)));
         lines.extend(self.caveats.iter().map(|caveat| {
             let share = percent(caveat.time_share);

@@ -187,7 +187,15 @@ fn a_step_is_answered_in_every_mode() {
             .map(|tier| share(&document["tier_shares"], tier))
             .sum();
         let lines = document["lines"].as_array().unwrap();
-        let shares: f64 = lines.iter().map(|line| share(line, "share")).sum();
+        let of_lines: f64 = lines.iter().map(|line| share(line, "share")).sum();
+        let lanes = &document["lanes"];
+        let beside = ["bubble", "host", "overhead"].map(|lane| share(&lanes[lane], "share"));
+        let shares = of_lines + beside.iter().sum::<f64>();
+        let kernels = ["kernels", "exposed_traffic"].map(|lane| share(&lanes[lane], "share"));
+        assert!(
+            (of_lines - kernels.iter().sum::<f64>()).abs() < 1e-6,
+            "{line}"
+        );
         assert!(
             (tiers - 1.0).abs() < 1e-6 && (shares - 1.0).abs() < 1e-6,
             "{line}"
@@ -201,11 +209,13 @@ fn a_step_is_answered_in_every_mode() {
 
 #[test]
 fn options_reach_the_workload() {
-    let line = "predict model llama-2-7b --gpu b200 --mode train --batch 2 --seq 1024 --dtype fp8 --tp 2 --pp 4 --dp 8 \
-                --zero 2 --recompute selective --attention unfused --microbatches 16 --sequence-parallel";
+    let line = "predict model mixtral-8x7b --gpu b200 --mode train --batch 2 --seq 1024 --dtype fp8 --recipe mxfp8 \
+                --tp 2 --cp 2 --ep 4 --expert-tp 1 --pp 4 --vp 2 --dp 8 --zero 2 --recompute full --recompute-layers 3 \
+                --attention unfused --microbatches 16 --sequence-parallel";
     let expected = serde_json::json!({
-        "mode": "train", "batch": 2, "seq": 1024, "context": 0, "dtype": "fp8", "tp": 2, "pp": 4, "dp": 8,
-        "zero": 2, "recompute": "selective", "attention": "unfused", "sequence_parallel": true, "microbatches": 16
+        "mode": "train", "batch": 2, "seq": 1024, "context": 0, "dtype": "fp8", "recipe": "mxfp8", "tp": 2, "cp": 2,
+        "ep": 4, "expert_tp": 1, "pp": 4, "vp": 2, "dp": 8, "zero": 2, "recompute": "full", "recompute_layers": 3,
+        "attention": "unfused", "sequence_parallel": true, "microbatches": 16
     });
     assert_eq!(json(line)["workload"], expected);
 }
@@ -240,7 +250,14 @@ fn lists_have_their_keys() {
 
 #[test]
 fn every_promised_option_is_in_the_help() {
-    const TARGET: &[&str] = &["--gpu", "--model", "--data", "--format"];
+    const TARGET: &[&str] = &[
+        "--gpu",
+        "--model",
+        "--framework",
+        "--network-gbit-per-s",
+        "--data",
+        "--format",
+    ];
     for (command, options) in [
         (
             "predict gemm",

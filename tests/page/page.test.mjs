@@ -617,7 +617,7 @@ describe("what goes wrong", () => {
     await beside(page, "check-config");
   }, { failures: true }));
 
-  test("what nothing can meet is told in the alert", () => visit("/#search?params=400B&gpu=v100", async (page) => {
+  test("what nothing can meet is told in the alert", () => visit("/#search?params=400B&gpu=l4", async (page) => {
     await page.waitForSelector("#view-search [role=alert]:not(:empty)");
     assert.match(await text(page, "#view-search [role=alert]"), /no shape of this size fits/);
     assert.equal(await page.locator("#view-search table.ranking").count(), 0);

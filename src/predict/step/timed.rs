@@ -22,22 +22,22 @@ pub struct Load {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Timed {
     /// A step: an optimizer step, one batch of prompts, one token of every sequence.
-    Step(Ledger),
+    Step(Box<Ledger>),
     /// Time per token of a request beside other requests: its decode step, and prompt passes of others in between.
     Token {
         /// One decode step of all requests in flight.
-        decode: Ledger,
+        decode: Box<Ledger>,
         /// The prompt pass of one request.
-        prefill: Ledger,
+        prefill: Box<Ledger>,
         /// The load.
         load: Load,
     },
     /// Time to the first token of a request beside other requests.
     FirstToken {
         /// The prompt pass of one request.
-        prefill: Ledger,
+        prefill: Box<Ledger>,
         /// One decode step of all requests in flight.
-        decode: Ledger,
+        decode: Box<Ledger>,
         /// The load.
         load: Load,
     },
@@ -50,7 +50,7 @@ impl Timed {
         architecture: &Architecture,
         workload: &Workload,
     ) -> Result<Self> {
-        ledger(predictor, architecture, workload).map(Self::Step)
+        ledger(predictor, architecture, workload).map(|ledger| Self::Step(Box::new(ledger)))
     }
 
     /// The terms of a served request: per token for a decode workload, to the first token for a prefill workload.
@@ -78,8 +78,8 @@ impl Timed {
                 ..*workload
             },
         };
-        let prefill = ledger(predictor, architecture, &prompt)?;
-        let decode = ledger(predictor, architecture, &tokens)?;
+        let prefill = Box::new(ledger(predictor, architecture, &prompt)?);
+        let decode = Box::new(ledger(predictor, architecture, &tokens)?);
         Ok(match workload.mode {
             Mode::Decode => Self::Token {
                 decode,
@@ -96,7 +96,7 @@ impl Timed {
 
     /// The time under a framework.
     pub fn time(&self, framework: &Framework) -> Seconds {
-        let total = |ledger| Lanes::of(ledger, framework).total;
+        let total = |ledger: &Ledger| Lanes::of(ledger, framework).total;
         match self {
             Self::Step(ledger) => total(ledger),
             Self::Token {
@@ -112,7 +112,7 @@ impl Timed {
                 decode,
                 load,
             } => {
-                let [prompt, token] = [prefill, decode].map(|ledger| total(ledger).secs());
+                let [prompt, token] = [prefill, decode].map(|ledger| total(ledger.as_ref()).secs());
                 // In a closed loop each other request is in its prompt pass this share of the time.
                 let cycle = prompt + token * load.output as f64;
                 let ahead = load.concurrency.saturating_sub(1) as f64 * prompt / cycle;

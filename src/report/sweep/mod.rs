@@ -46,6 +46,8 @@ pub struct SweepReport {
     /// Everything else that shapes what was predicted, at the first and at the last point.
     first: Value,
     last: Value,
+    /// Name of the framework that runs the steps; none for operators.
+    framework: Option<String>,
     basis: Vec<Basis>,
     /// The size whose largest power of two is the `alignment` of a point.
     alignment_of: String,
@@ -72,6 +74,8 @@ pub struct Swept<'a> {
     pub dimension: String,
     /// Its values.
     pub range: Range,
+    /// Name of the framework that runs the steps; none for operators.
+    pub framework: Option<String>,
     /// What the predictions are based on.
     pub basis: Vec<Basis>,
 }
@@ -164,6 +168,7 @@ impl SweepReport {
             dimension: swept.dimension,
             first,
             last,
+            framework: swept.framework,
             basis: swept.basis,
             points: points.collect(),
             drops_above: DROP,
@@ -206,7 +211,8 @@ impl SweepReport {
             let usual = match key.as_str() {
                 "kind" => true,
                 "batch" if !self.is_model() => *value == 1,
-                "tp" | "pp" | "dp" | "microbatches" => *value == 1,
+                "tp" | "cp" | "ep" | "pp" | "vp" | "dp" | "microbatches" | "stride" => *value == 1,
+                "recipe" => value == "tensorwise",
                 "pass" => value == "forward",
                 "recompute" => value == "none",
                 _ => *value == 0 || *value == false,

@@ -28,6 +28,7 @@ fn report() -> SweepReport {
         dtype: Dtype::Fp16,
         dimension: "n".to_owned(),
         range,
+        framework: None,
         basis: Vec::new(),
     };
     let measured = [Measured {

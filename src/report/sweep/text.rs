@@ -31,7 +31,7 @@ impl SweepReport {
     fn heading(&self) -> String {
         let range = &self.range;
         format!(
-            "{} on {} ({}): {} from {} to {} by {}\n{}\nbased on {}\n",
+            "{} on {} ({}): {} from {} to {} by {}\n{}\n{}based on {}\n",
             self.subject,
             self.gpu_title,
             self.gpu,
@@ -40,6 +40,9 @@ impl SweepReport {
             range.end,
             range.step,
             self.constants(),
+            self.framework
+                .as_ref()
+                .map_or_else(String::new, |name| format!("framework {name}; ")),
             self.based_on()
         )
     }
