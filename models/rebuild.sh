@@ -26,3 +26,17 @@ for gpu in a100-40gb v100 mi250x; do
     "$shapewise" train --data "$rows/cookbook.parquet" --gpu "$gpu" --out "models/$gpu"
 done
 "$shapewise" train --data "${timings[@]}" --across --out models/base
+
+# The constants of frameworks, from what the programs just built predict; fsdp1, ddp and maxtext keep their priors.
+fit() {
+    local framework=data/frameworks/$1.toml
+    "$shapewise" calibrate --refit --framework "$framework" --out "$framework" --runs "${@:2}"
+}
+cargo build --release
+steps=$tables/training_steps.parquet
+fit megatron "$steps"
+fit fsdp2 "$steps"
+fit llm-foundry-ampere "$tables/llmfoundry_training_throughput.parquet"
+fit llm-foundry-hopper "$tables/llmfoundry_training_throughput.parquet"
+fit megatron-deepspeed "$tables/vtrain_training_iterations.parquet"
+fit unknown-server "$tables/inference_runs.parquet" "$tables/pipeweave_e2e_inference.parquet"

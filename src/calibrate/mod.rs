@@ -90,6 +90,18 @@ pub struct Calibration {
 /// How far runs of one's own may depart from the framework they are said to run.
 pub fn departures(base: &Framework) -> Framework {
     let mut framework = base.clone();
+    framework.fits.clear();
+    let fixed = |figure: &Figure| Figure {
+        sd: 0.0,
+        prior: None,
+        ..figure.clone()
+    };
+    for constant in Constant::ALL {
+        framework.set(constant, fixed(base.figure(constant)));
+    }
+    for release in &mut framework.releases {
+        release.moe_path = fixed(&release.moe_path);
+    }
     for (constant, sd) in [
         (Constant::Gemm, 0.15),
         (Constant::GemmFp8, 0.15),
@@ -223,7 +235,12 @@ fn fit(prior: &Framework, samples: &[&Sample]) -> Framework {
         .iter()
         .map(|&constant| to_line(constant, prior.figure(constant).prior_value()))
         .collect();
-    let releases = prior.releases.iter().map(|release| &release.moe_path);
+    let free_releases: Vec<usize> = (0..prior.releases.len())
+        .filter(|&release| prior.releases[release].moe_path.prior_sd() > 0.0)
+        .collect();
+    let releases = free_releases
+        .iter()
+        .map(|&release| &prior.releases[release].moe_path);
     start.extend(releases.clone().map(|figure| figure.prior_value().ln()));
     let mut deviations: Vec<f64> = free
         .iter()
@@ -236,8 +253,8 @@ fn fit(prior: &Framework, samples: &[&Sample]) -> Framework {
         for (&constant, &value) in free.iter().zip(of_constants) {
             framework.set_value(constant, from_line(constant, value));
         }
-        for (release, value) in framework.releases.iter_mut().zip(of_releases) {
-            release.moe_path.value = value.exp();
+        for (&release, value) in free_releases.iter().zip(of_releases) {
+            framework.releases[release].moe_path.value = value.exp();
         }
         framework
     };
@@ -264,9 +281,10 @@ fn fit(prior: &Framework, samples: &[&Sample]) -> Framework {
         let figure = fitted(prior.figure(constant), framework.get(constant), sd);
         framework.set(constant, figure);
     }
-    let releases = framework.releases.iter_mut().zip(&prior.releases);
-    for ((release, before), &sd) in releases.zip(&solution.deviations[free.len()..]) {
-        release.moe_path = fitted(&before.moe_path, release.moe_path.value, sd);
+    for (&release, &sd) in free_releases.iter().zip(&solution.deviations[free.len()..]) {
+        let value = framework.releases[release].moe_path.value;
+        let before = &prior.releases[release].moe_path;
+        framework.releases[release].moe_path = fitted(before, value, sd);
     }
     framework
 }
@@ -395,6 +413,13 @@ mod tests {
         // What the runs say nothing of stays where it was.
         let exposed = Constant::ExposedTp;
         assert!((fitted.get(exposed) / base.get(exposed) - 1.0).abs() < 0.02);
+        let experts = Constant::ExpertsFp8;
+        assert_eq!(fitted.get(experts), base.get(experts));
+        assert_eq!(
+            fitted.releases[0].moe_path.value,
+            base.releases[0].moe_path.value
+        );
+        assert!(!fitted.fits.contains_key(&Kind::TrainMoe));
     }
 
     #[test]
