@@ -11,7 +11,8 @@
 //! `2·3f/t` (gated) for the MLP. Unfused attention adds `5·a·kv/t` for softmax, dropout mask and dropped
 //! probabilities, and `2h·1` for the masks of two residual dropouts; the classic layer then is exactly
 //! `s·b·h·(34 + 5·a·s/h)`. Flash attention keeps one fp32 log-sum per query head instead.
-//! Selective recomputation drops the `5·a·kv` term; full recomputation keeps `2h` per layer plus one
+//! fp8 training keeps inputs of linear maps in one byte an element. Pointwise recomputation keeps no output of a norm or
+//! activation function, recomputation by operator half a layer. Selective recomputation drops the `5·a·kv` term; full recomputation keeps `2h` per layer plus one
 //! whole layer while it is being recomputed.
 //!
 //! A mixture of experts keeps `top_k·(2h + inner)` per token for gathered inputs, outputs and experts, plus the
@@ -24,7 +25,7 @@ use super::layer::{
     Shards, StageLayers, attention_linears, hidden_norms, rank_kv_heads, rank_vocab,
 };
 use super::params::{rank_expert_parameters, rank_parameters};
-use super::{Architecture, AttentionKernel, MlpKind, NormPlacement, QkNorm, Recompute, Workload};
+use super::{Architecture, AttentionKernel, NormPlacement, QkNorm, Recompute, Workload};
 use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::ops::Dtype;
@@ -33,6 +34,10 @@ use crate::units::Bytes;
 /// Memory that driver context, library workspaces and collective buffers take before the model does;
 /// one to two gigabytes are usual for a PyTorch process with NCCL.
 const RESERVED: Bytes = Bytes::from_bytes(2e9);
+
+/// Share of a layer that is kept where every second linear map and all pointwise kernels run again: half of the outputs
+/// of linear maps, and attention.
+const KEPT_OF_OPERATORS: f64 = 0.5;
 
 /// Memory on one GPU, by part.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -158,7 +163,10 @@ fn kept_activations(
 ) -> f64 {
     let scores = work.recompute == Recompute::None;
     let whole = |moe| layer_activations(arch, work, moe, scores);
-    let layers = stage.dense as f64 * whole(false) + stage.moe as f64 * whole(true);
+    let mut layers = stage.dense as f64 * whole(false) + stage.moe as f64 * whole(true);
+    if work.recompute == Recompute::Operators {
+        layers *= KEPT_OF_OPERATORS;
+    }
     if work.recompute == Recompute::Full {
         let input = work.residual_rows() * arch.hidden * work.activation_dtype().size();
         let recomputing = match work.recompute_layers {
@@ -176,19 +184,28 @@ fn kept_activations(
 fn layer_activations(arch: &Architecture, work: &Workload, moe: bool, scores: bool) -> f64 {
     let tokens = work.rank_tokens() as f64;
     let wide = work.activation_dtype().size() as f64;
+    // fp8 training keeps the inputs of linear maps as they are multiplied.
+    let saved = match work.dtype {
+        Dtype::Fp8 if work.trains() => 1.0,
+        _ => wide,
+    };
     let unfused = work.attention == AttentionKernel::Unfused;
     let heads = (arch.heads / work.tp) as f64;
     let kv_heads = rank_kv_heads(arch, work.tp) as f64;
 
     // Residual-stream copies: every norm keeps its input, every first linear map its own.
-    let copies = match arch.norm.placement {
-        NormPlacement::Shared => 2,
-        NormPlacement::Pre if arch.parallel_layers => 3,
-        _ => 2 + hidden_norms(arch),
+    let (norm_inputs, linear_inputs) = match arch.norm.placement {
+        NormPlacement::Shared => (1, 1),
+        NormPlacement::Pre if arch.parallel_layers => (1, 2),
+        _ => (hidden_norms(arch), 2),
     };
+    // The outputs of norms and activation functions are computed again.
+    let pointwise = work.trains() && work.recompute == Recompute::Pointwise;
+    let linear_inputs = if pointwise { 0 } else { linear_inputs };
     let masks = if unfused && work.trains() { 2.0 } else { 0.0 };
-    let residual =
-        work.residual_rows() as f64 * arch.hidden as f64 * (copies as f64 * wide + masks);
+    let residual = work.residual_rows() as f64
+        * arch.hidden as f64
+        * (norm_inputs as f64 * wide + linear_inputs as f64 * saved + masks);
 
     let (key_dim, value_dim) = (arch.head_dim as f64, arch.value_dim() as f64);
     let (queries, keys) = (heads * key_dim, kv_heads * key_dim);
@@ -212,10 +229,9 @@ fn layer_activations(arch: &Architecture, work: &Workload, moe: bool, scores: bo
         (false, _) => tokens * heads * 4.0,
     };
 
-    let inner_copies = match arch.mlp.kind {
-        MlpKind::Gelu => 2.0,
-        MlpKind::Swiglu => 3.0,
-    };
+    // In units of the width of an activation: what goes into the elementwise function, and what comes out.
+    let output = if pointwise { 0.0 } else { saved / wide };
+    let inner_copies = arch.mlp.kind.up_factor() as f64 + output;
     let mlp = match arch.moe.filter(|_| moe) {
         None => inner_copies * (arch.mlp.d_ff / work.tp) as f64,
         Some(moe) => {

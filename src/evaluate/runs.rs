@@ -1,6 +1,6 @@
 //! Predicted against measured whole models: training steps, prompt passes, time to the first token and per token.
 
-use crate::arch::Recipe;
+use crate::arch::{Recipe, memory_use};
 use crate::calibrate::Sample;
 use crate::dataset::Skipped;
 use crate::dataset::runs::Measure;
@@ -60,6 +60,8 @@ pub struct RunGroup {
     pub errors: RunErrors,
     /// The run that is furthest off.
     pub worst: String,
+    /// Runs whose predicted memory does not fit the GPU that they ran on.
+    pub misfits: usize,
 }
 
 /// Errors of predicted steps.
@@ -101,6 +103,8 @@ pub struct Judged<'a> {
     pub framework: Framework,
     /// The terms.
     pub sample: Sample,
+    /// Whether the predicted memory fits the GPU; every run did run.
+    pub fits: bool,
 }
 
 impl Judged<'_> {
@@ -184,10 +188,12 @@ pub fn judge<'a>(
             fitted: run.unfitted.is_none() && !queues(run),
             release: framework.release(&run.software),
         };
+        let memory = memory_use(&run.architecture, &run.workload)?;
         judged.push(Judged {
             run,
             framework,
             sample,
+            fits: memory.fits(run.gpu),
         });
     }
     Ok(judged)
@@ -234,6 +240,7 @@ impl RunGroup {
             key,
             errors: RunErrors::of(&scores),
             worst: worst.map_or_else(String::new, |judged| judged.run.label.clone()),
+            misfits: group.iter().filter(|judged| !judged.fits).count(),
         }
     }
 }

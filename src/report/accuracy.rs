@@ -424,6 +424,7 @@ mod tests {
                 },
                 errors,
                 worst: "gpt-1024x12".to_owned(),
+                misfits: 0,
             }],
             skipped,
         }

@@ -42,6 +42,8 @@ struct RunGroupKeys {
     #[serde(flatten)]
     errors: RunKeys,
     worst: String,
+    /// Runs whose predicted memory does not fit the GPU that they ran on.
+    misfits: usize,
 }
 
 impl RunsReport {
@@ -81,6 +83,7 @@ impl From<&RunGroup> for RunGroupKeys {
             publisher: group.key.publisher.name(),
             errors: RunKeys::from(&group.errors),
             worst: group.worst.clone(),
+            misfits: group.misfits,
         }
     }
 }
@@ -134,8 +137,15 @@ impl Report for RunsReport {
             ];
             line(names, &group.errors)
         });
+        let misfits: usize = self.groups.iter().map(|group| group.misfits).sum();
+        let memory = format!(
+            "{} {} whose predicted memory does not fit the GPU that they ran on\n",
+            grouped(misfits as u64),
+            if misfits == 1 { "run" } else { "runs" },
+        );
         let all = std::iter::once(line(["all", "", "", "", ""], &self.overall));
         let rows: Vec<[String; 13]> = groups.chain(all).collect();
-        format!("{}{}", table(headings, rows), skipped_text(&self.skipped))
+        let table = table(headings, rows);
+        format!("{table}{memory}{}", skipped_text(&self.skipped))
     }
 }
