@@ -53,9 +53,9 @@ pub struct WorkloadRequest {
     /// Expert-parallel ranks, which hold different routed experts.
     #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "E"))]
     pub ep: Size,
-    /// Tensor-parallel ranks of one routed expert [default: tp].
+    /// Tensor-parallel ranks of one routed expert; 0 stands for tp [default: 0].
     #[cfg_attr(feature = "cli", arg(long, value_name = "T"))]
-    pub expert_tp: Option<Size>,
+    pub expert_tp: Option<Size<0>>,
     /// Pipeline stages.
     #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "P"))]
     pub pp: Size,
@@ -75,9 +75,9 @@ pub struct WorkloadRequest {
     /// What the backward pass recomputes.
     #[cfg_attr(feature = "cli", arg(long, default_value_t))]
     pub recompute: Recompute,
-    /// Layers of a stage that recompute [default: all].
+    /// Layers of a stage that recompute; 0 stands for all [default: 0].
     #[cfg_attr(feature = "cli", arg(long, value_name = "L"))]
-    pub recompute_layers: Option<Size>,
+    pub recompute_layers: Option<Size<0>>,
     /// Fused or unfused attention.
     #[cfg_attr(feature = "cli", arg(long, default_value_t))]
     pub attention: AttentionKernel,
