@@ -2,6 +2,9 @@
 
 mod boundaries;
 
+#[cfg(feature = "dataset")]
+mod calibration;
+
 mod checks;
 
 #[cfg(feature = "cuda")]
