@@ -203,7 +203,7 @@ pub struct Step {
     /// Arithmetic of one replica per step by the convention of published MFU figures (PaLM, arXiv 2204.02311,
     /// appendix B): the causal half is not taken off, recomputation does not count, backward is twice forward.
     pub model_flops: Flops,
-    /// GPUs that share one replica: tensor-parallel ranks times pipeline stages.
+    /// GPUs that share one replica: tensor, context and pipeline ranks.
     pub gpus_per_replica: u64,
     /// Pipeline stages.
     pub stages: u64,

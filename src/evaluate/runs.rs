@@ -218,9 +218,9 @@ pub fn compare(
     for each in &judged {
         groups.entry(each.key()).or_default().push(each);
     }
-    let scores: Vec<Score> = judged.iter().map(Judged::score).collect();
+    let all: Vec<&Judged<'_>> = judged.iter().collect();
     Ok(Comparison {
-        overall: RunErrors::of(&scores),
+        overall: RunErrors::of(&all),
         groups: groups
             .into_iter()
             .map(|(key, group)| RunGroup::new(key, &group))
@@ -231,14 +231,13 @@ pub fn compare(
 
 impl RunGroup {
     fn new(key: RunKey, group: &[&Judged<'_>]) -> Self {
-        let scores: Vec<Score> = group.iter().map(|judged| judged.score()).collect();
         let distance = |judged: &Judged<'_>| (judged.time() / judged.run.time).ln().abs();
         let worst = group
             .iter()
             .max_by(|a, b| distance(a).total_cmp(&distance(b)));
         Self {
             key,
-            errors: RunErrors::of(&scores),
+            errors: RunErrors::of(group),
             worst: worst.map_or_else(String::new, |judged| judged.run.label.clone()),
             misfits: group.iter().filter(|judged| !judged.fits).count(),
         }
@@ -246,15 +245,23 @@ impl RunGroup {
 }
 
 impl RunErrors {
-    fn of(scores: &[Score]) -> Self {
-        if scores.is_empty() {
+    fn of(judged: &[&Judged<'_>]) -> Self {
+        if judged.is_empty() {
             return Self::default();
+        }
+        let scores: Vec<Score> = judged.iter().map(|judged| judged.score()).collect();
+        let mut errors = Errors::of(&scores);
+        // The plain sum has no interval of whole runs.
+        let interval = |judged: &&Judged<'_>| judged.framework.half_width(judged.sample.kind);
+        if !judged.iter().all(|judged| interval(judged).is_some()) {
+            errors.coverage_90 = None;
+            errors.interval_half_width_median = None;
         }
         let logs = scores
             .iter()
             .map(|score| (score.estimate.time / score.measured).ln());
         Self {
-            errors: Errors::of(scores),
+            errors,
             bias: (logs.sum::<f64>() / scores.len() as f64).exp_m1(),
         }
     }

@@ -61,7 +61,7 @@ pub struct StepEstimate {
     /// Model FLOPs utilisation per GPU, against the dense peak of the workload's format (full-square attention,
     /// no recompute: the PaLM convention).
     pub mfu: f64,
-    /// GPUs of one replica (tensor times pipeline parallel).
+    /// GPUs of one replica: tensor, context and pipeline ranks.
     pub gpus_per_replica: u64,
     /// Memory of one GPU by part.
     pub memory: MemoryUse,
