@@ -69,9 +69,8 @@ fn tensor_parallel(
         }
     };
     use CollectiveKind::{AllGather, AllReduce, ReduceScatter};
-    let recomputed = match (work.recompute, work.recompute_layers) {
-        (Recompute::Full, 0) => blocks,
-        (Recompute::Full, layers) => blocks * layers.min(stage.layers) / stage.layers.max(1),
+    let recomputed = match work.recompute {
+        Recompute::Full => blocks * stage.recomputing(work) / stage.layers,
         _ => 0,
     };
     if work.sequence_parallel {

@@ -246,4 +246,12 @@ impl StageLayers {
             head_is_a_layer,
         }
     }
+
+    /// How many of the layers recompute, where any do.
+    pub fn recomputing(&self, work: &Workload) -> u64 {
+        match work.recompute_layers {
+            0 => self.layers,
+            some => some.min(self.layers),
+        }
+    }
 }

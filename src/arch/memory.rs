@@ -169,10 +169,7 @@ fn kept_activations(
     }
     if work.recompute == Recompute::Full {
         let input = work.residual_rows() * arch.hidden * work.activation_dtype().size();
-        let recomputing = match work.recompute_layers {
-            0 => stage.layers,
-            some => some.min(stage.layers),
-        };
+        let recomputing = stage.recomputing(work);
         let kept = layers * (stage.layers - recomputing) as f64 / stage.layers as f64;
         let inputs = (recomputing * input) as f64;
         return in_flight * (inputs + kept) + layer_activations(arch, work, stage.moe > 0, true);

@@ -192,6 +192,14 @@ impl Workload {
         self.mode == Mode::Train
     }
 
+    /// Name of the number format, or of the recipe that says more than it.
+    pub const fn format_name(&self) -> &'static str {
+        match self.recipe {
+            Recipe::Tensorwise => self.dtype.name(),
+            recipe => recipe.name(),
+        }
+    }
+
     /// GPUs that share one routed expert.
     pub const fn expert_ranks(&self) -> u64 {
         if self.expert_tp == 0 {

@@ -78,29 +78,20 @@ impl Sample {
     }
 }
 
-/// A fitted framework, and the errors of fits without each run's own configuration.
-#[derive(Clone, Debug)]
-pub struct Calibration {
-    /// Constants, half widths and the card of the fit.
-    pub framework: Framework,
-    /// `ln(predicted / measured)` of each sample by a fit without its configuration.
-    pub held_out: Vec<f64>,
-}
-
 /// How far runs of one's own may depart from the framework they are said to run.
 pub fn departures(base: &Framework) -> Framework {
     let mut framework = base.clone();
     framework.fits.clear();
-    let fixed = |figure: &Figure| Figure {
-        sd: 0.0,
+    let with = |figure: &Figure, sd| Figure {
+        sd,
         prior: None,
         ..figure.clone()
     };
     for constant in Constant::ALL {
-        framework.set(constant, fixed(base.figure(constant)));
+        framework.set(constant, with(base.figure(constant), 0.0));
     }
     for release in &mut framework.releases {
-        release.moe_path = fixed(&release.moe_path);
+        release.moe_path = with(&release.moe_path, 0.0);
     }
     for (constant, sd) in [
         (Constant::Gemm, 0.15),
@@ -115,22 +106,15 @@ pub fn departures(base: &Framework) -> Framework {
         (Constant::LayerUs, 0.5),
         (Constant::StepMs, 0.7),
     ] {
-        let figure = base.figure(constant);
-        let sd = if figure.value > 0.0 { sd } else { 0.0 };
-        framework.set(
-            constant,
-            Figure {
-                sd,
-                prior: None,
-                ..figure.clone()
-            },
-        );
+        if base.get(constant) > 0.0 {
+            framework.set(constant, with(base.figure(constant), sd));
+        }
     }
     framework
 }
 
 /// Fits the constants of `prior` to samples and judges them by cross-validation over configurations.
-pub fn calibrate(prior: &Framework, samples: &[Sample]) -> Calibration {
+pub fn calibrate(prior: &Framework, samples: &[Sample]) -> Framework {
     let held_out = held_out_errors(prior, samples);
     let mut framework = fit(prior, &samples.iter().collect::<Vec<_>>());
     for kind in Kind::ALL {
@@ -139,6 +123,7 @@ pub fn calibrate(prior: &Framework, samples: &[Sample]) -> Calibration {
             .zip(&held_out)
             .filter(|(sample, _)| sample.kind == kind);
         let errors: Vec<(&str, f64)> = of_kind
+            .clone()
             .map(|(sample, error)| (sample.configuration.as_str(), error.abs()))
             .collect();
         if errors.is_empty() {
@@ -146,12 +131,7 @@ pub fn calibrate(prior: &Framework, samples: &[Sample]) -> Calibration {
         }
         let half_width = conformal(&errors);
         framework.set_half_width(kind, half_width);
-        let mut apes: Vec<f64> = samples
-            .iter()
-            .zip(&held_out)
-            .filter(|(sample, _)| sample.kind == kind)
-            .map(|(_, error)| error.exp_m1().abs())
-            .collect();
+        let mut apes: Vec<f64> = of_kind.map(|(_, error)| error.exp_m1().abs()).collect();
         apes.sort_by(f64::total_cmp);
         let inside = errors
             .iter()
@@ -171,10 +151,7 @@ pub fn calibrate(prior: &Framework, samples: &[Sample]) -> Calibration {
             },
         );
     }
-    Calibration {
-        framework,
-        held_out,
-    }
+    framework
 }
 
 /// The error of each sample by a fit to the other folds; configurations are dealt to folds in order of their names.
@@ -395,7 +372,7 @@ mod tests {
         slower.set_value(Constant::Memory, 1.5 * base.get(Constant::Memory));
         let samples = samples(&slower);
         let (own, others) = samples.split_at(3);
-        let fitted = calibrate(&departures(base), own).framework;
+        let fitted = calibrate(&departures(base), own);
         let mean = |framework: &Framework| {
             let apes = others
                 .iter()
@@ -425,7 +402,7 @@ mod tests {
     #[test]
     fn runs_that_fit_move_nothing() {
         let base = Framework::find("megatron", Mode::Train, Generation::Hopper).unwrap();
-        let fitted = calibrate(&departures(base), &samples(base)).framework;
+        let fitted = calibrate(&departures(base), &samples(base));
         for constant in [Constant::Gemm, Constant::Memory, Constant::Attention] {
             let ratio = fitted.get(constant) / base.get(constant);
             assert!((ratio - 1.0).abs() < 0.01, "{constant}: {ratio}");

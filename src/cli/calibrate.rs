@@ -4,44 +4,39 @@ use crate::arch::Mode;
 use crate::calibrate::{Sample, calibrate, departures};
 use crate::cli::args::{CalibrateArgs, Format};
 use crate::cli::render;
-use crate::dataset::runs::read_runs;
+use crate::cli::target::framework_file;
+use crate::dataset::runs::{Runs, read_runs};
 use crate::error::{Error, Result, write_atomically};
 use crate::evaluate::runs::{Choice, judge};
 use crate::framework::Framework;
 use crate::gpu::{Generation, Gpu};
 use crate::predict::Predictor;
 use crate::report::calibration::CalibrationReport;
-use std::path::Path;
 
 /// Runs that a calibration needs at least.
 const LEAST_RUNS: usize = 3;
 
-/// The framework of this name that runs the mode, or the one that a file describes.
-pub(super) fn framework(
-    name_or_path: &str,
-    mode: Mode,
-    generation: Generation,
-) -> Result<Framework> {
-    let path = Path::new(name_or_path);
-    if path
-        .extension()
-        .is_some_and(|extension| extension == "toml")
-    {
-        let text = crate::error::read_text(path)?;
-        return Framework::from_toml(&text, &path.display().to_string());
+/// The framework of this name that runs what the first of the runs did, or the one that a file describes.
+pub(super) fn framework(name_or_path: &str, runs: &Runs) -> Result<Framework> {
+    if let Some(framework) = framework_file(name_or_path)? {
+        return Ok(framework);
     }
-    Framework::find(name_or_path, mode, generation).cloned()
+    let generation = runs.runs.first().map(|run| run.gpu.generation);
+    let generation = generation.unwrap_or(Generation::Other);
+    Framework::find(name_or_path, mode(runs), generation).cloned()
+}
+
+/// What the first of the runs did.
+fn mode(runs: &Runs) -> Mode {
+    let first = runs.runs.first();
+    first.map_or(Mode::Train, |run| run.workload.mode)
 }
 
 pub(super) fn run(args: &CalibrateArgs, format: Format) -> Result<String> {
     let runs = read_runs(&args.runs)?;
-    let first = runs.runs.first();
-    let (mode, generation) = first.map_or((Mode::Train, Generation::Other), |run| {
-        (run.workload.mode, run.gpu.generation)
-    });
     let base = match &args.framework {
-        Some(name) => framework(name, mode, generation)?,
-        None => Framework::default_for(mode).clone(),
+        Some(name) => framework(name, &runs)?,
+        None => Framework::default_for(mode(&runs)).clone(),
     };
     let answer = |gpu: &Gpu| Predictor::new(gpu, None);
     let mut judged = judge(&runs, &Choice::Given(&base), &answer)?;
@@ -67,8 +62,7 @@ pub(super) fn run(args: &CalibrateArgs, format: Format) -> Result<String> {
     } else {
         departures(&base)
     };
-    let mut calibration = calibrate(&prior, &samples);
-    let fitted = &mut calibration.framework;
+    let mut fitted = calibrate(&prior, &samples);
     if !args.refit {
         fitted.name = args
             .out
@@ -88,6 +82,6 @@ pub(super) fn run(args: &CalibrateArgs, format: Format) -> Result<String> {
         .values_mut()
         .for_each(|fit| fit.runs_from = names.join(", "));
     write_atomically(&args.out, fitted.to_toml().as_bytes())?;
-    let report = CalibrationReport::new(&base, &calibration, &samples, &args.out);
+    let report = CalibrationReport::new(&base, &fitted, &samples, &args.out);
     Ok(render(&report, format))
 }

@@ -1,6 +1,5 @@
 //! `shapewise evaluate`: the error table of any timing table.
 
-use crate::arch::Mode;
 use crate::cli::accuracy;
 use crate::cli::args::AUTO;
 use crate::cli::args::EvaluateArgs;
@@ -13,8 +12,8 @@ use crate::dataset::runs::read_runs;
 use crate::error::Result;
 use crate::evaluate::evaluate;
 use crate::evaluate::runs::{Choice, compare};
+use crate::gpu::Gpu;
 use crate::gpu::GpuCatalog;
-use crate::gpu::{Generation, Gpu};
 use crate::predict::Predictor;
 use crate::report::evaluation::EvaluationReport;
 use crate::report::runs::RunsReport;
@@ -47,13 +46,7 @@ fn runs(args: &EvaluateArgs, format: Format) -> Result<String> {
     let answer = |gpu: &Gpu| Predictor::new(gpu, model.as_deref());
     let given = match args.framework.as_str() {
         AUTO => None,
-        name => {
-            let first = runs.runs.first();
-            let (mode, generation) = first.map_or((Mode::Train, Generation::Other), |run| {
-                (run.workload.mode, run.gpu.generation)
-            });
-            Some(framework(name, mode, generation)?)
-        }
+        name => Some(framework(name, &runs)?),
     };
     let choice = given.as_ref().map_or(Choice::Auto, Choice::Given);
     let comparison = compare(&runs, &choice, &answer)?;

@@ -40,16 +40,20 @@ pub(super) fn predicting(target: &TargetArgs) -> Result<Predictor> {
     let Some(name) = &target.request.framework else {
         return Ok(predictor);
     };
-    let path = Path::new(name);
-    if path
-        .extension()
-        .is_some_and(|extension| extension == "toml")
-    {
-        let framework = Framework::from_toml(&read_text(path)?, name)?;
+    if let Some(framework) = framework_file(name)? {
         return Ok(predictor.with_framework(framework));
     }
     Framework::check_name(name)?;
     Ok(predictor.with_framework_named(name))
+}
+
+/// The framework of a file; none where the text is the name of a built-in one.
+pub(super) fn framework_file(name_or_path: &str) -> Result<Option<Framework>> {
+    let path = Path::new(name_or_path);
+    if path.extension().is_none_or(|extension| extension != "toml") {
+        return Ok(None);
+    }
+    Framework::from_toml(&read_text(path)?, name_or_path).map(Some)
 }
 
 /// The GPU that a model describes, where it describes only one.

@@ -1,6 +1,6 @@
 //! Predicted against measured whole models: training steps, prompt passes, time to the first token and per token.
 
-use crate::arch::{Recipe, memory_use};
+use crate::arch::memory_use;
 use crate::calibrate::Sample;
 use crate::dataset::Skipped;
 use crate::dataset::runs::Measure;
@@ -114,16 +114,12 @@ impl Judged<'_> {
     }
 
     fn key(&self) -> RunKey {
-        let workload = &self.run.workload;
         RunKey {
             measure: self.run.measure,
             kind: self.sample.kind,
             framework: self.framework.name.clone(),
             gpu: self.run.gpu.name.clone(),
-            dtype: match workload.recipe {
-                Recipe::Tensorwise => workload.dtype.name(),
-                recipe => recipe.name(),
-            },
+            dtype: self.run.workload.format_name(),
             publisher: self.run.publisher,
         }
     }

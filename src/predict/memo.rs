@@ -42,14 +42,14 @@ impl<'a> Memo<'a> {
 
     /// Predicts one step; fails where it cannot be lowered.
     pub fn cost(&mut self, architecture: &Architecture, workload: &Workload) -> Result<Cost> {
-        let framework = self.predictor.framework(workload.mode)?;
+        let context = Context::of(self.predictor, architecture, workload)?;
         let mut step = lower(architecture, workload)?;
-        retain_counted(&mut step, framework);
+        retain_counted(&mut step, context.framework);
         for item in &step.items {
             if self.known.contains_key(&item.op) {
                 continue;
             }
-            match traffic_estimate(self.predictor.gpu(), &item.op) {
+            match traffic_estimate(context.gpu, &item.op) {
                 Some(estimate) => {
                     self.known.insert(item.op, estimate);
                 }
@@ -61,12 +61,6 @@ impl<'a> Memo<'a> {
             self.known.extend(self.missing.drain(..).zip(estimates));
         }
         let estimates = step.items.iter().map(|item| &self.known[&item.op]);
-        let context = Context {
-            gpu: self.predictor.gpu(),
-            framework,
-            architecture,
-            workload,
-        };
         let whole = Whole::of(&context, &step, estimates);
         Ok(Cost {
             time: whole.lanes.total,

@@ -1,6 +1,6 @@
 //! The answer to `calibrate`: the constants that moved, and the errors on configurations kept out.
 
-use crate::calibrate::{Calibration, Sample};
+use crate::calibrate::Sample;
 use crate::framework::{Constant, Fit, Framework, Kind};
 use crate::report::Report;
 use crate::report::percent;
@@ -33,14 +33,8 @@ struct Moved {
 }
 
 impl CalibrationReport {
-    /// Describes a calibration of `base` on `samples` that was written to `out`.
-    pub fn new(
-        base: &Framework,
-        calibration: &Calibration,
-        samples: &[Sample],
-        out: &Path,
-    ) -> Self {
-        let fitted = &calibration.framework;
+    /// Describes the framework `fitted` from `base` to `samples` that was written to `out`.
+    pub fn new(base: &Framework, fitted: &Framework, samples: &[Sample], out: &Path) -> Self {
         let moved = Constant::ALL
             .into_iter()
             .filter(|&constant| fitted.figure(constant).prior.is_some());

@@ -145,7 +145,10 @@ pub fn parse<R: DeserializeOwned>(mut body: Value) -> Result<JsonRequest<R>, Pro
     }
     Ok(JsonRequest {
         target: plain(Value::Object(target))?,
-        request: read_as(body, ", `gpu`, `model`, `framework`, `network_gbit_per_s`")?,
+        request: read_as(
+            body,
+            &TargetRequest::KEYS.map(|key| format!(", `{key}`")).concat(),
+        )?,
         is_config: false,
     })
 }

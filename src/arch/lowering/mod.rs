@@ -154,10 +154,8 @@ impl Lowering<'_> {
 
     /// How many of `times` repetitions run again in the backward pass.
     fn recomputed(&self, scope: Scope, op: &Op, times: u64) -> u64 {
-        let times = match self.work.recompute_layers {
-            0 => times,
-            layers => (times * layers.min(self.stage.layers)).div_ceil(self.stage.layers.max(1)),
-        };
+        let recomputing = self.stage.recomputing(self.work);
+        let times = (times * recomputing).div_ceil(self.stage.layers);
         let pointwise = matches!(op, Op::Memory(_));
         let again = match self.work.recompute {
             Recompute::None => false,

@@ -17,8 +17,8 @@ pub use native::{columns_markdown, write_runs};
 use super::Skipped;
 use super::columns::Parquet;
 use crate::arch::{
-    Architecture, Biases, Mlp, MlpKind, Norm, NormKind, NormPlacement, Positions, QkNorm, Recipe,
-    Stated, Workload,
+    Architecture, Biases, Mlp, MlpKind, Norm, NormKind, NormPlacement, Positions, QkNorm, Stated,
+    Workload,
 };
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
@@ -218,7 +218,7 @@ impl Run {
 
     /// Model, GPU and number format.
     fn usual_configuration(&self) -> String {
-        let format = format_name(&self.workload);
+        let format = self.workload.format_name();
         format!("{} {} {format}", self.architecture.name, self.gpu.name)
     }
 }
@@ -313,14 +313,6 @@ impl Runs {
 
 fn known_gpu(name: &str) -> std::result::Result<&'static Gpu, Reason> {
     Gpu::find(name).map_err(|_| format!("GPU `{name}` is not in data/gpus"))
-}
-
-/// The number format, or the recipe that says more than it.
-fn format_name(workload: &Workload) -> &'static str {
-    match workload.recipe {
-        Recipe::Tensorwise => workload.dtype.name(),
-        recipe => recipe.name(),
-    }
 }
 
 /// A decoder of the GPT kind without biases; positions are for the caller to set.

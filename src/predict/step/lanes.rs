@@ -129,9 +129,13 @@ const IN_LAYERS: [Term; 5] = [
 impl Lanes {
     /// The time of a step under a framework.
     pub fn of(ledger: &Ledger, framework: &Framework) -> Self {
+        Self::with(ledger, framework, &Factors::of(framework, ledger.recipe))
+    }
+
+    /// The same with the factors of that framework.
+    pub(super) fn with(ledger: &Ledger, framework: &Framework, factors: &Factors) -> Self {
         use Constant as C;
         let get = |constant| framework.get(constant);
-        let factors = Factors::of(framework, ledger.recipe);
         let [layers, head, update] = &ledger.entries;
         let micro = ledger.microbatches;
 

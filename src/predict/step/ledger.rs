@@ -4,9 +4,11 @@
 //! a thousand sets of constants without asking a predictor again.
 
 use crate::arch::{Architecture, Item, Mode, Phase, Recipe, Role, Step, Workload};
+use crate::error::Result;
 use crate::framework::{Constant, Framework};
 use crate::gpu::Gpu;
 use crate::ops::{Dtype, Gemm, Memory, MemoryKind, Op};
+use crate::predict::Predictor;
 use crate::predict::collective::Traffic;
 use crate::units::Seconds;
 
@@ -107,10 +109,10 @@ pub struct Ledger {
     pub(super) sequences: f64,
 }
 
-/// What one repetition of an item adds to a ledger: at most three terms.
+/// What one repetition of an item adds to a ledger: at most two terms.
 pub(super) struct Parts {
     pub section: Section,
-    pub terms: [Option<(Term, Entry)>; 3],
+    pub terms: [Option<(Term, Entry)>; 2],
     /// Whether the host launches a kernel for it.
     pub launches: bool,
 }
@@ -177,7 +179,21 @@ pub(in crate::predict) struct Context<'a> {
     pub workload: &'a Workload,
 }
 
-impl Context<'_> {
+impl<'a> Context<'a> {
+    /// A step under the framework of the predictor; fails where that does not run its mode.
+    pub fn of(
+        predictor: &'a Predictor,
+        architecture: &'a Architecture,
+        workload: &'a Workload,
+    ) -> Result<Self> {
+        Ok(Self {
+            gpu: predictor.gpu(),
+            framework: predictor.framework(workload.mode)?,
+            architecture,
+            workload,
+        })
+    }
+
     /// What one repetition of an item adds, given the predicted time of its operator.
     pub(super) fn parts(&self, item: &Item, predicted: Seconds) -> Parts {
         let Self {
@@ -205,14 +221,13 @@ impl Context<'_> {
                 } else {
                     predicted
                 };
-                [Some((term, plain(time.secs()))), None, None]
+                [Some((term, plain(time.secs()))), None]
             }
             Op::Attention(_) if item.phase == Phase::Backward => [
                 Some((Term::AttentionBackward, plain(predicted.secs()))),
                 None,
-                None,
             ],
-            Op::Attention(_) => [Some((Term::Attention, plain(predicted.secs()))), None, None],
+            Op::Attention(_) => [Some((Term::Attention, plain(predicted.secs()))), None],
             Op::Memory(op) if is_fused(&item.op) => {
                 launches = false;
                 let term = match op.kind {
@@ -221,7 +236,6 @@ impl Context<'_> {
                 };
                 [
                     Some((term, plain((op.bytes() / gpu.bandwidth()).secs()))),
-                    None,
                     None,
                 ]
             }
@@ -239,14 +253,13 @@ impl Context<'_> {
                 [
                     Some((Term::Launch, plain(launch.secs()))),
                     Some((term, plain((predicted - launch).secs()))),
-                    None,
                 ]
             }
             Op::Collective(op) => {
                 launches = false;
                 match Traffic::of(gpu, op) {
                     Some(traffic) => traffic_terms(workload, item.role, &traffic),
-                    None => [None; 3],
+                    None => [None; 2],
                 }
             }
         };
@@ -259,7 +272,7 @@ impl Context<'_> {
 }
 
 /// The terms of a collective: the transfer, and for experts what crosses the network beside it.
-fn traffic_terms(workload: &Workload, role: Role, traffic: &Traffic) -> [Option<(Term, Entry)>; 3] {
+fn traffic_terms(workload: &Workload, role: Role, traffic: &Traffic) -> [Option<(Term, Entry)>; 2] {
     let started = |time: Seconds| Entry {
         time: time.secs(),
         calls: 1.0,
@@ -275,7 +288,6 @@ fn traffic_terms(workload: &Workload, role: Role, traffic: &Traffic) -> [Option<
             return [
                 Some((Term::ExpertParallel, started(traffic.node))),
                 Some((Term::ExpertNetwork, crossing)),
-                None,
             ];
         }
         Role::ContextParallel => Term::ContextParallel,
@@ -284,7 +296,7 @@ fn traffic_terms(workload: &Workload, role: Role, traffic: &Traffic) -> [Option<
         Role::DataParallel => Term::DataParallel,
         _ => Term::TensorParallel,
     };
-    [Some((term, started(traffic.transfer()))), None, None]
+    [Some((term, started(traffic.transfer()))), None]
 }
 
 /// The time of an fp8 GEMM without the cast of its left operand that the tables contain and the framework does elsewhere.

@@ -114,7 +114,8 @@ pub fn estimate_step(
     architecture: &Architecture,
     workload: &Workload,
 ) -> Result<StepEstimate> {
-    let framework = predictor.framework(workload.mode)?;
+    let context = Context::of(predictor, architecture, workload)?;
+    let framework = context.framework;
     let mut step = lower(architecture, workload)?;
     retain_counted(&mut step, framework);
     let memory = memory_use(architecture, workload)?;
@@ -126,12 +127,6 @@ pub fn estimate_step(
             .expect("an estimate for every kernel")
     });
     let estimates: Vec<Estimate> = estimates.collect();
-    let context = Context {
-        gpu: predictor.gpu(),
-        framework,
-        architecture,
-        workload,
-    };
     let whole = Whole::of(&context, &step, &estimates);
     let lines = step.items.iter().zip(&estimates).zip(&whole.shown);
     let lines = lines.map(|((item, each), &time)| Line {
@@ -173,20 +168,17 @@ pub fn ledger(
     architecture: &Architecture,
     workload: &Workload,
 ) -> Result<Ledger> {
-    let framework = predictor.framework(workload.mode)?;
+    let context = Context::of(predictor, architecture, workload)?;
     let step = lower(architecture, workload)?;
     let ops: Vec<Op> = kernels(&step).collect();
     let mut predicted = predictor.predict(&ops).into_iter();
-    let context = Context {
-        gpu: predictor.gpu(),
-        framework,
-        architecture,
-        workload,
-    };
     let mut ledger = Ledger::new(&step, &context);
     for item in &step.items {
-        let estimate = traffic_estimate(predictor.gpu(), &item.op).or_else(|| predicted.next());
-        let time = estimate.map_or(Seconds::ZERO, |estimate| estimate.time);
+        // What follows from traffic alone needs no prediction.
+        let time = match follows_from_traffic(&item.op) {
+            true => Seconds::ZERO,
+            false => predicted.next().expect("an estimate for every kernel").time,
+        };
         ledger.add(item, &context.parts(item, time));
     }
     Ok(ledger)
@@ -205,19 +197,20 @@ pub(super) fn retain_counted(step: &mut Step, framework: &Framework) {
     });
 }
 
-/// The operators that a predictor is asked for: all but traffic and what other kernels carry.
-fn kernels(step: &Step) -> impl Iterator<Item = Op> {
-    let asked = step.items.iter().map(|item| item.op);
-    asked.filter(|op| !matches!(op, Op::Collective(_)) && !is_fused(op))
+/// Whether the time of an operator follows from its traffic alone: collectives, and what other kernels carry.
+fn follows_from_traffic(op: &Op) -> bool {
+    matches!(op, Op::Collective(_)) || is_fused(op)
 }
 
-/// The estimate of what follows from traffic alone: collectives, and what other kernels carry.
+/// The operators that a predictor is asked for.
+fn kernels(step: &Step) -> impl Iterator<Item = Op> {
+    let asked = step.items.iter().map(|item| item.op);
+    asked.filter(|op| !follows_from_traffic(op))
+}
+
+/// The estimate of what follows from traffic alone.
 pub(super) fn traffic_estimate(gpu: &Gpu, op: &Op) -> Option<Estimate> {
-    match op {
-        Op::Collective(_) => Some(assume::roofline(gpu, op)),
-        _ if is_fused(op) => Some(assume::roofline(gpu, op)),
-        _ => None,
-    }
+    follows_from_traffic(op).then(|| assume::roofline(gpu, op))
 }
 
 /// A step put together: where its time goes, and how sure it is.
@@ -254,8 +247,8 @@ impl Whole {
                 parts
             });
         let parts: Vec<Parts> = parts.collect();
-        let lanes = Lanes::of(&ledger, framework);
         let factors = Factors::of(framework, workload.recipe);
+        let lanes = Lanes::with(&ledger, framework, &factors);
         let mut sum = Sum::default();
         let mut least = Seconds::ZERO;
         let items = step.items.iter().zip(estimates).zip(&parts);
