@@ -70,7 +70,7 @@ fn tensor_parallel(
     };
     use CollectiveKind::{AllGather, AllReduce, ReduceScatter};
     let recomputed = match work.recompute {
-        Recompute::Full => blocks * stage.recomputing(work) / stage.layers,
+        Recompute::Full => stage.recomputed(work, blocks),
         _ => 0,
     };
     if work.sequence_parallel {
@@ -117,7 +117,8 @@ fn context_parallel(
     let times = stage.layers * (work.cp - 1) * work.microbatches;
     push(Role::ContextParallel, Phase::Forward, op, times);
     if work.recompute == Recompute::Full {
-        push(Role::ContextParallel, Phase::Recompute, op, times);
+        let again = stage.recomputed(work, times);
+        push(Role::ContextParallel, Phase::Recompute, op, again);
     }
     if work.trains() {
         push(Role::ContextParallel, Phase::Backward, op, 2 * times);
@@ -142,9 +143,18 @@ fn expert_parallel(
     let op = collective(CollectiveKind::AllToAll, bytes, work.expert_group());
     let times = 2 * stage.moe * work.microbatches;
     push(Role::ExpertParallel, Phase::Forward, op, times);
-    if work.recompute == Recompute::Full {
-        push(Role::ExpertParallel, Phase::Recompute, op, times);
-    }
+    let again = match work.recompute {
+        Recompute::Full => times,
+        // What the down projections give is not needed again.
+        Recompute::Mlp => times / 2,
+        _ => 0,
+    };
+    push(
+        Role::ExpertParallel,
+        Phase::Recompute,
+        op,
+        stage.recomputed(work, again),
+    );
     if work.trains() {
         push(Role::ExpertParallel, Phase::Backward, op, times);
     }

@@ -254,4 +254,9 @@ impl StageLayers {
             some => some.min(self.layers),
         }
     }
+
+    /// How many of `times` repetitions over all layers are in layers that recompute.
+    pub fn recomputed(&self, work: &Workload, times: u64) -> u64 {
+        (times * self.recomputing(work)).div_ceil(self.layers)
+    }
 }

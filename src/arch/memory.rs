@@ -11,12 +11,16 @@
 //! `2·3f/t` (gated) for the MLP. Unfused attention adds `5·a·kv/t` for softmax, dropout mask and dropped
 //! probabilities, and `2h·1` for the masks of two residual dropouts; the classic layer then is exactly
 //! `s·b·h·(34 + 5·a·s/h)`. Flash attention keeps one fp32 log-sum per query head instead.
-//! fp8 training keeps inputs of linear maps in one byte an element. Pointwise recomputation keeps no output of a norm or
-//! activation function, recomputation by operator half a layer. Selective recomputation drops the `5·a·kv` term; full recomputation keeps `2h` per layer plus one
-//! whole layer while it is being recomputed.
+//! fp8 training keeps inputs of linear maps in one byte an element. Recomputation keeps: selective all but the `5·a·kv`
+//! term; pointwise no output of a norm or activation function; by operator half a layer; of the up projections of latent
+//! attention the latents instead of queries, keys and values; of the MLP nothing of its inner width; full `2h` per
+//! layer, plus one whole layer while it is being recomputed.
 //!
-//! A mixture of experts keeps `top_k·(2h + inner)` per token for gathered inputs, outputs and experts, plus the
-//! shared experts and the router scores. The weights that ZeRO stage 3 gathers for one layer are not counted.
+//! A mixture of experts keeps `top_k·(h + inner)` per token for gathered inputs and experts, plus the shared experts and the
+//! router scores: the probabilities scale what enters the down projection, so that its output is not kept (Megatron-Core
+//! 0.12). ZeRO stage 3 gathers the weights of two layers, one ahead, and one layer's gradients before they are
+//! scattered; under a pipeline all weights and gradients of the stage stay gathered between micro-batches (PyTorch
+//! FSDP2, `reshard_after_forward`).
 //!
 //! **KV cache**: `2·L·b·kv·g·d` elements; latent attention `L·b·kv·(kv_lora_rank + qk_rope)`; a windowed
 //! layer caches at most its window. **Logits**: 16-bit values and an fp32 copy or gradient, `6·rows·v/t` bytes.
@@ -44,6 +48,8 @@ const KEPT_OF_OPERATORS: f64 = 0.5;
 pub struct MemoryUse {
     /// Model weights.
     pub weights: Bytes,
+    /// Weights and gradients of the layers that ZeRO stage 3 gathers.
+    pub gathered: Bytes,
     /// Gradients of the weights.
     pub gradients: Bytes,
     /// Adam moments and fp32 master weights.
@@ -58,9 +64,10 @@ pub struct MemoryUse {
 
 impl MemoryUse {
     /// Every part with its name, for tables and JSON.
-    pub fn parts(&self) -> [(&'static str, Bytes); 6] {
+    pub fn parts(&self) -> [(&'static str, Bytes); 7] {
         [
             ("weights", self.weights),
+            ("gathered", self.gathered),
             ("gradients", self.gradients),
             ("optimizer", self.optimizer),
             ("activations", self.activations),
@@ -119,6 +126,17 @@ fn stage_memory(arch: &Architecture, work: &Workload, first: bool, last: bool) -
         ..MemoryUse::default()
     };
     if work.trains() {
+        if work.zero == 3 && work.data_group().size > 1 {
+            let layers = if work.pp > 1 {
+                [1.0; 2]
+            } else {
+                let layers = stage.layers as f64;
+                [2.0_f64, 1.0].map(|gathered| gathered.min(layers) / layers)
+            };
+            let edges = rank_parameters(arch, shards, StageLayers::NONE, first, last) as f64;
+            let share: f64 = layers.into_iter().sum();
+            memory.gathered = Bytes::from_bytes((owned - edges) * share * wide);
+        }
         let states = if wide == 4.0 { 8.0 } else { 12.0 };
         memory.gradients = Bytes::from_bytes(held(2) * wide);
         memory.optimizer = Bytes::from_bytes(held(1) * states);
@@ -161,7 +179,7 @@ fn kept_activations(
     stage: StageLayers,
     in_flight: f64,
 ) -> f64 {
-    let scores = work.recompute == Recompute::None;
+    let scores = matches!(work.recompute, Recompute::None | Recompute::LatentUp);
     let whole = |moe| layer_activations(arch, work, moe, scores);
     let mut layers = stage.dense as f64 * whole(false) + stage.moe as f64 * whole(true);
     if work.recompute == Recompute::Operators {
@@ -196,8 +214,13 @@ fn layer_activations(arch: &Architecture, work: &Workload, moe: bool, scores: bo
         NormPlacement::Pre if arch.parallel_layers => (1, 2),
         _ => (hidden_norms(arch), 2),
     };
+    let recompute = if work.trains() {
+        work.recompute
+    } else {
+        Recompute::None
+    };
     // The outputs of norms and activation functions are computed again.
-    let pointwise = work.trains() && work.recompute == Recompute::Pointwise;
+    let pointwise = matches!(recompute, Recompute::Pointwise | Recompute::Mlp);
     let linear_inputs = if pointwise { 0 } else { linear_inputs };
     let masks = if unfused && work.trains() { 2.0 } else { 0.0 };
     let residual = work.residual_rows() as f64
@@ -206,7 +229,10 @@ fn layer_activations(arch: &Architecture, work: &Workload, moe: bool, scores: bo
 
     let (key_dim, value_dim) = (arch.head_dim as f64, arch.value_dim() as f64);
     let (queries, keys) = (heads * key_dim, kv_heads * key_dim);
-    let mut attention = queries + keys + (kv_heads + heads) * value_dim;
+    let mut attention = heads * value_dim;
+    if recompute != Recompute::LatentUp || arch.mla.is_none() {
+        attention += queries + keys + kv_heads * value_dim;
+    }
     if arch.norm.qk != QkNorm::None {
         attention += queries + keys;
     }
@@ -228,13 +254,20 @@ fn layer_activations(arch: &Architecture, work: &Workload, moe: bool, scores: bo
 
     // In units of the width of an activation: what goes into the elementwise function, and what comes out.
     let output = if pointwise { 0.0 } else { saved / wide };
-    let inner_copies = arch.mlp.kind.up_factor() as f64 + output;
+    let inner_copies = match recompute {
+        Recompute::Mlp => 0.0,
+        _ => arch.mlp.kind.up_factor() as f64 + output,
+    };
     let mlp = match arch.moe.filter(|_| moe) {
         None => inner_copies * (arch.mlp.d_ff / work.tp) as f64,
         Some(moe) => {
-            // Each visit keeps the gathered input, the inner activations and the output to be weighted.
+            // Each visit keeps the gathered input and the inner activations.
             let ranks = work.expert_ranks();
-            let visit = inner_copies * (moe.d_ff / ranks) as f64 + 2.0 * arch.hidden as f64;
+            let gathered = match recompute {
+                Recompute::Mlp => 0.0,
+                _ => arch.hidden as f64 * saved / wide,
+            };
+            let visit = inner_copies * (moe.d_ff / ranks) as f64 + gathered;
             let visits = (moe.top_k * ranks) as f64 / work.tp as f64;
             let shared = inner_copies * (moe.shared_d_ff / work.tp) as f64;
             visits * visit + shared + moe.experts as f64
@@ -321,6 +354,35 @@ mod tests {
             assert_eq!(memory.gradients.bytes(), gradients * total);
             assert_eq!(memory.optimizer.bytes(), optimizer * total);
         }
+    }
+
+    #[test]
+    fn recomputation_keeps_less_and_sharded_weights_are_gathered_by_layer() {
+        let kept = |name: &str, recompute| {
+            let work = Workload {
+                recompute,
+                ..Workload::train(1, 1)
+            };
+            memory_use(preset(name), &work).unwrap().activations.bytes()
+        };
+        // Llama-3-8B: 32 layers, 4096 wide, 8 of 32 heads of 128 keep keys and values, 14336 inside.
+        let norms = 2.0 * 4096.0 * 2.0;
+        let attention = (2.0 * 4096.0 + 2.0 * 1024.0) * 2.0 + 32.0 * 4.0;
+        let mlp = 32.0 * (norms + attention);
+        assert_eq!(kept("llama-3-8b", Recompute::Mlp), mlp);
+        // DeepSeek-V3: 61 layers of 128 heads; 128 + 64 wide queries and keys, 128 wide values.
+        let all = kept("deepseek-v3", Recompute::None);
+        let latents = kept("deepseek-v3", Recompute::LatentUp);
+        assert_eq!(all - latents, 61.0 * 128.0 * (192.0 + 192.0 + 128.0) * 2.0);
+        let sharded = Workload {
+            dp: 8,
+            zero: 3,
+            ..Workload::train(1, 2048)
+        };
+        let arch = preset("llama-3-8b");
+        let layer = (parameters(arch).total - 2 * 128_256 * 4096 - 4096) as f64 / 32.0;
+        let memory = memory_use(arch, &sharded).unwrap();
+        assert!((memory.gathered.bytes() / (3.0 * 2.0 * layer) - 1.0).abs() < 1e-3);
     }
 
     #[test]

@@ -151,6 +151,11 @@ impl Role {
         matches!(self, Self::ExpertsUp | Self::ExpertsDown)
     }
 
+    /// Whether this is a linear map into the inner width of an MLP.
+    pub(super) const fn is_up_projection(self) -> bool {
+        matches!(self, Self::MlpUp | Self::ExpertsUp | Self::SharedUp)
+    }
+
     /// Whether this is a down-projection of latent attention.
     pub(super) const fn is_latent(self) -> bool {
         matches!(self, Self::QueryDown | Self::KeyValueDown)

@@ -33,6 +33,11 @@ named_enum! {
         /// Norms and activation functions run again, linear maps do not (Megatron-LM, `--recompute-modules layernorm
         /// moe_act`).
         Pointwise = "pointwise",
+        /// The up projections of latent attention run again (Megatron-LM, `--recompute-modules mla_up_proj`).
+        LatentUp = "latent-up",
+        /// The MLP runs again up to its down projection, and all norms; attention is kept (Megatron-LM,
+        /// `--recompute-modules layernorm mlp moe`; MaxText, `save_dot_except_mlp`).
+        Mlp = "mlp",
         /// Every second linear map runs again, and all pointwise kernels; attention is kept (torchtitan's selective
         /// activation checkpointing per operator).
         Operators = "operators",
@@ -248,11 +253,11 @@ impl Workload {
             let allowed = format!("at most {max} with the context, the rows of the position table");
             return fail("seq", self.seq, &allowed);
         }
-        self.validate_mode()?;
+        self.validate_mode(arch)?;
         self.validate_ranks(arch)
     }
 
-    fn validate_mode(&self) -> Result<()> {
+    fn validate_mode(&self, arch: &Architecture) -> Result<()> {
         match self.mode {
             Mode::Train if self.context > 0 => fail("context", self.context, "0 in training"),
             Mode::Decode if self.seq != 1 => fail(
@@ -270,6 +275,11 @@ impl Workload {
             Mode::Prefill | Mode::Decode if self.vp > 1 => {
                 fail("vp", self.vp, "1 outside training")
             }
+            _ if self.recompute == Recompute::LatentUp && arch.mla.is_none() => fail(
+                "recompute",
+                self.recompute,
+                "any other without latent attention",
+            ),
             _ if self.recipe != Recipe::Tensorwise && self.dtype != Dtype::Fp8 => {
                 fail("recipe", self.recipe, "`tensorwise` unless dtype is fp8")
             }

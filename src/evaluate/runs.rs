@@ -1,6 +1,6 @@
 //! Predicted against measured whole models: training steps, prompt passes, time to the first token and per token.
 
-use crate::arch::memory_use;
+use crate::arch::{Recompute, Workload, memory_use};
 use crate::calibrate::Sample;
 use crate::dataset::Skipped;
 use crate::dataset::runs::Measure;
@@ -60,7 +60,8 @@ pub struct RunGroup {
     pub errors: RunErrors,
     /// The run that is furthest off.
     pub worst: String,
-    /// Runs whose predicted memory does not fit the GPU that they ran on.
+    /// Runs whose predicted memory does not fit the GPU that they ran on, whatever is recomputed where the source does not
+    /// say.
     pub misfits: usize,
 }
 
@@ -184,12 +185,19 @@ pub fn judge<'a>(
             fitted: run.unfitted.is_none() && !queues(run),
             release: framework.release(&run.software),
         };
-        let memory = memory_use(&run.architecture, &run.workload)?;
+        let fits = |work: &Workload| {
+            memory_use(&run.architecture, work).map(|memory| memory.fits(run.gpu))
+        };
+        // What a source leaves open may have been recomputed.
+        let mut most = run.workload;
+        if most.trains() && !run.recompute_stated {
+            (most.recompute, most.recompute_layers) = (Recompute::Full, 0);
+        }
         judged.push(Judged {
             run,
             framework,
             sample,
-            fits: memory.fits(run.gpu),
+            fits: fits(&run.workload)? || fits(&most)?,
         });
     }
     Ok(judged)

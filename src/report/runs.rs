@@ -42,7 +42,8 @@ struct RunGroupKeys {
     #[serde(flatten)]
     errors: RunKeys,
     worst: String,
-    /// Runs whose predicted memory does not fit the GPU that they ran on.
+    /// Runs whose predicted memory does not fit the GPU that they ran on, whatever is recomputed where the source does not
+    /// say.
     misfits: usize,
 }
 
@@ -139,7 +140,7 @@ impl Report for RunsReport {
         });
         let misfits: usize = self.groups.iter().map(|group| group.misfits).sum();
         let memory = format!(
-            "{} {} whose predicted memory does not fit the GPU that they ran on\n",
+            "{} {} whose predicted memory does not fit the GPU that they ran on, whatever is recomputed where the source does not say\n",
             grouped(misfits as u64),
             if misfits == 1 { "run" } else { "runs" },
         );

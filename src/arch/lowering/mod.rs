@@ -145,7 +145,7 @@ impl Lowering<'_> {
         if !self.work.trains() {
             return;
         }
-        let again = self.recomputed(scope, &op, times);
+        let again = self.recomputed(role, scope, &op, times);
         self.push(role, Phase::Recompute, op, again);
         for &(phase, op) in backward {
             self.push(role, phase, op, times);
@@ -153,14 +153,15 @@ impl Lowering<'_> {
     }
 
     /// How many of `times` repetitions run again in the backward pass.
-    fn recomputed(&self, scope: Scope, op: &Op, times: u64) -> u64 {
-        let recomputing = self.stage.recomputing(self.work);
-        let times = (times * recomputing).div_ceil(self.stage.layers);
+    fn recomputed(&self, role: Role, scope: Scope, op: &Op, times: u64) -> u64 {
+        let times = self.stage.recomputed(self.work, times);
         let pointwise = matches!(op, Op::Memory(_));
         let again = match self.work.recompute {
             Recompute::None => false,
             Recompute::Selective => scope == Scope::Core,
             Recompute::Pointwise => scope == Scope::Layer && pointwise,
+            Recompute::LatentUp => matches!(role, Role::QueryUp | Role::KeyValueUp),
+            Recompute::Mlp => scope == Scope::Layer && (pointwise || role.is_up_projection()),
             Recompute::Operators => scope == Scope::Layer,
             Recompute::Full => scope != Scope::Edge,
         };

@@ -91,8 +91,8 @@ impl Publisher {
                  over all replicas where the source shards over some), modded-nanogpt nothing; \
                  sequence parallelism with tensor parallelism unless stated off; routed experts are \
                  cut by tensor parallelism in Grok-1 alone; virtual stages 1 and no recomputation \
-                 where nothing is stated; JAX policies that save projections recompute every \
-                 second linear map, fms-fsdp's selective checkpointing half of the layers; \
+                 where nothing is stated; JAX policies that save projections, and unstated ones, \
+                 recompute the MLP; fms-fsdp's selective checkpointing half of the layers; \
                  torchtitan's H100 is a 96 GB board with HBM2e and a limit of 500 W; fine-tuning of \
                  all weights is a step like pre-training; a measurement that two pages list counts \
                  twice"
@@ -183,6 +183,8 @@ pub struct Run {
     pub configuration: String,
     /// Bandwidth between nodes of one GPU in one direction, where the source says.
     pub network: Option<BytesPerSecond>,
+    /// Whether the source says what is recomputed; where it does not, [`Workload::recompute`] is assumed.
+    pub recompute_stated: bool,
     /// Why no constant is fitted to the run although it is judged; none where constants may be.
     pub unfitted: Option<String>,
 }
@@ -208,6 +210,7 @@ impl Run {
             serving: None,
             software: publisher.software().to_owned(),
             network: None,
+            recompute_stated: true,
             unfitted: None,
         };
         Self {

@@ -129,6 +129,8 @@ fn run(cells: Cells<'_>) -> std::result::Result<Run, Reason> {
         label: format!("{}, {gpus} x {}, {software}", architecture.name, gpu.name),
         configuration,
         network,
+        recompute_stated: stated_recompute(cells)?
+            .is_some_and(|text| text != "none stated" && text != "Selective AC"),
         unfitted: unfitted(cells, &architecture)?.map(str::to_owned),
         software,
         ..Run::step(
@@ -271,16 +273,23 @@ fn precision(cells: Cells<'_>) -> std::result::Result<(Dtype, Recipe), Reason> {
     })
 }
 
-/// What is recomputed, and in how many layers of a stage (0: all).
-fn recompute(cells: Cells<'_>, stage_layers: u64) -> std::result::Result<(Recompute, u64), Reason> {
+/// What the source says of recomputation.
+fn stated_recompute<'a>(cells: Cells<'a>) -> std::result::Result<Option<&'a str>, Reason> {
     let mut stated = None;
     for column in ["cfg_recompute", "activation_ckpt", "recipe_recompute"] {
         stated = stated.or(cells.text(column)?);
     }
+    Ok(stated)
+}
+
+/// What is recomputed, and in how many layers of a stage (0: all).
+fn recompute(cells: Cells<'_>, stage_layers: u64) -> std::result::Result<(Recompute, u64), Reason> {
+    let stated = stated_recompute(cells)?;
     let per_operator = cells.text_or_empty("source_repo")?.starts_with("pytorch/");
     let all = |recompute| Ok((recompute, 0));
     match stated.unwrap_or(if jax(cells)? { "policy" } else { "none" }) {
-        "none" | "none stated" | "No AC" | "selective mla_up_proj" => all(Recompute::None),
+        "none" | "none stated" | "No AC" => all(Recompute::None),
+        "selective mla_up_proj" => all(Recompute::LatentUp),
         "selective (per op)" => all(Recompute::Operators),
         "selective" if per_operator => all(Recompute::Operators),
         "selective" => all(Recompute::Selective),
@@ -289,7 +298,7 @@ fn recompute(cells: Cells<'_>, stage_layers: u64) -> std::result::Result<(Recomp
         }
         "Selective AC" => Ok((Recompute::Full, stage_layers.div_ceil(2))),
         "policy save_dot_only" => all(Recompute::Pointwise),
-        policy if policy.starts_with("policy") => all(Recompute::Operators),
+        policy if policy.starts_with("policy") => all(Recompute::Mlp),
         "full" => all(Recompute::Full),
         other => {
             let layers = other.strip_prefix("full, ");
