@@ -67,8 +67,8 @@ impl Error {
         Self(Box::new(Kind::Field {
             place: place.to_string(),
             at: FieldError {
-                field: field.to_owned(),
-                value: value.to_string(),
+                field: shortened(field),
+                value: shortened(&value.to_string()),
                 allowed: allowed.to_owned(),
             },
         }))
@@ -128,6 +128,25 @@ impl std::error::Error for Error {
     }
 }
 
+/// The longest text of others that a message repeats, in characters.
+const SHOWN: usize = 80;
+
+/// A text of others as messages repeat it: one line of it, short, its control characters escaped.
+pub fn shortened(text: &str) -> String {
+    let end = text.char_indices().nth(SHOWN).map(|(end, _)| end);
+    let mut shown = String::with_capacity(SHOWN);
+    for c in text[..end.unwrap_or(text.len())].chars() {
+        match c.is_control() {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
+        }
+    }
+    if end.is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
 /// Reads a whole text file; the error names it.
 pub fn read_text(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).map_err(|source| Error::io(path, source))
@@ -172,6 +191,15 @@ mod tests {
                 .to_string()
                 .contains("--features train")
         );
+    }
+
+    #[test]
+    fn a_message_is_one_short_line_whatever_a_file_holds() {
+        let odd = format!("a\nerror: \u{1b}[2J{}", "x".repeat(1_000_000));
+        let text = Error::field("config.json", &odd, &odd, "names").to_string();
+        assert!(text.chars().count() < 300, "{text}");
+        assert!(!text.contains(char::is_control), "{text:?}");
+        assert_eq!(shortened("größer als 1"), "größer als 1");
     }
 
     #[test]

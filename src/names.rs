@@ -1,18 +1,20 @@
-//! Enums whose variants have one stable name, used on the command line, on disk and on the wire.
+//! Enums whose variants have one stable name, used on the command line, on disk and on the wire; names near a wrong one.
 
 /// Declares a fieldless enum with `ALL`, `name`, `parse`, `Display`, serde, its schema and its values on the command line
 /// under the same names.
 ///
+/// What follows `or` is understood where a person or a config writes it, and never written.
+///
 /// The names are taken as `tt`: inside a `literal` the schema does not see them.
 macro_rules! named_enum {
     ($(#[$meta:meta])* $name:ident {
-        $($(#[$doc:meta])* $variant:ident = $text:tt),+ $(,)?
+        $($(#[$doc:meta])* $variant:ident = $text:tt $(or $alias:tt)*),+ $(,)?
     }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
         pub enum $name {
-            $($(#[$doc])* #[serde(rename = $text)] $variant),+
+            $($(#[$doc])* #[serde(rename = $text $(, alias = $alias)*)] $variant),+
         }
 
         impl $name {
@@ -42,7 +44,11 @@ macro_rules! named_enum {
             }
 
             fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
-                Some(clap::builder::PossibleValue::new(self.name()))
+                let aliases: &[&'static str] = match self {
+                    $(Self::$variant => &[$($alias),*]),+
+                };
+                let value = clap::builder::PossibleValue::new(self.name());
+                Some(value.aliases(aliases.iter().copied()))
             }
         }
 
@@ -52,4 +58,46 @@ macro_rules! named_enum {
             }
         }
     };
+}
+
+/// How many near matches an unknown name is answered with.
+const SUGGESTIONS: usize = 5;
+
+/// Letters of an unknown name that are compared: no name is longer.
+const LONGEST_NAME: usize = 64;
+
+/// The names with the fewest edits to this one.
+pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let wanted: String = key(name).chars().take(LONGEST_NAME).collect();
+    let mut names: Vec<_> = known
+        .map(|name| (edits(&wanted, &key(name)), name))
+        .collect();
+    names.sort_unstable();
+    let nearest = names.into_iter().take(SUGGESTIONS);
+    nearest.map(|(_, name)| name).collect()
+}
+
+/// What two spellings of one name have in common.
+pub fn key(name: &str) -> String {
+    let name = name.rsplit('/').next().unwrap_or(name);
+    name.chars()
+        .filter(|c| !matches!(c, '-' | '_' | ' '))
+        .flat_map(char::to_lowercase)
+        .collect()
+}
+
+/// Levenshtein distance.
+fn edits(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, to) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(from != *to);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
 }

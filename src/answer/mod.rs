@@ -2,7 +2,14 @@
 //!
 //! The command line and the HTTP service ask here, so equal requests get equal documents.
 
+#[cfg(feature = "dataset")]
+pub mod calibrate;
+
 pub mod catalog;
+
+pub mod predictors;
+
+pub mod question;
 
 pub mod sweep;
 
@@ -89,9 +96,16 @@ fn basis(predictor: &Predictor, op: &Op) -> Option<Basis> {
 
 /// What the estimates of these operators are based on, each basis once.
 fn bases<'a>(predictor: &Predictor, ops: impl Iterator<Item = &'a Op>) -> Vec<Basis> {
-    let mut bases = Vec::new();
-    for basis in ops.filter_map(|op| basis(predictor, op)) {
-        if !bases.contains(&basis) {
+    let (mut bases, mut seen) = (Vec::new(), Vec::new());
+    for op in ops {
+        let kind = (Family::of(op), Variant::of(op));
+        if seen.contains(&kind) {
+            continue;
+        }
+        seen.push(kind);
+        if let Some(basis) = basis(predictor, op)
+            && !bases.contains(&basis)
+        {
             bases.push(basis);
         }
     }

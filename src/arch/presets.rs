@@ -2,17 +2,13 @@
 
 use super::Architecture;
 use crate::error::{Error, Result};
+use crate::names;
+use crate::names::key;
 use include_dir::{Dir, include_dir};
 use serde::Deserialize;
 use std::sync::OnceLock;
 
 static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/data/architectures");
-
-/// How many near matches an unknown name is answered with.
-const SUGGESTIONS: usize = 5;
-
-/// Letters of an unknown name that are compared: no name is longer.
-const LONGEST_NAME: usize = 64;
 
 /// One published model.
 #[derive(Clone, Debug, Deserialize)]
@@ -80,7 +76,7 @@ impl Preset {
 
     /// The known names with the fewest edits to this one.
     pub fn nearest(name: &str) -> Vec<&'static str> {
-        nearest(name, Self::all().iter().flat_map(Self::names))
+        names::nearest(name, Self::all().iter().flat_map(Self::names))
     }
 
     fn names(&self) -> impl Iterator<Item = &str> {
@@ -88,42 +84,6 @@ impl Preset {
             .chain(&self.aliases)
             .map(String::as_str)
     }
-}
-
-/// The names with the fewest edits to this one.
-pub(super) fn nearest(name: &str, known: impl Iterator<Item = &'static str>) -> Vec<&'static str> {
-    let wanted: String = key(name).chars().take(LONGEST_NAME).collect();
-    let mut names: Vec<_> = known
-        .map(|name| (edits(&wanted, &key(name)), name))
-        .collect();
-    names.sort_unstable();
-    let nearest = names.into_iter().take(SUGGESTIONS);
-    nearest.map(|(_, name)| name).collect()
-}
-
-/// What two spellings of one name have in common.
-fn key(name: &str) -> String {
-    let name = name.rsplit('/').next().unwrap_or(name);
-    name.chars()
-        .filter(|c| !matches!(c, '-' | '_' | ' '))
-        .flat_map(char::to_lowercase)
-        .collect()
-}
-
-/// Levenshtein distance.
-fn edits(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

@@ -7,11 +7,13 @@ pub mod reproduce;
 use crate::ops::LARGEST;
 use crate::report::plot;
 use crate::request::AttentionRequest;
+use crate::request::CalibrateRequest;
 use crate::request::GemmRequest;
 use crate::request::ModelRequest;
 use crate::request::SearchRequest;
 use crate::request::Size;
 use crate::request::TargetRequest;
+use crate::request::number;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use measure::MeasureArgs;
@@ -72,7 +74,7 @@ pub enum Command {
     /// Compare predictions with timing tables: the error table.
     Evaluate(EvaluateArgs),
     /// Fit the constants of a framework to measured steps of your own.
-    Calibrate(CalibrateArgs),
+    Calibrate(CalibrateRequest),
     /// Convert public timing tables to our own Parquet schema, or merge files of our own.
     Import(ImportArgs),
     /// List the known GPUs, or every figure of one with its source.
@@ -326,24 +328,6 @@ pub struct EvaluateArgs {
     pub accuracy: Option<PathBuf>,
 }
 
-/// Fitting the constants of a framework to measured steps.
-#[derive(Debug, Args)]
-pub struct CalibrateArgs {
-    /// Measured whole models (docs/runs.md): three or more runs of your own trainer or server.
-    #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
-    pub runs: Vec<PathBuf>,
-    /// The framework to depart from [default: megatron in training, vllm in serving].
-    #[arg(long, value_name = "NAME|PATH")]
-    pub framework: Option<String>,
-    /// The file to write.
-    #[arg(long, value_name = "FILE.toml")]
-    pub out: PathBuf,
-    /// Fit every constant that has a prior, to the runs whose software is that of the framework: how the built-in
-    /// frameworks are made.
-    #[arg(long, requires = "framework")]
-    pub refit: bool,
-}
-
 /// Takes the framework from the software that a run names.
 pub const AUTO: &str = "auto";
 
@@ -385,7 +369,7 @@ const PUBLISHERS: &[&str] = &[];
 
 /// Reads a count of things.
 fn count(text: &str) -> Result<u64, String> {
-    let count = text.parse().ok();
+    let count = number::size(text);
     let count = count.filter(|count| (1..=LARGEST).contains(count));
     count.ok_or_else(|| format!("allowed: whole numbers from 1 to {LARGEST}"))
 }
@@ -401,7 +385,7 @@ fn picture(text: &str) -> Result<PathBuf, String> {
 
 /// Reads a share of something: some, not all.
 fn fraction(text: &str) -> Result<f64, String> {
-    let value = text.parse::<f64>().ok();
+    let value = number::fraction(text);
     let value = value.filter(|value| *value > 0.0 && *value < 1.0);
-    value.ok_or_else(|| "allowed: a number between 0 and 1".to_owned())
+    value.ok_or_else(|| "allowed: a number between 0 and 1, such as 0.1 or 10%".to_owned())
 }

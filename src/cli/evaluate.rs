@@ -1,11 +1,11 @@
 //! `shapewise evaluate`: the error table of any timing table.
 
+use crate::answer::calibrate::framework;
+use crate::answer::predictors::artifact;
 use crate::cli::accuracy;
 use crate::cli::args::AUTO;
 use crate::cli::args::EvaluateArgs;
 use crate::cli::args::Format;
-use crate::cli::artifact;
-use crate::cli::calibrate::framework;
 use crate::cli::render;
 use crate::cli::rows;
 use crate::dataset::runs::read_runs;

@@ -5,9 +5,6 @@ pub mod args;
 #[cfg(feature = "dataset")]
 mod accuracy;
 
-#[cfg(feature = "dataset")]
-mod calibrate;
-
 mod check;
 
 #[cfg(feature = "dataset")]
@@ -47,14 +44,10 @@ use crate::cli::args::Command;
 use crate::cli::args::Format;
 use crate::error::Error;
 use crate::error::Result;
-use crate::predict::library;
-use crate::regressor::artifact::Artifact;
 use crate::report::Report;
-use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::panic;
-use std::path::Path;
 use std::process::ExitCode;
 
 /// The command did what it was asked.
@@ -127,7 +120,10 @@ fn execute(cli: &Cli) -> Result<Answer> {
         #[cfg(feature = "dataset")]
         Command::Evaluate(args) => evaluate::run(args, cli.format),
         #[cfg(feature = "dataset")]
-        Command::Calibrate(args) => calibrate::run(args, cli.format),
+        Command::Calibrate(args) => {
+            let report = crate::answer::calibrate::run(args);
+            report.map(|report| render(&report, cli.format))
+        }
         #[cfg(not(feature = "dataset"))]
         Command::Evaluate(_) => Err(Error::feature_off("`evaluate`", "dataset")),
         #[cfg(not(feature = "dataset"))]
@@ -149,20 +145,6 @@ fn execute(cli: &Cli) -> Result<Answer> {
         Command::Train(_) => Err(Error::feature_off("`train`", "train")),
     };
     text.map(Answer::from)
-}
-
-/// The model of this name: a folder with a card, else a built-in one.
-fn artifact(name: &str) -> Result<Cow<'static, Artifact>> {
-    let folder = Path::new(name);
-    if folder.is_dir() {
-        return Artifact::open(folder).map(Cow::Owned);
-    }
-    let built_in = library::find(name)?;
-    built_in.map(Cow::Borrowed).ok_or_else(|| {
-        let names: Vec<_> = library::names().collect();
-        let allowed = format!("a folder with a card.json, or one of {}", names.join(", "));
-        Error::field("command line", "model", format!("`{name}`"), &allowed)
-    })
 }
 
 /// The report in the format that was asked for.

@@ -1,8 +1,8 @@
 //! `shapewise reproduce`: the findings of the co-design paper, predicted beside what was measured.
 
+use crate::answer::predictors::artifact;
 use crate::cli::args::Format;
 use crate::cli::args::reproduce::ReproduceArgs;
-use crate::cli::artifact;
 use crate::cli::render;
 use crate::cli::say;
 use crate::error::Error;

@@ -1,18 +1,13 @@
 //! The GPU and the model that a command names, as a predictor.
 
+use crate::answer::predictors;
 use crate::answer::sweep::Timing;
 use crate::cli::args::TargetArgs;
-use crate::cli::artifact;
 use crate::error::Error;
-use crate::error::{Result, read_text};
-use crate::framework::Framework;
+use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::gpu::GpuCatalog;
 use crate::predict::Predictor;
-use crate::regressor::artifact::Card;
-use crate::request::DEFAULT_GPU;
-use crate::request::TargetRequest;
-use std::path::Path;
 
 /// The predictor of the target, with the user's own timings where there are some.
 pub(super) fn answering(target: &TargetArgs) -> Result<Predictor> {
@@ -31,37 +26,7 @@ pub(super) fn predicting(target: &TargetArgs) -> Result<Predictor> {
     if let Some(path) = &target.data {
         gpus.extend(crate::dataset::described_gpus(path)?);
     }
-    let TargetRequest { gpu, model, .. } = &target.request;
-    let model = model.as_deref().map(artifact).transpose()?;
-    gpus.extend(model.iter().flat_map(|model| model.card.gpus.clone()));
-    let own = model.as_ref().and_then(|model| described_gpu(&model.card));
-    let gpu = gpus.find(gpu.as_deref().or(own).unwrap_or(DEFAULT_GPU))?;
-    let predictor = Predictor::new(&target.request.placed(gpu), model.as_deref())?;
-    let Some(name) = &target.request.framework else {
-        return Ok(predictor);
-    };
-    if let Some(framework) = framework_file(name)? {
-        return Ok(predictor.with_framework(framework));
-    }
-    Framework::check_name(name)?;
-    Ok(predictor.with_framework_named(name))
-}
-
-/// The framework of a file; none where the text is the name of a built-in one.
-pub(super) fn framework_file(name_or_path: &str) -> Result<Option<Framework>> {
-    let path = Path::new(name_or_path);
-    if path.extension().is_none_or(|extension| extension != "toml") {
-        return Ok(None);
-    }
-    Framework::from_toml(&read_text(path)?, name_or_path).map(Some)
-}
-
-/// The GPU that a model describes, where it describes only one.
-fn described_gpu(card: &Card) -> Option<&str> {
-    match &card.gpus[..] {
-        [gpu] => Some(&gpu.name),
-        _ => None,
-    }
+    predictors::find(&target.request, gpus)
 }
 
 /// The user's own timings on this GPU; none where no table is named.

@@ -1,11 +1,11 @@
 //! `shapewise train`: timing tables to a model, with progress on standard error.
 
+use crate::answer::predictors::artifact;
 use crate::cli::args::Backend;
 use crate::cli::args::FilterArgs;
 use crate::cli::args::Format;
 use crate::cli::args::NATIVE;
 use crate::cli::args::TrainArgs;
-use crate::cli::artifact;
 use crate::cli::render;
 use crate::cli::rows;
 use crate::cli::say;

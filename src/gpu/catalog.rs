@@ -8,6 +8,7 @@ use super::quoted;
 use super::spelling;
 use crate::error::Error;
 use crate::error::Result;
+use crate::names::nearest;
 
 /// The built-in GPUs and any number of described ones.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -48,12 +49,17 @@ impl GpuCatalog {
 
     /// The GPU with this name or alias; case does not matter, and `_`, `-` and a space are equal.
     pub fn find(&self, name: &str) -> Result<&Gpu> {
+        if let Some(exact) = self.iter().find(|gpu| gpu.name == name) {
+            return Ok(exact);
+        }
         let wanted = spelling(name);
         let mut gpus = self.iter();
         let found = gpus.find(|gpu| gpu.names().any(|known| spelling(known) == wanted));
         found.ok_or_else(|| {
+            let near = nearest(name, self.iter().map(|gpu| gpu.name.as_str())).join(", ");
             let names: Vec<_> = self.iter().map(|gpu| gpu.name.as_str()).collect();
-            Error::field("target", "gpu", quoted(name), &names.join(", "))
+            let allowed = format!("nearest {near}; all {}", names.join(", "));
+            Error::field("target", "gpu", quoted(name), &allowed)
         })
     }
 }
@@ -99,6 +105,11 @@ mod tests {
         assert_eq!(gpus.iter().count(), Gpu::all().len() + 1);
         let error = gpus.find("h2000").unwrap_err().to_string();
         assert!(error.contains("a100") && error.ends_with(name), "{error}");
+        let near = error.split_once("nearest ").unwrap().1;
+        assert!(
+            near.starts_with("h200") || near.starts_with("h100"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -26,16 +26,16 @@ named_enum! {
     #[non_exhaustive]
     Dtype {
         /// IEEE single precision without tensor cores.
-        Fp32 = "fp32",
+        Fp32 = "fp32" or "float32" or "float",
         /// Single precision rounded to 10 mantissa bits on tensor cores.
         Tf32 = "tf32",
         /// IEEE half precision.
-        Fp16 = "fp16",
+        Fp16 = "fp16" or "float16" or "half",
         /// bfloat16.
         #[default]
-        Bf16 = "bf16",
+        Bf16 = "bf16" or "bfloat16",
         /// 8-bit float with one scale per tensor or token; a GEMM writes its output as bf16.
-        Fp8 = "fp8",
+        Fp8 = "fp8" or "float8" or "float8_e4m3fn" or "e4m3",
     }
 }
 

@@ -9,9 +9,10 @@ use crate::units::significant;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
+use utoipa::ToSchema;
 
 /// A framework that was fitted to measured steps.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct CalibrationReport {
     framework: String,
     base: String,
@@ -24,7 +25,7 @@ pub struct CalibrationReport {
 }
 
 /// A constant before and after the fit.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 struct Moved {
     name: &'static str,
     before: f64,

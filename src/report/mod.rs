@@ -23,6 +23,8 @@ pub mod gpus;
 #[cfg(feature = "dataset")]
 pub mod import;
 
+mod key;
+
 #[cfg(feature = "measure")]
 pub mod measure;
 
@@ -81,6 +83,32 @@ pub trait Report: Serialize + Sized {
             .expect("documents hold strings, numbers and lists of them only");
         text.push('\n');
         text
+    }
+}
+
+/// A report of any kind.
+pub trait AnyReport: Send + Sync {
+    /// Tables and sentences, with a line break at the end.
+    fn text(&self) -> String;
+
+    /// One JSON document, with a line break at the end.
+    fn json(&self) -> String;
+
+    /// The JSON of one key of the document; none where it has no such key.
+    fn key(&self, name: &str) -> Option<String>;
+}
+
+impl<R: Report + Send + Sync> AnyReport for R {
+    fn text(&self) -> String {
+        Report::text(self)
+    }
+
+    fn json(&self) -> String {
+        Report::json(self)
+    }
+
+    fn key(&self, name: &str) -> Option<String> {
+        self.serialize(key::Of(name)).ok().flatten()
     }
 }
 

@@ -4,7 +4,13 @@
 //! Doc comments are the help of the options and the descriptions of the keys. Keys are those of [`crate::ops`] and
 //! [`crate::arch`], so a request can be made of an answer. A size is a [`Size`]: a number, or a range in a sweep.
 
+mod calibrate;
+
+pub mod json;
+
 mod model;
+
+pub mod number;
 
 mod operator;
 
@@ -16,8 +22,9 @@ mod target;
 
 mod workload;
 
+pub use calibrate::CalibrateRequest;
 pub use model::{ArchitectureRequest, ModelRequest, UNNAMED};
-pub use operator::{AttentionRequest, GemmRequest, OperatorRequest};
+pub use operator::{AttentionRequest, GemmRequest, OperatorRequest, read_operator};
 pub use search::{LEAST_POSITIONS, Parameters, SearchRequest};
 pub use size::{Size, Sizes};
 pub use target::{DEFAULT_GPU, TargetRequest};

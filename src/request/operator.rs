@@ -10,14 +10,30 @@ use crate::ops::Op;
 use crate::ops::Pass;
 use crate::request::Size;
 use crate::request::Sizes;
+use crate::request::json;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use utoipa::ToSchema;
 
 /// A request about one operator.
 pub trait OperatorRequest: DeserializeOwned + ToSchema + Send + 'static {
     /// The operator; fails where its sizes do not go together.
     fn op(&self, sizes: &mut Sizes) -> Result<Op>;
+}
+
+/// The operator of an object whose key `kind` says which request it holds.
+pub fn read_operator(body: Value) -> Result<Op> {
+    fn read<R: OperatorRequest>(body: Value) -> Result<Op> {
+        let request: R = json::plain(body)?;
+        Sizes::fixed(|sizes| request.op(sizes))
+    }
+    let (kind, body) = json::kind_of(body);
+    match kind.as_ref().and_then(Value::as_str) {
+        Some("gemm") => read::<GemmRequest>(body),
+        Some("attention") => read::<AttentionRequest>(body),
+        _ => Err(json::other_kind(kind, "`gemm` or `attention`")),
+    }
 }
 
 /// A GEMM (m, k) x (k, n).

@@ -10,6 +10,7 @@ use crate::request::ArchitectureRequest;
 use crate::request::Size;
 use crate::request::Sizes;
 use crate::request::WorkloadRequest;
+use crate::request::number;
 use crate::search;
 use crate::search::Free;
 use crate::search::Method;
@@ -257,7 +258,9 @@ impl PartialSchema for Parameters {
             .maximum(Some(PARAMETERS.1));
         let text = ObjectBuilder::new()
             .schema_type(Type::String)
-            .pattern(Some("^[0-9]+(\\.[0-9]+)?([Ee][0-9]{1,2}|[KkMmBbTt])?$"))
+            .pattern(Some(
+                "^[0-9]+(,[0-9]{3})*(\\.[0-9]+)?([Ee][0-9]{1,2}| ?[KkMmBbTt])?$",
+            ))
             .description(Some(PARAMETERS_ALLOWED))
             .examples(["6.7B"]);
         OneOfBuilder::new().item(number).item(text).into()
@@ -268,21 +271,10 @@ impl ToSchema for Parameters {}
 
 /// Reads a number of parameters: digits, an exponent, or a suffix K, M, B or T; nothing where it is none.
 fn parameters(text: &str) -> Option<u64> {
-    let trimmed = text.trim();
-    let (digits, unit) = match trimmed.chars().last()?.to_ascii_uppercase() {
-        'K' => (&trimmed[..trimmed.len() - 1], 1e3),
-        'M' => (&trimmed[..trimmed.len() - 1], 1e6),
-        'B' => (&trimmed[..trimmed.len() - 1], 1e9),
-        'T' => (&trimmed[..trimmed.len() - 1], 1e12),
-        _ => (trimmed, 1.0),
-    };
-    let plain = |c: char| c.is_ascii_digit() || matches!(c, '.' | 'e' | 'E' | '+' | '_');
-    if digits.is_empty() || !digits.chars().all(plain) {
-        return None;
-    }
-    let value: f64 = digits.replace('_', "").parse().ok()?;
+    let units = [("k", 1e3), ("m", 1e6), ("b", 1e9), ("t", 1e12)];
+    let value = number::with_unit(text, &units)?;
     // What is too large for a whole number is out of range too.
-    let count = (value * unit).round() as u64;
+    let count = value.round() as u64;
     (PARAMETERS.0..=PARAMETERS.1)
         .contains(&count)
         .then_some(count)
@@ -291,8 +283,8 @@ fn parameters(text: &str) -> Option<u64> {
 /// Reads the largest miss of a number of parameters.
 #[cfg(feature = "cli")]
 fn tolerance(text: &str) -> std::result::Result<f64, String> {
-    let value = text.parse().ok().filter(is_tolerance);
-    value.ok_or_else(|| "allowed: a fraction from 0 to 0.5".to_owned())
+    let value = number::fraction(text).filter(is_tolerance);
+    value.ok_or_else(|| "allowed: a fraction from 0 to 0.5, such as 0.01 or 1%".to_owned())
 }
 
 fn fraction<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<f64, D::Error> {

@@ -3,6 +3,7 @@
 use crate::error;
 use crate::error::Error;
 use crate::ops::LARGEST;
+use crate::request::number;
 use crate::sweep::Range;
 use serde::de::{Deserialize, Deserializer};
 use serde::ser::{Serialize, Serializer};
@@ -30,10 +31,13 @@ pub enum Size<const LEAST: u64 = 1> {
 
 impl<const LEAST: u64> Size<LEAST> {
     fn number(text: &str, least: u64) -> Result<u64, String> {
-        let number = text.parse().ok();
-        number
+        number::size(text)
             .filter(|number| (least..=LARGEST).contains(number))
-            .ok_or_else(|| format!("allowed: whole numbers from {least} to {LARGEST}"))
+            .ok_or_else(|| {
+                format!(
+                    "allowed: whole numbers from {least} to {LARGEST}, such as 8192, 8,192 or 8k"
+                )
+            })
     }
 
     /// This size if it is a number; a range is for `sweep`.
@@ -64,7 +68,15 @@ impl<const LEAST: u64> FromStr for Size<LEAST> {
         };
         let parts: Vec<_> = text.split(':').collect();
         match parts[..] {
-            [number] => Self::number(number, LEAST).map(Self::Number),
+            [number] => Self::number(number, LEAST)
+                .map(Self::Number)
+                .map_err(|allowed| {
+                    let range = number.split_once("..").or_else(|| number.split_once('-'));
+                    match range.filter(|(start, end)| !start.is_empty() && !end.is_empty()) {
+                        Some((start, end)) => format!("a range is written {start}:{end}"),
+                        None => allowed,
+                    }
+                }),
             [start, end] => range(start, end, "1"),
             [start, end, step] => range(start, end, step),
             _ => Err("allowed: a number, START:END or START:END:STEP".to_owned()),
@@ -94,10 +106,14 @@ impl<'de, const LEAST: u64> Deserialize<'de> for Size<LEAST> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = Value::deserialize(deserializer)?;
         let read = match &value {
-            Value::Number(_) => Self::number(&value.to_string(), LEAST)
-                .ok()
+            Value::Number(number) => number
+                .as_u64()
+                .filter(|number| (LEAST..=LARGEST).contains(number))
                 .map(Self::Number),
-            Value::String(text) => text.parse().ok(),
+            // In JSON a number is a number, so a range has digits alone.
+            Value::String(text) if text.bytes().all(|b| b.is_ascii_digit() || b == b':') => {
+                text.parse().ok()
+            }
             _ => None,
         };
         let read = read.filter(|size| match size {

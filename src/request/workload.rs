@@ -14,6 +14,8 @@ use crate::request::Size;
 use crate::request::Sizes;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
+use serde_json::Value;
+use std::sync::LazyLock;
 use utoipa::{IntoParams, ToSchema};
 
 /// New tokens per sequence in training and prefill, and cached tokens in decode, unless told otherwise.
@@ -161,8 +163,10 @@ impl WorkloadRequest {
 
     /// Whether a workload has this key, so that messages can say where it stands.
     pub fn has(key: &str) -> bool {
-        let workload = serde_json::to_value(Workload::train(1, 1));
-        workload.is_ok_and(|workload| workload.get(key).is_some())
+        static KEYS: LazyLock<Value> = LazyLock::new(|| {
+            serde_json::to_value(Workload::train(1, 1)).expect("a workload is JSON")
+        });
+        KEYS.get(key).is_some()
     }
 }
 

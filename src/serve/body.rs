@@ -3,20 +3,19 @@
 use crate::arch::Architecture;
 use crate::arch::Preset;
 use crate::arch::read_object;
-use crate::ops::Op;
+use crate::error::Error;
+use crate::error::shortened;
 use crate::request::ArchitectureRequest;
 use crate::request::AttentionRequest;
 use crate::request::GemmRequest;
 use crate::request::ModelRequest;
-use crate::request::OperatorRequest;
 use crate::request::SearchRequest;
-use crate::request::Sizes;
 use crate::request::TargetRequest;
 use crate::request::UNNAMED;
+use crate::request::json;
 use crate::serve::App;
 use crate::serve::limits::Limits;
 use crate::serve::problem::Problem;
-use crate::serve::problem::shortened;
 use crate::serve::schema::AnyOperator;
 use axum::body;
 use axum::body::Body;
@@ -26,7 +25,6 @@ use axum::http::header;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use serde_path_to_error::{Path, Segment};
 use utoipa::ToSchema;
 
 /// The most operators of one batch.
@@ -132,52 +130,13 @@ pub fn read<R: Bodied>(bytes: &[u8], query: Option<&str>) -> Result<JsonRequest<
 }
 
 /// Reads a request from JSON, with its GPU and model.
-pub fn parse<R: DeserializeOwned>(mut body: Value) -> Result<JsonRequest<R>, Problem> {
-    let mut target = Map::new();
-    if let Some(object) = body.as_object_mut() {
-        for key in TargetRequest::KEYS {
-            target.extend(
-                object
-                    .shift_remove(key)
-                    .map(|value| (key.to_owned(), value)),
-            );
-        }
-    }
+pub fn parse<R: DeserializeOwned>(body: Value) -> Result<JsonRequest<R>, Problem> {
+    let (request, target) = json::read(body).map_err(unreadable)?;
     Ok(JsonRequest {
-        target: plain(Value::Object(target))?,
-        request: read_as(
-            body,
-            &TargetRequest::KEYS.map(|key| format!(", `{key}`")).concat(),
-        )?,
+        request,
+        target,
         is_config: false,
     })
-}
-
-/// The operator of one entry of a batch.
-pub fn operator(entry: Value) -> Result<Op, Problem> {
-    fn read<R: OperatorRequest>(entry: Value) -> Result<Op, Problem> {
-        let request: R = plain(entry)?;
-        Ok(Sizes::fixed(|sizes| request.op(sizes))?)
-    }
-    let (kind, entry) = kind_of(entry);
-    match kind.as_ref().and_then(Value::as_str) {
-        Some("gemm") => read::<GemmRequest>(entry),
-        Some("attention") => read::<AttentionRequest>(entry),
-        _ => Err(other_kind(kind, "`gemm` or `attention`")),
-    }
-}
-
-/// The key `kind` of an object, and the rest of it.
-pub fn kind_of(mut body: Value) -> (Option<Value>, Value) {
-    let object = body.as_object_mut();
-    let kind = object.and_then(|object| object.shift_remove("kind"));
-    (kind, body)
-}
-
-/// The problem of a kind that is none of those that are allowed.
-pub fn other_kind(kind: Option<Value>, allowed: &str) -> Problem {
-    let found = kind.map_or_else(|| "absent".to_owned(), |kind| kind.to_string());
-    Problem::field("kind", &found, allowed)
 }
 
 /// The architecture that `field` of a body holds; no path, as the service reads no files.
@@ -211,72 +170,15 @@ fn pairs(query: &str) -> Map<String, Value> {
     read.collect()
 }
 
-/// Reads JSON without GPU and model.
-pub fn plain<R: DeserializeOwned>(body: Value) -> Result<R, Problem> {
-    read_as(body, "")
-}
-
-/// Reads JSON beside which these `others` are allowed.
-fn read_as<R: DeserializeOwned>(body: Value, others: &str) -> Result<R, Problem> {
-    serde_path_to_error::deserialize(&body).map_err(|error| {
-        let place = dotted(error.path());
-        let found = at(&body, error.path());
-        refused(&place, found, &error.into_inner().to_string(), others)
-    })
-}
-
-/// The problem behind a sentence of serde.
-fn refused(place: &str, found: Option<&Value>, sentence: &str, others: &str) -> Problem {
-    let quoted = sentence.split('`').nth(1).unwrap_or("");
-    let inner = |name: &str| match place {
-        "" => name.to_owned(),
-        place => format!("{place}.{name}"),
-    };
-    let expected = sentence.split_once("expected ").map(|(_, wanted)| wanted);
-    if sentence.starts_with("missing field") {
-        return Problem::field(&inner(quoted), "absent", "a value; it has no default");
+/// The problem of a body that cannot be read as a request.
+pub fn unreadable(error: Error) -> Problem {
+    match error.field_error() {
+        Some(at) => {
+            let field = Some(&*at.field).filter(|field| *field != json::WHOLE);
+            Problem::field(field.unwrap_or(""), &at.value, &at.allowed)
+        }
+        None => error.into(),
     }
-    if sentence.starts_with("unknown field") {
-        // The path of an unknown field ends with it.
-        let field = match place.rsplit('.').next() == Some(quoted) {
-            true => place.to_owned(),
-            false => inner(quoted),
-        };
-        let others = if field == quoted { others } else { "" };
-        let allowed = format!("{}{others}", expected.unwrap_or("no other field"));
-        return Problem::field(&field, "unknown", &allowed);
-    }
-    let value = found.map_or_else(|| "absent".to_owned(), shown);
-    Problem::field(place, &value, &in_words(expected.unwrap_or(sentence)))
-}
-
-/// What serde expected, in words.
-fn in_words(expected: &str) -> String {
-    match expected.strip_prefix("struct ") {
-        Some(_) => "an object".to_owned(),
-        None => match expected {
-            "u64" => "a whole number of at least 0".to_owned(),
-            "f64" => "a number".to_owned(),
-            "a boolean" => "true or false".to_owned(),
-            "a sequence" => "a list".to_owned(),
-            other => other.to_owned(),
-        },
-    }
-}
-
-/// A path as `workload.batch` or `ops[3].m`.
-fn dotted(path: &Path) -> String {
-    let text = path.to_string();
-    if text == "." { String::new() } else { text }
-}
-
-/// What stands at a path.
-fn at<'a>(body: &'a Value, path: &Path) -> Option<&'a Value> {
-    path.iter().try_fold(body, |value, segment| match segment {
-        Segment::Map { key } => value.get(key),
-        Segment::Seq { index } => value.get(index),
-        Segment::Enum { .. } | Segment::Unknown => Some(value),
-    })
 }
 
 /// A value as messages repeat it.

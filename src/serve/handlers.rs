@@ -9,6 +9,7 @@ use crate::ops::Op;
 use crate::predict::Predictor;
 use crate::report::Report;
 use crate::report::operator::OperatorsReport;
+use crate::request;
 use crate::request::AttentionRequest;
 use crate::request::GemmRequest;
 use crate::request::ModelRequest;
@@ -16,6 +17,7 @@ use crate::request::OperatorRequest;
 use crate::request::Sizes;
 use crate::request::TargetRequest;
 use crate::request::WorkloadRequest;
+use crate::request::read_operator;
 use crate::serve::App;
 use crate::serve::body;
 use crate::serve::body::BatchRequest;
@@ -31,6 +33,7 @@ use axum::http::HeaderValue;
 use axum::http::StatusCode;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::sync::{Arc, OnceLock};
 use utoipa::IntoResponses;
@@ -98,7 +101,7 @@ pub async fn predict_attention(
 
 fn one<R: OperatorRequest>(app: &App, asked: &JsonRequest<R>) -> Answered {
     let op = Sizes::fixed(|sizes| asked.request.op(sizes))?;
-    let predictor = app.predictors.get(&asked.target)?;
+    let predictor = app.predictors.built_in(&asked.target)?;
     app.metrics.predicted(1);
     let reports = answer::operators(&predictor, &[op])?;
     Ok(json(reports[0].json()))
@@ -121,7 +124,10 @@ pub async fn predict_batch(State(app): State<App>, asked: JsonRequest<BatchReque
     }
     let ops = asked.request.ops.into_iter().enumerate();
     let ops: Vec<Op> = ops
-        .map(|(at, op)| body::operator(op).map_err(|problem| problem.within(&format!("ops[{at}]"))))
+        .map(|(at, op)| {
+            let read = read_operator(op).map_err(body::unreadable);
+            read.map_err(|problem| problem.within(&format!("ops[{at}]")))
+        })
         .collect::<Result<_, Problem>>()?;
     let answer = job(&app, &asked.target, move |predictor| {
         let ops = answer::operators(predictor, &ops)?;
@@ -152,7 +158,7 @@ fn step(
     let base = body::architecture(&request.architecture, "architecture")?;
     let step = Sizes::fixed(|sizes| request.step(&base, sizes));
     let (architecture, workload) = step.map_err(in_workload)?;
-    let predictor = app.predictors.get(target)?;
+    let predictor = app.predictors.built_in(target)?;
     let report = answer::step(&predictor, &architecture, &workload)?;
     app.metrics.predicted(report.predicted());
     Ok(json(report.json()))
@@ -198,13 +204,19 @@ async fn checked(
     responses((status = 200, description = "The curve", body = schema::Sweep), Problems),
 )]
 pub async fn sweep_any(State(app): State<App>, asked: JsonRequest<Value>) -> Answered {
-    let (kind, request) = body::kind_of(asked.request);
+    fn read<R: DeserializeOwned>(request: Value) -> Result<R, Problem> {
+        request::json::plain(request).map_err(body::unreadable)
+    }
+    let (kind, request) = request::json::kind_of(asked.request);
     let target = asked.target;
     match kind.as_ref().and_then(Value::as_str) {
-        Some("gemm") => curve::<GemmRequest>(&app, &target, body::plain(request)?).await,
-        Some("attention") => curve::<AttentionRequest>(&app, &target, body::plain(request)?).await,
-        Some("model") => model_curve(&app, &target, body::plain(request)?).await,
-        _ => Err(body::other_kind(kind, "`gemm`, `attention` or `model`")),
+        Some("gemm") => curve::<GemmRequest>(&app, &target, read(request)?).await,
+        Some("attention") => curve::<AttentionRequest>(&app, &target, read(request)?).await,
+        Some("model") => model_curve(&app, &target, read(request)?).await,
+        _ => {
+            let allowed = "`gemm`, `attention` or `model`";
+            Err(body::unreadable(request::json::other_kind(kind, allowed)))
+        }
     }
 }
 
@@ -263,7 +275,7 @@ async fn job(
     target: &TargetRequest,
     work: impl FnOnce(&Predictor) -> Result<String, Problem> + Send + 'static,
 ) -> Answered {
-    let predictor: Arc<Predictor> = app.predictors.get(target)?;
+    let predictor: Arc<Predictor> = app.predictors.built_in(target)?;
     let within = app.limits.answer_time;
     let work = app.jobs.admit()?.run(move || work(&predictor));
     match tokio::time::timeout(within, work).await {
@@ -297,7 +309,7 @@ pub async fn gpu(State(app): State<App>, name: Result<Path<String>, PathRejectio
         gpu: Some(gpu.name.clone()),
         ..TargetRequest::default()
     };
-    let predictor = app.predictors.get(&target)?;
+    let predictor = app.predictors.built_in(&target)?;
     Ok(json(catalog::gpu(&predictor).json()))
 }
 

@@ -18,21 +18,19 @@ mod metrics;
 
 mod page;
 
-mod predictors;
-
 pub mod problem;
 
 mod schema;
 
 mod search;
 
+use crate::answer::predictors::Predictors;
 use crate::error::Error;
 use crate::error::Result;
 use crate::request::TargetRequest;
 use crate::serve::admission::Admission;
 use crate::serve::limits::Limits;
 use crate::serve::metrics::Metrics;
-use crate::serve::predictors::Predictors;
 use crate::serve::problem::Problem;
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
@@ -244,7 +242,7 @@ fn caught(app: &App) -> CatchPanicLayer<impl Fn(Box<dyn Any + Send>) -> Response
 pub fn run(options: &Options, say: fn(&str)) -> Result<()> {
     let app = App::new(options.limits, say);
     // The usual GPU answers its first question as fast as any.
-    app.predictors.get(&TargetRequest::default())?;
+    app.predictors.built_in(&TargetRequest::default())?;
     let router = router(app.clone(), &options.origins)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

@@ -1,6 +1,7 @@
 //! What went wrong, as an RFC 9457 problem document: field, value, what is allowed.
 
 use crate::error::Error;
+use crate::error::shortened;
 use crate::request::WorkloadRequest;
 use axum::http::HeaderValue;
 use axum::http::StatusCode;
@@ -239,39 +240,24 @@ fn sentence(field: &str, value: &str, allowed: &str) -> String {
     format!("`{field}` is {value}; allowed: {allowed}")
 }
 
-/// The longest value that a message repeats, and the longest message, in characters: no body is echoed.
-const SHOWN: usize = 80;
+/// The longest message, in characters: no body is echoed.
 const LONGEST: usize = 1000;
-
-/// A value as messages repeat it.
-pub fn shortened(value: &str) -> String {
-    match value.char_indices().nth(SHOWN) {
-        None => value.to_owned(),
-        Some((end, _)) => format!("{}…", &value[..end]),
-    }
-}
 
 /// A field breaks a rule.
 const FIELD: (&str, &str) = ("/api#field", "A field holds what it may not");
 
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
-        let mut detail = error.to_string();
+        let detail = error.to_string();
         if error.is_infeasible() {
             let title = "No answer can meet the request";
             let status = StatusCode::UNPROCESSABLE_ENTITY;
             return Self::new(status, "/api#infeasible", title, detail);
         }
-        let value = error
-            .field_error()
-            .map(|at| shortened(&at.value.replace('`', "\"")));
-        if let (Some(at), Some(value)) = (error.field_error(), &value) {
-            detail = detail.replacen(&at.value, value, 1);
-        }
         let mut problem = Self::new(StatusCode::UNPROCESSABLE_ENTITY, FIELD.0, FIELD.1, detail);
         if let Some(at) = error.field_error() {
             problem.document.field = Some(at.field.clone());
-            problem.document.value = value;
+            problem.document.value = Some(at.value.replace('`', "\""));
             problem.document.allowed = Some(at.allowed.clone());
         }
         problem

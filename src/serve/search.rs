@@ -128,7 +128,7 @@ async fn find(
     let work = admitted.run({
         let app = app.clone();
         move || {
-            let predictor = app.predictors.get(&target)?;
+            let predictor = app.predictors.built_in(&target)?;
             let watch = |progress: &Progress| {
                 tell.send_replace(Step::from(progress));
                 match stop.load(Ordering::Relaxed) {

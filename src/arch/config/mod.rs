@@ -30,8 +30,8 @@ pub use stated::Stated;
 pub use write::config_json;
 
 use super::Architecture;
-use super::presets::nearest;
 use crate::error::{Error, Result, read_text};
+use crate::names::nearest;
 use fields::Fields;
 use serde_json::{Map, Value};
 use std::path::Path;

@@ -1,10 +1,8 @@
-//! `shapewise calibrate`: a framework of one's own from measured steps.
+//! A framework of one's own from measured steps.
 
+use crate::answer::predictors::framework_file;
 use crate::arch::Mode;
 use crate::calibrate::{Sample, calibrate, departures};
-use crate::cli::args::{CalibrateArgs, Format};
-use crate::cli::render;
-use crate::cli::target::framework_file;
 use crate::dataset::runs::{Runs, read_runs};
 use crate::error::{Error, Result, write_atomically};
 use crate::evaluate::runs::{Choice, judge};
@@ -12,12 +10,13 @@ use crate::framework::Framework;
 use crate::gpu::{Generation, Gpu};
 use crate::predict::Predictor;
 use crate::report::calibration::CalibrationReport;
+use crate::request::CalibrateRequest;
 
 /// Runs that a calibration needs at least.
 const LEAST_RUNS: usize = 3;
 
 /// The framework of this name that runs what the first of the runs did, or the one that a file describes.
-pub(super) fn framework(name_or_path: &str, runs: &Runs) -> Result<Framework> {
+pub fn framework(name_or_path: &str, runs: &Runs) -> Result<Framework> {
     if let Some(framework) = framework_file(name_or_path)? {
         return Ok(framework);
     }
@@ -32,7 +31,8 @@ fn mode(runs: &Runs) -> Mode {
     first.map_or(Mode::Train, |run| run.workload.mode)
 }
 
-pub(super) fn run(args: &CalibrateArgs, format: Format) -> Result<String> {
+/// Fits the framework, writes its file and describes it.
+pub fn run(args: &CalibrateRequest) -> Result<CalibrationReport> {
     let runs = read_runs(&args.runs)?;
     let base = match &args.framework {
         Some(name) => framework(name, &runs)?,
@@ -82,6 +82,5 @@ pub(super) fn run(args: &CalibrateArgs, format: Format) -> Result<String> {
         .values_mut()
         .for_each(|fit| fit.runs_from = names.join(", "));
     write_atomically(&args.out, fitted.to_toml().as_bytes())?;
-    let report = CalibrationReport::new(&base, &fitted, &samples, &args.out);
-    Ok(render(&report, format))
+    Ok(CalibrationReport::new(&base, &fitted, &samples, &args.out))
 }

@@ -1,0 +1,198 @@
+"""How long GEMMs, attention and whole transformers take on a GPU, without one.
+
+Times are in microseconds, rates in the unit that their name ends with, and every time comes with a
+90 % interval (`low_us`, `high_us`) and a tier that says where it comes from: measured, learned,
+transferred or roofline. Nothing here needs a network or a GPU.
+"""
+
+import json as _json
+import os as _os
+
+from shapewise import _shapewise
+from shapewise._report import Record, Report, Times, _report_class
+from shapewise._shapewise import RequestError, __version__
+
+_DESCRIBED = _json.loads(_shapewise.questions())
+_CLASSES = {
+    question["name"]: _report_class(question) for question in _DESCRIBED["questions"]
+}
+globals().update({report.__name__: report for report in _CLASSES.values()})
+
+
+def ask(question, /, **options):
+    """The report on any question by its name, such as "predict_gemm" or "check"."""
+    return _ask(question, options)
+
+
+def _ask(question, options, model=None):
+    answer = _shapewise.ask(question, _encoded(_given(options)), model)
+    return _CLASSES[question](answer)
+
+
+def _plain(value):
+    """What JSON cannot write: paths, and numbers of numpy."""
+    if isinstance(value, _os.PathLike):
+        return _os.fspath(value)
+    if hasattr(value, "item"):
+        return value.item()
+    raise TypeError(f"{value!r} is no number, text, flag, list or dict")
+
+
+_encoded = _json.JSONEncoder(default=_plain).encode
+
+
+def _given(options):
+    """What was given; a key that Python reserves has an underscore behind it, as in `pass_`."""
+    return {key.rstrip("_"): value for key, value in options.items() if value is not None}
+
+
+def _is_array(value):
+    return isinstance(value, (list, tuple, range)) or getattr(value, "ndim", 0) > 0
+
+
+def _operators(question, kind, options):
+    sizes = {key: value for key, value in options.items() if _is_array(value)}
+    if not sizes:
+        return _ask(question, options)
+    import numpy
+
+    for key, value in options.items():
+        if key in sizes or getattr(value, "ndim", None) == 0:
+            options[key] = numpy.asarray(value)
+    arrays = {key: options.pop(key) for key in sizes}
+    for key, value in arrays.items():
+        if value.size and value.dtype.kind not in "iu":
+            raise RequestError(f"request: `{key}` is an array of {value.dtype}; allowed: whole numbers")
+    shaped = numpy.broadcast_arrays(*arrays.values())
+    flat = [
+        (key, numpy.ascontiguousarray(value, dtype=numpy.int64).reshape(-1))
+        for key, value in zip(arrays, shaped)
+    ]
+    found = _shapewise.times(_encoded(_given(options) | {"kind": kind}), flat)
+    return Times(dict(flat), shaped[0].shape, found)
+
+
+def predict_gemm(m, n, k, **options):
+    """The time of a GEMM (m, k) x (k, n).
+
+    Numbers give one report. Arrays of numbers, which broadcast as in numpy, give `Times`.
+    """
+    return _operators("predict_gemm", "gemm", {"m": m, "n": n, "k": k} | options)
+
+
+def predict_attention(batch, heads, seq_q, head_dim, **options):
+    """The time of a fused (flash) attention; arrays as in `predict_gemm`."""
+    sizes = {"batch": batch, "heads": heads, "seq_q": seq_q, "head_dim": head_dim}
+    return _operators("predict_attention", "attention", sizes | options)
+
+
+class Model:
+    """A transformer: a preset, the dict of a config.json, or the path of one."""
+
+    __slots__ = ("_config", "_model")
+
+    def __init__(self, model, config):
+        self._model = model
+        self._config = config
+
+    @classmethod
+    def from_config(cls, config):
+        """Read a preset's name, the path of a config.json or of its folder, or its dict."""
+        if isinstance(config, dict):
+            return cls(_shapewise.Architecture.read(_json.dumps(config)), config)
+        name = _os.fspath(config)
+        return cls(_shapewise.Architecture.find(name), name)
+
+    @property
+    def name(self):
+        """What reports call it."""
+        return self._model.name
+
+    @property
+    def parameters(self):
+        """How many it has."""
+        return self._model.parameters
+
+    def __repr__(self):
+        return f"<shapewise.Model {self.name}, {self.parameters:,} parameters>"
+
+    def __reduce__(self):
+        return Model.from_config, (self._config,)
+
+    def _ask(self, question, options):
+        return _ask(question, options | {"architecture": self.name}, self._model)
+
+    def predict(self, **options):
+        """The time of one step, operator by operator."""
+        return self._ask("predict_model", options)
+
+    def check(self, **options):
+        """The sizing rules on this shape: what is broken, what it costs, what fixes it."""
+        return self._ask("check", options)
+
+    def sweep(self, **options):
+        """The time of one step along the one option that is a range START:END:STEP."""
+        return self._ask("sweep_model", options)
+
+    def search(self, **options):
+        """The fastest shapes with as many parameters and the same parts as this model."""
+        return _ask("search", options | {"like": self._config})
+
+
+def search(params=None, **options):
+    """The fastest architectures for a number of parameters, such as "6.7B"."""
+    return _ask("search", options | {"params": params})
+
+
+def check(architecture, **options):
+    """The sizing rules on a model: what is broken, what it costs, what fixes it."""
+    return Model.from_config(architecture).check(**options)
+
+
+def sweep(kind, **options):
+    """The time of a "gemm", an "attention" or a "model" along the one option that is a range."""
+    if kind == "model":
+        return Model.from_config(options.pop("architecture")).sweep(**options)
+    return _ask(f"sweep_{kind}", options)
+
+
+def calibrate(runs, out, **options):
+    """Fit the constants of a framework to measured steps; `out` is a framework from then on."""
+    runs = [runs] if isinstance(runs, (str, _os.PathLike)) else list(runs)
+    return _ask("calibrate", options | {"runs": runs, "out": out})
+
+
+def gpus():
+    """The known GPUs."""
+    return _ask("gpus", {})
+
+
+def models():
+    """The trained models that are built in."""
+    return _ask("models", {})
+
+
+def presets():
+    """The published architectures that have a name here."""
+    return _ask("presets", {})
+
+
+__all__ = [
+    "Model",
+    "Record",
+    "Report",
+    "RequestError",
+    "Times",
+    "__version__",
+    "ask",
+    "calibrate",
+    "check",
+    "gpus",
+    "models",
+    "predict_attention",
+    "predict_gemm",
+    "presets",
+    "search",
+    "sweep",
+    *sorted({report.__name__ for report in _CLASSES.values()}),
+]

@@ -1,0 +1,1271 @@
+# Written by python/tests/stubs.py from the definitions of the questions; not by hand.
+"""How long GEMMs, attention and whole transformers take on a GPU, without one.
+
+Times are in microseconds, rates in the unit that their name ends with, and every time comes with a
+90 % interval (`low_us`, `high_us`) and a tier that says where it comes from: measured, learned,
+transferred or roofline. Nothing here needs a network or a GPU."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from os import PathLike
+from typing import Any, Literal, Protocol, overload
+
+__version__: str
+
+class RequestError(ValueError):
+    """A request that cannot be met; says which part of it, where it is one."""
+
+    field: str | None
+    value: str | None
+    allowed: str | None
+
+class _Array(Protocol):
+    """An array of numpy, or what has its interface."""
+
+    @property
+    def ndim(self) -> int: ...
+    def __array__(self) -> Any: ...
+
+class Record:
+    """An object inside a report: `record.key` and `record["key"]` are the same."""
+
+    def __init__(self, keys: dict[str, Any]) -> None: ...
+    def __getitem__(self, key: str) -> Any: ...
+    def __iter__(self) -> Iterator[str]: ...
+    def __contains__(self, key: object) -> bool: ...
+    def __len__(self) -> int: ...
+    def to_dict(self) -> dict[str, Any]:
+        """The same as dicts and lists."""
+
+class Report:
+    """The answer to a question; `str()` of it is what the program prints."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole document: that of the command line's `--format json`."""
+    def to_json(self) -> str:
+        """The whole document as text."""
+    def to_frame(self) -> Any:
+        """Its rows as a pandas data frame; keys of objects are joined with a dot."""
+
+class Times:
+    """Predicted times of many operators, in the shape that their sizes broadcast to."""
+
+    time_us: Any
+    low_us: Any
+    high_us: Any
+    @property
+    def tier(self) -> Any:
+        """Where each time comes from: measured, learned, transferred or roofline."""
+    def __len__(self) -> int: ...
+    def to_dict(self) -> dict[str, Any]:
+        """Sizes that were arrays, times and tiers, as nested lists."""
+    def to_frame(self) -> Any:
+        """A pandas data frame with a row for each operator."""
+
+class CalibrationReport(Report):
+    """A framework that was fitted to measured steps."""
+    framework: str
+    base: str
+    out: str
+    base_mean_ape: float
+    fits: Mapping[str, _Fit]
+    half_widths: Mapping[str, float]
+    constants: list[_Moved]
+
+class CheckReport(Report):
+    """One shape under all rules."""
+    gpu: str
+    model: _ArchitectureShape
+    workload: _Workload
+    predicted: _StepKeys | None
+    impossible: str | None
+    broken: int
+    rules: list[_RuleKeys]
+    notes: list[str] | None
+    together: _FixKeys | None
+
+class GpusReport(Report):
+    """Every known GPU."""
+    gpus: list[_GpuLine]
+
+class ModelsReport(Report):
+    """The built-in models."""
+    models: list[_ModelLine]
+
+class OperatorReport(Report):
+    """One predicted operator."""
+    gpu: str
+    op: _Shape
+    basis: _Basis | None
+    time_us: float
+    low_us: float
+    high_us: float
+    flops: float
+    bytes: float
+    tflops_per_s: float
+    gigabytes_per_s: float
+    peak_fraction: float
+    bandwidth_fraction: float
+    intensity_flops_per_byte: float
+    bound: Literal["compute", "memory", "launch"]
+    waves: _WaveCount | None
+    tier: Literal["measured", "learned", "transferred", "roofline"]
+    caveats: list[_Warning]
+
+class PresetsReport(Report):
+    """Every preset."""
+    presets: list[_PresetLine]
+
+class SearchReport(Report):
+    """Recommended shapes."""
+    gpu: str
+    capacity_bytes: float
+    request: _RequestKeys
+    workload: _Workload
+    sharded: bool
+    framework: str
+    basis: list[_Basis]
+    baseline: _BaselineKeys
+    shapes: list[_ShapeKeys]
+    fastest: _FrontPoint
+    pareto_front: list[_FrontPoint]
+    search: _MethodKeys
+    configs: list[Mapping[str, Any]] | None
+
+class StepReport(Report):
+    """One predicted step of a model."""
+    gpu: str
+    model: str
+    parameters: int
+    workload: _Workload
+    framework: _FrameworkKeys
+    basis: list[_Basis]
+    time_us: float
+    low_us: float
+    high_us: float
+    tokens: int
+    tokens_per_s: float
+    tokens_per_s_low: float
+    tokens_per_s_high: float
+    tokens_per_s_per_gpu: float
+    tokens_per_s_of_all_gpus: float
+    model_flops: float
+    mfu: float
+    gpus: int
+    gpus_per_replica: int
+    lanes: Mapping[str, _LaneKeys]
+    memory: _MemoryKeys
+    tier: Literal["measured", "learned", "transferred", "roofline"]
+    tier_shares: Mapping[str, float]
+    caveats: list[_SharedWarning]
+    notes: list[str] | None
+    lines: list[_StepLine]
+
+class SweepReport(Report):
+    """A predicted curve."""
+    gpu: str
+    subject: str
+    dimension: str
+    range: _RangeKeys
+    first: Mapping[str, Any]
+    last: Mapping[str, Any]
+    framework: str | None
+    basis: list[_Basis]
+    alignment_of: str
+    alignment_wanted: int
+    points: list[_SweepPoint]
+    drops_above: float
+    drops: list[_DropKeys]
+    waves: list[_WavesKeys]
+    measured: list[_MeasuredKeys]
+    measured_drops: list[_DropKeys]
+    skipped: list[_SkippedKeys]
+    caveats: list[_Warning]
+
+class _ArchitectureShape(Record):
+    """The dimensions of an architecture and what they add up to."""
+    name: str
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    d_ff: int
+    mlp: str
+    vocab: int
+    parameters: int
+    moe_d_ff: int | None
+    moe_shared_d_ff: int | None
+
+class _BaselineKeys(Record):
+    """The model that gains are reported against, under the same workload."""
+    shape: _ArchitectureShape
+    tokens_per_s: float
+    tokens_per_s_low: float
+    tokens_per_s_high: float
+    tokens_per_s_per_gpu: float
+    mfu: float
+    memory_bytes: float
+    fits: bool
+
+class _Basis(Record):
+    """What the numbers of one operator family are based on."""
+    family: str
+    dtype: str
+    stack: str | None
+
+class _ChangeKeys(Record):
+    """One changed dimension."""
+    dimension: Literal["layers", "hidden", "heads", "kv_heads", "head_dim", "d_ff", "moe_d_ff", "moe_shared_d_ff", "experts", "top_k", "vocab", "batch", "seq", "context", "tp", "cp", "ep", "expert_tp", "pp", "vp", "dp", "zero", "recompute_layers", "microbatches"]
+    to: int
+
+class _DropKeys(Record):
+    value: int
+    depth: float
+
+class _ErrorKeys(Record):
+    """Errors of one group of held-out shapes, as fractions."""
+    group: str
+    n: int
+    median_ape: float
+    mean_ape: float
+    p90_ape: float
+    coverage_90: float
+    interval_half_width_median: float
+
+class _Fit(Record):
+    """What the constants of a framework were fitted to, and the error on configurations kept out of
+
+    the fit.
+    """
+    runs_from: str
+    runs: int
+    configurations: int
+    median_ape: float
+    mean_ape: float
+    p90_ape: float
+    coverage_90: float
+
+class _FixKeys(Record):
+    """Another shape."""
+    changes: list[_ChangeKeys]
+    architecture: _ArchitectureShape
+    workload: _Workload
+    parameter_change_fraction: float
+    predicted: _StepKeys
+    gain: _GainKeys | None
+    fixes: list[str]
+    breaks: list[str]
+
+class _FrameworkKeys(Record):
+    """The framework that runs the step."""
+    name: str
+    title: str
+    assumed: bool
+    network_bytes_per_s: float
+    fit: _Fit | None
+
+class _FrontPoint(Record):
+    """A shape in the plane of throughput, memory and habit."""
+    shape: _ArchitectureShape
+    tokens_per_s_per_gpu: float
+    memory_bytes: float
+    centre_distance: float
+
+class _GainKeys(Record):
+    """GPU time per token that is saved, as fractions of what it is."""
+    time_saved_fraction: float
+    low_fraction: float
+    high_fraction: float
+    outlook: str
+
+class _GpuLine(Record):
+    name: str
+    title: str
+    sm_count: int
+    peak_bf16_flops_per_s: float | None
+    memory_bandwidth_bytes_per_s: float
+    memory_bytes: float
+    models: list[str]
+
+class _LaneKeys(Record):
+    """The time of one lane and its share of the step."""
+    time_us: float
+    share: float
+
+class _MeasuredKeys(Record):
+    value: int
+    time_us: float
+    tflops_per_s: float
+    stack: str
+
+class _MemoryKeys(Record):
+    """Memory of the fullest GPU."""
+    parts_bytes: Mapping[str, float]
+    memory_bytes: float
+    capacity_bytes: float
+    fits: bool
+
+class _MethodKeys(Record):
+    """How it was found."""
+    method: str
+    seed: int | None
+    lattice_shapes: int
+    evaluations: int
+    refused: int
+    stopped: str
+
+class _ModelLine(Record):
+    """What one model answers for."""
+    name: str
+    gpu: str
+    stack: str
+    family: str
+    dtype: str
+    rows: int
+    median_ape: float | None
+    held_out: list[_ErrorKeys]
+    sources: list[_SourceKeys]
+    size_bytes: int
+
+class _Moved(Record):
+    """A constant before and after the fit."""
+    name: str
+    before: float
+    value: float
+    sd: float
+
+class _OutsideKeys(Record):
+    """A bound that a relaxed search let a shape leave."""
+    bound: str
+    value: float
+    usual: list[float]
+
+class _PresetLine(Record):
+    name: str
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    d_ff: int
+    mlp: str
+    vocab: int
+    parameters: int
+    moe_d_ff: int | None
+    moe_shared_d_ff: int | None
+    aliases: list[str]
+    source: str
+
+class _RangeKeys(Record):
+    start: int
+    end: int
+    step: int
+
+class _RequestKeys(Record):
+    """What was asked for."""
+    parameters: int
+    count: str
+    tolerance: float
+    vocab: int
+    relaxed: list[str]
+    free: Mapping[str, list[int]]
+    kv_group: int | None
+
+class _RoleGain(Record):
+    """How the share of one role changed against the baseline, at equal parameters."""
+    role: str
+    time_change: float
+
+class _RuleKeys(Record):
+    """What one rule says."""
+    id: str
+    title: str
+    verdict: str
+    severity: str | None
+    detail: str
+    value: float | None
+    wanted: str | None
+    demand: str
+    reason: str
+    source: str
+    fix: _FixKeys | None
+    faster: _FixKeys | None
+    no_fix: str | None
+
+class _Shape(Record):
+    kind: Literal["gemm"]
+    m: int
+    n: int
+    k: int
+    batch: int
+    layout: Literal["tn", "nn", "nt", "tt"]
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
+
+class _ShapeKeys(Record):
+    """One recommended shape."""
+    rank: int
+    tie_group: int
+    shape: _ArchitectureShape
+    counted_parameters: int
+    parameters_miss: float
+    tokens_per_s: float
+    tokens_per_s_low: float
+    tokens_per_s_high: float
+    tokens_per_s_per_gpu: float
+    mfu: float
+    memory_bytes: float
+    gain: float
+    cost: float
+    cost_half_width: float
+    nearest_model: str
+    nearest_distance: float
+    centre_distance: float
+    rules_met: list[str]
+    rules_broken: list[str]
+    outside_usual: list[_OutsideKeys]
+    won: list[_RoleGain]
+    tier: Literal["measured", "learned", "transferred", "roofline"]
+    tier_shares: Mapping[str, float]
+
+class _SharedWarning(Record):
+    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "backward_from_forward", "physics", "not_learned"]
+    text: str
+    time_share: float
+
+class _SkippedKeys(Record):
+    reason: str
+    points: int
+    values: list[int]
+
+class _SourceKeys(Record):
+    """Where timings come from."""
+    gpu: str
+    stack: str
+    source: str
+    licence: str
+    rows: int
+
+class _StartKeys(Record):
+    value: int
+    waves: int
+
+class _StepKeys(Record):
+    """A predicted step in short."""
+    framework: str
+    time_us: float
+    low_us: float
+    high_us: float
+    tokens_per_s: float
+    fits: bool
+    tier: Literal["measured", "learned", "transferred", "roofline"]
+    tier_shares: Mapping[str, float]
+
+class _StepLine(Record):
+    """One operator of the step."""
+    label: str
+    role: str
+    phase: Literal["forward", "recompute", "grad_input", "grad_weight", "backward", "update"]
+    op: _Shape
+    count: int
+    each_us: float
+    each_low_us: float
+    each_high_us: float
+    time_us: float
+    share: float
+    flops: float
+    tflops_per_s: float
+    tier: Literal["measured", "learned", "transferred", "roofline"]
+    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "backward_from_forward", "physics", "not_learned"]]
+
+class _SweepPoint(Record):
+    tokens_per_s: float | None
+    tokens_per_s_low: float | None
+    tokens_per_s_high: float | None
+    mfu: float | None
+    parameters: int | None
+    head_dim: int | None
+    memory_bytes: float | None
+    fits: bool | None
+    tier_shares: Mapping[str, float] | None
+    value: int
+    alignment: int | None
+    time_us: float
+    low_us: float
+    high_us: float
+    tflops_per_s: float
+    waves: int | None
+    tier: Literal["measured", "learned", "transferred", "roofline"]
+    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "backward_from_forward", "physics", "not_learned"]]
+
+class _Warning(Record):
+    """A warning about a number."""
+    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "backward_from_forward", "physics", "not_learned"]
+    text: str
+
+class _WaveCount(Record):
+    """How a GEMM fills the GPU in tiles of 128 x 256."""
+    tile_m: int
+    tile_n: int
+    tiles: int
+    waves: float
+    tile_fill: float
+    last_wave_fill: float
+
+class _WavesKeys(Record):
+    tile: str
+    correlation: float | None
+    explains: bool
+    starts: list[_StartKeys]
+    block_starts: list[int]
+
+class _Workload(Record):
+    """One step of one model replica and how it is spread over GPUs."""
+    mode: Literal["train", "prefill", "decode"]
+    batch: int
+    seq: int
+    context: int
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
+    recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4"]
+    tp: int
+    cp: int
+    ep: int
+    expert_tp: int
+    pp: int
+    vp: int
+    dp: int
+    zero: int
+    recompute: Literal["none", "selective", "pointwise", "operators", "full"]
+    recompute_layers: int
+    attention: Literal["flash", "unfused"]
+    sequence_parallel: bool
+    microbatches: int
+
+@overload
+def predict_gemm(  # type: ignore[overload-overlap]
+    m: int,
+    n: int,
+    k: int,
+    *,
+    batch: int | None = None,
+    layout: Literal["tn", "nn", "nt", "tt"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
+    gpu: str | None = None,
+    model: str | None = None,
+    framework: str | None = None,
+    network_gbit_per_s: float | None = None,
+) -> OperatorReport:
+    """The time of a GEMM (m, k) x (k, n).
+
+    m: Rows of the left operand and of the product.
+    n: Columns of the right operand and of the product.
+    k: The reduction: columns of the left operand, rows of the right one.
+    batch: Independent GEMMs in one call.
+    layout: Which operand is stored transposed, in cuBLAS terms; a linear layer runs forward as tn,
+        its input gradient as nn, its weight gradient as nt.
+    dtype: Number format of the operands.
+    gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
+        asked about that one [default: h200].
+    model: A built-in model by name, on the command line also the path of a trained one [default:
+        the model of the GPU].
+    framework: What runs whole steps: a built-in framework, on the command line also the path of a
+        calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
+        in training, vllm in serving].
+    network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
+        of the GPU's usual server].
+    """
+
+@overload
+def predict_gemm(
+    m: int | Sequence[int] | _Array,
+    n: int | Sequence[int] | _Array,
+    k: int | Sequence[int] | _Array,
+    *,
+    batch: int | Sequence[int] | _Array | None = None,
+    layout: Literal["tn", "nn", "nt", "tt"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
+    gpu: str | None = None,
+    model: str | None = None,
+    framework: str | None = None,
+    network_gbit_per_s: float | None = None,
+) -> Times:
+    """The time of a GEMM (m, k) x (k, n).
+
+    m: Rows of the left operand and of the product.
+    n: Columns of the right operand and of the product.
+    k: The reduction: columns of the left operand, rows of the right one.
+    batch: Independent GEMMs in one call.
+    layout: Which operand is stored transposed, in cuBLAS terms; a linear layer runs forward as tn,
+        its input gradient as nn, its weight gradient as nt.
+    dtype: Number format of the operands.
+    gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
+        asked about that one [default: h200].
+    model: A built-in model by name, on the command line also the path of a trained one [default:
+        the model of the GPU].
+    framework: What runs whole steps: a built-in framework, on the command line also the path of a
+        calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
+        in training, vllm in serving].
+    network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
+        of the GPU's usual server].
+    """
+
+@overload
+def predict_attention(  # type: ignore[overload-overlap]
+    batch: int,
+    heads: int,
+    seq_q: int,
+    head_dim: int,
+    *,
+    kv_heads: int | None = None,
+    seq_kv: int | None = None,
+    value_dim: int | None = None,
+    causal: bool | None = None,
+    window: int | None = None,
+    pass_: Literal["forward", "backward"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
+    gpu: str | None = None,
+    model: str | None = None,
+    framework: str | None = None,
+    network_gbit_per_s: float | None = None,
+) -> OperatorReport:
+    """The time of a fused (flash) attention; arrays as in `predict_gemm`.
+
+    batch: Sequences.
+    heads: Query heads.
+    seq_q: Queries per sequence; 1 is a decoding step.
+    head_dim: Width of a query and key head.
+    causal: Each query sees only the keys up to its own position.
+    window: The most keys that each query sees, a sliding window; 0 is all.
+    pass_: Forward or backward.
+    dtype: Number format of queries, keys and values.
+    gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
+        asked about that one [default: h200].
+    model: A built-in model by name, on the command line also the path of a trained one [default:
+        the model of the GPU].
+    framework: What runs whole steps: a built-in framework, on the command line also the path of a
+        calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
+        in training, vllm in serving].
+    network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
+        of the GPU's usual server].
+    """
+
+@overload
+def predict_attention(
+    batch: int | Sequence[int] | _Array,
+    heads: int | Sequence[int] | _Array,
+    seq_q: int | Sequence[int] | _Array,
+    head_dim: int | Sequence[int] | _Array,
+    *,
+    kv_heads: int | Sequence[int] | _Array | None = None,
+    seq_kv: int | Sequence[int] | _Array | None = None,
+    value_dim: int | Sequence[int] | _Array | None = None,
+    causal: bool | None = None,
+    window: int | Sequence[int] | _Array | None = None,
+    pass_: Literal["forward", "backward"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
+    gpu: str | None = None,
+    model: str | None = None,
+    framework: str | None = None,
+    network_gbit_per_s: float | None = None,
+) -> Times:
+    """The time of a fused (flash) attention; arrays as in `predict_gemm`.
+
+    batch: Sequences.
+    heads: Query heads.
+    seq_q: Queries per sequence; 1 is a decoding step.
+    head_dim: Width of a query and key head.
+    causal: Each query sees only the keys up to its own position.
+    window: The most keys that each query sees, a sliding window; 0 is all.
+    pass_: Forward or backward.
+    dtype: Number format of queries, keys and values.
+    gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
+        asked about that one [default: h200].
+    model: A built-in model by name, on the command line also the path of a trained one [default:
+        the model of the GPU].
+    framework: What runs whole steps: a built-in framework, on the command line also the path of a
+        calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
+        in training, vllm in serving].
+    network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
+        of the GPU's usual server].
+    """
+
+class Model:
+    """A transformer: a preset, the dict of a config.json, or the path of one."""
+    @classmethod
+    def from_config(cls, config: str | PathLike[str] | dict[str, Any]) -> Model:
+        """Read a preset's name, the path of a config.json or of its folder, or its dict."""
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+    @property
+    def parameters(self) -> int:
+        """How many it has."""
+    def predict(
+        self,
+        *,
+        layers: int | None = None,
+        hidden: int | None = None,
+        heads: int | None = None,
+        kv_heads: int | None = None,
+        d_ff: int | None = None,
+        vocab: int | None = None,
+        mode: Literal["train", "prefill", "decode"] | None = None,
+        batch: int | None = None,
+        seq: int | None = None,
+        context: int | None = None,
+        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
+        recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4"] | None = None,
+        tp: int | None = None,
+        cp: int | None = None,
+        ep: int | None = None,
+        expert_tp: int | None = None,
+        pp: int | None = None,
+        vp: int | None = None,
+        dp: int | None = None,
+        zero: int | None = None,
+        recompute: Literal["none", "selective", "pointwise", "operators", "full"] | None = None,
+        recompute_layers: int | None = None,
+        attention: Literal["flash", "unfused"] | None = None,
+        sequence_parallel: bool | None = None,
+        microbatches: int | None = None,
+        gpu: str | None = None,
+        model: str | None = None,
+        framework: str | None = None,
+        network_gbit_per_s: float | None = None,
+    ) -> StepReport:
+        """The time of one step, operator by operator.
+
+        mode: What one step does.
+        dtype: Number format of the linear layers.
+        recipe: How fp8 operands are scaled.
+        tp: Tensor-parallel ranks.
+        cp: Context-parallel ranks, which share every sequence.
+        ep: Expert-parallel ranks, which hold different routed experts.
+        pp: Pipeline stages.
+        vp: Virtual pipeline stages a GPU, which interleave.
+        dp: Data-parallel replicas.
+        zero: ZeRO stage: 1 shards optimizer states over the replicas, 2 also gradients, 3 also weights.
+        recompute: What the backward pass recomputes.
+        attention: Fused or unfused attention.
+        sequence_parallel: Shard norms and residual adds over the tensor-parallel ranks too.
+        microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
+        gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
+            asked about that one [default: h200].
+        model: A built-in model by name, on the command line also the path of a trained one [default:
+            the model of the GPU].
+        framework: What runs whole steps: a built-in framework, on the command line also the path of a
+            calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
+            in training, vllm in serving].
+        network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
+            of the GPU's usual server].
+        """
+    def check(
+        self,
+        *,
+        layers: int | None = None,
+        hidden: int | None = None,
+        heads: int | None = None,
+        kv_heads: int | None = None,
+        d_ff: int | None = None,
+        vocab: int | None = None,
+        mode: Literal["train", "prefill", "decode"] | None = None,
+        batch: int | None = None,
+        seq: int | None = None,
+        context: int | None = None,
+        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
+        recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4"] | None = None,
+        tp: int | None = None,
+        cp: int | None = None,
+        ep: int | None = None,
+        expert_tp: int | None = None,
+        pp: int | None = None,
+        vp: int | None = None,
+        dp: int | None = None,
+        zero: int | None = None,
+        recompute: Literal["none", "selective", "pointwise", "operators", "full"] | None = None,
+        recompute_layers: int | None = None,
+        attention: Literal["flash", "unfused"] | None = None,
+        sequence_parallel: bool | None = None,
+        microbatches: int | None = None,
+        gpu: str | None = None,
+        model: str | None = None,
+        framework: str | None = None,
+        network_gbit_per_s: float | None = None,
+    ) -> CheckReport:
+        """The sizing rules on this shape: what is broken, what it costs, what fixes it.
+
+        mode: What one step does.
+        dtype: Number format of the linear layers.
+        recipe: How fp8 operands are scaled.
+        tp: Tensor-parallel ranks.
+        cp: Context-parallel ranks, which share every sequence.
+        ep: Expert-parallel ranks, which hold different routed experts.
+        pp: Pipeline stages.
+        vp: Virtual pipeline stages a GPU, which interleave.
+        dp: Data-parallel replicas.
+        zero: ZeRO stage: 1 shards optimizer states over the replicas, 2 also gradients, 3 also weights.
+        recompute: What the backward pass recomputes.
+        attention: Fused or unfused attention.
+        sequence_parallel: Shard norms and residual adds over the tensor-parallel ranks too.
+        microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
+        gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
+            asked about that one [default: h200].
+        model: A built-in model by name, on the command line also the path of a trained one [default:
+            the model of the GPU].
+        framework: What runs whole steps: a built-in framework, on the command line also the path of a
+            calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
+            in training, vllm in serving].
+        network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
+            of the GPU's usual server].
+        """
+    def sweep(
+        self,
+        *,
+        layers: int | str | None = None,
+        hidden: int | str | None = None,
+        heads: int | str | None = None,
+        kv_heads: int | str | None = None,
+        d_ff: int | str | None = None,
+        vocab: int | str | None = None,
+        mode: Literal["train", "prefill", "decode"] | None = None,
+        batch: int | str | None = None,
+        seq: int | str | None = None,
+        context: int | str | None = None,
+        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
+        recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4"] | None = None,
+        tp: int | str | None = None,
+        cp: int | str | None = None,
+        ep: int | str | None = None,
+        expert_tp: int | str | None = None,
+        pp: int | str | None = None,
+        vp: int | str | None = None,
+        dp: int | str | None = None,
+        zero: int | None = None,
+        recompute: Literal["none", "selective", "pointwise", "operators", "full"] | None = None,
+        recompute_layers: int | str | None = None,
+        attention: Literal["flash", "unfused"] | None = None,
+        sequence_parallel: bool | None = None,
+        microbatches: int | str | None = None,
+        gpu: str | None = None,
+        model: str | None = None,
+        framework: str | None = None,
+        network_gbit_per_s: float | None = None,
+    ) -> SweepReport:
+        """The time of one step along the one option that is a range START:END:STEP.
+
+        mode: What one step does.
+        dtype: Number format of the linear layers.
+        recipe: How fp8 operands are scaled.
+        tp: Tensor-parallel ranks.
+        cp: Context-parallel ranks, which share every sequence.
+        ep: Expert-parallel ranks, which hold different routed experts.
+        pp: Pipeline stages.
+        vp: Virtual pipeline stages a GPU, which interleave.
+        dp: Data-parallel replicas.
+        zero: ZeRO stage: 1 shards optimizer states over the replicas, 2 also gradients, 3 also weights.
+        recompute: What the backward pass recomputes.
+        attention: Fused or unfused attention.
+        sequence_parallel: Shard norms and residual adds over the tensor-parallel ranks too.
+        microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
+        gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
+            asked about that one [default: h200].
+        model: A built-in model by name, on the command line also the path of a trained one [default:
+            the model of the GPU].
+        framework: What runs whole steps: a built-in framework, on the command line also the path of a
+            calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
+            in training, vllm in serving].
+        network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
+            of the GPU's usual server].
+        """
+    def search(
+        self,
+        *,
+        params: float | str | None = None,
+        count: Literal["total", "non-embedding"] | None = None,
+        tolerance: float | None = None,
+        mlp: Literal["gelu", "swiglu"] | None = None,
+        vocab: int | None = None,
+        free: Sequence[Literal["micro-batch", "tp", "pp"]] | None = None,
+        relax: Sequence[Literal["aspect_ratio", "layers", "ffn_ratio_plain", "ffn_ratio_gated", "mlp_attention_ratio", "width_ratio", "head_dim", "head_width", "kv_group", "vocab_padding"]] | None = None,
+        layers: int | None = None,
+        hidden: int | None = None,
+        heads: int | None = None,
+        kv_heads: int | None = None,
+        head_dim: int | None = None,
+        d_ff: int | None = None,
+        top: int | None = None,
+        exhaustive: bool | None = None,
+        seed: int | None = None,
+        no_sharding: bool | None = None,
+        export: bool | None = None,
+        mode: Literal["train", "prefill", "decode"] | None = None,
+        batch: int | None = None,
+        seq: int | None = None,
+        context: int | None = None,
+        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
+        recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4"] | None = None,
+        tp: int | None = None,
+        cp: int | None = None,
+        ep: int | None = None,
+        expert_tp: int | None = None,
+        pp: int | None = None,
+        vp: int | None = None,
+        dp: int | None = None,
+        zero: int | None = None,
+        recompute: Literal["none", "selective", "pointwise", "operators", "full"] | None = None,
+        recompute_layers: int | None = None,
+        attention: Literal["flash", "unfused"] | None = None,
+        sequence_parallel: bool | None = None,
+        microbatches: int | None = None,
+        gpu: str | None = None,
+        model: str | None = None,
+        framework: str | None = None,
+        network_gbit_per_s: float | None = None,
+    ) -> SearchReport:
+        """The fastest shapes with as many parameters and the same parts as this model.
+
+        count: What params counts: all parameters, or those of the layers and the final norm.
+        tolerance: Largest miss of params, as a fraction.
+        free: Vary these too: micro-batches in powers of two, tensor-parallel ranks and pipeline stages
+            up to 8.
+        relax: Let shapes leave the usual limits of these bounds, as far as the widest ones in
+            data/search-bounds.toml.
+        top: Shapes to report.
+        exhaustive: Look at every shape of the lattice instead of annealing.
+        seed: Equal seeds give equal reports.
+        no_sharding: Take dp, zero and recompute as they are, even if no training state fits; otherwise
+            states that do not fit one GPU are sharded over replicas, and the report says how.
+        export: Answer with the config.json of each shape too; then every shape can be written as one.
+        mode: What one step does.
+        dtype: Number format of the linear layers.
+        recipe: How fp8 operands are scaled.
+        tp: Tensor-parallel ranks.
+        cp: Context-parallel ranks, which share every sequence.
+        ep: Expert-parallel ranks, which hold different routed experts.
+        pp: Pipeline stages.
+        vp: Virtual pipeline stages a GPU, which interleave.
+        dp: Data-parallel replicas.
+        zero: ZeRO stage: 1 shards optimizer states over the replicas, 2 also gradients, 3 also weights.
+        recompute: What the backward pass recomputes.
+        attention: Fused or unfused attention.
+        sequence_parallel: Shard norms and residual adds over the tensor-parallel ranks too.
+        microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
+        gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
+            asked about that one [default: h200].
+        model: A built-in model by name, on the command line also the path of a trained one [default:
+            the model of the GPU].
+        framework: What runs whole steps: a built-in framework, on the command line also the path of a
+            calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
+            in training, vllm in serving].
+        network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
+            of the GPU's usual server].
+        """
+
+def search(
+    params: float | str | None = None,
+    *,
+    count: Literal["total", "non-embedding"] | None = None,
+    tolerance: float | None = None,
+    like: str | Mapping[str, Any] | None = None,
+    mlp: Literal["gelu", "swiglu"] | None = None,
+    vocab: int | None = None,
+    free: Sequence[Literal["micro-batch", "tp", "pp"]] | None = None,
+    relax: Sequence[Literal["aspect_ratio", "layers", "ffn_ratio_plain", "ffn_ratio_gated", "mlp_attention_ratio", "width_ratio", "head_dim", "head_width", "kv_group", "vocab_padding"]] | None = None,
+    layers: int | None = None,
+    hidden: int | None = None,
+    heads: int | None = None,
+    kv_heads: int | None = None,
+    head_dim: int | None = None,
+    d_ff: int | None = None,
+    top: int | None = None,
+    exhaustive: bool | None = None,
+    seed: int | None = None,
+    no_sharding: bool | None = None,
+    export: bool | None = None,
+    mode: Literal["train", "prefill", "decode"] | None = None,
+    batch: int | None = None,
+    seq: int | None = None,
+    context: int | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
+    recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4"] | None = None,
+    tp: int | None = None,
+    cp: int | None = None,
+    ep: int | None = None,
+    expert_tp: int | None = None,
+    pp: int | None = None,
+    vp: int | None = None,
+    dp: int | None = None,
+    zero: int | None = None,
+    recompute: Literal["none", "selective", "pointwise", "operators", "full"] | None = None,
+    recompute_layers: int | None = None,
+    attention: Literal["flash", "unfused"] | None = None,
+    sequence_parallel: bool | None = None,
+    microbatches: int | None = None,
+    gpu: str | None = None,
+    model: str | None = None,
+    framework: str | None = None,
+    network_gbit_per_s: float | None = None,
+) -> SearchReport:
+    """The fastest architectures for a number of parameters, such as "6.7B".
+
+    count: What params counts: all parameters, or those of the layers and the final norm.
+    tolerance: Largest miss of params, as a fraction.
+    free: Vary these too: micro-batches in powers of two, tensor-parallel ranks and pipeline stages
+        up to 8.
+    relax: Let shapes leave the usual limits of these bounds, as far as the widest ones in
+        data/search-bounds.toml.
+    top: Shapes to report.
+    exhaustive: Look at every shape of the lattice instead of annealing.
+    seed: Equal seeds give equal reports.
+    no_sharding: Take dp, zero and recompute as they are, even if no training state fits; otherwise
+        states that do not fit one GPU are sharded over replicas, and the report says how.
+    export: Answer with the config.json of each shape too; then every shape can be written as one.
+    mode: What one step does.
+    dtype: Number format of the linear layers.
+    recipe: How fp8 operands are scaled.
+    tp: Tensor-parallel ranks.
+    cp: Context-parallel ranks, which share every sequence.
+    ep: Expert-parallel ranks, which hold different routed experts.
+    pp: Pipeline stages.
+    vp: Virtual pipeline stages a GPU, which interleave.
+    dp: Data-parallel replicas.
+    zero: ZeRO stage: 1 shards optimizer states over the replicas, 2 also gradients, 3 also weights.
+    recompute: What the backward pass recomputes.
+    attention: Fused or unfused attention.
+    sequence_parallel: Shard norms and residual adds over the tensor-parallel ranks too.
+    microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
+    gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
+        asked about that one [default: h200].
+    model: A built-in model by name, on the command line also the path of a trained one [default:
+        the model of the GPU].
+    framework: What runs whole steps: a built-in framework, on the command line also the path of a
+        calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
+        in training, vllm in serving].
+    network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
+        of the GPU's usual server].
+    """
+
+def check(
+    architecture: str | PathLike[str] | dict[str, Any],
+    *,
+    layers: int | None = None,
+    hidden: int | None = None,
+    heads: int | None = None,
+    kv_heads: int | None = None,
+    d_ff: int | None = None,
+    vocab: int | None = None,
+    mode: Literal["train", "prefill", "decode"] | None = None,
+    batch: int | None = None,
+    seq: int | None = None,
+    context: int | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
+    recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4"] | None = None,
+    tp: int | None = None,
+    cp: int | None = None,
+    ep: int | None = None,
+    expert_tp: int | None = None,
+    pp: int | None = None,
+    vp: int | None = None,
+    dp: int | None = None,
+    zero: int | None = None,
+    recompute: Literal["none", "selective", "pointwise", "operators", "full"] | None = None,
+    recompute_layers: int | None = None,
+    attention: Literal["flash", "unfused"] | None = None,
+    sequence_parallel: bool | None = None,
+    microbatches: int | None = None,
+    gpu: str | None = None,
+    model: str | None = None,
+    framework: str | None = None,
+    network_gbit_per_s: float | None = None,
+) -> CheckReport:
+    """The sizing rules on a model: what is broken, what it costs, what fixes it.
+
+    mode: What one step does.
+    dtype: Number format of the linear layers.
+    recipe: How fp8 operands are scaled.
+    tp: Tensor-parallel ranks.
+    cp: Context-parallel ranks, which share every sequence.
+    ep: Expert-parallel ranks, which hold different routed experts.
+    pp: Pipeline stages.
+    vp: Virtual pipeline stages a GPU, which interleave.
+    dp: Data-parallel replicas.
+    zero: ZeRO stage: 1 shards optimizer states over the replicas, 2 also gradients, 3 also weights.
+    recompute: What the backward pass recomputes.
+    attention: Fused or unfused attention.
+    sequence_parallel: Shard norms and residual adds over the tensor-parallel ranks too.
+    microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
+    gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
+        asked about that one [default: h200].
+    model: A built-in model by name, on the command line also the path of a trained one [default:
+        the model of the GPU].
+    framework: What runs whole steps: a built-in framework, on the command line also the path of a
+        calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
+        in training, vllm in serving].
+    network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
+        of the GPU's usual server].
+    """
+
+@overload
+def sweep(
+    kind: Literal["gemm"],
+    *,
+    m: int | str,
+    n: int | str,
+    k: int | str,
+    batch: int | str | None = None,
+    layout: Literal["tn", "nn", "nt", "tt"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
+    gpu: str | None = None,
+    model: str | None = None,
+    framework: str | None = None,
+    network_gbit_per_s: float | None = None,
+) -> SweepReport:
+    """The time of a "gemm", an "attention" or a "model" along the one option that is a range.
+
+    m: Rows of the left operand and of the product.
+    n: Columns of the right operand and of the product.
+    k: The reduction: columns of the left operand, rows of the right one.
+    batch: Independent GEMMs in one call.
+    layout: Which operand is stored transposed, in cuBLAS terms; a linear layer runs forward as tn,
+        its input gradient as nn, its weight gradient as nt.
+    dtype: Number format of the operands.
+    gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
+        asked about that one [default: h200].
+    model: A built-in model by name, on the command line also the path of a trained one [default:
+        the model of the GPU].
+    framework: What runs whole steps: a built-in framework, on the command line also the path of a
+        calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
+        in training, vllm in serving].
+    network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
+        of the GPU's usual server].
+    """
+
+@overload
+def sweep(
+    kind: Literal["attention"],
+    *,
+    batch: int | str,
+    heads: int | str,
+    kv_heads: int | str | None = None,
+    seq_q: int | str,
+    seq_kv: int | str | None = None,
+    head_dim: int | str,
+    value_dim: int | str | None = None,
+    causal: bool | None = None,
+    window: int | str | None = None,
+    pass_: Literal["forward", "backward"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
+    gpu: str | None = None,
+    model: str | None = None,
+    framework: str | None = None,
+    network_gbit_per_s: float | None = None,
+) -> SweepReport:
+    """The time of a "gemm", an "attention" or a "model" along the one option that is a range.
+
+    batch: Sequences.
+    heads: Query heads.
+    seq_q: Queries per sequence; 1 is a decoding step.
+    head_dim: Width of a query and key head.
+    causal: Each query sees only the keys up to its own position.
+    window: The most keys that each query sees, a sliding window; 0 is all.
+    pass_: Forward or backward.
+    dtype: Number format of queries, keys and values.
+    gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
+        asked about that one [default: h200].
+    model: A built-in model by name, on the command line also the path of a trained one [default:
+        the model of the GPU].
+    framework: What runs whole steps: a built-in framework, on the command line also the path of a
+        calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
+        in training, vllm in serving].
+    network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
+        of the GPU's usual server].
+    """
+
+@overload
+def sweep(
+    kind: Literal["model"],
+    *,
+    architecture: str | PathLike[str] | dict[str, Any],
+    layers: int | str | None = None,
+    hidden: int | str | None = None,
+    heads: int | str | None = None,
+    kv_heads: int | str | None = None,
+    d_ff: int | str | None = None,
+    vocab: int | str | None = None,
+    mode: Literal["train", "prefill", "decode"] | None = None,
+    batch: int | str | None = None,
+    seq: int | str | None = None,
+    context: int | str | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
+    recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4"] | None = None,
+    tp: int | str | None = None,
+    cp: int | str | None = None,
+    ep: int | str | None = None,
+    expert_tp: int | str | None = None,
+    pp: int | str | None = None,
+    vp: int | str | None = None,
+    dp: int | str | None = None,
+    zero: int | None = None,
+    recompute: Literal["none", "selective", "pointwise", "operators", "full"] | None = None,
+    recompute_layers: int | str | None = None,
+    attention: Literal["flash", "unfused"] | None = None,
+    sequence_parallel: bool | None = None,
+    microbatches: int | str | None = None,
+    gpu: str | None = None,
+    model: str | None = None,
+    framework: str | None = None,
+    network_gbit_per_s: float | None = None,
+) -> SweepReport:
+    """The time of a "gemm", an "attention" or a "model" along the one option that is a range.
+
+    mode: What one step does.
+    dtype: Number format of the linear layers.
+    recipe: How fp8 operands are scaled.
+    tp: Tensor-parallel ranks.
+    cp: Context-parallel ranks, which share every sequence.
+    ep: Expert-parallel ranks, which hold different routed experts.
+    pp: Pipeline stages.
+    vp: Virtual pipeline stages a GPU, which interleave.
+    dp: Data-parallel replicas.
+    zero: ZeRO stage: 1 shards optimizer states over the replicas, 2 also gradients, 3 also weights.
+    recompute: What the backward pass recomputes.
+    attention: Fused or unfused attention.
+    sequence_parallel: Shard norms and residual adds over the tensor-parallel ranks too.
+    microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
+    gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
+        asked about that one [default: h200].
+    model: A built-in model by name, on the command line also the path of a trained one [default:
+        the model of the GPU].
+    framework: What runs whole steps: a built-in framework, on the command line also the path of a
+        calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
+        in training, vllm in serving].
+    network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
+        of the GPU's usual server].
+    """
+
+def calibrate(
+    runs: str | PathLike[str] | Sequence[str | PathLike[str]],
+    out: str | PathLike[str],
+    *,
+    framework: str | None = None,
+    refit: bool | None = None,
+) -> CalibrationReport:
+    """Fit the constants of a framework to measured steps; `out` is a framework from then on.
+
+    runs: Measured whole models (docs/runs.md): three or more runs of your own trainer or server.
+    framework: The framework to depart from [default: megatron in training, vllm in serving].
+    out: The file to write.
+    refit: Fit every constant that has a prior, to the runs whose software is that of the framework:
+        how the built-in frameworks are made.
+    """
+
+def gpus() -> GpusReport:
+    """The known GPUs."""
+
+def models() -> ModelsReport:
+    """The trained models that are built in."""
+
+def presets() -> PresetsReport:
+    """The published architectures that have a name here."""
+
+def ask(question: str, /, **options: Any) -> Report:
+    """The report on any question by its name, such as "predict_gemm" or "check"."""

@@ -1,0 +1,219 @@
+"""The wheel as people meet it: arrays, models, reports, errors."""
+
+import importlib.util
+import json
+import pickle
+import re
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import shapewise
+
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 2048,
+    "intermediate_size": 5632,
+    "num_hidden_layers": 22,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 4,
+    "vocab_size": 32000,
+}
+
+
+def test_one_gemm_is_a_report_with_units_in_its_keys():
+    report = shapewise.predict_gemm(8192, 4096, 4096, gpu="h200")
+    assert isinstance(report, shapewise.OperatorReport)
+    assert 0 < report.low_us < report.time_us < report.high_us
+    assert report.op.m == 8192 and report.op["n"] == 4096
+    document = report.to_dict()
+    assert document["schema"] == 1 and document["time_us"] == report.time_us
+    assert "90 %" in str(report)
+    with pytest.raises(AttributeError, match="time_us"):
+        getattr(report, "times")
+
+
+def test_arrays_give_the_same_times_as_numbers_and_broadcast():
+    numpy = pytest.importorskip("numpy")
+    sizes = numpy.array([64, 1000, 4096, 8192])
+    times = shapewise.predict_gemm(sizes[:, None], sizes, 4096, gpu="a100", dtype="fp16")
+    assert times.time_us.shape == times.tier.shape == (4, 4)
+    for i, m in enumerate(sizes):
+        for j, n in enumerate(sizes):
+            one = shapewise.predict_gemm(m, n, 4096, gpu="a100", dtype="fp16")
+            assert times.time_us[i, j] == one.time_us
+            assert times.low_us[i, j] == one.low_us and times.high_us[i, j] == one.high_us
+            assert times.tier[i, j] == one.tier
+    attention = shapewise.predict_attention(
+        [1, 2], 32, [2048, 4096], 128, kv_heads=8, causal=True, gpu="h100"
+    )
+    for i, (batch, seq) in enumerate(((1, 2048), (2, 4096))):
+        one = shapewise.predict_attention(batch, 32, seq, 128, kv_heads=8, causal=True, gpu="h100")
+        assert attention.time_us[i] == one.time_us
+    assert shapewise.predict_gemm([], 1, 1).time_us.shape == (0,)
+
+
+def test_a_wrong_size_in_an_array_names_its_row():
+    with pytest.raises(ValueError) as refused:
+        shapewise.predict_gemm([8, 16, 0], 8, 8)
+    assert refused.value.field == "m" and "row 2" in str(refused.value)
+    with pytest.raises(ValueError, match="whole numbers"):
+        shapewise.predict_gemm([8.5], 8, 8)
+    with pytest.raises(ValueError, match="row 1"):
+        shapewise.predict_attention([1, 1], [8, 9], 64, 64, kv_heads=4)
+
+
+def test_a_model_is_a_preset_a_path_or_a_dict(tmp_path):
+    own = shapewise.Model.from_config(LLAMA)
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    for path in (tmp_path, tmp_path / "config.json", str(tmp_path)):
+        read = shapewise.Model.from_config(path)
+        assert read.parameters == own.parameters == 1_100_048_384
+        assert read.predict(gpu="h200").time_us == own.predict(gpu="h200").time_us
+    preset = shapewise.Model.from_config("llama-3-8b")
+    step = preset.predict(gpu="h100", mode="decode", batch=16, context=4096)
+    assert step.tokens == 16 and step.workload.context == 4096 and step.tokens_per_s > 0
+    assert len(step.lines) == len(step.to_dict()["lines"]) and step.lines[0].op.kind
+
+
+def test_every_question_has_an_answer():
+    model = shapewise.Model.from_config("gpt2")
+    assert {rule.verdict for rule in model.check(gpu="a100").rules} >= {"met", "broken"}
+    assert shapewise.check("gpt2", gpu="a100") == model.check(gpu="a100")
+    found = shapewise.search("350M", top=2, gpu="h100")
+    assert len(found.shapes) == 2 and found.shapes[0].shape.layers > 0
+    assert len(model.search(top=2, tolerance=0.05).shapes) == 2
+    curve = shapewise.sweep("gemm", m=2304, n="1024:2048:256", k=4096)
+    assert [point.value for point in curve.points] == [1024, 1280, 1536, 1792, 2048]
+    assert len(model.sweep(batch="1:4").points) == 4
+    assert len(shapewise.sweep("model", architecture="gpt2", batch="1:4").points) == 4
+    assert any(gpu.name == "h200" for gpu in shapewise.gpus().gpus)
+    assert shapewise.models().models and shapewise.presets().presets
+    assert shapewise.ask("predict_gemm", m=8, n=8, k=8) == shapewise.predict_gemm(8, 8, 8)
+
+
+def test_errors_are_value_errors_with_field_value_and_what_is_allowed():
+    model = shapewise.Model.from_config("gpt2")
+    for ask, field, value, allowed in (
+        (lambda: model.predict(batch=0), "batch", "0", "whole number"),
+        (lambda: model.predict(gpu="h1000"), "gpu", "`h1000`", "h100"),
+        (lambda: model.predict(dtype="int3"), "dtype", '"int3"', "bf16"),
+        (lambda: model.predict(bach=1), "bach", "unknown", "`layers`"),
+        (lambda: shapewise.predict_gemm(8, 8, "8"), "k", '"8"', "whole number"),
+    ):
+        with pytest.raises(shapewise.RequestError) as refused:
+            ask()
+        error = refused.value
+        assert isinstance(error, ValueError)
+        assert (error.field, error.value) == (field, value), str(error)
+        assert allowed in error.allowed and allowed in str(error), str(error)
+    with pytest.raises(ValueError, match="nearest"):
+        shapewise.Model.from_config("lama-3-8b")
+    with pytest.raises(OSError):
+        shapewise.Model.from_config("/nowhere/config.json")
+    with pytest.raises(ValueError, match="model_type"):
+        shapewise.Model.from_config({"model_type": "mamba"})
+    with pytest.raises(TypeError):
+        model.predict(batch=object())
+
+
+def test_rows_are_data_frames():
+    pandas = pytest.importorskip("pandas")
+    step = shapewise.Model.from_config("gpt2").predict(gpu="a100")
+    frame = step.to_frame()
+    assert isinstance(frame, pandas.DataFrame) and len(frame) == len(step.lines)
+    assert frame["time_us"].sum() == pytest.approx(sum(line.time_us for line in step.lines))
+    assert "op.kind" in frame.columns
+    assert len(shapewise.gpus().to_frame()) > 20
+    times = shapewise.predict_gemm([8, 16], 8, 8).to_frame()
+    assert list(times.columns) == ["m", "time_us", "low_us", "high_us", "tier"]
+
+
+def test_models_and_reports_go_through_pickles():
+    model = pickle.loads(pickle.dumps(shapewise.Model.from_config(LLAMA)))
+    step = model.predict(gpu="h200")
+    again = pickle.loads(pickle.dumps(step))
+    assert type(again) is type(step) and again == step and again.time_us == step.time_us
+    assert str(again) == str(step) and len(again.lines) == len(step.lines)
+
+
+def test_other_threads_run_meanwhile():
+    numpy = pytest.importorskip("numpy")
+    sizes = numpy.arange(1, 20_001) * 8
+    ticks = []
+    done = threading.Event()
+
+    def tick():
+        while not done.wait(0.001):
+            ticks.append(time.perf_counter())
+
+    ticker = threading.Thread(target=tick)
+    ticker.start()
+    begun = time.perf_counter()
+    shapewise.predict_gemm(sizes, 4096, 4096)
+    took = time.perf_counter() - begun
+    done.set()
+    ticker.join()
+    within = [at for at in ticks if begun < at < begun + took]
+    assert len(within) >= min(10, took / 0.05), f"{len(within)} ticks in {took:.3f} s"
+
+
+def test_importing_needs_neither_numpy_nor_pandas():
+    code = "import shapewise, sys; assert not {'numpy', 'pandas'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_framework_is_calibrated_on_measured_steps(tmp_path):
+    runs, out = tmp_path / "runs.csv", tmp_path / "mine.toml"
+    model = shapewise.Model.from_config("llama-3-8b")
+    lines = ["model,gpu,mode,software,batch,seq,dp,zero,seconds"]
+    for seq in (1024, 2048, 4096, 8192):
+        step = model.predict(gpu="h100", batch=1, seq=seq, dp=8, zero=1)
+        lines.append(f"llama-3-8b,h100,train,mine,1,{seq},8,1,{step.time_us / 1e6 * 1.25}")
+    runs.write_text("\n".join(lines) + "\n")
+    report = shapewise.calibrate(runs, out)
+    assert report.framework == "mine" and report.base_mean_ape > 0.1
+    usual = model.predict(gpu="h100", batch=1, seq=2048, dp=8, zero=1).time_us
+    fitted = model.predict(gpu="h100", batch=1, seq=2048, dp=8, zero=1, framework=str(out)).time_us
+    assert fitted / usual == pytest.approx(1.25, rel=0.05)
+
+
+def test_the_stubs_are_those_of_the_questions():
+    stubs = pytest.importorskip("stubs")
+    written = stubs.written()
+    wrong = "python/shapewise/__init__.pyi has other signatures; run python/tests/stubs.py"
+    assert stubs.OUT.read_text() == written, wrong
+
+
+def test_the_examples_of_the_documentation_run():
+    text = (Path(__file__).parents[2] / "docs/python.md").read_text()
+    examples = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(examples) == 3
+    pytest.importorskip("pandas")
+    for example in examples:
+        exec(compile(example, "docs/python.md", "exec"), {})
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")
+def test_ray_maps_configurations_to_the_same_numbers():
+    import ray
+
+    def times(configs):
+        models = [shapewise.Model.from_config(config) for config in configs]
+        return [model.predict(gpu="h200", mode="decode").time_us for model in models]
+
+    configs = [
+        LLAMA | {"num_hidden_layers": layers, "intermediate_size": 128 * width}
+        for layers in range(1, 101)
+        for width in range(1, 101)
+    ]
+    ray.init(num_cpus=2, include_dashboard=False, logging_level="error")
+    try:
+        tasks = [ray.remote(times).remote(configs[at : at + 500]) for at in range(0, 10_000, 500)]
+        mapped = [time for part in ray.get(tasks) for time in part]
+    finally:
+        ray.shutdown()
+    assert mapped == times(configs) and len(set(mapped)) == 10_000

@@ -1,0 +1,192 @@
+//! From the GPU, the model and the framework that a request names to a predictor.
+//!
+//! Making one takes milliseconds, asking it microseconds, so those that were asked last are kept.
+
+use crate::error::Error;
+use crate::error::Result;
+use crate::error::read_text;
+use crate::framework::Framework;
+use crate::gpu::Gpu;
+use crate::gpu::GpuCatalog;
+use crate::predict::Predictor;
+use crate::predict::library;
+use crate::regressor::artifact::Artifact;
+use crate::regressor::artifact::Card;
+use crate::request::DEFAULT_GPU;
+use crate::request::TargetRequest;
+use std::borrow::Cow;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+/// The predictors that were asked last.
+pub struct Predictors {
+    most: usize,
+    /// The one asked last stands at the end.
+    ready: Mutex<Vec<(Key, Arc<Predictor>)>>,
+}
+
+/// The GPU, then what else was asked for.
+type Key = (&'static str, TargetRequest);
+
+impl Predictors {
+    /// Keeps up to `most` of them.
+    pub const fn new(most: usize) -> Self {
+        Self {
+            most,
+            ready: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// The predictor for a GPU and, if named, a built-in model and framework. Nothing is read from paths.
+    pub fn built_in(&self, target: &TargetRequest) -> Result<Arc<Predictor>> {
+        let gpu = Gpu::find(target.gpu.as_deref().unwrap_or(DEFAULT_GPU))?;
+        let model = target.model.as_deref();
+        let others = TargetRequest {
+            gpu: None,
+            ..target.clone()
+        };
+        let key: Key = (&gpu.name, others);
+        if let Some(ready) = self.touch(&key) {
+            return Ok(ready);
+        }
+        // Others go on meanwhile; that two make the same one does no harm.
+        let artifact = model.map(built_in).transpose()?;
+        let mut made = Predictor::new(&target.placed(gpu), artifact)?;
+        if let Some(name) = &target.framework {
+            Framework::check_name(name)?;
+            made = made.with_framework_named(name);
+        }
+        let made = Arc::new(made);
+        let mut ready = self.lock();
+        ready.retain(|(known, _)| *known != key);
+        if ready.len() >= self.most {
+            ready.remove(0);
+        }
+        ready.push((key, Arc::clone(&made)));
+        Ok(made)
+    }
+
+    /// The predictor of a target whose model and framework may be paths; those are read anew each time.
+    pub fn get(&self, target: &TargetRequest) -> Result<Arc<Predictor>> {
+        let is_path = |name: &Option<String>| {
+            name.as_deref().is_some_and(|name| {
+                let path = Path::new(name);
+                path.is_dir() || path.extension().is_some()
+            })
+        };
+        match is_path(&target.model) || is_path(&target.framework) {
+            true => find(target, GpuCatalog::default()).map(Arc::new),
+            false => self.built_in(target),
+        }
+    }
+
+    /// The predictor if it is ready, moved to the end.
+    fn touch(&self, key: &Key) -> Option<Arc<Predictor>> {
+        let mut ready = self.lock();
+        let place = ready.iter().position(|(known, _)| known == key)?;
+        ready[place..].rotate_left(1);
+        ready.last().map(|(_, predictor)| Arc::clone(predictor))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(Key, Arc<Predictor>)>> {
+        self.ready.lock().expect("nobody panics while holding it")
+    }
+}
+
+/// The predictor of a target whose model and framework may be paths; `gpus` are described elsewhere.
+pub fn find(target: &TargetRequest, mut gpus: GpuCatalog) -> Result<Predictor> {
+    let model = target.model.as_deref().map(artifact).transpose()?;
+    gpus.extend(model.iter().flat_map(|model| model.card.gpus.clone()));
+    let own = model.as_ref().and_then(|model| described_gpu(&model.card));
+    let gpu = gpus.find(target.gpu.as_deref().or(own).unwrap_or(DEFAULT_GPU))?;
+    let predictor = Predictor::new(&target.placed(gpu), model.as_deref())?;
+    let Some(name) = &target.framework else {
+        return Ok(predictor);
+    };
+    if let Some(framework) = framework_file(name)? {
+        return Ok(predictor.with_framework(framework));
+    }
+    Framework::check_name(name)?;
+    Ok(predictor.with_framework_named(name))
+}
+
+/// The model of this name: a folder with a card, else a built-in one.
+pub fn artifact(name: &str) -> Result<Cow<'static, Artifact>> {
+    let folder = Path::new(name);
+    if folder.is_dir() {
+        return Artifact::open(folder).map(Cow::Owned);
+    }
+    let built_in = library::find(name)?;
+    built_in.map(Cow::Borrowed).ok_or_else(|| {
+        let names: Vec<_> = library::names().collect();
+        let allowed = format!("a folder with a card.json, or one of {}", names.join(", "));
+        Error::field("target", "model", format!("`{name}`"), &allowed)
+    })
+}
+
+/// The framework of a file; none where the text is the name of a built-in one.
+pub fn framework_file(name_or_path: &str) -> Result<Option<Framework>> {
+    let path = Path::new(name_or_path);
+    if path.extension().is_none_or(|extension| extension != "toml") {
+        return Ok(None);
+    }
+    Framework::from_toml(&read_text(path)?, name_or_path).map(Some)
+}
+
+/// The GPU that a model describes, where it describes only one.
+fn described_gpu(card: &Card) -> Option<&str> {
+    match &card.gpus[..] {
+        [gpu] => Some(&gpu.name),
+        _ => None,
+    }
+}
+
+/// The built-in model of this name.
+fn built_in(name: &str) -> Result<&'static Artifact> {
+    library::find(name)?.ok_or_else(|| {
+        let names: Vec<_> = library::names().collect();
+        let allowed = format!("one of {}", names.join(", "));
+        Error::field("target", "model", format!("`{name}`"), &allowed)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(gpu: &str, model: Option<&str>) -> TargetRequest {
+        TargetRequest {
+            gpu: Some(gpu.to_owned()),
+            model: model.map(str::to_owned),
+            ..TargetRequest::default()
+        }
+    }
+
+    #[test]
+    fn the_one_asked_longest_ago_is_forgotten() {
+        let predictors = Predictors::new(2);
+        let first = predictors.built_in(&target("h200", None)).unwrap();
+        let again = predictors.built_in(&target("H200", None)).unwrap();
+        assert!(Arc::ptr_eq(&first, &again));
+        predictors.built_in(&target("a100", None)).unwrap();
+        assert!(Arc::ptr_eq(
+            &first,
+            &predictors.built_in(&target("h200", None)).unwrap()
+        ));
+        predictors.built_in(&target("l40s", None)).unwrap();
+        assert!(Arc::ptr_eq(
+            &first,
+            &predictors.built_in(&target("h200", None)).unwrap()
+        ));
+        assert_eq!(predictors.lock().len(), 2);
+    }
+
+    #[test]
+    fn names_are_no_paths() {
+        let predictors = Predictors::new(2);
+        for (gpu, model) in [("../h200", None), ("h200", Some("models/h200"))] {
+            let refused = predictors.built_in(&target(gpu, model)).err().unwrap();
+            assert!(refused.is_bad_input(), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! From JSON to a request, or to an error that names field, value and what is allowed.
+
+use crate::error::Error;
+use crate::error::Result;
+use crate::request::TargetRequest;
+use crate::request::WorkloadRequest;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use serde_path_to_error::{Path, Segment};
+
+/// The place that errors name.
+const PLACE: &str = "request";
+
+/// What errors call the request itself, where it is no object.
+pub const WHOLE: &str = "body";
+
+/// Reads a request with its GPU and model, whose keys stand beside its own.
+pub fn read<R: DeserializeOwned>(mut body: Value) -> Result<(R, TargetRequest)> {
+    let target = taken(&mut body, |key| TargetRequest::KEYS.contains(&key));
+    let target = plain(Value::Object(target))?;
+    let others = TargetRequest::KEYS.map(|key| format!(", `{key}`")).concat();
+    Ok((read_as(body, &others)?, target))
+}
+
+/// Reads JSON without GPU and model.
+pub fn plain<R: DeserializeOwned>(body: Value) -> Result<R> {
+    read_as(body, "")
+}
+
+/// Moves keys of the workload that stand beside the others to where a request has them.
+///
+/// Keyword arguments and columns of a table are flat.
+pub fn with_workload(mut body: Value) -> Value {
+    let moved = taken(&mut body, WorkloadRequest::has);
+    if let Some(object) = body.as_object_mut()
+        && !moved.is_empty()
+    {
+        let workload = object
+            .entry("workload")
+            .or_insert_with(|| Map::new().into());
+        if let Some(workload) = workload.as_object_mut() {
+            workload.extend(moved);
+        }
+    }
+    body
+}
+
+/// The key `kind` of an object, and the rest of it.
+pub fn kind_of(mut body: Value) -> (Option<Value>, Value) {
+    let kind = taken(&mut body, |key| key == "kind").remove("kind");
+    (kind, body)
+}
+
+/// The error of a kind that is none of those that are allowed.
+pub fn other_kind(kind: Option<Value>, allowed: &str) -> Error {
+    let found = kind.map_or_else(|| "absent".to_owned(), |kind| kind.to_string());
+    Error::field(PLACE, "kind", found, allowed)
+}
+
+/// Takes the keys that are `wanted` out of an object.
+fn taken(body: &mut Value, wanted: impl Fn(&str) -> bool) -> Map<String, Value> {
+    let mut taken = Map::new();
+    if let Some(object) = body.as_object_mut() {
+        for (key, value) in std::mem::take(object) {
+            let side = if wanted(&key) {
+                &mut taken
+            } else {
+                &mut *object
+            };
+            side.insert(key, value);
+        }
+    }
+    taken
+}
+
+/// Reads JSON beside which these `others` are allowed.
+fn read_as<R: DeserializeOwned>(body: Value, others: &str) -> Result<R> {
+    serde_path_to_error::deserialize(&body).map_err(|error| {
+        let place = dotted(error.path());
+        let found = at(&body, error.path());
+        refused(&place, found, &error.into_inner().to_string(), others)
+    })
+}
+
+/// The error behind a sentence of serde.
+fn refused(place: &str, found: Option<&Value>, sentence: &str, others: &str) -> Error {
+    let quoted = sentence.split('`').nth(1).unwrap_or("");
+    let inner = |name: &str| match place {
+        "" => name.to_owned(),
+        place => format!("{place}.{name}"),
+    };
+    let expected = sentence.split_once("expected ").map(|(_, wanted)| wanted);
+    if sentence.starts_with("missing field") {
+        return Error::field(
+            PLACE,
+            &inner(quoted),
+            "absent",
+            "a value; it has no default",
+        );
+    }
+    if sentence.starts_with("unknown field") {
+        // The path of an unknown field ends with it.
+        let field = match place.rsplit('.').next() == Some(quoted) {
+            true => place.to_owned(),
+            false => inner(quoted),
+        };
+        let others = if field == quoted { others } else { "" };
+        let allowed = format!("{}{others}", expected.unwrap_or("no other field"));
+        return Error::field(PLACE, &field, "unknown", &allowed);
+    }
+    let value = found.map_or_else(|| "absent".to_owned(), Value::to_string);
+    let place = if place.is_empty() { WHOLE } else { place };
+    Error::field(PLACE, place, value, &in_words(expected.unwrap_or(sentence)))
+}
+
+/// What serde expected, in words.
+fn in_words(expected: &str) -> String {
+    match expected.strip_prefix("struct ") {
+        Some(_) => "an object".to_owned(),
+        None => match expected {
+            "u64" => "a whole number of at least 0".to_owned(),
+            "f64" => "a number".to_owned(),
+            "a boolean" => "true or false".to_owned(),
+            "a sequence" => "a list".to_owned(),
+            other => other.to_owned(),
+        },
+    }
+}
+
+/// A path as `workload.batch` or `ops[3].m`.
+fn dotted(path: &Path) -> String {
+    let text = path.to_string();
+    if text == "." { String::new() } else { text }
+}
+
+/// What stands at a path.
+fn at<'a>(body: &'a Value, path: &Path) -> Option<&'a Value> {
+    path.iter().try_fold(body, |value, segment| match segment {
+        Segment::Map { key } => value.get(key),
+        Segment::Seq { index } => value.get(index),
+        Segment::Enum { .. } | Segment::Unknown => Some(value),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::ModelRequest;
+    use crate::request::Size;
+    use serde_json::json;
+
+    #[test]
+    fn keys_of_the_workload_may_stand_beside_the_others() {
+        let flat = json!({"architecture": "gpt2", "gpu": "a100", "batch": 2, "mode": "decode"});
+        let (request, target) = read::<ModelRequest>(with_workload(flat)).unwrap();
+        assert_eq!(request.workload.batch, Some(Size::Number(2)));
+        assert_eq!(target.gpu.as_deref(), Some("a100"));
+        let mixed = json!({"architecture": "gpt2", "workload": {"seq": 8}, "batch": 0});
+        let refused = read::<ModelRequest>(with_workload(mixed)).unwrap_err();
+        let at = refused.field_error().unwrap();
+        assert_eq!((&*at.field, &*at.value), ("workload.batch", "0"));
+    }
+}
