@@ -22,6 +22,8 @@ enum Kind {
     #[error("{place}: `{}` is {}; allowed: {}", .at.field, .at.value, .at.allowed)]
     Field { place: String, at: FieldError },
     #[error("{0}")]
+    Usage(String),
+    #[error("{0}")]
     Infeasible(String),
     #[error(
         "{what} needs the feature `{feature}`, which this build leaves out; build with `--features {feature}`"
@@ -55,6 +57,11 @@ impl Error {
     /// Input that breaks a rule; the sentence names the file, the field, its value and what is allowed.
     pub fn bad_input(sentence: impl Into<String>) -> Self {
         Self(Box::new(Kind::BadInput(sentence.into())))
+    }
+
+    /// A request that is wrong in no single field.
+    pub fn usage(sentence: impl Into<String>) -> Self {
+        Self(Box::new(Kind::Usage(sentence.into())))
     }
 
     /// The usual [`Error::bad_input`]: `place: field is value; allowed: allowed`.
@@ -91,7 +98,21 @@ impl Error {
 
     /// Whether the input broke a rule.
     pub fn is_bad_input(&self) -> bool {
-        matches!(*self.0, Kind::BadInput(_) | Kind::Field { .. })
+        matches!(
+            *self.0,
+            Kind::BadInput(_) | Kind::Field { .. } | Kind::Usage(_)
+        )
+    }
+
+    /// Whether a request itself is wrong: an option, a key or a name, nothing that was read from a file.
+    pub fn is_usage(&self) -> bool {
+        match &*self.0 {
+            Kind::Field { place, .. } => {
+                REQUESTS.contains(&&**place) || place.starts_with("architecture ")
+            }
+            Kind::Usage(_) => true,
+            _ => false,
+        }
     }
 
     /// The field that broke a rule, where it was one field.
@@ -127,6 +148,20 @@ impl std::error::Error for Error {
         }
     }
 }
+
+/// The places that are parts of a request; all others are files.
+const REQUESTS: [&str; 10] = [
+    "attention",
+    "command line",
+    "decode",
+    "gpu",
+    "question",
+    "request",
+    "search",
+    "sweep",
+    "target",
+    "workload",
+];
 
 /// The longest text of others that a message repeats, in characters.
 const SHOWN: usize = 80;

@@ -67,10 +67,11 @@ impl Preset {
             .iter()
             .find(|preset| preset.names().any(|known| key(known) == wanted))
             .ok_or_else(|| {
-                Error::bad_input(format!(
-                    "model `{name}` is not known; nearest: {}",
-                    Self::nearest(name).join(", ")
-                ))
+                let nearest = Self::nearest(name).join(", ");
+                let allowed = format!(
+                    "a preset, nearest {nearest}, or the path of a config.json or of its folder"
+                );
+                Error::field("request", "architecture", format!("`{name}`"), &allowed)
             })
     }
 

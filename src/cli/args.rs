@@ -4,6 +4,7 @@ pub mod measure;
 
 pub mod reproduce;
 
+use crate::cli::hints;
 use crate::ops::LARGEST;
 use crate::report::plot;
 use crate::request::AttentionRequest;
@@ -27,7 +28,7 @@ use std::str::FromStr;
 /// A learned GPU performance predictor for transformers.
 ///
 /// Results go to standard output, everything else to standard error. Exit codes: 0 done,
-/// 1 the request cannot be met or `check --strict` found a broken rule, 2 wrong usage, 70 a bug.
+/// 1 the request cannot be met, a file is wrong or `check --strict` found a broken rule, 2 wrong usage, 70 a bug.
 #[derive(Debug, Parser)]
 #[command(name = "shapewise", version, propagate_version = true)]
 pub struct Cli {
@@ -83,6 +84,10 @@ pub enum Command {
     Models,
     /// List the published architectures that have a name here.
     Presets,
+    /// Print what a shell completes commands and options by: `source <(shapewise completions bash)`.
+    Completions(CompletionsArgs),
+    /// Write the pages of the manual, one a command: `man -l DIR/shapewise-search.1` shows one.
+    Manual(ManualArgs),
 }
 
 impl Cli {
@@ -96,15 +101,25 @@ impl Cli {
                 without_ranges(command)
             }
         });
-        let matches: ArgMatches = command.try_get_matches_from(args)?;
+        let args: Vec<OsString> = args.into_iter().collect();
+        let matches: ArgMatches = command
+            .clone()
+            .try_get_matches_from(&args)
+            .map_err(|error| {
+                let words = args.iter().skip(1);
+                let words: Vec<_> = words
+                    .map(|arg| arg.to_string_lossy().into_owned())
+                    .collect();
+                hints::improved(error, &command, &words)
+            })?;
         Self::from_arg_matches(&matches).map_err(|error| error.format(&mut Self::command()))
     }
 }
 
-/// Lets parsers of values see negative numbers, so that they say what is allowed.
+/// Lets parsers of values see negative numbers, so that they say what is allowed, and names in capitals.
 fn adjusted(command: clap::Command) -> clap::Command {
     let command = command.mut_args(|arg| match arg.get_action().takes_values() {
-        true => arg.allow_negative_numbers(true),
+        true => arg.allow_negative_numbers(true).ignore_case(true),
         false => arg,
     });
     command.mut_subcommands(adjusted)
@@ -226,7 +241,7 @@ pub struct SearchArgs {
     #[arg(long, value_name = "DIR")]
     pub export: Option<PathBuf>,
     /// Draw throughput against memory of the Pareto front.
-    #[arg(long, value_name = "FILE.svg|FILE.png")]
+    #[arg(long, value_name = "FILE.svg|FILE.png", value_parser = picture)]
     pub plot: Option<PathBuf>,
 }
 
@@ -356,6 +371,22 @@ pub struct ImportArgs {
 pub struct GpusArgs {
     /// Show every figure of this GPU with its source.
     pub name: Option<String>,
+}
+
+/// Completing commands in a shell.
+#[derive(Debug, Args)]
+pub struct CompletionsArgs {
+    /// The shell.
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+/// Writing the manual.
+#[derive(Debug, Args)]
+pub struct ManualArgs {
+    /// The folder of the pages; files of their names are replaced.
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
 }
 
 /// Our own schema of timing tables.

@@ -12,11 +12,15 @@ mod evaluate;
 
 mod gpus;
 
+mod hints;
+
 #[cfg(feature = "dataset")]
 mod import;
 
 #[cfg(feature = "measure")]
 mod measure;
+
+mod manual;
 
 mod models;
 
@@ -56,7 +60,7 @@ const DONE: u8 = 0;
 /// The request cannot be met, or `check --strict` found a broken rule.
 const FAILED: u8 = 1;
 
-/// The command line breaks its grammar.
+/// The command line breaks its grammar, or an option or a name in it is none that is allowed.
 const USAGE: u8 = 2;
 
 /// The program is wrong, not the user.
@@ -81,7 +85,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(Ok(code)) => ExitCode::from(code),
         Ok(Err(error)) => {
             say(&format!("error: {error}"));
-            ExitCode::from(FAILED)
+            ExitCode::from(if error.is_usage() { USAGE } else { FAILED })
         }
         Err(_) => ExitCode::from(BUG),
     }
@@ -109,6 +113,8 @@ fn execute(cli: &Cli) -> Result<Answer> {
         Command::Search(args) => search::run(args, cli.format),
         Command::Sweep(args) => sweep::run(args, cli.format),
         Command::Gpus(args) => gpus::run(args, cli.format),
+        Command::Completions(args) => Ok(manual::completions(args)),
+        Command::Manual(args) => manual::pages(args),
         Command::Models => models::models(cli.format),
         Command::Presets => Ok(models::presets(cli.format)),
 

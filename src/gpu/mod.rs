@@ -465,7 +465,11 @@ mod tests {
         }
         let error = Gpu::find("h2000").unwrap_err();
         assert!(error.is_bad_input());
-        assert!(error.to_string().contains("`h2000`; allowed: a100, "));
+        assert!(
+            error
+                .to_string()
+                .contains("`h2000`; allowed: nearest h200, ")
+        );
     }
 
     #[test]

@@ -191,7 +191,7 @@ impl Sizes {
             [] => "absent".to_owned(),
             found => format!("in {}", found.join(" and ")),
         };
-        Err(Error::bad_input(format!(
+        Err(Error::usage(format!(
             "sweep: the range is {value}; allowed: exactly one of {} as START:END:STEP",
             sizes.keys.join(", ")
         )))

@@ -413,20 +413,119 @@ fn wrong_usage_is_two() {
 }
 
 #[test]
-fn requests_that_cannot_be_met_are_one() {
+fn names_of_other_programs_are_answered_with_ours() {
+    for (line, meant) in [
+        ("predict model gpt2 --tensor-parallel 8", "`--tp`"),
+        ("predict model gpt2 --tensor-parallel-size=8", "`--tp`"),
+        (
+            "predict model gpt2 --pipeline_model_parallel_size 8",
+            "`--pp`",
+        ),
+        ("predict model gpt2 --batch-size 8", "`--batch`"),
+        (
+            "predict gemm -m 1 -n 1 -k 1 --batch-size 8",
+            "`--batch-count`",
+        ),
+        ("predict model gpt2 --seq_len 8", "`--seq`"),
+        ("predict model gpt2 --device h200", "`--gpu`"),
+        ("predict model gpt2 --json", "`--format json`"),
+        ("serve --port 8080", "`--listen`"),
+        ("search 6.7B", "`shapewise search --params 6.7B`"),
+        ("predict llama-3-8b", "`shapewise predict model llama-3-8b`"),
+    ] {
+        let outcome = say(line);
+        assert_eq!(outcome.code, 2, "{line}: {}", outcome.err);
+        let hints: Vec<_> = outcome
+            .err
+            .lines()
+            .filter(|line| line.contains("tip:"))
+            .collect();
+        assert!(
+            matches!(hints[..], [hint] if hint.contains(meant)),
+            "{line}: {}",
+            outcome.err
+        );
+    }
+}
+
+#[test]
+fn numbers_and_formats_are_read_as_people_write_them() {
+    let plain = data("predict model gpt2 --mode prefill --seq 1024 --dtype bf16");
+    for written in ["--seq 1k --dtype bfloat16", "--seq 1,024 --dtype BF16"] {
+        let line = format!("predict model gpt2 --mode prefill {written}");
+        assert_eq!(data(&line), plain, "{line}");
+    }
+    let gemm = data("predict gemm -m 4000 -n 4096 -k 4096 --dtype fp16");
+    assert_eq!(data("predict gemm -m 4e3 -n 4k -k 4K --dtype half"), gemm);
+    let search = |params| {
+        run(&[
+            "search",
+            "--params",
+            params,
+            "--tolerance",
+            "1%",
+            "--top",
+            "1",
+        ])
+        .out
+    };
+    assert_eq!(search("350M"), search("350 M"));
+    assert_eq!(search("350M"), search("350,000,000"));
+    refused(
+        "sweep gemm -m 8 -n 8..64 -k 8",
+        2,
+        &["a range is written 8:64"],
+    );
+    refused(
+        "sweep gemm -m 8 -n 8-64 -k 8",
+        2,
+        &["a range is written 8:64"],
+    );
+}
+
+#[test]
+fn completions_and_manual_pages_name_every_command() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = data(&format!("completions {shell}"));
+        assert!(script.contains("network-gbit-per-s"), "{shell}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().to_str().unwrap();
+    let outcome = run(&["manual", "--out", place]);
+    assert_eq!(outcome.code, 0, "{}", outcome.err);
+    for page in [
+        "shapewise.1",
+        "shapewise-predict-model.1",
+        "shapewise-search.1",
+    ] {
+        let text = std::fs::read_to_string(folder.path().join(page)).unwrap();
+        assert!(
+            text.starts_with(".ie") && text.contains(".SH NAME"),
+            "{page}"
+        );
+    }
+}
+
+#[test]
+fn a_file_that_is_not_there_is_one() {
+    refused(
+        "predict model nowhere/config.json",
+        1,
+        &["nowhere/config.json"],
+    );
+}
+
+#[test]
+fn requests_that_are_wrong_are_two() {
     for (line, parts) in [
         (
             "predict gemm -m 1 -n 1 -k 1 --gpu b2000",
-            &["gpu", "`b2000`", "allowed", "b200,"][..],
+            &["gpu", "`b2000`", "allowed: nearest", "b200,"][..],
         ),
         ("gpus h2000", &["`h2000`", "h200"]),
         (
             "predict model llama-2-7x",
             &["`llama-2-7x`", "nearest", "llama-2-7b"],
-        ),
-        (
-            "predict model nowhere/config.json",
-            &["nowhere/config.json"],
         ),
         (
             "predict model llama-2-7b --tp 3",
@@ -454,7 +553,7 @@ fn requests_that_cannot_be_met_are_one() {
             &["`nobody`", "card.json", "l40s"],
         ),
     ] {
-        refused(line, 1, parts);
+        refused(line, 2, parts);
     }
 }
 
@@ -614,7 +713,7 @@ mod tables {
         let elsewhere = format!("evaluate --data {path} --gpu l40s");
         refused(&elsewhere, 1, &["no row is left", GPU, "168"]);
         let stack = format!("evaluate --data {path} --gpu b2000");
-        refused(&stack, 1, &["`b2000`", "allowed"]);
+        refused(&stack, 2, &["`b2000`", "allowed"]);
     }
 
     #[test]

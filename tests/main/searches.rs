@@ -149,10 +149,10 @@ fn bad_requests_are_told_in_one_sentence() {
         ("search --params 1.3B --tolerance -1", 2, "from 0 to 0.5"),
         (
             "search --params 1.3B --head-dim 1",
-            1,
+            2,
             "`head_dim` is 1; allowed: 32 to 256",
         ),
-        ("search --params 1.3B --free tp --tp 2", 1, "`tp` is 2"),
+        ("search --params 1.3B --free tp --tp 2", 2, "`tp` is 2"),
         (
             "search --params 1B --no-sharding --batch 512",
             1,
@@ -160,7 +160,7 @@ fn bad_requests_are_told_in_one_sentence() {
         ),
         (
             "search --like gemma-2-2b --export shapes",
-            1,
+            2,
             "norm.placement",
         ),
         ("search --params 1.3B --relax everything", 2, "aspect_ratio"),
@@ -170,9 +170,9 @@ fn bad_requests_are_told_in_one_sentence() {
             1,
             "--relax aspect_ratio",
         ),
-        ("search --params 1.3B --plot front.pdf", 1, ".svg or .png"),
-        ("search --like deepseek-v3", 1, "dense"),
-        ("search --like no-such-model", 1, "nearest"),
+        ("search --params 1.3B --plot front.pdf", 2, ".svg or .png"),
+        ("search --like deepseek-v3", 2, "dense"),
+        ("search --like no-such-model", 2, "nearest"),
         ("search --params 100B --mode decode", 1, "--tp 2"),
     ] {
         let outcome = say(line);

@@ -186,22 +186,22 @@ fn what_cannot_be_swept_is_refused() {
     for (line, code, parts) in [
         (
             "sweep gemm -m 1 -n 2 -k 3",
-            1,
+            2,
             &["range", "absent", "exactly one of m, n, k"][..],
         ),
         (
             "sweep gemm -m 1:4 -n 2:8 -k 3",
-            1,
+            2,
             &["in m and n", "START:END:STEP"],
         ),
         (
             "sweep model gpt2",
-            1,
+            2,
             &["absent", "heads", "vocab", "context", "tp"],
         ),
         (
             "sweep model gpt2 --heads 1:4 --batch 1:4",
-            1,
+            2,
             &["in heads and batch"],
         ),
         (
@@ -209,7 +209,7 @@ fn what_cannot_be_swept_is_refused() {
             1,
             &["no value of the range is possible", "13 heads"],
         ),
-        ("sweep model gpt5 --heads 1:4", 1, &["gpt5"]),
+        ("sweep model gpt5 --heads 1:4", 2, &["gpt5"]),
         (
             "sweep gemm -m 4:1 -n 2 -k 3",
             2,

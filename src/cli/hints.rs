@@ -1,0 +1,137 @@
+//! What a wrong option or argument was meant to be.
+
+use clap::Command;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+/// Names that other programs have for options of this one; the first that the command takes is the one.
+const OTHER_NAMES: &[(&str, &[&str])] = &[
+    ("tensor-parallel", &["tp"]),
+    ("tensor-parallel-size", &["tp"]),
+    ("tensor-model-parallel-size", &["tp"]),
+    ("tensor-parallelism", &["tp"]),
+    ("tp-size", &["tp"]),
+    ("pipeline-parallel", &["pp"]),
+    ("pipeline-parallel-size", &["pp"]),
+    ("pipeline-model-parallel-size", &["pp"]),
+    ("pp-size", &["pp"]),
+    ("virtual-pipeline-model-parallel-size", &["vp"]),
+    ("data-parallel", &["dp"]),
+    ("data-parallel-size", &["dp"]),
+    ("dp-size", &["dp"]),
+    ("replicas", &["dp"]),
+    ("context-parallel", &["cp"]),
+    ("context-parallel-size", &["cp"]),
+    ("expert-parallel", &["ep"]),
+    ("expert-parallel-size", &["ep"]),
+    ("expert-model-parallel-size", &["ep"]),
+    ("expert-tensor-parallel-size", &["expert-tp"]),
+    ("zero-stage", &["zero"]),
+    ("fsdp", &["zero"]),
+    ("batch-size", &["batch", "batch-count"]),
+    ("micro-batch-size", &["batch"]),
+    ("microbatch", &["batch"]),
+    ("num-microbatches", &["microbatches"]),
+    ("gradient-accumulation-steps", &["microbatches"]),
+    ("seq-len", &["seq"]),
+    ("seq-length", &["seq"]),
+    ("sequence-length", &["seq"]),
+    ("max-model-len", &["context", "seq"]),
+    ("context-length", &["context", "seq"]),
+    ("context-len", &["context", "seq"]),
+    ("seq-q", &["seq"]),
+    ("seq-kv", &["kv-seq"]),
+    ("num-layers", &["layers"]),
+    ("num-hidden-layers", &["layers"]),
+    ("hidden-size", &["hidden"]),
+    ("num-attention-heads", &["heads"]),
+    ("num-heads", &["heads"]),
+    ("num-key-value-heads", &["kv-heads"]),
+    ("num-query-groups", &["kv-heads"]),
+    ("ffn-hidden-size", &["d-ff"]),
+    ("intermediate-size", &["d-ff"]),
+    ("vocab-size", &["vocab"]),
+    ("precision", &["dtype"]),
+    ("torch-dtype", &["dtype"]),
+    ("quantization", &["dtype"]),
+    ("recompute-granularity", &["recompute"]),
+    ("activation-checkpointing", &["recompute"]),
+    ("gradient-checkpointing", &["recompute"]),
+    ("parameters", &["params"]),
+    ("size", &["params"]),
+    ("device", &["gpu"]),
+    ("gpus", &["gpu", "dp"]),
+    ("hardware", &["gpu"]),
+    ("port", &["listen"]),
+    ("host", &["listen"]),
+    ("bind", &["listen"]),
+    ("address", &["listen"]),
+    ("output", &["out", "csv", "export"]),
+    ("json", &["format json"]),
+    ("model-path", &["model"]),
+    ("config", &["framework"]),
+];
+
+/// Subcommands of `predict` and `sweep` that a size or a name is meant for.
+const WHOLE_MODEL: &str = "model";
+
+/// The same error with a better suggestion, where there is one; `args` are those of the command line, without the program.
+pub fn improved(mut error: clap::Error, root: &Command, args: &[String]) -> clap::Error {
+    let text = |error: &clap::Error, kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        _ => None,
+    };
+    let (command, path) = asked(root, args);
+    let suggestion = match error.kind() {
+        ErrorKind::UnknownArgument => text(&error, ContextKind::InvalidArg)
+            .and_then(|wrong| option(root, command, &path, &wrong)),
+        ErrorKind::InvalidSubcommand => text(&error, ContextKind::InvalidSubcommand)
+            .filter(|_| command.find_subcommand(WHOLE_MODEL).is_some())
+            .map(|name| format!("shapewise {path} {WHOLE_MODEL} {name}")),
+        _ => None,
+    };
+    if let Some(suggestion) = suggestion {
+        error.remove(ContextKind::SuggestedArg);
+        error.remove(ContextKind::SuggestedSubcommand);
+        error.remove(ContextKind::Suggested);
+        let hint = format!("this may be what you mean: `{suggestion}`");
+        error.insert(
+            ContextKind::Suggested,
+            ContextValue::StyledStrs(vec![hint.into()]),
+        );
+    }
+    error
+}
+
+/// The command that the arguments name, and its path below the program.
+fn asked<'a>(root: &'a Command, args: &[String]) -> (&'a Command, String) {
+    let (mut command, mut path) = (root, Vec::new());
+    for arg in args {
+        let Some(next) = command.find_subcommand(arg) else {
+            break;
+        };
+        command = next;
+        path.push(arg.as_str());
+    }
+    (command, path.join(" "))
+}
+
+/// What an unknown option or a value too many was meant to be.
+fn option(root: &Command, command: &Command, path: &str, wrong: &str) -> Option<String> {
+    let takes = |long: &str| {
+        let long = long.split(' ').next();
+        let mut arguments = command.get_arguments().chain(root.get_arguments());
+        arguments.any(|arg| arg.get_long() == long)
+    };
+    let Some(name) = wrong.strip_prefix("--") else {
+        // A bare number of parameters after `search`.
+        let is_count = wrong.starts_with(|c: char| c.is_ascii_digit());
+        return (is_count && takes("params")).then(|| format!("shapewise {path} --params {wrong}"));
+    };
+    let name = name.split('=').next()?.replace('_', "-");
+    if takes(&name) {
+        return Some(format!("--{name}"));
+    }
+    let known = OTHER_NAMES.iter().find(|(other, _)| *other == name)?;
+    let meant = known.1.iter().find(|long| takes(long))?;
+    Some(format!("--{meant}"))
+}
