@@ -26,8 +26,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 pub(super) fn run(args: &SearchArgs, format: Format) -> Result<String> {
-    // A plot that cannot be written is told before the search, not after it.
-    args.plot.as_deref().map(plot::Format::of).transpose()?;
     let asked = SearchRequest {
         export: args.export.is_some(),
         ..args.subject.request.clone()
