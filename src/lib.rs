@@ -84,6 +84,8 @@ pub mod predict;
 
 pub mod calibrate;
 
+pub mod plan;
+
 pub mod check;
 
 pub mod sweep;

@@ -11,6 +11,8 @@ pub mod predictors;
 
 pub mod question;
 
+pub mod plan;
+
 pub mod sweep;
 
 use crate::arch::Architecture;

@@ -16,6 +16,7 @@ use crate::report::check::CheckReport;
 use crate::report::gpus::GpusReport;
 use crate::report::models::ModelsReport;
 use crate::report::operator::OperatorReport;
+use crate::report::plan::{CompareReport, PlanReport};
 use crate::report::presets::PresetsReport;
 use crate::report::search::SearchReport;
 use crate::report::step::StepReport;
@@ -25,6 +26,7 @@ use crate::request::AttentionRequest;
 use crate::request::GemmRequest;
 use crate::request::ModelRequest;
 use crate::request::OperatorRequest;
+use crate::request::PlanRequest;
 use crate::request::SearchRequest;
 use crate::request::Sizes;
 use crate::request::TargetRequest;
@@ -166,6 +168,23 @@ impl Question {
             let searched = request.request(like.transpose()?.as_ref())?;
             let found = search::search(&predictor, &searched, &|_| ControlFlow::Continue(()))?;
             answer::search(&predictor, &found, request.export).map(boxed)
+        }),
+        Self::new::<PlanRequest, PlanReport>("plan", Some("plans"), |asked| {
+            let base = asked.base.cloned();
+            let (request, predictor) = asked.read::<PlanRequest>()?;
+            let base = base.map_or_else(|| request.architecture.find(), Ok)?;
+            answer::plan::plan(&predictor, &base, &request).map(boxed)
+        }),
+        Self::new::<PlanRequest, CompareReport>("compare", Some("compared"), |asked| {
+            let (request, target) = json::read::<PlanRequest>(asked.body)?;
+            let base = match asked.base {
+                Some(base) => base.clone(),
+                None => request.architecture.find()?,
+            };
+            let predictors = asked.predictors;
+            let report =
+                answer::plan::compare(&base, &request, &target, |target| predictors.get(target));
+            report.map(boxed)
         }),
         Self::new::<GemmRequest, SweepReport>("sweep_gemm", Some("points"), swept::<GemmRequest>),
         Self::new::<AttentionRequest, SweepReport>(

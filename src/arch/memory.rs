@@ -35,10 +35,6 @@ use crate::gpu::Gpu;
 use crate::ops::Dtype;
 use crate::units::Bytes;
 
-/// Memory that driver context, library workspaces and collective buffers take before the model does;
-/// one to two gigabytes are usual for a PyTorch process with NCCL.
-const RESERVED: Bytes = Bytes::from_bytes(2e9);
-
 /// Share of a layer that is kept where every second linear map and all pointwise kernels run again: half of the outputs
 /// of linear maps, and attention.
 const KEPT_OF_OPERATORS: f64 = 0.5;
@@ -63,6 +59,10 @@ pub struct MemoryUse {
 }
 
 impl MemoryUse {
+    /// What driver context, library workspaces and collective buffers take before the model does; one to two gigabytes
+    /// are usual for a PyTorch process with NCCL.
+    pub const RESERVED: Bytes = Bytes::from_bytes(2e9);
+
     /// Every part with its name, for tables and JSON.
     pub fn parts(&self) -> [(&'static str, Bytes); 7] {
         [
@@ -83,7 +83,7 @@ impl MemoryUse {
 
     /// Whether it fits this GPU with 2 GB left for driver, libraries and collectives.
     pub fn fits(&self, gpu: &Gpu) -> bool {
-        self.total() + RESERVED <= gpu.memory()
+        self.total() + Self::RESERVED <= gpu.memory()
     }
 }
 

@@ -11,6 +11,7 @@ use crate::request::AttentionRequest;
 use crate::request::CalibrateRequest;
 use crate::request::GemmRequest;
 use crate::request::ModelRequest;
+use crate::request::PlanRequest;
 use crate::request::SearchRequest;
 use crate::request::Size;
 use crate::request::TargetRequest;
@@ -57,6 +58,13 @@ pub enum Command {
     Predict(Predict),
     /// Find the fastest architecture for a number of parameters.
     Search(Box<SearchArgs>),
+    /// Find the fastest layout of a model over a number of GPUs: ranks, micro-batches, sharding, recomputation.
+    ///
+    /// In training the layout with the shortest step; when serving the engine, the copies of it and the requests in
+    /// flight with the most tokens per second within --ttft-ms and --tpot-ms.
+    Plan(Box<PlanArgs>),
+    /// Hold GPUs beside each other, each with its best layout: --gpu h100,h200,b200 or all.
+    Compare(Box<CompareArgs>),
     /// Say what is wrong with a shape, what it costs, and which near shape fixes it.
     Check(Box<CheckArgs>),
     /// Predict along one dimension: the curve, its steps, a plot.
@@ -245,6 +253,25 @@ pub struct SearchArgs {
     pub plot: Option<PathBuf>,
 }
 
+/// Planning a layout.
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    /// What to plan.
+    #[command(flatten)]
+    pub subject: Targeted<PlanRequest>,
+    /// Draw throughput against memory of the layouts, or against the number of GPUs.
+    #[arg(long, value_name = "FILE.svg|FILE.png", value_parser = picture)]
+    pub plot: Option<PathBuf>,
+}
+
+/// Comparing GPUs.
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    /// What is planned on each.
+    #[command(flatten)]
+    pub subject: Targeted<PlanRequest>,
+}
+
 /// Answering over HTTP.
 #[derive(Debug, Args)]
 pub struct ServeArgs {
@@ -328,6 +355,10 @@ pub struct EvaluateArgs {
     /// the one that each run's software names.
     #[arg(long, default_value = AUTO, value_name = "NAME|PATH|auto", requires = "runs")]
     pub framework: String,
+    /// Plan the GPUs and the batch of every training configuration, too, and say how near the measured layout is to the
+    /// best of the plan.
+    #[arg(long, requires = "runs")]
+    pub plans: bool,
     /// A built-in model by name, or the path of a trained one; by default the model of each GPU.
     #[arg(long, value_name = "NAME|PATH")]
     pub model: Option<String>,

@@ -11,7 +11,8 @@ use crate::cli::rows;
 use crate::dataset::runs::read_runs;
 use crate::error::Result;
 use crate::evaluate::evaluate;
-use crate::evaluate::runs::{Choice, compare};
+use crate::evaluate::layouts::planned;
+use crate::evaluate::runs::{Choice, compare, judge};
 use crate::gpu::Gpu;
 use crate::gpu::GpuCatalog;
 use crate::predict::Predictor;
@@ -50,6 +51,10 @@ fn runs(args: &EvaluateArgs, format: Format) -> Result<String> {
     };
     let choice = given.as_ref().map_or(Choice::Auto, Choice::Given);
     let comparison = compare(&runs, &choice, &answer)?;
-    let report = RunsReport::new(&comparison, rows::skipped(&comparison.skipped));
+    let mut report = RunsReport::new(&comparison, rows::skipped(&comparison.skipped));
+    if args.plans {
+        let judged = judge(&runs, &choice, &answer)?;
+        report = report.with_plans(&planned(&judged, &answer)?);
+    }
     Ok(render(&report, format))
 }

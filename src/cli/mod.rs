@@ -24,6 +24,8 @@ mod manual;
 
 mod models;
 
+mod plan;
+
 mod predict;
 
 mod reproduce;
@@ -109,6 +111,8 @@ fn execute(cli: &Cli) -> Result<Answer> {
         Command::Check(args) => return check::run(args, cli.format),
 
         Command::Predict(args) => predict::run(args, cli.format),
+        Command::Plan(args) => plan::plan(args, cli.format),
+        Command::Compare(args) => plan::compare(args, cli.format),
         Command::Reproduce(args) => reproduce::run(args, cli.format),
         Command::Search(args) => search::run(args, cli.format),
         Command::Sweep(args) => sweep::run(args, cli.format),

@@ -4,6 +4,7 @@
 //! that a handful of rows cannot give is absent, never a NaN.
 
 pub mod baselines;
+pub mod layouts;
 pub mod runs;
 
 use crate::dataset::Row;

@@ -1,5 +1,6 @@
 //! Predicted against measured whole models: training steps, prompt passes, time to the first token and per token.
 
+use super::layouts::{self, PairErrors};
 use crate::arch::{Recompute, Workload, memory_use};
 use crate::calibrate::Sample;
 use crate::dataset::Skipped;
@@ -32,6 +33,8 @@ pub struct Comparison {
     pub groups: Vec<RunGroup>,
     /// Rows without a prediction.
     pub skipped: Skipped,
+    /// How surely the order of measured layouts is predicted.
+    pub order: Vec<PairErrors>,
 }
 
 /// Runs that are reported together.
@@ -114,6 +117,11 @@ impl Judged<'_> {
         self.sample.time(&self.framework)
     }
 
+    /// The kind of step.
+    pub fn kind(&self) -> Kind {
+        self.sample.kind
+    }
+
     fn key(&self) -> RunKey {
         RunKey {
             measure: self.run.measure,
@@ -156,11 +164,10 @@ pub fn judge<'a>(
         let framework = choice.of(run)?;
         let key = format!("{} {network:?} {}", run.gpu.name, framework.name);
         if !predictors.contains_key(&key) {
-            let gpu = match run.network {
-                Some(network) => run.gpu.clone().with_network(network),
-                None => run.gpu.clone(),
-            };
-            predictors.insert(key.clone(), answer(&gpu)?.with_framework(framework.clone()));
+            predictors.insert(
+                key.clone(),
+                answer(&placed(run))?.with_framework(framework.clone()),
+            );
         }
         let predictor = &predictors[&key];
         let timed = match (run.measure, run.serving) {
@@ -203,6 +210,14 @@ pub fn judge<'a>(
     Ok(judged)
 }
 
+/// The GPU of a run in its network.
+pub(super) fn placed(run: &Run) -> Gpu {
+    match run.network {
+        Some(network) => run.gpu.clone().with_network(network),
+        None => run.gpu.clone(),
+    }
+}
+
 /// Whether most of a time to the first token is waiting for others, which differs from server to server.
 fn queues(run: &Run) -> bool {
     let crowded = run
@@ -224,6 +239,7 @@ pub fn compare(
     }
     let all: Vec<&Judged<'_>> = judged.iter().collect();
     Ok(Comparison {
+        order: layouts::pairs(&judged),
         overall: RunErrors::of(&all),
         groups: groups
             .into_iter()

@@ -119,6 +119,8 @@ pub struct Framework {
     pub modes: Vec<Mode>,
     /// GPU generations that the constants are for; nothing stands for all. Files of one name differ in these.
     pub generations: Vec<Generation>,
+    /// ZeRO stages that it runs with more than one replica.
+    pub zero_stages: Vec<u8>,
     /// Releases whose expert path takes another time, by a text in the name of the software.
     pub releases: Vec<Release>,
     figures: [Figure; Constant::ALL.len()],

@@ -25,6 +25,9 @@ struct File {
     modes: Vec<Mode>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     generations: Vec<Generation>,
+    /// ZeRO stages that it runs; nothing stands for those of the framework it inherits from, else for all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    zero_stages: Vec<u8>,
     #[serde(default)]
     half_widths: BTreeMap<Kind, f64>,
     #[serde(default)]
@@ -85,6 +88,12 @@ pub(super) fn framework(
     framework.modes = file.modes;
     framework.generations = file.generations;
     framework.releases = file.releases;
+    if let Some(stage) = file.zero_stages.iter().find(|&&stage| stage > 3) {
+        return Err(Error::field(place, "zero_stages", stage, "0 to 3"));
+    }
+    if !file.zero_stages.is_empty() {
+        framework.zero_stages = file.zero_stages;
+    }
     framework.fits = file.fits;
     for (key, figure) in file.constants {
         let Some(constant) = Constant::parse(&key) else {
@@ -124,6 +133,7 @@ fn neutral() -> Framework {
         software: Vec::new(),
         modes: Vec::new(),
         generations: Vec::new(),
+        zero_stages: vec![0, 1, 2, 3],
         releases: Vec::new(),
         figures: Constant::ALL.map(|constant| Figure {
             value: constant.neutral(),
@@ -148,6 +158,7 @@ pub(super) fn to_toml(framework: &Framework) -> String {
         software: framework.software.clone(),
         modes: framework.modes.clone(),
         generations: framework.generations.clone(),
+        zero_stages: framework.zero_stages.clone(),
         half_widths: framework.half_widths.clone(),
         constants: constants
             .map(|constant| {

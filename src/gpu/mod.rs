@@ -215,6 +215,11 @@ impl Gpu {
         self
     }
 
+    /// Power that the board may take.
+    pub fn power_watts(&self) -> Option<f64> {
+        self.get("power_watts")
+    }
+
     /// GPUs that reach each other over the link.
     pub fn gpus_per_node(&self) -> Option<u64> {
         self.get("gpus_per_node").map(|gpus| gpus as u64)

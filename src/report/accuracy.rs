@@ -412,6 +412,7 @@ mod tests {
         let mut skipped = Skipped::default();
         skipped.add("GPU `H20` is not in data/gpus", 20);
         Comparison {
+            order: Vec::new(),
             overall: errors,
             groups: vec![RunGroup {
                 key: RunKey {

@@ -32,6 +32,10 @@ pub mod models;
 
 pub mod operator;
 
+pub mod plan;
+
+mod plan_text;
+
 pub mod plot;
 
 pub mod presets;

@@ -1,6 +1,9 @@
 //! The answer to `evaluate --runs`: the errors of whole models.
 
+use crate::arch::Workload;
+use crate::evaluate::layouts::{PairErrors, Planned};
 use crate::evaluate::runs::{Comparison, RunErrors, RunGroup};
+use crate::framework::Kind;
 use crate::report::Report;
 use crate::report::SkippedRows;
 use crate::report::grouped;
@@ -15,6 +18,10 @@ use serde::Serialize;
 pub struct RunsReport {
     overall: RunKeys,
     groups: Vec<RunGroupKeys>,
+    layouts: Vec<PairKeys>,
+    /// Published layouts beside plans, where they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plans: Option<Vec<PlannedKeys>>,
     skipped: Vec<SkippedRows>,
 }
 
@@ -47,13 +54,117 @@ struct RunGroupKeys {
     misfits: usize,
 }
 
+/// Errors of the predicted ratio of the times of two measured layouts, in `ln`.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct PairKeys {
+    kind: &'static str,
+    same_release: bool,
+    pairs: usize,
+    apart: usize,
+    order_right: Option<f64>,
+    error_60: f64,
+    error_90: f64,
+}
+
+/// A published layout beside the best one of a plan for the same GPUs and batch.
+#[derive(Clone, Debug, Serialize)]
+struct PlannedKeys {
+    run: String,
+    kind: &'static str,
+    published: Workload,
+    best: Option<Workload>,
+    /// Predicted time of the published layout over that of the best, less 1.
+    behind: Option<f64>,
+    /// Whether the plan has the published layout, recomputation aside.
+    listed: bool,
+}
+
+/// How far published layouts may be behind the best of a plan: of dense models, of mixtures of experts.
+const BEHIND: [(Kind, f64); 2] = [(Kind::TrainDense, 0.05), (Kind::TrainMoe, 0.10)];
+
 impl RunsReport {
+    /// Adds published layouts beside plans.
+    #[must_use]
+    pub fn with_plans(self, planned: &[Planned]) -> Self {
+        let plans = planned.iter().map(|planned| PlannedKeys {
+            run: planned.label.clone(),
+            kind: planned.kind.name(),
+            published: planned.published,
+            best: planned.best,
+            behind: planned.behind,
+            listed: planned.listed,
+        });
+        Self {
+            plans: Some(plans.collect()),
+            ..self
+        }
+    }
+
+    /// One sentence a kind of step: how often the faster of two measured layouts is predicted to be faster.
+    fn order_text(&self) -> String {
+        let sentences = self.layouts.iter().map(|pairs| {
+            let right = pairs.order_right.map_or_else(|| "-".to_owned(), percent);
+            format!(
+                "{}, pairs of measured layouts {}: the faster one is predicted to be faster in {right} of {} that differ by over 5 %; error of the ratio {} (60 % of {}), {} (90 %)\n",
+                pairs.kind,
+                if pairs.same_release { "on one release" } else { "across releases" },
+                grouped(pairs.apart as u64),
+                percent(pairs.error_60.exp_m1()),
+                grouped(pairs.pairs as u64),
+                percent(pairs.error_90.exp_m1()),
+            )
+        });
+        sentences.collect()
+    }
+
+    /// One sentence a kind of step: how near published layouts are to the best of a plan.
+    fn plans_text(&self) -> String {
+        let Some(plans) = &self.plans else {
+            return String::new();
+        };
+        let sentences = BEHIND.iter().filter_map(|(kind, most)| {
+            let all: Vec<_> = plans.iter().filter(|plan| plan.kind == kind.name()).collect();
+            if all.is_empty() {
+                return None;
+            }
+            let share = |holds: &dyn Fn(&PlannedKeys) -> bool| {
+                let held = all.iter().filter(|plan| holds(plan)).count();
+                percent(held as f64 / all.len() as f64)
+            };
+            Some(format!(
+                "{}, {} published layouts: {} are within {} of the plan's best, {} are among its layouts\n",
+                kind,
+                grouped(all.len() as u64),
+                share(&|plan| plan.behind.is_some_and(|behind| behind <= *most)),
+                percent(*most),
+                share(&|plan| plan.listed),
+            ))
+        });
+        sentences.collect()
+    }
+
     /// Describes a comparison; `skipped` are all rows without a prediction.
     pub fn new(comparison: &Comparison, skipped: Vec<SkippedRows>) -> Self {
         Self {
             overall: RunKeys::from(&comparison.overall),
             groups: comparison.groups.iter().map(RunGroupKeys::from).collect(),
+            layouts: comparison.order.iter().map(PairKeys::from).collect(),
+            plans: None,
             skipped,
+        }
+    }
+}
+
+impl From<&PairErrors> for PairKeys {
+    fn from(errors: &PairErrors) -> Self {
+        Self {
+            kind: errors.kind.name(),
+            same_release: errors.same_release,
+            pairs: errors.pairs,
+            apart: errors.apart,
+            order_right: errors.order_right,
+            error_60: errors.error_60,
+            error_90: errors.error_90,
         }
     }
 }
@@ -147,6 +258,10 @@ impl Report for RunsReport {
         let all = std::iter::once(line(["all", "", "", "", ""], &self.overall));
         let rows: Vec<[String; 13]> = groups.chain(all).collect();
         let table = table(headings, rows);
-        format!("{table}{memory}{}", skipped_text(&self.skipped))
+        let (order, plans) = (self.order_text(), self.plans_text());
+        format!(
+            "{table}{memory}{order}{plans}{}",
+            skipped_text(&self.skipped)
+        )
     }
 }

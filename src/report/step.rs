@@ -16,6 +16,7 @@ use crate::report::Basis;
 use crate::report::Warning;
 use crate::report::shape::Shape;
 use crate::units::Bytes;
+use crate::units::significant;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -157,6 +158,54 @@ impl KernelKind {
     }
 }
 
+impl FrameworkKeys {
+    /// The framework of a predictor for steps like this one.
+    pub(super) fn of(
+        predictor: &Predictor,
+        architecture: &Architecture,
+        workload: &Workload,
+    ) -> Result<Self> {
+        let framework = predictor.framework(workload.mode)?;
+        let kind = Kind::of(architecture, workload);
+        Ok(Self {
+            name: framework.name.clone(),
+            title: framework.title.clone(),
+            assumed: predictor.assumes_framework(),
+            network_bytes_per_s: predictor.gpu().network_bandwidth().bytes_per_sec(),
+            fit: framework.fits.get(&kind).cloned(),
+        })
+    }
+
+    /// `framework megatron, assumed (--framework names another): …; 400 Gb/s between nodes a GPU`, the network where
+    /// there is one.
+    pub(super) fn text(&self, network: bool) -> String {
+        let assumed = if self.assumed {
+            ", assumed (--framework names another)"
+        } else {
+            ""
+        };
+        let network = if network {
+            let gigabits = self.network_bytes_per_s * 8e-9;
+            format!("; {} Gb/s between nodes a GPU", significant(gigabits))
+        } else {
+            String::new()
+        };
+        format!("framework {}{assumed}: {}{network}", self.name, self.title)
+    }
+}
+
+impl LaneKeys {
+    /// Every lane of a step.
+    pub(super) fn of(step: &StepEstimate) -> BTreeMap<Lane, Self> {
+        let shares = Lane::ALL.into_iter().zip(step.lane_shares());
+        let keys = shares.map(|(lane, share)| {
+            let time_us = step.time.micros() * share;
+            (lane, Self { time_us, share })
+        });
+        keys.collect()
+    }
+}
+
 impl StepReport {
     /// Describes the estimate of one step of `architecture` under `workload` on `gpu`.
     pub fn new(
@@ -167,8 +216,6 @@ impl StepReport {
         basis: Vec<Basis>,
     ) -> Result<Self> {
         let gpu = predictor.gpu();
-        let framework = predictor.framework(workload.mode)?;
-        let lanes = step.lane_shares();
         let share = |line: &Line| line.time / step.time;
         let touched = |caveat| {
             let lines = step.lines.iter();
@@ -184,16 +231,7 @@ impl StepReport {
             model: architecture.name.clone(),
             parameters: parameters(architecture).total,
             workload: *workload,
-            framework: FrameworkKeys {
-                name: framework.name.clone(),
-                title: framework.title.clone(),
-                assumed: predictor.assumes_framework(),
-                network_bytes_per_s: gpu.network_bandwidth().bytes_per_sec(),
-                fit: framework
-                    .fits
-                    .get(&Kind::of(architecture, workload))
-                    .cloned(),
-            },
+            framework: FrameworkKeys::of(predictor, architecture, workload)?,
             basis,
             time_us: step.time.micros(),
             low_us: step.low.micros(),
@@ -207,14 +245,7 @@ impl StepReport {
             model_flops: step.model_flops.flops(),
             mfu: step.mfu,
             gpus: workload.gpus(),
-            lanes: Lane::ALL
-                .into_iter()
-                .zip(lanes)
-                .map(|(lane, share)| {
-                    let time_us = step.time.micros() * share;
-                    (lane, LaneKeys { time_us, share })
-                })
-                .collect(),
+            lanes: LaneKeys::of(step),
             gpus_per_replica: step.gpus_per_replica,
             memory: MemoryKeys {
                 parts_bytes: step

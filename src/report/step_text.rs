@@ -36,31 +36,13 @@ impl StepReport {
             self.gpu_title,
             self.gpu,
             self.workload,
-            self.framework(),
+            self.framework.text(self.gpus > 1),
             if basis.is_empty() {
                 "a roofline, nothing learned".to_owned()
             } else {
                 basis.join("; ")
             }
         )
-    }
-
-    /// `framework megatron, assumed (--framework): …; 400 Gb/s between nodes`.
-    fn framework(&self) -> String {
-        let framework = &self.framework;
-        let assumed = if framework.assumed {
-            ", assumed (--framework names another)"
-        } else {
-            ""
-        };
-        let network = if self.gpus > 1 {
-            let gigabits = framework.network_bytes_per_s * 8e-9;
-            format!("; {} Gb/s between nodes a GPU", significant(gigabits))
-        } else {
-            String::new()
-        };
-        let name = &framework.name;
-        format!("framework {name}{assumed}: {}{network}", framework.title)
     }
 
     /// How far the framework was off on runs kept out of the fit of its constants.

@@ -14,6 +14,8 @@ pub mod number;
 
 mod operator;
 
+mod plan;
+
 mod search;
 
 mod size;
@@ -25,6 +27,7 @@ mod workload;
 pub use calibrate::CalibrateRequest;
 pub use model::{ArchitectureRequest, ModelRequest, UNNAMED};
 pub use operator::{AttentionRequest, GemmRequest, OperatorRequest, read_operator};
+pub use plan::{GpuCounts, PlanRequest, Planned, Tokens};
 pub use search::{LEAST_POSITIONS, Parameters, SearchRequest};
 pub use size::{Size, Sizes};
 pub use target::{DEFAULT_GPU, TargetRequest};

@@ -9,6 +9,7 @@ use crate::request::ArchitectureRequest;
 use crate::request::AttentionRequest;
 use crate::request::GemmRequest;
 use crate::request::ModelRequest;
+use crate::request::PlanRequest;
 use crate::request::SearchRequest;
 use crate::request::TargetRequest;
 use crate::request::UNNAMED;
@@ -50,6 +51,7 @@ pub trait Bodied: DeserializeOwned {
 impl Bodied for GemmRequest {}
 impl Bodied for AttentionRequest {}
 impl Bodied for BatchRequest {}
+impl Bodied for PlanRequest {}
 impl Bodied for SearchRequest {}
 impl Bodied for Value {}
 impl Bodied for ModelRequest {

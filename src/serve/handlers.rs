@@ -14,6 +14,7 @@ use crate::request::AttentionRequest;
 use crate::request::GemmRequest;
 use crate::request::ModelRequest;
 use crate::request::OperatorRequest;
+use crate::request::PlanRequest;
 use crate::request::Sizes;
 use crate::request::TargetRequest;
 use crate::request::WorkloadRequest;
@@ -197,6 +198,38 @@ async fn checked(
     .await
 }
 
+/// Find the fastest layout of a model over a number of GPUs.
+#[utoipa::path(
+    post, path = "/v1/plan", tag = "plan",
+    request_body(content = schema::PlanBody, example = json!({"architecture": "llama-3-70b", "gpu": "h100", "gpus": 64})),
+    responses((status = 200, description = "Ranked layouts for each number of GPUs", body = schema::Plan), Problems),
+)]
+pub async fn plan(State(app): State<App>, asked: JsonRequest<PlanRequest>) -> Answered {
+    let request = asked.request;
+    let base = body::architecture(&request.architecture, "architecture")?;
+    job(&app, &asked.target, move |predictor| {
+        Ok(answer::plan::plan(predictor, &base, &request)?.json())
+    })
+    .await
+}
+
+/// Hold GPUs beside each other, each with its best layout; `gpu` names several with commas between them, or `all`.
+#[utoipa::path(
+    post, path = "/v1/compare", tag = "plan",
+    request_body(content = schema::PlanBody, example = json!({"architecture": "llama-3-8b", "gpu": "h100,h200,b200", "gpus": 8})),
+    responses((status = 200, description = "The best layout on each GPU", body = schema::Compare), Problems),
+)]
+pub async fn compare(State(app): State<App>, asked: JsonRequest<PlanRequest>) -> Answered {
+    let (request, target) = (asked.request, asked.target);
+    let base = body::architecture(&request.architecture, "architecture")?;
+    let predictors = Arc::clone(&app.predictors);
+    work(&app, move || {
+        let of = |target: &TargetRequest| predictors.built_in(target);
+        Ok(answer::plan::compare(&base, &request, &target, of)?.json())
+    })
+    .await
+}
+
 /// Predict a GEMM, an attention or a model along one of its sizes, as `kind` says.
 #[utoipa::path(
     post, path = "/v1/sweep", tag = "sweep",
@@ -276,8 +309,16 @@ async fn job(
     work: impl FnOnce(&Predictor) -> Result<String, Problem> + Send + 'static,
 ) -> Answered {
     let predictor: Arc<Predictor> = app.predictors.built_in(target)?;
+    self::work(app, move || work(&predictor)).await
+}
+
+/// The same for a document that more than one predictor answers.
+async fn work(
+    app: &App,
+    work: impl FnOnce() -> Result<String, Problem> + Send + 'static,
+) -> Answered {
     let within = app.limits.answer_time;
-    let work = app.jobs.admit()?.run(move || work(&predictor));
+    let work = app.jobs.admit()?.run(work);
     match tokio::time::timeout(within, work).await {
         Err(_) => Err(Problem::over_time(within)),
         Ok(None) => Err(app.fault()),

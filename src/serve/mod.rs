@@ -88,7 +88,7 @@ impl App {
             predictors: Arc::new(Predictors::new(limits.predictors)),
             searches: admission("searches", limits.searches, limits.waiting_searches),
             jobs: admission(
-                "checks, sweeps and batches",
+                "checks, plans, sweeps and batches",
                 limits.jobs,
                 limits.waiting_jobs,
             ),
@@ -127,6 +127,7 @@ impl App {
     tags(
         (name = "predict", description = "The time of operators and of whole models"),
         (name = "search", description = "The fastest architecture for a number of parameters"),
+        (name = "plan", description = "The layout of a model over GPUs"),
         (name = "check", description = "The sizing rules on a shape"),
         (name = "sweep", description = "Curves along one size"),
         (name = "catalog", description = "What is built in"),
@@ -144,6 +145,8 @@ pub fn router(app: App, origins: &[String]) -> Result<Router> {
         .routes(routes!(handlers::predict_model))
         .routes(routes!(search::search))
         .routes(routes!(handlers::check))
+        .routes(routes!(handlers::plan))
+        .routes(routes!(handlers::compare))
         .routes(routes!(handlers::sweep_any))
         .routes(routes!(handlers::sweep_gemm))
         .routes(routes!(handlers::sweep_attention))

@@ -1,0 +1,103 @@
+//! Plans for each number of GPUs, and the best plan on each of several GPUs.
+
+use crate::arch::Architecture;
+use crate::error::{Error, Result};
+use crate::gpu::Gpu;
+use crate::plan;
+use crate::predict::Predictor;
+use crate::report::plan::{CompareReport, PlanReport, Subject};
+use crate::request::{PlanRequest, Planned, TargetRequest};
+use std::borrow::Borrow;
+
+/// The best layouts of a request for each number of its GPUs; fails where none of them has one.
+pub fn plan(
+    predictor: &Predictor,
+    architecture: &Architecture,
+    request: &PlanRequest,
+) -> Result<PlanReport> {
+    predictor.gpu().require(request.dtype)?;
+    let planned = request.planned(architecture)?;
+    let subject = subject(architecture, request, &planned);
+    let mut report = PlanReport::new(predictor, &subject)?;
+    let mut refused = None;
+    for query in &planned.queries {
+        let pushed = match &planned.limits {
+            Some(limits) => plan::serve(predictor, architecture, query, limits)
+                .map(|engines| report.push_engines(&subject, query.gpus, &engines)),
+            None => plan::train(predictor, architecture, query)
+                .map(|plan| report.push_plan(&subject, query.gpus, &plan)),
+        };
+        match pushed {
+            Err(error) if error.is_infeasible() => {
+                report.push_refused(query.gpus, error.to_string());
+                refused = Some(error);
+            }
+            other => other?,
+        }
+    }
+    match refused.filter(|_| !report.has_layouts()) {
+        Some(error) => Err(error),
+        None => Ok(report),
+    }
+}
+
+/// The best plan on each of the GPUs that a target names with commas between them, or on `all`.
+pub fn compare<P: Borrow<Predictor>>(
+    architecture: &Architecture,
+    request: &PlanRequest,
+    target: &TargetRequest,
+    predictor: impl Fn(&TargetRequest) -> Result<P>,
+) -> Result<CompareReport> {
+    let planned = request.planned(architecture)?;
+    let [query] = &planned.queries[..] else {
+        let allowed = "one number; `plan` takes a range";
+        return Err(Error::field("compare", "gpus", request.gpus, allowed));
+    };
+    let mut report = CompareReport::new(&subject(architecture, request, &planned), query.gpus);
+    for gpu in compared(target)? {
+        let target = TargetRequest {
+            gpu: Some(gpu.name.clone()),
+            ..target.clone()
+        };
+        // A GPU that lacks the format or cannot hold the model is listed with the reason.
+        let planned = predictor(&target)
+            .and_then(|predictor| plan(predictor.borrow(), architecture, request));
+        report.push(gpu, planned.map_err(|error| error.to_string()));
+    }
+    Ok(report)
+}
+
+fn subject<'a>(
+    architecture: &'a Architecture,
+    request: &PlanRequest,
+    planned: &'a Planned,
+) -> Subject<'a> {
+    let query = &planned.queries[0];
+    Subject {
+        architecture,
+        workload: &query.workload,
+        global_batch: query.global_batch,
+        request: planned.limits.map(|limits| (limits.prompt, limits.output)),
+        tokens: request.tokens.map(|tokens| tokens.0),
+        usd_per_gpu_hour: request.usd_per_gpu_hour,
+    }
+}
+
+/// The GPUs of a target, each once.
+fn compared(target: &TargetRequest) -> Result<Vec<&'static Gpu>> {
+    let names = target.gpu.as_deref().unwrap_or(ALL);
+    if names.trim().eq_ignore_ascii_case(ALL) {
+        return Ok(Gpu::all().iter().collect());
+    }
+    let mut gpus: Vec<&'static Gpu> = Vec::new();
+    for name in names.split(',') {
+        let gpu = Gpu::find(name.trim())?;
+        if !gpus.iter().any(|known| known.name == gpu.name) {
+            gpus.push(gpu);
+        }
+    }
+    Ok(gpus)
+}
+
+/// Every built-in GPU.
+const ALL: &str = "all";

@@ -1,0 +1,37 @@
+//! `shapewise plan` and `shapewise compare`: the best layout over GPUs, and GPUs beside each other.
+
+use crate::answer;
+use crate::cli::args::{CompareArgs, Format, PlanArgs, TargetArgs};
+use crate::cli::target::answering;
+use crate::cli::{render, say};
+use crate::error::{Result, write_atomically};
+use crate::report::plot;
+
+pub(super) fn plan(args: &PlanArgs, format: Format) -> Result<String> {
+    let request = &args.subject.request;
+    let architecture = request.architecture.find()?;
+    let predictor = answering(&args.subject.target)?;
+    let report = answer::plan::plan(&predictor, &architecture, request)?;
+    if let Some(path) = &args.plot {
+        let picture = plot::render(&report.chart(), plot::Format::of(path)?)?;
+        write_atomically(path, &picture)?;
+        say(&format!("wrote {}", path.display()));
+    }
+    Ok(render(&report, format))
+}
+
+pub(super) fn compare(args: &CompareArgs, format: Format) -> Result<String> {
+    let request = &args.subject.request;
+    let architecture = request.architecture.find()?;
+    let TargetArgs {
+        request: target,
+        data,
+    } = &args.subject.target;
+    let report = answer::plan::compare(&architecture, request, target, |target| {
+        answering(&TargetArgs {
+            request: target.clone(),
+            data: data.clone(),
+        })
+    })?;
+    Ok(render(&report, format))
+}

@@ -1,0 +1,225 @@
+//! Every legal layout of a training step over a number of GPUs.
+//!
+//! Degrees of parallelism divide the GPUs, and what the model must divide by is checked by [`Workload::validate`]. Tensor
+//! parallelism stays inside a node (Megatron-LM, arXiv 2104.04473, takeaway 1), interleaving needs micro-batches in
+//! multiples of the stages (section 2.2.2 there), and weights are sharded over replicas (ZeRO 2 and 3) without a
+//! pipeline alone, as Megatron-FSDP and FSDP2's recipes run it.
+
+use super::Query;
+use crate::arch::{Architecture, Dimension, Recompute, Workload};
+use crate::gpu::Gpu;
+
+/// The most tensor-parallel ranks: heads and MLP are cut too thin beyond.
+const MOST_TP: u64 = 16;
+
+/// The fewest tokens of a sequence on one context-parallel rank.
+const LEAST_CONTEXT_TOKENS: u64 = 1024;
+
+/// The most sequences of a micro-batch, and the most tokens of one on a GPU.
+const MOST_SEQUENCES: u64 = 16;
+const MOST_TOKENS: u64 = 1 << 16;
+
+/// The most expert-parallel ranks: those of published training runs (DeepSeek-V3, arXiv 2412.19437, section 3.2).
+pub(super) const MOST_EP: u64 = 64;
+
+/// How much longer the longest stage may be than the mean one.
+const UNEVEN: f64 = 1.1;
+
+/// What is recomputed, from nothing to everything.
+const RECOMPUTED: [Recompute; 5] = [
+    Recompute::None,
+    Recompute::LatentUp,
+    Recompute::Pointwise,
+    Recompute::Mlp,
+    Recompute::Full,
+];
+
+/// The layouts of a query before memory rules any out, without recomputation.
+pub(super) fn layouts(
+    arch: &Architecture,
+    gpu: &Gpu,
+    query: &Query,
+    zero_stages: &[u8],
+) -> Vec<Workload> {
+    let mut layouts = Vec::new();
+    for work in ranks(arch, gpu, query) {
+        let work = &work;
+        for sharded in experts(arch, query, work) {
+            for zero in zero_stages_of(query, &sharded, zero_stages) {
+                for batched in batches(query, &Workload { zero, ..sharded }) {
+                    for interleaved in interleavings(arch, query, &batched) {
+                        if interleaved.validate(arch).is_ok() {
+                            layouts.push(interleaved);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    layouts
+}
+
+/// Tensor, context, pipeline and data-parallel ranks.
+fn ranks(arch: &Architecture, gpu: &Gpu, query: &Query) -> Vec<Workload> {
+    let base = query.workload;
+    let node = gpu.gpus_per_node().unwrap_or(1).min(MOST_TP);
+    let mut all = Vec::new();
+    for tp in divisors(query.gpus) {
+        if tp > node || !query.keeps(Dimension::Tp, tp) {
+            continue;
+        }
+        for cp in divisors(query.gpus / tp) {
+            let whole = cp == 1 || base.seq.is_multiple_of(2 * cp);
+            let long = cp == 1 || base.seq / cp >= LEAST_CONTEXT_TOKENS;
+            if !cp.is_power_of_two() || !whole || !long || !query.keeps(Dimension::Cp, cp) {
+                continue;
+            }
+            for pp in divisors(query.gpus / (tp * cp)) {
+                let dp = query.gpus / (tp * cp * pp);
+                let divides = query.global_batch.is_multiple_of(dp);
+                if divides && is_even(arch.layers, pp) && query.keeps(Dimension::Pp, pp) {
+                    all.push(Workload {
+                        tp,
+                        cp,
+                        pp,
+                        dp,
+                        sequence_parallel: tp > 1,
+                        ..base
+                    });
+                }
+            }
+        }
+    }
+    all
+}
+
+/// Whether the stages are about as long as each other, embedding and head counted as layers or not.
+fn is_even(layers: u64, pp: u64) -> bool {
+    let longest = layers.div_ceil(pp);
+    let shares_head = (layers + 2).is_multiple_of(pp);
+    pp <= layers
+        && (longest * (pp - 1) < layers)
+        && (shares_head || (longest * pp) as f64 <= UNEVEN * layers as f64)
+}
+
+/// Expert-parallel ranks; experts that are spread are not cut as well.
+fn experts(arch: &Architecture, query: &Query, work: &Workload) -> Vec<Workload> {
+    let Some(moe) = arch.moe else {
+        return vec![*work];
+    };
+    let sharing = work.tp * work.cp * work.dp;
+    let mut all = Vec::new();
+    for ep in divisors(moe.experts).filter(|&ep| ep <= MOST_EP && sharing.is_multiple_of(ep)) {
+        let expert_tp = if ep > 1 { 1 } else { 0 };
+        if query.keeps(Dimension::Ep, ep) {
+            all.push(Workload {
+                ep,
+                expert_tp: query.kept(Dimension::ExpertTp).unwrap_or(expert_tp),
+                ..*work
+            });
+        }
+    }
+    all
+}
+
+fn zero_stages_of(query: &Query, work: &Workload, stages: &[u8]) -> Vec<u8> {
+    if let Some(stage) = query.zero {
+        return vec![stage];
+    }
+    if work.dp * work.cp == 1 {
+        return vec![0];
+    }
+    let possible = stages.iter().copied();
+    possible
+        .filter(|&stage| stage < 2 || work.pp == 1)
+        .collect()
+}
+
+/// Sequences of a micro-batch in powers of two, and how many micro-batches fill the batch.
+fn batches(query: &Query, work: &Workload) -> Vec<Workload> {
+    let own = query.global_batch / work.dp;
+    let sizes = (0..).map(|power| 1 << power);
+    let sizes = sizes.take_while(|&batch: &u64| {
+        let tokens = batch * work.seq / work.cp;
+        batch <= MOST_SEQUENCES && (batch == 1 || tokens <= MOST_TOKENS)
+    });
+    let sizes: Vec<u64> = match query.kept(Dimension::Batch) {
+        Some(batch) => vec![batch],
+        None => sizes.collect(),
+    };
+    let fitting = sizes.into_iter().filter(|&batch| own.is_multiple_of(batch));
+    let cut = fitting.map(|batch| Workload {
+        batch,
+        microbatches: own / batch,
+        ..*work
+    });
+    cut.collect()
+}
+
+/// Virtual stages that divide the layers of a stage.
+fn interleavings(arch: &Architecture, query: &Query, work: &Workload) -> Vec<Workload> {
+    let pp = work.pp;
+    let stage = if arch.layers.is_multiple_of(pp) {
+        arch.layers / pp
+    } else if (arch.layers + 2).is_multiple_of(pp) {
+        (arch.layers + 2) / pp
+    } else {
+        1
+    };
+    let interleaves = pp > 1 && work.microbatches.is_multiple_of(pp);
+    let possible = divisors(stage).filter(|&vp| vp == 1 || interleaves);
+    let kept = possible.filter(|&vp| query.keeps(Dimension::Vp, vp));
+    kept.map(|vp| Workload { vp, ..*work }).collect()
+}
+
+/// A layout with each kind of recomputation under which it fits: nothing where that fits, else of each kind the least.
+pub(super) fn recomputing(
+    arch: &Architecture,
+    query: &Query,
+    work: &Workload,
+    fits: impl Fn(&Workload) -> bool,
+) -> Vec<Workload> {
+    let with = |recompute, recompute_layers| Workload {
+        recompute,
+        recompute_layers,
+        ..*work
+    };
+    let mut all = Vec::new();
+    for recompute in RECOMPUTED {
+        let possible = query.recompute.is_none_or(|kept| kept == recompute);
+        let latent = recompute != Recompute::LatentUp || arch.mla.is_some();
+        let whole = with(recompute, 0);
+        if !possible || !latent || !fits(&whole) {
+            continue;
+        }
+        if recompute == Recompute::Full {
+            let layers = arch.layers.div_ceil(work.pp);
+            let least = least_that(layers, |some| fits(&with(recompute, some)));
+            all.push(with(recompute, if least == layers { 0 } else { least }));
+        } else {
+            all.push(whole);
+        }
+        if recompute == Recompute::None {
+            break;
+        }
+    }
+    all
+}
+
+/// The least of 1 to `most` that `holds`, which `most` does and every number above one that does.
+fn least_that(most: u64, holds: impl Fn(u64) -> bool) -> u64 {
+    let (mut low, mut high) = (1, most);
+    while low < high {
+        let middle = (low + high) / 2;
+        if holds(middle) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    high
+}
+
+pub(super) fn divisors(number: u64) -> impl Iterator<Item = u64> {
+    (1..=number).filter(move |divisor| number.is_multiple_of(*divisor))
+}

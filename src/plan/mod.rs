@@ -1,0 +1,224 @@
+//! The layout of a step over a number of GPUs: every legal one that fits, ranked by throughput.
+//!
+//! [`train`] tries tensor, context, expert, pipeline and data parallelism, virtual stages, ZeRO stages, micro-batches and
+//! recomputation, and predicts each layout that fits with the step model. Which of two layouts is faster is known less
+//! surely than either time is shared: [`Order`] says how far apart two must be, by pairs of measured layouts.
+
+mod layouts;
+
+mod order;
+
+mod serve;
+
+pub use order::{Order, memory_share};
+pub use serve::{Engine, Engines, Limits, serve};
+
+use crate::arch::{Architecture, Dimension, MemoryUse, Recompute, Workload, memory_use};
+use crate::error::{Error, Result};
+use crate::framework::Kind;
+use crate::predict::Predictor;
+use crate::predict::memo::Memo;
+use crate::predict::step::{StepEstimate, estimate_step};
+use crate::units::{Bytes, Seconds};
+use rayon::prelude::*;
+
+/// The most GPUs that are planned for.
+pub const MOST_GPUS: u64 = 1 << 17;
+
+/// What a plan is asked for.
+#[derive(Clone, Debug)]
+pub struct Query {
+    /// All GPUs.
+    pub gpus: u64,
+    /// Sequences of a step, over all replicas.
+    pub global_batch: u64,
+    /// Mode, sequence length, number format and attention; its ranks are planned.
+    pub workload: Workload,
+    /// Sizes that layouts must have.
+    pub kept: Vec<(Dimension, u64)>,
+    /// The ZeRO stage that layouts must have.
+    pub zero: Option<u8>,
+    /// What layouts must recompute.
+    pub recompute: Option<Recompute>,
+    /// The share of a GPU's memory that a layout takes at most; where none does, all but what is kept free.
+    pub memory_share: f64,
+    /// Layouts to return.
+    pub top: usize,
+}
+
+impl Query {
+    fn kept(&self, dimension: Dimension) -> Option<u64> {
+        let mut kept = self.kept.iter();
+        kept.find(|(of, _)| *of == dimension)
+            .map(|(_, value)| *value)
+    }
+
+    fn keeps(&self, dimension: Dimension, value: u64) -> bool {
+        self.kept(dimension).is_none_or(|kept| kept == value)
+    }
+}
+
+/// A layout with its predicted step.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    /// The layout.
+    pub workload: Workload,
+    /// Its step.
+    pub step: StepEstimate,
+    /// Whether measured layouts as close to the best as this one were in the other order too often to tell.
+    pub tied: bool,
+}
+
+/// A layout that fits: its time and the memory of the fullest GPU.
+#[derive(Clone, Copy, Debug)]
+pub struct Tried {
+    /// The layout.
+    pub workload: Workload,
+    /// Wall time of a step.
+    pub time: Seconds,
+    /// Memory of the fullest GPU.
+    pub memory: Bytes,
+}
+
+/// Every layout that fits.
+#[derive(Clone, Debug)]
+pub struct AllTried {
+    /// Fastest first; at least one.
+    pub layouts: Vec<Tried>,
+    /// Legal layouts, those that do not fit included.
+    pub legal: usize,
+    /// The share of a GPU's memory that they take at most.
+    pub memory_share: f64,
+}
+
+/// The layouts of a step over a number of GPUs.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The best layouts, fastest first; at least one.
+    pub layouts: Vec<Layout>,
+    /// Every layout that fits.
+    pub tried: AllTried,
+    /// How far apart two layouts must be to be told apart; none where no pairs were measured.
+    pub order: Option<&'static Order>,
+}
+
+/// The fastest layouts of a training step.
+pub fn train(predictor: &Predictor, arch: &Architecture, query: &Query) -> Result<Plan> {
+    let tried = tried(predictor, arch, query)?;
+    let order = Order::of(Kind::of(arch, &query.workload));
+    let best = tried.layouts[0].time;
+    let layouts = tried.layouts.iter().take(query.top.max(1)).map(|layout| {
+        let apart = (layout.time / best).ln();
+        Ok(Layout {
+            workload: layout.workload,
+            step: estimate_step(predictor, arch, &layout.workload)?,
+            tied: order.is_some_and(|order| apart <= order.tie),
+        })
+    });
+    Ok(Plan {
+        layouts: layouts.collect::<Result<_>>()?,
+        order,
+        tried,
+    })
+}
+
+/// Every layout that fits; fails where none does.
+pub fn tried(predictor: &Predictor, arch: &Architecture, query: &Query) -> Result<AllTried> {
+    let gpu = predictor.gpu();
+    check(arch, query)?;
+    let zero_stages = &predictor.framework(query.workload.mode)?.zero_stages;
+    let legal = layouts::layouts(arch, gpu, query, zero_stages);
+    let memory = |work: &Workload| memory_use(arch, work).map_or(MOST, |memory| memory.total());
+    let fitting = |share: f64| -> Vec<Workload> {
+        let room = (gpu.memory() * share).min(gpu.memory() - MemoryUse::RESERVED);
+        let fits = |work: &Workload| memory(work) <= room;
+        let layouts = legal.par_iter();
+        layouts
+            .flat_map_iter(|work| layouts::recomputing(arch, query, work, fits))
+            .collect()
+    };
+    let shares = [query.memory_share, 1.0].into_iter();
+    let mut filled = shares.map(|share| (share, fitting(share)));
+    let Some((memory_share, fitting)) = filled.find(|(_, layouts)| !layouts.is_empty()) else {
+        return Err(refusal(predictor, arch, query, &legal));
+    };
+    let cost = |memo: &mut Memo<'_>, work: &Workload| -> Result<Tried> {
+        Ok(Tried {
+            workload: *work,
+            time: memo.cost(arch, work)?.time,
+            memory: memory(work),
+        })
+    };
+    // Neighbours share their operators, and a memo belongs to one thread.
+    let blocks = fitting.par_chunks(fitting.len().div_ceil(rayon::current_num_threads()));
+    let costs = blocks.flat_map_iter(|layouts| {
+        let mut memo = Memo::new(predictor);
+        layouts.iter().map(move |work| cost(&mut memo, work))
+    });
+    let mut layouts = costs.collect::<Result<Vec<_>>>()?;
+    // Of equal times the one with fewer ranks: the order does not depend on threads.
+    layouts.sort_by_cached_key(|tried| {
+        let work = &tried.workload;
+        let ranks = [work.pp, work.tp, work.cp, work.ep, work.vp, work.batch];
+        (tried.time.secs().to_bits(), ranks, work.zero)
+    });
+    Ok(AllTried {
+        layouts,
+        legal: legal.len(),
+        memory_share,
+    })
+}
+
+/// More than any GPU has.
+const MOST: Bytes = Bytes::from_bytes(f64::INFINITY);
+
+fn check(arch: &Architecture, query: &Query) -> Result<()> {
+    let refuse = |field, value, allowed: &str| Err(Error::field("plan", field, value, allowed));
+    if !(1..=MOST_GPUS).contains(&query.gpus) {
+        return refuse("gpus", query.gpus, &format!("1 to {MOST_GPUS}"));
+    }
+    if query.global_batch == 0 {
+        return refuse("global_batch", 0, "at least 1 sequence");
+    }
+    // A single rank says whether model and sequence are possible at all.
+    let alone = Workload {
+        batch: 1,
+        ..query.workload
+    };
+    arch.validate()?;
+    alone.validate(arch)
+}
+
+/// Why no layout is left: none is legal, or the one with the least memory still has too much.
+fn refusal(predictor: &Predictor, arch: &Architecture, query: &Query, legal: &[Workload]) -> Error {
+    let gpu = predictor.gpu();
+    let Query {
+        gpus, global_batch, ..
+    } = query;
+    let recompute = query.recompute.unwrap_or(Recompute::Full);
+    let least = legal.iter().filter_map(|work| {
+        let work = Workload { recompute, ..*work };
+        let memory = memory_use(arch, &work).ok()?;
+        Some((memory.total(), work))
+    });
+    let least = least.min_by(|a, b| a.0.bytes().total_cmp(&b.0.bytes()));
+    Error::infeasible(match least {
+        None => format!(
+            "no layout of {} over {gpus} GPUs is legal: a step of {global_batch} sequences must divide by the replicas, \
+             and tp, cp, ep and pp by heads, sequence, experts and layers",
+            arch.name
+        ),
+        Some((memory, work)) => format!(
+            "no layout of {} fits {gpus} x {}: the least takes {} of {}, of which {} stay free ({work}); \
+             more GPUs, a smaller format or shorter sequences would",
+            arch.name,
+            gpu.title,
+            memory,
+            gpu.memory(),
+            MemoryUse::RESERVED,
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests;

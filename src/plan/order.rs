@@ -1,0 +1,59 @@
+//! What plans take from measured layouts: how much memory they fill, and how surely their order is known.
+
+use crate::framework::Kind;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+use utoipa::ToSchema;
+
+/// Errors of predicted ratios between measured layouts of one model, GPU and number of GPUs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Order {
+    /// Two layouts closer than this, in `ln(time)`, are tied: their order would be wrong more than one time in five.
+    pub tie: f64,
+    /// Half width of the 90 % interval of `ln` of the ratio of two times.
+    pub half_width: f64,
+    /// Pairs of measured layouts that both follow from.
+    pub pairs: u64,
+    /// Which pairs.
+    pub source: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    memory_share: f64,
+    order: BTreeMap<Kind, Order>,
+}
+
+static FILE: LazyLock<File> = LazyLock::new(|| {
+    toml::from_str(include_str!("../../data/layouts.toml")).expect("a test reads data/layouts.toml")
+});
+
+impl Order {
+    /// That of a kind of step; none where no pairs of layouts were measured.
+    pub fn of(kind: Kind) -> Option<&'static Self> {
+        FILE.order.get(&kind)
+    }
+}
+
+/// The share of a GPU's memory that a planned layout takes at most, by the memory model.
+pub fn memory_share() -> f64 {
+    FILE.memory_share
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn training_layouts_have_an_order() {
+        for kind in [Kind::TrainDense, Kind::TrainMoe] {
+            let order = Order::of(kind).unwrap();
+            assert!(0.0 < order.tie && order.tie < order.half_width && order.pairs > 0);
+        }
+        assert!(Order::of(Kind::Prefill).is_none());
+        assert!((0.5..=1.0).contains(&memory_share()));
+    }
+}

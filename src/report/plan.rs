@@ -1,0 +1,429 @@
+//! The answer to `plan` and `compare`: ranked layouts for each number of GPUs, what decides between them, what a run costs.
+
+use crate::arch::{Architecture, Mode, Workload, parameters};
+use crate::error::Result;
+use crate::gpu::Gpu;
+use crate::plan::{Engine, Engines, Layout, Order, Plan};
+use crate::predict::Predictor;
+use crate::predict::estimate::Tier;
+use crate::report::step::{FrameworkKeys, Lane, LaneKeys};
+use crate::units::Seconds;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
+
+/// The most points of the plane of throughput and memory that a document holds.
+const MOST_POINTS: usize = 200;
+
+/// The best layouts of a model for each number of GPUs.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct PlanReport {
+    pub(super) gpu: String,
+    #[serde(skip)]
+    pub(super) gpu_title: String,
+    pub(super) model: String,
+    pub(super) parameters: u64,
+    pub(super) mode: Mode,
+    /// Tokens of a sequence, or of a prompt.
+    pub(super) seq: u64,
+    /// Tokens that a request generates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) output: Option<u64>,
+    /// Sequences of a training step over all GPUs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) global_batch: Option<u64>,
+    pub(super) format: &'static str,
+    pub(super) framework: FrameworkKeys,
+    /// Capacity of one GPU.
+    pub(super) capacity_bytes: f64,
+    /// How surely the order of layouts is known; absent where no pairs of layouts were measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) order: Option<Order>,
+    pub(super) plans: Vec<PlanKeys>,
+}
+
+/// The best layouts for one number of GPUs.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct PlanKeys {
+    pub gpus: u64,
+    /// Why there is no layout.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+    /// Legal layouts, and those of them that fit; with each kind of recomputation that does.
+    pub legal: usize,
+    pub fitting: usize,
+    /// The share of a GPU's memory that they take at most.
+    pub memory_share: f64,
+    pub layouts: Vec<LayoutKeys>,
+    /// Why the first layout is faster than the second: the difference of each lane, over the time of the first.
+    pub decided_by: BTreeMap<Lane, f64>,
+    /// Layouts that fit in the plane of memory and throughput: those with the most tokens per second.
+    pub tried: Vec<TriedKeys>,
+    /// What the whole run takes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunKeys>,
+}
+
+/// One layout that fits.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+pub(super) struct TriedKeys {
+    pub memory_bytes: f64,
+    pub tokens_per_s_per_gpu: f64,
+}
+
+/// A layout with its prediction.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct LayoutKeys {
+    pub rank: usize,
+    /// Whether it is too close to the first to be told apart.
+    pub tied: bool,
+    /// The step, as requests write it; when serving, `dp` copies of the engine.
+    pub workload: Workload,
+    /// The training step; absent when serving.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<StepKeys>,
+    /// Latencies of a request; absent in training.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request: Option<LatencyKeys>,
+    pub tokens_per_s_of_all_gpus: f64,
+    pub tokens_per_s_per_gpu: f64,
+    pub memory_bytes: f64,
+    /// Price of a million tokens in US dollars, where the price of a GPU is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usd_per_million_tokens: Option<f64>,
+}
+
+/// A training step.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct StepKeys {
+    pub time_us: f64,
+    pub low_us: f64,
+    pub high_us: f64,
+    pub mfu: f64,
+    pub lanes: BTreeMap<Lane, LaneKeys>,
+    pub tier_shares: BTreeMap<Tier, f64>,
+}
+
+/// Latencies of a request beside the others, with the ends of their 90 % intervals where the framework has one.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct LatencyKeys {
+    pub ttft_us: f64,
+    pub ttft_low_us: Option<f64>,
+    pub ttft_high_us: Option<f64>,
+    pub tpot_us: Option<f64>,
+    pub tpot_low_us: Option<f64>,
+    pub tpot_high_us: Option<f64>,
+}
+
+/// What a whole run takes, with the ends of its 90 % interval.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+pub(super) struct RunKeys {
+    pub tokens: f64,
+    pub steps: f64,
+    pub days: f64,
+    pub days_low: f64,
+    pub days_high: f64,
+    pub gpu_hours: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usd: Option<f64>,
+}
+
+/// What a plan is described by, besides its layouts.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// The model.
+    pub architecture: &'a Architecture,
+    /// Mode, length and format.
+    pub workload: &'a Workload,
+    /// Sequences of a training step.
+    pub global_batch: u64,
+    /// Tokens of a prompt and those that a request generates, when serving.
+    pub request: Option<(u64, u64)>,
+    /// Tokens of the whole run.
+    pub tokens: Option<f64>,
+    /// Price of one GPU for an hour.
+    pub usd_per_gpu_hour: Option<f64>,
+}
+
+impl PlanReport {
+    /// A report without plans.
+    pub fn new(predictor: &Predictor, subject: &Subject<'_>) -> Result<Self> {
+        let Subject {
+            architecture,
+            workload,
+            ..
+        } = *subject;
+        let gpu = predictor.gpu();
+        let trains = workload.trains();
+        Ok(Self {
+            gpu: gpu.name.clone(),
+            gpu_title: gpu.title.clone(),
+            model: architecture.name.clone(),
+            parameters: parameters(architecture).total,
+            mode: workload.mode,
+            seq: subject.request.map_or(workload.seq, |(prompt, _)| prompt),
+            output: subject
+                .request
+                .map(|(_, output)| output)
+                .filter(|&output| output > 0),
+            global_batch: trains.then_some(subject.global_batch),
+            format: workload.format_name(),
+            framework: FrameworkKeys::of(predictor, architecture, workload)?,
+            capacity_bytes: gpu.memory().bytes(),
+            order: None,
+            plans: Vec::new(),
+        })
+    }
+
+    /// Adds the layouts of a training step.
+    pub fn push_plan(&mut self, subject: &Subject<'_>, gpus: u64, plan: &Plan) {
+        self.order = plan.order.cloned();
+        let all = plan.tried.layouts.iter();
+        let points = all.take(MOST_POINTS).map(|tried| TriedKeys {
+            memory_bytes: tried.memory.bytes(),
+            tokens_per_s_per_gpu: all_tokens(&tried.workload) / tried.time.secs() / gpus as f64,
+        });
+        let layouts = plan.layouts.iter().enumerate();
+        self.plans.push(PlanKeys {
+            legal: plan.tried.legal,
+            fitting: plan.tried.layouts.len(),
+            memory_share: plan.tried.memory_share,
+            layouts: layouts
+                .map(|(index, layout)| LayoutKeys::of_layout(subject, gpus, index + 1, layout))
+                .collect(),
+            decided_by: decided_by(&plan.layouts),
+            tried: points.collect(),
+            run: RunKeys::of(subject, gpus, &plan.layouts[0]),
+            ..PlanKeys::refused(gpus, None)
+        });
+    }
+
+    /// Adds the engines of a server.
+    pub fn push_engines(&mut self, subject: &Subject<'_>, gpus: u64, engines: &Engines) {
+        let layouts = engines.engines.iter().enumerate();
+        self.plans.push(PlanKeys {
+            legal: engines.fitting,
+            fitting: engines.fitting,
+            memory_share: engines.memory_share,
+            layouts: layouts
+                .map(|(index, engine)| LayoutKeys::of_engine(subject, gpus, index + 1, engine))
+                .collect(),
+            ..PlanKeys::refused(gpus, None)
+        });
+    }
+
+    /// Whether any number of GPUs has a layout.
+    pub fn has_layouts(&self) -> bool {
+        self.plans.iter().any(|plan| !plan.layouts.is_empty())
+    }
+
+    /// Adds why a number of GPUs has no layout.
+    pub fn push_refused(&mut self, gpus: u64, reason: String) {
+        self.plans.push(PlanKeys::refused(gpus, Some(reason)));
+    }
+}
+
+impl PlanKeys {
+    fn refused(gpus: u64, refused: Option<String>) -> Self {
+        Self {
+            gpus,
+            refused,
+            legal: 0,
+            fitting: 0,
+            memory_share: 1.0,
+            layouts: Vec::new(),
+            decided_by: BTreeMap::new(),
+            tried: Vec::new(),
+            run: None,
+        }
+    }
+
+    /// The best layout.
+    pub(super) fn best(&self) -> Option<&LayoutKeys> {
+        self.layouts.first()
+    }
+}
+
+/// Tokens of a step over all replicas.
+fn all_tokens(work: &Workload) -> f64 {
+    (work.tokens() * work.microbatches * work.dp) as f64
+}
+
+/// By how much each lane of the second layout is longer than that of the first, over the time of the first.
+fn decided_by(layouts: &[Layout]) -> BTreeMap<Lane, f64> {
+    let [first, second, ..] = layouts else {
+        return BTreeMap::new();
+    };
+    let seconds = |layout: &Layout| {
+        let shares = layout.step.lane_shares();
+        shares.map(|share| share * layout.step.time.secs())
+    };
+    let both = seconds(first).into_iter().zip(seconds(second));
+    let changes =
+        both.map(|(first_lane, second_lane)| (second_lane - first_lane) / first.step.time.secs());
+    Lane::ALL.into_iter().zip(changes).collect()
+}
+
+impl LayoutKeys {
+    fn of_layout(subject: &Subject<'_>, gpus: u64, rank: usize, layout: &Layout) -> Self {
+        let step = &layout.step;
+        let tokens_per_s = all_tokens(&layout.workload) / step.time.secs();
+        Self {
+            rank,
+            tied: layout.tied,
+            workload: layout.workload,
+            step: Some(StepKeys {
+                time_us: step.time.micros(),
+                low_us: step.low.micros(),
+                high_us: step.high.micros(),
+                mfu: step.mfu,
+                lanes: LaneKeys::of(step),
+                tier_shares: Tier::ALL
+                    .into_iter()
+                    .map(|tier| (tier, step.tier_shares[tier as usize]))
+                    .collect(),
+            }),
+            request: None,
+            tokens_per_s_of_all_gpus: tokens_per_s,
+            tokens_per_s_per_gpu: tokens_per_s / gpus as f64,
+            memory_bytes: step.memory.total().bytes(),
+            usd_per_million_tokens: usd_per_million_tokens(subject, gpus, tokens_per_s),
+        }
+    }
+
+    fn of_engine(subject: &Subject<'_>, gpus: u64, rank: usize, engine: &Engine) -> Self {
+        let end = |time: Seconds, half_width: Option<f64>, sign: f64| {
+            half_width.map(|width| time.micros() * (sign * width).exp())
+        };
+        let [first, further] = engine.half_widths;
+        let token = engine.token;
+        let of_token = |sign| token.and_then(|time| end(time, further, sign));
+        Self {
+            rank,
+            tied: false,
+            workload: engine.workload,
+            step: None,
+            request: Some(LatencyKeys {
+                ttft_us: engine.first_token.micros(),
+                ttft_low_us: end(engine.first_token, first, -1.0),
+                ttft_high_us: end(engine.first_token, first, 1.0),
+                tpot_us: token.map(Seconds::micros),
+                tpot_low_us: of_token(-1.0),
+                tpot_high_us: of_token(1.0),
+            }),
+            tokens_per_s_of_all_gpus: engine.tokens_per_s,
+            tokens_per_s_per_gpu: engine.tokens_per_s / gpus as f64,
+            memory_bytes: engine.memory.bytes(),
+            usd_per_million_tokens: usd_per_million_tokens(subject, gpus, engine.tokens_per_s),
+        }
+    }
+}
+
+fn usd_per_million_tokens(subject: &Subject<'_>, gpus: u64, tokens_per_s: f64) -> Option<f64> {
+    let usd_per_s = subject.usd_per_gpu_hour? * gpus as f64 / 3600.0;
+    Some(usd_per_s / tokens_per_s * 1e6)
+}
+
+impl RunKeys {
+    fn of(subject: &Subject<'_>, gpus: u64, best: &Layout) -> Option<Self> {
+        let tokens = subject.tokens?;
+        let steps = tokens / all_tokens(&best.workload);
+        let days = |step: Seconds| step.secs() * steps / 86400.0;
+        let gpu_hours = days(best.step.time) * 24.0 * gpus as f64;
+        Some(Self {
+            tokens,
+            steps,
+            days: days(best.step.time),
+            days_low: days(best.step.low),
+            days_high: days(best.step.high),
+            gpu_hours,
+            usd: subject.usd_per_gpu_hour.map(|price| price * gpu_hours),
+        })
+    }
+}
+
+/// The best plan of a model on each of several GPUs.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct CompareReport {
+    pub(super) model: String,
+    pub(super) parameters: u64,
+    pub(super) mode: Mode,
+    pub(super) seq: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) global_batch: Option<u64>,
+    pub(super) format: &'static str,
+    pub(super) gpus: u64,
+    /// Most tokens per second and GPU first, then those without a layout.
+    pub(super) compared: Vec<ComparedKeys>,
+}
+
+/// One GPU with its best layout.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct ComparedKeys {
+    pub gpu: String,
+    pub framework: String,
+    /// Why there is no layout.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layout: Option<LayoutKeys>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens_per_s_per_node: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens_per_s_per_watt: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunKeys>,
+}
+
+impl CompareReport {
+    /// A report without GPUs.
+    pub fn new(subject: &Subject<'_>, gpus: u64) -> Self {
+        let Subject {
+            architecture,
+            workload,
+            ..
+        } = *subject;
+        Self {
+            model: architecture.name.clone(),
+            parameters: parameters(architecture).total,
+            mode: workload.mode,
+            seq: subject.request.map_or(workload.seq, |(prompt, _)| prompt),
+            global_batch: workload.trains().then_some(subject.global_batch),
+            format: workload.format_name(),
+            gpus,
+            compared: Vec::new(),
+        }
+    }
+
+    /// Adds a GPU with its plan, or why it has none.
+    pub fn push(&mut self, gpu: &Gpu, plan: std::result::Result<PlanReport, String>) {
+        let (framework, plan, refused) = match plan {
+            Ok(mut report) => {
+                let plan = report.plans.pop();
+                let refused = plan.as_ref().and_then(|plan| plan.refused.clone());
+                (report.framework.name, plan, refused)
+            }
+            Err(reason) => (String::new(), None, Some(reason)),
+        };
+        let layout = plan.as_ref().and_then(|plan| plan.best().cloned());
+        let rate = layout.as_ref().map(|layout| layout.tokens_per_s_per_gpu);
+        let node = gpu.gpus_per_node().map(|gpus| gpus as f64);
+        self.compared.push(ComparedKeys {
+            gpu: gpu.name.clone(),
+            framework,
+            refused,
+            tokens_per_s_per_node: rate.zip(node).map(|(rate, node)| rate * node),
+            tokens_per_s_per_watt: rate
+                .zip(gpu.power_watts())
+                .map(|(rate, watts)| rate / watts),
+            run: plan.and_then(|plan| plan.run),
+            layout,
+        });
+        let rate = |keys: &ComparedKeys| {
+            keys.layout
+                .as_ref()
+                .map_or(0.0, |layout| layout.tokens_per_s_per_gpu)
+        };
+        self.compared.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
+    }
+}

@@ -1,0 +1,421 @@
+//! Plans and comparisons as people read them.
+
+use crate::arch::{Mode, Recompute, Workload};
+use crate::report::plan::{CompareReport, LayoutKeys, PlanKeys, PlanReport, RunKeys};
+use crate::report::plot::{Axis, Chart, Series};
+use crate::report::table::{Side, table};
+use crate::report::{Report, grouped, percent, signed, tokens};
+use crate::units::{Bytes, Seconds, significant};
+
+/// Changes of a lane that are not shown.
+const LEAST_CHANGE: f64 = 0.001;
+
+impl Report for PlanReport {
+    fn text(&self) -> String {
+        let mut parts = vec![self.heading()];
+        match &self.plans[..] {
+            [plan] => parts.extend([self.ranking(plan), self.remarks(plan)]),
+            plans => parts.push(self.scaling(plans)),
+        }
+        parts.join("\n")
+    }
+}
+
+impl PlanReport {
+    fn heading(&self) -> String {
+        let what = match (self.mode, self.global_batch, self.output) {
+            (Mode::Train, Some(batch), _) => format!(
+                "training steps of {} sequences of {} tokens, {}",
+                grouped(batch),
+                grouped(self.seq),
+                self.format
+            ),
+            (_, _, Some(output)) => format!(
+                "requests of {} tokens that generate {}, {}",
+                grouped(self.seq),
+                grouped(output),
+                self.format
+            ),
+            _ => format!("prompts of {} tokens, {}", grouped(self.seq), self.format),
+        };
+        let gpus = match &self.plans[..] {
+            [plan] => format!("{} x ", grouped(plan.gpus)),
+            _ => String::new(),
+        };
+        format!(
+            "{} ({} parameters) on {gpus}{} ({})\n{what}\n{}\n",
+            self.model,
+            grouped(self.parameters),
+            self.gpu_title,
+            self.gpu,
+            self.framework.text(true)
+        )
+    }
+
+    fn ranking(&self, plan: &PlanKeys) -> String {
+        match self.mode {
+            Mode::Train => training_table(plan),
+            Mode::Prefill | Mode::Decode => serving_table(plan),
+        }
+    }
+
+    fn remarks(&self, plan: &PlanKeys) -> String {
+        let mut lines = Vec::new();
+        if let Some(order) = self.order.as_ref()
+            && plan.layouts.iter().filter(|layout| layout.tied).count() > 1
+        {
+            lines.push(format!(
+                "= is tied with the first: layouts within {} are in the wrong order more than one time in five ({} measured pairs)",
+                percent(order.tie.exp_m1()),
+                order.pairs
+            ));
+        }
+        let changes = plan
+            .decided_by
+            .iter()
+            .filter(|(_, change)| change.abs() >= LEAST_CHANGE);
+        let changes: Vec<_> = changes
+            .map(|(lane, change)| format!("{} {}", lane.name().replace('_', " "), signed(*change)))
+            .collect();
+        if !changes.is_empty() {
+            lines.push(format!(
+                "the second against the first: {}",
+                changes.join(", ")
+            ));
+        }
+        let room = match plan.memory_share < 1.0 {
+            true => format!(
+                "at most {} of {}",
+                percent(plan.memory_share),
+                Bytes::from_bytes(self.capacity_bytes)
+            ),
+            false => format!(
+                "all of {} but what is kept free, as none takes less; expect fragmentation to decide",
+                Bytes::from_bytes(self.capacity_bytes)
+            ),
+        };
+        lines.push(match self.mode {
+            Mode::Train => format!(
+                "{} legal layouts; {} fit, with each kind of recomputation that does; a layout takes {room}",
+                grouped(plan.legal as u64),
+                grouped(plan.fitting as u64)
+            ),
+            Mode::Prefill | Mode::Decode => format!(
+                "{} engines fit; one takes {room} with every cache full",
+                grouped(plan.fitting as u64)
+            ),
+        });
+        if let Some(run) = &plan.run {
+            lines.push(run.text());
+        }
+        lines.iter().map(|line| format!("{line}\n")).collect()
+    }
+
+    fn scaling(&self, plans: &[PlanKeys]) -> String {
+        let first = plans
+            .iter()
+            .find_map(PlanKeys::best)
+            .map(|best| best.tokens_per_s_per_gpu);
+        let rows = plans.iter().map(|plan| {
+            let best = plan.best();
+            let rate = best.map(|best| best.tokens_per_s_per_gpu);
+            let cell = |text: Option<String>| text.unwrap_or_default();
+            [
+                grouped(plan.gpus),
+                match (best, &plan.refused) {
+                    (Some(best), _) => layout_text(&best.workload),
+                    (None, reason) => reason.clone().unwrap_or_default(),
+                },
+                cell(best.map(|best| tokens(best.tokens_per_s_of_all_gpus))),
+                cell(rate.map(tokens)),
+                cell(rate.zip(first).map(|(rate, first)| percent(rate / first))),
+                cell(
+                    best.and_then(|best| best.step.as_ref())
+                        .map(|step| percent(step.mfu)),
+                ),
+                cell(
+                    plan.run
+                        .as_ref()
+                        .map(|run| format!("{} days", significant(run.days))),
+                ),
+            ]
+        });
+        let headings = [
+            ("GPUs", Side::Right),
+            ("layout", Side::Left),
+            ("tokens/s", Side::Right),
+            ("per GPU", Side::Right),
+            ("efficiency", Side::Right),
+            ("MFU", Side::Right),
+            ("run", Side::Right),
+        ];
+        table(headings, rows)
+    }
+
+    /// Throughput of layouts against memory, or against the number of GPUs.
+    pub fn chart(&self) -> Chart {
+        let axis = |label: &str, unit: &str, log: bool| Axis {
+            label: label.to_owned(),
+            unit: unit.to_owned(),
+            log,
+        };
+        let (x, lines, points) = match &self.plans[..] {
+            [plan] => {
+                let tried = plan.tried.iter();
+                let tried =
+                    tried.map(|tried| (tried.memory_bytes / GIB, tried.tokens_per_s_per_gpu));
+                let ranked = plan.layouts.iter();
+                let ranked: Vec<_> = ranked
+                    .map(|layout| (layout.memory_bytes / GIB, layout.tokens_per_s_per_gpu))
+                    .collect();
+                let series = vec![
+                    Series {
+                        name: "layouts that fit".to_owned(),
+                        points: tried.collect(),
+                        labels: Vec::new(),
+                    },
+                    Series {
+                        name: "the fastest".to_owned(),
+                        labels: (1..=ranked.len()).map(|rank| format!("#{rank}")).collect(),
+                        points: ranked,
+                    },
+                ];
+                (axis("memory per GPU", "GiB", false), Vec::new(), series)
+            }
+            plans => {
+                let best = plans.iter().filter_map(|plan| {
+                    Some((plan.gpus as f64, plan.best()?.tokens_per_s_of_all_gpus))
+                });
+                let best: Vec<_> = best.collect();
+                let linear = best.first().map_or(Vec::new(), |&(gpus, rate)| {
+                    best.iter()
+                        .map(|&(count, _)| (count, rate * count / gpus))
+                        .collect()
+                });
+                let line = |name: &str, points| Series {
+                    name: name.to_owned(),
+                    points,
+                    labels: Vec::new(),
+                };
+                let lines = vec![line("best layout", best), line("linear", linear)];
+                (axis("GPUs", "", true), lines, Vec::new())
+            }
+        };
+        let several = self.plans.len() > 1;
+        Chart {
+            title: format!("Layouts of {} on {}", self.model, self.gpu_title),
+            subtitle: self.framework.text(true),
+            x,
+            y: match several {
+                true => axis("throughput of all GPUs", "tokens/s", true),
+                false => axis("throughput per GPU", "tokens/s", false),
+            },
+            band: None,
+            lines,
+            points,
+            marks: Vec::new(),
+        }
+    }
+}
+
+const GIB: f64 = (1_u64 << 30) as f64;
+
+fn training_table(plan: &PlanKeys) -> String {
+    let headings = [
+        ("#", Side::Right),
+        ("layout", Side::Left),
+        ("batch", Side::Left),
+        ("recompute", Side::Left),
+        ("tokens/s", Side::Right),
+        ("per GPU", Side::Right),
+        ("MFU", Side::Right),
+        ("step", Side::Right),
+        ("90 %", Side::Right),
+        ("exposed", Side::Right),
+        ("bubble", Side::Right),
+        ("memory", Side::Right),
+    ];
+    let rows = plan.layouts.iter().filter_map(|layout| {
+        let step = layout.step.as_ref()?;
+        let work = &layout.workload;
+        let seconds = |micros: f64| Seconds::from_micros(micros).to_string();
+        let share = |lane| {
+            step.lanes
+                .get(&lane)
+                .map_or(0.0, |keys: &super::step::LaneKeys| keys.share)
+        };
+        Some([
+            rank(layout),
+            layout_text(work),
+            format!("{} x {}", work.batch, work.microbatches),
+            recompute_text(work),
+            tokens(layout.tokens_per_s_of_all_gpus),
+            tokens(layout.tokens_per_s_per_gpu),
+            percent(step.mfu),
+            seconds(step.time_us),
+            format!("{} to {}", seconds(step.low_us), seconds(step.high_us)),
+            percent(share(super::step::Lane::Exposed)),
+            percent(share(super::step::Lane::Bubble)),
+            Bytes::from_bytes(layout.memory_bytes).to_string(),
+        ])
+    });
+    table(headings, rows)
+}
+
+fn serving_table(plan: &PlanKeys) -> String {
+    let headings = [
+        ("#", Side::Right),
+        ("engine", Side::Left),
+        ("engines", Side::Right),
+        ("requests each", Side::Right),
+        ("tokens/s", Side::Right),
+        ("per GPU", Side::Right),
+        ("first token", Side::Right),
+        ("90 %", Side::Right),
+        ("per token", Side::Right),
+        ("90 %", Side::Right),
+        ("memory", Side::Right),
+    ];
+    let milliseconds = |micros: f64| format!("{} ms", significant(micros / 1e3));
+    let interval = |low: Option<f64>, high: Option<f64>| {
+        let ends = low.zip(high);
+        ends.map_or(String::new(), |(low, high)| {
+            format!("{} to {}", milliseconds(low), milliseconds(high))
+        })
+    };
+    let rows = plan.layouts.iter().filter_map(|layout| {
+        let request = layout.request.as_ref()?;
+        let work = &layout.workload;
+        Some([
+            rank(layout),
+            layout_text(&Workload { dp: 1, ..*work }),
+            grouped(work.dp),
+            grouped(work.batch),
+            tokens(layout.tokens_per_s_of_all_gpus),
+            tokens(layout.tokens_per_s_per_gpu),
+            milliseconds(request.ttft_us),
+            interval(request.ttft_low_us, request.ttft_high_us),
+            request.tpot_us.map_or(String::new(), milliseconds),
+            interval(request.tpot_low_us, request.tpot_high_us),
+            Bytes::from_bytes(layout.memory_bytes).to_string(),
+        ])
+    });
+    table(headings, rows)
+}
+
+fn rank(layout: &LayoutKeys) -> String {
+    let mark = if layout.tied && layout.rank > 1 {
+        "="
+    } else {
+        ""
+    };
+    format!("{mark}{}", layout.rank)
+}
+
+/// `tp 4, pp 8, vp 5, dp 16, ZeRO 1`.
+fn layout_text(work: &Workload) -> String {
+    let named = [
+        ("tp", work.tp),
+        ("cp", work.cp),
+        ("ep", work.ep),
+        ("pp", work.pp),
+        ("vp", work.vp),
+        ("dp", work.dp),
+        ("ZeRO", u64::from(work.zero)),
+    ];
+    let shown = named.iter().filter(|(name, size)| match *name {
+        "ZeRO" => *size > 0,
+        _ => *size > 1,
+    });
+    let shown: Vec<_> = shown.map(|(name, size)| format!("{name} {size}")).collect();
+    match shown.is_empty() {
+        true => "one GPU each".to_owned(),
+        false => shown.join(", "),
+    }
+}
+
+fn recompute_text(work: &Workload) -> String {
+    match (work.recompute, work.recompute_layers) {
+        (Recompute::None, _) => String::new(),
+        (recompute, 0) => recompute.to_string(),
+        (recompute, layers) => format!("{recompute}, {layers} layers"),
+    }
+}
+
+impl RunKeys {
+    /// `15 T tokens: 41 days (90 %: 36 to 46), 503,000 GPU-hours, 1,258,000 USD`.
+    fn text(&self) -> String {
+        let usd = match self.usd {
+            Some(usd) => format!(", {} USD", grouped(usd.round() as u64)),
+            None => String::new(),
+        };
+        format!(
+            "{} tokens in {} steps: {} days (90 %: {} to {}), {} GPU-hours{usd}",
+            grouped(self.tokens as u64),
+            grouped(self.steps.ceil() as u64),
+            significant(self.days),
+            significant(self.days_low),
+            significant(self.days_high),
+            grouped(self.gpu_hours.round() as u64)
+        )
+    }
+}
+
+impl Report for CompareReport {
+    fn text(&self) -> String {
+        let batch = match self.global_batch {
+            Some(batch) => format!(
+                "steps of {} sequences of {} tokens",
+                grouped(batch),
+                grouped(self.seq)
+            ),
+            None => format!("prompts of {} tokens", grouped(self.seq)),
+        };
+        let heading = format!(
+            "{} ({} parameters) on {} GPUs, {}: {batch}, {}\n",
+            self.model,
+            grouped(self.parameters),
+            grouped(self.gpus),
+            self.mode,
+            self.format
+        );
+        let headings = [
+            ("GPU", Side::Left),
+            ("best layout", Side::Left),
+            ("tokens/s per GPU", Side::Right),
+            ("per node", Side::Right),
+            ("per W", Side::Right),
+            ("MFU", Side::Right),
+            ("memory", Side::Right),
+            ("from", Side::Left),
+            ("USD per M tokens", Side::Right),
+        ];
+        let rows = self.compared.iter().filter_map(|compared| {
+            let layout = compared.layout.as_ref()?;
+            let step = layout.step.as_ref();
+            let cell = |text: Option<String>| text.unwrap_or_default();
+            Some([
+                compared.gpu.clone(),
+                layout_text(&layout.workload),
+                tokens(layout.tokens_per_s_per_gpu),
+                cell(compared.tokens_per_s_per_node.map(tokens)),
+                cell(compared.tokens_per_s_per_watt.map(significant)),
+                cell(step.map(|step| percent(step.mfu))),
+                Bytes::from_bytes(layout.memory_bytes).to_string(),
+                cell(step.map(|step| super::tier_shares_text(&step.tier_shares))),
+                cell(layout.usd_per_million_tokens.map(significant)),
+            ])
+        });
+        let table = table(headings, rows);
+        let without = self.compared.iter().filter_map(|compared| {
+            let reason = compared.refused.as_ref()?;
+            Some(format!("{}: {reason}\n", compared.gpu))
+        });
+        let without: String = without.collect();
+        let without = match without.is_empty() {
+            true => without,
+            false => format!("\n{without}"),
+        };
+        format!("{heading}\n{table}{without}")
+    }
+}

@@ -1,0 +1,493 @@
+//! The layout of a step over a number of GPUs, and GPUs beside each other.
+
+use crate::arch::{
+    Architecture, AttentionKernel, Dimension, Mode, Positions, Recipe, Recompute, Workload,
+};
+use crate::error::{Error, Result};
+use crate::ops::Dtype;
+use crate::plan::{Limits, MOST_GPUS, Query, memory_share};
+use crate::request::{ArchitectureRequest, Size, Sizes, number};
+use crate::units::Seconds;
+use serde::de::{Deserialize, Deserializer, Error as _};
+use serde_json::Value;
+use std::fmt;
+use std::str::FromStr;
+use utoipa::openapi::schema::{OneOfBuilder, Type};
+use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
+
+/// Tokens of a sequence or a prompt, unless told otherwise.
+const USUAL_SEQUENCE: u64 = 4096;
+
+/// Tokens that a request generates, unless told otherwise.
+const USUAL_OUTPUT: u64 = 512;
+
+/// Tokens of a training step, unless told otherwise: those of Llama 2 (arXiv 2307.09288, section 2.2).
+const USUAL_BATCH_TOKENS: u64 = 4 << 20;
+
+/// The most layouts that one report may have.
+const MOST_LAYOUTS: u64 = 1000;
+
+/// Numbers of GPUs: one, or START:END in doublings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GpuCounts {
+    start: u64,
+    end: u64,
+}
+
+impl GpuCounts {
+    const ALLOWED: &'static str =
+        "a whole number from 1 to 131072, or START:END in doublings such as 8:1024";
+
+    /// The numbers, rising.
+    pub fn values(self) -> impl Iterator<Item = u64> {
+        let doubled = std::iter::successors(Some(self.start), |count| count.checked_mul(2));
+        doubled.take_while(move |count| *count <= self.end)
+    }
+}
+
+impl FromStr for GpuCounts {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let (start, end) = text.split_once(':').unwrap_or((text, text));
+        let counts = number::size(start).zip(number::size(end));
+        let counts = counts.filter(|(start, end)| 1 <= *start && start <= end && *end <= MOST_GPUS);
+        let (start, end) = counts.ok_or_else(|| format!("allowed: {}", Self::ALLOWED))?;
+        Ok(Self { start, end })
+    }
+}
+
+impl fmt::Display for GpuCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.start)?;
+        match self.end == self.start {
+            true => Ok(()),
+            false => write!(f, ":{}", self.end),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for GpuCounts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        let text = match Value::deserialize(deserializer)? {
+            Value::Number(number) => number.to_string(),
+            Value::String(text) => text,
+            _ => String::new(),
+        };
+        let read = text.parse();
+        read.map_err(|_| D::Error::custom(format!("expected {}", Self::ALLOWED)))
+    }
+}
+
+impl PartialSchema for GpuCounts {
+    fn schema() -> RefOr<Schema> {
+        let number = ObjectBuilder::new()
+            .schema_type(Type::Integer)
+            .minimum(Some(1))
+            .maximum(Some(MOST_GPUS));
+        let text = ObjectBuilder::new()
+            .schema_type(Type::String)
+            .pattern(Some("^[0-9]+(:[0-9]+)?$"))
+            .description(Some(Self::ALLOWED))
+            .examples(["8:1024"]);
+        OneOfBuilder::new().item(number).item(text).into()
+    }
+}
+
+impl ToSchema for GpuCounts {}
+
+/// Tokens: a number, or one with K, M, B or T behind it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tokens(pub f64);
+
+impl Tokens {
+    const ALLOWED: &'static str = "a number of tokens from 1 to 1e18, such as 4M or 15T";
+}
+
+impl FromStr for Tokens {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let units = [("k", 1e3), ("m", 1e6), ("b", 1e9), ("t", 1e12)];
+        let tokens = number::with_unit(text, &units).map(f64::round);
+        let tokens = tokens.filter(|tokens| (1.0..=1e18).contains(tokens));
+        tokens
+            .map(Self)
+            .ok_or_else(|| format!("allowed: {}", Self::ALLOWED))
+    }
+}
+
+impl<'de> Deserialize<'de> for Tokens {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        let text = match Value::deserialize(deserializer)? {
+            Value::Number(number) => number.to_string(),
+            Value::String(text) => text,
+            _ => String::new(),
+        };
+        let read = text.parse();
+        read.map_err(|_| D::Error::custom(format!("expected {}", Self::ALLOWED)))
+    }
+}
+
+impl PartialSchema for Tokens {
+    fn schema() -> RefOr<Schema> {
+        let number = ObjectBuilder::new()
+            .schema_type(Type::Number)
+            .minimum(Some(1))
+            .maximum(Some(1e18));
+        let text = ObjectBuilder::new()
+            .schema_type(Type::String)
+            .pattern(Some("^[0-9]+(\\.[0-9]+)?([Ee][0-9]{1,2}|[KkMmBbTt])?$"))
+            .description(Some(Self::ALLOWED))
+            .examples(["4M"]);
+        OneOfBuilder::new().item(number).item(text).into()
+    }
+}
+
+impl ToSchema for Tokens {}
+
+const DOLLARS: &str = "a number above 0 and up to 10000, in US dollars";
+
+fn is_price(usd: &f64) -> bool {
+    *usd > 0.0 && *usd <= 1e4
+}
+
+#[cfg(feature = "cli")]
+fn dollars(text: &str) -> std::result::Result<f64, String> {
+    let read = text.trim().trim_start_matches('$').parse().ok();
+    read.filter(is_price)
+        .ok_or_else(|| format!("expected {DOLLARS}"))
+}
+
+fn price<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<f64>, D::Error> {
+    let given: Option<f64> = Option::deserialize(deserializer)?;
+    match given {
+        Some(usd) if !is_price(&usd) => Err(D::Error::custom(format!("expected {DOLLARS}"))),
+        given => Ok(given),
+    }
+}
+
+/// The best layout of a model over a number of GPUs. What is left out is planned.
+#[derive(Clone, Debug, serde::Deserialize, ToSchema)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[serde(deny_unknown_fields)]
+pub struct PlanRequest {
+    /// A preset (llama-3-70b, deepseek-v3, …) or a Hugging Face config.json: its path, its folder or `-` for standard
+    /// input on the command line, the object itself in JSON.
+    #[cfg_attr(feature = "cli", arg(value_name = "PRESET|CONFIG.json"))]
+    pub architecture: ArchitectureRequest,
+    /// All GPUs, or a range in doublings such as 8:1024 for the strong scaling of one batch.
+    #[cfg_attr(feature = "cli", arg(long, value_name = "N|START:END"))]
+    pub gpus: GpuCounts,
+    /// What the GPUs do: train, serve requests (decode), or nothing but prompts (prefill).
+    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[serde(default)]
+    pub mode: Mode,
+    /// Tokens of a training step over all GPUs, such as 4M [default: 4M, rounded to a whole number of sequences a GPU].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "TOKENS"))]
+    pub global_batch: Option<Tokens>,
+    /// Tokens per sequence; of a prompt when serving [default: 4096 or what the position table holds].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "S"))]
+    pub seq: Option<Size>,
+    /// Tokens that a request generates [default: 512].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "T"))]
+    pub output: Option<Size>,
+    /// The longest time to the first token of a request, in ms.
+    #[cfg_attr(feature = "cli", arg(long, value_name = "MS", value_parser = milliseconds))]
+    #[serde(default, deserialize_with = "limit")]
+    #[schema(exclusive_minimum = 0.0)]
+    pub ttft_ms: Option<f64>,
+    /// The longest time per further token of a request, in ms.
+    #[cfg_attr(feature = "cli", arg(long, value_name = "MS", value_parser = milliseconds))]
+    #[serde(default, deserialize_with = "limit")]
+    #[schema(exclusive_minimum = 0.0)]
+    pub tpot_ms: Option<f64>,
+    /// Number format of the linear layers.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[serde(default)]
+    pub dtype: Dtype,
+    /// How fp8 operands are scaled.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[serde(default)]
+    pub recipe: Recipe,
+    /// Fused or unfused attention.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[serde(default)]
+    pub attention: AttentionKernel,
+    /// Keep this number of tensor-parallel ranks.
+    #[cfg_attr(feature = "cli", arg(long, value_name = "T"))]
+    pub tp: Option<Size>,
+    /// Keep this number of context-parallel ranks.
+    #[cfg_attr(feature = "cli", arg(long, value_name = "C"))]
+    pub cp: Option<Size>,
+    /// Keep this number of expert-parallel ranks.
+    #[cfg_attr(feature = "cli", arg(long, value_name = "E"))]
+    pub ep: Option<Size>,
+    /// Keep this number of pipeline stages.
+    #[cfg_attr(feature = "cli", arg(long, value_name = "P"))]
+    pub pp: Option<Size>,
+    /// Keep this number of virtual stages a GPU.
+    #[cfg_attr(feature = "cli", arg(long, value_name = "V"))]
+    pub vp: Option<Size>,
+    /// Keep this number of sequences a micro-batch, or of requests in flight on an engine.
+    #[cfg_attr(feature = "cli", arg(long, value_name = "B"))]
+    pub batch: Option<Size>,
+    /// Keep this ZeRO stage [default: those that the framework runs].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "STAGE", value_parser = clap::value_parser!(u8).range(0..=3)))]
+    #[schema(minimum = 0, maximum = 3)]
+    pub zero: Option<u8>,
+    /// Keep this recomputation [default: the fastest that fits].
+    #[cfg_attr(feature = "cli", arg(long))]
+    pub recompute: Option<Recompute>,
+    /// Share of a GPU's memory that a layout takes at most [default: 0.8 in training, 0.9 when serving].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "FRACTION", value_parser = share))]
+    #[serde(default, deserialize_with = "fraction")]
+    #[schema(minimum = 0.1, maximum = 1.0)]
+    pub memory_share: Option<f64>,
+    /// Layouts to report.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t = ten(), value_name = "N",
+        value_parser = clap::value_parser!(u64).range(1..=MOST_LAYOUTS)))]
+    #[serde(default = "ten")]
+    #[schema(default = 10, minimum = 1, maximum = 1000)]
+    pub top: u64,
+    /// Tokens of the whole run, such as 15T: how many days and GPU-hours it takes.
+    #[cfg_attr(feature = "cli", arg(long, value_name = "COUNT"))]
+    pub tokens: Option<Tokens>,
+    /// Price of one GPU for an hour, in US dollars.
+    #[cfg_attr(feature = "cli", arg(long, value_name = "USD", value_parser = dollars))]
+    #[serde(default, deserialize_with = "price")]
+    #[schema(exclusive_minimum = 0.0, maximum = 10000.0)]
+    pub usd_per_gpu_hour: Option<f64>,
+}
+
+/// What to plan: requests that are served within limits, or training steps.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// One query for each number of GPUs.
+    pub queries: Vec<Query>,
+    /// The requests, when serving.
+    pub limits: Option<Limits>,
+}
+
+impl PlanRequest {
+    /// What to plan for this architecture.
+    pub fn planned(&self, arch: &Architecture) -> Result<Planned> {
+        Sizes::fixed(|sizes| self.described(arch, sizes))
+    }
+
+    fn described(&self, arch: &Architecture, sizes: &mut Sizes) -> Result<Planned> {
+        let serves = self.mode != Mode::Train;
+        self.refuse_of_the_other_kind(serves)?;
+        let room = match arch.positions {
+            Positions::Learned { max } => max,
+            _ => u64::MAX,
+        };
+        let output = match self.mode {
+            Mode::Decode => sizes
+                .option("output", self.output)
+                .unwrap_or(USUAL_OUTPUT.min(room / 2)),
+            Mode::Train | Mode::Prefill => 0,
+        };
+        let seq = sizes.option("seq", self.seq);
+        let seq = seq.unwrap_or(USUAL_SEQUENCE.min(room - output));
+        let kept = [
+            (Dimension::Tp, self.tp),
+            (Dimension::Cp, self.cp),
+            (Dimension::Ep, self.ep),
+            (Dimension::Pp, self.pp),
+            (Dimension::Vp, self.vp),
+            (Dimension::Batch, self.batch),
+        ]
+        .map(|(dimension, size)| (dimension, sizes.option(dimension.name(), size)));
+        let kept = kept.into_iter();
+        let kept: Vec<_> = kept
+            .filter_map(|(dimension, size)| Some((dimension, size?)))
+            .collect();
+        let base = match self.mode {
+            Mode::Train => Workload::train(1, seq),
+            Mode::Prefill => Workload::prefill(1, seq),
+            Mode::Decode => Workload::decode(1, seq + output / 2),
+        };
+        let workload = Workload {
+            dtype: self.dtype,
+            recipe: self.recipe,
+            attention: self.attention,
+            ..base
+        };
+        let largest = self.gpus.values().last().unwrap_or(1);
+        let global_batch = self.sequences(seq, largest)?;
+        let memory_share = self.memory_share.unwrap_or(if serves {
+            SERVING_MEMORY_SHARE
+        } else {
+            memory_share()
+        });
+        let queries = self.gpus.values().map(|gpus| Query {
+            gpus,
+            global_batch,
+            workload,
+            kept: kept.clone(),
+            zero: self.zero,
+            recompute: self.recompute,
+            memory_share,
+            top: self.top as usize,
+        });
+        let milliseconds = |limit: Option<f64>| limit.map(|ms| Seconds::from_secs(ms * 1e-3));
+        Ok(Planned {
+            queries: queries.collect(),
+            limits: serves.then_some(Limits {
+                prompt: seq,
+                output,
+                first_token: milliseconds(self.ttft_ms),
+                token: milliseconds(self.tpot_ms),
+            }),
+        })
+    }
+
+    /// Sequences of a training step over all GPUs.
+    fn sequences(&self, seq: u64, gpus: u64) -> Result<u64> {
+        let Some(Tokens(tokens)) = self.global_batch else {
+            // One sequence a GPU at least, and as many on each.
+            let each = USUAL_BATCH_TOKENS as f64 / (seq * gpus) as f64;
+            return Ok(gpus * each.round().max(1.0) as u64);
+        };
+        // 4M is 4,000,000 to some and 4,194,304 to others: the nearest multiple of 8 sequences where one is near.
+        let sequences = tokens / seq as f64;
+        let eights = (sequences / 8.0).round().max(1.0) * 8.0;
+        let binary = tokens * 1.048576 / seq as f64;
+        let near = |count: f64| (count / sequences - 1.0).abs() < 0.01;
+        let chosen = match () {
+            () if sequences.fract() == 0.0 => sequences,
+            () if tokens % 1e6 == 0.0 && binary.fract() == 0.0 => binary,
+            () if near(eights) => eights,
+            () => {
+                let allowed = format!("a multiple of the tokens of a sequence, {seq}");
+                return Err(Error::field("plan", "global_batch", tokens, &allowed));
+            }
+        };
+        Ok(chosen as u64)
+    }
+
+    /// Limits are of requests, batches and stages of training.
+    fn refuse_of_the_other_kind(&self, serves: bool) -> Result<()> {
+        let of_training = [
+            ("global_batch", self.global_batch.is_some()),
+            ("cp", self.cp.is_some() && self.mode == Mode::Decode),
+            ("vp", self.vp.is_some()),
+            ("zero", self.zero.is_some()),
+            ("recompute", self.recompute.is_some()),
+            ("tokens", self.tokens.is_some()),
+        ];
+        let of_serving = [
+            ("output", self.output.is_some()),
+            ("ttft_ms", self.ttft_ms.is_some()),
+            ("tpot_ms", self.tpot_ms.is_some()),
+        ];
+        let (wrong, allowed) = match serves {
+            true => (&of_training[..], "nothing when serving"),
+            false => (&of_serving[..], "nothing in training"),
+        };
+        match wrong.iter().find(|(_, given)| *given) {
+            Some((field, _)) => Err(Error::field("plan", field, "given", allowed)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The share of a GPU's memory that servers take: vLLM's default of `--gpu-memory-utilization`.
+const SERVING_MEMORY_SHARE: f64 = 0.9;
+
+const fn ten() -> u64 {
+    10
+}
+
+fn is_share(share: &f64) -> bool {
+    (0.1..=1.0).contains(share)
+}
+
+#[cfg(feature = "cli")]
+fn share(text: &str) -> std::result::Result<f64, String> {
+    let read = number::fraction(text).filter(is_share);
+    read.ok_or_else(|| "allowed: a fraction from 0.1 to 1".to_owned())
+}
+
+fn fraction<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> std::result::Result<Option<f64>, D::Error> {
+    let given: Option<f64> = Option::deserialize(deserializer)?;
+    let read = given.map(|share| Some(share).filter(is_share).ok_or(()));
+    read.transpose()
+        .map_err(|()| D::Error::custom("expected a fraction from 0.1 to 1"))
+}
+
+fn is_limit(ms: &f64) -> bool {
+    *ms > 0.0 && ms.is_finite()
+}
+
+#[cfg(feature = "cli")]
+fn milliseconds(text: &str) -> std::result::Result<f64, String> {
+    let read = number::with_unit(text, &[("ms", 1.0), ("s", 1e3)]).filter(is_limit);
+    read.ok_or_else(|| "allowed: milliseconds above 0".to_owned())
+}
+
+fn limit<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<f64>, D::Error> {
+    let given: Option<f64> = Option::deserialize(deserializer)?;
+    let read = given.map(|ms| Some(ms).filter(is_limit).ok_or(()));
+    read.transpose()
+        .map_err(|()| D::Error::custom("expected milliseconds above 0"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::Preset;
+    use serde_json::json;
+
+    fn planned(name: &str, mut body: Value) -> Result<Planned> {
+        body["architecture"] = json!(name);
+        let request: PlanRequest = serde_json::from_value(body).unwrap();
+        request.planned(&Preset::find(name)?.architecture)
+    }
+
+    #[test]
+    fn batches_are_whole_sequences_and_gpus_double() {
+        for (body, wanted) in [
+            (json!({"gpus": 64}), (64, 1024)),
+            (json!({"gpus": 96}), (96, 1056)),
+            (
+                json!({"gpus": 64, "global_batch": "4M", "seq": 8192}),
+                (64, 512),
+            ),
+            (json!({"gpus": 64, "global_batch": 1048576}), (64, 256)),
+            (json!({"gpus": "8:64"}), (8, 1024)),
+        ] {
+            let planned = planned("llama-3-8b", body.clone()).unwrap();
+            let query = &planned.queries[0];
+            assert_eq!((query.gpus, query.global_batch), wanted, "{body}");
+        }
+        let counts: GpuCounts = "8:100".parse().unwrap();
+        assert_eq!(counts.values().collect::<Vec<_>>(), [8, 16, 32, 64]);
+        for text in ["0", "64:8", "8:", "many", "1:1000000"] {
+            assert!(text.parse::<GpuCounts>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_belongs_to_the_other_kind_is_refused() {
+        for (body, field) in [
+            (json!({"gpus": 8, "ttft_ms": 100.0}), "ttft_ms"),
+            (
+                json!({"gpus": 8, "mode": "decode", "global_batch": "4M"}),
+                "global_batch",
+            ),
+            (json!({"gpus": 8, "mode": "prefill", "zero": 1}), "zero"),
+            (json!({"gpus": 8, "global_batch": 5000}), "global_batch"),
+        ] {
+            let refused = planned("llama-3-8b", body).unwrap_err();
+            assert_eq!(refused.field_error().unwrap().field, field);
+        }
+        let gpt2 = planned("gpt2", json!({"gpus": 8, "mode": "decode"})).unwrap();
+        let limits = gpt2.limits.unwrap();
+        assert_eq!((limits.prompt, limits.output), (512, 512));
+    }
+}
