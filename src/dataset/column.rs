@@ -121,6 +121,18 @@ impl Problem {
 }
 
 impl Column {
+    /// Whether operators of this kind alone have it.
+    pub fn is_only_of(&self, kind: OpKind) -> bool {
+        let Content::Dimension(of) = &self.content else {
+            return false;
+        };
+        let mut having = OpKind::ALL
+            .into_iter()
+            .zip(of)
+            .filter(|(_, has)| has.is_some());
+        having.all(|(having, _)| having == kind)
+    }
+
     /// The type on disk.
     pub fn kind(&self) -> Kind {
         match &self.content {

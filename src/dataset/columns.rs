@@ -352,6 +352,11 @@ impl Numbers<'_> {
         self.0[row]
     }
 
+    /// A whole number that a column of real numbers holds; 0, which no size may be, where it is null or negative.
+    pub fn count(&self, row: usize) -> u64 {
+        self.get(row).map_or(0, |value| value.round() as u64)
+    }
+
     /// The time of a row whose unit is this many seconds; zero, which no time may be, where it is null.
     pub fn time(&self, row: usize, unit: Seconds) -> Seconds {
         self.get(row).map_or(Seconds::ZERO, |value| unit * value)

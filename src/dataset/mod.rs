@@ -24,7 +24,7 @@ pub use import::{Filter, Source, import};
 pub use measured::{Cache, Measured, Role, Stop};
 pub use schema::{SCHEMA, columns_markdown};
 pub use select::{RESERVED, RunToRun, is_reserved, is_timing, run_to_run, timings};
-pub use split::{Key, fold, is_held_out, key, split};
+pub use split::{HeldOut, Key, fold, is_held_out, key, split};
 
 use crate::ops::Op;
 use crate::units::{Hertz, Seconds};

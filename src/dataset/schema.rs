@@ -8,8 +8,8 @@ use crate::units::Hertz;
 use std::fmt::Write;
 use std::sync::LazyLock;
 
-/// The layout that is written; the columns of `MEASURED` came with 2.
-pub const SCHEMA: u64 = 2;
+/// The layout that is written; the columns of `MEASURED` came with 2, those of layers of experts with 3.
+pub const SCHEMA: u64 = 3;
 
 /// The oldest layout that is read.
 pub(super) const OLDEST_SCHEMA: u64 = 1;
@@ -172,7 +172,8 @@ pub(super) fn columns(version: u64) -> impl Iterator<Item = &'static Column> {
         &[]
     };
     let rest = [IDENTITY, TIMING, ORIGIN, measured];
-    let operator = FAMILY.iter().chain(OPERATOR.iter());
+    let known = move |column: &&Column| version >= 3 || !column.is_only_of(OpKind::Experts);
+    let operator = FAMILY.iter().chain(OPERATOR.iter().filter(known));
     operator.chain(rest.into_iter().flatten())
 }
 
@@ -239,9 +240,9 @@ mod tests {
     #[test]
     fn files_have_these_columns_in_this_order() {
         let names: Vec<&str> = columns_of_file().map(|column| column.name).collect();
-        let expected = "gpu stack time_us p10_us p90_us samples clock_hz group causal source licence \
-             libraries family layout dtype pass kind m n k batch heads kv_heads seq_q seq_kv head_dim \
-             value_dim window rows cols bytes ranks stride set role cache stop kernel at_s min_us p25_us p75_us \
+        let expected = "gpu stack time_us p10_us p90_us samples clock_hz group causal gated source licence \
+             libraries family layout dtype pass kind load m n k batch heads kv_heads seq_q seq_kv head_dim \
+             value_dim window rows cols bytes ranks stride tokens hidden width experts top_k width_shards expert_shards set role cache stop kernel at_s min_us p25_us p75_us \
              half_width power_watts temperature_celsius waves rank calls tile_rows tile_cols stages split_k \
              cluster_rows cluster_cols workspace_bytes remeasured";
         assert_eq!(names.join(" "), expected);

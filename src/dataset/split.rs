@@ -7,6 +7,7 @@
 use super::Row;
 use crate::families;
 use crate::random::scramble;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What is held out together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -30,6 +31,61 @@ pub fn is_held_out(key: Key, fraction: f64, seed: u64) -> bool {
     // The upper 53 bits are a fraction that a double holds exactly.
     let uniform = (hash(key, seed) >> 11) as f64 / (1u64 << 53) as f64;
     uniform < fraction
+}
+
+/// Below so many keys a share of them says little: every key is held out once.
+const FEW_KEYS: usize = 20;
+
+/// Fits that hold out few keys, each its part of them.
+const FOLDS: usize = 4;
+
+/// The keys that the held-out fits of a sub-model do not see.
+#[derive(Clone, Debug)]
+pub struct HeldOut {
+    /// A fit of a fraction has none.
+    folds: BTreeMap<Key, usize>,
+    fraction: f64,
+    seed: u64,
+}
+
+impl HeldOut {
+    /// This fraction of the keys by one fit, or each of few keys by one of several.
+    pub fn of<'a>(rows: impl IntoIterator<Item = &'a Row>, fraction: f64, seed: u64) -> Self {
+        let keys: BTreeSet<Key> = rows.into_iter().map(key).collect();
+        let mut keys: Vec<Key> = keys.into_iter().collect();
+        if !(FOLDS..FEW_KEYS).contains(&keys.len()) {
+            keys.clear();
+        }
+        keys.sort_by_key(|&key| hash(key, seed));
+        let numbered = keys.into_iter().enumerate();
+        Self {
+            folds: numbered.map(|(place, key)| (key, place % FOLDS)).collect(),
+            fraction,
+            seed,
+        }
+    }
+
+    /// How many fits hold keys out.
+    pub fn fits(&self) -> usize {
+        if self.folds.is_empty() { 1 } else { FOLDS }
+    }
+
+    /// The share of the keys that a fit does not see.
+    pub fn fraction(&self) -> f64 {
+        match self.fits() {
+            1 => self.fraction,
+            fits => 1.0 / fits as f64,
+        }
+    }
+
+    /// Whether the fit of this number does not see the row.
+    pub fn holds(&self, row: &Row, fit: usize) -> bool {
+        let key = key(row);
+        match self.folds.get(&key) {
+            Some(&fold) => fold == fit,
+            None => self.folds.is_empty() && is_held_out(key, self.fraction, self.seed),
+        }
+    }
 }
 
 /// Splits rows into those to train on and those to test with, by whole key.
@@ -75,6 +131,23 @@ mod tests {
             ..gemm_row(m, 64 * n, 64 * k)
         });
         proptest::collection::vec(row, 0..60)
+    }
+
+    #[test]
+    fn few_keys_are_each_held_out_by_one_fit() {
+        let few: Vec<Row> = (1..7).map(|n| gemm_row(8, 64 * n, 64)).collect();
+        let held_out = HeldOut::of(&few, 0.1, 0);
+        assert_eq!((held_out.fits(), held_out.fraction()), (4, 0.25));
+        for row in &few {
+            let fits = (0..4).filter(|&fit| held_out.holds(row, fit)).count();
+            assert_eq!(fits, 1);
+        }
+        let many: Vec<Row> = (1..70).map(|n| gemm_row(8, 64 * n, 64)).collect();
+        let held_out = HeldOut::of(&many, 0.1, 0);
+        assert_eq!((held_out.fits(), held_out.fraction()), (1, 0.1));
+        for row in &many {
+            assert_eq!(held_out.holds(row, 0), is_held_out(key(row), 0.1, 0));
+        }
     }
 
     proptest! {

@@ -4,9 +4,7 @@
 //! roofline, a roofline with three fitted constants, and log-linear interpolation of
 //! `time / roofline` between the training keys of the grid.
 
-use crate::dataset::Row;
-use crate::dataset::is_held_out;
-use crate::dataset::key;
+use crate::dataset::{HeldOut, Row};
 use crate::families::GpuRates;
 use crate::gpu::Gpu;
 use crate::ops::Op;
@@ -47,46 +45,63 @@ pub struct Ape {
 }
 
 /// Judges the simple predictors on rows of one GPU, stack, family and format; nothing where a side
-/// of the split is empty.
+/// of a split is empty. The keys that `fraction` and `seed` hold out are those of a sub-model.
 pub fn baselines(gpu: &Gpu, rows: &[&Row], fraction: f64, seed: u64) -> Option<Baselines> {
     let rates = GpuRates::new(gpu, Seconds::ZERO);
-    let point = |row: &&Row| Point::new(gpu, &rates, row);
-    let (held_out, trained): (Vec<&Row>, Vec<&Row>) = rows
-        .iter()
-        .partition(|row| is_held_out(key(row), fraction, seed));
-    let trained: Vec<Point> = trained.iter().map(point).collect();
-    let held_out: Vec<Point> = held_out.iter().map(point).collect();
-    if trained.is_empty() || held_out.is_empty() {
-        return None;
+    let held_out = HeldOut::of(rows.iter().copied(), fraction, seed);
+    let mut judged = Judged::default();
+    for fit in 0..held_out.fits() {
+        let point = |row: &&Row| Point::new(gpu, &rates, row);
+        let (held_out, trained): (Vec<&Row>, Vec<&Row>) =
+            rows.iter().partition(|row| held_out.holds(row, fit));
+        let trained: Vec<Point> = trained.iter().map(point).collect();
+        if trained.is_empty() || held_out.is_empty() {
+            return None;
+        }
+        judged.add(&trained, held_out.iter().map(point));
     }
-    let fitted = Fitted::new(&trained);
-    let grid = Grid::new(&trained);
-    let mut without_neighbours = 0;
-    let interpolation = Ape::of(held_out.iter().map(|point| {
-        let log_ratio = grid.interpolate(&point.op).unwrap_or_else(|| {
-            without_neighbours += 1;
-            fitted.log_time(point) - point.log_roofline
-        });
-        log_ratio - point.log_ratio()
-    }));
     Some(Baselines {
-        trained: trained.len(),
-        held_out: held_out.len(),
-        roofline: Ape::of(held_out.iter().map(|point| -point.log_ratio())),
-        fitted: Ape::of(
-            held_out
-                .iter()
-                .map(|point| fitted.log_time(point) - point.log_time),
-        ),
-        interpolation,
-        without_neighbours,
+        trained: judged.trained,
+        held_out: judged.roofline.len(),
+        roofline: Ape::of(judged.roofline),
+        fitted: Ape::of(judged.fitted),
+        interpolation: Ape::of(judged.interpolation),
+        without_neighbours: judged.without_neighbours,
     })
+}
+
+/// Signed `ln(predicted / measured)` of the held-out rows.
+#[derive(Default)]
+struct Judged {
+    trained: usize,
+    roofline: Vec<f64>,
+    fitted: Vec<f64>,
+    interpolation: Vec<f64>,
+    without_neighbours: usize,
+}
+
+impl Judged {
+    /// Judges one split.
+    fn add(&mut self, trained: &[Point], held_out: impl Iterator<Item = Point>) {
+        self.trained = trained.len();
+        let fitted = Fitted::new(trained);
+        let grid = Grid::new(trained);
+        for point in held_out {
+            let by_constants = fitted.log_time(&point) - point.log_time;
+            self.roofline.push(-point.log_ratio());
+            self.fitted.push(by_constants);
+            let interpolated = grid.interpolate(&point.op);
+            self.without_neighbours += usize::from(interpolated.is_none());
+            let error = interpolated.map(|log_ratio| log_ratio - point.log_ratio());
+            self.interpolation.push(error.unwrap_or(by_constants));
+        }
+    }
 }
 
 impl Ape {
     /// From signed `ln(predicted / measured)`, at least one.
-    fn of(logs: impl Iterator<Item = f64>) -> Self {
-        let mut apes: Vec<f64> = logs.map(|log| log.exp_m1().abs()).collect();
+    fn of(logs: Vec<f64>) -> Self {
+        let mut apes: Vec<f64> = logs.into_iter().map(|log| log.exp_m1().abs()).collect();
         apes.sort_by(f64::total_cmp);
         Self {
             median: quantile(&apes, 0.5),
@@ -262,7 +277,7 @@ fn lines_through(op: &Op) -> Vec<(Line, u64)> {
                 (line(4, op.heads), op.kv_heads),
             ]
         }
-        Op::Memory(_) | Op::Collective(_) => Vec::new(),
+        Op::Memory(_) | Op::Collective(_) | Op::Experts(_) => Vec::new(),
     }
 }
 

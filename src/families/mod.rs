@@ -11,7 +11,9 @@ mod caveat;
 pub mod collective;
 mod coverage;
 mod decode;
+mod experts;
 mod gemm;
+mod latent;
 mod memory;
 mod prefill;
 mod rates;
@@ -47,6 +49,14 @@ named_enum! {
         Memory = "memory",
         /// Collectives over several GPUs.
         Collective = "collective",
+        /// Fused mixture-of-experts layers.
+        Experts = "experts",
+        /// Latent attention with more than one query a sequence, keys and values expanded.
+        LatentPrefill = "latent_prefill",
+        /// Latent attention with more than one query a sequence, all heads over the one latent.
+        AbsorbedPrefill = "absorbed_prefill",
+        /// Latent attention of one new token against a cache of latents.
+        LatentDecode = "latent_decode",
     }
 }
 
@@ -86,10 +96,22 @@ trait Kernels {
 /// Runs an expression with `$kernels` as the [`Kernels`] of an operator and `$shape` as its struct.
 macro_rules! dispatch {
     ($op:expr, $kernels:ident, $shape:ident => $body:expr) => {{
-        use $crate::families::{collective, decode, gemm, memory, prefill};
+        use $crate::families::{collective, decode, experts, gemm, latent, memory, prefill};
         match $op {
             $crate::ops::Op::Gemm($shape) => {
                 type $kernels = gemm::Gemms;
+                $body
+            }
+            $crate::ops::Op::Attention($shape) if $shape.is_latent() && $shape.is_decode() => {
+                type $kernels = latent::LatentDecode;
+                $body
+            }
+            $crate::ops::Op::Attention($shape) if $shape.is_absorbed() => {
+                type $kernels = latent::AbsorbedPrefill;
+                $body
+            }
+            $crate::ops::Op::Attention($shape) if $shape.is_latent() => {
+                type $kernels = latent::LatentPrefill;
                 $body
             }
             $crate::ops::Op::Attention($shape) if $shape.is_decode() => {
@@ -108,6 +130,10 @@ macro_rules! dispatch {
                 type $kernels = collective::Collectives;
                 $body
             }
+            $crate::ops::Op::Experts($shape) => {
+                type $kernels = experts::FusedExperts;
+                $body
+            }
         }
     }};
 }
@@ -115,7 +141,9 @@ macro_rules! dispatch {
 /// Runs an expression with `$kernels` as the [`Kernels`] of a family.
 macro_rules! dispatch_family {
     ($family:expr, $kernels:ident => $body:expr) => {{
-        use $crate::families::{Family, collective, decode, gemm, memory, prefill};
+        use $crate::families::{
+            Family, collective, decode, experts, gemm, latent, memory, prefill,
+        };
         match $family {
             Family::Gemm => {
                 type $kernels = gemm::Gemms;
@@ -135,6 +163,22 @@ macro_rules! dispatch_family {
             }
             Family::Collective => {
                 type $kernels = collective::Collectives;
+                $body
+            }
+            Family::Experts => {
+                type $kernels = experts::FusedExperts;
+                $body
+            }
+            Family::LatentPrefill => {
+                type $kernels = latent::LatentPrefill;
+                $body
+            }
+            Family::AbsorbedPrefill => {
+                type $kernels = latent::AbsorbedPrefill;
+                $body
+            }
+            Family::LatentDecode => {
+                type $kernels = latent::LatentDecode;
                 $body
             }
         }
@@ -185,10 +229,23 @@ impl Family {
     pub const fn of(op: &Op) -> Self {
         match op {
             Op::Gemm(_) => Self::Gemm,
+            Op::Attention(op) if op.is_latent() && op.is_decode() => Self::LatentDecode,
+            Op::Attention(op) if op.is_absorbed() => Self::AbsorbedPrefill,
+            Op::Attention(op) if op.is_latent() => Self::LatentPrefill,
             Op::Attention(attention) if attention.is_decode() => Self::Decode,
             Op::Attention(_) => Self::Prefill,
             Op::Memory(_) => Self::Memory,
             Op::Collective(_) => Self::Collective,
+            Op::Experts(_) => Self::Experts,
+        }
+    }
+
+    /// The family whose features, in their order, are those of this one too.
+    pub const fn like(self) -> Option<Self> {
+        match self {
+            Self::LatentPrefill | Self::AbsorbedPrefill => Some(Self::Prefill),
+            Self::LatentDecode => Some(Self::Decode),
+            _ => None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! The figures of one GPU that features and reference times are made of.
 
-use super::{Kernels, collective, dispatch};
+use super::{Kernels, collective, dispatch, experts};
 use crate::gpu::Gpu;
 use crate::ops::{Dtype, Op};
 use crate::units::{Bytes, Flops, Seconds};
@@ -25,6 +25,8 @@ pub struct GpuRates {
     pub(super) network: f64,
     /// GPUs that reach each other over the link; nothing where all do.
     pub(super) gpus_per_node: Option<u64>,
+    /// Tiles that were tuned for fused layers of experts.
+    pub(super) fused_tiles: &'static [experts::Tuned],
 }
 
 /// Times of one operator in seconds.
@@ -57,6 +59,7 @@ impl GpuRates {
             link: link.bytes_per_sec(),
             network: link.min(gpu.network_bandwidth()).bytes_per_sec(),
             gpus_per_node: gpu.gpus_per_node(),
+            fused_tiles: experts::tuned(&gpu.name),
         }
     }
 
@@ -116,6 +119,7 @@ impl GpuRates {
             link: 4.5e11,
             network: 5.0e10,
             gpus_per_node: Some(8),
+            fused_tiles: &[],
         },
         Self {
             sms: 80.0,
@@ -127,6 +131,7 @@ impl GpuRates {
             link: 1.5e11,
             network: 3.2e10,
             gpus_per_node: None,
+            fused_tiles: &[],
         },
     ];
 }

@@ -218,6 +218,10 @@ fn digests_are_equal_on_every_machine() {
         "bd1cbcbdfac34dc9",
         "b08c595c7d611a6e",
         "b00861d4c9557998",
+        "25e06a77f9b14134",
+        "9b4169a77a80b874",
+        "b2a4683ffed2f876",
+        "61256b580d280ae4",
     ];
     assert_eq!(digests, pinned);
 }

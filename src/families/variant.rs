@@ -7,7 +7,7 @@ use std::fmt;
 /// What selects kernels besides the family: a sub-model knows one variant of one family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Variant {
-    /// The operand format, of GEMM and attention.
+    /// The operand format, of GEMMs, attention and experts.
     Format(Dtype),
     /// What a memory-bound kernel does, and its format.
     Kernel(MemoryKind, Dtype),
@@ -54,10 +54,6 @@ impl Variant {
         dtype: Option<Dtype>,
     ) -> Result<Self, &'static str> {
         match (family, kind, dtype) {
-            (Family::Gemm | Family::Prefill | Family::Decode, None, Some(dtype)) => {
-                Ok(Self::Format(dtype))
-            }
-            (Family::Gemm | Family::Prefill | Family::Decode, ..) => Err("a dtype and no kind"),
             (Family::Memory, Some(kind), Some(dtype)) => {
                 let kind = MemoryKind::parse(kind).ok_or("the kind of a memory-bound kernel")?;
                 Ok(Self::Kernel(kind, dtype))
@@ -68,6 +64,8 @@ impl Variant {
                 Ok(Self::Pattern(kind))
             }
             (Family::Collective, ..) => Err("a kind and no dtype"),
+            (_, None, Some(dtype)) => Ok(Self::Format(dtype)),
+            _ => Err("a dtype and no kind"),
         }
     }
 }
@@ -93,12 +91,12 @@ impl Family {
     /// Every variant, in the order of [`Variant::index`].
     pub fn variants(self) -> Vec<Variant> {
         match self {
-            Self::Gemm | Self::Prefill | Self::Decode => Dtype::ALL.map(Variant::Format).to_vec(),
             Self::Memory => MemoryKind::ALL
                 .into_iter()
                 .flat_map(|kind| Dtype::ALL.map(|dtype| Variant::Kernel(kind, dtype)))
                 .collect(),
             Self::Collective => CollectiveKind::ALL.map(Variant::Pattern).to_vec(),
+            _ => Dtype::ALL.map(Variant::Format).to_vec(),
         }
     }
 }

@@ -104,25 +104,41 @@ impl Attention {
 
     /// Queries, keys, values and output once; backward reads them with the output gradient and writes three gradients.
     ///
-    /// Only the keys inside the window of some query are read.
+    /// Only the keys inside the window of some query are read. The values of a latent are the first part of its keys.
     pub fn bytes(&self) -> Bytes {
+        let values = if self.is_absorbed() {
+            0
+        } else {
+            self.value_dim
+        };
+        self.bytes_with(values)
+    }
+
+    /// The traffic with this width of values beside the keys.
+    pub(crate) fn bytes_with(&self, values: u64) -> Bytes {
         let keys = match self.window {
             0 => self.seq_kv,
             window => self.seq_kv.min(window + self.seq_q - 1),
         };
         let query = product(&[self.batch, self.heads, self.seq_q, self.head_dim]);
         let output = product(&[self.batch, self.heads, self.seq_q, self.value_dim]);
-        let key_value = product(&[
-            self.batch,
-            self.kv_heads,
-            keys,
-            self.head_dim + self.value_dim,
-        ]);
+        let key_value = product(&[self.batch, self.kv_heads, keys, self.head_dim + values]);
         let elements = match self.pass {
             Pass::Forward => query + output + key_value,
             Pass::Backward => 2.0 * (query + output + key_value),
         };
         Bytes::from_bytes(elements * self.dtype.size() as f64)
+    }
+
+    /// Whether values are of another width than keys, as where both are expanded from a latent or are one.
+    pub const fn is_latent(&self) -> bool {
+        self.head_dim != self.value_dim
+    }
+
+    /// Whether heads attend to a latent instead of keys and values expanded from it: heads of expanded keys are no wider
+    /// than the 256 elements that flash kernels take.
+    pub const fn is_absorbed(&self) -> bool {
+        self.is_latent() && self.head_dim > 256
     }
 
     /// Whether this is one decoding step: a single query against a cache.

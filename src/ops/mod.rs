@@ -8,12 +8,14 @@
 mod attention;
 mod collective;
 mod dimension;
+mod experts;
 mod gemm;
 mod memory;
 
 pub use attention::Attention;
 pub use collective::{Collective, CollectiveKind};
 pub use dimension::{Dimension, Domain, LARGEST, Value};
+pub use experts::{Experts, RouterLoad, Routing, Stratum};
 pub use gemm::{Gemm, Layout};
 pub use memory::{Memory, MemoryKind};
 
@@ -81,6 +83,8 @@ named_enum! {
         Memory = "memory",
         /// [`Collective`].
         Collective = "collective",
+        /// [`Experts`].
+        Experts = "experts",
     }
 }
 
@@ -92,6 +96,7 @@ impl OpKind {
             Self::Attention => Attention::DIMENSIONS,
             Self::Memory => Memory::DIMENSIONS,
             Self::Collective => Collective::DIMENSIONS,
+            Self::Experts => Experts::DIMENSIONS,
         }
     }
 
@@ -108,6 +113,7 @@ impl OpKind {
                 dtype: Dtype::Bf16,
             }),
             Self::Collective => Op::Collective(Collective::new(CollectiveKind::AllReduce, 1, 1)),
+            Self::Experts => Op::Experts(Experts::new(1, 1, 1, 1, 1)),
         }
     }
 }
@@ -121,6 +127,7 @@ pub enum Op {
     Attention(Attention),
     Memory(Memory),
     Collective(Collective),
+    Experts(Experts),
 }
 
 impl Op {
@@ -131,6 +138,7 @@ impl Op {
             Self::Attention(op) => op.flops(),
             Self::Memory(op) => op.flops(),
             Self::Collective(_) => Flops::ZERO,
+            Self::Experts(op) => op.flops(),
         }
     }
 
@@ -141,6 +149,7 @@ impl Op {
             Self::Attention(op) => op.bytes(),
             Self::Memory(op) => op.bytes(),
             Self::Collective(op) => Bytes::from_bytes(op.bytes as f64),
+            Self::Experts(op) => op.bytes(),
         }
     }
 
@@ -151,6 +160,7 @@ impl Op {
             Self::Attention(op) => Some(op.dtype),
             Self::Memory(op) => Some(op.dtype),
             Self::Collective(_) => None,
+            Self::Experts(op) => Some(op.dtype),
         }
     }
 
@@ -161,6 +171,7 @@ impl Op {
             Self::Attention(_) => OpKind::Attention,
             Self::Memory(_) => OpKind::Memory,
             Self::Collective(_) => OpKind::Collective,
+            Self::Experts(_) => OpKind::Experts,
         }
     }
 
@@ -184,6 +195,7 @@ impl fmt::Display for Op {
             Self::Attention(op) => op.to_string(),
             Self::Memory(op) => op.to_string(),
             Self::Collective(op) => op.to_string(),
+            Self::Experts(op) => op.to_string(),
         };
         f.pad(&text)
     }

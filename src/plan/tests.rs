@@ -1,5 +1,3 @@
-//! Plans on built-in GPUs and published models.
-
 use super::*;
 use crate::arch::{Mode, Preset};
 use crate::gpu::Gpu;

@@ -117,7 +117,7 @@ fn next_best<'a>(
     excluded: Option<&Key>,
     models: &mut Vec<LoadedModel>,
 ) -> Option<(&'a Key, Answer)> {
-    let nearest = |artifacts: &[&'a Artifact], most: u32| {
+    let nearest = |artifacts: &[&'a Artifact], family: Family, most: u32| {
         let all = artifacts.iter().flat_map(|artifact| artifact.submodels());
         let others = all.filter(|(submodel, _)| {
             submodel.key.family == family && excluded != Some(&submodel.key)
@@ -128,9 +128,13 @@ fn next_best<'a>(
         });
         known.min_by_key(|(distance, ..)| *distance)
     };
-    // A model that was asked for by name answers wherever it knows kernels of this format's width.
-    let (_, submodel, weights) =
-        nearest(&candidates.named, SAME_WIDTH).or_else(|| nearest(&candidates.all, u32::MAX))?;
+    // A model that was asked for by name answers wherever it knows kernels of this format's width; where nobody knows
+    // the family, the one with the same features answers.
+    let families = std::iter::once(family).chain(family.like());
+    let (_, submodel, weights) = families.into_iter().find_map(|family| {
+        nearest(&candidates.named, family, SAME_WIDTH)
+            .or_else(|| nearest(&candidates.all, family, u32::MAX))
+    })?;
     let known = submodel.key.variant;
     let mut caveats = Caveats::default();
     caveats.insert_if(submodel.key.gpu != gpu.name, Caveat::OtherGpu);

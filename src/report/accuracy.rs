@@ -44,7 +44,9 @@ Written by `shapewise evaluate --accuracy`; do not edit by hand. Errors are abso
 What the tables of the models are:
 
 * Every sub-model was fitted twice. The errors are those of the held-out fit: nets that never saw the held-out keys (12 %
-  of all `(n, k)` pairs of GEMM or head configurations of attention, all rows of a key together). The nets that are
+  of all `(n, k)` pairs of GEMM or head configurations of attention, all rows of a key together). Where a table has fewer
+  than 20 keys (model sizes of layers of experts, head counts of latent attention) four fits hold out a quarter of the
+  keys each, so that every row counts once, judged by a fit that did not see its key. The nets that are
   shipped learned from all rows, the held-out ones included; on unseen shapes of the same grid they should be no worse.
 * The held-out keys lie on the same grid as the others, on the same GPU and the same software. Other software, sizes
   outside the grid, odd sizes and backward passes are further off; predictions of those say `transferred`.

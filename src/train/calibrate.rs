@@ -12,7 +12,8 @@ const BOUNDS_US: [f64; 4] = [5.0, 20.0, 100.0, 1000.0];
 /// Least held-out rows of a calibration group; smaller ones use the factor of all rows.
 const LEAST_GROUP: usize = 60;
 
-/// The errors of a held-out fit on keys it had not seen.
+/// The errors of held-out fits on keys they had not seen.
+#[derive(Default)]
 pub struct Residuals {
     /// Signed `ln(predicted / measured)`.
     errors: Vec<f64>,
@@ -21,8 +22,8 @@ pub struct Residuals {
 }
 
 impl Residuals {
-    /// Evaluates the nets of the held-out fit on the held-out rows.
-    pub fn new(weights: &Weights, probe: &Samples, tables: &[LabelledTable<'_>]) -> Self {
+    /// Evaluates the nets of a held-out fit on its held-out rows.
+    pub fn add(&mut self, weights: &Weights, probe: &Samples, tables: &[LabelledTable<'_>]) {
         let mut inputs = probe.inputs.clone();
         weights.normalise(&mut inputs);
         let outputs: Vec<_> = weights
@@ -30,21 +31,15 @@ impl Residuals {
             .iter()
             .map(|net| net.forward(&inputs))
             .collect();
-        let mut residuals = Self {
-            errors: Vec::new(),
-            spreads: Vec::new(),
-            references_us: Vec::new(),
-        };
         let ops = tables
             .iter()
             .flat_map(|table| table.rows.iter().map(|(op, _)| (&table.rates, *op)));
         for (row, (rates, op)) in ops.enumerate() {
             let (mean, spread) = mean_and_spread(outputs.iter().map(|output| output[row]));
-            residuals.errors.push(mean - f64::from(probe.targets[row]));
-            residuals.spreads.push(spread);
-            residuals.references_us.push(rates.reference(op).micros());
+            self.errors.push(mean - f64::from(probe.targets[row]));
+            self.spreads.push(spread);
+            self.references_us.push(rates.reference(op).micros());
         }
-        residuals
     }
 
     /// The split-conformal quantile of `|error| / (spread + floor)` in each size group.

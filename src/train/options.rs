@@ -26,6 +26,8 @@ pub struct Effort {
     pub trees: usize,
     /// Unlabelled shapes that the teacher gives pseudo-labels.
     pub pseudo_labels: usize,
+    /// Most rows of a table that a fit sees, drawn by a hash of the operator; none where it sees all.
+    pub most_rows: Option<usize>,
 }
 
 impl Effort {
@@ -41,7 +43,26 @@ impl Effort {
             forests: 1,
             trees: 600,
             pseudo_labels: if gemms { 40_000 } else { 20_000 },
+            most_rows: None,
         };
+        if family == Family::Experts {
+            // Many rows of few model sizes, each fitted several times: neighbouring rows say the same.
+            return Self {
+                epochs: 16,
+                trees: 200,
+                pseudo_labels: 6_000,
+                most_rows: Some(12_000),
+                ..common
+            };
+        }
+        if family.like().is_some() {
+            // A few hundred rows of a dozen head counts.
+            return Self {
+                epochs: 30,
+                pseudo_labels: 3_000,
+                ..common
+            };
+        }
         match budget {
             Budget::Standard => common,
             Budget::Large => Self {

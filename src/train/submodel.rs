@@ -1,14 +1,15 @@
 //! One sub-model from rows to calibrated nets.
 //!
-//! Twice the same recipe: first without a held-out tenth of the keys, which gives the error table and the
-//! conformal calibration; then with all rows, which gives the nets that are shipped.
+//! The same recipe again and again: first without held-out keys, which gives the error table and the conformal
+//! calibration; then with all rows, which gives the nets that are shipped. A tenth of the keys is held out at once;
+//! of few keys, as of head counts or model sizes, each is held out by one of several fits.
 
-use crate::dataset::{Row, is_held_out, is_reserved, key};
+use crate::dataset::{HeldOut, Row, is_reserved};
 use crate::error::{Error, Result};
 use crate::families::{Family, sample_unlabelled};
 use crate::ops::Op;
-use crate::random::Random;
-use crate::regressor::artifact::{Key, Submodel, Training, Weights};
+use crate::random::{Random, fnv1a, scramble};
+use crate::regressor::artifact::{self, Submodel, Training, Weights};
 use crate::train::Effort;
 use crate::train::Event;
 use crate::train::Run;
@@ -18,7 +19,7 @@ use crate::train::tables::Tables;
 use crate::train::teacher::{LabelledTable, Prior, Teacher};
 use rayon::prelude::*;
 
-/// Share of the keys held out for the error table and the calibration.
+/// Share of the keys held out for the error table and the calibration, where they are not few.
 const HELD_OUT: f64 = 0.12;
 
 /// Least rows that a sub-model can be trained and calibrated on.
@@ -40,7 +41,7 @@ fn samples_of(tables: &[LabelledTable<'_>], family: Family) -> Samples {
 
 /// Trains one sub-model.
 pub fn train_submodel(
-    submodel_key: Key,
+    submodel_key: artifact::Key,
     tables: &Tables<'_>,
     start: Option<&Weights>,
     effort: &Effort,
@@ -55,37 +56,51 @@ pub fn train_submodel(
     }
     let family = submodel_key.family;
     let seed = run.seed;
-    let held = |row: &Row| is_held_out(key(row), HELD_OUT, seed) || is_reserved(row);
-    let probe = tables.labelled(held);
-    let probe_samples = samples_of(&probe, family);
-    run.tell(Event::SubmodelStarted {
-        key: &submodel_key,
-        rows,
-        held_out: probe_samples.len(),
-    });
-
-    let held_out_fit = ensemble(
-        &submodel_key,
-        tables,
-        &|row: &Row| !held(row),
-        start,
-        effort,
-        run,
-        Some(Probe {
-            samples: &probe_samples,
-            tables: &probe,
-        }),
-    )?;
-    let residuals = Residuals::new(&held_out_fit, &probe_samples, &probe);
+    let held_out = HeldOut::of(tables.own_rows(), HELD_OUT, seed);
+    // One row in so many, by a hash that knows nothing of the order of the rows.
+    let thinned = effort
+        .most_rows
+        .map_or(1, |most| rows.div_ceil(most) as u64);
+    let seen = |row: &Row| {
+        !is_reserved(row)
+            && (thinned == 1
+                || scramble(fnv1a(row.op.to_string().as_bytes())).is_multiple_of(thinned))
+    };
+    let mut residuals = Residuals::default();
+    for fit in 0..held_out.fits() {
+        let hidden = |row: &Row| held_out.holds(row, fit);
+        // Rows of our own that are reserved for tests are probed by the first fit alone, unless their key is held out.
+        let probed = |row: &Row| hidden(row) || (fit == 0 && is_reserved(row));
+        let probe = tables.labelled(probed);
+        let probe_samples = samples_of(&probe, family);
+        run.tell(Event::SubmodelStarted {
+            key: &submodel_key,
+            rows,
+            held_out: probe_samples.len(),
+        });
+        let held_out_fit = ensemble(
+            &submodel_key,
+            tables,
+            &|row: &Row| !hidden(row) && seen(row),
+            start,
+            effort,
+            run,
+            Some(Probe {
+                samples: &probe_samples,
+                tables: &probe,
+                fit,
+            }),
+        )?;
+        residuals.add(&held_out_fit, &probe_samples, &probe);
+    }
     let calibration = residuals.calibrate();
-    let held_out = residuals.errors(&calibration);
+    let errors = residuals.errors(&calibration);
     run.tell(Event::SubmodelHeldOut {
         key: &submodel_key,
-        errors: &held_out,
+        errors: &errors,
     });
     // Rows of our own that are reserved for tests stay out of what is shipped, too.
-    let keep = |row: &Row| !is_reserved(row);
-    let weights = ensemble(&submodel_key, tables, &keep, start, effort, run, None)?;
+    let weights = ensemble(&submodel_key, tables, &seen, start, effort, run, None)?;
 
     let submodel = Submodel {
         features: family.schema().digest.clone(),
@@ -101,7 +116,7 @@ pub fn train_submodel(
             huber: HUBER,
             teacher_trees: effort.forests * effort.trees,
             pseudo_labels: effort.pseudo_labels,
-            held_out_fraction: HELD_OUT,
+            held_out_fraction: held_out.fraction(),
             backend: run.backend.name().to_owned(),
             waves: tables
                 .waves
@@ -110,7 +125,7 @@ pub fn train_submodel(
         data: tables.sources(),
         coverage: tables.coverage(),
         calibration,
-        held_out,
+        held_out: errors,
         key: submodel_key,
     };
     Ok((submodel, weights))
@@ -135,11 +150,13 @@ fn hidden_of(weights: &Weights) -> Vec<usize> {
 struct Probe<'a> {
     samples: &'a Samples,
     tables: &'a [LabelledTable<'a>],
+    /// The number of the fit.
+    fit: usize,
 }
 
 /// Fits the members on the rows that `keep` lets through, and on pseudo-labels of unlabelled shapes.
 fn ensemble(
-    submodel_key: &Key,
+    submodel_key: &artifact::Key,
     tables: &Tables<'_>,
     keep: &(dyn Fn(&Row) -> bool + Sync),
     start: Option<&Weights>,
@@ -148,7 +165,11 @@ fn ensemble(
     probe: Option<Probe<'_>>,
 ) -> Result<Weights> {
     let family = submodel_key.family;
-    let phase = if probe.is_some() { "held-out" } else { "final" };
+    let phase = match probe {
+        None => "final".to_owned(),
+        Some(Probe { fit: 0, .. }) => "held-out".to_owned(),
+        Some(Probe { fit, .. }) => format!("held-out-{fit}"),
+    };
     let name = |member: usize| format!("{submodel_key}-{phase}-{member}");
     let own = tables.labelled(keep);
     let mut samples = samples_of(&own, family);
@@ -191,7 +212,10 @@ fn ensemble(
             &progress,
         );
         // Several own tables have no teacher, so all of the probe is of one.
-        if let Some(Probe { samples, tables }) = probe {
+        if let Some(Probe {
+            samples, tables, ..
+        }) = probe
+        {
             let labels = teacher.label(&tables[0], &samples.inputs);
             let apes = apes(&labels, &samples.targets);
             run.tell(Event::TeacherHeldOut {

@@ -7,7 +7,9 @@
 
 use super::{Batch, Importer, Parquet, Reader, Reading, Reason, Recipe};
 use crate::error::Result;
-use crate::ops::{Attention, Collective, CollectiveKind, Dtype, Gemm, Layout, Op, Pass};
+use crate::ops::{
+    Attention, Collective, CollectiveKind, Dtype, Experts, Gemm, Layout, Op, Pass, RouterLoad,
+};
 use crate::units::Seconds;
 
 const MILLISECOND: Seconds = Seconds::from_secs(1e-3);
@@ -52,21 +54,48 @@ const COLLECTIVE: &[&str] = &[
     "latency",
     "kernel_source",
 ];
-const EXPERTS: &[&str] = &["num_experts"];
+const EXPERTS: &[&str] = &[
+    "framework",
+    "moe_dtype",
+    "num_tokens",
+    "hidden_size",
+    "inter_size",
+    "topk",
+    "num_experts",
+    "moe_tp_size",
+    "moe_ep_size",
+    "distribution",
+    "latency",
+    "kernel_source",
+];
+const LATENT: &[&str] = &[
+    "table",
+    "mla_dtype",
+    "kv_cache_dtype",
+    "num_heads",
+    "batch_size",
+    "isl",
+    "step",
+    "latency",
+    "bmm_dtype",
+    "num_tokens",
+    "op_name",
+    "kernel_source",
+];
 
 /// The publisher and its tables.
 pub(super) const IMPORTER: Importer = Importer {
     repository: "ai-dynamo/aiconfigurator@095f58a",
     licence: "Apache-2.0",
-    tables: "its GEMM, attention, collective or mixture-of-experts tables",
+    tables: "its GEMM, attention, latent attention, collective or mixture-of-experts tables",
     recipe,
 };
 
 /// What to do with a file, judged by its columns.
 fn recipe(file: &Parquet) -> Option<Recipe> {
+    let known = |columns: &[&str]| columns.iter().all(|column| file.has(column));
     let recipe = |columns: &'static [&'static str], reader| {
-        let known = columns.iter().all(|column| file.has(column));
-        known.then_some(Recipe {
+        known(columns).then_some(Recipe {
             identity: &["gpu", "framework", "version"],
             identify: |texts| (texts[0].to_owned(), format!("{} {}", texts[1], texts[2])),
             columns,
@@ -78,7 +107,29 @@ fn recipe(file: &Parquet) -> Option<Recipe> {
         .or_else(|| recipe(ATTENTION, attention))
         .or_else(|| recipe(ENCODER, encoder))
         .or_else(|| recipe(COLLECTIVE, collective))
-        .or_else(|| recipe(EXPERTS, experts))
+        .or_else(|| recipe(LATENT, latent))
+        .or_else(|| {
+            // Scales a block are other kernels than scales a tensor, and SGLang has more than one library of
+            // kernels: each a stack of its own.
+            known(EXPERTS).then_some(Recipe {
+                identity: &["gpu", "framework", "version", "moe_dtype", "kernel_source"],
+                identify: |texts| {
+                    let scales = match texts[3] {
+                        "fp8_block" => " fp8_block",
+                        _ => "",
+                    };
+                    let library = match texts[4] {
+                        "sglang_flashinfer_cutlass_moe" => " flashinfer_cutlass",
+                        "sglang_flashinfer_trtllm_moe" => " flashinfer_trtllm",
+                        _ => "",
+                    };
+                    let stack = format!("{} {}{scales}{library}", texts[1], texts[2]);
+                    (texts[0].to_owned(), stack)
+                },
+                columns: EXPERTS,
+                reader: experts,
+            })
+        })
 }
 
 /// `C[m,n] = A[m,k] B[n,k]ᵀ`, a linear layer's forward product.
@@ -228,9 +279,112 @@ fn collective<'a>(batch: &'a Batch<'_>) -> Result<Reader<'a>> {
     }))
 }
 
-fn experts<'a>(_: &'a Batch<'_>) -> Result<Reader<'a>> {
-    Ok(Box::new(|_| {
-        Err("a whole mixture-of-experts layer, which is several operators".to_owned())
+/// Fused layers of experts on the rank with the most tokens.
+///
+/// The experts of Nemotron models have no gate (their sizes are named here, since only some stacks' kernels say so).
+fn experts<'a>(batch: &'a Batch<'_>) -> Result<Reader<'a>> {
+    let framework = batch.texts("framework")?;
+    let dtype = batch.texts("moe_dtype")?;
+    let tokens = batch.counts("num_tokens")?;
+    let (hidden, width) = (batch.counts("hidden_size")?, batch.counts("inter_size")?);
+    let (top_k, experts) = (batch.counts("topk")?, batch.counts("num_experts")?);
+    let (width_shards, expert_shards) =
+        (batch.counts("moe_tp_size")?, batch.counts("moe_ep_size")?);
+    let load = batch.texts("distribution")?;
+    let latency = batch.numbers("latency")?;
+    let kernel = batch.texts("kernel_source")?;
+    Ok(Box::new(move |row| {
+        let op = Experts {
+            tokens: tokens.size(row),
+            hidden: hidden.size(row),
+            width: width.size(row),
+            experts: experts.size(row),
+            top_k: top_k.size(row),
+            width_shards: width_shards.size(row),
+            expert_shards: expert_shards.size(row),
+            gated: !matches!(
+                (width.size(row), top_k.size(row)),
+                (1856, 6) | (2688 | 5120, 22)
+            ),
+            load: match load.get(row) {
+                Some("balanced") => RouterLoad::Even,
+                Some("power_law_1.01") => RouterLoad::PowerLaw101,
+                Some("power_law_1.2") => RouterLoad::PowerLaw120,
+                other => return Err(unknown("distribution", other)),
+            },
+            dtype: match dtype.get(row) {
+                Some("bfloat16") => Dtype::Bf16,
+                Some("fp8" | "fp8_block") => Dtype::Fp8,
+                other => return Err(unknown("moe_dtype", other)),
+            },
+        };
+        let unsharded =
+            framework.get(row) == Some("sglang") && (op.hidden, op.width) == (2816, 704);
+        if unsharded && op.expert_shards > 1 {
+            return Err(
+                "two to eight expert shards take longer than one, as if every rank ran all tokens"
+                    .to_owned(),
+            );
+        }
+        Ok(Reading {
+            op: Op::Experts(op),
+            time: latency.time(row, MILLISECOND),
+            group: None,
+            libraries: kernel.get(row),
+        })
+    }))
+}
+
+/// Latent attention of the DeepSeek-V2 and V3 sizes: latents of 512, rotary keys of 64, values of 128.
+///
+/// Decoding absorbs the expansion of keys and values, and so does prefill by the kernels that SGLang runs before Blackwell:
+/// they reach 0.2 of the peak at most if it were expanded; the others would be 1.8 to 3.6 times as fast as the peak if it
+/// were absorbed. `num_heads` counts the heads of a rank.
+fn latent<'a>(batch: &'a Batch<'_>) -> Result<Reader<'a>> {
+    let table = batch.texts("table")?;
+    let (dtype, cache) = (batch.texts("mla_dtype")?, batch.texts("kv_cache_dtype")?);
+    let heads = batch.counts("num_heads")?;
+    let (members, new) = (batch.numbers("batch_size")?, batch.numbers("isl")?);
+    let cached = batch.numbers("step")?;
+    let latency = batch.numbers("latency")?;
+    let kernel = batch.texts("kernel_source")?;
+    Ok(Box::new(move |row| {
+        if table.get(row) == Some("mla_bmm") {
+            return Err(
+                "the GEMMs that latent attention absorbs, a batch of one a head".to_owned(),
+            );
+        }
+        let dtype = match (dtype.get(row), cache.get(row)) {
+            (Some("bfloat16"), Some("bfloat16")) => Dtype::Bf16,
+            (Some("bfloat16"), Some("fp8")) => {
+                return Err("bfloat16 attention over an fp8 cache".to_owned());
+            }
+            (other, _) => return Err(unknown("mla_dtype", other)),
+        };
+        let heads = heads.size(row);
+        let absorbed = match (table.get(row), kernel.get(row)) {
+            (Some("generation_mla"), _) | (_, Some("flash_attention" | "triton")) => true,
+            (Some("context_mla"), _) => false,
+            (other, _) => return Err(unknown("table", other)),
+        };
+        Ok(Reading {
+            op: Op::Attention(Attention {
+                batch: members.count(row),
+                heads,
+                kv_heads: if absorbed { 1 } else { heads },
+                seq_q: new.count(row),
+                seq_kv: cached.count(row) + new.count(row),
+                head_dim: if absorbed { 512 + 64 } else { 128 + 64 },
+                value_dim: if absorbed { 512 } else { 128 },
+                causal: true,
+                window: 0,
+                pass: Pass::Forward,
+                dtype,
+            }),
+            time: latency.time(row, MILLISECOND),
+            group: None,
+            libraries: kernel.get(row),
+        })
     }))
 }
 

@@ -6,8 +6,10 @@ use crate::dataset::{
     read_many, write, write_with,
 };
 use crate::gpu::{Gpu, GpuCatalog};
-use crate::ops::{Attention, Collective, CollectiveKind, Dtype, Gemm, Layout, Memory, MemoryKind};
-use crate::ops::{Op, Pass};
+use crate::ops::{
+    Attention, Collective, CollectiveKind, Dtype, Experts, Gemm, Layout, Memory, MemoryKind, Op,
+    Pass, RouterLoad,
+};
 use crate::units::{Hertz, Seconds};
 use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
 use parquet::arrow::ArrowWriter;
@@ -96,7 +98,25 @@ fn op() -> impl Strategy<Value = Op> {
     ]);
     let collective = (kind, size(), size())
         .prop_map(|(kind, bytes, ranks)| Op::Collective(Collective::new(kind, bytes, ranks)));
-    prop_oneof![gemm, attention, memory, collective]
+    let load = prop::sample::select(RouterLoad::ALL.to_vec());
+    let experts = (
+        size(),
+        size(),
+        size(),
+        1u64..999,
+        any::<bool>(),
+        load,
+        dtype(),
+    );
+    let experts = experts.prop_map(|(tokens, hidden, width, experts, gated, load, dtype)| {
+        Op::Experts(Experts {
+            gated,
+            load,
+            dtype,
+            ..Experts::new(tokens, hidden, width, experts, 1)
+        })
+    });
+    prop_oneof![gemm, attention, memory, collective, experts]
 }
 
 fn row() -> impl Strategy<Value = Row> {
@@ -250,9 +270,9 @@ fn forge(path: &Path, schema: &str, change: impl Fn(&str, ArrayRef) -> Option<Ar
 fn schemas_and_columns_are_checked() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("forged.parquet");
-    forge(&path, "3", |_, column| Some(column));
+    forge(&path, "4", |_, column| Some(column));
     let sentence = complaint(&path);
-    assert!(sentence.contains("`shapewise.schema` is 3"), "{sentence}");
+    assert!(sentence.contains("`shapewise.schema` is 4"), "{sentence}");
     assert!(sentence.contains("newer"), "{sentence}");
     forge(&path, "one", |_, column| Some(column));
     assert!(complaint(&path).contains("`shapewise.schema` is `one`"));

@@ -2,8 +2,10 @@
 
 use super::write_columns;
 use crate::dataset::{Filter, Row, Source, Table, import};
-use crate::ops::{Attention, Collective, CollectiveKind, Dtype, Gemm, Layout, Memory, MemoryKind};
-use crate::ops::{Op, Pass};
+use crate::ops::{
+    Attention, Collective, CollectiveKind, Dtype, Experts, Gemm, Layout, Memory, MemoryKind, Op,
+    Pass, RouterLoad,
+};
 use arrow_array::LargeStringArray;
 use arrow_array::{ArrayRef, BooleanArray, Float32Array, Float64Array, Int64Array};
 use std::sync::Arc;
@@ -204,7 +206,7 @@ fn aiconfigurator_prefill_decoding_and_encoders_are_attention() {
 }
 
 #[test]
-fn aiconfigurator_messages_are_counted_in_bytes_and_experts_are_skipped() {
+fn aiconfigurator_messages_are_counted_in_bytes() {
     let mut columns = h200(3);
     columns[3].1 = texts(&["NCCL", "NCCL", "vLLM_custom_eager"]);
     columns.extend([
@@ -227,12 +229,100 @@ fn aiconfigurator_messages_are_counted_in_bytes_and_experts_are_skipped() {
     );
     let eager = ("collective launched eagerly, which times the host", 1);
     assert_eq!(reasons(&table), [eager]);
+}
 
-    let mut columns = h200(2);
-    columns.push(("num_experts", sizes(&[8; 2])));
+/// Three layers of 128 experts over two ranks; the last is Gemma 4's.
+fn layers_of_experts(framework: &str) -> Vec<(&'static str, ArrayRef)> {
+    let mut columns = h200(3);
+    columns[1].1 = texts(&[framework; 3]);
+    columns.extend([
+        ("moe_dtype", texts(&["bfloat16", "fp8_block", "bfloat16"])),
+        ("num_tokens", sizes(&[64; 3])),
+        ("hidden_size", sizes(&[2048, 2688, 2816])),
+        ("inter_size", sizes(&[768, 1856, 704])),
+        ("topk", sizes(&[8, 6, 8])),
+        ("num_experts", sizes(&[128; 3])),
+        ("moe_tp_size", sizes(&[4; 3])),
+        ("moe_ep_size", sizes(&[2; 3])),
+        (
+            "distribution",
+            texts(&["balanced", "power_law_1.2", "balanced"]),
+        ),
+        ("latency", singles(&[0.2; 3])),
+    ]);
+    columns
+}
+
+#[test]
+fn aiconfigurator_experts_are_one_layer_and_block_scales_a_stack_of_their_own() {
+    let columns = layers_of_experts("sglang");
     let table = imported(Source::Aiconfigurator, &Filter::default(), columns);
-    let experts = "a whole mixture-of-experts layer, which is several operators";
-    assert_eq!(reasons(&table), [(experts, 2)]);
+    let gated = Experts {
+        width_shards: 4,
+        expert_shards: 2,
+        ..Experts::new(64, 2048, 768, 128, 8)
+    };
+    let ungated = Experts {
+        hidden: 2688,
+        width: 1856,
+        top_k: 6,
+        gated: false,
+        load: RouterLoad::PowerLaw120,
+        dtype: Dtype::Fp8,
+        ..gated
+    };
+    let rows: Vec<_> = table.rows.iter().map(|row| (row.op, &*row.stack)).collect();
+    let expected = [
+        (Op::Experts(gated), "sglang 1.0"),
+        (Op::Experts(ungated), "sglang 1.0 fp8_block"),
+    ];
+    assert_eq!(rows, expected);
+    let unsharded =
+        "two to eight expert shards take longer than one, as if every rank ran all tokens";
+    assert_eq!(reasons(&table), [(unsharded, 1)]);
+    let columns = layers_of_experts("trtllm");
+    let table = imported(Source::Aiconfigurator, &Filter::default(), columns);
+    assert_eq!(table.rows.len(), 3);
+}
+
+#[test]
+fn aiconfigurator_latent_attention_is_absorbed_or_expanded_as_the_kernel_says() {
+    let mut columns = h200(4);
+    columns[3].1 = texts(&["default", "flash_attention", "default", "default"]);
+    columns.extend([
+        (
+            "table",
+            texts(&["context_mla", "context_mla", "generation_mla", "mla_bmm"]),
+        ),
+        ("op_name", texts(&["mla"; 4])),
+        ("mla_dtype", texts(&["bfloat16"; 4])),
+        ("kv_cache_dtype", texts(&["bfloat16"; 4])),
+        ("bmm_dtype", texts(&["bfloat16"; 4])),
+        ("num_heads", sizes(&[16; 4])),
+        ("batch_size", singles(&[2.0; 4])),
+        ("isl", singles(&[256.0, 256.0, 1.0, 1.0])),
+        ("step", singles(&[0.0, 0.0, 255.0, 0.0])),
+        ("num_tokens", singles(&[1.0; 4])),
+        ("latency", singles(&[1.0; 4])),
+    ]);
+    let table = imported(Source::Aiconfigurator, &Filter::default(), columns);
+    let expanded = Attention {
+        value_dim: 128,
+        ..Attention::new(2, 16, 256, 192)
+    };
+    let absorbed = Attention {
+        kv_heads: 1,
+        value_dim: 512,
+        ..Attention::new(2, 16, 256, 576)
+    };
+    let decoding = Attention {
+        seq_q: 1,
+        ..absorbed
+    };
+    let ops: Vec<Op> = table.rows.iter().map(|row| row.op).collect();
+    assert_eq!(ops, [expanded, absorbed, decoding].map(Op::Attention));
+    let products = "the GEMMs that latent attention absorbs, a batch of one a head";
+    assert_eq!(reasons(&table), [(products, 1)]);
 }
 
 /// One cookbook row with the columns `batch, m, n, k`, at tensor-parallel degree 8.

@@ -208,8 +208,8 @@ impl CudaDevice {
                 let (driver, limits) = (&self.driver, self.limits);
                 Box::new(MemoryBound::new(op, driver, kernels, limits, &mut arena)?)
             }
-            Op::Collective(_) => {
-                return Err(Error::infeasible("a collective needs more than one GPU"));
+            Op::Collective(_) | Op::Experts(_) => {
+                return Err(Error::infeasible(refusal(op)));
             }
         };
         let operands = Placement::new(op, &mut arena, wanted)?;
@@ -315,7 +315,7 @@ impl CudaDevice {
                 Ok(_) if rank > 0 => Some("our kernels have one algorithm".to_owned()),
                 Ok(_) => memory::refuses(op, self.limits),
             },
-            Op::Collective(_) => Some("a collective needs more than one GPU".to_owned()),
+            Op::Collective(_) | Op::Experts(_) => Some(refusal(op).to_owned()),
         };
         refused
             .or_else(|| self.missing.get(&path(op)).cloned())
@@ -340,6 +340,14 @@ fn scratch(op: &Op) -> u64 {
     }
 }
 
+/// Why an operator has no kernel of one GPU.
+const fn refusal(op: &Op) -> &'static str {
+    match op {
+        Op::Experts(_) => "fused layers of experts are timed by no kernel of ours",
+        _ => "a collective needs more than one GPU",
+    }
+}
+
 /// Key of the cases that share a kernel or library path, and so run or fail together.
 fn path(op: &Op) -> String {
     match op {
@@ -355,6 +363,7 @@ fn path(op: &Op) -> String {
         }
         Op::Memory(op) => format!("{} {} {}", op.kind, op.pass, op.dtype),
         Op::Collective(op) => op.kind.name().to_owned(),
+        Op::Experts(_) => op.kind().name().to_owned(),
     }
 }
 

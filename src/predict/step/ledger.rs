@@ -223,6 +223,13 @@ impl<'a> Context<'a> {
                 };
                 [Some((term, plain(time.secs()))), None]
             }
+            Op::Experts(op) => {
+                let term = match op.dtype {
+                    Dtype::Fp8 => Term::ExpertsFp8,
+                    _ => Term::Experts,
+                };
+                [Some((term, plain(predicted.secs()))), None]
+            }
             Op::Attention(_) if item.phase == Phase::Backward => [
                 Some((Term::AttentionBackward, plain(predicted.secs()))),
                 None,

@@ -1,0 +1,180 @@
+//! Latent attention as nets see it: the features of other attention, in families of its own.
+//!
+//! Prefill expands keys and values from the latent, so that they have unequal widths, or absorbs the expansion into
+//! queries and outputs, as decoding does, so that all heads attend to the one latent (arXiv 2405.04434, section 2.1.2).
+
+use super::coverage::note;
+use super::decode;
+use super::prefill::Prefill;
+use super::row::FeatureRow;
+use super::sampling::{Proposal, size, sizes};
+use super::{Caveat, Caveats, Coverage, Family, GpuRates, Kernels, Neighbour, Question, Variant};
+use crate::ops::{Attention, Dtype, Op, Pass};
+
+/// Latent attention over whole sequences, keys and values expanded.
+pub(super) struct LatentPrefill;
+
+/// Latent attention over whole sequences, expansion absorbed.
+pub(super) struct AbsorbedPrefill;
+
+/// Latent attention of one query a sequence.
+pub(super) struct LatentDecode;
+
+fn extents(op: &Attention) -> [(&'static str, u64); 4] {
+    [
+        ("batch", op.batch),
+        ("heads", op.heads),
+        ("seq_q", op.seq_q),
+        ("seq_kv", op.seq_kv),
+    ]
+}
+
+fn cover(op: &Attention, coverage: &mut Coverage) {
+    coverage.widen(extents(op));
+    note(&mut coverage.head_dims, op.head_dim);
+    note(&mut coverage.causal, op.causal);
+    coverage.windowed |= op.window > 0;
+}
+
+/// Forward attention with a mask that was measured; its share of the reference time is that of the operator.
+fn nearest_covered(op: &Attention, asked: &Question<'_>) -> Neighbour {
+    let coverage = asked.coverage;
+    let mut caveats = Caveats::default();
+    let timed = Attention {
+        dtype: asked.dtype.unwrap_or(op.dtype),
+        pass: Pass::Forward,
+        ..*op
+    };
+    caveats.insert_if(op.pass == Pass::Backward, Caveat::BackwardFromForward);
+    caveats.insert_if(!coverage.head_dims.contains(&op.head_dim), Caveat::HeadSize);
+    // A single query sees all keys, masked or not.
+    let masked_alike = op.seq_q == 1 || coverage.causal.contains(&op.causal);
+    let offset = op.seq_q > 1 && op.seq_q != op.seq_kv;
+    let windowed = op.window > 0 && !coverage.windowed;
+    caveats.insert_if(!masked_alike || offset || windowed, Caveat::Mask);
+    coverage.check(extents(op), &mut caveats);
+    let mut covered = timed;
+    if caveats.contains(Caveat::OutOfDomain) {
+        let same_length = covered.seq_q == covered.seq_kv;
+        covered.batch = coverage.clamp("batch", covered.batch);
+        covered.seq_kv = coverage.clamp("seq_kv", covered.seq_kv).max(2);
+        if same_length {
+            covered.seq_q = covered.seq_kv;
+        } else if !op.is_decode() {
+            covered.seq_q = coverage.clamp("seq_q", covered.seq_q).min(covered.seq_kv);
+        }
+    }
+    Neighbour {
+        timed: Op::Attention(timed),
+        ..Neighbour::same(Op::Attention(covered), caveats)
+    }
+}
+
+fn proposal(measured: &[Attention]) -> Proposal {
+    let known = measured.to_vec();
+    let [batch, heads, keys] = [
+        |op: &Attention| op.batch,
+        |op: &Attention| op.heads,
+        |op: &Attention| op.seq_kv,
+    ]
+    .map(|size| sizes(&known, size));
+    Box::new(move |random| {
+        let mut op = known[random.below(known.len())];
+        let self_attending = op.seq_q == op.seq_kv;
+        let expanded = op.heads == op.kv_heads;
+        op.batch = random.pick(&batch);
+        op.heads = size(random, &heads, 1);
+        if expanded {
+            op.kv_heads = op.heads;
+        }
+        op.seq_kv = size(random, &keys, 1).max(2);
+        if self_attending {
+            op.seq_q = op.seq_kv;
+        }
+        Some(Op::Attention(op))
+    })
+}
+
+fn expanded(heads: u64, batch: u64, seq: u64) -> Attention {
+    Attention {
+        value_dim: 128,
+        ..Attention::new(batch, heads, seq, 192)
+    }
+}
+
+fn decoding(heads: u64, batch: u64, keys: u64) -> Attention {
+    Attention {
+        seq_q: 1,
+        ..absorbed(heads, batch, keys)
+    }
+}
+
+fn absorbed(heads: u64, batch: u64, keys: u64) -> Attention {
+    Attention {
+        kv_heads: 1,
+        value_dim: 512,
+        ..Attention::new(batch, heads, keys, 576)
+    }
+}
+
+fn decoding_features(op: &Attention, gpu: &GpuRates, row: &mut impl FeatureRow) -> f64 {
+    decode::features(op, op.bytes(), gpu, row)
+}
+
+/// The kernels of a family of latent attention over the features of another.
+macro_rules! latent {
+    ($family:ident, $features:path, $number:literal, $shape:ident, $longest:literal) => {
+        impl Kernels for $family {
+            type Shape = Attention;
+
+            fn shape(op: &Op) -> Option<Attention> {
+                match op {
+                    Op::Attention(op) if Family::of(&Op::Attention(*op)) == Family::$family => {
+                        Some(*op)
+                    }
+                    _ => None,
+                }
+            }
+
+            fn variant(op: &Attention) -> Variant {
+                Variant::Format(op.dtype)
+            }
+
+            fn roofline(op: &Attention, gpu: &GpuRates) -> f64 {
+                gpu.times(op.flops(), op.bytes(), op.dtype).roofline
+            }
+
+            fn features(op: &Attention, gpu: &GpuRates, row: &mut impl FeatureRow) -> f64 {
+                $features(op, gpu, row)
+            }
+
+            fn split_key(op: &Attention) -> [u64; 4] {
+                [$number, op.heads, op.head_dim, op.value_dim]
+            }
+
+            fn cover(op: &Attention, coverage: &mut Coverage) {
+                cover(op, coverage);
+            }
+
+            fn nearest_covered(op: &Attention, asked: &Question<'_>) -> Option<Neighbour> {
+                Some(nearest_covered(op, asked))
+            }
+
+            fn proposal(measured: &[Attention]) -> Proposal {
+                proposal(measured)
+            }
+
+            fn examples() -> Vec<Op> {
+                let plain = $shape(16, 3, 777);
+                let formats = Dtype::ALL.map(|dtype| Attention { dtype, ..plain });
+                let others = [$shape(1, 1, 2), $shape(128, 64, $longest)];
+                let all = formats.into_iter().chain(others);
+                all.map(Op::Attention).collect()
+            }
+        }
+    };
+}
+
+latent!(LatentPrefill, Prefill::features, 7, expanded, 16_384);
+latent!(AbsorbedPrefill, Prefill::features, 8, absorbed, 16_384);
+latent!(LatentDecode, decoding_features, 9, decoding, 131_072);
