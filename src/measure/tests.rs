@@ -3,13 +3,13 @@
 
 use super::device::{Case, Device};
 use super::journal::{Existing, Journal, RunKey, path_of};
-use super::plan::{self, Plan, Shard};
 use super::run::Propose;
 use super::scripted::{Script, Scripted};
 use super::{Ended, Event, Options, Outcome, measure};
 use crate::dataset::{self, Role, Row};
 use crate::error::Result;
 use crate::gpu::Gpu;
+use crate::measure::plan::{self, Plan, Shard};
 use crate::ops::Op;
 use std::collections::HashSet;
 use std::fs;

@@ -1,3 +1,5 @@
+//! Plans on built-in GPUs and published models.
+
 use super::*;
 use crate::arch::{Mode, Preset};
 use crate::gpu::Gpu;

@@ -183,6 +183,7 @@ pub struct PlanRequest {
     /// What the GPUs do: train, serve requests (decode), or nothing but prompts (prefill).
     #[cfg_attr(feature = "cli", arg(long, default_value_t))]
     #[serde(default)]
+    #[schema(default = "train")]
     pub mode: Mode,
     /// Tokens of a training step over all GPUs, such as 4M [default: 4M, rounded to a whole number of sequences a GPU].
     #[cfg_attr(feature = "cli", arg(long, value_name = "TOKENS"))]
@@ -206,14 +207,17 @@ pub struct PlanRequest {
     /// Number format of the linear layers.
     #[cfg_attr(feature = "cli", arg(long, default_value_t))]
     #[serde(default)]
+    #[schema(default = "bf16")]
     pub dtype: Dtype,
     /// How fp8 operands are scaled.
     #[cfg_attr(feature = "cli", arg(long, default_value_t))]
     #[serde(default)]
+    #[schema(default = "tensorwise")]
     pub recipe: Recipe,
     /// Fused or unfused attention.
     #[cfg_attr(feature = "cli", arg(long, default_value_t))]
     #[serde(default)]
+    #[schema(default = "flash")]
     pub attention: AttentionKernel,
     /// Keep this number of tensor-parallel ranks.
     #[cfg_attr(feature = "cli", arg(long, value_name = "T"))]

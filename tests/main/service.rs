@@ -66,6 +66,21 @@ fn question(path: &str, body: impl Into<Body>) -> Request<Body> {
 fn equal_questions() -> Vec<(&'static str, Value, &'static str)> {
     vec![
         (
+            "/v1/plan",
+            json!({"architecture": "llama-3-8b", "gpu": "h100", "gpus": 64, "global_batch": "4M", "tokens": "1T", "usd_per_gpu_hour": 2.5}),
+            "plan llama-3-8b --gpu h100 --gpus 64 --global-batch 4M --tokens 1T --usd-per-gpu-hour 2.5",
+        ),
+        (
+            "/v1/plan",
+            json!({"architecture": "llama-3-70b", "gpu": "h200", "gpus": "8:32", "mode": "decode", "tpot_ms": 40.0, "tp": 8}),
+            "plan llama-3-70b --gpu h200 --gpus 8:32 --mode decode --tpot-ms 40 --tp 8",
+        ),
+        (
+            "/v1/compare",
+            json!({"architecture": "llama-3-8b", "gpu": "t4,a100,h100", "gpus": 8, "seq": 2048}),
+            "compare llama-3-8b --gpu t4,a100,h100 --gpus 8 --seq 2048",
+        ),
+        (
             "/v1/predict/gemm",
             json!({"m": 8192, "n": 50257, "k": 2560}),
             "predict gemm -m 8192 -n 50257 -k 2560",

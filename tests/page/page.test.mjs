@@ -112,6 +112,7 @@ const text = async (page, selector) => plain(await page.locator(selector).first(
 
 const state = (page) => page.evaluate(() => location.hash);
 const searched = (page) => page.waitForSelector("#view-search table.ranking tr.shape");
+const planned = (page) => page.waitForSelector("#view-plan .output table tbody tr");
 const checked = (page) => page.waitForSelector("#view-check .rules tbody tr");
 const drawn = (page) => page.waitForSelector("#view-explore .plot svg:not(.cross)");
 
@@ -122,6 +123,55 @@ async function saved(page, click) {
 
 /** Whether an element stands right of, left of, above or below the window. */
 const overflow = (page) => page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+
+describe("plan", () => {
+  const cells = (page, view) => page.$$eval(`#view-${view} .output table:first-of-type tbody tr`, (all) => all.map((row) => [...row.cells].map((cell) => cell.innerText)));
+
+  test("shows layouts whose numbers are those of the API", () => visit("/#plan", async (page, seen) => {
+    await page.fill("#plan-architecture", "llama-3-8b");
+    await page.selectOption("#plan-gpu", "h100");
+    await page.fill("#plan-gpus", "64");
+    await page.click("#view-plan button.main");
+    await planned(page);
+    const asked = seen.posts.find((post) => post.path === "/v1/plan").body;
+    assert.deepEqual(asked, { architecture: "llama-3-8b", gpu: "h100", gpus: 64 });
+    const { plans: [plan] } = await ask("/v1/plan", asked);
+    const rows = (await cells(page, "plan")).slice(0, plan.layouts.length);
+    plan.layouts.forEach((layout, at) => {
+      const row = rows[at].map(plain);
+      assert.equal(row[4], commas(layout.tokens_per_s_of_all_gpus));
+      assert.equal(row[6], percent(layout.step.mfu));
+      assert.equal(row[11], gib(layout.memory_bytes));
+      assert.ok(row[1].includes(`dp ${layout.workload.dp}`), row[1]);
+    });
+    await page.focus("#view-plan .plot");
+    await page.keyboard.press("ArrowRight");
+    assert.match(await text(page, "#view-plan .readout"), /tokens\/s per GPU/);
+  }));
+
+  test("scales over numbers of GPUs, serves within limits, and compares GPUs", async () => {
+    await visit("/#plan?architecture=llama-3-8b&gpu=h100&gpus=8:32", async (page) => {
+      await planned(page);
+      const rows = (await cells(page, "plan")).map((row) => plain(row[0]));
+      assert.deepEqual(rows, ["8", "16", "32"]);
+    });
+    await visit("/#plan?architecture=llama-3-8b&gpu=h100&gpus=8&mode=decode&tpot_ms=20", async (page) => {
+      await planned(page);
+      for (const row of await cells(page, "plan")) assert.ok(Number.parseFloat(row[8]) <= 20, row[8]);
+    });
+    await visit("/#compare?architecture=llama-3-8b&gpu=v100,a100,h100&gpus=8", async (page) => {
+      await page.waitForSelector("#view-compare .output table tbody tr");
+      const rows = (await cells(page, "compare")).map((row) => plain(row[0]));
+      assert.deepEqual(rows, ["h100", "a100"]);
+      assert.match(await text(page, "#view-compare .output .facts"), /v100.*bf16/);
+    });
+  });
+
+  test("a wrong field is named beside it", () => visit("/#plan?architecture=llama-3-8b&gpu=h100&gpus=64&global_batch=5000", async (page) => {
+    await page.waitForSelector("#view-plan [role=alert] :not(:empty)");
+    assert.match(await text(page, "#plan-global_batch-error"), /multiple/);
+  }));
+});
 
 describe("search", () => {
   test("shows ranked shapes whose numbers are those of the API", () => visit("/#search", async (page, seen) => {
@@ -669,6 +719,8 @@ describe("what goes wrong", () => {
 describe("everywhere", () => {
   const VIEWS = {
     search: ["/#search?params=2.7B&gpu=a100&free=micro-batch&top=5", searched],
+    plan: ["/#plan?architecture=llama-3-8b&gpu=h100&gpus=64&tokens=1T", planned],
+    compare: ["/#compare?architecture=llama-3-8b&gpu=a100,h100&gpus=8", (page) => page.waitForSelector("#view-compare .output table tbody tr")],
     check: ["/#check?model=gpt3-2.7b&gpu=a100", checked],
     explore: ["/#explore?op=gemm&vary=n&range=1536:6144:64&gpu=a100&gpu2=h100", drawn],
     models: ["/#models?gpu=h200", (page) => page.waitForSelector("#view-models .figures table")],
@@ -754,7 +806,7 @@ describe("everywhere", () => {
     assert.match(await text(page, "#view-search .readout"), /tokens\/s per GPU/);
     // Tabs are links in the order of the page.
     await page.evaluate(() => document.querySelector(".mark").focus());
-    for (const name of ["Search", "Check", "Explore", "Models", "API"]) {
+    for (const name of ["Search", "Plan", "Compare", "Check", "Explore", "Models", "API"]) {
       await page.keyboard.press("Tab");
       assert.equal((await focused()).what, name);
     }

@@ -7,10 +7,11 @@ import * as explore from "./explore.js";
 import * as lists from "./lists.js";
 import * as models from "./models.js";
 import * as openapi from "./openapi.js";
+import { compare, plan } from "./plan.js";
 import * as search from "./search.js";
 import { href, read } from "./state.js";
 
-const views = [search, check, explore, models];
+const views = [search, plan, compare, check, explore, models];
 const main = document.getElementById("main");
 const tabs = document.getElementById("tabs");
 const sections = new Map();

@@ -1,0 +1,181 @@
+// The views that lay a model out over GPUs: the fastest layouts on one GPU, and GPUs beside each other.
+
+import { send } from "./api.js";
+import { commands } from "./commands.js";
+import { desk } from "./desk.js";
+import { facts, h, p, put, span, table } from "./dom.js";
+import { Form } from "./form.js";
+import * as format from "./format.js";
+import { gpuField, gpuTitle } from "./lists.js";
+import { fields } from "./openapi.js";
+import { plot } from "./plot.js";
+import { go } from "./state.js";
+
+/** Fields that are always seen. */
+const MAIN = ["architecture", "gpu", "gpus", "mode"];
+
+/** The sizes of a layout as people write them. */
+const RANKS = [["tp", "tp"], ["cp", "cp"], ["ep", "ep"], ["pp", "pp"], ["vp", "vp"], ["dp", "dp"]];
+
+/** A view of one question. */
+function view({ name, title, lead, path, own, examples, render }) {
+	let form;
+	let work;
+	return {
+		name, title,
+		mount() {
+			form = new Form(name, fields(path, { architecture: { label: "Model", list: "presets", value: "llama-3-70b", placeholder: "llama-3-70b, deepseek-v3, …" }, gpus: { label: "Number of GPUs", value: "64" }, model: { label: "Predictor" }, ...own() }));
+			work = desk(form, title);
+			const submit = (event) => {
+				event.preventDefault();
+				const query = form.query();
+				query.set("architecture", form.get("architecture"));
+				if (!go(name, query)) this.show(query);
+			};
+			return [p("lead", lead), h("form", { onsubmit: submit, novalidate: true }, form.nodes(MAIN), form.folded(MAIN), work.controls), work.alert, work.output];
+		},
+		show(query) {
+			form.fill(query);
+			if (![...query].length) return work.rest(examples);
+			return work.run(async (signal) => {
+				const request = form.request();
+				const answer = await send(path, request, signal);
+				put(work.output, render(answer), commands(name, path, request));
+				work.say("Done.");
+			});
+		},
+	};
+}
+
+export const plan = view({
+	name: "plan",
+	title: "Plan",
+	lead: "Which layout of a model runs fastest over so many GPUs? Every legal one that fits is predicted: ranks, virtual stages, sharding, micro-batches, recomputation.",
+	path: "/v1/plan",
+	own: () => ({ gpu: gpuField() }),
+	examples: [
+		["Llama 3 70B trained on 512 H100s, and what 15 trillion tokens take", "#plan?architecture=llama-3-70b&gpu=h100&gpus=512&tokens=15T"],
+		["DeepSeek-V3 in fp8 on 256 GB200s", "#plan?architecture=deepseek-v3&gpu=gb200&gpus=256&dtype=fp8"],
+		["Serving Llama 3 70B on 16 H100s within 30 ms per token", "#plan?architecture=llama-3-70b&gpu=h100&gpus=16&mode=decode&tpot_ms=30"],
+		["How training Llama 3 8B scales from 8 to 512 H100s", "#plan?architecture=llama-3-8b&gpu=h100&gpus=8:512"],
+	],
+	render: planned,
+});
+
+export const compare = view({
+	name: "compare",
+	title: "Compare",
+	lead: "Which GPU for a model? Each with its best layout: tokens per second and GPU, node, watt and dollar, and how much of it is learned from measurements.",
+	path: "/v1/compare",
+	own: () => ({ gpu: { kind: "text", size: "double", label: "GPUs", value: "h100,h200,b200", hint: "Names with commas between them, or all" }, gpus: { label: "GPUs of each", value: "8", kind: "whole", hint: "" }, architecture: { label: "Model", list: "presets", value: "llama-3-8b", placeholder: "llama-3-8b, …" } }),
+	examples: [
+		["Llama 3 8B trained on eight of every GPU", "#compare?architecture=llama-3-8b&gpu=all&gpus=8"],
+		["Llama 3 70B served on eight H100s, H200s or B200s", "#compare?architecture=llama-3-70b&mode=decode&gpus=8"],
+	],
+	render: compared,
+});
+
+/** `tp 4, pp 8, vp 5, dp 16, ZeRO 1`. */
+function layout(work, copies = true) {
+	const sizes = RANKS.filter(([key]) => work[key] > 1 && (copies || key !== "dp")).map(([key, text]) => `${text} ${work[key]}`);
+	if (work.zero > 0) sizes.push(`ZeRO ${work.zero}`);
+	return sizes.join(", ") || "one GPU each";
+}
+
+const recomputed = (work) => (work.recompute === "none" ? "" : `${work.recompute}${work.recompute_layers ? `, ${work.recompute_layers} layers` : ""}`);
+
+const ends = (low, high, write) => (low === undefined || low === null ? "" : `${write(low)} to ${write(high)}`);
+
+const rank = (one) => (one.tied && one.rank > 1 ? `= ${one.rank}` : one.rank);
+
+function heading(answer, gpu) {
+	const batch = answer.global_batch ? `steps of ${format.grouped(answer.global_batch)} sequences of ${format.grouped(answer.seq)} tokens` : `prompts of ${format.grouped(answer.seq)} tokens${answer.output ? ` that generate ${format.grouped(answer.output)}` : ""}`;
+	return [h("h2", null, `${answer.model} on ${gpu}`),
+		p("sub", `${format.grouped(answer.parameters)} parameters · ${answer.mode} · ${batch} · ${answer.format}`)];
+}
+
+function planned(answer) {
+	const several = answer.plans.length > 1;
+	const [first] = answer.plans;
+	return [
+		heading(answer, `${several ? "" : `${format.grouped(first.gpus)} × `}${gpuTitle(answer.gpu)}`),
+		p("note", h("strong", null, "Framework: "), `${answer.framework.name}${answer.framework.assumed ? ", assumed" : ""}: ${answer.framework.title}`),
+		several ? scaling(answer) : [first.layouts[0].step ? training(first) : serving(first), remarks(answer, first), first.tried.length > 0 && plane(answer, first)],
+	];
+}
+
+function training(plan) {
+	const headings = [{ num: "#" }, "layout", "micro-batch", "recompute", { num: "tokens/s" }, { num: "per GPU" }, { num: "MFU" }, { num: "step" }, "90 %", { num: "exposed", title: "traffic that no kernel hides" }, { num: "bubble" }, { num: "memory", title: "of the fullest GPU" }];
+	return table("Ranked layouts", headings, plan.layouts.map((one) => [
+		rank(one), layout(one.workload), `${one.workload.batch} × ${one.workload.microbatches}`, recomputed(one.workload),
+		h("strong", null, format.tokens(one.tokens_per_s_of_all_gpus)), format.tokens(one.tokens_per_s_per_gpu), format.percent(one.step.mfu),
+		format.time(one.step.time_us), ends(one.step.low_us, one.step.high_us, format.time),
+		format.percent(one.step.lanes.exposed_traffic.share), format.percent(one.step.lanes.bubble.share), format.bytes(one.memory_bytes)]));
+}
+
+function serving(plan) {
+	const headings = [{ num: "#" }, "engine", { num: "engines" }, { num: "requests each" }, { num: "tokens/s" }, { num: "per GPU" }, { num: "first token" }, "90 %", { num: "per token" }, "90 %", { num: "memory", title: "of the fullest GPU with every cache full" }];
+	return table("Ranked engines", headings, plan.layouts.map((one) => [
+		rank(one), layout(one.workload, false), format.grouped(one.workload.dp), format.grouped(one.workload.batch),
+		h("strong", null, format.tokens(one.tokens_per_s_of_all_gpus)), format.tokens(one.tokens_per_s_per_gpu),
+		format.time(one.request.ttft_us), ends(one.request.ttft_low_us, one.request.ttft_high_us, format.time),
+		one.request.tpot_us ? format.time(one.request.tpot_us) : "", ends(one.request.tpot_low_us, one.request.tpot_high_us, format.time), format.bytes(one.memory_bytes)]));
+}
+
+function remarks(answer, plan) {
+	const changes = Object.entries(plan.decided_by).filter(([, change]) => Math.abs(change) >= 0.001);
+	const tied = plan.layouts.filter((one) => one.tied).length > 1;
+	return facts([
+		tied && ["=", `tied with the first: layouts within ${format.percent(Math.expm1(answer.order.tie))} are in the wrong order more than one time in five (${answer.order.pairs} measured pairs)`],
+		changes.length > 0 && ["second against first", changes.map(([lane, change]) => `${format.words(lane)} ${format.signed(change)}`).join(", ")],
+		["layouts", `${format.grouped(plan.fitting)} fit; one takes at most ${format.percent(plan.memory_share)} of ${format.bytes(answer.capacity_bytes)}`],
+		plan.run && ["the run", run(plan.run)],
+	]);
+}
+
+const run = (one) => `${format.grouped(one.tokens)} tokens: ${format.significant(one.days)} days (90 %: ${format.significant(one.days_low)} to ${format.significant(one.days_high)}), ${format.grouped(one.gpu_hours)} GPU-hours${one.usd ? `, ${format.grouped(one.usd)} USD` : ""}`;
+
+function plane(answer, plan) {
+	const point = (one, text) => ({ x: format.gib(one.memory_bytes), y: one.tokens_per_s_per_gpu, text });
+	const stops = plan.layouts.map((one) => ({ x: format.gib(one.memory_bytes), spots: [{ y: one.tokens_per_s_per_gpu, tone: 0 }], text: `#${one.rank}: ${format.tokens(one.tokens_per_s_per_gpu)} tokens/s per GPU, ${format.bytes(one.memory_bytes)}; ${layout(one.workload)}` })).sort((a, b) => a.x - b.x);
+	const readout = p("readout", "Point at the plot, or focus it and use the arrow keys.");
+	const { node } = plot({
+		label: "Throughput against memory: layouts that fit, and the fastest",
+		flat: true,
+		x: { label: "memory of the fullest GPU, GiB", loose: true },
+		y: { label: "tokens/s per GPU" },
+		series: [
+			{ name: "layouts that fit", kind: "points", symbol: "ring", tone: 2, points: plan.tried.map((one) => point(one)) },
+			{ name: "the fastest", kind: "points", symbol: "dot", tone: 0, points: plan.layouts.map((one) => point(one, plan.layouts.length <= 12 ? `#${one.rank}` : "")) },
+		],
+		stops,
+		pick: (stop) => put(readout, stop.text),
+	});
+	return [h("h3", null, "Throughput against memory"), h("figure", null, node, h("figcaption", null, readout))];
+}
+
+function scaling(answer) {
+	const found = answer.plans.find((plan) => plan.layouts.length > 0);
+	const [base] = found.layouts;
+	const headings = [{ num: "GPUs" }, "layout", { num: "tokens/s" }, { num: "per GPU" }, { num: "efficiency", title: "tokens per second and GPU over those of the fewest GPUs" }, { num: "MFU" }, "run"];
+	return table("The best layout for each number of GPUs", headings, answer.plans.map((plan) => {
+		const [best] = plan.layouts;
+		if (!best) return [format.grouped(plan.gpus), span("bad", plan.refused), "", "", "", "", ""];
+		return [format.grouped(plan.gpus), layout(best.workload), format.tokens(best.tokens_per_s_of_all_gpus), format.tokens(best.tokens_per_s_per_gpu),
+			format.percent(best.tokens_per_s_per_gpu / base.tokens_per_s_per_gpu), best.step ? format.percent(best.step.mfu) : "", plan.run ? `${format.significant(plan.run.days)} days` : ""];
+	}));
+}
+
+function compared(answer) {
+	const write = (value, text) => (value === undefined || value === null ? "" : text(value));
+	const headings = ["GPU", "best layout", { num: "tokens/s per GPU" }, { num: "per node" }, { num: "per W" }, { num: "MFU" }, { num: "memory" }, "from", { num: "USD per M tokens" }];
+	const refused = answer.compared.filter((one) => one.refused);
+	return [
+		heading(answer, `${format.grouped(answer.gpus)} GPUs each`),
+		table("GPUs, most tokens per second first", headings, answer.compared.filter((one) => one.layout).map((one) => [
+			h("span", { title: gpuTitle(one.gpu) }, one.gpu), layout(one.layout.workload), h("strong", null, format.tokens(one.layout.tokens_per_s_per_gpu)),
+			write(one.tokens_per_s_per_node, format.tokens), write(one.tokens_per_s_per_watt, format.significant), write(one.layout.step?.mfu, format.percent),
+			format.bytes(one.layout.memory_bytes), one.layout.step ? format.tierShares(one.layout.step.tier_shares) : "", write(one.layout.usd_per_million_tokens, format.significant)])),
+		refused.length > 0 && facts(refused.map((one) => [one.gpu, one.refused])),
+	];
+}
