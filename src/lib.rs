@@ -53,6 +53,8 @@ pub mod random;
 
 pub mod stats;
 
+pub mod least_squares;
+
 pub mod ops;
 
 pub mod tiles;
@@ -89,6 +91,8 @@ pub mod plan;
 pub mod check;
 
 pub mod sweep;
+
+pub mod loss;
 
 pub mod search;
 

@@ -6,9 +6,8 @@
 //! root of its runs, errors are those of fits without the run's own configuration, and the half width of the interval is
 //! the split-conformal quantile over configurations, each weighing alike.
 
-mod solve;
-
 use crate::framework::{Constant, Figure, Fit, Framework, Kind, Scale};
+use crate::least_squares::least_squares;
 use crate::predict::step::Timed;
 use crate::stats::quantile;
 use crate::units::Seconds;
@@ -243,7 +242,7 @@ fn fit(prior: &Framework, samples: &[&Sample]) -> Framework {
         let of_prior = of_prior.map(|((value, start), sd)| (value - start) / sd);
         of_runs.chain(of_prior).collect()
     };
-    let solution = solve::least_squares(&residuals, &start, ITERATIONS);
+    let solution = least_squares(&residuals, &start, ITERATIONS);
     let mut framework = with(&solution.at);
     let fitted = |before: &Figure, value: f64, sd: f64| Figure {
         value: round(value),

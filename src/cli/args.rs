@@ -343,7 +343,7 @@ pub struct FilterArgs {
 #[derive(Debug, Args)]
 pub struct EvaluateArgs {
     /// Timing tables.
-    #[arg(long, required_unless_present = "runs", num_args = 1.., value_name = "FILE")]
+    #[arg(long, required_unless_present_any = ["runs", "loss"], num_args = 1.., value_name = "FILE")]
     pub data: Vec<PathBuf>,
     /// Whose tables they are; native is our own schema.
     #[arg(long, default_value = NATIVE, value_parser = PossibleValuesParser::new([NATIVE].iter().chain(PUBLISHERS)))]
@@ -351,6 +351,9 @@ pub struct EvaluateArgs {
     /// Measured whole models (docs/runs.md), judged instead of timing tables.
     #[arg(long, num_args = 1.., value_name = "FILE")]
     pub runs: Vec<PathBuf>,
+    /// Losses of models by shape (docs/runs.md), judged instead: differences between pairs of shapes.
+    #[arg(long, num_args = 1.., value_name = "FILE", conflicts_with_all = ["data", "runs", "model", "kept_out", "gpu", "stack"])]
+    pub loss: Vec<PathBuf>,
     /// The framework that whole models are predicted with: a built-in one, the path of a calibrated one, or auto for
     /// the one that each run's software names.
     #[arg(long, default_value = AUTO, value_name = "NAME|PATH|auto", requires = "runs")]

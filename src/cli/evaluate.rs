@@ -8,15 +8,18 @@ use crate::cli::args::EvaluateArgs;
 use crate::cli::args::Format;
 use crate::cli::render;
 use crate::cli::rows;
+use crate::dataset::losses::read_losses;
 use crate::dataset::runs::read_runs;
 use crate::error::Result;
 use crate::evaluate::evaluate;
 use crate::evaluate::layouts::planned;
+use crate::evaluate::loss::pair_test;
 use crate::evaluate::runs::{Choice, compare, judge};
 use crate::gpu::Gpu;
 use crate::gpu::GpuCatalog;
 use crate::predict::Predictor;
 use crate::report::evaluation::EvaluationReport;
+use crate::report::loss::LossReport;
 use crate::report::runs::RunsReport;
 
 pub(super) fn run(args: &EvaluateArgs, format: Format) -> Result<String> {
@@ -25,6 +28,12 @@ pub(super) fn run(args: &EvaluateArgs, format: Format) -> Result<String> {
     }
     if !args.runs.is_empty() {
         return runs(args, format);
+    }
+    if !args.loss.is_empty() {
+        let losses = read_losses(&args.loss)?;
+        let test = pair_test(&losses)?;
+        let report = LossReport::new(&test, rows::skipped(&test.skipped));
+        return Ok(render(&report, format));
     }
     let mut gpus = GpuCatalog::default();
     let mut table = rows::read(&args.from, &args.data, &args.filter, &mut gpus)?;

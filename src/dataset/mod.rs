@@ -12,6 +12,7 @@ mod draft;
 mod file;
 mod import;
 pub mod line;
+pub mod losses;
 mod measured;
 pub mod runs;
 mod schema;

@@ -5,6 +5,7 @@
 
 pub mod baselines;
 pub mod layouts;
+pub mod loss;
 pub mod runs;
 
 use crate::dataset::Row;

@@ -25,6 +25,9 @@ pub mod import;
 
 mod key;
 
+#[cfg(feature = "dataset")]
+pub mod loss;
+
 #[cfg(feature = "measure")]
 pub mod measure;
 

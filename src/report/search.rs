@@ -2,6 +2,7 @@
 
 use crate::arch::Dimension;
 use crate::arch::Workload;
+use crate::loss::{Comparison, Evidence, Part, Reason};
 use crate::predict::Predictor;
 use crate::predict::estimate::Tier;
 use crate::predict::step::StepEstimate;
@@ -53,6 +54,8 @@ pub(super) struct RequestKeys {
     pub count: &'static str,
     pub tolerance: f64,
     pub vocab: u64,
+    /// Tokens that losses are compared after.
+    pub tokens: f64,
     pub relaxed: Vec<&'static str>,
     /// What else varied, with what there was to choose from.
     pub free: BTreeMap<Dimension, Vec<u64>>,
@@ -107,6 +110,7 @@ pub(super) struct ShapeKeys {
     pub rules_broken: Vec<&'static str>,
     pub outside_usual: Vec<OutsideKeys>,
     pub won: Vec<RoleGain>,
+    pub loss: LossKeys,
     pub tier: Tier,
     pub tier_shares: BTreeMap<Tier, f64>,
 }
@@ -139,6 +143,44 @@ pub(super) struct PointKeys {
     pub tokens_per_s_per_gpu: f64,
     pub memory_bytes: f64,
     pub centre_distance: f64,
+    pub loss: LossKeys,
+}
+
+/// What a shape costs in loss against the baseline's proportions at equal parameters and tokens, in 0.001 nat per token;
+/// positive is worse. The figures are absent where they are refused.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = LossDifference)]
+pub(super) struct LossKeys {
+    pub evidence: Evidence,
+    /// Why the evidence is not `inside`.
+    pub reasons: Vec<Reason>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub difference_mnat: Option<f64>,
+    /// 5th percentile of the draws.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub low_mnat: Option<f64>,
+    /// 95th percentile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub high_mnat: Option<f64>,
+    /// What each part adds; parts that are alike in both are left out.
+    pub parts_mnat: BTreeMap<Part, f64>,
+}
+
+impl From<&Comparison> for LossKeys {
+    fn from(comparison: &Comparison) -> Self {
+        let difference = comparison.difference.as_ref();
+        let parts = difference
+            .into_iter()
+            .flat_map(|difference| &difference.parts);
+        Self {
+            evidence: comparison.evidence,
+            reasons: comparison.reasons.clone(),
+            difference_mnat: difference.map(|difference| difference.mnat),
+            low_mnat: difference.map(|difference| difference.low_mnat),
+            high_mnat: difference.map(|difference| difference.high_mnat),
+            parts_mnat: parts.copied().collect(),
+        }
+    }
 }
 
 /// How it was found.
@@ -168,6 +210,7 @@ impl SearchReport {
                 count: request.count.name(),
                 tolerance: request.tolerance,
                 vocab: request.vocab,
+                tokens: found.tokens,
                 relaxed: request
                     .relaxed
                     .iter()
@@ -269,6 +312,7 @@ impl ShapeKeys {
                 })
                 .collect(),
             won: won(found, shape),
+            loss: LossKeys::from(&shape.loss),
             tier: step.worst_tier(),
             tier_shares: Tier::ALL
                 .into_iter()
@@ -318,6 +362,7 @@ impl From<&FrontPoint> for PointKeys {
             tokens_per_s_per_gpu: point.tokens_per_s_per_gpu,
             memory_bytes: point.candidate.memory.bytes(),
             centre_distance: point.centre_distance,
+            loss: LossKeys::from(&point.loss),
         }
     }
 }

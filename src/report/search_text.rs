@@ -2,12 +2,15 @@
 
 use crate::arch::Dimension;
 use crate::arch::Recompute;
+use crate::loss::Evidence;
+use crate::loss::Reason;
 use crate::report::Report;
 use crate::report::grouped;
 use crate::report::percent;
 use crate::report::plot::Axis;
 use crate::report::plot::Chart;
 use crate::report::plot::Series;
+use crate::report::search::LossKeys;
 use crate::report::search::PointKeys;
 use crate::report::search::SearchReport;
 use crate::report::search::ShapeKeys;
@@ -166,6 +169,7 @@ impl SearchReport {
             ("MFU", Side::Right),
             ("memory", Side::Right),
             ("gain", Side::Right),
+            ("loss, mnat (90 %)", Side::Left),
             ("nearest", Side::Left),
         ];
         let rows = self.shapes.iter().map(|shape| {
@@ -192,7 +196,7 @@ impl SearchReport {
         };
         if group(1).count() > 1 {
             lines.push(format!(
-                "Shapes of one tie group are equally fast as far as the prediction can tell; they are ordered by closeness to published models. The fastest by a hair is {}: {} tokens/s per GPU.",
+                "Shapes of one tie group are equally fast as far as the prediction can tell; they are ordered by loss, then by closeness to published models. The fastest by a hair is {}: {} tokens/s per GPU.",
                 dimensions(&self.fastest),
                 tokens(self.fastest.tokens_per_s_per_gpu)
             ));
@@ -221,6 +225,7 @@ impl SearchReport {
                 ));
             }
         }
+        lines.push(self.loss_sentence());
         for shape in &self.shapes {
             for outside in &shape.outside_usual {
                 lines.push(format!(
@@ -236,6 +241,41 @@ impl SearchReport {
         lines.join("\n") + "\n"
     }
 
+    /// What the column of losses means and how far it may be trusted.
+    fn loss_sentence(&self) -> String {
+        let mut sentence = format!(
+            "Loss: 0.001 nat per token over {}'s proportions at equal parameters after {} billion tokens, one learning rate schedule and tokenizer.",
+            self.baseline.shape.name,
+            significant(self.request.tokens / 1e9)
+        );
+        let reasons = |wanted: Evidence| {
+            let all = self.shapes.iter().flat_map(|shape| &shape.loss.reasons);
+            let mut names: Vec<&str> = all
+                .filter(|reason| reason.evidence() == wanted)
+                .map(|reason: &Reason| reason.name())
+                .collect();
+            names.sort_unstable();
+            names.dedup();
+            (!names.is_empty()).then(|| names.join(", "))
+        };
+        for (evidence, text) in [
+            (
+                Evidence::Extrapolated,
+                " * extrapolated beyond the runs that the laws were fitted to",
+            ),
+            (
+                Evidence::None,
+                " ** without a part that has never been measured",
+            ),
+            (Evidence::Refused, " Refused"),
+        ] {
+            if let Some(names) = reasons(evidence) {
+                sentence += &format!("{text}: {names}.");
+            }
+        }
+        sentence
+    }
+
     /// Every how manyth point of the front is named, so that a reader can take them in.
     fn every_shown(&self) -> usize {
         self.pareto_front.len().div_ceil(SHOWN).max(1)
@@ -246,6 +286,7 @@ impl SearchReport {
             ("Pareto front", Side::Left),
             ("tokens/s/GPU", Side::Right),
             ("memory", Side::Right),
+            ("loss, mnat (90 %)", Side::Left),
             ("from centre", Side::Right),
         ];
         let points = self.pareto_front.iter().step_by(self.every_shown());
@@ -254,6 +295,7 @@ impl SearchReport {
                 dimensions(point),
                 tokens(point.tokens_per_s_per_gpu),
                 Bytes::from_bytes(point.memory_bytes).to_string(),
+                point.loss.cell(),
                 format!("{:.2}", point.centre_distance),
             ]
         });
@@ -261,7 +303,7 @@ impl SearchReport {
     }
 }
 
-fn cells(shape: &ShapeKeys, split: String) -> [String; 17] {
+fn cells(shape: &ShapeKeys, split: String) -> [String; 18] {
     let arch = &shape.shape;
     let gpus = shape.tokens_per_s / shape.tokens_per_s_per_gpu;
     [
@@ -286,8 +328,26 @@ fn cells(shape: &ShapeKeys, split: String) -> [String; 17] {
         percent(shape.mfu),
         Bytes::from_bytes(shape.memory_bytes).to_string(),
         signed(shape.gain),
+        shape.loss.cell(),
         shape.nearest_model.clone(),
     ]
+}
+
+impl LossKeys {
+    /// `+3.1 (-2.0 to +9.4)`, with a star where it is extrapolated and two where a part is missing.
+    fn cell(&self) -> String {
+        let (Some(middle), Some(low), Some(high)) =
+            (self.difference_mnat, self.low_mnat, self.high_mnat)
+        else {
+            return "refused".to_owned();
+        };
+        let mark = match self.evidence {
+            Evidence::Inside | Evidence::Refused => "",
+            Evidence::Extrapolated => " *",
+            Evidence::None => " **",
+        };
+        format!("{middle:+.1} ({low:+.1} to {high:+.1}){mark}")
+    }
 }
 
 /// `31 layers of 4096, 32 heads, d_ff 10880, vocab 50304`.

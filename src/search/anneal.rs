@@ -61,6 +61,13 @@ pub struct Effort {
     pub iterations: u64,
 }
 
+impl Effort {
+    /// Moves of all chains.
+    pub const fn moves(&self) -> u64 {
+        self.chains * self.iterations
+    }
+}
+
 /// Anneals from random feasible shapes. The second value says whether it was stopped early.
 pub fn anneal(
     predictor: &Predictor,
@@ -73,7 +80,7 @@ pub fn anneal(
 ) -> (Archive, bool) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut starter = Worker::new(predictor, space, reference);
-    let total = effort.chains * effort.iterations;
+    let total = effort.moves();
     let begun = Progress {
         done: 0,
         total,

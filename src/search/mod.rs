@@ -9,6 +9,8 @@ pub mod bounds;
 
 mod free;
 
+mod loss;
+
 mod objective;
 
 pub mod rank;
@@ -31,8 +33,10 @@ pub use request::{Method, PARAMETERS, Request, USUAL_VOCABULARY, usual_architect
 use crate::arch::Architecture;
 use crate::arch::Dimension;
 use crate::arch::Workload;
+use crate::arch::memory_use;
 use crate::error::Error;
 use crate::error::Result;
+use crate::loss::Comparison;
 use crate::predict::Predictor;
 use crate::predict::step::StepEstimate;
 use crate::predict::step::estimate_step;
@@ -41,6 +45,7 @@ use crate::rules::judge_all;
 use crate::search::anneal::Effort;
 use crate::search::bounds::Bounds;
 use crate::search::bounds::Quantity;
+use crate::search::loss::Referee;
 use crate::search::objective::Archive;
 use crate::search::objective::Candidate;
 use crate::search::rank::Ranked;
@@ -118,6 +123,8 @@ pub struct Recommendation {
     pub findings: Vec<Finding>,
     /// Bounds it leaves because they were relaxed: name, value and the usual limits.
     pub outside: Vec<(Quantity, f64, [f64; 2])>,
+    /// Its loss against the baseline's proportions at equal parameters and tokens.
+    pub loss: Comparison,
 }
 
 /// A shape with its throughput, memory and habit.
@@ -131,6 +138,8 @@ pub struct FrontPoint {
     pub tokens_per_s_per_gpu: f64,
     /// Distance from the bounds' centre.
     pub centre_distance: f64,
+    /// Its loss against the baseline's proportions at equal parameters and tokens.
+    pub loss: Comparison,
 }
 
 /// What a search found.
@@ -149,6 +158,8 @@ pub struct Found {
     pub front: Vec<FrontPoint>,
     /// The baseline under the same workload.
     pub baseline: StepEstimate,
+    /// Tokens that losses are compared after.
+    pub tokens: f64,
     /// Shapes in the lattice that meet the budget.
     pub lattice: u64,
     /// Predictions of shapes, repetitions included.
@@ -192,13 +203,26 @@ pub fn search(predictor: &Predictor, request: &Request, watch: &Watch<'_>) -> Re
         request.workload = workload;
         space.workload = workload;
     }
+    if !request.named {
+        let fits = |arch: &Architecture| {
+            memory_use(arch, &request.workload).is_ok_and(|memory| memory.fits(gpu))
+        };
+        if let Some(preset) = request.usual_baseline(&fits) {
+            request.baseline = preset.architecture.clone();
+        }
+    }
     let baseline = estimate_step(predictor, &request.baseline, &request.workload)?;
     let reference = baseline.gpu_time_per_token();
     let scan = |families: &[ShapeFamily]| scan::scan(predictor, &space, reference, families, watch);
+    let lattice = families.iter().map(ShapeFamily::count).sum();
+    if matches!(request.method, Method::Anneal { .. }) && lattice <= EFFORT.moves() {
+        // As many moves would look at some shapes twice and at others never.
+        request.method = Method::Exhaustive;
+    }
     let ((archive, interrupted), end) = match request.method {
         Method::Exhaustive => (scan(&families), StopReason::Exhausted),
         Method::Random { seed } => {
-            let sample = scan::sample(&families, EFFORT.chains * EFFORT.iterations, seed);
+            let sample = scan::sample(&families, EFFORT.moves(), seed);
             (scan(&sample), StopReason::Iterations)
         }
         Method::Anneal { seed } => {
@@ -227,19 +251,24 @@ pub fn search(predictor: &Predictor, request: &Request, watch: &Watch<'_>) -> Re
             ),
         });
     };
-    let candidates = archive.ranked();
+    let referee = Referee::new(&request);
+    let candidates = referee.not_worse(&space, archive.ranked());
     let front = rank::pareto_front(&space, &candidates);
-    let point = |(candidate, centre_distance): (Candidate, f64)| FrontPoint {
-        architecture: space.build(&candidate.shape).0,
-        tokens_per_s_per_gpu: 1.0 / (reference * candidate.cost.exp()).secs(),
-        centre_distance,
-        candidate,
+    let point = |(candidate, centre_distance): (Candidate, f64)| {
+        let architecture = space.build(&candidate.shape).0;
+        FrontPoint {
+            tokens_per_s_per_gpu: 1.0 / (reference * candidate.cost.exp()).secs(),
+            loss: referee.compare(&architecture),
+            architecture,
+            centre_distance,
+            candidate,
+        }
     };
     let fastest = point((fastest, rank::centre_distance(&space, &fastest)));
     let front = front.into_iter().map(point).collect();
-    let shapes = rank::rank(&space, candidates, request.top)
+    let shapes = rank::rank(&space, &referee, candidates, request.top)
         .into_iter()
-        .map(|ranked| recommend(predictor, &request, &space, ranked))
+        .map(|(ranked, loss)| recommend(predictor, &request, &space, ranked, loss))
         .collect::<Result<_>>()?;
     Ok(Found {
         sharded,
@@ -247,7 +276,8 @@ pub fn search(predictor: &Predictor, request: &Request, watch: &Watch<'_>) -> Re
         fastest,
         front,
         baseline,
-        lattice: families.iter().map(ShapeFamily::count).sum(),
+        tokens: referee.tokens,
+        lattice,
         evaluations: archive.evaluations,
         refused: archive.refused,
         stopped,
@@ -359,6 +389,7 @@ fn recommend(
     request: &Request,
     space: &Space,
     ranked: Ranked,
+    loss: Comparison,
 ) -> Result<Recommendation> {
     let (architecture, workload) = space.build(&ranked.candidate.shape);
     let count = |arch| request.count.of(arch) as f64;
@@ -377,6 +408,7 @@ fn recommend(
         ranked,
         workload,
         step,
+        loss,
     })
 }
 

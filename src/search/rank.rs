@@ -2,9 +2,12 @@
 
 use crate::arch::Architecture;
 use crate::arch::Preset;
+use crate::loss::Comparison;
 use crate::search::bounds::Bounds;
+use crate::search::loss::Referee;
 use crate::search::objective::Candidate;
 use crate::search::space::Space;
+use rayon::prelude::*;
 
 /// A candidate with what places it among others.
 #[derive(Clone, Debug)]
@@ -30,31 +33,99 @@ pub struct Nearest {
     pub distance: f64,
 }
 
-/// Orders candidates, given fastest first: by speed between tie groups, by closeness to published models within one.
+/// Least differences of the logarithms of layers and hidden width between two shapes of one answer; the next counts
+/// where a larger one leaves too few.
+const APART: [f64; 4] = [0.1, 0.05, 0.02, 0.0];
+
+/// Orders candidates, given fastest first: by speed between tie groups, by loss within one, then by closeness to
+/// published models. Shapes of nearly the same layers and width are one: the best of them stands for all, but for the
+/// fastest, which is always there.
 ///
 /// A group holds all whose 90 % interval, without what all shapes share, overlaps that of the group's fastest.
-pub fn rank(space: &Space, mut candidates: Vec<Candidate>, top: usize) -> Vec<Ranked> {
+pub fn rank(
+    space: &Space,
+    referee: &Referee,
+    mut candidates: Vec<Candidate>,
+    top: usize,
+) -> Vec<(Ranked, Comparison)> {
     let published = Published::new();
-    let mut ranked = Vec::new();
+    let mut groups: Vec<Vec<(Ranked, Comparison)>> = Vec::new();
     let mut tie = 1;
-    while let Some(&fastest) = candidates.first().filter(|_| ranked.len() < top) {
+    while let Some(&fastest) = candidates.first().filter(|_| tie as usize <= top) {
         let (group, slower): (Vec<_>, Vec<_>) = candidates
             .into_iter()
             .partition(|other| ties(&fastest, other));
         let mut group: Vec<_> = group
-            .iter()
-            .map(|candidate| place(space, &published, candidate, tie))
+            .par_iter()
+            .map(|candidate| {
+                let ranked = place(space, &published, candidate, tie);
+                let loss = referee.compare(&ranked.architecture);
+                (ranked, loss)
+            })
             .collect();
+        // A shape whose loss is not known comes after those whose loss is.
+        let mnat = |(_, loss): &(Ranked, Comparison)| {
+            let difference = loss.difference.as_ref();
+            difference.map_or(f64::INFINITY, |difference| difference.mnat)
+        };
         group.sort_by(|a, b| {
-            let nearer = a.nearest.distance.total_cmp(&b.nearest.distance);
-            nearer.then(a.candidate.cost.total_cmp(&b.candidate.cost))
+            let lower = mnat(a).total_cmp(&mnat(b));
+            let nearer = a.0.nearest.distance.total_cmp(&b.0.nearest.distance);
+            let faster = a.0.candidate.cost.total_cmp(&b.0.candidate.cost);
+            lower.then(nearer).then(faster)
         });
-        ranked.extend(group);
+        groups.push(group);
         candidates = slower;
         tie += 1;
     }
-    ranked.truncate(top);
-    ranked
+    for least in APART {
+        let chosen = different(&groups, least, top);
+        if chosen.len() >= top || least == 0.0 {
+            return chosen;
+        }
+    }
+    Vec::new()
+}
+
+/// The first shapes of each group that are at least so far apart, in order, the fastest of all among them.
+fn different(
+    groups: &[Vec<(Ranked, Comparison)>],
+    least: f64,
+    top: usize,
+) -> Vec<(Ranked, Comparison)> {
+    let apart = |a: &Ranked, b: &Ranked| {
+        let away = |of: fn(&Architecture) -> u64| {
+            (of(&a.architecture) as f64 / of(&b.architecture) as f64)
+                .ln()
+                .abs()
+        };
+        let ranks = a
+            .candidate
+            .shape
+            .of_workload()
+            .ne(b.candidate.shape.of_workload());
+        ranks || away(|arch| arch.layers) >= least || away(|arch| arch.hidden) >= least
+    };
+    let cost = |ranked: &Ranked| ranked.candidate.cost;
+    let fastest = groups
+        .iter()
+        .flatten()
+        .min_by(|a, b| cost(&a.0).total_cmp(&cost(&b.0)));
+    let mut chosen: Vec<&(Ranked, Comparison)> = fastest.into_iter().collect();
+    for one in groups.iter().flatten() {
+        if chosen.len() == top {
+            break;
+        }
+        if chosen.iter().all(|other| apart(&one.0, &other.0)) {
+            chosen.push(one);
+        }
+    }
+    let place = |one: &(Ranked, Comparison)| {
+        let mut all = groups.iter().flatten();
+        all.position(|other| std::ptr::eq(one, other))
+    };
+    chosen.sort_by_key(|one| place(one));
+    chosen.into_iter().cloned().collect()
 }
 
 /// Whether two intervals overlap; `slower` must not be the faster one.

@@ -2,6 +2,7 @@
 
 use crate::arch::Architecture;
 use crate::arch::Biases;
+use crate::arch::Dimension;
 use crate::arch::Mlp;
 use crate::arch::MlpKind;
 use crate::arch::Norm;
@@ -38,6 +39,10 @@ pub struct Request {
     pub base: Architecture,
     /// The published or given model that gains are reported against.
     pub baseline: Architecture,
+    /// Whether that model was asked for; else the search takes one that fits and is like what it varies.
+    pub named: bool,
+    /// Tokens that losses are compared after; 20 a parameter where none.
+    pub tokens: Option<f64>,
     /// Tokens of the vocabulary; a search pads it.
     pub vocab: u64,
     /// What one step does.
@@ -58,23 +63,66 @@ pub struct Request {
     pub most_families: usize,
 }
 
+/// Query heads per key/value head of a baseline for a search that may share keys.
+const SHARED_KEYS: std::ops::RangeInclusive<u64> = 2..=8;
+
+/// What a model with another kind of MLP or of keys may be nearer in size, as a logarithm: half or twice as large.
+const OTHER_PARTS: f64 = 0.7;
+
+/// A vocabulary of another order and a model that does not fit weigh more than any size.
+const OTHER_ORDER: f64 = 1e2;
+const DOES_NOT_FIT: f64 = 1e4;
+
 /// Tokens of GPT-2's vocabulary, which the models of the co-design paper share.
 pub const USUAL_VOCABULARY: u64 = 50257;
 
 impl Request {
     /// A search that names no model: parts as they are usual today, against the published model nearest in size.
     pub fn usual(parameters: u64, kind: MlpKind, vocab: u64, workload: Workload) -> Result<Self> {
-        let baseline = usual_baseline(parameters, vocab, &workload).ok_or_else(|| {
+        let base = usual_architecture(kind, parameters);
+        let request = Self {
+            vocab,
+            parameters,
+            named: false,
+            ..Self::like(&base, workload)
+        };
+        let baseline = request.usual_baseline(&|_| true).ok_or_else(|| {
             Error::infeasible(
                 "search: no published model can run this workload; name one with --like",
             )
         })?;
         Ok(Self {
-            parameters,
-            base: usual_architecture(kind, parameters),
-            vocab,
-            ..Self::like(&baseline.architecture, workload)
+            baseline: baseline.architecture.clone(),
+            ..request
         })
+    }
+
+    /// The dense published model nearest in size that the workload can run on: of those that fit, with a vocabulary of the
+    /// same order, as otherwise a gain would be that of a smaller vocabulary, with the same kind of MLP, and with shared
+    /// keys where the search may share them; each of these wishes gives way where no model meets it.
+    pub fn usual_baseline(&self, fits: &dyn Fn(&Architecture) -> bool) -> Option<&'static Preset> {
+        let may_share = self.fixed[Dimension::KvHeads].is_none() && self.fixed.kv_group != Some(1);
+        let badness = |arch: &Architecture| {
+            let size = self.count.of(arch) as f64 / self.parameters as f64;
+            let vocab = arch.vocab as f64 / self.vocab as f64;
+            let group = arch.heads / arch.kv_heads;
+            let flaws = [
+                (may_share && !SHARED_KEYS.contains(&group), OTHER_PARTS),
+                (arch.mlp.kind != self.base.mlp.kind, OTHER_PARTS),
+                (!(0.6..1.7).contains(&vocab), OTHER_ORDER),
+                (!fits(arch), DOES_NOT_FIT),
+            ];
+            let flaws = flaws.into_iter().filter(|(has, _)| *has);
+            size.ln().abs() + flaws.map(|(_, weight)| weight).sum::<f64>()
+        };
+        let runs = |preset: &&Preset| {
+            let arch = &preset.architecture;
+            rank::is_dense(arch)
+                && self.workload.validate(arch).is_ok()
+                && arch.layers.is_multiple_of(self.workload.pp)
+        };
+        let presets = Preset::all().iter().filter(runs);
+        presets.min_by(|a, b| badness(&a.architecture).total_cmp(&badness(&b.architecture)))
     }
 
     /// A search for as many parameters as a model has, built from its parts and against it.
@@ -85,6 +133,8 @@ impl Request {
             tolerance: 0.01,
             base: model.clone(),
             baseline: model.clone(),
+            named: true,
+            tokens: None,
             vocab: model.vocab,
             workload,
             shard: true,
@@ -150,32 +200,4 @@ pub fn usual_architecture(kind: MlpKind, parameters: u64) -> Architecture {
         window: None,
         stated: Stated::default(),
     }
-}
-
-/// The dense published model nearest in size that the workload can run on, of those with a vocabulary of the same
-/// order where there are any: otherwise a gain would be that of a smaller vocabulary.
-fn usual_baseline(
-    parameters_wanted: u64,
-    vocab: u64,
-    workload: &Workload,
-) -> Option<&'static Preset> {
-    let alike = |preset: &&Preset| {
-        let ratio = preset.architecture.vocab as f64 / vocab as f64;
-        (0.6..1.7).contains(&ratio)
-    };
-    let miss = |preset: &&Preset| {
-        let total = parameters(&preset.architecture).total as f64;
-        (total / parameters_wanted as f64).ln().abs()
-    };
-    let nearest = |presets: &mut dyn Iterator<Item = &'static Preset>| {
-        presets.min_by(|a, b| miss(a).total_cmp(&miss(b)))
-    };
-    let runs = |preset: &&Preset| {
-        let arch = &preset.architecture;
-        rank::is_dense(arch)
-            && workload.validate(arch).is_ok()
-            && arch.layers.is_multiple_of(workload.pp)
-    };
-    let all = || Preset::all().iter().filter(runs);
-    nearest(&mut all().filter(alike)).or_else(|| nearest(&mut all()))
 }

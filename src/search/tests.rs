@@ -70,7 +70,7 @@ fn annealing_finds_what_looking_at_everything_finds() {
 }
 
 #[test]
-fn equal_seeds_give_equal_results_and_rank_ties_by_habit() {
+fn equal_seeds_give_equal_results_and_rank_ties_by_loss() {
     let predictor = predictor("h200");
     let request = Request {
         method: Method::Anneal { seed: 7 },
@@ -96,8 +96,14 @@ fn equal_seeds_give_equal_results_and_rank_ties_by_habit() {
     );
     assert_eq!(one.shapes.len(), 10);
     for pair in one.shapes.windows(2) {
-        let [a, b] = [&pair[0].ranked, &pair[1].ranked];
-        assert!(a.tie < b.tie || (a.tie == b.tie && a.nearest.distance <= b.nearest.distance));
+        let [a, b] = [0, 1].map(|index| {
+            let shape = &pair[index];
+            (
+                shape.ranked.tie,
+                shape.loss.difference.as_ref().unwrap().mnat,
+            )
+        });
+        assert!(a.0 < b.0 || (a.0 == b.0 && a.1 <= b.1), "{a:?} {b:?}");
     }
     let group: Vec<_> = one
         .shapes
@@ -109,6 +115,70 @@ fn equal_seeds_give_equal_results_and_rank_ties_by_habit() {
             .iter()
             .all(|shape| rank::ties(&one.fastest.candidate, &shape.ranked.candidate))
     );
+}
+
+/// No shape is slower than another and has the higher loss in every draw, ties are different shapes, and the fastest is
+/// among them.
+#[test]
+fn shapes_of_an_answer_differ_and_none_is_worse_in_speed_and_loss() {
+    let predictor = predictor("h200");
+    for parameters in [1_300_000_000, 6_700_000_000] {
+        let found = search(&predictor, &request(parameters, MODES[0]), &quiet).unwrap();
+        let referee = loss::Referee::new(&found.request);
+        let model = crate::loss::Model::get();
+        let losses =
+            |arch: &Architecture| model.first_losses(&referee.pair(arch).0, found.tokens, 250);
+        let answers: Vec<_> = found
+            .shapes
+            .iter()
+            .map(|shape| (&shape.ranked.candidate, &shape.ranked.architecture))
+            .chain(
+                found
+                    .front
+                    .iter()
+                    .map(|point| (&point.candidate, &point.architecture)),
+            )
+            .map(|(candidate, arch)| (candidate.cost, losses(arch)))
+            .collect();
+        for (cost, slower) in &answers {
+            let beaten = answers.iter().any(|(other, faster)| {
+                other < cost
+                    && faster
+                        .iter()
+                        .zip(slower)
+                        .all(|(faster, slower)| faster < slower)
+            });
+            assert!(!beaten);
+        }
+        let shapes = &found.shapes;
+        let fastest = found.fastest.candidate;
+        assert!(shapes.iter().any(|shape| shape.ranked.candidate == fastest));
+        for (index, one) in shapes.iter().enumerate() {
+            for other in &shapes[..index] {
+                let sizes = [one, other].map(|shape| &shape.ranked.architecture);
+                let away = |of: fn(&Architecture) -> u64| {
+                    let [one, other] = sizes.map(|arch| of(arch) as f64);
+                    (one / other).ln().abs()
+                };
+                assert!(away(|arch| arch.layers) >= 0.02 || away(|arch| arch.hidden) >= 0.02);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_small_space_is_enumerated_and_a_baseline_fits_and_shares_keys() {
+    let request = Request {
+        method: Method::Anneal { seed: 1 },
+        ..request(1_300_000_000, MODES[0])
+    };
+    let found = search(&predictor("a100"), &request, &quiet).unwrap();
+    assert!(found.lattice <= EFFORT.moves());
+    assert_eq!(found.stopped, StopReason::Exhausted);
+    assert_eq!(found.evaluations + found.refused, found.lattice);
+    assert!(found.baseline.fits);
+    let baseline = self::request(6_700_000_000, MODES[0]).baseline;
+    assert!(baseline.kv_heads < baseline.heads, "{}", baseline.name);
 }
 
 #[test]

@@ -32,6 +32,9 @@ mod made_up;
 
 mod goldens;
 
+#[cfg(feature = "dataset")]
+mod losses;
+
 #[cfg(feature = "serve")]
 mod http;
 

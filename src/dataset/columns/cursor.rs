@@ -108,6 +108,10 @@ impl Cursor {
         Ok(match &mut self.reader {
             ColumnReader::BoolColumnReader(reader) => Column::Flags(take.values(reader)?),
             ColumnReader::Int64ColumnReader(reader) => Column::Counts(take.values(reader)?),
+            ColumnReader::Int32ColumnReader(reader) => {
+                let values = take.values(reader)?.into_iter();
+                Column::Counts(values.map(|value| value.map(i64::from)).collect())
+            }
             ColumnReader::DoubleColumnReader(reader) => Column::Numbers(take.values(reader)?),
             ColumnReader::FloatColumnReader(reader) => {
                 let values = take.values(reader)?.into_iter();
@@ -183,10 +187,10 @@ fn foreign(about: &ColumnDescriptor) -> Option<String> {
     let plain = match (physical, logical) {
         (Type::BYTE_ARRAY, Some(LogicalType::String)) => true,
         (Type::BYTE_ARRAY, None) => about.converted_type() == ConvertedType::UTF8,
-        (Type::INT64, Some(LogicalType::Integer(about))) => about.is_signed,
-        (Type::INT64, None) => matches!(
+        (Type::INT64 | Type::INT32, Some(LogicalType::Integer(about))) => about.is_signed,
+        (Type::INT64 | Type::INT32, None) => matches!(
             about.converted_type(),
-            ConvertedType::NONE | ConvertedType::INT_64
+            ConvertedType::NONE | ConvertedType::INT_64 | ConvertedType::INT_32
         ),
         (Type::BOOLEAN | Type::FLOAT | Type::DOUBLE, None) => true,
         _ => false,

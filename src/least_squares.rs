@@ -1,8 +1,10 @@
-//! Levenberg-Marquardt on a handful of variables.
+//! Least squares by Levenberg-Marquardt on a handful of variables.
 
 /// A minimum, and the standard deviation of each variable by the curvature there.
-pub(super) struct Solution {
+pub struct Solution {
+    /// The minimum.
     pub at: Vec<f64>,
+    /// Standard deviation of each variable.
     pub deviations: Vec<f64>,
 }
 
@@ -10,7 +12,7 @@ pub(super) struct Solution {
 const STEP: f64 = 1e-4;
 
 /// Minimises the sum of squares of `residuals`, whose standard deviation is 1.
-pub(super) fn least_squares(
+pub fn least_squares(
     residuals: &dyn Fn(&[f64]) -> Vec<f64>,
     start: &[f64],
     iterations: usize,

@@ -1,0 +1,472 @@
+//! What the shape of a transformer costs in loss: differences with a band, and where there is no evidence.
+//!
+//! Losses are nats per token, differences mnat. The laws (`data/loss/law.toml`) are our fits to public runs, the other terms
+//! (`data/loss/terms.toml`) have a source each. A difference is computed in [`DRAWS`] joint draws, one law and one set of
+//! random numbers each, which all shapes share: so differences between any two shapes are drawn together.
+
+pub mod fit;
+
+pub mod law;
+
+mod terms;
+
+pub use terms::Part;
+
+use crate::arch::Architecture;
+use crate::arch::parameters;
+use crate::error::Error;
+use crate::loss::law::{Form, Law, Member, Schedule, Size, Source, with_penalties};
+use crate::loss::terms::{Chance, Terms};
+use crate::random::Random;
+use crate::stats::{median, quantile};
+use std::sync::LazyLock;
+
+/// Joint draws: each law is drawn five times.
+pub const DRAWS: usize = 1000;
+
+/// The 5th and 95th percentile are a band.
+const BAND: [f64; 2] = [0.05, 0.95];
+
+named_enum! {
+    /// How much is known of a difference, the best first.
+    Evidence {
+        /// Runs of such shapes were fitted.
+        Inside = "inside",
+        /// The laws are carried beyond the fitted runs.
+        Extrapolated = "extrapolated",
+        /// A part that differs has never been measured and is not in the figure.
+        None = "none",
+        /// No figure is given.
+        Refused = "refused",
+    }
+}
+
+named_enum! {
+    /// Why a difference is not simply inside the data.
+    Reason {
+        /// More than two billion parameters in the blocks.
+        BeyondSizes = "beyond_2b",
+        /// Fewer than fifty million.
+        BelowSizes = "below_50m",
+        /// Hidden width over layers below 10.
+        Deep = "aspect_below_10",
+        /// The laws for experts hold between 1 and 512 of them.
+        ManyExperts = "experts_beyond_512",
+        /// Nothing is known of the shape inside a mixture of experts.
+        InsideExperts = "shape_inside_experts",
+        /// One has latent attention, the other has not.
+        LatentAttention = "latent_attention",
+        /// The two have other windows of attention.
+        Window = "window",
+        /// Hidden width over layers outside 3 to 320.
+        AspectRatio = "aspect_ratio",
+        /// Parameters of the MLP over those of attention outside 0.5 to 6.
+        MlpShare = "mlp_share",
+        /// Width of a head outside 32 to 256.
+        HeadDim = "head_dim",
+        /// Losses of different tokenizers cannot be compared.
+        Vocabulary = "vocabulary",
+    }
+}
+
+impl Reason {
+    /// How much is known where it applies.
+    pub const fn evidence(self) -> Evidence {
+        match self {
+            Self::BeyondSizes | Self::BelowSizes | Self::Deep | Self::ManyExperts => {
+                Evidence::Extrapolated
+            }
+            Self::InsideExperts | Self::LatentAttention | Self::Window => Evidence::None,
+            Self::AspectRatio | Self::MlpShare | Self::HeadDim | Self::Vocabulary => {
+                Evidence::Refused
+            }
+        }
+    }
+}
+
+/// What the loss of a shape is computed from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Profile {
+    /// Parameters, layers and width.
+    pub size: Size,
+    /// Parameters of the MLP that a token visits over those of attention.
+    pub mlp_share: f64,
+    /// Width of a head.
+    pub head_dim: f64,
+    /// Query heads.
+    pub heads: f64,
+    /// Query heads per key/value head.
+    pub kv_group: f64,
+    /// Routed experts over those that a token visits, 1 without experts.
+    pub sparsity: f64,
+    /// Whether attention is latent.
+    pub latent: bool,
+    /// A hash of the windows, 0 where every layer sees everything.
+    pub window: u64,
+    /// Tokens of the vocabulary, without padding.
+    pub vocab: u64,
+}
+
+impl Profile {
+    /// That of an architecture whose tokenizer has so many tokens.
+    pub fn of(arch: &Architecture, vocab: u64) -> Self {
+        let count = parameters(arch);
+        let tables = if arch.tied_embeddings { 1 } else { 2 };
+        let gate = arch.mlp.kind.up_factor() + 1;
+        // A token meets the mean of dense and expert layers.
+        let moe_layers = arch.moe_layers();
+        let of_experts = arch.moe.map_or(0, |moe| {
+            moe_layers * (moe.top_k * moe.d_ff + moe.shared_d_ff)
+        });
+        let inner = (arch.layers - moe_layers) * arch.mlp.d_ff + of_experts;
+        let attention = 2 * (arch.heads + arch.kv_heads) * arch.head_dim * arch.layers;
+        Self {
+            size: Size {
+                layers: arch.layers as f64,
+                width: arch.hidden as f64,
+                blocks: (count.active - count.embedding) as f64,
+                embeddings: (tables * vocab * arch.hidden) as f64,
+            },
+            mlp_share: (gate * inner) as f64 / attention as f64,
+            head_dim: arch.head_dim as f64,
+            heads: arch.heads as f64,
+            kv_group: arch.heads as f64 / arch.kv_heads as f64,
+            sparsity: arch
+                .moe
+                .map_or(1.0, |moe| moe.experts as f64 / moe.top_k as f64),
+            latent: arch.mla.is_some(),
+            window: arch.window.map_or(0, |window| {
+                crate::random::fnv1a(format!("{window:?}").as_bytes())
+            }),
+            vocab,
+        }
+    }
+
+    /// The shape of these proportions that has as many parameters as `other`, embeddings included where `total`.
+    #[must_use]
+    pub fn as_large_as(&self, other: &Self, total: bool) -> Self {
+        let count = |size: &Size| {
+            let embeddings = if total { size.embeddings } else { 0.0 };
+            size.blocks + embeddings
+        };
+        let wanted = count(&other.size);
+        let (mut low, mut high) = (1e-3, 1e3);
+        for _ in 0..100 {
+            let middle = f64::sqrt(low * high);
+            if count(&self.size.scaled(middle)) < wanted {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        let factor = if count(&self.size) == wanted {
+            1.0
+        } else {
+            low
+        };
+        Self {
+            size: self.size.scaled(factor),
+            ..*self
+        }
+    }
+}
+
+/// A difference of loss to a reference shape at equal tokens.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    /// Median of the laws' fits with the medians of the other terms, mnat; positive is worse.
+    pub mnat: f64,
+    /// 5th percentile of the draws.
+    pub low_mnat: f64,
+    /// 95th percentile.
+    pub high_mnat: f64,
+    /// What each part adds, mnat; parts that are equal in both are left out.
+    pub parts: Vec<(Part, f64)>,
+}
+
+/// What is known of a shape's loss against a reference.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparison {
+    /// How much is known.
+    pub evidence: Evidence,
+    /// Why not more.
+    pub reasons: Vec<Reason>,
+    /// The difference; none where it is refused.
+    pub difference: Option<Difference>,
+}
+
+/// Laws that are drawn from, and which of them are fits.
+#[derive(Clone, Debug)]
+pub struct Ensemble {
+    laws: Vec<Law>,
+    /// The member of each law.
+    names: Vec<String>,
+    /// The fit of each member with its name.
+    pub fits: Vec<(String, Law)>,
+}
+
+impl Ensemble {
+    /// Every draw of these members, each as likely.
+    pub fn new(members: &[Member]) -> Self {
+        Self {
+            laws: members
+                .iter()
+                .flat_map(|member| member.draws.clone())
+                .collect(),
+            names: members
+                .iter()
+                .flat_map(|member| vec![member.name.clone(); member.draws.len()])
+                .collect(),
+            fits: members
+                .iter()
+                .map(|member| (member.name.clone(), member.draws[0].clone()))
+                .collect(),
+        }
+    }
+
+    /// The members of this name alone.
+    #[must_use]
+    pub fn only(&self, name: &str) -> Self {
+        let laws = self.laws.iter().zip(&self.names);
+        let laws = laws.filter(|(_, member)| *member == name);
+        let (laws, names) = laws.map(|(law, name)| (law.clone(), name.clone())).unzip();
+        let fits = self.fits.iter().filter(|(member, _)| member == name);
+        Self {
+            laws,
+            names,
+            fits: fits.cloned().collect(),
+        }
+    }
+
+    /// The law of a joint draw.
+    pub fn law(&self, draw: usize) -> &Law {
+        &self.laws[draw % self.laws.len()]
+    }
+}
+
+/// The model of the loss.
+#[derive(Debug)]
+pub struct Model {
+    terms: Terms,
+    chances: Vec<Chance>,
+    /// Standard normals: for shapes wider than the reference, and for deeper ones.
+    normals: Vec<[f64; 2]>,
+    /// Whose runs it was fitted to.
+    pub sources: Vec<Source>,
+    /// Laws that differences between shapes are drawn from.
+    pub shapes: Ensemble,
+    /// Laws that say how size and tokens trade: annealed runs and the two fits of Chinchilla, each base law as likely.
+    pub sizes: Ensemble,
+}
+
+static MODEL: LazyLock<Model> = LazyLock::new(|| {
+    let (sources, members) = law::read().expect("data/loss/law.toml is checked by tests");
+    Model::new(sources, members)
+});
+
+impl Model {
+    /// The model that is built in.
+    pub fn get() -> &'static Self {
+        &MODEL
+    }
+
+    fn new(sources: Vec<Source>, members: Vec<Member>) -> Self {
+        let (totals, shaped): (Vec<_>, Vec<_>) = members
+            .into_iter()
+            .partition(|member| member.form == Form::Total);
+        let annealed: Vec<Member> = shaped
+            .iter()
+            .filter(|member| member.schedule == Schedule::Annealed)
+            .cloned()
+            .collect();
+        let penalties: Vec<Law> = annealed
+            .iter()
+            .filter(|member| member.form == Form::Aspect)
+            .flat_map(|member| member.draws.clone())
+            .collect();
+        // Both forms of a data set and the penalties of both data sets: fifty draws a base law.
+        let bases = totals.into_iter().map(|member| Member {
+            draws: with_penalties(&member.draws[0], &penalties),
+            ..member
+        });
+        let sizes = bases.chain(annealed).collect::<Vec<_>>();
+        Self::with(sources, Ensemble::new(&shaped), Ensemble::new(&sizes))
+    }
+
+    /// A model of these laws, for a cross-validation that fits them itself.
+    pub fn with(sources: Vec<Source>, shapes: Ensemble, sizes: Ensemble) -> Self {
+        let mut random = Random::new(0, "loss");
+        let chances = (0..DRAWS).map(|_| Chance::draw(&mut random)).collect();
+        let normals = (0..DRAWS).map(|_| [random.normal(), random.normal()]);
+        Self {
+            terms: Terms::read(),
+            chances,
+            normals: normals.collect(),
+            sources,
+            shapes,
+            sizes,
+        }
+    }
+
+    /// How much is known of a difference, and why not more.
+    pub fn evidence(&self, shape: &Profile, reference: &Profile) -> (Evidence, Vec<Reason>) {
+        let limits = &self.terms.limits;
+        let either = |test: &dyn Fn(&Profile) -> bool| test(shape) || test(reference);
+        let ratio = |profile: &Profile| profile.size.aspect_ratio();
+        let blocks = |profile: &Profile| profile.size.blocks;
+        let unfitted = |profile: &Profile| !limits.parameters.is_inside(blocks(profile));
+        let experts = |profile: &Profile| profile.sparsity != 1.0;
+        let applies = |reason: &Reason| match reason {
+            Reason::BeyondSizes => either(&|p| unfitted(p) && blocks(p) > 1e9),
+            Reason::BelowSizes => either(&|p| unfitted(p) && blocks(p) < 1e9),
+            Reason::Deep => {
+                either(&|p| !limits.aspect_ratio.is_inside(ratio(p)) && ratio(p) < 100.0)
+            }
+            Reason::ManyExperts => either(&|p| !self.terms.experts_inside(p.sparsity)),
+            Reason::InsideExperts => either(&experts),
+            Reason::LatentAttention => shape.latent != reference.latent,
+            Reason::Window => shape.window != reference.window,
+            Reason::AspectRatio => either(&|p| !limits.aspect_ratio.is_answered(ratio(p))),
+            Reason::MlpShare => {
+                let moved = shape.mlp_share != reference.mlp_share;
+                moved && either(&|p| !limits.mlp_share.is_answered(p.mlp_share))
+            }
+            Reason::HeadDim => {
+                let moved = shape.head_dim != reference.head_dim;
+                moved && either(&|p| !limits.head_dim.is_answered(p.head_dim))
+            }
+            Reason::Vocabulary => shape.vocab != reference.vocab,
+        };
+        let reasons: Vec<Reason> = Reason::ALL.into_iter().filter(applies).collect();
+        let worst = reasons.iter().map(|reason| reason.evidence()).max();
+        (worst.unwrap_or(Evidence::Inside), reasons)
+    }
+
+    /// The difference of a shape to a reference, both after so many tokens, with what is known of it.
+    pub fn compare(&self, shape: &Profile, reference: &Profile, tokens: f64) -> Comparison {
+        let (evidence, reasons) = self.evidence(shape, reference);
+        let answered = evidence != Evidence::Refused;
+        Comparison {
+            evidence,
+            reasons,
+            difference: answered.then(|| self.difference(shape, reference, tokens)),
+        }
+    }
+
+    fn difference(&self, shape: &Profile, reference: &Profile, tokens: f64) -> Difference {
+        let law =
+            |law: &Law| 1e3 * (law.loss(&shape.size, tokens) - law.loss(&reference.size, tokens));
+        let fits = self.shapes.fits.iter().map(|(_, fit)| law(fit)).collect();
+        let mut parts = vec![(Part::SizeAndShape, median(fits).unwrap_or(0.0))];
+        let terms = Part::ALL.into_iter().skip(1);
+        let medians = terms.map(|part| {
+            let cost = |chance| {
+                let [a, b] = [shape, reference].map(|one| self.terms.cost(part, one, chance));
+                1e3 * (a - b)
+            };
+            // What both have alike costs nothing, whatever the draw.
+            let alike = self
+                .chances
+                .iter()
+                .take(2)
+                .all(|chance| cost(chance) == 0.0);
+            let draws = || self.chances.iter().map(cost).collect();
+            let middle = if alike { None } else { median(draws()) };
+            (part, middle.unwrap_or(0.0))
+        });
+        parts.extend(medians);
+        parts.retain(|(_, mnat)| *mnat != 0.0);
+        let mnat = parts.iter().map(|(_, mnat)| mnat).sum();
+        let [of_shape, of_reference] =
+            [shape, reference].map(|one| self.losses(&self.shapes, one, tokens));
+        let unexplained = self.unexplained(shape, reference);
+        let draws = of_shape.iter().zip(&of_reference).zip(unexplained);
+        let mut draws: Vec<f64> = draws.map(|((a, b), more)| 1e3 * (a - b + more)).collect();
+        draws.sort_by(f64::total_cmp);
+        let [low, high] = BAND.map(|share| quantile(&draws, share));
+        Difference {
+            mnat,
+            low_mnat: low.min(mnat),
+            high_mnat: high.max(mnat),
+            parts,
+        }
+    }
+
+    /// The loss of a shape after so many tokens in every joint draw, nats per token, without what the laws leave out.
+    pub fn losses(&self, ensemble: &Ensemble, profile: &Profile, tokens: f64) -> Vec<f64> {
+        let laws = ensemble.laws.iter();
+        let of_laws: Vec<f64> = laws.map(|law| law.loss(&profile.size, tokens)).collect();
+        let costs = self.costs(profile).into_iter().enumerate();
+        costs
+            .map(|(draw, cost)| of_laws[draw % of_laws.len()] + cost)
+            .collect()
+    }
+
+    /// The first of these draws, for differences between shapes.
+    pub fn first_losses(&self, profile: &Profile, tokens: f64, draws: usize) -> Vec<f64> {
+        let chances = self.chances.iter().take(draws).enumerate();
+        let loss = |(draw, chance)| {
+            self.shapes.law(draw).loss(&profile.size, tokens) + self.cost(profile, chance)
+        };
+        chances.map(loss).collect()
+    }
+
+    /// What all parts but size and shape cost in every joint draw, nats per token.
+    pub fn costs(&self, profile: &Profile) -> Vec<f64> {
+        let chances = self.chances.iter();
+        chances.map(|chance| self.cost(profile, chance)).collect()
+    }
+
+    /// What they cost in the middle of every distribution, nats per token.
+    pub fn middle_cost(&self, profile: &Profile) -> f64 {
+        self.cost(profile, &Chance::MIDDLE)
+    }
+
+    fn cost(&self, profile: &Profile, chance: &Chance) -> f64 {
+        let parts = Part::ALL.into_iter().skip(1);
+        parts
+            .map(|part| self.terms.cost(part, profile, chance))
+            .sum()
+    }
+
+    /// What the laws leave out of a difference in every joint draw, nats per token.
+    pub fn unexplained(&self, shape: &Profile, reference: &Profile) -> Vec<f64> {
+        let figures = &self.terms.unexplained;
+        let largest = shape.size.blocks.max(reference.size.blocks);
+        let inside = self.terms.limits.parameters.is_inside(largest) || largest < 1e9;
+        let mnat = match inside {
+            true => figures.inside_mnat,
+            false => figures.extrapolated_mnat,
+        };
+        let ratio = shape.size.aspect_ratio() / reference.size.aspect_ratio();
+        let away = (ratio.ln().abs() / figures.full_at.ln()).min(1.0).sqrt();
+        let deeper = usize::from(ratio < 1.0);
+        let normals = self.normals.iter();
+        normals
+            .map(|pair| pair[deeper] * mnat * away / 1e3)
+            .collect()
+    }
+
+    /// What this vocabulary costs at equal FLOPs against the best one of its family of tokenizers, mnat, and the best.
+    pub fn vocabulary(&self, profile: &Profile, tokens: f64) -> (f64, u64) {
+        let loss = |vocab| self.terms.vocabulary(profile, tokens, vocab);
+        let all = (1..=512u64).map(|thousands| 1000 * thousands);
+        let best = all.min_by(|a, b| loss(*a).total_cmp(&loss(*b)));
+        let best = best.expect("there are vocabularies");
+        (1e3 * (loss(profile.vocab) - loss(best)).max(0.0), best)
+    }
+
+    /// Fails where two shapes have different tokenizers.
+    pub fn same_tokenizer(place: &str, vocab: u64, reference: u64) -> Result<(), Error> {
+        if vocab == reference {
+            return Ok(());
+        }
+        let allowed = format!(
+            "the {reference} tokens of the model it is compared with: losses of different tokenizers cannot be compared"
+        );
+        Err(Error::field(place, "vocab", vocab, &allowed))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,316 @@
+//! The checks of the model: published tables, limits, parameter counts.
+
+use super::law::Size;
+use super::*;
+use crate::arch::Preset;
+
+/// A shape by its parameters and proportions, with embeddings of a tenth.
+fn generic(blocks: f64, ratio: f64) -> Profile {
+    let width = (blocks * ratio / 12.0).cbrt();
+    Profile {
+        size: Size {
+            layers: width / ratio,
+            width,
+            blocks,
+            embeddings: 0.1 * blocks,
+        },
+        mlp_share: 2.0,
+        head_dim: 128.0,
+        heads: 32.0,
+        kv_group: 1.0,
+        sparsity: 1.0,
+        latent: false,
+        window: 0,
+        vocab: 50257,
+    }
+}
+
+/// Median of the fits, 5th and 95th percentile of the draws before they are widened, mnat.
+fn band(shape: &Profile, reference: &Profile) -> [f64; 3] {
+    let tokens = 20.0 * shape.size.blocks;
+    let model = Model::get();
+    let law = |law: &Law| 1e3 * (law.loss(&shape.size, tokens) - law.loss(&reference.size, tokens));
+    let fits = model.shapes.fits.iter().map(|(_, fit)| law(fit)).collect();
+    let mut draws: Vec<f64> = model.shapes.laws.iter().map(law).collect();
+    draws.sort_by(f64::total_cmp);
+    let [low, high] = BAND.map(|share| quantile(&draws, share));
+    [median(fits).unwrap(), low, high]
+}
+
+/// Differences at equal parameters that the fit was published with: ratio, then median and band in mnat.
+#[test]
+fn differences_are_those_of_the_fit() {
+    for (blocks, reference, cases) in [
+        (
+            2.65e9,
+            80.0,
+            &[
+                (224.0, [26.0, 9.0, 35.0]),
+                (160.0, [15.0, 3.0, 20.0]),
+                (128.0, [9.0, 1.0, 12.0]),
+                (2176.0 / 48.0, [-4.0, -9.0, 5.0]),
+                (28.0, [-3.0, -12.0, 18.0]),
+                (16.0, [2.0, -12.0, 42.0]),
+            ][..],
+        ),
+        (
+            6.7e9,
+            128.0,
+            &[
+                (5248.0 / 20.0, [20.0, 7.0, 29.0]),
+                (4608.0 / 26.0, [8.0, 2.0, 11.0]),
+                (3712.0 / 40.0, [-6.0, -8.0, -1.0]),
+                (3328.0 / 48.0, [-9.0, -14.0, 1.0]),
+                (46.0, [-11.0, -18.0, 5.0]),
+            ],
+        ),
+        (
+            1e9,
+            80.0,
+            &[
+                (408.0, [63.0, 32.0, 93.0]),
+                (2624.0 / 12.0, [30.0, 10.0, 41.0]),
+                (144.0, [14.0, 4.0, 19.0]),
+                (1536.0 / 36.0, [-6.0, -12.0, 8.0]),
+                (1216.0 / 56.0, [-3.0, -16.0, 35.0]),
+            ],
+        ),
+    ] {
+        for (ratio, expected) in cases {
+            let found = band(&generic(blocks, *ratio), &generic(blocks, reference));
+            for (found, expected) in found.iter().zip(expected) {
+                // The table is in whole mnat.
+                let miss = (found - expected).abs();
+                assert!(miss <= 0.6, "{blocks} {ratio}: {found} for {expected}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_share_of_the_mlp_costs_what_the_table_says() {
+    let with = |share: f64| Profile {
+        mlp_share: share,
+        ..generic(1e9, 80.0)
+    };
+    for (share, expected, band) in [(3.0, 6.0, [1.0, 10.0]), (4.0, 11.0, [3.0, 19.0])] {
+        let found = Model::get()
+            .compare(&with(share), &with(2.0), 2e10)
+            .difference
+            .unwrap();
+        assert!((found.mnat - expected).abs() <= 0.6, "{found:?}");
+        assert!(found.low_mnat >= band[0] - 0.5 && found.high_mnat <= band[1] + 0.5);
+        assert_eq!(found.parts.len(), 1);
+    }
+}
+
+#[test]
+fn an_equal_shape_costs_nothing_and_the_band_holds_the_median() {
+    let model = Model::get();
+    let llama = &Preset::find("llama-2-7b").unwrap().architecture;
+    let reference = Profile::of(llama, llama.vocab);
+    let same = model.compare(&reference, &reference, 1e11);
+    let difference = same.difference.unwrap();
+    assert_eq!(
+        [difference.mnat, difference.low_mnat, difference.high_mnat],
+        [0.0; 3]
+    );
+    for ratio in [12.0, 40.0, 79.0, 81.0, 200.0] {
+        let found = model.compare(&generic(1e9, ratio), &generic(1e9, 80.0), 2e10);
+        let found = found.difference.unwrap();
+        assert!(found.low_mnat <= found.mnat && found.mnat <= found.high_mnat);
+    }
+}
+
+#[test]
+fn the_penalty_is_continuous_where_it_turns() {
+    for (_, fit) in &Model::get().shapes.fits {
+        let turn = fit
+            .coefficients()
+            .get(6)
+            .map_or(80.0, |ln_ratio| ln_ratio.exp());
+        let [below, above] = [1.0 - 1e-9, 1.0 + 1e-9]
+            .map(|factor| fit.loss(&generic(1e9, turn.max(5.0) * factor).size, 2e10));
+        assert!((below - above).abs() < 1e-7);
+    }
+}
+
+#[test]
+fn bands_widen_beyond_the_data_and_what_is_unknown_says_so() {
+    let model = Model::get();
+    let width = |blocks: f64| {
+        let found = model.compare(
+            &generic(blocks, 160.0),
+            &generic(blocks, 80.0),
+            20.0 * blocks,
+        );
+        let difference = found.difference.unwrap();
+        (found.evidence, difference.high_mnat - difference.low_mnat)
+    };
+    let [(inside, narrow), (beyond, wide)] = [1.9e9, 6.7e9].map(width);
+    assert_eq!((inside, beyond), (Evidence::Inside, Evidence::Extrapolated));
+    assert!(wide > narrow);
+    let reference = generic(1e9, 80.0);
+    let judged = |shape: Profile| model.compare(&shape, &reference, 2e10);
+    for (shape, reason) in [
+        (generic(1e9, 330.0), Reason::AspectRatio),
+        (generic(1e9, 2.0), Reason::AspectRatio),
+        (
+            Profile {
+                mlp_share: 6.5,
+                ..reference
+            },
+            Reason::MlpShare,
+        ),
+        (
+            Profile {
+                mlp_share: 0.4,
+                ..reference
+            },
+            Reason::MlpShare,
+        ),
+        (
+            Profile {
+                head_dim: 16.0,
+                ..reference
+            },
+            Reason::HeadDim,
+        ),
+        (
+            Profile {
+                vocab: 32000,
+                ..reference
+            },
+            Reason::Vocabulary,
+        ),
+    ] {
+        let found = judged(shape);
+        assert_eq!(
+            (found.evidence, found.difference.is_none()),
+            (Evidence::Refused, true)
+        );
+        assert!(found.reasons.contains(&reason), "{reason}");
+    }
+    let deep = judged(generic(1e9, 8.0));
+    assert_eq!(deep.evidence, Evidence::Extrapolated);
+    let experts = judged(Profile {
+        sparsity: 8.0,
+        ..reference
+    });
+    assert_eq!(experts.evidence, Evidence::None);
+    assert!(experts.difference.unwrap().high_mnat < 0.0);
+}
+
+#[test]
+fn heads_and_keys_cost_what_the_sources_say() {
+    let model = Model::get();
+    let reference = generic(1e9, 80.0);
+    let part = |shape: Profile| model.compare(&shape, &reference, 2e10).difference.unwrap();
+    let small = part(Profile {
+        head_dim: 64.0,
+        ..reference
+    });
+    assert!((small.mnat - 6.3).abs() < 0.5 && small.low_mnat > -3.0 && small.high_mnat < 16.0);
+    let grouped = part(Profile {
+        kv_group: 4.0,
+        ..reference
+    });
+    assert!((grouped.mnat - 3.5).abs() < 0.5, "{grouped:?}");
+    let single = part(Profile {
+        kv_group: 32.0,
+        ..reference
+    });
+    assert!((single.mnat - 12.5).abs() < 1.0, "{single:?}");
+    // Eight experts at a billion active parameters: the loss times 0.948.
+    let experts = part(Profile {
+        sparsity: 8.0,
+        ..reference
+    });
+    assert!(
+        (experts.mnat + 52.0 * 2.4 * 0.95).abs() < 10.0,
+        "{experts:?}"
+    );
+}
+
+#[test]
+fn vocabularies_are_best_where_the_law_says() {
+    let model = Model::get();
+    for (blocks, width, ratio, best) in [
+        (2.65e9, 2560.0, 20.0, 41.0),
+        (2.65e9, 2560.0, 400.0, 93.0),
+        (6.7e9, 4096.0, 20.0, 57.0),
+        (6.7e9, 4096.0, 400.0, 129.0),
+    ] {
+        let mut profile = generic(blocks, 100.0);
+        profile.size.width = width;
+        let (cost, found) = model.vocabulary(&profile, ratio * blocks);
+        assert!(
+            (found as f64 / 1e3 / best - 1.0).abs() < 0.07,
+            "{found} for {best}"
+        );
+        assert!((0.0..7.0).contains(&cost));
+    }
+}
+
+/// 40 % of an H100's dense bf16 for a thousand hours.
+#[test]
+fn a_thousand_hours_are_best_spent_on_two_to_five_billion_parameters() {
+    let model = Model::get();
+    let best = |hours: f64, law: &Law| {
+        let flops = hours * 3600.0 * 0.4 * 989e12;
+        let sizes = (0..200).map(|step| 2e8 * f64::powf(150.0, f64::from(step) / 199.0));
+        let loss = |blocks: f64| {
+            let mut size = generic(blocks, 80.0).size;
+            size.embeddings = 2.0 * 50257.0 * size.width;
+            law.loss(&size, flops / 6.0 / (blocks + 0.5 * size.embeddings))
+        };
+        sizes
+            .map(|size| (size, loss(size)))
+            .min_by(|a, b| a.1.total_cmp(&b.1))
+            .unwrap()
+    };
+    assert_eq!(model.sizes.fits.len(), 6);
+    for (name, law) in &model.sizes.fits {
+        let (size, loss) = best(1e3, law);
+        let total = size + 2.0 * 50257.0 * generic(size, 80.0).size.width;
+        assert!((2e9..5e9).contains(&total), "{name}: {total}");
+        let (larger, lower) = best(1e4, law);
+        assert!(larger > size && lower < loss, "{name}");
+        // What the law of tokens gives, its inverse takes back.
+        let profile = generic(size, 80.0).size;
+        let tokens = law.tokens(law.loss(&profile, 7e10) - law.floor(&profile));
+        assert!((tokens / 7e10 - 1.0).abs() < 1e-9);
+    }
+}
+
+#[test]
+fn a_law_is_found_again_from_its_own_losses() {
+    for form in Form::ALL {
+        let law = match form {
+            Form::Total => Law::new(form, vec![1.8, 6.2, 0.34, 6.2, 0.3]),
+            Form::Aspect => Law::new(form, vec![1.9, -0.1, 0.23, -0.8, 0.45, 0.3, 3.8, 0.1, 0.05]),
+            Form::WidthDepth => {
+                Law::new(form, vec![1.2, -0.7, 0.3, -0.8, 0.45, -0.9, 0.4, -1.0, 0.6])
+            }
+        }
+        .unwrap();
+        let shapes = [1e8, 3e8, 1e9].into_iter().flat_map(|blocks| {
+            [8.0, 20.0, 45.0, 90.0, 180.0, 300.0].map(|ratio| generic(blocks, ratio).size)
+        });
+        let observations: Vec<_> = shapes
+            .flat_map(|size| {
+                let law = &law;
+                [3e9, 1e10, 3e10, 1e11].map(|tokens| fit::Observation {
+                    size,
+                    tokens,
+                    loss: law.loss(&size, tokens),
+                    weight: 1.0,
+                })
+            })
+            .collect();
+        let found = fit::fit(form, &observations).unwrap();
+        let held_out = generic(6e8, 130.0).size;
+        let [there, here] = [&law, &found].map(|law| law.loss(&held_out, 2e10));
+        assert!((there - here).abs() < 2e-3, "{form}: {here} for {there}");
+    }
+}

@@ -1,0 +1,88 @@
+//! What searched shapes cost in loss against the baseline, and which are slower and worse at once.
+
+use crate::arch::Architecture;
+use crate::loss::{Comparison, Evidence, Model, Profile};
+use crate::search::Request;
+use crate::search::objective::Candidate;
+use crate::search::shape::Count;
+use crate::search::space::Space;
+use rayon::prelude::*;
+
+/// Tokens a parameter where no number of tokens is asked for.
+const TOKENS_A_PARAMETER: f64 = 20.0;
+
+/// Joint draws in which a shape must have the higher loss to be worse for sure.
+const SURE: usize = 250;
+
+/// Compares shapes with the baseline's proportions at equal parameters and tokens.
+pub struct Referee {
+    model: &'static Model,
+    reference: Profile,
+    vocab: u64,
+    total: bool,
+    /// Tokens that both are trained on.
+    pub tokens: f64,
+}
+
+impl Referee {
+    /// Against the baseline of a request.
+    pub fn new(request: &Request) -> Self {
+        // A baseline that nobody named lends its proportions, not its tokenizer.
+        let vocab = match request.named {
+            true => request.baseline.vocab,
+            false => request.vocab,
+        };
+        Self {
+            model: Model::get(),
+            reference: Profile::of(&request.baseline, vocab),
+            vocab: request.vocab,
+            total: request.count == Count::Total,
+            tokens: request
+                .tokens
+                .unwrap_or(TOKENS_A_PARAMETER * request.parameters as f64),
+        }
+    }
+
+    /// What is known of a shape's loss.
+    pub fn compare(&self, arch: &Architecture) -> Comparison {
+        let (shape, reference) = self.pair(arch);
+        self.model.compare(&shape, &reference, self.tokens)
+    }
+
+    /// A shape and the baseline's proportions at as many parameters.
+    pub fn pair(&self, arch: &Architecture) -> (Profile, Profile) {
+        let shape = Profile::of(arch, self.vocab);
+        (shape, self.reference.as_large_as(&shape, self.total))
+    }
+
+    /// Candidates, given fastest first, without those that a faster one beats in loss in every draw. Shapes of whose loss
+    /// nothing is known stay.
+    pub fn not_worse(&self, space: &Space, candidates: Vec<Candidate>) -> Vec<Candidate> {
+        let losses: Vec<Option<Vec<f64>>> = candidates
+            .par_iter()
+            .map(|candidate| self.draws(&space.build(&candidate.shape).0))
+            .collect();
+        let mut kept: Vec<(Candidate, Option<Vec<f64>>)> = Vec::new();
+        for (candidate, losses) in candidates.into_iter().zip(losses) {
+            let beaten = losses.as_ref().is_some_and(|losses| {
+                let known = kept.iter().rev().filter_map(|(_, known)| known.as_ref());
+                known.into_iter().any(|known| all_lower(known, losses))
+            });
+            if !beaten {
+                kept.push((candidate, losses));
+            }
+        }
+        kept.into_iter().map(|(candidate, _)| candidate).collect()
+    }
+
+    fn draws(&self, arch: &Architecture) -> Option<Vec<f64>> {
+        let shape = Profile::of(arch, self.vocab);
+        let (evidence, _) = self.model.evidence(&shape, &self.reference);
+        let known = matches!(evidence, Evidence::Inside | Evidence::Extrapolated);
+        known.then(|| self.model.first_losses(&shape, self.tokens, SURE))
+    }
+}
+
+fn all_lower(one: &[f64], other: &[f64]) -> bool {
+    one.iter().zip(other).all(|(one, other)| one < other)
+}
