@@ -1,6 +1,7 @@
 //! Differences of loss between shapes, judged on public runs.
 
-use crate::cli::{json, number, skip};
+use crate::cli::{json, number};
+use crate::skip::skip;
 
 /// The bounds that the laws have to meet: on pairs of shapes that no fit saw.
 #[test]

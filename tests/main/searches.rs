@@ -11,9 +11,9 @@ fn shapes(document: &Value) -> &Vec<Value> {
 
 #[test]
 fn a_budget_gets_ranked_shapes_with_everything_that_was_promised() {
-    let document = json("search --params 1.3B --gpu b200 --top 4 --seed 3");
+    let document = json("search --params 2.7B --gpu b200 --top 4 --seed 3");
     assert_eq!(document["gpu"], "b200");
-    assert_eq!(document["request"]["parameters"], 1_300_000_000u64);
+    assert_eq!(document["request"]["parameters"], 2_700_000_000u64);
     assert_eq!(document["search"]["method"], "annealing");
     assert_eq!(document["search"]["seed"], 3);
     assert!(number(&document["search"], "evaluations") > 1000.0);
@@ -27,6 +27,11 @@ fn a_budget_gets_ranked_shapes_with_everything_that_was_promised() {
         assert!(low < mid && mid < high);
         assert!(number(shape, "memory_bytes") < number(&document, "capacity_bytes"));
         assert!((0.0..1.0).contains(&number(shape, "mfu")));
+        let loss = &shape["loss"];
+        assert_eq!(loss["evidence"], "extrapolated");
+        let [low, mid, high] =
+            ["low_mnat", "difference_mnat", "high_mnat"].map(|key| number(loss, key));
+        assert!(low <= mid && mid <= high && low < high);
         assert!(shape["gain"].is_f64() && shape["nearest_model"].is_string());
         assert!(
             shape["rules_met"]
