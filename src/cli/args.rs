@@ -251,6 +251,9 @@ pub struct SearchArgs {
     /// Draw throughput against memory of the Pareto front.
     #[arg(long, value_name = "FILE.svg|FILE.png", value_parser = picture)]
     pub plot: Option<PathBuf>,
+    /// Draw throughput against loss of the reported shapes, with their bands.
+    #[arg(long, value_name = "FILE.svg|FILE.png", value_parser = picture)]
+    pub loss_plot: Option<PathBuf>,
 }
 
 /// Planning a layout.

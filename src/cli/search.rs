@@ -65,10 +65,16 @@ pub(super) fn run(args: &SearchArgs, format: Format) -> Result<String> {
     if let Some(folder) = &args.export {
         export(&report, folder)?;
     }
-    if let Some(path) = &args.plot {
-        let picture = plot::render(&report.chart(), plot::Format::of(path)?)?;
-        write_atomically(path, &picture)?;
-        say(&format!("wrote {}", path.display()));
+    let charts = [
+        (&args.plot, SearchReport::chart as fn(&SearchReport) -> _),
+        (&args.loss_plot, SearchReport::loss_chart),
+    ];
+    for (path, chart) in charts {
+        if let Some(path) = path {
+            let picture = plot::render(&chart(&report), plot::Format::of(path)?)?;
+            write_atomically(path, &picture)?;
+            say(&format!("wrote {}", path.display()));
+        }
     }
     Ok(render(&report, format))
 }

@@ -13,11 +13,16 @@ use crate::search::FrontPoint;
 use crate::search::Method;
 use crate::search::Recommendation;
 use crate::search::Request;
+use crate::search::Sizes;
 use crate::search::bounds::Quantity;
+use crate::search::goal::{Objective, Outcome};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
+
+/// Seconds.
+const HOUR: f64 = 3600.0;
 
 /// Roles that are named as having won or lost time.
 const ROLES: usize = 3;
@@ -41,6 +46,10 @@ pub struct SearchReport {
     pub(super) fastest: PointKeys,
     pub(super) pareto_front: Vec<PointKeys>,
     pub(super) search: MethodKeys,
+    /// The sizes that were tried, where the objective finds the size.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub(super) sizes: Option<SizesKeys>,
     /// The config.json of each shape, in the order of rank, where they were asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false, value_type = Vec<Object>)]
@@ -56,6 +65,12 @@ pub(super) struct RequestKeys {
     pub vocab: u64,
     /// Tokens that losses are compared after.
     pub tokens: f64,
+    pub objective: Objective,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget_gpu_hours: Option<f64>,
+    /// The loss to reach, on the scale of the law gemstones-annealed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target_loss_nats: Option<f64>,
     pub relaxed: Vec<&'static str>,
     /// What else varied, with what there was to choose from.
     pub free: BTreeMap<Dimension, Vec<u64>>,
@@ -111,6 +126,9 @@ pub(super) struct ShapeKeys {
     pub outside_usual: Vec<OutsideKeys>,
     pub won: Vec<RoleGain>,
     pub loss: LossKeys,
+    /// What it reaches, where the objective is a loss or a time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<OutcomeKeys>,
     pub tier: Tier,
     pub tier_shares: BTreeMap<Tier, f64>,
 }
@@ -166,6 +184,84 @@ pub(super) struct LossKeys {
     pub parts_mnat: BTreeMap<Part, f64>,
 }
 
+/// What a shape reaches under an objective that is a loss or a time.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = SearchOutcome)]
+pub(super) struct OutcomeKeys {
+    /// Tokens that it is trained on.
+    pub tokens: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_hours: Option<f64>,
+    /// Behind the best of the answer: 0.001 nat of loss, or `ln` of the time; mean of the joint draws.
+    pub behind: f64,
+    /// 5th percentile.
+    pub behind_low: f64,
+    /// 95th percentile.
+    pub behind_high: f64,
+    /// Share of the joint draws in which it is the best of the answer.
+    pub wins: f64,
+    /// Share in which it is better than the best; a tie from 0.2 on.
+    pub beats_best: f64,
+    /// Loss by law, each on the scale of its own data and tokenizer.
+    pub loss_nats: BTreeMap<String, f64>,
+    pub evidence: Evidence,
+    pub reasons: Vec<Reason>,
+}
+
+impl From<&Outcome> for OutcomeKeys {
+    fn from(outcome: &Outcome) -> Self {
+        let [behind, behind_low, behind_high] = outcome.behind;
+        Self {
+            tokens: outcome.tokens,
+            gpu_hours: outcome.gpu_time.map(|time| time.secs() / HOUR),
+            behind,
+            behind_low,
+            behind_high,
+            wins: outcome.wins,
+            beats_best: outcome.beats_best,
+            loss_nats: outcome.losses.clone(),
+            evidence: outcome.evidence,
+            reasons: outcome.reasons.clone(),
+        }
+    }
+}
+
+/// Sizes under one objective.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct SizesKeys {
+    /// Parameters that the best size has at least in five of six joint draws.
+    pub parameters_low: f64,
+    /// And at most.
+    pub parameters_high: f64,
+    /// The best shape of each size that was tried, by rising parameters.
+    pub points: Vec<SizeKeys>,
+}
+
+/// The best shape of one size.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct SizeKeys {
+    pub parameters: u64,
+    pub shape: ArchitectureShape,
+    pub tokens_per_s_per_gpu: f64,
+    pub outcome: OutcomeKeys,
+}
+
+impl From<&Sizes> for SizesKeys {
+    fn from(sizes: &Sizes) -> Self {
+        let points = sizes.points.iter().map(|point| SizeKeys {
+            parameters: point.parameters,
+            shape: ArchitectureShape::from(&point.best.ranked.architecture),
+            tokens_per_s_per_gpu: point.best.step.tokens_per_s_per_gpu(),
+            outcome: OutcomeKeys::from(&point.outcome),
+        });
+        Self {
+            parameters_low: sizes.range[0],
+            parameters_high: sizes.range[1],
+            points: points.collect(),
+        }
+    }
+}
+
 impl From<&Comparison> for LossKeys {
     fn from(comparison: &Comparison) -> Self {
         let difference = comparison.difference.as_ref();
@@ -211,6 +307,14 @@ impl SearchReport {
                 tolerance: request.tolerance,
                 vocab: request.vocab,
                 tokens: found.tokens,
+                objective: request
+                    .goal
+                    .map_or(Objective::Throughput, |goal| goal.objective),
+                budget_gpu_hours: request
+                    .goal
+                    .and_then(|goal| goal.gpu_time)
+                    .map(|time| time.secs() / HOUR),
+                target_loss_nats: request.goal.and_then(|goal| goal.target_loss),
                 relaxed: request
                     .relaxed
                     .iter()
@@ -244,6 +348,7 @@ impl SearchReport {
             fastest: PointKeys::from(&found.fastest),
             pareto_front: found.front.iter().map(PointKeys::from).collect(),
             search: MethodKeys::new(found),
+            sizes: found.sizes.as_ref().map(SizesKeys::from),
             configs: Vec::new(),
         }
     }
@@ -313,6 +418,7 @@ impl ShapeKeys {
                 .collect(),
             won: won(found, shape),
             loss: LossKeys::from(&shape.loss),
+            outcome: shape.outcome.as_ref().map(OutcomeKeys::from),
             tier: step.worst_tier(),
             tier_shares: Tier::ALL
                 .into_iter()

@@ -8,9 +8,11 @@ use crate::report::Report;
 use crate::report::grouped;
 use crate::report::percent;
 use crate::report::plot::Axis;
+use crate::report::plot::Band;
 use crate::report::plot::Chart;
 use crate::report::plot::Series;
 use crate::report::search::LossKeys;
+use crate::report::search::OutcomeKeys;
 use crate::report::search::PointKeys;
 use crate::report::search::SearchReport;
 use crate::report::search::ShapeKeys;
@@ -18,15 +20,26 @@ use crate::report::signed;
 use crate::report::table::Side;
 use crate::report::table::table;
 use crate::report::tokens;
+use crate::search::goal::{ABSOLUTE_LAW, Objective, TIE};
 use crate::units::Bytes;
 use crate::units::significant;
+
+/// `ln` of a time from which it is called never.
+const OUT_OF_SIGHT: f64 = 5.0;
 
 /// Points of the front that are shown; the document has all.
 const SHOWN: usize = 8;
 
 impl Report for SearchReport {
     fn text(&self) -> String {
-        let mut parts = vec![self.heading(), self.ranking(), self.reasons(), self.front()];
+        let mut parts = vec![
+            self.heading(),
+            self.sizes(),
+            self.outcomes(),
+            self.ranking(),
+            self.reasons(),
+            self.front(),
+        ];
         parts.retain(|part| !part.is_empty());
         parts.join("\n")
     }
@@ -85,6 +98,85 @@ impl SearchReport {
         }
     }
 
+    /// Throughput against loss: the recommended shapes with their bands, the Pareto front, the baseline.
+    pub fn loss_chart(&self) -> Chart {
+        let mut known: Vec<_> = self
+            .shapes
+            .iter()
+            .filter_map(|shape| {
+                let LossKeys {
+                    difference_mnat,
+                    low_mnat,
+                    high_mnat,
+                    ..
+                } = shape.loss;
+                let loss = [difference_mnat?, low_mnat?, high_mnat?];
+                Some((shape.tokens_per_s_per_gpu, loss, format!("#{}", shape.rank)))
+            })
+            .collect();
+        known.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let front = self.pareto_front.iter();
+        let front = front
+            .filter_map(|point| Some((point.tokens_per_s_per_gpu, point.loss.difference_mnat?)));
+        let baseline = &self.baseline;
+        let axis = |label: &str, unit: &str| Axis {
+            label: label.to_owned(),
+            unit: unit.to_owned(),
+            log: false,
+        };
+        Chart {
+            title: format!(
+                "Throughput and loss of shapes of {} parameters on {}",
+                grouped(self.request.parameters),
+                self.gpu_title
+            ),
+            subtitle: format!(
+                "{}\nloss over {}'s proportions at equal parameters after {} billion tokens",
+                self.workload,
+                baseline.shape.name,
+                significant(self.request.tokens / 1e9)
+            ),
+            x: axis("throughput per GPU", "tokens/s"),
+            y: axis("loss over the baseline", "mnat"),
+            band: Some(Band {
+                name: "90 % band".to_owned(),
+                points: known
+                    .iter()
+                    .map(|(x, [_, low, high], _)| (*x, *low, *high))
+                    .collect(),
+            }),
+            lines: vec![Series {
+                name: "recommended".to_owned(),
+                points: known
+                    .iter()
+                    .map(|(x, [middle, ..], _)| (*x, *middle))
+                    .collect(),
+                labels: Vec::new(),
+            }],
+            points: vec![
+                Series {
+                    name: "Pareto front".to_owned(),
+                    points: front.collect(),
+                    labels: Vec::new(),
+                },
+                Series {
+                    name: "rank".to_owned(),
+                    points: known
+                        .iter()
+                        .map(|(x, [middle, ..], _)| (*x, *middle))
+                        .collect(),
+                    labels: known.iter().map(|(.., label)| label.clone()).collect(),
+                },
+                Series {
+                    name: "baseline".to_owned(),
+                    points: vec![(baseline.tokens_per_s_per_gpu, 0.0)],
+                    labels: vec![baseline.shape.name.clone()],
+                },
+            ],
+            marks: Vec::new(),
+        }
+    }
+
     fn heading(&self) -> String {
         let (request, baseline) = (&self.request, &self.baseline);
         let mut lines = vec![
@@ -107,6 +199,19 @@ impl SearchReport {
             lines.push(format!(
                 "assumed: the training states do not fit one GPU, so they are sharded over {} replicas (ZeRO stage {}{recomputed}); --dp, --zero and --tp set it, --no-sharding forbids it",
                 work.dp, work.zero
+            ));
+        }
+        if request.objective != Objective::Throughput {
+            let of = match (request.budget_gpu_hours, request.target_loss_nats) {
+                (Some(hours), _) => format!("{} GPU-hours", significant(hours)),
+                (None, Some(nats)) => {
+                    format!("a loss of {nats} nats on the scale of {ABSOLUTE_LAW}")
+                }
+                (None, None) => format!("{} billion tokens", significant(request.tokens / 1e9)),
+            };
+            lines.push(format!(
+                "objective {} for {of}; tokens are throughput times GPU time, one learning rate schedule over all of them",
+                request.objective
             ));
         }
         for (name, choices) in &request.free {
@@ -147,6 +252,109 @@ impl SearchReport {
             basis.join("; ")
         ));
         lines.join("\n") + "\n"
+    }
+
+    /// The sizes that an objective was tried at.
+    fn sizes(&self) -> String {
+        let Some(sizes) = &self.sizes else {
+            return String::new();
+        };
+        let billions = |count: f64| format!("{}B", significant(count / 1e9));
+        let points = sizes.points.iter().map(|point| {
+            let name = format!(
+                "{} ({} x {})",
+                billions(point.parameters as f64),
+                point.shape.layers,
+                point.shape.hidden
+            );
+            (name, &point.outcome)
+        });
+        format!(
+            "{}The best size lies between {} and {} parameters in two of three joint draws of throughput and loss; sizes that beat the best in a fifth of them or more tie with it.\n",
+            self.outcome_table("size (shape)", points),
+            billions(sizes.parameters_low),
+            billions(sizes.parameters_high)
+        )
+    }
+
+    /// What the shapes reach under an objective.
+    fn outcomes(&self) -> String {
+        if self.shapes.iter().all(|shape| shape.outcome.is_none()) {
+            return String::new();
+        }
+        let shapes = self.shapes.iter().filter_map(|shape| {
+            let size = format!(
+                "{} ({} x {})",
+                shape.rank, shape.shape.layers, shape.shape.hidden
+            );
+            Some((size, shape.outcome.as_ref()?))
+        });
+        let table = self.outcome_table("rank (shape)", shapes);
+        let first = self.shapes.first().and_then(|shape| shape.outcome.as_ref());
+        let losses = first.map(|outcome| {
+            let each = outcome.loss_nats.iter();
+            let each: Vec<_> = each.map(|(law, nats)| format!("{nats:.3} by {law}")).collect();
+            format!(
+                "Loss of the first, nats per token, each on the scale of its law's data and tokenizer: {}.\n",
+                each.join(", ")
+            )
+        });
+        table + &losses.unwrap_or_default()
+    }
+
+    fn outcome_table<'a>(
+        &self,
+        what: &str,
+        rows: impl Iterator<Item = (String, &'a OutcomeKeys)>,
+    ) -> String {
+        let is_time = self.request.objective == Objective::TrainTime;
+        let behind = if is_time {
+            "time behind the best (90 %)"
+        } else {
+            "behind the best, mnat (90 %)"
+        };
+        let headings = [
+            (what, Side::Left),
+            ("tokens", Side::Right),
+            ("GPU-hours", Side::Right),
+            (behind, Side::Left),
+            ("beats it", Side::Right),
+            ("best of all", Side::Right),
+            ("", Side::Left),
+        ];
+        let rows = rows.map(|(name, outcome)| {
+            let value = |behind: f64| match is_time {
+                true if behind > OUT_OF_SIGHT => "never".to_owned(),
+                true => signed(behind.exp_m1()),
+                false => format!("{behind:+.1}"),
+            };
+            let is_best = outcome.behind == 0.0 && outcome.beats_best == 0.0;
+            [
+                name,
+                format!("{}B", significant(outcome.tokens / 1e9)),
+                outcome
+                    .gpu_hours
+                    .map_or_else(|| "-".to_owned(), significant),
+                match is_best {
+                    true => "best".to_owned(),
+                    false => format!(
+                        "{} ({} to {})",
+                        value(outcome.behind),
+                        value(outcome.behind_low),
+                        value(outcome.behind_high)
+                    ),
+                },
+                percent(outcome.beats_best),
+                percent(outcome.wins),
+                if outcome.beats_best >= TIE[0] {
+                    "tie"
+                } else {
+                    ""
+                }
+                .to_owned(),
+            ]
+        });
+        table(headings, rows)
     }
 
     fn ranking(&self) -> String {
@@ -194,7 +402,8 @@ impl SearchReport {
                 .iter()
                 .filter(move |shape| shape.tie_group == tie)
         };
-        if group(1).count() > 1 {
+        let by_speed = self.request.objective == Objective::Throughput;
+        if by_speed && group(1).count() > 1 {
             lines.push(format!(
                 "Shapes of one tie group are equally fast as far as the prediction can tell; they are ordered by loss, then by closeness to published models. The fastest by a hair is {}: {} tokens/s per GPU.",
                 dimensions(&self.fastest),

@@ -11,6 +11,7 @@ use crate::request::Size;
 use crate::request::Sizes;
 use crate::request::WorkloadRequest;
 use crate::request::number;
+use crate::request::{GpuTime, Tokens};
 use crate::search;
 use crate::search::Free;
 use crate::search::Method;
@@ -18,6 +19,7 @@ use crate::search::PARAMETERS;
 use crate::search::Request;
 use crate::search::USUAL_VOCABULARY;
 use crate::search::bounds::Quantity;
+use crate::search::goal::{Goal, Objective};
 use crate::search::shape::Count;
 use crate::search::shape::Fixed;
 use serde::de::{Deserialize, Deserializer, Error as _};
@@ -30,6 +32,9 @@ use utoipa::{PartialSchema, ToSchema};
 /// Positions that an exported config allows at least.
 pub const LEAST_POSITIONS: u64 = 2048;
 
+/// The size that a search for a size starts from.
+const FIRST_SIZE: u64 = 1_000_000_000;
+
 /// The most shapes that one report may have.
 const MOST_SHAPES: u64 = 1000;
 
@@ -37,13 +42,31 @@ const MOST_SHAPES: u64 = 1000;
 #[derive(Clone, Debug, serde::Deserialize, ToSchema)]
 #[cfg_attr(feature = "cli", derive(clap::Args))]
 #[cfg_attr(feature = "cli", command(group(
-    clap::ArgGroup::new("budget").required(true).multiple(true).args(["params", "like"])
+    clap::ArgGroup::new("subject").required(true).multiple(true).args(["params", "like", "budget", "target_loss"])
 )))]
 #[serde(deny_unknown_fields)]
 pub struct SearchRequest {
     /// Parameters wanted, such as 6.7B, 350M, 6.7e9 or 6700000000 [default: as many as like has].
     #[cfg_attr(feature = "cli", arg(long, value_name = "COUNT"))]
     pub params: Option<Parameters>,
+    /// What to look for: the most tokens per second, the lowest loss for a budget or a number of tokens, or the
+    /// shortest time to a loss. Without params the last two find the size, too.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[serde(default)]
+    #[schema(default = "throughput")]
+    pub objective: Objective,
+    /// GPU time of one training run, such as `1000 gpu-hours` or `50 gpu-days`, for the objective loss.
+    #[cfg_attr(feature = "cli", arg(long, value_name = "TIME"))]
+    pub budget: Option<GpuTime>,
+    /// Tokens that losses are compared after; for the objective train-time those after which the baseline has the loss
+    /// to reach [default: 20 a parameter].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "COUNT"))]
+    pub tokens: Option<Tokens>,
+    /// Loss to reach for the objective train-time, in nats per token on the scale of the law gemstones-annealed.
+    #[cfg_attr(feature = "cli", arg(long, value_name = "NATS", value_parser = loss))]
+    #[serde(default, deserialize_with = "some_loss")]
+    #[schema(minimum = 0.5, maximum = 20)]
+    pub target_loss: Option<f64>,
     /// What params counts: all parameters, or those of the layers and the final norm.
     #[cfg_attr(feature = "cli", arg(long, default_value_t))]
     #[serde(default)]
@@ -122,6 +145,24 @@ pub struct SearchRequest {
 }
 
 impl SearchRequest {
+    /// What to reach instead of throughput; fails where a size or a budget is missing or has no meaning.
+    fn goal(&self) -> Result<Option<Goal>> {
+        if self.objective == Objective::Throughput {
+            let budget = self.budget.map(|_| "budget");
+            if let Some(field) = budget.or(self.target_loss.map(|_| "target_loss")) {
+                let allowed = "nothing for the objective throughput; loss and train-time take it";
+                return Err(Error::field("search", field, "given", allowed));
+            }
+            return Ok(None);
+        }
+        Ok(Some(Goal {
+            objective: self.objective,
+            gpu_time: self.budget.map(|budget| budget.0),
+            tokens: self.tokens.map(|tokens| tokens.0),
+            target_loss: self.target_loss,
+        }))
+    }
+
     /// The search with everything filled in; what is left out comes from `like`, else is as usual.
     pub fn request(&self, like: Option<&Architecture>) -> Result<Request> {
         self.refuse_fixed_and_free()?;
@@ -146,7 +187,13 @@ impl SearchRequest {
         ];
         let fixed =
             fixed.map(|(dimension, size)| (dimension, sizes.option(dimension.name(), size)));
+        let goal = self.goal()?;
+        // A goal that sets the size itself starts from any.
+        let free_size =
+            goal.is_some_and(|goal| goal.gpu_time.is_some() || goal.target_loss.is_some());
+        let sized = self.params.is_some() || !free_size;
         let params = self.params.map(|params| params.0);
+        let params = params.or((free_size && like.is_none()).then_some(FIRST_SIZE));
         let request = match (like, params) {
             (Some(model), params) => Request {
                 parameters: params.unwrap_or_else(|| self.count.of(model)),
@@ -172,6 +219,9 @@ impl SearchRequest {
             vocab: vocab.unwrap_or(request.vocab),
             count: self.count,
             tolerance: self.tolerance,
+            tokens: self.tokens.map(|tokens| tokens.0),
+            goal,
+            sized,
             shard: !self.no_sharding,
             free: self.free.clone(),
             fixed: Fixed::from(fixed),
@@ -294,6 +344,30 @@ fn fraction<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<f
 
 fn is_tolerance(value: &f64) -> bool {
     (0.0..=0.5).contains(value)
+}
+
+const LOSS_ALLOWED: &str = "a number from 0.5 to 20, in nats per token";
+
+fn is_loss(value: &f64) -> bool {
+    (0.5..=20.0).contains(value)
+}
+
+/// Reads a loss to reach.
+#[cfg(feature = "cli")]
+fn loss(text: &str) -> std::result::Result<f64, String> {
+    let value = text.parse().ok().filter(is_loss);
+    value.ok_or_else(|| format!("allowed: {LOSS_ALLOWED}"))
+}
+
+fn some_loss<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> std::result::Result<Option<f64>, D::Error> {
+    match Option::<f64>::deserialize(deserializer)? {
+        Some(value) if !is_loss(&value) => {
+            Err(D::Error::custom(format!("expected {LOSS_ALLOWED}")))
+        }
+        value => Ok(value),
+    }
 }
 
 fn shapes<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<u64, D::Error> {

@@ -9,11 +9,11 @@ use crate::predict::Predictor;
 use crate::search::Progress;
 use crate::search::Watch;
 use crate::search::objective::Archive;
+use crate::search::objective::Scale;
 use crate::search::objective::Worker;
 use crate::search::shape::Shape;
 use crate::search::shape::ShapeFamily;
 use crate::search::space::Space;
-use crate::units::Seconds;
 use argmin::core::{CostFunction, Error, Executor};
 use argmin::solver::simulatedannealing::{Anneal, SATempFunc, SimulatedAnnealing};
 use rand::{Rng, SeedableRng};
@@ -72,14 +72,14 @@ impl Effort {
 pub fn anneal(
     predictor: &Predictor,
     space: &Space,
-    reference: Seconds,
+    scale: Scale<'_>,
     families: &[ShapeFamily],
     effort: Effort,
     seed: u64,
     watch: &Watch<'_>,
 ) -> (Archive, bool) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let mut starter = Worker::new(predictor, space, reference);
+    let mut starter = Worker::new(predictor, space, scale);
     let total = effort.moves();
     let begun = Progress {
         done: 0,
@@ -106,7 +106,7 @@ pub fn anneal(
                 total,
                 watch,
                 inner: Mutex::new(Inner {
-                    worker: Worker::new(predictor, space, reference),
+                    worker: Worker::new(predictor, space, scale),
                     random,
                     moves: 0,
                 }),

@@ -9,6 +9,8 @@ pub mod bounds;
 
 mod free;
 
+pub mod goal;
+
 mod loss;
 
 mod objective;
@@ -25,10 +27,13 @@ pub mod shape;
 
 mod sharding;
 
+mod sizes;
+
 mod space;
 
 pub use free::Free;
 pub use request::{Method, PARAMETERS, Request, USUAL_VOCABULARY, usual_architecture};
+pub use sizes::{SizePoint, Sizes};
 
 use crate::arch::Architecture;
 use crate::arch::Dimension;
@@ -45,9 +50,11 @@ use crate::rules::judge_all;
 use crate::search::anneal::Effort;
 use crate::search::bounds::Bounds;
 use crate::search::bounds::Quantity;
+use crate::search::goal::{Entry, Outcome, Yardstick};
 use crate::search::loss::Referee;
 use crate::search::objective::Archive;
 use crate::search::objective::Candidate;
+use crate::search::objective::Scale;
 use crate::search::rank::Ranked;
 use crate::search::shape::Shape;
 use crate::search::shape::ShapeFamily;
@@ -125,6 +132,21 @@ pub struct Recommendation {
     pub outside: Vec<(Quantity, f64, [f64; 2])>,
     /// Its loss against the baseline's proportions at equal parameters and tokens.
     pub loss: Comparison,
+    /// What it reaches, where the search has a goal.
+    pub outcome: Option<Outcome>,
+}
+
+impl Recommendation {
+    fn entry(&self) -> Entry<'_> {
+        let all = (self.step.tokens_per_s_high / self.step.tokens_per_s_low).ln() / 2.0;
+        let own = self.ranked.candidate.own_half_width;
+        let shared = (all * all - own * own).max(0.0).sqrt();
+        Entry {
+            architecture: &self.ranked.architecture,
+            per_token: self.step.gpu_time_per_token(),
+            half_widths: [own, shared],
+        }
+    }
 }
 
 /// A shape with its throughput, memory and habit.
@@ -168,10 +190,29 @@ pub struct Found {
     pub refused: u64,
     /// Why it ended.
     pub stopped: StopReason,
+    /// Every size that was tried, where a goal finds the size.
+    pub sizes: Option<Sizes>,
 }
 
-/// Finds the fastest shapes of a request.
+/// Finds the fastest shapes of a request, or those that come nearest to its goal.
 pub fn search(predictor: &Predictor, request: &Request, watch: &Watch<'_>) -> Result<Found> {
+    let Some(goal) = request.goal else {
+        return search_of(predictor, request, EFFORT, watch);
+    };
+    goal.check(request, request.sized)?;
+    match request.sized {
+        true => search_of(predictor, request, EFFORT, watch),
+        false => sizes::search_sizes(predictor, request, goal, watch),
+    }
+}
+
+/// A search of one size.
+fn search_of(
+    predictor: &Predictor,
+    request: &Request,
+    effort: Effort,
+    watch: &Watch<'_>,
+) -> Result<Found> {
     predictor.gpu().require(request.workload.dtype)?;
     let asked = request;
     let mut request = request.clone();
@@ -213,21 +254,28 @@ pub fn search(predictor: &Predictor, request: &Request, watch: &Watch<'_>) -> Re
     }
     let baseline = estimate_step(predictor, &request.baseline, &request.workload)?;
     let reference = baseline.gpu_time_per_token();
-    let scan = |families: &[ShapeFamily]| scan::scan(predictor, &space, reference, families, watch);
+    let yardstick = request
+        .goal
+        .map(|goal| Yardstick::new(&request, goal, reference));
+    let scale = Scale {
+        reference,
+        yardstick: yardstick.as_ref(),
+    };
+    let scan = |families: &[ShapeFamily]| scan::scan(predictor, &space, scale, families, watch);
     let lattice = families.iter().map(ShapeFamily::count).sum();
-    if matches!(request.method, Method::Anneal { .. }) && lattice <= EFFORT.moves() {
+    if matches!(request.method, Method::Anneal { .. }) && lattice <= effort.moves() {
         // As many moves would look at some shapes twice and at others never.
         request.method = Method::Exhaustive;
     }
     let ((archive, interrupted), end) = match request.method {
         Method::Exhaustive => (scan(&families), StopReason::Exhausted),
         Method::Random { seed } => {
-            let sample = scan::sample(&families, EFFORT.moves(), seed);
+            let sample = scan::sample(&families, effort.moves(), seed);
             (scan(&sample), StopReason::Iterations)
         }
         Method::Anneal { seed } => {
             let (archive, interrupted) =
-                anneal::anneal(predictor, &space, reference, &families, EFFORT, seed, watch);
+                anneal::anneal(predictor, &space, scale, &families, effort, seed, watch);
             if archive.best.is_none() && !interrupted {
                 // No chain found a start, so whether there is any shape takes a look at all.
                 (scan(&families), StopReason::Exhausted)
@@ -242,7 +290,7 @@ pub fn search(predictor: &Predictor, request: &Request, watch: &Watch<'_>) -> Re
     } else {
         end
     };
-    let Some(fastest) = archive.best else {
+    if archive.best.is_none() {
         return Err(match stopped {
             StopReason::Interrupted => interrupted_early(),
             _ => or_interrupted(
@@ -250,9 +298,16 @@ pub fn search(predictor: &Predictor, request: &Request, watch: &Watch<'_>) -> Re
                     .unwrap_or_else(|| no_shape(&space)),
             ),
         });
-    };
-    let referee = Referee::new(&request);
-    let candidates = referee.not_worse(&space, archive.ranked());
+    }
+    let mut referee = Referee::new(&request);
+    if let Some(time) = request.goal.and_then(|goal| goal.gpu_time) {
+        // What the baseline sees within the budget.
+        referee.tokens = time / reference;
+    }
+    let mut candidates = archive.ranked();
+    candidates.sort_by(|a, b| a.cost.total_cmp(&b.cost).then(a.shape.cmp(&b.shape)));
+    let fastest = candidates[0];
+    let mut candidates = referee.not_worse(&space, candidates);
     let front = rank::pareto_front(&space, &candidates);
     let point = |(candidate, centre_distance): (Candidate, f64)| {
         let architecture = space.build(&candidate.shape).0;
@@ -266,10 +321,32 @@ pub fn search(predictor: &Predictor, request: &Request, watch: &Watch<'_>) -> Re
     };
     let fastest = point((fastest, rank::centre_distance(&space, &fastest)));
     let front = front.into_iter().map(point).collect();
-    let shapes = rank::rank(&space, &referee, candidates, request.top)
+    let ranked = match &yardstick {
+        None => rank::rank(&space, &referee, candidates, request.top),
+        Some(_) => {
+            candidates.sort_by(|a, b| a.score.total_cmp(&b.score).then(a.shape.cmp(&b.shape)));
+            rank::by_score(&space, &referee, &candidates, request.top)
+        }
+    };
+    let mut shapes = ranked
         .into_iter()
         .map(|(ranked, loss)| recommend(predictor, &request, &space, ranked, loss))
-        .collect::<Result<_>>()?;
+        .collect::<Result<Vec<_>>>()?;
+    if let Some(yardstick) = &yardstick {
+        let entries: Vec<Entry<'_>> = shapes.iter().map(Recommendation::entry).collect();
+        let (outcomes, _) = yardstick.outcomes(&entries, true);
+        let mut judged: Vec<_> = shapes.into_iter().zip(outcomes).collect();
+        judged.sort_by(|(_, a), (_, b)| a.behind[0].total_cmp(&b.behind[0]));
+        let judged = judged.into_iter().enumerate();
+        shapes = judged
+            .map(|(index, (mut shape, outcome))| {
+                // The first group is the best with all that tie with it.
+                shape.ranked.tie = if index == 0 || outcome.ties() { 1 } else { 2 };
+                shape.outcome = Some(outcome);
+                shape
+            })
+            .collect();
+    }
     Ok(Found {
         sharded,
         shapes,
@@ -281,6 +358,7 @@ pub fn search(predictor: &Predictor, request: &Request, watch: &Watch<'_>) -> Re
         evaluations: archive.evaluations,
         refused: archive.refused,
         stopped,
+        sizes: None,
         request,
     })
 }
@@ -409,6 +487,7 @@ fn recommend(
         workload,
         step,
         loss,
+        outcome: None,
     })
 }
 

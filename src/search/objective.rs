@@ -10,6 +10,7 @@ use crate::arch::memory_use;
 use crate::gpu::Gpu;
 use crate::predict::Predictor;
 use crate::predict::memo::Memo;
+use crate::search::goal::Yardstick;
 use crate::search::shape::Shape;
 use crate::search::space::Space;
 use crate::units::Bytes;
@@ -23,6 +24,8 @@ pub struct Candidate {
     pub shape: Shape,
     /// `ln(GPU time per token / reference)`.
     pub cost: f64,
+    /// What is minimised: the cost, or what a goal makes of it.
+    pub score: f64,
     /// Half width of the 90 % interval of `cost`, without what all shapes share.
     pub own_half_width: f64,
     /// Memory of one GPU.
@@ -75,14 +78,23 @@ impl Archive {
     /// The best of each kind, best first.
     pub fn ranked(&self) -> Vec<Candidate> {
         let mut all: Vec<_> = self.kinds.values().copied().collect();
-        all.sort_by(|a, b| a.cost.total_cmp(&b.cost).then(a.shape.cmp(&b.shape)));
+        all.sort_by(|a, b| a.score.total_cmp(&b.score).then(a.shape.cmp(&b.shape)));
         all
     }
 }
 
-/// Equal costs are ordered by shape, so that the order of evaluation does not matter.
+/// Equal scores are ordered by shape, so that the order of evaluation does not matter.
 fn better(a: &Candidate, b: &Candidate) -> bool {
-    a.cost < b.cost || (a.cost == b.cost && a.shape < b.shape)
+    a.score < b.score || (a.score == b.score && a.shape < b.shape)
+}
+
+/// What shapes are measured by.
+#[derive(Clone, Copy)]
+pub struct Scale<'a> {
+    /// The GPU time per token whose cost is 0.
+    pub reference: Seconds,
+    /// What makes a score of a cost, where a goal does.
+    pub yardstick: Option<&'a Yardstick>,
 }
 
 /// Evaluates shapes on one thread.
@@ -90,7 +102,7 @@ pub struct Worker<'a> {
     gpu: &'a Gpu,
     space: &'a Space,
     memo: Memo<'a>,
-    reference: Seconds,
+    scale: Scale<'a>,
     arch: Architecture,
     work: Workload,
     /// What has been seen.
@@ -98,13 +110,13 @@ pub struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    /// `reference` is the GPU time per token whose cost is 0.
-    pub fn new(predictor: &'a Predictor, space: &'a Space, reference: Seconds) -> Self {
+    /// One worker.
+    pub fn new(predictor: &'a Predictor, space: &'a Space, scale: Scale<'a>) -> Self {
         Self {
             gpu: predictor.gpu(),
             space,
             memo: Memo::new(predictor),
-            reference,
+            scale,
             arch: space.base.clone(),
             work: space.workload,
             archive: Archive::default(),
@@ -117,7 +129,7 @@ impl<'a> Worker<'a> {
             Some(candidate) => {
                 self.archive.evaluations += 1;
                 self.archive.keep(candidate);
-                candidate.cost
+                candidate.score
             }
             None => {
                 self.archive.refused += 1;
@@ -138,9 +150,18 @@ impl<'a> Worker<'a> {
         let cost = self.memo.cost(&self.arch, &self.work).ok()?;
         let gpus = (self.work.tp * self.work.pp) as f64;
         let per_token = cost.time * (gpus / cost.tokens as f64);
+        let ln_time = (per_token / self.scale.reference).ln();
+        let score = match self.scale.yardstick {
+            Some(yardstick) => yardstick.score(&self.arch, ln_time),
+            None => ln_time,
+        };
+        if score == f64::INFINITY {
+            return None;
+        }
         Some(Candidate {
             shape: *shape,
-            cost: (per_token / self.reference).ln(),
+            cost: ln_time,
+            score,
             own_half_width: cost.own_half_width,
             memory: memory.total(),
         })

@@ -37,6 +37,9 @@ pub struct Nearest {
 /// where a larger one leaves too few.
 const APART: [f64; 4] = [0.1, 0.05, 0.02, 0.0];
 
+/// Shapes that are looked through for each that is wanted, by a goal.
+const MOST_COPIES: usize = 50;
+
 /// Orders candidates, given fastest first: by speed between tie groups, by loss within one, then by closeness to
 /// published models. Shapes of nearly the same layers and width are one: the best of them stands for all, but for the
 /// fastest, which is always there.
@@ -78,13 +81,41 @@ pub fn rank(
         candidates = slower;
         tie += 1;
     }
-    for least in APART {
-        let chosen = different(&groups, least, top);
-        if chosen.len() >= top || least == 0.0 {
-            return chosen;
-        }
-    }
-    Vec::new()
+    spread(&groups, top, |ranked| ranked.candidate.cost)
+}
+
+/// The first shapes of each group, as far apart as still leaves `top` of them; the one of least `cost` is among them.
+fn spread(
+    groups: &[Vec<(Ranked, Comparison)>],
+    top: usize,
+    cost: fn(&Ranked) -> f64,
+) -> Vec<(Ranked, Comparison)> {
+    let mut tried = APART
+        .into_iter()
+        .map(|least| different(groups, least, top, cost));
+    let enough = tried.find(|chosen| chosen.len() >= top);
+    enough.unwrap_or_else(|| different(groups, 0.0, top, cost))
+}
+
+/// The best shapes by a goal, given best first, without near copies.
+pub fn by_score(
+    space: &Space,
+    referee: &Referee,
+    candidates: &[Candidate],
+    top: usize,
+) -> Vec<(Ranked, Comparison)> {
+    let published = Published::new();
+    // Enough for different ones among them.
+    let most = top.saturating_mul(MOST_COPIES).min(candidates.len());
+    let placed: Vec<_> = candidates[..most]
+        .par_iter()
+        .map(|candidate| {
+            let ranked = place(space, &published, candidate, 1);
+            let loss = referee.compare(&ranked.architecture);
+            (ranked, loss)
+        })
+        .collect();
+    spread(&[placed], top, |ranked| ranked.candidate.score)
 }
 
 /// The first shapes of each group that are at least so far apart, in order, the fastest of all among them.
@@ -92,6 +123,7 @@ fn different(
     groups: &[Vec<(Ranked, Comparison)>],
     least: f64,
     top: usize,
+    cost: fn(&Ranked) -> f64,
 ) -> Vec<(Ranked, Comparison)> {
     let apart = |a: &Ranked, b: &Ranked| {
         let away = |of: fn(&Architecture) -> u64| {
@@ -106,7 +138,6 @@ fn different(
             .ne(b.candidate.shape.of_workload());
         ranks || away(|arch| arch.layers) >= least || away(|arch| arch.hidden) >= least
     };
-    let cost = |ranked: &Ranked| ranked.candidate.cost;
     let fastest = groups
         .iter()
         .flatten()

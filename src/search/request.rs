@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::search::bounds::Quantity;
 use crate::search::free::Free;
+use crate::search::goal::Goal;
 use crate::search::rank;
 use crate::search::shape::Count;
 use crate::search::shape::Fixed;
@@ -43,6 +44,10 @@ pub struct Request {
     pub named: bool,
     /// Tokens that losses are compared after; 20 a parameter where none.
     pub tokens: Option<f64>,
+    /// What to reach instead of throughput.
+    pub goal: Option<Goal>,
+    /// Whether a number of parameters was asked for; else a goal finds it.
+    pub sized: bool,
     /// Tokens of the vocabulary; a search pads it.
     pub vocab: u64,
     /// What one step does.
@@ -66,7 +71,7 @@ pub struct Request {
 /// Query heads per key/value head of a baseline for a search that may share keys.
 const SHARED_KEYS: std::ops::RangeInclusive<u64> = 2..=8;
 
-/// What a model with another kind of MLP or of keys may be nearer in size, as a logarithm: half or twice as large.
+/// What a model with another kind of MLP, windows or keys may be nearer in size, as a logarithm: half or twice as large.
 const OTHER_PARTS: f64 = 0.7;
 
 /// A vocabulary of another order and a model that does not fit weigh more than any size.
@@ -98,8 +103,8 @@ impl Request {
     }
 
     /// The dense published model nearest in size that the workload can run on: of those that fit, with a vocabulary of the
-    /// same order, as otherwise a gain would be that of a smaller vocabulary, with the same kind of MLP, and with shared
-    /// keys where the search may share them; each of these wishes gives way where no model meets it.
+    /// same order, as otherwise a gain would be that of a smaller vocabulary, with the same kind of MLP and of windows, and
+    /// with shared keys where the search may share them; each of these wishes gives way where no model meets it.
     pub fn usual_baseline(&self, fits: &dyn Fn(&Architecture) -> bool) -> Option<&'static Preset> {
         let may_share = self.fixed[Dimension::KvHeads].is_none() && self.fixed.kv_group != Some(1);
         let badness = |arch: &Architecture| {
@@ -109,6 +114,7 @@ impl Request {
             let flaws = [
                 (may_share && !SHARED_KEYS.contains(&group), OTHER_PARTS),
                 (arch.mlp.kind != self.base.mlp.kind, OTHER_PARTS),
+                (arch.window != self.base.window, OTHER_PARTS),
                 (!(0.6..1.7).contains(&vocab), OTHER_ORDER),
                 (!fits(arch), DOES_NOT_FIT),
             ];
@@ -135,6 +141,8 @@ impl Request {
             baseline: model.clone(),
             named: true,
             tokens: None,
+            goal: None,
+            sized: true,
             vocab: model.vocab,
             workload,
             shard: true,

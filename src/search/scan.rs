@@ -5,11 +5,11 @@ use crate::predict::Predictor;
 use crate::search::Progress;
 use crate::search::Watch;
 use crate::search::objective::Archive;
+use crate::search::objective::Scale;
 use crate::search::objective::Worker;
 use crate::search::shape::Shape;
 use crate::search::shape::ShapeFamily;
 use crate::search::space::Space;
-use crate::units::Seconds;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rayon::prelude::*;
@@ -22,7 +22,7 @@ const BLOCK: usize = 512;
 pub fn scan(
     predictor: &Predictor,
     space: &Space,
-    reference: Seconds,
+    scale: Scale<'_>,
     families: &[ShapeFamily],
     watch: &Watch<'_>,
 ) -> (Archive, bool) {
@@ -31,7 +31,7 @@ pub fn scan(
     let archive = families
         .par_chunks(BLOCK)
         .map(|block| {
-            let mut worker = Worker::new(predictor, space, reference);
+            let mut worker = Worker::new(predictor, space, scale);
             if stopped.load(Ordering::Relaxed) {
                 return worker.archive;
             }

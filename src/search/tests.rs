@@ -167,6 +167,41 @@ fn shapes_of_an_answer_differ_and_none_is_worse_in_speed_and_loss() {
 }
 
 #[test]
+fn a_budget_is_answered_with_a_range_of_sizes() {
+    let range = |hours: f64| {
+        let request = Request {
+            sized: false,
+            goal: Some(goal::Goal {
+                objective: goal::Objective::Loss,
+                gpu_time: Some(crate::units::Seconds::from_secs(3600.0 * hours)),
+                tokens: None,
+                target_loss: None,
+            }),
+            method: Method::Anneal { seed: 0 },
+            ..request(1_000_000_000, MODES[0])
+        };
+        let found = search(&predictor("h100"), &request, &quiet).unwrap();
+        let sizes = found.sizes.unwrap();
+        let wins: f64 = sizes.points.iter().map(|point| point.outcome.wins).sum();
+        assert!((wins - 1.0).abs() < 1e-9);
+        let first = found.shapes[0].outcome.as_ref().unwrap();
+        assert_eq!(first.behind[0], 0.0);
+        (
+            sizes.range,
+            found.request.parameters as f64,
+            first.losses.clone(),
+        )
+    };
+    let ([low, high], best, losses) = range(1e3);
+    assert!(
+        2e9 <= low && low < best && best < high && high <= 5e9,
+        "{low} {best} {high}"
+    );
+    let (_, larger, lower) = range(4e3);
+    assert!(larger > best && lower.iter().all(|(law, loss)| *loss < losses[law]));
+}
+
+#[test]
 fn a_small_space_is_enumerated_and_a_baseline_fits_and_shares_keys() {
     let request = Request {
         method: Method::Anneal { seed: 1 },

@@ -21,6 +21,7 @@ const EXAMPLES = [
 	["6.7 billion parameters, trained on an H200", "#search?params=6.7B"],
 	["As large as GPT-3 2.7B, but faster on an A100", "#search?params=&gpu=a100&like=gpt3-2.7b"],
 	["A Llama of 8 billion that decodes fast, 32 sequences at once on an H100", "#search?params=8B&gpu=h100&mode=decode&batch=32&vocab=128256&like=llama-3-8b"],
+	["The best model for a thousand hours of an H100", "#search?params=&gpu=h100&objective=loss&budget=1000 gpu-hours"],
 	["175 billion on H100s: states sharded where they do not fit", "#search?params=175B&gpu=h100"],
 ];
 
@@ -78,8 +79,10 @@ function render(found, request, refused, gpu) {
 		found.sharded && p("note", h("strong", null, "Assumed: "), `the training states do not fit one GPU, so they are sharded over ${found.workload.dp} replicas (ZeRO stage ${found.workload.zero}${found.workload.recompute === "none" ? "" : `, recomputation ${found.workload.recompute}`}). DP, Zero and TP under “More options” set it; “No sharding” forbids it.`),
 		refused && p("note", h("strong", null, "No config.json: "), `these shapes cannot be written as one, so the search ran without. ${refused}`),
 		found.request.kv_group === 1 && p("note", h("strong", null, "Kept: "), "every head has its own keys, as no config.json of this style holds fewer. Without “Export” under “More options” the search is free."),
+		reached(found),
 		ranking(found),
 		reasons(found),
+		losses(found),
 		h("h3", null, "Throughput against memory"),
 		pareto(found),
 		h("h3", null, "What this rests on"),
@@ -141,10 +144,62 @@ function ranking(found) {
 			groups.map((group) => {
 				const members = found.shapes.map((one, at) => [one, at]).filter(([one]) => one.tie_group === group);
 				return h("tbody", { class: "tie", "data-tie": group },
-					h("tr", { class: "group" }, h("th", { scope: "rowgroup", colspan: columns }, h("div", { class: "stay" }, members.length > 1 ? `Tie group ${group}: ${members.length} shapes equally fast as far as the prediction can tell, in order of closeness to published models` : `Group ${group}: one shape`))),
+					h("tr", { class: "group" }, h("th", { scope: "rowgroup", colspan: columns }, h("div", { class: "stay" }, members.length > 1 ? `Tie group ${group}: ${members.length} shapes equally fast as far as the prediction can tell, in order of loss` : `Group ${group}: one shape`))),
 					members.map(([one, at]) => row(one, at)));
 			}))),
 	p("hint", "Rates are per GPU. Bar: 90 % interval and estimate; the upright line is the baseline. Most of it is common to all shapes; what is not stands beside the gain as ±, and decides what ties. Time: the roles that changed most, as a share of the baseline's time at equal parameters.")];
+}
+
+/** `+3.1 mnat (−2.0 to +9.4), extrapolated`. */
+function loss({ evidence, reasons, difference_mnat: middle, low_mnat: low, high_mnat: high }) {
+	const known = evidence === "inside" ? "" : `, ${evidence} (${reasons.map(format.words).join(", ")})`;
+	return middle === undefined ? known.slice(2) : `${mnat(middle)} mnat (${mnat(low)} to ${mnat(high)})${known}`;
+}
+
+const mnat = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(1)}`;
+
+/** What sizes or shapes reach under an objective that is a loss or a time. */
+function outcomes(found, what, rows) {
+	const time = found.request.objective === "train-time";
+	const value = (behind) => (time ? format.signed(Math.expm1(behind)) : mnat(behind));
+	return table(`What each ${what} reaches`,
+		[what, { num: "tokens" }, { num: "GPU-hours" }, { num: time ? "time behind the best (90 %)" : "behind the best, mnat (90 %)" }, { num: "beats it", title: "share of the joint draws of throughput and loss; a tie from 20 % on" }, { num: "best of all" }],
+		rows.map(([name, one]) => [name, `${format.significant(one.tokens / 1e9)}B`, one.gpu_hours === undefined ? "–" : format.significant(one.gpu_hours),
+			`${value(one.behind)} (${value(one.behind_low)} to ${value(one.behind_high)})`, `${format.percent(one.beats_best)}${one.beats_best >= 0.2 ? ", tie" : ""}`, format.percent(one.wins)]));
+}
+
+function reached(found) {
+	const [first] = found.shapes;
+	if (!first?.outcome) return null;
+	const name = (shape) => `${shape.layers} × ${shape.hidden}`;
+	return [
+		found.sizes && [h("h3", null, "Sizes"),
+			p("", `The best size lies between ${format.parameters(found.sizes.parameters_low)} and ${format.parameters(found.sizes.parameters_high)} parameters in two of three joint draws of throughput and loss.`),
+			outcomes(found, "size", found.sizes.points.map((one) => [`${format.parameters(one.parameters)} (${name(one.shape)})`, one.outcome]))],
+		h("h3", null, `Shapes by ${format.words(found.request.objective)}`),
+		outcomes(found, "shape", found.shapes.map((one) => [`#${one.rank} (${name(one.shape)})`, one.outcome])),
+		p("hint", `Loss of the first, nats per token, each on the scale of its law's data and tokenizer: ${Object.entries(first.outcome.loss_nats).map(([law, nats]) => `${nats.toFixed(3)} by ${law}`).join(", ")}.`)];
+}
+
+function losses(found) {
+	const known = found.shapes.filter((one) => one.loss.difference_mnat !== undefined).sort((a, b) => a.tokens_per_s_per_gpu - b.tokens_per_s_per_gpu);
+	if (known.length < 2) return null;
+	const readout = p("readout", "Point at the plot, or focus it and use the arrow keys.");
+	const at = (one) => ({ x: one.tokens_per_s_per_gpu, y: one.loss.difference_mnat, low: one.loss.low_mnat, high: one.loss.high_mnat });
+	const { node } = plot({
+		label: "Throughput against loss: recommended shapes with 90 % bands, baseline",
+		flat: true,
+		x: { label: "tokens/s per GPU", loose: true },
+		y: { label: "loss over the baseline, mnat" },
+		series: [
+			{ name: "recommended, 90 % band", kind: "line", tone: 0, points: known.map(at) },
+			{ name: `baseline ${found.baseline.shape.name}`, kind: "points", symbol: "diamond", tone: 1, points: [{ x: found.baseline.tokens_per_s_per_gpu, y: 0 }] },
+		],
+		stops: known.map((one) => ({ x: at(one).x, spots: [{ y: at(one).y, tone: 0 }], text: `Shape ${one.rank}: ${format.tokens(at(one).x)} tokens/s per GPU, loss ${loss(one.loss)}` })),
+		pick: (stop) => put(readout, stop.text),
+	});
+	return [h("h3", null, "Throughput against loss"), h("figure", null, node, h("figcaption", null, readout)),
+		p("hint", `0.001 nat per token over the baseline's proportions at equal parameters after ${format.significant(found.request.tokens / 1e9)} billion tokens. No shape is slower than another and has the higher loss in every draw.`)];
 }
 
 const won = (one) => one.won.map((role) => `${format.words(role.role)} ${format.signed(role.time_change)}`).join(", ");
@@ -156,6 +211,7 @@ function why(one) {
 		...one.outside_usual.map((bound) => span("bad", `${format.words(bound.bound)} ${format.significant(bound.value)}, outside the usual ${bound.usual[0]} to ${bound.usual[1]}`)),
 		h("span", { title: `worst tier: ${one.tier}` }, format.tierShares(one.tier_shares)),
 		`nearest ${one.nearest_model}`,
+		h("span", { title: "0.001 nat per token over the baseline's proportions at equal parameters and tokens, with the 90 % band" }, `loss ${loss(one.loss)}`),
 	];
 	return parts.flatMap((part, at) => [at > 0 && span("dotted", " · "), part]);
 }
@@ -180,7 +236,7 @@ function reasons(found) {
 	const [first] = found.shapes;
 	const tied = found.shapes.filter((one) => one.tie_group === 1).length > 1;
 	return [
-		tied && p("", `The fastest by a hair is ${format.dimensions(found.fastest.shape)}: ${format.tokens(found.fastest.tokens_per_s_per_gpu)} tokens/s per GPU. Shapes of one tie group are ordered by closeness to published models.`),
+		tied && p("", `The fastest by a hair is ${format.dimensions(found.fastest.shape)}: ${format.tokens(found.fastest.tokens_per_s_per_gpu)} tokens/s per GPU. Shapes of one tie group are ordered by loss, then by closeness to published models.`),
 		first && more("Rules that the first shape meets", p("", first.rules_met.join(", "), ".")),
 	];
 }

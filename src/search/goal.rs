@@ -1,0 +1,505 @@
+//! Searching for the lowest loss that a budget reaches, or for the shortest time to a loss.
+//!
+//! Tokens are throughput times GPU time. Throughput and loss are drawn together, as often as the model of the loss has
+//! joint draws: all shapes share a draw of the law, of its terms and of what is uncertain about every throughput alike.
+
+use crate::arch::Architecture;
+use crate::error::{Error, Result};
+use crate::loss::law::{Law, Size};
+use crate::loss::{DRAWS, Ensemble, Evidence, Model, Profile, Reason};
+use crate::random::{Random, fnv1a};
+use crate::search::Request;
+use crate::stats::quantile;
+use crate::units::Seconds;
+use std::collections::BTreeMap;
+
+named_enum! {
+    /// What a search looks for.
+    #[derive(Default)]
+    Objective {
+        /// The most tokens per second.
+        #[default]
+        Throughput = "throughput",
+        /// The lowest loss for a budget of GPU time, or after so many tokens.
+        Loss = "loss",
+        /// The shortest GPU time to a loss.
+        TrainTime = "train-time",
+    }
+}
+
+/// The law whose scale an absolute loss is on: the one annealed fit that knows the shape.
+pub const ABSOLUTE_LAW: &str = "gemstones-annealed";
+
+/// `ln` of the tokens that stand for a loss which no number of tokens reaches.
+const OUT_OF_REACH: f64 = 60.0;
+
+/// Hidden width over layers of usual models.
+const USUAL_RATIO: f64 = 80.0;
+
+/// Half width of a 90 % interval over the standard deviation of a normal distribution.
+const NORMAL_90: f64 = 1.645;
+
+/// Probabilities of being better between which two are a tie.
+pub const TIE: [f64; 2] = [0.2, 0.8];
+
+/// Nats per token that one unit of `ln` of GPU time is worth at 20 tokens a parameter: a scale for annealing.
+const NATS: f64 = 0.1;
+
+/// What is to be reached beside throughput.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Goal {
+    /// Loss or time.
+    pub objective: Objective,
+    /// GPU time that may be spent.
+    pub gpu_time: Option<Seconds>,
+    /// Tokens: that every shape is trained on, or after which the baseline has the loss to reach.
+    pub tokens: Option<f64>,
+    /// The loss to reach, nats per token on the scale of [`ABSOLUTE_LAW`].
+    pub target_loss: Option<f64>,
+}
+
+impl Goal {
+    /// Fails where too little or too much was given for the objective.
+    pub fn check(&self, request: &Request, sized: bool) -> Result<()> {
+        let wrong = |field: &str, value: &str, allowed: &str| {
+            Err(Error::field("search", field, value, allowed))
+        };
+        let objective = self.objective.name();
+        if !request.workload.trains() {
+            let allowed = format!("train for the objective {objective}");
+            return wrong("mode", request.workload.mode.name(), &allowed);
+        }
+        if request.named {
+            Model::same_tokenizer("search", request.vocab, request.baseline.vocab)?;
+        }
+        match (self.objective, self.gpu_time, self.tokens, self.target_loss) {
+            (Objective::Loss, _, _, Some(_)) => wrong(
+                "target_loss",
+                "given",
+                "nothing for the objective loss: train-time reaches a loss",
+            ),
+            (Objective::Loss, Some(_), Some(_), _) => {
+                wrong("tokens", "given", "nothing beside budget")
+            }
+            (Objective::Loss, None, None, _) => wrong(
+                "budget",
+                "absent",
+                "GPU time such as `1000 gpu-hours`, or tokens instead",
+            ),
+            (Objective::Loss, None, Some(_), _) if !sized => wrong(
+                "params",
+                "absent",
+                "a number of parameters, or budget instead of tokens: with tokens alone the largest model is best",
+            ),
+            (Objective::TrainTime, Some(_), ..) => wrong(
+                "budget",
+                "given",
+                "nothing for the objective train-time, which finds it",
+            ),
+            (Objective::TrainTime, _, None, None) => wrong(
+                "target_loss",
+                "absent",
+                "a loss in nats per token, or tokens after which the baseline has it",
+            ),
+            (Objective::TrainTime, _, Some(_), Some(_)) => {
+                wrong("tokens", "given", "nothing beside target_loss")
+            }
+            (Objective::TrainTime, _, Some(_), None) if !sized => wrong(
+                "params",
+                "absent",
+                "a number of parameters where tokens of the baseline set the loss",
+            ),
+            (Objective::Throughput, ..) => {
+                wrong("objective", objective, "loss or train-time with a budget")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What a shape reaches.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Tokens it is trained on.
+    pub tokens: f64,
+    /// GPU time it takes; none where tokens alone are given.
+    pub gpu_time: Option<Seconds>,
+    /// Against the best of the answer, mean, 5th and 95th percentile: of the loss in mnat, or of `ln` of the time.
+    pub behind: [f64; 3],
+    /// Share of the joint draws in which it is the best of all in the answer.
+    pub wins: f64,
+    /// Share in which it is better than the best.
+    pub beats_best: f64,
+    /// Loss by law, nats per token, each on the scale of its own data and tokenizer.
+    pub losses: BTreeMap<String, f64>,
+    /// How much is known of its loss against the baseline's.
+    pub evidence: Evidence,
+    /// Why not more.
+    pub reasons: Vec<Reason>,
+}
+
+impl Outcome {
+    /// Whether it is as good as the best as far as the draws can tell.
+    pub fn ties(&self) -> bool {
+        self.beats_best >= TIE[0]
+    }
+}
+
+/// A shape whose outcome is wanted.
+pub struct Entry<'a> {
+    /// The shape.
+    pub architecture: &'a Architecture,
+    /// GPU time of a token.
+    pub per_token: Seconds,
+    /// Half widths of the 90 % interval of `ln` of the throughput: of this shape alone, and of all alike.
+    pub half_widths: [f64; 2],
+}
+
+/// Judges shapes by a goal.
+pub struct Yardstick {
+    model: &'static Model,
+    goal: Goal,
+    ensemble: Ensemble,
+    /// Each law's fit with its weight: every data set counts alike.
+    fits: Vec<(String, Law, f64)>,
+    reference: Profile,
+    vocab: u64,
+    /// GPU time of a token at cost 0.
+    per_token: Seconds,
+}
+
+impl Yardstick {
+    /// That of a request whose costs are relative to `per_token`.
+    pub fn new(request: &Request, goal: Goal, per_token: Seconds) -> Self {
+        let model = Model::get();
+        let ensemble = match goal.target_loss {
+            Some(_) => model.sizes.only(ABSOLUTE_LAW),
+            None => model.sizes.clone(),
+        };
+        let count = |name: &str| {
+            let same = ensemble.fits.iter().filter(|(other, _)| other == name);
+            same.count() as f64
+        };
+        let names: std::collections::BTreeSet<&String> =
+            ensemble.fits.iter().map(|(name, _)| name).collect();
+        let sets = names.len() as f64;
+        let fits = ensemble.fits.iter();
+        let fits = fits.map(|(name, law)| (name.clone(), law.clone(), 1.0 / count(name) / sets));
+        Self {
+            fits: fits.collect(),
+            reference: Profile::of(&request.baseline, request.vocab),
+            vocab: request.vocab,
+            model,
+            ensemble,
+            goal,
+            per_token,
+        }
+    }
+
+    /// What is minimised, in units of `ln` of time; infinite where nothing is known of the loss. `cost` is `ln` of the GPU
+    /// time of a token over that at cost 0.
+    pub fn score(&self, arch: &Architecture, cost: f64) -> f64 {
+        let shape = Profile::of(arch, self.vocab);
+        let (evidence, _) = self.model.evidence(&shape, &self.reference);
+        if evidence == Evidence::Refused {
+            return f64::INFINITY;
+        }
+        let more = self.model.middle_cost(&shape);
+        let weighted = |value: &dyn Fn(&Law) -> f64| -> f64 {
+            self.fits
+                .iter()
+                .map(|(_, law, weight)| weight * value(law))
+                .sum()
+        };
+        match self.goal.objective {
+            Objective::TrainTime => {
+                // A law by which the loss is out of reach counts as a very long time.
+                let tokens = |law: &Law| self.tokens_to_target(law, &shape.size, more, 0.0);
+                weighted(&|law| tokens(law).ln().min(OUT_OF_REACH)) + cost
+            }
+            Objective::Loss | Objective::Throughput => {
+                let tokens = self.tokens(self.per_token * cost.exp());
+                let loss = weighted(&|law| law.loss(&shape.size, tokens)) + more;
+                // Equal losses are ordered by speed.
+                loss / NATS + 1e-6 * cost
+            }
+        }
+    }
+
+    /// Tokens until a model of so many parameters in usual proportions has the loss to reach.
+    pub fn usual_tokens(&self, parameters: f64) -> f64 {
+        let width = (parameters * USUAL_RATIO / 12.0).cbrt();
+        let size = Size {
+            layers: width / USUAL_RATIO,
+            width,
+            blocks: parameters,
+            embeddings: 2.0 * self.vocab as f64 * width,
+        };
+        let tokens = |law: &Law| self.tokens_to_target(law, &size, 0.0, 0.0);
+        let logs = self
+            .fits
+            .iter()
+            .map(|(_, law, weight)| weight * tokens(law).ln());
+        logs.sum::<f64>().exp()
+    }
+
+    /// Tokens at this GPU time each.
+    fn tokens(&self, per_token: Seconds) -> f64 {
+        match (self.goal.gpu_time, self.goal.tokens) {
+            (Some(time), _) => time / per_token,
+            (None, tokens) => tokens.unwrap_or(0.0),
+        }
+    }
+
+    /// Tokens until a shape has the loss to reach; `of_reference` is what the terms cost the baseline.
+    fn tokens_to_target(&self, law: &Law, size: &Size, cost: f64, of_reference: f64) -> f64 {
+        let target = self.goal.target_loss.unwrap_or_else(|| {
+            let tokens = self.goal.tokens.unwrap_or(0.0);
+            law.loss(&self.reference.size, tokens) + of_reference
+        });
+        law.tokens(target - cost - law.floor(size))
+    }
+
+    /// Outcomes of these shapes against each other, in the order given, and the draws behind them. What the laws leave out
+    /// of differences between shapes counts where it is asked for: sizes have alike shapes.
+    pub fn outcomes(
+        &self,
+        entries: &[Entry<'_>],
+        unexplained: bool,
+    ) -> (Vec<Outcome>, Vec<Vec<f64>>) {
+        let draws = entries.iter().map(|entry| self.draws(entry, unexplained));
+        let draws: Vec<Vec<f64>> = draws.collect();
+        let mut wins = vec![0.0; entries.len()];
+        for draw in 0..DRAWS {
+            let values = draws.iter().map(|draws| draws[draw]).enumerate();
+            if let Some((best, _)) = values.min_by(|a, b| a.1.total_cmp(&b.1)) {
+                wins[best] += 1.0 / DRAWS as f64;
+            }
+        }
+        let mean = |draws: &[f64]| draws.iter().sum::<f64>() / DRAWS as f64;
+        let means: Vec<f64> = draws.iter().map(|draws| mean(draws)).collect();
+        let best = (0..entries.len())
+            .min_by(|&a, &b| means[a].total_cmp(&means[b]))
+            .unwrap_or(0);
+        let outcomes = entries.iter().enumerate().map(|(index, entry)| {
+            let shape = Profile::of(entry.architecture, self.vocab);
+            let (evidence, reasons) = self.model.evidence(&shape, &self.reference);
+            let pairs = draws[index].iter().zip(&draws[best]);
+            let mut behind: Vec<f64> = pairs.clone().map(|(one, best)| one - best).collect();
+            behind.sort_by(f64::total_cmp);
+            let [low, high] = [0.05, 0.95].map(|share| quantile(&behind, share));
+            let scale = match self.goal.objective {
+                Objective::TrainTime => 1.0,
+                Objective::Loss | Objective::Throughput => 1e3,
+            };
+            let better = pairs.filter(|(one, best)| one < best).count();
+            let (tokens, losses) = self.central(&shape, entry.per_token);
+            let timed = self.goal.gpu_time.is_some() || self.goal.objective == Objective::TrainTime;
+            Outcome {
+                tokens,
+                gpu_time: timed.then(|| entry.per_token * tokens),
+                behind: [means[index] - means[best], low, high].map(|value| scale * value),
+                wins: wins[index],
+                beats_best: better as f64 / DRAWS as f64,
+                losses,
+                evidence,
+                reasons,
+            }
+        });
+        (outcomes.collect(), draws)
+    }
+
+    /// Tokens and the loss by each data set's law, from the fits.
+    fn central(&self, shape: &Profile, per_token: Seconds) -> (f64, BTreeMap<String, f64>) {
+        let more = self.model.middle_cost(shape);
+        let tokens = match self.goal.objective {
+            Objective::TrainTime => {
+                let of_reference = self.model.middle_cost(&self.reference);
+                let tokens =
+                    |law: &Law| self.tokens_to_target(law, &shape.size, more, of_reference);
+                let logs = self
+                    .fits
+                    .iter()
+                    .map(|(_, law, weight)| weight * tokens(law).ln());
+                logs.sum::<f64>().exp()
+            }
+            Objective::Loss | Objective::Throughput => self.tokens(per_token),
+        };
+        let mut losses = BTreeMap::new();
+        let sets = self.fits.iter().map(|(name, ..)| name.clone());
+        let count = sets.collect::<std::collections::BTreeSet<_>>().len() as f64;
+        for (name, law, weight) in &self.fits {
+            let loss = law.loss(&shape.size, tokens) + more;
+            *losses.entry(name.clone()).or_insert(0.0) += loss * weight * count;
+        }
+        (tokens, losses)
+    }
+
+    /// The loss in nats, or `ln` of the GPU time in seconds, in every joint draw.
+    fn draws(&self, entry: &Entry<'_>, unexplained: bool) -> Vec<f64> {
+        let shape = Profile::of(entry.architecture, self.vocab);
+        let Architecture {
+            layers,
+            hidden,
+            heads,
+            kv_heads,
+            mlp,
+            ..
+        } = entry.architecture;
+        let key = format!("{layers} {hidden} {heads} {kv_heads} {}", mlp.d_ff);
+        let mut own = Random::new(fnv1a(key.as_bytes()), "throughput of a shape");
+        let mut shared = Random::new(0, "throughput of all shapes");
+        let costs = self.model.costs(&shape);
+        let of_reference = self.model.costs(&self.reference);
+        let left_out = match unexplained {
+            true => self.model.unexplained(&shape, &self.reference),
+            false => vec![0.0; DRAWS],
+        };
+        (0..DRAWS)
+            .map(|draw| {
+                let [of_shape, of_all] = entry.half_widths;
+                let slower = (own.normal() * of_shape + shared.normal() * of_all) / NORMAL_90;
+                let per_token = entry.per_token * slower.exp();
+                let law = self.ensemble.law(draw);
+                let more = costs[draw] + left_out[draw];
+                match self.goal.objective {
+                    Objective::TrainTime => {
+                        let of_reference = of_reference[draw];
+                        let tokens = self.tokens_to_target(law, &shape.size, more, of_reference);
+                        tokens.ln().min(OUT_OF_REACH) + per_token.secs().ln()
+                    }
+                    Objective::Loss | Objective::Throughput => {
+                        law.loss(&shape.size, self.tokens(per_token)) + more
+                    }
+                }
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::{MlpKind, Preset, Workload};
+
+    fn request() -> Request {
+        Request::usual(
+            2_700_000_000,
+            MlpKind::Swiglu,
+            50257,
+            Workload::train(4, 2048),
+        )
+        .unwrap()
+    }
+
+    fn hours(hours: f64) -> Goal {
+        Goal {
+            objective: Objective::Loss,
+            gpu_time: Some(Seconds::from_secs(3600.0 * hours)),
+            tokens: None,
+            target_loss: None,
+        }
+    }
+
+    #[test]
+    fn twice_the_throughput_is_twice_the_budget() {
+        let request = request();
+        let model = &Preset::find("gpt3-2.7b").unwrap().architecture;
+        let outcome = |hours: Goal, per_token: f64| {
+            let yardstick = Yardstick::new(&request, hours, Seconds::from_secs(1.0));
+            let entry = Entry {
+                architecture: model,
+                per_token: Seconds::from_secs(per_token),
+                half_widths: [0.05, 0.1],
+            };
+            (
+                yardstick.draws(&entry, true),
+                yardstick.outcomes(&[entry], true).0[0].losses.clone(),
+            )
+        };
+        let faster = outcome(hours(1000.0), 5e-5);
+        assert_eq!(faster, outcome(hours(2000.0), 1e-4));
+        let slower = outcome(hours(1000.0), 1e-4);
+        assert!(faster.1.iter().all(|(law, loss)| *loss < slower.1[law]));
+        let laws: Vec<_> = faster.1.keys().map(String::as_str).collect();
+        assert_eq!(laws, ["epoch", "gemstones-annealed", "hoffmann", "morph"]);
+    }
+
+    /// The time to the loss that a budget reaches is that budget.
+    #[test]
+    fn the_time_to_a_loss_is_the_budget_that_reaches_it() {
+        let request = request();
+        let model = &Preset::find("gpt3-2.7b").unwrap().architecture;
+        let entry = || Entry {
+            architecture: model,
+            per_token: Seconds::from_secs(1e-4),
+            half_widths: [0.0; 2],
+        };
+        let loss = Yardstick::new(&request, hours(1000.0), Seconds::from_secs(1e-4));
+        let reached = loss.outcomes(&[entry()], true).0[0].losses[ABSOLUTE_LAW];
+        let goal = Goal {
+            objective: Objective::TrainTime,
+            gpu_time: None,
+            tokens: None,
+            target_loss: Some(reached),
+        };
+        let time = Yardstick::new(&request, goal, Seconds::from_secs(1e-4));
+        let (outcomes, _) = time.outcomes(&[entry()], true);
+        let hours = outcomes[0].gpu_time.unwrap().secs() / 3600.0;
+        // Two forms of one law, whose mean loss was taken.
+        assert!((hours / 1000.0 - 1.0).abs() < 0.05, "{hours}");
+    }
+
+    #[test]
+    fn what_a_goal_lacks_is_told() {
+        let request = request();
+        let named = Request::like(
+            &Preset::find("llama-2-7b").unwrap().architecture,
+            request.workload,
+        );
+        let other = Request {
+            vocab: 128_256,
+            ..named.clone()
+        };
+        let decode = Request {
+            workload: Workload::decode(8, 2048),
+            ..request.clone()
+        };
+        let none = Goal {
+            gpu_time: None,
+            ..hours(1.0)
+        };
+        let both = Goal {
+            tokens: Some(1e11),
+            ..hours(1.0)
+        };
+        for (goal, request, sized, part) in [
+            (none, &request, true, "`budget` is absent"),
+            (both, &request, true, "nothing beside budget"),
+            (hours(1.0), &decode, true, "`mode` is decode"),
+            (hours(1.0), &other, true, "different tokenizers"),
+            (
+                Goal {
+                    gpu_time: None,
+                    ..both
+                },
+                &request,
+                false,
+                "`params` is absent",
+            ),
+            (
+                Goal {
+                    objective: Objective::TrainTime,
+                    ..none
+                },
+                &request,
+                true,
+                "`target_loss` is absent",
+            ),
+        ] {
+            let message = goal.check(request, sized).unwrap_err().to_string();
+            assert!(message.contains(part), "{message}");
+        }
+        assert!(hours(1.0).check(&named, true).is_ok());
+    }
+}
