@@ -46,6 +46,35 @@ fn a_budget_gets_ranked_shapes_with_everything_that_was_promised() {
 }
 
 #[test]
+fn objectives_say_what_each_shape_reaches() {
+    let shapes_of = |line: &str| shapes(&json(line)).clone();
+    let after = shapes_of("search --params 350M --gpu h100 --objective loss --tokens 20B --top 3");
+    let timed = shapes_of(
+        "search --params 350M --gpu h100 --objective train-time --target-loss 2.9 --top 3",
+    );
+    for (found, is_timed) in [(&after, false), (&timed, true)] {
+        assert_eq!(found.len(), 3);
+        for shape in found {
+            let outcome = &shape["outcome"];
+            assert_eq!(outcome["gpu_hours"].is_number(), is_timed);
+            let [low, mid, high] =
+                ["behind_low", "behind", "behind_high"].map(|key| number(outcome, key));
+            assert!(low <= mid && mid <= high);
+            assert!((0.0..=1.0).contains(&number(outcome, "wins")));
+        }
+        assert_eq!(number(&found[0]["outcome"], "behind"), 0.0);
+        assert_eq!(found[0]["tie_group"], 1);
+    }
+    assert_eq!(number(&after[0]["outcome"], "tokens"), 2e10);
+    let laws = after[0]["outcome"]["loss_nats"].as_object().unwrap();
+    assert_eq!(laws.len(), 4);
+    assert!(
+        laws.values()
+            .all(|loss| (2.0..4.0).contains(&loss.as_f64().unwrap()))
+    );
+}
+
+#[test]
 fn equal_seeds_print_equal_reports_and_everything_is_found_too() {
     let line = "search --params 350M --mode decode --seed 11";
     assert_eq!(data(line), data(line));
@@ -177,6 +206,32 @@ fn bad_requests_are_told_in_one_sentence() {
         ),
         ("search --params 1.3B --plot front.pdf", 2, ".svg or .png"),
         ("search --like deepseek-v3", 2, "dense"),
+        (
+            "search --params 1.3B --objective loss",
+            2,
+            "`budget` is absent",
+        ),
+        ("search --objective loss --budget 1000", 2, "1000 gpu-hours"),
+        (
+            "search --params 1.3B --budget 1gpu-hour",
+            2,
+            "`budget` is given",
+        ),
+        (
+            "search --params 1.3B --objective train-time --mode decode --target-loss 2.6",
+            2,
+            "`mode` is decode",
+        ),
+        (
+            "search --like llama-2-7b --vocab 128256 --objective loss --tokens 1T",
+            2,
+            "different tokenizers",
+        ),
+        (
+            "search --params 1.3B --objective train-time --target-loss 99",
+            2,
+            "from 0.5 to 20",
+        ),
         ("search --like no-such-model", 2, "nearest"),
         ("search --params 100B --mode decode", 1, "--tp 2"),
     ] {
