@@ -27,7 +27,7 @@ mod target;
 mod workload;
 
 pub use calibrate::CalibrateRequest;
-pub use goal::{GpuTime, Tokens};
+pub use goal::GpuTime;
 pub use model::{ArchitectureRequest, ModelRequest, UNNAMED};
 pub use operator::{AttentionRequest, GemmRequest, OperatorRequest, read_operator};
 pub use plan::{GpuCounts, PlanRequest, Planned, Tokens};
