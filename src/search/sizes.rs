@@ -5,7 +5,7 @@ use crate::predict::Predictor;
 use crate::search::anneal::Effort;
 use crate::search::goal::{Entry, Goal, Objective, Outcome, Yardstick};
 use crate::search::{EFFORT, search_of, usual_architecture};
-use crate::search::{Found, PARAMETERS, Progress, Recommendation, Request, Watch};
+use crate::search::{Found, PARAMETERS, Progress, Recommendation, Request, StopReason, Watch};
 use crate::stats::quantile;
 use std::ops::ControlFlow;
 
@@ -79,9 +79,10 @@ pub fn search_sizes(
     let mut refused = None;
     for (index, &size) in sizes.iter().enumerate() {
         match of(size, index as u64, QUICK) {
+            // Stopped here, one size is the answer so far.
+            Ok(one) if one.stopped == StopReason::Interrupted => return Ok(one),
             Ok(one) => found.push((size, one)),
             // A size too large for the memory leaves the others.
-            Err(error) if error.is_infeasible() && !found.is_empty() => refused = Some(error),
             Err(error) => refused = Some(error),
         }
     }

@@ -152,11 +152,6 @@ fn equal_questions() -> Vec<(&'static str, Value, &'static str)> {
         ),
         (
             "/v1/search",
-            json!({"params": "350M", "objective": "loss", "budget": "20 gpu-hours", "top": 2, "gpu": "h100"}),
-            "search --params 350M --objective loss --budget 20gpu-hours --top 2 --gpu h100",
-        ),
-        (
-            "/v1/search",
             json!({
                 "params": 1.3e9, "count": "non-embedding", "tolerance": 0.02, "like": "gpt3-2.7b", "vocab": 32000,
                 "free": ["micro-batch"], "relax": ["aspect_ratio"], "head_dim": 128, "top": 3, "seed": 7,
