@@ -71,8 +71,9 @@ pub struct Request {
 /// Query heads per key/value head of a baseline for a search that may share keys.
 const SHARED_KEYS: std::ops::RangeInclusive<u64> = 2..=8;
 
-/// What a model with another kind of MLP, windows or keys may be nearer in size, as a logarithm: half or twice as large.
-const OTHER_PARTS: f64 = 0.7;
+/// What a model with another kind of MLP, windows or keys may be nearer in size, as a logarithm: half as
+/// large again.
+const OTHER_PARTS: f64 = 0.4;
 
 /// A vocabulary of another order and a model that does not fit weigh more than any size.
 const OTHER_ORDER: f64 = 1e2;

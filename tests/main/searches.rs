@@ -11,9 +11,9 @@ fn shapes(document: &Value) -> &Vec<Value> {
 
 #[test]
 fn a_budget_gets_ranked_shapes_with_everything_that_was_promised() {
-    let document = json("search --params 2.7B --gpu b200 --top 4 --seed 3");
+    let document = json("search --params 6.7B --gpu b200 --top 4 --seed 3");
     assert_eq!(document["gpu"], "b200");
-    assert_eq!(document["request"]["parameters"], 2_700_000_000u64);
+    assert_eq!(document["request"]["parameters"], 6_700_000_000u64);
     assert_eq!(document["search"]["method"], "annealing");
     assert_eq!(document["search"]["seed"], 3);
     assert!(number(&document["search"], "evaluations") > 1000.0);
