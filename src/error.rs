@@ -2,8 +2,10 @@
 //!
 //! A message is one sentence that a user can act on. Callers branch on predicates, never on text.
 
+use std::cell::Cell;
 use std::fmt;
 use std::io;
+use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 
 /// The result of everything in this crate that can fail.
@@ -56,7 +58,10 @@ impl Error {
 
     /// Input that breaks a rule; the sentence names the file, the field, its value and what is allowed.
     pub fn bad_input(sentence: impl Into<String>) -> Self {
-        Self(Box::new(Kind::BadInput(sentence.into())))
+        Self(Box::new(Kind::BadInput(limited(
+            &sentence.into(),
+            SENTENCE,
+        ))))
     }
 
     /// A request that is wrong in no single field.
@@ -166,10 +171,17 @@ const REQUESTS: [&str; 10] = [
 /// The longest text of others that a message repeats, in characters.
 const SHOWN: usize = 80;
 
+/// The longest sentence about a file, in characters.
+const SENTENCE: usize = 2000;
+
 /// A text of others as messages repeat it: one line of it, short, its control characters escaped.
 pub fn shortened(text: &str) -> String {
-    let end = text.char_indices().nth(SHOWN).map(|(end, _)| end);
-    let mut shown = String::with_capacity(SHOWN);
+    limited(text, SHOWN)
+}
+
+fn limited(text: &str, most: usize) -> String {
+    let end = text.char_indices().nth(most).map(|(end, _)| end);
+    let mut shown = String::with_capacity(text.len().min(most));
     for c in text[..end.unwrap_or(text.len())].chars() {
         match c.is_control() {
             true => shown.extend(c.escape_default()),
@@ -184,7 +196,71 @@ pub fn shortened(text: &str) -> String {
 
 /// Reads a whole text file; the error names it.
 pub fn read_text(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path).map_err(|source| Error::io(path, source))
+    let bytes = read_bytes(path, MOST_TEXT)?;
+    String::from_utf8(bytes).map_err(|error| {
+        let source = io::Error::new(io::ErrorKind::InvalidData, error.utf8_error());
+        Error::io(path, source)
+    })
+}
+
+/// The most bytes of a text file: configs, cards, constants and plans have some thousands.
+const MOST_TEXT: u64 = 64 << 20;
+
+/// Reads a whole file of at most so many bytes; the error names it.
+pub fn read_bytes(path: &Path, most: u64) -> Result<Vec<u8>> {
+    let fail = |source| Error::io(path, source);
+    require_regular(path)?;
+    let file = std::fs::File::open(path).map_err(fail)?;
+    let mut bytes = Vec::new();
+    let mut limited = io::Read::take(file, most + 1);
+    io::Read::read_to_end(&mut limited, &mut bytes).map_err(fail)?;
+    if bytes.len() as u64 > most {
+        return Err(Error::bad_input(format!(
+            "{}: the file has more than {most} bytes; allowed: at most as many",
+            path.display()
+        )));
+    }
+    Ok(bytes)
+}
+
+/// Refuses what is no file, but for what a shell hands over as one: pipes wait for a writer, devices never end.
+pub fn require_regular(path: &Path) -> Result<()> {
+    let handed_over = ["/dev/fd/", "/dev/stdin", "/proc/self/fd/"];
+    let is_handed_over = handed_over
+        .iter()
+        .any(|start| path.to_str().is_some_and(|path| path.starts_with(start)));
+    let about = std::fs::metadata(path).map_err(|source| Error::io(path, source))?;
+    if about.is_file() || is_handed_over {
+        return Ok(());
+    }
+    let what = if about.is_dir() {
+        "a folder"
+    } else {
+        "a pipe or a device"
+    };
+    Err(Error::bad_input(format!(
+        "{}: this is {what}; allowed: a file",
+        path.display()
+    )))
+}
+
+thread_local! {
+    static PANICS_EXPECTED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a step of a library that answers damaged input with a panic; none where it did.
+///
+/// Whatever the step has left half done is dropped with the error.
+pub fn caught<T>(step: impl FnOnce() -> T) -> Option<T> {
+    let before = PANICS_EXPECTED.replace(true);
+    let outcome = panic::catch_unwind(AssertUnwindSafe(step));
+    PANICS_EXPECTED.set(before);
+    outcome.ok()
+}
+
+/// Whether a panic on this thread would be caught by [`caught`]: it is about input then, and nobody's bug.
+pub fn panics_are_expected() -> bool {
+    PANICS_EXPECTED.get()
 }
 
 /// Writes a file so that a crash leaves either the old content or the new, never half of it.
@@ -196,6 +272,7 @@ pub fn write_atomically(path: &Path, content: &[u8]) -> Result<()> {
     let fail = |source| Error::io(path, source);
     std::fs::create_dir_all(parent).map_err(fail)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
+    remove_partials(parent, &name);
     let partial = parent.join(format!(".{name}.{}.partial", std::process::id()));
     let written = (|| {
         let mut file = std::fs::File::create(&partial)?;
@@ -207,6 +284,25 @@ pub fn write_atomically(path: &Path, content: &[u8]) -> Result<()> {
         let _ = std::fs::remove_file(&partial);
     }
     written.map_err(fail)
+}
+
+/// Removes what killed writers of this file have left, where the system can tell that they have ended.
+fn remove_partials(folder: &Path, name: &str) {
+    let processes = Path::new("/proc");
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    for entry in entries.filter(|_| processes.join("self").exists()) {
+        let found = entry.file_name();
+        let writer = found.to_str().and_then(|found| {
+            let rest = found.strip_prefix('.')?.strip_prefix(name)?;
+            rest.strip_prefix('.')?.strip_suffix(".partial")
+        });
+        let is_id = |id: &&str| id.parse::<u32>().is_ok();
+        if let Some(id) = writer.filter(is_id)
+            && !processes.join(id).exists()
+        {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
 }
 
 #[cfg(test)]
@@ -226,6 +322,45 @@ mod tests {
                 .to_string()
                 .contains("--features train")
         );
+    }
+
+    #[test]
+    fn pipes_devices_and_endless_files_are_no_files() {
+        for special in ["/dev/zero", "/dev/full", "/dev/urandom", "/dev"] {
+            let refused = read_text(Path::new(special)).unwrap_err();
+            assert!(refused.is_bad_input(), "{refused}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("config.json");
+        std::os::unix::fs::symlink("/dev/zero", &link).unwrap();
+        let refused = read_text(&link).unwrap_err().to_string();
+        assert!(refused.contains("allowed: a file"), "{refused}");
+        let large = folder.path().join("large.json");
+        let file = std::fs::File::create(&large).unwrap();
+        file.set_len(MOST_TEXT + 1).unwrap();
+        let refused = read_text(&large).unwrap_err().to_string();
+        assert!(refused.contains("more than 67108864 bytes"), "{refused}");
+    }
+
+    #[test]
+    fn what_killed_writers_left_goes_with_the_next_write() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("weights.bin");
+        let left = folder.path().join(".weights.bin.4194999.partial");
+        let other = folder.path().join(".weights.bin.mine.partial");
+        for file in [&left, &other] {
+            std::fs::write(file, "half").unwrap();
+        }
+        write_atomically(&path, b"whole").unwrap();
+        assert!(!left.exists() && other.exists() && path.exists());
+    }
+
+    #[test]
+    fn an_expected_panic_is_told_apart_from_a_bug() {
+        let seen = caught(|| -> bool { panics_are_expected() });
+        assert_eq!(seen, Some(true));
+        assert_eq!(caught(|| panic!("on purpose")), None::<()>);
+        assert!(!panics_are_expected());
     }
 
     #[test]

@@ -45,8 +45,39 @@ pub(super) fn sequences(arch: &Architecture, work: &Workload) -> Vec<Workload> {
 
 /// Divisors of the number of ranks.
 pub(super) fn fewer_ranks(work: &Workload) -> Vec<Workload> {
-    (1..work.tp)
-        .filter(|fewer| work.tp.is_multiple_of(*fewer))
+    let small = (1..=work.tp.isqrt()).filter(|fewer| work.tp.is_multiple_of(*fewer));
+    let mut fewer: Vec<u64> = small.flat_map(|small| [small, work.tp / small]).collect();
+    fewer.retain(|fewer| *fewer < work.tp);
+    fewer.sort_unstable();
+    fewer.dedup();
+    fewer
+        .into_iter()
         .map(|tp| Workload { tp, ..*work })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_the_divisors_even_of_the_largest_number() {
+        let ranks = |tp| {
+            let work = Workload {
+                tp,
+                ..Workload::train(1, 1)
+            };
+            fewer_ranks(&work)
+                .iter()
+                .map(|fewer| fewer.tp)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(ranks(1), []);
+        assert_eq!(ranks(16), [1, 2, 4, 8]);
+        assert_eq!(ranks(12), [1, 2, 3, 4, 6]);
+        assert_eq!(ranks(7), [1]);
+        let begun = std::time::Instant::now();
+        assert_eq!(ranks(1 << 32).len(), 32);
+        assert!(begun.elapsed().as_secs() < 2, "{:?}", begun.elapsed());
+    }
 }

@@ -50,6 +50,7 @@ use crate::cli::args::Command;
 use crate::cli::args::Format;
 use crate::error::Error;
 use crate::error::Result;
+use crate::error::panics_are_expected;
 use crate::report::Report;
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -185,6 +186,9 @@ fn say(line: &str) {
 fn announce_bugs() {
     let default = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
+        if panics_are_expected() {
+            return;
+        }
         if std::env::var_os("RUST_BACKTRACE").is_some() {
             default(info);
         }

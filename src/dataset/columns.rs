@@ -5,14 +5,13 @@
 mod cursor;
 pub(super) mod write;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, caught, require_regular};
 use crate::units::Seconds;
 use cursor::{Column, Cursor, TextColumn};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use std::fmt;
 use std::fs::File;
 use std::ops::Range;
-use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 
 const ROWS_PER_BATCH: usize = 1 << 16;
@@ -27,13 +26,9 @@ impl Parquet {
     /// Opens a file and reads its footer.
     pub fn open(path: &Path) -> Result<Self> {
         let place = path.display().to_string();
+        require_regular(path)?;
         let file = File::open(path).map_err(|source| Error::io(path, source))?;
         let about = file.metadata().map_err(|source| Error::io(path, source))?;
-        if about.is_dir() {
-            return Err(Error::bad_input(format!(
-                "{place}: this is a folder; allowed: a Parquet file"
-            )));
-        }
         if about.len() == 0 {
             return Err(Error::bad_input(format!(
                 "{place}: the file is empty; allowed: a Parquet file"
@@ -216,12 +211,10 @@ fn guard<T, E: fmt::Display>(
     place: &str,
     step: impl FnOnce() -> std::result::Result<T, E>,
 ) -> Result<T> {
-    // Whatever the step has left half done is dropped with the error.
-    let outcome = panic::catch_unwind(AssertUnwindSafe(step));
-    let detail = match outcome {
-        Ok(Ok(value)) => return Ok(value),
-        Ok(Err(error)) => error.to_string().replace('\n', " "),
-        Err(_) => "its pages contradict each other".to_owned(),
+    let detail = match caught(step) {
+        Some(Ok(value)) => return Ok(value),
+        Some(Err(error)) => error.to_string().replace('\n', " "),
+        None => "its pages contradict each other".to_owned(),
     };
     Err(Error::bad_input(format!(
         "{place}: this is not a whole Parquet file ({detail}); allowed: a complete Parquet file"

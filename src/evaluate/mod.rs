@@ -220,7 +220,9 @@ fn r2(scores: &[Score]) -> Option<f64> {
         .iter()
         .map(|s| (s.estimate.time / s.measured).ln().powi(2))
         .sum();
-    (total > 0.0).then(|| 1.0 - residual / total)
+    // Equal times differ in their last bits once they are logarithms.
+    let equal = 1e-18 * logs.len() as f64;
+    (total > equal).then(|| 1.0 - residual / total)
 }
 
 /// Pearson's correlation of the ranks; none where either side has no order.

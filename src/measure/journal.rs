@@ -10,7 +10,7 @@ mod header;
 pub use header::{Header, RunKey};
 
 use crate::dataset::{self, Row, line};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, require_regular};
 use crate::gpu::GpuCatalog;
 use crate::measure::device::Case;
 use serde::{Deserialize, Serialize};
@@ -149,6 +149,7 @@ impl Journal {
     }
 
     fn read(&mut self, existing: Existing, wanted: &RunKey) -> Result<Earlier> {
+        require_regular(&self.path)?;
         let text = fs::read(&self.path).map_err(|source| Error::io(&self.path, source))?;
         let mut earlier = Earlier::default();
         let mut lines = text.split_inclusive(|&byte| byte == b'\n').enumerate();

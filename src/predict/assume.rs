@@ -13,6 +13,9 @@ use crate::units::Seconds;
 /// (the co-design paper's vocabulary sweep), a few more for the smallest heads.
 pub const GREATEST_CORRECTION: f64 = 1.8;
 
+/// The greatest logarithm of a time over its reference, and of the width of an interval: trained nets stay below 10.
+pub const GREATEST_OUTPUT: f64 = 20.0;
+
 /// Repeating a measurement in one table: 0.7 % median, 2 to 3 % at the 90th percentile (aiconfigurator tables).
 pub const MEASURED: f64 = 0.025;
 

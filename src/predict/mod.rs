@@ -241,13 +241,15 @@ impl Predictor {
                 let own = model
                     .calibration
                     .half_width(batch.reference(index, row).micros(), spread);
+                // No weights, however damaged, make a time of nothing or of ages.
+                let output = output.clamp(-assume::GREATEST_OUTPUT, assume::GREATEST_OUTPUT);
                 let time = carried.apply(reference * output.exp(), model.rates.launch());
                 let least = self.rates.least(op);
                 caveats.insert_if(time < least, Caveat::Physics);
                 let assumed = quadrature(assume::uncertainty(caveats), carried.half_width);
                 Estimate {
                     time: time.max(least),
-                    half_width: quadrature(own, assumed),
+                    half_width: quadrature(own, assumed).min(assume::GREATEST_OUTPUT),
                     shared: quadrature(assumed, assume::STACK),
                     least,
                     tier: if assume::is_transfer(caveats) {

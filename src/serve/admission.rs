@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task;
 
 /// The `Retry-After` of a request that was shed.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
+pub const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The admission control of one kind of work.
 pub struct Admission {

@@ -73,11 +73,18 @@ impl<R: Bodied> FromRequest<App> for JsonRequest<R> {
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
         let declared = request.headers().get(header::CONTENT_TYPE);
         let declared = declared.and_then(|kind| kind.to_str().ok()).unwrap_or("");
-        if !is_json(declared) {
-            return Err(Problem::not_declared());
+        let is_declared = is_json(declared);
+        let length = request.headers().get(header::CONTENT_LENGTH);
+        let length = length.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+        if length.is_some_and(|length| length > app.limits.body_bytes as u64) {
+            return Err(Problem::too_large(app.limits.body_bytes));
         }
         let query = request.uri().query().map(str::to_owned);
+        // A body that is refused is read too, so that the next request of the connection is found behind it.
         let bytes = whole(request.into_body(), &app.limits).await?;
+        if !is_declared {
+            return Err(Problem::not_declared());
+        }
         read(&bytes, query.as_deref())
     }
 }

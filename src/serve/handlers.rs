@@ -20,6 +20,7 @@ use crate::request::TargetRequest;
 use crate::request::WorkloadRequest;
 use crate::request::read_operator;
 use crate::serve::App;
+use crate::serve::admission::RETRY_AFTER;
 use crate::serve::body;
 use crate::serve::body::BatchRequest;
 use crate::serve::body::JsonRequest;
@@ -27,6 +28,7 @@ use crate::serve::metrics;
 use crate::serve::problem;
 use crate::serve::problem::Problem;
 use crate::serve::schema;
+use axum::body::{Body, Bytes};
 use axum::extract::Path;
 use axum::extract::State;
 use axum::extract::rejection::PathRejection;
@@ -34,8 +36,10 @@ use axum::http::HeaderValue;
 use axum::http::StatusCode;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use futures_util::stream;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::convert::Infallible;
 use std::sync::{Arc, OnceLock};
 use utoipa::IntoResponses;
 
@@ -322,8 +326,34 @@ async fn work(
     match tokio::time::timeout(within, work).await {
         Err(_) => Err(Problem::over_time(within)),
         Ok(None) => Err(app.fault()),
-        Ok(Some(done)) => done.map(json),
+        Ok(Some(done)) => sent(app, done?),
     }
+}
+
+/// The most of an answer that is handed over at once, and the least that counts against the budget of unsent bytes.
+const CHUNK: usize = 64 << 10;
+
+/// A document that may be large: it is handed over in chunks, and counts against the budget of unsent bytes until the
+/// client has taken the last of them.
+fn sent(app: &App, text: String) -> Answered {
+    if text.len() <= CHUNK {
+        return Ok(json(text));
+    }
+    let (bytes, length) = (Bytes::from(text), app.limits.unsent_bytes);
+    let weight = u32::try_from(bytes.len().min(length)).unwrap_or(u32::MAX);
+    let budget = Arc::clone(&app.unsent).try_acquire_many_owned(weight);
+    let held = budget.map_err(|_| Problem::busy("answers that are not taken", RETRY_AFTER))?;
+    let length = HeaderValue::from(bytes.len());
+    let chunks = stream::unfold((bytes, held), |(mut rest, held)| async move {
+        let chunk = rest.split_to(rest.len().min(CHUNK));
+        (!chunk.is_empty()).then(|| (Ok::<_, Infallible>(chunk), (rest, held)))
+    });
+    let mut response = Body::from_stream(chunks).into_response();
+    let headers = response.headers_mut();
+    let kind = HeaderValue::from_static("application/json");
+    headers.insert(header::CONTENT_TYPE, kind);
+    headers.insert(header::CONTENT_LENGTH, length);
+    Ok(response)
 }
 
 /// List the known GPUs.

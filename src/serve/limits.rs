@@ -25,6 +25,8 @@ pub struct Limits {
     pub jobs: usize,
     /// Checks, sweeps and batches that wait.
     pub waiting_jobs: usize,
+    /// Bytes of large answers that clients have not taken yet, all together.
+    pub unsent_bytes: usize,
     /// Connections at once; more wait in the queue of the operating system.
     pub connections: usize,
     /// Predictors that are kept ready.
@@ -49,6 +51,7 @@ impl Default for Limits {
             waiting_searches: 4 * cores,
             jobs: cores,
             waiting_jobs: 32 * cores,
+            unsent_bytes: 128 << 20,
             connections: 1024,
             predictors: 16,
             lame_duck: Duration::from_secs(1),

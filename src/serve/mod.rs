@@ -10,6 +10,8 @@ pub mod body;
 
 mod handlers;
 
+mod hosts;
+
 pub mod limits;
 
 pub mod listen;
@@ -29,6 +31,7 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::request::TargetRequest;
 use crate::serve::admission::Admission;
+use crate::serve::hosts::Hosts;
 use crate::serve::limits::Limits;
 use crate::serve::metrics::Metrics;
 use crate::serve::problem::Problem;
@@ -47,6 +50,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tower::util::option_layer;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
@@ -73,6 +77,9 @@ pub struct App {
     predictors: Arc<Predictors>,
     searches: Arc<Admission>,
     jobs: Arc<Admission>,
+    /// Bytes of answers that no client has taken yet.
+    unsent: Arc<Semaphore>,
+    hosts: Hosts,
     metrics: Arc<Metrics>,
     draining: Arc<AtomicBool>,
     /// Takes lines for whoever runs the service.
@@ -92,10 +99,19 @@ impl App {
                 limits.jobs,
                 limits.waiting_jobs,
             ),
+            unsent: Arc::new(Semaphore::new(limits.unsent_bytes)),
+            hosts: Hosts::default(),
             metrics: Arc::default(),
             draining: Arc::default(),
             say,
         }
+    }
+
+    /// The same, answering to the names of a loopback address and of these origins alone.
+    #[must_use]
+    pub fn on_loopback(mut self, origins: &[String]) -> Self {
+        self.hosts = Hosts::of_loopback(origins);
+        self
     }
 
     /// From now on every answer closes its connection.
@@ -192,7 +208,10 @@ async fn observe(
     next: Next,
 ) -> Response {
     let begun = Instant::now();
-    let mut response = next.run(request).await;
+    let mut response = match app.hosts.answer(request.headers()) {
+        true => next.run(request).await,
+        false => Problem::other_host().into_response(),
+    };
     let path = path.as_ref().map_or("other", MatchedPath::as_str);
     app.metrics
         .answered(path, response.status(), begun.elapsed());
@@ -243,7 +262,10 @@ fn caught(app: &App) -> CatchPanicLayer<impl Fn(Box<dyn Any + Send>) -> Response
 
 /// Serves until the program is told to stop; `say` takes lines for the person who started it.
 pub fn run(options: &Options, say: fn(&str)) -> Result<()> {
-    let app = App::new(options.limits, say);
+    let mut app = App::new(options.limits, say);
+    if options.listen.ip().is_loopback() {
+        app = app.on_loopback(&options.origins);
+    }
     // The usual GPU answers its first question as fast as any.
     app.predictors.built_in(&TargetRequest::default())?;
     let router = router(app.clone(), &options.origins)?;

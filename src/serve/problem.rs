@@ -145,6 +145,15 @@ impl Problem {
         Self::new(status, "/api#method", title, detail)
     }
 
+    /// The request names another host than this service.
+    pub fn other_host() -> Self {
+        let detail =
+            "the header `Host` is none of localhost, a loopback address and the hosts of `--cors`"
+                .to_owned();
+        let title = "This service has another name";
+        Self::new(StatusCode::MISDIRECTED_REQUEST, "/api#host", title, detail)
+    }
+
     /// The queue is full; the load is shed.
     pub fn busy(what: &str, retry_after: Duration) -> Self {
         let detail = format!("the queue of {what} is full; try again after `Retry-After`");
@@ -269,6 +278,10 @@ impl IntoResponse for Problem {
         let mut response = (self.status(), self.json()).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+        // What is left of the body is not read.
+        if [StatusCode::PAYLOAD_TOO_LARGE, StatusCode::REQUEST_TIMEOUT].contains(&self.status()) {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
         if let Some(after) = self.retry_after {
             headers.insert(header::RETRY_AFTER, after.as_secs().max(1).into());
         }

@@ -12,7 +12,7 @@ use crate::dataset::check_target;
 use crate::dataset::column::Kind;
 use crate::dataset::columns::Parquet;
 use crate::dataset::columns::write::{self, Field, Values};
-use crate::error::{Error, Result, write_atomically};
+use crate::error::{Error, Result, read_bytes, write_atomically};
 use crate::gpu::Gpu;
 use crate::ops::Dtype;
 use crate::units::{BytesPerSecond, Seconds};
@@ -429,9 +429,12 @@ pub(super) fn read(file: &Parquet, path: &Path) -> Result<Vec<Run>> {
     Ok(runs)
 }
 
+/// The most bytes of a table of runs in CSV.
+const MOST_BYTES: u64 = 256 << 20;
+
 pub(super) fn read_csv(path: &Path) -> Result<Vec<Run>> {
     let place = path.display().to_string();
-    let content = std::fs::read(path).map_err(|source| Error::io(path, source))?;
+    let content = read_bytes(path, MOST_BYTES)?;
     let damaged = |error: csv::Error| {
         Error::bad_input(format!(
             "{place}: is not a table ({error}); allowed: CSV in UTF-8 with as many cells a row as there are columns"
