@@ -8,7 +8,7 @@ use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
 use serde_json::Value;
-use shapewise::answer::question::{Question, ready};
+use shapewise::answer::question::{AtHand, Question, ready};
 use shapewise::arch::{Architecture, read_object};
 use shapewise::error::Error;
 use shapewise::ops::{LARGEST, Op};
@@ -114,8 +114,11 @@ fn ask(
     model: Option<&Bound<'_, Model>>,
 ) -> PyResult<Answer> {
     let body = parsed(body)?;
-    let base = model.map(|model| &model.get().0);
-    py.detach(|| Question::find(name)?.ask(body, base))
+    let at_hand = AtHand {
+        base: model.map(|model| &model.get().0),
+        predictor: None,
+    };
+    py.detach(|| Question::find(name)?.ask(body, at_hand))
         .map(Answer)
         .map_err(raised)
 }

@@ -72,12 +72,27 @@ struct Asked<'a> {
     /// The architecture, where it was read before.
     base: Option<&'a Architecture>,
     predictors: &'a Predictors,
+    /// What answers a body that names neither GPU nor model nor framework.
+    usual: Option<&'a Arc<Predictor>>,
+}
+
+/// What is at hand before a question is asked.
+#[derive(Clone, Copy, Default)]
+pub struct AtHand<'a> {
+    /// The architecture, where it was read before.
+    pub base: Option<&'a Architecture>,
+    /// What answers where the body names neither GPU nor model nor framework.
+    pub predictor: Option<&'a Arc<Predictor>>,
 }
 
 impl<'a> Asked<'a> {
     fn read<R: DeserializeOwned>(self) -> Result<(R, Arc<Predictor>)> {
         let (request, target) = json::read(self.body)?;
-        Ok((request, self.predictors.get(&target)?))
+        let predictor = match self.usual {
+            Some(usual) if target == TargetRequest::default() => Arc::clone(usual),
+            _ => self.predictors.get(&target)?,
+        };
+        Ok((request, predictor))
     }
 
     /// A request that has a workload, whose keys may stand beside the others.
@@ -220,12 +235,13 @@ impl Question {
         })
     }
 
-    /// The answer to the question with this body, about the architecture `base` where it was read before.
-    pub fn ask(&self, body: Value, base: Option<&Architecture>) -> Result<Box<dyn AnyReport>> {
+    /// The answer to the question with this body.
+    pub fn ask(&self, body: Value, at_hand: AtHand<'_>) -> Result<Box<dyn AnyReport>> {
         (self.answer)(Asked {
             body,
-            base,
+            base: at_hand.base,
             predictors: ready(),
+            usual: at_hand.predictor,
         })
     }
 
@@ -285,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_question_takes_keys_of_the_workload_flat_and_names_wrong_ones() {
-        let ask = |name, body| Question::find(name).unwrap().ask(body, None);
+        let ask = |name, body| Question::find(name).unwrap().ask(body, AtHand::default());
         let body = json!({"architecture": "gpt2", "gpu": "a100", "mode": "decode", "batch": 4});
         let report = ask("predict_model", body).unwrap();
         let nested = json!({"architecture": "gpt2", "gpu": "a100", "workload": {"mode": "decode", "batch": 4}});

@@ -7,6 +7,7 @@ pub mod reproduce;
 use crate::cli::hints;
 use crate::ops::LARGEST;
 use crate::report::plot;
+use crate::request::ArchitectureRequest;
 use crate::request::AttentionRequest;
 use crate::request::CalibrateRequest;
 use crate::request::GemmRequest;
@@ -48,6 +49,8 @@ pub enum Format {
     Text,
     /// One JSON document with units in its keys, `"schema": 1`.
     Json,
+    /// Broken rules of `check` in SARIF 2.1.0, for code hosts.
+    Sarif,
 }
 
 /// The commands.
@@ -185,6 +188,24 @@ pub enum Predict {
     /// Sizes of the architecture that are left out stay as they are or follow: --heads keeps the width of attention and
     /// the queries per key head, --hidden keeps the number of heads and the ratio of the MLP.
     Model(Box<Targeted<ModelRequest>>),
+    /// Every line of a file: GEMMs, attentions and models, as JSON lines or CSV.
+    ///
+    /// A line has the keys of one request, those of the workload beside the others, and its own gpu, model or framework
+    /// if it has one; `kind` is gemm, attention or model. Answers come in the order of the lines. With --format json each
+    /// is one line; a line that cannot be answered is named on standard error, leaves an object with `error` in its place,
+    /// and makes the exit code 1.
+    Batch(BatchArgs),
+}
+
+/// Predicting every line of a file.
+#[derive(Debug, Args)]
+pub struct BatchArgs {
+    /// JSON lines, or CSV with the keys in its first line; - is standard input.
+    #[arg(value_name = "FILE.jsonl|FILE.csv|-")]
+    pub file: PathBuf,
+    /// GPU and model of lines that name none.
+    #[command(flatten)]
+    pub target: TargetArgs,
 }
 
 /// What to predict along one dimension.
@@ -234,9 +255,18 @@ pub struct CheckArgs {
     /// The shape.
     #[command(flatten)]
     pub subject: Targeted<ModelRequest>,
+    /// Further models, each checked alike.
+    #[arg(value_name = "PRESET|CONFIG.json")]
+    pub others: Vec<ArchitectureRequest>,
     /// Exit with 1 when any rule is broken, advice included; the report is the same.
     #[arg(long)]
     pub strict: bool,
+    /// Leave advice out of what --strict and --fail-above count.
+    #[arg(long)]
+    pub no_advice: bool,
+    /// Exit with 1 when a rule is broken whose fix is expected to save more than this share of the time, such as 3%.
+    #[arg(long, value_name = "FRACTION", value_parser = fraction, conflicts_with = "strict")]
+    pub fail_above: Option<f64>,
 }
 
 /// Finding a shape.

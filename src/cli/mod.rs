@@ -5,6 +5,8 @@ pub mod args;
 #[cfg(feature = "dataset")]
 mod accuracy;
 
+mod batch;
+
 mod check;
 
 #[cfg(feature = "dataset")]
@@ -48,6 +50,7 @@ mod train;
 use crate::cli::args::Cli;
 use crate::cli::args::Command;
 use crate::cli::args::Format;
+use crate::cli::args::Predict;
 use crate::error::Error;
 use crate::error::Result;
 use crate::error::panics_are_expected;
@@ -108,9 +111,14 @@ impl From<String> for Answer {
 
 /// Runs one command.
 fn execute(cli: &Cli) -> Result<Answer> {
+    if cli.format == Format::Sarif && !matches!(cli.command, Command::Check(_)) {
+        let allowed = "text or json; check alone has sarif";
+        return Err(Error::field("command line", "--format", "sarif", allowed));
+    }
     let text = match &cli.command {
         Command::Check(args) => return check::run(args, cli.format),
 
+        Command::Predict(Predict::Batch(args)) => return batch::run(args, cli.format),
         Command::Predict(args) => predict::run(args, cli.format),
         Command::Plan(args) => plan::plan(args, cli.format),
         Command::Compare(args) => plan::compare(args, cli.format),
@@ -162,8 +170,14 @@ fn execute(cli: &Cli) -> Result<Answer> {
 fn render(report: &impl Report, format: Format) -> String {
     match format {
         Format::Text => report.text(),
-        Format::Json => report.json(),
+        Format::Json | Format::Sarif => report.json(),
     }
+}
+
+/// A JSON document on one line.
+fn one_line(document: &str) -> String {
+    let document: serde_json::Value = serde_json::from_str(document).expect("reports are JSON");
+    format!("{document}\n")
 }
 
 /// Writes to standard output; a reader that has seen enough is not an error.

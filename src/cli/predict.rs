@@ -17,6 +17,7 @@ pub(super) fn run(command: &Predict, format: Format) -> Result<String> {
         Predict::Gemm(args) => one(args, format),
         Predict::Attention(args) => one(args, format),
         Predict::Model(args) => step(args, format),
+        Predict::Batch(_) => unreachable!("it has an exit code of its own"),
     }
 }
 

@@ -13,6 +13,7 @@ use crate::predict::estimate::Tier;
 use crate::predict::step::StepEstimate;
 use crate::report::architecture::ArchitectureShape;
 use crate::rules::Rule;
+use crate::rules::Severity;
 use crate::rules::Verdict;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -110,6 +111,15 @@ impl CheckReport {
         self.broken > 0
     }
 
+    /// Whether a rule is broken that counts: advice where it is wanted, and where a least gain is named, only rules with
+    /// a fix that is expected to save more than this fraction of the time.
+    pub fn fails(&self, advice: bool, above: Option<f64>) -> bool {
+        self.rules
+            .iter()
+            .filter(|rule| rule.is_broken() && (advice || rule.severity != Some(ADVICE)))
+            .any(|rule| above.is_none_or(|least| rule.greatest_gain() > least))
+    }
+
     /// Describes the check of `architecture` under `workload` on `gpu`.
     pub fn new(gpu: &Gpu, architecture: &Architecture, workload: &Workload, check: &Check) -> Self {
         let rules: Vec<_> = check.diagnoses.iter().map(RuleKeys::from).collect();
@@ -125,6 +135,22 @@ impl CheckReport {
             notes: architecture.stated.notes(workload.dtype),
             together: check.together.as_ref().map(FixKeys::from),
         }
+    }
+}
+
+/// The severity of rules whose breach may be meant.
+pub(super) const ADVICE: &str = Severity::Advice.name();
+
+impl RuleKeys {
+    pub(super) fn is_broken(&self) -> bool {
+        self.verdict == "broken"
+    }
+
+    /// The greatest share of the time that a fix is expected to save; nothing where there is no fix.
+    fn greatest_gain(&self) -> f64 {
+        let fixes = [&self.fix, &self.faster].into_iter().flatten();
+        let gains = fixes.filter_map(|fix| fix.gain);
+        gains.fold(0.0, |most, gain| most.max(gain.time_saved_fraction))
     }
 }
 

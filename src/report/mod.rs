@@ -48,6 +48,8 @@ pub mod reproduce;
 #[cfg(feature = "dataset")]
 pub mod runs;
 
+pub mod sarif;
+
 pub mod search;
 
 mod search_text;

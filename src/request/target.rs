@@ -2,15 +2,15 @@
 
 use crate::gpu::Gpu;
 use crate::units::BytesPerSecond;
-use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
+use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 /// What is predicted for where neither a GPU nor a model is named.
 pub const DEFAULT_GPU: &str = "h200";
 
 /// Where the predicted work runs and what answers.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, ToSchema, IntoParams)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
 #[cfg_attr(feature = "cli", derive(clap::Args))]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]

@@ -23,6 +23,7 @@ use axum::body::Body;
 use axum::extract::FromRequest;
 use axum::extract::Request;
 use axum::http::header;
+use futures_util::StreamExt;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -76,7 +77,7 @@ impl<R: Bodied> FromRequest<App> for JsonRequest<R> {
         let is_declared = is_json(declared);
         let length = request.headers().get(header::CONTENT_LENGTH);
         let length = length.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-        if length.is_some_and(|length| length > app.limits.body_bytes as u64) {
+        if length.is_some_and(|length| length > (DRAINED * app.limits.body_bytes) as u64) {
             return Err(Problem::too_large(app.limits.body_bytes));
         }
         let query = request.uri().query().map(str::to_owned);
@@ -96,20 +97,34 @@ fn is_json(declared: &str) -> bool {
     kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"))
 }
 
+/// How much of a body that is too large is still read, in bodies of the largest size: a client that is cut off while it
+/// sends may never see why.
+const DRAINED: usize = 16;
+
 /// The whole body, if it is small enough and arrives in time.
 async fn whole(body: Body, limits: &Limits) -> Result<body::Bytes, Problem> {
-    let arriving = body::to_bytes(body, limits.body_bytes);
-    match tokio::time::timeout(limits.body_time, arriving).await {
+    let mut arriving = body.into_data_stream();
+    let (mut bytes, mut length) = (Vec::new(), 0);
+    let read = async {
+        while let Some(chunk) = arriving.next().await {
+            let Ok(chunk) = chunk else {
+                return Err(Problem::not_json("the body broke off".to_owned()));
+            };
+            length += chunk.len();
+            if length <= limits.body_bytes {
+                bytes.extend_from_slice(&chunk);
+            } else if length > DRAINED * limits.body_bytes {
+                break;
+            }
+        }
+        Ok(())
+    };
+    match tokio::time::timeout(limits.body_time, read).await {
         Err(_) => Err(Problem::too_slow(limits.body_time)),
-        Ok(Ok(bytes)) => Ok(bytes),
-        Ok(Err(error)) if is_too_long(&error) => Err(Problem::too_large(limits.body_bytes)),
-        Ok(Err(_)) => Err(Problem::not_json("the body broke off".to_owned())),
+        Ok(Err(problem)) => Err(problem),
+        Ok(Ok(())) if length > limits.body_bytes => Err(Problem::too_large(limits.body_bytes)),
+        Ok(Ok(())) => Ok(bytes.into()),
     }
-}
-
-fn is_too_long(error: &axum::Error) -> bool {
-    let source = std::error::Error::source(error);
-    source.is_some_and(|source| source.is::<http_body_util::LengthLimitError>())
 }
 
 /// Reads the bytes of a body; `query` is the query string beside it.

@@ -138,6 +138,82 @@ fn a_body_that_is_too_large_is_told_so_while_it_comes() {
 }
 
 #[test]
+fn a_length_beyond_all_is_refused_before_the_body() {
+    let service = Within::start(Limits::default());
+    let mut liar = service.client();
+    liar.write(b"POST /v1/check HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: 100000000000000\r\n\r\n{")
+        .unwrap();
+    let begun = Instant::now();
+    let reply = liar.read().unwrap();
+    assert_eq!(reply.status, 413, "{}", reply.text);
+    assert!(reply.closes() && begun.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn a_body_of_another_kind_leaves_the_connection_to_the_next_request() {
+    let service = Within::start(Limits::default());
+    let mut client = service.client();
+    for _ in 0..50 {
+        client
+            .write(b"POST /v1/predict/gemm HTTP/1.1\r\nhost: a\r\ncontent-type: text/plain\r\ncontent-length: 5\r\n\r\n")
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+        client.write(b"hello").unwrap();
+        assert_eq!(client.read().unwrap().status, 415);
+        let (path, body) = GEMM;
+        assert_eq!(client.post(path, body).unwrap().status, 200);
+    }
+}
+
+#[test]
+fn a_loopback_service_does_not_answer_to_other_names() {
+    let server = Server::start();
+    let ask = |host: &str| {
+        let mut client = server.client();
+        let request = format!("GET /v1/gpus HTTP/1.1\r\n{host}\r\n");
+        client.write(request.as_bytes()).unwrap();
+        client.read().unwrap().status
+    };
+    assert_eq!(ask("host: localhost\r\n"), 200);
+    assert_eq!(ask("host: 127.0.0.1:8080\r\n"), 200);
+    assert_eq!(ask("host: evil.example\r\n"), 421);
+    assert_eq!(ask("host: localhost\r\nhost: evil.example\r\n"), 421);
+}
+
+#[test]
+fn answers_that_nobody_takes_have_a_budget() {
+    let service = Within::start(Limits {
+        unsent_bytes: 16 << 20,
+        ..Limits::default()
+    });
+    let op = r#"{"kind":"gemm","m":8,"n":8,"k":8}"#;
+    let ops = vec![op; 10_000].join(",");
+    let batch = question(
+        "/v1/predict/batch",
+        "",
+        format!("{{\"ops\":[{ops}]}}").as_bytes(),
+    );
+    // Each answer is of several MB, more than the buffers of a socket hold.
+    let mut deaf: Vec<Client> = Vec::new();
+    for _ in 0..8 {
+        let mut client = service.client();
+        client.write(&batch).unwrap();
+        deaf.push(client);
+    }
+    let refused = deaf.iter_mut().filter_map(|client| {
+        let header = client.header().unwrap();
+        header.starts_with("http/1.1 429").then_some(())
+    });
+    assert!(refused.count() >= 4);
+    drop(deaf);
+    let mut reader = service.client();
+    wait_until("room for answers", || {
+        reader.write(&batch).unwrap();
+        reader.read().unwrap().status == 200
+    });
+}
+
+#[test]
 fn a_client_that_does_not_read_is_dropped() {
     let service = Within::start(Limits {
         write_time: Duration::from_millis(200),

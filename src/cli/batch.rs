@@ -1,0 +1,226 @@
+//! `shapewise predict batch`: every line of a file or of standard input, answered as it comes.
+
+use crate::answer::question::AtHand;
+use crate::answer::question::Question;
+use crate::cli::Answer;
+use crate::cli::DONE;
+use crate::cli::FAILED;
+use crate::cli::args::BatchArgs;
+use crate::cli::args::Format;
+use crate::cli::one_line;
+use crate::cli::say;
+use crate::cli::target::answering;
+use crate::error::Error;
+use crate::error::Result;
+use crate::error::require_regular;
+use crate::predict::Predictor;
+use crate::report::AnyReport;
+use crate::report::SCHEMA;
+use crate::request::TargetRequest;
+use crate::request::json;
+use crate::request::number;
+use crate::units::Seconds;
+use serde_json::{Map, Value, json};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The most bytes of one line: a request with a whole config has some thousands.
+const LONGEST_LINE: u64 = 4 << 20;
+
+pub(super) fn run(args: &BatchArgs, format: Format) -> Result<Answer> {
+    let name = args.file.display().to_string();
+    let mut input: Box<dyn BufRead> = match args.file == Path::new("-") {
+        true => Box::new(io::stdin().lock()),
+        false => {
+            require_regular(&args.file)?;
+            let file = File::open(&args.file).map_err(|source| Error::io(&args.file, source))?;
+            Box::new(BufReader::new(file))
+        }
+    };
+    let predictor = Arc::new(answering(&args.target)?);
+    let mut lines = Lines {
+        name: &name,
+        predictor: &predictor,
+        target: &args.target.request,
+        format,
+        asked: 0,
+        refused: 0,
+    };
+    let begin = input
+        .fill_buf()
+        .map_err(|source| Error::io(&name, source))?;
+    let is_csv = begin.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{');
+    match is_csv {
+        true => lines.read_csv(input)?,
+        false => lines.read_json(input)?,
+    }
+    let Lines { asked, refused, .. } = lines;
+    if refused > 0 {
+        say(&format!(
+            "{refused} of {asked} lines of {name} have no answer"
+        ));
+    }
+    Ok(Answer {
+        text: String::new(),
+        code: if refused > 0 { FAILED } else { DONE },
+    })
+}
+
+/// The lines of one file.
+struct Lines<'a> {
+    name: &'a str,
+    predictor: &'a Arc<Predictor>,
+    target: &'a TargetRequest,
+    format: Format,
+    asked: u64,
+    refused: u64,
+}
+
+impl Lines<'_> {
+    fn read_json(&mut self, mut input: Box<dyn BufRead>) -> Result<()> {
+        let mut text = Vec::new();
+        for line in 1.. {
+            text.clear();
+            let mut limited = (&mut input).take(LONGEST_LINE);
+            let read = limited.read_until(b'\n', &mut text);
+            if read.map_err(|source| Error::io(self.name, source))? == 0 {
+                break;
+            }
+            if text.len() as u64 == LONGEST_LINE {
+                let sentence = format!("{}:{line}: more than {LONGEST_LINE} bytes", self.name);
+                return Err(Error::bad_input(sentence));
+            }
+            if text.trim_ascii().is_empty() {
+                continue;
+            }
+            let body = serde_json::from_slice(&text)
+                .map_err(|error| Error::bad_input(format!("not a JSON object: {error}")));
+            if !self.answer(line, body)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_csv(&mut self, input: Box<dyn BufRead>) -> Result<()> {
+        let damaged = |error: csv::Error| Error::bad_input(format!("{}: {error}", self.name));
+        let mut reader = csv::ReaderBuilder::new();
+        let mut reader = reader.trim(csv::Trim::All).from_reader(input);
+        let keys = reader.headers().map_err(damaged)?.clone();
+        for record in reader.records() {
+            let (line, body) = match record {
+                Ok(record) => {
+                    let cells = keys
+                        .iter()
+                        .zip(&record)
+                        .filter(|(_, cell)| !cell.is_empty());
+                    let body: Map<_, _> = cells
+                        .map(|(key, text)| (key.to_owned(), cell(key, text)))
+                        .collect();
+                    let line = record.position().map_or(0, csv::Position::line);
+                    (line, Ok(Value::Object(body)))
+                }
+                Err(error) => {
+                    let line = error.position().map_or(0, csv::Position::line);
+                    (line, Err(Error::bad_input(error.to_string())))
+                }
+            };
+            if !self.answer(line, body)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers a line and prints the answer; false where nobody reads any more.
+    fn answer(&mut self, line: u64, body: Result<Value>) -> Result<bool> {
+        self.asked += 1;
+        let text = match body.and_then(|body| self.ask(body)) {
+            Ok(report) => match self.format {
+                Format::Text => short(line, &*report),
+                _ => one_line(&report.json()),
+            },
+            Err(error) => {
+                self.refused += 1;
+                say(&format!("{}:{line}: {error}", self.name));
+                match self.format {
+                    Format::Text => format!("{line:>8}  no answer\n"),
+                    _ => {
+                        let error = error.to_string();
+                        format!(
+                            "{}\n",
+                            json!({"schema": SCHEMA, "line": line, "error": error})
+                        )
+                    }
+                }
+            }
+        };
+        match io::stdout().lock().write_all(text.as_bytes()) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+            Err(error) => Err(Error::io("standard output", error)),
+        }
+    }
+
+    fn ask(&self, body: Value) -> Result<Box<dyn AnyReport>> {
+        let (kind, mut body) = json::kind_of(body);
+        let has = |key: &str| body.get(key).is_some();
+        let named = kind.as_ref().and_then(Value::as_str);
+        let question = match named {
+            Some("gemm") => "predict_gemm",
+            Some("attention") => "predict_attention",
+            Some("model") => "predict_model",
+            None if kind.is_none() && has("architecture") => "predict_model",
+            None if kind.is_none() && has("m") => "predict_gemm",
+            None if kind.is_none() && has("head_dim") => "predict_attention",
+            _ => return Err(json::other_kind(kind, "`gemm`, `attention` or `model`")),
+        };
+        // A line that names one of them keeps the others of the command line.
+        let named = TargetRequest::KEYS.iter().any(|key| has(key));
+        if named && let Some(object) = body.as_object_mut() {
+            let target = serde_json::to_value(self.target).expect("a target is JSON");
+            for (key, value) in target.as_object().into_iter().flatten() {
+                if !value.is_null() {
+                    object.entry(key).or_insert_with(|| value.clone());
+                }
+            }
+        }
+        let at_hand = AtHand {
+            base: None,
+            predictor: Some(self.predictor),
+        };
+        Question::find(question)?.ask(body, at_hand)
+    }
+}
+
+/// Keys whose cells are texts even where they look like numbers, as `4090` does.
+const TEXTS: [&str; 5] = ["architecture", "framework", "gpu", "kind", "model"];
+
+/// A cell of CSV as JSON: a truth value, a whole number, a number, else a text.
+fn cell(key: &str, text: &str) -> Value {
+    match text {
+        _ if TEXTS.contains(&key) => return text.into(),
+        "true" => return true.into(),
+        "false" => return false.into(),
+        _ => {}
+    }
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
+    match (number::size(text), number) {
+        (Some(size), _) => size.into(),
+        (None, Some(number)) => number.into(),
+        (None, None) => text.into(),
+    }
+}
+
+/// The time of one line with its interval and its tier.
+fn short(line: u64, report: &dyn AnyReport) -> String {
+    let [time, low, high] = ["time_us", "low_us", "high_us"].map(|key| {
+        let number = report.key(key).and_then(|text| text.parse().ok());
+        Seconds::from_micros(number.unwrap_or(f64::NAN)).to_string()
+    });
+    let tier = report.key("tier").unwrap_or_default();
+    let tier = tier.trim_matches('"');
+    format!("{line:>8}  {time:>10}  ({low} to {high})  {tier}\n")
+}

@@ -1,0 +1,183 @@
+//! Many questions in one run: `predict batch`, `check` of several models, and what scripts of others read.
+
+use crate::cli::{data, program, refused, run};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const GEMM: &str = "predict gemm -m 4096 -n 8192 -k 1024 --gpu a100 --format json";
+const MODEL: &str = "predict model gpt2 --mode decode --batch 4 --gpu l40s --format json";
+
+/// The document of a single question on one line.
+fn alone(line: &str) -> String {
+    let document: Value = serde_json::from_str(&data(line)).unwrap();
+    format!("{document}\n")
+}
+
+/// What `predict batch` makes of these bytes on standard input: exit code, standard output, standard error.
+fn batch(input: &str, options: &[&str]) -> (Option<i32>, String, String) {
+    let mut child = Command::new(program())
+        .args(["predict", "batch", "-", "--gpu", "a100"])
+        .args(options)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(input.as_bytes())
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (
+        output.status.code(),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+#[test]
+fn a_line_is_answered_as_the_single_question_is() {
+    let op = serde_json::from_str::<Value>(&data(GEMM)).unwrap()["op"].clone();
+    let lines = [
+        json!({"kind": "gemm", "m": 4096, "n": 8192, "k": 1024}),
+        op,
+        json!({"architecture": "gpt2", "mode": "decode", "batch": 4, "gpu": "l40s"}),
+        json!({"kind": "model", "architecture": "gpt2", "workload": {"mode": "decode", "batch": 4}, "gpu": "l40s"}),
+        json!({"m": 4096, "n": 8192, "k": 1024, "gpu": "a100"}),
+    ];
+    let input: String = lines.iter().map(|line| format!("{line}\n\n")).collect();
+    let (code, out, err) = batch(&input, &["--format", "json"]);
+    assert_eq!((code, &*err), (Some(0), ""));
+    let (gemm, model) = (alone(GEMM), alone(MODEL));
+    assert_eq!(out, [&*gemm, &gemm, &model, &model, &gemm].concat());
+    let table = "kind,m,n,k,architecture,mode,batch,gpu\n\
+                 gemm,4096,\"8,192\",1k,,,,\n\
+                 model,,,,gpt2,decode,4,l40s\n";
+    let (code, out, err) = batch(table, &["--format", "json"]);
+    assert_eq!((code, &*err), (Some(0), ""));
+    assert_eq!(out, [gemm, model].concat());
+    let (code, out, _) = batch(table, &[]);
+    assert_eq!((code, out.lines().count()), (Some(0), 2));
+    assert!(
+        out.lines()
+            .all(|line| line.contains(" us (") || line.contains("learned")),
+        "{out}"
+    );
+}
+
+#[test]
+fn a_bad_line_is_named_and_keeps_its_place() {
+    let input = "{\"m\": 8, \"n\": 8, \"k\": 8}\n{\"m\": 0, \"n\": 8, \"k\": 8}\nnonsense\n\
+                 {\"kind\": \"convolution\"}\n{\"m\": 8, \"n\": 8, \"k\": 8}\n";
+    let (code, out, err) = batch(input, &["--format", "json"]);
+    assert_eq!(code, Some(1));
+    let answers: Vec<Value> = out
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(answers.len(), 5);
+    assert_eq!(answers[0], answers[4]);
+    for (at, part) in [(1, "`m` is 0"), (2, "not a JSON object"), (3, "`kind` is")] {
+        let sentence = answers[at]["error"].as_str().unwrap();
+        assert!(sentence.contains(part), "{sentence}");
+        assert_eq!(answers[at]["line"], at + 1);
+        assert!(err.contains(&format!("-:{}: {sentence}", at + 1)), "{err}");
+    }
+    assert!(err.ends_with("3 of 5 lines of - have no answer\n"), "{err}");
+    refused("predict batch nowhere.jsonl", 1, &["nowhere.jsonl"]);
+}
+
+fn written(folder: &Path, name: &str, heads: u64) -> String {
+    let config = json!({
+        "model_type": "gpt2", "n_embd": 2560, "n_layer": 32, "n_head": heads, "vocab_size": 50304,
+        "n_positions": 2048, "tie_word_embeddings": true,
+    });
+    let path = folder.join(name);
+    std::fs::write(&path, config.to_string()).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn several_models_are_checked_in_one_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let odd = written(folder.path(), "odd.json", 32);
+    let even = written(folder.path(), "even.json", 20);
+    let both = run(&["check", &odd, &even, "--gpu", "a100", "--format", "json"]);
+    assert_eq!(
+        (both.code, both.out.lines().count()),
+        (0, 2),
+        "{}",
+        both.err
+    );
+    for (line, path) in both.out.lines().zip([&odd, &even]) {
+        let single = run(&["check", path, "--gpu", "a100", "--format", "json"]).out;
+        let [one, single]: [Value; 2] =
+            [line, &single].map(|text| serde_json::from_str(text).unwrap());
+        assert_eq!(one, single);
+    }
+    let missing = run(&["check", &odd, "nowhere.json", &even, "--gpu", "a100"]);
+    assert_eq!(missing.code, 1);
+    assert!(missing.err.contains("nowhere.json"), "{}", missing.err);
+    assert!(
+        missing.out.contains("odd") && missing.out.contains("even"),
+        "{}",
+        missing.out
+    );
+}
+
+#[test]
+fn what_fails_a_check_can_be_chosen() {
+    let code = |line: &str| run(&line.split(' ').collect::<Vec<_>>()).code;
+    // Its vocabulary is odd and its head size is off the tile: hard rules with a gain of several percent.
+    assert_eq!(code("check gpt3-2.7b --gpu a100 --strict"), 1);
+    assert_eq!(code("check gpt3-2.7b --gpu a100 --strict --no-advice"), 1);
+    assert_eq!(code("check gpt3-2.7b --gpu a100 --fail-above 1%"), 1);
+    assert_eq!(code("check gpt3-2.7b --gpu a100 --fail-above 90%"), 0);
+    assert_eq!(code("check gpt3-2.7b --gpu a100"), 0);
+    // It breaks advice alone.
+    let advised = "check deepseek-v3 --gpu h200 --tp 8";
+    assert_eq!(code(&format!("{advised} --strict")), 1);
+    assert_eq!(code(&format!("{advised} --strict --no-advice")), 0);
+    refused("check gpt2 --strict --fail-above 1%", 2, &["--fail-above"]);
+}
+
+#[test]
+fn broken_rules_are_written_for_code_hosts() {
+    let folder = tempfile::tempdir().unwrap();
+    let odd = written(folder.path(), "odd.json", 32);
+    let outcome = run(&["check", &odd, "gpt2", "--gpu", "a100", "--format", "sarif"]);
+    assert_eq!(outcome.code, 0, "{}", outcome.err);
+    let document: Value = serde_json::from_str(&outcome.out).unwrap();
+    assert_eq!(document["version"], "2.1.0");
+    let run = &document["runs"][0];
+    let results = run["results"].as_array().unwrap();
+    let rules: Vec<_> = run["tool"]["driver"]["rules"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|rule| &rule["id"])
+        .collect();
+    assert!(!results.is_empty() && !rules.is_empty());
+    for result in results {
+        assert!(rules.contains(&&result["ruleId"]), "{result}");
+        assert!(
+            result["message"]["text"].as_str().unwrap().contains("a100"),
+            "{result}"
+        );
+        assert!(
+            ["note", "warning"].contains(&result["level"].as_str().unwrap()),
+            "{result}"
+        );
+    }
+    let place = |result: &Value| {
+        result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"].clone()
+    };
+    assert!(results.iter().any(|result| place(result) == odd.as_str()));
+    assert!(results.iter().any(|result| place(result).is_null()));
+    refused("predict model gpt2 --format sarif", 2, &["sarif", "check"]);
+}
