@@ -24,11 +24,6 @@ pub(super) fn run(args: &CheckArgs, format: Format) -> Result<Answer> {
     let request = &args.subject.request;
     let mut reports = Vec::new();
     let mut failed = false;
-    if args.others.is_empty() {
-        // What is wrong with the request is said before a model is opened.
-        let base = request.architecture.find()?;
-        Sizes::fixed(|sizes| request.described(&base, sizes))?;
-    }
     let predictor = answering(&args.subject.target)?;
     for architecture in std::iter::once(&request.architecture).chain(&args.others) {
         match one(&predictor, request, architecture) {
