@@ -155,11 +155,13 @@ impl std::error::Error for Error {
 }
 
 /// The places that are parts of a request; all others are files.
-const REQUESTS: [&str; 10] = [
+const REQUESTS: [&str; 12] = [
     "attention",
     "command line",
+    "compare",
     "decode",
     "gpu",
+    "plan",
     "question",
     "request",
     "search",

@@ -134,6 +134,14 @@ class Model:
         """The time of one step along the one option that is a range START:END:STEP."""
         return self._ask("sweep_model", options)
 
+    def plan(self, gpus, **options):
+        """The best layouts over a number of GPUs, or over each of a range such as "8:1024"."""
+        return self._ask("plan", options | {"gpus": gpus})
+
+    def compare(self, gpus, **options):
+        """The best layout on each GPU that `gpu` names, with commas between them, or on "all"."""
+        return self._ask("compare", options | {"gpus": gpus})
+
     def search(self, **options):
         """The fastest shapes with as many parameters and the same parts as this model."""
         return _ask("search", options | {"like": self._config})
@@ -147,6 +155,16 @@ def search(params=None, **options):
 def check(architecture, **options):
     """The sizing rules on a model: what is broken, what it costs, what fixes it."""
     return Model.from_config(architecture).check(**options)
+
+
+def plan(architecture, gpus, **options):
+    """The best layouts of a model over a number of GPUs, or over each of a range such as "8:1024"."""
+    return Model.from_config(architecture).plan(gpus, **options)
+
+
+def compare(architecture, gpus, **options):
+    """The best layout of a model on each GPU that `gpu` names, with commas between them, or on "all"."""
+    return Model.from_config(architecture).compare(gpus, **options)
 
 
 def sweep(kind, **options):
@@ -187,8 +205,10 @@ __all__ = [
     "ask",
     "calibrate",
     "check",
+    "compare",
     "gpus",
     "models",
+    "plan",
     "predict_attention",
     "predict_gemm",
     "presets",

@@ -252,17 +252,23 @@ def written():
         ("predict", "predict_model", "int", "architecture"),
         ("check", "check", "int", "architecture"),
         ("sweep", "sweep_model", "int | str", "architecture"),
+        ("plan", "plan", "int", "architecture"),
+        ("compare", "compare", "int", "architecture"),
         ("search", "search", "int", "like"),
     ):
         options = stubs.options(question, sizes)
         del options[given]
         text = getattr(shapewise.Model, name).__doc__
-        model.append(function(name, options, report[question], text, method=True).rstrip())
+        first = ("gpus",) if name in ("plan", "compare") else ()
+        model.append(function(name, options, report[question], text, first, method=True).rstrip())
     parts.append("\n".join(model) + "\n")
     architecture = ("str | PathLike[str] | dict[str, Any]", True, "")
     parts.append(function("search", stubs.options("search"), report["search"], doc("search"), ("params",)))
     options = stubs.options("check") | {"architecture": architecture}
     parts.append(function("check", options, report["check"], doc("check"), ("architecture",)))
+    for name in ("plan", "compare"):
+        options = stubs.options(name) | {"architecture": architecture}
+        parts.append(function(name, options, report[name], doc(name), ("architecture", "gpus")))
     for kind in ("gemm", "attention", "model"):
         options = stubs.options(f"sweep_{kind}", "int | str")
         if kind == "model":

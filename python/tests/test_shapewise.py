@@ -86,6 +86,11 @@ def test_every_question_has_an_answer():
     found = shapewise.search("350M", top=2, gpu="h100")
     assert len(found.shapes) == 2 and found.shapes[0].shape.layers > 0
     assert len(model.search(top=2, tolerance=0.05).shapes) == 2
+    planned = shapewise.plan("llama-3-8b", 16, gpu="h100")
+    assert planned == shapewise.Model.from_config("llama-3-8b").plan(16, gpu="h100")
+    assert planned.plans[0].gpus == 16
+    compared = shapewise.compare("llama-3-8b", 8, gpu="h100,b200")
+    assert {each.gpu for each in compared.compared} == {"h100", "b200"}
     curve = shapewise.sweep("gemm", m=2304, n="1024:2048:256", k=4096)
     assert [point.value for point in curve.points] == [1024, 1280, 1536, 1792, 2048]
     assert len(model.sweep(batch="1:4").points) == 4

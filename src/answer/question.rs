@@ -104,11 +104,18 @@ impl<'a> Asked<'a> {
     fn model(self) -> Result<(ModelRequest, Cow<'a, Architecture>, Arc<Predictor>)> {
         let base = self.base;
         let (request, predictor) = self.flat::<ModelRequest>()?;
-        let base = match base {
-            Some(base) => Cow::Borrowed(base),
-            None => Cow::Owned(request.architecture.find()?),
-        };
+        let base = known_or_found(base, &request.architecture)?;
         Ok((request, base, predictor))
+    }
+}
+
+fn known_or_found<'a>(
+    known: Option<&'a Architecture>,
+    request: &ArchitectureRequest,
+) -> Result<Cow<'a, Architecture>> {
+    match known {
+        Some(known) => Ok(Cow::Borrowed(known)),
+        None => request.find().map(Cow::Owned),
     }
 }
 
@@ -185,21 +192,16 @@ impl Question {
             answer::search(&predictor, &found, request.export).map(boxed)
         }),
         Self::new::<PlanRequest, PlanReport>("plan", Some("plans"), |asked| {
-            let base = asked.base.cloned();
+            let base = asked.base;
             let (request, predictor) = asked.read::<PlanRequest>()?;
-            let base = base.map_or_else(|| request.architecture.find(), Ok)?;
+            let base = known_or_found(base, &request.architecture)?;
             answer::plan::plan(&predictor, &base, &request).map(boxed)
         }),
         Self::new::<PlanRequest, CompareReport>("compare", Some("compared"), |asked| {
-            let (request, target) = json::read::<PlanRequest>(asked.body)?;
-            let base = match asked.base {
-                Some(base) => base.clone(),
-                None => request.architecture.find()?,
-            };
-            let predictors = asked.predictors;
-            let report =
-                answer::plan::compare(&base, &request, &target, |target| predictors.get(target));
-            report.map(boxed)
+            let (request, target): (PlanRequest, _) = json::read(asked.body)?;
+            let base = known_or_found(asked.base, &request.architecture)?;
+            let of = |target: &TargetRequest| asked.predictors.get(target);
+            answer::plan::compare(&base, &request, &target, of).map(boxed)
         }),
         Self::new::<GemmRequest, SweepReport>("sweep_gemm", Some("points"), swept::<GemmRequest>),
         Self::new::<AttentionRequest, SweepReport>(

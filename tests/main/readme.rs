@@ -118,9 +118,12 @@ fn differences(steps: &[Step]) -> Vec<String> {
     let server = Server::of(steps);
     let mut found = Vec::new();
     for step in steps.iter().filter(|step| !Server::starts(step)) {
-        let command = step.command.replace("cargo run --release --", "shapewise");
+        // The program of these tests is what it would install.
+        if step.command.starts_with("cargo install ") {
+            continue;
+        }
         let output = Command::new("sh")
-            .args(["-c", &server.addressed(&command)])
+            .args(["-c", &server.addressed(&step.command)])
             .current_dir(folder.path())
             .env("PATH", &path)
             .output()
