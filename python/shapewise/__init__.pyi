@@ -83,6 +83,17 @@ class CheckReport(Report):
     notes: list[str] | None
     together: _FixKeys | None
 
+class CompareReport(Report):
+    """The best plan of a model on each of several GPUs."""
+    model: str
+    parameters: int
+    mode: Literal["train", "prefill", "decode"]
+    seq: int
+    global_batch: int | None
+    format: str
+    gpus: int
+    compared: list[_ComparedKeys]
+
 class GpusReport(Report):
     """Every known GPU."""
     gpus: list[_GpuLine]
@@ -110,6 +121,21 @@ class OperatorReport(Report):
     waves: _WaveCount | None
     tier: Literal["measured", "learned", "transferred", "roofline"]
     caveats: list[_Warning]
+
+class PlanReport(Report):
+    """The best layouts of a model for each number of GPUs."""
+    gpu: str
+    model: str
+    parameters: int
+    mode: Literal["train", "prefill", "decode"]
+    seq: int
+    output: int | None
+    global_batch: int | None
+    format: str
+    framework: _FrameworkKeys
+    capacity_bytes: float
+    order: _Order | None
+    plans: list[_PlanKeys]
 
 class PresetsReport(Report):
     """Every preset."""
@@ -218,6 +244,16 @@ class _ChangeKeys(Record):
     dimension: Literal["layers", "hidden", "heads", "kv_heads", "head_dim", "d_ff", "moe_d_ff", "moe_shared_d_ff", "experts", "top_k", "vocab", "batch", "seq", "context", "tp", "cp", "ep", "expert_tp", "pp", "vp", "dp", "zero", "recompute_layers", "microbatches"]
     to: int
 
+class _ComparedKeys(Record):
+    """One GPU with its best layout."""
+    gpu: str
+    framework: str
+    refused: str | None
+    layout: _LayoutKeys | None
+    tokens_per_s_per_node: float | None
+    tokens_per_s_per_watt: float | None
+    run: _RunKeys | None
+
 class _DropKeys(Record):
     value: int
     depth: float
@@ -292,6 +328,30 @@ class _LaneKeys(Record):
     time_us: float
     share: float
 
+class _LatencyKeys(Record):
+    """Latencies of a request beside the others, with the ends of their 90 % intervals where the
+
+    framework has one.
+    """
+    ttft_us: float
+    ttft_low_us: float | None
+    ttft_high_us: float | None
+    tpot_us: float | None
+    tpot_low_us: float | None
+    tpot_high_us: float | None
+
+class _LayoutKeys(Record):
+    """A layout with its prediction."""
+    rank: int
+    tied: bool
+    workload: _Workload
+    step: _StepKeys | None
+    request: _LatencyKeys | None
+    tokens_per_s_of_all_gpus: float
+    tokens_per_s_per_gpu: float
+    memory_bytes: float
+    usd_per_million_tokens: float | None
+
 class _MeasuredKeys(Record):
     value: int
     time_us: float
@@ -334,11 +394,30 @@ class _Moved(Record):
     value: float
     sd: float
 
+class _Order(Record):
+    """Errors of predicted ratios between measured layouts of one model, GPU and number of GPUs."""
+    tie: float
+    half_width: float
+    pairs: int
+    source: str
+
 class _OutsideKeys(Record):
     """A bound that a relaxed search let a shape leave."""
     bound: str
     value: float
     usual: list[float]
+
+class _PlanKeys(Record):
+    """The best layouts for one number of GPUs."""
+    gpus: int
+    refused: str | None
+    legal: int
+    fitting: int
+    memory_share: float
+    layouts: list[_LayoutKeys]
+    decided_by: Mapping[str, float]
+    tried: list[_TriedKeys]
+    run: _RunKeys | None
 
 class _PresetLine(Record):
     name: str
@@ -391,6 +470,16 @@ class _RuleKeys(Record):
     fix: _FixKeys | None
     faster: _FixKeys | None
     no_fix: str | None
+
+class _RunKeys(Record):
+    """What a whole run takes, with the ends of its 90 % interval."""
+    tokens: float
+    steps: float
+    days: float
+    days_low: float
+    days_high: float
+    gpu_hours: float
+    usd: float | None
 
 class _Shape(Record):
     kind: Literal["gemm"]
@@ -450,14 +539,12 @@ class _StartKeys(Record):
     waves: int
 
 class _StepKeys(Record):
-    """A predicted step in short."""
-    framework: str
+    """A training step."""
     time_us: float
     low_us: float
     high_us: float
-    tokens_per_s: float
-    fits: bool
-    tier: Literal["measured", "learned", "transferred", "roofline"]
+    mfu: float
+    lanes: Mapping[str, _LaneKeys]
     tier_shares: Mapping[str, float]
 
 class _StepLine(Record):
@@ -497,6 +584,11 @@ class _SweepPoint(Record):
     tier: Literal["measured", "learned", "transferred", "roofline"]
     caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "backward_from_forward", "physics", "not_learned"]]
 
+class _TriedKeys(Record):
+    """One layout that fits."""
+    memory_bytes: float
+    tokens_per_s_per_gpu: float
+
 class _Warning(Record):
     """A warning about a number."""
     caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "backward_from_forward", "physics", "not_learned"]
@@ -534,7 +626,7 @@ class _Workload(Record):
     vp: int
     dp: int
     zero: int
-    recompute: Literal["none", "selective", "pointwise", "operators", "full"]
+    recompute: Literal["none", "selective", "pointwise", "latent-up", "mlp", "operators", "full"]
     recompute_layers: int
     attention: Literal["flash", "unfused"]
     sequence_parallel: bool
@@ -722,7 +814,7 @@ class Model:
         vp: int | None = None,
         dp: int | None = None,
         zero: int | None = None,
-        recompute: Literal["none", "selective", "pointwise", "operators", "full"] | None = None,
+        recompute: Literal["none", "selective", "pointwise", "latent-up", "mlp", "operators", "full"] | None = None,
         recompute_layers: int | None = None,
         attention: Literal["flash", "unfused"] | None = None,
         sequence_parallel: bool | None = None,
@@ -781,7 +873,7 @@ class Model:
         vp: int | None = None,
         dp: int | None = None,
         zero: int | None = None,
-        recompute: Literal["none", "selective", "pointwise", "operators", "full"] | None = None,
+        recompute: Literal["none", "selective", "pointwise", "latent-up", "mlp", "operators", "full"] | None = None,
         recompute_layers: int | None = None,
         attention: Literal["flash", "unfused"] | None = None,
         sequence_parallel: bool | None = None,
@@ -840,7 +932,7 @@ class Model:
         vp: int | str | None = None,
         dp: int | str | None = None,
         zero: int | None = None,
-        recompute: Literal["none", "selective", "pointwise", "operators", "full"] | None = None,
+        recompute: Literal["none", "selective", "pointwise", "latent-up", "mlp", "operators", "full"] | None = None,
         recompute_layers: int | str | None = None,
         attention: Literal["flash", "unfused"] | None = None,
         sequence_parallel: bool | None = None,
@@ -866,6 +958,114 @@ class Model:
         attention: Fused or unfused attention.
         sequence_parallel: Shard norms and residual adds over the tensor-parallel ranks too.
         microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
+        gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
+            asked about that one [default: h200].
+        model: A built-in model by name, on the command line also the path of a trained one [default:
+            the model of the GPU].
+        framework: What runs whole steps: a built-in framework, on the command line also the path of a
+            calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
+            in training, vllm in serving].
+        network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
+            of the GPU's usual server].
+        """
+    def plan(
+        self,
+        gpus: int | str,
+        *,
+        mode: Literal["train", "prefill", "decode"] | None = None,
+        global_batch: float | str | None = None,
+        seq: int | None = None,
+        output: int | None = None,
+        ttft_ms: float | None = None,
+        tpot_ms: float | None = None,
+        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
+        recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4"] | None = None,
+        attention: Literal["flash", "unfused"] | None = None,
+        tp: int | None = None,
+        cp: int | None = None,
+        ep: int | None = None,
+        pp: int | None = None,
+        vp: int | None = None,
+        batch: int | None = None,
+        zero: int | None = None,
+        recompute: Literal["none", "selective", "pointwise", "latent-up", "mlp", "operators", "full"] | None = None,
+        memory_share: float | None = None,
+        top: int | None = None,
+        tokens: float | str | None = None,
+        usd_per_gpu_hour: float | None = None,
+        gpu: str | None = None,
+        model: str | None = None,
+        framework: str | None = None,
+        network_gbit_per_s: float | None = None,
+    ) -> PlanReport:
+        """The best layouts over a number of GPUs, or over each of a range such as "8:1024".
+
+        gpus: All GPUs, or a range in doublings such as 8:1024 for the strong scaling of one batch.
+        mode: What the GPUs do: train, serve requests (decode), or nothing but prompts (prefill).
+        ttft_ms: The longest time to the first token of a request, in ms.
+        tpot_ms: The longest time per further token of a request, in ms.
+        dtype: Number format of the linear layers.
+        recipe: How fp8 operands are scaled.
+        attention: Fused or unfused attention.
+        zero: Keep this ZeRO stage [default: those that the framework runs].
+        memory_share: Share of a GPU's memory that a layout takes at most [default: 0.8 in training, 0.9
+            when serving].
+        top: Layouts to report.
+        usd_per_gpu_hour: Price of one GPU for an hour, in US dollars.
+        gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
+            asked about that one [default: h200].
+        model: A built-in model by name, on the command line also the path of a trained one [default:
+            the model of the GPU].
+        framework: What runs whole steps: a built-in framework, on the command line also the path of a
+            calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
+            in training, vllm in serving].
+        network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
+            of the GPU's usual server].
+        """
+    def compare(
+        self,
+        gpus: int | str,
+        *,
+        mode: Literal["train", "prefill", "decode"] | None = None,
+        global_batch: float | str | None = None,
+        seq: int | None = None,
+        output: int | None = None,
+        ttft_ms: float | None = None,
+        tpot_ms: float | None = None,
+        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
+        recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4"] | None = None,
+        attention: Literal["flash", "unfused"] | None = None,
+        tp: int | None = None,
+        cp: int | None = None,
+        ep: int | None = None,
+        pp: int | None = None,
+        vp: int | None = None,
+        batch: int | None = None,
+        zero: int | None = None,
+        recompute: Literal["none", "selective", "pointwise", "latent-up", "mlp", "operators", "full"] | None = None,
+        memory_share: float | None = None,
+        top: int | None = None,
+        tokens: float | str | None = None,
+        usd_per_gpu_hour: float | None = None,
+        gpu: str | None = None,
+        model: str | None = None,
+        framework: str | None = None,
+        network_gbit_per_s: float | None = None,
+    ) -> CompareReport:
+        """The best layout on each GPU that `gpu` names, with commas between them, or on "all".
+
+        gpus: All GPUs, or a range in doublings such as 8:1024 for the strong scaling of one batch.
+        mode: What the GPUs do: train, serve requests (decode), or nothing but prompts (prefill).
+        ttft_ms: The longest time to the first token of a request, in ms.
+        tpot_ms: The longest time per further token of a request, in ms.
+        dtype: Number format of the linear layers.
+        recipe: How fp8 operands are scaled.
+        attention: Fused or unfused attention.
+        zero: Keep this ZeRO stage [default: those that the framework runs].
+        memory_share: Share of a GPU's memory that a layout takes at most [default: 0.8 in training, 0.9
+            when serving].
+        top: Layouts to report.
+        usd_per_gpu_hour: Price of one GPU for an hour, in US dollars.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
             asked about that one [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -911,7 +1111,7 @@ class Model:
         vp: int | None = None,
         dp: int | None = None,
         zero: int | None = None,
-        recompute: Literal["none", "selective", "pointwise", "operators", "full"] | None = None,
+        recompute: Literal["none", "selective", "pointwise", "latent-up", "mlp", "operators", "full"] | None = None,
         recompute_layers: int | None = None,
         attention: Literal["flash", "unfused"] | None = None,
         sequence_parallel: bool | None = None,
@@ -995,7 +1195,7 @@ def search(
     vp: int | None = None,
     dp: int | None = None,
     zero: int | None = None,
-    recompute: Literal["none", "selective", "pointwise", "operators", "full"] | None = None,
+    recompute: Literal["none", "selective", "pointwise", "latent-up", "mlp", "operators", "full"] | None = None,
     recompute_layers: int | None = None,
     attention: Literal["flash", "unfused"] | None = None,
     sequence_parallel: bool | None = None,
@@ -1067,7 +1267,7 @@ def check(
     vp: int | None = None,
     dp: int | None = None,
     zero: int | None = None,
-    recompute: Literal["none", "selective", "pointwise", "operators", "full"] | None = None,
+    recompute: Literal["none", "selective", "pointwise", "latent-up", "mlp", "operators", "full"] | None = None,
     recompute_layers: int | None = None,
     attention: Literal["flash", "unfused"] | None = None,
     sequence_parallel: bool | None = None,
@@ -1093,6 +1293,116 @@ def check(
     attention: Fused or unfused attention.
     sequence_parallel: Shard norms and residual adds over the tensor-parallel ranks too.
     microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
+    gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
+        asked about that one [default: h200].
+    model: A built-in model by name, on the command line also the path of a trained one [default:
+        the model of the GPU].
+    framework: What runs whole steps: a built-in framework, on the command line also the path of a
+        calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
+        in training, vllm in serving].
+    network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
+        of the GPU's usual server].
+    """
+
+def plan(
+    architecture: str | PathLike[str] | dict[str, Any],
+    gpus: int | str,
+    *,
+    mode: Literal["train", "prefill", "decode"] | None = None,
+    global_batch: float | str | None = None,
+    seq: int | None = None,
+    output: int | None = None,
+    ttft_ms: float | None = None,
+    tpot_ms: float | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
+    recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4"] | None = None,
+    attention: Literal["flash", "unfused"] | None = None,
+    tp: int | None = None,
+    cp: int | None = None,
+    ep: int | None = None,
+    pp: int | None = None,
+    vp: int | None = None,
+    batch: int | None = None,
+    zero: int | None = None,
+    recompute: Literal["none", "selective", "pointwise", "latent-up", "mlp", "operators", "full"] | None = None,
+    memory_share: float | None = None,
+    top: int | None = None,
+    tokens: float | str | None = None,
+    usd_per_gpu_hour: float | None = None,
+    gpu: str | None = None,
+    model: str | None = None,
+    framework: str | None = None,
+    network_gbit_per_s: float | None = None,
+) -> PlanReport:
+    """The best layouts of a model over a number of GPUs, or over each of a range such as "8:1024".
+
+    gpus: All GPUs, or a range in doublings such as 8:1024 for the strong scaling of one batch.
+    mode: What the GPUs do: train, serve requests (decode), or nothing but prompts (prefill).
+    ttft_ms: The longest time to the first token of a request, in ms.
+    tpot_ms: The longest time per further token of a request, in ms.
+    dtype: Number format of the linear layers.
+    recipe: How fp8 operands are scaled.
+    attention: Fused or unfused attention.
+    zero: Keep this ZeRO stage [default: those that the framework runs].
+    memory_share: Share of a GPU's memory that a layout takes at most [default: 0.8 in training, 0.9
+        when serving].
+    top: Layouts to report.
+    usd_per_gpu_hour: Price of one GPU for an hour, in US dollars.
+    gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
+        asked about that one [default: h200].
+    model: A built-in model by name, on the command line also the path of a trained one [default:
+        the model of the GPU].
+    framework: What runs whole steps: a built-in framework, on the command line also the path of a
+        calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
+        in training, vllm in serving].
+    network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
+        of the GPU's usual server].
+    """
+
+def compare(
+    architecture: str | PathLike[str] | dict[str, Any],
+    gpus: int | str,
+    *,
+    mode: Literal["train", "prefill", "decode"] | None = None,
+    global_batch: float | str | None = None,
+    seq: int | None = None,
+    output: int | None = None,
+    ttft_ms: float | None = None,
+    tpot_ms: float | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
+    recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4"] | None = None,
+    attention: Literal["flash", "unfused"] | None = None,
+    tp: int | None = None,
+    cp: int | None = None,
+    ep: int | None = None,
+    pp: int | None = None,
+    vp: int | None = None,
+    batch: int | None = None,
+    zero: int | None = None,
+    recompute: Literal["none", "selective", "pointwise", "latent-up", "mlp", "operators", "full"] | None = None,
+    memory_share: float | None = None,
+    top: int | None = None,
+    tokens: float | str | None = None,
+    usd_per_gpu_hour: float | None = None,
+    gpu: str | None = None,
+    model: str | None = None,
+    framework: str | None = None,
+    network_gbit_per_s: float | None = None,
+) -> CompareReport:
+    """The best layout of a model on each GPU that `gpu` names, with commas between them, or on "all".
+
+    gpus: All GPUs, or a range in doublings such as 8:1024 for the strong scaling of one batch.
+    mode: What the GPUs do: train, serve requests (decode), or nothing but prompts (prefill).
+    ttft_ms: The longest time to the first token of a request, in ms.
+    tpot_ms: The longest time per further token of a request, in ms.
+    dtype: Number format of the linear layers.
+    recipe: How fp8 operands are scaled.
+    attention: Fused or unfused attention.
+    zero: Keep this ZeRO stage [default: those that the framework runs].
+    memory_share: Share of a GPU's memory that a layout takes at most [default: 0.8 in training, 0.9
+        when serving].
+    top: Layouts to report.
+    usd_per_gpu_hour: Price of one GPU for an hour, in US dollars.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
         asked about that one [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -1205,7 +1515,7 @@ def sweep(
     vp: int | str | None = None,
     dp: int | str | None = None,
     zero: int | None = None,
-    recompute: Literal["none", "selective", "pointwise", "operators", "full"] | None = None,
+    recompute: Literal["none", "selective", "pointwise", "latent-up", "mlp", "operators", "full"] | None = None,
     recompute_layers: int | str | None = None,
     attention: Literal["flash", "unfused"] | None = None,
     sequence_parallel: bool | None = None,
