@@ -155,6 +155,7 @@ class SearchReport(Report):
     fastest: _FrontPoint
     pareto_front: list[_FrontPoint]
     search: _MethodKeys
+    sizes: _SizesKeys | None
     configs: list[Mapping[str, Any]] | None
 
 class StepReport(Report):
@@ -306,6 +307,7 @@ class _FrontPoint(Record):
     tokens_per_s_per_gpu: float
     memory_bytes: float
     centre_distance: float
+    loss: _LossDifference
 
 class _GainKeys(Record):
     """GPU time per token that is saved, as fractions of what it is."""
@@ -351,6 +353,18 @@ class _LayoutKeys(Record):
     tokens_per_s_per_gpu: float
     memory_bytes: float
     usd_per_million_tokens: float | None
+
+class _LossDifference(Record):
+    """What a shape costs in loss against the baseline's proportions at equal parameters and tokens, in
+
+    0.001 nat per token; positive is worse. The figures are absent where they are refused.
+    """
+    evidence: Literal["inside", "extrapolated", "none", "refused"]
+    reasons: list[Literal["beyond_2b", "below_50m", "aspect_below_10", "experts_beyond_512", "shape_inside_experts", "latent_attention", "window", "aspect_ratio", "mlp_share", "head_dim", "vocabulary"]]
+    difference_mnat: float | None
+    low_mnat: float | None
+    high_mnat: float | None
+    parts_mnat: Mapping[str, float]
 
 class _MeasuredKeys(Record):
     value: int
@@ -446,6 +460,10 @@ class _RequestKeys(Record):
     count: str
     tolerance: float
     vocab: int
+    tokens: float
+    objective: Literal["throughput", "loss", "train-time"]
+    budget_gpu_hours: float | None
+    target_loss_nats: float | None
     relaxed: list[str]
     free: Mapping[str, list[int]]
     kv_group: int | None
@@ -481,6 +499,19 @@ class _RunKeys(Record):
     gpu_hours: float
     usd: float | None
 
+class _SearchOutcome(Record):
+    """What a shape reaches under an objective that is a loss or a time."""
+    tokens: float
+    gpu_hours: float | None
+    behind: float
+    behind_low: float
+    behind_high: float
+    wins: float
+    beats_best: float
+    loss_nats: Mapping[str, float]
+    evidence: Literal["inside", "extrapolated", "none", "refused"]
+    reasons: list[Literal["beyond_2b", "below_50m", "aspect_below_10", "experts_beyond_512", "shape_inside_experts", "latent_attention", "window", "aspect_ratio", "mlp_share", "head_dim", "vocabulary"]]
+
 class _Shape(Record):
     kind: Literal["gemm"]
     m: int
@@ -513,6 +544,8 @@ class _ShapeKeys(Record):
     rules_broken: list[str]
     outside_usual: list[_OutsideKeys]
     won: list[_RoleGain]
+    loss: _LossDifference
+    outcome: _SearchOutcome | None
     tier: Literal["measured", "learned", "transferred", "roofline"]
     tier_shares: Mapping[str, float]
 
@@ -520,6 +553,19 @@ class _SharedWarning(Record):
     caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "backward_from_forward", "physics", "not_learned"]
     text: str
     time_share: float
+
+class _SizeKeys(Record):
+    """The best shape of one size."""
+    parameters: int
+    shape: _ArchitectureShape
+    tokens_per_s_per_gpu: float
+    outcome: _SearchOutcome
+
+class _SizesKeys(Record):
+    """Sizes under one objective."""
+    parameters_low: float
+    parameters_high: float
+    points: list[_SizeKeys]
 
 class _SkippedKeys(Record):
     reason: str
@@ -1080,6 +1126,10 @@ class Model:
         self,
         *,
         params: float | str | None = None,
+        objective: Literal["throughput", "loss", "train-time"] | None = None,
+        budget: str | None = None,
+        tokens: float | str | None = None,
+        target_loss: float | None = None,
         count: Literal["total", "non-embedding"] | None = None,
         tolerance: float | None = None,
         mlp: Literal["gelu", "swiglu"] | None = None,
@@ -1123,6 +1173,11 @@ class Model:
     ) -> SearchReport:
         """The fastest shapes with as many parameters and the same parts as this model.
 
+        objective: What to look for: the most tokens per second, the lowest loss for a budget or a
+            number of tokens, or the shortest time to a loss. Without params the last two find the size,
+            too.
+        target_loss: Loss to reach for the objective train-time, in nats per token on the scale of the
+            law gemstones-annealed.
         count: What params counts: all parameters, or those of the layers and the final norm.
         tolerance: Largest miss of params, as a fraction.
         free: Vary these too: micro-batches in powers of two, tensor-parallel ranks and pipeline stages
@@ -1163,6 +1218,10 @@ class Model:
 def search(
     params: float | str | None = None,
     *,
+    objective: Literal["throughput", "loss", "train-time"] | None = None,
+    budget: str | None = None,
+    tokens: float | str | None = None,
+    target_loss: float | None = None,
     count: Literal["total", "non-embedding"] | None = None,
     tolerance: float | None = None,
     like: str | Mapping[str, Any] | None = None,
@@ -1207,6 +1266,11 @@ def search(
 ) -> SearchReport:
     """The fastest architectures for a number of parameters, such as "6.7B".
 
+    objective: What to look for: the most tokens per second, the lowest loss for a budget or a
+        number of tokens, or the shortest time to a loss. Without params the last two find the size,
+        too.
+    target_loss: Loss to reach for the objective train-time, in nats per token on the scale of the
+        law gemstones-annealed.
     count: What params counts: all parameters, or those of the layers and the final norm.
     tolerance: Largest miss of params, as a fraction.
     free: Vary these too: micro-batches in powers of two, tensor-parallel ranks and pipeline stages
