@@ -169,6 +169,32 @@ pub fn tried(predictor: &Predictor, arch: &Architecture, query: &Query) -> Resul
     })
 }
 
+/// Tokens of a training step, unless told otherwise: those of Llama 2 (arXiv 2307.09288, section 2.2).
+const USUAL_BATCH_TOKENS: u64 = 4 << 20;
+
+/// Sequences of a training step over all GPUs: those of so many tokens, else of 4M, rounded to as many on each GPU.
+pub fn sequences(tokens: Option<f64>, seq: u64, gpus: u64) -> Result<u64> {
+    let Some(tokens) = tokens else {
+        let each = USUAL_BATCH_TOKENS as f64 / (seq * gpus) as f64;
+        return Ok(gpus * each.round().max(1.0) as u64);
+    };
+    // 4M is 4,000,000 to some and 4,194,304 to others: the nearest multiple of 8 sequences where one is near.
+    let sequences = tokens / seq as f64;
+    let eights = (sequences / 8.0).round().max(1.0) * 8.0;
+    let binary = tokens * 1.048576 / seq as f64;
+    let near = |count: f64| (count / sequences - 1.0).abs() < 0.01;
+    let chosen = match () {
+        () if sequences.fract() == 0.0 => sequences,
+        () if tokens % 1e6 == 0.0 && binary.fract() == 0.0 => binary,
+        () if near(eights) => eights,
+        () => {
+            let allowed = format!("a multiple of the tokens of a sequence, {seq}");
+            return Err(Error::field("plan", "global_batch", tokens, &allowed));
+        }
+    };
+    Ok(chosen as u64)
+}
+
 /// More than any GPU has.
 const MOST: Bytes = Bytes::from_bytes(f64::INFINITY);
 

@@ -1,7 +1,6 @@
 //! Searched shapes as people read them.
 
 use crate::arch::Dimension;
-use crate::arch::Recompute;
 use crate::loss::Evidence;
 use crate::loss::Reason;
 use crate::report::Report;
@@ -191,14 +190,9 @@ impl SearchReport {
             self.workload.to_string(),
         ];
         if self.sharded {
-            let work = &self.workload;
-            let recomputed = match work.recompute {
-                Recompute::None => String::new(),
-                kind => format!(", recomputation {kind}"),
-            };
             lines.push(format!(
-                "assumed: the training states do not fit one GPU, so they are sharded over {} replicas (ZeRO stage {}{recomputed}); --dp, --zero and --tp set it, --no-sharding forbids it",
-                work.dp, work.zero
+                "the layout is that of a plan over {} GPUs for a shape in the middle of the lattice; --gpus sets their number, --global-batch the tokens of a step, --tp, --cp, --pp, --vp and --batch what they say; --no-sharding takes the ranks as they are",
+                grouped(self.workload.gpus())
             ));
         }
         if request.objective != Objective::Throughput {

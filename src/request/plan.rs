@@ -5,7 +5,7 @@ use crate::arch::{
 };
 use crate::error::{Error, Result};
 use crate::ops::Dtype;
-use crate::plan::{Limits, MOST_GPUS, Query, memory_share};
+use crate::plan::{Limits, MOST_GPUS, Query, memory_share, sequences};
 use crate::request::{ArchitectureRequest, Size, Sizes, number};
 use crate::units::Seconds;
 use serde::de::{Deserialize, Deserializer, Error as _};
@@ -21,9 +21,6 @@ const USUAL_SEQUENCE: u64 = 4096;
 
 /// Tokens that a request generates, unless told otherwise.
 const USUAL_OUTPUT: u64 = 512;
-
-/// Tokens of a training step, unless told otherwise: those of Llama 2 (arXiv 2307.09288, section 2.2).
-const USUAL_BATCH_TOKENS: u64 = 4 << 20;
 
 /// The most layouts that one report may have.
 const MOST_LAYOUTS: u64 = 1000;
@@ -320,7 +317,8 @@ impl PlanRequest {
             ..base
         };
         let largest = self.gpus.values().last().unwrap_or(1);
-        let global_batch = self.sequences(seq, largest)?;
+        let tokens = self.global_batch.map(|tokens| tokens.0);
+        let global_batch = sequences(tokens, seq, largest)?;
         let memory_share = self.memory_share.unwrap_or(if serves {
             SERVING_MEMORY_SHARE
         } else {
@@ -346,30 +344,6 @@ impl PlanRequest {
                 token: milliseconds(self.tpot_ms),
             }),
         })
-    }
-
-    /// Sequences of a training step over all GPUs.
-    fn sequences(&self, seq: u64, gpus: u64) -> Result<u64> {
-        let Some(Tokens(tokens)) = self.global_batch else {
-            // One sequence a GPU at least, and as many on each.
-            let each = USUAL_BATCH_TOKENS as f64 / (seq * gpus) as f64;
-            return Ok(gpus * each.round().max(1.0) as u64);
-        };
-        // 4M is 4,000,000 to some and 4,194,304 to others: the nearest multiple of 8 sequences where one is near.
-        let sequences = tokens / seq as f64;
-        let eights = (sequences / 8.0).round().max(1.0) * 8.0;
-        let binary = tokens * 1.048576 / seq as f64;
-        let near = |count: f64| (count / sequences - 1.0).abs() < 0.01;
-        let chosen = match () {
-            () if sequences.fract() == 0.0 => sequences,
-            () if tokens % 1e6 == 0.0 && binary.fract() == 0.0 => binary,
-            () if near(eights) => eights,
-            () => {
-                let allowed = format!("a multiple of the tokens of a sequence, {seq}");
-                return Err(Error::field("plan", "global_batch", tokens, &allowed));
-            }
-        };
-        Ok(chosen as u64)
     }
 
     /// Limits are of requests, batches and stages of training.

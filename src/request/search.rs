@@ -3,6 +3,7 @@
 use crate::arch::Architecture;
 use crate::arch::Dimension;
 use crate::arch::MlpKind;
+use crate::arch::Mode;
 use crate::arch::config_json;
 use crate::error::Error;
 use crate::error::Result;
@@ -129,8 +130,15 @@ pub struct SearchRequest {
     #[serde(default)]
     #[schema(format = "uint64")]
     pub seed: u64,
+    /// All GPUs of a training run: the layout is that of a plan over them [default: the fewest that hold the training
+    /// states where they do not fit one].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "N"))]
+    pub gpus: Option<Size>,
+    /// Tokens of a training step over all GPUs of the plan, such as 4M [default: 4M].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "TOKENS"))]
+    pub global_batch: Option<Tokens>,
     /// Take dp, zero and recompute as they are, even if no training state fits; otherwise states that do not
-    /// fit one GPU are sharded over replicas, and the report says how.
+    /// fit one GPU are spread by a plan, and the report says how.
     #[cfg_attr(feature = "cli", arg(long))]
     #[serde(default)]
     pub no_sharding: bool,
@@ -223,6 +231,7 @@ impl SearchRequest {
             goal,
             sized,
             shard: !self.no_sharding,
+            layout: self.layout(sizes)?,
             free: self.free.clone(),
             fixed: Fixed::from(fixed),
             relaxed: self.relax.clone(),
@@ -232,6 +241,35 @@ impl SearchRequest {
             },
             top: self.top as usize,
             ..request
+        })
+    }
+
+    /// What is given of the layout; several ranks that are asked for are kept.
+    fn layout(&self, sizes: &mut Sizes) -> Result<search::Layout> {
+        let gpus = sizes.option("gpus", self.gpus);
+        let workload = &self.workload;
+        if workload.mode != Mode::Train
+            && let Some(gpus) = gpus
+        {
+            let allowed = "nothing outside training";
+            return Err(Error::field("search", "gpus", gpus, allowed));
+        }
+        let ranks = [
+            (Dimension::Tp, workload.tp),
+            (Dimension::Cp, workload.cp),
+            (Dimension::Pp, workload.pp),
+            (Dimension::Vp, workload.vp),
+        ];
+        let several =
+            ranks.map(|(dimension, size)| (dimension, sizes.number(dimension.name(), size)));
+        let several = several.into_iter().filter(|(_, ranks)| *ranks > 1);
+        let batch = sizes.option("batch", workload.batch);
+        Ok(search::Layout {
+            gpus,
+            global_batch: self.global_batch.map(|tokens| tokens.0),
+            kept: several
+                .chain(batch.map(|batch| (Dimension::Batch, batch)))
+                .collect(),
         })
     }
 

@@ -25,14 +25,14 @@ mod scan;
 
 pub mod shape;
 
-mod sharding;
+mod layout;
 
 mod sizes;
 
 mod space;
 
 pub use free::Free;
-pub use request::{Method, PARAMETERS, Request, USUAL_VOCABULARY, usual_architecture};
+pub use request::{Layout, Method, PARAMETERS, Request, USUAL_VOCABULARY, usual_architecture};
 pub use sizes::{SizePoint, Sizes};
 
 use crate::arch::Architecture;
@@ -232,17 +232,16 @@ fn search_of(
         true => refusal,
         false => interrupted_early(),
     };
-    let families = space.families(&go_on)?.ok_or_else(interrupted_early)?;
+    let mut families = space.families(&go_on)?.ok_or_else(interrupted_early)?;
     if families.is_empty() {
         return Err(or_interrupted(no_shape(&space)));
     }
     let mut sharded = false;
-    if request.shard
-        && let Some(workload) = sharding::spread(&space, gpu, &families)
-    {
+    if let Some(workload) = layout::planned(predictor, &request, &space, &families)? {
         sharded = true;
         request.workload = workload;
-        space.workload = workload;
+        space = space_of(&request)?;
+        families = space.families(&go_on)?.ok_or_else(interrupted_early)?;
     }
     if !request.named {
         let fits = |arch: &Architecture| {

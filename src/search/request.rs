@@ -27,6 +27,17 @@ use crate::search::space::MOST_FAMILIES;
 /// Smallest and largest number of parameters that can be asked for.
 pub const PARAMETERS: (u64, u64) = (10_000_000, 10_000_000_000_000);
 
+/// What is known of the layout that all shapes of a training search share.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Layout {
+    /// All GPUs; where none are given, the fewest that hold the training states.
+    pub gpus: Option<u64>,
+    /// Tokens of a step over all GPUs; 4M where none are given.
+    pub global_batch: Option<f64>,
+    /// Sizes that the layout must have.
+    pub kept: Vec<(Dimension, u64)>,
+}
+
 /// What to search.
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -54,6 +65,8 @@ pub struct Request {
     pub workload: Workload,
     /// Whether training states that do not fit are sharded over replicas.
     pub shard: bool,
+    /// What is known of the layout of training states that are spread over GPUs.
+    pub layout: Layout,
     /// Dimensions of the workload that vary too.
     pub free: Vec<Free>,
     /// Dimensions that stay.
@@ -147,6 +160,7 @@ impl Request {
             vocab: model.vocab,
             workload,
             shard: true,
+            layout: Layout::default(),
             free: Vec::new(),
             fixed: Fixed::default(),
             relaxed: Vec::new(),

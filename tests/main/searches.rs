@@ -159,19 +159,49 @@ fn fixed_sizes_stay_and_a_plot_is_written() {
 }
 
 #[test]
-fn training_states_that_do_not_fit_are_sharded_and_the_report_says_so() {
+fn training_states_that_do_not_fit_are_laid_out_by_a_plan_and_the_report_says_so() {
     let line = "search --params 13B --top 1";
     let text = data(line);
     assert!(
-        text.contains("assumed: the training states do not fit one GPU"),
+        text.contains("the layout is that of a plan over 8 GPUs"),
         "{text}"
     );
-    assert_eq!(json(line)["sharded"], true);
+    let document = json(line);
+    assert_eq!(document["sharded"], true);
+    let work = &document["workload"];
+    let of = |key: &str| work[key].as_u64().unwrap();
+    assert_eq!(of("tp") * of("cp") * of("pp") * of("dp"), 8);
     let refused = say(&format!("{line} --no-sharding"));
     assert_eq!((refused.code, &*refused.out), (1, ""));
     for part in ["optimizer", "what would free it", "--dp 8 --zero 1"] {
         assert!(refused.err.contains(part), "{}", refused.err);
     }
+}
+
+#[test]
+fn a_search_over_many_gpus_reaches_what_published_runs_reach() {
+    let document =
+        json("search --params 70B --gpu h100 --gpus 512 --global-batch 4M --seq 4096 --top 5");
+    let work = &document["workload"];
+    let of = |key: &str| work[key].as_u64().unwrap();
+    assert_eq!(of("tp") * of("cp") * of("pp") * of("dp"), 512);
+    assert_eq!(
+        of("batch") * of("microbatches") * of("dp") * of("seq"),
+        1 << 22
+    );
+    for shape in shapes(&document) {
+        let mfu = shape["mfu"].as_f64().unwrap();
+        assert!((0.40..=0.60).contains(&mfu), "{mfu}");
+        assert!(shape["memory_bytes"].as_f64() < document["capacity_bytes"].as_f64());
+    }
+    let kept = json("search --params 70B --gpu h100 --gpus 512 --tp 8 --top 1");
+    assert_eq!(kept["workload"]["tp"], 8);
+    let refused = say("search --params 7B --mode decode --gpus 8");
+    assert!(
+        refused.code == 2 && refused.err.contains("`gpus` is 8"),
+        "{}",
+        refused.err
+    );
 }
 
 #[test]

@@ -76,7 +76,7 @@ function render(found, request, refused, gpu) {
 	put(work.output,
 		h("h2", null, `${format.grouped(found.request.parameters)} ${found.request.count === "total" ? "" : "non-embedding "}parameters within ${format.percent(found.request.tolerance)} on ${gpu}`),
 		p("sub", format.settings(found.workload, defaults("/v1/search"))),
-		found.sharded && p("note", h("strong", null, "Assumed: "), `the training states do not fit one GPU, so they are sharded over ${found.workload.dp} replicas (ZeRO stage ${found.workload.zero}${found.workload.recompute === "none" ? "" : `, recomputation ${found.workload.recompute}`}). DP, Zero and TP under “More options” set it; “No sharding” forbids it.`),
+		found.sharded && p("note", h("strong", null, "Layout: "), `that of a plan over ${format.grouped(gpus(found.workload))} GPUs for a shape in the middle of the lattice. Gpus, Global batch, TP, PP and Batch under “More options” set it; “No sharding” takes the ranks as they are.`),
 		refused && p("note", h("strong", null, "No config.json: "), `these shapes cannot be written as one, so the search ran without. ${refused}`),
 		found.request.kv_group === 1 && p("note", h("strong", null, "Kept: "), "every head has its own keys, as no config.json of this style holds fewer. Without “Export” under “More options” the search is free."),
 		reached(found),
@@ -95,6 +95,9 @@ function render(found, request, refused, gpu) {
 		]),
 		commands("search", "/v1/search", refused ? { ...request, export: undefined } : request));
 }
+
+/** All GPUs of a layout. */
+const gpus = (work) => work.tp * work.cp * work.pp * work.dp;
 
 /** A colour only where the gain is larger than what is uncertain about this shape alone. */
 function sure({ gain, cost_half_width: own }) {
