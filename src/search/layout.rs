@@ -10,9 +10,9 @@ use crate::search::shape::ShapeFamily;
 use crate::search::space::Space;
 
 /// Shapes that are looked at for one in the middle, and for the share that fits.
-const SAMPLE: usize = 256;
+const SAMPLE: usize = 1024;
 
-/// Layers that many pipelines divide.
+/// Layers and heads are a multiple of this where any shape's are.
 const DIVISIBLE: u64 = 8;
 
 /// The most GPUs that a search takes where nobody says how many.
@@ -89,14 +89,17 @@ fn sample<'a>(space: &'a Space, families: &'a [ShapeFamily]) -> Vec<Architecture
     built.collect()
 }
 
-/// A shape whose width is the median of the sample, with layers that many pipelines divide where there is one.
+/// A shape whose width is the median of the sample, with layers and heads that many pipelines and tensor-parallel ranks
+/// divide where there is one.
 fn middle(space: &Space, families: &[ShapeFamily]) -> Architecture {
     let mut shapes = sample(space, families);
-    if shapes
-        .iter()
-        .any(|arch| arch.layers.is_multiple_of(DIVISIBLE))
-    {
-        shapes.retain(|arch| arch.layers.is_multiple_of(DIVISIBLE));
+    let sizes: [fn(&Architecture) -> u64; 3] =
+        [|arch| arch.heads, |arch| arch.kv_heads, |arch| arch.layers];
+    for size in sizes {
+        let divides = |arch: &Architecture| size(arch).is_multiple_of(DIVISIBLE);
+        if shapes.iter().any(divides) {
+            shapes.retain(divides);
+        }
     }
     shapes.sort_by_key(|arch| (arch.hidden, arch.layers, arch.heads));
     let at = shapes.len() / 2;

@@ -148,7 +148,7 @@ impl<'a> Worker<'a> {
             return None;
         }
         let cost = self.memo.cost(&self.arch, &self.work).ok()?;
-        let gpus = (self.work.tp * self.work.pp) as f64;
+        let gpus = self.work.gpus_per_replica() as f64;
         let per_token = cost.time * (gpus / cost.tokens as f64);
         let ln_time = (per_token / self.scale.reference).ln();
         let score = match self.scale.yardstick {
