@@ -1145,6 +1145,8 @@ class Model:
         top: int | None = None,
         exhaustive: bool | None = None,
         seed: int | None = None,
+        gpus: int | None = None,
+        global_batch: float | str | None = None,
         no_sharding: bool | None = None,
         export: bool | None = None,
         mode: Literal["train", "prefill", "decode"] | None = None,
@@ -1188,7 +1190,7 @@ class Model:
         exhaustive: Look at every shape of the lattice instead of annealing.
         seed: Equal seeds give equal reports.
         no_sharding: Take dp, zero and recompute as they are, even if no training state fits; otherwise
-            states that do not fit one GPU are sharded over replicas, and the report says how.
+            states that do not fit one GPU are spread by a plan, and the report says how.
         export: Answer with the config.json of each shape too; then every shape can be written as one.
         mode: What one step does.
         dtype: Number format of the linear layers.
@@ -1238,6 +1240,8 @@ def search(
     top: int | None = None,
     exhaustive: bool | None = None,
     seed: int | None = None,
+    gpus: int | None = None,
+    global_batch: float | str | None = None,
     no_sharding: bool | None = None,
     export: bool | None = None,
     mode: Literal["train", "prefill", "decode"] | None = None,
@@ -1281,7 +1285,7 @@ def search(
     exhaustive: Look at every shape of the lattice instead of annealing.
     seed: Equal seeds give equal reports.
     no_sharding: Take dp, zero and recompute as they are, even if no training state fits; otherwise
-        states that do not fit one GPU are sharded over replicas, and the report says how.
+        states that do not fit one GPU are spread by a plan, and the report says how.
     export: Answer with the config.json of each shape too; then every shape can be written as one.
     mode: What one step does.
     dtype: Number format of the linear layers.

@@ -102,7 +102,7 @@ fn is_even(layers: u64, pp: u64) -> bool {
         && (shares_head || (longest * pp) as f64 <= UNEVEN * layers as f64)
 }
 
-/// Expert-parallel ranks; experts that are spread are not cut as well.
+/// Expert-parallel ranks, whose experts are whole or cut like a dense MLP.
 fn experts(arch: &Architecture, query: &Query, work: &Workload) -> Vec<Workload> {
     let Some(moe) = arch.moe else {
         return vec![*work];
@@ -110,13 +110,18 @@ fn experts(arch: &Architecture, query: &Query, work: &Workload) -> Vec<Workload>
     let sharing = work.tp * work.cp * work.dp;
     let mut all = Vec::new();
     for ep in divisors(moe.experts).filter(|&ep| ep <= MOST_EP && sharing.is_multiple_of(ep)) {
-        let expert_tp = if ep > 1 { 1 } else { 0 };
+        // 0 stands for all tensor-parallel ranks.
+        let cut: &[u64] = match (ep, work.tp) {
+            (1, _) => &[0],
+            (_, 1) => &[1],
+            _ => &[1, 0],
+        };
         if query.keeps(Dimension::Ep, ep) {
-            all.push(Workload {
+            all.extend(cut.iter().map(|&expert_tp| Workload {
                 ep,
-                expert_tp: query.kept(Dimension::ExpertTp).unwrap_or(expert_tp),
+                expert_tp,
                 ..*work
-            });
+            }));
         }
     }
     all
@@ -159,12 +164,10 @@ fn batches(query: &Query, work: &Workload) -> Vec<Workload> {
 /// Virtual stages that divide the layers of a stage.
 fn interleavings(arch: &Architecture, query: &Query, work: &Workload) -> Vec<Workload> {
     let pp = work.pp;
-    let stage = if arch.layers.is_multiple_of(pp) {
-        arch.layers / pp
-    } else if (arch.layers + 2).is_multiple_of(pp) {
-        (arch.layers + 2) / pp
-    } else {
-        1
+    // Embedding and head may take the place of a layer each; what is still uneven is one layer short.
+    let stage = match (arch.layers + 2).is_multiple_of(pp) && !arch.layers.is_multiple_of(pp) {
+        true => (arch.layers + 2) / pp,
+        false => arch.layers.div_ceil(pp),
     };
     let interleaves = pp > 1 && work.microbatches.is_multiple_of(pp);
     let possible = divisors(stage).filter(|&vp| vp == 1 || interleaves);
