@@ -93,6 +93,8 @@ pub fn improved(mut error: clap::Error, root: &Command, args: &[String]) -> clap
         error.remove(ContextKind::SuggestedArg);
         error.remove(ContextKind::SuggestedSubcommand);
         error.remove(ContextKind::Suggested);
+        // It would show the option that clap took for the one that was meant.
+        error.remove(ContextKind::Usage);
         let hint = format!("this may be what you mean: `{suggestion}`");
         error.insert(
             ContextKind::Suggested,

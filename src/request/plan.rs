@@ -236,6 +236,7 @@ pub struct PlanRequest {
     pub batch: Option<Size>,
     /// Keep this ZeRO stage [default: those that the framework runs].
     #[cfg_attr(feature = "cli", arg(long, value_name = "STAGE", value_parser = clap::value_parser!(u8).range(0..=3)))]
+    #[serde(default, deserialize_with = "stage")]
     #[schema(minimum = 0, maximum = 3)]
     pub zero: Option<u8>,
     /// Keep this recomputation [default: the fastest that fits].
@@ -249,7 +250,7 @@ pub struct PlanRequest {
     /// Layouts to report.
     #[cfg_attr(feature = "cli", arg(long, default_value_t = ten(), value_name = "N",
         value_parser = clap::value_parser!(u64).range(1..=MOST_LAYOUTS)))]
-    #[serde(default = "ten")]
+    #[serde(default = "ten", deserialize_with = "layouts")]
     #[schema(default = 10, minimum = 1, maximum = 1000)]
     pub top: u64,
     /// Tokens of the whole run, such as 15T: how many days and GPU-hours it takes.
@@ -377,6 +378,23 @@ const SERVING_MEMORY_SHARE: f64 = 0.9;
 
 const fn ten() -> u64 {
     10
+}
+
+fn stage<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<u8>, D::Error> {
+    let given: Option<u64> = Option::deserialize(deserializer)?;
+    let read = given.map(|stage| {
+        u8::try_from(stage)
+            .ok()
+            .filter(|stage| *stage <= 3)
+            .ok_or(())
+    });
+    read.transpose()
+        .map_err(|()| D::Error::custom("expected a whole number from 0 to 3"))
+}
+
+fn layouts<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<u64, D::Error> {
+    let top = Some(u64::deserialize(deserializer)?).filter(|top| (1..=MOST_LAYOUTS).contains(top));
+    top.ok_or_else(|| D::Error::custom(format!("expected a whole number from 1 to {MOST_LAYOUTS}")))
 }
 
 fn is_share(share: &f64) -> bool {

@@ -1,6 +1,6 @@
 //! The layout that all shapes of a training search share: that of a plan for a shape in the middle of the lattice.
 
-use crate::arch::{Architecture, Dimension, Workload, memory_use};
+use crate::arch::{Architecture, Dimension, Recompute, Workload, memory_use};
 use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::plan::{self, Query};
@@ -44,7 +44,7 @@ pub fn planned(
             },
             kept: layout.kept.clone(),
             zero: Some(work.zero).filter(|&stage| stage > 0),
-            recompute: None,
+            recompute: Some(work.recompute).filter(|asked| *asked != Recompute::None),
             memory_share: plan::memory_share(),
             top: 1,
         };
@@ -60,8 +60,8 @@ pub fn planned(
     {
         return Ok(None);
     }
-    let mut counts = std::iter::successors(Some(8), |gpus| Some(gpus * 2));
-    let mut counts = counts.by_ref().take_while(|&gpus| gpus <= MOST_GPUS);
+    let counts = std::iter::successors(Some(8), |gpus| Some(gpus * 2));
+    let mut counts = counts.take_while(|&gpus| gpus <= MOST_GPUS);
     // Where no number of GPUs has a layout, what does not fit is said of the workload as it is.
     Ok(counts.find_map(|gpus| plans(gpus).ok()))
 }
