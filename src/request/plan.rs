@@ -67,28 +67,20 @@ impl fmt::Display for GpuCounts {
 
 impl<'de> Deserialize<'de> for GpuCounts {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        let text = match Value::deserialize(deserializer)? {
-            Value::Number(number) => number.to_string(),
-            Value::String(text) => text,
-            _ => String::new(),
-        };
-        let read = text.parse();
-        read.map_err(|_| D::Error::custom(format!("expected {}", Self::ALLOWED)))
+        number_or_text(deserializer, Self::ALLOWED)
     }
 }
 
 impl PartialSchema for GpuCounts {
     fn schema() -> RefOr<Schema> {
-        let number = ObjectBuilder::new()
-            .schema_type(Type::Integer)
-            .minimum(Some(1))
-            .maximum(Some(MOST_GPUS));
         let text = ObjectBuilder::new()
-            .schema_type(Type::String)
             .pattern(Some("^[0-9]+(:[0-9]+)?$"))
-            .description(Some(Self::ALLOWED))
             .examples(["8:1024"]);
-        OneOfBuilder::new().item(number).item(text).into()
+        number_or_text_schema(
+            Type::Integer,
+            MOST_GPUS as f64,
+            text.description(Some(Self::ALLOWED)),
+        )
     }
 }
 
@@ -117,32 +109,42 @@ impl FromStr for Tokens {
 
 impl<'de> Deserialize<'de> for Tokens {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        let text = match Value::deserialize(deserializer)? {
-            Value::Number(number) => number.to_string(),
-            Value::String(text) => text,
-            _ => String::new(),
-        };
-        let read = text.parse();
-        read.map_err(|_| D::Error::custom(format!("expected {}", Self::ALLOWED)))
+        number_or_text(deserializer, Self::ALLOWED)
     }
 }
 
 impl PartialSchema for Tokens {
     fn schema() -> RefOr<Schema> {
-        let number = ObjectBuilder::new()
-            .schema_type(Type::Number)
-            .minimum(Some(1))
-            .maximum(Some(1e18));
         let text = ObjectBuilder::new()
-            .schema_type(Type::String)
             .pattern(Some("^[0-9]+(\\.[0-9]+)?([Ee][0-9]{1,2}|[KkMmBbTt])?$"))
-            .description(Some(Self::ALLOWED))
             .examples(["4M"]);
-        OneOfBuilder::new().item(number).item(text).into()
+        number_or_text_schema(Type::Number, 1e18, text.description(Some(Self::ALLOWED)))
     }
 }
 
 impl ToSchema for Tokens {}
+
+/// Reads what JSON may hold as a number or as a text.
+fn number_or_text<'de, D: Deserializer<'de>, T: FromStr>(
+    deserializer: D,
+    allowed: &str,
+) -> std::result::Result<T, D::Error> {
+    let text = match Value::deserialize(deserializer)? {
+        Value::Number(number) => number.to_string(),
+        Value::String(text) => text,
+        _ => String::new(),
+    };
+    let read = text.parse();
+    read.map_err(|_| D::Error::custom(format!("expected {allowed}")))
+}
+
+/// The schema of a number from 1 to `most`, or of a text.
+fn number_or_text_schema(number: Type, most: f64, text: ObjectBuilder) -> RefOr<Schema> {
+    let number = ObjectBuilder::new().schema_type(number);
+    let number = number.minimum(Some(1)).maximum(Some(most));
+    let text = text.schema_type(Type::String);
+    OneOfBuilder::new().item(number).item(text).into()
+}
 
 const DOLLARS: &str = "a number above 0 and up to 10000, in US dollars";
 
