@@ -294,7 +294,7 @@ impl PlanRequest {
             Mode::Train | Mode::Prefill => 0,
         };
         let seq = sizes.option("seq", self.seq);
-        let seq = seq.unwrap_or(USUAL_SEQUENCE.min(room - output));
+        let seq = seq.unwrap_or(USUAL_SEQUENCE.min(room.saturating_sub(output)).max(1));
         let kept = [
             (Dimension::Tp, self.tp),
             (Dimension::Cp, self.cp),
@@ -484,6 +484,8 @@ mod tests {
             let refused = planned("llama-3-8b", body).unwrap_err();
             assert_eq!(refused.field_error().unwrap().field, field);
         }
+        let long = planned("gpt2", json!({"gpus": 8, "mode": "decode", "output": 2000}));
+        assert_eq!(long.unwrap().limits.unwrap().prompt, 1);
         let gpt2 = planned("gpt2", json!({"gpus": 8, "mode": "decode"})).unwrap();
         let limits = gpt2.limits.unwrap();
         assert_eq!((limits.prompt, limits.output), (512, 512));
