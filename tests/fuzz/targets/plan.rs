@@ -1,0 +1,15 @@
+//! The body of `/v1/plan` and `/v1/compare`, up to the queries with everything filled in.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use shapewise::request::PlanRequest;
+use shapewise::serve::body;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(asked) = body::read::<PlanRequest>(bytes, None) else {
+        return;
+    };
+    if let Ok(architecture) = body::architecture(&asked.request.architecture, "architecture") {
+        let _ = asked.request.planned(&architecture);
+    }
+});
