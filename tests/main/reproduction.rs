@@ -163,12 +163,12 @@ fn what_is_asked_for_has_to_exist() {
     let out = folder.path().to_str().unwrap();
     refuses(
         &["reproduce", "--out", out, "--gpu", "a1000"],
-        1,
+        2,
         &["a1000"],
     );
     refuses(
         &["reproduce", "--out", out, "--model", "nowhere"],
-        1,
+        2,
         &["model", "nowhere"],
     );
     let data = ["reproduce", "--out", out, "--data", "absent.parquet"];
