@@ -81,7 +81,7 @@ pub(super) struct LayoutKeys {
     pub workload: Workload,
     /// The training step; absent when serving.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub step: Option<StepKeys>,
+    pub step: Option<TrainingStepKeys>,
     /// Latencies of a request; absent in training.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<LatencyKeys>,
@@ -95,7 +95,7 @@ pub(super) struct LayoutKeys {
 
 /// A training step.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct StepKeys {
+pub(super) struct TrainingStepKeys {
     pub time_us: f64,
     pub low_us: f64,
     pub high_us: f64,
@@ -272,7 +272,7 @@ impl LayoutKeys {
             rank,
             tied: layout.tied,
             workload: layout.workload,
-            step: Some(StepKeys {
+            step: Some(TrainingStepKeys {
                 time_us: step.time.micros(),
                 low_us: step.low.micros(),
                 high_us: step.high.micros(),

@@ -73,6 +73,8 @@ export class Form {
 			input = h("input", { ...common, type: "text", inputmode: field.kind === "whole" ? "numeric" : undefined, list: field.list, placeholder: field.api || field.placeholder, autocomplete: "off", autocapitalize: "off", spellcheck: "false" });
 			wrap = labelled(input);
 		}
+		// A hint that folded again when its field is left would move the button that is being pressed.
+		wrap.addEventListener("focusin", () => wrap.classList.add("read"));
 		this.fields.set(field.name, field);
 		this.inputs.set(field.name, input);
 		this.wraps.set(field.name, wrap);

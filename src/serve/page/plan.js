@@ -24,7 +24,7 @@ function view({ name, title, lead, path, own, examples, render }) {
 	return {
 		name, title,
 		mount() {
-			form = new Form(name, fields(path, { architecture: { label: "Model", list: "presets", value: "llama-3-70b", placeholder: "llama-3-70b, deepseek-v3, …" }, gpus: { label: "Number of GPUs", value: "64" }, model: { label: "Predictor" }, ...own() }));
+			form = new Form(name, fields(path, { architecture: { label: "Model", hint: "", list: "presets", value: "llama-3-70b", placeholder: "llama-3-70b, deepseek-v3, …" }, gpus: { label: "Number of GPUs", value: "64", hint: "8:1024 scales in doublings" }, mode: { hint: "" }, model: { label: "Predictor" }, ...own() }));
 			work = desk(form, title);
 			const submit = (event) => {
 				event.preventDefault();
@@ -67,7 +67,7 @@ export const compare = view({
 	title: "Compare",
 	lead: "Which GPU for a model? Each with its best layout: tokens per second and GPU, node, watt and dollar, and how much of it is learned from measurements.",
 	path: "/v1/compare",
-	own: () => ({ gpu: { kind: "text", size: "double", label: "GPUs", value: "h100,h200,b200", hint: "Names with commas between them, or all" }, gpus: { label: "GPUs of each", value: "8", kind: "whole", hint: "" }, architecture: { label: "Model", list: "presets", value: "llama-3-8b", placeholder: "llama-3-8b, …" } }),
+	own: () => ({ gpu: { kind: "text", size: "double", label: "GPUs", value: "h100,h200,b200", hint: "Names with commas between them, or all" }, gpus: { label: "GPUs of each", value: "8", kind: "whole", hint: "" }, architecture: { label: "Model", hint: "", list: "presets", value: "llama-3-8b", placeholder: "llama-3-8b, …" } }),
 	examples: [
 		["Llama 3 8B trained on eight of every GPU", "#compare?architecture=llama-3-8b&gpu=all&gpus=8"],
 		["Llama 3 70B served on eight H100s, H200s or B200s", "#compare?architecture=llama-3-70b&mode=decode&gpus=8"],
