@@ -188,8 +188,9 @@ pub(super) struct LossKeys {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = SearchOutcome)]
 pub(super) struct OutcomeKeys {
-    /// Tokens that it is trained on.
-    pub tokens: f64,
+    /// Tokens that it is trained on; absent where no number of them reaches the target.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_hours: Option<f64>,
     /// Behind the best of the answer: 0.001 nat of loss, or `ln` of the time; mean of the joint draws.
@@ -212,8 +213,11 @@ impl From<&Outcome> for OutcomeKeys {
     fn from(outcome: &Outcome) -> Self {
         let [behind, behind_low, behind_high] = outcome.behind;
         Self {
-            tokens: outcome.tokens,
-            gpu_hours: outcome.gpu_time.map(|time| time.secs() / HOUR),
+            tokens: Some(outcome.tokens).filter(|tokens| tokens.is_finite()),
+            gpu_hours: outcome
+                .gpu_time
+                .map(|time| time.secs() / HOUR)
+                .filter(|hours| hours.is_finite()),
             behind,
             behind_low,
             behind_high,

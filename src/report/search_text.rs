@@ -191,7 +191,7 @@ impl SearchReport {
         ];
         if self.sharded {
             lines.push(format!(
-                "the layout is that of a plan over {} GPUs for a shape in the middle of the lattice; --gpus sets their number, --global-batch the tokens of a step, --tp, --cp, --pp, --vp and --batch what they say; --no-sharding takes the ranks as they are",
+                "the layout is that of a plan over {} GPUs for the named model, else for a shape in the middle of the lattice; --gpus sets their number, --global-batch the tokens of a step, --tp, --cp, --pp, --vp and --batch what they say; --no-sharding takes the ranks as they are",
                 grouped(self.workload.gpus())
             ));
         }
@@ -325,7 +325,10 @@ impl SearchReport {
             let is_best = outcome.behind == 0.0 && outcome.beats_best == 0.0;
             [
                 name,
-                format!("{}B", significant(outcome.tokens / 1e9)),
+                outcome.tokens.map_or_else(
+                    || "not reached".to_owned(),
+                    |tokens| format!("{}B", significant(tokens / 1e9)),
+                ),
                 outcome
                     .gpu_hours
                     .map_or_else(|| "-".to_owned(), significant),

@@ -1,4 +1,5 @@
-//! The layout that all shapes of a training search share: that of a plan for a shape in the middle of the lattice.
+//! The layout that all shapes of a training search share: that of a plan for the model that was named, else for a shape in
+//! the middle of the lattice.
 
 use crate::arch::{Architecture, Dimension, Recompute, Workload, memory_use};
 use crate::error::Result;
@@ -48,8 +49,12 @@ pub fn planned(
             memory_share: plan::memory_share(),
             top: 1,
         };
-        plan::tried(predictor, &middle(space, families), &query)
-            .map(|tried| tried.layouts[0].workload)
+        // A model that was named has to run under it.
+        let arch = match request.named {
+            true => request.baseline.clone(),
+            false => middle(space, families),
+        };
+        plan::tried(predictor, &arch, &query).map(|tried| tried.layouts[0].workload)
     };
     if let Some(gpus) = layout.gpus {
         return plans(gpus).map(Some);

@@ -300,7 +300,7 @@ describe("search", () => {
   test("draws the Pareto plot for pointer and keyboard", () => visit("/#search?params=2.7B&gpu=a100", async (page, seen) => {
     await searched(page);
     const found = await ask("/v1/search", seen.posts[0].body);
-    const plot = page.locator("#view-search .plot");
+    const plot = page.locator('#view-search .plot[aria-label^="Throughput against memory"]');
     const points = found.pareto_front.length + found.shapes.length + 1;
     assert.equal(await plot.getAttribute("aria-valuemax"), String(points - 1));
     await plot.focus();
@@ -310,10 +310,10 @@ describe("search", () => {
     assert.notEqual(first, last);
     const most = [...found.pareto_front, ...found.shapes, found.baseline].reduce((a, b) => (a.memory_bytes > b.memory_bytes ? a : b));
     assert.ok(plain(last).includes(`${commas(most.tokens_per_s_per_gpu)} tokens/s`) && plain(last).includes(gib(most.memory_bytes)), last);
-    assert.equal(await text(page, "#view-search .readout"), plain(last));
+    assert.equal(await text(page, '#view-search figure:has([aria-label^="Throughput against memory"]) .readout'), plain(last));
     const dot = await plot.locator("g.t1 path.dot").last().boundingBox();
     await page.mouse.move(dot.x + dot.width / 2, dot.y + dot.height / 2);
-    assert.ok((await text(page, "#view-search .readout")).startsWith(`Baseline ${found.baseline.shape.name}`));
+    assert.ok((await text(page, '#view-search figure:has([aria-label^="Throughput against memory"]) .readout')).startsWith(`Baseline ${found.baseline.shape.name}`));
   }));
 });
 
@@ -667,7 +667,7 @@ describe("what goes wrong", () => {
     await beside(page, "check-config");
   }, { failures: true }));
 
-  test("what nothing can meet is told in the alert", () => visit("/#search?params=400B&gpu=l4", async (page) => {
+  test("what nothing can meet is told in the alert", () => visit("/#search?params=400B&gpu=l4&no_sharding=1", async (page) => {
     await page.waitForSelector("#view-search [role=alert]:not(:empty)");
     assert.match(await text(page, "#view-search [role=alert]"), /no shape of this size fits/);
     assert.equal(await page.locator("#view-search table.ranking").count(), 0);
@@ -903,7 +903,7 @@ describe("everywhere", () => {
         await page.waitForLoadState("networkidle");
         const sizes = await page.evaluate(() => [...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource").filter((one) => one.name.includes("/page/"))].map((one) => one.decodedBodySize));
         const total = sizes.filter(Boolean).reduce((sum, size) => sum + size, 0);
-        assert.ok(sizes.length >= 4 && total > 10_000 && total < 120_000, `${path} is ${total} bytes in ${sizes.length} files`);
+        assert.ok(sizes.length >= 4 && total > 10_000 && total < 150_000, `${path} is ${total} bytes in ${sizes.length} files`);
       });
     }
   });

@@ -76,7 +76,7 @@ function render(found, request, refused, gpu) {
 	put(work.output,
 		h("h2", null, `${format.grouped(found.request.parameters)} ${found.request.count === "total" ? "" : "non-embedding "}parameters within ${format.percent(found.request.tolerance)} on ${gpu}`),
 		p("sub", format.settings(found.workload, defaults("/v1/search"))),
-		found.sharded && p("note", h("strong", null, "Layout: "), `that of a plan over ${format.grouped(gpus(found.workload))} GPUs for a shape in the middle of the lattice. Gpus, Global batch, TP, PP and Batch under “More options” set it; “No sharding” takes the ranks as they are.`),
+		found.sharded && p("note", h("strong", null, "Layout: "), `that of a plan over ${format.grouped(gpus(found.workload))} GPUs for the named model, else for a shape in the middle of the lattice. Gpus, Global batch, TP, PP and Batch under “More options” set it; “No sharding” takes the ranks as they are.`),
 		refused && p("note", h("strong", null, "No config.json: "), `these shapes cannot be written as one, so the search ran without. ${refused}`),
 		found.request.kv_group === 1 && p("note", h("strong", null, "Kept: "), "every head has its own keys, as no config.json of this style holds fewer. Without “Export” under “More options” the search is free."),
 		reached(found),
@@ -167,7 +167,7 @@ function outcomes(found, what, rows) {
 	const value = (behind) => (time ? format.signed(Math.expm1(behind)) : mnat(behind));
 	return table(`What each ${what} reaches`,
 		[what, { num: "tokens" }, { num: "GPU-hours" }, { num: time ? "time behind the best (90 %)" : "behind the best, mnat (90 %)" }, { num: "beats it", title: "share of the joint draws of throughput and loss; a tie from 20 % on" }, { num: "best of all" }],
-		rows.map(([name, one]) => [name, `${format.significant(one.tokens / 1e9)}B`, one.gpu_hours === undefined ? "–" : format.significant(one.gpu_hours),
+		rows.map(([name, one]) => [name, one.tokens === undefined ? "not reached" : `${format.significant(one.tokens / 1e9)}B`, one.gpu_hours === undefined ? "–" : format.significant(one.gpu_hours),
 			`${value(one.behind)} (${value(one.behind_low)} to ${value(one.behind_high)})`, `${format.percent(one.beats_best)}${one.beats_best >= 0.2 ? ", tie" : ""}`, format.percent(one.wins)]));
 }
 
