@@ -347,7 +347,7 @@ class _LayoutKeys(Record):
     rank: int
     tied: bool
     workload: _Workload
-    step: _StepKeys | None
+    step: _TrainingStepKeys | None
     request: _LatencyKeys | None
     tokens_per_s_of_all_gpus: float
     tokens_per_s_per_gpu: float
@@ -501,7 +501,7 @@ class _RunKeys(Record):
 
 class _SearchOutcome(Record):
     """What a shape reaches under an objective that is a loss or a time."""
-    tokens: float
+    tokens: float | None
     gpu_hours: float | None
     behind: float
     behind_low: float
@@ -585,12 +585,14 @@ class _StartKeys(Record):
     waves: int
 
 class _StepKeys(Record):
-    """A training step."""
+    """A predicted step in short."""
+    framework: str
     time_us: float
     low_us: float
     high_us: float
-    mfu: float
-    lanes: Mapping[str, _LaneKeys]
+    tokens_per_s: float
+    fits: bool
+    tier: Literal["measured", "learned", "transferred", "roofline"]
     tier_shares: Mapping[str, float]
 
 class _StepLine(Record):
@@ -629,6 +631,15 @@ class _SweepPoint(Record):
     waves: int | None
     tier: Literal["measured", "learned", "transferred", "roofline"]
     caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "backward_from_forward", "physics", "not_learned"]]
+
+class _TrainingStepKeys(Record):
+    """A training step."""
+    time_us: float
+    low_us: float
+    high_us: float
+    mfu: float
+    lanes: Mapping[str, _LaneKeys]
+    tier_shares: Mapping[str, float]
 
 class _TriedKeys(Record):
     """One layout that fits."""
