@@ -2,6 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use shapewise::request::read_operator;
 use shapewise::serve::body::{self, BatchRequest};
 
 fuzz_target!(|bytes: &[u8]| {
@@ -9,7 +10,7 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     };
     for op in asked.request.ops {
-        if let Ok(op) = body::operator(op) {
+        if let Ok(op) = read_operator(op) {
             let _ = op.flops();
         }
     }
