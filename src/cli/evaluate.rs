@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::evaluate::evaluate;
 use crate::evaluate::layouts::planned;
 use crate::evaluate::loss::pair_test;
-use crate::evaluate::runs::{Choice, compare, judge};
+use crate::evaluate::runs::{Choice, compared, judge};
 use crate::gpu::Gpu;
 use crate::gpu::GpuCatalog;
 use crate::predict::Predictor;
@@ -59,10 +59,10 @@ fn runs(args: &EvaluateArgs, format: Format) -> Result<String> {
         name => Some(framework(name, &runs)?),
     };
     let choice = given.as_ref().map_or(Choice::Auto, Choice::Given);
-    let comparison = compare(&runs, &choice, &answer)?;
+    let judged = judge(&runs, &choice, &answer)?;
+    let comparison = compared(&runs, &judged);
     let mut report = RunsReport::new(&comparison, rows::skipped(&comparison.skipped));
     if args.plans {
-        let judged = judge(&runs, &choice, &answer)?;
         report = report.with_plans(&planned(&judged, &answer)?);
     }
     Ok(render(&report, format))

@@ -163,21 +163,8 @@ pub fn planned(
             continue;
         }
         let predictor = answer(&placed(run))?.with_framework(each.framework.clone());
-        let query = Query {
-            gpus: work.gpus(),
-            global_batch: work.batch * work.microbatches * work.dp,
-            workload: Workload {
-                dtype: work.dtype,
-                recipe: work.recipe,
-                attention: work.attention,
-                ..Workload::train(1, work.seq)
-            },
-            kept: Vec::new(),
-            zero: None,
-            recompute: None,
-            memory_share: plan::memory_share(),
-            top: 1,
-        };
+        let global_batch = work.batch * work.microbatches * work.dp;
+        let query = Query::training(work.gpus(), global_batch, &work);
         let published = Memo::new(&predictor).cost(&run.architecture, &work)?.time;
         let tried = plan::tried(&predictor, &run.architecture, &query).ok();
         let is_published = |other: &Workload| {

@@ -232,21 +232,25 @@ pub fn compare(
     choice: &Choice<'_>,
     answer: &dyn Fn(&Gpu) -> Result<Predictor>,
 ) -> Result<Comparison> {
-    let judged = judge(runs, choice, answer)?;
+    judge(runs, choice, answer).map(|judged| compared(runs, &judged))
+}
+
+/// The errors of runs that were judged.
+pub fn compared(runs: &Runs, judged: &[Judged<'_>]) -> Comparison {
     let mut groups: BTreeMap<RunKey, Vec<&Judged<'_>>> = BTreeMap::new();
-    for each in &judged {
+    for each in judged {
         groups.entry(each.key()).or_default().push(each);
     }
     let all: Vec<&Judged<'_>> = judged.iter().collect();
-    Ok(Comparison {
-        order: layouts::pairs(&judged),
+    Comparison {
+        order: layouts::pairs(judged),
         overall: RunErrors::of(&all),
         groups: groups
             .into_iter()
             .map(|(key, group)| RunGroup::new(key, &group))
             .collect(),
         skipped: runs.skipped.clone(),
-    })
+    }
 }
 
 impl RunGroup {

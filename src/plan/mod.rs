@@ -47,6 +47,25 @@ pub struct Query {
 }
 
 impl Query {
+    /// Training steps as long and in the format of this one; everything else is planned, and the best is returned.
+    pub fn training(gpus: u64, global_batch: u64, like: &Workload) -> Self {
+        Self {
+            gpus,
+            global_batch,
+            workload: Workload {
+                dtype: like.dtype,
+                recipe: like.recipe,
+                attention: like.attention,
+                ..Workload::train(1, like.seq)
+            },
+            kept: Vec::new(),
+            zero: None,
+            recompute: None,
+            memory_share: memory_share(),
+            top: 1,
+        }
+    }
+
     fn kept(&self, dimension: Dimension) -> Option<u64> {
         let mut kept = self.kept.iter();
         kept.find(|(of, _)| *of == dimension)

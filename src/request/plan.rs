@@ -1,5 +1,8 @@
 //! The layout of a step over a number of GPUs, and GPUs beside each other.
 
+#[cfg(feature = "cli")]
+use super::search::MOST_SHAPES as MOST_LAYOUTS;
+use super::search::{shapes as layouts, ten};
 use crate::arch::{
     Architecture, AttentionKernel, Dimension, Mode, Positions, Recipe, Recompute, Workload,
 };
@@ -21,9 +24,6 @@ const USUAL_SEQUENCE: u64 = 4096;
 
 /// Tokens that a request generates, unless told otherwise.
 const USUAL_OUTPUT: u64 = 512;
-
-/// The most layouts that one report may have.
-const MOST_LAYOUTS: u64 = 1000;
 
 /// Numbers of GPUs: one, or START:END in doublings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,14 +157,6 @@ fn dollars(text: &str) -> std::result::Result<f64, String> {
     let read = text.trim().trim_start_matches('$').parse().ok();
     read.filter(is_price)
         .ok_or_else(|| format!("expected {DOLLARS}"))
-}
-
-fn price<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<f64>, D::Error> {
-    let given: Option<f64> = Option::deserialize(deserializer)?;
-    match given {
-        Some(usd) if !is_price(&usd) => Err(D::Error::custom(format!("expected {DOLLARS}"))),
-        given => Ok(given),
-    }
 }
 
 /// The best layout of a model over a number of GPUs. What is left out is planned.
@@ -378,27 +370,6 @@ impl PlanRequest {
 /// The share of a GPU's memory that servers take: vLLM's default of `--gpu-memory-utilization`.
 const SERVING_MEMORY_SHARE: f64 = 0.9;
 
-const fn ten() -> u64 {
-    10
-}
-
-fn stage<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<u8>, D::Error> {
-    let given: Option<u64> = Option::deserialize(deserializer)?;
-    let read = given.map(|stage| {
-        u8::try_from(stage)
-            .ok()
-            .filter(|stage| *stage <= 3)
-            .ok_or(())
-    });
-    read.transpose()
-        .map_err(|()| D::Error::custom("expected a whole number from 0 to 3"))
-}
-
-fn layouts<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<u64, D::Error> {
-    let top = Some(u64::deserialize(deserializer)?).filter(|top| (1..=MOST_LAYOUTS).contains(top));
-    top.ok_or_else(|| D::Error::custom(format!("expected a whole number from 1 to {MOST_LAYOUTS}")))
-}
-
 fn is_share(share: &f64) -> bool {
     (0.1..=1.0).contains(share)
 }
@@ -407,15 +378,6 @@ fn is_share(share: &f64) -> bool {
 fn share(text: &str) -> std::result::Result<f64, String> {
     let read = number::fraction(text).filter(is_share);
     read.ok_or_else(|| "allowed: a fraction from 0.1 to 1".to_owned())
-}
-
-fn fraction<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> std::result::Result<Option<f64>, D::Error> {
-    let given: Option<f64> = Option::deserialize(deserializer)?;
-    let read = given.map(|share| Some(share).filter(is_share).ok_or(()));
-    read.transpose()
-        .map_err(|()| D::Error::custom("expected a fraction from 0.1 to 1"))
 }
 
 fn is_limit(ms: &f64) -> bool {
@@ -428,11 +390,36 @@ fn milliseconds(text: &str) -> std::result::Result<f64, String> {
     read.ok_or_else(|| "allowed: milliseconds above 0".to_owned())
 }
 
+/// Reads a number that may be absent and else is `allowed`.
+fn optional<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+    allowed: impl FnOnce(&T) -> bool,
+    expected: &str,
+) -> std::result::Result<Option<T>, D::Error> {
+    match Option::deserialize(deserializer)? {
+        Some(value) if !allowed(&value) => Err(D::Error::custom(format!("expected {expected}"))),
+        given => Ok(given),
+    }
+}
+
+fn price<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<f64>, D::Error> {
+    optional(deserializer, is_price, DOLLARS)
+}
+
+fn fraction<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> std::result::Result<Option<f64>, D::Error> {
+    optional(deserializer, is_share, "a fraction from 0.1 to 1")
+}
+
 fn limit<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<f64>, D::Error> {
-    let given: Option<f64> = Option::deserialize(deserializer)?;
-    let read = given.map(|ms| Some(ms).filter(is_limit).ok_or(()));
-    read.transpose()
-        .map_err(|()| D::Error::custom("expected milliseconds above 0"))
+    optional(deserializer, is_limit, "milliseconds above 0")
+}
+
+fn stage<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<u8>, D::Error> {
+    let expected = "a whole number from 0 to 3";
+    let stage = optional(deserializer, |stage: &u64| *stage <= 3, expected)?;
+    Ok(stage.map(|stage| stage as u8))
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ pub const LEAST_POSITIONS: u64 = 2048;
 const FIRST_SIZE: u64 = 1_000_000_000;
 
 /// The most shapes that one report may have.
-const MOST_SHAPES: u64 = 1000;
+pub(super) const MOST_SHAPES: u64 = 1000;
 
 /// What to search: a number of parameters, a model whose parts are kept, or both.
 #[derive(Clone, Debug, serde::Deserialize, ToSchema)]
@@ -408,7 +408,9 @@ fn some_loss<'de, D: Deserializer<'de>>(
     }
 }
 
-fn shapes<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<u64, D::Error> {
+pub(super) fn shapes<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> std::result::Result<u64, D::Error> {
     let top = Some(u64::deserialize(deserializer)?).filter(|top| (1..=MOST_SHAPES).contains(top));
     top.ok_or_else(|| D::Error::custom(format!("expected a whole number from 1 to {MOST_SHAPES}")))
 }
@@ -417,7 +419,7 @@ const fn percent() -> f64 {
     0.01
 }
 
-const fn ten() -> u64 {
+pub(super) const fn ten() -> u64 {
     10
 }
 

@@ -32,38 +32,31 @@ pub fn planned(
     if !work.trains() {
         return Ok(None);
     }
+    let stays = || {
+        !request.shard
+            || (work.dp, work.zero) != (1, 0)
+            || share_that_fits(space, predictor.gpu(), families) >= 0.5
+    };
+    if layout.gpus.is_none() && stays() {
+        return Ok(None);
+    }
+    // A model that was named has to run under it.
+    let arch = match request.named {
+        true => request.baseline.clone(),
+        false => middle(space, families),
+    };
     let plans = |gpus: u64| {
         let global_batch = plan::sequences(layout.global_batch, work.seq, gpus)?;
         let query = Query {
-            gpus,
-            global_batch,
-            workload: Workload {
-                dtype: work.dtype,
-                recipe: work.recipe,
-                attention: work.attention,
-                ..Workload::train(1, work.seq)
-            },
             kept: layout.kept.clone(),
             zero: Some(work.zero).filter(|&stage| stage > 0),
             recompute: Some(work.recompute).filter(|asked| *asked != Recompute::None),
-            memory_share: plan::memory_share(),
-            top: 1,
-        };
-        // A model that was named has to run under it.
-        let arch = match request.named {
-            true => request.baseline.clone(),
-            false => middle(space, families),
+            ..Query::training(gpus, global_batch, work)
         };
         plan::tried(predictor, &arch, &query).map(|tried| tried.layouts[0].workload)
     };
     if let Some(gpus) = layout.gpus {
         return plans(gpus).map(Some);
-    }
-    if !request.shard
-        || (work.dp, work.zero) != (1, 0)
-        || share_that_fits(space, predictor.gpu(), families) >= 0.5
-    {
-        return Ok(None);
     }
     let counts = std::iter::successors(Some(8), |gpus| Some(gpus * 2));
     let mut counts = counts.take_while(|&gpus| gpus <= MOST_GPUS);
