@@ -2,7 +2,7 @@
 // each kernel when that is compiled and includes nothing, so that no header of CUDA needs to be installed.
 //
 // TENSOR says which format operands are stored in, as the number of bits and the name: BF16, FP16, FP32 or FP8.
-// VECTOR is how many elements one access moves; it divides the columns of rows. Arithmetic is in single precision.
+// VECTOR is how many elements one access moves. Arithmetic is in single precision.
 
 #ifndef VECTOR
 #define VECTOR 1
@@ -25,6 +25,22 @@ __device__ __forceinline__ unsigned mix(unsigned x) {
     x ^= x >> 15;
     x *= 0x846ca68bu;
     return x ^ (x >> 16);
+}
+
+// E4M3: held at the largest finite number, nearest with ties to even.
+__device__ __forceinline__ unsigned char to_e4m3(float value) {
+#if __CUDA_ARCH__ >= 890
+    unsigned short pair;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(value));
+    return (unsigned char)pair;
+#else
+    unsigned sign = (bits_of(value) >> 24) & 0x80u;
+    float magnitude = fminf(fabsf(value), 448.0f);
+    if (magnitude < 0.015625f) return (unsigned char)(sign | (unsigned)rintf(magnitude * 512.0f));
+    unsigned bits = bits_of(magnitude);
+    unsigned rounded = bits + 0x7ffffu + ((bits >> 20) & 1u);
+    return (unsigned char)(sign | ((rounded >> 20) - (120u << 3)));
+#endif
 }
 
 #if defined(TENSOR_BF16)
@@ -59,16 +75,8 @@ __device__ __forceinline__ Element narrow(float value) {
 }
 #endif
 #elif defined(TENSOR_FP8)
-// E4M3; held at the largest finite number, nearest with ties to even.
 typedef unsigned char Element;
-__device__ __forceinline__ Element narrow(float value) {
-    unsigned sign = (bits_of(value) >> 24) & 0x80u;
-    float magnitude = fminf(fabsf(value), 448.0f);
-    if (magnitude < 0.015625f) return (Element)(sign | (unsigned)rintf(magnitude * 512.0f));
-    unsigned bits = bits_of(magnitude);
-    unsigned rounded = bits + 0x7ffffu + ((bits >> 20) & 1u);
-    return (Element)(sign | ((rounded >> 20) - (120u << 3)));
-}
+__device__ __forceinline__ Element narrow(float value) { return to_e4m3(value); }
 #else
 typedef float Element;
 __device__ __forceinline__ float widen(Element stored) { return stored; }
@@ -78,6 +86,7 @@ __device__ __forceinline__ Element narrow(float value) { return value; }
 // Elements that one access moves; aligned to their size up to the 16 bytes of the widest access.
 template <typename E, int N>
 struct alignas(sizeof(E) * N < 16 ? sizeof(E) * N : 16) Pack {
+    static constexpr int count = N;
     E at[N];
 };
 typedef Pack<Element, VECTOR> Elements;
@@ -117,45 +126,107 @@ __device__ __forceinline__ float row_max(float value) {
     return reduce(value, from_bits(0xff800000u), [](float a, float b) { return fmaxf(a, b); });
 }
 
-// The packs of a row that a thread looks at, the first of them held in registers for a second look.
+// How a row divides into accesses of VECTOR elements that are aligned in memory: single elements up to the first of them
+// (head), whole packs, and single elements after the last (rest). A row of any length so moves 16 bytes an access.
+struct Parts {
+    int cols, head, packs;
+
+    __device__ __forceinline__ Parts(Count row, int cols) : cols(cols) {
+        int before = (int)(row * cols % VECTOR);
+        head = before ? VECTOR - before : 0;
+        if (head > cols) head = cols;
+        packs = (cols - head) / VECTOR;
+    }
+
+    // The column of the single element that is this thread's, or -1: the 32 and more threads of a row outnumber them.
+    __device__ __forceinline__ int single() const {
+        int rest = cols - head - packs * VECTOR, thread = threadIdx.x;
+        if (thread < head) return thread;
+        return thread < head + rest ? packs * VECTOR + thread : -1;
+    }
+};
+
+// N elements of a row from this column on, which is aligned for as many.
+template <int N>
+__device__ __forceinline__ Pack<Element, N> at_column(const Element* __restrict__ row, int column) {
+    return *reinterpret_cast<const Pack<Element, N>*>(row + column);
+}
+template <int N>
+__device__ __forceinline__ void put_column(Element* __restrict__ row, int column, const Pack<Element, N>& value) {
+    *reinterpret_cast<Pack<Element, N>*>(row + column) = value;
+}
+
+// As many elements of a vector that all rows share as `like` has: aligned only where the row has no head.
+template <int N>
+__device__ __forceinline__ Pack<Element, N> shared_by_rows(const Element* __restrict__ values, int column,
+                                                           const Pack<Element, N>& like) {
+    if (column % N == 0) return at_column<N>(values, column);
+    Pack<Element, N> gathered;
+#pragma unroll
+    for (int at = 0; at < N; ++at) gathered.at[at] = values[column + at];
+    return gathered;
+}
+
+// Calls visit(column, elements) for each access of this thread to a row, which is read as it goes.
+template <typename F>
+__device__ __forceinline__ void each_of_row(const Element* __restrict__ source, const Parts& parts, F visit) {
+    for (int pack = threadIdx.x; pack < parts.packs; pack += blockDim.x) {
+        int column = parts.head + pack * VECTOR;
+        visit(column, at_column<VECTOR>(source, column));
+    }
+    int single = parts.single();
+    if (single >= 0) visit(single, at_column<1>(source, single));
+}
+
+// What a thread looks at of a row, the first of it held in registers for a second look.
 #define HELD 4
 struct Row {
     const Element* source;
-    int packs;
+    Parts parts;
     Elements held[HELD];
+    Pack<Element, 1> edge;
 
-    __device__ __forceinline__ Row(const Element* base, Count row, int cols)
-        : source(base + row * cols), packs(cols / VECTOR) {
+    __device__ __forceinline__ Row(const Element* base, Count row, int cols) : source(base + row * cols), parts(row, cols) {
 #pragma unroll
         for (int slot = 0; slot < HELD; ++slot) {
             int pack = threadIdx.x + slot * blockDim.x;
-            if (pack < packs) held[slot] = load<Elements>(source, pack);
+            if (pack < parts.packs) held[slot] = at_column<VECTOR>(source, parts.head + pack * VECTOR);
         }
+        if (parts.single() >= 0) edge = at_column<1>(source, parts.single());
     }
 
-    // Calls visit(pack, elements) for each; what does not fit into registers is loaded again.
+    // Calls visit(column, elements) for each; what does not fit into registers is loaded again.
     template <typename F>
     __device__ __forceinline__ void each(F visit) const {
 #pragma unroll
         for (int slot = 0; slot < HELD; ++slot) {
             int pack = threadIdx.x + slot * blockDim.x;
-            if (pack < packs) visit(pack, held[slot]);
+            if (pack < parts.packs) visit(parts.head + pack * VECTOR, held[slot]);
         }
-        for (int pack = threadIdx.x + HELD * blockDim.x; pack < packs; pack += blockDim.x)
-            visit(pack, load<Elements>(source, pack));
+#pragma unroll 1
+        for (int pack = threadIdx.x + HELD * blockDim.x; pack < parts.packs; pack += blockDim.x) {
+            int column = parts.head + pack * VECTOR;
+            visit(column, at_column<VECTOR>(source, column));
+        }
+        if (parts.single() >= 0) visit(parts.single(), edge);
     }
 };
 
-// Two rows of the same shape, looked at together.
+// Two rows of the same number and length, looked at together.
 template <typename F>
 __device__ __forceinline__ void each_of_both(const Row& left, const Row& right, F visit) {
+    const Parts& parts = left.parts;
 #pragma unroll
     for (int slot = 0; slot < HELD; ++slot) {
         int pack = threadIdx.x + slot * blockDim.x;
-        if (pack < left.packs) visit(pack, left.held[slot], right.held[slot]);
+        if (pack < parts.packs) visit(parts.head + pack * VECTOR, left.held[slot], right.held[slot]);
     }
-    for (int pack = threadIdx.x + HELD * blockDim.x; pack < left.packs; pack += blockDim.x)
-        visit(pack, load<Elements>(left.source, pack), load<Elements>(right.source, pack));
+#pragma unroll 1
+    for (int pack = threadIdx.x + HELD * blockDim.x; pack < parts.packs; pack += blockDim.x) {
+        int column = parts.head + pack * VECTOR;
+        visit(column, at_column<VECTOR>(left.source, column), at_column<VECTOR>(right.source, column));
+    }
+    if (parts.single() >= 0) visit(parts.single(), left.edge, right.edge);
 }
 
 // Flat tensors: whole packs first, then what is left of the last one.

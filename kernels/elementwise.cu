@@ -138,30 +138,33 @@ extern "C" __global__ void __launch_bounds__(512)
 mask(const Element* __restrict__ x, Element* __restrict__ y, Count rows, int cols, float hidden) {
     Count row = row_of_thread();
     if (row >= rows) return;
-    int diagonal = (int)(row % (Count)cols), packs = cols / VECTOR;
-    const Element* source = x + row * cols;
+    int diagonal = (int)(row % (Count)cols);
     Element* out = y + row * cols;
     Element covered = narrow(hidden);
-    for (int pack = threadIdx.x; pack < packs; pack += blockDim.x) {
-        Elements values = load<Elements>(source, pack);
+    each_of_row(x + row * cols, Parts(row, cols), [&](int column, const auto& elements) {
+        auto values = elements;
 #pragma unroll
-        for (int at = 0; at < VECTOR; ++at)
-            if (pack * VECTOR + at > diagonal) values.at[at] = covered;
-        store(out, pack, values);
-    }
+        for (int at = 0; at < values.count; ++at)
+            if (column + at > diagonal) values.at[at] = covered;
+        put_column(out, column, values);
+    });
 }
 
 // Turns the pairs (i, i + width/2) of each head; turn is -1 for the way back. VECTOR divides width/2.
 extern "C" __global__ void __launch_bounds__(512)
 rotary(const Element* __restrict__ x, const float* __restrict__ cosines, const float* __restrict__ sines,
        Element* __restrict__ y, Count rows, int cols, int width, int positions, float turn) {
+    Count row = row_of_thread();
+    if (row >= rows) return;
     int half = width / 2, pairs = cols / 2 / VECTOR;
-    for (Count index = first_pack(); index < rows * pairs; index += pack_stride()) {
-        Count row = index / pairs;
-        int pair = (int)(index - row * pairs) * VECTOR, head = pair / half, inside = pair - head * half;
-        Count left = row * cols + head * width + inside, right = left + half;
-        Count angle = (row % positions) * half + inside;
-        Elements a = load<Elements>(x + left, 0), b = load<Elements>(x + right, 0);
+    const Element* source = x + row * cols;
+    Element* out = y + row * cols;
+    // Rows are fewer than 2^31: a division of 32 bits, one a row.
+    Count angles = (Count)((unsigned)row % (unsigned)positions) * half;
+    for (int pack = threadIdx.x; pack < pairs; pack += blockDim.x) {
+        int pair = pack * VECTOR, head = pair / half, left = pair + head * half, right = left + half;
+        Count angle = angles + (pair - head * half);
+        Elements a = load<Elements>(source + left, 0), b = load<Elements>(source + right, 0);
         Singles c = load<Singles>(cosines + angle, 0), s = load<Singles>(sines + angle, 0);
 #pragma unroll
         for (int at = 0; at < VECTOR; ++at) {
@@ -169,8 +172,8 @@ rotary(const Element* __restrict__ x, const float* __restrict__ cosines, const f
             a.at[at] = narrow(first * cosine - second * sine);
             b.at[at] = narrow(second * cosine + first * sine);
         }
-        store(y + left, 0, a);
-        store(y + right, 0, b);
+        store(out + left, 0, a);
+        store(out + right, 0, b);
     }
 }
 

@@ -11,31 +11,31 @@ __device__ __forceinline__ void normalise(const Element* x, const Element* gamma
     Row values(x, row, cols);
     float mean = 0.0f;
     if (centred) {
-        values.each([&](int, const Elements& v) {
+        values.each([&](int, const auto& v) {
 #pragma unroll
-            for (int at = 0; at < VECTOR; ++at) mean += widen(v.at[at]);
+            for (int at = 0; at < v.count; ++at) mean += widen(v.at[at]);
         });
         mean = row_sum(mean) / cols;
     }
     float spread = 0.0f;
-    values.each([&](int, const Elements& v) {
+    values.each([&](int, const auto& v) {
 #pragma unroll
-        for (int at = 0; at < VECTOR; ++at) {
+        for (int at = 0; at < v.count; ++at) {
             float away = widen(v.at[at]) - mean;
             spread += away * away;
         }
     });
     float rstd = rsqrtf(row_sum(spread) / cols + epsilon);
     Element* out = y + row * cols;
-    values.each([&](int pack, const Elements& v) {
-        Elements weight = load<Elements>(gamma, pack), shift, result;
-        if (centred) shift = load<Elements>(beta, pack);
+    values.each([&](int column, const auto& v) {
+        auto weight = shared_by_rows(gamma, column, v), shift = weight, result = weight;
+        if (centred) shift = shared_by_rows(beta, column, v);
 #pragma unroll
-        for (int at = 0; at < VECTOR; ++at) {
+        for (int at = 0; at < v.count; ++at) {
             float unit = (widen(v.at[at]) - mean) * rstd * widen(weight.at[at]);
             result.at[at] = narrow(centred ? unit + widen(shift.at[at]) : unit);
         }
-        store(out, pack, result);
+        put_column(out, column, result);
     });
 }
 
@@ -51,47 +51,55 @@ rms_norm_forward(const Element* __restrict__ x, const Element* __restrict__ gamm
     normalise<false>(x, gamma, gamma, y, rows, cols, epsilon);
 }
 
+// Where the sum of a column lies in shared memory: columns that neighbouring threads have at the same place of their packs
+// lie side by side, so that no two threads of a warp meet in a bank.
+__device__ __forceinline__ int place_of_sum(int column, int stride) { return column % VECTOR * stride + column / VECTOR; }
+
 // partial is (gridDim.x, cols) for the weights, and below it as much again for the shifts.
 template <bool centred>
 __device__ __forceinline__ void differentiate(const Element* x, const Element* gamma, const Element* dy,
                                               const float* means, const float* rstds, Element* dx, float* partial,
                                               Count rows, int cols, float* columns) {
-    float *weights = columns, *shifts = columns + cols;
-    for (int col = threadIdx.x; col < (centred ? 2 : 1) * cols; col += blockDim.x) columns[col] = 0.0f;
+    int stride = (cols + VECTOR - 1) / VECTOR;
+    float *weights = columns, *shifts = columns + stride * VECTOR;
+    for (int at = threadIdx.x; at < (centred ? 2 : 1) * stride * VECTOR; at += blockDim.x) columns[at] = 0.0f;
     __syncthreads();
     for (Count row = blockIdx.x; row < rows; row += gridDim.x) {
         Row values(x, row, cols), upstream(dy, row, cols);
         float mean = centred ? means[row] : 0.0f, rstd = rstds[row];
         float along = 0.0f, sum = 0.0f;
-        each_of_both(values, upstream, [&](int pack, const Elements& v, const Elements& d) {
-            Elements weight = load<Elements>(gamma, pack);
+        each_of_both(values, upstream, [&](int column, const auto& v, const auto& d) {
+            auto weight = shared_by_rows(gamma, column, v);
 #pragma unroll
-            for (int at = 0; at < VECTOR; ++at) {
+            for (int at = 0; at < v.count; ++at) {
                 float unit = (widen(v.at[at]) - mean) * rstd, up = widen(d.at[at]), scaled = up * widen(weight.at[at]);
                 along += scaled * unit;
                 sum += scaled;
-                // A column belongs to one thread, so these sums need no atomics.
-                weights[pack * VECTOR + at] += up * unit;
-                if (centred) shifts[pack * VECTOR + at] += up;
+                // A column of a row belongs to one thread, and the barriers of row_sum stand between two rows: these sums
+                // need no atomics.
+                int place = place_of_sum(column + at, stride);
+                weights[place] += up * unit;
+                if (centred) shifts[place] += up;
             }
         });
         along = row_sum(along) / cols;
         sum = centred ? row_sum(sum) / cols : 0.0f;
         Element* out = dx + row * cols;
-        each_of_both(values, upstream, [&](int pack, const Elements& v, const Elements& d) {
-            Elements weight = load<Elements>(gamma, pack), result;
+        each_of_both(values, upstream, [&](int column, const auto& v, const auto& d) {
+            auto weight = shared_by_rows(gamma, column, v), result = weight;
 #pragma unroll
-            for (int at = 0; at < VECTOR; ++at) {
+            for (int at = 0; at < v.count; ++at) {
                 float unit = (widen(v.at[at]) - mean) * rstd, scaled = widen(d.at[at]) * widen(weight.at[at]);
                 result.at[at] = narrow(rstd * (scaled - sum - unit * along));
             }
-            store(out, pack, result);
+            put_column(out, column, result);
         });
     }
     __syncthreads();
     for (int col = threadIdx.x; col < cols; col += blockDim.x) {
-        partial[(Count)blockIdx.x * cols + col] = weights[col];
-        if (centred) partial[((Count)gridDim.x + blockIdx.x) * cols + col] = shifts[col];
+        int place = place_of_sum(col, stride);
+        partial[(Count)blockIdx.x * cols + col] = weights[place];
+        if (centred) partial[((Count)gridDim.x + blockIdx.x) * cols + col] = shifts[place];
     }
 }
 

@@ -6,15 +6,16 @@ struct Online {
 
     __device__ __forceinline__ Online() : largest(from_bits(0xff800000u)), sum(0.0f) {}
 
-    __device__ __forceinline__ void add(const Elements& elements) {
+    template <int N>
+    __device__ __forceinline__ void add(const Pack<Element, N>& elements) {
         float top = largest;
 #pragma unroll
-        for (int at = 0; at < VECTOR; ++at) top = fmaxf(top, widen(elements.at[at]));
+        for (int at = 0; at < N; ++at) top = fmaxf(top, widen(elements.at[at]));
         // Only masked elements so far: nothing to add, and infinity minus infinity is no number.
         if (top == from_bits(0xff800000u)) return;
         float more = 0.0f;
 #pragma unroll
-        for (int at = 0; at < VECTOR; ++at) more += __expf(widen(elements.at[at]) - top);
+        for (int at = 0; at < N; ++at) more += __expf(widen(elements.at[at]) - top);
         sum = sum * __expf(largest - top) + more;
         largest = top;
     }
@@ -33,16 +34,16 @@ softmax_forward(const Element* __restrict__ x, Element* __restrict__ y, Count ro
     if (row >= rows) return;
     Row scores(x, row, cols);
     Online online;
-    scores.each([&](int, const Elements& elements) { online.add(elements); });
+    scores.each([&](int, const auto& elements) { online.add(elements); });
     online.join();
     float scale = 1.0f / online.sum, largest = online.largest;
     Element* out = y + row * cols;
-    scores.each([&](int pack, const Elements& elements) {
-        Elements result;
+    scores.each([&](int column, const auto& elements) {
+        auto result = elements;
 #pragma unroll
-        for (int at = 0; at < VECTOR; ++at)
+        for (int at = 0; at < result.count; ++at)
             result.at[at] = narrow(__expf(widen(elements.at[at]) - largest) * scale);
-        store(out, pack, result);
+        put_column(out, column, result);
     });
 }
 
@@ -53,17 +54,17 @@ softmax_backward(const Element* __restrict__ y, const Element* __restrict__ dy, 
     if (row >= rows) return;
     Row probabilities(y, row, cols), upstream(dy, row, cols);
     float sum = 0.0f;
-    each_of_both(probabilities, upstream, [&](int, const Elements& p, const Elements& d) {
+    each_of_both(probabilities, upstream, [&](int, const auto& p, const auto& d) {
 #pragma unroll
-        for (int at = 0; at < VECTOR; ++at) sum += widen(p.at[at]) * widen(d.at[at]);
+        for (int at = 0; at < p.count; ++at) sum += widen(p.at[at]) * widen(d.at[at]);
     });
     sum = row_sum(sum);
     Element* out = dx + row * cols;
-    each_of_both(probabilities, upstream, [&](int pack, const Elements& p, const Elements& d) {
-        Elements result;
+    each_of_both(probabilities, upstream, [&](int column, const auto& p, const auto& d) {
+        auto result = p;
 #pragma unroll
-        for (int at = 0; at < VECTOR; ++at) result.at[at] = narrow(widen(p.at[at]) * (widen(d.at[at]) - sum));
-        store(out, pack, result);
+        for (int at = 0; at < result.count; ++at) result.at[at] = narrow(widen(p.at[at]) * (widen(d.at[at]) - sum));
+        put_column(out, column, result);
     });
 }
 
@@ -74,8 +75,7 @@ cross_entropy_forward(const Element* __restrict__ logits, const unsigned* __rest
     if (row >= rows) return;
     const Element* source = logits + row * cols;
     Online online;
-    int packs = cols / VECTOR;
-    for (int pack = threadIdx.x; pack < packs; pack += blockDim.x) online.add(load<Elements>(source, pack));
+    each_of_row(source, Parts(row, cols), [&](int, const auto& elements) { online.add(elements); });
     online.join();
     if (threadIdx.x == 0) {
         float total = online.largest + logf(online.sum);
@@ -93,14 +93,14 @@ cross_entropy_backward(const Element* __restrict__ logits, const unsigned* __res
     const Element* source = logits + row * cols;
     Element* out = dlogits + row * cols;
     float total = stats[row], upstream = dloss[row];
-    int hit = classes[row], packs = cols / VECTOR;
-    for (int pack = threadIdx.x; pack < packs; pack += blockDim.x) {
-        Elements elements = load<Elements>(source, pack), result;
+    int hit = classes[row];
+    each_of_row(source, Parts(row, cols), [&](int column, const auto& elements) {
+        auto result = elements;
 #pragma unroll
-        for (int at = 0; at < VECTOR; ++at) {
+        for (int at = 0; at < result.count; ++at) {
             float probability = __expf(widen(elements.at[at]) - total);
-            result.at[at] = narrow(upstream * (pack * VECTOR + at == hit ? probability - 1.0f : probability));
+            result.at[at] = narrow(upstream * (column + at == hit ? probability - 1.0f : probability));
         }
-        store(out, pack, result);
-    }
+        put_column(out, column, result);
+    });
 }

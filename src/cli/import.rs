@@ -6,13 +6,16 @@ use crate::cli::args::NATIVE;
 use crate::cli::render;
 use crate::cli::rows;
 use crate::dataset;
+use crate::dataset::Role;
 use crate::dataset::Row;
 use crate::dataset::Table;
+use crate::dataset::anchor_change;
 use crate::dataset::line;
 use crate::error::Error;
 use crate::error::Result;
 use crate::evaluate::family;
 use crate::gpu::GpuCatalog;
+use crate::report::import::FileDrift;
 use crate::report::import::ImportReport;
 use crate::report::import::KeptRows;
 use std::collections::{BTreeMap, HashSet};
@@ -27,15 +30,19 @@ pub(super) fn run(args: &ImportArgs, format: Format) -> Result<String> {
         )));
     }
     let mut gpus = GpuCatalog::default();
-    let table = match args.source == NATIVE {
+    let (table, drift) = match args.source == NATIVE {
         true => merge(args, &mut gpus)?,
-        false => rows::read(&args.source, &args.paths, &args.filter, &mut gpus)?,
+        false => (
+            rows::read(&args.source, &args.paths, &args.filter, &mut gpus)?,
+            Vec::new(),
+        ),
     };
     dataset::write_with(&args.out, &table.rows, &gpus, &[])?;
     let report = ImportReport {
         out: args.out.display().to_string(),
         kept_rows: table.rows.len() as u64,
         kept: kept(&table.rows),
+        drift,
         skipped: rows::skipped(&table.skipped),
     };
     Ok(render(&report, format))
@@ -44,13 +51,23 @@ pub(super) fn run(args: &ImportArgs, format: Format) -> Result<String> {
 /// Files of our own in one, without exact duplicates: shards of a plan, runs of several days.
 ///
 /// Rows of two GPUs or stacks in one file would be taken for one machine's, so they must be asked for.
-fn merge(args: &ImportArgs, gpus: &mut GpuCatalog) -> Result<Table> {
+fn merge(args: &ImportArgs, gpus: &mut GpuCatalog) -> Result<(Table, Vec<FileDrift>)> {
     let mut merged = Table::default();
     let mut known = HashSet::new();
     let mut first: Option<(&Path, Row)> = None;
+    let mut files: Vec<(&Path, Vec<Row>)> = Vec::new();
     for path in &args.paths {
-        let table = rows::read_all(NATIVE, std::slice::from_ref(path), &args.filter, gpus)?;
+        let table = rows::read_native(path, &args.filter, gpus)?;
         merged.skipped.merge(&table.skipped);
+        files.push((
+            path,
+            table
+                .rows
+                .iter()
+                .filter(|row| is_anchor(row))
+                .cloned()
+                .collect(),
+        ));
         for row in table.rows {
             let (before, other) = first.get_or_insert_with(|| (path, row.clone()));
             let asked = [
@@ -77,7 +94,33 @@ fn merge(args: &ImportArgs, gpus: &mut GpuCatalog) -> Result<Table> {
             }
         }
     }
-    Ok(merged)
+    let merged = rows::filled(merged, &rows::named(&args.paths))?;
+    Ok((merged, drift(&files)))
+}
+
+fn is_anchor(row: &Row) -> bool {
+    let role = row.measured.as_ref().map(|about| about.role);
+    role == Some(Role::Anchor)
+}
+
+/// The change of the anchors of each further file against those of the first that has some in common.
+fn drift(files: &[(&Path, Vec<Row>)]) -> Vec<FileDrift> {
+    let changes = files
+        .iter()
+        .enumerate()
+        .filter_map(|(place, (file, rows))| {
+            let mut before = files[..place].iter();
+            before.find_map(|(first, earlier)| {
+                let change = anchor_change(earlier, rows)?;
+                Some(FileDrift {
+                    file: file.display().to_string(),
+                    against: first.display().to_string(),
+                    anchors: change.anchors as u64,
+                    change: change.change,
+                })
+            })
+        });
+    changes.collect()
 }
 
 /// Everything that a row says.

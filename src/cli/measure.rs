@@ -2,12 +2,14 @@
 
 use crate::cli::args::Format;
 use crate::cli::args::measure::MeasureArgs;
-use crate::cli::{render, rows, say};
+use crate::cli::{Answer, DONE, FAILED, render, rows, say};
 use crate::error::{Error, Result};
 use crate::measure::journal::{self, Existing};
 use crate::measure::plan::{self, Shard};
 use crate::measure::{self, Event, Options};
+use crate::report::Report;
 use crate::report::measure::MeasureReport;
+use crate::report::probe::ProbeReport;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::ops::ControlFlow;
@@ -19,25 +21,30 @@ static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 /// Exit code of a program that SIGINT has ended, as in shells.
 const ENDED_BY_INTERRUPT: i32 = 130;
 
-pub(super) fn run(args: &MeasureArgs, format: Format) -> Result<String> {
+pub(super) fn run(args: &MeasureArgs, format: Format) -> Result<Answer> {
+    let Some(out) = args.out.as_deref().filter(|_| !args.probe) else {
+        return probe(args, format);
+    };
     let existing = match (args.resume, args.force) {
         (true, _) => Existing::Resume,
         (_, true) => Existing::Replace,
         _ => Existing::Refuse,
     };
     // Checks the arguments before a device is opened.
-    journal::check_target(&args.out, existing)?;
+    journal::check_target(out, existing)?;
     let plan = plan::find(&args.plan)?;
     let shard = shard(args)?;
     let mut device = measure::open(&args.device)?;
     let _ = ctrlc::set_handler(interrupt);
     let options = Options {
-        out: &args.out,
+        out,
         existing,
         plan: &plan,
         budget: args.budget.unwrap_or(plan.budget),
         seed: args.seed,
         shard,
+        strict: args.strict,
+        checked: args.checked.as_deref(),
     };
     let bar = progress_bar();
     #[cfg(feature = "train")]
@@ -56,8 +63,33 @@ pub(super) fn run(args: &MeasureArgs, format: Format) -> Result<String> {
     let outcome = measure::measure(&mut *device, &options, &mut propose, &mut watch);
     bar.finish_and_clear();
     let outcome = outcome?;
-    let report = MeasureReport::new(&args.out, &outcome, rows::skipped(&outcome.skipped));
-    Ok(render(&report, format))
+    let report = MeasureReport::new(out, &outcome, rows::skipped(&outcome.skipped));
+    if outcome.lost.is_some() {
+        // Its libraries may wait for a lost device for ever.
+        std::mem::forget(device);
+    }
+    Ok(answer(&report, report.is_sound(), format))
+}
+
+/// Checks the device and times a few operators.
+fn probe(args: &MeasureArgs, format: Format) -> Result<Answer> {
+    let mut device = measure::open(&args.device)?;
+    let report = ProbeReport::new(&measure::probe::probe(&mut *device)?);
+    if report.lost.is_some() {
+        std::mem::forget(device);
+    }
+    Ok(answer(&report, report.is_sound(), format))
+}
+
+/// The report; what is not sound exits with 1.
+fn answer(report: &impl Report, is_sound: bool, format: Format) -> Answer {
+    Answer {
+        text: render(report, format),
+        code: match is_sound {
+            true => DONE,
+            false => FAILED,
+        },
+    }
 }
 
 /// Handles Ctrl-C: the first waits for the case in flight, the second does not and loses its row.
@@ -138,11 +170,15 @@ fn show(event: &Event<'_>, bar: &ProgressBar) {
             };
             milestone(format!("going on after {rows} rows{torn}"));
         }
-        Event::Checked { paths } => {
+        Event::Checked { verdict, kept } => {
+            let right = verdict.paths.len() - verdict.wrong.len();
+            let when = if *kept { " (checked earlier)" } else { "" };
             milestone(format!(
-                "{} kernels and library paths agree with the CPU",
-                paths.len()
+                "{right} kernels and library paths agree with the CPU{when}"
             ));
+            for lost in verdict.wrong.iter().chain(&verdict.missing) {
+                milestone(format!("not timed: {}: {}", lost.path, lost.reason));
+            }
         }
         Event::Rates { probed: true, .. } => {
             milestone("sizes follow from a probe of the device".to_owned());
@@ -172,6 +208,8 @@ fn show(event: &Event<'_>, bar: &ProgressBar) {
                 row.time
             ));
         }
+        Event::Loaded { load } => bar.set_message(format!("under load: {}", load.name)),
+        Event::LoadFailed { name, reason } => milestone(format!("left out: {name}: {reason}")),
         Event::Failed { case, reason } => milestone(format!("left out: {}: {reason}", case.op)),
         Event::Round { round, cases } => {
             milestone(format!(

@@ -14,6 +14,10 @@ use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 
+/// The most rows of one file: half as many again as the largest public table. A file of equal rows packs millions of
+/// them into kilobytes, so its size says nothing.
+const MOST_ROWS: usize = 4 << 20;
+
 const ROWS_PER_BATCH: usize = 1 << 16;
 
 /// An open Parquet file whose footer has been read.
@@ -25,6 +29,11 @@ pub(super) struct Parquet {
 impl Parquet {
     /// Opens a file and reads its footer.
     pub fn open(path: &Path) -> Result<Self> {
+        Self::open_limited(path, MOST_ROWS)
+    }
+
+    /// The same with another limit on its rows.
+    pub fn open_limited(path: &Path, most_rows: usize) -> Result<Self> {
         let place = path.display().to_string();
         require_regular(path)?;
         let file = File::open(path).map_err(|source| Error::io(path, source))?;
@@ -35,7 +44,15 @@ impl Parquet {
             )));
         }
         let reader = guard(&place, || SerializedFileReader::new(file))?;
-        Ok(Self { place, reader })
+        let file = Self { place, reader };
+        match file.rows() <= most_rows {
+            true => Ok(file),
+            false => Err(Error::bad_input(format!(
+                "{}: the file has {} rows; allowed: at most {most_rows}, so several files",
+                file.place,
+                file.rows()
+            ))),
+        }
     }
 
     /// The path, for messages.

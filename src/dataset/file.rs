@@ -137,7 +137,7 @@ pub fn read(path: &Path) -> Result<Vec<Row>> {
 }
 
 /// A column of a batch.
-enum Cells<'a> {
+pub(super) enum Cells<'a> {
     Texts(Texts<'a>),
     Wholes(Counts<'a>),
     Reals(Numbers<'a>),
@@ -145,7 +145,7 @@ enum Cells<'a> {
 }
 
 impl<'a> Cells<'a> {
-    fn new(batch: &'a Batch<'_>, column: &Column) -> Result<Self> {
+    pub(super) fn new(batch: &'a Batch<'_>, column: &Column) -> Result<Self> {
         Ok(match column.kind() {
             Kind::Text => Self::Texts(batch.texts(column.name)?),
             Kind::Whole => Self::Wholes(batch.counts(column.name)?),
@@ -154,7 +154,7 @@ impl<'a> Cells<'a> {
         })
     }
 
-    fn get(&self, row: usize) -> Option<Cell<'a>> {
+    pub(super) fn get(&self, row: usize) -> Option<Cell<'a>> {
         match self {
             Self::Texts(texts) => texts.get(row).map(Cell::Text),
             Self::Wholes(wholes) => wholes.get(row).map(Cell::Whole),

@@ -36,16 +36,18 @@ pub fn to_object(row: &Row) -> Result<Map<String, Value>> {
 
 fn object(columns: impl Iterator<Item = &'static Column>, row: &Row) -> Map<String, Value> {
     let cells = columns.filter_map(|column| Some((column.name, column.get(row)?)));
-    let entry = |(name, cell): (&str, Cell<'_>)| {
-        let value = match cell {
-            Cell::Text(text) => text.into(),
-            Cell::Whole(value) => value.into(),
-            Cell::Real(_) | Cell::Micros(_) => cell.real().into(),
-            Cell::Flag(flag) => flag.into(),
-        };
-        (name.to_owned(), value)
-    };
+    let entry = |(name, cell): (&str, Cell<'_>)| (name.to_owned(), value(cell));
     cells.map(entry).collect()
+}
+
+/// The cell as JSON.
+pub(super) fn value(cell: Cell<'_>) -> Value {
+    match cell {
+        Cell::Text(text) => text.into(),
+        Cell::Whole(value) => value.into(),
+        Cell::Real(_) | Cell::Micros(_) => cell.real().into(),
+        Cell::Flag(flag) => flag.into(),
+    }
 }
 
 /// The row of an object; `place` names the file and the line in messages.

@@ -36,7 +36,7 @@ named_enum! {
         Replays = "replays",
         /// The time for one case was used up.
         Time = "time",
-        /// One call is so long that three replays must do; no interval is claimed.
+        /// One call is so long that few replays must do: three over 5 ms, the plan's `fewest` over 1 ms; no interval is claimed.
         Long = "long",
     }
 }
@@ -64,8 +64,10 @@ pub struct Measured {
     pub half_width: Option<f64>,
     /// Why no more replays were taken.
     pub stop: Stop,
-    /// Whether the clock had dropped, so that the case was timed a second time; the row is the second time.
-    pub remeasured: bool,
+    /// Whether the clock was well below the median of its class.
+    pub throttled: bool,
+    /// What held the clock back within the last second, where the device tells.
+    pub clock_reasons: Option<String>,
     /// Board power in watts, after the replays.
     pub power_watts: Option<f64>,
     /// Temperature in degrees Celsius, after the replays.

@@ -12,6 +12,7 @@ mod draft;
 mod file;
 mod import;
 pub mod line;
+pub mod loads;
 pub mod losses;
 mod measured;
 pub mod runs;
@@ -24,7 +25,9 @@ pub use file::{check_target, described_gpus, property, read, read_many, write, w
 pub use import::{Filter, Source, import};
 pub use measured::{Cache, Measured, Role, Stop};
 pub use schema::{SCHEMA, columns_markdown};
-pub use select::{RESERVED, RunToRun, is_reserved, is_timing, run_to_run, timings};
+pub use select::{
+    AnchorChange, RESERVED, RunToRun, anchor_change, is_reserved, is_timing, run_to_run, timings,
+};
 pub use split::{HeldOut, Key, fold, is_held_out, key, split};
 
 use crate::ops::Op;

@@ -8,8 +8,9 @@ use crate::units::Hertz;
 use std::fmt::Write;
 use std::sync::LazyLock;
 
-/// The layout that is written; the columns of `MEASURED` came with 2, those of layers of experts with 3.
-pub const SCHEMA: u64 = 3;
+/// The layout that is written; the columns of `MEASURED` came with 2, those of layers of experts with 3,
+/// those of `CLOCKS` with 4.
+pub const SCHEMA: u64 = 4;
 
 /// The oldest layout that is read.
 pub(super) const OLDEST_SCHEMA: u64 = 1;
@@ -123,8 +124,21 @@ const MEASURED: &[Column] = columns! {
         |draft, cols| draft.cluster.1 = Some(cols as u32);
     workspace_bytes: Known, Whole { range: [0, i64::MAX as u64], }, "scratch memory that the algorithm asks for",
         |row| kernel(row)?.workspace_bytes, |draft, bytes| draft.kernel.workspace_bytes = Some(bytes);
+};
+
+/// What the clock did meanwhile.
+const CLOCKS: &[Column] = columns! {
+    throttled: Measured, Flag {}, "whether the clock was under 0.8 of the median of its class (family, decades of time and of FLOPs per byte)",
+        |about| about.throttled, |draft, flag| draft.measured.throttled = flag;
+    clock_reasons: Known, Text {}, "what held the clock back within the last second, as NVML names it, joined by `+`; `none` for nothing",
+        |row| measured(row)?.clock_reasons.as_deref(),
+        |draft, text| draft.measured.clock_reasons = Some(text.to_owned());
+};
+
+/// What `CLOCKS` replaced: in these layouts a case was timed again after a rest, and the second time was kept.
+const BEFORE_CLOCKS: &[Column] = columns! {
     remeasured: Measured, Flag {}, "whether the clock had dropped, so that this is the second time",
-        |about| about.remeasured, |draft, flag| draft.measured.remeasured = flag;
+        |about| about.throttled, |draft, flag| draft.measured.throttled = flag;
 };
 
 /// Every field of operators: names, counts, flags.
@@ -166,12 +180,12 @@ fn kernel(row: &Row) -> Option<&Kernel> {
 
 /// The columns of a layout, each behind those that it depends on: the order of digests.
 pub(super) fn columns(version: u64) -> impl Iterator<Item = &'static Column> {
-    let measured = if version > OLDEST_SCHEMA {
-        MEASURED
-    } else {
-        &[]
+    let (measured, clocks): (&[Column], &[Column]) = match version {
+        OLDEST_SCHEMA => (&[], &[]),
+        2 | 3 => (MEASURED, BEFORE_CLOCKS),
+        _ => (MEASURED, CLOCKS),
     };
-    let rest = [IDENTITY, TIMING, ORIGIN, measured];
+    let rest = [IDENTITY, TIMING, ORIGIN, measured, clocks];
     let known = move |column: &&Column| version >= 3 || !column.is_only_of(OpKind::Experts);
     let operator = FAMILY.iter().chain(OPERATOR.iter().filter(known));
     operator.chain(rest.into_iter().flatten())
@@ -185,12 +199,14 @@ pub(super) fn columns_of_file() -> impl Iterator<Item = &'static Column> {
     };
     let shared = IDENTITY.iter().chain(TIMING).chain(flags(true));
     let operator = FAMILY.iter().chain(flags(false));
-    shared.chain(ORIGIN).chain(operator).chain(MEASURED)
+    let measured = MEASURED.iter().chain(CLOCKS);
+    shared.chain(ORIGIN).chain(operator).chain(measured)
 }
 
 /// The columns of one line of a journal, whose header holds what all rows share.
 pub(super) fn columns_of_line() -> impl Iterator<Item = &'static Column> {
-    columns_of_operator().chain(TIMING).chain(MEASURED)
+    let measured = MEASURED.iter().chain(CLOCKS);
+    columns_of_operator().chain(TIMING).chain(measured)
 }
 
 /// The columns of an operator.
@@ -244,7 +260,7 @@ mod tests {
              libraries family layout dtype pass kind load m n k batch heads kv_heads seq_q seq_kv head_dim \
              value_dim window rows cols bytes ranks stride tokens hidden width experts top_k width_shards expert_shards set role cache stop kernel at_s min_us p25_us p75_us \
              half_width power_watts temperature_celsius waves rank calls tile_rows tile_cols stages split_k \
-             cluster_rows cluster_cols workspace_bytes remeasured";
+             cluster_rows cluster_cols workspace_bytes throttled clock_reasons";
         assert_eq!(names.join(" "), expected);
         let required = columns_of_file().filter(|column| column.presence == Presence::Always);
         let required: Vec<&str> = required.map(|column| column.name).collect();

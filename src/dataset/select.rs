@@ -3,7 +3,7 @@
 //! A file of `measure` holds more than one row for some shapes: warm caches, other algorithms, anchors and repeats.
 
 use super::{Cache, Role, Row, Table, is_held_out, key};
-use crate::stats::quantile;
+use crate::stats::{order_statistic, quantile};
 use std::collections::HashMap;
 
 /// The share of keys that no fit ever sees, in rows of our own.
@@ -86,6 +86,50 @@ pub fn run_to_run<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Option<RunToRu
     })
 }
 
+/// Change of the anchors that two runs have in common.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AnchorChange {
+    /// Anchors that both runs timed.
+    pub anchors: usize,
+    /// Median over them of the later median time over the earlier one, less one.
+    pub change: f64,
+}
+
+/// The change of the anchors from the rows of one run to those of another on the same GPU and stack; none without a
+/// common anchor.
+pub fn anchor_change(earlier: &[Row], later: &[Row]) -> Option<AnchorChange> {
+    let medians = |rows: &[Row]| {
+        let mut times: HashMap<_, Vec<f64>> = HashMap::new();
+        for row in rows {
+            let Some(about) = &row.measured else { continue };
+            if about.role == Role::Anchor {
+                let case = (
+                    row.op,
+                    about.cache,
+                    about.rank,
+                    row.gpu.clone(),
+                    row.stack.clone(),
+                );
+                times.entry(case).or_default().push(row.time.secs());
+            }
+        }
+        let median = |(case, times)| Some((case, order_statistic(times, 0.5)?));
+        times
+            .into_iter()
+            .filter_map(median)
+            .collect::<HashMap<_, _>>()
+    };
+    let (earlier, later) = (medians(earlier), medians(later));
+    let common = later
+        .iter()
+        .filter_map(|(case, time)| Some(time / earlier.get(case)?));
+    let ratios: Vec<f64> = common.collect();
+    Some(AnchorChange {
+        anchors: ratios.len(),
+        change: order_statistic(ratios, 0.5)? - 1.0,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,6 +168,33 @@ mod tests {
         let mut other = kept.clone();
         other.measured = None;
         assert!(!is_reserved(&other));
+    }
+
+    #[test]
+    fn the_change_between_runs_is_that_of_their_common_anchors() {
+        let anchor = |m, factor: f64| {
+            let mut row = measured_row(m, 64, 64);
+            row.measured.as_mut().unwrap().role = Role::Anchor;
+            row.time = row.time * factor;
+            row
+        };
+        let earlier = [
+            anchor(1, 1.0),
+            anchor(2, 1.0),
+            anchor(2, 1.1),
+            anchor(2, 1.2),
+            anchor(3, 1.0),
+        ];
+        let later = [
+            anchor(2, 1.122),
+            anchor(3, 1.02),
+            anchor(4, 9.0),
+            measured_row(1, 64, 64),
+        ];
+        let change = anchor_change(&earlier, &later).unwrap();
+        assert_eq!(change.anchors, 2);
+        assert!((change.change - 0.02).abs() < 1e-9, "{}", change.change);
+        assert_eq!(anchor_change(&earlier, &[]), None);
     }
 
     #[test]

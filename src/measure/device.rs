@@ -5,12 +5,14 @@
 
 pub use crate::dataset::Cache;
 use crate::dataset::{Kernel, Row, line};
-use crate::error::Result;
-use crate::ops::Op;
+use crate::error::{Error, Result};
+use crate::measure::path::KernelPath;
+use crate::ops::{Dtype, Op};
 use crate::units::{Hertz, Seconds};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 /// An operator to time, and the conditions of its timing.
@@ -65,6 +67,9 @@ pub struct Identity {
     pub stack: String,
     /// Versions below the stack: driver, cuDNN, NVRTC, adapter.
     pub libraries: String,
+    /// Files of these libraries; two runs of one version may have them in different places.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<String>,
     /// Properties that the driver reports.
     pub driver: DriverInfo,
 }
@@ -94,6 +99,19 @@ pub struct Replay {
     pub clock: Option<Hertz>,
 }
 
+/// Times of one run of a recorded sequence.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Span {
+    /// From the start of the first operator of the first pass to the end of the last one.
+    pub elapsed: Seconds,
+    /// Time of each operator in the last pass.
+    pub operators: Vec<Seconds>,
+    /// Processor clock, where the device reports it.
+    pub clock: Option<Hertz>,
+    /// Sensors during the run.
+    pub sensors: Sensors,
+}
+
 /// Readings of the device's sensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sensors {
@@ -101,17 +119,80 @@ pub struct Sensors {
     pub power_watts: Option<f64>,
     /// Temperature of the chip in degrees Celsius.
     pub temperature_celsius: Option<f64>,
+    /// What holds the clock back.
+    pub clock_reasons: Option<ClockReasons>,
 }
 
-/// A kernel or library path compared with the reference on the CPU.
+/// What holds the clock of a device back: the bits of NVML's `nvmlClocksEventReasons`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockReasons(pub u64);
+
+impl fmt::Display for ClockReasons {
+    /// The names of the bits, joined by `+`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const NAMES: [&str; 9] = [
+            "idle",
+            "application_clocks",
+            "sw_power_cap",
+            "hw_slowdown",
+            "sync_boost",
+            "sw_thermal_slowdown",
+            "hw_thermal_slowdown",
+            "hw_power_brake",
+            "display_clocks",
+        ];
+        let set = (0..64).filter(|bit| self.0 >> bit & 1 == 1);
+        let names: Vec<_> = set
+            .map(|bit| match NAMES.get(bit) {
+                Some(name) => (*name).to_owned(),
+                None => format!("bit_{bit}"),
+            })
+            .collect();
+        f.pad(&match names.is_empty() {
+            true => "none".to_owned(),
+            false => names.join("+"),
+        })
+    }
+}
+
+/// One output of an operator compared with the reference on the CPU.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checked {
-    /// Kernel or library path and shape (`rms_norm forward bf16 7x129`).
-    pub path: String,
+    /// Kernel or library path.
+    pub path: KernelPath,
+    /// Path, shape and output (`rms_norm forward bf16 7x129 y`).
+    pub name: String,
     /// Relative error: norm of the difference over norm of the reference.
     pub error: f64,
     /// Largest error that passes.
     pub allowed: f64,
+}
+
+impl Checked {
+    /// Whether the result disagrees with the reference.
+    pub fn is_wrong(&self) -> bool {
+        self.error.is_nan() || self.error > self.allowed
+    }
+}
+
+/// An operator of the checks that a library did not set up or run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotRun {
+    /// Kernel or library path.
+    pub path: KernelPath,
+    /// Path and shape.
+    pub name: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// Outcome of the checks of a device.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Checks {
+    /// Outputs that were compared.
+    pub compared: Vec<Checked>,
+    /// Operators that did not run.
+    pub not_run: Vec<NotRun>,
 }
 
 /// A device that runs operators and reports their time.
@@ -126,15 +207,45 @@ pub trait Device {
     /// Sets up the operands, finds the algorithm and runs the case once; the chain owns all of it.
     fn open(&mut self, case: &Case) -> Result<Box<dyn Chain + '_>>;
 
-    /// Compares every kernel and library path with the reference on the CPU, on small random shapes
-    /// with poisoned outputs; the error of a wrong path exceeds what is allowed.
-    fn check(&mut self) -> Result<Vec<Checked>>;
+    /// Sets up operators that run one after the other, each on operands of its own.
+    fn open_sequence(&mut self, _ops: &[Op]) -> Result<Box<dyn Sequence + '_>> {
+        Err(Error::infeasible(
+            "this device runs no sequences of operators",
+        ))
+    }
+
+    /// Compares every kernel and library path in these formats with the reference on the CPU, on
+    /// small random shapes with poisoned outputs; the error of a wrong path exceeds what is allowed.
+    ///
+    /// # Errors
+    ///
+    /// Fails only where the device is lost; what a library does not run is in [`Checks::not_run`].
+    fn check(&mut self, formats: &[Dtype]) -> Result<Checks>;
+
+    /// Refuses all cases of a path from now on, for this reason.
+    fn refuse(&mut self, path: KernelPath, reason: String);
+
+    /// Why the device answers nothing any more, asked after a case has failed; none where only that
+    /// case failed.
+    fn lost(&mut self) -> Option<String> {
+        None
+    }
 
     /// Keeps the device busy for this long, so that clocks and temperature settle.
     fn soak(&mut self, duration: Duration) -> Result<()>;
 
-    /// Leaves the device idle for this long.
-    fn rest(&mut self, duration: Duration);
+    /// Announces what is opened next, so that what is slow to set up can be set up in the
+    /// background.
+    fn look_ahead(&mut self, _cases: &mut dyn Iterator<Item = &Case>) {}
+
+    /// Whether opening this case would not wait for work in the background.
+    fn is_ready(&self, _case: &Case) -> bool {
+        true
+    }
+
+    /// Has the cases that are opened from now on use the operands of this draw: other values at
+    /// other addresses for another number.
+    fn redraw(&mut self, _draw: u64) {}
 
     /// Time since the device was opened; a scripted device has a clock of its own.
     fn now(&self) -> Duration;
@@ -156,6 +267,15 @@ pub trait Chain {
 
     /// The algorithm that runs, where the library reports it.
     fn kernel(&self) -> Option<Kernel>;
+}
+
+/// Operators that are set up to run one after the other.
+pub trait Sequence {
+    /// Records this many passes over the operators, at least one; they replace earlier ones.
+    fn record(&mut self, passes: u32) -> Result<()>;
+
+    /// Runs the passes once and waits for them.
+    fn replay(&mut self) -> Result<Span>;
 }
 
 /// A device name in our spelling from a product name: `NVIDIA RTX 6000 Ada` becomes
@@ -196,6 +316,18 @@ mod tests {
         );
         let shard = |case: &Case| (1..=8).find(|&index| Shard { index, of: 8 }.holds(case));
         assert_eq!((shard(&gemm), shard(&attention)), (Some(1), Some(5)));
+    }
+
+    #[test]
+    fn reasons_of_clocks_are_named_as_in_nvml() {
+        for (bits, text) in [
+            (0, "none"),
+            (4, "sw_power_cap"),
+            (0x24, "sw_power_cap+sw_thermal_slowdown"),
+            (1 << 40, "bit_40"),
+        ] {
+            assert_eq!(ClockReasons(bits).to_string(), text);
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::device::Case;
 use crate::dataset::{Role, Row};
-use crate::stats::order_statistic;
+use crate::stats::median;
 use std::collections::HashMap;
 
 /// Drift above which a run should not be trusted.
@@ -44,7 +44,7 @@ pub fn drift(rows: &[Row]) -> Option<Drift> {
             let ratios = times
                 .values()
                 .filter_map(|times| Some(times.get(visit)? / times[0]));
-            order_statistic(ratios.collect(), 0.5).map(|ratio| ratio - 1.0)
+            median(ratios.collect()).map(|ratio| ratio - 1.0)
         })
         .collect();
     let largest = changes.iter().max_by(|a, b| a.abs().total_cmp(&b.abs()));

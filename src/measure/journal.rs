@@ -9,6 +9,9 @@ mod header;
 
 pub use header::{Header, RunKey};
 
+use crate::dataset::loads::{
+    Load, load_from_object, load_to_object, loads_path, read_loads, write_loads,
+};
 use crate::dataset::{self, Row, line};
 use crate::error::{Error, Result, require_regular};
 use crate::gpu::GpuCatalog;
@@ -43,6 +46,8 @@ pub enum Existing {
 enum Line {
     /// A row.
     Row(Map<String, Value>),
+    /// A sustained load.
+    Load(Value),
     /// A case that failed, as the object of its columns, and why; a resumed run skips it.
     Failed { case: Value, reason: String },
 }
@@ -65,6 +70,8 @@ pub struct Earlier {
     pub header: Option<Header>,
     /// Rows of the journal and of the finished file that it continues.
     pub rows: Vec<Row>,
+    /// Sustained loads, of both likewise.
+    pub loads: Vec<Load>,
     /// Canonical text of the cases that failed, and why.
     pub failed: Vec<(String, String)>,
     /// Whether the last line was torn.
@@ -82,7 +89,7 @@ pub fn path_of(target: &Path) -> PathBuf {
 pub fn check_target(target: &Path, existing: Existing) -> Result<()> {
     dataset::check_target(target)?;
     if existing == Existing::Refuse {
-        for path in [target.to_owned(), path_of(target)] {
+        for path in [target.to_owned(), loads_path(target), path_of(target)] {
             if path.exists() {
                 return Err(Error::bad_input(format!(
                     "--out {}: {} exists already; allowed: --resume to go on with it, --force to replace it, or a new file",
@@ -178,6 +185,10 @@ impl Journal {
                         let row = line::from_object(&row, &shared, &place(number))?;
                         earlier.rows.push(row);
                     }
+                    Line::Load(object) => {
+                        let load = load_from_object(object, &shared, &place(number))?;
+                        earlier.loads.push(load);
+                    }
                     Line::Failed { case, reason } => {
                         earlier.failed.push((case.to_string(), reason))
                     }
@@ -198,6 +209,13 @@ impl Journal {
                 .rows
                 .retain(|row| !known.contains(&fingerprint(row)));
             earlier.rows.splice(0..0, rows);
+            let beside = loads_path(&self.target);
+            if beside.exists() {
+                let loads = read_loads(&beside, &header.shared())?;
+                let is_new = |load: &Load| loads.iter().all(|known| known.name != load.name);
+                earlier.loads.retain(is_new);
+                earlier.loads.splice(0..0, loads);
+            }
             earlier.header.get_or_insert(Header {
                 continues: true,
                 ..header
@@ -218,6 +236,11 @@ impl Journal {
     /// Appends a row.
     pub fn row(&mut self, row: &Row) -> Result<()> {
         self.line(&Line::Row(line::to_object(row)?))
+    }
+
+    /// Appends a sustained load.
+    pub fn load(&mut self, load: &Load) -> Result<()> {
+        self.line(&Line::Load(load_to_object(load)))
     }
 
     /// Appends a case that failed.
@@ -280,10 +303,25 @@ impl Journal {
         })
     }
 
-    /// Writes the Parquet file with all rows and the description of their GPU, then removes the
-    /// journal.
-    pub fn finish(mut self, header: &Header, rows: &[Row], gpus: &GpuCatalog) -> Result<()> {
+    /// Writes the Parquet file with all rows and the description of their GPU, beside it that of the
+    /// sustained loads if there are any, then removes the journal.
+    pub fn finish(
+        mut self,
+        header: &Header,
+        rows: &[Row],
+        loads: &[Load],
+        gpus: &GpuCatalog,
+    ) -> Result<()> {
         self.sync()?;
+        let beside = loads_path(&self.target);
+        match loads.is_empty() {
+            false => write_loads(&beside, loads, &header.shared())?,
+            // A run that begins anew leaves nothing of the one that it replaces.
+            true if beside.exists() => {
+                fs::remove_file(&beside).map_err(|source| Error::io(&beside, source))?;
+            }
+            true => {}
+        }
         let text = serde_json::to_string(header).expect("a header has only plain fields");
         dataset::write_with(&self.target, rows, gpus, &[(RUN_KEY, text)])?;
         // The new name must be on disk before the old one goes.

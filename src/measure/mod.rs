@@ -1,5 +1,6 @@
 //! Measuring: one protocol for CUDA, wgpu, the CPU and a script, with rows in a crash-safe journal.
 
+pub mod checks;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 pub mod describe;
@@ -7,10 +8,13 @@ pub mod device;
 pub mod drift;
 pub mod format;
 pub mod journal;
+pub mod load;
 mod open;
+pub mod path;
 pub mod plan;
 #[cfg(feature = "train")]
 pub mod portable;
+pub mod probe;
 pub mod protocol;
 pub mod reference;
 pub mod run;

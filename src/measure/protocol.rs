@@ -1,32 +1,27 @@
-//! Timing of one case: set-up, two trials, a chain of calls, one warm replay, then replays until
-//! the stopping rule ends them.
+//! Timing of one case: set-up with a first call, a trial, a chain of calls, one warm replay of more
+//! than one call, then replays until the stopping rule ends them.
 
 use super::device::{Case, Device, Sensors};
 use super::stopping::{Limits, Stopping, Summary};
 use crate::dataset::Kernel;
 use crate::error::{Error, Result};
-use crate::stats::order_statistic;
+use crate::ops::{Op, OpKind};
+use crate::stats::median;
 use crate::units::{Hertz, Seconds};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
-
-/// Target device time of one replay of a chain.
-const CHAIN: Seconds = Seconds::from_micros(1000.0);
 
 /// Largest number of calls in a chain: a CUDA graph of more nodes costs more to set up than it
 /// gains.
 const LONGEST_CHAIN: u32 = 64;
 
-/// Share of its size class's median clock below which a case counts as throttled.
-const THROTTLED: f64 = 0.9;
+/// Share of its class's median clock below which a case counts as throttled.
+const THROTTLED: f64 = 0.8;
 
-/// Idle time before a throttled case is timed again, as in nvbench.
-const PAUSE: Duration = Duration::from_millis(50);
-
-/// Number of latest clocks in the median of a size class.
+/// Number of latest clocks in the median of a class.
 const REMEMBERED: usize = 101;
 
-/// Number of clocks that the median of a size class needs.
+/// Number of clocks that the median of a class needs.
 const ENOUGH: usize = 8;
 
 /// Timing of one case.
@@ -38,8 +33,10 @@ pub struct Timing {
     pub calls: u32,
     /// Median clock of the replays, where the device reports it.
     pub clock: Option<Hertz>,
-    /// Whether the case was timed twice because the clock had dropped.
-    pub remeasured: bool,
+    /// Whether the clock was well below the median of its class.
+    pub throttled: bool,
+    /// Time of the trial call.
+    pub trial: Seconds,
     /// Sensors after the last replay.
     pub sensors: Sensors,
     /// The algorithm that ran.
@@ -50,67 +47,93 @@ pub struct Timing {
     pub took: Duration,
 }
 
-/// Running medians of the clock by size class: large GEMMs draw more power and run at lower clocks.
+/// What came of timing a case.
+#[derive(Clone, Debug)]
+pub enum Timed {
+    /// Its timing.
+    Timing(Box<Timing>),
+    /// A trial took longer than was allowed, so nothing more was timed.
+    TooSlow {
+        /// Total time on the device's clock.
+        took: Duration,
+    },
+}
+
+/// Running medians of the clock by class: cases that draw more power run at lower clocks, so only
+/// those of one family, one decade of time and one decade of FLOPs per byte are comparable.
 #[derive(Clone, Debug, Default)]
-pub struct Clocks(BTreeMap<i32, VecDeque<f64>>);
+pub struct Clocks(HashMap<(OpKind, i32, i32), VecDeque<f64>>);
 
 impl Clocks {
-    /// Adds the clock of a case; whether it is well below the median of its size class.
-    fn is_throttled(&mut self, call: Seconds, clock: Option<Hertz>) -> bool {
+    /// Adds the clock of a case; whether it is well below the median of its class.
+    fn is_throttled(&mut self, op: &Op, call: Seconds, clock: Option<Hertz>) -> bool {
         let Some(clock) = clock.map(Hertz::hertz) else {
             return false;
         };
-        let class = self.0.entry(class(call)).or_default();
-        let median = order_statistic(class.iter().copied().collect(), 0.5);
+        let intensity = op.flops().flops() / op.bytes().bytes().max(1.0);
+        let class = (op.kind(), decade(call.secs()), decade(intensity));
+        let class = self.0.entry(class).or_default();
+        let middle = median(class.iter().copied().collect());
         if class.len() == REMEMBERED {
             class.pop_front();
         }
         class.push_back(clock);
-        class.len() > ENOUGH && median.is_some_and(|median| clock < THROTTLED * median)
+        class.len() > ENOUGH && middle.is_some_and(|middle| clock < THROTTLED * middle)
     }
 }
 
-/// Size class of a call: its decade of time.
-fn class(call: Seconds) -> i32 {
-    call.secs().max(1e-12).log10().floor() as i32
+/// The power of ten at or below a value.
+fn decade(value: f64) -> i32 {
+    value.max(1e-12).log10().floor() as i32
 }
 
-/// Number of calls in a chain, given the time of one.
-pub fn chain_length(call: Seconds) -> u32 {
+/// Number of calls in a chain of this device time, given the time of one.
+pub fn chain_length(chain: Seconds, call: Seconds) -> u32 {
     // A cast of a float saturates; zero and NaN give the longest and the shortest chain.
-    ((CHAIN / call).ceil() as u32).clamp(1, LONGEST_CHAIN)
+    ((chain / call).ceil() as u32).clamp(1, LONGEST_CHAIN)
 }
 
-/// Times a case, and once more after a pause where the device was throttled.
+/// Times a case; none of it but a trial call where that takes over `slowest`.
+///
+/// A low clock is flagged and the time kept: a rested chip would be faster than one in a training
+/// step.
 pub fn time(
     device: &mut dyn Device,
     case: &Case,
     limits: &Limits,
     clocks: &mut Clocks,
-) -> Result<Timing> {
+    slowest: Option<Seconds>,
+) -> Result<Timed> {
     let begin = device.now();
-    let mut timing = once(device, case, limits)?;
-    if clocks.is_throttled(timing.summary.median, timing.clock) {
-        device.rest(PAUSE);
-        let busy = timing.busy;
-        timing = once(device, case, limits)?;
-        timing.busy += busy;
-        timing.remeasured = true;
-    }
+    let timing = once(device, case, limits, slowest)?;
+    let took = device.now().saturating_sub(begin);
+    let Some(mut timing) = timing else {
+        return Ok(Timed::TooSlow { took });
+    };
+    timing.throttled = clocks.is_throttled(&case.op, timing.summary.median, timing.clock);
     timing.sensors = device.sensors();
-    timing.took = device.now().saturating_sub(begin);
-    Ok(timing)
+    timing.took = took;
+    Ok(Timed::Timing(Box::new(timing)))
 }
 
-fn once(device: &mut dyn Device, case: &Case, limits: &Limits) -> Result<Timing> {
+fn once(
+    device: &mut dyn Device,
+    case: &Case,
+    limits: &Limits,
+    slowest: Option<Seconds>,
+) -> Result<Option<Timing>> {
+    // Opening runs the case once, which pays for whatever is loaded lazily.
     let mut chain = device.open(case)?;
-    // The first trial pays for whatever is loaded lazily; the second one sizes the chain.
-    let first = positive(chain.trial()?, case)?;
     let call = positive(chain.trial()?, case)?;
-    let calls = chain_length(call);
+    if slowest.is_some_and(|slowest| call > slowest) {
+        return Ok(None);
+    }
+    let calls = chain_length(limits.chain, call);
     chain.record(calls)?;
-    let warm = positive(chain.replay()?.elapsed, case)?;
-    let mut busy = first + call + warm;
+    let mut busy = call;
+    if calls > 1 {
+        busy += positive(chain.replay()?.elapsed, case)?;
+    }
     let mut rule = Stopping::new(limits.clone());
     let mut clocks = Vec::new();
     let stop = loop {
@@ -124,16 +147,17 @@ fn once(device: &mut dyn Device, case: &Case, limits: &Limits) -> Result<Timing>
     let summary = rule
         .summary(stop)
         .expect("the rule was fed before it stopped");
-    Ok(Timing {
+    Ok(Some(Timing {
         summary,
         calls,
-        clock: order_statistic(clocks, 0.5).map(Hertz::from_hertz),
-        remeasured: false,
+        clock: median(clocks).map(Hertz::from_hertz),
+        throttled: false,
+        trial: call,
         sensors: Sensors::default(),
         kernel: chain.kernel(),
         busy,
         took: Duration::ZERO,
-    })
+    }))
 }
 
 /// Refuses a time that is not positive and finite.
@@ -151,10 +175,13 @@ fn positive(time: Seconds, case: &Case) -> Result<Seconds> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::{Dtype, Gemm, Memory, MemoryKind, Pass};
 
     #[test]
-    fn chains_fill_a_millisecond_within_bounds() {
-        let calls = |micros| chain_length(Seconds::from_micros(micros));
+    fn chains_fill_their_time_within_bounds() {
+        let micros = Seconds::from_micros;
+        let calls = |call| chain_length(micros(1000.0), micros(call));
+        assert_eq!(chain_length(micros(300.0), micros(40.0)), 8);
         assert_eq!(calls(300.0), 4);
         assert_eq!(calls(1000.0), 1);
         assert_eq!(calls(1e6), 1);
@@ -164,15 +191,29 @@ mod tests {
     #[test]
     fn a_clock_is_held_against_its_own_class() {
         let mut clocks = Clocks::default();
-        let (small, large) = (Seconds::from_micros(5.0), Seconds::from_micros(900.0));
-        let mut judge = |call, hertz| clocks.is_throttled(call, Some(Hertz::from_hertz(hertz)));
+        let copy = Op::Memory(Memory {
+            kind: MemoryKind::Copy,
+            rows: 4096,
+            cols: 4096,
+            pass: Pass::Forward,
+            dtype: Dtype::Bf16,
+        });
+        let (square, thin) = (
+            Op::Gemm(Gemm::new(4096, 4096, 4096)),
+            Op::Gemm(Gemm::new(1, 4096, 4096)),
+        );
+        // All in one decade of time: what draws more power has a clock of its own.
+        let call = Seconds::from_micros(200.0);
+        let mut judge =
+            |op: &Op, hertz| clocks.is_throttled(op, call, Some(Hertz::from_hertz(hertz)));
         for _ in 0..20 {
-            assert!(!judge(small, 1.98e9));
-            assert!(!judge(large, 1.5e9));
+            assert!(!judge(&copy, 1.98e9));
+            assert!(!judge(&square, 1.5e9));
+            assert!(!judge(&thin, 1.9e9));
         }
-        assert!(!judge(large, 1.4e9));
-        assert!(judge(large, 1.3e9));
-        assert!(judge(small, 1.5e9));
-        assert!(!clocks.is_throttled(small, None));
+        assert!(!judge(&square, 1.25e9));
+        assert!(judge(&square, 1.15e9));
+        assert!(judge(&copy, 1.5e9) && judge(&thin, 1.5e9));
+        assert!(!clocks.is_throttled(&copy, call, None));
     }
 }

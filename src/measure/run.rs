@@ -3,19 +3,23 @@
 
 mod anchors_and_repeats;
 mod fair_share;
+mod loads;
 mod prepare;
+mod queue;
 mod scheduler;
 
+use super::checks::Verdict;
 use super::describe::describe;
-use super::device::{Case, Checked, Device};
+use super::device::{Case, Device};
 use super::drift::{Drift, drift};
 use super::journal::{Existing, Header, Journal, RunKey};
+use crate::dataset::loads::Load;
 use crate::dataset::{self, Role, Row, RunToRun, Skipped};
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, GpuCatalog};
 use crate::measure::plan::{DeviceRates, Plan, Shard};
 use crate::ops::Op;
-use crate::stats::order_statistic;
+use crate::stats::median;
 use crate::units::{Hertz, Seconds};
 use prepare::prepare;
 use scheduler::Run;
@@ -38,14 +42,18 @@ pub struct Options<'a> {
     pub seed: u64,
     /// Shard of the plan.
     pub shard: Shard,
+    /// Whether one wrong path ends the run.
+    pub strict: bool,
+    /// File of the verdict on this device and its libraries, which spares the checks.
+    pub checked: Option<&'a Path>,
 }
 
 /// Progress of a run.
 #[derive(Debug)]
 #[allow(missing_docs)]
 pub enum Event<'a> {
-    /// Every kernel and library path agrees with the reference.
-    Checked { paths: &'a [Checked] },
+    /// Kernels and library paths were compared with the reference, now or, if `kept`, earlier.
+    Checked { verdict: &'a Verdict, kept: bool },
     /// The rates that the sizes follow from, and whether this run probed them.
     Rates {
         rates: &'a DeviceRates,
@@ -66,6 +74,10 @@ pub enum Event<'a> {
     },
     /// A case failed and is left out.
     Failed { case: &'a Case, reason: &'a str },
+    /// A sustained load is in the journal.
+    Loaded { load: &'a Load },
+    /// A sustained load failed and is left out.
+    LoadFailed { name: &'a str, reason: &'a str },
     /// A round of active learning has chosen cases.
     Round { round: usize, cases: usize },
     /// The file is being written.
@@ -88,6 +100,8 @@ pub enum Ended {
     Budget,
     /// The watcher broke off.
     Interrupted,
+    /// The device answers nothing any more.
+    DeviceLost,
 }
 
 /// Result of a run.
@@ -97,6 +111,8 @@ pub struct Outcome {
     pub header: Header,
     /// All rows of the file.
     pub rows: Vec<Row>,
+    /// All sustained loads of the file beside it.
+    pub loads: Vec<Load>,
     /// Those of them that this run added.
     pub added: usize,
     /// Cases of this shard that were not reached.
@@ -105,6 +121,8 @@ pub struct Outcome {
     pub skipped: Skipped,
     /// Why it ended.
     pub ended: Ended,
+    /// How the device was lost, if it was.
+    pub lost: Option<String>,
     /// Drift of the anchors; none without two visits.
     pub drift: Option<Drift>,
     /// Noise from run to run; none without repeats.
@@ -115,8 +133,8 @@ pub struct Outcome {
     pub set_up: Seconds,
     /// Time of this run on the device's clock.
     pub spent: Duration,
-    /// Paths that were compared with the reference.
-    pub checked: usize,
+    /// Paths that were compared with the reference, those that are wrong, and those that are missing.
+    pub verdict: Verdict,
 }
 
 /// Measures a plan on a device and writes the file.
@@ -140,16 +158,19 @@ pub fn measure(
         }
     };
     journal.begin(&prepared.header)?;
-    let checked = prepared.checked;
+    let verdict = prepared.verdict.clone();
     let mut run = Run::new(device, options, prepared, journal, earlier, start);
     let ended = run.execute(propose, watch)?;
     let spent = run.spent();
-    let (unreached, set_up, added) = (run.queue.len(), run.set_up(), run.added);
+    let unreached = run.queue.len() + run.planned_loads.len();
+    let (set_up, added) = (run.set_up(), run.added);
     let Run {
         journal,
         header,
         rows,
+        loads,
         skipped,
+        lost,
         ..
     } = run;
     if rows.is_empty() {
@@ -169,21 +190,23 @@ pub fn measure(
     // The file of a device without a datasheet carries its description.
     let mut gpus = GpuCatalog::default();
     gpus.extend(describe(&identity.gpu, &identity.driver, &rows)?);
-    journal.finish(&header, &rows, &gpus)?;
+    journal.finish(&header, &rows, &loads, &gpus)?;
     let clocks = rows.iter().filter_map(|row| row.clock);
     Ok(Outcome {
         drift: drift(&rows),
         noise: dataset::run_to_run(&rows),
-        clock: order_statistic(clocks.map(Hertz::hertz).collect(), 0.5).map(Hertz::from_hertz),
+        clock: median(clocks.map(Hertz::hertz).collect()).map(Hertz::from_hertz),
         header,
         rows,
+        loads,
         added,
         unreached,
         skipped,
         ended,
+        lost,
         set_up,
         spent,
-        checked,
+        verdict,
     })
 }
 

@@ -2,12 +2,17 @@
 //!
 //! Its rows carry the GPU name [`SCRIPTED`], which no model is trained on.
 
-use super::device::{Case, Chain, Checked, Device, DriverInfo, Identity, Replay, Sensors};
+use super::device::{
+    Case, Chain, Checked, Checks, ClockReasons, Device, DriverInfo, Identity, Replay, Sensors,
+    Sequence, Span,
+};
+use super::path::{KernelPath, Refusals};
 use crate::dataset::{Kernel, SCRIPTED};
 use crate::error::{Error, Result};
-use crate::ops::{Dtype, Op};
+use crate::ops::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
 use crate::random::{Random, fnv1a};
 use crate::units::{Bytes, BytesPerSecond, FlopsPerSecond, Hertz, Seconds};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -38,8 +43,10 @@ pub struct Script {
     pub throttled: Option<Range<Duration>>,
     /// Numbers of the cases that fail, counted from 0 as they are set up.
     pub failing: Vec<u64>,
-    /// Whether one kernel gives wrong results.
-    pub wrong: bool,
+    /// Number of the case that the device is lost with, counted like those that fail.
+    pub dies: Option<u64>,
+    /// Number of paths with wrong results, the last of those that are checked.
+    pub wrong: usize,
     /// Supported formats.
     pub dtypes: Vec<Dtype>,
     /// Whether fused attention is supported.
@@ -48,8 +55,13 @@ pub struct Script {
     pub ranks: u32,
     /// Device time to set up a case.
     pub set_up: Duration,
-    /// Device time to set up attention, which libraries compile for each shape.
-    pub attention_set_up: Duration,
+    /// Device time of every trial and replay beyond its calls: flush of the cache, hold of the
+    /// stream, launch, reading back.
+    pub launch: Duration,
+    /// Device time to compile the plan of an attention, which libraries do for each shape.
+    pub compile: Duration,
+    /// Workers that compile in the background; without any, opening a case compiles.
+    pub workers: usize,
     /// Real time that setting up a case takes, for tests that interrupt a run.
     pub sleep: Duration,
     /// Time of an empty call.
@@ -71,12 +83,15 @@ impl Default for Script {
             drift_per_hour: 0.0,
             throttled: None,
             failing: Vec::new(),
-            wrong: false,
+            dies: None,
+            wrong: 0,
             dtypes: vec![Dtype::Bf16, Dtype::Fp32],
             attention: true,
             ranks: 4,
             set_up: Duration::from_micros(1500),
-            attention_set_up: Duration::from_micros(1500),
+            launch: Duration::ZERO,
+            compile: Duration::ZERO,
+            workers: 0,
             sleep: Duration::ZERO,
             floor: Seconds::from_micros(2.5),
             // Probed rates are rounded to powers of two: this one is far from where the rounding
@@ -89,10 +104,33 @@ impl Default for Script {
 }
 
 /// The options of `--device scripted:KEY=VALUE,…`.
-const KEYS: &str = "seed=N, spread=FRACTION, drift_per_hour=FRACTION, sleep_us=N, set_up_us=N, fail=N, \
-     wrong=true, noise=normal|lognormal|bimodal, stack=NAME";
+const KEYS: &str = "seed=N, spread=FRACTION, drift_per_hour=FRACTION, sleep_us=N, set_up_us=N, launch_us=N, \
+     compile_us=N, workers=0..64, fail=N, dies=N, wrong=N, noise=normal|lognormal|bimodal, stack=NAME";
 
 impl Script {
+    /// What one H200 with 16 processor cores is expected to cost: 1 ms to set a case up besides a first
+    /// call (heuristic, capture of up to 64 nodes), 0.18 ms a trial or replay (flush 0.06, hold 0.06,
+    /// launch and reading back 0.06), 0.8 s to compile a plan of attention, 12 workers.
+    pub fn h200() -> Self {
+        Self {
+            dtypes: vec![
+                Dtype::Bf16,
+                Dtype::Fp16,
+                Dtype::Fp8,
+                Dtype::Fp32,
+                Dtype::Tf32,
+            ],
+            set_up: Duration::from_micros(1000),
+            launch: Duration::from_micros(180),
+            compile: Duration::from_millis(800),
+            workers: 12,
+            floor: Seconds::from_micros(2.0),
+            rate: FlopsPerSecond::from_flops_per_sec(7e14),
+            bandwidth: BytesPerSecond::from_bytes_per_sec(4e12),
+            ..Self::default()
+        }
+    }
+
     /// Parses `KEY=VALUE,KEY=VALUE`; the empty text is the default script.
     pub fn parse(text: &str) -> Result<Self> {
         let mut script = Self::default();
@@ -111,8 +149,15 @@ impl Script {
                 "drift_per_hour" => script.drift_per_hour = real()?,
                 "sleep_us" => script.sleep = Duration::from_micros(whole()?),
                 "set_up_us" => script.set_up = Duration::from_micros(whole()?),
+                "launch_us" => script.launch = Duration::from_micros(whole()?),
+                "compile_us" => script.compile = Duration::from_micros(whole()?),
+                "workers" => {
+                    let workers = usize::try_from(whole()?).ok();
+                    script.workers = workers.filter(|&n| n <= 64).ok_or_else(refuse)?;
+                }
                 "fail" => script.failing.push(whole()?),
-                "wrong" => script.wrong = value == "true",
+                "dies" => script.dies = Some(whole()?),
+                "wrong" => script.wrong = whole()? as usize,
                 "stack" => script.stack = value.to_owned(),
                 "noise" => script.noise = Noise::parse(value).ok_or_else(refuse)?,
                 _ => return Err(refuse()),
@@ -130,6 +175,11 @@ pub struct Scripted {
     now: Duration,
     opened: u64,
     random: Random,
+    /// When the plan of each attention is or was compiled.
+    compiled: HashMap<(Attention, u32), Duration>,
+    /// When each worker has nothing left to compile.
+    free: Vec<Duration>,
+    refusals: Refusals,
 }
 
 impl Scripted {
@@ -140,6 +190,7 @@ impl Scripted {
                 gpu: SCRIPTED.to_owned(),
                 stack: script.stack.clone(),
                 libraries: "none".to_owned(),
+                files: Vec::new(),
                 driver: DriverInfo {
                     title: "a script, no device".to_owned(),
                     processors: Some(100),
@@ -150,7 +201,10 @@ impl Scripted {
             },
             now: Duration::ZERO,
             opened: 0,
+            refusals: Refusals::default(),
             random: Random::new(script.seed, "scripted device"),
+            compiled: HashMap::new(),
+            free: vec![Duration::ZERO; script.workers],
             script,
         }
     }
@@ -169,6 +223,41 @@ impl Scripted {
         let shape = fnv1a(Case::cold(case.op).canonical().as_bytes());
         let offset = 1.0 + 0.1 * Random::new(shape, "offset").uniform();
         script.floor + arithmetic.max(traffic) * (rank * offset)
+    }
+
+    /// One operator of each path in these formats, the first format of the script last.
+    fn checked(&self, formats: &[Dtype]) -> Vec<Op> {
+        let mut ops = Vec::new();
+        for &dtype in self.script.dtypes.iter().rev() {
+            if !formats.contains(&dtype) {
+                continue;
+            }
+            ops.extend(Layout::ALL.map(|layout| {
+                Op::Gemm(Gemm {
+                    layout,
+                    dtype,
+                    ..Gemm::new(33, 65, 17)
+                })
+            }));
+            ops.extend(Pass::ALL.map(|pass| {
+                Op::Attention(Attention {
+                    pass,
+                    dtype,
+                    ..Attention::new(1, 4, 128, 64)
+                })
+            }));
+            let kinds = [MemoryKind::Copy, MemoryKind::Add, MemoryKind::Softmax];
+            ops.extend(kinds.map(|kind| {
+                Op::Memory(Memory {
+                    kind,
+                    rows: 7,
+                    cols: 129,
+                    pass: Pass::Forward,
+                    dtype,
+                })
+            }));
+        }
+        ops
     }
 
     fn is_throttled(&self) -> bool {
@@ -207,6 +296,14 @@ const CLOCK: Hertz = Hertz::from_hertz(1.5e9);
 /// Share of the clock while the device is throttled.
 const THROTTLED: f64 = 0.7;
 
+/// The plan that a case compiles, if it is of attention.
+fn plan_of(case: &Case) -> Option<(Attention, u32)> {
+    match case.op {
+        Op::Attention(op) => Some((op, case.rank)),
+        _ => None,
+    }
+}
+
 /// Largest size of a case's operands.
 const MOST: Bytes = Bytes::from_bytes(8.0 * 1024.0 * 1024.0 * 1024.0);
 
@@ -228,23 +325,33 @@ impl Device for Scripted {
         if case.rank >= self.script.ranks {
             return Some("the library offers fewer algorithms".to_owned());
         }
+        if let Some(reason) = self.refusals.reason(&case.op) {
+            return Some(reason);
+        }
         (case.op.bytes() > MOST).then(|| "the operands do not fit".to_owned())
     }
 
     fn open(&mut self, case: &Case) -> Result<Box<dyn Chain + '_>> {
         std::thread::sleep(self.script.sleep);
-        self.now += match case.op {
-            Op::Attention(_) => self.script.attention_set_up,
-            _ => self.script.set_up,
-        };
+        self.now += self.script.set_up;
+        if let Some(plan) = plan_of(case) {
+            let in_line = self.now + self.script.compile;
+            let compiled = *self.compiled.entry(plan).or_insert(in_line);
+            self.now = self.now.max(compiled);
+        }
         let number = self.opened;
         self.opened += 1;
+        if let Some(lost) = self.lost() {
+            return Err(Error::infeasible(lost));
+        }
         if self.script.failing.contains(&number) {
             return Err(Error::infeasible(format!(
                 "the script lets case {number} fail"
             )));
         }
         let truth = self.truth(case);
+        // The first call, which no event times.
+        self.pass(truth);
         let kernel = matches!(case.op, Op::Gemm(_)).then(|| Kernel {
             name: Some(format!("algorithm {}", case.rank)),
             tile: Some((128, 128)),
@@ -258,17 +365,43 @@ impl Device for Scripted {
         }))
     }
 
-    fn check(&mut self) -> Result<Vec<Checked>> {
-        let path = |path: &str, error| Checked {
-            path: path.to_owned(),
-            error,
+    fn open_sequence(&mut self, ops: &[Op]) -> Result<Box<dyn Sequence + '_>> {
+        let cases = || ops.iter().map(|&op| Case::cold(op));
+        if let Some(reason) = cases().find_map(|case| self.refuses(&case)) {
+            return Err(Error::infeasible(reason));
+        }
+        let truths = cases().map(|case| self.truth(&case)).collect();
+        self.now += self.script.set_up * ops.len() as u32;
+        Ok(Box::new(ScriptedSequence {
+            device: self,
+            truths,
+            passes: 1,
+            busy: Seconds::ZERO,
+        }))
+    }
+
+    fn check(&mut self, formats: &[Dtype]) -> Result<Checks> {
+        let ops = self.checked(formats);
+        let right = ops.len().saturating_sub(self.script.wrong);
+        let compare = |(number, op): (usize, Op)| Checked {
+            path: KernelPath::of(&op),
+            name: op.to_string(),
+            error: if number < right { 1e-3 } else { 0.5 },
             allowed: 1e-2,
         };
-        let error = if self.script.wrong { 0.5 } else { 1e-3 };
-        Ok(vec![
-            path("gemm tn bf16 33x65x17", 1e-3),
-            path("softmax forward bf16 7x129", error),
-        ])
+        Ok(Checks {
+            compared: ops.into_iter().enumerate().map(compare).collect(),
+            not_run: Vec::new(),
+        })
+    }
+
+    fn refuse(&mut self, path: KernelPath, reason: String) {
+        self.refusals.add(path, reason);
+    }
+
+    fn lost(&mut self) -> Option<String> {
+        let dies = self.script.dies.filter(|dies| self.opened > *dies);
+        dies.map(|number| format!("the script lets the device die with case {number}"))
     }
 
     fn soak(&mut self, duration: Duration) -> Result<()> {
@@ -276,8 +409,21 @@ impl Device for Scripted {
         Ok(())
     }
 
-    fn rest(&mut self, duration: Duration) {
-        self.now += duration;
+    fn look_ahead(&mut self, cases: &mut dyn Iterator<Item = &Case>) {
+        for plan in cases.filter_map(plan_of) {
+            let Some(worker) = self.free.iter_mut().min() else {
+                return;
+            };
+            self.compiled.entry(plan).or_insert_with(|| {
+                *worker = self.now.max(*worker) + self.script.compile;
+                *worker
+            });
+        }
+    }
+
+    fn is_ready(&self, case: &Case) -> bool {
+        let compiled = plan_of(case).and_then(|plan| self.compiled.get(&plan));
+        self.free.is_empty() || compiled.is_none_or(|&at| at <= self.now)
     }
 
     fn now(&self) -> Duration {
@@ -288,7 +434,50 @@ impl Device for Scripted {
         Sensors {
             power_watts: Some(400.0),
             temperature_celsius: Some(55.0),
+            // The cap on power while it is throttled.
+            clock_reasons: Some(ClockReasons(u64::from(self.is_throttled()) << 2)),
         }
+    }
+}
+
+/// Time of load after which the power limit holds the clock down.
+const SETTLING: Seconds = Seconds::from_micros(0.4e6);
+
+/// Share of the clock under a load that lasts.
+const SUSTAINED: f64 = 0.85;
+
+struct ScriptedSequence<'a> {
+    device: &'a mut Scripted,
+    truths: Vec<Seconds>,
+    passes: u32,
+    busy: Seconds,
+}
+
+impl Sequence for ScriptedSequence<'_> {
+    fn record(&mut self, passes: u32) -> Result<()> {
+        self.passes = passes.max(1);
+        Ok(())
+    }
+
+    fn replay(&mut self) -> Result<Span> {
+        let share = if self.busy > SETTLING { SUSTAINED } else { 1.0 };
+        let truths = self.truths.iter();
+        let operators: Vec<Seconds> = truths
+            .map(|truth| self.device.sample(*truth) / share)
+            .collect();
+        let pass = operators
+            .iter()
+            .fold(Seconds::ZERO, |sum, time| sum + *time);
+        let elapsed = pass * f64::from(self.passes);
+        self.busy += elapsed;
+        self.device.pass(elapsed);
+        self.device.now += self.device.script.launch;
+        Ok(Span {
+            elapsed,
+            operators,
+            clock: Some(CLOCK * share),
+            sensors: self.device.sensors(),
+        })
     }
 }
 
@@ -303,6 +492,7 @@ impl Chain for ScriptedChain<'_> {
     fn trial(&mut self) -> Result<Seconds> {
         let time = self.device.sample(self.truth);
         self.device.pass(time);
+        self.device.now += self.device.script.launch;
         Ok(time)
     }
 
@@ -319,6 +509,7 @@ impl Chain for ScriptedChain<'_> {
             1.0
         };
         self.device.pass(elapsed);
+        self.device.now += self.device.script.launch;
         Ok(Replay {
             elapsed,
             clock: Some(CLOCK * share),

@@ -14,17 +14,21 @@ use crate::units::Seconds;
 /// Precision and caps of the rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
+    /// Target device time of one replay of a chain.
+    pub chain: Seconds,
     /// Half-width of the interval over the median, for calls of at least [`Limits::short`].
     pub precision: f64,
     /// Half-width over the median for shorter calls, which the timer's resolution limits.
     pub short_precision: f64,
     /// Time of one call below which [`Limits::short_precision`] holds.
     pub short: Seconds,
-    /// Least number of replays, except of a [`Limits::long`] call.
+    /// Least number of replays of calls over [`Limits::medium`].
     pub fewest: usize,
+    /// Time of one call up to which [`FEWEST`] replays are the least.
+    pub medium: Seconds,
     /// Largest number of replays.
     pub most: usize,
-    /// Largest device time of all replays, once there are [`Limits::fewest`].
+    /// Largest device time of all replays, once there are the fewest.
     pub time: Seconds,
     /// Time of one call above which [`Limits::long_replays`] are enough.
     pub long: Seconds,
@@ -35,10 +39,12 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
+            chain: Seconds::from_micros(1000.0),
             precision: 0.005,
             short_precision: 0.01,
             short: Seconds::from_micros(20.0),
-            fewest: 7,
+            fewest: FEWEST,
+            medium: Seconds::from_secs(1e-3),
             most: 25,
             time: Seconds::from_secs(25e-3),
             long: Seconds::from_secs(5e-3),
@@ -46,6 +52,9 @@ impl Default for Limits {
         }
     }
 }
+
+/// Replays that an interval of the median needs.
+const FEWEST: usize = 7;
 
 /// Number of looks in a row at which the interval must be narrow enough.
 const LOOKS: usize = 2;
@@ -127,10 +136,18 @@ impl Stopping {
         let (low, high) = interval(&self.sorted).unwrap_or(extremes);
         let narrow = (high - low) / median / 2.0 <= goal;
         self.good_looks = if narrow { self.good_looks + 1 } else { 0 };
-        if replays < limits.fewest {
+        let fewest = match median > limits.medium {
+            true => limits.fewest,
+            false => FEWEST,
+        };
+        if replays < fewest {
             None
         } else if self.good_looks >= LOOKS {
-            Some(Stop::Precise)
+            // Fewer than seven replays claim no interval.
+            Some(match replays < FEWEST {
+                true => Stop::Long,
+                false => Stop::Precise,
+            })
         } else if replays >= limits.most {
             Some(Stop::Replays)
         } else {
@@ -319,6 +336,31 @@ mod tests {
         assert_eq!((long.replays, long.stop), (3, Stop::Long));
         assert_eq!((long.interval, long.half_width()), (None, None));
         assert!((long.median.secs() - 6.001e-3).abs() < 1e-12);
+    }
+
+    #[test]
+    fn calls_over_a_millisecond_may_have_fewer_replays_without_an_interval() {
+        let limits = Limits {
+            fewest: 5,
+            ..Limits::default()
+        };
+        let run = |call: f64, spread: f64| {
+            let mut rule = Stopping::new(limits.clone());
+            let mut calls = (0..).map(|index| call * (1.0 + spread * f64::from(index % 2)));
+            loop {
+                let call = Seconds::from_secs(calls.next().unwrap());
+                if let Some(stop) = rule.feed(call, 1) {
+                    return rule.summary(stop).unwrap();
+                }
+            }
+        };
+        let steady = run(2e-3, 0.001);
+        assert_eq!((steady.replays, steady.stop), (5, Stop::Long));
+        assert_eq!(steady.half_width(), None);
+        // What the first five do not agree on takes as many as ever, and so do shorter calls.
+        assert_eq!(run(2e-3, 0.02).stop, Stop::Time);
+        assert!(run(2e-3, 0.02).replays > 7);
+        assert_eq!(run(0.9e-3, 0.001).replays, 7);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The fields of operators as data: what columns, documents, coverage and sweeps iterate over.
 
-use super::Op;
+use super::{Op, OpKind};
 
 /// One field of an operator.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +40,15 @@ pub enum Value {
 pub const LARGEST: u64 = 1 << 32;
 
 impl Dimension {
+    /// The key of this field beside the `kind` of operator, which is the struct's own name.
+    pub fn key(&self, kind: OpKind) -> &'static str {
+        match (kind, self.name) {
+            (OpKind::Collective, "kind") => "pattern",
+            (_, "kind") => "function",
+            (_, name) => name,
+        }
+    }
+
     /// The content of this field; none where the operator is of another family.
     pub fn get(&self, op: &Op) -> Option<Value> {
         (self.get)(op)

@@ -2,6 +2,7 @@
 
 use crate::report::Report;
 use crate::report::SkippedRows;
+use crate::report::signed;
 use crate::report::skipped_text;
 use crate::report::table::Side;
 use crate::report::table::table;
@@ -16,8 +17,23 @@ pub struct ImportReport {
     pub kept_rows: u64,
     /// Those rows by GPU, stack, family and format.
     pub kept: Vec<KeptRows>,
+    /// How far the anchors of each further file of one GPU and stack are from those of the first.
+    pub drift: Vec<FileDrift>,
     /// Rows that are not in it.
     pub skipped: Vec<SkippedRows>,
+}
+
+/// Change of the anchors between two files.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FileDrift {
+    /// The later file.
+    pub file: String,
+    /// The first file.
+    pub against: String,
+    /// Anchors that both have.
+    pub anchors: u64,
+    /// Median change of their times, relative and signed.
+    pub change: f64,
 }
 
 /// Rows of one kind.
@@ -53,11 +69,21 @@ impl Report for ImportReport {
             ("dtype", Side::Left),
             ("rows", Side::Right),
         ];
+        let drift = self.drift.iter().map(|drift| {
+            format!(
+                "drift       {} in {} against {} ({} anchors)\n",
+                signed(drift.change),
+                drift.file,
+                drift.against,
+                drift.anchors
+            )
+        });
         format!(
-            "{}\nkept {} rows in {}\n{}",
+            "{}\nkept {} rows in {}\n{}{}",
             table(headings, rows),
             self.kept_rows,
             self.out,
+            drift.collect::<String>(),
             skipped_text(&self.skipped)
         )
     }

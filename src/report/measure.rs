@@ -1,8 +1,10 @@
 //! The answer to `measure`: what is in the file, how noisy the machine was, and how the plan was scaled to it.
 
 use crate::dataset::SCRIPTED;
+use crate::dataset::loads::{Load, LoadKind, loads_path, settled_over_cold};
 use crate::measure::Ended;
 use crate::measure::Outcome;
+use crate::measure::checks::{Lost, Verdict};
 use crate::report::Report;
 use crate::report::SkippedRows;
 use crate::report::grouped;
@@ -31,6 +33,8 @@ pub struct MeasureReport {
     pub stack: String,
     /// Versions below the stack.
     pub libraries: String,
+    /// Files of these libraries.
+    pub library_files: Vec<String>,
     /// Whether a script made the rows up; no model is trained on them.
     pub scripted: bool,
     /// Plan.
@@ -39,8 +43,10 @@ pub struct MeasureReport {
     pub seed: u64,
     /// Part of the plan.
     pub shard: String,
-    /// Why the run ended: `complete`, `budget` or `interrupted`.
+    /// Why the run ended: `complete`, `budget`, `interrupted` or `device_lost`.
     pub ended: &'static str,
+    /// How the device was lost; none where it was not.
+    pub lost: Option<String>,
     /// Rows of the file.
     pub rows: u64,
     /// Rows that this run added.
@@ -51,8 +57,14 @@ pub struct MeasureReport {
     pub unreached_cases: u64,
     /// Cases that were refused or failed.
     pub skipped: Vec<SkippedRows>,
-    /// Kernels and library paths that agreed with the CPU.
+    /// Kernels and library paths that were compared with the CPU.
     pub checked_paths: u64,
+    /// Those of them with a result that disagrees, which are not timed.
+    pub wrong_paths: Vec<LostPath>,
+    /// Kernels and library paths that did not run in the checks, which are not timed.
+    pub missing_paths: Vec<LostPath>,
+    /// Single operators of the checks that did not run.
+    pub unchecked: Vec<Unchecked>,
     /// Difference between two times of one case, far apart; none where nothing was repeated.
     pub run_to_run: Option<Noise>,
     /// Movement of the anchors; none without two visits.
@@ -63,8 +75,63 @@ pub struct MeasureReport {
     pub set_up_us: f64,
     /// Duration of the run on the device's clock.
     pub spent_s: f64,
+    /// Sustained loads in the file beside the rows; none where the plan has none.
+    pub loads: Option<LoadsLine>,
     /// Rates that the sizes of the plan follow from.
     pub scale: ScaleLine,
+}
+
+/// Sustained loads.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct LoadsLine {
+    /// The file that was written.
+    pub out: String,
+    /// Operators that ran alone.
+    pub operators: u64,
+    /// Median over them of the settled time over the time of a short chain.
+    pub sustained_over_burst: Option<f64>,
+    /// Layers of transformers.
+    pub layers: u64,
+    /// Median over them of the settled time of a layer over the sum of its operators' times alone.
+    pub layer_over_operators: Option<f64>,
+}
+
+/// A kernel or library path that is not timed.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct LostPath {
+    /// Family, pass, mask, layout and format.
+    pub path: String,
+    /// Why.
+    pub reason: String,
+}
+
+impl LostPath {
+    pub(super) fn of(lost: &[Lost]) -> Vec<Self> {
+        let of = |lost: &Lost| Self {
+            path: lost.path.to_string(),
+            reason: lost.reason.clone(),
+        };
+        lost.iter().map(of).collect()
+    }
+}
+
+/// An operator of the checks that did not run.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct Unchecked {
+    /// Path and shape.
+    pub operator: String,
+    /// Why.
+    pub reason: String,
+}
+
+impl Unchecked {
+    pub(super) fn of(verdict: &Verdict) -> Vec<Self> {
+        let of = |(operator, reason): &(String, String)| Self {
+            operator: operator.clone(),
+            reason: reason.clone(),
+        };
+        verdict.not_run.iter().map(of).collect()
+    }
 }
 
 /// Rows of one kind.
@@ -123,7 +190,7 @@ impl MeasureReport {
     /// What a run gave.
     pub fn new(out: &Path, outcome: &Outcome, skipped: Vec<SkippedRows>) -> Self {
         let header = &outcome.header;
-        let (run, identity) = (&header.run, &header.run.identity);
+        let (run, identity, verdict) = (&header.run, &header.run.identity, &outcome.verdict);
         let rates = |rates: &BTreeMap<crate::ops::Dtype, f64>| {
             rates
                 .iter()
@@ -136,6 +203,7 @@ impl MeasureReport {
             title: identity.driver.title.clone(),
             stack: identity.stack.clone(),
             libraries: identity.libraries.clone(),
+            library_files: identity.files.clone(),
             scripted: identity.gpu == SCRIPTED,
             plan: run.plan.clone(),
             seed: run.seed,
@@ -144,13 +212,18 @@ impl MeasureReport {
                 Ended::Complete => "complete",
                 Ended::Budget => "budget",
                 Ended::Interrupted => "interrupted",
+                Ended::DeviceLost => "device_lost",
             },
+            lost: outcome.lost.clone(),
             rows: outcome.rows.len() as u64,
             added_rows: outcome.added as u64,
             sets: sets(outcome),
             unreached_cases: outcome.unreached as u64,
             skipped,
-            checked_paths: outcome.checked as u64,
+            checked_paths: verdict.paths.len() as u64,
+            wrong_paths: LostPath::of(&verdict.wrong),
+            missing_paths: LostPath::of(&verdict.missing),
+            unchecked: Unchecked::of(verdict),
             run_to_run: outcome.noise.map(|noise| Noise {
                 pairs: noise.pairs as u64,
                 median: noise.median,
@@ -166,6 +239,7 @@ impl MeasureReport {
             clock_hz: outcome.clock.map(|clock| clock.hertz()),
             set_up_us: outcome.set_up.micros(),
             spent_s: outcome.spent.as_secs_f64(),
+            loads: LoadsLine::new(out, &outcome.loads),
             scale: ScaleLine {
                 floor_us: header.rates.floor_us,
                 gemm_flops_per_s: rates(&header.rates.gemm_flops_per_s),
@@ -173,6 +247,39 @@ impl MeasureReport {
                 memory_bytes_per_s: header.rates.memory_bytes_per_s,
             },
         }
+    }
+}
+
+impl LoadsLine {
+    fn new(out: &Path, loads: &[Load]) -> Option<Self> {
+        let of = |kind: LoadKind| loads.iter().filter(move |load| load.kind == kind);
+        (!loads.is_empty()).then(|| Self {
+            out: loads_path(out).display().to_string(),
+            operators: of(LoadKind::Operator).count() as u64,
+            sustained_over_burst: settled_over_cold(of(LoadKind::Operator)),
+            layers: of(LoadKind::Layer).count() as u64,
+            layer_over_operators: settled_over_cold(of(LoadKind::Layer)),
+        })
+    }
+
+    fn text(&self) -> String {
+        let times =
+            |ratio: Option<f64>| ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.3}"));
+        format!(
+            "under load  {} operators at {} of their time in a short chain, {} layers at {} of the sum of their operators: {}",
+            self.operators,
+            times(self.sustained_over_burst),
+            self.layers,
+            times(self.layer_over_operators),
+            self.out
+        )
+    }
+}
+
+impl MeasureReport {
+    /// Whether every checked path is right and the device lasted.
+    pub fn is_sound(&self) -> bool {
+        self.wrong_paths.is_empty() && self.lost.is_none()
     }
 }
 
@@ -225,6 +332,11 @@ impl Report for MeasureReport {
             self.stack,
             self.libraries
         ));
+        lines.extend(
+            self.library_files
+                .iter()
+                .map(|file| format!("library     {file}")),
+        );
         if self.scripted {
             lines.push(
                 "scripted    a script made these rows up; no model is trained on them".to_owned(),
@@ -269,11 +381,30 @@ impl Report for MeasureReport {
             "set-up      {} a case",
             Seconds::from_micros(self.set_up_us)
         ));
+        lines.extend(self.loads.as_ref().map(LoadsLine::text));
         lines.push(format!("scaled to   {}", self.scale.text()));
         lines.push(format!(
-            "checked     {} kernels and library paths against the CPU",
-            self.checked_paths
+            "checked     {} kernels and library paths against the CPU, {} wrong, {} missing",
+            self.checked_paths,
+            self.wrong_paths.len(),
+            self.missing_paths.len()
         ));
+        let named = |name: &'static str, lost: &[LostPath]| {
+            let line = |lost: &LostPath| format!("{name:<12}{}: {}", lost.path, lost.reason);
+            lost.iter().map(line).collect::<Vec<_>>()
+        };
+        lines.extend(named("wrong", &self.wrong_paths));
+        lines.extend(named("missing", &self.missing_paths));
+        lines.extend(
+            self.unchecked
+                .iter()
+                .map(|check| format!("unchecked   {}: {}", check.operator, check.reason)),
+        );
+        lines.extend(
+            self.lost
+                .iter()
+                .map(|reason| format!("lost        {reason}; the rows before are in the file")),
+        );
         format!("{}\n{}", lines.join("\n"), skipped_text(&self.skipped))
     }
 }

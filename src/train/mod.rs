@@ -98,6 +98,7 @@ pub fn train(
         name: name.to_owned(),
         base: options.base.as_ref().map(|base| base.card.name.clone()),
         kept_out,
+        weights_sha256: None,
         submodels: vec![],
         gpus: vec![],
     };
@@ -155,7 +156,7 @@ pub fn train(
             "no GPU, stack, family and variant in the rows has enough of them to train on",
         ));
     }
-    let artifact = Artifact { card, weights };
+    let mut artifact = Artifact { card, weights };
     artifact.save(&options.out)?;
     // Only after the model is safe; a leftover folder does no harm.
     let _ = std::fs::remove_dir_all(options.out.join(".checkpoints"));

@@ -42,6 +42,26 @@ fn stack_in<'a>(tables: &Rows<'a>, gpu: &str, stack: &str, recipe: &Recipe) -> O
     tables.keys().find(|key| **key == wanted).map(|key| key.1)
 }
 
+/// Least number of rows of our own with which a table outranks the public one of a recipe.
+const ENOUGH: usize = 100;
+
+/// Tables of `measure` of a GPU, the largest of each family and variant first.
+///
+/// They were timed by one protocol on software that their owner runs, so they outrank what others
+/// have published, if there are enough of them.
+fn measured_of<'a>(tables: &Rows<'a>, gpu: &str) -> Vec<(&'a str, Family, Variant)> {
+    let own = tables.iter().filter(|((name, ..), rows)| {
+        *name == gpu && rows.iter().filter(|row| row.measured.is_some()).count() >= ENOUGH
+    });
+    let mut own: Vec<_> = own.collect();
+    own.sort_by_key(|((_, stack, family, variant), rows)| {
+        (*family, *variant, std::cmp::Reverse(rows.len()), *stack)
+    });
+    let keys = own.into_iter();
+    keys.map(|(&(_, stack, family, variant), _)| (stack, family, variant))
+        .collect()
+}
+
 pub(super) fn plan<'a>(
     tables: &Rows<'a>,
     recipes: &[Recipe],
@@ -64,11 +84,28 @@ pub(super) fn plan<'a>(
             ));
         }
     };
+    let of_gpu = || recipes.iter().filter(|recipe| recipe.gpu == gpu.name);
     let mut plan = Vec::new();
-    for recipe in recipes.iter().filter(|recipe| recipe.gpu == gpu.name) {
+    // The first sub-model of a family and variant answers: our own rows, then those of a recipe.
+    for (stack, family, variant) in measured_of(tables, &gpu.name) {
+        let like = of_gpu().find(|recipe| (recipe.family, recipe.variant) == (family, variant));
+        let sources = Sources {
+            own: vec![(gpu, stack)],
+            budget: like.map(|recipe| recipe.budget).unwrap_or_default(),
+            ..Sources::default()
+        };
+        plan.push((key_of(&gpu.name, stack, family, variant), sources));
+    }
+    let mut has_recipe = false;
+    for recipe in of_gpu() {
         let Some(own) = stack_in(tables, &gpu.name, &recipe.stack, recipe) else {
             continue;
         };
+        has_recipe = true;
+        let key = key_of(&gpu.name, own, recipe.family, recipe.variant);
+        if plan.iter().any(|(known, _)| *known == key) {
+            continue;
+        }
         let mut sources = Sources {
             own: vec![(gpu, own)],
             auxiliary: vec![],
@@ -80,21 +117,19 @@ pub(super) fn plan<'a>(
                 sources.auxiliary.push((Gpu::find(name)?, stack));
             }
         }
-        plan.push((
-            key_of(&gpu.name, own, recipe.family, recipe.variant),
-            sources,
-        ));
+        plan.push((key, sources));
     }
-    if plan.is_empty() {
-        // A GPU or stack without a recipe: every table of the GPU becomes a sub-model of its own.
-        for &(_, stack, family, variant) in tables.keys().filter(|key| key.0 == gpu.name) {
-            plan.push((
-                key_of(&gpu.name, stack, family, variant),
-                Sources {
-                    own: vec![(gpu, stack)],
-                    ..Sources::default()
-                },
-            ));
+    // Without a recipe, every other table of the GPU becomes a sub-model of its own; small ones of our
+    // own always do.
+    for (&(_, stack, family, variant), rows) in tables.iter().filter(|(key, _)| key.0 == gpu.name) {
+        let key = key_of(&gpu.name, stack, family, variant);
+        let is_own = rows.iter().any(|row| row.measured.is_some());
+        if (is_own || !has_recipe) && plan.iter().all(|(known, _)| *known != key) {
+            let sources = Sources {
+                own: vec![(gpu, stack)],
+                ..Sources::default()
+            };
+            plan.push((key, sources));
         }
     }
     if plan.is_empty() {
@@ -150,4 +185,92 @@ pub(super) fn start_of<'a>(base: &'a Artifact, key: &Key) -> Option<&'a Weights>
         })
     };
     same(true).or_else(|| same(false)).map(|(_, nets)| nets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dataset::{Cache, Measured, Role, Stop};
+    use crate::gpu::GpuCatalog;
+    use crate::ops::{Dtype, Gemm, Op};
+    use crate::train::fit::Backend;
+    use crate::units::Seconds;
+
+    /// This many GEMMs of a stack on an H200, timed by others or by `measure`.
+    fn table(stack: &str, rows: u64, is_own: bool) -> Vec<Row> {
+        let time = Seconds::from_micros(10.0);
+        let about = Measured {
+            set: "sobol".to_owned(),
+            role: Role::Plan,
+            cache: Cache::Cold,
+            rank: 0,
+            at_s: 0.0,
+            calls: 1,
+            min: time,
+            quartiles: (time, time),
+            half_width: None,
+            stop: Stop::Precise,
+            throttled: false,
+            clock_reasons: None,
+            power_watts: None,
+            temperature_celsius: None,
+            kernel: None,
+        };
+        let row = |m: u64| Row {
+            measured: is_own.then(|| Box::new(about.clone())),
+            ..Row::new(Op::Gemm(Gemm::new(m, 512, 512)), "h200", stack, time)
+        };
+        (1..=rows).map(row).collect()
+    }
+
+    /// Stacks of the sub-models in their order.
+    fn stacks(rows: &[Row]) -> Vec<String> {
+        let options = Options {
+            out: "mine".into(),
+            gpus: GpuCatalog::default(),
+            gpu: None,
+            across: false,
+            base: None,
+            seed: 0,
+            backend: Backend::Cpu,
+            epochs: None,
+            labels: None,
+            keep_out: None,
+        };
+        let recipes = Recipe::shipped().unwrap();
+        let tables = tables(rows.iter()).unwrap();
+        let plan = plan(&tables, &recipes, &options).unwrap();
+        let bf16 = Variant::Format(Dtype::Bf16);
+        assert!(
+            plan.iter()
+                .all(|(key, _)| (key.family, key.variant) == (Family::Gemm, bf16))
+        );
+        plan.into_iter().map(|(key, _)| key.stack).collect()
+    }
+
+    #[test]
+    fn our_own_rows_answer_before_those_of_others() {
+        const PUBLIC: &str = "trtllm 1.3.0rc20";
+        let public = || table(PUBLIC, 900, false);
+        let own = |stack: &str, rows| table(stack, rows, true);
+        let both = |own: Vec<Row>| stacks(&[public(), own].concat());
+        assert_eq!(
+            both(own("cublaslt 13.1.0", 100)),
+            ["cublaslt 13.1.0", PUBLIC]
+        );
+        // Too few to answer, but judged beside the others.
+        assert_eq!(
+            both(own("cublaslt 13.1.0", 99)),
+            [PUBLIC, "cublaslt 13.1.0"]
+        );
+        // Of two of our own the larger.
+        let two = [own("cublaslt 13.1.0", 200), own("cublaslt 13.2.0", 300)].concat();
+        assert_eq!(both(two), ["cublaslt 13.2.0", "cublaslt 13.1.0", PUBLIC]);
+        // A public stack that no recipe names is left out where one is named, and answers alone.
+        let unnamed = table("made-up 1", 900, false);
+        assert_eq!(stacks(&unnamed), ["made-up 1"]);
+        assert_eq!(stacks(&[public(), unnamed.clone()].concat()), [PUBLIC]);
+        let with_own = [own("cublaslt 13.1.0", 100), unnamed].concat();
+        assert_eq!(stacks(&with_own), ["cublaslt 13.1.0", "made-up 1"]);
+    }
 }

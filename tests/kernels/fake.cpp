@@ -1,6 +1,19 @@
 // A CUDA without a GPU, for tests: driver, NVRTC and cuBLASLt as one library. Device memory is memory of the host, NVRTC
 // compiles kernels for the CPU (host.h), GEMMs are summed term by term, and a stream that is captured keeps its calls
 // for the launch of its graph. What may not be called during a capture fails, as on a GPU. Calls are written to FAKE_LOG.
+// FAKE_FAULTS names a file of faults, one a line, that is read each time the driver is initialised:
+//   die N                 after N launches of graphs every call fails, as after an illegal address
+//   drift R               every launch of a graph makes time longer by this share
+//   no_nvml, no_cudnn     the library is there and does not open
+//   no_compile FILE       NVRTC refuses this source; * refuses all
+//   fail_kernel NAME      the launch of this kernel is refused
+//   wrong_kernel NAME     this kernel writes nothing
+//   wrong_gemm PATH       results are a tenth too large: format, `single` or `batched`, transposes, as in `bf16 single tn`
+//   refuse_gemm M S       about one shape in M has no algorithm, which ones follows from S
+//   refuse_fp8 WHICH      fp8 has no algorithm for `batched` or `single_row`
+//   refuse_attention M S  about one shape in M has no engine
+//   engines N             the first N engines of each shape do not finalize
+//   wrong_attention WHICH this pass writes nothing: `forward causal`, `backward`, `backward causal`
 
 #include <chrono>
 #include <cmath>
@@ -22,7 +35,7 @@
 
 #define API extern "C" __attribute__((visibility("default")))
 
-enum { SUCCESS = 0, INVALID_VALUE = 1, NO_DEVICE = 100, NOT_FOUND = 500, CAPTURE_UNSUPPORTED = 900 };
+enum { SUCCESS = 0, INVALID_VALUE = 1, NO_DEVICE = 100, ILLEGAL_ADDRESS = 700, NOT_FOUND = 500, CAPTURE_UNSUPPORTED = 900 };
 
 static std::string setting(const char* name) {
     const char* value = getenv(name);
@@ -33,20 +46,52 @@ static void note(const std::string& what) {
     if (!path.empty()) std::ofstream(path, std::ios::app) << what << "\n";
 }
 
+// Faults.
+static std::map<std::string, std::string> faults;
+static long launches = 0;
+static void read_faults() {
+    faults.clear();
+    launches = 0;
+    std::ifstream file(setting("FAKE_FAULTS"));
+    std::string line;
+    while (std::getline(file, line)) faults[line.substr(0, line.find(' '))] = line.find(' ') == std::string::npos ? "" : line.substr(line.find(' ') + 1);
+}
+static bool fault(const char* name) { return faults.count(name) != 0; }
+static bool fault(const char* name, const std::string& value) { return fault(name) && (faults[name] == value || faults[name] == "*"); }
+static long number_of(const char* name) { return fault(name) ? atol(faults[name].c_str()) : 0; }
+static bool refuses(const char* name, uint64_t shape) {
+    if (!fault(name)) return false;
+    uint64_t every = 0, salt = 0;
+    std::stringstream(faults[name]) >> every >> salt;
+    shape = (shape + salt + 1) * 0x9e3779b97f4a7c15ull;
+    return (shape >> 33) % every == 0;
+}
+static bool is_modelled() { static bool is = !setting("FAKE_MODELLED").empty(); return is; }
+static bool dead() { return fault("die") && launches >= number_of("die"); }
+
 // Streams and graphs.
 typedef std::vector<std::function<void()>> Calls;
 static bool capturing = false;
 static Calls captured;
-static void enqueue(std::function<void()> call) {
+static void enqueue_as_it_is(std::function<void()> call) {
     if (capturing) captured.push_back(call);
     else call();
 }
+// With FAKE_MODELLED every call takes 10 us on a clock of the fake's own, and replays of graphs compute nothing anew.
+static bool replaying = false;
+static double modelled_us = 0;
+static void enqueue(std::function<void()> call) {
+    enqueue_as_it_is([=] {
+        modelled_us += 10;
+        if (!(is_modelled() && replaying)) call();
+    });
+}
 #define NOT_WHILE_CAPTURING(name) \
-    do { note(name); if (capturing) return CAPTURE_UNSUPPORTED; } while (0)
+    do { note(name); if (capturing) return CAPTURE_UNSUPPORTED; if (dead()) return ILLEGAL_ADDRESS; } while (0)
 
-API int cuInit(unsigned) { return setting("FAKE_DEVICES") == "0" ? NO_DEVICE : SUCCESS; }
+API int cuInit(unsigned) { read_faults(); return setting("FAKE_DEVICES") == "0" ? NO_DEVICE : SUCCESS; }
 API int cuDriverGetVersion(int* version) { *version = setting("FAKE_DRIVER").empty() ? 13000 : atoi(setting("FAKE_DRIVER").c_str()); return SUCCESS; }
-API int cuGetErrorName(int error, const char** text) { *text = error == NO_DEVICE ? "CUDA_ERROR_NO_DEVICE" : "CUDA_ERROR_OF_THE_FAKE"; return SUCCESS; }
+API int cuGetErrorName(int error, const char** text) { *text = error == NO_DEVICE ? "CUDA_ERROR_NO_DEVICE" : error == ILLEGAL_ADDRESS ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "CUDA_ERROR_OF_THE_FAKE"; return SUCCESS; }
 API int cuGetErrorString(int error, const char** text) { *text = error == NO_DEVICE ? "no CUDA-capable device is detected" : "the fake refuses"; return SUCCESS; }
 API int cuDeviceGetCount(int* count) { *count = 1; return SUCCESS; }
 API int cuDeviceGet(int* device, int index) { *device = index; return index == 0 ? SUCCESS : 101; }
@@ -57,6 +102,7 @@ API int cuDeviceGetAttribute(int* value, int attribute, int) {
     static const std::map<int, int> known = {{13, 1980000}, {16, 2}, {38, 1 << 20}, {75, 9}, {76, 0}, {97, 232448}, {115, 1}};
     auto found = known.find(attribute);
     *value = found == known.end() ? 0 : found->second;
+    if (attribute == 38 && is_modelled()) *value = 1 << 14;
     return SUCCESS;
 }
 static void* current_context = nullptr;
@@ -71,17 +117,26 @@ API int cuStreamBeginCapture_v2(void*, int) { note("capture begin"); if (capturi
 API int cuStreamEndCapture(void*, void** graph) { note("capture end"); if (!capturing) return INVALID_VALUE; capturing = false; *graph = new Calls(captured); return SUCCESS; }
 API int cuGraphInstantiateWithFlags(void** executable, void* graph, unsigned long long) { note("graph instantiate"); *executable = new Calls(*(Calls*)graph); return SUCCESS; }
 API int cuGraphUpload(void*, void*) { note("graph upload"); return SUCCESS; }
-API int cuGraphLaunch(void* executable, void*) { NOT_WHILE_CAPTURING("graph launch"); for (auto& call : *(Calls*)executable) call(); return SUCCESS; }
+API int cuGraphLaunch(void* executable, void*) { NOT_WHILE_CAPTURING("graph launch"); ++launches; replaying = true; for (auto& call : *(Calls*)executable) call(); replaying = false; return SUCCESS; }
 API int cuGraphExecDestroy(void* executable) { note("graph destroy"); delete (Calls*)executable; return SUCCESS; }
 API int cuGraphDestroy(void* graph) { delete (Calls*)graph; return SUCCESS; }
 
 typedef std::chrono::steady_clock Clock;
+static Clock::time_point now() { return is_modelled() ? Clock::time_point(std::chrono::nanoseconds((long)(modelled_us * 1e3))) : Clock::now(); }
 API int cuEventCreate(void** event, unsigned flags) { if (flags & 2) return INVALID_VALUE; *event = new Clock::time_point(); return SUCCESS; }
 API int cuEventDestroy_v2(void* event) { delete (Clock::time_point*)event; return SUCCESS; }
-API int cuEventRecord(void* event, void*) { NOT_WHILE_CAPTURING("event record"); *(Clock::time_point*)event = Clock::now(); return SUCCESS; }
+API int cuEventRecord(void* event, void*) { NOT_WHILE_CAPTURING("event record"); *(Clock::time_point*)event = now(); return SUCCESS; }
+// As a node of a graph while a stream is captured, and nowhere else.
+API int cuEventRecordWithFlags(void* event, void*, unsigned flags) {
+    note("event node");
+    if (flags != 1 || !capturing) return INVALID_VALUE;
+    enqueue_as_it_is([=] { *(Clock::time_point*)event = now(); });
+    return SUCCESS;
+}
 API int cuEventSynchronize(void*) { NOT_WHILE_CAPTURING("event synchronize"); return SUCCESS; }
 API int cuEventElapsedTime_v2(float* millis, void* begin, void* end) {
     *millis = std::chrono::duration<float, std::milli>(*(Clock::time_point*)end - *(Clock::time_point*)begin).count();
+    if (fault("drift")) *millis *= 1 + launches * atof(faults["drift"].c_str());
     return SUCCESS;
 }
 
@@ -98,7 +153,7 @@ API int cuMemAlloc_v2(uint64_t* address, size_t bytes) {
 API int cuMemFree_v2(uint64_t address) { note("memory free"); munmap((void*)address, mappings[address]); return mappings.erase(address) ? SUCCESS : INVALID_VALUE; }
 API int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void*) { NOT_WHILE_CAPTURING("memory write"); memcpy((void*)to, from, bytes); return SUCCESS; }
 API int cuMemcpyDtoH_v2(void* to, uint64_t from, size_t bytes) { NOT_WHILE_CAPTURING("memory read"); memcpy(to, (void*)from, bytes); return SUCCESS; }
-API int cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, void*) { enqueue([=] { memset((void*)to, value, bytes); }); return SUCCESS; }
+API int cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, void*) { if (dead()) return ILLEGAL_ADDRESS; enqueue([=] { memset((void*)to, value, bytes); }); return SUCCESS; }
 
 // Kernels: an image is the path of a library for the CPU.
 typedef std::function<void()>* Bind(void**, const unsigned*);
@@ -128,7 +183,10 @@ API int cuLaunchKernel(void* handle, unsigned gx, unsigned gy, unsigned gz, unsi
     Function* function = (Function*)handle;
     note("launch " + function->name);
     bool valid = gx && gy == 1 && gz == 1 && bz == 1 && bx * by >= 1 && bx * by <= 1024 && shared <= function->shared;
-    if (!valid) return INVALID_VALUE;
+    if (dead()) return ILLEGAL_ADDRESS;
+    if (!valid || fault("fail_kernel", function->name)) return INVALID_VALUE;
+    if (fault("wrong_kernel", function->name)) return SUCCESS;
+    if (is_modelled() && function->name == "read") return SUCCESS;
     unsigned shape[4] = {gx, bx, by, shared};
     std::function<void()>* bound = function->bind(parameters, shape);
     enqueue([=] { (*bound)(); });
@@ -148,6 +206,7 @@ API int nvrtcCreateProgram(Program** program, const char* source, const char* na
 API int nvrtcDestroyProgram(Program** program) { delete *program; *program = nullptr; return 0; }
 API int nvrtcCompileProgram(Program* program, int, const char* const*) {
     note("compile " + program->name);
+    if (fault("no_compile", program->name)) { program->log = "error: the fake does not find its builtins"; return 6; }
     std::string header = setting("FAKE_HEADER"), folder = setting("FAKE_FOLDER"), text = program->source;
     std::string entries;
     std::regex kernel("extern \"C\" __global__ void (?:__launch_bounds__\\([^)]*\\)\\s+)?(\\w+)\\(");
@@ -157,7 +216,7 @@ API int nvrtcCompileProgram(Program* program, int, const char* const*) {
     }
     std::ifstream shim(header);
     std::stringstream all;
-    if (program->name == "norm.cu" || program->name == "softmax.cu") all << "#define BARRIERS\n";
+    if (program->name == "norm.cu" || program->name == "softmax.cu" || program->name == "quantize.cu") all << "#define BARRIERS\n";
     all << "#include \"" << header << "\"\n" << text << "\n" << entries;
     std::stringstream seed;
     seed << shim.rdbuf() << all.str();
@@ -233,6 +292,10 @@ API int cublasLtMatmulAlgoGetHeuristic(void*, Description* d, Matrix* a, Matrix*
     bool eight = a->type == R_8F_E4M3;
     // fp8 as on Hopper: the first transposed, the second not, everything in multiples of 16 bytes, scales given.
     if (eight && !(d->transposed[0] && !d->transposed[1] && a->rows % 16 == 0 && o->rows % 16 == 0 && d->scale[0] && d->scale[1])) { *found = 0; return 15; }
+    uint64_t shape = (uint64_t)a->type;
+    for (uint64_t size : {o->rows, o->columns, a->rows, (uint64_t)o->batch}) shape = shape * 1000003 + size;
+    bool unsupported = eight && (fault("refuse_fp8", "batched") ? o->batch > 1 : fault("refuse_fp8", "single_row") && o->columns == 1);
+    if (unsupported || refuses("refuse_gemm", shape)) { *found = 0; return 15; }
     *found = std::min(wanted, 3);
     for (int at = 0; at < *found; ++at) results[at] = Heuristic{{(uint64_t)at + 60}, 1024, 0, 1.5f, {}};
     return 0;
@@ -282,6 +345,10 @@ API int cublasLtMatmul(void*, Description* description, const float* alpha, cons
     Matrix A = *first, B = *second, O = *output;
     double factor = *alpha;
     if (*beta != 0) return 7;
+    if (dead()) return 13;
+    std::string path = A.type == R_8F_E4M3 ? "fp8 " : A.type == R_16BF ? "bf16 " : A.type == R_16F ? "fp16 " : "fp32 ";
+    path += std::string(O.batch > 1 ? "batched " : "single ") + (d.transposed[0] ? "t" : "n") + (d.transposed[1] ? "t" : "n");
+    if (fault("wrong_gemm", path)) factor *= 1.1;
     enqueue([=] {
         double scale = factor;
         for (uint64_t at : d.scale) if (at) scale *= *(const float*)at;
@@ -302,3 +369,13 @@ API int cublasLtMatmul(void*, Description* description, const float* alpha, cons
     });
     return 0;
 }
+
+// NVML.
+API int nvmlInit_v2() { return fault("no_nvml") ? 999 : 0; }
+API int nvmlDeviceGetHandleByPciBusId_v2(const char*, void** device) { *device = (void*)0x50; return 0; }
+API int nvmlDeviceGetPowerUsage(void*, unsigned* milliwatts) { *milliwatts = 321000; return 0; }
+API int nvmlDeviceGetTemperature(void*, unsigned, unsigned* degrees) { *degrees = 54; return 0; }
+API int nvmlDeviceGetClockInfo(void*, unsigned, unsigned* megahertz) { *megahertz = 1755; return 0; }
+API int nvmlSystemGetDriverVersion(char* text, unsigned size) { snprintf(text, size, "580.0.fake"); return 0; }
+
+#include "fake_cudnn.h"

@@ -1,6 +1,8 @@
 // CUDA's language on the CPU, as far as kernels/ speaks it: the threads of a block are fibers, so barriers and shuffles
 // mean what they mean on a GPU. Blocks run one after the other. Put in front of a kernel's source by fake.cpp.
 
+// Fibers jump between stacks, which a checked longjmp refuses.
+#undef _FORTIFY_SOURCE
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -8,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <setjmp.h>
 #include <tuple>
 #include <ucontext.h>
 #include <utility>
@@ -34,6 +37,7 @@ static inline float __uint_as_float(unsigned bits) { float value; memcpy(&value,
 static inline float __fdividef(float a, float b) { return a / b; }
 static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 static inline float atomicAdd(float* target, float more) { float old = *target; *target += more; return old; }
+static inline int atomicMax(int* target, int more) { int old = *target; *target = std::max(old, more); return old; }
 static inline unsigned atomicCAS(unsigned* target, unsigned expected, unsigned wanted) {
     unsigned old = *target;
     if (old == expected) *target = wanted;
@@ -61,12 +65,14 @@ static inline unsigned short host_to_half(float value) {
 enum State { RUNNING, AT_SHUFFLE, AT_BARRIER, DONE };
 struct Fiber {
     ucontext_t context;
+    jmp_buf place;
+    bool started;
     State state;
     Dim thread;
     float offered;
 };
 static std::vector<Fiber> fibers;
-static ucontext_t scheduler;
+static jmp_buf scheduler;
 static size_t current;
 static std::function<void()> host_body;
 
@@ -76,7 +82,8 @@ static void wait_as(State state) {
     abort();
 #endif
     fibers[current].state = state;
-    swapcontext(&fibers[current].context, &scheduler);
+    // A context would save the mask of signals by a system call each time.
+    if (_setjmp(fibers[current].place) == 0) _longjmp(scheduler, 1);
     threadIdx = fibers[current].thread;
 }
 static inline void __syncthreads() { wait_as(AT_BARRIER); }
@@ -93,7 +100,14 @@ static inline float __shfl_xor_sync(unsigned mask, float value, int offset) {
 static void fiber_main() {
     host_body();
     fibers[current].state = DONE;
-    swapcontext(&fibers[current].context, &scheduler);
+    _longjmp(scheduler, 1);
+}
+static void resume() {
+    if (_setjmp(scheduler) != 0) return;
+    Fiber& fiber = fibers[current];
+    if (fiber.started) _longjmp(fiber.place, 1);
+    fiber.started = true;
+    setcontext(&fiber.context);
 }
 
 static void run_block(unsigned threads) {
@@ -116,6 +130,7 @@ static void run_block(unsigned threads) {
         fiber.context.uc_stack.ss_size = stack;
         fiber.context.uc_link = nullptr;
         fiber.state = RUNNING;
+        fiber.started = false;
         fiber.thread = {at % blockDim.x, at / blockDim.x, 0};
         makecontext(&fiber.context, fiber_main, 0);
     }
@@ -125,7 +140,7 @@ static void run_block(unsigned threads) {
             if (fibers[current].state != RUNNING) continue;
             ran = true;
             threadIdx = fibers[current].thread;
-            swapcontext(&scheduler, &fibers[current].context);
+            resume();
         }
         for (unsigned warp = 0; warp < threads; warp += 32) {
             unsigned waiting = 0, end = std::min(warp + 32, threads);

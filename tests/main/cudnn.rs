@@ -86,11 +86,12 @@ fn driver(packages: &Path) -> tempfile::TempDir {
     folder
 }
 
-#[test]
-fn attention_graphs_finalize_and_compile_for_an_absent_gpu() {
+/// A Python environment with cuDNN's wheel, and a driver without a device for it; nothing where
+/// there is none, said on standard error.
+fn environment() -> Option<(PathBuf, tempfile::TempDir)> {
     let Some(prefix) = std::env::var_os("SHAPEWISE_CUDNN").map(PathBuf::from) else {
         eprintln!("skipped: SHAPEWISE_CUDNN names no Python environment with cuDNN's wheel");
-        return;
+        return None;
     };
     let versions = std::fs::read_dir(prefix.join("lib")).unwrap();
     let mut packages = versions.map(|entry| entry.unwrap().path().join("site-packages/nvidia"));
@@ -98,13 +99,26 @@ fn attention_graphs_finalize_and_compile_for_an_absent_gpu() {
         .find(|folder| folder.join("cudnn").exists())
         .unwrap();
     let driver = driver(&packages);
-    let run = Command::new(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "--nocapture", "cudnn::alone"])
+    Some((prefix, driver))
+}
+
+/// An ignored test of this file, to run in a process that finds these libraries.
+fn in_process(test: &str, (prefix, driver): &(PathBuf, tempfile::TempDir)) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--ignored", "--exact", "--nocapture", test])
         .env_clear()
         .env("LD_LIBRARY_PATH", driver.path())
-        .env("VIRTUAL_ENV", prefix)
-        .output()
-        .unwrap();
+        .env("VIRTUAL_ENV", prefix);
+    command
+}
+
+#[test]
+fn attention_graphs_finalize_and_compile_for_an_absent_gpu() {
+    let Some(environment) = environment() else {
+        return;
+    };
+    let run = in_process("cudnn::alone", &environment).output().unwrap();
     let output = String::from_utf8_lossy(&run.stdout);
     println!("{output}");
     let errors = String::from_utf8_lossy(&run.stderr);
@@ -112,6 +126,74 @@ fn attention_graphs_finalize_and_compile_for_an_absent_gpu() {
         run.status.success() && output.contains("1 passed"),
         "{output}\n{errors}"
     );
+}
+
+/// Plans a second that workers compile, as threads of one process and as processes. The figures of
+/// `docs/measure.md` are of this test:
+/// `cargo test --test main cudnn::workers_compile -- --ignored --nocapture`.
+#[test]
+#[ignore = "measures for minutes"]
+fn workers_compile_faster_together() {
+    let Some(environment) = environment() else {
+        return;
+    };
+    let started = |processes: usize, threads: usize| {
+        let mut command = in_process("cudnn::compiling", &environment);
+        let mut running: Vec<_> = (0..processes)
+            .map(|process| {
+                command.env("WORKERS", format!("{threads} {process}"));
+                command.stdout(std::process::Stdio::null()).spawn().unwrap()
+            })
+            .collect();
+        let begin = std::time::Instant::now();
+        for child in &mut running {
+            assert!(child.wait().unwrap().success());
+        }
+        begin.elapsed().as_secs_f64()
+    };
+    let plans = |workers: usize| (workers * PLANS_OF_A_WORKER) as f64;
+    // What a process takes to start and to load the libraries is no part of compiling.
+    let start = started(1, 0);
+    println!("start of a process: {start:.2} s");
+    for workers in [1, 2, 4] {
+        let (threads, processes) = (started(1, workers), started(workers, 1));
+        println!(
+            "{workers} workers: {:.2} plans a second as threads, {:.2} as processes",
+            plans(workers) / (threads - start),
+            plans(workers) / (processes - start),
+        );
+    }
+}
+
+/// Plans that each worker compiles in [`compiling`].
+const PLANS_OF_A_WORKER: usize = 12;
+
+#[test]
+#[ignore = "runs in a process of its own"]
+fn compiling() {
+    let workers = std::env::var("WORKERS").unwrap();
+    let (threads, first) = workers.split_once(' ').unwrap();
+    let (threads, first): (usize, usize) = (threads.parse().unwrap(), first.parse().unwrap());
+    DeviceProperties::from_json(H200).unwrap();
+    let compile = |worker: usize| {
+        let device = DeviceProperties::from_json(H200).unwrap();
+        for plan in 0..PLANS_OF_A_WORKER {
+            // No two workers compile the same shape; both passes, three sizes of heads.
+            let seq = 256 + 128 * (worker * PLANS_OF_A_WORKER + plan) as u64;
+            let op = Attention {
+                pass: Pass::ALL[plan % 2],
+                ..Attention::new(1, 8, seq, [64, 96, 128][plan % 3])
+            };
+            let (_, planned) = candidates(&op, &device, true).unwrap();
+            assert!(planned.unwrap().kernel.contains("sdpa"));
+        }
+    };
+    let compile = &compile;
+    std::thread::scope(|scope| {
+        for worker in 0..threads {
+            scope.spawn(move || compile(first + worker));
+        }
+    });
 }
 
 #[test]

@@ -17,14 +17,17 @@ use std::time::Duration;
 
 /// The folder of the fake libraries, built once; nothing where there is no C++ compiler, said on
 /// standard error.
-fn fake() -> Option<&'static Path> {
+pub fn fake() -> Option<&'static Path> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernels/fake.cpp");
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernels");
+        let source = sources.join("fake.cpp");
         // Kept by the hash of its source, so that a second run need not compile and two at once do
         // not disturb each other.
         let mut hasher = DefaultHasher::new();
-        std::fs::read(&source).unwrap().hash(&mut hasher);
+        for name in ["fake.cpp", "fake_cudnn.h"] {
+            std::fs::read(sources.join(name)).unwrap().hash(&mut hasher);
+        }
         let name = format!("fake-{:016x}", hasher.finish());
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         std::fs::create_dir_all(&folder).unwrap();
@@ -58,7 +61,7 @@ fn fake() -> Option<&'static Path> {
 }
 
 /// Runs an ignored test below in a process that finds the libraries of `folder` and no others.
-fn run_alone(test: &str, folder: &Path, settings: &[(&str, &str)]) {
+pub fn run_alone(test: &str, folder: &Path, settings: &[(&str, &str)]) {
     let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fake-kernels");
     std::fs::create_dir_all(&kept).unwrap();
     let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernels/host.h");
@@ -87,6 +90,15 @@ fn run_alone(test: &str, folder: &Path, settings: &[(&str, &str)]) {
     assert!(output.contains("1 passed"), "{test} is no test\n{output}");
 }
 
+/// A folder with these libraries of the fake.
+pub fn libraries(fake: &Path, names: &[&str]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for name in names {
+        std::os::unix::fs::symlink(fake.join("libfake.so"), folder.path().join(name)).unwrap();
+    }
+    folder
+}
+
 #[test]
 fn every_kernel_and_gemm_agrees_with_the_reference() {
     if let Some(folder) = fake() {
@@ -111,17 +123,9 @@ fn what_is_missing_is_one_sentence() {
         let (none, old) = ([("FAKE_DEVICES", "0")], [("FAKE_DRIVER", "12040")]);
         run_alone("fake_cuda::alone::no_device", folder, &none);
         run_alone("fake_cuda::alone::an_old_driver", folder, &old);
-        let driver = tempfile::tempdir().unwrap();
-        std::os::unix::fs::symlink(
-            folder.join("libfake.so"),
-            driver.path().join("libcuda.so.1"),
-        )
-        .unwrap();
+        let driver = libraries(folder, &["libcuda.so.1"]);
         run_alone("fake_cuda::alone::no_cublaslt", driver.path(), &[]);
-        let gemms = tempfile::tempdir().unwrap();
-        for name in ["libcuda.so.1", "libcublasLt.so.13"] {
-            std::os::unix::fs::symlink(folder.join("libfake.so"), gemms.path().join(name)).unwrap();
-        }
+        let gemms = libraries(folder, &["libcuda.so.1", "libcublasLt.so.13"]);
         run_alone("fake_cuda::alone::no_nvrtc", gemms.path(), &[]);
     }
 }
@@ -167,26 +171,26 @@ mod alone {
         let mut device = cuda::open(0).unwrap();
         assert_eq!(device.identity().gpu, "h200");
         assert_eq!(device.identity().stack, "cublaslt 13.1.0");
-        let checked = device.check().unwrap();
-        let wrong: Vec<_> = checked
-            .iter()
-            .filter(|path| path.error > path.allowed)
-            .collect();
+        let checks = device.check(&Dtype::ALL).unwrap();
+        let checked = &checks.compared;
+        let wrong: Vec<_> = checked.iter().filter(|path| path.is_wrong()).collect();
         assert!(wrong.is_empty(), "{wrong:#?}");
-        // 14 kinds and their passes in three formats, four layouts in five: far fewer would mean
+        assert!(checks.not_run.is_empty(), "{:#?}", checks.not_run);
+        // 15 kinds and their passes in three formats, four layouts in five: far fewer would mean
         // that paths are refused.
         assert!(checked.len() > 450, "{} paths were checked", checked.len());
         let kinds = [
             "adam forward",
             "embedding backward",
             "layer_norm backward",
+            "quantize forward",
             "rotary backward",
             "tt fp16",
             "tn fp8",
         ];
         for kind in kinds {
             assert!(
-                checked.iter().any(|path| path.path.contains(kind)),
+                checked.iter().any(|path| path.name.contains(kind)),
                 "{kind}"
             );
         }
@@ -233,9 +237,11 @@ mod alone {
         chain.record(3).unwrap();
         let captured = [
             "capture begin",
+            "event node",
             "gemm",
             "gemm",
             "gemm",
+            "event node",
             "capture end",
             "graph instantiate",
             "graph upload",
@@ -249,10 +255,9 @@ mod alone {
                 "launch read",
                 "launch hold",
                 "launch stamp",
-                "event record",
                 "graph launch",
-                "event record",
                 "launch stamp",
+                "stream synchronize",
                 "event synchronize",
                 "event synchronize",
                 "stream synchronize",
@@ -297,11 +302,12 @@ mod alone {
             K::Adam,
             K::Permute,
             K::Rotary,
+            K::Quantize,
         ] {
             for pass in Pass::ALL {
                 let case = case(memory(kind, pass), Cache::Cold);
                 if let Some(reason) = device.refuses(&case) {
-                    assert_eq!(kind, K::Adam, "{reason}");
+                    assert!([K::Adam, K::Quantize].contains(&kind), "{reason}");
                     continue;
                 }
                 let mut chain = device.open(&case).unwrap();
@@ -325,10 +331,41 @@ mod alone {
         );
         assert!(device.open(&attention()).is_err());
 
+        // A sequence is one graph; events lie between the operators of its last pass.
+        let ops = [
+            gemm(48, 64, 32, Dtype::Bf16),
+            memory(K::Gelu, Pass::Forward),
+        ];
+        let mut sequence = device.open_sequence(&ops).unwrap();
+        calls();
+        sequence.record(2).unwrap();
+        let mark = "event node";
+        let gelu = "launch gelu_forward";
+        // The first and the last are those of the whole.
+        let captured = [
+            "capture begin",
+            mark,
+            "gemm",
+            gelu,
+            mark,
+            "gemm",
+            mark,
+            gelu,
+            mark,
+            mark,
+            "capture end",
+        ];
+        assert_eq!(calls()[..captured.len()], captured);
+        let span = sequence.replay().unwrap();
+        let parts: f64 = span.operators.iter().map(|time| time.micros()).sum();
+        assert!(span.operators.iter().all(|time| time.micros() > 0.0));
+        assert!(span.operators.len() == 2 && parts <= span.elapsed.micros());
+        drop(sequence);
+        let mut none = ops.to_vec();
+        none.push(attention().op);
+        assert!(device.open_sequence(&none).is_err());
+
         device.soak(Duration::from_millis(50)).unwrap();
-        let before = device.now();
-        device.rest(Duration::from_millis(5));
-        assert!(device.now() > before);
         assert_eq!(device.sensors().power_watts, None);
         calls();
         drop(device);
@@ -400,8 +437,8 @@ mod alone {
             "{reason}"
         );
         // GEMMs need no kernel of ours.
-        let checked = device.check().unwrap();
-        assert!(!checked.is_empty() && checked.iter().all(|path| path.error <= path.allowed));
+        let checked = device.check(&Dtype::ALL).unwrap().compared;
+        assert!(!checked.is_empty() && checked.iter().all(|path| !path.is_wrong()));
         let mut chain = device
             .open(&case(gemm(48, 64, 32, Dtype::Fp16), Cache::Cold))
             .unwrap();

@@ -81,7 +81,12 @@ fn wide_variants_move_16_bytes_at_once() {
             + moves("ld.global.nc.v2.u64");
         let writes = moves("st.global.v4") + moves("st.global.v2.u64");
         assert!(reads > 0 || source == Source::Fill, "{}", source.name());
-        assert!(writes > 0, "{}", source.name());
+        // A cast writes half of the bytes that it reads.
+        assert!(
+            writes > 0 || source == Source::Quantize,
+            "{}",
+            source.name()
+        );
         let narrow = moves("ld.global.nc.u16") + moves("ld.global.u16");
         println!(
             "{}: {reads} wide reads, {writes} wide writes, {narrow} reads of 2 bytes",

@@ -43,6 +43,7 @@ fn a_seed_repeats_and_a_finished_model_predicts() {
     let second = train(&rows, &options(&folder.path().join("again/mine")), &|_| {}).unwrap();
     assert_eq!(first, second);
     let opened = Artifact::open(&folder.path().join("mine")).unwrap();
+    assert!(opened.card.weights_sha256.is_some());
     assert_eq!(opened.card, first.card);
     assert!(!folder.path().join("mine/.checkpoints").exists());
 

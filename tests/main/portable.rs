@@ -4,7 +4,7 @@
 use crate::cli::{parse, run};
 use crate::skip::skip;
 use serde_json::Value;
-use shapewise::dataset::read;
+use shapewise::dataset::{is_timing, read};
 use shapewise::ops::Op;
 use std::collections::BTreeSet;
 use std::fs;
@@ -87,7 +87,7 @@ fn whole_way(device: &str) {
 
     // A shape of the table is answered as it was measured.
     let gemm = rows.iter().find_map(|row| match row.op {
-        Op::Gemm(op) if op.batch == 1 && row.measured.as_ref().unwrap().rank == 0 => Some(op),
+        Op::Gemm(op) if op.batch == 1 && is_timing(row) => Some(op),
         _ => None,
     });
     let gemm = gemm.unwrap();

@@ -11,9 +11,9 @@ pub struct MeasureArgs {
     /// What to measure: cuda:N or wgpu:N, N the number of the GPU from 0, or cpu.
     #[arg(long, value_name = "DEVICE")]
     pub device: String,
-    /// quick (2 minutes), standard (5), full (9), or a plan of your own: a TOML file with the
-    /// numbers of cases of each set, number formats and times; docs/measure.md describes it,
-    /// data/plans has the built-in ones.
+    /// quick (2 minutes), standard (5), full (9), training or attention (9) and adam (20 s) for a
+    /// data-centre GPU, or a plan of your own: a TOML file with the numbers of cases of each set,
+    /// number formats and times; docs/measure.md describes it, data/plans has the built-in ones.
     #[arg(long, default_value = "standard", value_name = "PLAN|FILE.toml")]
     pub plan: String,
     /// Stop in time, with a balanced sample of the plan; such as 90s or 9m [default: as the plan
@@ -21,8 +21,12 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "TIME", value_parser = budget)]
     pub budget: Option<Duration>,
     /// The Parquet file to write; rows are safe in FILE.parquet.journal as they come.
-    #[arg(long, value_name = "FILE.parquet")]
-    pub out: PathBuf,
+    #[arg(long, value_name = "FILE.parquet", required_unless_present = "probe")]
+    pub out: Option<PathBuf>,
+    /// Check the device, time a few operators, and write no file: in at most 100 s, whether a run is
+    /// worth its time.
+    #[arg(long, conflicts_with_all = ["out", "resume", "force", "shard", "budget", "checked"])]
+    pub probe: bool,
     /// Go on with an interrupted run, or add to a finished file what the plan still misses.
     #[arg(long, conflicts_with = "force")]
     pub resume: bool,
@@ -33,6 +37,14 @@ pub struct MeasureArgs {
     /// the task of a Slurm job array].
     #[arg(long, value_name = "I/N", value_parser = shard)]
     pub shard: Option<(u64, u64)>,
+    /// End the run if one result disagrees with the CPU; without it a wrong kernel or library path
+    /// costs its rows, is named in the report, and the exit code is 1.
+    #[arg(long)]
+    pub strict: bool,
+    /// Skip the checks if this file says that they have run on this GPU with these libraries; else
+    /// check and write it.
+    #[arg(long, value_name = "FILE.json")]
+    pub checked: Option<PathBuf>,
     /// Equal plans and seeds give equal cases in equal order.
     #[arg(long, default_value_t = 0)]
     pub seed: u64,

@@ -1,6 +1,7 @@
 //! Our own files: what is written is read back; what is broken is named.
 
 use super::{gemm_row, measured_row, write_columns};
+use crate::dataset::columns::Parquet;
 use crate::dataset::{
     Cache, Measured, Origin, Role, Row, Stop, described_gpus, digest, line, property, read,
     read_many, write, write_with,
@@ -10,6 +11,7 @@ use crate::ops::{
     Attention, Collective, CollectiveKind, Dtype, Experts, Gemm, Layout, Memory, MemoryKind, Op,
     Pass, RouterLoad,
 };
+use crate::random::Random;
 use crate::units::{Hertz, Seconds};
 use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
 use parquet::arrow::ArrowWriter;
@@ -20,6 +22,18 @@ use proptest::prelude::*;
 use std::fs::{self, File};
 use std::path::Path;
 use std::sync::Arc;
+
+#[test]
+fn a_file_of_more_rows_than_memory_takes_is_refused_by_its_footer() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.parquet");
+    write(&path, &vec![gemm_row(64, 64, 64); 12]).unwrap();
+    assert!(Parquet::open_limited(&path, 12).is_ok());
+    let refused = Parquet::open_limited(&path, 11).err().unwrap().to_string();
+    for part in ["rows.parquet", "has 12 rows", "at most 11"] {
+        assert!(refused.contains(part), "{refused}");
+    }
+}
 
 fn dtype() -> impl Strategy<Value = Dtype> {
     prop::sample::select(Dtype::ALL.to_vec())
@@ -270,9 +284,9 @@ fn forge(path: &Path, schema: &str, change: impl Fn(&str, ArrayRef) -> Option<Ar
 fn schemas_and_columns_are_checked() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("forged.parquet");
-    forge(&path, "4", |_, column| Some(column));
+    forge(&path, "5", |_, column| Some(column));
     let sentence = complaint(&path);
-    assert!(sentence.contains("`shapewise.schema` is 4"), "{sentence}");
+    assert!(sentence.contains("`shapewise.schema` is 5"), "{sentence}");
     assert!(sentence.contains("newer"), "{sentence}");
     forge(&path, "one", |_, column| Some(column));
     assert!(complaint(&path).contains("`shapewise.schema` is `one`"));
@@ -459,7 +473,8 @@ fn files_from_before_there_were_measured_columns_still_read() {
         "cluster_rows",
         "cluster_cols",
         "workspace_bytes",
-        "remeasured",
+        "throttled",
+        "clock_reasons",
     ];
     forge(&path, "1", |name, column| {
         (!new.contains(&name)).then_some(column)
@@ -494,4 +509,41 @@ fn measured_columns_out_of_range_are_named() {
         assert!(sentence.contains(expected), "{sentence}");
     }
     assert!(!path.exists());
+}
+
+/// A GPU may be at hand for minutes behind a slow line: its table must come back.
+#[test]
+fn a_table_of_25_000_measured_rows_has_under_two_megabytes() {
+    let mut random = Random::new(0, "size of a table");
+    let rows: Vec<Row> = (0..25_000)
+        .map(|index| {
+            let size = |random: &mut Random| (64.0 * 256f64.powf(random.uniform())) as u64;
+            let sizes = [size(&mut random), size(&mut random), size(&mut random)];
+            let mut row = measured_row(sizes[0], sizes[1], sizes[2]);
+            // Every figure differs as it does where a device measures: nothing repeats by chance.
+            let micros = 2.0 * 3000f64.powf(random.uniform());
+            let mut spread = || Seconds::from_micros(micros * (1.0 + 0.01 * random.normal()));
+            row.time = spread();
+            (row.p10, row.p90) = (Some(spread()), Some(spread()));
+            let about = row.measured.as_mut().unwrap();
+            (about.min, about.quartiles) = (spread(), (spread(), spread()));
+            about.half_width = Some(f64::from((0.003 * random.uniform()) as f32));
+            about.at_s = (20.48 * (f64::from(index) + random.uniform())).round() / 1024.0;
+            about.calls = 1 + random.below(64) as u32;
+            about.power_watts = Some((random.uniform() * 700_000.0).round() / 1000.0);
+            about.temperature_celsius = Some(40.0 + random.below(30) as f64);
+            let kernel = about.kernel.as_mut().unwrap();
+            kernel.name = Some(format!("algorithm {}", random.below(60)));
+            kernel.waves = Some(f64::from((random.uniform() * 100.0) as f32));
+            row.clock = Some(Hertz::from_hertz((1.4e9 + 5e8 * random.uniform()).round()));
+            row
+        })
+        .collect();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.parquet");
+    write(&path, &rows).unwrap();
+    let bytes = std::fs::metadata(&path).unwrap().len();
+    println!("25,000 rows have {bytes} bytes");
+    assert!(bytes < 2_000_000, "{bytes}");
+    assert_eq!(read(&path).unwrap().len(), rows.len());
 }

@@ -50,7 +50,8 @@ pub(in crate::dataset) fn measured_row(m: u64, n: u64, k: u64) -> Row {
             quartiles: (micros(9.95), micros(10.05)),
             half_width: Some(0.004),
             stop: Stop::Precise,
-            remeasured: false,
+            throttled: false,
+            clock_reasons: Some("sw_power_cap".to_owned()),
             power_watts: Some(650.0),
             temperature_celsius: Some(61.0),
             kernel: Some(Kernel {

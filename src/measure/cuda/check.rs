@@ -3,11 +3,13 @@
 //! Operands and the guards between them are poisoned first (all bits set, a NaN in every format),
 //! so that an output that is not written, and a write out of bounds, is an infinite error.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::measure::cuda::device::{CudaDevice, Prepared};
+use crate::measure::cuda::guarded;
 use crate::measure::cuda::placement::{GUARD, Slot};
-use crate::measure::device::Checked;
+use crate::measure::device::{Checked, Checks, Device, NotRun};
 use crate::measure::format;
+use crate::measure::path::KernelPath;
 use crate::measure::reference::{self, Element};
 use crate::ops::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
 
@@ -26,12 +28,19 @@ const GEMMS: [[u64; 4]; 4] = [
     [1, 256, 512, 1],
 ];
 
-/// All operators to check, including those that a device refuses.
-fn operators() -> Vec<Op> {
+/// Further shapes of fp8, whose batches and single rows libraries support least.
+const FP8_GEMMS: [[u64; 4]; 3] = [[144, 64, 192, 1], [64, 1024, 512, 1], [8, 256, 512, 1]];
+
+/// All operators to check in these formats, including those that a device refuses.
+fn operators(formats: &[Dtype]) -> Vec<Op> {
     let mut operators = Vec::new();
-    for dtype in Dtype::ALL {
+    for &dtype in formats {
         for layout in Layout::ALL {
-            operators.extend(GEMMS.map(|[m, n, k, batch]| {
+            let more: &[[u64; 4]] = match dtype {
+                Dtype::Fp8 => &FP8_GEMMS,
+                _ => &[],
+            };
+            operators.extend(GEMMS.iter().chain(more).map(|&[m, n, k, batch]| {
                 Op::Gemm(Gemm {
                     batch,
                     layout,
@@ -43,7 +52,7 @@ fn operators() -> Vec<Op> {
     }
     for kind in MemoryKind::ALL {
         for pass in Pass::ALL {
-            for dtype in [Dtype::Fp32, Dtype::Fp16, Dtype::Bf16] {
+            for dtype in among(formats, &[Dtype::Fp32, Dtype::Fp16, Dtype::Bf16]) {
                 operators.extend(SHAPES.map(|(rows, cols)| {
                     Op::Memory(Memory {
                         kind,
@@ -56,7 +65,7 @@ fn operators() -> Vec<Op> {
             }
         }
     }
-    for dtype in [Dtype::Bf16, Dtype::Fp16] {
+    for dtype in among(formats, &[Dtype::Bf16, Dtype::Fp16]) {
         for causal in [false, true] {
             for pass in Pass::ALL {
                 for (seq, head_dim) in [(128, 64), (200, 80)] {
@@ -81,7 +90,15 @@ fn operators() -> Vec<Op> {
     operators
 }
 
-/// Name of a path in the list.
+/// Those of the formats that are among these.
+fn among(formats: &[Dtype], these: &[Dtype]) -> impl Iterator<Item = Dtype> {
+    these
+        .iter()
+        .copied()
+        .filter(|dtype| formats.contains(dtype))
+}
+
+/// Name of a check in the list.
 fn name(op: &Op, output: &str) -> String {
     match op {
         Op::Attention(attention) => format!("attention {} {op} {output}", attention.pass),
@@ -104,22 +121,34 @@ fn allowed(op: &Op) -> f64 {
     }
 }
 
-/// Checks every path that the device does not refuse; the device refuses paths whose set-up fails
-/// from then on.
-pub(super) fn run(device: &mut CudaDevice) -> Result<Vec<Checked>> {
-    let mut checked = Vec::new();
-    for (seed, op) in operators().iter().enumerate() {
+/// Checks every path in these formats that the device does not refuse.
+pub(super) fn run(device: &mut CudaDevice, formats: &[Dtype]) -> Result<Checks> {
+    let mut checks = Checks::default();
+    for (seed, op) in operators(formats).iter().enumerate() {
         if device.refuses_op(op, 0).is_some() {
             continue;
         }
-        match device.prepare(op, 0, |_| 1) {
-            Ok(prepared) => {
-                checked.extend(compare(device, op, &prepared, seed as u64)?);
+        let compared = guarded(|| {
+            let prepared = device.prepare(op, 0, |_| 1)?;
+            compare(device, op, &prepared, seed as u64)
+        });
+        match compared {
+            Ok(compared) => checks.compared.extend(compared),
+            Err(error) => {
+                if let Some(lost) = device.lost() {
+                    return Err(Error::infeasible(format!(
+                        "the check of {op} ended with: {error}; {lost}"
+                    )));
+                }
+                checks.not_run.push(NotRun {
+                    path: KernelPath::of(op),
+                    name: name(op, "").trim_end().to_owned(),
+                    reason: error.to_string(),
+                });
             }
-            Err(error) => device.miss(op, error.to_string()),
         }
     }
-    Ok(checked)
+    Ok(checks)
 }
 
 /// Runs one operator on known inputs and compares each output with the reference.
@@ -160,7 +189,8 @@ fn compare(device: &CudaDevice, op: &Op, prepared: &Prepared, seed: u64) -> Resu
                 false => reference::error(&measured, expected),
             };
             Some(Checked {
-                path: name(op, output.name),
+                path: KernelPath::of(op),
+                name: name(op, output.name),
                 error,
                 allowed: allowed(op),
             })
@@ -205,7 +235,7 @@ mod tests {
 
     #[test]
     fn every_kind_pass_layout_and_format_is_among_the_checks() {
-        let all = operators();
+        let all = operators(&Dtype::ALL);
         for kind in MemoryKind::ALL {
             for pass in Pass::ALL {
                 let found = all.iter().any(
@@ -215,7 +245,10 @@ mod tests {
             }
         }
         let gemms = all.iter().filter(|op| matches!(op, Op::Gemm(_))).count();
-        assert_eq!(gemms, 5 * 4 * GEMMS.len());
+        assert_eq!(gemms, 4 * (5 * GEMMS.len() + FP8_GEMMS.len()));
+        let half = operators(&[Dtype::Bf16]);
+        assert!(half.iter().all(|op| op.dtype() == Some(Dtype::Bf16)));
+        assert!(half.iter().any(|op| matches!(op, Op::Attention(_))));
     }
 
     #[test]
@@ -235,6 +268,7 @@ mod tests {
                 offset: 0,
                 is_input: true,
                 is_output: false,
+                is_shared: false,
             };
             assert_eq!(decode(&slot, Dtype::Bf16, &bytes), values, "{element:?}");
         }

@@ -46,8 +46,8 @@ impl Stamps {
         })
     }
 
-    /// Enqueues a busy wait, so that a whole chain is enqueued before it begins; otherwise the
-    /// launch latency between the first event and the first kernel would be timed.
+    /// Enqueues a busy wait, so that a whole chain is enqueued before it begins; otherwise
+    /// launch latency of the host would be timed.
     pub(super) fn hold(&self, driver: &Driver) -> Result<()> {
         // SAFETY: the kernel takes one number.
         unsafe { launch(driver, &self.hold, SINGLE, &[Count(HOLD)]) }

@@ -22,6 +22,8 @@ named_enum! {
         Gather = "gather.cu",
         /// Layer norm and RMS norm.
         Norm = "norm.cu",
+        /// Casts to 8 bits.
+        Quantize = "quantize.cu",
         /// Softmax and cross-entropy.
         Softmax = "softmax.cu",
     }
@@ -35,6 +37,7 @@ impl Source {
             Self::Fill => include_str!("../../../kernels/fill.cu"),
             Self::Gather => include_str!("../../../kernels/gather.cu"),
             Self::Norm => include_str!("../../../kernels/norm.cu"),
+            Self::Quantize => include_str!("../../../kernels/quantize.cu"),
             Self::Softmax => include_str!("../../../kernels/softmax.cu"),
         }
     }

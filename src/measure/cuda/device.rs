@@ -1,5 +1,6 @@
 //! A CUDA device.
 
+use crate::dataset::Kernel;
 use crate::error::{Error, Result};
 use crate::measure::cuda::algorithm::Algorithm;
 use crate::measure::cuda::attention::FlashAttention;
@@ -9,7 +10,7 @@ use crate::measure::cuda::clock::Stamps;
 use crate::measure::cuda::compile::Source;
 use crate::measure::cuda::cudnn;
 use crate::measure::cuda::driver::Driver;
-use crate::measure::cuda::fill::{self, Filler};
+use crate::measure::cuda::fill::{self, Filled, Filler};
 use crate::measure::cuda::gemm::{self, CublasLtGemm};
 use crate::measure::cuda::guarded;
 use crate::measure::cuda::identity::{bus, identity};
@@ -18,12 +19,16 @@ use crate::measure::cuda::launch::{Kernels, Shape, launch};
 use crate::measure::cuda::libraries::Library;
 use crate::measure::cuda::memory::{self, Limits, MemoryBound};
 use crate::measure::cuda::placement::{Arena, Placement, too_large};
-use crate::measure::cuda::sensor::Sensor;
-use crate::measure::device::{Cache, Case, Chain, Checked, Device, Identity, Sensors};
+use crate::measure::cuda::sensor::{Sampler, Sensor};
+use crate::measure::cuda::sequence::CudaSequence;
+use crate::measure::device::{
+    Cache, Case, Chain, Checks, Device, Identity, Replay, Sensors, Sequence,
+};
+use crate::measure::path::{KernelPath, Refusals};
 use crate::ops::{Attention, Dtype, Gemm, Layout, Op, Pass};
+use crate::units::Seconds;
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -36,6 +41,9 @@ const CACHES: u64 = 3;
 /// Assumed size of the last-level cache where the driver does not report it.
 const USUAL_CACHE_BYTES: u64 = 50 << 20;
 
+/// Step by which the operands of a draw are shifted, in bytes: an odd number of 256.
+const SHIFT_BYTES: u64 = 17 * 256;
+
 /// Size of the square GEMM that warms the device up.
 const SOAK_SIZE: u64 = 8192;
 
@@ -43,13 +51,12 @@ const SOAK_SIZE: u64 = 8192;
 pub struct CudaDevice {
     // Fields are dropped in order: what refers to the driver before it.
     cublas: Rc<gemm::Handle>,
-    /// Cache of cuDNN's plans by operator and rank: one takes about a second to compile, and
-    /// anchors are timed every minute.
-    plans: RefCell<HashMap<(Attention, u32), Rc<cudnn::Plan>>>,
+    /// Where there is cuDNN.
+    plans: Option<cudnn::Plans>,
     cudnn: std::result::Result<Rc<cudnn::Handle>, String>,
     stamps: Option<Stamps>,
     kernels: std::result::Result<Kernels, String>,
-    sensor: Option<Sensor>,
+    sensor: Option<Sampler>,
     driver: Driver,
     identity: Identity,
     limits: Limits,
@@ -62,8 +69,12 @@ pub struct CudaDevice {
     flushed: u64,
     /// Rest of the pool, for operands.
     arena: Arena,
-    /// Paths whose set-up failed in the checks, with the reason.
-    missing: BTreeMap<String, String>,
+    /// What of it holds normals.
+    filled: RefCell<Filled>,
+    /// Draw of the operands.
+    draw: u64,
+    /// Paths that are wrong or missing.
+    refusals: Refusals,
     opened: Instant,
 }
 
@@ -91,7 +102,6 @@ impl CudaDevice {
             shared_bytes: shared.unwrap_or(48 << 10).saturating_sub(1 << 10),
         };
         let cache_bytes = cache.unwrap_or(USUAL_CACHE_BYTES);
-        let kernels = Kernels::new(capability.0, capability.1).map_err(|error| error.to_string());
         let cublas = gemm::Handle::new()?;
         // SAFETY: the stream belongs to the driver, which is declared after the handle and so
         // destroyed after it.
@@ -107,28 +117,32 @@ impl CudaDevice {
         let workspace = arena.take(gemm::WORKSPACE_BYTES)?;
         let flushed = arena.take(CACHES * cache_bytes)?;
         driver.upload(one, &1f32.to_le_bytes())?;
-        let stamps = kernels
-            .as_ref()
-            .ok()
-            .map(|kernels| Stamps::new(&driver, kernels, stamp))
-            .transpose()?;
-        if let Ok(kernels) = &kernels {
+        // A compiler that is there but does not work costs our kernels, not the library's GEMMs.
+        let compiled = guarded(|| {
+            let kernels = Kernels::new(capability.0, capability.1)?;
+            let stamps = Stamps::new(&driver, &kernels, stamp)?;
             let filler = Filler {
                 driver: &driver,
-                kernels,
+                kernels: &kernels,
                 processors: limits.processors,
             };
-            filler.normals(Dtype::Fp32, (flushed, CACHES * cache_bytes), false)?;
-        }
+            filler.normals((Dtype::Fp32, 0), (flushed, CACHES * cache_bytes), false)?;
+            driver.wait()?;
+            Ok((kernels, stamps))
+        });
+        let (kernels, stamps) = match compiled {
+            Ok((kernels, stamps)) => (Ok(kernels), Some(stamps)),
+            Err(error) => (Err(error.to_string()), None),
+        };
         let sensor = bus(&driver).and_then(|bus| Sensor::open(&bus));
         let identity = identity(&driver, sensor.as_ref(), cudnn.is_ok())?;
-        let device = Self {
+        let mut device = Self {
             cublas,
-            plans: RefCell::default(),
+            plans: cudnn.is_ok().then(|| cudnn::Plans::new(driver.context())),
             cudnn,
             stamps,
             kernels,
-            sensor,
+            sensor: sensor.map(Sampler::of),
             driver,
             identity,
             limits,
@@ -139,11 +153,17 @@ impl CudaDevice {
             sink,
             flushed,
             arena,
-            missing: BTreeMap::new(),
+            filled: RefCell::default(),
+            draw: 0,
+            refusals: Refusals::default(),
             opened: Instant::now(),
         };
         // Compiles the kernel now, not before the first timed call.
-        device.flush()?;
+        if let Err(error) = device.flush() {
+            device.kernels = Err(error.to_string());
+            device.stamps = None;
+            device.flush()?;
+        }
         device.driver.wait()?;
         Ok(device)
     }
@@ -183,15 +203,110 @@ impl CudaDevice {
         unsafe { launch(&self.driver, &function, shape, &arguments) }
     }
 
-    /// Sets up an operator with as many operand sets as `wanted` says for their size.
+    /// Sets up an operator with as many operand sets as `wanted` says for their size, one behind
+    /// the other.
     pub(super) fn prepare(
         &self,
         op: &Op,
         rank: u32,
         wanted: impl Fn(u64) -> u64,
     ) -> Result<Prepared> {
+        // Whoever asks for this writes where inputs of cases may be.
+        self.filled.borrow_mut().clear();
         let mut arena = self.arena.clone();
-        let algorithm: Box<dyn Algorithm> = match op {
+        Ok(Prepared {
+            algorithm: self.algorithm(op, rank, &mut arena)?,
+            operands: Placement::new(op, &mut arena, wanted)?,
+        })
+    }
+
+    /// Rest of the pool, for operands.
+    pub(super) fn arena(&self) -> Arena {
+        self.arena.clone()
+    }
+
+    /// Sets up an operator in what is left of an arena, with one set of filled operands of its own.
+    pub(super) fn prepare_in(&self, op: &Op, arena: &mut Arena) -> Result<Prepared> {
+        self.filled.borrow_mut().clear();
+        let prepared = Prepared {
+            algorithm: self.algorithm(op, 0, arena)?,
+            operands: Placement::new(op, arena, |_| 1)?,
+        };
+        let draw = (fill::format_of(op), self.draw);
+        self.fill(op, &prepared.operands, draw, prepared.operands.region())?;
+        Ok(prepared)
+    }
+
+    /// Sets up a case with filled operands; it shares what it only reads with other cases.
+    fn arrange(&self, case: &Case) -> Result<Prepared> {
+        let (op, mut arena) = (&case.op, self.arena.clone());
+        let draw = (fill::format_of(op), self.draw);
+        let home = self.home(draw.0);
+        // Another draw lies elsewhere, which changes its channels of memory and sets of the cache.
+        let shift = match self.draw {
+            0 => 0,
+            draw => (1 + draw % 61) * SHIFT_BYTES,
+        };
+        arena.take(shift)?;
+        let algorithm = self.algorithm(op, case.rank, &mut arena)?;
+        let wanted = self.sets_for(case.cache);
+        let operands = Placement::sharing(op, &mut arena, home + shift, wanted)?;
+        let (own, shared) = (operands.region(), operands.shared());
+        let mut filled = self.filled.borrow_mut();
+        // Scratch memory of the algorithm lies before the operands.
+        filled.forget(&(self.arena.start()..own.0 + own.1));
+        let missing = filled.claim(draw, shared);
+        let done = self.fill(
+            op,
+            &operands,
+            draw,
+            (missing.start, missing.end - missing.start),
+        );
+        if done.is_err() {
+            filled.clear();
+        }
+        done.map(|()| Prepared {
+            algorithm,
+            operands,
+        })
+    }
+
+    /// Where the shared inputs of a format begin: apart, so that formats by turns find theirs.
+    fn home(&self, dtype: Dtype) -> u64 {
+        let place = match dtype {
+            Dtype::Bf16 => 0,
+            Dtype::Fp8 => 1,
+            Dtype::Fp16 => 2,
+            Dtype::Fp32 | Dtype::Tf32 => 3,
+        };
+        self.arena.start() + self.arena.left() / 16 * (4 + 3 * place)
+    }
+
+    /// Fills what is missing of the shared inputs, and what the operator has of its own.
+    fn fill(
+        &self,
+        op: &Op,
+        operands: &Placement,
+        draw: fill::Draw,
+        missing: (u64, u64),
+    ) -> Result<()> {
+        let Ok(kernels) = &self.kernels else {
+            return fill::from_host(&self.driver, draw, missing);
+        };
+        let filler = Filler {
+            driver: &self.driver,
+            kernels,
+            processors: self.limits.processors,
+        };
+        if missing.1 > 0 {
+            filler.normals(draw, missing, false)?;
+        }
+        filler.fill_own(op, operands, draw.1)
+    }
+
+    /// The library or kernel for an operator, with its scratch memory.
+    fn algorithm(&self, op: &Op, rank: u32, arena: &mut Arena) -> Result<Box<dyn Algorithm>> {
+        Ok(match op {
             Op::Gemm(op) => {
                 let (handle, workspace) = (&self.cublas, self.workspace);
                 Box::new(CublasLtGemm::new(handle, op, rank, workspace, self.one)?)
@@ -199,35 +314,22 @@ impl CudaDevice {
             Op::Attention(op) => {
                 let handle = self.cudnn.as_ref();
                 let handle = handle.map_err(|reason| Error::infeasible(reason.clone()))?;
-                let plan = self.plan(handle, op, rank)?;
-                Box::new(FlashAttention::new(handle, plan, &mut arena)?)
+                let plan = match &self.plans {
+                    Some(plans) => plans.plan(handle, op, rank)?,
+                    None => Rc::new(cudnn::Plan::new(op, handle, rank)?),
+                };
+                Box::new(FlashAttention::new(handle, plan, arena)?)
             }
             Op::Memory(op) => {
                 let kernels = self.kernels.as_ref();
                 let kernels = kernels.map_err(|reason| Error::infeasible(reason.clone()))?;
                 let (driver, limits) = (&self.driver, self.limits);
-                Box::new(MemoryBound::new(op, driver, kernels, limits, &mut arena)?)
+                Box::new(MemoryBound::new(op, driver, kernels, limits, arena)?)
             }
             Op::Collective(_) | Op::Experts(_) => {
                 return Err(Error::infeasible(refusal(op)));
             }
-        };
-        let operands = Placement::new(op, &mut arena, wanted)?;
-        Ok(Prepared {
-            algorithm,
-            operands,
         })
-    }
-
-    /// The compiled plan of an attention, cached.
-    fn plan(&self, handle: &cudnn::Handle, op: &Attention, rank: u32) -> Result<Rc<cudnn::Plan>> {
-        if let Some(plan) = self.plans.borrow().get(&(*op, rank)) {
-            return Ok(Rc::clone(plan));
-        }
-        let plan = Rc::new(cudnn::Plan::new(op, handle, rank)?);
-        let mut plans = self.plans.borrow_mut();
-        plans.insert((*op, rank), Rc::clone(&plan));
-        Ok(plan)
     }
 
     /// Number of operand sets for a state of the cache: enough to outgrow it, and one more.
@@ -239,20 +341,6 @@ impl CudaDevice {
         }
     }
 
-    /// Fills the operands with the values for timing.
-    fn fill(&self, op: &Op, operands: &Placement) -> Result<()> {
-        let driver = &self.driver;
-        match &self.kernels {
-            Ok(kernels) => Filler {
-                driver,
-                kernels,
-                processors: self.limits.processors,
-            }
-            .fill(op, operands),
-            Err(_) => fill::from_host(driver, op, operands),
-        }
-    }
-
     /// Poisons the scratch memory of the algorithm, so that it relies on no earlier content.
     pub(super) fn poison_scratch(&self, operands: &Placement) -> Result<()> {
         let start = self.arena.start();
@@ -260,25 +348,29 @@ impl CudaDevice {
         self.driver.set(start, bytes as usize, check::POISON)
     }
 
-    /// Records that a path cannot be set up, so that its cases are refused.
-    pub(super) fn miss(&mut self, op: &Op, reason: String) {
-        self.missing.insert(path(op), reason);
-    }
-
-    /// Sets up a case, fills its operands and runs it once, so that all modules are loaded before a
-    /// capture.
+    /// Sets up a case and runs it once, so that all modules are loaded before a capture.
     fn set_up(&self, case: &Case) -> Result<Box<dyn Chain + '_>> {
-        let prepared = self.prepare(&case.op, case.rank, self.sets_for(case.cache))?;
-        self.fill(&case.op, &prepared.operands)?;
-        prepared
-            .algorithm
-            .enqueue(&self.driver, &prepared.operands, 0)?;
-        self.driver.wait()?;
-        Ok(Box::new(CudaChain::new(self, prepared, case.cache)))
+        let run = || {
+            let prepared = self.arrange(case)?;
+            let (driver, operands) = (&self.driver, &prepared.operands);
+            prepared.algorithm.enqueue(driver, operands, 0)?;
+            driver.wait()?;
+            Ok(prepared)
+        };
+        let mut prepared = run();
+        if let (Some(plans), Some(key)) = (&self.plans, plan_of(case))
+            && plans.ran(&key, prepared.is_ok())
+        {
+            prepared = run();
+        }
+        Ok(Box::new(CudaChain::new(self, prepared?, case.cache)))
     }
 
     /// Multiplies large matrices for this long.
     fn keep_busy(&self, duration: Duration) -> Result<()> {
+        if duration.is_zero() {
+            return Ok(());
+        }
         let dtype = match self.capability {
             (major, _) if major >= 8 => Dtype::Bf16,
             _ => Dtype::Fp16,
@@ -288,8 +380,10 @@ impl CudaDevice {
         if self.refuses_op(&op, 0).is_some() {
             op = square(SOAK_SIZE / 4);
         }
-        let prepared = self.prepare(&op, 0, |_| 1)?;
-        self.fill(&op, &prepared.operands)?;
+        let prepared = self.arrange(&Case {
+            cache: Cache::Hot,
+            ..Case::cold(op)
+        })?;
         let begin = Instant::now();
         while begin.elapsed() < duration {
             for _ in 0..20 {
@@ -317,14 +411,12 @@ impl CudaDevice {
             },
             Op::Collective(_) | Op::Experts(_) => Some(refusal(op).to_owned()),
         };
-        refused
-            .or_else(|| self.missing.get(&path(op)).cloned())
-            .or_else(|| {
-                let left = self.arena.left();
-                let (_, bytes) = Placement::slots(op)?;
-                let bytes = bytes.saturating_add(scratch(op));
-                (bytes > left).then(|| too_large(bytes, left).to_string())
-            })
+        refused.or_else(|| self.refusals.reason(op)).or_else(|| {
+            let left = self.arena.left();
+            let (_, bytes) = Placement::slots(op)?;
+            let bytes = bytes.saturating_add(scratch(op));
+            (bytes > left).then(|| too_large(bytes, left).to_string())
+        })
     }
 }
 
@@ -348,22 +440,32 @@ const fn refusal(op: &Op) -> &'static str {
     }
 }
 
-/// Key of the cases that share a kernel or library path, and so run or fail together.
-fn path(op: &Op) -> String {
-    match op {
-        Op::Gemm(op) => format!("gemm {} {}", op.layout, op.dtype),
-        Op::Attention(op) => {
-            let kind = if op.is_decode() {
-                "decode"
-            } else {
-                "attention"
-            };
-            let mask = if op.causal { " causal" } else { "" };
-            format!("{kind} {}{mask} {}", op.pass, op.dtype)
-        }
-        Op::Memory(op) => format!("{} {} {}", op.kind, op.pass, op.dtype),
-        Op::Collective(op) => op.kind.name().to_owned(),
-        Op::Experts(_) => op.kind().name().to_owned(),
+/// Key of the plan of a case, if it is of attention.
+fn plan_of(case: &Case) -> Option<(Attention, u32)> {
+    match case.op {
+        Op::Attention(op) => Some((op, case.rank)),
+        _ => None,
+    }
+}
+
+/// A chain whose calls turn a panic of the bindings into an error.
+struct Guarded<'a>(Box<dyn Chain + 'a>);
+
+impl Chain for Guarded<'_> {
+    fn trial(&mut self) -> Result<Seconds> {
+        guarded(|| self.0.trial())
+    }
+
+    fn record(&mut self, calls: u32) -> Result<()> {
+        guarded(|| self.0.record(calls))
+    }
+
+    fn replay(&mut self) -> Result<Replay> {
+        guarded(|| self.0.replay())
+    }
+
+    fn kernel(&self) -> Option<Kernel> {
+        self.0.kernel()
     }
 }
 
@@ -377,19 +479,54 @@ impl Device for CudaDevice {
     }
 
     fn open(&mut self, case: &Case) -> Result<Box<dyn Chain + '_>> {
-        guarded(|| self.set_up(case))
+        let chain = guarded(|| self.set_up(case))?;
+        Ok(Box::new(Guarded(chain)))
     }
 
-    fn check(&mut self) -> Result<Vec<Checked>> {
-        guarded(|| check::run(self))
+    fn open_sequence(&mut self, ops: &[Op]) -> Result<Box<dyn Sequence + '_>> {
+        guarded(|| Ok(Box::new(CudaSequence::new(self, ops)?) as Box<dyn Sequence + '_>))
+    }
+
+    fn check(&mut self, formats: &[Dtype]) -> Result<Checks> {
+        check::run(self, formats)
+    }
+
+    fn refuse(&mut self, path: KernelPath, reason: String) {
+        self.refusals.add(path, reason);
+    }
+
+    /// Runs something harmless: after an error that the driver keeps, no call succeeds.
+    fn lost(&mut self) -> Option<String> {
+        let harmless = || {
+            guarded(|| {
+                self.driver.set(self.sink, 4, 0)?;
+                self.driver.wait()
+            })
+        };
+        // The first answer may be the error of an earlier call.
+        harmless().or_else(|_| harmless()).err().map(|error| {
+            let title = &self.identity.driver.title;
+            format!("the device ({title}) is lost: {error}")
+        })
     }
 
     fn soak(&mut self, duration: Duration) -> Result<()> {
         guarded(|| self.keep_busy(duration))
     }
 
-    fn rest(&mut self, duration: Duration) {
-        std::thread::sleep(duration);
+    fn look_ahead(&mut self, cases: &mut dyn Iterator<Item = &Case>) {
+        if let Some(plans) = &self.plans {
+            plans.look_ahead(cases.filter_map(plan_of));
+        }
+    }
+
+    fn is_ready(&self, case: &Case) -> bool {
+        let plan = self.plans.as_ref().zip(plan_of(case));
+        plan.is_none_or(|(plans, key)| plans.is_ready(&key))
+    }
+
+    fn redraw(&mut self, draw: u64) {
+        self.draw = draw;
     }
 
     fn now(&self) -> Duration {
@@ -397,6 +534,9 @@ impl Device for CudaDevice {
     }
 
     fn sensors(&self) -> Sensors {
-        self.sensor.as_ref().map(Sensor::read).unwrap_or_default()
+        self.sensor
+            .as_ref()
+            .map(Sampler::latest)
+            .unwrap_or_default()
     }
 }

@@ -124,6 +124,27 @@ impl Driver {
         record.map_err(failed("record an event"))
     }
 
+    /// Captures nodes that record the start event before the enqueued work and the end event after
+    /// it, each time that the graph runs.
+    ///
+    /// Events around the launch of a graph would also time its own start and end.
+    pub(super) fn between_events(&self, enqueue: impl FnOnce() -> Result<()>) -> Result<()> {
+        let node = |event: &CudaEvent| {
+            let flags = sys::CUevent_record_flags::CU_EVENT_RECORD_EXTERNAL as u32;
+            // SAFETY: event and stream are alive, and outlive the graph: the device owns both and
+            // hands out chains that borrow it.
+            let status = unsafe {
+                sys::cuEventRecordWithFlags(event.cu_event(), self.stream.cu_stream(), flags)
+            };
+            status
+                .result()
+                .map_err(failed("capture the record of an event"))
+        };
+        node(&self.begin)?;
+        enqueue()?;
+        node(&self.end)
+    }
+
     /// Waits for the end event; returns the time between both.
     pub(super) fn elapsed(&self) -> Result<Seconds> {
         let millis = self.begin.elapsed_ms(&self.end);

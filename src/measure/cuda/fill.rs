@@ -11,7 +11,8 @@ use crate::measure::cuda::placement::{Placement, Slot};
 use crate::measure::format;
 use crate::measure::reference::{self, Element};
 use crate::ops::{Dtype, Op};
-use crate::random::Random;
+use crate::random::{Random, fnv1a};
+use std::ops::Range;
 
 /// Fills operands with our own kernels.
 #[derive(Clone, Copy)]
@@ -21,17 +22,65 @@ pub(super) struct Filler<'a> {
     pub(super) processors: u64,
 }
 
+/// Format in which an operator's normals are drawn.
+pub(super) fn format_of(op: &Op) -> Dtype {
+    match op.dtype() {
+        Some(Dtype::Tf32) | None => Dtype::Fp32,
+        Some(dtype) => dtype,
+    }
+}
+
+/// Format and number of a draw of normals.
+pub(super) type Draw = (Dtype, u64);
+
+/// Parts of the pool that hold the normals of a draw, which nothing has written since.
+#[derive(Debug, Default)]
+pub(super) struct Filled(Vec<(Draw, Range<u64>)>);
+
+impl Filled {
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Forgets what is about to be written, and of the part that it begins in all that follows.
+    pub(super) fn forget(&mut self, written: &Range<u64>) {
+        for (_, filled) in &mut self.0 {
+            if filled.start < written.end && written.start < filled.end {
+                filled.end = written.start.max(filled.start);
+            }
+        }
+        self.0.retain(|(_, filled)| !filled.is_empty());
+    }
+
+    /// Takes a range as filled with a draw; returns the part of it that has yet to be.
+    pub(super) fn claim(&mut self, draw: Draw, range: Range<u64>) -> Range<u64> {
+        let holds = |filled: &Range<u64>| filled.start <= range.start && range.start <= filled.end;
+        let mut known = self.0.iter();
+        let known = known
+            .find(|(of, filled)| *of == draw && holds(filled))
+            .cloned();
+        let (start, end) = known.map_or((range.start, range.start), |(_, at)| (at.start, at.end));
+        if end >= range.end {
+            return range.end..range.end;
+        }
+        let missing = end..range.end;
+        self.forget(&(start..range.end));
+        self.0.push((draw, start..range.end));
+        missing
+    }
+}
+
 impl Filler<'_> {
-    /// Fills all sets: first everything with normals, then indices, flags and statistics.
-    pub(super) fn fill(self, op: &Op, operands: &Placement) -> Result<()> {
-        let dtype = match op.dtype() {
-            Some(Dtype::Tf32) | None => Dtype::Fp32,
-            Some(dtype) => dtype,
-        };
-        self.normals(dtype, operands.region(), false)?;
+    /// Fills what the sets have of their own: normals, then indices, flags and statistics.
+    pub(super) fn fill_own(self, op: &Op, operands: &Placement, draw: u64) -> Result<()> {
+        if operands.own_inputs().next().is_none() {
+            return Ok(());
+        }
+        self.normals((format_of(op), draw), operands.region(), false)?;
         for set in 0..operands.sets() {
-            for slot in operands.operands().iter().filter(|slot| slot.is_input) {
-                self.fill_special(op, slot, operands.address(set, slot.name))?;
+            for slot in operands.own_inputs() {
+                self.fill_special(op, slot, operands.address(set, slot.name), draw)?;
             }
         }
         Ok(())
@@ -40,7 +89,7 @@ impl Filler<'_> {
     /// Fills a range of the pool with normals, or with their magnitudes.
     pub(super) fn normals(
         self,
-        dtype: Dtype,
+        (dtype, draw): Draw,
         (address, bytes): (u64, u64),
         magnitudes: bool,
     ) -> Result<()> {
@@ -52,7 +101,8 @@ impl Filler<'_> {
         let arguments = [
             Address(address),
             Count(elements),
-            Word(0x5eed_0001),
+            // Numbers of elements count from the start of each range.
+            Word(0x5eed_0001 ^ fnv1a(&[address, draw].map(u64::to_le_bytes).concat()) as u32),
             Float(1.0),
             Int(magnitudes.into()),
         ];
@@ -61,7 +111,7 @@ impl Filler<'_> {
     }
 
     /// Fills operands that cannot be normals: indices, flags, squares, and statistics of attention.
-    fn fill_special(self, op: &Op, slot: &Slot, address: u64) -> Result<()> {
+    fn fill_special(self, op: &Op, slot: &Slot, address: u64, draw: u64) -> Result<()> {
         let (name, more) = match (slot.element, slot.name, op) {
             (Element::Index, name, Op::Memory(memory)) => {
                 let end = match name {
@@ -72,7 +122,7 @@ impl Filler<'_> {
             }
             (Element::Flag, _, _) => ("fill_flags", vec![Word(reference::DROPOUT)]),
             (Element::Single, "v", _) => {
-                return self.normals(Dtype::Fp32, (address, slot.bytes), true);
+                return self.normals((Dtype::Fp32, draw), (address, slot.bytes), true);
             }
             (Element::Single, "stats", _) => {
                 let (queries, keys, causal) = match op {
@@ -94,12 +144,14 @@ impl Filler<'_> {
     }
 }
 
-/// Fills all sets without kernels of our own: a block of normals from the host, repeated.
-pub(super) fn from_host(driver: &Driver, op: &Op, operands: &Placement) -> Result<()> {
+/// Fills a range without kernels of our own: a block of normals from the host, repeated.
+pub(super) fn from_host(
+    driver: &Driver,
+    (dtype, draw): Draw,
+    (address, bytes): (u64, u64),
+) -> Result<()> {
     const BLOCK_BYTES: u64 = 4 << 20;
-    let dtype = op.dtype().unwrap_or(Dtype::Fp32);
-    let mut random = Random::new(0, "operands of CUDA");
-    let (address, bytes) = operands.region();
+    let mut random = Random::new(draw, "operands of CUDA");
     let block: Vec<u8> = (0..BLOCK_BYTES.min(bytes) / dtype.size())
         .flat_map(|_| {
             let bits = format::encode(dtype, random.normal() as f32);
@@ -132,6 +184,30 @@ fn divisor(a: u64, b: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_filled_is_not_filled_again_before_it_is_written() {
+        let (ours, theirs) = ((Dtype::Bf16, 0), (Dtype::Fp8, 0));
+        let mut filled = Filled::default();
+        assert_eq!(filled.claim(ours, 100..200), 100..200);
+        assert!(filled.claim(ours, 100..150).is_empty());
+        assert!(filled.claim(ours, 120..200).is_empty());
+        // A larger case adds what is missing.
+        assert_eq!(filled.claim(ours, 100..300), 200..300);
+        // Another format or draw in the same place takes it.
+        assert_eq!(filled.claim(theirs, 250..400), 250..400);
+        assert_eq!(filled.claim(ours, 100..300), 250..300);
+        assert_eq!(filled.claim((Dtype::Bf16, 1), 120..140), 120..140);
+        assert_eq!(filled.claim(ours, 100..300), 120..300);
+        // Outputs that reach into it spoil what follows.
+        filled.forget(&(280..290));
+        filled.forget(&(500..600));
+        assert_eq!(filled.claim(ours, 100..300), 280..300);
+        filled.forget(&(0..1000));
+        assert_eq!(filled.claim(ours, 100..110), 100..110);
+        filled.clear();
+        assert_eq!(filled.claim(ours, 100..110), 100..110);
+    }
 
     #[test]
     fn multiples_of_the_factor_visit_every_row_once() {

@@ -232,8 +232,8 @@ fn choose(
         .map_err(failed("describe a preference"))?;
     // SAFETY: a result is plain numbers, and zero is a valid status (success).
     let empty: sys::cublasLtMatmulHeuristicResult_t = unsafe { std::mem::zeroed() };
-    let wanted = if rank == 0 { 1 } else { MOST_RANKS };
-    let mut results = vec![empty; wanted as usize];
+    // A shorter list need not begin like this one.
+    let mut results = vec![empty; MOST_RANKS as usize];
     let mut found = 0;
     // SAFETY: all descriptors are alive, and the list has as many places as are asked for.
     unsafe {
@@ -245,7 +245,7 @@ fn choose(
             c.0,
             c.0,
             preference.0,
-            wanted as i32,
+            MOST_RANKS as i32,
             results.as_mut_ptr(),
             &raw mut found,
         )

@@ -6,6 +6,7 @@ use crate::measure::cuda::compile;
 use crate::measure::cuda::cudnn;
 use crate::measure::cuda::driver::{Driver, failed};
 use crate::measure::cuda::gemm;
+use crate::measure::cuda::libraries::Library;
 use crate::measure::cuda::sensor::Sensor;
 use crate::measure::device::{DriverInfo, Identity, device_name};
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
@@ -61,6 +62,11 @@ pub(super) fn identity(driver: &Driver, sensor: Option<&Sensor>, cudnn: bool) ->
         },
         stack: format!("cublaslt {}", gemm::version()),
         libraries: libraries.join(", "),
+        files: Library::ALL
+            .into_iter()
+            .flat_map(Library::files)
+            .map(|file| file.display().to_string())
+            .collect(),
         driver: DriverInfo {
             processors: told(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
             clock_hz: told(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)

@@ -37,8 +37,10 @@ pub(super) fn refuses(op: &Memory, limits: Limits) -> Option<String> {
         return Some("rows and columns must be 1 to 2^31 - 1".to_owned());
     }
     match (op.kind, op.pass) {
-        (MemoryKind::Adam, Pass::Backward) => Some("Adam has no backward pass".to_owned()),
-        (MemoryKind::Quantize | MemoryKind::AccumulateGradient, _) => Some(format!(
+        (MemoryKind::Adam | MemoryKind::Quantize, Pass::Backward) => {
+            Some(format!("{} has no backward pass", op.kind))
+        }
+        (MemoryKind::AccumulateGradient, _) => Some(format!(
             "{} is fused into other kernels and has none of its own",
             op.kind
         )),
@@ -62,9 +64,10 @@ const fn sums(op: &Memory) -> u64 {
     }
 }
 
-/// Shared memory in bytes for the sums per column in the backward pass of a norm.
+/// Shared memory in bytes for the sums per column in the backward pass of a norm, whose columns are
+/// rounded up to whole accesses.
 const fn column_bytes(op: &Memory) -> u64 {
-    sums(op) * op.cols * 4
+    sums(op) * op.cols.next_multiple_of(16 / op.dtype.size()) * 4
 }
 
 /// The source and the name of the kernel, `KIND_PASS` unless several kinds or both passes share
@@ -76,6 +79,7 @@ fn kernel_of(kind: MemoryKind, pass: Pass) -> (Source, String) {
         K::LayerNorm | K::RmsNorm => Source::Norm,
         K::Embedding | K::Permute => Source::Gather,
         K::Copy => Source::Copy,
+        K::Quantize => Source::Quantize,
         _ => Source::Elementwise,
     };
     let name = match (kind, pass) {
@@ -97,19 +101,33 @@ fn widest(length: u64, dtype: Dtype) -> u64 {
     elements
 }
 
-/// Whether threads along x share a row.
-const fn is_by_row(kind: MemoryKind) -> bool {
-    matches!(
-        kind,
-        MemoryKind::Softmax
-            | MemoryKind::CrossEntropy
-            | MemoryKind::LayerNorm
-            | MemoryKind::RmsNorm
-            | MemoryKind::Mask
-            | MemoryKind::Embedding
-            | MemoryKind::Permute
-    )
+/// Elements per access, and the accesses of a row where threads along x share one.
+///
+/// Kernels that read and write one place of each row reach aligned accesses by single elements
+/// before and after them; rows that move to another place have another alignment there.
+fn accesses(op: &Memory) -> (u64, Option<u64>) {
+    use MemoryKind as K;
+    let full = 16 / op.dtype.size();
+    match op.kind {
+        K::Softmax | K::CrossEntropy | K::LayerNorm | K::RmsNorm | K::Mask => {
+            (full, Some(op.cols / full))
+        }
+        K::Embedding | K::Permute => {
+            let vector = widest(op.cols, op.dtype);
+            (vector, Some(op.cols / vector))
+        }
+        K::Rotary => {
+            let width = reference::rotary_width(op.cols).unwrap_or(2);
+            let vector = widest(width / 2, op.dtype);
+            (vector, Some(op.cols / 2 / vector))
+        }
+        K::Quantize => (widest(op.cols, op.dtype), None),
+        _ => (full, None),
+    }
 }
+
+/// Rows and columns of the tiles that are cast and transposed, as `kernels/quantize.cu` has them.
+const TILE: u64 = 64;
 
 /// A memory-bound operator that is set up.
 pub(super) struct MemoryBound {
@@ -135,18 +153,16 @@ impl MemoryBound {
         }
         let (source, name) = kernel_of(op.kind, op.pass);
         let is_norm = matches!(op.kind, MemoryKind::LayerNorm | MemoryKind::RmsNorm);
-        let (vector, mut shape) = if is_by_row(op.kind) {
-            let vector = widest(op.cols, op.dtype);
-            (vector, Shape::rows(op.rows, op.cols / vector))
-        } else if op.kind == MemoryKind::Rotary {
-            let width = reference::rotary_width(op.cols).unwrap_or(2);
-            let vector = widest(width / 2, op.dtype);
-            let pairs = op.rows * (op.cols / 2 / vector);
-            (vector, Shape::flat(pairs, limits.processors))
-        } else {
-            let vector = 16 / op.dtype.size();
-            let packs = op.rows * op.cols / vector;
-            (vector, Shape::flat(packs, limits.processors))
+        let (vector, packs) = accesses(op);
+        let tiles = || op.rows.div_ceil(TILE) * op.cols.div_ceil(TILE);
+        let mut shape = match packs {
+            Some(packs) => Shape::rows(op.rows, packs),
+            None if op.kind == MemoryKind::Quantize => Shape {
+                blocks: u32::try_from(tiles()).unwrap_or(u32::MAX),
+                threads: (256, 1),
+                shared: 0,
+            },
+            None => Shape::flat(op.rows * op.cols / vector, limits.processors),
         };
         let function = kernels.function(driver, (source, op.dtype, vector), &name)?;
         let mut columns = None;
@@ -192,9 +208,10 @@ impl MemoryBound {
         let slots = slots.filter(|slot| !WEIGHT_GRADIENTS.contains(&slot.name));
         let pointers = slots.map(|slot| Address(operands.address(set, slot.name)));
         let numbers = match (op.kind, op.pass) {
-            (K::Gelu | K::Swiglu | K::Add | K::Copy, _)
-            | (K::Quantize | K::AccumulateGradient, _) => vec![elements],
-            (K::Softmax | K::CrossEntropy | K::Embedding | K::Permute, _) => vec![rows, cols],
+            (K::Gelu | K::Swiglu | K::Add | K::Copy | K::AccumulateGradient, _) => vec![elements],
+            (K::Quantize | K::Softmax | K::CrossEntropy | K::Embedding | K::Permute, _) => {
+                vec![rows, cols]
+            }
             (K::LayerNorm | K::RmsNorm, Forward) => {
                 vec![rows, cols, Float(reference::EPSILON as f32)]
             }

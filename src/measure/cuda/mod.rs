@@ -24,6 +24,7 @@ pub mod libraries;
 mod memory;
 mod placement;
 mod sensor;
+mod sequence;
 mod tuning;
 
 pub use device::CudaDevice;

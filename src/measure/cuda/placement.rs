@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::measure::reference::{self, Element};
 use crate::ops::Op;
 use crate::units::Bytes;
+use std::ops::Range;
 
 /// Alignment of addresses in bytes; cuBLASLt and cuDNN assume less.
 const ALIGNMENT: u64 = 256;
@@ -69,6 +70,17 @@ pub(super) struct Slot {
     pub(super) offset: u64,
     pub(super) is_input: bool,
     pub(super) is_output: bool,
+    /// Whether it lies among the inputs that cases share.
+    pub(super) is_shared: bool,
+}
+
+impl Slot {
+    /// Whether nothing writes it and plain normals do: neither indices and flags, nor squares (`v`)
+    /// and statistics of a softmax.
+    fn may_be_shared(&self) -> bool {
+        let plain = matches!(self.element, Element::Tensor | Element::Single);
+        plain && !self.is_output && !matches!(self.name, "v" | "stats")
+    }
 }
 
 /// The operands of one operator, in several sets of equal layout.
@@ -78,6 +90,8 @@ pub(super) struct Placement {
     base: u64,
     set_bytes: u64,
     sets: u64,
+    /// Base of the inputs that cases share, and the bytes of a set of them.
+    shared: (u64, u64),
 }
 
 impl Placement {
@@ -107,6 +121,7 @@ impl Placement {
                 offset,
                 is_input,
                 is_output: !is_input,
+                is_shared: false,
             });
             offset += bytes.next_multiple_of(ALIGNMENT) + GUARD;
         }
@@ -124,6 +139,46 @@ impl Placement {
             base,
             set_bytes,
             sets,
+            shared: (0, 0),
+        })
+    }
+
+    /// The same, with the inputs that plain normals do at `home`, where cases of one format share
+    /// them; what the operator writes, or what is not plain, comes from the arena.
+    ///
+    /// Where the inputs do not fit behind `home`, they end with the arena.
+    pub(super) fn sharing(
+        op: &Op,
+        arena: &mut Arena,
+        home: u64,
+        wanted: impl Fn(u64) -> u64,
+    ) -> Result<Self> {
+        let (mut slots, bytes) = Self::slots(op)
+            .ok_or_else(|| Error::infeasible(format!("{op} has no operands on one GPU")))?;
+        let (mut own, mut shared) = (0, 0);
+        for slot in &mut slots {
+            slot.is_shared = slot.may_be_shared();
+            let area = if slot.is_shared {
+                &mut shared
+            } else {
+                &mut own
+            };
+            slot.offset = *area;
+            *area += slot.bytes.next_multiple_of(ALIGNMENT) + GUARD;
+        }
+        let sets = wanted(bytes).min(arena.left() / bytes).max(1);
+        let base = arena.take(own * sets)?;
+        let needed = shared * sets;
+        if needed > arena.left() {
+            return Err(too_large(needed, arena.left()));
+        }
+        let last = (arena.end - needed) & !(ALIGNMENT - 1);
+        Ok(Self {
+            slots,
+            base,
+            set_bytes: own,
+            sets,
+            shared: (home.clamp(arena.start().min(last), last), shared),
         })
     }
 
@@ -131,13 +186,26 @@ impl Placement {
         self.sets
     }
 
+    /// Bytes of a set, shared inputs included.
     pub(super) const fn set_bytes(&self) -> u64 {
-        self.set_bytes
+        self.set_bytes + self.shared.1
     }
 
-    /// All sets as (address, bytes).
+    /// All sets as (address, bytes), without shared inputs.
     pub(super) const fn region(&self) -> (u64, u64) {
         (self.base, self.set_bytes * self.sets)
+    }
+
+    /// The shared inputs of all sets.
+    pub(super) const fn shared(&self) -> Range<u64> {
+        let (base, bytes) = self.shared;
+        base..base + bytes * self.sets
+    }
+
+    /// The inputs that lie in [`Placement::region`].
+    pub(super) fn own_inputs(&self) -> impl Iterator<Item = &Slot> {
+        let slots = self.slots.iter();
+        slots.filter(|slot| slot.is_input && !slot.is_shared)
     }
 
     pub(super) fn operands(&self) -> &[Slot] {
@@ -152,14 +220,18 @@ impl Placement {
     pub(super) fn address(&self, set: u64, name: &str) -> u64 {
         let slot = self.slots.iter().find(|slot| slot.name == name);
         let slot = slot.unwrap_or_else(|| panic!("no operand `{name}`"));
-        self.base + set % self.sets * self.set_bytes + slot.offset
+        let (base, bytes) = match slot.is_shared {
+            true => self.shared,
+            false => (self.base, self.set_bytes),
+        };
+        base + set % self.sets * bytes + slot.offset
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::{Dtype, Memory, MemoryKind, Pass};
+    use crate::ops::{Dtype, Gemm, Memory, MemoryKind, Pass};
 
     fn adam() -> Op {
         Op::Memory(Memory {
@@ -189,6 +261,50 @@ mod tests {
         let (base, bytes) = placement.region();
         assert!(end <= base + bytes && base + bytes <= 1000 + (1 << 20));
         assert_eq!(placement.address(3, "m"), placement.address(0, "m"));
+    }
+
+    #[test]
+    fn inputs_that_nothing_writes_lie_at_home_apart_from_the_rest() {
+        let gemm = Op::Gemm(Gemm::new(64, 64, 64));
+        let (start, end, home) = (1024, 1024 + (1 << 20), 1024 + (1 << 18));
+        let placed = |op: &Op, home, wanted| {
+            let mut arena = Arena::new(start, end - start);
+            Placement::sharing(op, &mut arena, home, |_| wanted).unwrap()
+        };
+        let placement = placed(&gemm, home, 4);
+        assert_eq!(placement.sets(), 4);
+        assert_eq!(placement.shared().start, home);
+        assert_eq!(
+            (placement.address(0, "a"), placement.address(0, "c")),
+            (home, start)
+        );
+        assert_eq!(placement.own_inputs().count(), 0);
+        let (base, bytes) = placement.region();
+        for set in 0..4 {
+            for slot in placement.operands() {
+                let address = placement.address(set, slot.name);
+                let area = if slot.is_output {
+                    base..base + bytes
+                } else {
+                    placement.shared()
+                };
+                assert!(area.contains(&address) && address + slot.bytes <= area.end);
+            }
+        }
+        let Some((_, whole)) = Placement::slots(&gemm) else {
+            unreachable!()
+        };
+        assert_eq!(placement.set_bytes(), whole);
+        // As many sets as fit, which then end with the arena.
+        let large = placed(&gemm, home, 1000);
+        assert!(large.sets() > 10 && large.shared().end <= end);
+        assert!(large.shared().start >= large.region().0 + large.region().1);
+        // Weights and their moments are updated in place: every case draws them anew.
+        let own: Vec<_> = placed(&adam(), home, 2)
+            .own_inputs()
+            .map(|slot| slot.name)
+            .collect();
+        assert_eq!(own, ["weight", "m", "v"]);
     }
 
     #[test]

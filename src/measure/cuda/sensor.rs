@@ -1,26 +1,40 @@
-//! Power and temperature of a GPU from NVML, which comes with its driver, where it is available.
+//! Power, temperature and the reasons of the clock from NVML, which comes with the driver, where it
+//! is available: read once a second by a thread, since a call takes up to a millisecond.
 
 use crate::measure::cuda::libraries::Library;
-use crate::measure::device::Sensors;
+use crate::measure::device::{ClockReasons, Sensors};
 use libloading::os::unix::{Library as Handle, Symbol};
-use std::ffi::{CString, c_char, c_int, c_uint, c_void};
+use std::ffi::{CString, c_char, c_int, c_uint, c_ulonglong, c_void};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Time between two readings.
+const PERIOD: Duration = Duration::from_secs(1);
 
 /// `nvmlReturn_t`; zero is success.
 type Status = c_int;
 type Device = *mut c_void;
 type Read = unsafe extern "C" fn(Device, *mut c_uint) -> Status;
 type ReadKind = unsafe extern "C" fn(Device, c_uint, *mut c_uint) -> Status;
+type ReadBits = unsafe extern "C" fn(Device, *mut c_ulonglong) -> Status;
 
 /// The sensors of one GPU.
 pub(super) struct Sensor {
     device: Device,
     power: Option<Symbol<Read>>,
     temperature: Option<Symbol<ReadKind>>,
+    reasons: Option<Symbol<ReadBits>>,
     /// Version of the driver, such as `580.65.06`.
     pub(super) driver_version: Option<String>,
     // The symbols above are of this library.
     _library: Handle,
 }
+
+// SAFETY: NVML may be called from any thread; the handle of a device is a pointer into it that no
+// thread owns.
+unsafe impl Send for Sensor {}
 
 impl Sensor {
     /// The sensors of the GPU at this address on the PCI bus (`00000000:19:00.0`).
@@ -45,6 +59,11 @@ impl Sensor {
             }
             let power = library.get(b"nvmlDeviceGetPowerUsage").ok();
             let temperature = library.get(b"nvmlDeviceGetTemperature").ok();
+            // The name since driver 535, and the one before.
+            let reasons = library
+                .get(b"nvmlDeviceGetCurrentClocksEventReasons")
+                .or_else(|_| library.get(b"nvmlDeviceGetCurrentClocksThrottleReasons"))
+                .ok();
             let version: Option<Symbol<unsafe extern "C" fn(*mut c_char, c_uint) -> Status>> =
                 library.get(b"nvmlSystemGetDriverVersion").ok();
             let driver_version = version.and_then(|version| {
@@ -58,6 +77,7 @@ impl Sensor {
                 device,
                 power,
                 temperature,
+                reasons,
                 driver_version,
                 _library: library,
             })
@@ -68,20 +88,106 @@ impl Sensor {
     pub(super) fn read(&self) -> Sensors {
         /// `NVML_TEMPERATURE_GPU`: the sensor of the chip.
         const CHIP: c_uint = 0;
-        let (mut milliwatts, mut degrees) = (0, 0);
+        let (mut milliwatts, mut degrees, mut bits) = (0, 0, 0);
         // SAFETY: the device is one that NVML gave out, and the numbers outlive the calls.
-        let (power, temperature) = unsafe {
-            let power = self.power.as_ref();
-            let temperature = self.temperature.as_ref();
+        let (power, temperature, reasons) = unsafe {
             (
-                power.map(|read| read(self.device, &raw mut milliwatts)),
-                temperature.map(|read| read(self.device, CHIP, &raw mut degrees)),
+                self.power
+                    .as_ref()
+                    .map(|read| read(self.device, &raw mut milliwatts)),
+                self.temperature
+                    .as_ref()
+                    .map(|read| read(self.device, CHIP, &raw mut degrees)),
+                self.reasons
+                    .as_ref()
+                    .map(|read| read(self.device, &raw mut bits)),
             )
         };
-        let read = |status: Option<Status>, value: f64| (status == Some(0)).then_some(value);
+        let told = |status: Option<Status>| status == Some(0);
         Sensors {
-            power_watts: read(power, f64::from(milliwatts) / 1e3),
-            temperature_celsius: read(temperature, f64::from(degrees)),
+            power_watts: told(power).then(|| f64::from(milliwatts) / 1e3),
+            temperature_celsius: told(temperature).then(|| f64::from(degrees)),
+            clock_reasons: told(reasons).then_some(ClockReasons(bits)),
         }
+    }
+}
+
+/// A thread that reads sensors once a second.
+pub(super) struct Sampler {
+    latest: Arc<Mutex<Sensors>>,
+    /// Ends the thread when it is dropped.
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Sampler {
+    /// Reads once now, then once a period.
+    pub(super) fn start(
+        mut read: impl FnMut() -> Sensors + Send + 'static,
+        period: Duration,
+    ) -> Self {
+        let latest = Arc::new(Mutex::new(read()));
+        let (stop, stopped) = channel();
+        let shared = Arc::clone(&latest);
+        let thread = std::thread::spawn(move || {
+            while stopped.recv_timeout(period) == Err(RecvTimeoutError::Timeout) {
+                let readings = read();
+                *shared.lock().unwrap_or_else(PoisonError::into_inner) = readings;
+            }
+        });
+        Self {
+            latest,
+            stop: Some(stop),
+            thread: Some(thread),
+        }
+    }
+
+    /// Of the sensors of a GPU.
+    pub(super) fn of(sensor: Sensor) -> Self {
+        Self::start(move || sensor.read(), PERIOD)
+    }
+
+    /// The latest readings, at most a period old.
+    pub(super) fn latest(&self) -> Sensors {
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        self.stop.take();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    #[test]
+    fn readings_are_fresh_and_the_thread_ends_at_once() {
+        let mut count = 0.0;
+        let read = move || {
+            count += 1.0;
+            Sensors {
+                power_watts: Some(count),
+                ..Sensors::default()
+            }
+        };
+        let sampler = Sampler::start(read, Duration::from_millis(5));
+        assert!(sampler.latest().power_watts.is_some());
+        let begin = Instant::now();
+        while sampler.latest().power_watts < Some(3.0) {
+            assert!(begin.elapsed() < Duration::from_secs(20));
+            std::thread::yield_now();
+        }
+        drop(sampler);
+        let slow = Sampler::start(Sensors::default, Duration::from_secs(3600));
+        let begin = Instant::now();
+        drop(slow);
+        assert!(begin.elapsed() < Duration::from_secs(60));
     }
 }

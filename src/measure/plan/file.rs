@@ -1,9 +1,11 @@
-//! Plans as TOML: three are built in, others come from a file in the same format; unknown keys are
+//! Plans as TOML: some are built in, others come from a file in the same format; unknown keys are
 //! refused by name.
 
-use super::{DeviceRates, Plan, Set};
+use super::shares::LAYOUTS;
+use super::{AttentionShares, DeviceRates, MemoryShares, Plan, Set};
 use crate::error::{Error, Result, read_text};
-use crate::ops::Dtype;
+use crate::measure::stopping::Limits;
+use crate::ops::{Dtype, Layout};
 use crate::units::{Seconds, duration};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -11,16 +13,26 @@ use std::fmt::Display;
 use std::path::Path;
 
 /// The built-in plans by name.
-pub const BUILT_IN: [(&str, &str); 3] = [
+pub const BUILT_IN: [(&str, &str); 7] = [
     ("quick", include_str!("../../../data/plans/quick.toml")),
     (
         "standard",
         include_str!("../../../data/plans/standard.toml"),
     ),
     ("full", include_str!("../../../data/plans/full.toml")),
+    (
+        "training",
+        include_str!("../../../data/plans/training.toml"),
+    ),
+    (
+        "attention",
+        include_str!("../../../data/plans/attention.toml"),
+    ),
+    ("adam", include_str!("../../../data/plans/adam.toml")),
+    ("layers", include_str!("../../../data/plans/layers.toml")),
 ];
 
-/// A plan file; every key but `scale` is required.
+/// A plan file; what has a default may be left out.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
@@ -32,10 +44,24 @@ struct Document {
     shortest_us: f64,
     longest_us: f64,
     active_rounds: u32,
+    #[serde(default)]
+    chain_us: Option<f64>,
+    #[serde(default)]
+    fewest: Option<usize>,
     dtypes: BTreeMap<Dtype, f64>,
+    #[serde(default = "layouts")]
+    layouts: BTreeMap<Layout, f64>,
+    #[serde(default)]
+    attention: AttentionShares,
+    #[serde(default)]
+    memory: MemoryShares,
     sets: BTreeMap<Set, u32>,
     #[serde(default)]
     scale: Option<DeviceRates>,
+}
+
+fn layouts() -> BTreeMap<Layout, f64> {
+    BTreeMap::from(LAYOUTS)
 }
 
 /// The plan of this name, else that of the file.
@@ -45,11 +71,13 @@ pub fn find(name: &str) -> Result<Plan> {
     }
     let path = Path::new(name);
     if !path.is_file() {
+        let names = BUILT_IN.map(|(name, _)| name).join(", ");
+        let allowed = format!("{names}, or the path of a plan file");
         return Err(Error::field(
             "command line",
             "--plan",
             format!("`{name}`"),
-            "quick, standard, full, or the path of a plan file",
+            &allowed,
         ));
     }
     parse(&read_text(path)?, name)
@@ -67,6 +95,7 @@ pub fn parse(text: &str, place: &str) -> Result<Plan> {
         ))
     })?;
     check(&document, place)?;
+    let usual = Limits::default();
     let time = |name: &str, text: &str| {
         duration(text).map_err(|allowed| Error::field(place, name, format!("`{text}`"), &allowed))
     };
@@ -79,7 +108,12 @@ pub fn parse(text: &str, place: &str) -> Result<Plan> {
         shortest: Seconds::from_micros(document.shortest_us),
         longest: Seconds::from_micros(document.longest_us),
         active_rounds: document.active_rounds as usize,
+        chain: document.chain_us.map_or(usual.chain, Seconds::from_micros),
+        fewest: document.fewest.unwrap_or(usual.fewest),
         dtypes: document.dtypes.into_iter().collect(),
+        layouts: document.layouts.into_iter().collect(),
+        attention: document.attention,
+        memory: document.memory,
         sets: document
             .sets
             .into_iter()
@@ -105,11 +139,32 @@ fn check(document: &Document, place: &str) -> Result<()> {
     require(holds, "longest_us", &longest, allowed)?;
     let allowed = "a format with its weight, such as { bf16 = 1.0 }";
     require(!document.dtypes.is_empty(), "dtypes", &"empty", allowed)?;
-    for (dtype, &weight) in &document.dtypes {
-        let (name, holds) = (format!("dtypes.{dtype}"), weight > 0.0 && weight <= 1e6);
+    let allowed = "a layout with its weight, such as { tn = 1.0 }";
+    require(!document.layouts.is_empty(), "layouts", &"empty", allowed)?;
+    let dtypes = document.dtypes.iter();
+    let dtypes = dtypes.map(|(dtype, weight)| (format!("dtypes.{dtype}"), *weight));
+    let layouts = document.layouts.iter();
+    let layouts = layouts.map(|(layout, weight)| (format!("layouts.{layout}"), *weight));
+    for (name, weight) in dtypes.chain(layouts) {
+        let holds = weight > 0.0 && weight <= 1e6;
         let allowed = "a weight of more than 0, at most 1e6";
         require(holds, &name, &weight, allowed)?;
     }
+    let (attention, memory) = (&document.attention, &document.memory);
+    let (name, allowed) = ("attention.head_dims", "at least one head size, 8 to 512");
+    require(!attention.head_dims.is_empty(), name, &"empty", allowed)?;
+    for head_dim in &attention.head_dims {
+        require((8..=512).contains(head_dim), name, head_dim, allowed)?;
+    }
+    let shares = attention.shares();
+    let shares = shares.map(|(name, share)| (format!("attention.{name}"), share));
+    let presets = ("memory.presets".to_owned(), memory.presets);
+    for (name, share) in shares.into_iter().chain([presets]) {
+        let holds = (0.0..=1.0).contains(&share);
+        require(holds, &name, &share, "a share from 0 to 1")?;
+    }
+    let (name, allowed) = ("memory.kinds", "at least one kernel, such as [\"adam\"]");
+    require(!memory.kinds.is_empty(), name, &"empty", allowed)?;
     let allowed = "at least one set with a number of cases of 1 or more";
     let holds = document.sets.values().any(|&cases| cases > 0);
     require(holds, "sets", &"empty", allowed)?;
@@ -121,6 +176,14 @@ fn check(document: &Document, place: &str) -> Result<()> {
     require(anchors <= 1000, "anchors", &anchors, "0 to 1000")?;
     let holds = (1..=100).contains(&rounds);
     require(holds, "active_rounds", &rounds, "1 to 100")?;
+    if let Some(chain) = document.chain_us {
+        let holds = (10.0..=1e5).contains(&chain);
+        require(holds, "chain_us", &chain, "10 to 1e5")?;
+    }
+    if let Some(fewest) = document.fewest {
+        let holds = (3..=7).contains(&fewest);
+        require(holds, "fewest", &fewest, "3 to 7")?;
+    }
     let Some(rates) = &document.scale else {
         return Ok(());
     };
@@ -145,11 +208,23 @@ mod tests {
 
     #[test]
     fn every_built_in_plan_is_read_and_says_its_name() {
-        let budgets = [2, 5, 9].map(|minutes| Duration::from_secs(60 * minutes));
+        let budgets = [120, 300, 540, 540, 540, 20, 300].map(Duration::from_secs);
         for ((name, _), budget) in BUILT_IN.into_iter().zip(budgets) {
             let plan = find(name).unwrap();
             assert_eq!((plan.name.as_str(), plan.budget), (name, budget));
         }
+    }
+
+    #[test]
+    fn chains_are_as_long_and_replays_as_few_as_a_plan_says() {
+        let usual = parse(quick(), "mine.toml").unwrap();
+        assert_eq!((usual.chain.micros(), usual.fewest), (1000.0, 7));
+        let keys = "anchors = 24\nchain_us = 300\nfewest = 5";
+        let text = quick().replacen("anchors = 24", keys, 1);
+        let plan = parse(&text, "mine.toml").unwrap();
+        assert_eq!((plan.chain.micros(), plan.fewest), (300.0, 5));
+        // Journals tell the two apart.
+        assert_ne!(plan.digest(), usual.digest());
     }
 
     #[test]
@@ -165,9 +240,39 @@ mod tests {
                 "longest_us = 0.1",
                 "mine.toml: `longest_us` is 0.1; allowed: more than",
             ),
+            (
+                "anchors = 24",
+                "anchors = 24\nchain_us = 1",
+                "mine.toml: `chain_us` is 1; allowed: 10 to 1e5",
+            ),
+            (
+                "anchors = 24",
+                "anchors = 24\nfewest = 2",
+                "mine.toml: `fewest` is 2; allowed: 3 to 7",
+            ),
             ("anchors = 24", "anchor = 24", "mine.toml: line "),
             ("anchors = 24", "anchor = 24", "unknown field `anchor`"),
             ("sobol = ", "sobold = ", "unknown variant `sobold`"),
+            (
+                "[sets]",
+                "layouts = { tn = 0 }\n[sets]",
+                "mine.toml: `layouts.tn` is 0; allowed: a weight",
+            ),
+            (
+                "[sets]",
+                "[attention]\nbackward = 1.5\n[sets]",
+                "mine.toml: `attention.backward` is 1.5; allowed: a share from 0 to 1",
+            ),
+            (
+                "[sets]",
+                "[attention]\nhead_dims = [64, 4]\n[sets]",
+                "mine.toml: `attention.head_dims` is 4; allowed: at least one head size",
+            ),
+            (
+                "[sets]",
+                "[memory]\nkinds = [\"adamw\"]\n[sets]",
+                "unknown variant `adamw`",
+            ),
             (
                 "bf16 = 0.5",
                 "bf16 = -0.5",

@@ -2,6 +2,7 @@
 
 use super::Sizing;
 use super::rates::flops_in;
+use super::shares::in_shares;
 use super::sobol::{Sobol, log_between};
 use crate::measure::device::Case;
 use crate::ops::{Dtype, Gemm, Layout, Op};
@@ -49,23 +50,30 @@ pub fn transformer(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
             layers.extend(VOCABULARIES.map(|words| (words.div_ceil(shrink * ranks), hidden)));
         }
     }
-    let mut shapes: Vec<(u64, u64, u64, Layout)> = Vec::new();
-    for (out, input) in layers {
-        for tokens in TOKENS.map(|tokens| (tokens / shrink).max(1)) {
-            shapes.push((tokens, out, input, Layout::Tn));
-            shapes.push((tokens, input, out, Layout::Nn));
-            shapes.push((out, input, tokens, Layout::Nt));
+    let tokens = |numbers: [u64; 5]| numbers.map(|tokens| (tokens / shrink).max(1));
+    let shares = sizing.plan.layouts.iter().map(|&(layout, weight)| {
+        let mut shapes: Vec<(u64, u64, u64, Layout)> = Vec::new();
+        for &(out, input) in &layers {
+            let run = |tokens: u64| match layout {
+                Layout::Tn => (tokens, out, input, layout),
+                Layout::Nn => (tokens, input, out, layout),
+                Layout::Nt | Layout::Tt => (out, input, tokens, layout),
+            };
+            shapes.extend(tokens(TOKENS).map(run));
+            if layout == Layout::Tn {
+                shapes.extend(DECODED.map(run));
+            }
         }
-        for tokens in DECODED {
-            shapes.push((tokens, out, input, Layout::Tn));
-        }
-    }
-    shapes.sort_unstable();
-    shapes.dedup();
-    random.shuffle(&mut shapes);
-    let cases = shapes.into_iter().filter_map(|(m, n, k, layout)| {
+        shapes.sort_unstable();
+        shapes.dedup();
+        random.shuffle(&mut shapes);
+        (weight, shapes)
+    });
+    let shapes = in_shares(shares.collect());
+    let cases = shapes.filter_map(|(m, n, k, layout)| {
         let dtype = sizing.supported.dtype(random.uniform());
-        let layout = match sizing.supported.layouts(dtype).contains(&layout) {
+        let mut allowed = sizing.supported.layouts(dtype).iter();
+        let layout = match allowed.any(|(allowed, _)| *allowed == layout) {
             true => layout,
             false => sizing.supported.layout(dtype),
         };
@@ -130,7 +138,7 @@ fn sobol_gemms(
     let sequence = Sobol::new(sizing.seed, name).take(points).zip(0..);
     sequence.filter_map(move |(point, index)| {
         let dtype = sizing.supported.dtype(point[3]);
-        let layout = layout(sizing, dtype, point[4]);
+        let layout = sizing.supported.layout_at(dtype, point[4]);
         let unit = UNITS[index % UNITS.len()];
         let one = shape(sizing, &point, unit, layout, dtype)?;
         let batch = batch(point[5]);
@@ -145,18 +153,6 @@ fn sobol_gemms(
         let gemm = gemm([one.m, one.n, one.k].map(size), layout, dtype)?;
         fitting(sizing, Gemm { batch, ..gemm })
     })
-}
-
-/// Three quarters in the layout of a forward pass, the rest in the others.
-fn layout(sizing: &Sizing<'_>, dtype: Dtype, at: f64) -> Layout {
-    let allowed = sizing.supported.layouts(dtype);
-    match (allowed.len(), at < 0.75) {
-        (0 | 1, _) | (_, true) => sizing.supported.layout(dtype),
-        (others, false) => {
-            let place = (at - 0.75) / 0.25 * (others - 1) as f64;
-            allowed[(1 + place as usize).min(others - 1)]
-        }
-    }
 }
 
 /// The GEMM at a point of the unit cube, if it is short and small enough.
@@ -196,48 +192,62 @@ fn base(sizing: &Sizing<'_>, dtype: Dtype) -> u64 {
     powers.into_iter().find(|&size| short(size)).unwrap_or(128)
 }
 
-/// Both contiguous dimensions as odd multiples of 1, 2, … 128 near three base sizes, for every
-/// layout.
+/// Both contiguous dimensions as odd multiples of 1, 2, … 128 near four base sizes, in the plan's
+/// layouts.
 ///
 /// Forward and input gradient read and write rows along `k` and `n`, the weight gradient along `m`
 /// and `n`.
 pub fn alignment(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
     let mut random = Random::new(sizing.seed, "alignment cases");
-    let mut cases = Vec::new();
     let dtype = most_wanted(sizing);
     let top = base(sizing, dtype);
     let classes = || (0..8).map(|power| 1u64 << power);
     let near = |base: u64, class: u64| ((base / class) | 1) * class;
-    for base in [top, top / 2, top / 4] {
-        for &layout in sizing.supported.layouts(dtype) {
-            for (first, second) in classes().flat_map(|one| classes().map(move |two| (one, two))) {
-                let (first, second) = (near(base, first), near(base, second));
-                let sizes = match layout {
-                    Layout::Tn | Layout::Nn => [base, first, second],
-                    Layout::Nt | Layout::Tt => [first, second, base],
-                };
-                cases.extend(gemm(sizes, layout, dtype).map(cold));
+    let shares = sizing
+        .supported
+        .layouts(dtype)
+        .iter()
+        .map(|&(layout, weight)| {
+            let mut cases = Vec::new();
+            for base in [top, top / 2, top / 4, 3 * top / 4] {
+                for (first, second) in
+                    classes().flat_map(|one| classes().map(move |two| (one, two)))
+                {
+                    let (first, second) = (near(base, first), near(base, second));
+                    let sizes = match layout {
+                        Layout::Tn | Layout::Nn => [base, first, second],
+                        Layout::Nt | Layout::Tt => [first, second, base],
+                    };
+                    cases.extend(gemm(sizes, layout, dtype).map(cold));
+                }
             }
-        }
-    }
-    random.shuffle(&mut cases);
-    cases.truncate(wanted);
-    cases
+            random.shuffle(&mut cases);
+            (weight, cases)
+        });
+    in_shares(shares.collect()).take(wanted).collect()
 }
 
-/// Whole lines through five bases: ±64 in steps of one, then 60 multiples of 8 up to three times
-/// the base.
+/// Whole lines through five bases, each in one of the plan's layouts by their shares: ±64 in steps
+/// of one, then 60 multiples of 8 up to three times the base.
 pub fn sweeps(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
     let dtype = most_wanted(sizing);
     let top = base(sizing, dtype);
-    let layout = sizing.supported.layout(dtype);
     let bases = [[4, 4, 4], [2, 4, 8], [8, 2, 4], [1, 8, 4], [4, 1, 8]];
-    let mut lines: Vec<([u64; 3], usize)> = bases
-        .into_iter()
-        .flat_map(|base| (0..3).map(move |axis| (base, axis)))
-        .collect();
-    Random::new(sizing.seed, "sweep lines").shuffle(&mut lines);
-    let cases = lines.into_iter().flat_map(|(quarters, axis)| {
+    let mut random = Random::new(sizing.seed, "sweep lines");
+    let shares = sizing
+        .supported
+        .layouts(dtype)
+        .iter()
+        .map(|&(layout, weight)| {
+            let mut lines: Vec<([u64; 3], usize, Layout)> = bases
+                .into_iter()
+                .flat_map(|base| (0..3).map(move |axis| (base, axis, layout)))
+                .collect();
+            random.shuffle(&mut lines);
+            (weight, lines)
+        });
+    let lines = in_shares(shares.collect());
+    let cases = lines.flat_map(|(quarters, axis, layout)| {
         let sizes = quarters.map(|quarters| top * quarters / 4);
         let center = sizes[axis];
         let fine = center.saturating_sub(64).max(1)..=center + 64;
@@ -263,7 +273,7 @@ pub fn best_of(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
 }
 
 /// The format with the largest share.
-fn most_wanted(sizing: &Sizing<'_>) -> Dtype {
+pub fn most_wanted(sizing: &Sizing<'_>) -> Dtype {
     let dtypes = sizing.supported.dtypes.iter();
     let most = dtypes.max_by(|a, b| a.1.total_cmp(&b.1));
     most.map_or(Dtype::Fp32, |most| most.0)

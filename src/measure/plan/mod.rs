@@ -4,23 +4,30 @@
 //! Plans are deterministic: equal plans, seeds, rates and devices give equal cases in equal order.
 //! The order interleaves the sets in proportion, so that every prefix of it is a balanced sample.
 
+mod anchors;
 mod attention;
 pub mod file;
 mod gemms;
+mod loads;
 mod memory;
 pub mod rates;
+mod shares;
 pub mod sobol;
 
 pub use file::find;
+pub use loads::PlannedLoad;
 pub use rates::DeviceRates;
+pub use shares::{AttentionShares, MemoryShares};
 
 use super::device::{Cache, Case};
+use super::stopping::Limits;
 use crate::dataset::Row;
 use crate::error::{Error, Result};
-use crate::ops::{Dtype, Gemm, Layout, MemoryKind, Op};
+use crate::ops::{Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
 use crate::random::{Random, fnv1a};
 use crate::units::{Bytes, Seconds};
 use serde::Serialize;
+use shares::weighted;
 use std::collections::HashSet;
 use std::fmt;
 use std::time::Duration;
@@ -47,6 +54,10 @@ named_enum! {
         Memory = "memory",
         /// Cases of the other sets once more with operands in the cache.
         Hot = "hot",
+        /// Long operators one by one, each for 1.5 s.
+        Sustained = "sustained",
+        /// Layers of transformers, forward and backward, each for 1.5 s.
+        Layers = "layers",
         /// Cases that active learning chooses during the run.
         Active = "active",
     }
@@ -73,8 +84,24 @@ pub struct Plan {
     pub longest: Seconds,
     /// Rounds of active learning.
     pub active_rounds: usize,
+    /// Target device time of one replay of a chain.
+    #[serde(
+        rename = "chain_us",
+        serialize_with = "micros",
+        skip_serializing_if = "is_usual_chain"
+    )]
+    pub chain: Seconds,
+    /// Least number of replays of a call over 1 ms.
+    #[serde(skip_serializing_if = "is_usual_fewest")]
+    pub fewest: usize,
     /// Number formats with their shares of the cases.
     pub dtypes: Vec<(Dtype, f64)>,
+    /// Layouts of GEMMs with their shares of the cases.
+    pub layouts: Vec<(Layout, f64)>,
+    /// What the attention set consists of.
+    pub attention: AttentionShares,
+    /// What the set of memory-bound kernels consists of.
+    pub memory: MemoryShares,
     /// Number of cases wanted of each set.
     pub sets: Vec<(Set, usize)>,
     /// Rates to use instead of a probe.
@@ -106,6 +133,16 @@ fn micros<S: serde::Serializer>(
     serializer.serialize_f64(time.micros())
 }
 
+// Plans that leave a key out have the digest of before there was that key.
+
+fn is_usual_chain(chain: &Seconds) -> bool {
+    *chain == Limits::default().chain
+}
+
+fn is_usual_fewest(fewest: &usize) -> bool {
+    *fewest == Limits::default().fewest
+}
+
 /// A case and the set it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Planned {
@@ -129,32 +166,40 @@ impl Planned {
     }
 }
 
-/// Formats and layouts of GEMMs that a plan asks for and a device supports.
+/// What is drawn from, with its shares.
+type Shares<T> = Vec<(T, f64)>;
+
+/// A memory-bound kernel and its pass.
+type Kernel = (MemoryKind, Pass);
+
+/// Formats, layouts and kernels that a plan asks for and a device supports.
 #[derive(Clone, Debug)]
 pub struct Supported {
     /// Formats with their shares.
     pub dtypes: Vec<(Dtype, f64)>,
-    /// Layouts by format.
-    layouts: Vec<(Dtype, Vec<Layout>)>,
+    /// Layouts with their shares, by format.
+    layouts: Vec<(Dtype, Shares<Layout>)>,
+    /// Formats of memory-bound kernels with their shares.
+    kernels: Vec<(Kernel, Shares<Dtype>)>,
 }
 
 impl Supported {
-    /// Asks the device for each format and layout of the plan, with a small GEMM.
+    /// Asks the device for each format and layout of the plan with a small GEMM, and for each
+    /// memory-bound kernel with a small tensor.
     pub fn new(plan: &Plan, refuses: &dyn Fn(&Case) -> Option<String>) -> Result<Self> {
         let mut supported = Self {
             dtypes: Vec::new(),
             layouts: Vec::new(),
+            kernels: Vec::new(),
         };
         let mut reasons = Vec::new();
         for &(dtype, weight) in &plan.dtypes {
-            let allowed: Vec<Layout> = Layout::ALL
-                .into_iter()
-                .filter(|&layout| {
-                    let refusal = refuses(&Case::cold(Op::Gemm(Gemm::square(512, layout, dtype))));
-                    reasons.extend(refusal.clone());
-                    refusal.is_none()
-                })
-                .collect();
+            let mut allowed = plan.layouts.clone();
+            allowed.retain(|&(layout, _)| {
+                let refusal = refuses(&Case::cold(Op::Gemm(Gemm::square(512, layout, dtype))));
+                reasons.extend(refusal.clone());
+                refusal.is_none()
+            });
             if !allowed.is_empty() {
                 supported.dtypes.push((dtype, weight));
                 supported.layouts.push((dtype, allowed));
@@ -162,37 +207,72 @@ impl Supported {
         }
         if supported.dtypes.is_empty() {
             let names: Vec<_> = plan.dtypes.iter().map(|(dtype, _)| dtype.name()).collect();
+            let layouts: Vec<_> = plan
+                .layouts
+                .iter()
+                .map(|(layout, _)| layout.name())
+                .collect();
             return Err(Error::infeasible(format!(
-                "the device runs GEMMs in none of the plan's formats {}: {}",
+                "the device runs GEMMs in none of the plan's formats {} and layouts {}: {}",
                 names.join(", "),
+                layouts.join(", "),
                 reasons.first().map_or("it refuses them", String::as_str)
             )));
+        }
+        for (kind, pass) in plan.memory.kernels() {
+            // Optimizers update the weights in single precision, whatever the format of the GEMMs.
+            let asked = match kind {
+                MemoryKind::Adam => vec![(Dtype::Fp32, 1.0)],
+                _ => plan.dtypes.clone(),
+            };
+            let mut allowed = asked.clone();
+            allowed.retain(|&(dtype, _)| {
+                let (rows, cols) = (64, 1024);
+                let op = Memory {
+                    kind,
+                    rows,
+                    cols,
+                    pass,
+                    dtype,
+                };
+                refuses(&Case::cold(Op::Memory(op))).is_none()
+            });
+            // Cases of a kernel that the device lacks are refused one by one, with the reason.
+            let formats = if allowed.is_empty() { asked } else { allowed };
+            supported.kernels.push(((kind, pass), formats));
         }
         Ok(supported)
     }
 
-    /// Layouts of this format.
-    pub fn layouts(&self, dtype: Dtype) -> &[Layout] {
+    /// Layouts of this format with their shares.
+    pub fn layouts(&self, dtype: Dtype) -> &[(Layout, f64)] {
         let found = self.layouts.iter().find(|(name, _)| *name == dtype);
         found.map_or(&[], |(_, layouts)| layouts)
     }
 
     /// The layout of a linear layer's forward pass, else the first supported one.
     pub fn layout(&self, dtype: Dtype) -> Layout {
-        self.layouts(dtype).first().copied().unwrap_or(Layout::Tn)
+        let first = self.layouts(dtype).first();
+        first.map_or(Layout::Tn, |(layout, _)| *layout)
+    }
+
+    /// A layout with the probability of its share; `at` is uniform from 0 to 1.
+    fn layout_at(&self, dtype: Dtype, at: f64) -> Layout {
+        match self.layouts(dtype) {
+            [] => Layout::Tn,
+            layouts => weighted(layouts, at),
+        }
     }
 
     /// A format with the probability of its share; `at` is uniform from 0 to 1.
     fn dtype(&self, at: f64) -> Dtype {
-        let total: f64 = self.dtypes.iter().map(|(_, weight)| weight).sum();
-        let mut left = at * total;
-        for &(dtype, weight) in &self.dtypes {
-            left -= weight;
-            if left < 0.0 {
-                return dtype;
-            }
-        }
-        self.dtypes[self.dtypes.len() - 1].0
+        weighted(&self.dtypes, at)
+    }
+
+    /// A format of a memory-bound kernel with the probability of its share.
+    fn dtype_of(&self, kernel: Kernel, at: f64) -> Dtype {
+        let known = self.kernels.iter().find(|(known, _)| *known == kernel);
+        known.map_or_else(|| self.dtype(at), |(_, formats)| weighted(formats, at))
     }
 }
 
@@ -228,8 +308,8 @@ impl Sizing<'_> {
                 Set::Attention => attention::cases(self, wanted),
                 Set::Memory => memory::cases(self, wanted),
                 Set::Hot => hot(&sets, wanted),
-                // Chosen during the run.
-                Set::Active => Vec::new(),
+                // Lists of operators, and what is chosen during the run.
+                Set::Sustained | Set::Layers | Set::Active => Vec::new(),
             };
             let fresh = cases.into_iter().filter(|case| known.insert(*case));
             let mut cases: Vec<Planned> = fresh.map(|case| Planned { case, set }).collect();
@@ -237,6 +317,16 @@ impl Sizing<'_> {
             sets.push(cases);
         }
         interleave(sets, self.seed)
+    }
+
+    /// Anchors that runs of all plans on a device have in common.
+    pub fn anchors(&self, refuses: &dyn Fn(&Case) -> Option<String>) -> Vec<Planned> {
+        anchors::anchors(self, refuses)
+    }
+
+    /// The sustained loads of the plan in the order in which they are measured.
+    pub fn loads(&self) -> Vec<PlannedLoad> {
+        loads::loads(self)
     }
 
     /// Candidates of a round of active learning: GEMMs at further space-filling points.
@@ -314,7 +404,16 @@ impl Shard {
     /// It follows from the case alone, so shards cannot overlap even where the probes of two nodes
     /// have made plans of different sizes.
     pub fn holds(self, case: &Case) -> bool {
-        let digest = fnv1a(case.canonical().as_bytes());
+        self.holds_text(&case.canonical())
+    }
+
+    /// Whether this shard holds the load.
+    pub fn holds_load(self, load: &PlannedLoad) -> bool {
+        self.holds_text(&load.name)
+    }
+
+    fn holds_text(self, text: &str) -> bool {
+        let digest = fnv1a(text.as_bytes());
         Random::new(digest, "shard").bits() % self.of == self.index - 1
     }
 }

@@ -1,10 +1,12 @@
 //! Rates of a device from a short probe: a plan asks for times, and the rates turn them into sizes.
 
 use super::Supported;
-use crate::error::Result;
+use crate::dataset::Skipped;
+use crate::error::{Error, Result};
 use crate::measure::device::{Case, Device};
 use crate::measure::protocol::chain_length;
-use crate::ops::{Attention, Dtype, Gemm, Memory, MemoryKind, Op, Pass};
+use crate::measure::stopping::Limits;
+use crate::ops::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
 use crate::units::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Seconds};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -24,6 +26,9 @@ pub struct DeviceRates {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes_per_s: Option<f64>,
 }
+
+/// Sizes in a row that fail before the probe tries no larger one.
+const FAILURES: usize = 3;
 
 /// Time of one call beyond which the probe tries no larger size.
 const ENOUGH: Seconds = Seconds::from_secs(3e-3);
@@ -60,18 +65,34 @@ impl DeviceRates {
     }
 
     /// Measures the rates with growing sizes until a call is long enough; operands hold at most
-    /// `max_bytes`.
-    pub fn probe(device: &mut dyn Device, supported: &Supported, max_bytes: Bytes) -> Result<Self> {
-        let mut floor = f64::INFINITY;
+    /// `max_bytes`. Sizes that fail are counted with their reason in `skipped`.
+    ///
+    /// # Errors
+    ///
+    /// Fails where the device is lost, and where no size of any operator runs.
+    pub fn probe(
+        device: &mut dyn Device,
+        supported: &Supported,
+        max_bytes: Bytes,
+        skipped: &mut Skipped,
+    ) -> Result<Self> {
+        let (mut floor, mut least) = (f64::INFINITY, f64::INFINITY);
         let mut gemm_flops_per_s = BTreeMap::new();
         let mut attention_flops_per_s = BTreeMap::new();
         let mut memory_bytes_per_s = None;
         let flops = |op: &Op, time: Seconds| (op.flops() / time).flops_per_sec();
         let bytes = |op: &Op, time: Seconds| (op.bytes() / time).bytes_per_sec();
         for &(dtype, _) in &supported.dtypes {
-            let layout = supported.layout(dtype);
+            // A wrong path has its share of the plan and is refused: the rate is that of another layout.
+            let runs = |layout: &Layout| {
+                let op = Op::Gemm(Gemm::square(512, *layout, dtype));
+                device.refuses(&Case::cold(op)).is_none()
+            };
+            let mut layouts = supported.layouts(dtype).iter().map(|(layout, _)| *layout);
+            let layout = layouts.find(runs).unwrap_or(supported.layout(dtype));
             let square = |power| Op::Gemm(Gemm::square(1u64 << power, layout, dtype));
-            let found = probe_rate(device, (5..=13).map(square), max_bytes, flops)?;
+            let sizes = (5..=13).map(square);
+            let found = probe_rate(device, sizes, max_bytes, flops, skipped)?;
             if let Some((rate, shortest)) = found {
                 floor = floor.min(shortest.micros());
                 gemm_flops_per_s.insert(dtype, power_of_two(rate));
@@ -79,7 +100,9 @@ impl DeviceRates {
             // Steps of four, since a library may take a second to compile each.
             let attention = |power| self_attention(1u64 << power, dtype);
             let sizes = (8..=14).step_by(2).map(attention);
-            if let Some((rate, _)) = probe_rate(device, sizes, max_bytes, flops)? {
+            let found = probe_rate(device, sizes, max_bytes, flops, skipped)?;
+            if let Some((rate, shortest)) = found {
+                least = least.min(shortest.micros());
                 attention_flops_per_s.insert(dtype, power_of_two(rate));
             }
         }
@@ -90,10 +113,21 @@ impl DeviceRates {
                 .map_or(Dtype::Fp32, |first| first.0);
             let rows = |power| rows_of_1024(1u64 << power, kind, dtype);
             let sizes = (6..=18).step_by(2).map(rows);
-            if let Some((rate, _)) = probe_rate(device, sizes, max_bytes, bytes)? {
+            let found = probe_rate(device, sizes, max_bytes, bytes, skipped)?;
+            if let Some((rate, shortest)) = found {
+                least = least.min(shortest.micros());
                 memory_bytes_per_s = Some(power_of_two(rate));
                 break;
             }
+        }
+        // Without GEMMs, the shortest call of the others.
+        let floor = if floor.is_finite() { floor } else { least };
+        if !floor.is_finite() {
+            let reasons: Vec<_> = skipped.iter().map(|(reason, _)| reason).collect();
+            return Err(Error::infeasible(format!(
+                "the probe could time no operator ({})",
+                reasons.join("; ")
+            )));
         }
         Ok(Self {
             floor_us: power_of_two(floor),
@@ -104,25 +138,38 @@ impl DeviceRates {
     }
 }
 
-/// Highest rate and least time over growing sizes; none where the device refuses the first.
+/// Highest rate and least time over growing sizes; none where the device runs none of them.
 fn probe_rate(
     device: &mut dyn Device,
     sizes: impl Iterator<Item = Op>,
     max_bytes: Bytes,
     rate: impl Fn(&Op, Seconds) -> f64,
+    skipped: &mut Skipped,
 ) -> Result<Option<(f64, Seconds)>> {
     let mut best: Option<(f64, Seconds)> = None;
+    let mut failures = 0;
     for op in sizes {
         let case = Case::cold(op);
         if op.bytes() > max_bytes || device.refuses(&case).is_some() {
             break;
         }
-        let mut chain = device.open(&case)?;
-        chain.trial()?;
-        let calls = chain_length(chain.trial()?);
-        chain.record(calls)?;
-        chain.replay()?;
-        let call = chain.replay()?.elapsed / f64::from(calls);
+        let call = match call_of(device, &case) {
+            Ok(call) => call,
+            Err(error) => {
+                if let Some(lost) = device.lost() {
+                    return Err(Error::infeasible(format!(
+                        "the probe of {op} ended with: {error}; {lost}"
+                    )));
+                }
+                skipped.add(&format!("failed in the probe: {error}"), 1);
+                failures += 1;
+                if failures == FAILURES {
+                    break;
+                }
+                continue;
+            }
+        };
+        failures = 0;
         if call.secs() <= 0.0 || !call.secs().is_finite() {
             break;
         }
@@ -133,6 +180,16 @@ fn probe_rate(
         }
     }
     Ok(best)
+}
+
+/// Time of one call in a chain, after a warm replay.
+fn call_of(device: &mut dyn Device, case: &Case) -> Result<Seconds> {
+    let mut chain = device.open(case)?;
+    chain.trial()?;
+    let calls = chain_length(Limits::default().chain, chain.trial()?);
+    chain.record(calls)?;
+    chain.replay()?;
+    Ok(chain.replay()?.elapsed / f64::from(calls))
 }
 
 /// Rounds to the nearest power of two.

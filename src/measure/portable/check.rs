@@ -3,6 +3,7 @@
 
 use crate::error::Result;
 use crate::measure::device::Checked;
+use crate::measure::path::KernelPath;
 use crate::measure::portable::SupportedGemms;
 use crate::measure::portable::chain::failed;
 use crate::measure::portable::operands::{HostValues, Operands};
@@ -21,10 +22,11 @@ const GEMMS: [(u64, u64, u64, u64); 4] = [
     (5, 31, 64, 3),
 ];
 
-/// The operators that are compared: all in every format, GEMMs also in every layout.
-pub fn ops(supported: &SupportedGemms) -> Vec<Op> {
+/// The operators that are compared: all in every supported one of these formats, GEMMs also in every layout.
+pub fn ops(supported: &SupportedGemms, formats: &[Dtype]) -> Vec<Op> {
     let mut ops = Vec::new();
-    for &dtype in &supported.dtypes {
+    let wanted = |dtype: &&Dtype| formats.contains(dtype);
+    for &dtype in supported.dtypes.iter().filter(wanted) {
         for &layout in &supported.layouts {
             for (m, n, k, batch) in GEMMS {
                 let [n, k] = [n, k].map(|size| size.next_multiple_of(supported.multiple));
@@ -71,7 +73,8 @@ pub fn check(device: &Device, op: &Op) -> Result<Checked> {
         .try_to_vec::<f32>()
         .map_err(|error| failed(format!("{error:?}")))?;
     Ok(Checked {
-        path: op.to_string(),
+        path: KernelPath::of(op),
+        name: op.to_string(),
         error: reference::error(&result, &expected[0]),
         allowed: reference::allowed(op.dtype().unwrap_or(Dtype::Fp32)),
     })

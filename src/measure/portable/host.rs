@@ -12,6 +12,7 @@ pub fn identity(stack: String) -> Identity {
         gpu: format!("{}-{cores}-cores", device_name(&driver.title)),
         stack,
         libraries: format!("{} {}", std::env::consts::OS, instructions()),
+        files: Vec::new(),
         driver,
     }
 }

@@ -15,7 +15,8 @@ mod wgpu;
 pub use wgpu::open as wgpu;
 
 use crate::error::Result;
-use crate::measure::device::{Cache, Case, Chain, Checked, Device, Identity, Sensors};
+use crate::measure::device::{Cache, Case, Chain, Checks, Device, Identity, NotRun, Sensors};
+use crate::measure::path::{KernelPath, Refusals};
 use crate::measure::portable::chain::PortableChain;
 use crate::measure::portable::operands::Pool;
 use crate::ops::{Dtype, Gemm, Layout, Op};
@@ -40,6 +41,7 @@ pub struct Portable {
     clock: Clock,
     gemms: SupportedGemms,
     pool: Pool,
+    refusals: Refusals,
     opened: Instant,
 }
 
@@ -101,6 +103,7 @@ impl Portable {
             clock,
             gemms,
             pool,
+            refusals: Refusals::default(),
             opened: Instant::now(),
         }
     }
@@ -131,7 +134,8 @@ impl Device for Portable {
         {
             return Some(reason);
         }
-        operands::refuses(&case.op).or_else(|| {
+        let refused = operands::refuses(&case.op).or_else(|| self.refusals.reason(&case.op));
+        refused.or_else(|| {
             let is_large = case.op.bytes().bytes() > MOST_BYTES;
             is_large.then(|| "the operands are larger than 1 GiB".to_owned())
         })
@@ -141,11 +145,23 @@ impl Device for Portable {
         Ok(Box::new(PortableChain::open(self, case)?))
     }
 
-    fn check(&mut self) -> Result<Vec<Checked>> {
-        let ops = check::ops(&self.gemms);
-        ops.iter()
-            .map(|op| check::check(&self.device, op))
-            .collect()
+    fn check(&mut self, formats: &[Dtype]) -> Result<Checks> {
+        let mut checks = Checks::default();
+        for op in check::ops(&self.gemms, formats) {
+            match check::check(&self.device, &op) {
+                Ok(checked) => checks.compared.push(checked),
+                Err(error) => checks.not_run.push(NotRun {
+                    path: KernelPath::of(&op),
+                    name: op.to_string(),
+                    reason: error.to_string(),
+                }),
+            }
+        }
+        Ok(checks)
+    }
+
+    fn refuse(&mut self, path: KernelPath, reason: String) {
+        self.refusals.add(path, reason);
     }
 
     fn soak(&mut self, duration: Duration) -> Result<()> {
@@ -160,10 +176,6 @@ impl Device for Portable {
             chain.trial()?;
         }
         Ok(())
-    }
-
-    fn rest(&mut self, duration: Duration) {
-        std::thread::sleep(duration);
     }
 
     fn now(&self) -> Duration {
@@ -194,16 +206,15 @@ mod tests {
     #[test]
     fn every_path_of_the_cpu_agrees_with_the_reference() {
         let mut device = cpu();
-        let paths = device.check().unwrap();
-        assert!(paths.len() > 10, "{paths:?}");
-        for path in &paths {
-            assert!(path.error <= path.allowed, "{path:?}");
-        }
+        let checks = device.check(&Dtype::ALL).unwrap();
+        let paths = &checks.compared;
+        assert!(paths.len() > 10 && checks.not_run.is_empty(), "{checks:?}");
+        assert!(paths.iter().all(|path| !path.is_wrong()), "{paths:?}");
         // What is offered is what is compared.
         for layout in ["tn", "nn", "nt", "tt"] {
             let name = format!("gemm {layout}");
             assert!(
-                paths.iter().any(|path| path.path.contains(layout)),
+                paths.iter().any(|path| path.name.contains(layout)),
                 "{name}"
             );
         }

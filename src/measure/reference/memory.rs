@@ -61,7 +61,7 @@ pub const fn positions(rows: u64) -> u64 {
 }
 
 pub(super) fn operands(op: &Memory) -> Option<Operands> {
-    use Element::{Flag, Index, Single, Tensor};
+    use Element::{Eighth, Flag, Index, Single, Tensor};
     use Pass::{Backward, Forward};
     let (rows, cols) = (op.rows, op.cols);
     let tensor = |name| (name, Tensor, rows * cols);
@@ -76,7 +76,16 @@ pub(super) fn operands(op: &Memory) -> Option<Operands> {
     let index = |name| (name, Index, rows);
     Some(match (op.kind, op.pass) {
         // Fused into other kernels: there is none to call.
-        (MemoryKind::Quantize | MemoryKind::AccumulateGradient, _) => return None,
+        (MemoryKind::AccumulateGradient, _) => return None,
+        (MemoryKind::Quantize, Forward) => {
+            let cast = |name| (name, Eighth, rows * cols);
+            let amax = ("amax", Single, 1);
+            Operands::new(
+                &[x, ("scale", Single, 1), amax],
+                &[amax, cast("y"), cast("transposed")],
+            )
+        }
+        (MemoryKind::Quantize, Backward) => return None,
         (MemoryKind::Softmax | MemoryKind::Mask | MemoryKind::Gelu | MemoryKind::Copy, Forward) => {
             Operands::new(&[x], &[y])
         }
@@ -155,6 +164,9 @@ pub(super) fn inputs(op: &Memory, random: &mut Random) -> Vec<Vec<f32>> {
             "mask" => flags(count),
             "cos" => angles(op, f64::cos),
             "sin" => angles(op, f64::sin),
+            // Most of the cast falls inside the range of E4M3, some beyond it.
+            "scale" => vec![128.0],
+            "amax" => vec![0.0],
             "v" => random.normals(count).iter().map(|v| v * v).collect(),
             // Statistics and probabilities follow from the rounded inputs.
             "mean" => moments(op, &held(op, &drawn[0]), |mean, _| mean),
@@ -260,9 +272,8 @@ pub(super) fn run(op: &Memory, inputs: &[Vec<f32>]) -> Vec<Vec<f64>> {
     let elements = op.rows as usize * cols;
     let map = |f: &dyn Fn(usize) -> f64| vec![(0..elements).map(f).collect::<Vec<_>>()];
     match (op.kind, op.pass) {
-        (MemoryKind::Copy | MemoryKind::Quantize | MemoryKind::AccumulateGradient, _) => {
-            map(&first)
-        }
+        (MemoryKind::Copy | MemoryKind::AccumulateGradient, _) => map(&first),
+        (MemoryKind::Quantize, _) => quantize(op, inputs),
         (MemoryKind::Add, _) => map(&|e| first(e) + second(e)),
         (MemoryKind::Mask, Forward) => map(&|e| match unmasked(e, cols) {
             true => first(e),
@@ -344,6 +355,23 @@ pub(super) fn run(op: &Memory, inputs: &[Vec<f32>]) -> Vec<Vec<f64>> {
         }
         (MemoryKind::Adam, _) => step(op, inputs),
     }
+}
+
+/// The tensor times its scale in E4M3, the same transposed, and the largest magnitude behind the one
+/// before.
+fn quantize(op: &Memory, inputs: &[Vec<f32>]) -> Vec<Vec<f64>> {
+    let (rows, cols) = (op.rows as usize, op.cols as usize);
+    let (x, scale) = (&inputs[0], inputs[1][0]);
+    let amax = x.iter().fold(inputs[2][0], |amax, x| amax.max(x.abs()));
+    let cast = |element: usize| -> f64 {
+        crate::measure::format::rounded(Dtype::Fp8, x[element] * scale).into()
+    };
+    let transposed = (0..cols).flat_map(|col| (0..rows).map(move |row| row * cols + col));
+    vec![
+        vec![amax.into()],
+        (0..rows * cols).map(cast).collect(),
+        transposed.map(cast).collect(),
+    ]
 }
 
 fn norm_forward(op: &Memory, inputs: &[Vec<f32>]) -> Vec<Vec<f64>> {

@@ -21,6 +21,8 @@ pub enum Element {
     Tensor,
     /// In the format that a GEMM writes its output in.
     GemmOutput,
+    /// In 8 bits whatever the format: casts.
+    Eighth,
     /// In single precision whatever the format: statistics, optimiser state.
     Single,
     /// A whole number of 32 bits: a row, a class.
@@ -36,7 +38,7 @@ impl Element {
             Self::Tensor => dtype.size(),
             Self::GemmOutput => dtype.output_size(),
             Self::Single | Self::Index => 4,
-            Self::Flag => 1,
+            Self::Eighth | Self::Flag => 1,
         }
     }
 
@@ -46,6 +48,7 @@ impl Element {
             (Self::Tensor, dtype) => Some(dtype),
             (Self::GemmOutput, Dtype::Fp8) => Some(Dtype::Bf16),
             (Self::GemmOutput, dtype) => Some(dtype),
+            (Self::Eighth, _) => Some(Dtype::Fp8),
             (Self::Single, _) => Some(Dtype::Fp32),
             (Self::Index | Self::Flag, _) => None,
         }
@@ -95,7 +98,7 @@ impl Operands {
 }
 
 /// The operands of an operator; none where nothing is defined (collectives, fused layers of
-/// experts, the backward pass of Adam).
+/// experts, the backward pass of Adam and of casts).
 ///
 /// - `gemm`: `a` is `(m, k)`, `b` is `(k, n)`, `c` is `(m, n)`, all row-major; [`transposed`] says
 ///   which inputs are stored transposed. cuBLAS is column-major and takes `b` first, so the first

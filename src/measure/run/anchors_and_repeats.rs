@@ -88,8 +88,7 @@ impl Run<'_> {
             return Ok(());
         }
         let own = self.rows.iter().filter(|row| is_own(row)).map(Case::of);
-        let queued = self.queue.iter().map(|(planned, _)| planned.case);
-        let mut known: HashSet<Case> = own.chain(queued).collect();
+        let mut known: HashSet<Case> = own.chain(self.queue.cases()).collect();
         let drawn = CANDIDATES * wanted * shard.of as usize;
         let mut candidates = self.sizing.candidates(round, drawn);
         candidates.retain(|case| {
@@ -104,13 +103,14 @@ impl Run<'_> {
             round: round + 1,
             cases: chosen.len(),
         });
-        for place in chosen.into_iter().rev() {
+        let chosen = chosen.into_iter().map(|place| {
             let planned = Planned {
                 case: candidates[place],
                 set: Set::Active,
             };
-            self.queue.push_front((planned, Role::Active));
-        }
+            (planned, Role::Active)
+        });
+        self.queue.push_front(&chosen.collect::<Vec<_>>());
         Ok(())
     }
 }

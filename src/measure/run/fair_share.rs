@@ -1,9 +1,9 @@
 //! Fair sharing of a run's time among the sets of its plan, so that a set whose cases are slow to
 //! set up does not starve the others.
 
-use crate::dataset::Role;
-use crate::measure::plan::{Planned, Set};
-use std::collections::{BTreeMap, VecDeque};
+use super::queue::Queue;
+use crate::measure::plan::Set;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A set waits once it has used this many times its share, which is that of its cases in the plan.
@@ -29,13 +29,17 @@ struct Usage {
 
 impl FairShare {
     /// The shares of the sets in a plan's queue.
-    pub fn new(queue: &VecDeque<(Planned, Role)>, budget: Duration) -> Self {
-        let mut sets: BTreeMap<Set, Usage> = BTreeMap::new();
-        for (planned, _) in queue {
-            sets.entry(planned.set).or_default().share += 1.0 / queue.len() as f64;
-        }
+    pub fn new(queue: &Queue, budget: Duration) -> Self {
+        let all = queue.len() as f64;
+        let usage = |size| Usage {
+            share: size as f64 / all,
+            ..Usage::default()
+        };
         Self {
-            sets,
+            sets: queue
+                .sizes()
+                .map(|(set, size)| (set, usage(size)))
+                .collect(),
             total: Duration::ZERO,
             minimum: budget.mul_f64(MIN_SHARE),
         }
@@ -75,7 +79,9 @@ impl FairShare {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dataset::Role;
     use crate::measure::device::Case;
+    use crate::measure::plan::Planned;
     use crate::ops::{Gemm, Op};
 
     #[test]
@@ -88,7 +94,7 @@ mod tests {
             0 => planned(Set::Attention, index + 1),
             _ => planned(Set::Sobol, index + 1),
         });
-        let mut shares = FairShare::new(&cases.collect(), Duration::from_secs(100));
+        let mut shares = FairShare::new(&Queue::new(cases), Duration::from_secs(100));
         assert_eq!(shares.slowest(), Duration::ZERO);
         // The first case of a set never waits, and one that takes its share never does.
         assert!(!shares.must_wait(Set::Attention));

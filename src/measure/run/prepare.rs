@@ -2,10 +2,12 @@
 
 use super::{Event, Options, Watch, is_own};
 use crate::dataset::{Role, Skipped};
-use crate::error::{Error, Result};
-use crate::measure::device::{Case, Checked, Device};
+use crate::error::Result;
+use crate::measure::checks::{Verdict, verify};
+use crate::measure::device::{Case, Device};
 use crate::measure::journal::{Earlier, Header, Journal, RunKey};
-use crate::measure::plan::{self, DeviceRates, Planned, Set, Sizing, Supported};
+use crate::measure::path::KernelPath;
+use crate::measure::plan::{self, DeviceRates, Planned, PlannedLoad, Set, Sizing, Supported};
 use std::collections::{HashSet, VecDeque};
 
 /// Upper bound of the bytes of a row in the journal and of its copies.
@@ -14,9 +16,10 @@ const ROW_BYTES: usize = 1000;
 /// State of a run before its first case.
 pub struct Prepared<'a> {
     pub header: Header,
-    pub checked: usize,
+    pub verdict: Verdict,
     pub sizing: Sizing<'a>,
     pub queue: VecDeque<(Planned, Role)>,
+    pub loads: VecDeque<PlannedLoad>,
     pub skipped: Skipped,
 }
 
@@ -32,6 +35,8 @@ pub fn prepare<'a>(
     let plan = options.plan;
     let rows = plan.sets.iter().map(|(set, cases)| match set {
         Set::BestOf => 8 * cases,
+        // Windows and operators.
+        Set::Sustained | Set::Layers => 100 * cases,
         _ => *cases,
     });
     journal.reserve(rows.sum::<usize>() / options.shard.of as usize * ROW_BYTES)?;
@@ -41,22 +46,30 @@ pub fn prepare<'a>(
             torn: earlier.torn,
         });
     }
-    let paths = device.check()?;
-    let is_wrong = |path: &&Checked| path.error.is_nan() || path.error > path.allowed;
-    if let Some(wrong) = paths.iter().find(is_wrong) {
-        return Err(Error::infeasible(format!(
-            "{}: the result of {} is off by {:.3e} of the reference's norm; allowed: {:.3e}; nothing was timed",
-            key.identity.gpu, wrong.path, wrong.error, wrong.allowed
-        )));
-    }
-    let _ = watch(&Event::Checked { paths: &paths });
-    let supported = Supported::new(plan, &|case| device.refuses(case))?;
+    let formats: Vec<_> = plan.dtypes.iter().map(|&(dtype, _)| dtype).collect();
+    let (verdict, kept) = verify(device, &formats, options.strict, options.checked)?;
+    let _ = watch(&Event::Checked {
+        verdict: &verdict,
+        kept,
+    });
+    // A wrong path keeps its share of the plan, so that each of its cases is refused with the reason.
+    let is_wrong = |case: &Case| {
+        let path = KernelPath::of(&case.op);
+        verdict.wrong.iter().any(|wrong| wrong.path == path)
+    };
+    let supported = Supported::new(plan, &|case| {
+        device.refuses(case).filter(|_| !is_wrong(case))
+    })?;
     let max_bytes = plan::max_bytes(key.identity.driver.memory_bytes);
     let known = earlier.header.as_ref().map(|header| &header.rates);
     let known = known.or(plan.rates.as_ref());
+    let mut failed = Skipped::default();
     let (rates, probed) = match known {
         Some(rates) => (rates.clone(), false),
-        None => (DeviceRates::probe(device, &supported, max_bytes)?, true),
+        None => {
+            let rates = DeviceRates::probe(device, &supported, max_bytes, &mut failed)?;
+            (rates, true)
+        }
     };
     let _ = watch(&Event::Rates {
         rates: &rates,
@@ -73,13 +86,21 @@ pub fn prepare<'a>(
         max_bytes,
         seed: options.seed,
     };
-    let (queue, skipped) = queue(device, options, &sizing, earlier);
-    let _ = watch(&Event::Planned { cases: queue.len() });
+    let (queue, mut skipped) = queue(device, options, &sizing, earlier);
+    skipped.merge(&failed);
+    let mut loads = sizing.loads();
+    loads.retain(|load| {
+        let done = earlier.loads.iter().any(|known| known.name == load.name);
+        options.shard.holds_load(load) && !done
+    });
+    let cases = queue.len() + loads.len();
+    let _ = watch(&Event::Planned { cases });
     Ok(Prepared {
-        checked: paths.len(),
+        verdict,
         header,
         sizing,
         queue,
+        loads: loads.into(),
         skipped,
     })
 }
@@ -104,7 +125,8 @@ fn queue(
     let cases = sizing.cases();
     for &(set, wanted) in &options.plan.sets {
         // A family of operators that the device lacks altogether has no cases to refuse one by one.
-        if wanted > 0 && set != Set::Active && !cases.iter().any(|planned| planned.set == set) {
+        let is_queued = !matches!(set, Set::Active | Set::Sustained | Set::Layers);
+        if wanted > 0 && is_queued && !cases.iter().any(|planned| planned.set == set) {
             let sample = plan::sample(set, &sizing.supported);
             let refusal = sample.and_then(|case| device.refuses(&case));
             let reason = refusal.unwrap_or_else(|| "nothing of it is short enough here".to_owned());

@@ -3,16 +3,20 @@
 
 use super::fair_share::FairShare;
 use super::prepare::Prepared;
+use super::queue::Queue;
 use super::{Ended, Event, Options, Propose, Watch};
+use crate::dataset::loads::Load;
 use crate::dataset::{Measured, Role, Row, Skipped, line};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::measure::device::{Case, Device};
 use crate::measure::journal::{Earlier, Header, Journal};
-use crate::measure::plan::{Planned, Sizing};
-use crate::measure::protocol::{Clocks, Timing, time};
+use crate::measure::path::KernelPath;
+use crate::measure::plan::{Planned, PlannedLoad, Set, Sizing};
+use crate::measure::protocol::{Clocks, Timed, Timing, time};
 use crate::measure::stopping::Limits;
-use crate::units::Seconds;
-use std::collections::VecDeque;
+use crate::ops::Op;
+use crate::units::{Hertz, Seconds};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -22,8 +26,11 @@ pub(super) const REPEAT_EVERY: usize = 20;
 /// Largest share of the budget that the soak takes.
 const SOAK_SHARE: f64 = 0.05;
 
-/// Failures in a row after which the device is taken for broken.
-const FAILURES: usize = 5;
+/// Of the algorithms of one shape, those whose trial takes this many times the least are left out.
+const SLOWER: f64 = 1.3;
+
+/// Failures of a path without any success after which its other cases are refused.
+const FAILURES: u32 = 16;
 
 /// The state of a run.
 pub struct Run<'a> {
@@ -36,12 +43,18 @@ pub struct Run<'a> {
     start: Duration,
     /// End of the run that is continued, in seconds; added to the device's clock.
     pub(super) earlier: f64,
-    pub queue: VecDeque<(Planned, Role)>,
+    pub queue: Queue,
+    pub planned_loads: VecDeque<PlannedLoad>,
     pub rows: Vec<Row>,
+    pub loads: Vec<Load>,
+    /// Loads that were measured, refused or failed.
+    pub(super) loads_done: usize,
     pub added: usize,
     pub skipped: Skipped,
     clocks: Clocks,
     limits: Limits,
+    /// The shape whose algorithms are compared, with the least trial time of one of them.
+    compared: Option<(Op, Seconds)>,
     pub(super) anchors: Vec<Planned>,
     /// Time of the last visit of all anchors.
     pub(super) anchor_cost: Duration,
@@ -49,7 +62,10 @@ pub struct Run<'a> {
     /// Index of the next row to repeat.
     pub(super) next_repeat: usize,
     pub(super) repeats: usize,
-    failures: usize,
+    /// Failures of the paths that have timed no case yet; none of a path that has.
+    failures: BTreeMap<KernelPath, Option<u32>>,
+    /// How the device was lost, if it was.
+    pub lost: Option<String>,
     /// Time of this run's cases by set.
     shares: FairShare,
     /// Time of their calls.
@@ -77,16 +93,21 @@ impl<'a> Run<'a> {
                 anchors.push(planned);
             }
         }
+        let queue = Queue::new(prepared.queue);
         Self {
-            shares: FairShare::new(&prepared.queue, options.budget),
+            shares: FairShare::new(&queue, options.budget),
             earlier: times.fold(0.0, f64::max),
             next_repeat: earlier.rows.len(),
             shared: prepared.header.shared(),
             header: prepared.header,
             sizing: prepared.sizing,
-            queue: prepared.queue,
+            queue,
+            compared: None,
             skipped: prepared.skipped,
+            planned_loads: prepared.loads,
             rows: earlier.rows,
+            loads: earlier.loads,
+            loads_done: 0,
             device,
             options,
             journal,
@@ -94,11 +115,16 @@ impl<'a> Run<'a> {
             anchors,
             added: 0,
             clocks: Clocks::default(),
-            limits: Limits::default(),
+            limits: Limits {
+                chain: options.plan.chain,
+                fewest: options.plan.fewest,
+                ..Limits::default()
+            },
             anchor_cost: Duration::ZERO,
             next_anchors: Duration::ZERO,
             repeats: 0,
-            failures: 0,
+            failures: BTreeMap::new(),
+            lost: None,
             busy: Seconds::ZERO,
         }
     }
@@ -120,11 +146,17 @@ impl<'a> Run<'a> {
         2 * self.shares.slowest()
     }
 
-    /// The next case whose set has not overused its share; where all sets have, the first.
+    /// The next case that is ready, of a set that has not overused its share where there is one.
     fn next_planned(&mut self) -> Option<(Planned, Role)> {
-        let mut queued = self.queue.iter();
-        let place = queued.position(|(planned, _)| !self.shares.must_wait(planned.set));
-        self.queue.remove(place.unwrap_or(0))
+        self.look_ahead();
+        let (shares, device) = (&self.shares, &*self.device);
+        let must_wait = |set| shares.must_wait(set);
+        self.queue.next(must_wait, |case| device.is_ready(case))
+    }
+
+    /// Has the device prepare what comes next.
+    fn look_ahead(&mut self) {
+        self.device.look_ahead(&mut self.queue.upcoming());
     }
 
     /// Whether the budget allows another case and the last visit of the anchors after it.
@@ -135,7 +167,7 @@ impl<'a> Run<'a> {
     /// Measures until the end of the plan or of the budget, or until the watcher breaks off.
     pub fn execute(&mut self, propose: &mut Propose<'_>, watch: &mut Watch<'_>) -> Result<Ended> {
         let Options { plan, budget, .. } = *self.options;
-        if self.queue.is_empty() {
+        if self.queue.is_empty() && self.planned_loads.is_empty() {
             return Ok(Ended::Complete);
         }
         let soak = plan.soak.min(budget.mul_f64(SOAK_SHARE));
@@ -143,14 +175,26 @@ impl<'a> Run<'a> {
         if interrupted {
             return Ok(Ended::Interrupted);
         }
-        self.device.soak(soak)?;
         if self.anchors.is_empty() {
-            let plain = self
-                .queue
-                .iter()
-                .filter(|(planned, _)| planned.case == Case::cold(planned.case.op));
-            let most = plan.anchors.min(self.queue.len() / 20);
-            self.anchors = plain.take(most).map(|(planned, _)| *planned).collect();
+            let most = plan
+                .anchors
+                .min(self.queue.len() / 20 + self.planned_loads.len());
+            let is_plain = |case: &Case| *case == Case::cold(case.op);
+            let mut anchors = self.sizing.anchors(&|case| self.device.refuses(case));
+            anchors.extend(self.queue.first(most, is_plain));
+            let mut known = HashSet::new();
+            anchors.retain(|anchor| known.insert(anchor.case));
+            anchors.truncate(most);
+            self.anchors = anchors;
+        }
+        self.look_ahead();
+        if let Err(error) = self.device.soak(soak) {
+            self.lost = self.device.lost();
+            if self.lost.is_some() {
+                return Ok(Ended::DeviceLost);
+            }
+            self.skipped
+                .add(&format!("failed: the warm-up: {error}"), 1);
         }
         let planned = self.queue.len().max(1);
         let (mut done, mut round, mut slot) = (0, 0, 0usize);
@@ -158,10 +202,10 @@ impl<'a> Run<'a> {
             if !self.is_in_time() {
                 // A break changes nothing: the file is written next.
                 let _ = self.visit_anchors(watch)?;
-                return Ok(Ended::Budget);
+                return Ok(self.ended(Ended::Budget));
             }
             if self.spent() >= self.next_anchors && self.visit_anchors(watch)?.is_break() {
-                return Ok(Ended::Interrupted);
+                return Ok(self.ended(Ended::Interrupted));
             }
             let progress =
                 (done as f64 / planned as f64).max(self.spent().div_duration_f64(budget));
@@ -172,6 +216,16 @@ impl<'a> Run<'a> {
                 self.query(round, share, propose, watch)?;
                 round += 1;
             }
+            if self.is_load_due(progress) {
+                if self.spent() + self.load_margin() + self.anchor_cost >= budget {
+                    let _ = self.visit_anchors(watch)?;
+                    return Ok(self.ended(Ended::Budget));
+                }
+                if self.load(watch)?.is_break() {
+                    return Ok(self.ended(Ended::Interrupted));
+                }
+                continue;
+            }
             slot += 1;
             let due = slot.is_multiple_of(REPEAT_EVERY) || self.queue.is_empty();
             let again = due.then(|| self.repeat()).flatten();
@@ -180,7 +234,7 @@ impl<'a> Run<'a> {
                 .or_else(|| self.next_planned());
             let Some((planned_case, role)) = next else {
                 let _ = self.visit_anchors(watch)?;
-                return Ok(Ended::Complete);
+                return Ok(self.ended(Ended::Complete));
             };
             done += usize::from(role == Role::Plan);
             let cases = planned.max(done);
@@ -188,8 +242,16 @@ impl<'a> Run<'a> {
                 .case(&planned_case, role, done, cases, watch)?
                 .is_break()
             {
-                return Ok(Ended::Interrupted);
+                return Ok(self.ended(Ended::Interrupted));
             }
+        }
+    }
+
+    /// Why the run ended: this, unless the device was lost.
+    fn ended(&self, why: Ended) -> Ended {
+        match self.lost {
+            Some(_) => Ended::DeviceLost,
+            None => why,
         }
     }
 
@@ -202,13 +264,44 @@ impl<'a> Run<'a> {
         cases: usize,
         watch: &mut Watch<'_>,
     ) -> Result<ControlFlow<()>> {
-        let at = self.earlier + self.device.now().as_secs_f64();
-        let timed = time(self.device, &planned.case, &self.limits, &mut self.clocks);
+        // Since the queue was made, the path may have been given up.
+        if let Some(reason) = self.device.refuses(&planned.case) {
+            if matches!(role, Role::Plan | Role::Active) {
+                self.skipped.add(&format!("refused: {reason}"), 1);
+            }
+            return Ok(ControlFlow::Continue(()));
+        }
+        let begin = self.device.now();
+        let at = self.earlier + begin.as_secs_f64();
+        // A repeat with equal operands at equal addresses would understate the noise.
+        self.device.redraw(match role {
+            Role::Repeat => self.repeats as u64,
+            _ => 0,
+        });
+        let compares = planned.set == Set::BestOf && role == Role::Plan;
+        let rival = self
+            .compared
+            .filter(|(op, _)| compares && *op == planned.case.op);
+        let slowest = rival.map(|(_, least)| least * SLOWER);
+        let clocks = &mut self.clocks;
+        let timed = time(self.device, &planned.case, &self.limits, clocks, slowest);
         let timing = match timed {
-            Ok(timing) => timing,
-            Err(error) => return self.fail(&planned.case, role, &error, watch),
+            Ok(Timed::Timing(timing)) => timing,
+            Ok(Timed::TooSlow { took }) => {
+                self.shares.add(planned.set, took);
+                return self.leave_out(&planned.case, watch);
+            }
+            Err(error) => {
+                let took = self.device.now().saturating_sub(begin);
+                self.shares.add(planned.set, took);
+                return self.fail(&planned.case, role, &error.to_string(), watch);
+            }
         };
-        self.failures = 0;
+        if compares {
+            let least = rival.map_or(timing.trial, |(_, least)| least.min(timing.trial));
+            self.compared = Some((planned.case.op, least));
+        }
+        self.failures.insert(KernelPath::of(&planned.case.op), None);
         self.shares.add(planned.set, timing.took);
         self.busy += timing.busy;
         let row = self.row(planned, role, at, &timing);
@@ -224,31 +317,51 @@ impl<'a> Run<'a> {
         }))
     }
 
+    /// Journals that an algorithm is not worth timing.
+    fn leave_out(&mut self, case: &Case, watch: &mut Watch<'_>) -> Result<ControlFlow<()>> {
+        let reason = format!("a trial took over {SLOWER} times that of a faster algorithm");
+        self.failures.insert(KernelPath::of(&case.op), None);
+        self.journal.failed(case, &reason)?;
+        self.skipped.add(&format!("failed: {reason}"), 1);
+        Ok(watch(&Event::Failed {
+            case,
+            reason: &reason,
+        }))
+    }
+
+    /// Counts a case that failed: what a library refuses costs the case, a path that has only failed
+    /// its other cases, too, and a lost device ends the run.
     fn fail(
         &mut self,
         case: &Case,
         role: Role,
-        error: &Error,
+        error: &str,
         watch: &mut Watch<'_>,
     ) -> Result<ControlFlow<()>> {
-        let reason = error.to_string().replace('\n', " ");
-        self.failures += 1;
-        if self.failures >= FAILURES {
-            self.journal.sync()?;
-            return Err(Error::infeasible(format!(
-                "{FAILURES} cases in a row failed, the last one ({}) with: {reason}; the rows before are safe, --resume goes on",
-                case.op
-            )));
+        let reason = error.replace('\n', " ");
+        self.lost = self.device.lost();
+        let path = KernelPath::of(&case.op);
+        if let Some(failures) = self.failures.entry(path).or_insert(Some(0)) {
+            *failures += 1;
+            if *failures == FAILURES {
+                let why =
+                    format!("the first {FAILURES} cases of {path} failed, the last: {reason}");
+                self.device.refuse(path, why);
+            }
         }
         if matches!(role, Role::Plan | Role::Active) {
             self.journal.failed(case, &reason)?;
             self.skipped.add(&format!("failed: {reason}"), 1);
         }
         self.anchors.retain(|anchor| anchor.case != *case);
-        Ok(watch(&Event::Failed {
+        let flow = watch(&Event::Failed {
             case,
             reason: &reason,
-        }))
+        });
+        Ok(match self.lost {
+            Some(_) => ControlFlow::Break(()),
+            None => flow,
+        })
     }
 
     fn row(&self, planned: &Planned, role: Role, at: f64, timing: &Timing) -> Row {
@@ -261,7 +374,9 @@ impl<'a> Run<'a> {
             p10: summary.tails.map(|tails| tails.0),
             p90: summary.tails.map(|tails| tails.1),
             samples: u32::try_from(summary.replays).ok(),
-            clock: timing.clock,
+            clock: timing
+                .clock
+                .map(|clock| Hertz::from_hertz(clock.hertz().round())),
             group: None,
             origin: self.shared.origin.clone(),
             measured: Some(Box::new(Measured {
@@ -269,13 +384,15 @@ impl<'a> Run<'a> {
                 role,
                 cache: planned.case.cache,
                 rank: planned.case.rank,
-                at_s: at,
+                // Digits that no clock tells would not compress.
+                at_s: (at * 1024.0).round() / 1024.0,
                 calls: timing.calls,
                 min: summary.min,
                 quartiles: summary.quartiles,
-                half_width: summary.half_width(),
+                half_width: summary.half_width().map(|width| f64::from(width as f32)),
                 stop: summary.stop,
-                remeasured: timing.remeasured,
+                throttled: timing.throttled,
+                clock_reasons: timing.sensors.clock_reasons.map(|held| held.to_string()),
                 power_watts: timing.sensors.power_watts,
                 temperature_celsius: timing.sensors.temperature_celsius,
                 kernel: timing.kernel.clone(),

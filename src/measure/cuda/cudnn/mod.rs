@@ -4,16 +4,19 @@
 //! (`node/scaled_dot_product_flash_attention.h`). Building a graph needs no device, so a test
 //! builds them wherever the library is installed.
 
+mod background;
 mod backward;
 mod descriptor;
 mod forward;
 mod graph;
 mod plan;
+mod plans;
 
 pub use plan::{DeviceProperties, Planned, candidates};
 
 pub(super) use descriptor::Handle;
 pub(super) use plan::Plan;
+pub(super) use plans::Plans;
 
 use crate::error::Result;
 use crate::measure::cuda::cudnn::graph::Graph;

@@ -140,7 +140,7 @@ pub(in crate::measure::cuda) struct Plan {
 }
 
 impl Plan {
-    /// Compiles the configuration at `rank` of the heuristic's list.
+    /// Compiles the configuration at `rank` among those of the heuristic's list that finalize.
     pub(in crate::measure::cuda) fn new(
         op: &Attention,
         handle: &Handle,
@@ -150,21 +150,41 @@ impl Plan {
         let target = Target::Device(handle);
         let finalized = target.finalize(&graph)?;
         let configurations = target.configurations(&finalized)?;
-        let count = configurations.len();
-        let chosen = configurations.into_iter().nth(rank as usize);
-        let configuration = chosen.ok_or_else(|| {
+        let (count, mut left, mut refusal) = (configurations.len(), rank, None);
+        let mut numbered = configurations.into_iter().enumerate();
+        let chosen =
+            numbered.find_map(
+                |(number, configuration)| match target.plan(&configuration) {
+                    Ok(plan) if left == 0 => Some((number, configuration, plan)),
+                    Ok(_) => {
+                        left -= 1;
+                        None
+                    }
+                    Err(error) => {
+                        refusal.get_or_insert(error);
+                        None
+                    }
+                },
+            );
+        let (number, configuration, plan) = chosen.ok_or_else(|| {
             let op = Op::Attention(*op);
+            let reason = refusal.map_or_else(String::new, |error| format!("; the first: {error}"));
             Error::infeasible(format!(
-                "cuDNN has {count} engines for {op}, none at rank {rank}"
+                "cuDNN has {count} engines for {op}, none that finalizes at rank {rank}{reason}"
             ))
         })?;
-        let plan = target.plan(&configuration)?;
+        let mut planned = planned(&plan)?;
+        if number > 0 {
+            planned
+                .kernel
+                .push_str(&format!(" (engine {number} of the heuristic)"));
+        }
         let values = bindings.iter().filter_map(|(_, binding)| match binding {
             Binding::Value(value) => Some(*value),
             _ => None,
         });
         Ok(Self {
-            planned: planned(&plan)?,
+            planned,
             values: values.collect(),
             plan,
             _configuration: configuration,

@@ -1,0 +1,203 @@
+//! The cases that a run still has to time: one queue a set, and the order of the plan over them.
+
+use crate::dataset::Role;
+use crate::measure::device::Case;
+use crate::measure::plan::{Planned, Set};
+use crate::ops::Op;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+/// Number of cases at the front of each queue that a device may set up ahead, and of which one that
+/// is ready may overtake those that are not.
+pub(super) const LOOK_AHEAD: usize = 64;
+
+/// A case with its place in the order of the plan.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    place: i64,
+    planned: Planned,
+    role: Role,
+}
+
+/// The queues.
+#[derive(Debug, Default)]
+pub struct Queue {
+    sets: BTreeMap<Set, VecDeque<Entry>>,
+    /// Place of the next case that goes to the front.
+    front: i64,
+}
+
+impl Queue {
+    /// Queues cases in this order; the algorithms of one shape follow each other by rank.
+    pub fn new(cases: impl IntoIterator<Item = (Planned, Role)>) -> Self {
+        let mut queue = Self::default();
+        for ((planned, role), place) in cases.into_iter().zip(1..) {
+            let entries = queue.sets.entry(planned.set).or_default();
+            entries.push_back(Entry {
+                place,
+                planned,
+                role,
+            });
+        }
+        if let Some(entries) = queue.sets.get_mut(&Set::BestOf) {
+            group(entries);
+        }
+        queue
+    }
+
+    /// Number of cases.
+    pub fn len(&self) -> usize {
+        self.sets.values().map(VecDeque::len).sum()
+    }
+
+    /// Whether no case is left.
+    pub fn is_empty(&self) -> bool {
+        self.sets.values().all(VecDeque::is_empty)
+    }
+
+    /// The sets with their numbers of cases.
+    pub fn sizes(&self) -> impl Iterator<Item = (Set, usize)> {
+        self.sets.iter().map(|(&set, entries)| (set, entries.len()))
+    }
+
+    /// The cases, set by set.
+    pub fn cases(&self) -> impl Iterator<Item = Case> {
+        let entries = self.sets.values().flatten();
+        entries.map(|entry| entry.planned.case)
+    }
+
+    /// The first of the cases that meet a condition, in the order of the plan.
+    pub fn first(&self, most: usize, wanted: impl Fn(&Case) -> bool) -> Vec<Planned> {
+        let entries = self.sets.values().flatten();
+        let mut found: Vec<&Entry> = entries
+            .filter(|entry| wanted(&entry.planned.case))
+            .collect();
+        found.sort_by_key(|entry| entry.place);
+        found.iter().take(most).map(|entry| entry.planned).collect()
+    }
+
+    /// Puts cases in front of all others, in this order.
+    pub fn push_front(&mut self, cases: &[(Planned, Role)]) {
+        for &(planned, role) in cases.iter().rev() {
+            let entries = self.sets.entry(planned.set).or_default();
+            entries.push_front(Entry {
+                place: self.front,
+                planned,
+                role,
+            });
+            self.front -= 1;
+        }
+    }
+
+    /// The cases at the front of all queues, which come next.
+    pub fn upcoming(&self) -> impl Iterator<Item = &Case> {
+        let fronts = self.sets.values();
+        fronts.flat_map(|entries| entries.iter().take(LOOK_AHEAD).map(|at| &at.planned.case))
+    }
+
+    /// Takes the next case: one that is ready before one that is not, one of a set that need not
+    /// wait before one of a set that must, then the first of the plan.
+    pub fn next(
+        &mut self,
+        must_wait: impl Fn(Set) -> bool,
+        is_ready: impl Fn(&Case) -> bool,
+    ) -> Option<(Planned, Role)> {
+        let candidates = self.sets.iter().filter_map(|(&set, entries)| {
+            let mut ahead = entries.iter().take(LOOK_AHEAD);
+            let ready = ahead.position(|entry| is_ready(&entry.planned.case));
+            let at = ready.unwrap_or(0);
+            let place = entries.get(at)?.place;
+            Some(((ready.is_none(), must_wait(set), place), set, at))
+        });
+        let (_, set, at) = candidates.min_by_key(|(order, _, _)| *order)?;
+        let entry = self.sets.get_mut(&set)?.remove(at)?;
+        Some((entry.planned, entry.role))
+    }
+}
+
+/// Brings the algorithms of each shape together, by rank, where the first of them was.
+fn group(entries: &mut VecDeque<Entry>) {
+    let places: Vec<i64> = entries.iter().map(|entry| entry.place).collect();
+    let mut first: HashMap<Op, i64> = HashMap::new();
+    for entry in entries.iter() {
+        first.entry(entry.planned.case.op).or_insert(entry.place);
+    }
+    let entries = entries.make_contiguous();
+    entries.sort_by_key(|entry| (first[&entry.planned.case.op], entry.planned.case.rank));
+    for (entry, place) in entries.iter_mut().zip(places) {
+        entry.place = place;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::Gemm;
+
+    fn planned(set: Set, size: u64, rank: u32) -> (Planned, Role) {
+        let case = Case {
+            rank,
+            ..Case::cold(Op::Gemm(Gemm::new(size, 8, 8)))
+        };
+        (Planned { case, set }, Role::Plan)
+    }
+
+    fn sizes(mut queue: Queue, ready: impl Fn(u64) -> bool, waiting: &[Set]) -> Vec<u64> {
+        let size = |case: &Case| match case.op {
+            Op::Gemm(gemm) => gemm.m,
+            _ => unreachable!(),
+        };
+        std::iter::from_fn(|| {
+            let next = queue.next(|set| waiting.contains(&set), |case| ready(size(case)))?;
+            Some(size(&next.0.case))
+        })
+        .collect()
+    }
+
+    /// Odd sizes in one set, even sizes in another.
+    fn two_sets() -> Queue {
+        Queue::new((1..=8).map(|size| match size % 2 {
+            0 => planned(Set::Attention, size, 0),
+            _ => planned(Set::Sobol, size, 0),
+        }))
+    }
+
+    #[test]
+    fn cases_come_in_the_order_of_the_plan_unless_they_wait_or_are_not_ready() {
+        let all = |_| true;
+        assert_eq!(sizes(two_sets(), all, &[]), [1, 2, 3, 4, 5, 6, 7, 8]);
+        let waiting = [Set::Attention];
+        assert_eq!(sizes(two_sets(), all, &waiting), [1, 3, 5, 7, 2, 4, 6, 8]);
+        let ready = |size| size != 2 && size != 4;
+        assert_eq!(sizes(two_sets(), ready, &[]), [1, 3, 5, 6, 7, 8, 2, 4]);
+        // Where nothing is ready, the first of the plan is waited for.
+        assert_eq!(sizes(two_sets(), |_| false, &[])[0], 1);
+        let mut queue = two_sets();
+        queue.push_front(&[planned(Set::Active, 90, 0), planned(Set::Active, 91, 0)]);
+        queue.push_front(&[planned(Set::Active, 80, 0)]);
+        assert_eq!((queue.len(), queue.cases().count()), (11, 11));
+        assert_eq!(queue.first(2, |_| true)[0].set, Set::Active);
+        assert_eq!(sizes(queue, all, &[])[..4], [80, 90, 91, 1]);
+    }
+
+    #[test]
+    fn the_algorithms_of_a_shape_follow_each_other_by_rank() {
+        let cases = [(5, 1), (6, 0), (5, 0), (6, 2), (6, 1)];
+        let mut queue = Queue::new(cases.map(|(size, rank)| planned(Set::BestOf, size, rank)));
+        let order = std::iter::from_fn(|| queue.next(|_| false, |_| true));
+        let order: Vec<_> = order.map(|(planned, _)| planned).collect();
+        let sorted = [(5, 0), (5, 1), (6, 0), (6, 1), (6, 2)];
+        assert_eq!(
+            order,
+            sorted.map(|(size, rank)| planned(Set::BestOf, size, rank).0)
+        );
+    }
+
+    #[test]
+    fn only_the_front_of_a_queue_is_looked_at() {
+        let cases = (1..=2 * LOOK_AHEAD as u64).map(|size| planned(Set::Sobol, size, 0));
+        let queue = Queue::new(cases);
+        assert_eq!(queue.upcoming().count(), LOOK_AHEAD);
+        let last = 2 * LOOK_AHEAD as u64;
+        assert_eq!(sizes(queue, |size| size == last, &[])[0], 1);
+    }
+}
