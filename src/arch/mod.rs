@@ -259,6 +259,20 @@ impl Moe {
     const fn every_layer() -> u64 {
         1
     }
+
+    /// Inner width that a token meets: that of the experts it visits and of the shared ones.
+    pub const fn active_width(&self) -> u64 {
+        self.top_k * self.d_ff + self.shared_d_ff
+    }
+
+    /// Inner width of the dense MLP of a model that is built like most: where there are layers without experts, what a
+    /// token meets in one with them.
+    pub const fn dense_width(&self) -> u64 {
+        match (self.dense_layers, self.interval) {
+            (0, 1) => self.d_ff,
+            _ => self.active_width(),
+        }
+    }
 }
 
 /// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): keys and values come from one narrow latent.

@@ -115,9 +115,7 @@ impl Profile {
         let gate = arch.mlp.kind.up_factor() + 1;
         // A token meets the mean of dense and expert layers.
         let moe_layers = arch.moe_layers();
-        let of_experts = arch.moe.map_or(0, |moe| {
-            moe_layers * (moe.top_k * moe.d_ff + moe.shared_d_ff)
-        });
+        let of_experts = arch.moe.map_or(0, |moe| moe_layers * moe.active_width());
         let inner = (arch.layers - moe_layers) * arch.mlp.d_ff + of_experts;
         let attention = 2 * (arch.heads + arch.kv_heads) * arch.head_dim * arch.layers;
         Self {

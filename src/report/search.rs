@@ -62,6 +62,9 @@ pub(super) struct RequestKeys {
     pub parameters: u64,
     pub count: &'static str,
     pub tolerance: f64,
+    /// Parameters that a token meets, where they were asked for too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub active_parameters: Option<u64>,
     pub vocab: u64,
     /// Tokens that losses are compared after.
     pub tokens: f64,
@@ -112,7 +115,8 @@ pub(super) struct ShapeKeys {
     pub tokens_per_s_per_gpu: f64,
     pub mfu: f64,
     pub memory_bytes: f64,
-    /// Tokens per second and GPU, times parameters, over the baseline's, minus 1.
+    /// Tokens per second and GPU, times parameters, over the baseline's, minus 1; in mixtures of experts the parameters that
+    /// a token meets.
     pub gain: f64,
     /// `ln` of GPU time per token over the baseline's: what was minimised.
     pub cost: f64,
@@ -309,6 +313,7 @@ impl SearchReport {
                 parameters: request.parameters,
                 count: request.count.name(),
                 tolerance: request.tolerance,
+                active_parameters: request.active,
                 vocab: request.vocab,
                 tokens: found.tokens,
                 objective: request

@@ -29,6 +29,9 @@ const OUT_OF_SIGHT: f64 = 5.0;
 /// Points of the front that are shown; the document has all.
 const SHOWN: usize = 8;
 
+/// Bytes of one unit of the axis of memory.
+const GIB: f64 = (1_u64 << 30) as f64;
+
 impl Report for SearchReport {
     fn text(&self) -> String {
         let mut parts = vec![
@@ -65,15 +68,15 @@ impl SearchReport {
             } else {
                 String::new()
             };
-            (point.memory_bytes / 1e9, point.tokens_per_s_per_gpu, label)
+            (point.memory_bytes / GIB, point.tokens_per_s_per_gpu, label)
         });
         let ranked = self.shapes.iter().map(|shape| {
             let label = format!("#{}", shape.rank);
-            (shape.memory_bytes / 1e9, shape.tokens_per_s_per_gpu, label)
+            (shape.memory_bytes / GIB, shape.tokens_per_s_per_gpu, label)
         });
         let baseline = &self.baseline;
         let published = (
-            baseline.memory_bytes / 1e9,
+            baseline.memory_bytes / GIB,
             baseline.tokens_per_s_per_gpu,
             baseline.shape.name.clone(),
         );
@@ -84,7 +87,7 @@ impl SearchReport {
                 self.gpu_title
             ),
             subtitle: format!("{}; points are layers x hidden size", self.workload),
-            x: axis("memory per GPU", "GB"),
+            x: axis("memory per GPU", "GiB"),
             y: axis("throughput per GPU", "tokens/s"),
             band: None,
             lines: Vec::new(),
@@ -219,13 +222,17 @@ impl SearchReport {
             lines.push(format!("relaxed: {}", request.relaxed.join(", ")));
         }
         lines.push(format!(
-            "against {} ({} parameters, vocabulary {}): {} tokens/s per GPU, MFU {}{}; gains are at equal parameters",
+            "against {} ({} parameters, vocabulary {}): {} tokens/s per GPU, MFU {}{}; gains are at equal {}parameters",
             baseline.shape.name,
             grouped(baseline.shape.parameters),
             baseline.shape.vocab,
             tokens(baseline.tokens_per_s_per_gpu),
             percent(baseline.mfu),
             if baseline.fits { "" } else { ", does not fit" },
+            match self.shapes.first().and_then(|shape| shape.shape.experts) {
+                Some(_) => "active ",
+                None => "",
+            },
         ));
         let search = &self.search;
         lines.push(format!(
@@ -357,6 +364,14 @@ impl SearchReport {
     fn ranking(&self) -> String {
         let split = self.split().map(Dimension::name).collect::<Vec<_>>();
         let split = split.join(" x ");
+        let mixed = self
+            .shapes
+            .iter()
+            .any(|shape| shape.shape.experts.is_some());
+        let (width, parameters) = match mixed {
+            true => ("experts x d_ff", "params (active)"),
+            false => ("d_ff", "params"),
+        };
         let headings = [
             ("", Side::Right),
             ("tie", Side::Right),
@@ -365,9 +380,9 @@ impl SearchReport {
             ("heads", Side::Right),
             ("kv", Side::Right),
             ("head", Side::Right),
-            ("d_ff", Side::Right),
+            (width, Side::Right),
             ("vocab", Side::Right),
-            ("params", Side::Right),
+            (parameters, Side::Right),
             ("b", Side::Right),
             (&split, Side::Right),
             ("tokens/s/GPU (90 %)", Side::Left),
@@ -520,9 +535,12 @@ fn cells(shape: &ShapeKeys, split: String) -> [String; 18] {
         arch.heads.to_string(),
         arch.kv_heads.to_string(),
         arch.head_dim.to_string(),
-        arch.d_ff.to_string(),
+        arch.inner_width(),
         arch.vocab.to_string(),
-        format!("{}B", significant(arch.parameters as f64 / 1e9)),
+        match arch.active_parameters {
+            Some(active) => format!("{} ({})", billions(arch.parameters), billions(active)),
+            None => billions(arch.parameters),
+        },
         shape.workload[&Dimension::Batch].to_string(),
         split,
         format!(
@@ -566,6 +584,16 @@ fn dimensions(point: &PointKeys) -> String {
     };
     format!(
         "{} layers of {}, {} heads{kv} of {}, d_ff {}, vocab {}",
-        shape.layers, shape.hidden, shape.heads, shape.head_dim, shape.d_ff, shape.vocab
+        shape.layers,
+        shape.hidden,
+        shape.heads,
+        shape.head_dim,
+        shape.inner_width(),
+        shape.vocab
     )
+}
+
+/// `6.7B`.
+fn billions(parameters: u64) -> String {
+    format!("{}B", significant(parameters as f64 / 1e9))
 }

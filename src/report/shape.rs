@@ -16,22 +16,13 @@ impl From<&Op> for Shape {
     }
 }
 
-/// The key of a dimension; `kind` is the struct's own name.
-fn key(kind: OpKind, dimension: &'static str) -> &'static str {
-    match (kind, dimension) {
-        (OpKind::Collective, "kind") => "pattern",
-        (_, "kind") => "function",
-        _ => dimension,
-    }
-}
-
 impl Serialize for Shape {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let kind = self.0.kind();
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("kind", kind.name())?;
         for dimension in kind.dimensions() {
-            let key = key(kind, dimension.name);
+            let key = dimension.key(kind);
             match dimension.get(&self.0) {
                 Some(Value::Count(count)) => map.serialize_entry(key, &count)?,
                 Some(Value::Flag(flag)) => map.serialize_entry(key, &flag)?,
@@ -51,7 +42,7 @@ impl PartialSchema for Shape {
             let start = ObjectBuilder::new().property("kind", tag).required("kind");
             let dimensions = kind.dimensions().iter();
             dimensions.fold(start, |object, dimension| {
-                let key = key(kind, dimension.name);
+                let key = dimension.key(kind);
                 let value = match dimension.domain {
                     Domain::Count { least, .. } => ObjectBuilder::new()
                         .schema_type(Type::Integer)

@@ -4,6 +4,7 @@ use crate::arch::Architecture;
 use crate::arch::Dimension;
 use crate::arch::MlpKind;
 use crate::arch::Mode;
+use crate::arch::Moe;
 use crate::arch::config_json;
 use crate::error::Error;
 use crate::error::Result;
@@ -35,6 +36,9 @@ pub const LEAST_POSITIONS: u64 = 2048;
 
 /// The size that a search for a size starts from.
 const FIRST_SIZE: u64 = 1_000_000_000;
+
+/// The most shared experts of a layer.
+const MOST_SHARED: u64 = 64;
 
 /// The most shapes that one report may have.
 pub(super) const MOST_SHAPES: u64 = 1000;
@@ -68,7 +72,7 @@ pub struct SearchRequest {
     #[serde(default, deserialize_with = "some_loss")]
     #[schema(minimum = 0.5, maximum = 20)]
     pub target_loss: Option<f64>,
-    /// What params counts: all parameters, or those of the layers and the final norm.
+    /// What params counts: all parameters, those of the layers and the final norm, or those that a token meets.
     #[cfg_attr(feature = "cli", arg(long, default_value_t))]
     #[serde(default)]
     #[schema(default = "total")]
@@ -112,9 +116,26 @@ pub struct SearchRequest {
     /// Keep this head size.
     #[cfg_attr(feature = "cli", arg(long, value_name = "D"))]
     pub head_dim: Option<Size>,
-    /// Keep this MLP width.
+    /// Keep this MLP width; in a mixture of experts the width of one expert.
     #[cfg_attr(feature = "cli", arg(long, value_name = "F"))]
     pub d_ff: Option<Size>,
+    /// Search mixtures of experts in which a token meets this many parameters, such as 3B; missed by at most five times
+    /// the tolerance [default: the same share as in like].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "COUNT"))]
+    pub active_params: Option<Parameters>,
+    /// Search mixtures of experts with this many routed experts a layer.
+    #[cfg_attr(feature = "cli", arg(long, value_name = "E"))]
+    pub experts: Option<Size>,
+    /// Search mixtures of experts in which a token visits this many routed experts.
+    #[cfg_attr(feature = "cli", arg(long, value_name = "K"))]
+    pub top_k: Option<Size>,
+    /// Search mixtures of experts with this many shared experts a layer, each as wide as a routed one [default: as in
+    /// like, else 0].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "S"))]
+    pub shared_experts: Option<Size>,
+    /// Search mixtures of experts with this many leading layers without experts [default: as in like, else 0].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "N"))]
+    pub dense_layers: Option<Size>,
     /// Shapes to report.
     #[cfg_attr(feature = "cli", arg(long, default_value_t = ten(), value_name = "N",
         value_parser = clap::value_parser!(u64).range(1..=MOST_SHAPES)))]
@@ -185,16 +206,22 @@ impl SearchRequest {
 
     fn base(&self, like: Option<&Architecture>, sizes: &mut Sizes) -> Result<Request> {
         let vocab = sizes.option("vocab", self.vocab);
+        let experts = self.experts_of(like, sizes)?;
+        let width = match experts {
+            Some(_) => Dimension::MoeDFf,
+            None => Dimension::DFf,
+        };
         let fixed = [
-            (Dimension::Layers, self.layers),
-            (Dimension::Hidden, self.hidden),
-            (Dimension::Heads, self.heads),
-            (Dimension::KvHeads, self.kv_heads),
-            (Dimension::HeadDim, self.head_dim),
-            (Dimension::DFf, self.d_ff),
+            (Dimension::Layers, "layers", self.layers),
+            (Dimension::Hidden, "hidden", self.hidden),
+            (Dimension::Heads, "heads", self.heads),
+            (Dimension::KvHeads, "kv_heads", self.kv_heads),
+            (Dimension::HeadDim, "head_dim", self.head_dim),
+            (width, "d_ff", self.d_ff),
+            (Dimension::Experts, "experts", self.experts),
+            (Dimension::TopK, "top_k", self.top_k),
         ];
-        let fixed =
-            fixed.map(|(dimension, size)| (dimension, sizes.option(dimension.name(), size)));
+        let fixed = fixed.map(|(dimension, name, size)| (dimension, sizes.option(name, size)));
         let goal = self.goal()?;
         // A goal that sets the size itself starts from any.
         let free_size =
@@ -203,20 +230,23 @@ impl SearchRequest {
         let params = self.params.map(|params| params.0);
         let params = params.or((free_size && like.is_none()).then_some(FIRST_SIZE));
         let request = match (like, params) {
-            (Some(model), params) => Request {
-                parameters: params.unwrap_or_else(|| self.count.of(model)),
-                ..Request::like(model, self.workload.described(model, sizes)?)
-            },
+            (Some(model), params) => {
+                let base = with_experts(model.clone(), experts);
+                let parameters = params.unwrap_or_else(|| self.count.of(model));
+                let share = Count::Active.of(model) as f64 / self.count.of(model) as f64;
+                Request {
+                    parameters,
+                    active: model.moe.map(|_| (parameters as f64 * share) as u64),
+                    base,
+                    ..Request::like(model, self.workload.described(model, sizes)?)
+                }
+            }
             (None, Some(parameters)) => {
                 let kind = self.mlp.unwrap_or(MlpKind::Swiglu);
-                let base = search::usual_architecture(kind, parameters);
+                let base = with_experts(search::usual_architecture(kind, parameters), experts);
                 let workload = self.workload.described(&base, sizes)?;
-                Request::usual(
-                    parameters,
-                    kind,
-                    vocab.unwrap_or(USUAL_VOCABULARY),
-                    workload,
-                )?
+                let vocab = vocab.unwrap_or(USUAL_VOCABULARY);
+                Request::of_base(base, parameters, vocab, workload)?
             }
             (None, None) => {
                 let allowed = "a number of parameters, unless like names a model";
@@ -227,6 +257,9 @@ impl SearchRequest {
             vocab: vocab.unwrap_or(request.vocab),
             count: self.count,
             tolerance: self.tolerance,
+            active: self
+                .active_params
+                .map_or(request.active, |active| Some(active.0)),
             tokens: self.tokens.map(|tokens| tokens.0),
             goal,
             sized,
@@ -242,6 +275,47 @@ impl SearchRequest {
             top: self.top as usize,
             ..request
         })
+    }
+
+    /// The experts of what is searched: those of `like`, or usual ones where any option asks for experts.
+    fn experts_of(&self, like: Option<&Architecture>, sizes: &mut Sizes) -> Result<Option<Moe>> {
+        let of_like = like.and_then(|model| model.moe);
+        let [experts, top_k, shared, dense_layers] = [
+            ("experts", self.experts),
+            ("top_k", self.top_k),
+            ("shared_experts", self.shared_experts),
+            ("dense_layers", self.dense_layers),
+        ]
+        .map(|(name, size)| sizes.option(name, size));
+        let given = [experts, top_k, shared, dense_layers]
+            .iter()
+            .any(Option::is_some);
+        if !given && self.active_params.is_none() {
+            return Ok(of_like);
+        }
+        let moe = of_like.unwrap_or(search::USUAL_EXPERTS);
+        let moe = Moe {
+            experts: experts.unwrap_or(moe.experts),
+            top_k: top_k.unwrap_or(moe.top_k),
+            shared_d_ff: shared.map_or(moe.shared_d_ff, |shared| shared.saturating_mul(moe.d_ff)),
+            dense_layers: dense_layers.unwrap_or(moe.dense_layers),
+            ..moe
+        };
+        // Configs with either hold a correction for each expert in the router, as DeepSeek-V3 has it.
+        let moe = Moe {
+            router_bias: moe.router_bias || moe.shared_d_ff > 0 || moe.dense_layers > 0,
+            ..moe
+        };
+        let most = moe.experts;
+        if let Some(top_k) = top_k.filter(|top_k| !(1..=most).contains(top_k)) {
+            let allowed = format!("1 to experts = {most}");
+            return Err(Error::field("search", "top_k", top_k, &allowed));
+        }
+        if let Some(shared) = shared.filter(|shared| *shared > MOST_SHARED) {
+            let allowed = format!("0 to {MOST_SHARED}");
+            return Err(Error::field("search", "shared_experts", shared, &allowed));
+        }
+        Ok(Some(moe))
     }
 
     /// What is given of the layout; several ranks that are asked for are kept.
@@ -290,6 +364,15 @@ impl SearchRequest {
         }
         Ok(())
     }
+}
+
+/// The model with these experts.
+fn with_experts(mut arch: Architecture, experts: Option<Moe>) -> Architecture {
+    if let Some(moe) = experts.filter(|_| experts != arch.moe) {
+        arch.moe = experts;
+        arch.mlp.d_ff = moe.dense_width();
+    }
+    arch
 }
 
 /// Whether a config file can hold fewer key/value heads than query heads for models of this style; fails where it

@@ -77,6 +77,9 @@ impl<const LEAST: u64> FromStr for Size<LEAST> {
                         None => allowed,
                     }
                 }),
+            [start, end, ..] if start.is_empty() || end.is_empty() => {
+                Err("a range is written START:END or START:END:STEP, both ends included".to_owned())
+            }
             [start, end] => range(start, end, "1"),
             [start, end, step] => range(start, end, step),
             _ => Err("allowed: a number, START:END or START:END:STEP".to_owned()),
@@ -248,7 +251,7 @@ mod tests {
         for (text, part) in [
             ("", "whole numbers"),
             ("0:8", "from 1"),
-            ("8:", "whole numbers"),
+            ("8:", "START:END or START:END:STEP"),
             ("64:16", "at least the start, 64"),
             ("1:2:0", "from 1"),
             ("1:2:3:4", "START:END:STEP"),

@@ -1,6 +1,6 @@
 //! Simulated annealing over the lattice with argmin: independent chains, one per task.
 //!
-//! A move changes one or two dimensions and takes an MLP width that meets the budget. argmin accepts a
+//! A move changes one or two dimensions and takes a width, of the MLP or of an expert, that meets the budget. argmin accepts a
 //! worse one by a logistic rule whose temperature is in units of the cost, here a logarithm of time: 0.05 at first
 //! (5 %), falling geometrically. Bounds and memory are infinite costs, which are never accepted.
 
@@ -37,8 +37,9 @@ const REPORT: u64 = 100;
 /// Shape families that are tried for a start between two looks at whether it is still wanted.
 const BLOCK: usize = 1024;
 
-/// The moves, each as likely: which dimensions they change. The batch stands for everything that is free.
-const MOVES: [&[Dimension]; 8] = [
+/// The moves, each as likely: which dimensions they change. The batch stands for everything that is free; the last ones are
+/// of mixtures of experts.
+const MOVES: [&[Dimension]; 10] = [
     &[Dimension::Layers],
     &[Dimension::Hidden],
     &[Dimension::Layers, Dimension::Hidden],
@@ -47,7 +48,12 @@ const MOVES: [&[Dimension]; 8] = [
     &[Dimension::KvHeads],
     &[Dimension::Batch],
     &[Dimension::Vocab],
+    &[Dimension::Experts, Dimension::TopK],
+    &[Dimension::TopK],
 ];
+
+/// Those of them that a dense model has.
+const DENSE_MOVES: usize = 8;
 
 /// Dimensions that take a random number even from one choice: a seed finds what it has always found.
 const ALWAYS_DRAWN: [Dimension; 2] = [Dimension::Batch, Dimension::Tp];
@@ -193,7 +199,7 @@ impl Anneal for &Chain<'_> {
             if let Some(family) = self.space.family(proposal, &mut scratch) {
                 let random = &mut inner.random;
                 return Ok(match random.random_range(0..4) {
-                    0 => family.nearest(shape[Dimension::DFf]),
+                    0 => family.nearest(shape[family.dimension]),
                     _ => family.shape(random.random_range(0..family.count())),
                 });
             }
@@ -223,10 +229,14 @@ impl Chain<'_> {
         (worker.archive, interrupted)
     }
 
-    /// One or two dimensions changed; the MLP width is not refitted yet.
+    /// One or two dimensions changed; the width is not refitted yet.
     fn propose(&self, shape: &Shape, random: &mut Xoshiro256PlusPlus) -> Shape {
         let mut next = *shape;
-        let moved = MOVES[random.random_range(0..MOVES.len())];
+        let moves = match self.space.base.moe {
+            None => DENSE_MOVES,
+            Some(_) => MOVES.len(),
+        };
+        let moved = MOVES[random.random_range(0..moves)];
         for dimension in moved {
             match dimension {
                 Dimension::Layers => next = self.other_layers(next, random),

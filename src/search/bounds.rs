@@ -2,8 +2,8 @@
 
 use crate::arch::Architecture;
 use crate::arch::Dimension;
-use crate::arch::Mlp;
 use crate::arch::MlpKind;
+use crate::arch::Moe;
 use crate::arch::parameters;
 use crate::error::Error;
 use crate::error::Result;
@@ -39,6 +39,9 @@ pub struct Bound {
     /// Budget from which it no longer holds.
     #[serde(default)]
     below_parameters: Option<f64>,
+    /// Whether it holds for mixtures of experts alone, or for dense models alone.
+    #[serde(default)]
+    experts: Option<bool>,
     /// Evidence.
     pub source: String,
 }
@@ -50,11 +53,11 @@ named_enum! {
         AspectRatio = "aspect_ratio",
         /// Transformer layers.
         Layers = "layers",
-        /// MLP width over hidden width, without a gate.
+        /// MLP width that a token meets over hidden width, without a gate.
         FfnRatioPlain = "ffn_ratio_plain",
         /// The same with a gate.
         FfnRatioGated = "ffn_ratio_gated",
-        /// Parameters of the MLP over those of attention.
+        /// Parameters of the MLP that a token meets over those of attention.
         MlpAttentionRatio = "mlp_attention_ratio",
         /// Hidden width over the square root of the parameters.
         WidthRatio = "width_ratio",
@@ -66,14 +69,21 @@ named_enum! {
         KvGroup = "kv_group",
         /// Padded vocabulary over the tokens asked for.
         VocabPadding = "vocab_padding",
+        /// Routed experts of a layer.
+        Experts = "experts",
+        /// Share of the routed experts that a token visits.
+        ExpertShare = "expert_share",
+        /// Inner width of one routed expert over hidden width.
+        ExpertWidth = "expert_width",
     }
 }
 
 impl Quantity {
-    /// Its value for a dense architecture; `vocab` is the vocabulary asked for, before padding.
+    /// Its value; `vocab` is the vocabulary asked for, before padding. What is of experts is 0 without them.
     fn of(self, arch: &Architecture, vocab: u64) -> f64 {
-        let hidden = arch.hidden as f64;
-        let Mlp { kind, d_ff } = arch.mlp;
+        let (hidden, kind) = (arch.hidden as f64, arch.mlp.kind);
+        let d_ff = arch.moe.map_or(arch.mlp.d_ff, |moe| moe.active_width());
+        let of_experts = |value: fn(&Moe) -> f64| arch.moe.as_ref().map_or(0.0, value);
         match self {
             Self::AspectRatio => hidden / arch.layers as f64,
             Self::Layers => arch.layers as f64,
@@ -87,6 +97,9 @@ impl Quantity {
             Self::HeadWidth => (arch.heads * arch.head_dim) as f64 / hidden,
             Self::KvGroup => (arch.heads / arch.kv_heads) as f64,
             Self::VocabPadding => arch.vocab as f64 / vocab as f64,
+            Self::Experts => of_experts(|moe| moe.experts as f64),
+            Self::ExpertShare => of_experts(|moe| moe.top_k as f64 / moe.experts as f64),
+            Self::ExpertWidth => of_experts(|moe| moe.d_ff as f64) / hidden,
         }
     }
 }
@@ -109,17 +122,21 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// The bounds for a budget of this many parameters and a vocabulary, with some of them relaxed.
-    pub fn new(budget: f64, kind: MlpKind, vocab: u64, relaxed: &[Quantity]) -> Result<Self> {
+    /// The bounds for a budget of this many parameters, models built like `base` and a vocabulary, with some of them
+    /// relaxed.
+    pub fn new(budget: f64, base: &Architecture, vocab: u64, relaxed: &[Quantity]) -> Result<Self> {
         let document: Document = toml::from_str(FILE).map_err(|error| {
             Error::bad_input(format!("{PLACE}: {}", error.to_string().replace('\n', " ")))
         })?;
-        let unused = match kind {
+        let unused = match base.mlp.kind {
             MlpKind::Gelu => Quantity::FfnRatioGated,
             MlpKind::Swiglu => Quantity::FfnRatioPlain,
         };
         let holds = |bound: &Bound| {
             bound.name != unused
+                && bound
+                    .experts
+                    .is_none_or(|experts| experts == base.moe.is_some())
                 && bound.from_parameters.is_none_or(|from| budget >= from)
                 && bound.below_parameters.is_none_or(|below| budget < below)
         };
@@ -247,8 +264,9 @@ mod tests {
     #[test]
     fn limits_are_ordered_and_every_line_has_a_source() {
         for budget in [1.25e8, 6.7e9, 1e12] {
-            for kind in [MlpKind::Gelu, MlpKind::Swiglu] {
-                let bounds = Bounds::new(budget, kind, 50257, &[]).unwrap();
+            for base in ["gpt3-6.7b", "llama-3-8b", "mixtral-8x7b"] {
+                let base = &Preset::find(base).unwrap().architecture;
+                let bounds = Bounds::new(budget, base, 50257, &[]).unwrap();
                 for bound in bounds.all() {
                     let ([low, high], [least, most]) = (bound.usual, bound.widest);
                     assert!(least <= low && low <= bound.centre, "{:?}", bound.name);
@@ -282,11 +300,17 @@ mod tests {
             "pythia-1b",
             "qwen2.5-7b",
             "opt-66b",
+            "mixtral-8x7b",
+            "mixtral-8x22b",
+            "olmoe-1b-7b",
+            "qwen3-30b-a3b",
+            "qwen3-235b-a22b",
+            "gpt-oss-20b",
         ] {
             let arch = &Preset::find(name).unwrap().architecture;
             let budget = parameters(arch).total as f64;
             let all = Quantity::ALL;
-            let bounds = Bounds::new(budget, arch.mlp.kind, arch.vocab, &all).unwrap();
+            let bounds = Bounds::new(budget, arch, arch.vocab, &all).unwrap();
             assert!(bounds.admit(arch), "{name}: {:?}", bounds.outside(arch));
         }
     }
@@ -294,7 +318,7 @@ mod tests {
     #[test]
     fn the_centre_is_nearer_than_a_limit() {
         let llama = &Preset::find("llama-2-7b").unwrap().architecture;
-        let bounds = Bounds::new(6.7e9, MlpKind::Swiglu, 32000, &[]).unwrap();
+        let bounds = Bounds::new(6.7e9, llama, 32000, &[]).unwrap();
         let thin = Architecture {
             layers: 64,
             ..llama.clone()
@@ -306,7 +330,8 @@ mod tests {
 
     #[test]
     fn the_lattice_has_finer_steps_for_smaller_models() {
-        let bounds = Bounds::new(6.7e9, MlpKind::Swiglu, 32000, &[]).unwrap();
+        let llama = &Preset::find("llama-2-7b").unwrap().architecture;
+        let bounds = Bounds::new(6.7e9, llama, 32000, &[]).unwrap();
         let sizes = bounds.hidden_sizes();
         assert!(sizes.is_sorted() && sizes[0] == 64);
         for size in [768, 2560, 4096, 5120, 8192, 12288, 16384] {

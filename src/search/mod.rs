@@ -32,7 +32,9 @@ mod sizes;
 mod space;
 
 pub use free::Free;
-pub use request::{Layout, Method, PARAMETERS, Request, USUAL_VOCABULARY, usual_architecture};
+pub use request::{
+    Layout, Method, PARAMETERS, Request, USUAL_EXPERTS, USUAL_VOCABULARY, usual_architecture,
+};
 pub use sizes::{SizePoint, Sizes};
 
 use crate::arch::Architecture;
@@ -72,12 +74,15 @@ const POLISHED: usize = 4;
 const ROUNDS: usize = 6;
 
 /// Dimensions in which shapes of one neighbourhood differ.
-const WITHIN_SIZE: [Dimension; 5] = [
+const WITHIN_SIZE: [Dimension; 8] = [
     Dimension::Heads,
     Dimension::KvHeads,
     Dimension::HeadDim,
     Dimension::DFf,
     Dimension::Vocab,
+    Dimension::Experts,
+    Dimension::TopK,
+    Dimension::MoeDFf,
 ];
 
 named_enum! {
@@ -122,7 +127,7 @@ pub struct Recommendation {
     pub workload: Workload,
     /// The whole prediction.
     pub step: StepEstimate,
-    /// Parameters, counted as the budget is, over those of the baseline.
+    /// Parameters, counted as [`Request::compared`] does, over those of the baseline.
     pub parameters_over_baseline: f64,
     /// Tokens per second and GPU, times parameters, over the baseline's, minus 1: the gain at equal parameters.
     pub gain: f64,
@@ -368,10 +373,15 @@ fn interrupted_early() -> Error {
 
 fn space_of(request: &Request) -> Result<Space> {
     let Request { base, workload, .. } = request;
-    if !rank::is_dense(base) {
-        let allowed =
-            "a dense transformer without latent attention; a search does not vary experts";
+    if base.mla.is_some() {
+        let allowed = "a model without latent attention, which a search does not vary";
         return Err(Error::field("search", "like", &base.name, allowed));
+    }
+    if base.moe.is_none()
+        && let Some(active) = request.active
+    {
+        let allowed = "nothing for a dense model, where a token meets every parameter";
+        return Err(Error::field("search", "active_params", active, allowed));
     }
     if !(PARAMETERS.0..=PARAMETERS.1).contains(&request.parameters) {
         let allowed = format!("{} to {}", PARAMETERS.0, PARAMETERS.1);
@@ -393,7 +403,7 @@ fn space_of(request: &Request) -> Result<Space> {
     }
     let bounds = Bounds::new(
         request.parameters as f64,
-        base.mlp.kind,
+        base,
         request.vocab,
         &request.relaxed,
     )?;
@@ -404,9 +414,11 @@ fn space_of(request: &Request) -> Result<Space> {
         let allowed = format!("{least} to {most}");
         return Err(Error::field("search", "head_dim", size, &allowed));
     }
-    let target = request.parameters as f64;
-    let least = (target * (1.0 - request.tolerance)).ceil();
-    let most = (target * (1.0 + request.tolerance)).floor();
+    let within = |target: u64, tolerance: f64| {
+        let least = (target as f64 * (1.0 - tolerance)).ceil();
+        let most = (target as f64 * (1.0 + tolerance)).floor();
+        (least as u64, most as u64)
+    };
     // What is not free has one choice.
     let choices = |free: Free| {
         let dimension = free.dimension();
@@ -415,12 +427,14 @@ fn space_of(request: &Request) -> Result<Space> {
         (dimension, if is_free { free.choices() } else { own() })
     };
     Ok(Space {
-        most_families: request.most_families,
         bounds,
         base: base.clone(),
         workload: *workload,
-        budget: (least as u64, most as u64),
+        budget: within(request.parameters, request.tolerance),
         count: request.count,
+        active: request
+            .active
+            .map(|active| within(active, request.active_tolerance())),
         vocab: request.vocab,
         fixed: request.fixed,
         free: Free::ALL.map(choices).to_vec(),
@@ -469,7 +483,7 @@ fn recommend(
     loss: Comparison,
 ) -> Result<Recommendation> {
     let (architecture, workload) = space.build(&ranked.candidate.shape);
-    let count = |arch| request.count.of(arch) as f64;
+    let count = |arch| request.compared(arch) as f64;
     let parameters_over_baseline = count(&architecture) / count(&request.baseline);
     let step = estimate_step(predictor, &architecture, &workload)?;
     let outside = space.bounds.outside(&architecture);

@@ -32,8 +32,13 @@ pub struct Candidate {
     pub memory: Bytes,
 }
 
-/// Dimensions in which shapes of one kind may differ: MLP width, padding, and the size of the heads.
-const WITHIN_KIND: [Dimension; 3] = [Dimension::HeadDim, Dimension::DFf, Dimension::Vocab];
+/// Dimensions in which shapes of one kind may differ: width of MLP and experts, padding, and the size of the heads.
+const WITHIN_KIND: [Dimension; 4] = [
+    Dimension::HeadDim,
+    Dimension::DFf,
+    Dimension::Vocab,
+    Dimension::MoeDFf,
+];
 
 /// The best shape of each kind, and how many were looked at.
 #[derive(Clone, Debug, Default)]

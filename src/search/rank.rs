@@ -29,7 +29,8 @@ pub struct Ranked {
 pub struct Nearest {
     /// The model.
     pub preset: &'static Preset,
-    /// Root mean square of the logarithmic differences in layers, width, head size, head group and MLP share.
+    /// Root mean square of the logarithmic differences in layers, width, head size, head group, MLP share, experts and how
+    /// many of them a token visits.
     pub distance: f64,
 }
 
@@ -51,7 +52,7 @@ pub fn rank(
     mut candidates: Vec<Candidate>,
     top: usize,
 ) -> Vec<(Ranked, Comparison)> {
-    let published = Published::new();
+    let published = Published::new(&space.base);
     let mut groups: Vec<Vec<(Ranked, Comparison)>> = Vec::new();
     let mut tie = 1;
     while let Some(&fastest) = candidates.first().filter(|_| tie as usize <= top) {
@@ -104,7 +105,7 @@ pub fn by_score(
     candidates: &[Candidate],
     top: usize,
 ) -> Vec<(Ranked, Comparison)> {
-    let published = Published::new();
+    let published = Published::new(&space.base);
     // Enough for different ones among them.
     let most = top.saturating_mul(MOST_COPIES).min(candidates.len());
     let placed: Vec<_> = candidates[..most]
@@ -136,7 +137,11 @@ fn different(
             .shape
             .of_workload()
             .ne(b.candidate.shape.of_workload());
-        ranks || away(|arch| arch.layers) >= least || away(|arch| arch.hidden) >= least
+        let experts = |arch: &Architecture| arch.moe.map(|moe| (moe.experts, moe.top_k));
+        ranks
+            || experts(&a.architecture) != experts(&b.architecture)
+            || away(|arch| arch.layers) >= least
+            || away(|arch| arch.hidden) >= least
     };
     let fastest = groups
         .iter()
@@ -203,16 +208,16 @@ fn distance(bounds: &Bounds, arch: &Architecture) -> f64 {
     (bounds.distance(arch) * 100.0).round() / 100.0
 }
 
-/// Dense published models with the logarithms they are compared by.
-struct Published(Vec<(&'static Preset, [f64; 5])>);
+/// Published models, dense or mixtures as the searched ones are, with the logarithms they are compared by.
+struct Published(Vec<(&'static Preset, Vec<f64>)>);
 
 impl Published {
-    fn new() -> Self {
-        let dense = Preset::all()
+    fn new(base: &Architecture) -> Self {
+        let alike = Preset::all()
             .iter()
-            .filter(|preset| is_dense(&preset.architecture));
+            .filter(|preset| is_alike(&preset.architecture, base));
         Self(
-            dense
+            alike
                 .map(|preset| (preset, coordinates(&preset.architecture)))
                 .collect(),
         )
@@ -231,19 +236,22 @@ impl Published {
     }
 }
 
-/// Neither mixture of experts nor latent attention, which a search does not vary.
-pub fn is_dense(arch: &Architecture) -> bool {
-    arch.moe.is_none() && arch.mla.is_none()
+/// Whether a published model may stand beside searched ones: dense or a mixture as `base` is, without latent attention.
+pub fn is_alike(arch: &Architecture, base: &Architecture) -> bool {
+    arch.moe.is_some() == base.moe.is_some() && arch.mla.is_none()
 }
 
-fn coordinates(arch: &Architecture) -> [f64; 5] {
-    let mlp = (arch.mlp.kind.up_factor() + 1) * arch.mlp.d_ff;
-    [
+fn coordinates(arch: &Architecture) -> Vec<f64> {
+    let width = arch.moe.map_or(arch.mlp.d_ff, |moe| moe.active_width());
+    let mlp = (arch.mlp.kind.up_factor() + 1) * width;
+    let experts = arch.moe.map(|moe| [moe.experts, moe.top_k]);
+    let mut sizes = vec![
         arch.layers as f64,
         arch.hidden as f64,
         arch.head_dim as f64,
         arch.heads as f64 / arch.kv_heads as f64,
         mlp as f64 / arch.hidden as f64,
-    ]
-    .map(f64::ln)
+    ];
+    sizes.extend(experts.into_iter().flatten().map(|size| size as f64));
+    sizes.into_iter().map(f64::ln).collect()
 }

@@ -39,8 +39,19 @@ pub fn no_shape(space: &Space, target: u64, tolerance: f64, go_on: &GoOn<'_>) ->
             ..space.clone()
         };
         if has_shapes(&space, go_on) {
-            helps.push(format!("without --{}", dimension.name().replace('_', "-")));
+            let option = match dimension {
+                Dimension::MoeDFf => Dimension::DFf,
+                other => other,
+            };
+            helps.push(format!("without --{}", option.name().replace('_', "-")));
         }
+    }
+    let any_active = Space {
+        active: None,
+        ..space.clone()
+    };
+    if space.active.is_some() && has_shapes(&any_active, go_on) {
+        helps.push("without --active-params".to_owned());
     }
     let wide = Space {
         budget: ((target as f64 * 0.9) as u64, (target as f64 * 1.1) as u64),

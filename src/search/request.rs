@@ -5,6 +5,7 @@ use crate::arch::Biases;
 use crate::arch::Dimension;
 use crate::arch::Mlp;
 use crate::arch::MlpKind;
+use crate::arch::Moe;
 use crate::arch::Norm;
 use crate::arch::NormKind;
 use crate::arch::NormPlacement;
@@ -22,7 +23,6 @@ use crate::search::goal::Goal;
 use crate::search::rank;
 use crate::search::shape::Count;
 use crate::search::shape::Fixed;
-use crate::search::space::MOST_FAMILIES;
 
 /// Smallest and largest number of parameters that can be asked for.
 pub const PARAMETERS: (u64, u64) = (10_000_000, 10_000_000_000_000);
@@ -47,6 +47,8 @@ pub struct Request {
     pub count: Count,
     /// Largest relative miss of [`Request::parameters`].
     pub tolerance: f64,
+    /// Parameters that a token meets, in a mixture of experts.
+    pub active: Option<u64>,
     /// What is not varied: norms, positions, biases, kind of MLP.
     pub base: Architecture,
     /// The published or given model that gains are reported against.
@@ -77,8 +79,6 @@ pub struct Request {
     pub method: Method,
     /// Shapes to report.
     pub top: usize,
-    /// Shapes, MLP widths apart, that are held in memory at most: about 100 bytes each.
-    pub most_families: usize,
 }
 
 /// Query heads per key/value head of a baseline for a search that may share keys.
@@ -95,10 +95,27 @@ const DOES_NOT_FIT: f64 = 1e4;
 /// Tokens of GPT-2's vocabulary, which the models of the co-design paper share.
 pub const USUAL_VOCABULARY: u64 = 50257;
 
+/// Widths of experts are so coarse that the parameters a token meets may miss by this many times the tolerance.
+const ACTIVE_SLACK: f64 = 5.0;
+
 impl Request {
     /// A search that names no model: parts as they are usual today, against the published model nearest in size.
     pub fn usual(parameters: u64, kind: MlpKind, vocab: u64, workload: Workload) -> Result<Self> {
-        let base = usual_architecture(kind, parameters);
+        Self::of_base(
+            usual_architecture(kind, parameters),
+            parameters,
+            vocab,
+            workload,
+        )
+    }
+
+    /// The same from these parts.
+    pub fn of_base(
+        base: Architecture,
+        parameters: u64,
+        vocab: u64,
+        workload: Workload,
+    ) -> Result<Self> {
         let request = Self {
             vocab,
             parameters,
@@ -116,13 +133,18 @@ impl Request {
         })
     }
 
-    /// The dense published model nearest in size that the workload can run on: of those that fit, with a vocabulary of the
+    /// The published model, dense or a mixture as the search is, nearest in size that the workload can run on: of those that fit, with a vocabulary of the
     /// same order, as otherwise a gain would be that of a smaller vocabulary, with the same kind of MLP and of windows, and
     /// with shared keys where the search may share them; each of these wishes gives way where no model meets it.
     pub fn usual_baseline(&self, fits: &dyn Fn(&Architecture) -> bool) -> Option<&'static Preset> {
         let may_share = self.fixed[Dimension::KvHeads].is_none() && self.fixed.kv_group != Some(1);
         let badness = |arch: &Architecture| {
-            let size = self.count.of(arch) as f64 / self.parameters as f64;
+            let size = (self.count.of(arch) as f64 / self.parameters as f64)
+                .ln()
+                .abs();
+            let active = self.active.map_or(0.0, |active| {
+                (parameters(arch).active as f64 / active as f64).ln().abs()
+            });
             let vocab = arch.vocab as f64 / self.vocab as f64;
             let group = arch.heads / arch.kv_heads;
             let flaws = [
@@ -133,16 +155,29 @@ impl Request {
                 (!fits(arch), DOES_NOT_FIT),
             ];
             let flaws = flaws.into_iter().filter(|(has, _)| *has);
-            size.ln().abs() + flaws.map(|(_, weight)| weight).sum::<f64>()
+            size + active + flaws.map(|(_, weight)| weight).sum::<f64>()
         };
         let runs = |preset: &&Preset| {
             let arch = &preset.architecture;
-            rank::is_dense(arch)
+            rank::is_alike(arch, &self.base)
                 && self.workload.validate(arch).is_ok()
                 && arch.layers.is_multiple_of(self.workload.pp)
         };
         let presets = Preset::all().iter().filter(runs);
         presets.min_by(|a, b| badness(&a.architecture).total_cmp(&badness(&b.architecture)))
+    }
+
+    /// Largest relative miss of [`Request::active`].
+    pub fn active_tolerance(&self) -> f64 {
+        ACTIVE_SLACK * self.tolerance
+    }
+
+    /// What gains are held to: parameters counted as the budget is, of a mixture of experts those that a token meets.
+    pub fn compared(&self, arch: &Architecture) -> u64 {
+        match self.base.moe {
+            Some(_) => Count::Active.of(arch),
+            None => self.count.of(arch),
+        }
     }
 
     /// A search for as many parameters as a model has, built from its parts and against it.
@@ -151,6 +186,7 @@ impl Request {
             parameters: parameters(model).total,
             count: Count::Total,
             tolerance: 0.01,
+            active: None,
             base: model.clone(),
             baseline: model.clone(),
             named: true,
@@ -166,7 +202,6 @@ impl Request {
             relaxed: Vec::new(),
             method: Method::Anneal { seed: 0 },
             top: 10,
-            most_families: MOST_FAMILIES,
         }
     }
 }
@@ -187,6 +222,18 @@ pub enum Method {
         seed: u64,
     },
 }
+
+/// Experts for a search that names no mixture: none shared, in every layer; how many and how wide follows from the search.
+pub const USUAL_EXPERTS: Moe = Moe {
+    experts: 64,
+    top_k: 8,
+    d_ff: 1024,
+    shared_d_ff: 0,
+    dense_layers: 0,
+    interval: 1,
+    shared_gate: false,
+    router_bias: false,
+};
 
 /// What models are built like today, for a search that names none: Llama's parts with a gated MLP, GPT-NeoX's with
 /// a plain one; head and embedding are tied below a billion parameters.

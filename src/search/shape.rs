@@ -1,4 +1,5 @@
-//! One shape of a search, families of shapes that differ in MLP width only, and what a budget counts.
+//! One shape of a search, families of shapes that differ in the width of the MLP or of an expert only, and what a budget
+//! counts.
 
 use crate::arch::Architecture;
 use crate::arch::Dimension;
@@ -7,7 +8,7 @@ use crate::arch::parameters;
 use std::ops::{Index, IndexMut};
 
 /// The dimensions that a search varies, in the order by which equally fast shapes are sorted.
-pub const VARIED: [Dimension; 10] = [
+pub const VARIED: [Dimension; 13] = [
     Dimension::Layers,
     Dimension::Hidden,
     Dimension::Heads,
@@ -18,6 +19,9 @@ pub const VARIED: [Dimension; 10] = [
     Dimension::Batch,
     Dimension::Tp,
     Dimension::Pp,
+    Dimension::Experts,
+    Dimension::TopK,
+    Dimension::MoeDFf,
 ];
 
 /// The place of every dimension in a [`Shape`]; out of bounds for those that a search does not vary.
@@ -88,11 +92,13 @@ impl Shape {
     }
 }
 
-/// Shapes that are equal but for their MLP width: the multiples of `step` in `widths`.
+/// Shapes that are equal but for one width: the multiples of `step` in `widths`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShapeFamily {
     /// The shape with the smallest of the widths.
     pub shape: Shape,
+    /// What is as wide: the MLP, or an expert in a mixture of them.
+    pub dimension: Dimension,
     /// Least and greatest width.
     pub widths: (u64, u64),
     /// Their distance.
@@ -108,24 +114,24 @@ impl ShapeFamily {
     /// The shape with the `index`-th width.
     pub fn shape(&self, index: u64) -> Shape {
         let width = self.widths.0 + index * self.step;
-        self.shape.with(Dimension::DFf, width)
+        self.shape.with(self.dimension, width)
     }
 
     /// The family of the `index`-th width alone.
     #[must_use]
     pub fn only(&self, index: u64) -> Self {
         let shape = self.shape(index);
-        let width = shape[Dimension::DFf];
+        let width = shape[self.dimension];
         Self {
             shape,
             widths: (width, width),
-            step: self.step,
+            ..*self
         }
     }
 
-    /// The shape whose width is nearest to `d_ff`.
-    pub fn nearest(&self, d_ff: u64) -> Shape {
-        let inside = d_ff.clamp(self.widths.0, self.widths.1);
+    /// The shape whose width is nearest to this one.
+    pub fn nearest(&self, width: u64) -> Shape {
+        let inside = width.clamp(self.widths.0, self.widths.1);
         self.shape((inside - self.widths.0 + self.step / 2) / self.step)
     }
 
@@ -144,6 +150,8 @@ named_enum! {
         Total = "total",
         /// Those of the layers and the final norm.
         NonEmbedding = "non-embedding",
+        /// Those that one token meets: all but the routed experts that it does not visit.
+        Active = "active",
     }
 }
 
@@ -154,6 +162,7 @@ impl Count {
         match self {
             Self::Total => count.total,
             Self::NonEmbedding => count.non_embedding,
+            Self::Active => count.active,
         }
     }
 }

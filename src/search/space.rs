@@ -1,7 +1,7 @@
 //! The lattice of shapes with a given number of parameters.
 //!
-//! A [`ShapeFamily`] fixes everything but the MLP width. The number of parameters is linear in that width, so the
-//! widths that meet the budget are an interval, found exactly.
+//! A [`ShapeFamily`] fixes everything but the width of the MLP, or of an expert. The number of parameters is linear in
+//! that width, so the widths that meet the budget are an interval, found exactly.
 
 use crate::arch::Architecture;
 use crate::arch::Dimension;
@@ -18,10 +18,10 @@ use rayon::prelude::*;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Shape families that are held at most unless told otherwise, about two gigabytes.
-pub const MOST_FAMILIES: usize = 20_000_000;
+/// Shape families that are held at most, some hundred megabytes.
+const MOST_FAMILIES: usize = 1_000_000;
 
-/// How the lattice is nested, the dimension that varies slowest first; layers and hidden width are outside, the
+/// How the lattice is nested, the dimension that varies slowest first; layers, hidden width and experts are outside, the
 /// micro-batch, which the budget does not depend on, is inside.
 const NESTED: [Dimension; 5] = [
     Dimension::Heads,
@@ -30,6 +30,12 @@ const NESTED: [Dimension; 5] = [
     Dimension::Pp,
     Dimension::Vocab,
 ];
+
+/// Routed experts that a token may visit, where that is not fixed.
+const TOP_K: [u64; 6] = [1, 2, 4, 6, 8, 10];
+
+/// Numbers of experts a factor of the root of two apart, from 8 to 512.
+const EXPERTS: [u64; 13] = [8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512];
 
 /// All shapes of a budget within bounds.
 #[derive(Clone, Debug)]
@@ -44,14 +50,14 @@ pub struct Space {
     pub budget: (u64, u64),
     /// What the budget counts.
     pub count: Count,
+    /// Least and greatest number of parameters that a token meets, where they are asked for too.
+    pub active: Option<(u64, u64)>,
     /// Vocabulary asked for.
     pub vocab: u64,
     /// What the user fixes.
     pub fixed: Fixed,
     /// Dimensions of the workload with their choices, at least one each.
     pub free: Vec<(Dimension, Vec<u64>)>,
-    /// Shape families that are held at most.
-    pub most_families: usize,
 }
 
 impl Space {
@@ -61,6 +67,24 @@ impl Space {
         let window = self.base.window;
         arch.window =
             window.map(|window| window.scaled(self.base.layers, shape[Dimension::Layers]));
+        self.put_width(arch, shape[self.width()]);
+    }
+
+    /// The dimension that a family leaves open: the width of the MLP, or of an expert in a mixture of them.
+    pub fn width(&self) -> Dimension {
+        Dimension::DFf.meant_in(&self.base)
+    }
+
+    /// Writes that width. Shared experts stay as many as in [`Space::base`], and a layer without experts is as wide as
+    /// what a token meets in one with them.
+    fn put_width(&self, arch: &mut Architecture, width: u64) {
+        let (Some(base), Some(moe)) = (self.base.moe, &mut arch.moe) else {
+            arch.mlp.d_ff = width;
+            return;
+        };
+        moe.d_ff = width;
+        moe.shared_d_ff = width * base.shared_d_ff / base.d_ff;
+        arch.mlp.d_ff = moe.dense_width();
     }
 
     /// The architecture and the workload of a shape.
@@ -86,6 +110,8 @@ impl Space {
             }
             Dimension::KvHeads => self.kv_heads(shape[Dimension::Heads]),
             Dimension::Vocab => self.vocabularies(shape[Dimension::Tp]),
+            Dimension::Experts => self.experts(),
+            Dimension::TopK => self.top_k(shape[Dimension::Experts]),
             other => {
                 let free = self.free.iter().find(|(free, _)| *free == other);
                 free.map_or_else(|| vec![shape[other]], |(_, choices)| choices.clone())
@@ -103,11 +129,15 @@ impl Space {
     /// Fails where there are more than memory should hold.
     pub fn families(&self, go_on: &(dyn Fn() -> bool + Sync)) -> Result<Option<Vec<ShapeFamily>>> {
         let (found, stopped) = (AtomicUsize::new(0), AtomicBool::new(false));
-        let start = Shape::of(&self.base, &self.workload).with(Dimension::DFf, 0);
+        let start = Shape::of(&self.base, &self.workload)
+            .with(Dimension::DFf, 0)
+            .with(self.width(), 0);
         let of_width = |wide: Shape| {
             let mut families = Vec::new();
             let mut scratch = self.base.clone();
-            for shape in self.choices(Dimension::Layers, &wide) {
+            let layers = self.choices(Dimension::Layers, &wide).into_iter();
+            let experts = layers.flat_map(|shape| self.choices(Dimension::Experts, &shape));
+            for shape in experts.flat_map(|shape| self.choices(Dimension::TopK, &shape)) {
                 if stopped.load(Ordering::Relaxed) {
                     break;
                 }
@@ -116,7 +146,7 @@ impl Space {
                     self.families_of(&shape, &NESTED, &mut scratch, &mut families);
                 }
                 let new = families.len() - before;
-                if found.fetch_add(new, Ordering::Relaxed) + new > self.most_families || !go_on() {
+                if found.fetch_add(new, Ordering::Relaxed) + new > MOST_FAMILIES || !go_on() {
                     stopped.store(true, Ordering::Relaxed);
                 }
             }
@@ -124,10 +154,9 @@ impl Space {
         };
         let widths = self.choices(Dimension::Hidden, &start).into_par_iter();
         let families: Vec<_> = widths.flat_map_iter(of_width).collect();
-        if families.len() > self.most_families {
+        if families.len() > MOST_FAMILIES {
             return Err(Error::infeasible(format!(
-                "search: the lattice has more than {} shapes before their MLP widths; relax fewer bounds or lower --tolerance",
-                self.most_families
+                "search: the lattice has more than {MOST_FAMILIES} shapes before their widths; relax fewer bounds or lower --tolerance"
             )));
         }
         Ok((!stopped.into_inner()).then_some(families))
@@ -142,7 +171,12 @@ impl Space {
         families: &mut Vec<ShapeFamily>,
     ) {
         if let Some((dimension, inner)) = nested.split_first() {
-            for shape in self.choices(*dimension, shape) {
+            let choices = self.choices(*dimension, shape);
+            let near = match dimension {
+                Dimension::Heads => self.near_budget(choices, scratch),
+                _ => choices,
+            };
+            for shape in near {
                 self.families_of(&shape, inner, scratch, families);
             }
         } else if let Some(family) = self.family(*shape, scratch) {
@@ -161,36 +195,53 @@ impl Space {
         }
         let mut work = self.workload;
         self.fill(&shape, scratch, &mut work);
+        let ranks = match scratch.moe {
+            Some(moe)
+                if !moe.experts.is_multiple_of(work.ep) || moe.dense_layers > scratch.layers =>
+            {
+                return None;
+            }
+            Some(_) => work.expert_ranks(),
+            None => tp,
+        };
         if !scratch.layers.is_multiple_of(work.pp) {
             return None;
         }
-        let mut count_at = |d_ff| {
-            scratch.mlp.d_ff = d_ff;
-            self.count.of(scratch)
-        };
-        let unit = 64;
-        let base = count_at(unit);
-        let slope = (count_at(2 * unit) - base) as f64 / unit as f64;
-        let rest = base as f64 - slope * unit as f64;
-        let width = |count: u64| (count as f64 - rest) / slope;
-        let [least, most] = self.width_limits(shape[Dimension::Hidden]);
-        let (low, high) = (
-            width(self.budget.0).max(least),
-            width(self.budget.1).min(most),
-        );
+        let [mut low, mut high] = self.width_limits(&shape);
+        let budgets = [
+            (self.count, Some(self.budget)),
+            (Count::Active, self.active),
+        ];
+        for (count, budget) in budgets {
+            let Some((fewest, most)) = budget else {
+                continue;
+            };
+            let mut count_at = |width| {
+                self.put_width(scratch, width);
+                count.of(scratch)
+            };
+            let unit = 64;
+            let base = count_at(unit);
+            let slope = (count_at(2 * unit) - base) as f64 / unit as f64;
+            let rest = base as f64 - slope * unit as f64;
+            let width = |count: u64| (count as f64 - rest) / slope;
+            (low, high) = (low.max(width(fewest)), high.min(width(most)));
+        }
+        let dimension = self.width();
         let from_to = |first, last, step| ShapeFamily {
-            shape: shape.with(Dimension::DFf, first),
+            shape: shape.with(dimension, first),
+            dimension,
             widths: (first, last),
             step,
         };
-        if let Some(d_ff) = self.fixed[Dimension::DFf] {
-            let inside = (low - 1e-6..=high + 1e-6).contains(&(d_ff as f64));
-            return (inside && d_ff.is_multiple_of(tp)).then(|| from_to(d_ff, d_ff, 1));
+        if let Some(width) = self.fixed[dimension] {
+            let inside = (low - 1e-6..=high + 1e-6).contains(&(width as f64));
+            return (inside && width.is_multiple_of(ranks)).then(|| from_to(width, width, 1));
         }
         if !(high >= 1.0 && low <= high) {
             return None;
         }
-        let step = self.bounds.d_ff_step(high, tp);
+        let step = self.bounds.d_ff_step(high, ranks);
         let first = ((low - 1e-6).max(1.0) as u64).next_multiple_of(step);
         // Rounding down may lose the exact start of the interval.
         let first = if (first as f64) < low - 1e-6 {
@@ -268,6 +319,35 @@ impl Space {
             .collect()
     }
 
+    /// Numbers of routed experts; none in a dense model.
+    fn experts(&self) -> Vec<u64> {
+        if self.base.moe.is_none() {
+            return vec![0];
+        }
+        if let Some(fixed) = self.fixed[Dimension::Experts] {
+            return vec![fixed];
+        }
+        let [least, most] = self.bounds.limits(Quantity::Experts);
+        let inside = |experts: &u64| (least..=most).contains(&(*experts as f64));
+        EXPERTS.into_iter().filter(inside).collect()
+    }
+
+    /// Routed experts of so many that a token may visit.
+    fn top_k(&self, experts: u64) -> Vec<u64> {
+        if self.base.moe.is_none() {
+            return vec![0];
+        }
+        let [least, most] = self.bounds.limits(Quantity::ExpertShare);
+        let inside = |top_k: &u64| {
+            let share = *top_k as f64 / experts as f64;
+            *top_k <= experts && (least - 1e-9..=most + 1e-9).contains(&share)
+        };
+        match self.fixed[Dimension::TopK] {
+            Some(fixed) => Some(fixed).filter(inside).into_iter().collect(),
+            None => TOP_K.into_iter().filter(inside).collect(),
+        }
+    }
+
     fn layer_counts(&self, hidden: u64) -> RangeInclusive<u64> {
         if let Some(layers) = self.fixed[Dimension::Layers] {
             return layers..=layers;
@@ -279,40 +359,91 @@ impl Space {
         low as u64..=high as u64
     }
 
-    fn width_limits(&self, hidden: u64) -> [f64; 2] {
+    /// Limits of the width that a family leaves open.
+    fn width_limits(&self, shape: &Shape) -> [f64; 2] {
+        let hidden = shape[Dimension::Hidden] as f64;
         let ratio = match self.base.mlp.kind.up_factor() {
             1 => Quantity::FfnRatioPlain,
             _ => Quantity::FfnRatioGated,
         };
-        self.bounds.limits(ratio).map(|limit| limit * hidden as f64)
+        let met = self.bounds.limits(ratio).map(|limit| limit * hidden);
+        let Some(base) = self.base.moe else {
+            return met;
+        };
+        let shared = base.shared_d_ff as f64 / base.d_ff as f64;
+        let visited = shape[Dimension::TopK] as f64 + shared;
+        let [least, most] = self
+            .bounds
+            .limits(Quantity::ExpertWidth)
+            .map(|limit| limit * hidden);
+        [least.max(met[0] / visited), most.min(met[1] / visited)]
     }
 
-    /// Whether any heads and MLP width can meet the budget: a quick look before all are tried.
+    /// Whether any heads and width can meet the budgets: a quick look before all are tried.
     fn in_reach(&self, shape: &Shape, scratch: &mut Architecture) -> bool {
-        let hidden = shape[Dimension::Hidden];
-        let pairs = self.heads(hidden);
+        let pairs = self.heads(shape[Dimension::Hidden]);
         let widths = pairs.iter().map(|(heads, size)| heads * size);
         let (Some(narrow), Some(wide)) = (widths.clone().min(), widths.max()) else {
             return false;
         };
-        let [least, most] = match self.fixed[Dimension::DFf] {
-            Some(d_ff) => [d_ff as f64; 2],
-            None => self.width_limits(hidden),
+        // Only the width of all heads together counts.
+        let ends = [(narrow, 1), (wide, 1)];
+        let mut reaches = |what: Count, (fewest, greatest): (u64, u64)| {
+            let [smallest, largest] = self.reach(what, shape, ends, scratch);
+            smallest <= greatest && largest >= fewest
         };
+        reaches(self.count, self.budget)
+            && self
+                .active
+                .is_none_or(|active| reaches(Count::Active, active))
+    }
+
+    /// Those of these shapes, heads of one size by rising number, from which some width can meet the budget.
+    fn near_budget(&self, shapes: Vec<Shape>, scratch: &mut Architecture) -> Vec<Shape> {
+        let mut near = Vec::new();
+        for same in shapes.chunk_by(|a, b| a[Dimension::HeadDim] == b[Dimension::HeadDim]) {
+            let mut reach = |shape: &Shape| {
+                let heads = (shape[Dimension::Heads], shape[Dimension::HeadDim]);
+                self.reach(self.count, shape, [heads; 2], scratch)
+            };
+            let first = same.partition_point(|shape| reach(shape)[1] < self.budget.0);
+            let end = same.partition_point(|shape| reach(shape)[0] <= self.budget.1);
+            near.extend(same.get(first..end).into_iter().flatten());
+        }
+        near
+    }
+
+    /// The least and the greatest count of parameters between these heads, each a number and a size; the least is above the
+    /// greatest where no width is allowed.
+    fn reach(
+        &self,
+        what: Count,
+        shape: &Shape,
+        [narrow, wide]: [(u64, u64); 2],
+        scratch: &mut Architecture,
+    ) -> [u64; 2] {
+        let [least, most] = match self.fixed[self.width()] {
+            Some(fixed) => [fixed as f64; 2],
+            None => self.width_limits(shape),
+        };
+        if least > most {
+            return [u64::MAX, 0];
+        }
         let mut work = self.workload;
-        let mut count = |width: u64, kv: u64, d_ff: f64, vocab: u64| {
+        let mut count = |(heads, size): (u64, u64), kv: u64, inner: f64, vocab: u64| {
             self.fill(shape, scratch, &mut work);
-            (scratch.heads, scratch.kv_heads, scratch.head_dim) = (width, kv, 1);
-            (scratch.mlp.d_ff, scratch.vocab) = (d_ff as u64, vocab);
-            self.count.of(scratch)
+            (scratch.heads, scratch.kv_heads, scratch.head_dim) = (heads, kv, size);
+            scratch.vocab = vocab;
+            self.put_width(scratch, inner as u64);
+            what.of(scratch)
         };
         // No padding adds more than a unit of 1024 rows on each rank.
         let ranks = self.choices(Dimension::Tp, shape);
         let ranks = ranks.iter().map(|shape| shape[Dimension::Tp]).max();
         let padded = self.vocab + 1024 * ranks.unwrap_or(1);
         let smallest = count(narrow, 1, least.max(1.0), self.vocab);
-        let largest = count(wide, wide, most.min(1e6), padded);
-        smallest <= self.budget.1 && largest >= self.budget.0
+        let largest = count(wide, wide.0, most.min(1e6), padded);
+        [smallest, largest]
     }
 }
 

@@ -69,6 +69,78 @@ fn annealing_finds_what_looking_at_everything_finds() {
     }
 }
 
+/// Mixtures of a width, as large as OLMoE in both counts.
+fn mixture(workload: Workload) -> Request {
+    let base = Architecture {
+        moe: Some(USUAL_EXPERTS),
+        ..usual_architecture(MlpKind::Swiglu, 6_900_000_000)
+    };
+    Request {
+        active: Some(1_300_000_000),
+        fixed: [(Dimension::Hidden, Some(2048))].into(),
+        method: Method::Exhaustive,
+        ..Request::of_base(base, 6_900_000_000, 50304, workload).unwrap()
+    }
+}
+
+#[test]
+fn mixtures_of_experts_keep_both_budgets_and_annealing_finds_the_best() {
+    let predictor = predictor("h200");
+    for workload in [MODES[1], Workload::decode(64, 2048)] {
+        let request = mixture(workload);
+        let all = search(&predictor, &request, &quiet).unwrap();
+        assert_eq!(all.stopped, StopReason::Exhausted);
+        assert!(
+            all.request.baseline.moe.is_some(),
+            "{}",
+            all.request.baseline.name
+        );
+        let mut mixtures = std::collections::BTreeSet::new();
+        for shape in &all.shapes {
+            let arch = &shape.ranked.architecture;
+            let moe = arch.moe.unwrap();
+            let miss = |count: Count, wanted: f64| (count.of(arch) as f64 / wanted - 1.0).abs();
+            assert!(miss(Count::Total, 6.9e9) <= 0.01 && miss(Count::Active, 1.3e9) <= 0.05);
+            assert!(shape.step.fits && moe.top_k < moe.experts && arch.mlp.d_ff == moe.d_ff);
+            assert!(shape.ranked.nearest.preset.architecture.moe.is_some());
+            mixtures.insert((moe.experts, moe.top_k));
+        }
+        assert!(mixtures.len() > 1, "one mixture alone: {mixtures:?}");
+        for seed in 0..3 {
+            let method = Method::Anneal { seed };
+            let annealed = Request {
+                method,
+                ..request.clone()
+            };
+            let found = search(&predictor, &annealed, &quiet).unwrap();
+            let (best, truth) = (found.fastest.candidate, all.fastest.candidate);
+            assert!(best.cost >= truth.cost);
+            assert!(
+                rank::ties(&truth, &best),
+                "seed {seed}: {best:?} for {truth:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn shared_experts_and_leading_dense_layers_stay() {
+    let mut request = Request {
+        active: None,
+        method: Method::Anneal { seed: 0 },
+        ..mixture(MODES[1])
+    };
+    let moe = request.base.moe.as_mut().unwrap();
+    (moe.shared_d_ff, moe.dense_layers) = (2 * moe.d_ff, 1);
+    let found = search(&predictor("h200"), &request, &quiet).unwrap();
+    for shape in &found.shapes {
+        let arch = &shape.ranked.architecture;
+        let moe = arch.moe.unwrap();
+        assert_eq!((moe.shared_d_ff, moe.dense_layers), (2 * moe.d_ff, 1));
+        assert_eq!(arch.mlp.d_ff, moe.active_width());
+    }
+}
+
 #[test]
 fn equal_seeds_give_equal_results_and_rank_ties_by_loss() {
     let predictor = predictor("h200");
@@ -279,10 +351,45 @@ fn what_cannot_be_met_says_what_binds_and_what_would_free_it() {
     for part in ["--relax aspect_ratio", "without --layers"] {
         assert!(bound.contains(part), "{bound}");
     }
-    let experts = like("mixtral-8x7b", MODES[1]);
-    assert!(refusal(&experts).contains("dense"));
+    let latent = like("deepseek-v2-lite", MODES[1]);
+    assert!(refusal(&latent).contains("latent attention"));
+    let idle = Request {
+        active: Some(600_000_000),
+        ..request(1_300_000_000, MODES[0])
+    };
+    assert!(refusal(&idle).contains("`active_params` is 600000000"));
+    let all_active = Request {
+        active: Some(3_000_000_000),
+        ..mixture(MODES[2])
+    };
+    let active = refusal(&all_active);
+    assert!(active.contains("without --active-params"), "{active}");
     let tiny = request(1_000_000, MODES[0]);
     assert!(refusal(&tiny).contains("`params` is 1000000"));
+}
+
+/// Of the heads of a hidden size only those near the budget are nested further: with all of them this refusal took more
+/// than a minute in a build for tests.
+#[test]
+fn a_request_that_nothing_meets_is_refused_soon() {
+    let workload = Workload {
+        pp: 4,
+        dtype: Dtype::Fp8,
+        ..Workload::prefill(1, 2048)
+    };
+    let asked = Request {
+        fixed: [(Dimension::DFf, Some(128))].into(),
+        relaxed: vec![Quantity::Layers],
+        ..like("qwen3-1.7b", workload)
+    };
+    let asked = Request {
+        parameters: 1_000_000_000_000,
+        ..asked
+    };
+    let begun = std::time::Instant::now();
+    let refusal = search(&predictor("h200"), &asked, &quiet).unwrap_err();
+    assert!(refusal.to_string().contains("without --d-ff"), "{refusal}");
+    assert!(begun.elapsed().as_secs() < 60, "{:?}", begun.elapsed());
 }
 
 #[test]
@@ -436,7 +543,7 @@ proptest! {
                 return Ok(());
             }
         };
-        let bounds = Bounds::new(parameters as f64, kind, vocab, &[]).unwrap();
+        let bounds = Bounds::new(parameters as f64, &request.base, vocab, &[]).unwrap();
         for shape in &found.shapes {
             let arch = &shape.ranked.architecture;
             let miss = count.of(arch) as f64 / parameters as f64 - 1.0;

@@ -33,9 +33,6 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Shapes, MLP widths apart, of one search at most: 100 MB, and several run at once.
-const MOST_FAMILIES: usize = 1_000_000;
-
 /// Least time between two events.
 const PACE: Duration = Duration::from_millis(100);
 
@@ -98,10 +95,9 @@ pub async fn search(
     let like = asked.like.as_ref();
     let like = like.map(|model| body::architecture(model, "like"));
     // What is wrong with the request is said before it is queued.
-    let mut request = asked
+    let request = asked
         .request(like.transpose()?.as_ref())
         .map_err(in_workload)?;
-    request.most_families = MOST_FAMILIES;
     let admitted = app.searches.admit()?;
     let (tell, told) = watch::channel(Step::default());
     let answer = Box::pin(find(app, admitted, target, (request, asked.export), tell));

@@ -133,6 +133,10 @@ fn exported_configs_are_read_back_to_the_same_prediction() {
     );
     read_back("search --like gpt3-125m --gpu a100", "--gpu a100");
     read_back("search --like qwen2.5-0.5b --mode decode", "--mode decode");
+    let mixture = "search --params 3B --active-params 600M --mode decode";
+    read_back(mixture, "--mode decode");
+    let shared = format!("{mixture} --shared-experts 1 --dense-layers 1");
+    read_back(&shared, "--mode decode");
 }
 
 #[test]
@@ -237,7 +241,17 @@ fn bad_requests_are_told_in_one_sentence() {
             "--relax aspect_ratio",
         ),
         ("search --params 1.3B --plot front.pdf", 2, ".svg or .png"),
-        ("search --like deepseek-v3", 2, "dense"),
+        ("search --like deepseek-v3", 2, "latent attention"),
+        (
+            "search --params 7B --experts 8 --top-k 9",
+            2,
+            "1 to experts = 8",
+        ),
+        (
+            "search --params 7B --shared-experts 65",
+            2,
+            "`shared_experts` is 65",
+        ),
         (
             "search --params 1.3B --objective loss",
             2,

@@ -87,6 +87,8 @@ enum AttentionBias {
     Qkv,
     /// On all four projections or on none, as `attention_bias` says.
     Flag,
+    /// On queries, keys and values or on none, as `attention_bias` says.
+    QkvFlag,
 }
 
 /// Which layers may have a sliding window.
@@ -152,11 +154,22 @@ const QWEN3_MOE: Type = Type {
     ..QWEN3
 };
 
+/// Routes as DeepSeek-V3 does, with shared experts and leading dense layers, beside grouped keys.
+const GLM4_MOE: Type = Type {
+    name: "glm4_moe",
+    class: "Glm4MoeForCausalLM",
+    attention_bias: AttentionBias::QkvFlag,
+    mlp_bias: false,
+    slides: Slides::None,
+};
+
 /// The type that has these norms, experts and biases.
 fn type_of(arch: &Architecture) -> Result<&'static Type> {
     let biases = arch.biases;
     let norm = arch.norm;
+    let corrected = arch.moe.is_some_and(|moe| moe.router_bias);
     match (norm.placement, norm.qk, arch.moe.is_some()) {
+        (NormPlacement::Pre, QkNorm::None | QkNorm::Head, true) if corrected => Ok(&GLM4_MOE),
         (NormPlacement::Pre, QkNorm::Head, false) => Ok(&QWEN3),
         (NormPlacement::Pre, QkNorm::Head, true) => Ok(&QWEN3_MOE),
         (NormPlacement::Pre, QkNorm::None, true) => Ok(&MIXTRAL),
@@ -242,6 +255,7 @@ fn bias_fields(arch: &Architecture, kind: &Type) -> Result<Value> {
         AttentionBias::None => (false, false),
         AttentionBias::Qkv => (true, false),
         AttentionBias::Flag => (qkv, qkv),
+        AttentionBias::QkvFlag => (qkv, false),
     };
     for (field, value, allowed) in [
         ("biases.qkv", qkv, qkv_allowed),
@@ -252,7 +266,10 @@ fn bias_fields(arch: &Architecture, kind: &Type) -> Result<Value> {
         demand(arch, value == allowed, field, value, &text)?;
     }
     let mut fields = json!({});
-    if kind.attention_bias == AttentionBias::Flag {
+    if matches!(
+        kind.attention_bias,
+        AttentionBias::Flag | AttentionBias::QkvFlag
+    ) {
         extend(&mut fields, json!({ "attention_bias": qkv }));
     }
     if kind.mlp_bias {
@@ -288,11 +305,24 @@ fn window_fields(arch: &Architecture, kind: &Type) -> Result<Value> {
 
 fn expert_fields(arch: &Architecture, moe: &Moe, kind: &Type) -> Result<Value> {
     let (name, shared, dense) = (kind.name, moe.shared_d_ff, moe.dense_layers);
-    let zero = format!("0 for a {name}");
-    demand(arch, shared == 0, "moe.shared_d_ff", shared, &zero)?;
-    demand(arch, dense == 0, "moe.dense_layers", dense, &zero)?;
-    let (bias, allowed) = (moe.router_bias, format!("false for a {name}"));
-    demand(arch, !bias, "moe.router_bias", bias, &allowed)?;
+    let allowed = format!("false for a {name}");
+    let is_glm = name == GLM4_MOE.name;
+    if is_glm {
+        let whole = shared.is_multiple_of(moe.d_ff);
+        let allowed = format!("a multiple of moe.d_ff = {} for a {name}", moe.d_ff);
+        demand(arch, whole, "moe.shared_d_ff", shared, &allowed)?;
+    } else {
+        let zero = format!("0 for a {name}");
+        demand(arch, shared == 0, "moe.shared_d_ff", shared, &zero)?;
+        demand(arch, dense == 0, "moe.dense_layers", dense, &zero)?;
+        demand(
+            arch,
+            !moe.router_bias,
+            "moe.router_bias",
+            moe.router_bias,
+            &allowed,
+        )?;
+    }
     let every = moe.interval == 1;
     demand(
         arch,
@@ -306,7 +336,20 @@ fn expert_fields(arch: &Architecture, moe: &Moe, kind: &Type) -> Result<Value> {
     let mut fields = json!({ "num_experts_per_tok": moe.top_k });
     extend(
         &mut fields,
-        if kind.name == QWEN3_MOE.name {
+        if is_glm {
+            json!({
+                "first_k_dense_replace": dense,
+                "moe_intermediate_size": moe.d_ff,
+                "n_group": 1,
+                "n_routed_experts": moe.experts,
+                "n_shared_experts": shared / moe.d_ff,
+                "norm_topk_prob": true,
+                "partial_rotary_factor": 1.0,
+                "routed_scaling_factor": 1.0,
+                "topk_group": 1,
+                "use_qk_norm": arch.norm.qk == QkNorm::Head,
+            })
+        } else if kind.name == QWEN3_MOE.name {
             json!({
                 "decoder_sparse_step": 1,
                 "mlp_only_layers": [],

@@ -21,6 +21,7 @@ const EXAMPLES = [
 	["6.7 billion parameters, trained on an H200", "#search?params=6.7B"],
 	["As large as GPT-3 2.7B, but faster on an A100", "#search?params=&gpu=a100&like=gpt3-2.7b"],
 	["A Llama of 8 billion that decodes fast, 32 sequences at once on an H100", "#search?params=8B&gpu=h100&mode=decode&batch=32&vocab=128256&like=llama-3-8b"],
+	["A mixture of experts of 30 billion parameters, 3 of them active, that decodes fast on an H200", "#search?params=30B&active_params=3B&mode=decode&batch=64"],
 	["The best model for a thousand hours of an H100", "#search?params=&gpu=h100&objective=loss&budget=1000 gpu-hours"],
 	["175 billion on H100s: states sharded where they do not fit", "#search?params=175B&gpu=h100"],
 ];
@@ -105,6 +106,9 @@ function sure({ gain, cost_half_width: own }) {
 	return gain < 0 ? "num worse" : "num better";
 }
 
+/** The inner width of the MLP, or of the experts: `8 of 128 x 768`. */
+const inner = (shape) => (shape.experts === undefined ? shape.d_ff : `${shape.top_k} of ${shape.experts} x ${shape.moe_d_ff}${shape.moe_shared_d_ff > 0 ? ` + ${shape.moe_shared_d_ff}` : ""}`);
+
 const perGpu = (shape, rate) => rate * (shape.tokens_per_s_per_gpu / shape.tokens_per_s);
 
 function ranking(found) {
@@ -116,7 +120,7 @@ function ranking(found) {
 	const scale = [Math.min(ends[0], ...lows), Math.max(ends[1], ...highs)];
 	const num = (text, attrs) => h("td", { class: "num", ...attrs }, text);
 	const head = (text, title) => h("th", { scope: "col", class: "num", title }, text);
-	const sizes = (shape) => [shape.layers, shape.hidden, shape.heads, shape.kv_heads, shape.head_dim, shape.d_ff, shape.vocab].map((size) => num(size)).concat(num(format.parameters(shape.parameters), { title: `${format.grouped(shape.parameters)} parameters` }));
+	const sizes = (shape) => [shape.layers, shape.hidden, shape.heads, shape.kv_heads, shape.head_dim, inner(shape), shape.vocab].map((size) => num(size)).concat(num(shape.active_parameters === undefined ? format.parameters(shape.parameters) : `${format.parameters(shape.parameters)} (${format.parameters(shape.active_parameters)})`, { title: `${format.grouped(shape.parameters)} parameters` }));
 	const columns = 15 + (free ? 2 : 0);
 
 	const row = (one, at) => {
@@ -138,7 +142,7 @@ function ranking(found) {
 		h("table", { class: "ranking" },
 			h("caption", { class: "unseen" }, "Shapes in order; a group holds shapes that are equally fast as far as the prediction can tell"),
 			h("thead", null, h("tr", null, head("#"), head("tokens/s", "tokens per second and GPU"), h("th", { scope: "col" }, "90 % interval"), head("gain", "tokens/s per GPU over the baseline, at equal parameters"),
-				head("layers"), head("hidden"), head("heads"), head("kv", "key/value heads"), head("head dim"), head("d_ff", "width of the MLP"), head("vocab"), head("params"), free && [head("batch"), head("tp")],
+				head("layers"), head("hidden"), head("heads"), head("kv", "key/value heads"), head("head dim"), head("d_ff", "width of the MLP; of a mixture, experts that a token visits of all, times the width of one"), head("vocab"), head("params", "those that a token meets in brackets"), free && [head("batch"), head("tp")],
 				head("MFU", "share of the peak that model FLOPs use"), head("memory", "of the fullest GPU"), h("th", { scope: "col" }, span("unseen", "config")))),
 			h("tbody", { class: "baseline" }, h("tr", { "data-rank": "baseline" }, h("th", { scope: "row", class: "num" }, "–"),
 				num(format.tokens(reference)), h("td", null, interval(ends[0], reference, ends[1], scale, reference), span("ends", ` ${found.baseline.shape.name}`)), num("baseline"),
