@@ -61,6 +61,8 @@ pub mod tiles;
 
 pub mod gpu;
 
+pub mod graph;
+
 pub mod arch;
 
 pub mod families;

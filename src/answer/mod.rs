@@ -21,11 +21,13 @@ use crate::arch::config_json;
 use crate::check;
 use crate::error::Result;
 use crate::families::{Family, Variant};
-use crate::ops::Op;
+use crate::graph::Listing;
+use crate::ops::{Dtype, Op};
 use crate::predict::Predictor;
 use crate::predict::step::estimate_step;
 use crate::report::Basis;
 use crate::report::check::CheckReport;
+use crate::report::graph::GraphReport;
 use crate::report::operator::OperatorReport;
 use crate::report::search::SearchReport;
 use crate::report::step::StepReport;
@@ -40,7 +42,8 @@ pub fn operators(predictor: &Predictor, ops: &[Op]) -> Result<Vec<OperatorReport
     let estimates = predictor.predict(ops);
     let answered = ops.iter().zip(&estimates);
     let reports = answered.map(|(op, estimate)| {
-        OperatorReport::new(predictor.gpu(), op, estimate, basis(predictor, op))
+        let note = op.dtype().and_then(|dtype| predictor.format_note(dtype));
+        OperatorReport::new(predictor.gpu(), op, estimate, basis(predictor, op)).with_note(note)
     });
     Ok(reports.collect())
 }
@@ -56,6 +59,23 @@ pub fn step(
     let ops = step.lines.iter().map(|line| &line.item.op);
     let bases = bases(predictor, ops);
     StepReport::new(predictor, architecture, workload, &step, bases)
+}
+
+/// The time of every operator of a graph, which `name` names, and their sum.
+pub fn graph(predictor: &Predictor, listing: &Listing, name: &str) -> Result<GraphReport> {
+    let ops: Vec<Op> = listing.items.iter().map(|item| item.op).collect();
+    let mut formats: Vec<Dtype> = ops.iter().filter_map(Op::dtype).collect();
+    formats.sort_unstable();
+    formats.dedup();
+    for dtype in &formats {
+        predictor.gpu().require(*dtype)?;
+    }
+    let estimates = predictor.predict(&ops);
+    let bases = bases(predictor, ops.iter());
+    let notes = formats
+        .into_iter()
+        .filter_map(|dtype| predictor.format_note(dtype));
+    Ok(GraphReport::new(predictor.gpu(), name, listing, &estimates, bases).with_notes(notes))
 }
 
 /// The sizing rules on a shape, the predicted cost of each broken one, and what fixes it.

@@ -5,6 +5,7 @@ pub mod measure;
 pub mod reproduce;
 
 use crate::cli::hints;
+use crate::ops::Dtype;
 use crate::ops::LARGEST;
 use crate::report::plot;
 use crate::request::ArchitectureRequest;
@@ -195,6 +196,31 @@ pub enum Predict {
     /// is one line; a line that cannot be answered is named on standard error, leaves an object with `error` in its place,
     /// and makes the exit code 1.
     Batch(BatchArgs),
+    /// Every operator of a graph that a framework exported (ONNX), or of a list of operators (JSON lines).
+    ///
+    /// What is known is timed kernel by kernel, what is not is named and counted. Shapes are those of the graph; --dim
+    /// gives its symbolic dimensions a size. A line of a list has the keys that answers have under `op`, and `count`.
+    Graph(GraphArgs),
+}
+
+/// Predicting every operator of a graph.
+#[derive(Debug, Args)]
+pub struct GraphArgs {
+    /// The graph, or the list of operators.
+    #[arg(value_name = "FILE.onnx|FILE.jsonl")]
+    pub file: PathBuf,
+    /// The size of a symbolic dimension of the graph; once for each.
+    #[arg(long = "dim", value_name = "NAME=SIZE", value_parser = dimension)]
+    pub dims: Vec<(String, u64)>,
+    /// Number format of all operators [default: what the graph says].
+    #[arg(long)]
+    pub dtype: Option<Dtype>,
+    /// Masks that the graph adds to the scores of attention hide what follows a query, so half of it is computed.
+    #[arg(long)]
+    pub causal: bool,
+    /// GPU and model.
+    #[command(flatten)]
+    pub target: TargetArgs,
 }
 
 /// Predicting every line of a file.
@@ -470,6 +496,14 @@ fn count(text: &str) -> Result<u64, String> {
     let count = number::size(text);
     let count = count.filter(|count| (1..=LARGEST).contains(count));
     count.ok_or_else(|| format!("allowed: whole numbers from 1 to {LARGEST}"))
+}
+
+/// Reads `NAME=SIZE`.
+fn dimension(text: &str) -> Result<(String, u64), String> {
+    let allowed = || format!("allowed: NAME=SIZE, a size from 1 to {LARGEST}, such as batch=8");
+    let (name, size) = text.split_once('=').ok_or_else(allowed)?;
+    let size = count(size).map_err(|_| allowed())?;
+    Ok((name.to_owned(), size))
 }
 
 /// Reads the path of a plot; its extension must name a format.

@@ -83,6 +83,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     announce_bugs();
+    #[cfg(unix)]
+    outlive_file_limits();
     let outcome = panic::catch_unwind(|| {
         let answer = execute(&cli)?;
         print(&answer.text).map(|()| answer.code)
@@ -154,7 +156,7 @@ fn execute(cli: &Cli) -> Result<Answer> {
         Command::Import(_) => Err(Error::feature_off("`import`", "dataset")),
 
         #[cfg(feature = "measure")]
-        Command::Measure(args) => measure::run(args, cli.format),
+        Command::Measure(args) => return measure::run(args, cli.format),
         #[cfg(not(feature = "measure"))]
         Command::Measure(_) => Err(Error::feature_off("`measure`", "measure")),
 
@@ -194,6 +196,15 @@ fn print(text: &str) -> Result<()> {
 /// Writes one line to standard error, if anybody listens.
 fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// Makes a file that grows beyond the limit of the shell (`ulimit -f`) an error of writing; the signal would end the
+/// program without a word.
+#[cfg(unix)]
+fn outlive_file_limits() {
+    let ignored = std::sync::Arc::default();
+    // Where no handler can be set, the signal ends the program as before.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, ignored);
 }
 
 /// Makes a panic say that it is a bug and where; the full trace comes with `RUST_BACKTRACE`.

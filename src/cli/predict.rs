@@ -1,12 +1,15 @@
-//! `shapewise predict`: one GEMM, one attention, or a step of a whole model.
+//! `shapewise predict`: one GEMM, one attention, a step of a whole model, or the operators of a graph.
 
 use crate::answer;
 use crate::cli::args::Format;
+use crate::cli::args::GraphArgs;
 use crate::cli::args::Predict;
 use crate::cli::args::Targeted;
 use crate::cli::render;
 use crate::cli::target::answering;
 use crate::error::Result;
+use crate::graph;
+use crate::graph::Options;
 use crate::request::ModelRequest;
 use crate::request::OperatorRequest;
 use crate::request::Sizes;
@@ -17,6 +20,7 @@ pub(super) fn run(command: &Predict, format: Format) -> Result<String> {
         Predict::Gemm(args) => one(args, format),
         Predict::Attention(args) => one(args, format),
         Predict::Model(args) => step(args, format),
+        Predict::Graph(args) => listed(args, format),
         Predict::Batch(_) => unreachable!("it has an exit code of its own"),
     }
 }
@@ -33,5 +37,17 @@ fn step(args: &Targeted<ModelRequest>, format: Format) -> Result<String> {
     let (architecture, workload) = Sizes::fixed(|sizes| args.request.step(&base, sizes))?;
     let predictor = answering(&args.target)?;
     let report = answer::step(&predictor, &architecture, &workload)?;
+    Ok(render(&report, format))
+}
+
+fn listed(args: &GraphArgs, format: Format) -> Result<String> {
+    let options = Options {
+        dims: args.dims.iter().cloned().collect(),
+        dtype: args.dtype,
+        causal: args.causal,
+    };
+    let listing = graph::read(&args.file, &options)?;
+    let predictor = answering(&args.target)?;
+    let report = answer::graph(&predictor, &listing, &args.file.display().to_string())?;
     Ok(render(&report, format))
 }

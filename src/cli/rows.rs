@@ -25,7 +25,16 @@ pub(super) fn read(
     let table = read_all(from, paths, args, gpus)?;
     let mut timings = dataset::timings(table.rows);
     timings.skipped.merge(&table.skipped);
-    filled(timings)
+    filled(timings, &named(paths))
+}
+
+/// The names of files, for messages.
+pub(super) fn named(paths: &[PathBuf]) -> String {
+    let names: Vec<_> = paths
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    names.join(", ")
 }
 
 /// The same with anchors, repeats, warm caches and other algorithms.
@@ -35,24 +44,36 @@ pub(super) fn read_all(
     args: &FilterArgs,
     gpus: &mut GpuCatalog,
 ) -> Result<Table> {
-    let names = |names: &[String]| (!names.is_empty()).then(|| names.to_vec());
-    let filter = Filter {
-        gpus: names(&args.gpu),
-        stacks: names(&args.stack),
-    };
     let table = match Source::parse(from) {
-        Some(source) => dataset::import(source, paths, &filter)?,
-        None => native(paths, &filter, gpus)?,
+        Some(source) => dataset::import(source, paths, &filter(args))?,
+        None => native(paths, &filter(args), gpus)?,
     };
-    filled(table)
+    filled(table, &named(paths))
 }
 
-/// The table, unless nothing is left of it.
-fn filled(table: Table) -> Result<Table> {
+/// The rows of one file of our own, which may be none: another file of a merge may have them.
+pub(super) fn read_native(
+    path: &PathBuf,
+    args: &FilterArgs,
+    gpus: &mut GpuCatalog,
+) -> Result<Table> {
+    native(std::slice::from_ref(path), &filter(args), gpus)
+}
+
+fn filter(args: &FilterArgs) -> Filter {
+    let names = |names: &[String]| (!names.is_empty()).then(|| names.to_vec());
+    Filter {
+        gpus: names(&args.gpu),
+        stacks: names(&args.stack),
+    }
+}
+
+/// The table, unless nothing is left of these files.
+pub(super) fn filled(table: Table, files: &str) -> Result<Table> {
     if table.rows.is_empty() {
         let reasons: Vec<_> = table.skipped.iter().map(|(reason, _)| reason).collect();
         return Err(Error::infeasible(format!(
-            "no row is left: {} skipped ({})",
+            "{files}: no row is left: {} skipped ({})",
             table.skipped.total(),
             reasons.join("; ")
         )));

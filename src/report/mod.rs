@@ -20,6 +20,8 @@ pub mod evaluation;
 
 pub mod gpus;
 
+pub mod graph;
+
 #[cfg(feature = "dataset")]
 pub mod import;
 
@@ -30,6 +32,9 @@ pub mod loss;
 
 #[cfg(feature = "measure")]
 pub mod measure;
+
+#[cfg(feature = "measure")]
+pub mod probe;
 
 pub mod models;
 

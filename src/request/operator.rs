@@ -16,6 +16,23 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use utoipa::ToSchema;
 
+/// The widest head that is asked for, as in architectures.
+const WIDEST_HEAD: u64 = 4096;
+
+/// The most bytes that one operator moves, more than the memory of any machine.
+const MOST_BYTES: f64 = (1_u64 << 50) as f64;
+
+/// The operator, unless no machine holds its operands.
+fn held(op: Op) -> Result<Op> {
+    let bytes = op.bytes();
+    match bytes.bytes() <= MOST_BYTES {
+        true => Ok(op),
+        false => Err(Error::usage(format!(
+            "{op}: the operator moves {bytes}; allowed: at most 1 PiB, so smaller sizes"
+        ))),
+    }
+}
+
 /// A request about one operator.
 pub trait OperatorRequest: DeserializeOwned + ToSchema + Send + 'static {
     /// The operator; fails where its sizes do not go together.
@@ -73,7 +90,7 @@ pub struct GemmRequest {
 
 impl OperatorRequest for GemmRequest {
     fn op(&self, sizes: &mut Sizes) -> Result<Op> {
-        Ok(Op::Gemm(Gemm {
+        held(Op::Gemm(Gemm {
             m: sizes.number("m", self.m),
             n: sizes.number("n", self.n),
             k: sizes.number("k", self.k),
@@ -162,6 +179,39 @@ impl OperatorRequest for AttentionRequest {
             let allowed = format!("at least seq_q, {seq_q}, where attention is causal");
             return Err(Error::field("attention", "seq_kv", seq_kv, &allowed));
         }
-        Ok(Op::Attention(attention))
+        for (field, width) in [("head_dim", head_dim), ("value_dim", attention.value_dim)] {
+            if width > WIDEST_HEAD {
+                let allowed = format!("at most {WIDEST_HEAD}");
+                return Err(Error::field("attention", field, width, &allowed));
+            }
+        }
+        held(Op::Attention(attention))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_operator_that_no_machine_holds_is_refused() {
+        let refused = |body| read_operator(body).unwrap_err().to_string();
+        let most = 1_u64 << 32;
+        let text = refused(json!({"kind": "gemm", "m": most, "n": most, "k": 1}));
+        assert!(text.contains("at most 1 PiB"), "{text}");
+        let wide = |head_dim, value_dim| {
+            json!({"kind": "attention", "batch": 1, "heads": 32, "seq_q": 4096, "head_dim": head_dim,
+                "value_dim": value_dim})
+        };
+        let text = refused(wide(1 << 20, 128));
+        assert!(
+            text.contains("`head_dim` is 1048576; allowed: at most 4096"),
+            "{text}"
+        );
+        assert!(refused(wide(128, 4097)).contains("`value_dim` is 4097"));
+        assert!(read_operator(wide(4096, 4096)).is_ok());
+        let many = json!({"kind": "attention", "batch": most, "heads": 64, "seq_q": 1 << 20, "head_dim": 128});
+        assert!(refused(many).contains("moves"));
     }
 }

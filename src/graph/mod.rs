@@ -1,0 +1,128 @@
+//! Operators out of what frameworks export: an ONNX graph, or a list of operators as JSON lines.
+//!
+//! A [`Listing`] holds every operator that is timed with how often it runs, and accounts for every node that is not:
+//! what costs nothing or runs inside another kernel is counted, what is not known is named with its reason.
+
+mod attention;
+
+mod lines;
+
+mod lowering;
+
+mod onnx;
+
+mod shapes;
+
+use crate::error::{Error, Result};
+use crate::ops::{Dtype, Op};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// How a graph is read.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Sizes of symbolic dimensions by name.
+    pub dims: BTreeMap<String, u64>,
+    /// The number format of all operators, whatever the graph says.
+    pub dtype: Option<Dtype>,
+    /// Whether a mask that the graph adds to attention scores hides what follows a query.
+    pub causal: bool,
+}
+
+/// One operator of a graph.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Item {
+    /// What the graph calls it.
+    pub kind: String,
+    /// The operator.
+    pub op: Op,
+    /// How often it runs.
+    pub count: u64,
+}
+
+/// Nodes of one type that are not timed, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unknown {
+    /// Their type.
+    pub kind: String,
+    /// Why, in the words for the first.
+    pub reason: String,
+    /// How many.
+    pub nodes: u64,
+}
+
+/// Everything that a graph does.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Listing {
+    /// What is timed, equal operators of one type once, in order of first execution.
+    pub items: Vec<Item>,
+    /// What is not.
+    pub unknown: Vec<Unknown>,
+    /// Nodes that run inside the kernel of another.
+    pub fused: u64,
+    /// Nodes that move no data: views, constants, arithmetic on shapes.
+    pub free: u64,
+    /// What is assumed.
+    pub notes: Vec<String>,
+}
+
+impl Listing {
+    fn add(&mut self, kind: &str, op: Op, count: u64) {
+        let same = |item: &&mut Item| item.kind == kind && item.op == op;
+        match self.items.iter_mut().find(same) {
+            Some(item) => item.count += count,
+            None => self.items.push(Item {
+                kind: kind.to_owned(),
+                op,
+                count,
+            }),
+        }
+    }
+
+    fn leave(&mut self, kind: &str, reason: &str) {
+        match self.unknown.iter_mut().find(|unknown| unknown.kind == kind) {
+            Some(unknown) => unknown.nodes += 1,
+            None => self.unknown.push(Unknown {
+                kind: kind.to_owned(),
+                reason: reason.to_owned(),
+                nodes: 1,
+            }),
+        }
+    }
+}
+
+/// Reads a graph; the ending of the file says which kind it is.
+pub fn read(path: &Path, options: &Options) -> Result<Listing> {
+    let ending = path.extension().unwrap_or_default().to_string_lossy();
+    let place = path.display().to_string();
+    match ending.to_lowercase().as_str() {
+        "onnx" => {
+            let graph = onnx::Graph::open(path, options)?;
+            lowering::lowered(&graph, options, &place)
+        }
+        "jsonl" => lines::read(path, options),
+        _ => {
+            let value = format!("`{ending}`");
+            Err(Error::field(place, "extension", value, ".onnx or .jsonl"))
+        }
+    }
+}
+
+/// The operator, unless a size is none that an operator can have.
+fn checked(op: Op) -> std::result::Result<Op, String> {
+    for dimension in op.kind().dimensions() {
+        if let Some(value) = dimension.get(&op)
+            && !dimension.domain.contains(value)
+        {
+            let allowed = dimension.domain.allowed();
+            return Err(format!(
+                "its {} is out of range; allowed: {allowed}",
+                dimension.name
+            ));
+        }
+    }
+    Ok(op)
+}
+
+#[cfg(test)]
+mod tests;
