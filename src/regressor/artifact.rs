@@ -14,6 +14,7 @@ use crate::regressor::net::{Layer, Net};
 use half::f16;
 use safetensors::tensor::{SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
@@ -43,6 +44,9 @@ pub struct Card {
     /// Keys that no sub-model was trained with, whatever table they are in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_out: Option<KeptOut>,
+    /// SHA-256 of the file of weights; written with it and, in a folder, held against it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weights_sha256: Option<String>,
     /// The predictors, the preferred stack of a family first.
     pub submodels: Vec<Submodel>,
     /// Descriptions of those of their GPUs that `data/gpus` does not know.
@@ -54,6 +58,19 @@ impl Card {
     /// What the nets that answer for this GPU have not seen.
     pub fn kept_out_of(&self, gpu: &str) -> Option<KeptOut> {
         self.kept_out.filter(|_| self.knows(gpu))
+    }
+
+    /// Refuses weights that are not those the card was written with: another file, or bits that flipped.
+    fn hold_against(&self, weights: &[u8], folder: &Path) -> Result<()> {
+        let place = || folder.join(CARD_FILE).display().to_string();
+        let field = "weights_sha256";
+        let found = sha256(weights);
+        let allowed = format!("{found}, that of {WEIGHTS_FILE} as it is, or train the model again");
+        match &self.weights_sha256 {
+            Some(digest) if *digest == found => Ok(()),
+            Some(digest) => Err(Error::field(place(), field, digest, &allowed)),
+            None => Err(Error::field(place(), field, "absent", &allowed)),
+        }
     }
 
     /// Whether some sub-model was trained for this GPU, or for all.
@@ -337,7 +354,9 @@ impl Artifact {
         let card = read_text(&folder.join(CARD_FILE))?;
         let path = folder.join(WEIGHTS_FILE);
         let weights = read_bytes(&path, MOST_BYTES)?;
-        Self::parse(&card, &weights, &folder.display().to_string())
+        let artifact = Self::parse(&card, &weights, &folder.display().to_string())?;
+        artifact.card.hold_against(&weights, folder)?;
+        Ok(artifact)
     }
 
     /// Reads and checks both files; `place` names the folder in messages.
@@ -383,8 +402,9 @@ impl Artifact {
         })
     }
 
-    /// Writes both files; the card goes last, so that a folder with a card is complete.
-    pub fn save(&self, folder: &Path) -> Result<()> {
+    /// Writes both files and gives the card the digest of the weights; the card goes last, so that a folder with a card is
+    /// complete.
+    pub fn save(&mut self, folder: &Path) -> Result<()> {
         let mut tensors = BTreeMap::new();
         for (index, weights) in self.weights.iter().enumerate() {
             store_submodel(&mut tensors, index, weights);
@@ -396,10 +416,17 @@ impl Artifact {
         });
         let bytes = safetensors::serialize(views, None)
             .map_err(|error| Error::bad_input(format!("{}: {error}", folder.display())))?;
+        self.card.weights_sha256 = Some(sha256(&bytes));
         let card = serde_json::to_string_pretty(&self.card).expect("a card has only plain fields");
         write_atomically(&folder.join(WEIGHTS_FILE), &bytes)?;
         write_atomically(&folder.join(CARD_FILE), (card + "\n").as_bytes())
     }
+}
+
+/// The SHA-256 of these bytes in hexadecimal digits.
+pub fn sha256(bytes: &[u8]) -> String {
+    let digest = Sha256::digest(bytes);
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 type Stored = (safetensors::Dtype, Vec<usize>, Vec<u8>);
@@ -605,6 +632,7 @@ mod tests {
             name: "test".into(),
             base: None,
             kept_out: None,
+            weights_sha256: None,
             submodels: vec![submodel],
             gpus: vec![],
         };
@@ -621,7 +649,7 @@ mod tests {
 
     fn files(artifact: &Artifact) -> (String, Vec<u8>) {
         let folder = tempfile::tempdir().unwrap();
-        artifact.save(folder.path()).unwrap();
+        artifact.clone().save(folder.path()).unwrap();
         let read = |name| std::fs::read(folder.path().join(name)).unwrap();
         (
             String::from_utf8(read(CARD_FILE)).unwrap(),
@@ -639,10 +667,37 @@ mod tests {
     fn saving_and_loading_gives_the_same_model() {
         let original = artifact();
         let (card, weights) = files(&original);
-        assert_eq!(
-            Artifact::parse(&card, &weights, "models/test").unwrap(),
-            original
-        );
+        let mut read = Artifact::parse(&card, &weights, "models/test").unwrap();
+        assert_eq!(read.card.weights_sha256.take(), Some(sha256(&weights)));
+        assert_eq!(read, original);
+    }
+
+    #[test]
+    fn weights_that_changed_since_they_were_written_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        artifact().save(folder.path()).unwrap();
+        assert!(Artifact::open(folder.path()).is_ok());
+        let path = folder.path().join(WEIGHTS_FILE);
+        let whole = std::fs::read(&path).unwrap();
+        for at in (whole.len() - 60..whole.len()).step_by(7) {
+            let mut flipped = whole.clone();
+            flipped[at] ^= 1;
+            std::fs::write(&path, &flipped).unwrap();
+            let refused = Artifact::open(folder.path()).unwrap_err().to_string();
+            let named = refused.contains("weights_sha256") || refused.contains("not a number");
+            assert!(
+                named && refused.contains("train the model again")
+                    || refused.contains("not a number"),
+                "{refused}"
+            );
+        }
+        std::fs::write(&path, &whole).unwrap();
+        let card = folder.path().join(CARD_FILE);
+        let text = std::fs::read_to_string(&card).unwrap();
+        let line = text.lines().find(|line| line.contains("weights_sha256"));
+        std::fs::write(&card, text.replace(line.unwrap(), "")).unwrap();
+        let refused = Artifact::open(folder.path()).unwrap_err().to_string();
+        assert!(refused.contains("`weights_sha256` is absent"), "{refused}");
     }
 
     #[test]
