@@ -121,6 +121,7 @@ class OperatorReport(Report):
     waves: _WaveCount | None
     tier: Literal["measured", "learned", "transferred", "roofline"]
     caveats: list[_Warning]
+    notes: list[str] | None
 
 class PlanReport(Report):
     """The best layouts of a model for each number of GPUs."""
@@ -177,6 +178,7 @@ class StepReport(Report):
     tokens_per_s_of_all_gpus: float
     model_flops: float
     mfu: float
+    hfu: float
     gpus: int
     gpus_per_replica: int
     lanes: Mapping[str, _LaneKeys]
@@ -220,6 +222,9 @@ class _ArchitectureShape(Record):
     mlp: str
     vocab: int
     parameters: int
+    active_parameters: int | None
+    experts: int | None
+    top_k: int | None
     moe_d_ff: int | None
     moe_shared_d_ff: int | None
 
@@ -444,6 +449,9 @@ class _PresetLine(Record):
     mlp: str
     vocab: int
     parameters: int
+    active_parameters: int | None
+    experts: int | None
+    top_k: int | None
     moe_d_ff: int | None
     moe_shared_d_ff: int | None
     aliases: list[str]
@@ -459,6 +467,7 @@ class _RequestKeys(Record):
     parameters: int
     count: str
     tolerance: float
+    active_parameters: int | None
     vocab: int
     tokens: float
     objective: Literal["throughput", "loss", "train-time"]
@@ -1141,18 +1150,23 @@ class Model:
         budget: str | None = None,
         tokens: float | str | None = None,
         target_loss: float | None = None,
-        count: Literal["total", "non-embedding"] | None = None,
+        count: Literal["total", "non-embedding", "active"] | None = None,
         tolerance: float | None = None,
         mlp: Literal["gelu", "swiglu"] | None = None,
         vocab: int | None = None,
         free: Sequence[Literal["micro-batch", "tp", "pp"]] | None = None,
-        relax: Sequence[Literal["aspect_ratio", "layers", "ffn_ratio_plain", "ffn_ratio_gated", "mlp_attention_ratio", "width_ratio", "head_dim", "head_width", "kv_group", "vocab_padding"]] | None = None,
+        relax: Sequence[Literal["aspect_ratio", "layers", "ffn_ratio_plain", "ffn_ratio_gated", "mlp_attention_ratio", "width_ratio", "head_dim", "head_width", "kv_group", "vocab_padding", "experts", "expert_share", "expert_width"]] | None = None,
         layers: int | None = None,
         hidden: int | None = None,
         heads: int | None = None,
         kv_heads: int | None = None,
         head_dim: int | None = None,
         d_ff: int | None = None,
+        active_params: float | str | None = None,
+        experts: int | None = None,
+        top_k: int | None = None,
+        shared_experts: int | None = None,
+        dense_layers: int | None = None,
         top: int | None = None,
         exhaustive: bool | None = None,
         seed: int | None = None,
@@ -1191,7 +1205,8 @@ class Model:
             too.
         target_loss: Loss to reach for the objective train-time, in nats per token on the scale of the
             law gemstones-annealed.
-        count: What params counts: all parameters, or those of the layers and the final norm.
+        count: What params counts: all parameters, those of the layers and the final norm, or those that
+            a token meets.
         tolerance: Largest miss of params, as a fraction.
         free: Vary these too: micro-batches in powers of two, tensor-parallel ranks and pipeline stages
             up to 8.
@@ -1235,19 +1250,24 @@ def search(
     budget: str | None = None,
     tokens: float | str | None = None,
     target_loss: float | None = None,
-    count: Literal["total", "non-embedding"] | None = None,
+    count: Literal["total", "non-embedding", "active"] | None = None,
     tolerance: float | None = None,
     like: str | Mapping[str, Any] | None = None,
     mlp: Literal["gelu", "swiglu"] | None = None,
     vocab: int | None = None,
     free: Sequence[Literal["micro-batch", "tp", "pp"]] | None = None,
-    relax: Sequence[Literal["aspect_ratio", "layers", "ffn_ratio_plain", "ffn_ratio_gated", "mlp_attention_ratio", "width_ratio", "head_dim", "head_width", "kv_group", "vocab_padding"]] | None = None,
+    relax: Sequence[Literal["aspect_ratio", "layers", "ffn_ratio_plain", "ffn_ratio_gated", "mlp_attention_ratio", "width_ratio", "head_dim", "head_width", "kv_group", "vocab_padding", "experts", "expert_share", "expert_width"]] | None = None,
     layers: int | None = None,
     hidden: int | None = None,
     heads: int | None = None,
     kv_heads: int | None = None,
     head_dim: int | None = None,
     d_ff: int | None = None,
+    active_params: float | str | None = None,
+    experts: int | None = None,
+    top_k: int | None = None,
+    shared_experts: int | None = None,
+    dense_layers: int | None = None,
     top: int | None = None,
     exhaustive: bool | None = None,
     seed: int | None = None,
@@ -1286,7 +1306,8 @@ def search(
         too.
     target_loss: Loss to reach for the objective train-time, in nats per token on the scale of the
         law gemstones-annealed.
-    count: What params counts: all parameters, or those of the layers and the final norm.
+    count: What params counts: all parameters, those of the layers and the final norm, or those that
+        a token meets.
     tolerance: Largest miss of params, as a fraction.
     free: Vary these too: micro-batches in powers of two, tensor-parallel ranks and pipeline stages
         up to 8.

@@ -151,6 +151,12 @@ impl Role {
         matches!(self, Self::ExpertsUp | Self::ExpertsDown)
     }
 
+    /// Whether every layer has operators of this role: not embedding, head, optimizer and
+    /// collectives.
+    pub fn is_of_layer(self) -> bool {
+        (Self::AttentionNorm..=Self::MlpResidual).contains(&self) || self == Self::Quantize
+    }
+
     /// Whether this is a linear map into the inner width of an MLP.
     pub(super) const fn is_up_projection(self) -> bool {
         matches!(self, Self::MlpUp | Self::ExpertsUp | Self::SharedUp)

@@ -23,11 +23,11 @@ use crate::error::{Error, Result};
 use crate::families::{self, Family, GpuRates, Question, Variant};
 use crate::framework::Framework;
 use crate::gpu::Gpu;
-use crate::ops::Op;
+use crate::ops::{Dtype, Op};
 use crate::predict::choose::{Answer, LoadedModel, choose};
 use crate::predict::estimate::{Caveat, Caveats, Estimate, Tier};
 use crate::predict::ratios::{Carried, Ratios};
-use crate::regressor::artifact::Artifact;
+use crate::regressor::artifact::{Artifact, Card};
 use crate::regressor::evaluate::mean_and_spread;
 use crate::units::Seconds;
 use std::collections::HashMap;
@@ -48,6 +48,8 @@ pub struct Predictor {
     ratios: Ratios,
     measured: HashMap<Op, Seconds>,
     framework: Framed,
+    /// The model that was asked for and the formats of its sub-models.
+    named: Option<(String, Vec<Dtype>)>,
 }
 
 /// What puts steps together.
@@ -84,7 +86,23 @@ impl Predictor {
             ratios: Ratios::of(gpu)?,
             measured: HashMap::new(),
             framework: Framed::Default,
+            named: model.map(|model| (model.card.name.clone(), formats(&model.card))),
         })
+    }
+
+    /// What to say where the model that was asked for knows nothing of this format's width, so that others answer:
+    /// which formats it has.
+    pub fn format_note(&self, dtype: Dtype) -> Option<String> {
+        let (name, known) = self.named.as_ref()?;
+        if known.is_empty() || known.iter().any(|known| known.size() == dtype.size()) {
+            return None;
+        }
+        let known: Vec<_> = known.iter().map(|known| known.name()).collect();
+        Some(format!(
+            "model {name} knows nothing of {dtype}, so other models answer; it has {}: --dtype {} asks it",
+            known.join(", "),
+            known[0]
+        ))
     }
 
     /// Puts steps together as this framework does.
@@ -262,6 +280,14 @@ impl Predictor {
             }
         }
     }
+}
+
+/// The formats of a model's sub-models, each once.
+fn formats(card: &Card) -> Vec<Dtype> {
+    let variants = card.submodels.iter().map(|submodel| submodel.key.variant);
+    let known: Vec<_> = variants.filter_map(Variant::dtype).collect();
+    let each = Dtype::ALL.into_iter();
+    each.filter(|dtype| known.contains(dtype)).collect()
 }
 
 /// How one operator is going to be answered.

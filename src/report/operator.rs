@@ -46,6 +46,9 @@ pub struct OperatorReport {
     waves: Option<WaveCount>,
     tier: Tier,
     caveats: Vec<Warning>,
+    /// What the model that was asked does not know.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
 }
 
 /// Many predicted operators.
@@ -96,7 +99,15 @@ impl OperatorReport {
             },
             tier: estimate.tier,
             caveats: estimate.caveats.iter().map(Warning::from).collect(),
+            notes: Vec::new(),
         }
+    }
+
+    /// The same with what the model that was asked does not know.
+    #[must_use]
+    pub fn with_note(mut self, note: Option<String>) -> Self {
+        self.notes.extend(note);
+        self
     }
 }
 
@@ -143,11 +154,16 @@ impl Report for OperatorReport {
             (
                 "rate",
                 format!(
-                    "{} TFLOP/s, {} of the dense peak; {} GB/s, {} of the bandwidth",
+                    "{} TFLOP/s, {} of the dense peak; {} GB/s, {} of the bandwidth{}",
                     significant(self.tflops_per_s),
                     percent(self.peak_fraction),
                     significant(self.gigabytes_per_s),
-                    percent(self.bandwidth_fraction)
+                    percent(self.bandwidth_fraction),
+                    if self.bandwidth_fraction > 1.0 {
+                        " of the memory (operands stay in the L2 cache)"
+                    } else {
+                        ""
+                    }
                 ),
             ),
             (
@@ -167,6 +183,7 @@ impl Report for OperatorReport {
                 .iter()
                 .map(|warning| ("caveat", warning.text.to_owned())),
         );
+        lines.extend(self.notes.iter().map(|note| ("note", note.clone())));
         let body: String = lines
             .iter()
             .map(|(name, value)| format!("  {name:<9} {value}\n"))

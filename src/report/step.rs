@@ -1,7 +1,9 @@
 //! The answer to `predict model`: every operator, then what the step adds up to.
 
 use crate::arch::Architecture;
+use crate::arch::AttentionKernel;
 use crate::arch::Phase;
+use crate::arch::Recompute;
 use crate::arch::Workload;
 use crate::arch::parameters;
 use crate::error::Result;
@@ -14,8 +16,10 @@ use crate::predict::step::Line;
 use crate::predict::step::StepEstimate;
 use crate::report::Basis;
 use crate::report::Warning;
+use crate::report::percent;
 use crate::report::shape::Shape;
 use crate::units::Bytes;
+use crate::units::Flops;
 use crate::units::significant;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -43,6 +47,8 @@ pub struct StepReport {
     pub(super) tokens_per_s_of_all_gpus: f64,
     pub(super) model_flops: f64,
     pub(super) mfu: f64,
+    /// Share of the dense peak that executed FLOPs reach: causal attention without what it masks, recomputation counted.
+    pub(super) hfu: f64,
     pub(super) gpus: u64,
     pub(super) gpus_per_replica: u64,
     pub(super) lanes: BTreeMap<Lane, LaneKeys>,
@@ -50,7 +56,7 @@ pub struct StepReport {
     pub(super) tier: Tier,
     pub(super) tier_shares: BTreeMap<Tier, f64>,
     pub(super) caveats: Vec<SharedWarning>,
-    /// What the config says beyond the shape that was timed.
+    /// What the config says beyond the shape that was timed, and what the model that was asked does not know.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) notes: Vec<String>,
     pub(super) lines: Vec<StepLine>,
@@ -225,7 +231,12 @@ impl StepReport {
                 .sum();
             sum.min(1.0)
         };
+        let matrices = step.lines.iter();
+        let matrices = matrices.filter(|line| KernelKind::of(&line.item.op).computes());
+        let executed: f64 = matrices.map(|line| line.item.flops().flops()).sum();
+        let peak = gpu.nearest_peak(workload.dtype);
         Ok(Self {
+            hfu: Flops::from_flops(executed) / step.time / peak,
             gpu: gpu.name.clone(),
             gpu_title: gpu.title.clone(),
             model: architecture.name.clone(),
@@ -267,7 +278,13 @@ impl StepReport {
                     time_share: touched(caveat),
                 })
                 .collect(),
-            notes: architecture.stated.notes(workload.dtype),
+            notes: architecture
+                .stated
+                .notes(workload.dtype)
+                .into_iter()
+                .chain(predictor.format_note(workload.dtype))
+                .chain(hints(workload, step))
+                .collect(),
             lines: step
                 .lines
                 .iter()
@@ -275,6 +292,32 @@ impl StepReport {
                 .collect(),
         })
     }
+}
+
+/// Share of a step that may be bubble before it is worth a word.
+const LARGE_BUBBLE: f64 = 0.25;
+
+/// What a workload loses that it need not.
+fn hints(workload: &Workload, step: &StepEstimate) -> Vec<String> {
+    let mut hints = Vec::new();
+    let lanes = Lane::ALL.into_iter().zip(step.lane_shares());
+    let bubble: f64 = lanes
+        .filter(|(lane, _)| *lane == Lane::Bubble)
+        .map(|(_, share)| share)
+        .sum();
+    if bubble > LARGE_BUBBLE {
+        hints.push(format!(
+            "{} stages idle {} of the time with micro-batches {}: more of them, --microbatches, fill the pipeline",
+            workload.pp,
+            percent(bubble),
+            workload.microbatches
+        ));
+    }
+    if workload.recompute == Recompute::Selective && workload.attention == AttentionKernel::Flash {
+        let hint = "selective recomputation drops the scores of attention, which flash attention never stores: it frees no memory";
+        hints.push(hint.to_owned());
+    }
+    hints
 }
 
 impl StepReport {

@@ -15,6 +15,9 @@ use crate::units::Bytes;
 use crate::units::Seconds;
 use crate::units::significant;
 
+/// MFU that no kernel reaches: it counts the full attention square, which long causal sequences leave half out.
+const HIGH_MFU: f64 = 0.8;
+
 impl Report for StepReport {
     fn text(&self) -> String {
         format!(
@@ -119,7 +122,11 @@ impl StepReport {
                     "{} of {} per GPU: {} ({})",
                     Bytes::from_bytes(memory.memory_bytes),
                     Bytes::from_bytes(memory.capacity_bytes),
-                    if memory.fits { "fits" } else { "DOES NOT FIT" },
+                    if memory.fits {
+                        "fits"
+                    } else {
+                        "DOES NOT FIT, 2 GB being kept free"
+                    },
                     parts.join(", ")
                 ),
             ),
@@ -130,6 +137,12 @@ impl StepReport {
             let all = tokens(self.tokens_per_s_of_all_gpus);
             let shown = format!("{each} per GPU, {all} on all {} GPUs", grouped(self.gpus));
             lines.insert(2, ("", shown));
+        }
+        if self.mfu > HIGH_MFU {
+            let executed = "executed FLOPs, so without what a causal mask leaves out";
+            let shown = format!("{} ({executed})", percent(self.hfu));
+            let after = lines.iter().position(|(name, _)| *name == "MFU");
+            lines.insert(after.map_or(0, |at| at + 1), ("HFU", shown));
         }
         lines.extend(self.fit().map(|fit| ("runs", fit)));
         lines.extend(self.caveats.iter().map(|caveat| {

@@ -13,6 +13,9 @@ mod checks;
 mod fake_cuda;
 
 #[cfg(feature = "cuda")]
+mod faults;
+
+#[cfg(feature = "cuda")]
 mod gpu;
 
 #[cfg(feature = "cuda")]
@@ -31,6 +34,9 @@ mod learning;
 
 #[cfg(feature = "dataset")]
 mod made_up;
+
+#[cfg(all(target_os = "linux", feature = "measure", feature = "train"))]
+mod fleet;
 
 mod goldens;
 
@@ -63,6 +69,8 @@ mod products;
 
 #[cfg(unix)]
 mod readme;
+
+mod reliability;
 
 mod reproduction;
 

@@ -291,3 +291,33 @@ fn a_difference_is_found() {
     assert_eq!((block[0].at, &*block[0].command), (2, "a | b"));
     assert_eq!((block[0].printed.len(), block[1].printed.len()), (1, 0));
 }
+
+/// The first picture is what its command draws.
+#[test]
+fn the_first_picture_is_that_of_the_program() {
+    let text = text_of("README.md");
+    let shown =
+        "![Tokens per second of Llama 3 8B against the number of sequences](docs/decode.svg)";
+    assert!(text.contains(shown), "README.md lacks {shown}");
+    let steps = blocks(&text);
+    let mut steps = steps.iter().flatten();
+    let step = steps.find(|step| step.command.ends_with(" --plot decode.svg"));
+    let line = step.expect("README.md draws it").command.clone();
+    let folder = tempfile::tempdir().unwrap();
+    let words = line.split_whitespace().skip(1);
+    let output = Command::new(program())
+        .args(words)
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let drawn = fs::read_to_string(folder.path().join("decode.svg")).unwrap();
+    assert!(
+        drawn == text_of("docs/decode.svg"),
+        "docs/decode.svg is not what `{line}` draws"
+    );
+}

@@ -21,7 +21,9 @@ pub fn skip(need: &str, reason: impl Display) {
 fn every_need_is_explained_where_tests_are_run() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let script = std::fs::read_to_string(root.join(".ci/run")).unwrap();
-    for need in ["tables", "nvrtc", "browser", "wgpu", "c++", "full", "curl"] {
+    for need in [
+        "tables", "nvrtc", "browser", "wgpu", "c++", "full", "curl", "slurm",
+    ] {
         let explained = |line: &str| line.starts_with("# ") && line.contains(&format!(" {need} "));
         assert!(
             script.lines().any(explained),

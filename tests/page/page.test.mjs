@@ -127,6 +127,27 @@ const overflow = (page) => page.evaluate(() => document.documentElement.scrollWi
 describe("plan", () => {
   const cells = (page, view) => page.$$eval(`#view-${view} .output table:first-of-type tbody tr`, (all) => all.map((row) => [...row.cells].map((cell) => cell.innerText)));
 
+  test("lays out a config.json of one's own, kept in the address", async () => {
+    for (const [view, path, gpu] of [["plan", "/v1/plan", "h100"], ["compare", "/v1/compare", "h100,a100"]]) {
+      await visit(`/#${view}`, async (page, seen) => {
+        await page.check(`#${view}-source-config`);
+        assert.ok(!(await page.isVisible(`#${view}-architecture`)));
+        await page.fill(`#${view}-config`, JSON.stringify(LLAMA, null, 4));
+        if (view === "plan") await page.selectOption("#plan-gpu", gpu);
+        else await page.fill("#compare-gpu", gpu);
+        await page.fill(`#${view}-gpus`, "8");
+        await page.click(`#view-${view} button.main`);
+        await page.waitForSelector(`#view-${view} .output table tbody tr`);
+        const asked = seen.posts.find((post) => post.path === path).body;
+        assert.deepEqual(asked.architecture, LLAMA);
+        const answer = await ask(path, asked);
+        assert.match(await text(page, `#view-${view} h2`), new RegExp(answer.model));
+        assert.match(await state(page), /config=/);
+        assert.deepEqual(JSON.parse(await page.inputValue(`#${view}-config`)), LLAMA);
+      });
+    }
+  });
+
   test("shows layouts whose numbers are those of the API", () => visit("/#plan", async (page, seen) => {
     await page.fill("#plan-architecture", "llama-3-8b");
     await page.selectOption("#plan-gpu", "h100");

@@ -56,6 +56,7 @@ impl SweepReport {
                 .measured_series()
                 .into_iter()
                 .chain(self.aligned())
+                .chain(self.too_large())
                 .collect(),
             marks: self.likely_waves().map_or(Vec::new(), marks),
         }
@@ -91,9 +92,28 @@ impl SweepReport {
             .map(|point| (point.value as f64, point.rates()[1]))
             .collect();
         let tells = !points.is_empty() && points.len() < self.points.len();
-        (self.is_model() && tells && points.len() <= MOST_POINTS).then(|| Series {
+        // A decoding step waits for memory, which asks for no alignment of the batch or the context.
+        let computes = self.first["mode"] != "decode";
+        (self.is_model() && computes && tells && points.len() <= MOST_POINTS).then(|| Series {
             name: format!("{} is a multiple of {wanted}", self.alignment_of),
             points,
+            labels: Vec::new(),
+        })
+    }
+}
+
+impl SweepReport {
+    /// The points of a model that the memory does not hold, so that nobody reads them as times to expect.
+    fn too_large(&self) -> Option<Series> {
+        let large = self.points.iter();
+        let large = large.filter(|point| point.model.as_ref().is_some_and(|model| !model.fits));
+        let points: Vec<_> = large
+            .map(|point| (point.value as f64, point.rates()[1]))
+            .collect();
+        let every = points.len().div_ceil(MOST_POINTS).max(1);
+        (!points.is_empty()).then(|| Series {
+            name: format!("does not fit ({} of {})", points.len(), self.points.len()),
+            points: points.into_iter().step_by(every).collect(),
             labels: Vec::new(),
         })
     }

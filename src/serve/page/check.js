@@ -3,11 +3,12 @@
 import { send } from "./api.js";
 import { commands } from "./commands.js";
 import { desk } from "./desk.js";
-import { button, facts, h, more, p, put, scroller, span, table } from "./dom.js";
-import { Form, refuse } from "./form.js";
+import { facts, h, more, p, put, scroller, span, table } from "./dom.js";
+import { Form } from "./form.js";
 import * as format from "./format.js";
 import { gpuField, gpuTitle } from "./lists.js";
 import { defaults, fields } from "./openapi.js";
+import { Source } from "./source.js";
 import { go } from "./state.js";
 
 export const name = "check";
@@ -19,109 +20,41 @@ const EXAMPLES = [
 	["Pythia 12B over eight H100s", "#check?model=pythia-12b&gpu=h100&tp=8"],
 ];
 
-const SOURCES = { model: "a published model", config: "your config.json" };
-
 /** Fields that are always seen. */
-const MAIN = [...Object.keys(SOURCES), "gpu", "mode", "batch", "seq"];
+const MAIN = ["model", "config", "gpu", "mode", "batch", "seq"];
 
-const radios = {};
+const source = new Source(name, "Check", "model");
 let form;
 let work;
 
-function choose(source) {
-	for (const one of Object.keys(SOURCES)) {
-		form.wraps.get(one).hidden = one !== source;
-		radios[one].checked = one === source;
-	}
-}
-
-const chosen = () => Object.keys(SOURCES).find((one) => radios[one].checked);
-
-async function take(file) {
-	if (!file) return;
-	choose("config");
-	form.set("config", await file.text());
-	form.input("config").focus();
-}
-
 export function mount() {
 	form = new Form(name, [
-		{ name: "config", path: "architecture", label: "config.json", kind: "long", size: "wide", placeholder: "{\n  \"model_type\": \"llama\",\n  \"hidden_size\": 4096,\n  …" },
+		source.field,
 		// A published model has been `model` in addresses from the start; the field of that name is which predictor answers.
 		...fields("/v1/check", { architecture: { name: "model", label: "Published model", hint: "", placeholder: "gpt3-2.7b, llama-3-8b, …" }, gpu: gpuField(), model: { name: "predictor", label: "Predictor" } }),
 	]);
 	work = desk(form, title);
-	for (const [source, text] of Object.entries(SOURCES)) {
-		radios[source] = h("input", { type: "radio", name: "check-source", value: source, id: `check-source-${source}`, onchange: () => choose(source) });
-		radios[source].label = h("label", { for: `check-source-${source}` }, radios[source], ` ${text}`);
-	}
-	const file = h("input", { type: "file", class: "unseen", tabindex: "-1", accept: ".json,application/json", "aria-label": "config.json file", onchange: () => { take(file.files[0]); file.value = ""; } });
-	form.wraps.get("config").append(p("hint", "Paste it, drop the file here, or ", button("choose a file", () => file.click()), file));
-	const element = h("form", { onsubmit: submit, novalidate: true },
-		h("fieldset", { class: "sources" }, h("legend", null, "Check"), Object.values(radios).map((radio) => radio.label)),
-		form.nodes(MAIN), form.folded(MAIN),
-		work.controls);
-	// Anywhere in the window: a file that misses would replace the page.
-	for (const kind of ["dragover", "dragleave", "drop"]) {
-		addEventListener(kind, (event) => {
-			if (!element.getClientRects().length) return;
-			event.preventDefault();
-			element.classList.toggle("over", kind === "dragover");
-			if (kind === "drop") take(event.dataTransfer.files[0]);
-		});
-	}
-	choose("model");
+	const element = source.element(form, submit, form.nodes(MAIN), form.folded(MAIN), work.controls);
 	return [p("lead", "Is a shape well sized for its GPU? The sizing rules say what is wrong, what each costs, and which near shape with the same parameters fixes it."), element, work.alert, work.output];
 }
 
-/** A pasted config in another layout where it is JSON, else as it is. */
-function laidOut(text, indent) {
-	try {
-		return JSON.stringify(JSON.parse(text), null, indent);
-	} catch {
-		return text;
-	}
-}
-
-/** Everything beside the model itself. */
-const rest = () => [...form.fields.keys()].filter((one) => !(one in SOURCES));
-
 function submit(event) {
 	event.preventDefault();
-	const source = chosen();
-	const query = form.query(rest());
-	query.set(source, source === "config" ? laidOut(form.get("config")) : form.get("model"));
+	const query = source.query();
 	if (!go(name, query)) show(query);
 }
 
 export function show(query) {
-	form.fill(query);
+	source.fill(query);
 	if (![...query].length) return work.rest(EXAMPLES);
-	const source = query.has("config") ? "config" : "model";
-	choose(source);
-	if (source === "config") form.set("config", laidOut(query.get("config"), 2));
 	return work.run(async (signal) => {
-		const request = { architecture: architecture(source), ...form.request(rest()) };
+		const request = source.request();
 		const checked = await send("/v1/check", request, signal);
 		// The step operator by operator; a model that does not run has none.
 		const step = checked.predicted ? await send("/v1/predict/model", request, signal) : undefined;
 		render(checked, step, request, gpuTitle(checked.gpu));
 		work.say(summary(checked));
 	});
-}
-
-function architecture(source) {
-	const wrong = (detail) => refuse("architecture", detail);
-	const text = form.get(source);
-	if (source === "model") return text || wrong("Name a published model, or choose “your config.json”.");
-	if (!text) return wrong("Paste a config.json, drop its file here, or choose a published model.");
-	let config;
-	try {
-		config = JSON.parse(text);
-	} catch (error) {
-		return wrong(`This is not JSON: ${error.message}`);
-	}
-	return config && typeof config === "object" && !Array.isArray(config) ? config : wrong("A config.json is an object: { … }.");
 }
 
 const applicable = (checked) => checked.rules.filter((rule) => rule.verdict !== "not_applicable").length;

@@ -29,6 +29,8 @@ const origin = () => location.origin;
 function curl(path, request) {
 	if (typeof request.architecture === "object") {
 		const { architecture, workload, ...rest } = request;
+		// Only questions about one step take a config.json as their body.
+		if (path.endsWith("/plan") || path.endsWith("/compare")) return `jq ${quote(`{architecture: .} + ${JSON.stringify(rest)}`)} config.json | curl -s ${origin()}${path} -H 'Content-Type: application/json' -d @-`;
 		const query = new URLSearchParams({ ...rest, ...workload });
 		return `curl -s ${quote(`${origin()}${path}?${query}`)} -H 'Content-Type: application/json' -d @config.json`;
 	}

@@ -314,14 +314,17 @@ function points(sweeps, y) {
 	return box;
 }
 
+/** Tiers, the best first. */
+const TIERS = ["measured", "learned", "transferred", "roofline"];
+
 /** Every point with units in the heading, as `shapewise sweep --csv` writes it, and the GPU first. */
 function csv(sweeps) {
 	const models = shown.op === "model";
 	const rate = models ? "tokens_per_s" : "tflops_per_s";
-	const head = ["gpu", sweeps[0].dimension, "alignment", ...(models ? ["head_dim", "parameters"] : []), "time_us", "low_us", "high_us", rate, `${rate}_low`, `${rate}_high`, ...(models ? ["mfu", "memory_bytes", "fits"] : ["waves"]), "tier"];
+	const head = ["gpu", sweeps[0].dimension, "alignment", ...(models ? ["head_dim", "parameters"] : []), "time_us", "low_us", "high_us", rate, `${rate}_low`, `${rate}_high`, ...(models ? ["mfu", "memory_bytes", "fits", ...TIERS.map((tier) => `${tier}_share`)] : ["waves", "tier"])];
 	const line = (sweep, point) => {
 		const [low, value, high] = AXES[models ? "tokens" : "rate"].of(point);
-		return [sweep.gpu, point.value, point.alignment, ...(models ? [point.head_dim, point.parameters] : []), point.time_us, point.low_us, point.high_us, value, low, high, ...(models ? [point.mfu, point.memory_bytes, point.fits] : [point.waves]), point.tier].map((one) => one ?? "").join(",");
+		return [sweep.gpu, point.value, point.alignment, ...(models ? [point.head_dim, point.parameters] : []), point.time_us, point.low_us, point.high_us, value, low, high, ...(models ? [point.mfu, point.memory_bytes, point.fits, ...TIERS.map((tier) => point.tier_shares[tier])] : [point.waves, point.tier])].map((one) => one ?? "").join(",");
 	};
 	return `${[head.join(","), ...sweeps.flatMap((sweep) => sweep.points.map((point) => line(sweep, point)))].join("\n")}\n`;
 }

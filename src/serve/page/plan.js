@@ -9,36 +9,37 @@ import * as format from "./format.js";
 import { gpuField, gpuTitle } from "./lists.js";
 import { fields } from "./openapi.js";
 import { plot } from "./plot.js";
+import { Source } from "./source.js";
 import { go } from "./state.js";
 
 /** Fields that are always seen. */
-const MAIN = ["architecture", "gpu", "gpus", "mode"];
+const MAIN = ["architecture", "config", "gpu", "gpus", "mode"];
 
 /** The sizes of a layout as people write them. */
 const RANKS = [["tp", "tp"], ["cp", "cp"], ["ep", "ep"], ["pp", "pp"], ["vp", "vp"], ["dp", "dp"]];
 
 /** A view of one question. */
 function view({ name, title, lead, path, own, examples, render }) {
+	const source = new Source(name, "Model", "architecture");
 	let form;
 	let work;
 	return {
 		name, title,
 		mount() {
-			form = new Form(name, fields(path, { architecture: { label: "Model", hint: "", list: "presets", value: "llama-3-70b", placeholder: "llama-3-70b, deepseek-v3, …" }, gpus: { label: "Number of GPUs", value: "64", hint: "8:1024 scales in doublings" }, mode: { hint: "" }, model: { label: "Predictor" }, ...own() }));
+			form = new Form(name, [source.field, ...fields(path, { architecture: { label: "Model", hint: "", list: "presets", value: "llama-3-70b", placeholder: "llama-3-70b, deepseek-v3, …" }, gpus: { label: "Number of GPUs", value: "64", hint: "8:1024 scales in doublings" }, mode: { hint: "" }, model: { label: "Predictor" }, ...own() })]);
 			work = desk(form, title);
 			const submit = (event) => {
 				event.preventDefault();
-				const query = form.query();
-				query.set("architecture", form.get("architecture"));
+				const query = source.query();
 				if (!go(name, query)) this.show(query);
 			};
-			return [p("lead", lead), h("form", { onsubmit: submit, novalidate: true }, form.nodes(MAIN), form.folded(MAIN), work.controls), work.alert, work.output];
+			return [p("lead", lead), source.element(form, submit, form.nodes(MAIN), form.folded(MAIN), work.controls), work.alert, work.output];
 		},
 		show(query) {
-			form.fill(query);
+			source.fill(query);
 			if (![...query].length) return work.rest(examples);
 			return work.run(async (signal) => {
-				const request = form.request();
+				const request = source.request();
 				const answer = await send(path, request, signal);
 				put(work.output, render(answer), commands(name, path, request));
 				work.say("Done.");
