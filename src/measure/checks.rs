@@ -14,7 +14,7 @@ use std::path::Path;
 const MOST_WRONG: f64 = 0.05;
 
 /// Version of the operators that are checked; a new one makes kept verdicts void.
-const CHECKS: u64 = 1;
+const CHECKS: u64 = 2;
 
 /// A path that is not timed, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,6 +81,12 @@ impl Verdict {
             missing: missing.into_iter().map(lost).collect(),
             not_run,
         }
+    }
+
+    /// Whether a path is wrong or missing.
+    pub fn has_lost(&self, path: KernelPath) -> bool {
+        let mut lost = self.wrong.iter().chain(&self.missing);
+        lost.any(|lost| lost.path == path)
     }
 
     /// Refuses a device whose results cannot be trusted: with `strict` one wrong path is enough,

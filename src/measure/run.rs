@@ -123,6 +123,8 @@ pub struct Outcome {
     pub ended: Ended,
     /// How the device was lost, if it was.
     pub lost: Option<String>,
+    /// What the device came to do otherwise than it began.
+    pub notes: Vec<String>,
     /// Drift of the anchors; none without two visits.
     pub drift: Option<Drift>,
     /// Noise from run to run; none without repeats.
@@ -163,7 +165,7 @@ pub fn measure(
     let ended = run.execute(propose, watch)?;
     let spent = run.spent();
     let unreached = run.queue.len() + run.planned_loads.len();
-    let (set_up, added) = (run.set_up(), run.added);
+    let (set_up, added, notes) = (run.set_up(), run.added, run.device.notes());
     let Run {
         journal,
         header,
@@ -204,6 +206,7 @@ pub fn measure(
         skipped,
         ended,
         lost,
+        notes,
         set_up,
         spent,
         verdict,

@@ -44,6 +44,14 @@ named_enum! {
 }
 
 impl MemoryKind {
+    /// The one format of its tensors, whatever that of the GEMMs: optimizers update weights in single precision.
+    pub const fn own_format(self) -> Option<Dtype> {
+        match self {
+            Self::Adam => Some(Dtype::Fp32),
+            _ => None,
+        }
+    }
+
     /// Tensor-sized reads plus writes of the kernel as training frameworks fuse it, per pass.
     ///
     /// `cols` is the width of the *output*; SwiGLU reads two such tensors. Cross-entropy reads the

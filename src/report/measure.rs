@@ -47,6 +47,8 @@ pub struct MeasureReport {
     pub ended: &'static str,
     /// How the device was lost; none where it was not.
     pub lost: Option<String>,
+    /// What the device came to do otherwise than it began, and what that costs.
+    pub notes: Vec<String>,
     /// Rows of the file.
     pub rows: u64,
     /// Rows that this run added.
@@ -215,6 +217,7 @@ impl MeasureReport {
                 Ended::DeviceLost => "device_lost",
             },
             lost: outcome.lost.clone(),
+            notes: outcome.notes.clone(),
             rows: outcome.rows.len() as u64,
             added_rows: outcome.added as u64,
             sets: sets(outcome),
@@ -400,6 +403,7 @@ impl Report for MeasureReport {
                 .iter()
                 .map(|check| format!("unchecked   {}: {}", check.operator, check.reason)),
         );
+        lines.extend(self.notes.iter().map(|note| format!("note        {note}")));
         lines.extend(
             self.lost
                 .iter()

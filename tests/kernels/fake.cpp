@@ -13,8 +13,10 @@
 //   refuse_fp8 WHICH      fp8 has no algorithm for `batched` or `single_row`
 //   refuse_attention M S  about one shape in M has no engine
 //   engines N             the first N engines of each shape do not finalize
+//   own_plans             a handle of cuDNN runs no plan that another one compiled
 //   wrong_attention WHICH this pass writes nothing: `forward causal`, `backward`, `backward causal`
 
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdint>

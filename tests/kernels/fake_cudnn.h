@@ -178,7 +178,11 @@ struct Evaluation {
 static thread_local std::string last_error;
 static int say(int status, const std::string& text) { last_error = text; return status; }
 API size_t cudnnGetVersion() { return 91900; }
-API int cudnnCreate(void** handle) { *handle = (void*)0x40; return fault("no_cudnn") ? say(1001, "the fake does not open") : 0; }
+API int cudnnCreate(void** handle) {
+    static std::atomic<long> created{0};
+    *handle = (void*)(0x40 + 0x10 * created++);
+    return fault("no_cudnn") ? say(1001, "the fake does not open") : 0;
+}
 API int cudnnDestroy(void*) { return 0; }
 API int cudnnSetStream(void*, void*) { return 0; }
 API void cudnnGetLastErrorString(char* text, size_t size) { snprintf(text, size, "%s", last_error.c_str()); }
@@ -231,8 +235,9 @@ API int cudnnBackendGetAttribute(Backend* at, int name, int type, int64_t room, 
     }
     return say(BAD_PARAM, "an attribute that the fake does not have");
 }
-API int cudnnBackendExecute(void*, Backend* plan, Backend* pack) {
+API int cudnnBackendExecute(void* handle, Backend* plan, Backend* pack) {
     note("attention");
+    if (fault("own_plans") && plan->one<void*>(400) != handle) return say(BAD_PARAM, "a plan of another handle");
     if (dead()) return say(EXECUTION_FAILED, "the device is lost");
     Backend* graph = plan->one<Backend*>(401)->engine_of;
     Evaluation evaluation{graph, {}, {}};

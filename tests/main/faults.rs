@@ -71,6 +71,7 @@ fn what_is_refused_wrong_or_lost_costs_its_own_rows() {
         "a_wrong_path_costs_its_rows",
         "shapes_that_libraries_refuse_cost_themselves",
         "an_engine_that_does_not_finalize_is_passed_over",
+        "plans_of_another_handle_are_compiled_again",
         "a_compiler_that_does_not_work_leaves_the_gemms",
         "a_lost_device_leaves_its_table",
         "the_probe_goes_on_after_an_error",
@@ -301,6 +302,20 @@ mod inside {
         let none = kernel("engines 3").unwrap_err();
         assert!(none.contains("cuDNN has 3 engines for"), "{none}");
         assert!(none.contains("the engine does not finalize"), "{none}");
+    }
+
+    #[test]
+    #[ignore = "runs in a process of its own"]
+    fn plans_of_another_handle_are_compiled_again() {
+        let whole = run(&plan(), "").unwrap();
+        assert!(whole.notes.is_empty(), "{:?}", whole.notes);
+        let outcome = run(&plan(), "own_plans").unwrap();
+        assert_eq!(planned(&outcome), planned(&whole), "{}", outcome.skipped);
+        assert!(
+            matches!(&outcome.notes[..], [note] if note.contains("compiled with another handle")),
+            "{:?}",
+            outcome.notes
+        );
     }
 
     #[test]

@@ -29,7 +29,12 @@ const GEMMS: [[u64; 4]; 4] = [
 ];
 
 /// Further shapes of fp8, whose batches and single rows libraries support least.
-const FP8_GEMMS: [[u64; 4]; 3] = [[144, 64, 192, 1], [64, 1024, 512, 1], [8, 256, 512, 1]];
+const FP8_GEMMS: [[u64; 4]; 4] = [
+    [144, 64, 192, 1],
+    [64, 1024, 512, 1],
+    [8, 256, 512, 1],
+    [24, 128, 64, 2],
+];
 
 /// All operators to check in these formats, including those that a device refuses.
 fn operators(formats: &[Dtype]) -> Vec<Op> {
@@ -52,7 +57,11 @@ fn operators(formats: &[Dtype]) -> Vec<Op> {
     }
     for kind in MemoryKind::ALL {
         for pass in Pass::ALL {
-            for dtype in among(formats, &[Dtype::Fp32, Dtype::Fp16, Dtype::Bf16]) {
+            let asked = match kind.own_format() {
+                Some(own) => vec![own],
+                None => formats.to_vec(),
+            };
+            for dtype in among(&asked, &[Dtype::Fp32, Dtype::Fp16, Dtype::Bf16]) {
                 operators.extend(SHAPES.map(|(rows, cols)| {
                     Op::Memory(Memory {
                         kind,
@@ -247,7 +256,11 @@ mod tests {
         let gemms = all.iter().filter(|op| matches!(op, Op::Gemm(_))).count();
         assert_eq!(gemms, 4 * (5 * GEMMS.len() + FP8_GEMMS.len()));
         let half = operators(&[Dtype::Bf16]);
-        assert!(half.iter().all(|op| op.dtype() == Some(Dtype::Bf16)));
+        let is_single = |op: &&Op| op.dtype() != Some(Dtype::Bf16);
+        let single: Vec<_> = half.iter().filter(is_single).collect();
+        assert!(!single.is_empty() && single.iter().all(|op| {
+            matches!(op, Op::Memory(op) if op.kind == MemoryKind::Adam && op.dtype == Dtype::Fp32)
+        }));
         assert!(half.iter().any(|op| matches!(op, Op::Attention(_))));
     }
 

@@ -525,6 +525,11 @@ impl Device for CudaDevice {
         plan.is_none_or(|(plans, key)| plans.is_ready(&key))
     }
 
+    fn notes(&self) -> Vec<String> {
+        let note = self.plans.as_ref().and_then(cudnn::Plans::note);
+        note.into_iter().collect()
+    }
+
     fn redraw(&mut self, draw: u64) {
         self.draw = draw;
     }

@@ -220,10 +220,9 @@ impl Supported {
             )));
         }
         for (kind, pass) in plan.memory.kernels() {
-            // Optimizers update the weights in single precision, whatever the format of the GEMMs.
-            let asked = match kind {
-                MemoryKind::Adam => vec![(Dtype::Fp32, 1.0)],
-                _ => plan.dtypes.clone(),
+            let asked = match kind.own_format() {
+                Some(own) => vec![(own, 1.0)],
+                None => plan.dtypes.clone(),
             };
             let mut allowed = asked.clone();
             allowed.retain(|&(dtype, _)| {

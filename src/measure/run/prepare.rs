@@ -52,13 +52,11 @@ pub fn prepare<'a>(
         verdict: &verdict,
         kept,
     });
-    // A wrong path keeps its share of the plan, so that each of its cases is refused with the reason.
-    let is_wrong = |case: &Case| {
-        let path = KernelPath::of(&case.op);
-        verdict.wrong.iter().any(|wrong| wrong.path == path)
-    };
+    // A wrong or missing path keeps its share of the plan, so that each of its cases is refused with
+    // the reason.
+    let is_lost = |case: &Case| verdict.has_lost(KernelPath::of(&case.op));
     let supported = Supported::new(plan, &|case| {
-        device.refuses(case).filter(|_| !is_wrong(case))
+        device.refuses(case).filter(|_| !is_lost(case))
     })?;
     let max_bytes = plan::max_bytes(key.identity.driver.memory_bytes);
     let known = earlier.header.as_ref().map(|header| &header.rates);

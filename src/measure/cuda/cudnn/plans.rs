@@ -104,6 +104,15 @@ impl Plans {
             || !self.workers.is_pending(key)
     }
 
+    /// What to report where workers are of no use.
+    pub(in crate::measure::cuda) fn note(&self) -> Option<String> {
+        (self.trust.get() == Trust::Fails).then(|| {
+            "cuDNN does not run plans that were compiled with another handle, so those of attention were \
+             compiled between the timings, about a second each"
+                .to_owned()
+        })
+    }
+
     /// Notes whether a plan ran; returns whether it is worth another attempt, with plans of the
     /// device's own handle.
     ///
