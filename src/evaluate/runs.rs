@@ -21,9 +21,6 @@ use crate::predict::step::{Load, Timed};
 use crate::units::Seconds;
 use std::collections::BTreeMap;
 
-/// Requests in flight up to which constants are fitted to times to the first token.
-const MOST_IN_FLIGHT: u64 = 8;
-
 /// Whole-model predictions against measurements.
 #[derive(Clone, Debug, Default)]
 pub struct Comparison {
@@ -189,7 +186,7 @@ pub fn judge<'a>(
                 Measure::Ttft => Kind::FirstToken,
                 Measure::Step | Measure::Tpot => Kind::of(&run.architecture, &run.workload),
             },
-            fitted: run.unfitted.is_none() && !queues(run),
+            fitted: run.unfitted.is_none(),
             release: framework.release(&run.software),
         };
         let fits = |work: &Workload| {
@@ -216,14 +213,6 @@ pub(super) fn placed(run: &Run) -> Gpu {
         Some(network) => run.gpu.clone().with_network(network),
         None => run.gpu.clone(),
     }
-}
-
-/// Whether most of a time to the first token is waiting for others, which differs from server to server.
-fn queues(run: &Run) -> bool {
-    let crowded = run
-        .serving
-        .is_some_and(|serving| serving.concurrency > MOST_IN_FLIGHT);
-    run.measure == Measure::Ttft && crowded
 }
 
 /// Predicts every run; `answer` gives the predictor of a GPU.

@@ -77,10 +77,14 @@ named_enum! {
         GrowthPerDoubling = "growth_per_doubling",
         /// Share of the prompt passes of other requests that a server runs between two tokens of one.
         OtherPrefills = "other_prefills",
-        /// Time that a request waits before its first token for each other request that is in its prompt pass on average,
-        /// as a share of a prompt pass.
+        /// Time that a request waits before its prompt pass where one other is in flight, as a share of a prompt pass:
+        /// clients send requests together, and servers run prompts one after the other.
         Queueing = "queueing",
-        /// Time to the first token besides its prompt pass.
+        /// Power of the number of other requests in flight with which that grows.
+        QueueingGrowth = "queueing_growth",
+        /// Decode steps of the others before the first token.
+        FirstTokenSteps = "first_token_steps",
+        /// Time to the first token besides all that.
         FirstTokenMs = "first_token_ms",
     }
 }
@@ -104,7 +108,8 @@ impl Constant {
             | Self::ExposedDp
             | Self::ExposedFsdp
             | Self::ExposedEp
-            | Self::ExposedEpNetwork => Scale::Share,
+            | Self::ExposedEpNetwork
+            | Self::QueueingGrowth => Scale::Share,
             _ => Scale::Positive,
         }
     }

@@ -113,12 +113,15 @@ impl Timed {
                 load,
             } => {
                 let [prompt, token] = [prefill, decode].map(|ledger| total(ledger.as_ref()).secs());
-                // In a closed loop each other request is in its prompt pass this share of the time.
-                let cycle = prompt + token * load.output as f64;
-                let ahead = load.concurrency.saturating_sub(1) as f64 * prompt / cycle;
-                let waiting = framework.get(Constant::Queueing) * ahead * prompt;
-                let fixed = framework.get(Constant::FirstTokenMs) * 1e-3;
-                Seconds::from_secs(prompt + waiting + fixed)
+                let others = load.concurrency.saturating_sub(1) as f64;
+                let get = |constant| framework.get(constant);
+                let ahead = match others > 0.0 {
+                    true => get(Constant::Queueing) * others.powf(get(Constant::QueueingGrowth)),
+                    false => 0.0,
+                };
+                let steps = get(Constant::FirstTokenSteps) * token;
+                let fixed = get(Constant::FirstTokenMs) * 1e-3;
+                Seconds::from_secs(prompt * (1.0 + ahead) + steps + fixed)
             }
         }
     }
