@@ -32,6 +32,7 @@ use crate::report::operator::OperatorReport;
 use crate::report::search::SearchReport;
 use crate::report::step::StepReport;
 use crate::request::LEAST_POSITIONS;
+use crate::request::ModelRequest;
 use crate::search::Found;
 
 /// The time of each operator, in the order of the request.
@@ -48,17 +49,20 @@ pub fn operators(predictor: &Predictor, ops: &[Op]) -> Result<Vec<OperatorReport
     Ok(reports.collect())
 }
 
-/// The time of a step, operator by operator.
+/// The time of a step, operator by operator, and what the run takes that is asked about.
 pub fn step(
     predictor: &Predictor,
     architecture: &Architecture,
     workload: &Workload,
+    request: &ModelRequest,
 ) -> Result<StepReport> {
     predictor.gpu().require(workload.dtype)?;
     let step = estimate_step(predictor, architecture, workload)?;
     let ops = step.lines.iter().map(|line| &line.item.op);
     let bases = bases(predictor, ops);
-    StepReport::new(predictor, architecture, workload, &step, bases)
+    let report = StepReport::new(predictor, architecture, workload, &step, bases)?;
+    let tokens = request.tokens.map(|tokens| tokens.0);
+    Ok(report.with_cost(tokens, request.usd_per_gpu_hour.map(|price| price.0)))
 }
 
 /// The time of every operator of a graph, which `name` names, and their sum.

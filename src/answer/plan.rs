@@ -79,7 +79,7 @@ fn subject<'a>(
         global_batch: query.global_batch,
         request: planned.limits.map(|limits| (limits.prompt, limits.output)),
         tokens: request.tokens.map(|tokens| tokens.0),
-        usd_per_gpu_hour: request.usd_per_gpu_hour,
+        usd_per_gpu_hour: request.usd_per_gpu_hour.map(|price| price.0),
     }
 }
 

@@ -177,7 +177,7 @@ impl Question {
         Self::new::<ModelRequest, StepReport>("predict_model", Some("lines"), |asked| {
             let (request, base, predictor) = asked.model()?;
             let (architecture, workload) = Sizes::fixed(|sizes| request.step(&base, sizes))?;
-            answer::step(&predictor, &architecture, &workload).map(boxed)
+            answer::step(&predictor, &architecture, &workload, &request).map(boxed)
         }),
         Self::new::<ModelRequest, CheckReport>("check", Some("rules"), |asked| {
             let (request, base, predictor) = asked.model()?;

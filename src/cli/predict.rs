@@ -36,7 +36,7 @@ fn step(args: &Targeted<ModelRequest>, format: Format) -> Result<String> {
     let base = args.request.architecture.find()?;
     let (architecture, workload) = Sizes::fixed(|sizes| args.request.step(&base, sizes))?;
     let predictor = answering(&args.target)?;
-    let report = answer::step(&predictor, &architecture, &workload)?;
+    let report = answer::step(&predictor, &architecture, &workload, &args.request)?;
     Ok(render(&report, format))
 }
 

@@ -21,6 +21,7 @@ pub(super) fn answering(target: &TargetArgs) -> Result<Predictor> {
 ///
 /// Its GPU may be one that `data/gpus` does not know and that the table or the model describes.
 pub(super) fn predicting(target: &TargetArgs) -> Result<Predictor> {
+    #[cfg_attr(not(feature = "dataset"), expect(unused_mut))]
     let mut gpus = GpuCatalog::default();
     #[cfg(feature = "dataset")]
     if let Some(path) = &target.data {

@@ -24,7 +24,7 @@ pub struct Limits {
     pub short: Seconds,
     /// Least number of replays of calls over [`Limits::medium`].
     pub fewest: usize,
-    /// Time of one call up to which [`FEWEST`] replays are the least.
+    /// Time of one call up to which more replays are the least than [`Limits::fewest`].
     pub medium: Seconds,
     /// Largest number of replays.
     pub most: usize,

@@ -193,7 +193,11 @@ impl PlanReport {
                 .collect(),
             decided_by: decided_by(&plan.layouts),
             tried: points.collect(),
-            run: RunKeys::of(subject, gpus, &plan.layouts[0]),
+            run: subject.tokens.map(|tokens| {
+                let Layout { workload, step, .. } = &plan.layouts[0];
+                let times = [step.time, step.low, step.high];
+                RunKeys::new(tokens, workload, times, subject.usd_per_gpu_hour)
+            }),
             ..PlanKeys::refused(gpus, None)
         });
     }
@@ -287,7 +291,11 @@ impl LayoutKeys {
             tokens_per_s_of_all_gpus: tokens_per_s,
             tokens_per_s_per_gpu: tokens_per_s / gpus as f64,
             memory_bytes: step.memory.total().bytes(),
-            usd_per_million_tokens: usd_per_million_tokens(subject, gpus, tokens_per_s),
+            usd_per_million_tokens: usd_per_million_tokens(
+                subject.usd_per_gpu_hour,
+                gpus,
+                tokens_per_s,
+            ),
         }
     }
 
@@ -314,31 +322,45 @@ impl LayoutKeys {
             tokens_per_s_of_all_gpus: engine.tokens_per_s,
             tokens_per_s_per_gpu: engine.tokens_per_s / gpus as f64,
             memory_bytes: engine.memory.bytes(),
-            usd_per_million_tokens: usd_per_million_tokens(subject, gpus, engine.tokens_per_s),
+            usd_per_million_tokens: usd_per_million_tokens(
+                subject.usd_per_gpu_hour,
+                gpus,
+                engine.tokens_per_s,
+            ),
         }
     }
 }
 
-fn usd_per_million_tokens(subject: &Subject<'_>, gpus: u64, tokens_per_s: f64) -> Option<f64> {
-    let usd_per_s = subject.usd_per_gpu_hour? * gpus as f64 / 3600.0;
+/// What a million tokens cost at this rate of all GPUs.
+pub(super) fn usd_per_million_tokens(
+    usd_per_gpu_hour: Option<f64>,
+    gpus: u64,
+    tokens_per_s: f64,
+) -> Option<f64> {
+    let usd_per_s = usd_per_gpu_hour? * gpus as f64 / 3600.0;
     Some(usd_per_s / tokens_per_s * 1e6)
 }
 
 impl RunKeys {
-    fn of(subject: &Subject<'_>, gpus: u64, best: &Layout) -> Option<Self> {
-        let tokens = subject.tokens?;
-        let steps = tokens / all_tokens(&best.workload);
+    /// A run of so many tokens, in steps of this workload that take `time`, with its interval.
+    pub(super) fn new(
+        tokens: f64,
+        work: &Workload,
+        [time, low, high]: [Seconds; 3],
+        usd_per_gpu_hour: Option<f64>,
+    ) -> Self {
+        let steps = tokens / all_tokens(work);
         let days = |step: Seconds| step.secs() * steps / 86400.0;
-        let gpu_hours = days(best.step.time) * 24.0 * gpus as f64;
-        Some(Self {
+        let gpu_hours = days(time) * 24.0 * work.gpus() as f64;
+        Self {
             tokens,
             steps,
-            days: days(best.step.time),
-            days_low: days(best.step.low),
-            days_high: days(best.step.high),
+            days: days(time),
+            days_low: days(low),
+            days_high: days(high),
             gpu_hours,
-            usd: subject.usd_per_gpu_hour.map(|price| price * gpu_hours),
-        })
+            usd: usd_per_gpu_hour.map(|price| price * gpu_hours),
+        }
     }
 }
 

@@ -344,7 +344,7 @@ fn recompute_text(work: &Workload) -> String {
 
 impl RunKeys {
     /// `15 T tokens: 41 days (90 %: 36 to 46), 503,000 GPU-hours, 1,258,000 USD`.
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let usd = match self.usd {
             Some(usd) => format!(", {} USD", grouped(usd.round() as u64)),
             None => String::new(),

@@ -17,9 +17,11 @@ use crate::predict::step::StepEstimate;
 use crate::report::Basis;
 use crate::report::Warning;
 use crate::report::percent;
+use crate::report::plan::{RunKeys, usd_per_million_tokens};
 use crate::report::shape::Shape;
 use crate::units::Bytes;
 use crate::units::Flops;
+use crate::units::Seconds;
 use crate::units::significant;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -52,6 +54,12 @@ pub struct StepReport {
     pub(super) gpus: u64,
     pub(super) gpus_per_replica: u64,
     pub(super) lanes: BTreeMap<Lane, LaneKeys>,
+    /// What the whole run takes, where its tokens are given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) run: Option<RunKeys>,
+    /// What a million tokens cost, where a price is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) usd_per_million_tokens: Option<f64>,
     pub(super) memory: MemoryKeys,
     pub(super) tier: Tier,
     pub(super) tier_shares: BTreeMap<Tier, f64>,
@@ -213,6 +221,17 @@ impl LaneKeys {
 }
 
 impl StepReport {
+    /// The same with what a run of so many tokens takes, at this price of a GPU for an hour.
+    #[must_use]
+    pub fn with_cost(mut self, tokens: Option<f64>, usd_per_gpu_hour: Option<f64>) -> Self {
+        let times = [self.time_us, self.low_us, self.high_us].map(Seconds::from_micros);
+        self.run =
+            tokens.map(|tokens| RunKeys::new(tokens, &self.workload, times, usd_per_gpu_hour));
+        let rate = self.tokens_per_s_of_all_gpus;
+        self.usd_per_million_tokens = usd_per_million_tokens(usd_per_gpu_hour, self.gpus, rate);
+        self
+    }
+
     /// Describes the estimate of one step of `architecture` under `workload` on `gpu`.
     pub fn new(
         predictor: &Predictor,
@@ -257,6 +276,8 @@ impl StepReport {
             mfu: step.mfu,
             gpus: workload.gpus(),
             lanes: LaneKeys::of(step),
+            run: None,
+            usd_per_million_tokens: None,
             gpus_per_replica: step.gpus_per_replica,
             memory: MemoryKeys {
                 parts_bytes: step

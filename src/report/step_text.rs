@@ -144,6 +144,11 @@ impl StepReport {
             let after = lines.iter().position(|(name, _)| *name == "MFU");
             lines.insert(after.map_or(0, |at| at + 1), ("HFU", shown));
         }
+        lines.extend(self.run.map(|run| ("run", run.text())));
+        lines.extend(self.usd_per_million_tokens.map(|usd| {
+            let shown = format!("{} USD for a million tokens", significant(usd));
+            ("cost", shown)
+        }));
         lines.extend(self.fit().map(|fit| ("runs", fit)));
         lines.extend(self.caveats.iter().map(|caveat| {
             let share = percent(caveat.time_share);

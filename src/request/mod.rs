@@ -30,7 +30,7 @@ pub use calibrate::CalibrateRequest;
 pub use goal::GpuTime;
 pub use model::{ArchitectureRequest, ModelRequest, UNNAMED};
 pub use operator::{AttentionRequest, GemmRequest, OperatorRequest, read_operator};
-pub use plan::{GpuCounts, PlanRequest, Planned, Tokens};
+pub use plan::{GpuCounts, PlanRequest, Planned, Tokens, UsdPerHour};
 pub use search::{LEAST_POSITIONS, Parameters, SearchRequest};
 pub use size::{Size, Sizes};
 pub use target::{DEFAULT_GPU, TargetRequest};

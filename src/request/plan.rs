@@ -124,6 +124,42 @@ impl PartialSchema for Tokens {
 
 impl ToSchema for Tokens {}
 
+/// The price of one GPU for an hour, in US dollars.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct UsdPerHour(pub f64);
+
+impl UsdPerHour {
+    const MOST: f64 = 1e4;
+    const ALLOWED: &'static str = "a number above 0 and up to 10000, in US dollars";
+}
+
+impl FromStr for UsdPerHour {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let read = text.trim().trim_start_matches('$').parse().ok();
+        read.filter(|usd| *usd > 0.0 && *usd <= Self::MOST)
+            .map(Self)
+            .ok_or_else(|| format!("allowed: {}", Self::ALLOWED))
+    }
+}
+
+impl<'de> Deserialize<'de> for UsdPerHour {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        number_or_text(deserializer, Self::ALLOWED)
+    }
+}
+
+impl PartialSchema for UsdPerHour {
+    fn schema() -> RefOr<Schema> {
+        let number = ObjectBuilder::new().schema_type(Type::Number);
+        let number = number.exclusive_minimum(Some(0.0));
+        number.maximum(Some(Self::MOST)).into()
+    }
+}
+
+impl ToSchema for UsdPerHour {}
+
 /// Reads what JSON may hold as a number or as a text.
 fn number_or_text<'de, D: Deserializer<'de>, T: FromStr>(
     deserializer: D,
@@ -144,19 +180,6 @@ fn number_or_text_schema(number: Type, most: f64, text: ObjectBuilder) -> RefOr<
     let number = number.minimum(Some(1)).maximum(Some(most));
     let text = text.schema_type(Type::String);
     OneOfBuilder::new().item(number).item(text).into()
-}
-
-const DOLLARS: &str = "a number above 0 and up to 10000, in US dollars";
-
-fn is_price(usd: &f64) -> bool {
-    *usd > 0.0 && *usd <= 1e4
-}
-
-#[cfg(feature = "cli")]
-fn dollars(text: &str) -> std::result::Result<f64, String> {
-    let read = text.trim().trim_start_matches('$').parse().ok();
-    read.filter(is_price)
-        .ok_or_else(|| format!("expected {DOLLARS}"))
 }
 
 /// The best layout of a model over a number of GPUs. What is left out is planned.
@@ -251,10 +274,8 @@ pub struct PlanRequest {
     #[cfg_attr(feature = "cli", arg(long, value_name = "COUNT"))]
     pub tokens: Option<Tokens>,
     /// Price of one GPU for an hour, in US dollars.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "USD", value_parser = dollars))]
-    #[serde(default, deserialize_with = "price")]
-    #[schema(exclusive_minimum = 0.0, maximum = 10000.0)]
-    pub usd_per_gpu_hour: Option<f64>,
+    #[cfg_attr(feature = "cli", arg(long, value_name = "USD"))]
+    pub usd_per_gpu_hour: Option<UsdPerHour>,
 }
 
 /// What to plan: requests that are served within limits, or training steps.
@@ -400,10 +421,6 @@ fn optional<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
         Some(value) if !allowed(&value) => Err(D::Error::custom(format!("expected {expected}"))),
         given => Ok(given),
     }
-}
-
-fn price<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<f64>, D::Error> {
-    optional(deserializer, is_price, DOLLARS)
 }
 
 fn fraction<'de, D: Deserializer<'de>>(

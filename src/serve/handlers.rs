@@ -164,7 +164,7 @@ fn step(
     let step = Sizes::fixed(|sizes| request.step(&base, sizes));
     let (architecture, workload) = step.map_err(in_workload)?;
     let predictor = app.predictors.built_in(target)?;
-    let report = answer::step(&predictor, &architecture, &workload)?;
+    let report = answer::step(&predictor, &architecture, &workload, request)?;
     app.metrics.predicted(report.predicted());
     Ok(json(report.json()))
 }

@@ -122,8 +122,8 @@ pub fn train(
             Some(_) => Effort::fine_tune(key.family),
             None => Effort::of(sources.budget, key.family),
         };
-        if learn.own.len() > 1 {
-            // Many tables leave few shapes unlabelled.
+        // Many tables leave few shapes unlabelled.
+        if learn.own.len() > 1 || sources.untaught {
             effort.forests = 0;
         }
         effort.epochs = options.epochs.unwrap_or(effort.epochs);

@@ -26,8 +26,6 @@ pub struct Effort {
     pub trees: usize,
     /// Unlabelled shapes that the teacher gives pseudo-labels.
     pub pseudo_labels: usize,
-    /// Most rows of a table that a fit sees, drawn by a hash of the operator; none where it sees all.
-    pub most_rows: Option<usize>,
 }
 
 impl Effort {
@@ -37,32 +35,18 @@ impl Effort {
         let common = Self {
             members: 3,
             hidden: vec![96, 96],
-            epochs: 40,
+            epochs: match family {
+                // Few head counts or model sizes, each fitted several times.
+                Family::Experts => 60,
+                _ if family.like().is_some() => 100,
+                _ => 40,
+            },
             batch: 512,
             learning_rate: 5e-3,
             forests: 1,
             trees: 600,
             pseudo_labels: if gemms { 40_000 } else { 20_000 },
-            most_rows: None,
         };
-        if family == Family::Experts {
-            // Many rows of few model sizes, each fitted several times: neighbouring rows say the same.
-            return Self {
-                epochs: 16,
-                trees: 200,
-                pseudo_labels: 6_000,
-                most_rows: Some(12_000),
-                ..common
-            };
-        }
-        if family.like().is_some() {
-            // A few hundred rows of a dozen head counts.
-            return Self {
-                epochs: 30,
-                pseudo_labels: 3_000,
-                ..common
-            };
-        }
         match budget {
             Budget::Standard => common,
             Budget::Large => Self {

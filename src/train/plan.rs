@@ -19,6 +19,7 @@ pub(super) struct Sources<'a> {
     pub(super) auxiliary: Vec<(&'a Gpu, &'a str)>,
     pub(super) budget: Budget,
     pub(super) waves: Option<Waves>,
+    pub(super) untaught: bool,
 }
 
 pub(super) fn tables<'a>(rows: impl Iterator<Item = &'a Row>) -> Result<Rows<'a>> {
@@ -111,6 +112,7 @@ pub(super) fn plan<'a>(
             auxiliary: vec![],
             budget: recipe.budget,
             waves: recipe.waves,
+            untaught: recipe.untaught,
         };
         for (name, stack) in recipe.auxiliary() {
             if let Some(stack) = stack_in(tables, name, stack, recipe) {

@@ -36,6 +36,8 @@ pub struct Recipe {
     pub budget: Budget,
     /// What is known of the tiles of its GEMMs beforehand.
     pub waves: Option<Waves>,
+    /// Whether the nets see the rows alone, without pseudo-labels of a teacher.
+    pub untaught: bool,
 }
 
 /// A recipe on disk: the variant is the kind of the kernel, its format, or both.
@@ -52,6 +54,8 @@ struct RecipeFields {
     #[serde(default)]
     budget: Budget,
     waves: Option<Waves>,
+    #[serde(default)]
+    untaught: bool,
 }
 
 impl TryFrom<RecipeFields> for Recipe {
@@ -69,6 +73,7 @@ impl TryFrom<RecipeFields> for Recipe {
             auxiliary: fields.auxiliary,
             budget: fields.budget,
             waves: fields.waves,
+            untaught: fields.untaught,
         })
     }
 }

@@ -8,7 +8,7 @@ use crate::dataset::{HeldOut, Row, is_reserved};
 use crate::error::{Error, Result};
 use crate::families::{Family, sample_unlabelled};
 use crate::ops::Op;
-use crate::random::{Random, fnv1a, scramble};
+use crate::random::Random;
 use crate::regressor::artifact::{self, Submodel, Training, Weights};
 use crate::train::Effort;
 use crate::train::Event;
@@ -57,15 +57,7 @@ pub fn train_submodel(
     let family = submodel_key.family;
     let seed = run.seed;
     let held_out = HeldOut::of(tables.own_rows(), HELD_OUT, seed);
-    // One row in so many, by a hash that knows nothing of the order of the rows.
-    let thinned = effort
-        .most_rows
-        .map_or(1, |most| rows.div_ceil(most) as u64);
-    let seen = |row: &Row| {
-        !is_reserved(row)
-            && (thinned == 1
-                || scramble(fnv1a(row.op.to_string().as_bytes())).is_multiple_of(thinned))
-    };
+    let seen = |row: &Row| !is_reserved(row);
     let mut residuals = Residuals::default();
     for fit in 0..held_out.fits() {
         let hidden = |row: &Row| held_out.holds(row, fit);
