@@ -1,10 +1,9 @@
 //! `shapewise evaluate --accuracy`: writes the document on the accuracy of the built-in models.
 
+use crate::cli::rows;
 use crate::dataset;
 use crate::dataset::Filter;
 use crate::dataset::Row;
-use crate::dataset::Source;
-use crate::dataset::Table;
 use crate::dataset::runs::read_runs;
 use crate::error::Error;
 use crate::error::Result;
@@ -30,7 +29,8 @@ use std::path::PathBuf;
 pub(super) fn run(data: &[PathBuf], runs: &[PathBuf], out: &Path) -> Result<String> {
     let models = built_in()?;
     let filter = filter(&models);
-    let table = read(data, &filter)?;
+    let table = rows::recognised(data, &filter, &mut GpuCatalog::default())?;
+    let table = dataset::timings(table.rows);
     let models: Vec<ModelAccuracy<'_>> = models
         .iter()
         .map(|artifact| judge(artifact, &table.rows))
@@ -76,24 +76,6 @@ fn filter(models: &[&Artifact]) -> Filter {
         gpus: Some(gpus.into_iter().collect()),
         stacks: Some(stacks.into_iter().collect()),
     }
-}
-
-/// Reads each table as whoever published it wrote it.
-fn read(paths: &[PathBuf], filter: &Filter) -> Result<Table> {
-    let mut all = Table::default();
-    for path in paths {
-        let mut table = match Source::recognise(path)? {
-            Some(source) => dataset::import(source, &[path], filter)?,
-            None => {
-                let mut gpus = GpuCatalog::default();
-                gpus.extend(dataset::described_gpus(path)?);
-                dataset::alarms::screen(dataset::timings(dataset::read(path)?).rows, &gpus)
-            }
-        };
-        all.rows.append(&mut table.rows);
-        all.skipped.merge(&table.skipped);
-    }
-    Ok(all)
 }
 
 /// Every head beside the simple predictors on the rows it was trained for.

@@ -404,8 +404,8 @@ pub struct EvaluateArgs {
     /// Timing tables.
     #[arg(long, required_unless_present_any = ["runs", "loss"], num_args = 1.., value_name = "FILE")]
     pub data: Vec<PathBuf>,
-    /// Whose tables they are; native is our own schema.
-    #[arg(long, default_value = NATIVE, value_parser = PossibleValuesParser::new([NATIVE].iter().chain(PUBLISHERS)))]
+    /// Whose tables they are; native is our own schema, auto is what the columns of each table tell.
+    #[arg(long, default_value = AUTO, value_parser = PossibleValuesParser::new([AUTO, NATIVE].iter().chain(PUBLISHERS)))]
     pub from: String,
     /// Measured whole models (docs/runs.md), judged instead of timing tables.
     #[arg(long, num_args = 1.., value_name = "FILE")]
@@ -436,7 +436,7 @@ pub struct EvaluateArgs {
     pub accuracy: Option<PathBuf>,
 }
 
-/// Takes the framework from the software that a run names.
+/// Takes the framework from the software that a run names, and the publisher of a table from its columns.
 pub const AUTO: &str = "auto";
 
 /// Converting public tables, or merging our own.

@@ -1,6 +1,6 @@
 //! Timing tables on behalf of commands: reading, filtering, and accounting for what is left out.
 
-use crate::cli::args::FilterArgs;
+use crate::cli::args::{AUTO, FilterArgs};
 use crate::dataset;
 use crate::dataset::Filter;
 use crate::dataset::Row;
@@ -44,11 +44,31 @@ pub(super) fn read_all(
     args: &FilterArgs,
     gpus: &mut GpuCatalog,
 ) -> Result<Table> {
+    let filter = filter(args);
     let table = match Source::parse(from) {
-        Some(source) => dataset::import(source, paths, &filter(args))?,
-        None => native(paths, &filter(args), gpus)?,
+        Some(source) => dataset::import(source, paths, &filter)?,
+        None if from == AUTO => recognised(paths, &filter, gpus)?,
+        None => native(paths, &filter, gpus)?,
     };
     filled(table, &named(paths))
+}
+
+/// Reads each table as whoever published it wrote it, which its columns tell.
+pub(super) fn recognised(
+    paths: &[PathBuf],
+    filter: &Filter,
+    gpus: &mut GpuCatalog,
+) -> Result<Table> {
+    let mut all = Table::default();
+    for path in paths {
+        let mut table = match Source::recognise(path)? {
+            Some(source) => dataset::import(source, &[path], filter)?,
+            None => native(std::slice::from_ref(path), filter, gpus)?,
+        };
+        all.rows.append(&mut table.rows);
+        all.skipped.merge(&table.skipped);
+    }
+    Ok(all)
 }
 
 /// The rows of one file of our own, which may be none: another file of a merge may have them.

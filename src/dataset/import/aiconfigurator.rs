@@ -5,7 +5,7 @@
 //! predictor's error, so the stack of a row keeps its version. fp8 rows include the quantization
 //! of the activation; trtllm attention includes the rotary embedding and the cache write.
 
-use super::{Batch, Importer, Parquet, Reader, Reading, Reason, Recipe};
+use super::{Batch, Importer, Parquet, Reader, Reading, Reason, Recipe, unknown};
 use crate::error::Result;
 use crate::ops::{
     Attention, Collective, CollectiveKind, Dtype, Experts, Gemm, Layout, Op, Pass, RouterLoad,
@@ -394,11 +394,4 @@ fn trusted(suspect: Option<bool>) -> std::result::Result<(), Reason> {
         Some(true) => Err("marked as suspect by the source".to_owned()),
         _ => Ok(()),
     }
-}
-
-fn unknown(column: &str, value: Option<&str>) -> Reason {
-    format!(
-        "`{column}` is {}, which is no operand format or pattern of ours",
-        value.unwrap_or("null")
-    )
 }

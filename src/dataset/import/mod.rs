@@ -5,8 +5,12 @@
 //! reads those texts first, so that rows the caller did not ask for are never decoded.
 
 mod aiconfigurator;
+mod aiter;
 mod cookbook;
 mod neusight;
+mod pipeweave;
+mod publications;
+mod xla;
 
 use super::alarms::objection;
 use super::columns::{Batch, Parquet, Texts};
@@ -31,6 +35,14 @@ named_enum! {
         Cookbook = "cookbook",
         /// sitar-lab/NeuSight: random fp32 shapes on GPUs from P4 to H100.
         Neusight = "neusight",
+        /// ROCm/aiter: the fastest GEMM of a tuner on MI300X and MI355X.
+        Aiter = "aiter",
+        /// zksainx/pipeweave: fp8 GEMMs on Hopper.
+        Pipeweave = "pipeweave",
+        /// XLA's cost tables: collectives on NVIDIA and AMD GPUs.
+        Xla = "xla",
+        /// Single publications: attention forward and backward, GEMMs, collectives.
+        Publications = "publications",
     }
 }
 
@@ -52,6 +64,10 @@ impl Source {
             Self::Aiconfigurator => &aiconfigurator::IMPORTER,
             Self::Cookbook => &cookbook::IMPORTER,
             Self::Neusight => &neusight::IMPORTER,
+            Self::Aiter => &aiter::IMPORTER,
+            Self::Pipeweave => &pipeweave::IMPORTER,
+            Self::Xla => &xla::IMPORTER,
+            Self::Publications => &publications::IMPORTER,
         }
     }
 
@@ -93,6 +109,14 @@ pub fn import<P: AsRef<Path> + Sync>(
 
 /// Why a row is not kept.
 type Reason = String;
+
+/// Why a row with this text in a column is not kept.
+fn unknown(column: &str, value: Option<&str>) -> Reason {
+    format!(
+        "`{column}` is {}, which is no operand format or pattern of ours",
+        value.unwrap_or("null")
+    )
+}
 
 /// How to read a file of some source.
 struct Recipe {

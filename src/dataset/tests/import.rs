@@ -495,3 +495,172 @@ fn a_table_of_another_publisher_is_refused() {
         "{sentence}"
     );
 }
+
+#[test]
+fn attention_of_publications_keeps_pass_and_lengths() {
+    let rows = 4;
+    let all = |value: i64| sizes(&vec![value; rows]);
+    let table = imported(
+        Source::Publications,
+        &Filter::default(),
+        vec![
+            ("gpu", texts(&["H200"; 4])),
+            ("backend", texts(&["cudnn"; 4])),
+            ("software", texts(&["cuDNN 92200"; 4])),
+            ("source_repo", texts(&["NVIDIA/cudnn-frontend"; 4])),
+            ("dtype", texts(&["bf16", "bf16", "mxfp8", "fp16"])),
+            ("pass", texts(&["bwd", "fwd+bwd", "fwd", "fwd"])),
+            ("batch", all(2)),
+            ("q_len", all(4096)),
+            ("kv_len", all(8192)),
+            ("heads", all(32)),
+            ("kv_heads", all(8)),
+            ("head_dim_qk", all(192)),
+            ("head_dim_v", all(128)),
+            ("window", all(0)),
+            ("causal", Arc::new(BooleanArray::from(vec![true; rows]))),
+            (
+                "suspect",
+                Arc::new(BooleanArray::from(vec![false, false, false, true])),
+            ),
+            ("time_ms", singles(&[20.0; 4])),
+        ],
+    );
+    let [row] = &table.rows[..] else {
+        panic!("{}", table.skipped)
+    };
+    let attention = Attention {
+        kv_heads: 8,
+        seq_kv: 8192,
+        value_dim: 128,
+        pass: Pass::Backward,
+        ..Attention::new(2, 32, 4096, 192)
+    };
+    assert_eq!(row.op, Op::Attention(attention));
+    assert_eq!((&*row.stack, micros(row)), ("cudnn, cuDNN 92200", 20_000.0));
+    assert_eq!(
+        row.origin.libraries.as_deref(),
+        Some("NVIDIA/cudnn-frontend")
+    );
+    assert_eq!(table.skipped.total(), 3);
+}
+
+#[test]
+fn column_major_gemms_of_publications_are_turned() {
+    let table = imported(
+        Source::Publications,
+        &Filter::default(),
+        vec![
+            ("gpu", texts(&["MI355X"; 3])),
+            ("backend", texts(&["hipblaslt"; 3])),
+            ("software", texts(&["primus"; 3])),
+            ("source_repo", texts(&["AMD-AGI/Primus"; 3])),
+            ("kind", texts(&["gemm", "gemm", "grouped"])),
+            ("layout", texts(&["NT", "", "TN"])),
+            ("m", sizes(&[4096, 4096, 4096])),
+            ("n", sizes(&[8192, 8192, 8192])),
+            ("k", sizes(&[1024, 1024, 1024])),
+            ("dtype", texts(&["bf16/bf16->bf16", "fp8", "bf16"])),
+            ("time_us", singles(&[100.0; 3])),
+        ],
+    );
+    let gemms = [
+        Gemm {
+            layout: Layout::Nt,
+            ..Gemm::new(8192, 4096, 1024)
+        },
+        Gemm {
+            dtype: Dtype::Fp8,
+            ..Gemm::new(4096, 8192, 1024)
+        },
+    ];
+    let found: Vec<Op> = table.rows.iter().map(|row| row.op).collect();
+    assert_eq!(found, gemms.map(Op::Gemm));
+    assert_eq!(table.skipped.total(), 1);
+}
+
+#[test]
+fn collectives_of_xla_and_publications_count_bytes_of_the_whole_tensor() {
+    let gathered = Collective::new(CollectiveKind::AllGather, 1 << 26, 8);
+    let xla = imported(
+        Source::Xla,
+        &Filter::default(),
+        vec![
+            ("gpu", texts(&["H100"; 2])),
+            ("collective", texts(&["all-gather", "collective-permute"])),
+            ("tensor_bytes", sizes(&[1 << 26; 2])),
+            ("gpus_per_group", Arc::new(Float64Array::from(vec![8.0; 2]))),
+            ("time_us", singles(&[400.0; 2])),
+        ],
+    );
+    assert_eq!(xla.rows[0].op, Op::Collective(gathered));
+    assert_eq!((xla.rows.len(), &*xla.rows[0].stack), (1, "xla"));
+    let published = imported(
+        Source::Publications,
+        &Filter::default(),
+        vec![
+            ("gpu", texts(&["H100"; 2])),
+            ("system", texts(&["one node"; 2])),
+            ("source_repo", texts(&["somebody/nccl-tests"; 2])),
+            ("op", texts(&["all_gather", "moe_dispatch"])),
+            ("num_gpus", sizes(&[8; 2])),
+            ("bytes", Arc::new(Float64Array::from(vec![67_108_864.0; 2]))),
+            ("time_us", singles(&[400.0; 2])),
+        ],
+    );
+    assert_eq!(published.rows[0].op, Op::Collective(gathered));
+    assert_eq!(published.skipped.total(), 1);
+}
+
+#[test]
+fn tuned_minima_and_means_are_stacks_of_their_own() {
+    let aiter = imported(
+        Source::Aiter,
+        &Filter::default(),
+        vec![
+            ("gfx", texts(&["gfx942", "gfx942", "gfx950", "gfx1250"])),
+            ("cu_num", sizes(&[304, 80, 256, 96])),
+            (
+                "file",
+                texts(&[
+                    "bf16_tuned_gemm.csv",
+                    "bf16_tuned_gemm.csv",
+                    "a8w8_blockscale_tuned_gemm.csv",
+                    "bf16_tuned_gemm.csv",
+                ]),
+            ),
+            ("q_dtype_w", texts(&["", "", "torch.float8_e4m3fn", ""])),
+            ("libtype", texts(&["asm"; 4])),
+            ("M", sizes(&[4096; 4])),
+            ("N", sizes(&[4096; 4])),
+            ("K", sizes(&[4096; 4])),
+            ("us", singles(&[300.0; 4])),
+        ],
+    );
+    let stacks: Vec<(&str, &str)> = aiter
+        .rows
+        .iter()
+        .map(|row| (&*row.gpu, &*row.stack))
+        .collect();
+    let expected = [
+        ("mi300x", "aiter, tuned minimum"),
+        ("mi355x", "aiter blockscale, tuned minimum"),
+    ];
+    assert_eq!(stacks, expected, "{}", aiter.skipped);
+    let pipeweave = imported(
+        Source::Pipeweave,
+        &Filter::default(),
+        vec![
+            ("hardware", texts(&["NVIDIA H100", "NVIDIA H20"])),
+            ("M", sizes(&[4096; 2])),
+            ("N", sizes(&[4096; 2])),
+            ("K", sizes(&[4096; 2])),
+            ("avg_duration", singles(&[120.0; 2])),
+        ],
+    );
+    let [row] = &pipeweave.rows[..] else {
+        panic!("{}", pipeweave.skipped)
+    };
+    assert_eq!((&*row.gpu, micros(row)), ("h100", 120.0));
+    assert_eq!(row.op.dtype(), Some(Dtype::Fp8));
+}

@@ -1,0 +1,165 @@
+//! Timings of single publications, one line each: flash attention forward and backward, GEMMs, collectives.
+//!
+//! Every row names its software and its source. Times are those of the publication, or follow from its rate.
+
+use super::{Batch, Importer, Parquet, Reader, Reading, Recipe, unknown};
+use crate::error::Result;
+use crate::ops::{Attention, Collective, CollectiveKind, Dtype, Gemm, Layout, Op, Pass};
+use crate::units::Seconds;
+
+const MILLISECOND: Seconds = Seconds::from_secs(1e-3);
+const MICROSECOND: Seconds = Seconds::from_secs(1e-6);
+
+const ATTENTION: &[&str] = &[
+    "dtype",
+    "pass",
+    "batch",
+    "q_len",
+    "kv_len",
+    "heads",
+    "kv_heads",
+    "head_dim_qk",
+    "head_dim_v",
+    "causal",
+    "window",
+    "time_ms",
+    "suspect",
+    "source_repo",
+];
+const GEMM: &[&str] = &[
+    "kind",
+    "layout",
+    "m",
+    "n",
+    "k",
+    "dtype",
+    "time_us",
+    "source_repo",
+];
+const COLLECTIVE: &[&str] = &["op", "bytes", "num_gpus", "time_us", "source_repo"];
+
+/// The publications and their tables.
+pub(super) const IMPORTER: Importer = Importer {
+    repository: "publications, named row by row",
+    licence: "that of each publication",
+    tables: "attention with pass, q_len and time_ms, GEMMs with kind, layout and time_us, or collectives with op, bytes \
+             and time_us, each with source_repo",
+    recipe,
+};
+
+/// What to do with a file, judged by its columns.
+fn recipe(file: &Parquet) -> Option<Recipe> {
+    let recipe = |identity: &'static [&'static str], columns: &'static [&'static str], reader| {
+        let known = identity.iter().chain(columns).all(|name| file.has(name));
+        known.then_some(Recipe {
+            identity,
+            identify: |texts| (texts[0].to_owned(), texts[1..].join(", ")),
+            columns,
+            reader,
+        })
+    };
+    recipe(&["gpu", "backend", "software"], ATTENTION, attention)
+        .or_else(|| recipe(&["gpu", "backend", "software"], GEMM, gemm))
+        .or_else(|| recipe(&["gpu", "system"], COLLECTIVE, collective))
+}
+
+/// One pass of attention.
+fn attention<'a>(rows: &'a Batch<'_>) -> Result<Reader<'a>> {
+    let (dtype, pass) = (rows.texts("dtype")?, rows.texts("pass")?);
+    let (batch, window) = (rows.counts("batch")?, rows.counts("window")?);
+    let (queries, keys) = (rows.counts("q_len")?, rows.counts("kv_len")?);
+    let (heads, kv_heads) = (rows.counts("heads")?, rows.counts("kv_heads")?);
+    let (head_dim, value_dim) = (rows.counts("head_dim_qk")?, rows.counts("head_dim_v")?);
+    let (causal, suspect) = (rows.flags("causal")?, rows.flags("suspect")?);
+    let (time, source) = (rows.numbers("time_ms")?, rows.texts("source_repo")?);
+    Ok(Box::new(move |row| {
+        if suspect.get(row) == Some(true) {
+            return Err("marked as suspect".to_owned());
+        }
+        Ok(Reading {
+            op: Op::Attention(Attention {
+                batch: batch.size(row),
+                heads: heads.size(row),
+                kv_heads: kv_heads.size(row),
+                seq_q: queries.size(row),
+                seq_kv: keys.size(row),
+                head_dim: head_dim.size(row),
+                value_dim: value_dim.size(row),
+                causal: causal.get(row) == Some(true),
+                window: window.size(row),
+                pass: match pass.get(row) {
+                    Some("fwd") => Pass::Forward,
+                    Some("bwd") => Pass::Backward,
+                    other => return Err(unknown("pass", other)),
+                },
+                dtype: match dtype.get(row) {
+                    Some("bf16") => Dtype::Bf16,
+                    Some("fp16") => Dtype::Fp16,
+                    Some("fp8") => Dtype::Fp8,
+                    other => return Err(unknown("dtype", other)),
+                },
+            }),
+            time: time.time(row, MILLISECOND),
+            group: None,
+            libraries: source.get(row),
+        })
+    }))
+}
+
+/// One GEMM; a `layout` is that of column-major libraries, whose `m` is the width of our output.
+fn gemm<'a>(rows: &'a Batch<'_>) -> Result<Reader<'a>> {
+    let (kind, layout) = (rows.texts("kind")?, rows.texts("layout")?);
+    let (m, n, k) = (rows.counts("m")?, rows.counts("n")?, rows.counts("k")?);
+    let dtype = rows.texts("dtype")?;
+    let (time, source) = (rows.numbers("time_us")?, rows.texts("source_repo")?);
+    Ok(Box::new(move |row| {
+        if !matches!(kind.get(row), Some("gemm" | "gemm best of a sweep")) {
+            return Err(unknown("kind", kind.get(row)));
+        }
+        let (m, n) = (m.size(row), n.size(row));
+        let (m, n, layout) = match layout.get(row) {
+            None | Some("") => (m, n, Layout::Tn),
+            Some("TN") => (n, m, Layout::Tn),
+            Some("NN") => (n, m, Layout::Nn),
+            Some("NT") => (n, m, Layout::Nt),
+            other => return Err(unknown("layout", other)),
+        };
+        Ok(Reading {
+            op: Op::Gemm(Gemm {
+                layout,
+                dtype: match dtype.get(row) {
+                    Some("bf16" | "bf16/bf16->bf16") => Dtype::Bf16,
+                    Some("fp16") => Dtype::Fp16,
+                    Some("fp8" | "fp8/fp8->bf16") => Dtype::Fp8,
+                    other => return Err(unknown("dtype", other)),
+                },
+                ..Gemm::new(m, n, k.size(row))
+            }),
+            time: time.time(row, MICROSECOND),
+            group: None,
+            libraries: source.get(row),
+        })
+    }))
+}
+
+/// One collective, out of place; `bytes` is the larger of what a rank has before and after.
+fn collective<'a>(rows: &'a Batch<'_>) -> Result<Reader<'a>> {
+    let (kind, ranks) = (rows.texts("op")?, rows.counts("num_gpus")?);
+    let (bytes, time) = (rows.numbers("bytes")?, rows.numbers("time_us")?);
+    let source = rows.texts("source_repo")?;
+    Ok(Box::new(move |row| {
+        let kind = match kind.get(row) {
+            Some("all_reduce") => CollectiveKind::AllReduce,
+            Some("all_gather") => CollectiveKind::AllGather,
+            Some("reduce_scatter") => CollectiveKind::ReduceScatter,
+            Some("all_to_all") => CollectiveKind::AllToAll,
+            other => return Err(unknown("op", other)),
+        };
+        Ok(Reading {
+            op: Op::Collective(Collective::new(kind, bytes.count(row), ranks.size(row))),
+            time: time.time(row, MICROSECOND),
+            group: None,
+            libraries: source.get(row),
+        })
+    }))
+}
