@@ -145,7 +145,7 @@ fn gemm<'a>(rows: &'a Batch<'_>) -> Result<Reader<'a>> {
 /// One collective, out of place; `bytes` is the larger of what a rank has before and after.
 fn collective<'a>(rows: &'a Batch<'_>) -> Result<Reader<'a>> {
     let (kind, ranks) = (rows.texts("op")?, rows.counts("num_gpus")?);
-    let (bytes, time) = (rows.numbers("bytes")?, rows.numbers("time_us")?);
+    let (bytes, time) = (rows.counts("bytes")?, rows.numbers("time_us")?);
     let source = rows.texts("source_repo")?;
     Ok(Box::new(move |row| {
         let kind = match kind.get(row) {
@@ -156,7 +156,7 @@ fn collective<'a>(rows: &'a Batch<'_>) -> Result<Reader<'a>> {
             other => return Err(unknown("op", other)),
         };
         Ok(Reading {
-            op: Op::Collective(Collective::new(kind, bytes.count(row), ranks.size(row))),
+            op: Op::Collective(Collective::new(kind, bytes.size(row), ranks.size(row))),
             time: time.time(row, MICROSECOND),
             group: None,
             libraries: source.get(row),

@@ -30,10 +30,7 @@ fn recipe(file: &Parquet) -> Option<Recipe> {
 
 fn collective<'a>(rows: &'a Batch<'_>) -> Result<Reader<'a>> {
     let kind = rows.texts("collective")?;
-    let (bytes, ranks) = (
-        rows.counts("tensor_bytes")?,
-        rows.numbers("gpus_per_group")?,
-    );
+    let (bytes, ranks) = (rows.counts("tensor_bytes")?, rows.counts("gpus_per_group")?);
     let time = rows.numbers("time_us")?;
     Ok(Box::new(move |row| {
         let kind = match kind.get(row) {
@@ -45,7 +42,7 @@ fn collective<'a>(rows: &'a Batch<'_>) -> Result<Reader<'a>> {
             other => return Err(unknown("collective", other)),
         };
         Ok(Reading {
-            op: Op::Collective(Collective::new(kind, bytes.size(row), ranks.count(row))),
+            op: Op::Collective(Collective::new(kind, bytes.size(row), ranks.size(row))),
             time: time.time(row, MICROSECOND),
             group: None,
             libraries: None,

@@ -589,7 +589,7 @@ fn collectives_of_xla_and_publications_count_bytes_of_the_whole_tensor() {
             ("gpu", texts(&["H100"; 2])),
             ("collective", texts(&["all-gather", "collective-permute"])),
             ("tensor_bytes", sizes(&[1 << 26; 2])),
-            ("gpus_per_group", Arc::new(Float64Array::from(vec![8.0; 2]))),
+            ("gpus_per_group", sizes(&[8; 2])),
             ("time_us", singles(&[400.0; 2])),
         ],
     );
@@ -604,7 +604,7 @@ fn collectives_of_xla_and_publications_count_bytes_of_the_whole_tensor() {
             ("source_repo", texts(&["somebody/nccl-tests"; 2])),
             ("op", texts(&["all_gather", "moe_dispatch"])),
             ("num_gpus", sizes(&[8; 2])),
-            ("bytes", Arc::new(Float64Array::from(vec![67_108_864.0; 2]))),
+            ("bytes", sizes(&[1 << 26; 2])),
             ("time_us", singles(&[400.0; 2])),
         ],
     );
