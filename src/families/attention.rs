@@ -69,9 +69,18 @@ pub(super) fn nearest_covered(op: &Attention, asked: &Question<'_>) -> Neighbour
     let masked_alike = op.seq_q == 1 || coverage.causal.contains(&op.causal);
     // Every prefill in the tables starts from an empty cache.
     let offset = op.seq_q > 1 && op.seq_q != op.seq_kv;
-    let windowed = op.window > 0 && !coverage.windowed;
-    caveats.insert_if(!masked_alike || offset || windowed, Caveat::Mask);
+    caveats.insert_if(!masked_alike || offset, Caveat::Mask);
     let mut factor = 1.0;
+    if op.window > 0 && !coverage.windowed {
+        covered.window = 0;
+        let hides = op.window < op.seq_kv;
+        caveats.insert_if(hides, Caveat::Window);
+        if op.is_decode() {
+            covered.seq_kv = op.seq_kv.min(op.window + op.seq_q - 1);
+        } else if hides {
+            factor = window_share(op);
+        }
+    }
     if !masked_alike && !op.causal && op.window == 0 {
         factor = square(&mut covered);
         covered.causal = true;
@@ -115,6 +124,27 @@ fn nearest_head(op: &Attention, size: u64) -> u64 {
     } else {
         head_tile(size) as u64
     }
+}
+
+/// Side of a tile of the kernels that windows were timed with, in queries and keys.
+const WINDOW_TILE: f64 = 128.0;
+
+/// Tiles of keys that a block of queries costs besides those that it reads.
+const BLOCK_TILES: f64 = 3.0;
+
+/// Time of a prefill with a sliding window over that of the same one without, by the tiles of keys that the blocks of
+/// queries read: one is cut by the diagonal, a second one by the edge of the window.
+///
+/// Of 134,000 pairs of rows with and without a window on nine GPUs (aiconfigurator, 0.05 ms and more) half are within 5 %
+/// for windows of 1,024 keys and 3 % of 8,192, nine in ten within 20 %; those of 128 keys take a fifth longer in the
+/// median and up to twice as long.
+fn window_share(op: &Attention) -> f64 {
+    let tiles = |op: &Attention, cut: f64| {
+        let blocks = op.seq_q as f64 / WINDOW_TILE;
+        op.pairs() / WINDOW_TILE.powi(2) + (cut + BLOCK_TILES) * blocks
+    };
+    let whole = Attention { window: 0, ..*op };
+    (tiles(op, 1.0) / tiles(&whole, 0.5)).min(1.0)
 }
 
 /// Turns unmasked attention into sequences as long as their keys with as many queries in all; the share of the queries
@@ -163,6 +193,21 @@ pub(super) fn proposal(measured: &[Attention]) -> Proposal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_window_takes_its_share_of_the_tiles() {
+        let share = |window| {
+            window_share(&Attention {
+                window,
+                ..Attention::new(2, 32, 16_384, 128)
+            })
+        };
+        // 64.5 tiles of keys a block on average, and 2, 9 or 64.
+        assert!((share(128) - 5.0 / 67.5).abs() < 3e-3, "{}", share(128));
+        assert!((share(1024) - 12.0 / 67.5).abs() < 5e-3, "{}", share(1024));
+        assert!((share(8192) - 0.77).abs() < 0.01, "{}", share(8192));
+        assert_eq!(share(16_384), 1.0);
+    }
 
     #[test]
     fn a_head_of_80_runs_in_the_tile_of_128() {

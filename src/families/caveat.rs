@@ -21,8 +21,10 @@ named_enum! {
         Batched = "batched",
         /// A head size nobody measured on this stack.
         HeadSize = "head_size",
-        /// A mask, a window or a prefill on a cached prefix that nobody measured on this stack.
+        /// A mask or a prefill on a cached prefix that nobody measured on this stack.
         Mask = "mask",
+        /// A sliding window on a stack that was measured without: the time without it, by the tiles that are read.
+        Window = "window",
         /// Backward attention from the forward time, by a ratio measured on this GPU or the nearest one.
         BackwardFromForward = "backward_from_forward",
         /// The nets said less than the dense peak or the compulsory traffic allows, which is the answer instead.
@@ -48,7 +50,8 @@ impl Caveat {
             }
             Self::Batched => "batched GEMM, carried over from another GPU's batched GEMMs",
             Self::HeadSize => "head size not measured on this stack",
-            Self::Mask => "mask, window or cached prefix not measured on this stack",
+            Self::Mask => "mask or cached prefix not measured on this stack",
+            Self::Window => "sliding window by its tiles: this stack was measured without",
             Self::BackwardFromForward => "backward attention by its measured ratio to forward",
             Self::Physics => "the nets were faster than peak or memory allow; that bound answers",
             Self::NotLearned => "roofline at reachable bandwidth, not learned",

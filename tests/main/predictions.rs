@@ -188,6 +188,36 @@ fn a_head_size_nobody_timed_is_transferred_by_a_ratio_or_from_its_tile() {
 }
 
 #[test]
+fn a_window_that_nobody_timed_costs_what_it_reads() {
+    let h200 = predictor("h200");
+    let time = |op| one(&h200, Op::Attention(op));
+    let prefill = |window| Attention {
+        kv_heads: 8,
+        window,
+        ..Attention::new(2, 64, 16_384, 128)
+    };
+    let whole = time(prefill(0)).time;
+    // A window as long as the sequence hides nothing.
+    assert_eq!(time(prefill(16_384)).time, whole);
+    let shares = [1024, 4096, 8192].map(|window| {
+        let estimate = time(prefill(window));
+        assert!(estimate.tier == Tier::Transferred);
+        assert!(estimate.caveats.contains(Caveat::Window));
+        estimate.time / whole
+    });
+    for (share, wanted) in shares.into_iter().zip([0.18, 0.48, 0.77]) {
+        assert!((share / wanted - 1.0).abs() < 0.05, "{share} {wanted}");
+    }
+    // A decode step reads the keys of the window.
+    let decode = |keys, window| Attention {
+        seq_q: 1,
+        seq_kv: keys,
+        ..prefill(window)
+    };
+    assert_eq!(time(decode(16_384, 1024)).time, time(decode(1024, 0)).time);
+}
+
+#[test]
 fn a_prefill_on_a_cached_prefix_is_transferred() {
     let h200 = predictor("h200");
     let estimate = one(&h200, attention(1024, 4096, 128));
