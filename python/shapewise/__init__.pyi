@@ -182,6 +182,8 @@ class StepReport(Report):
     gpus: int
     gpus_per_replica: int
     lanes: Mapping[str, _LaneKeys]
+    run: _RunKeys | None
+    usd_per_million_tokens: float | None
     memory: _MemoryKeys
     tier: Literal["measured", "learned", "transferred", "roofline"]
     tier_shares: Mapping[str, float]
@@ -559,7 +561,7 @@ class _ShapeKeys(Record):
     tier_shares: Mapping[str, float]
 
 class _SharedWarning(Record):
-    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "backward_from_forward", "physics", "not_learned"]
+    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "physics", "not_learned"]
     text: str
     time_share: float
 
@@ -619,7 +621,7 @@ class _StepLine(Record):
     flops: float
     tflops_per_s: float
     tier: Literal["measured", "learned", "transferred", "roofline"]
-    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "backward_from_forward", "physics", "not_learned"]]
+    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "physics", "not_learned"]]
 
 class _SweepPoint(Record):
     tokens_per_s: float | None
@@ -639,7 +641,7 @@ class _SweepPoint(Record):
     tflops_per_s: float
     waves: int | None
     tier: Literal["measured", "learned", "transferred", "roofline"]
-    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "backward_from_forward", "physics", "not_learned"]]
+    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "physics", "not_learned"]]
 
 class _TrainingStepKeys(Record):
     """A training step."""
@@ -657,7 +659,7 @@ class _TriedKeys(Record):
 
 class _Warning(Record):
     """A warning about a number."""
-    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "backward_from_forward", "physics", "not_learned"]
+    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "physics", "not_learned"]
     text: str
 
 class _WaveCount(Record):
@@ -789,8 +791,12 @@ def predict_attention(  # type: ignore[overload-overlap]
 
     batch: Sequences.
     heads: Query heads.
+    kv_heads: Key/value heads, a divisor of the query heads [default: as many as query heads].
     seq_q: Queries per sequence; 1 is a decoding step.
+    seq_kv: Keys per sequence, cached ones included [default: as many as queries].
     head_dim: Width of a query and key head.
+    value_dim: Width of a value head; multi-head latent attention has another than of queries and
+        keys [default: as head_dim].
     causal: Each query sees only the keys up to its own position.
     window: The most keys that each query sees, a sliding window; 0 is all.
     pass_: Forward or backward.
@@ -829,8 +835,12 @@ def predict_attention(
 
     batch: Sequences.
     heads: Query heads.
+    kv_heads: Key/value heads, a divisor of the query heads [default: as many as query heads].
     seq_q: Queries per sequence; 1 is a decoding step.
+    seq_kv: Keys per sequence, cached ones included [default: as many as queries].
     head_dim: Width of a query and key head.
+    value_dim: Width of a value head; multi-head latent attention has another than of queries and
+        keys [default: as head_dim].
     causal: Each query sees only the keys up to its own position.
     window: The most keys that each query sees, a sliding window; 0 is all.
     pass_: Forward or backward.
@@ -866,6 +876,8 @@ class Model:
         kv_heads: int | None = None,
         d_ff: int | None = None,
         vocab: int | None = None,
+        tokens: float | str | None = None,
+        usd_per_gpu_hour: float | None = None,
         mode: Literal["train", "prefill", "decode"] | None = None,
         batch: int | None = None,
         seq: int | None = None,
@@ -892,17 +904,34 @@ class Model:
     ) -> StepReport:
         """The time of one step, operator by operator.
 
+        layers: Transformer layers.
+        hidden: Width of the residual stream.
+        heads: Query heads.
+        kv_heads: Key/value heads, a divisor of the query heads.
+        d_ff: Inner width of the MLP, or of one expert.
+        vocab: Rows of the token embedding.
+        tokens: Tokens of a whole training run, such as 15T: how many days and GPU-hours it takes. Of
+            `predict model` alone.
+        usd_per_gpu_hour: Price of one GPU for an hour, in US dollars: what the run, or a million
+            tokens, costs. Of `predict model` alone.
         mode: What one step does.
+        batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
+        seq: Tokens per sequence; in decode the cached ones, as context [default: 2048 or what the
+            position table holds].
+        context: Cached tokens per sequence [default: 2048 or what the position table leaves in decode,
+            else 0].
         dtype: Number format of the linear layers.
         recipe: How fp8 operands are scaled.
         tp: Tensor-parallel ranks.
         cp: Context-parallel ranks, which share every sequence.
         ep: Expert-parallel ranks, which hold different routed experts.
+        expert_tp: Tensor-parallel ranks of one routed expert; 0 stands for tp [default: 0].
         pp: Pipeline stages.
         vp: Virtual pipeline stages a GPU, which interleave.
         dp: Data-parallel replicas.
         zero: ZeRO stage: 1 shards optimizer states over the replicas, 2 also gradients, 3 also weights.
         recompute: What the backward pass recomputes.
+        recompute_layers: Layers of a stage that recompute; 0 stands for all [default: 0].
         attention: Fused or unfused attention.
         sequence_parallel: Shard norms and residual adds over the tensor-parallel ranks too.
         microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
@@ -925,6 +954,8 @@ class Model:
         kv_heads: int | None = None,
         d_ff: int | None = None,
         vocab: int | None = None,
+        tokens: float | str | None = None,
+        usd_per_gpu_hour: float | None = None,
         mode: Literal["train", "prefill", "decode"] | None = None,
         batch: int | None = None,
         seq: int | None = None,
@@ -951,17 +982,34 @@ class Model:
     ) -> CheckReport:
         """The sizing rules on this shape: what is broken, what it costs, what fixes it.
 
+        layers: Transformer layers.
+        hidden: Width of the residual stream.
+        heads: Query heads.
+        kv_heads: Key/value heads, a divisor of the query heads.
+        d_ff: Inner width of the MLP, or of one expert.
+        vocab: Rows of the token embedding.
+        tokens: Tokens of a whole training run, such as 15T: how many days and GPU-hours it takes. Of
+            `predict model` alone.
+        usd_per_gpu_hour: Price of one GPU for an hour, in US dollars: what the run, or a million
+            tokens, costs. Of `predict model` alone.
         mode: What one step does.
+        batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
+        seq: Tokens per sequence; in decode the cached ones, as context [default: 2048 or what the
+            position table holds].
+        context: Cached tokens per sequence [default: 2048 or what the position table leaves in decode,
+            else 0].
         dtype: Number format of the linear layers.
         recipe: How fp8 operands are scaled.
         tp: Tensor-parallel ranks.
         cp: Context-parallel ranks, which share every sequence.
         ep: Expert-parallel ranks, which hold different routed experts.
+        expert_tp: Tensor-parallel ranks of one routed expert; 0 stands for tp [default: 0].
         pp: Pipeline stages.
         vp: Virtual pipeline stages a GPU, which interleave.
         dp: Data-parallel replicas.
         zero: ZeRO stage: 1 shards optimizer states over the replicas, 2 also gradients, 3 also weights.
         recompute: What the backward pass recomputes.
+        recompute_layers: Layers of a stage that recompute; 0 stands for all [default: 0].
         attention: Fused or unfused attention.
         sequence_parallel: Shard norms and residual adds over the tensor-parallel ranks too.
         microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
@@ -984,6 +1032,8 @@ class Model:
         kv_heads: int | str | None = None,
         d_ff: int | str | None = None,
         vocab: int | str | None = None,
+        tokens: float | str | None = None,
+        usd_per_gpu_hour: float | None = None,
         mode: Literal["train", "prefill", "decode"] | None = None,
         batch: int | str | None = None,
         seq: int | str | None = None,
@@ -1010,17 +1060,34 @@ class Model:
     ) -> SweepReport:
         """The time of one step along the one option that is a range START:END:STEP.
 
+        layers: Transformer layers.
+        hidden: Width of the residual stream.
+        heads: Query heads.
+        kv_heads: Key/value heads, a divisor of the query heads.
+        d_ff: Inner width of the MLP, or of one expert.
+        vocab: Rows of the token embedding.
+        tokens: Tokens of a whole training run, such as 15T: how many days and GPU-hours it takes. Of
+            `predict model` alone.
+        usd_per_gpu_hour: Price of one GPU for an hour, in US dollars: what the run, or a million
+            tokens, costs. Of `predict model` alone.
         mode: What one step does.
+        batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
+        seq: Tokens per sequence; in decode the cached ones, as context [default: 2048 or what the
+            position table holds].
+        context: Cached tokens per sequence [default: 2048 or what the position table leaves in decode,
+            else 0].
         dtype: Number format of the linear layers.
         recipe: How fp8 operands are scaled.
         tp: Tensor-parallel ranks.
         cp: Context-parallel ranks, which share every sequence.
         ep: Expert-parallel ranks, which hold different routed experts.
+        expert_tp: Tensor-parallel ranks of one routed expert; 0 stands for tp [default: 0].
         pp: Pipeline stages.
         vp: Virtual pipeline stages a GPU, which interleave.
         dp: Data-parallel replicas.
         zero: ZeRO stage: 1 shards optimizer states over the replicas, 2 also gradients, 3 also weights.
         recompute: What the backward pass recomputes.
+        recompute_layers: Layers of a stage that recompute; 0 stands for all [default: 0].
         attention: Fused or unfused attention.
         sequence_parallel: Shard norms and residual adds over the tensor-parallel ranks too.
         microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
@@ -1068,15 +1135,28 @@ class Model:
 
         gpus: All GPUs, or a range in doublings such as 8:1024 for the strong scaling of one batch.
         mode: What the GPUs do: train, serve requests (decode), or nothing but prompts (prefill).
+        global_batch: Tokens of a training step over all GPUs, such as 4M [default: 4M, rounded to a
+            whole number of sequences a GPU].
+        seq: Tokens per sequence; of a prompt when serving [default: 4096 or what the position table
+            holds].
+        output: Tokens that a request generates [default: 512].
         ttft_ms: The longest time to the first token of a request, in ms.
         tpot_ms: The longest time per further token of a request, in ms.
         dtype: Number format of the linear layers.
         recipe: How fp8 operands are scaled.
         attention: Fused or unfused attention.
+        tp: Keep this number of tensor-parallel ranks.
+        cp: Keep this number of context-parallel ranks.
+        ep: Keep this number of expert-parallel ranks.
+        pp: Keep this number of pipeline stages.
+        vp: Keep this number of virtual stages a GPU.
+        batch: Keep this number of sequences a micro-batch, or of requests in flight on an engine.
         zero: Keep this ZeRO stage [default: those that the framework runs].
+        recompute: Keep this recomputation [default: the fastest that fits].
         memory_share: Share of a GPU's memory that a layout takes at most [default: 0.8 in training, 0.9
             when serving].
         top: Layouts to report.
+        tokens: Tokens of the whole run, such as 15T: how many days and GPU-hours it takes.
         usd_per_gpu_hour: Price of one GPU for an hour, in US dollars.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
             asked about that one [default: h200].
@@ -1122,15 +1202,28 @@ class Model:
 
         gpus: All GPUs, or a range in doublings such as 8:1024 for the strong scaling of one batch.
         mode: What the GPUs do: train, serve requests (decode), or nothing but prompts (prefill).
+        global_batch: Tokens of a training step over all GPUs, such as 4M [default: 4M, rounded to a
+            whole number of sequences a GPU].
+        seq: Tokens per sequence; of a prompt when serving [default: 4096 or what the position table
+            holds].
+        output: Tokens that a request generates [default: 512].
         ttft_ms: The longest time to the first token of a request, in ms.
         tpot_ms: The longest time per further token of a request, in ms.
         dtype: Number format of the linear layers.
         recipe: How fp8 operands are scaled.
         attention: Fused or unfused attention.
+        tp: Keep this number of tensor-parallel ranks.
+        cp: Keep this number of context-parallel ranks.
+        ep: Keep this number of expert-parallel ranks.
+        pp: Keep this number of pipeline stages.
+        vp: Keep this number of virtual stages a GPU.
+        batch: Keep this number of sequences a micro-batch, or of requests in flight on an engine.
         zero: Keep this ZeRO stage [default: those that the framework runs].
+        recompute: Keep this recomputation [default: the fastest that fits].
         memory_share: Share of a GPU's memory that a layout takes at most [default: 0.8 in training, 0.9
             when serving].
         top: Layouts to report.
+        tokens: Tokens of the whole run, such as 15T: how many days and GPU-hours it takes.
         usd_per_gpu_hour: Price of one GPU for an hour, in US dollars.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
             asked about that one [default: h200].
@@ -1200,35 +1293,67 @@ class Model:
     ) -> SearchReport:
         """The fastest shapes with as many parameters and the same parts as this model.
 
+        params: Parameters wanted, such as 6.7B, 350M, 6.7e9 or 6700000000 [default: as many as like
+            has].
         objective: What to look for: the most tokens per second, the lowest loss for a budget or a
             number of tokens, or the shortest time to a loss. Without params the last two find the size,
             too.
+        budget: GPU time of one training run, such as `1000 gpu-hours` or `50 gpu-days`, for the
+            objective loss.
+        tokens: Tokens that losses are compared after; for the objective train-time those after which
+            the baseline has the loss to reach [default: 20 a parameter].
         target_loss: Loss to reach for the objective train-time, in nats per token on the scale of the
             law gemstones-annealed.
         count: What params counts: all parameters, those of the layers and the final norm, or those that
             a token meets.
         tolerance: Largest miss of params, as a fraction.
+        mlp: Plain (gelu) or gated (swiglu) MLP [default: as in like, else swiglu].
+        vocab: Tokens of the vocabulary, which the search pads [default: as in like, else 50257].
         free: Vary these too: micro-batches in powers of two, tensor-parallel ranks and pipeline stages
             up to 8.
         relax: Let shapes leave the usual limits of these bounds, as far as the widest ones in
             data/search-bounds.toml.
+        layers: Keep this number of layers.
+        hidden: Keep this hidden size.
+        heads: Keep this number of query heads.
+        kv_heads: Keep this number of key/value heads.
+        head_dim: Keep this head size.
+        d_ff: Keep this MLP width; in a mixture of experts the width of one expert.
+        active_params: Search mixtures of experts in which a token meets this many parameters, such as
+            3B; missed by at most five times the tolerance [default: the same share as in like].
+        experts: Search mixtures of experts with this many routed experts a layer.
+        top_k: Search mixtures of experts in which a token visits this many routed experts.
+        shared_experts: Search mixtures of experts with this many shared experts a layer, each as wide
+            as a routed one [default: as in like, else 0].
+        dense_layers: Search mixtures of experts with this many leading layers without experts [default:
+            as in like, else 0].
         top: Shapes to report.
         exhaustive: Look at every shape of the lattice instead of annealing.
         seed: Equal seeds give equal reports.
+        gpus: All GPUs of a training run: the layout is that of a plan over them [default: the fewest
+            that hold the training states where they do not fit one].
+        global_batch: Tokens of a training step over all GPUs of the plan, such as 4M [default: 4M].
         no_sharding: Take dp, zero and recompute as they are, even if no training state fits; otherwise
             states that do not fit one GPU are spread by a plan, and the report says how.
         export: Answer with the config.json of each shape too; then every shape can be written as one.
         mode: What one step does.
+        batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
+        seq: Tokens per sequence; in decode the cached ones, as context [default: 2048 or what the
+            position table holds].
+        context: Cached tokens per sequence [default: 2048 or what the position table leaves in decode,
+            else 0].
         dtype: Number format of the linear layers.
         recipe: How fp8 operands are scaled.
         tp: Tensor-parallel ranks.
         cp: Context-parallel ranks, which share every sequence.
         ep: Expert-parallel ranks, which hold different routed experts.
+        expert_tp: Tensor-parallel ranks of one routed expert; 0 stands for tp [default: 0].
         pp: Pipeline stages.
         vp: Virtual pipeline stages a GPU, which interleave.
         dp: Data-parallel replicas.
         zero: ZeRO stage: 1 shards optimizer states over the replicas, 2 also gradients, 3 also weights.
         recompute: What the backward pass recomputes.
+        recompute_layers: Layers of a stage that recompute; 0 stands for all [default: 0].
         attention: Fused or unfused attention.
         sequence_parallel: Shard norms and residual adds over the tensor-parallel ranks too.
         microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
@@ -1301,35 +1426,70 @@ def search(
 ) -> SearchReport:
     """The fastest architectures for a number of parameters, such as "6.7B".
 
+    params: Parameters wanted, such as 6.7B, 350M, 6.7e9 or 6700000000 [default: as many as like
+        has].
     objective: What to look for: the most tokens per second, the lowest loss for a budget or a
         number of tokens, or the shortest time to a loss. Without params the last two find the size,
         too.
+    budget: GPU time of one training run, such as `1000 gpu-hours` or `50 gpu-days`, for the
+        objective loss.
+    tokens: Tokens that losses are compared after; for the objective train-time those after which
+        the baseline has the loss to reach [default: 20 a parameter].
     target_loss: Loss to reach for the objective train-time, in nats per token on the scale of the
         law gemstones-annealed.
     count: What params counts: all parameters, those of the layers and the final norm, or those that
         a token meets.
     tolerance: Largest miss of params, as a fraction.
+    like: Start from this model, a preset or a config.json: its norms, positions, biases, kind of
+        MLP and vocabulary stay, and gains are reported against it [default: the published model
+        nearest in size, gains only].
+    mlp: Plain (gelu) or gated (swiglu) MLP [default: as in like, else swiglu].
+    vocab: Tokens of the vocabulary, which the search pads [default: as in like, else 50257].
     free: Vary these too: micro-batches in powers of two, tensor-parallel ranks and pipeline stages
         up to 8.
     relax: Let shapes leave the usual limits of these bounds, as far as the widest ones in
         data/search-bounds.toml.
+    layers: Keep this number of layers.
+    hidden: Keep this hidden size.
+    heads: Keep this number of query heads.
+    kv_heads: Keep this number of key/value heads.
+    head_dim: Keep this head size.
+    d_ff: Keep this MLP width; in a mixture of experts the width of one expert.
+    active_params: Search mixtures of experts in which a token meets this many parameters, such as
+        3B; missed by at most five times the tolerance [default: the same share as in like].
+    experts: Search mixtures of experts with this many routed experts a layer.
+    top_k: Search mixtures of experts in which a token visits this many routed experts.
+    shared_experts: Search mixtures of experts with this many shared experts a layer, each as wide
+        as a routed one [default: as in like, else 0].
+    dense_layers: Search mixtures of experts with this many leading layers without experts [default:
+        as in like, else 0].
     top: Shapes to report.
     exhaustive: Look at every shape of the lattice instead of annealing.
     seed: Equal seeds give equal reports.
+    gpus: All GPUs of a training run: the layout is that of a plan over them [default: the fewest
+        that hold the training states where they do not fit one].
+    global_batch: Tokens of a training step over all GPUs of the plan, such as 4M [default: 4M].
     no_sharding: Take dp, zero and recompute as they are, even if no training state fits; otherwise
         states that do not fit one GPU are spread by a plan, and the report says how.
     export: Answer with the config.json of each shape too; then every shape can be written as one.
     mode: What one step does.
+    batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
+    seq: Tokens per sequence; in decode the cached ones, as context [default: 2048 or what the
+        position table holds].
+    context: Cached tokens per sequence [default: 2048 or what the position table leaves in decode,
+        else 0].
     dtype: Number format of the linear layers.
     recipe: How fp8 operands are scaled.
     tp: Tensor-parallel ranks.
     cp: Context-parallel ranks, which share every sequence.
     ep: Expert-parallel ranks, which hold different routed experts.
+    expert_tp: Tensor-parallel ranks of one routed expert; 0 stands for tp [default: 0].
     pp: Pipeline stages.
     vp: Virtual pipeline stages a GPU, which interleave.
     dp: Data-parallel replicas.
     zero: ZeRO stage: 1 shards optimizer states over the replicas, 2 also gradients, 3 also weights.
     recompute: What the backward pass recomputes.
+    recompute_layers: Layers of a stage that recompute; 0 stands for all [default: 0].
     attention: Fused or unfused attention.
     sequence_parallel: Shard norms and residual adds over the tensor-parallel ranks too.
     microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
@@ -1353,6 +1513,8 @@ def check(
     kv_heads: int | None = None,
     d_ff: int | None = None,
     vocab: int | None = None,
+    tokens: float | str | None = None,
+    usd_per_gpu_hour: float | None = None,
     mode: Literal["train", "prefill", "decode"] | None = None,
     batch: int | None = None,
     seq: int | None = None,
@@ -1379,17 +1541,34 @@ def check(
 ) -> CheckReport:
     """The sizing rules on a model: what is broken, what it costs, what fixes it.
 
+    layers: Transformer layers.
+    hidden: Width of the residual stream.
+    heads: Query heads.
+    kv_heads: Key/value heads, a divisor of the query heads.
+    d_ff: Inner width of the MLP, or of one expert.
+    vocab: Rows of the token embedding.
+    tokens: Tokens of a whole training run, such as 15T: how many days and GPU-hours it takes. Of
+        `predict model` alone.
+    usd_per_gpu_hour: Price of one GPU for an hour, in US dollars: what the run, or a million
+        tokens, costs. Of `predict model` alone.
     mode: What one step does.
+    batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
+    seq: Tokens per sequence; in decode the cached ones, as context [default: 2048 or what the
+        position table holds].
+    context: Cached tokens per sequence [default: 2048 or what the position table leaves in decode,
+        else 0].
     dtype: Number format of the linear layers.
     recipe: How fp8 operands are scaled.
     tp: Tensor-parallel ranks.
     cp: Context-parallel ranks, which share every sequence.
     ep: Expert-parallel ranks, which hold different routed experts.
+    expert_tp: Tensor-parallel ranks of one routed expert; 0 stands for tp [default: 0].
     pp: Pipeline stages.
     vp: Virtual pipeline stages a GPU, which interleave.
     dp: Data-parallel replicas.
     zero: ZeRO stage: 1 shards optimizer states over the replicas, 2 also gradients, 3 also weights.
     recompute: What the backward pass recomputes.
+    recompute_layers: Layers of a stage that recompute; 0 stands for all [default: 0].
     attention: Fused or unfused attention.
     sequence_parallel: Shard norms and residual adds over the tensor-parallel ranks too.
     microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
@@ -1438,15 +1617,28 @@ def plan(
 
     gpus: All GPUs, or a range in doublings such as 8:1024 for the strong scaling of one batch.
     mode: What the GPUs do: train, serve requests (decode), or nothing but prompts (prefill).
+    global_batch: Tokens of a training step over all GPUs, such as 4M [default: 4M, rounded to a
+        whole number of sequences a GPU].
+    seq: Tokens per sequence; of a prompt when serving [default: 4096 or what the position table
+        holds].
+    output: Tokens that a request generates [default: 512].
     ttft_ms: The longest time to the first token of a request, in ms.
     tpot_ms: The longest time per further token of a request, in ms.
     dtype: Number format of the linear layers.
     recipe: How fp8 operands are scaled.
     attention: Fused or unfused attention.
+    tp: Keep this number of tensor-parallel ranks.
+    cp: Keep this number of context-parallel ranks.
+    ep: Keep this number of expert-parallel ranks.
+    pp: Keep this number of pipeline stages.
+    vp: Keep this number of virtual stages a GPU.
+    batch: Keep this number of sequences a micro-batch, or of requests in flight on an engine.
     zero: Keep this ZeRO stage [default: those that the framework runs].
+    recompute: Keep this recomputation [default: the fastest that fits].
     memory_share: Share of a GPU's memory that a layout takes at most [default: 0.8 in training, 0.9
         when serving].
     top: Layouts to report.
+    tokens: Tokens of the whole run, such as 15T: how many days and GPU-hours it takes.
     usd_per_gpu_hour: Price of one GPU for an hour, in US dollars.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
         asked about that one [default: h200].
@@ -1493,15 +1685,28 @@ def compare(
 
     gpus: All GPUs, or a range in doublings such as 8:1024 for the strong scaling of one batch.
     mode: What the GPUs do: train, serve requests (decode), or nothing but prompts (prefill).
+    global_batch: Tokens of a training step over all GPUs, such as 4M [default: 4M, rounded to a
+        whole number of sequences a GPU].
+    seq: Tokens per sequence; of a prompt when serving [default: 4096 or what the position table
+        holds].
+    output: Tokens that a request generates [default: 512].
     ttft_ms: The longest time to the first token of a request, in ms.
     tpot_ms: The longest time per further token of a request, in ms.
     dtype: Number format of the linear layers.
     recipe: How fp8 operands are scaled.
     attention: Fused or unfused attention.
+    tp: Keep this number of tensor-parallel ranks.
+    cp: Keep this number of context-parallel ranks.
+    ep: Keep this number of expert-parallel ranks.
+    pp: Keep this number of pipeline stages.
+    vp: Keep this number of virtual stages a GPU.
+    batch: Keep this number of sequences a micro-batch, or of requests in flight on an engine.
     zero: Keep this ZeRO stage [default: those that the framework runs].
+    recompute: Keep this recomputation [default: the fastest that fits].
     memory_share: Share of a GPU's memory that a layout takes at most [default: 0.8 in training, 0.9
         when serving].
     top: Layouts to report.
+    tokens: Tokens of the whole run, such as 15T: how many days and GPU-hours it takes.
     usd_per_gpu_hour: Price of one GPU for an hour, in US dollars.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
         asked about that one [default: h200].
@@ -1573,8 +1778,12 @@ def sweep(
 
     batch: Sequences.
     heads: Query heads.
+    kv_heads: Key/value heads, a divisor of the query heads [default: as many as query heads].
     seq_q: Queries per sequence; 1 is a decoding step.
+    seq_kv: Keys per sequence, cached ones included [default: as many as queries].
     head_dim: Width of a query and key head.
+    value_dim: Width of a value head; multi-head latent attention has another than of queries and
+        keys [default: as head_dim].
     causal: Each query sees only the keys up to its own position.
     window: The most keys that each query sees, a sliding window; 0 is all.
     pass_: Forward or backward.
@@ -1601,6 +1810,8 @@ def sweep(
     kv_heads: int | str | None = None,
     d_ff: int | str | None = None,
     vocab: int | str | None = None,
+    tokens: float | str | None = None,
+    usd_per_gpu_hour: float | None = None,
     mode: Literal["train", "prefill", "decode"] | None = None,
     batch: int | str | None = None,
     seq: int | str | None = None,
@@ -1627,17 +1838,34 @@ def sweep(
 ) -> SweepReport:
     """The time of a "gemm", an "attention" or a "model" along the one option that is a range.
 
+    layers: Transformer layers.
+    hidden: Width of the residual stream.
+    heads: Query heads.
+    kv_heads: Key/value heads, a divisor of the query heads.
+    d_ff: Inner width of the MLP, or of one expert.
+    vocab: Rows of the token embedding.
+    tokens: Tokens of a whole training run, such as 15T: how many days and GPU-hours it takes. Of
+        `predict model` alone.
+    usd_per_gpu_hour: Price of one GPU for an hour, in US dollars: what the run, or a million
+        tokens, costs. Of `predict model` alone.
     mode: What one step does.
+    batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
+    seq: Tokens per sequence; in decode the cached ones, as context [default: 2048 or what the
+        position table holds].
+    context: Cached tokens per sequence [default: 2048 or what the position table leaves in decode,
+        else 0].
     dtype: Number format of the linear layers.
     recipe: How fp8 operands are scaled.
     tp: Tensor-parallel ranks.
     cp: Context-parallel ranks, which share every sequence.
     ep: Expert-parallel ranks, which hold different routed experts.
+    expert_tp: Tensor-parallel ranks of one routed expert; 0 stands for tp [default: 0].
     pp: Pipeline stages.
     vp: Virtual pipeline stages a GPU, which interleave.
     dp: Data-parallel replicas.
     zero: ZeRO stage: 1 shards optimizer states over the replicas, 2 also gradients, 3 also weights.
     recompute: What the backward pass recomputes.
+    recompute_layers: Layers of a stage that recompute; 0 stands for all [default: 0].
     attention: Fused or unfused attention.
     sequence_parallel: Shard norms and residual adds over the tensor-parallel ranks too.
     microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.

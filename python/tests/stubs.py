@@ -106,11 +106,13 @@ class Stubs:
             properties |= self.schemas["WorkloadRequest"]["properties"]
         for key, value in properties.items():
             name = value.get("$ref", "").rsplit("/", 1)[-1]
-            parts = [part.get("$ref", "").rsplit("/", 1)[-1] for part in value.get("oneOf", [])]
+            either = value.get("oneOf", [])
+            parts = [part.get("$ref", "").rsplit("/", 1)[-1] for part in either]
             is_size = name in SIZES or bool(SIZES & set(parts))
             kind = sizes if is_size else self.type(value, camel(question["name"], key))
             kind = kind.replace(" | None", "").replace("list[", "Sequence[")
-            text = value.get("description") or self.resolved(value).get("description", "")
+            said = [one["description"] for one in [value, *either] if "description" in one]
+            text = said[0] if said else self.resolved(value).get("description", "")
             name = f"{key}_" if keyword.iskeyword(key) else key
             options[name] = (kind, key in schema.get("required", []), text)
         if question["has_target"]:

@@ -89,10 +89,10 @@ pub struct ModelRequest {
     /// Rows of the token embedding.
     #[cfg_attr(feature = "cli", arg(long, value_name = "V"))]
     pub vocab: Option<Size>,
-    /// Tokens of a whole training run, such as 15T: how many days and GPU-hours it takes.
+    /// Tokens of a whole training run, such as 15T: how many days and GPU-hours it takes. Of `predict model` alone.
     #[cfg_attr(feature = "cli", arg(long, value_name = "COUNT"))]
     pub tokens: Option<Tokens>,
-    /// Price of one GPU for an hour, in US dollars: what the run, or a million tokens, costs.
+    /// Price of one GPU for an hour, in US dollars: what the run, or a million tokens, costs. Of `predict model` alone.
     #[cfg_attr(feature = "cli", arg(long, value_name = "USD"))]
     pub usd_per_gpu_hour: Option<UsdPerHour>,
     /// What one step does and how it is spread over GPUs.

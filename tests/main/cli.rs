@@ -852,3 +852,36 @@ mod tables {
         }
     }
 }
+
+#[test]
+fn a_run_of_so_many_tokens_takes_days_and_dollars() {
+    let step = "predict model llama-3-8b --gpu h100 --dp 64";
+    let answer = json(&format!("{step} --tokens 15T --usd-per-gpu-hour 2.5"));
+    let run = |key| number(&answer["run"], key);
+    let days = 15e12 / number(&answer, "tokens_per_s_of_all_gpus") / 86_400.0;
+    assert!((run("days") / days - 1.0).abs() < 1e-9, "{answer}");
+    assert!(run("days_low") < days && days < run("days_high"));
+    assert!((run("gpu_hours") / (days * 24.0 * 64.0) - 1.0).abs() < 1e-9);
+    assert!((run("usd") / (2.5 * run("gpu_hours")) - 1.0).abs() < 1e-9);
+    let price = number(&answer, "usd_per_million_tokens");
+    assert!((price * 15e6 / run("usd") - 1.0).abs() < 1e-9);
+
+    // Nothing is said of a run that nobody asked about, nor of one that is none.
+    assert!(json(step).get("run").is_none());
+    let decode = "predict model llama-3-8b --gpu h100 --mode decode";
+    let served = json(&format!("{decode} --usd-per-gpu-hour 2.5"));
+    assert!(number(&served, "usd_per_million_tokens") > 0.0 && served.get("run").is_none());
+    let nothing = ["`tokens` is given", "nothing"];
+    refused(&format!("{decode} --tokens 1T"), 2, &nothing);
+    refused("check llama-3-8b --tokens 1T", 2, &nothing);
+    refused(
+        "sweep model llama-3-8b --layers 8:16:4 --tokens 1T",
+        2,
+        &nothing,
+    );
+    refused(
+        &format!("{step} --usd-per-gpu-hour 0"),
+        2,
+        &["above 0 and up to 10000"],
+    );
+}

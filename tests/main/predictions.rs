@@ -190,7 +190,7 @@ fn a_head_size_nobody_timed_is_transferred_by_a_ratio_or_from_its_tile() {
 #[test]
 fn a_window_that_nobody_timed_costs_what_it_reads() {
     let h200 = predictor("h200");
-    let time = |op| one(&h200, Op::Attention(op));
+    let time = |op: Attention| one(&h200, op);
     let prefill = |window| Attention {
         kv_heads: 8,
         window,

@@ -240,6 +240,8 @@ fn errors_in_the_readme_are_those_of_the_document_on_accuracy() {
             "GEMM" => "gemm",
             "prefill attention" => "prefill",
             "decode attention" => "decode",
+            "layers of experts" => "experts",
+            "latent decode" => "latent_decode",
             other => panic!("README.md: unknown operators `{other}`"),
         };
         let mut wanted = vec![row[0], family, format];

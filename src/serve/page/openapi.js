@@ -60,11 +60,12 @@ export const below = (prefix) => Object.keys(spec.paths).filter((path) => path.s
 export const example = (path) => content(spec.paths[path].post).example;
 
 /**
- * The fields of a form for a question, in the order of the document. `own` overrides single ones by path; a field of
- * an inner object has its name as `group`.
+ * The fields of a form for a question, in the order of the document. `own` overrides single ones by path, null leaves
+ * one out; a field of an inner object has its name as `group`.
  */
 export function fields(path, own = {}) {
 	const walk = (schema, prefix, group, taken) => Object.entries(schema.properties ?? {}).flatMap(([key, raw]) => {
+		if (own[prefix + key] === null) return [];
 		const one = resolve(raw);
 		if (one.properties) return walk(one, `${prefix}${key}.`, key, Object.keys(schema.properties));
 		const field = input(one);
@@ -73,6 +74,9 @@ export function fields(path, own = {}) {
 	});
 	return walk(content(spec.paths[path].post).schema, "", "", []);
 }
+
+/** What a whole run takes is asked of a step alone. */
+export const NO_RUN = { tokens: null, usd_per_gpu_hour: null };
 
 /** What a question takes where sizes and flags are left out, by key. */
 export const defaults = (path) => Object.fromEntries(fields(path).map((field) => [field.path.split(".").at(-1), field.api]));
