@@ -222,3 +222,36 @@ def test_ray_maps_configurations_to_the_same_numbers():
     finally:
         ray.shutdown()
     assert mapped == times(configs) and len(set(mapped)) == 10_000
+
+
+# `transformers` keeps these elsewhere or under another name.
+MOVED = {"architectures", "partial_rotary_factor", "rope_theta", "rotary_emb_base", "rotary_pct"}
+
+
+@pytest.mark.parametrize(
+    ("like", "more", "kind"),
+    [
+        ("gpt2-xl", {"params": "1.3B"}, "GPT2Config"),
+        ("pythia-6.9b", {"params": "6.9B"}, "GPTNeoXConfig"),
+        ("llama-3.2-1b", {"params": "1.3B"}, "LlamaConfig"),
+        ("mistral-7b-v0.1", {"params": "7B"}, "MistralConfig"),
+        ("olmo-2-7b", {"params": "7B"}, "Olmo2Config"),
+        ("qwen2.5-7b", {"params": "7B"}, "Qwen2Config"),
+        ("qwen3-8b", {"params": "8B"}, "Qwen3Config"),
+        ("mixtral-8x7b", {"params": "30B", "active_params": "8B"}, "MixtralConfig"),
+        ("qwen3-30b-a3b", {"params": "30B", "active_params": "3B"}, "Qwen3MoeConfig"),
+        (None, {"params": "30B", "active_params": "3B", "shared_experts": 1}, "Glm4MoeConfig"),
+    ],
+)
+def test_searched_configs_load_in_transformers(tmp_path, like, more, kind):
+    transformers = pytest.importorskip("transformers")
+    options = more if like is None else more | {"like": like}
+    found = shapewise.search(gpu="h100", top=2, export=True, **options)
+    assert len(found.configs) == 2
+    for config in found.configs:
+        (tmp_path / "config.json").write_text(json.dumps(dict(config)))
+        loaded = transformers.AutoConfig.from_pretrained(tmp_path)
+        assert type(loaded).__name__ == kind
+        for key, value in config.items():
+            if key not in MOVED:
+                assert getattr(loaded, key) == value, key
