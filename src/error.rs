@@ -162,6 +162,7 @@ const REQUESTS: [&str; 12] = [
     "decode",
     "gpu",
     "plan",
+    "run",
     "question",
     "request",
     "search",
