@@ -155,16 +155,16 @@ impl std::error::Error for Error {
 }
 
 /// The places that are parts of a request; all others are files.
-const REQUESTS: [&str; 12] = [
+const REQUESTS: [&str; 13] = [
     "attention",
     "command line",
     "compare",
     "decode",
     "gpu",
     "plan",
-    "run",
     "question",
     "request",
+    "run",
     "search",
     "sweep",
     "target",

@@ -108,7 +108,7 @@ impl ModelRequest {
         workload.validate(&architecture)?;
         if self.tokens.is_some() && !workload.trains() {
             return Err(Error::field(
-                "model",
+                "run",
                 "tokens",
                 "given",
                 "nothing when serving",
@@ -123,6 +123,7 @@ impl ModelRequest {
         base: &Architecture,
         sizes: &mut Sizes,
     ) -> Result<(Architecture, Workload)> {
+        let sized = self.sized(base, sizes)?;
         let of_a_run = [
             ("tokens", self.tokens.is_some()),
             ("usd_per_gpu_hour", self.usd_per_gpu_hour.is_some()),
@@ -130,9 +131,9 @@ impl ModelRequest {
         match of_a_run.iter().find(|(_, given)| *given) {
             Some((field, _)) => {
                 let allowed = "nothing here: `predict model` and `plan` say what a run takes";
-                Err(Error::field("model", field, "given", allowed))
+                Err(Error::field("run", field, "given", allowed))
             }
-            None => self.sized(base, sizes),
+            None => Ok(sized),
         }
     }
 
