@@ -35,6 +35,7 @@ pub fn model(
     base: &Architecture,
     request: &ModelRequest,
 ) -> Result<SweepReport> {
+    request.refuse_run()?;
     let (dimension, range) = Sizes::swept(|sizes| request.described(base, sizes))?;
     let at = |value| request.step(base, &mut Sizes::at(value));
     let sweep = sweep::models(predictor, range, at)?;

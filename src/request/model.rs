@@ -124,6 +124,11 @@ impl ModelRequest {
         sizes: &mut Sizes,
     ) -> Result<(Architecture, Workload)> {
         let sized = self.sized(base, sizes)?;
+        self.refuse_run().map(|()| sized)
+    }
+
+    /// Refuses what is asked about a whole run.
+    pub fn refuse_run(&self) -> Result<()> {
         let of_a_run = [
             ("tokens", self.tokens.is_some()),
             ("usd_per_gpu_hour", self.usd_per_gpu_hour.is_some()),
@@ -133,7 +138,7 @@ impl ModelRequest {
                 let allowed = "nothing here: `predict model` and `plan` say what a run takes";
                 Err(Error::field("run", field, "given", allowed))
             }
-            None => Ok(sized),
+            None => Ok(()),
         }
     }
 
