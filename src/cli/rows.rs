@@ -14,8 +14,9 @@ use crate::regressor::artifact::Artifact;
 use crate::report::SkippedRows;
 use std::path::PathBuf;
 
-/// Reads tables of this publisher, or of our own schema; physically impossible rows are skipped, and those of our own
-/// rows that are not the time of their shape. The GPUs that the tables describe are registered in `gpus`.
+/// Reads tables of this publisher, of our own schema or, with `auto`, of whichever their columns tell; physically
+/// impossible rows are skipped, and those of our own rows that are not the time of their shape. The GPUs that the tables
+/// describe are registered in `gpus`.
 pub(super) fn read(
     from: &str,
     paths: &[PathBuf],
