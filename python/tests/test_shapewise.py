@@ -246,10 +246,10 @@ MOVED = {"architectures", "partial_rotary_factor", "rope_theta", "rotary_emb_bas
 def test_searched_configs_load_in_transformers(tmp_path, like, more, kind):
     transformers = pytest.importorskip("transformers")
     options = more if like is None else more | {"like": like}
-    found = shapewise.search(gpu="h100", top=2, export=True, **options)
-    assert len(found.configs) == 2
-    for config in found.configs:
-        (tmp_path / "config.json").write_text(json.dumps(dict(config)))
+    configs = shapewise.search(gpu="h100", top=2, export=True, **options).to_dict()["configs"]
+    assert len(configs) == 2
+    for config in configs:
+        (tmp_path / "config.json").write_text(json.dumps(config))
         loaded = transformers.AutoConfig.from_pretrained(tmp_path)
         assert type(loaded).__name__ == kind
         for key, value in config.items():
