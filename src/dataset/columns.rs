@@ -83,6 +83,11 @@ impl Parquet {
         self.place_of(column).is_some()
     }
 
+    /// Whether there are columns of all these names.
+    pub fn has_all(&self, columns: &[&str]) -> bool {
+        columns.iter().all(|column| self.has(column))
+    }
+
     /// The names of all columns, in the order of the file.
     pub fn columns(&self) -> impl Iterator<Item = &str> {
         let fields = self.reader.metadata().file_metadata().schema();

@@ -5,14 +5,11 @@
 //! predictor's error, so the stack of a row keeps its version. fp8 rows include the quantization
 //! of the activation; trtllm attention includes the rotary embedding and the cache write.
 
-use super::{Batch, Importer, Parquet, Reader, Reading, Reason, Recipe, unknown};
+use super::{Batch, Importer, MILLISECOND, Parquet, Reader, Reading, Reason, Recipe, unknown};
 use crate::error::Result;
 use crate::ops::{
     Attention, Collective, CollectiveKind, Dtype, Experts, Gemm, Layout, Op, Pass, RouterLoad,
 };
-use crate::units::Seconds;
-
-const MILLISECOND: Seconds = Seconds::from_secs(1e-3);
 
 const GEMM: &[&str] = &[
     "gemm_dtype",
@@ -93,9 +90,8 @@ pub(super) const IMPORTER: Importer = Importer {
 
 /// What to do with a file, judged by its columns.
 fn recipe(file: &Parquet) -> Option<Recipe> {
-    let known = |columns: &[&str]| columns.iter().all(|column| file.has(column));
     let recipe = |columns: &'static [&'static str], reader| {
-        known(columns).then_some(Recipe {
+        file.has_all(columns).then_some(Recipe {
             identity: &["gpu", "framework", "version"],
             identify: |texts| (texts[0].to_owned(), format!("{} {}", texts[1], texts[2])),
             columns,
@@ -111,7 +107,7 @@ fn recipe(file: &Parquet) -> Option<Recipe> {
         .or_else(|| {
             // Scales a block are other kernels than scales a tensor, and SGLang has more than one library of
             // kernels: each a stack of its own.
-            known(EXPERTS).then_some(Recipe {
+            file.has_all(EXPERTS).then_some(Recipe {
                 identity: &["gpu", "framework", "version", "moe_dtype", "kernel_source"],
                 identify: |texts| {
                     let scales = match texts[3] {

@@ -2,12 +2,9 @@
 //!
 //! A minimum over kernels is faster than what a library picks by itself, so it is a stack of its own.
 
-use super::{Batch, Importer, Parquet, Reader, Reading, Recipe, unknown};
+use super::{Batch, Importer, MICROSECOND, Parquet, Reader, Reading, Recipe, unknown};
 use crate::error::Result;
 use crate::ops::{Dtype, Gemm, Op};
-use crate::units::Seconds;
-
-const MICROSECOND: Seconds = Seconds::from_secs(1e-6);
 
 const GEMM: &[&str] = &[
     "cu_num",
@@ -30,7 +27,7 @@ pub(super) const IMPORTER: Importer = Importer {
 
 /// What to do with a file, judged by its columns.
 fn recipe(file: &Parquet) -> Option<Recipe> {
-    let known = GEMM.iter().all(|column| file.has(column)) && file.has("gfx");
+    let known = file.has_all(GEMM) && file.has("gfx");
     known.then_some(Recipe {
         identity: &["gfx", "file"],
         identify: |texts| {

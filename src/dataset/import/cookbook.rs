@@ -28,8 +28,7 @@ pub(super) const IMPORTER: Importer = Importer {
 
 /// What to do with a file, judged by its columns.
 fn recipe(file: &Parquet) -> Option<Recipe> {
-    let known = COLUMNS.iter().all(|column| file.has(column));
-    known.then_some(Recipe {
+    file.has_all(COLUMNS).then_some(Recipe {
         identity: &["gpu"],
         identify: |texts| {
             // Their A100 is the 40 GB part; our `a100` is the 80 GB one.

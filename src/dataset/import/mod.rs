@@ -107,6 +107,12 @@ pub fn import<P: AsRef<Path> + Sync>(
     Ok(all)
 }
 
+/// Unit of times in tables.
+const MILLISECOND: Seconds = Seconds::from_secs(1e-3);
+
+/// Unit of times in tables.
+const MICROSECOND: Seconds = Seconds::from_secs(1e-6);
+
 /// Why a row is not kept.
 type Reason = String;
 

@@ -3,12 +3,9 @@
 //! Latencies are in milliseconds and include the host's launch cost: none is below 24 us. TF32
 //! was off, so products run without tensor cores.
 
-use super::{Batch, Importer, Parquet, Reader, Reading, Recipe};
+use super::{Batch, Importer, MILLISECOND, Parquet, Reader, Reading, Recipe};
 use crate::error::Result;
 use crate::ops::{Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
-use crate::units::Seconds;
-
-const MILLISECOND: Seconds = Seconds::from_secs(1e-3);
 
 const PRODUCT: &[&str] = &["OPName", "B", "M", "N", "K", "Latency", "CUDA Version"];
 const MEMORY: &[&str] = &["OPName", "B", "H", "Latency", "CUDA Version"];
@@ -24,8 +21,7 @@ pub(super) const IMPORTER: Importer = Importer {
 /// What to do with a file, judged by its columns.
 fn recipe(file: &Parquet) -> Option<Recipe> {
     let recipe = |columns: &'static [&'static str], reader| {
-        let known = columns.iter().all(|column| file.has(column));
-        known.then_some(Recipe {
+        file.has_all(columns).then_some(Recipe {
             identity: &["Device", "Torch Version"],
             identify: |texts| {
                 let version = texts[1].trim_start_matches('p');

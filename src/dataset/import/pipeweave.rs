@@ -1,11 +1,8 @@
 //! Tables of zksainx/pipeweave: fp8 GEMMs on Hopper, mean durations in microseconds.
 
-use super::{Batch, Importer, Parquet, Reader, Reading, Recipe};
+use super::{Batch, Importer, MICROSECOND, Parquet, Reader, Reading, Recipe};
 use crate::error::Result;
 use crate::ops::{Dtype, Gemm, Op};
-use crate::units::Seconds;
-
-const MICROSECOND: Seconds = Seconds::from_secs(1e-6);
 
 const GEMM: &[&str] = &["M", "N", "K", "avg_duration"];
 
@@ -19,7 +16,7 @@ pub(super) const IMPORTER: Importer = Importer {
 
 /// What to do with a file, judged by its columns.
 fn recipe(file: &Parquet) -> Option<Recipe> {
-    let known = GEMM.iter().all(|column| file.has(column)) && file.has("hardware");
+    let known = file.has_all(GEMM) && file.has("hardware");
     known.then_some(Recipe {
         identity: &["hardware"],
         identify: |texts| {

@@ -2,13 +2,9 @@
 //!
 //! Every row names its software and its source. Times are those of the publication, or follow from its rate.
 
-use super::{Batch, Importer, Parquet, Reader, Reading, Recipe, unknown};
+use super::{Batch, Importer, MICROSECOND, MILLISECOND, Parquet, Reader, Reading, Recipe, unknown};
 use crate::error::Result;
 use crate::ops::{Attention, Collective, CollectiveKind, Dtype, Gemm, Layout, Op, Pass};
-use crate::units::Seconds;
-
-const MILLISECOND: Seconds = Seconds::from_secs(1e-3);
-const MICROSECOND: Seconds = Seconds::from_secs(1e-6);
 
 const ATTENTION: &[&str] = &[
     "dtype",
@@ -50,7 +46,7 @@ pub(super) const IMPORTER: Importer = Importer {
 /// What to do with a file, judged by its columns.
 fn recipe(file: &Parquet) -> Option<Recipe> {
     let recipe = |identity: &'static [&'static str], columns: &'static [&'static str], reader| {
-        let known = identity.iter().chain(columns).all(|name| file.has(name));
+        let known = file.has_all(identity) && file.has_all(columns);
         known.then_some(Recipe {
             identity,
             identify: |texts| (texts[0].to_owned(), texts[1..].join(", ")),

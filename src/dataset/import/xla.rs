@@ -1,11 +1,8 @@
 //! XLA's own cost tables: collectives by kind, size and group, where all groups of the machine run at once.
 
-use super::{Batch, Importer, Parquet, Reader, Reading, Recipe, unknown};
+use super::{Batch, Importer, MICROSECOND, Parquet, Reader, Reading, Recipe, unknown};
 use crate::error::Result;
 use crate::ops::{Collective, CollectiveKind, Op};
-use crate::units::Seconds;
-
-const MICROSECOND: Seconds = Seconds::from_secs(1e-6);
 
 const COLLECTIVE: &[&str] = &["collective", "tensor_bytes", "gpus_per_group", "time_us"];
 
@@ -19,8 +16,7 @@ pub(super) const IMPORTER: Importer = Importer {
 
 /// What to do with a file, judged by its columns.
 fn recipe(file: &Parquet) -> Option<Recipe> {
-    let known = COLLECTIVE.iter().all(|column| file.has(column));
-    known.then_some(Recipe {
+    file.has_all(COLLECTIVE).then_some(Recipe {
         identity: &["gpu"],
         identify: |texts| (texts[0].to_owned(), "xla".to_owned()),
         columns: COLLECTIVE,
