@@ -179,11 +179,6 @@ fn one_operator(graph: &Graph, at: usize, options: &Options) -> Option<Found> {
         .input(node, 4)
         .and_then(|past| past.dims.get(2).copied())
         .unwrap_or(0);
-    let count = |name: &str| {
-        node.int(name)
-            .and_then(|count| u64::try_from(count).ok())
-            .filter(|count| *count > 0)
-    };
     let operands = match (&*query.dims, &*keys.dims, &*values.dims) {
         ([batch, heads, seq_q, head_dim], [_, kv_heads, seq_kv, _], [.., value_dim]) => Operands {
             batch: *batch,
@@ -195,7 +190,7 @@ fn one_operator(graph: &Graph, at: usize, options: &Options) -> Option<Found> {
             value_dim: *value_dim,
         },
         ([batch, seq_q, width], [_, seq_kv, _], [.., values]) => {
-            let (heads, kv_heads) = (count("q_num_heads")?, count("kv_num_heads")?);
+            let (heads, kv_heads) = (node.count("q_num_heads")?, node.count("kv_num_heads")?);
             Operands {
                 batch: *batch,
                 heads,
@@ -221,16 +216,11 @@ fn one_operator(graph: &Graph, at: usize, options: &Options) -> Option<Found> {
 /// Fused attention of ONNX Runtime, with queries, keys and values apart.
 fn of_onnx_runtime(graph: &Graph, at: usize, options: &Options) -> Option<Found> {
     let node = &graph.nodes[at];
-    let count = |name: &str| {
-        node.int(name)
-            .and_then(|count| u64::try_from(count).ok())
-            .filter(|count| *count > 0)
-    };
     let (query, keys) = (graph.input(node, 0)?, graph.input(node, 1)?);
-    let heads = count("num_heads")?;
+    let heads = node.count("num_heads")?;
     let grouped = node.kind == "GroupQueryAttention";
     let kv_heads = if grouped {
-        count("kv_num_heads")?
+        node.count("kv_num_heads")?
     } else {
         heads
     };

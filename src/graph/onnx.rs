@@ -79,6 +79,12 @@ impl Node {
         self.attributes.get(name)?.i
     }
 
+    /// A whole number above zero.
+    pub fn count(&self, name: &str) -> Option<u64> {
+        let count = self.int(name).and_then(|count| u64::try_from(count).ok());
+        count.filter(|count| *count > 0)
+    }
+
     /// A list of whole numbers.
     pub fn ints(&self, name: &str) -> Option<&[i64]> {
         Some(&self.attributes.get(name)?.ints)
