@@ -23,7 +23,7 @@ use super::device::{Cache, Case};
 use super::stopping::Limits;
 use crate::dataset::Row;
 use crate::error::{Error, Result};
-use crate::ops::{Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
+use crate::ops::{Dtype, Gemm, Layout, MemoryKind, Op, Pass};
 use crate::random::{Random, fnv1a};
 use crate::units::{Bytes, Seconds};
 use serde::Serialize;
@@ -226,15 +226,8 @@ impl Supported {
             };
             let mut allowed = asked.clone();
             allowed.retain(|&(dtype, _)| {
-                let (rows, cols) = (64, 1024);
-                let op = Memory {
-                    kind,
-                    rows,
-                    cols,
-                    pass,
-                    dtype,
-                };
-                refuses(&Case::cold(Op::Memory(op))).is_none()
+                let op = rates::rows_of_1024(64, (kind, pass), dtype);
+                refuses(&Case::cold(op)).is_none()
             });
             // Cases of a kernel that the device lacks are refused one by one, with the reason.
             let formats = if allowed.is_empty() { asked } else { allowed };
@@ -428,7 +421,10 @@ pub fn sample(set: Set, supported: &Supported) -> Option<Case> {
     let dtype = supported.dtypes.first()?.0;
     match set {
         Set::Attention => Some(Case::cold(rates::self_attention(64, dtype))),
-        Set::Memory => Some(Case::cold(rates::rows_of_1024(64, MemoryKind::Copy, dtype))),
+        Set::Memory => {
+            let copy = (MemoryKind::Copy, Pass::Forward);
+            Some(Case::cold(rates::rows_of_1024(64, copy, dtype)))
+        }
         _ => None,
     }
 }

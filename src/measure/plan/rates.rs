@@ -111,7 +111,7 @@ impl DeviceRates {
                 .dtypes
                 .first()
                 .map_or(Dtype::Fp32, |first| first.0);
-            let rows = |power| rows_of_1024(1u64 << power, kind, dtype);
+            let rows = |power| rows_of_1024(1u64 << power, (kind, Pass::Forward), dtype);
             let sizes = (6..=18).step_by(2).map(rows);
             let found = probe_rate(device, sizes, max_bytes, bytes, skipped)?;
             if let Some((rate, shortest)) = found {
@@ -198,12 +198,12 @@ fn power_of_two(value: f64) -> f64 {
 }
 
 /// A memory-bound kernel over rows of 1024.
-pub(super) fn rows_of_1024(rows: u64, kind: MemoryKind, dtype: Dtype) -> Op {
+pub(super) fn rows_of_1024(rows: u64, (kind, pass): (MemoryKind, Pass), dtype: Dtype) -> Op {
     Op::Memory(Memory {
         kind,
         rows,
         cols: 1024,
-        pass: Pass::Forward,
+        pass,
         dtype,
     })
 }
