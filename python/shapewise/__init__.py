@@ -174,8 +174,11 @@ def sweep(kind, **options):
     return _ask(f"sweep_{kind}", options)
 
 
-def calibrate(runs, out, **options):
-    """Fit the constants of a framework to measured steps; `out` is a framework from then on."""
+def calibrate(runs=(), out=None, **options):
+    """Fit the constants of a framework to measured steps.
+
+    The file `out`, or `{"toml": report.toml}`, is a framework from then on.
+    """
     runs = [runs] if isinstance(runs, (str, _os.PathLike)) else list(runs)
     return _ask("calibrate", options | {"runs": runs, "out": out})
 

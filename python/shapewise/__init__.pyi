@@ -65,11 +65,12 @@ class CalibrationReport(Report):
     """A framework that was fitted to measured steps."""
     framework: str
     base: str
-    out: str
+    out: str | None
     base_mean_ape: float
     fits: Mapping[str, _Fit]
     half_widths: Mapping[str, float]
     constants: list[_Moved]
+    toml: str
 
 class CheckReport(Report):
     """One shape under all rules."""
@@ -711,7 +712,7 @@ def predict_gemm(  # type: ignore[overload-overlap]
     dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
-    framework: str | None = None,
+    framework: str | Mapping[str, Any] | None = None,
     network_gbit_per_s: float | None = None,
 ) -> OperatorReport:
     """The time of a GEMM (m, k) x (k, n).
@@ -745,7 +746,7 @@ def predict_gemm(
     dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
-    framework: str | None = None,
+    framework: str | Mapping[str, Any] | None = None,
     network_gbit_per_s: float | None = None,
 ) -> Times:
     """The time of a GEMM (m, k) x (k, n).
@@ -784,7 +785,7 @@ def predict_attention(  # type: ignore[overload-overlap]
     dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
-    framework: str | None = None,
+    framework: str | Mapping[str, Any] | None = None,
     network_gbit_per_s: float | None = None,
 ) -> OperatorReport:
     """The time of a fused (flash) attention; arrays as in `predict_gemm`.
@@ -828,7 +829,7 @@ def predict_attention(
     dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
-    framework: str | None = None,
+    framework: str | Mapping[str, Any] | None = None,
     network_gbit_per_s: float | None = None,
 ) -> Times:
     """The time of a fused (flash) attention; arrays as in `predict_gemm`.
@@ -899,7 +900,7 @@ class Model:
         microbatches: int | None = None,
         gpu: str | None = None,
         model: str | None = None,
-        framework: str | None = None,
+        framework: str | Mapping[str, Any] | None = None,
         network_gbit_per_s: float | None = None,
     ) -> StepReport:
         """The time of one step, operator by operator.
@@ -977,7 +978,7 @@ class Model:
         microbatches: int | None = None,
         gpu: str | None = None,
         model: str | None = None,
-        framework: str | None = None,
+        framework: str | Mapping[str, Any] | None = None,
         network_gbit_per_s: float | None = None,
     ) -> CheckReport:
         """The sizing rules on this shape: what is broken, what it costs, what fixes it.
@@ -1055,7 +1056,7 @@ class Model:
         microbatches: int | str | None = None,
         gpu: str | None = None,
         model: str | None = None,
-        framework: str | None = None,
+        framework: str | Mapping[str, Any] | None = None,
         network_gbit_per_s: float | None = None,
     ) -> SweepReport:
         """The time of one step along the one option that is a range START:END:STEP.
@@ -1128,7 +1129,7 @@ class Model:
         usd_per_gpu_hour: float | None = None,
         gpu: str | None = None,
         model: str | None = None,
-        framework: str | None = None,
+        framework: str | Mapping[str, Any] | None = None,
         network_gbit_per_s: float | None = None,
     ) -> PlanReport:
         """The best layouts over a number of GPUs, or over each of a range such as "8:1024".
@@ -1195,7 +1196,7 @@ class Model:
         usd_per_gpu_hour: float | None = None,
         gpu: str | None = None,
         model: str | None = None,
-        framework: str | None = None,
+        framework: str | Mapping[str, Any] | None = None,
         network_gbit_per_s: float | None = None,
     ) -> CompareReport:
         """The best layout on each GPU that `gpu` names, with commas between them, or on "all".
@@ -1288,7 +1289,7 @@ class Model:
         microbatches: int | None = None,
         gpu: str | None = None,
         model: str | None = None,
-        framework: str | None = None,
+        framework: str | Mapping[str, Any] | None = None,
         network_gbit_per_s: float | None = None,
     ) -> SearchReport:
         """The fastest shapes with as many parameters and the same parts as this model.
@@ -1421,7 +1422,7 @@ def search(
     microbatches: int | None = None,
     gpu: str | None = None,
     model: str | None = None,
-    framework: str | None = None,
+    framework: str | Mapping[str, Any] | None = None,
     network_gbit_per_s: float | None = None,
 ) -> SearchReport:
     """The fastest architectures for a number of parameters, such as "6.7B".
@@ -1536,7 +1537,7 @@ def check(
     microbatches: int | None = None,
     gpu: str | None = None,
     model: str | None = None,
-    framework: str | None = None,
+    framework: str | Mapping[str, Any] | None = None,
     network_gbit_per_s: float | None = None,
 ) -> CheckReport:
     """The sizing rules on a model: what is broken, what it costs, what fixes it.
@@ -1610,7 +1611,7 @@ def plan(
     usd_per_gpu_hour: float | None = None,
     gpu: str | None = None,
     model: str | None = None,
-    framework: str | None = None,
+    framework: str | Mapping[str, Any] | None = None,
     network_gbit_per_s: float | None = None,
 ) -> PlanReport:
     """The best layouts of a model over a number of GPUs, or over each of a range such as "8:1024".
@@ -1678,7 +1679,7 @@ def compare(
     usd_per_gpu_hour: float | None = None,
     gpu: str | None = None,
     model: str | None = None,
-    framework: str | None = None,
+    framework: str | Mapping[str, Any] | None = None,
     network_gbit_per_s: float | None = None,
 ) -> CompareReport:
     """The best layout of a model on each GPU that `gpu` names, with commas between them, or on "all".
@@ -1731,7 +1732,7 @@ def sweep(
     dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
-    framework: str | None = None,
+    framework: str | Mapping[str, Any] | None = None,
     network_gbit_per_s: float | None = None,
 ) -> SweepReport:
     """The time of a "gemm", an "attention" or a "model" along the one option that is a range.
@@ -1771,7 +1772,7 @@ def sweep(
     dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
-    framework: str | None = None,
+    framework: str | Mapping[str, Any] | None = None,
     network_gbit_per_s: float | None = None,
 ) -> SweepReport:
     """The time of a "gemm", an "attention" or a "model" along the one option that is a range.
@@ -1833,7 +1834,7 @@ def sweep(
     microbatches: int | str | None = None,
     gpu: str | None = None,
     model: str | None = None,
-    framework: str | None = None,
+    framework: str | Mapping[str, Any] | None = None,
     network_gbit_per_s: float | None = None,
 ) -> SweepReport:
     """The time of a "gemm", an "attention" or a "model" along the one option that is a range.
@@ -1881,17 +1882,20 @@ def sweep(
     """
 
 def calibrate(
-    runs: str | PathLike[str] | Sequence[str | PathLike[str]],
-    out: str | PathLike[str],
+    runs: str | PathLike[str] | Sequence[str | PathLike[str] | Mapping[str, Any]] | None = None,
+    out: str | PathLike[str] | None = None,
     *,
-    framework: str | None = None,
+    csv: str | None = None,
+    framework: str | Mapping[str, Any] | None = None,
     refit: bool | None = None,
 ) -> CalibrationReport:
-    """Fit the constants of a framework to measured steps; `out` is a framework from then on.
+    """Fit the constants of a framework to measured steps.
 
-    runs: Measured whole models (docs/runs.md): three or more runs of your own trainer or server.
+    runs: Measured whole models (docs/runs.md), three or more runs of your own trainer or server:
+        files, in JSON also objects with the columns as keys.
+    csv: Runs as the text of a CSV table, in JSON alone.
     framework: The framework to depart from [default: megatron in training, vllm in serving].
-    out: The file to write.
+    out: The file to write; in JSON it may be left out.
     refit: Fit every constant that has a prior, to the runs whose software is that of the framework:
         how the built-in frameworks are made.
     """

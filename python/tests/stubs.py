@@ -31,7 +31,7 @@ class Stubs:
         return schema
 
     def type(self, schema, outer):
-        """The type of an option or a key; objects become classes that are named after `outer`."""
+        """The type of an option or a key; objects become classes that are named after `outer`, if it is given."""
         if "$ref" in schema:
             name = schema["$ref"].rsplit("/", 1)[1]
             if name in SIZES:
@@ -68,7 +68,7 @@ class Stubs:
             case "array":
                 item = schema.get("items")
                 return f"list[{self.type(item, outer) if item else 'Any'}]"
-        if schema.get("properties"):
+        if outer and schema.get("properties"):
             return self.record(outer, schema)
         values = schema.get("additionalProperties")
         if isinstance(values, dict):
@@ -109,7 +109,7 @@ class Stubs:
             either = value.get("oneOf", [])
             parts = [part.get("$ref", "").rsplit("/", 1)[-1] for part in either]
             is_size = name in SIZES or bool(SIZES & set(parts))
-            kind = sizes if is_size else self.type(value, camel(question["name"], key))
+            kind = sizes if is_size else self.type(value, None)
             kind = kind.replace(" | None", "").replace("list[", "Sequence[")
             said = [one["description"] for one in [value, *either] if "description" in one]
             text = said[0] if said else self.resolved(value).get("description", "")
@@ -117,7 +117,7 @@ class Stubs:
             options[name] = (kind, key in schema.get("required", []), text)
         if question["has_target"]:
             for key, value in self.target.items():
-                kind = self.type(value, key).replace(" | None", "")
+                kind = self.type(value, None).replace(" | None", "")
                 options[key] = (kind, False, value.get("description", ""))
         return options
 
@@ -281,7 +281,7 @@ def written():
         )
     options = stubs.options("calibrate")
     path = "str | PathLike[str]"
-    options["runs"] = (f"{path} | Sequence[{path}]", *options["runs"][1:])
+    options["runs"] = (f"{path} | Sequence[{path} | Mapping[str, Any]]", *options["runs"][1:])
     options["out"] = (path, *options["out"][1:])
     parts.append(function("calibrate", options, report["calibrate"], doc("calibrate"), ("runs", "out")))
     for name in ("gpus", "models", "presets"):

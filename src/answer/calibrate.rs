@@ -1,19 +1,27 @@
 //! A framework of one's own from measured steps.
 
-use crate::answer::predictors::framework_file;
+use crate::answer::predictors::{framework_content, framework_file};
 use crate::arch::Mode;
 use crate::calibrate::{Sample, calibrate, departures};
-use crate::dataset::runs::{Runs, read_runs};
+use crate::dataset::runs::{Runs, read_csv_text, read_objects, read_runs};
 use crate::error::{Error, Result, write_atomically};
 use crate::evaluate::runs::{Choice, judge};
 use crate::framework::Framework;
 use crate::gpu::{Generation, Gpu};
 use crate::predict::Predictor;
 use crate::report::calibration::CalibrationReport;
-use crate::request::CalibrateRequest;
+use crate::request::{CalibrateRequest, FrameworkRequest, RunRequest};
+use std::ffi::OsStr;
+use std::path::Path;
 
 /// Runs that a calibration needs at least.
 const LEAST_RUNS: usize = 3;
+
+/// What a framework is called that is written to no file.
+const UNNAMED: &str = "calibrated";
+
+/// Where runs are from that no file holds.
+const REQUEST: &str = "the request";
 
 /// The framework of this name that runs what the first of the runs did, or the one that a file describes.
 pub fn framework(name_or_path: &str, runs: &Runs) -> Result<Framework> {
@@ -31,11 +39,23 @@ fn mode(runs: &Runs) -> Mode {
     first.map_or(Mode::Train, |run| run.workload.mode)
 }
 
-/// Fits the framework, writes its file and describes it.
+/// Fits the framework, describes it, and writes its file where one is asked for.
 pub fn run(args: &CalibrateRequest) -> Result<CalibrationReport> {
-    let runs = read_runs(&args.runs)?;
+    let (mut files, mut objects) = (Vec::new(), Vec::new());
+    for runs in &args.runs {
+        match runs {
+            RunRequest::File(path) => files.push(path),
+            RunRequest::Run(run) => objects.push(run.clone()),
+        }
+    }
+    let mut runs = read_runs(&files)?;
+    runs.runs.extend(read_objects(&objects)?);
+    if let Some(text) = &args.csv {
+        runs.runs.extend(read_csv_text(text)?);
+    }
     let base = match &args.framework {
-        Some(name) => framework(name, &runs)?,
+        Some(FrameworkRequest::Named(name)) => framework(name, &runs)?,
+        Some(FrameworkRequest::Content { toml }) => framework_content(toml)?,
         None => Framework::default_for(mode(&runs)).clone(),
     };
     let answer = |gpu: &Gpu| Predictor::new(gpu, None);
@@ -64,23 +84,27 @@ pub fn run(args: &CalibrateRequest) -> Result<CalibrationReport> {
     };
     let mut fitted = calibrate(&prior, &samples);
     if !args.refit {
-        fitted.name = args
-            .out
-            .file_stem()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        let stem = args.out.as_deref().and_then(Path::file_stem);
+        fitted.name = stem.map_or_else(|| UNNAMED.to_owned(), named);
         fitted.title = format!("calibrated on {} runs, from {}", samples.len(), base.name);
         fitted.software.clear();
     }
-    let names = args.runs.iter().filter_map(|path| path.file_stem());
-    let names: Vec<_> = names
-        .map(|name| name.to_string_lossy().into_owned())
-        .collect();
+    let names = files.iter().filter_map(|path| path.file_stem());
+    let mut names: Vec<_> = names.map(named).collect();
+    if !objects.is_empty() || args.csv.is_some() {
+        names.push(REQUEST.to_owned());
+    }
     fitted
         .fits
         .values_mut()
         .for_each(|fit| fit.runs_from = names.join(", "));
-    write_atomically(&args.out, fitted.to_toml().as_bytes())?;
-    Ok(CalibrationReport::new(&base, &fitted, &samples, &args.out))
+    if let Some(out) = &args.out {
+        write_atomically(out, fitted.to_toml().as_bytes())?;
+    }
+    let out = args.out.as_deref();
+    Ok(CalibrationReport::new(&base, &fitted, &samples, out))
+}
+
+fn named(text: &OsStr) -> String {
+    text.to_string_lossy().into_owned()
 }

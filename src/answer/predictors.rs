@@ -13,6 +13,7 @@ use crate::predict::library;
 use crate::regressor::artifact::Artifact;
 use crate::regressor::artifact::Card;
 use crate::request::DEFAULT_GPU;
+use crate::request::FrameworkRequest;
 use crate::request::TargetRequest;
 use std::borrow::Cow;
 use std::path::Path;
@@ -51,12 +52,11 @@ impl Predictors {
         }
         // Others go on meanwhile; that two make the same one does no harm.
         let artifact = model.map(built_in).transpose()?;
-        let mut made = Predictor::new(&target.placed(gpu), artifact)?;
-        if let Some(name) = &target.framework {
-            Framework::check_name(name)?;
-            made = made.with_framework_named(name);
+        let made = Predictor::new(&target.placed(gpu), artifact)?;
+        let made = Arc::new(framed(made, target.framework.as_ref())?);
+        if let Some(FrameworkRequest::Content { .. }) = target.framework {
+            return Ok(made);
         }
-        let made = Arc::new(made);
         let mut ready = self.lock();
         ready.retain(|(known, _)| *known != key);
         if ready.len() >= self.most {
@@ -68,13 +68,15 @@ impl Predictors {
 
     /// The predictor of a target whose model and framework may be paths; those are read anew each time.
     pub fn get(&self, target: &TargetRequest) -> Result<Arc<Predictor>> {
-        let is_path = |name: &Option<String>| {
-            name.as_deref().is_some_and(|name| {
-                let path = Path::new(name);
-                path.is_dir() || path.extension().is_some()
-            })
+        let is_path = |name: &String| {
+            let path = Path::new(name);
+            path.is_dir() || path.extension().is_some()
         };
-        match is_path(&target.model) || is_path(&target.framework) {
+        let framework = match &target.framework {
+            Some(FrameworkRequest::Named(name)) => Some(name),
+            _ => None,
+        };
+        match target.model.iter().chain(framework).any(is_path) {
             true => find(target, GpuCatalog::default()).map(Arc::new),
             false => self.built_in(target),
         }
@@ -100,14 +102,31 @@ pub fn find(target: &TargetRequest, mut gpus: GpuCatalog) -> Result<Predictor> {
     let own = model.as_ref().and_then(|model| described_gpu(&model.card));
     let gpu = gpus.find(target.gpu.as_deref().or(own).unwrap_or(DEFAULT_GPU))?;
     let predictor = Predictor::new(&target.placed(gpu), model.as_deref())?;
-    let Some(name) = &target.framework else {
-        return Ok(predictor);
-    };
-    if let Some(framework) = framework_file(name)? {
+    if let Some(FrameworkRequest::Named(name)) = &target.framework
+        && let Some(framework) = framework_file(name)?
+    {
         return Ok(predictor.with_framework(framework));
     }
-    Framework::check_name(name)?;
-    Ok(predictor.with_framework_named(name))
+    framed(predictor, target.framework.as_ref())
+}
+
+/// The predictor with a framework, whose name is that of a built-in one.
+fn framed(predictor: Predictor, framework: Option<&FrameworkRequest>) -> Result<Predictor> {
+    match framework {
+        None => Ok(predictor),
+        Some(FrameworkRequest::Named(name)) => {
+            Framework::check_name(name)?;
+            Ok(predictor.with_framework_named(name))
+        }
+        Some(FrameworkRequest::Content { toml }) => {
+            Ok(predictor.with_framework(framework_content(toml)?))
+        }
+    }
+}
+
+/// The framework that a request holds as the text of a file.
+pub fn framework_content(toml: &str) -> Result<Framework> {
+    Framework::from_toml(toml, "framework.toml")
 }
 
 /// The model of this name: a folder with a card, else a built-in one.

@@ -359,6 +359,10 @@ mod tests {
                 "allowed: 0 to 1",
             ),
             (
+                "[[releases]]\nsoftware = \"2\"\nmoe_path = { value = nan, source = \"a\" }",
+                "`releases[0].moe_path` is NaN",
+            ),
+            (
                 "[half_widths]\ntrain_dense = 0.0",
                 "`half_widths.train_dense` is 0",
             ),

@@ -102,13 +102,12 @@ pub(super) fn framework(
                 "{place}: `constants.{key}` is not known; allowed: {known}"
             )));
         };
-        let most = constant.greatest();
-        if !(figure.value >= 0.0 && figure.value <= most) {
-            let field = format!("constants.{key}");
-            let allowed = format!("0 to {most}");
-            return Err(Error::field(place, &field, figure.value, &allowed));
-        }
+        check(place, &format!("constants.{key}"), &figure, constant)?;
         framework.set(constant, figure);
+    }
+    for (at, release) in framework.releases.iter().enumerate() {
+        let field = format!("releases[{at}].moe_path");
+        check(place, &field, &release.moe_path, Constant::MoePath)?;
     }
     for (kind, half_width) in file.half_widths {
         if !(half_width > 0.0 && half_width <= 10.0) {
@@ -123,6 +122,16 @@ pub(super) fn framework(
         framework.set_half_width(kind, half_width);
     }
     Ok(framework)
+}
+
+/// Refuses a value outside the range of its constant.
+fn check(place: &str, field: &str, figure: &Figure, constant: Constant) -> Result<()> {
+    let most = constant.greatest();
+    if (0.0..=most).contains(&figure.value) {
+        return Ok(());
+    }
+    let allowed = format!("0 to {most}");
+    Err(Error::field(place, field, figure.value, &allowed))
 }
 
 /// The plain sum, before a file names it.

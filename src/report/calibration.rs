@@ -16,12 +16,16 @@ use utoipa::ToSchema;
 pub struct CalibrationReport {
     framework: String,
     base: String,
-    out: String,
+    /// The file that was written; none where none was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    out: Option<String>,
     /// Mean absolute percentage error of the base on the same runs, as a fraction.
     base_mean_ape: f64,
     fits: BTreeMap<Kind, Fit>,
     half_widths: BTreeMap<Kind, f64>,
     constants: Vec<Moved>,
+    /// The text of the framework's file: a framework of any request.
+    toml: String,
 }
 
 /// A constant before and after the fit.
@@ -35,7 +39,12 @@ struct Moved {
 
 impl CalibrationReport {
     /// Describes the framework `fitted` from `base` to `samples` that was written to `out`.
-    pub fn new(base: &Framework, fitted: &Framework, samples: &[Sample], out: &Path) -> Self {
+    pub fn new(
+        base: &Framework,
+        fitted: &Framework,
+        samples: &[Sample],
+        out: Option<&Path>,
+    ) -> Self {
         let moved = Constant::ALL
             .into_iter()
             .filter(|&constant| fitted.figure(constant).prior.is_some());
@@ -45,7 +54,8 @@ impl CalibrationReport {
         Self {
             framework: fitted.name.clone(),
             base: base.name.clone(),
-            out: out.display().to_string(),
+            out: out.map(|out| out.display().to_string()),
+            toml: fitted.to_toml(),
             base_mean_ape: apes.sum::<f64>() / samples.len() as f64,
             fits: fitted.fits.clone(),
             half_widths: Kind::ALL
@@ -94,11 +104,13 @@ impl Report for CalibrationReport {
             ));
         }
         text.push_str(&format!(
-            "{} without the fit: mean {}\nwrote {}\n",
+            "{} without the fit: mean {}\n",
             self.base,
             percent(self.base_mean_ape),
-            self.out
         ));
+        if let Some(out) = &self.out {
+            text.push_str(&format!("wrote {out}\n"));
+        }
         text
     }
 }

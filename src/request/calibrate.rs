@@ -1,28 +1,59 @@
 //! The constants of a framework from measured steps.
 
-use serde::Deserialize;
+use crate::request::FrameworkRequest;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::convert::Infallible;
 use std::path::PathBuf;
+use std::str::FromStr;
 use utoipa::ToSchema;
 
+/// Measured whole models.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(
+    untagged,
+    expecting = "expected the path of a file or an object with columns as keys"
+)]
+pub enum RunRequest {
+    /// The path of a file of runs.
+    #[schema(value_type = String)]
+    File(PathBuf),
+    /// One run, with the columns of docs/runs.md as keys.
+    #[schema(value_type = Object)]
+    Run(Map<String, Value>),
+}
+
+impl FromStr for RunRequest {
+    type Err = Infallible;
+
+    fn from_str(path: &str) -> Result<Self, Infallible> {
+        Ok(Self::File(path.into()))
+    }
+}
+
 /// Fitting the constants of a framework to measured steps.
-#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[cfg_attr(feature = "cli", derive(clap::Args))]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct CalibrateRequest {
-    /// Measured whole models (docs/runs.md): three or more runs of your own trainer or server.
+    /// Measured whole models (docs/runs.md), three or more runs of your own trainer or server: files, in JSON also
+    /// objects with the columns as keys.
     #[cfg_attr(feature = "cli", arg(long, required = true, num_args = 1.., value_name = "FILE"))]
-    #[schema(value_type = Vec<String>, min_items = 1)]
-    pub runs: Vec<PathBuf>,
+    #[schema(inline)]
+    pub runs: Vec<RunRequest>,
+    /// Runs as the text of a CSV table, in JSON alone.
+    #[cfg_attr(feature = "cli", arg(skip))]
+    pub csv: Option<String>,
     /// The framework to depart from [default: megatron in training, vllm in serving].
     #[cfg_attr(feature = "cli", arg(long, value_name = "NAME|PATH"))]
-    pub framework: Option<String>,
-    /// The file to write.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "FILE.toml"))]
-    #[schema(value_type = String)]
-    pub out: PathBuf,
+    #[schema(inline)]
+    pub framework: Option<FrameworkRequest>,
+    /// The file to write; in JSON it may be left out.
+    #[cfg_attr(feature = "cli", arg(long, required = true, value_name = "FILE.toml"))]
+    #[schema(value_type = Option<String>)]
+    pub out: Option<PathBuf>,
     /// Fit every constant that has a prior, to the runs whose software is that of the framework: how the built-in
     /// frameworks are made.
     #[cfg_attr(feature = "cli", arg(long, requires = "framework"))]
-    #[serde(default)]
     pub refit: bool,
 }

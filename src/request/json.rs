@@ -122,6 +122,7 @@ fn in_words(expected: &str) -> String {
             "f64" => "a number".to_owned(),
             "a boolean" => "true or false".to_owned(),
             "a sequence" => "a list".to_owned(),
+            "a map" => "an object".to_owned(),
             other => other.to_owned(),
         },
     }

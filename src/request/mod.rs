@@ -26,12 +26,12 @@ mod target;
 
 mod workload;
 
-pub use calibrate::CalibrateRequest;
+pub use calibrate::{CalibrateRequest, RunRequest};
 pub use goal::GpuTime;
 pub use model::{ArchitectureRequest, ModelRequest, UNNAMED};
 pub use operator::{AttentionRequest, GemmRequest, OperatorRequest, read_operator};
 pub use plan::{GpuCounts, PlanRequest, Planned, Tokens, UsdPerHour};
 pub use search::{LEAST_POSITIONS, Parameters, SearchRequest};
 pub use size::{Size, Sizes};
-pub use target::{DEFAULT_GPU, TargetRequest};
+pub use target::{DEFAULT_GPU, FrameworkRequest, TargetRequest};
 pub use workload::WorkloadRequest;

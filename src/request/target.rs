@@ -4,10 +4,50 @@ use crate::gpu::Gpu;
 use crate::units::BytesPerSecond;
 use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::convert::Infallible;
+use std::str::FromStr;
 use utoipa::{IntoParams, ToSchema};
 
 /// What is predicted for where neither a GPU nor a model is named.
 pub const DEFAULT_GPU: &str = "h200";
+
+/// A framework by its name, or the content of its file.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum FrameworkRequest {
+    /// A built-in framework; on the command line also the path of a calibrated one.
+    #[schema(examples("megatron"))]
+    Named(String),
+    /// A framework file that `calibrate` made.
+    Content {
+        /// The text of the file.
+        toml: String,
+    },
+}
+
+impl FromStr for FrameworkRequest {
+    type Err = Infallible;
+
+    fn from_str(name: &str) -> std::result::Result<Self, Infallible> {
+        Ok(Self::Named(name.to_owned()))
+    }
+}
+
+impl<'de> Deserialize<'de> for FrameworkRequest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let given = match Value::deserialize(deserializer)? {
+            Value::String(name) => Some(Self::Named(name)),
+            Value::Object(mut keys) => match keys.remove("toml") {
+                Some(Value::String(toml)) if keys.is_empty() => Some(Self::Content { toml }),
+                _ => None,
+            },
+            _ => None,
+        };
+        let expected = "expected the name of a framework or {\"toml\": the text of its file}";
+        given.ok_or_else(|| D::Error::custom(expected))
+    }
+}
 
 /// Where the predicted work runs and what answers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
@@ -27,7 +67,9 @@ pub struct TargetRequest {
     /// What runs whole steps: a built-in framework, on the command line also the path of a calibrated one; kernels is
     /// the plain sum, unknown holds whichever it is [default: megatron in training, vllm in serving].
     #[cfg_attr(feature = "cli", arg(long, value_name = "NAME|PATH"))]
-    pub framework: Option<String>,
+    #[schema(inline)]
+    #[param(value_type = Option<String>)]
+    pub framework: Option<FrameworkRequest>,
     /// Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that of the GPU's usual server].
     #[cfg_attr(feature = "cli", arg(long = "network-gbit-per-s", value_name = "GBIT", value_parser = gigabits))]
     #[serde(deserialize_with = "network")]

@@ -47,6 +47,8 @@ pub struct JsonRequest<R> {
 pub trait Bodied: DeserializeOwned {
     /// Whether the body may be the config.json of a model, with the rest in the query string.
     const MAY_BE_CONFIG: bool = false;
+    /// Whether GPU, model and framework stand beside its keys.
+    const HAS_TARGET: bool = true;
 }
 
 impl Bodied for GemmRequest {}
@@ -153,9 +155,13 @@ pub fn read<R: Bodied>(bytes: &[u8], query: Option<&str>) -> Result<JsonRequest<
     parse(body)
 }
 
-/// Reads a request from JSON, with its GPU and model.
-pub fn parse<R: DeserializeOwned>(body: Value) -> Result<JsonRequest<R>, Problem> {
-    let (request, target) = json::read(body).map_err(unreadable)?;
+/// Reads a request from JSON, with its GPU and model where it has them.
+pub fn parse<R: Bodied>(body: Value) -> Result<JsonRequest<R>, Problem> {
+    let read = match R::HAS_TARGET {
+        true => json::read(body),
+        false => json::plain(body).map(|request| (request, TargetRequest::default())),
+    };
+    let (request, target) = read.map_err(unreadable)?;
     Ok(JsonRequest {
         request,
         target,

@@ -79,7 +79,7 @@ pub fn json(text: String) -> Response {
     ([(header::CONTENT_TYPE, kind)], text).into_response()
 }
 
-type Answered = Result<Response, Problem>;
+pub type Answered = Result<Response, Problem>;
 
 /// Predict one GEMM.
 #[utoipa::path(
@@ -317,7 +317,7 @@ async fn job(
 }
 
 /// The same for a document that more than one predictor answers.
-async fn work(
+pub async fn work(
     app: &App,
     work: impl FnOnce() -> Result<String, Problem> + Send + 'static,
 ) -> Answered {

@@ -8,6 +8,9 @@ mod admission;
 
 pub mod body;
 
+#[cfg(feature = "dataset")]
+pub mod calibrate;
+
 mod handlers;
 
 mod hosts;
@@ -95,7 +98,7 @@ impl App {
             predictors: Arc::new(Predictors::new(limits.predictors)),
             searches: admission("searches", limits.searches, limits.waiting_searches),
             jobs: admission(
-                "checks, plans, sweeps and batches",
+                "checks, plans, sweeps, batches and calibrations",
                 limits.jobs,
                 limits.waiting_jobs,
             ),
@@ -154,7 +157,7 @@ struct Document;
 
 /// The whole service without a socket.
 pub fn router(app: App, origins: &[String]) -> Result<Router> {
-    let (api, document) = OpenApiRouter::with_openapi(Document::openapi())
+    let api = OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(handlers::predict_gemm))
         .routes(routes!(handlers::predict_attention))
         .routes(routes!(handlers::predict_batch))
@@ -173,8 +176,10 @@ pub fn router(app: App, origins: &[String]) -> Result<Router> {
         .routes(routes!(handlers::presets))
         .routes(routes!(handlers::healthz))
         .routes(routes!(handlers::readyz))
-        .routes(routes!(handlers::metrics))
-        .split_for_parts();
+        .routes(routes!(handlers::metrics));
+    #[cfg(feature = "dataset")]
+    let api = api.routes(routes!(calibrate::calibrate));
+    let (api, document) = api.split_for_parts();
     let document = document.to_pretty_json().expect("the document is JSON");
     let fixed = |name, value| {
         let name = HeaderName::from_static(name);

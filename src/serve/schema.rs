@@ -46,6 +46,8 @@ pub type SweptAttention = Swept<AttentionRequest>;
 pub type SweptGemm = Swept<GemmRequest>;
 pub type SweptModel = Swept<ModelRequest>;
 
+#[cfg(feature = "dataset")]
+pub type Calibration = Answer<crate::report::calibration::CalibrationReport>;
 pub type Check = Answer<CheckReport>;
 pub type Gpu = Answer<GpuReport>;
 pub type Gpus = Answer<GpusReport>;

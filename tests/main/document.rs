@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 use shapewise::request::{AttentionRequest, GemmRequest, ModelRequest, SearchRequest};
 use shapewise::serve::App;
 use shapewise::serve::body::{self, BatchRequest, Bodied};
+use shapewise::serve::calibrate::CalibrateBody;
 use shapewise::serve::limits::Limits;
 use shapewise::serve::router;
 use tower::ServiceExt;
@@ -102,6 +103,7 @@ async fn what_the_document_allows_is_taken() {
         takes::<BatchRequest>(&document, "BatchRequest", &json!({"ops": []})),
         takes::<ModelRequest>(&document, "ModelRequest", &model),
         takes::<SearchRequest>(&document, "SearchRequest", &json!({})),
+        takes::<CalibrateBody>(&document, "CalibrateBody", &json!({})),
         takes::<GemmRequest>(&document, "SweptGemmRequest", &gemm),
         takes::<AttentionRequest>(&document, "SweptAttentionRequest", &attention),
         takes::<ModelRequest>(&document, "SweptModelRequest", &model),

@@ -271,6 +271,173 @@ async fn a_batch_answers_each_operator_as_if_it_were_alone() {
     }
 }
 
+/// Steps on an H100 that take longer than fsdp2 predicts, as objects and as CSV.
+async fn slower_runs(slower: f64) -> (Vec<Value>, String) {
+    let (mut runs, mut csv) = (Vec::new(), "model,gpu,mode,batch,seq,seconds\n".to_owned());
+    for (model, batch, seq) in [
+        ("llama-3.2-1b", 4, 2048),
+        ("llama-3.2-3b", 2, 4096),
+        ("qwen3-4b", 2, 4096),
+        ("qwen2.5-1.5b", 8, 2048),
+        ("qwen2.5-3b", 1, 8192),
+    ] {
+        let asked = json!({
+            "architecture": model, "gpu": "h100", "framework": "fsdp2", "workload": {"batch": batch, "seq": seq},
+        });
+        let step = post("/v1/predict/model", &asked).await.json();
+        let seconds = slower * step["time_us"].as_f64().unwrap() * 1e-6;
+        runs.push(json!({
+            "model": model, "gpu": "h100", "mode": "train", "batch": batch, "seq": seq, "seconds": seconds,
+        }));
+        csv += &format!("{model},h100,train,{batch},{seq},{seconds}\n");
+    }
+    (runs, csv)
+}
+
+#[tokio::test]
+async fn runs_in_the_body_become_a_framework_of_other_requests() {
+    let (runs, csv) = slower_runs(1.3).await;
+    let path = "/v1/calibrate";
+    let reply = post(path, &json!({"runs": runs, "framework": "fsdp2"})).await;
+    assert_eq!(reply.status, StatusCode::OK, "{}", reply.text);
+    let of_csv = post(path, &json!({"csv": csv, "framework": "fsdp2"})).await;
+    assert_eq!(reply.text, of_csv.text);
+    let fitted = reply.json();
+    assert_eq!(fitted["framework"], "calibrated");
+    assert_eq!(fitted["fits"]["train_dense"]["runs"], 5);
+    assert_eq!(fitted["fits"]["train_dense"]["runs_from"], "the request");
+    assert!(fitted.get("out").is_none(), "{fitted}");
+
+    // The command line reads the same runs from a file, which names the framework.
+    let folder = tempfile::tempdir().unwrap();
+    let [file, out] = ["runs.csv", "calibrated.toml"].map(|name| folder.path().join(name));
+    std::fs::write(&file, csv).unwrap();
+    let (file, out) = (file.to_str().unwrap(), out.to_str().unwrap());
+    let line = format!("calibrate --runs {file} --framework fsdp2 --out {out} --format json");
+    let told: Value = serde_json::from_str(&data(&line)).unwrap();
+    for key in ["constants", "half_widths", "base_mean_ape"] {
+        assert_eq!(told[key], fitted[key], "{key}");
+    }
+    assert_eq!(told["toml"], std::fs::read_to_string(out).unwrap());
+
+    let own = json!({"toml": fitted["toml"]});
+    let time = async |framework: &Value| {
+        let asked = json!({
+            "architecture": "llama-3-8b", "gpu": "h100", "framework": framework, "workload": {"batch": 1},
+        });
+        post("/v1/predict/model", &asked).await.json()["time_us"]
+            .as_f64()
+            .unwrap()
+    };
+    let ratio = time(&own).await / time(&json!("fsdp2")).await;
+    assert!((1.2..1.4).contains(&ratio), "{ratio}");
+    for (path, mut asked, name) in [
+        (
+            "/v1/check",
+            json!({"architecture": "gpt2"}),
+            "/predicted/framework",
+        ),
+        (
+            "/v1/plan",
+            json!({"architecture": "llama-3-8b", "gpus": 8}),
+            "/framework/name",
+        ),
+        ("/v1/search", json!({"params": "125M"}), "/framework"),
+    ] {
+        asked["gpu"] = json!("h100");
+        asked["framework"] = own.clone();
+        let reply = post(path, &asked).await;
+        let document = reply.json();
+        assert_eq!(reply.status, StatusCode::OK, "{path}: {document}");
+        assert_eq!(
+            document.pointer(name),
+            Some(&json!("calibrated")),
+            "{path}: {document}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_calibration_reads_no_file_and_names_what_is_wrong() {
+    let (runs, _) = slower_runs(1.0).await;
+    let with = |key: &str, value: Value| {
+        let mut runs = runs.clone();
+        runs[1][key] = value;
+        json!({ "runs": runs })
+    };
+    for (body, field, part) in [
+        (
+            with("batch", json!(0)),
+            json!("runs[1].batch"),
+            "whole number",
+        ),
+        (with("bach", json!(1)), json!("runs[1].bach"), "batch"),
+        (
+            with("seconds", json!(null)),
+            json!("runs[1].seconds"),
+            "above 0",
+        ),
+        (
+            with("model", json!("/etc/passwd")),
+            json!("runs[1].model"),
+            "a preset",
+        ),
+        (
+            with("model", json!(["gpt2"])),
+            json!("runs[1].model"),
+            "a preset",
+        ),
+        (json!({"runs": ["runs.csv"]}), json!("runs[0]"), "an object"),
+        (
+            json!({"runs": runs, "framework": "mine.toml"}),
+            json!("framework"),
+            "megatron",
+        ),
+        (
+            json!({"runs": runs, "framework": {"toml": 3}}),
+            json!("framework"),
+            "text of its file",
+        ),
+        (
+            json!({"runs": runs, "out": "mine.toml"}),
+            json!("out"),
+            "`csv`",
+        ),
+        (json!({"runs": runs, "gpu": "h100"}), json!("gpu"), "`csv`"),
+        (
+            json!({"runs": vec![&runs[0]; 1001]}),
+            json!("runs"),
+            "up to 1000",
+        ),
+        (
+            json!({"csv": "model\n".repeat(1002)}),
+            json!("csv"),
+            "up to 1000",
+        ),
+    ] {
+        let reply = post("/v1/calibrate", &body).await;
+        let problem = reply.json();
+        assert_eq!(reply.status.as_u16(), 422, "{problem}");
+        assert_eq!(problem["field"], field, "{problem}");
+        let allowed = problem["allowed"].as_str().unwrap();
+        assert!(allowed.contains(part), "{problem}");
+    }
+    for (body, part) in [
+        (json!({"runs": runs[..2]}), "at least 3 are needed"),
+        (json!({"csv": "model,gpu\ngpt2,h100"}), "`mode` is missing"),
+        (
+            json!({"runs": runs, "framework": {"toml": "name = 3"}}),
+            "framework.toml",
+        ),
+    ] {
+        let reply = post("/v1/calibrate", &body).await;
+        assert_eq!(reply.status.as_u16(), 422, "{}", reply.text);
+        let problem = reply.json();
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains(part), "{problem}");
+    }
+}
+
 #[tokio::test]
 async fn a_config_can_be_the_body() {
     let found = post(

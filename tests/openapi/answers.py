@@ -18,6 +18,12 @@ WORKLOAD = {
 }
 DECODE = {"mode": "decode", "batch": 8, "context": 1000}
 
+RUNS = [
+    {"model": model, "gpu": "h100", "mode": "train", "batch": 1, "seq": seq, "seconds": seconds}
+    for model, seq, seconds in [("llama-3.2-1b", 2048, 0.06), ("llama-3.2-3b", 4096, 0.3), ("qwen3-4b", 4096, 0.4)]
+]
+OWN = 'name = "own"\ntitle = "own"\ninherits = "fsdp2"\nmodes = ["train"]\n'
+
 PRESETS = [preset["name"] for preset in requests.get(f"{BASE}/v1/presets").json()["presets"]]
 GPUS = [gpu["name"] for gpu in requests.get(f"{BASE}/v1/gpus").json()["gpus"]]
 
@@ -29,6 +35,9 @@ QUESTIONS = [
     ("/v1/predict/model", CONFIG),
     ("/v1/check", CONFIG),
     ("/v1/check", {"architecture": "gpt2", "workload": {"tp": 5}}),
+    ("/v1/calibrate", {"runs": RUNS, "framework": "fsdp2"}),
+    ("/v1/calibrate", {"runs": RUNS, "framework": {"toml": OWN}}),
+    ("/v1/predict/model", {"architecture": "llama-3-8b", "framework": {"toml": OWN}}),
     ("/v1/plan", {"architecture": "llama-3-8b", "gpu": "h100", "gpus": 64, "tokens": "1T", "usd_per_gpu_hour": 2.5}),
     ("/v1/plan", {"architecture": "deepseek-v3", "gpu": "gb200", "gpus": "64:256", "dtype": "fp8", "seq": 4096}),
     ("/v1/plan", {"architecture": "llama-3-70b", "gpu": "h100", "gpus": 8, "mode": "decode", "tpot_ms": 50}),

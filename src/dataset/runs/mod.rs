@@ -12,7 +12,7 @@ mod pipeweave;
 mod training_steps;
 mod vtrain;
 
-pub use native::{columns_markdown, write_runs};
+pub use native::{columns_markdown, read_csv_text, read_objects, write_runs};
 
 use super::Skipped;
 use super::columns::Parquet;

@@ -6,7 +6,7 @@
 use super::{Measure, Publisher, Run, Serving};
 use crate::arch::{
     Architecture, AttentionKernel, Dimension, Mode, Preset, Recipe, Recompute, Workload,
-    read_config,
+    read_config, read_object,
 };
 use crate::dataset::check_target;
 use crate::dataset::column::Kind;
@@ -14,8 +14,9 @@ use crate::dataset::columns::Parquet;
 use crate::dataset::columns::write::{self, Field, Values};
 use crate::error::{Error, Result, read_bytes, write_atomically};
 use crate::gpu::Gpu;
-use crate::ops::Dtype;
+use crate::ops::{Dtype, LARGEST};
 use crate::units::{BytesPerSecond, Seconds};
+use serde_json::{Map, Value};
 use std::fmt;
 use std::path::Path;
 
@@ -50,7 +51,7 @@ enum Content {
         get: fn(&Run) -> bool,
         set: fn(&mut Run, bool),
     },
-    /// From 1.
+    /// From 1 to [`LARGEST`].
     Whole {
         get: fn(&Run) -> Option<u64>,
         set: fn(&mut Run, u64),
@@ -166,7 +167,7 @@ const NEEDED: [&str; 5] = ["model", "gpu", "mode", "batch", "seconds"];
 static COLUMNS: [Column; 30] = [
     Column {
         name: "model",
-        meaning: "a preset, the path of a `config.json` relative to the file, or the architecture as JSON with the keys of `data/architectures`",
+        meaning: "a preset, a `config.json` (its path relative to the file, or its object), or the architecture as JSON with the keys of `data/architectures`",
         content: Content::Model,
     },
     Column {
@@ -327,7 +328,8 @@ impl Column {
             Content::Text { set, .. } => set(run, text),
             Content::Flag { set, .. } => set(run, text.to_lowercase().parse().ok()?),
             Content::Whole { set, .. } => {
-                set(run, text.parse().ok().filter(|&count| count > 0)?);
+                let count = text.parse().ok();
+                set(run, count.filter(|count| (1..=LARGEST).contains(count))?);
             }
             Content::Real { set, .. } => {
                 let value = text.parse().ok();
@@ -343,9 +345,7 @@ impl Column {
     /// What a cell may hold.
     fn allowed(&self) -> String {
         match &self.content {
-            Content::Model => {
-                "a preset, the path of a config.json or an architecture as JSON".to_owned()
-            }
+            Content::Model => "a preset, a config.json or an architecture as JSON".to_owned(),
             Content::Gpu => {
                 let names: Vec<&str> = Gpu::all().iter().map(|gpu| &*gpu.name).collect();
                 names.join(", ")
@@ -357,7 +357,7 @@ impl Column {
             Content::Name { names, .. } => names.join(", "),
             Content::Text { .. } => "a text".to_owned(),
             Content::Flag { .. } => "true or false".to_owned(),
-            Content::Whole { .. } => "a whole number from 1".to_owned(),
+            Content::Whole { .. } => format!("a whole number from 1 to {LARGEST}"),
             Content::Real { .. } => "a number above 0".to_owned(),
         }
     }
@@ -381,6 +381,12 @@ pub fn columns_markdown() -> String {
     table
 }
 
+/// The column of this name, or the names that are allowed.
+fn known(name: &str) -> std::result::Result<&'static Column, String> {
+    let found = COLUMNS.iter().find(|column| column.name == name);
+    found.ok_or_else(|| COLUMNS.each_ref().map(|column| column.name).join(", "))
+}
+
 /// The columns that a file has, in its order.
 fn columns_of<'a>(
     names: impl Iterator<Item = &'a str>,
@@ -388,12 +394,9 @@ fn columns_of<'a>(
 ) -> Result<Vec<&'static Column>> {
     let mut columns: Vec<&'static Column> = Vec::new();
     for name in names {
-        let known = COLUMNS.iter().find(|column| column.name == name);
-        let column = known.ok_or_else(|| {
-            let names: Vec<&str> = COLUMNS.iter().map(|column| column.name).collect();
+        let column = known(name).map_err(|allowed| {
             Error::bad_input(format!(
-                "{place}: the column `{name}` is not known; allowed: {}",
-                names.join(", ")
+                "{place}: the column `{name}` is not known; allowed: {allowed}"
             ))
         })?;
         if columns.iter().any(|earlier| earlier.name == name) {
@@ -423,7 +426,7 @@ pub(super) fn read(file: &Parquet, path: &Path) -> Result<Vec<Run>> {
         for row in 0..batch.len() {
             let cells = names.iter().map(|name| batch.written(name, row));
             let cells: Vec<String> = cells.collect::<Result<_>>()?;
-            runs.push(run(&columns, &cells, &batch.position(row), path)?);
+            runs.push(run(&columns, &cells, &batch.position(row), Some(path))?);
         }
     }
     Ok(runs)
@@ -433,16 +436,20 @@ pub(super) fn read(file: &Parquet, path: &Path) -> Result<Vec<Run>> {
 const MOST_BYTES: u64 = 256 << 20;
 
 pub(super) fn read_csv(path: &Path) -> Result<Vec<Run>> {
-    let place = path.display().to_string();
     let content = read_bytes(path, MOST_BYTES)?;
+    parse_csv(&content, &path.display().to_string(), Some(path))
+}
+
+/// Reads runs out of the text of a CSV table; `path` is the file that holds it.
+fn parse_csv(content: &[u8], place: &str, path: Option<&Path>) -> Result<Vec<Run>> {
     let damaged = |error: csv::Error| {
         Error::bad_input(format!(
             "{place}: is not a table ({error}); allowed: CSV in UTF-8 with as many cells a row as there are columns"
         ))
     };
     let mut reader = csv::ReaderBuilder::new();
-    let mut reader = reader.trim(csv::Trim::All).from_reader(&*content);
-    let columns = columns_of(reader.headers().map_err(damaged)?.iter(), &place)?;
+    let mut reader = reader.trim(csv::Trim::All).from_reader(content);
+    let columns = columns_of(reader.headers().map_err(damaged)?.iter(), place)?;
     let records = reader.records().enumerate();
     let runs = records.map(|(row, record)| {
         let record = record.map_err(damaged)?;
@@ -452,8 +459,51 @@ pub(super) fn read_csv(path: &Path) -> Result<Vec<Run>> {
     runs.collect()
 }
 
+/// Reads runs that no file holds out of the text of a CSV table.
+pub fn read_csv_text(text: &str) -> Result<Vec<Run>> {
+    parse_csv(text.as_bytes(), "csv", None)
+}
+
+/// Reads runs that no file holds, each an object with columns as keys; errors name the field as `runs[3].batch`.
+pub fn read_objects(runs: &[Map<String, Value>]) -> Result<Vec<Run>> {
+    let runs = runs.iter().enumerate();
+    let read = runs.map(|(at, run)| {
+        object(run, &format!("runs[{at}]")).map_err(|error| match error.field_error() {
+            Some(wrong) => {
+                let field = format!("runs[{at}].{}", wrong.field);
+                Error::field("request", &field, &wrong.value, &wrong.allowed)
+            }
+            None => error,
+        })
+    });
+    read.collect()
+}
+
+/// The run of an object.
+fn object(keys: &Map<String, Value>, place: &str) -> Result<Run> {
+    let (mut columns, mut cells) = (Vec::new(), Vec::new());
+    for (key, value) in keys {
+        let column = known(key).map_err(|allowed| Error::field(place, key, "unknown", &allowed))?;
+        let cell = match value {
+            Value::Null => String::new(),
+            Value::String(text) => text.trim().to_owned(),
+            Value::Bool(_) | Value::Number(_) => value.to_string(),
+            Value::Object(_) if matches!(column.content, Content::Model) => value.to_string(),
+            Value::Array(_) | Value::Object(_) => return Err(column.refuse(place, value)),
+        };
+        columns.push(column);
+        cells.push(cell);
+    }
+    run(&columns, &cells, place, None)
+}
+
 /// The run of a row; an empty cell is one that is not stated.
-fn run(columns: &[&'static Column], cells: &[String], place: &str, path: &Path) -> Result<Run> {
+fn run(
+    columns: &[&'static Column],
+    cells: &[String],
+    place: &str,
+    path: Option<&Path>,
+) -> Result<Run> {
     let stated = |name: &str| {
         let mut cells = columns.iter().zip(cells);
         let found = cells.find(|(column, _)| column.name == name);
@@ -506,20 +556,27 @@ fn run(columns: &[&'static Column], cells: &[String], place: &str, path: &Path) 
 
 /// The column of this name.
 fn column(name: &str) -> &'static Column {
-    let found = COLUMNS.iter().find(|column| column.name == name);
-    found.expect("only names of columns are asked for")
+    known(name).expect("only names of columns are asked for")
 }
 
-/// The architecture that a cell of `model` means; nothing where it is none of the three.
-fn model(text: &str, path: &Path) -> Result<Option<Architecture>> {
+/// The architecture that a cell of `model` means; nothing where it is none. Without a file no path is read.
+fn model(text: &str, path: Option<&Path>) -> Result<Option<Architecture>> {
     if text.starts_with('{') {
+        if let Ok(config) = serde_json::from_str::<Value>(text)
+            && config.get("model_type").is_some()
+        {
+            return read_object(&config, "config", "model").map(Some);
+        }
         let found = serde_json::from_str::<Architecture>(text).ok();
         return Ok(found.filter(|architecture| architecture.validate().is_ok()));
     }
     if let Ok(preset) = Preset::find(text) {
         return Ok(Some(preset.architecture.clone()));
     }
-    let config = path.parent().unwrap_or(Path::new("")).join(text);
+    let Some(folder) = path.map(|path| path.parent().unwrap_or(Path::new(""))) else {
+        return Ok(None);
+    };
+    let config = folder.join(text);
     config.is_file().then(|| read_config(&config)).transpose()
 }
 

@@ -94,7 +94,7 @@ function input(schema) {
 		return values.length ? { ...found, kind: "set", options: from(values) } : { ...found, kind: "json" };
 	}
 	if (listed(schema).length) return { ...found, kind: "choice", options: from([...(found.api ? [] : [""]), ...listed(schema)]) };
-	if (part("object")) return part("string") ? { ...found, kind: "text", list: "presets" } : { ...found, kind: "json" };
+	if (part("object")) return part("string") ? { ...found, kind: "text", list: part("object").properties ? undefined : "presets" } : { ...found, kind: "json" };
 	const number = part("integer") ?? part("number");
 	if (!number) return { ...found, kind: "text" };
 	if (part("string")) return { ...found, kind: part("integer") && part("string").pattern?.includes(":") ? "range" : "text" };
