@@ -90,7 +90,9 @@ pub fn departures(base: &Framework) -> Framework {
         framework.set(constant, with(base.figure(constant), 0.0));
     }
     for release in &mut framework.releases {
-        release.moe_path = with(&release.moe_path, 0.0);
+        for factor in release.factors.values_mut() {
+            *factor = with(factor, 0.0);
+        }
     }
     for (constant, sd) in [
         (Constant::Gemm, 0.15),
@@ -211,26 +213,31 @@ fn fit(prior: &Framework, samples: &[&Sample]) -> Framework {
         .iter()
         .map(|&constant| to_line(constant, prior.figure(constant).prior_value()))
         .collect();
-    let free_releases: Vec<usize> = (0..prior.releases.len())
-        .filter(|&release| prior.releases[release].moe_path.prior_sd() > 0.0)
-        .collect();
-    let releases = free_releases
-        .iter()
-        .map(|&release| &prior.releases[release].moe_path);
-    start.extend(releases.clone().map(|figure| figure.prior_value().ln()));
+    let releases = || {
+        let all = prior.releases.iter().enumerate();
+        all.flat_map(|(at, release)| release.factors.iter().map(move |factor| (at, factor)))
+            .filter(|(_, (_, factor))| factor.prior_sd() > 0.0)
+    };
+    start.extend(releases().map(|(_, (_, factor))| factor.prior_value().ln()));
     let mut deviations: Vec<f64> = free
         .iter()
         .map(|&constant| prior.figure(constant).prior_sd())
         .collect();
-    deviations.extend(releases.map(Figure::prior_sd));
+    deviations.extend(releases().map(|(_, (_, factor))| factor.prior_sd()));
     let with = |at: &[f64]| {
         let mut framework = prior.clone();
         let (of_constants, of_releases) = at.split_at(free.len());
         for (&constant, &value) in free.iter().zip(of_constants) {
             framework.set_value(constant, from_line(constant, value));
         }
-        for (&release, value) in free_releases.iter().zip(of_releases) {
-            framework.releases[release].moe_path.value = value.exp();
+        for ((release, (constant, before)), value) in releases().zip(of_releases) {
+            let factor = Figure {
+                value: value.exp(),
+                ..before.clone()
+            };
+            framework.releases[release]
+                .factors
+                .insert(*constant, factor);
         }
         framework
     };
@@ -257,10 +264,10 @@ fn fit(prior: &Framework, samples: &[&Sample]) -> Framework {
         let figure = fitted(prior.figure(constant), framework.get(constant), sd);
         framework.set(constant, figure);
     }
-    for (&release, &sd) in free_releases.iter().zip(&solution.deviations[free.len()..]) {
-        let value = framework.releases[release].moe_path.value;
-        let before = &prior.releases[release].moe_path;
-        framework.releases[release].moe_path = fitted(before, value, sd);
+    for ((release, (constant, before)), &sd) in releases().zip(&solution.deviations[free.len()..]) {
+        let factors = &mut framework.releases[release].factors;
+        let value = factors[constant].value;
+        factors.insert(*constant, fitted(before, value, sd));
     }
     framework
 }
@@ -339,6 +346,7 @@ mod tests {
     use crate::arch::{Mode, Preset, Workload};
     use crate::gpu::{Generation, Gpu};
     use crate::predict::Predictor;
+    use crate::predict::step::Load;
 
     /// Steps of four models as a framework would take them whose GEMMs and memory-bound kernels are slower.
     fn samples(slower: &Framework) -> Vec<Sample> {
@@ -361,6 +369,51 @@ mod tests {
             .into_iter()
             .flat_map(|name| works.map(|work| (name, work)));
         pairs.map(sample).collect()
+    }
+
+    #[test]
+    fn a_server_that_is_slower_than_the_others_gets_a_factor_of_its_own() {
+        let base = Framework::find("unknown", Mode::Prefill, Generation::Hopper).unwrap();
+        let slow = base.release("SGLang 0.5").unwrap();
+        let at =
+            |framework: &Framework| framework.releases[slow].factors[&Constant::FirstToken].value;
+        let mut slower = base.clone();
+        let factor = slower.releases[slow].factors.get_mut(&Constant::FirstToken);
+        factor.unwrap().value = 3.0;
+        let predictor = Predictor::new(Gpu::find("h200").unwrap(), None).unwrap();
+        let sample = |name: &str, release, concurrency| {
+            let arch = &Preset::find(name).unwrap().architecture;
+            let load = Load {
+                concurrency,
+                prompt: 1000,
+                output: 200,
+            };
+            let timed = Timed::served(&predictor, arch, &Workload::prefill(1, 1000), load).unwrap();
+            let mut sample = Sample {
+                measured: Seconds::ZERO,
+                timed,
+                configuration: format!("{name} {release:?}"),
+                kind: Kind::FirstToken,
+                fitted: true,
+                release,
+            };
+            sample.measured = sample.time(&slower);
+            sample
+        };
+        let models = ["llama-3.2-1b", "llama-3.2-3b", "qwen3-4b", "llama-3-8b"];
+        let both = models
+            .into_iter()
+            .flat_map(|name| [(name, None), (name, Some(slow))]);
+        let loads = both.flat_map(|(name, release)| [1, 8, 64].map(|load| (name, release, load)));
+        let samples: Vec<Sample> = loads
+            .map(|(name, release, load)| sample(name, release, load))
+            .collect();
+        let fitted = calibrate(base, &samples);
+        assert!((at(&fitted) / 3.0).ln().abs() < 0.2, "{}", at(&fitted));
+        // The server's own file takes the factor from the one that it inherits from.
+        let own = |name| Framework::find(name, Mode::Prefill, Generation::Hopper).unwrap();
+        assert_eq!(own("sglang").get(Constant::FirstToken), at(base));
+        assert_eq!(own("vllm").get(Constant::FirstToken), 1.0);
     }
 
     #[test]
@@ -392,8 +445,8 @@ mod tests {
         let experts = Constant::ExpertsFp8;
         assert_eq!(fitted.get(experts), base.get(experts));
         assert_eq!(
-            fitted.releases[0].moe_path.value,
-            base.releases[0].moe_path.value
+            fitted.releases[0].factors[&Constant::MoePath].value,
+            base.releases[0].factors[&Constant::MoePath].value
         );
         assert!(!fitted.fits.contains_key(&Kind::TrainMoe));
     }

@@ -86,6 +86,8 @@ named_enum! {
         FirstTokenSteps = "first_token_steps",
         /// Time to the first token besides all that.
         FirstTokenMs = "first_token_ms",
+        /// Time to the first token over what the constants above make of it: servers differ.
+        FirstToken = "first_token",
     }
 }
 
@@ -144,7 +146,8 @@ impl Constant {
             | Self::ExposedDp
             | Self::ExposedFsdp
             | Self::ExposedEp
-            | Self::ExposedEpNetwork => 1.0,
+            | Self::ExposedEpNetwork
+            | Self::FirstToken => 1.0,
             // Half the width of fp8, twice its peak.
             Self::Nvfp4OverFp8 => 0.5,
             // NVLink nodes of 8 (aiconfigurator's constant).

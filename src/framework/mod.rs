@@ -96,14 +96,15 @@ pub struct Fit {
     pub coverage_90: f64,
 }
 
-/// A release of a framework: the time of its expert path over that of the others.
+/// A release of a framework, or one of several servers that share a file: factors of its constants over those of the
+/// others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Release {
     /// Text in the name of the software.
     pub software: String,
-    /// Factor of [`Constant::MoePath`].
-    pub moe_path: Figure,
+    /// Factors by constant.
+    #[serde(flatten)]
+    pub factors: BTreeMap<Constant, Figure>,
 }
 
 /// A software stack that runs whole steps.
@@ -196,9 +197,9 @@ impl Framework {
     #[must_use]
     pub fn of_release(mut self, software: &str) -> Self {
         if let Some(release) = self.release(software) {
-            let factor = self.releases[release].moe_path.value;
-            let value = self.get(Constant::MoePath) * factor;
-            self.set_value(Constant::MoePath, value);
+            for (constant, factor) in self.releases[release].factors.clone() {
+                self.set_value(constant, self.get(constant) * factor.value);
+            }
         }
         self
     }

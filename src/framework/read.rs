@@ -75,6 +75,8 @@ pub(super) fn framework(
         Error::bad_input(format!("{place}: {message}"))
     })?;
     let base = file.inherits.as_deref().map(find).transpose()?;
+    let of_release = |base: Framework, software: &String| base.of_release(software);
+    let base = base.map(|base| file.software.iter().fold(base, of_release));
     let mut framework = match base {
         Some(base) => Framework {
             fits: BTreeMap::new(),
@@ -106,8 +108,14 @@ pub(super) fn framework(
         framework.set(constant, figure);
     }
     for (at, release) in framework.releases.iter().enumerate() {
-        let field = format!("releases[{at}].moe_path");
-        check(place, &field, &release.moe_path, Constant::MoePath)?;
+        for (&constant, factor) in &release.factors {
+            check(
+                place,
+                &format!("releases[{at}].{constant}"),
+                factor,
+                constant,
+            )?;
+        }
     }
     for (kind, half_width) in file.half_widths {
         if !(half_width > 0.0 && half_width <= 10.0) {

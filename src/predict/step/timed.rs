@@ -41,6 +41,15 @@ pub enum Timed {
         /// The load.
         load: Load,
     },
+    /// Time of a static batch, of which all requests run at once.
+    Batch {
+        /// The prompt pass of all requests.
+        prefill: Box<Ledger>,
+        /// One decode step of all requests.
+        decode: Box<Ledger>,
+        /// Tokens that each request generates.
+        output: u64,
+    },
 }
 
 impl Timed {
@@ -94,6 +103,26 @@ impl Timed {
         })
     }
 
+    /// The terms of a static batch, of which the workload is a decode step.
+    pub fn batch(
+        predictor: &Predictor,
+        architecture: &Architecture,
+        workload: &Workload,
+        load: Load,
+    ) -> Result<Self> {
+        let prompts = Workload {
+            mode: Mode::Prefill,
+            seq: load.prompt,
+            context: 0,
+            ..*workload
+        };
+        Ok(Self::Batch {
+            prefill: Box::new(ledger(predictor, architecture, &prompts)?),
+            decode: Box::new(ledger(predictor, architecture, workload)?),
+            output: load.output,
+        })
+    }
+
     /// The time under a framework.
     pub fn time(&self, framework: &Framework) -> Seconds {
         let total = |ledger: &Ledger| Lanes::of(ledger, framework).total;
@@ -107,6 +136,11 @@ impl Timed {
                 let others = load.concurrency.saturating_sub(1) as f64 / load.output.max(1) as f64;
                 total(decode) + total(prefill) * (framework.get(Constant::OtherPrefills) * others)
             }
+            Self::Batch {
+                prefill,
+                decode,
+                output,
+            } => total(prefill) + total(decode) * output.saturating_sub(1) as f64,
             Self::FirstToken {
                 prefill,
                 decode,
@@ -121,7 +155,8 @@ impl Timed {
                 };
                 let steps = get(Constant::FirstTokenSteps) * token;
                 let fixed = get(Constant::FirstTokenMs) * 1e-3;
-                Seconds::from_secs(prompt * (1.0 + ahead) + steps + fixed)
+                let waited = prompt * (1.0 + ahead) + steps + fixed;
+                Seconds::from_secs(waited * get(Constant::FirstToken))
             }
         }
     }
