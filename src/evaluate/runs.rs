@@ -168,13 +168,17 @@ pub fn judge<'a>(
         }
         let predictor = &predictors[&key];
         let timed = match (run.measure, run.serving) {
-            (Measure::Ttft | Measure::Tpot, Some(serving)) => {
+            (measure @ (Measure::Ttft | Measure::Tpot | Measure::Batch), Some(serving)) => {
                 let load = Load {
                     concurrency: serving.concurrency,
                     prompt: serving.prompt,
                     output: serving.output,
                 };
-                Timed::served(predictor, &run.architecture, &run.workload, load)?
+                let timed = match measure {
+                    Measure::Batch => Timed::batch,
+                    _ => Timed::served,
+                };
+                timed(predictor, &run.architecture, &run.workload, load)?
             }
             _ => Timed::step(predictor, &run.architecture, &run.workload)?,
         };
@@ -184,7 +188,9 @@ pub fn judge<'a>(
             configuration: run.configuration.clone(),
             kind: match run.measure {
                 Measure::Ttft => Kind::FirstToken,
-                Measure::Step | Measure::Tpot => Kind::of(&run.architecture, &run.workload),
+                Measure::Step | Measure::Tpot | Measure::Batch => {
+                    Kind::of(&run.architecture, &run.workload)
+                }
             },
             fitted: run.unfitted.is_none(),
             release: framework.release(&run.software),

@@ -7,7 +7,9 @@
 mod cells;
 mod inference_runs;
 mod llm_foundry;
+mod llm_inference_bench;
 mod native;
+mod neusight;
 mod pipeweave;
 mod training_steps;
 mod vtrain;
@@ -38,6 +40,10 @@ named_enum! {
         TrainingSteps = "training-steps",
         /// Serving engines and their vendors: latencies under load.
         InferenceRuns = "inference-runs",
+        /// argonne-lcf/LLM-Inference-Bench: whole static batches under serving engines.
+        LlmInferenceBench = "llm-inference-bench",
+        /// sitar-lab/NeuSight: forward and backward passes in PyTorch.
+        Neusight = "neusight",
         /// Whoever measured: our own schema of runs.
         Native = "native",
     }
@@ -63,6 +69,8 @@ impl Publisher {
                  InternLM/lmdeploy, pytorch-labs/gpt-fast@32971d3",
                 "Apache-2.0; gpt-fast BSD-3-Clause",
             ),
+            Self::LlmInferenceBench => ("argonne-lcf/LLM-Inference-Bench@4211f5d", "BSD-3-Clause"),
+            Self::Neusight => ("sitar-lab/NeuSight@6945927", "MIT"),
             Self::Native => ("own runs", "of their owner"),
         }
     }
@@ -106,6 +114,15 @@ impl Publisher {
                  a time per token is left out where over a quarter of a request passes before its \
                  first token"
             }
+            Self::LlmInferenceBench => {
+                "fp16; as many tensor-parallel ranks as GPUs; a batch is the prefill of all its prompts and \
+                 decode steps at the prompt and half of the generated tokens, all sequences at once; \
+                 A100 with 40 GB (Polaris), H100 SXM; releases of 2024, which the source does not name"
+            }
+            Self::Neusight => {
+                "fp32 without tf32, unfused attention, no recomputation; the optimizer, which the published \
+                 passes leave out, is in the prediction"
+            }
             Self::Native => "as `docs/runs.md` describes its columns; nothing is assumed",
         }
     }
@@ -116,7 +133,10 @@ impl Publisher {
             Self::LlmFoundry => "llm-foundry 2023",
             Self::Vtrain => "Megatron-DeepSpeed 2022",
             Self::Pipeweave => "vLLM",
-            Self::TrainingSteps | Self::InferenceRuns | Self::Native => "",
+            Self::Neusight => "PyTorch 2.1",
+            Self::TrainingSteps | Self::InferenceRuns | Self::LlmInferenceBench | Self::Native => {
+                ""
+            }
         }
     }
 
@@ -128,6 +148,8 @@ impl Publisher {
             Self::Pipeweave => "median_decode_latency",
             Self::TrainingSteps => "recipe_recompute",
             Self::InferenceRuns => "moe_tp",
+            Self::LlmInferenceBench => "Num of Hardware",
+            Self::Neusight => "bwall_latency",
             Self::Native => "seconds",
         }
     }
@@ -144,6 +166,8 @@ named_enum! {
         Ttft = "ttft",
         /// Time per further token of a request.
         Tpot = "tpot",
+        /// Time of a static batch: its prompts together, then all further tokens.
+        Batch = "batch",
     }
 }
 
@@ -265,6 +289,8 @@ pub fn read_runs_of<P: AsRef<Path>>(paths: &[P], publisher: Option<Publisher>) -
             Publisher::Pipeweave => pipeweave::read(&file)?,
             Publisher::TrainingSteps => training_steps::read(&file)?,
             Publisher::InferenceRuns => inference_runs::read(&file)?,
+            Publisher::LlmInferenceBench => llm_inference_bench::read(&file)?,
+            Publisher::Neusight => neusight::read(&file)?,
             Publisher::Native => Runs {
                 runs: native::read(&file, path)?,
                 ..Runs::default()

@@ -233,7 +233,7 @@ static COLUMNS: [Column; 30] = [
     },
     Column {
         name: "measure",
-        meaning: "what was timed: a step, the time to a first token or per further token of a request",
+        meaning: "what was timed: a step, the time to a first token or per further token of a request, a static batch from its prompts to its last token",
         content: Content::Name {
             names: &Measure::NAMES,
             get: |run| run.measure.name(),
@@ -535,6 +535,10 @@ fn run(
         Mode::Decode => needed("context")?,
         Mode::Train | Mode::Prefill => needed("seq")?,
     };
+    if run.measure == Measure::Batch && run.workload.mode != Mode::Decode {
+        let allowed = "decode, where a static batch was timed";
+        return Err(Error::field(place, "mode", run.workload.mode, allowed));
+    }
     if run.serving.is_some() || run.measure != Measure::Step {
         for name in ["concurrency", "prompt", "output"] {
             needed(name)?;

@@ -163,6 +163,140 @@ fn a_served_model_gives_a_prefill_and_a_decode_step_of_the_median_iteration() {
     assert_eq!((prefill.time.secs(), decode.time.secs()), (1.5, 0.25));
 }
 
+#[test]
+fn a_static_batch_is_read_with_its_layout_where_its_figures_agree_and_its_caches_fit() {
+    let runs = read(vec![
+        (
+            "Hardware",
+            texts([
+                "Nvidia A100 GPU",
+                "Nvidia H100 GPU",
+                "Nvidia H100 GPU",
+                "Habana Gaudi2",
+                "Nvidia H100 GPU",
+                "Nvidia H100 GPU",
+            ]),
+        ),
+        ("Num of Hardware", counts([2, 2, 1, 1, 1, 1])),
+        (
+            "Framework",
+            texts(["vLLM", "llama.cpp", "vLLM", "Deepspeed", "vLLM", "vLLM"]),
+        ),
+        (
+            "Model",
+            texts([
+                "meta-llama/Llama-2-7b-hf",
+                "meta-llama/Llama-2-7b-hf",
+                "meta-llama/Llama-2-7b-hf",
+                "meta-llama/Llama-2-7b-hf",
+                "Deci/DeciLM-7B",
+                "meta-llama/Llama-2-7b-hf",
+            ]),
+        ),
+        (
+            "Input Output Length",
+            counts([128, 128, 2048, 128, 128, 128]),
+        ),
+        ("Batch Size", counts([16, 16, 64, 16, 16, 16])),
+        ("Latency", numbers([Some(2.0); 6])),
+        (
+            "Throughput",
+            numbers([
+                Some(2048.0),
+                Some(2048.0),
+                Some(131_072.0),
+                Some(2048.0),
+                Some(2048.0),
+                Some(128.0),
+            ]),
+        ),
+    ]);
+    assert_eq!(
+        reasons(&runs),
+        [
+            ("GPU `Habana Gaudi2` is not in data/gpus", 1),
+            ("latency and throughput of the row disagree", 1),
+            (
+                "llama.cpp cuts a model between layers, one GPU after the other",
+                1
+            ),
+            ("no preset describes `Deci/DeciLM-7B`", 1),
+            (
+                "the caches of the batch do not fit: fewer requests ran at once",
+                1
+            ),
+        ]
+    );
+    let [run] = &runs.runs[..] else {
+        panic!("{:?}", runs.runs)
+    };
+    let work = run.workload;
+    assert_eq!((&*run.gpu.name, run.measure), ("a100-40gb", Measure::Batch));
+    assert_eq!(
+        (work.mode, work.tp, work.batch, work.context, work.dtype),
+        (Mode::Decode, 2, 16, 192, Dtype::Fp16)
+    );
+    let load = run.serving.unwrap();
+    assert_eq!((load.concurrency, load.prompt, load.output), (16, 128, 128));
+    assert_eq!((&*run.software, run.time.secs()), ("vLLM", 2.0));
+    // Our own schema holds it too.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runs.csv");
+    write_runs(&path, &runs.runs).unwrap();
+    let again = &read_runs(&[path]).unwrap().runs[0];
+    assert_eq!((again.measure, again.serving), (run.measure, run.serving));
+}
+
+#[test]
+fn a_pass_of_pytorch_is_a_step_over_the_gpus_that_its_variant_names() {
+    let gpu = "NVIDIA_H100_80GB_HBM3";
+    let runs = read(vec![
+        ("gpu", texts([gpu, gpu, gpu, "Tesla_P4", gpu])),
+        (
+            "e2e_latency",
+            numbers([Some(195.0), Some(215.0), Some(9.0), Some(9.0), Some(933.0)]),
+        ),
+        ("bwall_latency", numbers([Some(0.0); 5])),
+        (
+            "model",
+            texts([
+                "gpt2_large",
+                "gpt2_large",
+                "bert_large",
+                "opt_13",
+                "gpt3_xl",
+            ]),
+        ),
+        ("mode", texts(["train", "inf", "train", "train", "train"])),
+        ("seq", counts([1024, 1024, 512, 2048, 2048])),
+        ("batch", counts([4, 4, 8, 1, 1])),
+        ("extra", texts(["dp4", "", "", "", ""])),
+    ]);
+    assert_eq!(
+        reasons(&runs),
+        [
+            ("GPU `Tesla P4` is not in data/gpus", 1),
+            (
+                "a pass without gradients scores every position, a prefill the last",
+                1
+            ),
+            ("no preset describes `bert_large`", 1),
+        ]
+    );
+    let [replicas, single] = &runs.runs[..] else {
+        panic!("{:?}", runs.runs)
+    };
+    let work = replicas.workload;
+    assert_eq!((work.dp, work.batch, work.dtype), (4, 1, Dtype::Fp32));
+    assert_eq!(replicas.time.secs(), 0.195);
+    // The published operators: addmm of 4096 x 3072 x 12288 and attention of 24 heads of 128.
+    let shape = &single.architecture;
+    assert_eq!(
+        (shape.hidden, shape.heads, shape.mlp.d_ff),
+        (3072, 24, 12_288)
+    );
+}
+
 /// A table of N steps of Llama-3-8B on 64 H100, tp 2, pp 2, cp 2, but for the columns in `changed`.
 fn steps<const N: usize>(changed: Vec<(&'static str, ArrayRef)>) -> Runs {
     let none = [None::<&str>; N];
@@ -780,6 +914,13 @@ fn the_published_tables_are_kept_but_for_named_reasons() {
         ),
         ("vtrain_training_iterations", Publisher::Vtrain, 1549, 0),
         ("pipeweave_e2e_inference", Publisher::Pipeweave, 48, 103),
+        (
+            "llm_inference_bench",
+            Publisher::LlmInferenceBench,
+            2131,
+            2641,
+        ),
+        ("neusight_model_runs", Publisher::Neusight, 24, 125),
         ("training_steps", Publisher::TrainingSteps, 563, 269),
         ("inference_runs", Publisher::InferenceRuns, 3246, 4078),
     ] {
