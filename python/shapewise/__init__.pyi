@@ -186,6 +186,7 @@ class StepReport(Report):
     run: _RunKeys | None
     usd_per_million_tokens: float | None
     memory: _MemoryKeys
+    offload: _OffloadKeys | None
     tier: Literal["measured", "learned", "transferred", "roofline"]
     tier_shares: Mapping[str, float]
     caveats: list[_SharedWarning]
@@ -416,6 +417,12 @@ class _Moved(Record):
     value: float
     sd: float
 
+class _OffloadKeys(Record):
+    """What a GPU keeps in the memory of its host, and how fast it reaches that."""
+    kept_bytes: float
+    host_bandwidth_bytes_per_s: float
+    host_memory_bandwidth_bytes_per_s: float
+
 class _Order(Record):
     """Errors of predicted ratios between measured layouts of one model, GPU and number of GPUs."""
     tie: float
@@ -562,7 +569,7 @@ class _ShapeKeys(Record):
     tier_shares: Mapping[str, float]
 
 class _SharedWarning(Record):
-    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "physics", "not_learned"]
+    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "physics", "not_learned", "offload"]
     text: str
     time_share: float
 
@@ -622,7 +629,7 @@ class _StepLine(Record):
     flops: float
     tflops_per_s: float
     tier: Literal["measured", "learned", "transferred", "roofline"]
-    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "physics", "not_learned"]]
+    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "physics", "not_learned", "offload"]]
 
 class _SweepPoint(Record):
     tokens_per_s: float | None
@@ -642,7 +649,7 @@ class _SweepPoint(Record):
     tflops_per_s: float
     waves: int | None
     tier: Literal["measured", "learned", "transferred", "roofline"]
-    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "physics", "not_learned"]]
+    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "physics", "not_learned", "offload"]]
 
 class _TrainingStepKeys(Record):
     """A training step."""
@@ -660,7 +667,7 @@ class _TriedKeys(Record):
 
 class _Warning(Record):
     """A warning about a number."""
-    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "physics", "not_learned"]
+    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "physics", "not_learned", "offload"]
     text: str
 
 class _WaveCount(Record):
@@ -700,6 +707,7 @@ class _Workload(Record):
     attention: Literal["flash", "unfused"]
     sequence_parallel: bool
     microbatches: int
+    offload: Literal["none", "optimizer", "activations", "all"] | None
 
 @overload
 def predict_gemm(  # type: ignore[overload-overlap]
@@ -714,6 +722,7 @@ def predict_gemm(  # type: ignore[overload-overlap]
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
     network_gbit_per_s: float | None = None,
+    host_gbyte_per_s: float | None = None,
 ) -> OperatorReport:
     """The time of a GEMM (m, k) x (k, n).
 
@@ -733,6 +742,8 @@ def predict_gemm(  # type: ignore[overload-overlap]
         in training, vllm in serving].
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
+    host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
+        [default: that of the GPU's usual server].
     """
 
 @overload
@@ -748,6 +759,7 @@ def predict_gemm(
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
     network_gbit_per_s: float | None = None,
+    host_gbyte_per_s: float | None = None,
 ) -> Times:
     """The time of a GEMM (m, k) x (k, n).
 
@@ -767,6 +779,8 @@ def predict_gemm(
         in training, vllm in serving].
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
+    host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
+        [default: that of the GPU's usual server].
     """
 
 @overload
@@ -787,6 +801,7 @@ def predict_attention(  # type: ignore[overload-overlap]
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
     network_gbit_per_s: float | None = None,
+    host_gbyte_per_s: float | None = None,
 ) -> OperatorReport:
     """The time of a fused (flash) attention; arrays as in `predict_gemm`.
 
@@ -811,6 +826,8 @@ def predict_attention(  # type: ignore[overload-overlap]
         in training, vllm in serving].
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
+    host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
+        [default: that of the GPU's usual server].
     """
 
 @overload
@@ -831,6 +848,7 @@ def predict_attention(
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
     network_gbit_per_s: float | None = None,
+    host_gbyte_per_s: float | None = None,
 ) -> Times:
     """The time of a fused (flash) attention; arrays as in `predict_gemm`.
 
@@ -855,6 +873,8 @@ def predict_attention(
         in training, vllm in serving].
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
+    host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
+        [default: that of the GPU's usual server].
     """
 
 class Model:
@@ -898,10 +918,12 @@ class Model:
         attention: Literal["flash", "unfused"] | None = None,
         sequence_parallel: bool | None = None,
         microbatches: int | None = None,
+        offload: Literal["none", "optimizer", "activations", "all"] | None = None,
         gpu: str | None = None,
         model: str | None = None,
         framework: str | Mapping[str, Any] | None = None,
         network_gbit_per_s: float | None = None,
+        host_gbyte_per_s: float | None = None,
     ) -> StepReport:
         """The time of one step, operator by operator.
 
@@ -936,6 +958,8 @@ class Model:
         attention: Fused or unfused attention.
         sequence_parallel: Shard norms and residual adds over the tensor-parallel ranks too.
         microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
+        offload: What training keeps in host memory: optimizer states, with Adam on the CPU, activations,
+            or both.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
             asked about that one [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -945,6 +969,8 @@ class Model:
             in training, vllm in serving].
         network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
             of the GPU's usual server].
+        host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
+            [default: that of the GPU's usual server].
         """
     def check(
         self,
@@ -976,10 +1002,12 @@ class Model:
         attention: Literal["flash", "unfused"] | None = None,
         sequence_parallel: bool | None = None,
         microbatches: int | None = None,
+        offload: Literal["none", "optimizer", "activations", "all"] | None = None,
         gpu: str | None = None,
         model: str | None = None,
         framework: str | Mapping[str, Any] | None = None,
         network_gbit_per_s: float | None = None,
+        host_gbyte_per_s: float | None = None,
     ) -> CheckReport:
         """The sizing rules on this shape: what is broken, what it costs, what fixes it.
 
@@ -1014,6 +1042,8 @@ class Model:
         attention: Fused or unfused attention.
         sequence_parallel: Shard norms and residual adds over the tensor-parallel ranks too.
         microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
+        offload: What training keeps in host memory: optimizer states, with Adam on the CPU, activations,
+            or both.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
             asked about that one [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -1023,6 +1053,8 @@ class Model:
             in training, vllm in serving].
         network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
             of the GPU's usual server].
+        host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
+            [default: that of the GPU's usual server].
         """
     def sweep(
         self,
@@ -1054,10 +1086,12 @@ class Model:
         attention: Literal["flash", "unfused"] | None = None,
         sequence_parallel: bool | None = None,
         microbatches: int | str | None = None,
+        offload: Literal["none", "optimizer", "activations", "all"] | None = None,
         gpu: str | None = None,
         model: str | None = None,
         framework: str | Mapping[str, Any] | None = None,
         network_gbit_per_s: float | None = None,
+        host_gbyte_per_s: float | None = None,
     ) -> SweepReport:
         """The time of one step along the one option that is a range START:END:STEP.
 
@@ -1092,6 +1126,8 @@ class Model:
         attention: Fused or unfused attention.
         sequence_parallel: Shard norms and residual adds over the tensor-parallel ranks too.
         microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
+        offload: What training keeps in host memory: optimizer states, with Adam on the CPU, activations,
+            or both.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
             asked about that one [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -1101,6 +1137,8 @@ class Model:
             in training, vllm in serving].
         network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
             of the GPU's usual server].
+        host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
+            [default: that of the GPU's usual server].
         """
     def plan(
         self,
@@ -1123,6 +1161,7 @@ class Model:
         batch: int | None = None,
         zero: int | None = None,
         recompute: Literal["none", "selective", "pointwise", "latent-up", "mlp", "operators", "full"] | None = None,
+        offload: Literal["none", "optimizer", "activations", "all"] | None = None,
         memory_share: float | None = None,
         top: int | None = None,
         tokens: float | str | None = None,
@@ -1131,6 +1170,7 @@ class Model:
         model: str | None = None,
         framework: str | Mapping[str, Any] | None = None,
         network_gbit_per_s: float | None = None,
+        host_gbyte_per_s: float | None = None,
     ) -> PlanReport:
         """The best layouts over a number of GPUs, or over each of a range such as "8:1024".
 
@@ -1154,6 +1194,7 @@ class Model:
         batch: Keep this number of sequences a micro-batch, or of requests in flight on an engine.
         zero: Keep this ZeRO stage [default: those that the framework runs].
         recompute: Keep this recomputation [default: the fastest that fits].
+        offload: Keep this in host memory [default: nothing, or what it takes where nothing fits].
         memory_share: Share of a GPU's memory that a layout takes at most [default: 0.8 in training, 0.9
             when serving].
         top: Layouts to report.
@@ -1168,6 +1209,8 @@ class Model:
             in training, vllm in serving].
         network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
             of the GPU's usual server].
+        host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
+            [default: that of the GPU's usual server].
         """
     def compare(
         self,
@@ -1190,6 +1233,7 @@ class Model:
         batch: int | None = None,
         zero: int | None = None,
         recompute: Literal["none", "selective", "pointwise", "latent-up", "mlp", "operators", "full"] | None = None,
+        offload: Literal["none", "optimizer", "activations", "all"] | None = None,
         memory_share: float | None = None,
         top: int | None = None,
         tokens: float | str | None = None,
@@ -1198,6 +1242,7 @@ class Model:
         model: str | None = None,
         framework: str | Mapping[str, Any] | None = None,
         network_gbit_per_s: float | None = None,
+        host_gbyte_per_s: float | None = None,
     ) -> CompareReport:
         """The best layout on each GPU that `gpu` names, with commas between them, or on "all".
 
@@ -1221,6 +1266,7 @@ class Model:
         batch: Keep this number of sequences a micro-batch, or of requests in flight on an engine.
         zero: Keep this ZeRO stage [default: those that the framework runs].
         recompute: Keep this recomputation [default: the fastest that fits].
+        offload: Keep this in host memory [default: nothing, or what it takes where nothing fits].
         memory_share: Share of a GPU's memory that a layout takes at most [default: 0.8 in training, 0.9
             when serving].
         top: Layouts to report.
@@ -1235,6 +1281,8 @@ class Model:
             in training, vllm in serving].
         network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
             of the GPU's usual server].
+        host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
+            [default: that of the GPU's usual server].
         """
     def search(
         self,
@@ -1287,10 +1335,12 @@ class Model:
         attention: Literal["flash", "unfused"] | None = None,
         sequence_parallel: bool | None = None,
         microbatches: int | None = None,
+        offload: Literal["none", "optimizer", "activations", "all"] | None = None,
         gpu: str | None = None,
         model: str | None = None,
         framework: str | Mapping[str, Any] | None = None,
         network_gbit_per_s: float | None = None,
+        host_gbyte_per_s: float | None = None,
     ) -> SearchReport:
         """The fastest shapes with as many parameters and the same parts as this model.
 
@@ -1358,6 +1408,8 @@ class Model:
         attention: Fused or unfused attention.
         sequence_parallel: Shard norms and residual adds over the tensor-parallel ranks too.
         microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
+        offload: What training keeps in host memory: optimizer states, with Adam on the CPU, activations,
+            or both.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
             asked about that one [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -1367,6 +1419,8 @@ class Model:
             in training, vllm in serving].
         network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
             of the GPU's usual server].
+        host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
+            [default: that of the GPU's usual server].
         """
 
 def search(
@@ -1420,10 +1474,12 @@ def search(
     attention: Literal["flash", "unfused"] | None = None,
     sequence_parallel: bool | None = None,
     microbatches: int | None = None,
+    offload: Literal["none", "optimizer", "activations", "all"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
     network_gbit_per_s: float | None = None,
+    host_gbyte_per_s: float | None = None,
 ) -> SearchReport:
     """The fastest architectures for a number of parameters, such as "6.7B".
 
@@ -1494,6 +1550,8 @@ def search(
     attention: Fused or unfused attention.
     sequence_parallel: Shard norms and residual adds over the tensor-parallel ranks too.
     microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
+    offload: What training keeps in host memory: optimizer states, with Adam on the CPU, activations,
+        or both.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
         asked about that one [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -1503,6 +1561,8 @@ def search(
         in training, vllm in serving].
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
+    host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
+        [default: that of the GPU's usual server].
     """
 
 def check(
@@ -1535,10 +1595,12 @@ def check(
     attention: Literal["flash", "unfused"] | None = None,
     sequence_parallel: bool | None = None,
     microbatches: int | None = None,
+    offload: Literal["none", "optimizer", "activations", "all"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
     network_gbit_per_s: float | None = None,
+    host_gbyte_per_s: float | None = None,
 ) -> CheckReport:
     """The sizing rules on a model: what is broken, what it costs, what fixes it.
 
@@ -1573,6 +1635,8 @@ def check(
     attention: Fused or unfused attention.
     sequence_parallel: Shard norms and residual adds over the tensor-parallel ranks too.
     microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
+    offload: What training keeps in host memory: optimizer states, with Adam on the CPU, activations,
+        or both.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
         asked about that one [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -1582,6 +1646,8 @@ def check(
         in training, vllm in serving].
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
+    host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
+        [default: that of the GPU's usual server].
     """
 
 def plan(
@@ -1605,6 +1671,7 @@ def plan(
     batch: int | None = None,
     zero: int | None = None,
     recompute: Literal["none", "selective", "pointwise", "latent-up", "mlp", "operators", "full"] | None = None,
+    offload: Literal["none", "optimizer", "activations", "all"] | None = None,
     memory_share: float | None = None,
     top: int | None = None,
     tokens: float | str | None = None,
@@ -1613,6 +1680,7 @@ def plan(
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
     network_gbit_per_s: float | None = None,
+    host_gbyte_per_s: float | None = None,
 ) -> PlanReport:
     """The best layouts of a model over a number of GPUs, or over each of a range such as "8:1024".
 
@@ -1636,6 +1704,7 @@ def plan(
     batch: Keep this number of sequences a micro-batch, or of requests in flight on an engine.
     zero: Keep this ZeRO stage [default: those that the framework runs].
     recompute: Keep this recomputation [default: the fastest that fits].
+    offload: Keep this in host memory [default: nothing, or what it takes where nothing fits].
     memory_share: Share of a GPU's memory that a layout takes at most [default: 0.8 in training, 0.9
         when serving].
     top: Layouts to report.
@@ -1650,6 +1719,8 @@ def plan(
         in training, vllm in serving].
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
+    host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
+        [default: that of the GPU's usual server].
     """
 
 def compare(
@@ -1673,6 +1744,7 @@ def compare(
     batch: int | None = None,
     zero: int | None = None,
     recompute: Literal["none", "selective", "pointwise", "latent-up", "mlp", "operators", "full"] | None = None,
+    offload: Literal["none", "optimizer", "activations", "all"] | None = None,
     memory_share: float | None = None,
     top: int | None = None,
     tokens: float | str | None = None,
@@ -1681,6 +1753,7 @@ def compare(
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
     network_gbit_per_s: float | None = None,
+    host_gbyte_per_s: float | None = None,
 ) -> CompareReport:
     """The best layout of a model on each GPU that `gpu` names, with commas between them, or on "all".
 
@@ -1704,6 +1777,7 @@ def compare(
     batch: Keep this number of sequences a micro-batch, or of requests in flight on an engine.
     zero: Keep this ZeRO stage [default: those that the framework runs].
     recompute: Keep this recomputation [default: the fastest that fits].
+    offload: Keep this in host memory [default: nothing, or what it takes where nothing fits].
     memory_share: Share of a GPU's memory that a layout takes at most [default: 0.8 in training, 0.9
         when serving].
     top: Layouts to report.
@@ -1718,6 +1792,8 @@ def compare(
         in training, vllm in serving].
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
+    host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
+        [default: that of the GPU's usual server].
     """
 
 @overload
@@ -1734,6 +1810,7 @@ def sweep(
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
     network_gbit_per_s: float | None = None,
+    host_gbyte_per_s: float | None = None,
 ) -> SweepReport:
     """The time of a "gemm", an "attention" or a "model" along the one option that is a range.
 
@@ -1753,6 +1830,8 @@ def sweep(
         in training, vllm in serving].
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
+    host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
+        [default: that of the GPU's usual server].
     """
 
 @overload
@@ -1774,6 +1853,7 @@ def sweep(
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
     network_gbit_per_s: float | None = None,
+    host_gbyte_per_s: float | None = None,
 ) -> SweepReport:
     """The time of a "gemm", an "attention" or a "model" along the one option that is a range.
 
@@ -1798,6 +1878,8 @@ def sweep(
         in training, vllm in serving].
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
+    host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
+        [default: that of the GPU's usual server].
     """
 
 @overload
@@ -1832,10 +1914,12 @@ def sweep(
     attention: Literal["flash", "unfused"] | None = None,
     sequence_parallel: bool | None = None,
     microbatches: int | str | None = None,
+    offload: Literal["none", "optimizer", "activations", "all"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
     network_gbit_per_s: float | None = None,
+    host_gbyte_per_s: float | None = None,
 ) -> SweepReport:
     """The time of a "gemm", an "attention" or a "model" along the one option that is a range.
 
@@ -1870,6 +1954,8 @@ def sweep(
     attention: Fused or unfused attention.
     sequence_parallel: Shard norms and residual adds over the tensor-parallel ranks too.
     microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
+    offload: What training keeps in host memory: optimizer states, with Adam on the CPU, activations,
+        or both.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
         asked about that one [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -1879,6 +1965,8 @@ def sweep(
         in training, vllm in serving].
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
+    host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
+        [default: that of the GPU's usual server].
     """
 
 def calibrate(

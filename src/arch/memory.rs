@@ -23,7 +23,9 @@
 //! FSDP2, `reshard_after_forward`).
 //!
 //! **KV cache**: `2·L·b·kv·g·d` elements; latent attention `L·b·kv·(kv_lora_rank + qk_rope)`; a windowed
-//! layer caches at most its window. **Logits**: 16-bit values and an fp32 copy or gradient, `6·rows·v/t` bytes.
+//! layer caches at most its window. **Offload**: optimizer states are in host memory, gradients of two layers on the GPU,
+//! one being computed and one under way to the host (ZeRO-Offload, arXiv 2101.06840, section 4.1); of activations those of
+//! two layers. **Logits**: 16-bit values and an fp32 copy or gradient, `6·rows·v/t` bytes.
 
 use super::layer::{
     Shards, StageLayers, attention_linears, hidden_norms, rank_kv_heads, rank_vocab,
@@ -110,17 +112,8 @@ fn stage_memory(arch: &Architecture, work: &Workload, first: bool, last: bool) -
     let stage = StageLayers::new(arch, work.pp, work.vp);
     let shards = Shards::of(work);
     let owned = rank_parameters(arch, shards, stage, first, last) as f64;
-    let experts = rank_expert_parameters(arch, shards, stage) as f64;
     let wide = work.activation_dtype().size() as f64;
-    // Parameters whose states this GPU holds where this ZeRO stage shards them.
-    let held = |from_stage: u8| {
-        if work.zero >= from_stage {
-            let [data, expert_data] = [work.data_group(), work.expert_data_group()];
-            (owned - experts) / data.size as f64 + experts / expert_data.size as f64
-        } else {
-            owned
-        }
-    };
+    let held = |from_stage| held_parameters(arch, work, first, last, from_stage);
     let mut memory = MemoryUse {
         weights: Bytes::from_bytes(held(3) * wide),
         ..MemoryUse::default()
@@ -137,9 +130,15 @@ fn stage_memory(arch: &Architecture, work: &Workload, first: bool, last: bool) -
             let share: f64 = layers.into_iter().sum();
             memory.gathered = Bytes::from_bytes((owned - edges) * share * wide);
         }
-        let states = if wide == 4.0 { 8.0 } else { 12.0 };
         memory.gradients = Bytes::from_bytes(held(2) * wide);
-        memory.optimizer = Bytes::from_bytes(held(1) * states);
+        memory.optimizer = Bytes::from_bytes(held(1) * state_bytes(work));
+        if work.offload.optimizer() {
+            let edges = rank_parameters(arch, shards, StageLayers::NONE, first, last) as f64;
+            let share = MOVING_LAYERS.min(stage.layers as f64) / stage.layers as f64;
+            let moving = Bytes::from_bytes((owned - edges) * share * wide);
+            memory.gradients = memory.gradients.min(moving);
+            memory.optimizer = Bytes::ZERO;
+        }
         let in_flight = if first {
             // Interleaving starts `(p - 1) / (p v)` of a stage more before the first backward pass.
             let interleaved = match work.vp {
@@ -150,7 +149,12 @@ fn stage_memory(arch: &Architecture, work: &Workload, first: bool, last: bool) -
         } else {
             1.0
         };
-        memory.activations = Bytes::from_bytes(kept_activations(arch, work, stage, in_flight));
+        let kept = kept_activations(arch, work, stage, in_flight);
+        let moving = MOVING_LAYERS * layer_activations(arch, work, stage.moe > 0, true);
+        memory.activations = Bytes::from_bytes(match work.offload.activations() {
+            true => kept.min(moving),
+            false => kept,
+        });
     } else {
         if work.dtype == Dtype::Fp8 {
             let edges = rank_parameters(arch, shards, StageLayers::NONE, first, last) as f64;
@@ -170,6 +174,76 @@ fn stage_memory(arch: &Architecture, work: &Workload, first: bool, last: bool) -
         memory.logits = Bytes::from_bytes(elements * (wide + 4.0));
     }
     memory
+}
+
+/// Layers whose gradients or activations are on the GPU while others are in host memory.
+const MOVING_LAYERS: f64 = 2.0;
+
+/// Bytes of optimizer states a parameter.
+fn state_bytes(work: &Workload) -> f64 {
+    match work.activation_dtype().size() {
+        4 => 8.0,
+        _ => 12.0,
+    }
+}
+
+/// Parameters whose states a GPU of this stage holds where `from_stage` of ZeRO shards them.
+fn held_parameters(
+    arch: &Architecture,
+    work: &Workload,
+    first: bool,
+    last: bool,
+    from_stage: u8,
+) -> f64 {
+    let stage = StageLayers::new(arch, work.pp, work.vp);
+    let shards = Shards::of(work);
+    let owned = rank_parameters(arch, shards, stage, first, last) as f64;
+    if work.zero < from_stage {
+        return owned;
+    }
+    let experts = rank_expert_parameters(arch, shards, stage) as f64;
+    let [data, expert_data] = [work.data_group(), work.expert_data_group()];
+    (owned - experts) / data.size as f64 + experts / expert_data.size as f64
+}
+
+/// What one GPU exchanges with the memory of its host, and what that keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct HostTraffic {
+    /// Activations of one micro-batch, in each direction.
+    pub activations: Bytes,
+    /// Gradients of one micro-batch, to the host.
+    pub gradients: Bytes,
+    /// Updated weights of one step, from the host.
+    pub weights: Bytes,
+    /// What Adam reads and writes in host memory once a step: states, gradients and weights.
+    pub adam: Bytes,
+    /// What host memory keeps.
+    pub kept: Bytes,
+}
+
+/// What offloading moves on a GPU of the stage that is lowered; nothing without it.
+pub fn host_traffic(arch: &Architecture, work: &Workload) -> HostTraffic {
+    let mut traffic = HostTraffic::default();
+    if work.offload.optimizer() {
+        let held = held_parameters(arch, work, work.pp == 1, true, 1);
+        let (wide, states) = (work.activation_dtype().size() as f64, state_bytes(work));
+        traffic.gradients = Bytes::from_bytes(held * wide);
+        traffic.weights = Bytes::from_bytes(held * wide);
+        traffic.adam = Bytes::from_bytes(held * 2.0 * (states + wide));
+        traffic.kept += Bytes::from_bytes(held * (states + wide));
+    }
+    if work.offload.activations() {
+        let stage = StageLayers::new(arch, work.pp, work.vp);
+        let working = match work.recompute {
+            Recompute::Full => layer_activations(arch, work, stage.moe > 0, true),
+            _ => 0.0,
+        };
+        let kept = kept_activations(arch, work, stage, 1.0) - working;
+        traffic.activations = Bytes::from_bytes(kept);
+        let in_flight = work.pp.min(work.microbatches) as f64;
+        traffic.kept += Bytes::from_bytes(kept * in_flight);
+    }
+    traffic
 }
 
 /// Bytes kept by all layers of a stage for `in_flight` micro-batches.
@@ -290,11 +364,45 @@ fn kv_cache(arch: &Architecture, work: &Workload, stage: StageLayers) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Preset, parameters};
+    use super::super::{Offload, Preset, parameters};
     use super::*;
 
     fn preset(name: &str) -> &'static Architecture {
         &Preset::find(name).unwrap().architecture
+    }
+
+    /// ZeRO-Offload trains 13 billion parameters on one V100 of 32 GB (arXiv 2101.06840, section 1).
+    #[test]
+    fn offloaded_states_leave_the_weights_of_a_published_run() {
+        let arch = preset("gpt3-13b");
+        let work = Workload {
+            dtype: Dtype::Fp16,
+            recompute: Recompute::Full,
+            ..Workload::train(1, 1024)
+        };
+        let v100 = Gpu::find("v100").unwrap();
+        assert!(!memory_use(arch, &work).unwrap().fits(v100));
+        let offloaded = Workload {
+            offload: Offload::Optimizer,
+            ..work
+        };
+        let memory = memory_use(arch, &offloaded).unwrap();
+        assert!(memory.fits(v100), "{memory:?}");
+        let traffic = host_traffic(arch, &offloaded);
+        let all = parameters(arch).total as f64;
+        assert_eq!(traffic.kept.bytes(), 14.0 * all);
+        assert_eq!(traffic.adam.bytes(), 28.0 * all);
+        assert_eq!(host_traffic(arch, &work), HostTraffic::default());
+        // What leaves the GPU without recomputation is what it kept, but for two layers.
+        let work = Workload::train(1, 1024);
+        let offloaded = Workload {
+            offload: Offload::Activations,
+            ..work
+        };
+        let [kept, left] = [work, offloaded].map(|work| memory_use(arch, &work).unwrap());
+        assert_eq!(host_traffic(arch, &offloaded).kept, kept.activations);
+        let layers = left.activations.bytes() / kept.activations.bytes() * arch.layers as f64;
+        assert!((layers - 2.0).abs() < 1e-9, "{layers}");
     }
 
     /// Korthikanti et al., arXiv 2205.05198, table 2.

@@ -31,12 +31,12 @@ mod config;
 pub use config::{Stated, config_json, parse_config, read_config, read_object};
 pub use dimension::Dimension;
 pub use lowering::lower;
-pub use memory::{MemoryUse, memory_use};
+pub use memory::{HostTraffic, MemoryUse, host_traffic, memory_use};
 pub use params::{ParameterCount, parameters};
 pub use placement::Group;
 pub use presets::Preset;
 pub use step::{Item, Phase, Role, Step};
-pub use workload::{AttentionKernel, Mode, Recipe, Recompute, Workload};
+pub use workload::{AttentionKernel, Mode, Offload, Recipe, Recompute, Workload};
 
 use crate::error::Result;
 use serde::{Deserialize, Serialize};

@@ -74,6 +74,38 @@ named_enum! {
     }
 }
 
+named_enum! {
+    /// What training keeps in the memory of the host instead of that of the GPU.
+    #[derive(Default)]
+    Offload {
+        /// Nothing.
+        #[default]
+        None = "none",
+        /// fp32 weights and moments; Adam runs on the CPU (ZeRO-Offload, arXiv 2101.06840).
+        Optimizer = "optimizer",
+        /// What the forward pass keeps for the backward pass.
+        Activations = "activations",
+        /// Both.
+        All = "all",
+    }
+}
+
+impl Offload {
+    /// Whether optimizer states are on the host.
+    pub const fn optimizer(self) -> bool {
+        matches!(self, Self::Optimizer | Self::All)
+    }
+
+    /// Whether activations are.
+    pub const fn activations(self) -> bool {
+        matches!(self, Self::Activations | Self::All)
+    }
+
+    fn is_none(&self) -> bool {
+        *self == Self::None
+    }
+}
+
 /// One step of one model replica and how it is spread over GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, ToSchema)]
 pub struct Workload {
@@ -116,6 +148,9 @@ pub struct Workload {
     pub sequence_parallel: bool,
     /// Micro-batches per step: they fill the pipeline and accumulate gradients.
     pub microbatches: u64,
+    /// What is kept in host memory.
+    #[serde(skip_serializing_if = "Offload::is_none")]
+    pub offload: Offload,
 }
 
 /// Bounds that keep every count below 2^64.
@@ -147,6 +182,7 @@ impl Workload {
             attention: AttentionKernel::Flash,
             sequence_parallel: false,
             microbatches: 1,
+            offload: Offload::None,
         }
     }
 
@@ -271,6 +307,9 @@ impl Workload {
             Mode::Prefill | Mode::Decode if self.zero > 0 => {
                 fail("zero", self.zero, "0 outside training")
             }
+            Mode::Prefill | Mode::Decode if !self.offload.is_none() => {
+                fail("offload", self.offload, "`none` outside training")
+            }
             Mode::Decode if self.cp > 1 => fail("cp", self.cp, "1 in decode"),
             Mode::Prefill | Mode::Decode if self.vp > 1 => {
                 fail("vp", self.vp, "1 outside training")
@@ -387,6 +426,9 @@ impl fmt::Display for Workload {
         }
         if self.sequence_parallel {
             write!(f, ", sequence parallel")?;
+        }
+        if !self.offload.is_none() {
+            write!(f, ", offload {}", self.offload)?;
         }
         write!(f, ", {} attention", self.attention)
     }

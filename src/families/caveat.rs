@@ -31,6 +31,8 @@ named_enum! {
         Physics = "physics",
         /// No learned model; a roofline at reachable bandwidth.
         NotLearned = "not_learned",
+        /// Traffic to host memory and Adam on the CPU, by bandwidths: no run that offloads was measured.
+        Offload = "offload",
     }
 }
 
@@ -55,6 +57,9 @@ impl Caveat {
             Self::BackwardFromForward => "backward attention by its measured ratio to forward",
             Self::Physics => "the nets were faster than peak or memory allow; that bound answers",
             Self::NotLearned => "roofline at reachable bandwidth, not learned",
+            Self::Offload => {
+                "offloading assumed from bandwidths: no run that offloads was measured"
+            }
         }
     }
 }

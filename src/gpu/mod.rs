@@ -203,15 +203,36 @@ impl Gpu {
         BytesPerSecond::from_bytes_per_sec(known.unwrap_or(50e9))
     }
 
+    /// Bandwidth to the memory of the host, one direction; none where nothing is known.
+    pub fn host_bandwidth(&self) -> Option<BytesPerSecond> {
+        self.get("host_bandwidth_bytes_per_s")
+            .map(BytesPerSecond::from_bytes_per_sec)
+    }
+
+    /// Bandwidth of host memory for each GPU; 50 GB/s, two sockets of DDR4-3200 for eight GPUs, where nothing is known.
+    pub fn host_memory_bandwidth(&self) -> BytesPerSecond {
+        let known = self.get("host_memory_bandwidth_bytes_per_s");
+        BytesPerSecond::from_bytes_per_sec(known.unwrap_or(50e9))
+    }
+
     /// This GPU in a cluster with another network.
     #[must_use]
-    pub fn with_network(mut self, bandwidth: BytesPerSecond) -> Self {
+    pub fn with_network(self, bandwidth: BytesPerSecond) -> Self {
+        self.with("network_bandwidth_bytes_per_s", bandwidth)
+    }
+
+    /// This GPU on a host with another link.
+    #[must_use]
+    pub fn with_host_link(self, bandwidth: BytesPerSecond) -> Self {
+        self.with("host_bandwidth_bytes_per_s", bandwidth)
+    }
+
+    fn with(mut self, key: &str, bandwidth: BytesPerSecond) -> Self {
         let figure = Figure {
             value: bandwidth.bytes_per_sec(),
             source: "asked for".to_owned(),
         };
-        let key = "network_bandwidth_bytes_per_s".to_owned();
-        self.figures.insert(key, figure);
+        self.figures.insert(key.to_owned(), figure);
         self
     }
 

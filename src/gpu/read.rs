@@ -28,6 +28,8 @@ pub(super) const FIGURES: &[(&str, f64, f64, bool)] = &[
     ("link_bandwidth_bytes_per_s", 1e9, 1e13, false),
     ("gpus_per_node", 1.0, 256.0, false),
     ("network_bandwidth_bytes_per_s", 1e8, 1e12, false),
+    ("host_bandwidth_bytes_per_s", 1e8, 1e13, false),
+    ("host_memory_bandwidth_bytes_per_s", 1e8, 1e13, false),
     ("power_watts", 10.0, 5000.0, false),
     ("alignment_bytes", 2.0, 256.0, true),
     ("launch_floor_s", 1e-7, 1e-4, false),

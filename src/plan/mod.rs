@@ -13,14 +13,25 @@ mod serve;
 pub use order::{Order, memory_share};
 pub use serve::{Engine, Engines, Limits, serve};
 
-use crate::arch::{Architecture, Dimension, MemoryUse, Recompute, Workload, memory_use};
+use crate::arch::{Architecture, Dimension, MemoryUse, Offload, Recompute, Workload, memory_use};
 use crate::error::{Error, Result};
 use crate::framework::Kind;
+use crate::gpu::Gpu;
 use crate::predict::Predictor;
 use crate::predict::memo::Memo;
 use crate::predict::step::{StepEstimate, estimate_step};
 use crate::units::{Bytes, Seconds};
 use rayon::prelude::*;
+
+/// Only where nothing fits; optimizer states first, since they cross to the host once a step.
+pub const OFFLOAD_LAST: [Offload; 3] = [Offload::None, Offload::Optimizer, Offload::All];
+
+/// What a query may keep in host memory on this GPU, whose link to the host must be known for that.
+fn offloads(gpu: &Gpu, query: &Query) -> impl Iterator<Item = Offload> {
+    let linked = gpu.host_bandwidth().is_some();
+    let offloads = query.offloads.iter().copied();
+    offloads.filter(move |&offload| linked || offload == Offload::None)
+}
 
 /// The most GPUs that are planned for.
 pub const MOST_GPUS: u64 = 1 << 17;
@@ -40,6 +51,8 @@ pub struct Query {
     pub zero: Option<u8>,
     /// What layouts must recompute.
     pub recompute: Option<Recompute>,
+    /// What may be kept in host memory: the first is taken under which any layout fits.
+    pub offloads: Vec<Offload>,
     /// The share of a GPU's memory that a layout takes at most; where none does, all but what is kept free.
     pub memory_share: f64,
     /// Layouts to return.
@@ -61,6 +74,7 @@ impl Query {
             kept: Vec::new(),
             zero: None,
             recompute: None,
+            offloads: vec![Offload::None],
             memory_share: memory_share(),
             top: 1,
         }
@@ -148,16 +162,18 @@ pub fn tried(predictor: &Predictor, arch: &Architecture, query: &Query) -> Resul
     let zero_stages = &predictor.framework(query.workload.mode)?.zero_stages;
     let legal = layouts::layouts(arch, gpu, query, zero_stages);
     let memory = |work: &Workload| memory_use(arch, work).map_or(MOST, |memory| memory.total());
-    let fitting = |share: f64| -> Vec<Workload> {
+    let fitting = |share: f64, offload: Offload| -> Vec<Workload> {
         let room = (gpu.memory() * share).min(gpu.memory() - MemoryUse::RESERVED);
         let fits = |work: &Workload| memory(work) <= room;
         let layouts = legal.par_iter();
+        let layouts = layouts.map(|work| Workload { offload, ..*work });
         layouts
-            .flat_map_iter(|work| layouts::recomputing(arch, query, work, fits))
+            .flat_map_iter(|work| layouts::recomputing(arch, query, &work, fits))
             .collect()
     };
-    let shares = [query.memory_share, 1.0].into_iter();
-    let mut filled = shares.map(|share| (share, fitting(share)));
+    let attempts = offloads(gpu, query)
+        .flat_map(|offload| [query.memory_share, 1.0].map(|share| (share, offload)));
+    let mut filled = attempts.map(|(share, offload)| (share, fitting(share, offload)));
     let Some((memory_share, fitting)) = filled.find(|(_, layouts)| !layouts.is_empty()) else {
         return Err(refusal(predictor, arch, query, &legal));
     };
@@ -241,8 +257,13 @@ fn refusal(predictor: &Predictor, arch: &Architecture, query: &Query, legal: &[W
         gpus, global_batch, ..
     } = query;
     let recompute = query.recompute.unwrap_or(Recompute::Full);
+    let offload = offloads(gpu, query).last().unwrap_or_default();
     let least = legal.iter().filter_map(|work| {
-        let work = Workload { recompute, ..*work };
+        let work = Workload {
+            recompute,
+            offload,
+            ..*work
+        };
         let memory = memory_use(arch, &work).ok()?;
         Some((memory.total(), work))
     });

@@ -21,6 +21,7 @@ fn query(gpus: u64, workload: Workload) -> Query {
         kept: Vec::new(),
         zero: None,
         recompute: None,
+        offloads: OFFLOAD_LAST.to_vec(),
         memory_share: memory_share(),
         top: 10,
     }
@@ -59,6 +60,27 @@ fn every_layout_is_legal_uses_all_gpus_and_the_whole_batch_and_fits() {
         assert!(layout.step.fits);
     }
     assert!(plan.layouts[0].tied && plan.layouts.len() == 10);
+}
+
+#[test]
+fn host_memory_is_used_only_where_nothing_fits_without_it_or_where_it_is_asked_for() {
+    let (predictor, arch) = (predictor("h100"), model("gpt3-13b"));
+    let offloads = |gpus, offloads: &[Offload]| {
+        let query = Query {
+            global_batch: 64,
+            offloads: offloads.to_vec(),
+            ..query(gpus, Workload::train(1, 2048))
+        };
+        let layouts = train(&predictor, arch, &query)?.tried.layouts;
+        let first = layouts[0].workload.offload;
+        assert!(layouts.iter().all(|tried| tried.workload.offload == first));
+        Ok::<_, Error>(first)
+    };
+    // 16 bytes a parameter are 206 GB.
+    assert!(offloads(1, &[Offload::None]).unwrap_err().is_infeasible());
+    assert_eq!(offloads(1, &OFFLOAD_LAST).unwrap(), Offload::Optimizer);
+    assert_eq!(offloads(8, &OFFLOAD_LAST).unwrap(), Offload::None);
+    assert_eq!(offloads(8, &[Offload::All]).unwrap(), Offload::All);
 }
 
 #[test]

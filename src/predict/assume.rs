@@ -52,6 +52,8 @@ const fn half_width(caveat: Caveat) -> f64 {
         Caveat::Physics => 0.30,
         // An assumption.
         Caveat::NotLearned => 0.30,
+        // An assumption: half to twice the time.
+        Caveat::Offload => 0.70,
     }
 }
 
@@ -75,6 +77,21 @@ const LINK_LATENCY: Seconds = Seconds::from_micros(10.0);
 /// Share of the dense peak that the best GEMMs reach: 0.78 to 0.87 on A100, H100 and B200 (ml-engineering,
 /// compute/accelerator).
 const REACHABLE_PEAK: f64 = 0.8;
+
+/// What a step waits for where it offloads to the host.
+pub fn offload(time: Seconds) -> Estimate {
+    let mut caveats = Caveats::default();
+    caveats.insert(Caveat::Offload);
+    let half_width = uncertainty(caveats);
+    Estimate {
+        time,
+        half_width,
+        shared: half_width,
+        least: Seconds::ZERO,
+        tier: Tier::Roofline,
+        caveats,
+    }
+}
 
 /// Launch term plus the longer of arithmetic and traffic over the bandwidth that streaming kernels reach; collectives over their link.
 pub fn roofline(gpu: &Gpu, op: &Op) -> Estimate {

@@ -1,6 +1,6 @@
 //! Plans and comparisons as people read them.
 
-use crate::arch::{Mode, Recompute, Workload};
+use crate::arch::{Mode, Offload, Recompute, Workload};
 use crate::report::plan::{CompareReport, LayoutKeys, PlanKeys, PlanReport, RunKeys};
 use crate::report::plot::{Axis, Chart, Series};
 use crate::report::table::{Side, table};
@@ -327,7 +327,10 @@ fn layout_text(work: &Workload) -> String {
         "ZeRO" => *size > 0,
         _ => *size > 1,
     });
-    let shown: Vec<_> = shown.map(|(name, size)| format!("{name} {size}")).collect();
+    let mut shown: Vec<_> = shown.map(|(name, size)| format!("{name} {size}")).collect();
+    if work.offload != Offload::None {
+        shown.push(format!("offload {}", work.offload));
+    }
     match shown.is_empty() {
         true => "one GPU each".to_owned(),
         false => shown.join(", "),

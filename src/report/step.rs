@@ -2,9 +2,11 @@
 
 use crate::arch::Architecture;
 use crate::arch::AttentionKernel;
+use crate::arch::Offload;
 use crate::arch::Phase;
 use crate::arch::Recompute;
 use crate::arch::Workload;
+use crate::arch::host_traffic;
 use crate::arch::parameters;
 use crate::error::Result;
 use crate::framework::{Fit, Kind};
@@ -61,6 +63,9 @@ pub struct StepReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) usd_per_million_tokens: Option<f64>,
     pub(super) memory: MemoryKeys,
+    /// What is kept in host memory, where anything is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) offload: Option<OffloadKeys>,
     pub(super) tier: Tier,
     pub(super) tier_shares: BTreeMap<Tier, f64>,
     pub(super) caveats: Vec<SharedWarning>,
@@ -83,6 +88,8 @@ named_enum! {
         Host = "host",
         /// Fixed times of layers, sequences and steps.
         Overhead = "overhead",
+        /// Waiting for the link to the host and for Adam on the CPU.
+        Offload = "offload",
     }
 }
 
@@ -104,6 +111,16 @@ pub(super) struct FrameworkKeys {
     pub network_bytes_per_s: f64,
     /// Its errors on runs kept out of the fit of its constants, for this kind of step.
     pub fit: Option<Fit>,
+}
+
+/// What a GPU keeps in the memory of its host, and how fast it reaches that.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+pub(super) struct OffloadKeys {
+    pub kept_bytes: f64,
+    /// Bandwidth of the link to the host, one direction.
+    pub host_bandwidth_bytes_per_s: f64,
+    /// Bandwidth of host memory for one GPU.
+    pub host_memory_bandwidth_bytes_per_s: f64,
 }
 
 /// Memory of the fullest GPU.
@@ -243,6 +260,9 @@ impl StepReport {
         let gpu = predictor.gpu();
         let share = |line: &Line| line.time / step.time;
         let touched = |caveat| {
+            if caveat == Caveat::Offload {
+                return step.lanes.offload / step.time;
+            }
             let lines = step.lines.iter();
             let sum: f64 = lines
                 .filter(|line| line.each.caveats.contains(caveat))
@@ -289,6 +309,13 @@ impl StepReport {
                 capacity_bytes: gpu.memory().bytes(),
                 fits: step.fits,
             },
+            offload: (workload.offload != Offload::None).then(|| OffloadKeys {
+                kept_bytes: host_traffic(architecture, workload).kept.bytes(),
+                host_bandwidth_bytes_per_s: gpu
+                    .host_bandwidth()
+                    .map_or(0.0, |link| link.bytes_per_sec()),
+                host_memory_bandwidth_bytes_per_s: gpu.host_memory_bandwidth().bytes_per_sec(),
+            }),
             tier: step.worst_tier(),
             tier_shares: Tier::ALL.into_iter().zip(step.tier_shares).collect(),
             caveats: step

@@ -132,6 +132,16 @@ impl StepReport {
             ),
             ("tiers", tiers),
         ];
+        if let Some(offload) = self.offload {
+            let gigabytes = |rate: f64| significant(rate * 1e-9);
+            let shown = format!(
+                "{} of host memory per GPU over {} GB/s, Adam at {} GB/s of it; assumed, no such run was measured",
+                Bytes::from_bytes(offload.kept_bytes),
+                gigabytes(offload.host_bandwidth_bytes_per_s),
+                gigabytes(offload.host_memory_bandwidth_bytes_per_s),
+            );
+            lines.push(("offload", shown));
+        }
         if self.gpus > 1 {
             let each = tokens(self.tokens_per_s_per_gpu);
             let all = tokens(self.tokens_per_s_of_all_gpus);

@@ -4,11 +4,11 @@
 use super::search::MOST_SHAPES as MOST_LAYOUTS;
 use super::search::{shapes as layouts, ten};
 use crate::arch::{
-    Architecture, AttentionKernel, Dimension, Mode, Positions, Recipe, Recompute, Workload,
+    Architecture, AttentionKernel, Dimension, Mode, Offload, Positions, Recipe, Recompute, Workload,
 };
 use crate::error::{Error, Result};
 use crate::ops::Dtype;
-use crate::plan::{Limits, MOST_GPUS, Query, memory_share, sequences};
+use crate::plan::{Limits, MOST_GPUS, OFFLOAD_LAST, Query, memory_share, sequences};
 use crate::request::{ArchitectureRequest, Size, Sizes, number};
 use crate::units::Seconds;
 use serde::de::{Deserialize, Deserializer, Error as _};
@@ -259,6 +259,9 @@ pub struct PlanRequest {
     /// Keep this recomputation [default: the fastest that fits].
     #[cfg_attr(feature = "cli", arg(long))]
     pub recompute: Option<Recompute>,
+    /// Keep this in host memory [default: nothing, or what it takes where nothing fits].
+    #[cfg_attr(feature = "cli", arg(long))]
+    pub offload: Option<Offload>,
     /// Share of a GPU's memory that a layout takes at most [default: 0.8 in training, 0.9 when serving].
     #[cfg_attr(feature = "cli", arg(long, value_name = "FRACTION", value_parser = share))]
     #[serde(default, deserialize_with = "fraction")]
@@ -347,6 +350,10 @@ impl PlanRequest {
             kept: kept.clone(),
             zero: self.zero,
             recompute: self.recompute,
+            offloads: match self.offload {
+                Some(kept) => vec![kept],
+                None => OFFLOAD_LAST.to_vec(),
+            },
             memory_share,
             top: self.top as usize,
         });
@@ -370,6 +377,7 @@ impl PlanRequest {
             ("vp", self.vp.is_some()),
             ("zero", self.zero.is_some()),
             ("recompute", self.recompute.is_some()),
+            ("offload", self.offload.is_some()),
             ("tokens", self.tokens.is_some()),
         ];
         let of_serving = [

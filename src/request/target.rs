@@ -76,41 +76,70 @@ pub struct TargetRequest {
     #[schema(exclusive_minimum = 0.0, maximum = 8000.0)]
     #[param(exclusive_minimum = 0.0, maximum = 8000.0)]
     pub network_gbit_per_s: Option<f64>,
+    /// Bandwidth of the link between a GPU and its host in one direction, in GB/s [default: that of the GPU's usual
+    /// server].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "GBYTE", value_parser = gigabytes))]
+    #[serde(deserialize_with = "host_link")]
+    #[schema(exclusive_minimum = 0.0, maximum = 8000.0)]
+    #[param(exclusive_minimum = 0.0, maximum = 8000.0)]
+    pub host_gbyte_per_s: Option<f64>,
 }
 
 impl TargetRequest {
     /// The keys that stand beside those of any request.
-    pub const KEYS: [&'static str; 4] = ["gpu", "model", "framework", "network_gbit_per_s"];
+    pub const KEYS: [&'static str; 5] = [
+        "gpu",
+        "model",
+        "framework",
+        "network_gbit_per_s",
+        "host_gbyte_per_s",
+    ];
 
-    /// This GPU in the network that was asked for.
+    /// This GPU in the network and on the host that were asked for.
     pub fn placed(&self, gpu: &Gpu) -> Gpu {
-        let gpu = gpu.clone();
-        match self.network_gbit_per_s {
-            Some(gigabits) => {
-                gpu.with_network(BytesPerSecond::from_bytes_per_sec(gigabits * 1e9 / 8.0))
-            }
-            None => gpu,
+        let mut gpu = gpu.clone();
+        let rate = BytesPerSecond::from_bytes_per_sec;
+        if let Some(gigabits) = self.network_gbit_per_s {
+            gpu = gpu.with_network(rate(gigabits * 1e9 / 8.0));
         }
+        if let Some(gigabytes) = self.host_gbyte_per_s {
+            gpu = gpu.with_host_link(rate(gigabytes * 1e9));
+        }
+        gpu
     }
 }
 
-/// The widest network that is asked for, in Gb/s.
+/// The greatest bandwidth that is asked for, in Gb/s or GB/s.
 const WIDEST: f64 = 8000.0;
 
-fn in_range(gigabits: f64) -> std::result::Result<f64, String> {
-    let allowed = gigabits > 0.0 && gigabits <= WIDEST;
-    let message = format!("expected a number above 0 and up to {WIDEST}, in Gb/s");
-    allowed.then_some(gigabits).ok_or(message)
+fn in_range(bandwidth: f64, unit: &str) -> std::result::Result<f64, String> {
+    let allowed = bandwidth > 0.0 && bandwidth <= WIDEST;
+    let message = format!("expected a number above 0 and up to {WIDEST}, in {unit}");
+    allowed.then_some(bandwidth).ok_or(message)
 }
 
 /// `400`, `400Gb/s`.
 #[cfg(feature = "cli")]
 fn gigabits(text: &str) -> std::result::Result<f64, String> {
     let number = text.trim().trim_end_matches("Gb/s").trim();
-    in_range(number.parse().unwrap_or(f64::NAN))
+    in_range(number.parse().unwrap_or(f64::NAN), "Gb/s")
+}
+
+/// `64`, `64GB/s`.
+#[cfg(feature = "cli")]
+fn gigabytes(text: &str) -> std::result::Result<f64, String> {
+    let number = text.trim().trim_end_matches("GB/s").trim();
+    in_range(number.parse().unwrap_or(f64::NAN), "GB/s")
 }
 
 fn network<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
     let given: Option<f64> = Option::deserialize(deserializer)?;
-    given.map(in_range).transpose().map_err(D::Error::custom)
+    let read = given.map(|given| in_range(given, "Gb/s"));
+    read.transpose().map_err(D::Error::custom)
+}
+
+fn host_link<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    let given: Option<f64> = Option::deserialize(deserializer)?;
+    let read = given.map(|given| in_range(given, "GB/s"));
+    read.transpose().map_err(D::Error::custom)
 }

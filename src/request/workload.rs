@@ -3,6 +3,7 @@
 use crate::arch::Architecture;
 use crate::arch::AttentionKernel;
 use crate::arch::Mode;
+use crate::arch::Offload;
 use crate::arch::Positions;
 use crate::arch::Recipe;
 use crate::arch::Recompute;
@@ -89,6 +90,9 @@ pub struct WorkloadRequest {
     /// Micro-batches per step: they fill the pipeline and accumulate gradients.
     #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "N"))]
     pub microbatches: Size,
+    /// What training keeps in host memory: optimizer states, with Adam on the CPU, activations, or both.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    pub offload: Offload,
 }
 
 impl WorkloadRequest {
@@ -158,13 +162,18 @@ impl WorkloadRequest {
             attention: self.attention,
             sequence_parallel: self.sequence_parallel,
             microbatches,
+            offload: self.offload,
         })
     }
 
     /// Whether a workload has this key, so that messages can say where it stands.
     pub fn has(key: &str) -> bool {
         static KEYS: LazyLock<Value> = LazyLock::new(|| {
-            serde_json::to_value(Workload::train(1, 1)).expect("a workload is JSON")
+            let every = Workload {
+                offload: Offload::All,
+                ..Workload::train(1, 1)
+            };
+            serde_json::to_value(every).expect("a workload is JSON")
         });
         KEYS.get(key).is_some()
     }

@@ -367,7 +367,8 @@ impl Lowering<'_> {
                 pass: Pass::Forward,
                 dtype: Dtype::Fp32,
             };
-            self.push_per_step(Role::Optimizer, Phase::Update, Op::Memory(adam), 1);
+            let on_gpu = u64::from(!work.offload.optimizer());
+            self.push_per_step(Role::Optimizer, Phase::Update, Op::Memory(adam), on_gpu);
         }
         collectives(arch, work, stage, |role, phase, op, count| {
             self.push_per_step(role, phase, op, count);

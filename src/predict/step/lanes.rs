@@ -2,7 +2,9 @@
 //!
 //! Per micro-batch and stage: kernels, the share of their neighbours' traffic that shows, the fixed times of a layer. The
 //! host overtakes where launching takes longer. The last stage runs the head too. 1F1B, interleaved or not, idles for
-//! `(p - 1) / v` micro-batches. Traffic of data parallelism hides behind the micro-batches up to their length.
+//! `(p - 1) / v` micro-batches. Traffic of data parallelism hides behind the micro-batches up to their length, what
+//! offloading moves over the link to the host behind the forward or the backward pass of one; Adam on the CPU hides
+//! behind nothing.
 
 use super::ledger::{Entry, Ledger, Section, Term};
 use crate::arch::{Mode, Recipe};
@@ -14,6 +16,9 @@ const SHARPNESS: f64 = 8.0;
 
 /// Share of a micro-batch behind which traffic of data parallelism can hide.
 const HIDING: f64 = 0.9;
+
+/// Share of the forward pass of a micro-batch: the backward pass does twice its arithmetic.
+const FORWARD: f64 = 1.0 / 3.0;
 
 /// Where the time of a step goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -28,6 +33,8 @@ pub struct Lanes {
     pub host: Seconds,
     /// Fixed times of layers, sequences and steps, and the growth with the number of GPUs.
     pub overhead: Seconds,
+    /// Waiting for the link to the host and for Adam on the CPU.
+    pub offload: Seconds,
     /// Wall time of the step: the sum of all.
     pub total: Seconds,
     /// By which the times of a section are multiplied: 0 where another stage is the slowest.
@@ -182,9 +189,16 @@ impl Lanes {
         let data_shown = shown(data, get(C::ExposedDp), HIDING * last);
         let sharded_shown = shown(sharded, get(C::ExposedFsdp), HIDING * compute);
         let updated = factors.sum(update, KERNELS);
+        let moved =
+            |traffic: f64, part: f64| shown(traffic, get(C::ExposedFsdp), HIDING * last * part);
+        let host_link = &ledger.host;
+        let out = moved(host_link.activations, FORWARD);
+        let back = moved(host_link.activations, 1.0 - FORWARD)
+            .max(moved(host_link.gradients, 1.0 - FORWARD));
+        let offload = micro * (out + back) + host_link.adam.max(host_link.weights);
         let constant = get(C::StepMs) * 1e-3 + get(C::SequenceUs) * 1e-6 * ledger.sequences;
 
-        let plain = compute + bubble + data_shown + sharded_shown + updated + constant;
+        let plain = compute + bubble + data_shown + sharded_shown + updated + constant + offload;
         let growth = get(C::GrowthPerDoubling) * (ledger.gpus / 8.0).log2().max(0.0);
         let seconds = Seconds::from_secs;
         Self {
@@ -197,6 +211,7 @@ impl Lanes {
             bubble: seconds(bubble),
             host: seconds(micro * in_last * (stage - device)),
             overhead: seconds(micro * in_last * fixed + constant + plain * growth),
+            offload: seconds(offload),
             total: seconds(plain * (1.0 + growth)),
             sections: [in_last, in_head, 1.0],
             exposed_data: share(data_shown, data),

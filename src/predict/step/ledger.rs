@@ -3,8 +3,10 @@
 //! A [`Ledger`] is linear in the constants of a framework but for the few maxima of [`super::lanes`], so a fit evaluates
 //! a thousand sets of constants without asking a predictor again.
 
-use crate::arch::{Architecture, Item, Mode, Phase, Recipe, Role, Step, Workload};
-use crate::error::Result;
+use crate::arch::{
+    Architecture, Item, Mode, Offload, Phase, Recipe, Role, Step, Workload, host_traffic,
+};
+use crate::error::{Error, Result};
 use crate::framework::{Constant, Framework};
 use crate::gpu::Gpu;
 use crate::ops::{Dtype, Gemm, Memory, MemoryKind, Op};
@@ -107,6 +109,41 @@ pub struct Ledger {
     pub(super) experts: f64,
     pub(super) gpus: f64,
     pub(super) sequences: f64,
+    pub(super) host: HostLink,
+}
+
+/// Seconds of what offloading moves and computes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct HostLink {
+    /// Activations of one micro-batch, in each direction.
+    pub activations: f64,
+    /// Gradients of one micro-batch, to the host.
+    pub gradients: f64,
+    /// Updated weights, from the host, once a step.
+    pub weights: f64,
+    /// Adam on the CPU, once a step, by the bandwidth of host memory.
+    pub adam: f64,
+}
+
+impl HostLink {
+    fn of(context: &Context<'_>) -> Self {
+        let Context {
+            gpu,
+            architecture,
+            workload,
+            ..
+        } = *context;
+        let Some(link) = gpu.host_bandwidth() else {
+            return Self::default();
+        };
+        let traffic = host_traffic(architecture, workload);
+        Self {
+            activations: (traffic.activations / link).secs(),
+            gradients: (traffic.gradients / link).secs(),
+            weights: (traffic.weights / link).secs(),
+            adam: (traffic.adam / gpu.host_memory_bandwidth()).secs(),
+        }
+    }
 }
 
 /// What one repetition of an item adds to a ledger: at most two terms.
@@ -137,6 +174,7 @@ impl Ledger {
             experts: experts as f64,
             gpus: workload.gpus() as f64,
             sequences: workload.batch as f64,
+            host: HostLink::of(context),
         }
     }
 
@@ -180,12 +218,22 @@ pub(in crate::predict) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// A step under the framework of the predictor; fails where that does not run its mode.
+    /// A step under the framework of the predictor; fails where that does not run its mode, or where it offloads over a
+    /// link that is not known.
     pub fn of(
         predictor: &'a Predictor,
         architecture: &'a Architecture,
         workload: &'a Workload,
     ) -> Result<Self> {
+        if workload.offload != Offload::None && predictor.gpu().host_bandwidth().is_none() {
+            let allowed = "`none`: no link to the host is known; host_gbyte_per_s sets it";
+            return Err(Error::field(
+                "workload",
+                "offload",
+                workload.offload,
+                allowed,
+            ));
+        }
         Ok(Self {
             gpu: predictor.gpu(),
             framework: predictor.framework(workload.mode)?,

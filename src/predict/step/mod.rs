@@ -80,17 +80,18 @@ impl StepEstimate {
     }
 
     /// Share of the time of each lane, in the order in which [`Lanes`] has them.
-    pub fn lane_shares(&self) -> [f64; 5] {
+    pub fn lane_shares(&self) -> [f64; 6] {
         let Lanes {
             kernels,
             exposed,
             bubble,
             host,
             overhead,
+            offload,
             total,
             ..
         } = self.lanes;
-        [kernels, exposed, bubble, host, overhead].map(|lane| lane / total)
+        [kernels, exposed, bubble, host, overhead, offload].map(|lane| lane / total)
     }
 
     /// Tokens per second of one GPU.
@@ -276,8 +277,12 @@ impl Whole {
             }
             time
         });
+        let shown = shown.collect();
+        if lanes.offload > Seconds::ZERO {
+            sum.add(lanes.offload, &assume::offload(lanes.offload));
+        }
         Self {
-            shown: shown.collect(),
+            shown,
             lanes,
             sum,
             least,
@@ -337,6 +342,65 @@ impl Sum {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arch::{Offload, Preset, Recompute};
+    use crate::units::BytesPerSecond;
+
+    fn step(gpu: &Gpu, arch: &Architecture, offload: Offload) -> StepEstimate {
+        let predictor = Predictor::new(gpu, None).unwrap();
+        let work = Workload {
+            dtype: Dtype::Fp16,
+            recompute: Recompute::Full,
+            microbatches: 4,
+            offload,
+            ..Workload::train(8, 1024)
+        };
+        estimate_step(&predictor, arch, &work).unwrap()
+    }
+
+    #[test]
+    fn offloading_takes_the_time_of_the_link_and_is_said_to_be_assumed() {
+        let arch = &Preset::find("gpt3-13b").unwrap().architecture;
+        let h100 = Gpu::find("h100").unwrap();
+        let plain = step(h100, arch, Offload::None);
+        assert_eq!(plain.lanes.offload, Seconds::ZERO);
+        for offload in [Offload::Optimizer, Offload::Activations, Offload::All] {
+            let moved = step(h100, arch, offload);
+            let lanes = moved.lane_shares().into_iter().sum::<f64>();
+            assert!((lanes - 1.0).abs() < 1e-9, "{lanes}");
+            assert!(moved.lanes.offload > Seconds::ZERO);
+            assert!(moved.caveats.contains(crate::families::Caveat::Offload));
+            assert!(moved.memory.total() < plain.memory.total());
+            let slow = h100
+                .clone()
+                .with_host_link(BytesPerSecond::from_bytes_per_sec(1e9));
+            assert!(step(&slow, arch, offload).time > moved.time * 1.5);
+        }
+        // 28 bytes a parameter at 76.8 GB/s; the fused kernel of the GPU is gone.
+        let adam = 28.0 * 12.85e9 / 76.8e9;
+        let offload = step(h100, arch, Offload::Optimizer).lanes.offload.secs();
+        assert!((adam..1.2 * adam).contains(&offload), "{offload} of {adam}");
+    }
+
+    /// 10 billion parameters on one V100: 40 TFLOP/s (arXiv 2101.06840, abstract), where a third of the FLOPs recompute.
+    #[test]
+    fn zero_offload_reaches_about_its_published_rate() {
+        let base = &Preset::find("gpt3-13b").unwrap().architecture;
+        let arch = Architecture {
+            layers: 50,
+            hidden: 4096,
+            heads: 32,
+            kv_heads: 32,
+            mlp: crate::arch::Mlp {
+                d_ff: 16_384,
+                ..base.mlp
+            },
+            ..base.clone()
+        };
+        let v100 = Gpu::find("v100").unwrap();
+        let moved = step(v100, &arch, Offload::Optimizer);
+        let rate = moved.model_flops.flops() * 4.0 / 3.0 / moved.time.secs() / 1e12;
+        assert!((25.0..64.0).contains(&rate), "{rate}");
+    }
 
     fn estimate(half_width: f64, shared: f64) -> Estimate {
         let time = Seconds::from_secs(1.0);
