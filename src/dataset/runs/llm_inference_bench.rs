@@ -65,7 +65,8 @@ fn run(cells: Cells<'_>) -> std::result::Result<Run, Reason> {
     let [time, rate] = ["Latency", "Throughput"].map(|column| cells.number(column));
     let (time, rate) = (time?.unwrap_or(0.0), rate?.unwrap_or(0.0));
     let told = (2 * batch * tokens) as f64 / time;
-    if !((told / rate - 1.0).abs() < ROUNDING) {
+    let agree = (told / rate - 1.0).abs() < ROUNDING;
+    if !agree {
         return Err("latency and throughput of the row disagree".to_owned());
     }
     let workload = Workload {
