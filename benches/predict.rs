@@ -1,17 +1,17 @@
-//! GEMM rows per second: whole predictions, and their two halves, the ensemble beside the plain loop it replaces.
+//! GEMM rows per second: whole predictions, and their two halves, the net beside the plain loop it replaces.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use shapewise::families::{Family, GpuRates};
 use shapewise::gpu::Gpu;
 use shapewise::ops::{Dtype, Gemm, Layout, Op};
 use shapewise::predict::Predictor;
-use shapewise::regressor::evaluate::Ensemble;
-use shapewise::regressor::net::{Layer, Net};
+use shapewise::regressor::artifact::Weights;
+use shapewise::regressor::evaluate::Evaluator;
+use shapewise::regressor::net::{Layer, Net, Output};
 use shapewise::units::Seconds;
 use std::hint::black_box;
 
-const MEMBERS: u64 = 5;
-const HIDDEN: usize = 96;
+const HIDDEN: usize = 128;
 
 /// A product whose dimensions change with `index`.
 fn product(index: u64) -> Op {
@@ -42,18 +42,23 @@ fn rows(count: u64) -> Vec<f32> {
 }
 
 /// A net of the usual shape with weights that take both signs.
-fn net(member: u64) -> Net {
+fn weights() -> Weights {
     let layer = |pair: &[usize]| Layer {
         inputs: pair[0],
         outputs: pair[1],
         weight: (0..pair[0] * pair[1])
-            .map(|at| (at as f32 + member as f32).sin() / (pair[0] as f32).sqrt())
+            .map(|at| (at as f32).sin() / (pair[0] as f32).sqrt())
             .collect(),
         bias: vec![0.1; pair[1]],
     };
-    let widths = [Family::Gemm.width(), HIDDEN, HIDDEN, 1];
-    Net {
-        layers: widths.windows(2).map(layer).collect(),
+    let inputs = Family::Gemm.width();
+    let widths = [inputs, HIDDEN, HIDDEN, HIDDEN, Output::WIDTH];
+    Weights {
+        mean: vec![0.0; inputs],
+        scale: vec![1.0; inputs],
+        nets: vec![Net {
+            layers: widths.windows(2).map(layer).collect(),
+        }],
     }
 }
 
@@ -74,24 +79,20 @@ fn features(criterion: &mut Criterion) {
     group.finish();
 }
 
-fn ensemble(criterion: &mut Criterion) {
-    let nets: Vec<Net> = (0..MEMBERS).map(net).collect();
-    let ensemble = Ensemble::new(&nets);
-    let mut group = criterion.benchmark_group("ensemble");
+fn net(criterion: &mut Criterion) {
+    let weights = weights();
+    let evaluator = Evaluator::new(&weights);
+    let mut group = criterion.benchmark_group("net");
     group.sample_size(10);
     for batch in [1, 64, 4096, 65536] {
         let rows = rows(batch);
         let mut out = Vec::new();
         group.throughput(Throughput::Elements(batch));
         group.bench_function(BenchmarkId::new("packed", batch), |bencher| {
-            bencher.iter(|| ensemble.evaluate(black_box(&rows), &mut out));
+            bencher.iter(|| evaluator.evaluate(black_box(&rows), &mut out));
         });
         group.bench_function(BenchmarkId::new("plain", batch), |bencher| {
-            bencher.iter(|| {
-                for net in &nets {
-                    black_box(net.forward(black_box(&rows)));
-                }
-            });
+            bencher.iter(|| weights.predict(black_box(&rows)));
         });
     }
     group.finish();
@@ -113,5 +114,5 @@ fn predictions(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, predictions, features, ensemble);
+criterion_group!(benches, predictions, features, net);
 criterion_main!(benches);

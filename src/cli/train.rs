@@ -95,20 +95,20 @@ fn show(event: &Event<'_>, bar: &ProgressBar) {
             100.0 * p90_ape
         )),
         Event::Epoch {
-            member,
+            net,
             epoch,
             of,
             loss,
             held_out,
             ..
         } => {
-            bar.set_message(format!("net {member}, epoch"));
+            bar.set_message(format!("{net}, epoch"));
             bar.set_length(*of as u64);
             bar.set_position(*epoch as u64 + 1);
             if let Some(error) = held_out {
                 let error = 100.0 * error;
                 milestone(format!(
-                    "  net {member} epoch {} loss {loss:.4} held-out median {error:.2} %",
+                    "  {net} epoch {} loss {loss:.4} held-out median {error:.2} %",
                     epoch + 1
                 ));
             }

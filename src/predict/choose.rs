@@ -7,7 +7,7 @@ use crate::gpu::{Generation, Gpu, Vendor};
 use crate::ops::Op;
 use crate::predict::library;
 use crate::regressor::artifact::{ANY_GPU, Artifact, Calibration, Key, Submodel, Weights};
-use crate::regressor::evaluate::Ensemble;
+use crate::regressor::evaluate::Evaluator;
 use crate::units::Seconds;
 use serde::Deserialize;
 use std::sync::OnceLock;
@@ -26,8 +26,8 @@ pub struct LoadedModel {
     pub coverage: Coverage,
     /// Spread to interval.
     pub calibration: Calibration,
-    normaliser: Weights,
-    ensemble: Ensemble,
+    /// From features to answers.
+    pub evaluator: Evaluator,
 }
 
 impl LoadedModel {
@@ -42,25 +42,15 @@ impl LoadedModel {
             rates: GpuRates::new(gpu, Seconds::from_micros(submodel.launch_us)),
             coverage: submodel.coverage.clone(),
             calibration: submodel.calibration.clone(),
-            normaliser: Weights {
-                mean: weights.mean.clone(),
-                scale: weights.scale.clone(),
-                nets: Vec::new(),
-            },
-            ensemble: Ensemble::new(&weights.nets),
+            evaluator: Evaluator::new(weights),
         }
     }
+}
 
-    /// Features an operator has.
-    pub fn width(&self) -> usize {
-        self.normaliser.mean.len()
-    }
-
-    /// Evaluates rows of raw features, `[rows, width] -> [rows, members]`; returns the number of members.
-    pub fn evaluate(&self, inputs: &mut [f32], outputs: &mut Vec<f32>) -> usize {
-        self.normaliser.normalise(inputs);
-        self.ensemble.evaluate(inputs, outputs);
-        self.ensemble.members()
+impl LoadedModel {
+    /// Whether it was trained for this GPU.
+    pub fn is_of(&self, gpu: &Gpu) -> bool {
+        self.key.gpu == gpu.name
     }
 }
 
@@ -120,7 +110,9 @@ fn next_best<'a>(
     let nearest = |artifacts: &[&'a Artifact], family: Family, most: u32| {
         let all = artifacts.iter().flat_map(|artifact| artifact.submodels());
         let others = all.filter(|(submodel, _)| {
-            submodel.key.family == family && excluded != Some(&submodel.key)
+            submodel.key.family == family
+                && excluded != Some(&submodel.key)
+                && candidates.may_answer(submodel)
         });
         let known = others.filter_map(|(submodel, weights)| {
             let distance = distance(gpu, variant, &submodel.key)?;
@@ -250,6 +242,15 @@ pub struct Candidates<'a> {
     named: Vec<&'a Artifact>,
     /// The named one, the GPU's own, the nearest sibling's, the one over all GPUs.
     all: Vec<&'a Artifact>,
+    /// The GPU whose rows no sub-model may have seen.
+    left_out: Option<&'a str>,
+}
+
+impl Candidates<'_> {
+    fn may_answer(&self, submodel: &Submodel) -> bool {
+        let seen = |left_out: &str| submodel.data.iter().any(|table| table.gpu == left_out);
+        !self.left_out.is_some_and(seen)
+    }
 }
 
 /// The models that may answer for a GPU.
@@ -262,23 +263,53 @@ pub fn candidates<'a>(gpu: &Gpu, model: Option<&'a Artifact>) -> Result<Candidat
     {
         all.extend(library::find(name)?);
     }
-    Ok(Candidates { named, all })
+    Ok(Candidates {
+        named,
+        all,
+        left_out: None,
+    })
 }
 
-/// The GPU of the same generation with a model of its own, of a dense table, that is nearest in units and bandwidth.
-fn sibling(gpu: &Gpu) -> Result<Option<&'static str>> {
+/// The models that may answer for a GPU as if nobody had measured it: those of all other GPUs, the nearest of its
+/// generation first, then of other generations.
+pub fn candidates_without(gpu: &Gpu) -> Result<Candidates<'_>> {
+    let others = others(gpu)?.into_iter();
+    let found: Vec<_> = others
+        .map(|(name, _)| library::find(name))
+        .collect::<Result<_>>()?;
+    Ok(Candidates {
+        named: vec![],
+        all: found.into_iter().flatten().collect(),
+        left_out: Some(&gpu.name),
+    })
+}
+
+/// The other GPUs with a model of their own, of a dense table: first those of the same generation, each nearest in units and
+/// bandwidth first.
+fn others(gpu: &Gpu) -> Result<Vec<(&'static str, &'static Gpu)>> {
     let sparse = sparse_entries()?;
     let gap = |other: &Gpu| {
         let units = (gpu.sm_count() as f64 / other.sm_count() as f64).ln().abs();
         units + (gpu.bandwidth() / other.bandwidth()).ln().abs()
     };
-    Ok(library::names()
+    let mut others: Vec<_> = library::names()
         .filter(|name| *name != library::BASE && *name != gpu.name)
         .filter(|name| sparse.iter().all(|entry| entry.gpu != *name))
         .filter_map(|name| Gpu::find(name).ok().map(|other| (name, other)))
-        .filter(|(_, other)| other.generation == gpu.generation)
-        .min_by(|(_, a), (_, b)| gap(a).total_cmp(&gap(b)))
-        .map(|(name, _)| name))
+        .collect();
+    others.sort_by(|(_, a), (_, b)| {
+        let is_other = |other: &Gpu| other.generation != gpu.generation;
+        let by_generation = is_other(a).cmp(&is_other(b));
+        by_generation.then(gap(a).total_cmp(&gap(b)))
+    });
+    Ok(others)
+}
+
+/// The nearest of them that is of the same generation.
+fn sibling(gpu: &Gpu) -> Result<Option<&'static str>> {
+    let nearest = others(gpu)?.into_iter().next();
+    let sibling = nearest.filter(|(_, other)| other.generation == gpu.generation);
+    Ok(sibling.map(|(name, _)| name))
 }
 
 fn bytes(variant: Variant) -> Option<u64> {
@@ -325,6 +356,35 @@ mod tests {
         for ampere in ["a30", "a100-40gb", "a100-40gb-pcie"] {
             assert_eq!(sibling(Gpu::find(ampere).unwrap()).unwrap(), Some("a100"));
         }
+    }
+
+    #[test]
+    fn a_gpu_that_is_left_out_is_answered_by_models_that_saw_no_row_of_it() {
+        for name in library::names().filter(|name| *name != library::BASE) {
+            let gpu = Gpu::find(name).unwrap();
+            let candidates = candidates_without(gpu).unwrap();
+            assert!(candidates.named.is_empty() && candidates.all.len() > 5);
+            let mut models = Vec::new();
+            for family in [Family::Gemm, Family::Prefill, Family::Decode] {
+                for variant in family.variants() {
+                    choose(gpu, &candidates, family, variant, &mut models).unwrap();
+                }
+            }
+            let submodels = candidates.all.iter().flat_map(|each| each.submodels());
+            for (submodel, _) in submodels {
+                let saw = submodel.data.iter().any(|table| table.gpu == name);
+                let answers = models.iter().any(|model| model.key == submodel.key);
+                assert!(!(saw && answers), "{} for {name}", submodel.key);
+            }
+            assert!(!models.is_empty(), "{name}");
+        }
+        // H200's GEMMs were taught by rows of H100, so another generation answers for H100.
+        let h100 = Gpu::find("h100").unwrap();
+        let candidates = candidates_without(h100).unwrap();
+        let bf16 = Variant::Format(crate::ops::Dtype::Bf16);
+        let mut models = Vec::new();
+        choose(h100, &candidates, Family::Gemm, bf16, &mut models).unwrap();
+        assert_ne!(models[0].key.gpu, "h200");
     }
 
     #[test]

@@ -28,7 +28,7 @@ use crate::predict::choose::{Answer, LoadedModel, choose};
 use crate::predict::estimate::{Caveat, Caveats, Estimate, Tier};
 use crate::predict::ratios::{Carried, Ratios};
 use crate::regressor::artifact::{Artifact, Card};
-use crate::regressor::evaluate::mean_and_spread;
+use crate::regressor::net::Output;
 use crate::units::Seconds;
 use std::collections::HashMap;
 
@@ -67,26 +67,40 @@ enum Framed {
 impl Predictor {
     /// A predictor from the built-in models, or from `model` first where it has an answer.
     pub fn new(gpu: &Gpu, model: Option<&Artifact>) -> Result<Self> {
+        let mut predictor = Self::of(gpu, &choose::candidates(gpu, model)?)?;
+        predictor.alignment = choose::alignment(gpu, &mut predictor.models)?;
+        predictor.named = model.map(|model| (model.card.name.clone(), formats(&model.card)));
+        Ok(predictor)
+    }
+
+    /// A predictor of a GPU as if nobody had measured it: from the built-in models that saw no row of it, neither their own
+    /// nor through a teacher. Odd sizes are known from elsewhere; measured ratios between kernels of attention stay.
+    pub fn leaving_out(gpu: &Gpu) -> Result<Self> {
+        let mut predictor = Self::of(gpu, &choose::candidates_without(gpu)?)?;
+        let alignment = choose::alignment(gpu, &mut predictor.models)?;
+        predictor.alignment = alignment.filter(|&odd| !predictor.models[odd].is_of(gpu));
+        Ok(predictor)
+    }
+
+    fn of(gpu: &Gpu, candidates: &choose::Candidates<'_>) -> Result<Self> {
         let mut models = Vec::new();
-        let candidates = choose::candidates(gpu, model)?;
         let mut answers = Family::ALL.map(|_| Vec::new());
         for family in Family::ALL {
             for variant in family.variants() {
-                let answer = choose(gpu, &candidates, family, variant, &mut models)?;
+                let answer = choose(gpu, candidates, family, variant, &mut models)?;
                 answers[family as usize].push(answer);
             }
         }
-        let alignment = choose::alignment(gpu, &mut models)?;
         Ok(Self {
             gpu: gpu.clone(),
             rates: GpuRates::new(gpu, gpu.launch_floor()),
             models,
             answers,
-            alignment,
+            alignment: None,
             ratios: Ratios::of(gpu)?,
             measured: HashMap::new(),
             framework: Framed::Default,
-            named: model.map(|model| (model.card.name.clone(), formats(&model.card))),
+            named: None,
         })
     }
 
@@ -314,8 +328,7 @@ struct Batch {
 struct BatchRows {
     inputs: Vec<f32>,
     references: Vec<Seconds>,
-    outputs: Vec<f32>,
-    members: usize,
+    outputs: Vec<Output>,
 }
 
 impl Batch {
@@ -337,7 +350,7 @@ impl Batch {
     fn enqueue(&mut self, index: usize, op: &Op, model: &LoadedModel) -> usize {
         let rows = &mut self.models[index];
         let start = rows.inputs.len();
-        rows.inputs.resize(start + model.width(), 0.0);
+        rows.inputs.resize(start + model.evaluator.inputs(), 0.0);
         let reference = model.rates.features(op, &mut rows.inputs[start..]);
         rows.references.push(reference);
         rows.references.len() - 1
@@ -346,7 +359,7 @@ impl Batch {
     fn evaluate(&mut self, models: &[LoadedModel]) {
         for (rows, model) in self.models.iter_mut().zip(models) {
             if !rows.references.is_empty() {
-                rows.members = model.evaluate(&mut rows.inputs, &mut rows.outputs);
+                model.evaluator.evaluate(&rows.inputs, &mut rows.outputs);
             }
         }
     }
@@ -355,12 +368,10 @@ impl Batch {
         self.models[model].references[row]
     }
 
-    /// Mean and standard deviation of the members.
+    /// Mean and spread of an answer.
     fn output(&self, model: usize, row: usize) -> (f64, f64) {
-        let BatchRows {
-            outputs, members, ..
-        } = &self.models[model];
-        mean_and_spread(outputs[row * members..][..*members].iter().copied())
+        let Output { mean, spread } = self.models[model].outputs[row];
+        (mean, spread)
     }
 }
 

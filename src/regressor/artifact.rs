@@ -10,7 +10,7 @@ use crate::error::{Error, Result, read_bytes, read_text, write_atomically};
 use crate::families::{Family, Variant};
 use crate::gpu::Gpu;
 use crate::ops::Dtype;
-use crate::regressor::net::{Layer, Net};
+use crate::regressor::net::{Layer, Net, Output};
 use half::f16;
 use safetensors::tensor::{SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
@@ -167,7 +167,7 @@ impl From<Key> for KeyFields {
 /// The GPU of a sub-model that was trained over all GPUs, for GPUs nobody measured.
 pub const ANY_GPU: &str = "any";
 
-/// One predictor: an ensemble of nets with its provenance.
+/// One predictor: an ensemble of nets, or one net distilled from it, with its provenance.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Submodel {
@@ -179,7 +179,7 @@ pub struct Submodel {
     pub launch_us: f64,
     /// Widths of the hidden layers.
     pub hidden: Vec<usize>,
-    /// Nets in the ensemble.
+    /// Nets that answer.
     pub members: usize,
     /// How it was trained, enough to do it again.
     pub training: Training,
@@ -217,9 +217,24 @@ pub struct Training {
     pub held_out_fraction: f64,
     /// Backend that fitted the nets.
     pub backend: String,
+    /// What the net that answers was distilled from; nothing where the members answer themselves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distilled: Option<Distilled>,
     /// What the teacher knew of tiles beforehand; nothing for most sub-models.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waves: Option<Waves>,
+}
+
+/// How one net took the place of several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Distilled {
+    /// Nets that were fitted to rows and pseudo-labels.
+    pub members: usize,
+    /// Unlabelled shapes that they and the teacher labelled.
+    pub labels: usize,
+    /// Passes over rows and labels.
+    pub epochs: usize,
 }
 
 /// What a teacher knows of a library's tiles before it sees a row, for tables too small to show it.
@@ -258,7 +273,7 @@ pub struct DataSource {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calibration {
-    /// Added to the ensemble's standard deviation, so that agreement is not taken for certainty.
+    /// Added to the spread of the members, so that agreement is not taken for certainty.
     pub floor: f64,
     /// Upper ends of the size groups but the last, in microseconds of reference time.
     pub bounds_us: Vec<f64>,
@@ -304,33 +319,44 @@ pub struct Weights {
     pub mean: Vec<f32>,
     /// `[inputs]`: multiplied after that; 0 switches a constant feature off.
     pub scale: Vec<f32>,
-    /// The ensemble.
+    /// From normalised features to `ln(time / reference)`: an ensemble, or one net with a spread of its own.
     pub nets: Vec<Net>,
 }
 
 /// Normalised features beyond this many deviations are clipped, so that a net never extrapolates wildly.
 pub const CLIP: f32 = 6.0;
 
+/// A feature as nets see it.
+pub const fn normalised(value: f32, mean: f32, scale: f32) -> f32 {
+    ((value - mean) * scale).clamp(-CLIP, CLIP)
+}
+
 impl Weights {
     /// Normalises rows of features in place.
     pub fn normalise(&self, rows: &mut [f32]) {
         for row in rows.chunks_exact_mut(self.mean.len()) {
             for ((value, mean), scale) in row.iter_mut().zip(&self.mean).zip(&self.scale) {
-                *value = ((*value - mean) * scale).clamp(-CLIP, CLIP);
+                *value = normalised(*value, *mean, *scale);
             }
         }
     }
 
-    /// The mean of the nets for rows of raw features.
-    pub fn predict_mean(&self, rows: &[f32], means: &mut [f32]) {
+    /// Whether one net that knows its spread took the place of an ensemble.
+    pub fn is_distilled(&self) -> bool {
+        self.nets[0].outputs() == Output::WIDTH
+    }
+
+    /// What the nets answer for rows of raw features.
+    pub fn predict(&self, rows: &[f32]) -> Vec<Output> {
         let mut rows = rows.to_vec();
         self.normalise(&mut rows);
-        means.fill(0.0);
-        for net in &self.nets {
-            for (mean, output) in means.iter_mut().zip(net.forward(&rows)) {
-                *mean += output / self.nets.len() as f32;
-            }
+        let answers: Vec<_> = self.nets.iter().map(|net| net.forward(&rows)).collect();
+        if self.is_distilled() {
+            let answers = answers[0].as_chunks().0.iter();
+            return answers.copied().map(Output::of_distilled).collect();
         }
+        let of_row = |row| Output::of_members(answers.iter().map(|answers| answers[row]));
+        (0..answers[0].len()).map(of_row).collect()
     }
 }
 
@@ -510,6 +536,13 @@ fn load_submodel(
             tensors.len()
         ));
     }
+    let is_distilled = submodel.training.distilled.is_some();
+    if is_distilled && submodel.members != 1 {
+        return Err(format!(
+            "{name} has {} members and is distilled; allowed: one net",
+            submodel.members
+        ));
+    }
     let mut take = |tensor: String, shape: &[usize]| {
         *used += 1;
         let view = tensors
@@ -550,7 +583,7 @@ fn load_submodel(
     let scale = take(format!("{index}.scale"), &[inputs])?;
     let widths: Vec<usize> = std::iter::once(inputs)
         .chain(submodel.hidden.iter().copied())
-        .chain([1])
+        .chain([if is_distilled { Output::WIDTH } else { 1 }])
         .collect();
     let mut nets = Vec::with_capacity(submodel.members);
     for member in 0..submodel.members {
@@ -615,6 +648,7 @@ mod tests {
                 pseudo_labels: 0,
                 held_out_fraction: 0.1,
                 backend: "cpu".into(),
+                distilled: None,
                 waves: None,
             },
             data: vec![],
@@ -647,6 +681,25 @@ mod tests {
         }
     }
 
+    /// The same with one net that has two outputs.
+    fn distilled() -> Artifact {
+        let mut artifact = artifact();
+        let submodel = &mut artifact.card.submodels[0];
+        submodel.members = 1;
+        submodel.training.distilled = Some(Distilled {
+            members: 3,
+            labels: 10,
+            epochs: 1,
+        });
+        let nets = &mut artifact.weights[0].nets;
+        nets.truncate(1);
+        let last = nets[0].layers.last_mut().unwrap();
+        last.outputs = Output::WIDTH;
+        last.weight = vec![0.25, -0.5, 0.5, 1.0, 0.125, -0.25];
+        last.bias = vec![0.5, -1.0];
+        artifact
+    }
+
     fn files(artifact: &Artifact) -> (String, Vec<u8>) {
         let folder = tempfile::tempdir().unwrap();
         artifact.clone().save(folder.path()).unwrap();
@@ -665,11 +718,31 @@ mod tests {
 
     #[test]
     fn saving_and_loading_gives_the_same_model() {
-        let original = artifact();
-        let (card, weights) = files(&original);
-        let mut read = Artifact::parse(&card, &weights, "models/test").unwrap();
-        assert_eq!(read.card.weights_sha256.take(), Some(sha256(&weights)));
-        assert_eq!(read, original);
+        for original in [artifact(), distilled()] {
+            let (card, weights) = files(&original);
+            let mut read = Artifact::parse(&card, &weights, "models/test").unwrap();
+            assert_eq!(read.card.weights_sha256.take(), Some(sha256(&weights)));
+            assert_eq!(read, original);
+        }
+    }
+
+    #[test]
+    fn a_distilled_net_answers_with_a_spread_of_its_own() {
+        let distilled = distilled();
+        let weights = &distilled.weights[0];
+        let row: Vec<f32> = (0..weights.mean.len()).map(|at| at as f32 * 0.1).collect();
+        let answer = weights.predict(&row)[0];
+        let mean = weights.nets[0].clone().first_output().forward(&{
+            let mut row = row.clone();
+            weights.normalise(&mut row);
+            row
+        })[0];
+        assert_eq!(answer.mean, f64::from(mean));
+        // Below 0 the members agree.
+        assert_eq!(Output::of_distilled([1.0, -0.5]).spread, 0.0);
+        let (card, weights) = files(&distilled);
+        let several = card.replace("\"members\": 1", "\"members\": 2");
+        assert!(refusal(&several, &weights).contains("allowed: one net"));
     }
 
     #[test]

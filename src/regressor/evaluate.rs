@@ -1,88 +1,87 @@
-//! Fast evaluation of an ensemble of small nets on one core.
+//! Fast evaluation of the small nets of a sub-model on one core.
 //!
 //! Rows are taken in blocks whose hidden units stay in the second-level cache; each net sends a block
-//! through its hidden layers, and the single output is a dot product with the units of the last of them.
+//! through its hidden layers, and each output is a dot product with the units of the last of them.
 
+use crate::regressor::artifact::{Weights, normalised};
 use crate::regressor::kernel::{Dense, Instructions};
-use crate::regressor::net::{Layer, Net};
+use crate::regressor::net::{Layer, Net, Output};
 use std::cell::RefCell;
 
 /// Rows that go through a net together: enough to pay for fetching its weights again, in whole tiles.
 const BLOCK: usize = 96;
 
-/// Mean and standard deviation of what the members answer. Calibration and prediction must mean the same spread.
-pub fn mean_and_spread(answers: impl ExactSizeIterator<Item = f32> + Clone) -> (f64, f64) {
-    let members = answers.len() as f64;
-    let answers = answers.map(f64::from);
-    let mean = answers.clone().sum::<f64>() / members;
-    let variance = answers.map(|answer| (answer - mean).powi(2)).sum::<f64>() / members;
-    (mean, variance.sqrt())
-}
-
-/// Nets of one family laid out for the processor.
+/// The nets of a sub-model laid out for the processor, with the normalisation of its features.
 ///
 /// # Shapes
-/// `[batch, inputs] -> [batch, members]`, both row-major.
+/// `[batch, inputs] -> [batch]` of [`Output`], row-major; features as [`GpuRates::features`] computes them.
+///
+/// [`GpuRates::features`]: crate::families::GpuRates::features
 #[derive(Clone, Debug)]
-pub struct Ensemble {
-    inputs: usize,
+pub struct Evaluator {
+    /// Mean and scale of each feature.
+    normaliser: Vec<(f32, f32)>,
     members: Vec<Member>,
+    is_distilled: bool,
 }
 
-impl Ensemble {
-    /// Packs `nets` for the fastest instructions that this processor has.
+impl Evaluator {
+    /// Packs `weights` for the fastest instructions that this processor has.
     ///
     /// # Panics
-    /// When the nets differ in the width of their input, or the layers of one do not fit together.
-    pub fn new(nets: &[Net]) -> Self {
-        Self::with_instructions(nets, Instructions::available()[0])
+    /// When the layers of a net do not fit together.
+    pub fn new(weights: &Weights) -> Self {
+        Self::with_instructions(weights, Instructions::available()[0])
     }
 
-    fn with_instructions(nets: &[Net], instructions: Instructions) -> Self {
-        let inputs = nets.first().map_or(0, Net::inputs);
-        for net in nets {
-            assert_eq!(net.inputs(), inputs, "members see the same features");
-        }
+    fn with_instructions(weights: &Weights, instructions: Instructions) -> Self {
+        let normaliser = weights.mean.iter().copied();
+        let members = weights.nets.iter();
         Self {
-            inputs,
-            members: nets
-                .iter()
-                .map(|net| Member::new(net, instructions))
-                .collect(),
+            normaliser: normaliser.zip(weights.scale.iter().copied()).collect(),
+            members: members.map(|net| Member::new(net, instructions)).collect(),
+            is_distilled: weights.is_distilled(),
         }
     }
 
-    /// How many nets there are.
-    pub fn members(&self) -> usize {
-        self.members.len()
-    }
-
-    /// Width of a row.
+    /// Features of a row.
     pub fn inputs(&self) -> usize {
-        self.inputs
+        self.normaliser.len()
     }
 
-    /// Evaluates every net on `rows`, laid one after the other, and leaves the outputs in `out`.
+    /// Evaluates rows of raw features, laid one after the other, and leaves the outputs in `out`.
     ///
     /// Allocates nothing once a thread has evaluated such a batch and `out` has the capacity.
     ///
     /// # Panics
     /// When `rows` is not a whole number of rows.
-    pub fn evaluate(&self, rows: &[f32], out: &mut Vec<f32>) {
+    pub fn evaluate(&self, rows: &[f32], out: &mut Vec<Output>) {
+        assert_eq!(rows.len() % self.inputs(), 0, "a whole number of rows");
         out.clear();
-        if self.inputs == 0 {
-            assert!(rows.is_empty(), "rows of no features");
-            return;
-        }
-        assert_eq!(rows.len() % self.inputs, 0, "a whole number of rows");
-        out.resize(rows.len() / self.inputs * self.members(), 0.0);
-        let blocks = rows.chunks(BLOCK * self.inputs);
-        let outputs = out.chunks_mut(BLOCK * self.members());
         SCRATCH.with_borrow_mut(|scratch| {
-            for (rows, out) in blocks.zip(outputs) {
-                for (index, member) in self.members.iter().enumerate() {
-                    let out = out[index..].iter_mut().step_by(self.members());
-                    member.evaluate(rows, self.inputs, scratch, out);
+            for rows in rows.chunks(BLOCK * self.inputs()) {
+                scratch.rows.clear();
+                for row in rows.chunks_exact(self.inputs()) {
+                    let row = row.iter().zip(&self.normaliser);
+                    let row = row.map(|(&value, &(mean, scale))| normalised(value, mean, scale));
+                    scratch.rows.extend(row);
+                }
+                scratch.answers.clear();
+                for member in &self.members {
+                    member.evaluate(self.inputs(), scratch);
+                }
+                let count = rows.len() / self.inputs();
+                let answers = &scratch.answers;
+                if self.is_distilled {
+                    let answers = answers.as_chunks().0.iter().copied();
+                    out.extend(answers.map(Output::of_distilled));
+                } else {
+                    let members = 0..self.members.len();
+                    let of_row = |row: usize| {
+                        let answers = members.clone().map(|member| answers[member * count + row]);
+                        Output::of_members(answers)
+                    };
+                    out.extend((0..count).map(of_row));
                 }
             }
         });
@@ -93,9 +92,8 @@ impl Ensemble {
 #[derive(Clone, Debug)]
 struct Member {
     hidden: Vec<Dense>,
-    /// Weights of the single output, with zeros for the units that the last hidden layer is padded by.
-    weights: Vec<f32>,
-    bias: f32,
+    /// Of each output: weights, with zeros for the units that the last hidden layer is padded by, and bias.
+    outputs: Vec<(Vec<f32>, f32)>,
 }
 
 impl Member {
@@ -104,26 +102,29 @@ impl Member {
             assert_eq!(pair[0].outputs, pair[1].inputs, "layers fit together");
         }
         let (last, hidden) = net.layers.split_last().expect("a net has a layer");
-        assert_eq!(last.outputs, 1, "a net has one output");
         let pack = |layer: &Layer| Dense::new(layer, instructions);
         let hidden: Vec<Dense> = hidden.iter().map(pack).collect();
-        let mut weights = last.weight.clone();
-        weights.resize(hidden.last().map_or(last.inputs, Dense::width), 0.0);
+        let units = hidden.last().map_or(last.inputs, Dense::width);
+        let output = |place: usize| {
+            let weights = last.weight[place..].iter().step_by(last.outputs);
+            let mut weights: Vec<f32> = weights.copied().collect();
+            weights.resize(units, 0.0);
+            (weights, last.bias[place])
+        };
         Self {
             hidden,
-            weights,
-            bias: last.bias[0],
+            outputs: (0..last.outputs).map(output).collect(),
         }
     }
 
-    /// Sends `rows` of `width` numbers through the net.
-    fn evaluate<'a>(
-        &self,
-        rows: &[f32],
-        mut width: usize,
-        Scratch { units, next }: &mut Scratch,
-        out: impl Iterator<Item = &'a mut f32>,
-    ) {
+    /// Sends the rows of `width` numbers through the net and adds its answers.
+    fn evaluate(&self, mut width: usize, scratch: &mut Scratch) {
+        let Scratch {
+            rows,
+            units,
+            next,
+            answers,
+        } = scratch;
         units.clear();
         units.extend_from_slice(rows);
         for layer in &self.hidden {
@@ -131,8 +132,9 @@ impl Member {
             std::mem::swap(units, next);
             width = layer.width();
         }
-        for (out, units) in out.zip(units.chunks_exact(width)) {
-            *out = self.bias + dot(units, &self.weights);
+        for units in units.chunks_exact(width) {
+            let outputs = self.outputs.iter();
+            answers.extend(outputs.map(|(weights, bias)| bias + dot(units, weights)));
         }
     }
 }
@@ -151,9 +153,11 @@ fn dot(left: &[f32], right: &[f32]) -> f32 {
     lanes.iter().sum::<f32>() + rest.map(|(left, right)| left * right).sum::<f32>()
 }
 
-/// Working memory of a block: what a layer reads and what it writes.
+/// Working memory of a block: normalised rows, what a layer reads and what it writes, and answers net by net.
 #[derive(Debug, Default)]
 struct Scratch {
+    rows: Vec<f32>,
+    answers: Vec<f32>,
     units: Vec<f32>,
     next: Vec<f32>,
 }
@@ -178,8 +182,9 @@ mod tests {
         (0..count).map(|_| next()).collect()
     }
 
-    fn net(widths: &[usize], seed: u64) -> Net {
-        let layer = |pair: &[usize]| Layer {
+    /// A net for each seed; with two outputs a distilled one.
+    fn weights(widths: &[usize], seeds: &[u64]) -> Weights {
+        let layer = |pair: &[usize], seed: u64| Layer {
             inputs: pair[0],
             outputs: pair[1],
             weight: numbers(pair[0] * pair[1], seed)
@@ -188,27 +193,29 @@ mod tests {
                 .collect(),
             bias: numbers(pair[1], seed + 1),
         };
-        Net {
-            layers: widths.windows(2).map(layer).collect(),
+        let net = |&seed: &u64| Net {
+            layers: widths.windows(2).map(|pair| layer(pair, seed)).collect(),
+        };
+        Weights {
+            mean: numbers(widths[0], 71),
+            scale: numbers(widths[0], 73),
+            nets: seeds.iter().map(net).collect(),
         }
     }
 
     /// Every path agrees with the plain loop on `rows`.
-    fn check(nets: &[Net], rows: &[f32]) {
-        let expected: Vec<Vec<f32>> = nets.iter().map(|net| net.forward(rows)).collect();
+    fn check(weights: &Weights, rows: &[f32]) {
+        let expected = weights.predict(rows);
         for instructions in Instructions::available() {
-            let mut out = vec![f32::NAN; 3];
-            Ensemble::with_instructions(nets, instructions).evaluate(rows, &mut out);
-            assert_eq!(out.len() * nets[0].inputs(), rows.len() * nets.len());
-            for (row, values) in out.chunks_exact(nets.len()).enumerate() {
-                for (value, expected) in values.iter().zip(&expected) {
-                    let bound = 1e-5 * (1.0 + expected[row].abs());
-                    let near = (value - expected[row]).abs() <= bound;
-                    assert!(
-                        near,
-                        "{instructions:?} row {row}: {value}, not {}",
-                        expected[row]
-                    );
+            let mut out = vec![Output::default(); 3];
+            Evaluator::with_instructions(weights, instructions).evaluate(rows, &mut out);
+            assert_eq!(out.len(), expected.len());
+            for (row, (found, expected)) in out.iter().zip(&expected).enumerate() {
+                for (found, expected) in
+                    [(found.mean, expected.mean), (found.spread, expected.spread)]
+                {
+                    let near = (found - expected).abs() <= 1e-5 * (1.0 + expected.abs());
+                    assert!(near, "{instructions:?} row {row}: {found}, not {expected}");
                 }
             }
         }
@@ -216,38 +223,43 @@ mod tests {
 
     #[test]
     fn every_path_agrees_with_the_plain_loop_at_every_batch_size() {
-        for widths in [
-            &[5, 1][..],
-            &[7, 13, 1],
-            &[9, 17, 18, 1],
-            &[33, 17, 40, 5, 1],
+        for (widths, seeds) in [
+            (&[5, 1][..], &[3, 5, 8][..]),
+            (&[7, 13, 1], &[3, 5, 8]),
+            (&[9, 17, 18, 1], &[3]),
+            (&[5, 2], &[5]),
+            (&[33, 17, 40, 5, 2], &[8]),
         ] {
-            let nets = [3, 5, 8].map(|seed| net(widths, seed));
+            let weights = weights(widths, seeds);
             for batch in 0..=70 {
-                check(&nets, &numbers(batch * widths[0], 99));
+                check(&weights, &numbers(batch * widths[0], 99));
             }
         }
     }
 
     #[test]
     fn every_path_agrees_with_the_plain_loop_at_the_usual_widths() {
-        let nets = [3, 5, 8, 13, 21].map(|seed| net(&[116, 128, 128, 1], seed));
-        for batch in [1, 15, 100] {
-            check(&nets, &numbers(batch * 116, 99));
+        for weights in [
+            weights(&[118, 96, 96, 1], &[3, 5, 8, 13, 21]),
+            weights(&[118, 128, 128, 128, 2], &[3]),
+        ] {
+            for batch in [1, 15, 100] {
+                check(&weights, &numbers(batch * 118, 99));
+            }
         }
     }
 
     #[test]
     fn a_row_has_the_same_outputs_to_the_bit_in_every_batch() {
-        let nets = [3, 5].map(|seed| net(&[30, 50, 40, 1], seed));
+        let weights = weights(&[30, 50, 40, 1], &[3, 5]);
         let rows = numbers(2 * BLOCK * 30, 99);
         for instructions in Instructions::available() {
-            let ensemble = Ensemble::with_instructions(&nets, instructions);
+            let evaluator = Evaluator::with_instructions(&weights, instructions);
             let (mut together, mut alone) = (Vec::new(), Vec::new());
-            ensemble.evaluate(&rows, &mut together);
-            for (row, expected) in rows.chunks_exact(30).zip(together.chunks_exact(2)) {
-                ensemble.evaluate(row, &mut alone);
-                assert_eq!(alone, expected, "{instructions:?}");
+            evaluator.evaluate(&rows, &mut together);
+            for (row, expected) in rows.chunks_exact(30).zip(&together) {
+                evaluator.evaluate(row, &mut alone);
+                assert_eq!(alone, [*expected], "{instructions:?}");
             }
         }
     }

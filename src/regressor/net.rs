@@ -16,10 +16,45 @@ pub struct Layer {
     pub bias: Vec<f32>,
 }
 
-/// Dense layers with a rectifier between them; the last one has a single output.
+/// What the nets of a sub-model answer for one operator.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Output {
+    /// Expected `ln(time / reference)`.
+    pub mean: f64,
+    /// Standard deviation of the members around it, in the same unit.
+    pub spread: f64,
+}
+
+impl Output {
+    /// Outputs of a distilled net: mean and spread.
+    pub const WIDTH: usize = 2;
+
+    /// Of all members, which have one output each.
+    pub fn of_members(answers: impl ExactSizeIterator<Item = f32> + Clone) -> Self {
+        let members = answers.len() as f64;
+        let answers = answers.map(f64::from);
+        let mean = answers.clone().sum::<f64>() / members;
+        let variance = answers.map(|answer| (answer - mean).powi(2)).sum::<f64>() / members;
+        Self {
+            mean,
+            spread: variance.sqrt(),
+        }
+    }
+
+    /// Of a distilled net, whose spread may be a little below 0 where its members agreed.
+    pub fn of_distilled([mean, spread]: [f32; Self::WIDTH]) -> Self {
+        Self {
+            mean: f64::from(mean),
+            spread: f64::from(spread.max(0.0)),
+        }
+    }
+}
+
+/// Dense layers with a rectifier between them.
 ///
 /// # Shapes
-/// `[batch, inputs] -> [batch, 1]`; the output is `ln(time / reference time)`, dimensionless.
+/// `[batch, inputs] -> [batch, outputs]`. The first output is `ln(time / reference time)`, dimensionless; a distilled
+/// net has a second one, the spread of its members.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Net {
     /// The layers, input side first.
@@ -30,6 +65,28 @@ impl Net {
     /// Width of the input.
     pub fn inputs(&self) -> usize {
         self.layers.first().map_or(0, |layer| layer.inputs)
+    }
+
+    /// Width of the output.
+    pub fn outputs(&self) -> usize {
+        self.layers.last().map_or(0, |layer| layer.outputs)
+    }
+
+    /// Widths of the hidden layers.
+    pub fn hidden(&self) -> Vec<usize> {
+        let hidden = self.layers.iter().rev().skip(1).rev();
+        hidden.map(|layer| layer.outputs).collect()
+    }
+
+    /// The net with its first output alone.
+    #[must_use]
+    pub fn first_output(mut self) -> Self {
+        if let Some(last) = self.layers.last_mut() {
+            last.weight = last.weight.iter().step_by(last.outputs).copied().collect();
+            last.bias.truncate(1);
+            last.outputs = 1;
+        }
+        self
     }
 
     /// How many numbers it has.

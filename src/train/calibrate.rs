@@ -1,7 +1,6 @@
 //! From the errors of a held-out fit to intervals: split-conformal calibration, and the error table.
 
 use crate::regressor::artifact::{Calibration, GroupErrors, Weights};
-use crate::regressor::evaluate::mean_and_spread;
 use crate::stats::{conformal_rank, order_statistic};
 use crate::train::fit::Samples;
 use crate::train::teacher::LabelledTable;
@@ -24,20 +23,14 @@ pub struct Residuals {
 impl Residuals {
     /// Evaluates the nets of a held-out fit on its held-out rows.
     pub fn add(&mut self, weights: &Weights, probe: &Samples, tables: &[LabelledTable<'_>]) {
-        let mut inputs = probe.inputs.clone();
-        weights.normalise(&mut inputs);
-        let outputs: Vec<_> = weights
-            .nets
-            .iter()
-            .map(|net| net.forward(&inputs))
-            .collect();
+        let outputs = weights.predict(&probe.inputs);
         let ops = tables
             .iter()
             .flat_map(|table| table.rows.iter().map(|(op, _)| (&table.rates, *op)));
         for (row, (rates, op)) in ops.enumerate() {
-            let (mean, spread) = mean_and_spread(outputs.iter().map(|output| output[row]));
-            self.errors.push(mean - f64::from(probe.targets[row]));
-            self.spreads.push(spread);
+            self.errors
+                .push(outputs[row].mean - f64::from(probe.targets[row]));
+            self.spreads.push(outputs[row].spread);
             self.references_us.push(rates.reference(op).micros());
         }
     }

@@ -27,7 +27,7 @@ pub enum Event<'a> {
     /// A net has finished an epoch; now and then with the median error on held-out keys.
     Epoch {
         key: &'a Key,
-        member: usize,
+        net: &'a str,
         epoch: usize,
         of: usize,
         loss: f32,

@@ -17,7 +17,7 @@ pub struct Samples {
     pub width: usize,
     /// `[rows, width]`.
     pub inputs: Vec<f32>,
-    /// `[rows]`: `ln(time / reference)`.
+    /// `[rows, outputs]`: `ln(time / reference)`, for a net that answers also the spread of its members.
     pub targets: Vec<f32>,
     /// `[rows]`: how much a row counts.
     pub weights: Vec<f32>,
@@ -26,12 +26,12 @@ pub struct Samples {
 impl Samples {
     /// Number of rows.
     pub fn len(&self) -> usize {
-        self.targets.len()
+        self.weights.len()
     }
 
     /// Whether there is nothing to fit.
     pub fn is_empty(&self) -> bool {
-        self.targets.is_empty()
+        self.weights.is_empty()
     }
 
     /// Adds rows of the same width.
@@ -155,16 +155,18 @@ impl Mlp {
 }
 
 /// A fresh net with He-uniform weights.
-pub fn fresh(inputs: usize, hidden: &[usize], seed: u64) -> Net {
+pub fn fresh(inputs: usize, hidden: &[usize], outputs: usize, seed: u64) -> Net {
     let mut random = Random::seeded(seed);
     let widths: Vec<usize> = std::iter::once(inputs)
         .chain(hidden.iter().copied())
-        .chain([1])
+        .chain([outputs])
         .collect();
     let layers = widths
         .windows(2)
-        .map(|pair| {
-            let bound = (6.0 / pair[0] as f64).sqrt() * if pair[1] == 1 { 0.3 } else { 1.0 };
+        .enumerate()
+        .map(|(depth, pair)| {
+            let is_last = depth == hidden.len();
+            let bound = (6.0 / pair[0] as f64).sqrt() * if is_last { 0.3 } else { 1.0 };
             let weight = (0..pair[0] * pair[1])
                 .map(|_| ((2.0 * random.uniform() - 1.0) * bound) as f32)
                 .collect();
@@ -203,25 +205,20 @@ pub fn fit(
         let mut total = 0.0;
         let mut batches = 0;
         for (index, rows) in order.chunks(config.batch).enumerate() {
-            let mut inputs = Vec::with_capacity(rows.len() * samples.width);
-            for &row in rows {
-                inputs.extend_from_slice(
-                    &samples.inputs[row as usize * samples.width..][..samples.width],
-                );
-            }
-            let column = |values: &[f32]| {
-                let picked: Vec<f32> = rows.iter().map(|&row| values[row as usize]).collect();
-                Tensor::<2>::from_data(TensorData::new(picked, [rows.len(), 1]), &device)
+            let picked = |values: &[f32]| {
+                let width = values.len() / samples.len();
+                let mut picked = Vec::with_capacity(rows.len() * width);
+                for &row in rows {
+                    picked.extend_from_slice(&values[row as usize * width..][..width]);
+                }
+                Tensor::<2>::from_data(TensorData::new(picked, [rows.len(), width]), &device)
             };
-            let inputs = Tensor::<2>::from_data(
-                TensorData::new(inputs, [rows.len(), samples.width]),
-                &device,
-            );
-            let residual = (model.forward(inputs) - column(&samples.targets)).abs();
+            let residual =
+                (model.forward(picked(&samples.inputs)) - picked(&samples.targets)).abs();
             // Huber: r²/2d below d, r - d/2 above, written with the clipped residual c = min(r, d).
             let clipped = residual.clone().clamp_max(config.huber);
             let loss = clipped.clone() * (residual - clipped * 0.5) / config.huber;
-            let loss = (loss * column(&samples.weights)).mean();
+            let loss = (loss * picked(&samples.weights)).mean();
             if index % 16 == 0 {
                 total += loss.clone().into_scalar::<f32>();
                 batches += 1;

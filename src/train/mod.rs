@@ -9,6 +9,8 @@ mod checkpoints;
 
 pub mod committee;
 
+pub mod distil;
+
 mod events;
 
 pub mod fit;
@@ -126,11 +128,10 @@ pub fn train(
         if learn.own.len() > 1 || sources.untaught {
             effort.forests = 0;
         }
-        effort.epochs = options.epochs.unwrap_or(effort.epochs);
-        effort.pseudo_labels = match effort.forests {
-            0 => 0,
-            _ => options.labels.unwrap_or(effort.pseudo_labels),
-        };
+        if sources.distilled {
+            effort = effort.distilled();
+        }
+        effort.override_with(options);
         match train_submodel(key.clone(), &learn, start, &effort, &run) {
             Ok((submodel, nets)) => {
                 let parts = learn.own.iter().map(|table| table.gpu);

@@ -2,7 +2,7 @@
 
 use crate::families::Family;
 use crate::gpu::GpuCatalog;
-use crate::regressor::artifact::Artifact;
+use crate::regressor::artifact::{Artifact, Distilled};
 use crate::train::fit::Backend;
 use crate::train::recipe::Budget;
 use std::path::PathBuf;
@@ -26,6 +26,8 @@ pub struct Effort {
     pub trees: usize,
     /// Unlabelled shapes that the teacher gives pseudo-labels.
     pub pseudo_labels: usize,
+    /// How one net takes the place of the members, if it does.
+    pub distilled: Option<Distilled>,
 }
 
 impl Effort {
@@ -46,6 +48,7 @@ impl Effort {
             forests: 1,
             trees: 600,
             pseudo_labels: if gemms { 40_000 } else { 20_000 },
+            distilled: None,
         };
         match budget {
             Budget::Standard => common,
@@ -70,6 +73,41 @@ impl Effort {
             trees: 512,
             pseudo_labels: 10_000,
             ..Self::of(Budget::Standard, family)
+        }
+    }
+}
+
+impl Effort {
+    /// The same with one net that learns from the members and a larger teacher.
+    #[must_use]
+    pub fn distilled(self) -> Self {
+        Self {
+            trees: 1500,
+            distilled: Some(Distilled {
+                members: self.members,
+                labels: 3 * self.pseudo_labels,
+                epochs: 40,
+            }),
+            ..self
+        }
+    }
+
+    /// Takes epochs and labels from options that give them.
+    pub(super) fn override_with(&mut self, options: &Options) {
+        if let Some(epochs) = options.epochs {
+            self.epochs = epochs;
+            self.distilled
+                .iter_mut()
+                .for_each(|each| each.epochs = epochs);
+        }
+        if let Some(labels) = options.labels {
+            self.pseudo_labels = labels;
+            self.distilled
+                .iter_mut()
+                .for_each(|each| each.labels = labels);
+        }
+        if self.forests == 0 {
+            self.pseudo_labels = 0;
         }
     }
 }

@@ -20,6 +20,7 @@ pub(super) struct Sources<'a> {
     pub(super) budget: Budget,
     pub(super) waves: Option<Waves>,
     pub(super) untaught: bool,
+    pub(super) distilled: bool,
 }
 
 pub(super) fn tables<'a>(rows: impl Iterator<Item = &'a Row>) -> Result<Rows<'a>> {
@@ -113,6 +114,7 @@ pub(super) fn plan<'a>(
             budget: recipe.budget,
             waves: recipe.waves,
             untaught: recipe.untaught,
+            distilled: recipe.distilled,
         };
         for (name, stack) in recipe.auxiliary() {
             if let Some(stack) = stack_in(tables, name, stack, recipe) {
@@ -186,7 +188,9 @@ pub(super) fn start_of<'a>(base: &'a Artifact, key: &Key) -> Option<&'a Weights>
                 && (!exact || own == wanted)
         })
     };
-    same(true).or_else(|| same(false)).map(|(_, nets)| nets)
+    same(true)
+        .or_else(|| same(false))
+        .map(|(_, weights)| weights)
 }
 
 #[cfg(test)]

@@ -38,6 +38,8 @@ pub struct Recipe {
     pub waves: Option<Waves>,
     /// Whether the nets see the rows alone, without pseudo-labels of a teacher.
     pub untaught: bool,
+    /// Whether one net learns from the members and takes their place.
+    pub distilled: bool,
 }
 
 /// A recipe on disk: the variant is the kind of the kernel, its format, or both.
@@ -56,6 +58,8 @@ struct RecipeFields {
     waves: Option<Waves>,
     #[serde(default)]
     untaught: bool,
+    #[serde(default)]
+    distilled: bool,
 }
 
 impl TryFrom<RecipeFields> for Recipe {
@@ -74,6 +78,7 @@ impl TryFrom<RecipeFields> for Recipe {
             budget: fields.budget,
             waves: fields.waves,
             untaught: fields.untaught,
+            distilled: fields.distilled,
         })
     }
 }

@@ -1,7 +1,7 @@
 //! One sub-model from rows to calibrated nets.
 //!
-//! The same recipe again and again: first without held-out keys, which gives the error table and the conformal
-//! calibration; then with all rows, which gives the nets that are shipped. A tenth of the keys is held out at once;
+//! The same recipe again and again: without held-out keys, which gives the error table and the conformal
+//! calibration; with all rows, which gives the nets that are shipped. A tenth of the keys is held out at once;
 //! of few keys, as of head counts or model sizes, each is held out by one of several fits.
 
 use crate::dataset::{HeldOut, Row, is_reserved};
@@ -10,10 +10,12 @@ use crate::families::{Family, sample_unlabelled};
 use crate::ops::Op;
 use crate::random::Random;
 use crate::regressor::artifact::{self, Submodel, Training, Weights};
+use crate::regressor::net::{Net, Output};
 use crate::train::Effort;
 use crate::train::Event;
 use crate::train::Run;
 use crate::train::calibrate::{Residuals, apes, quantile};
+use crate::train::distil::label;
 use crate::train::fit::{FitConfig, Samples, fit, fresh};
 use crate::train::tables::Tables;
 use crate::train::teacher::{LabelledTable, Prior, Teacher};
@@ -58,46 +60,51 @@ pub fn train_submodel(
     let seed = run.seed;
     let held_out = HeldOut::of(tables.own_rows(), HELD_OUT, seed);
     let seen = |row: &Row| !is_reserved(row);
-    let mut residuals = Residuals::default();
-    for fit in 0..held_out.fits() {
-        let hidden = |row: &Row| held_out.holds(row, fit);
-        // Rows of our own that are reserved for tests are probed by the first fit alone, unless their key is held out.
-        let probed = |row: &Row| hidden(row) || (fit == 0 && is_reserved(row));
-        let probe = tables.labelled(probed);
-        let probe_samples = samples_of(&probe, family);
-        run.tell(Event::SubmodelStarted {
-            key: &submodel_key,
-            rows,
-            held_out: probe_samples.len(),
-        });
-        let held_out_fit = ensemble(
-            &submodel_key,
-            tables,
-            &|row: &Row| !hidden(row) && seen(row),
-            start,
-            effort,
-            run,
-            Some(Probe {
-                samples: &probe_samples,
-                tables: &probe,
-                fit,
-            }),
-        )?;
-        residuals.add(&held_out_fit, &probe_samples, &probe);
-    }
+    let held_out_fits = || -> Result<Residuals> {
+        let mut residuals = Residuals::default();
+        for fit in 0..held_out.fits() {
+            let hidden = |row: &Row| held_out.holds(row, fit);
+            // Rows of our own that are reserved for tests are probed by the first fit alone, unless their key is held out.
+            let probed = |row: &Row| hidden(row) || (fit == 0 && is_reserved(row));
+            let probe = tables.labelled(probed);
+            let samples = samples_of(&probe, family);
+            run.tell(Event::SubmodelStarted {
+                key: &submodel_key,
+                rows,
+                held_out: samples.len(),
+            });
+            let weights = fit_net(
+                &submodel_key,
+                tables,
+                &|row: &Row| !hidden(row) && seen(row),
+                start,
+                effort,
+                run,
+                Some(Probe {
+                    samples: &samples,
+                    tables: &probe,
+                    fit,
+                }),
+            )?;
+            residuals.add(&weights, &samples, &probe);
+        }
+        Ok(residuals)
+    };
+    // Rows of our own that are reserved for tests stay out of what is shipped, too.
+    let shipped_fit = || fit_net(&submodel_key, tables, &seen, start, effort, run, None);
+    let (residuals, weights) = rayon::join(held_out_fits, shipped_fit);
+    let (residuals, weights) = (residuals?, weights?);
     let calibration = residuals.calibrate();
     let errors = residuals.errors(&calibration);
     run.tell(Event::SubmodelHeldOut {
         key: &submodel_key,
         errors: &errors,
     });
-    // Rows of our own that are reserved for tests stay out of what is shipped, too.
-    let weights = ensemble(&submodel_key, tables, &seen, start, effort, run, None)?;
 
     let submodel = Submodel {
         features: family.schema().digest.clone(),
         launch_us: tables.launch().micros(),
-        hidden: hidden_of(&weights),
+        hidden: weights.nets[0].hidden(),
         members: weights.nets.len(),
         training: Training {
             seed,
@@ -110,6 +117,7 @@ pub fn train_submodel(
             pseudo_labels: effort.pseudo_labels,
             held_out_fraction: held_out.fraction(),
             backend: run.backend.name().to_owned(),
+            distilled: effort.distilled,
             waves: tables
                 .waves
                 .filter(|_| start.is_none() && effort.forests > 0),
@@ -129,14 +137,6 @@ const WEIGHT_DECAY: f32 = 0.02;
 /// Residual (of a logarithm) where the loss of every fit turns from squared to absolute.
 const HUBER: f32 = 0.02;
 
-fn hidden_of(weights: &Weights) -> Vec<usize> {
-    let layers = &weights.nets[0].layers;
-    layers[..layers.len() - 1]
-        .iter()
-        .map(|layer| layer.outputs)
-        .collect()
-}
-
 /// Held-out rows that a held-out fit is watched on.
 #[derive(Clone, Copy)]
 struct Probe<'a> {
@@ -146,8 +146,9 @@ struct Probe<'a> {
     fit: usize,
 }
 
-/// Fits the members on the rows that `keep` lets through, and on pseudo-labels of unlabelled shapes.
-fn ensemble(
+/// Fits the members to the rows that `keep` lets through and to pseudo-labels of unlabelled shapes; where they are
+/// distilled, then one net to what members and teacher say.
+fn fit_net(
     submodel_key: &artifact::Key,
     tables: &Tables<'_>,
     keep: &(dyn Fn(&Row) -> bool + Sync),
@@ -162,7 +163,7 @@ fn ensemble(
         Some(Probe { fit: 0, .. }) => "held-out".to_owned(),
         Some(Probe { fit, .. }) => format!("held-out-{fit}"),
     };
-    let name = |member: usize| format!("{submodel_key}-{phase}-{member}");
+    let checkpoint = |net: &str| format!("{submodel_key}-{phase}-{net}");
     let own = tables.labelled(keep);
     let mut samples = samples_of(&own, family);
     if samples.is_empty() {
@@ -171,17 +172,28 @@ fn ensemble(
             submodel_key.gpu, submodel_key.stack
         )));
     }
-    let finished: Vec<_> = (0..effort.members)
-        .map(|member| run.checkpoint(&name(member)))
-        .collect();
-    // Training the trees is expensive: skip it when every member is already there.
-    let teach = effort.forests > 0 && finished.iter().any(Option::is_none);
-
     let (mean, scale) = match start {
         Some(base) => (base.mean.clone(), base.scale.clone()),
         None => moments(&samples),
     };
-    if teach {
+    let mut weights = Weights {
+        mean,
+        scale,
+        nets: vec![],
+    };
+    const DISTILLED: &str = "distilled";
+    if let Some(net) = run.checkpoint(&checkpoint(DISTILLED)) {
+        weights.nets.push(net);
+        return Ok(weights);
+    }
+    let finished: Vec<_> = (0..effort.members)
+        .map(|member| run.checkpoint(&checkpoint(&format!("member {member}"))))
+        .collect();
+    // Growing the trees is expensive: skip it where nothing learns from them any more.
+    let is_taught = effort.distilled.is_some() || finished.iter().any(Option::is_none);
+
+    let mut teacher = None;
+    if effort.forests > 0 && is_taught {
         let labelled: Vec<_> = tables.all().map(|table| table.labelled(keep)).collect();
         let progress = |tree| {
             run.tell(Event::Tree {
@@ -190,7 +202,7 @@ fn ensemble(
                 of: effort.trees,
             })
         };
-        let teacher = Teacher::new(
+        let grown = Teacher::new(
             &labelled,
             family,
             match (start, tables.waves) {
@@ -208,7 +220,7 @@ fn ensemble(
             samples, tables, ..
         }) = probe
         {
-            let labels = teacher.label(&tables[0], &samples.inputs);
+            let labels = grown.label(&tables[0], &samples.inputs);
             let apes = apes(&labels, &samples.targets);
             run.tell(Event::TeacherHeldOut {
                 key: submodel_key,
@@ -221,26 +233,19 @@ fn ensemble(
             .flat_map(|table| table.rows.iter().map(|(op, _)| *op))
             .collect();
         let shapes = sample_unlabelled(&measured, effort.pseudo_labels, run.seed);
-        let unlabelled = LabelledTable {
-            rates: own[0].rates,
-            rows: shapes.iter().map(|op| (op, 1.0)).collect(),
-        };
+        let unlabelled = LabelledTable::unlabelled(&shapes, own[0].rates);
         let mut pseudo = unlabelled.samples(family);
-        pseudo.targets = teacher.label(&unlabelled, &pseudo.inputs);
+        pseudo.targets = grown.label(&unlabelled, &pseudo.inputs);
         samples.append(pseudo);
+        teacher = Some(grown);
     }
-    let mut weights = Weights {
-        mean,
-        scale,
-        nets: Vec::new(),
-    };
     weights.normalise(&mut samples.inputs);
     let probe = probe.map(|probe| {
         let mut inputs = probe.samples.inputs.clone();
         weights.normalise(&mut inputs);
         (inputs, &probe.samples.targets)
     });
-    let config = FitConfig {
+    let mut config = FitConfig {
         epochs: effort.epochs,
         batch: effort.batch,
         learning_rate: effort.learning_rate,
@@ -248,48 +253,76 @@ fn ensemble(
         warm_up: 0.1,
         huber: HUBER,
     };
-    let fit_member = |(member, done): (usize, Option<_>)| {
+    let fit_one =
+        |name: &str, from: &Net, samples: &Samples, config: &FitConfig, seed: u64| {
+            fit(
+                from,
+                samples,
+                config,
+                seed,
+                &run.computer,
+                |epoch, loss, net| {
+                    let last = epoch + 1 == config.epochs;
+                    let held_out = probe.as_ref().filter(|_| last || epoch % 10 == 9).map(
+                        |(inputs, targets)| {
+                            let answers = net().first_output().forward(inputs);
+                            quantile(apes(&answers, targets), 0.5)
+                        },
+                    );
+                    run.tell(Event::Epoch {
+                        key: submodel_key,
+                        net: name,
+                        epoch,
+                        of: config.epochs,
+                        loss,
+                        held_out,
+                    });
+                },
+            )
+            .rounded()
+        };
+    let fit_member = |(member, done): (usize, Option<Net>)| {
         if let Some(net) = done {
             return Ok(net);
         }
-        let member_seed = Random::seeded(run.seed ^ (member as u64 + 1)).bits();
-        let net = match start {
-            Some(base) => base.nets[member % base.nets.len()].clone(),
-            None => fresh(family.width(), &effort.hidden, member_seed),
+        let name = format!("member {member}");
+        let seed = Random::seeded(run.seed ^ (member as u64 + 1)).bits();
+        let from = match start {
+            Some(base) => base.nets[member % base.nets.len()].clone().first_output(),
+            None => fresh(family.width(), &effort.hidden, 1, seed),
         };
-        let net = fit(
-            &net,
-            &samples,
-            &config,
-            member_seed,
-            &run.computer,
-            |epoch, loss, net| {
-                let last = epoch + 1 == effort.epochs;
-                let held_out = probe
-                    .as_ref()
-                    .filter(|_| last || epoch % 10 == 9)
-                    .map(|(inputs, targets)| quantile(apes(&net().forward(inputs), targets), 0.5));
-                run.tell(Event::Epoch {
-                    key: submodel_key,
-                    member,
-                    epoch,
-                    of: effort.epochs,
-                    loss,
-                    held_out,
-                });
-            },
-        )
-        .rounded();
-        run.save_checkpoint(&name(member), &net)?;
+        let net = fit_one(&name, &from, &samples, &config, seed);
+        run.save_checkpoint(&checkpoint(&name), &net)?;
         Ok(net)
     };
-    weights.nets = finished
-        .into_par_iter()
-        .enumerate()
-        .map(fit_member)
-        .collect::<Result<_>>()?;
+    let members = finished.into_par_iter().enumerate().map(fit_member);
+    weights.nets = members.collect::<Result<_>>()?;
+    let Some(distilled) = effort.distilled else {
+        return Ok(weights);
+    };
+    drop(samples);
+    config.epochs = distilled.epochs;
+    let seed = Random::seeded(run.seed ^ DISTILLED_STREAM).bits();
+    let from = fresh(family.width(), &DISTILLED_HIDDEN, Output::WIDTH, seed);
+    let labelled = label(
+        &weights,
+        teacher.as_ref(),
+        &own,
+        distilled.labels,
+        family,
+        seed,
+    );
+    let net = fit_one(DISTILLED, &from, &labelled, &config, seed);
+    run.save_checkpoint(&checkpoint(DISTILLED), &net)?;
+    weights.nets = vec![net];
     Ok(weights)
 }
+
+/// Widths of the hidden layers of a distilled net: depth follows the jumps of trees where width does not (docs/method.md).
+const DISTILLED_HIDDEN: [usize; 3] = [128, 128, 128];
+
+/// Sets the random numbers of a distilled net apart from those of the members.
+const DISTILLED_STREAM: u64 = 1 << 32;
 
 /// Mean and reciprocal deviation of each feature; constant features are switched off.
 fn moments(samples: &Samples) -> (Vec<f32>, Vec<f32>) {

@@ -21,7 +21,15 @@ pub struct LabelledTable<'a> {
     pub rows: Vec<(&'a Op, f64)>,
 }
 
-impl LabelledTable<'_> {
+impl<'a> LabelledTable<'a> {
+    /// Shapes that are yet to be labelled; the times that they carry mean nothing.
+    pub fn unlabelled(shapes: &'a [Op], rates: GpuRates) -> Self {
+        Self {
+            rates,
+            rows: shapes.iter().map(|op| (op, 1.0)).collect(),
+        }
+    }
+
     /// Raw features and targets of every row.
     pub fn samples(&self, family: Family) -> Samples {
         let width = family.width();
@@ -89,7 +97,10 @@ impl TreeInputs {
         let first = self.known.len();
         self.known.resize(first + table.rows.len(), 0.0);
         if let Prior::Base(base) = prior {
-            base.predict_mean(inputs, &mut self.known[first..]);
+            let known = self.known[first..].iter_mut();
+            for (known, output) in known.zip(base.predict(inputs)) {
+                *known = output.mean as f32;
+            }
         }
         let known = &mut self.known[first..];
         let rows = table.rows.iter().zip(inputs.chunks_exact(family.width()));

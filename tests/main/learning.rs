@@ -8,8 +8,9 @@ use shapewise::gpu::{Gpu, GpuCatalog};
 use shapewise::ops::{Collective, CollectiveKind, Dtype, Memory, MemoryKind, Op, Pass};
 use shapewise::predict::Predictor;
 use shapewise::predict::estimate::Tier;
-use shapewise::regressor::artifact::Artifact;
-use shapewise::regressor::evaluate::Ensemble;
+use shapewise::regressor::artifact::{Artifact, Weights};
+use shapewise::regressor::evaluate::Evaluator;
+use shapewise::regressor::net::Output;
 use shapewise::train::fit::{Backend, FitConfig, Samples, fit, forward, fresh};
 use shapewise::train::{Event, Options, train};
 use shapewise::units::Seconds;
@@ -265,7 +266,10 @@ fn burn_and_our_evaluation_give_the_same_numbers() {
         .collect();
     let samples = Samples {
         width: 24,
-        targets: inputs.chunks(24).map(|row| row[0] * 0.3 - row[5]).collect(),
+        targets: inputs
+            .chunks(24)
+            .flat_map(|row| [row[0] * 0.3 - row[5], 0.1 * row[2].abs()])
+            .collect(),
         weights: vec![1.0; 200],
         inputs: inputs.clone(),
     };
@@ -278,29 +282,35 @@ fn burn_and_our_evaluation_give_the_same_numbers() {
         huber: 0.1,
     };
     let computer = Backend::Cpu.device().unwrap();
-    let nets: Vec<_> = (0..3)
-        .map(|seed| {
-            fit(
-                &fresh(24, &[40, 17], seed),
-                &samples,
-                &config,
-                seed,
-                &computer,
-                |_, _, _| {},
-            )
-        })
-        .collect();
+    let net = fit(
+        &fresh(24, &[40, 17], Output::WIDTH, 1),
+        &samples,
+        &config,
+        1,
+        &computer,
+        |_, _, _| {},
+    );
+    let weights = Weights {
+        mean: vec![0.0; 24],
+        scale: vec![1.0; 24],
+        nets: vec![net],
+    };
     let mut ours = Vec::new();
-    Ensemble::new(&nets).evaluate(&inputs, &mut ours);
-    for (member, net) in nets.iter().enumerate() {
-        let burn = forward(net, &inputs, &computer);
-        for (row, (burn, plain)) in burn.iter().zip(net.forward(&inputs)).enumerate() {
-            let fast = ours[row * nets.len() + member];
-            assert!(
-                (burn - plain).abs() < 1e-4 && (burn - fast).abs() < 1e-4,
-                "{burn} {plain} {fast}"
-            );
-        }
+    Evaluator::new(&weights).evaluate(&inputs, &mut ours);
+    let burn = forward(&weights.nets[0], &inputs, &computer);
+    let plain = weights.nets[0].forward(&inputs);
+    assert_eq!((ours.len(), burn.len(), plain.len()), (200, 400, 400));
+    for (row, fast) in ours.iter().enumerate() {
+        let (burn, plain) = (&burn[2 * row..][..2], &plain[2 * row..][..2]);
+        assert!((burn[0] - plain[0]).abs() < 1e-4 && (burn[1] - plain[1]).abs() < 1e-4);
+        assert!(
+            (fast.mean - f64::from(plain[0])).abs() < 1e-4,
+            "{fast:?} {plain:?}"
+        );
+        assert!(
+            (fast.spread - f64::from(plain[1].max(0.0))).abs() < 1e-4,
+            "{fast:?} {plain:?}"
+        );
     }
 }
 
@@ -351,7 +361,7 @@ fn wgpu_trains_like_the_cpu() {
         warm_up: 0.1,
         huber: 0.1,
     };
-    let start = fresh(8, &[8], 1);
+    let start = fresh(8, &[8], 1, 1);
     let here = fit(
         &start,
         &samples,
