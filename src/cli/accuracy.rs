@@ -8,7 +8,9 @@ use crate::dataset::runs::read_runs;
 use crate::error::Error;
 use crate::error::Result;
 use crate::error::write_atomically;
+use crate::evaluate::Evaluation;
 use crate::evaluate::baselines::baselines;
+use crate::evaluate::evaluate;
 use crate::evaluate::runs::{Choice, compare};
 use crate::families::{Family, Variant};
 use crate::gpu::Gpu;
@@ -31,6 +33,7 @@ pub(super) fn run(data: &[PathBuf], runs: &[PathBuf], out: &Path) -> Result<Stri
     let filter = filter(&models);
     let table = rows::recognised(data, &filter, &mut GpuCatalog::default())?;
     let table = dataset::timings(table.rows);
+    let left_out = left_out(&models, &table.rows)?;
     let models: Vec<ModelAccuracy<'_>> = models
         .iter()
         .map(|artifact| judge(artifact, &table.rows))
@@ -41,7 +44,7 @@ pub(super) fn run(data: &[PathBuf], runs: &[PathBuf], out: &Path) -> Result<Stri
         let answer = |gpu: &Gpu| Predictor::new(gpu, None);
         Some(compare(&read_runs(runs)?, &Choice::Auto, &answer)?)
     };
-    let text = markdown(&models, comparison.as_ref());
+    let text = markdown(&models, &left_out, comparison.as_ref());
     write_atomically(out, text.as_bytes())?;
     Ok(format!(
         "wrote {} from {} timings of {} models and {} groups of whole-model runs\n",
@@ -92,6 +95,16 @@ fn judge<'a>(artifact: &'a Artifact, rows: &[Row]) -> ModelAccuracy<'a> {
         artifact,
         heads: heads.collect(),
     }
+}
+
+/// The rows that heads were trained for, predicted as if nobody had measured their GPU.
+fn left_out(models: &[&Artifact], rows: &[Row]) -> Result<Evaluation> {
+    let heads = || models.iter().flat_map(|artifact| &artifact.card.submodels);
+    let rows = rows
+        .iter()
+        .filter(|row| heads().any(|head| is_of(row, head)));
+    let rows: Vec<Row> = rows.cloned().collect();
+    evaluate(&rows, &GpuCatalog::default(), &Predictor::leaving_out)
 }
 
 fn is_of(row: &Row, head: &Submodel) -> bool {

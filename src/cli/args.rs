@@ -363,7 +363,7 @@ pub struct TrainArgs {
     /// Passes over the rows [default: what data/stacks.toml asks for].
     #[arg(long, value_name = "N", value_parser = count)]
     pub epochs: Option<u64>,
-    /// Shapes that the teacher labels for the nets [default: 20000 to 90000].
+    /// Shapes that the teacher labels for the nets [default: 20000 to 120000].
     #[arg(long, value_name = "N", value_parser = count)]
     pub labels: Option<u64>,
     /// Keep this share of the keys from every net, to judge the model by them (`evaluate --kept-out`, `reproduce --model`):
@@ -424,6 +424,9 @@ pub struct EvaluateArgs {
     /// A built-in model by name, or the path of a trained one; by default the model of each GPU.
     #[arg(long, value_name = "NAME|PATH")]
     pub model: Option<String>,
+    /// Predict the rows of this GPU as if nobody had measured it: by the models that saw no row of it.
+    #[arg(long, value_name = "GPU", conflicts_with_all = ["runs", "loss", "model", "gpu"])]
+    pub leave_out: Option<String>,
     /// Only rows whose keys were kept out when the model was trained (`train --keep-out`).
     #[arg(long, requires = "model")]
     pub kept_out: bool,
@@ -432,7 +435,7 @@ pub struct EvaluateArgs {
     pub filter: FilterArgs,
     /// Write the document on the accuracy of all built-in models to this file instead: their
     /// held-out errors beside simple predictors on the rows of the tables, which may be of any publisher.
-    #[arg(long, value_name = "FILE.md", conflicts_with_all = ["from", "model", "kept_out", "gpu", "stack"])]
+    #[arg(long, value_name = "FILE.md", conflicts_with_all = ["from", "model", "leave_out", "kept_out", "gpu", "stack"])]
     pub accuracy: Option<PathBuf>,
 }
 

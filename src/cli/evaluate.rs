@@ -5,6 +5,7 @@ use crate::answer::predictors::artifact;
 use crate::cli::accuracy;
 use crate::cli::args::AUTO;
 use crate::cli::args::EvaluateArgs;
+use crate::cli::args::FilterArgs;
 use crate::cli::args::Format;
 use crate::cli::render;
 use crate::cli::rows;
@@ -36,13 +37,23 @@ pub(super) fn run(args: &EvaluateArgs, format: Format) -> Result<String> {
         return Ok(render(&report, format));
     }
     let mut gpus = GpuCatalog::default();
-    let mut table = rows::read(&args.from, &args.data, &args.filter, &mut gpus)?;
+    let filter = match &args.leave_out {
+        Some(gpu) => &FilterArgs {
+            gpu: vec![gpu.clone()],
+            stack: args.filter.stack.clone(),
+        },
+        None => &args.filter,
+    };
+    let mut table = rows::read(&args.from, &args.data, filter, &mut gpus)?;
     let model = args.model.as_deref().map(artifact).transpose()?;
     gpus.extend(model.iter().flat_map(|model| model.card.gpus.clone()));
     if let Some(model) = model.as_deref().filter(|_| args.kept_out) {
         rows::retain_kept_out(&mut table, model)?;
     }
-    let answer = |gpu: &Gpu| Predictor::new(gpu, model.as_deref());
+    let answer = |gpu: &Gpu| match args.leave_out {
+        Some(_) => Predictor::leaving_out(gpu),
+        None => Predictor::new(gpu, model.as_deref()),
+    };
     let mut evaluation = evaluate(&table.rows, &gpus, &answer)?;
     evaluation.skipped.merge(&table.skipped);
     let report = EvaluationReport::new(&evaluation, rows::skipped(&evaluation.skipped));

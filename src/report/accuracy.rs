@@ -2,6 +2,7 @@
 //! off whole models are. Markdown, because it is read in a repository.
 
 use crate::dataset::runs::Publisher;
+use crate::evaluate::Evaluation;
 use crate::evaluate::baselines::Ape;
 use crate::evaluate::baselines::Baselines;
 use crate::evaluate::runs::Comparison;
@@ -59,10 +60,17 @@ What the tables of the models are:
 ";
 
 /// The whole document.
-pub fn markdown(models: &[ModelAccuracy<'_>], runs: Option<&Comparison>) -> String {
+pub fn markdown(
+    models: &[ModelAccuracy<'_>],
+    left_out: &Evaluation,
+    runs: Option<&Comparison>,
+) -> String {
     let mut text = PREAMBLE.to_owned();
     for model in models {
         write_model(&mut text, model);
+    }
+    if !left_out.groups.is_empty() {
+        write_left_out(&mut text, left_out);
     }
     if let Some(runs) = runs {
         write_runs(&mut text, runs);
@@ -213,6 +221,58 @@ fn error_cells(errors: &GroupErrors) -> [String; 4] {
 
 fn median_p90(ape: &Ape) -> String {
     format!("{} ({})", percent(ape.median), percent(ape.p90))
+}
+
+const LEFT_OUT: &str = "
+## GPUs that nobody measured
+
+Leave-one-GPU-out: all rows of each table above, predicted without any model that saw a row of that GPU, whether its own
+or through a teacher (`shapewise evaluate --leave-out GPU`). What answers is the nearest GPU of the generation, else of
+another one. This is what to expect of a GPU without a table.
+";
+
+fn write_left_out(text: &mut String, left_out: &Evaluation) {
+    text.push_str(LEFT_OUT);
+    line(text, "");
+    let headings = [
+        "GPU",
+        "family",
+        "format",
+        "rows",
+        "answered by",
+        "median",
+        "mean",
+        "p90",
+        "inside",
+        "half width",
+    ];
+    row(text, &headings);
+    row(
+        text,
+        &[
+            "---", "---", "---", "--:", "---", "--:", "--:", "--:", "--:", "--:",
+        ],
+    );
+    for group in &left_out.groups {
+        let (key, errors) = (&group.key, &group.errors);
+        let format = key.dtype.map_or("-", |dtype| dtype.name());
+        let mut cells = vec![
+            key.gpu.to_string(),
+            key.op.to_owned(),
+            format.to_owned(),
+            grouped(errors.n as u64),
+            group.basis.clone().unwrap_or_else(|| "roofline".to_owned()),
+        ];
+        let shares = [
+            errors.median_ape,
+            errors.mean_ape,
+            errors.p90_ape,
+            errors.coverage_90,
+            errors.interval_half_width_median,
+        ];
+        cells.extend(shares.map(|share| share.map_or_else(|| "-".to_owned(), percent)));
+        row(text, &cells);
+    }
 }
 
 const RUNS: &str = "
@@ -435,7 +495,7 @@ mod tests {
 
     #[test]
     fn whole_models_show_their_errors_assumptions_and_skipped_rows() {
-        let text = markdown(&[], Some(&comparison()));
+        let text = markdown(&[], &Evaluation::default(), Some(&comparison()));
         for part in [
             "### vtrain",
             "unfused attention with dropout",
@@ -447,7 +507,7 @@ mod tests {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
         assert!(!text.contains("### pipeweave"));
-        assert!(!markdown(&[], None).contains("## Whole models"));
+        assert!(!markdown(&[], &Evaluation::default(), None).contains("## Whole models"));
     }
 
     #[test]
@@ -464,7 +524,7 @@ mod tests {
                     })
                     .collect(),
             };
-            let text = markdown(&[model], None);
+            let text = markdown(&[model], &Evaluation::default(), None);
             assert!(text.contains(&format!("## {name}\n")), "{text}");
             for head in &artifact.card.submodels {
                 let variant = head.key.variant.to_string();
