@@ -332,7 +332,8 @@ fn a_second_interrupt_does_not_wait_for_the_row_in_flight() {
 }
 
 /// Rows are appended to a disk of 1 MiB in a namespace of the test's own, until something else has
-/// filled it.
+/// filled it. A row takes 0.1 s, so the run would last half a minute: it does not end before, however
+/// late a busy machine fills the disk.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_disk_that_fills_up_in_mid_run_costs_no_row_before() {
@@ -352,7 +353,7 @@ fn a_disk_that_fills_up_in_mid_run_costs_no_row_before() {
     let script = r#"
         mount -t tmpfs -o size=1m none "$DISK"
         measure() { "$PROGRAM" measure --plan "$PLAN" --out "$DISK/mine.parquet" --resume --format json --device "$@"; }
-        measure scripted:sleep_us=5000 &
+        measure scripted:sleep_us=100000 &
         until [ "$(grep -c '^{"row"' "$DISK/mine.parquet.journal")" -ge 5 ]; do sleep 0.02; done
         head -c 2M /dev/zero > "$DISK/other"
         wait $!
