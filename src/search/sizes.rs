@@ -75,15 +75,24 @@ pub fn search_sizes(
         };
         search_of(predictor, &of_size(request, parameters), effort, &watch)
     };
+    let is_stopped = |searched: u64| {
+        let progress = Progress {
+            done: PARTS * searched,
+            total: PARTS * searches,
+            best: None,
+        };
+        watch(&progress).is_break()
+    };
     let mut found = Vec::new();
     let mut refused = None;
     for (index, &size) in sizes.iter().enumerate() {
         match of(size, index as u64, QUICK) {
-            // Stopped here, one size is the answer so far.
-            Ok(one) if one.stopped == StopReason::Interrupted => return Ok(one),
             Ok(one) => found.push((size, one)),
             // A size too large for the memory leaves the others.
             Err(error) => refused = Some(error),
+        }
+        if is_stopped(index as u64 + 1) {
+            break;
         }
     }
     let Some((_, first)) = found.first() else {
@@ -93,27 +102,36 @@ pub fn search_sizes(
     };
     // One reference for all, so that outcomes compare.
     let yardstick = Yardstick::new(&first.request, goal, first.baseline.gpu_time_per_token());
-    let bests: Vec<(u64, Recommendation)> = found
-        .into_iter()
-        .map(|(size, mut found)| (size, found.shapes.swap_remove(0)))
-        .collect();
-    let entries: Vec<Entry<'_>> = bests.iter().map(|(_, best)| best.entry()).collect();
+    let bests = || found.iter().map(|(_, found)| &found.shapes[0]);
+    let entries: Vec<Entry<'_>> = bests().map(Recommendation::entry).collect();
     let (outcomes, draws) = yardstick.outcomes(&entries, false);
-    let counts: Vec<f64> = bests
-        .iter()
-        .map(|(_, best)| request.count.of(&best.ranked.architecture) as f64)
+    let counts: Vec<f64> = bests()
+        .map(|best| request.count.of(&best.ranked.architecture) as f64)
         .collect();
     let mut optima = optima(&counts, &draws);
     optima.sort_by(f64::total_cmp);
     let [low, middle, high] = [OUTSIDE, 0.5, 1.0 - OUTSIDE].map(|share| quantile(&optima, share));
-    let mut answer = of(two_digits(middle), searches - 1, EFFORT)?;
+    let mut answer = match of(two_digits(middle), searches - 1, EFFORT) {
+        // The best of the sizes that were searched before is the answer so far.
+        Err(_) if is_stopped(searches - 1) => {
+            let order =
+                |a: &(_, Outcome), b: &(_, Outcome)| a.1.behind[0].total_cmp(&b.1.behind[0]);
+            let best = found.into_iter().zip(outcomes).min_by(order);
+            let ((_, best), _) = best.expect("one was found");
+            return Ok(Found {
+                stopped: StopReason::Interrupted,
+                ..best
+            });
+        }
+        answer => answer?,
+    };
     answer.sizes = Some(Sizes {
-        points: bests
+        points: found
             .into_iter()
             .zip(outcomes)
-            .map(|((parameters, best), outcome)| SizePoint {
+            .map(|((parameters, mut found), outcome)| SizePoint {
                 parameters,
-                best,
+                best: found.shapes.swap_remove(0),
                 outcome,
             })
             .collect(),

@@ -439,6 +439,42 @@ fn a_watcher_stops_a_search_and_gets_the_best_so_far() {
 }
 
 #[test]
+fn a_search_of_sizes_that_is_stopped_answers_with_the_best_size_so_far() {
+    let predictor = predictor("h100");
+    let request = Request {
+        sized: false,
+        goal: Some(goal::Goal {
+            objective: goal::Objective::Loss,
+            gpu_time: Some(crate::units::Seconds::from_secs(3600.0)),
+            tokens: None,
+            target_loss: None,
+        }),
+        method: Method::Anneal { seed: 0 },
+        ..request(1_000_000_000, MODES[0])
+    };
+    // `done` over all sizes falls back to 0 where a size begins, so `from` is where the third one does.
+    let stopped = |from: u64| {
+        let reached = AtomicU64::new(0);
+        let watch = |progress: &Progress| {
+            let so_far = reached.fetch_max(progress.done, Ordering::Relaxed);
+            match so_far.max(progress.done) >= from {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        };
+        search(&predictor, &request, &watch)
+    };
+    let error = stopped(0).unwrap_err();
+    assert!(error.to_string().contains("interrupted before"), "{error}");
+    let begins = 2000;
+    for from in [begins, begins + 500] {
+        let found = stopped(from).unwrap();
+        assert_eq!(found.stopped, StopReason::Interrupted);
+        assert!(!found.shapes.is_empty() && found.sizes.is_none());
+    }
+}
+
+#[test]
 fn finding_out_why_there_is_no_shape_can_be_stopped_too() {
     let predictor = predictor("h200");
     let no_shape = Request {
