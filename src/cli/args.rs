@@ -61,6 +61,12 @@ pub enum Command {
     #[command(subcommand)]
     Predict(Predict),
     /// Find the fastest architecture for a number of parameters.
+    ///
+    /// Varied are layers, hidden size, query and key/value heads, head size, MLP width and the padding of the vocabulary,
+    /// in a mixture also the experts, their width and how many a token visits: inside the bounds of
+    /// data/search-bounds.toml, within the tolerance of the parameters and in the memory of the GPU. The search does not
+    /// vary the kinds of layers, of attention (no latent attention, no state-space layers) and of MLP, the number format
+    /// or the GPU, and knows of a shape's quality only the loss that scaling laws give it.
     Search(Box<SearchArgs>),
     /// Find the fastest layout of a model over a number of GPUs: ranks, micro-batches, sharding, recomputation.
     ///

@@ -333,6 +333,18 @@ fn every_promised_option_is_in_the_help() {
         );
     }
     assert!(data("predict gemm --help").contains("[default: h200]"));
+    let scope = data("search --help")
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    for part in [
+        "Varied are layers",
+        "data/search-bounds.toml",
+        "does not vary",
+        "latent attention",
+    ] {
+        assert!(scope.contains(part), "{part}\n{scope}");
+    }
     assert!(data("--version").starts_with("shapewise "));
 }
 
