@@ -5,6 +5,7 @@ Times are in microseconds, rates in the unit that their name ends with, and ever
 transferred or roofline. Nothing here needs a network or a GPU.
 """
 
+import base64 as _base64
 import json as _json
 import os as _os
 
@@ -84,6 +85,27 @@ def predict_attention(batch, heads, seq_q, head_dim, **options):
     """The time of a fused (flash) attention; arrays as in `predict_gemm`."""
     sizes = {"batch": batch, "heads": heads, "seq_q": seq_q, "head_dim": head_dim}
     return _operators("predict_attention", "attention", sizes | options)
+
+
+def predict_graph(graph, **options):
+    """The operators of a graph: the path of an .onnx or .jsonl file, ONNX bytes, JSON lines or dicts."""
+    is_text = isinstance(graph, str) and graph.lstrip().startswith("{")
+    if isinstance(graph, (str, _os.PathLike)) and not is_text:
+        path = _os.fspath(graph)
+        options = {"name": path} | options
+        if path.lower().endswith(".jsonl"):
+            with open(path, encoding="utf-8") as file:
+                graph = file.read()
+        elif path.lower().endswith(".onnx"):
+            with open(path, "rb") as file:
+                graph = file.read()
+        else:
+            raise RequestError(f"{path}: the graph is no .onnx or .jsonl; allowed: a file of either")
+    if isinstance(graph, (bytes, bytearray, memoryview)):
+        given = {"onnx": _base64.b64encode(graph).decode()}
+    else:
+        given = {"ops": graph}
+    return _ask("predict_graph", options | given)
 
 
 class Model:
@@ -214,6 +236,7 @@ __all__ = [
     "plan",
     "predict_attention",
     "predict_gemm",
+    "predict_graph",
     "presets",
     "search",
     "sweep",

@@ -99,6 +99,24 @@ class GpusReport(Report):
     """Every known GPU."""
     gpus: list[_GpuLine]
 
+class GraphReport(Report):
+    """The predicted operators of a graph."""
+    gpu: str
+    graph: str
+    basis: list[_Basis]
+    time_us: float
+    low_us: float
+    high_us: float
+    flops: float
+    tier: Literal["measured", "learned", "transferred", "roofline"]
+    tier_shares: Mapping[str, float]
+    caveats: list[_SharedWarning]
+    notes: list[str]
+    lines: list[_GraphLine]
+    unknown: list[_UnknownNodes]
+    fused_nodes: int
+    free_nodes: int
+
 class ModelsReport(Report):
     """The built-in models."""
     models: list[_ModelLine]
@@ -333,6 +351,20 @@ class _GpuLine(Record):
     memory_bandwidth_bytes_per_s: float
     memory_bytes: float
     models: list[str]
+
+class _GraphLine(Record):
+    """One operator of a graph."""
+    label: str
+    op: _Shape
+    count: int
+    each_us: float
+    each_low_us: float
+    each_high_us: float
+    time_us: float
+    share: float
+    tflops_per_s: float
+    tier: Literal["measured", "learned", "transferred", "roofline"]
+    caveats: list[_Warning]
 
 class _LaneKeys(Record):
     """The time of one lane and its share of the step."""
@@ -665,6 +697,12 @@ class _TriedKeys(Record):
     memory_bytes: float
     tokens_per_s_per_gpu: float
 
+class _UnknownNodes(Record):
+    """Nodes of one type that are not timed."""
+    label: str
+    nodes: int
+    reason: str
+
 class _Warning(Record):
     """A warning about a number."""
     caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "physics", "not_learned", "offload"]
@@ -877,6 +915,36 @@ def predict_attention(
         [default: that of the GPU's usual server].
     """
 
+def predict_graph(
+    graph: str | PathLike[str] | bytes | Sequence[Mapping[str, Any]],
+    *,
+    name: str | None = None,
+    dims: Mapping[str, int] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
+    causal: bool | None = None,
+    gpu: str | None = None,
+    model: str | None = None,
+    framework: str | None = None,
+    network_gbit_per_s: float | None = None,
+) -> GraphReport:
+    """The operators of a graph: the path of an .onnx or .jsonl file, ONNX bytes, JSON lines or dicts.
+
+    name: What the answer calls the graph, such as the name of its file [default: graph].
+    dims: The size of a symbolic dimension of the model; once for each.
+    dtype: Number format of all operators [default: what the graph says].
+    causal: Masks that the graph adds to the scores of attention hide what follows a query, so half
+        of it is computed.
+    gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
+        asked about that one [default: h200].
+    model: A built-in model by name, on the command line also the path of a trained one [default:
+        the model of the GPU].
+    framework: What runs whole steps: a built-in framework, on the command line also the path of a
+        calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
+        in training, vllm in serving].
+    network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
+        of the GPU's usual server].
+    """
+
 class Model:
     """A transformer: a preset, the dict of a config.json, or the path of one."""
     @classmethod
@@ -933,10 +1001,9 @@ class Model:
         kv_heads: Key/value heads, a divisor of the query heads.
         d_ff: Inner width of the MLP, or of one expert.
         vocab: Rows of the token embedding.
-        tokens: Tokens of a whole training run, such as 15T: how many days and GPU-hours it takes. Of
-            `predict model` alone.
+        tokens: Tokens of a whole training run, such as 15T: how many days and GPU-hours it takes.
         usd_per_gpu_hour: Price of one GPU for an hour, in US dollars: what the run, or a million
-            tokens, costs. Of `predict model` alone.
+            tokens, costs.
         mode: What one step does.
         batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
         seq: Tokens per sequence; in decode the cached ones, as context [default: 2048 or what the
@@ -981,8 +1048,6 @@ class Model:
         kv_heads: int | None = None,
         d_ff: int | None = None,
         vocab: int | None = None,
-        tokens: float | str | None = None,
-        usd_per_gpu_hour: float | None = None,
         mode: Literal["train", "prefill", "decode"] | None = None,
         batch: int | None = None,
         seq: int | None = None,
@@ -1017,10 +1082,6 @@ class Model:
         kv_heads: Key/value heads, a divisor of the query heads.
         d_ff: Inner width of the MLP, or of one expert.
         vocab: Rows of the token embedding.
-        tokens: Tokens of a whole training run, such as 15T: how many days and GPU-hours it takes. Of
-            `predict model` alone.
-        usd_per_gpu_hour: Price of one GPU for an hour, in US dollars: what the run, or a million
-            tokens, costs. Of `predict model` alone.
         mode: What one step does.
         batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
         seq: Tokens per sequence; in decode the cached ones, as context [default: 2048 or what the
@@ -1065,8 +1126,6 @@ class Model:
         kv_heads: int | str | None = None,
         d_ff: int | str | None = None,
         vocab: int | str | None = None,
-        tokens: float | str | None = None,
-        usd_per_gpu_hour: float | None = None,
         mode: Literal["train", "prefill", "decode"] | None = None,
         batch: int | str | None = None,
         seq: int | str | None = None,
@@ -1101,10 +1160,6 @@ class Model:
         kv_heads: Key/value heads, a divisor of the query heads.
         d_ff: Inner width of the MLP, or of one expert.
         vocab: Rows of the token embedding.
-        tokens: Tokens of a whole training run, such as 15T: how many days and GPU-hours it takes. Of
-            `predict model` alone.
-        usd_per_gpu_hour: Price of one GPU for an hour, in US dollars: what the run, or a million
-            tokens, costs. Of `predict model` alone.
         mode: What one step does.
         batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
         seq: Tokens per sequence; in decode the cached ones, as context [default: 2048 or what the
@@ -1574,8 +1629,6 @@ def check(
     kv_heads: int | None = None,
     d_ff: int | None = None,
     vocab: int | None = None,
-    tokens: float | str | None = None,
-    usd_per_gpu_hour: float | None = None,
     mode: Literal["train", "prefill", "decode"] | None = None,
     batch: int | None = None,
     seq: int | None = None,
@@ -1610,10 +1663,6 @@ def check(
     kv_heads: Key/value heads, a divisor of the query heads.
     d_ff: Inner width of the MLP, or of one expert.
     vocab: Rows of the token embedding.
-    tokens: Tokens of a whole training run, such as 15T: how many days and GPU-hours it takes. Of
-        `predict model` alone.
-    usd_per_gpu_hour: Price of one GPU for an hour, in US dollars: what the run, or a million
-        tokens, costs. Of `predict model` alone.
     mode: What one step does.
     batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
     seq: Tokens per sequence; in decode the cached ones, as context [default: 2048 or what the
@@ -1893,8 +1942,6 @@ def sweep(
     kv_heads: int | str | None = None,
     d_ff: int | str | None = None,
     vocab: int | str | None = None,
-    tokens: float | str | None = None,
-    usd_per_gpu_hour: float | None = None,
     mode: Literal["train", "prefill", "decode"] | None = None,
     batch: int | str | None = None,
     seq: int | str | None = None,
@@ -1929,10 +1976,6 @@ def sweep(
     kv_heads: Key/value heads, a divisor of the query heads.
     d_ff: Inner width of the MLP, or of one expert.
     vocab: Rows of the token embedding.
-    tokens: Tokens of a whole training run, such as 15T: how many days and GPU-hours it takes. Of
-        `predict model` alone.
-    usd_per_gpu_hour: Price of one GPU for an hour, in US dollars: what the run, or a million
-        tokens, costs. Of `predict model` alone.
     mode: What one step does.
     batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
     seq: Tokens per sequence; in decode the cached ones, as context [default: 2048 or what the

@@ -241,6 +241,12 @@ def written():
         for sizes, result in (("int", report[name]), ("int | Sequence[int] | _Array", "Times")):
             options = stubs.options(name, sizes)
             parts.append(function(name, options, result, doc(name), first, overload=True))
+    graph = "str | PathLike[str] | bytes | Sequence[Mapping[str, Any]]"
+    options = {"graph": (graph, True, "")} | stubs.options("predict_graph")
+    for key in ("onnx", "ops"):
+        del options[key]
+    name = "predict_graph"
+    parts.append(function(name, options, report[name], doc(name), ("graph",)))
     model = ["class Model:", docstring(shapewise.Model.__doc__)]
     model.append(
         "    @classmethod\n"

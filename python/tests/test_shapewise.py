@@ -100,6 +100,62 @@ def test_every_question_has_an_answer():
     assert shapewise.ask("predict_gemm", m=8, n=8, k=8) == shapewise.predict_gemm(8, 8, 8)
 
 
+def _field(number, content):
+    """A field of a message: text, bytes or a whole number, all below 128 bytes."""
+    if isinstance(content, int):
+        low = [content >> place & 0x7F | 0x80 for place in range(0, 21, 7)]
+        return bytes([number << 3, *low, content >> 21])
+    content = content.encode() if isinstance(content, str) else content
+    return bytes([number << 3 | 2, len(content)]) + content
+
+
+def _onnx():
+    """The bytes of a model that multiplies `a` of (batch, 512) by `b` of (512, 1536) in fp16."""
+
+    def tensor(name, *dims):
+        dims = (_field(1, _field(2 if isinstance(dim, str) else 1, dim)) for dim in dims)
+        kind = _field(1, 10) + _field(2, b"".join(dims))
+        return _field(11, _field(1, name) + _field(2, _field(1, kind)))
+
+    node = _field(1, "a") + _field(1, "b") + _field(2, "c") + _field(4, "MatMul")
+    graph = _field(1, node) + tensor("a", "batch", 512) + tensor("b", 512, 1536)
+    return _field(7, graph)
+
+
+def test_a_graph_is_a_path_bytes_text_or_a_list(tmp_path):
+    gemm = {"kind": "gemm", "m": 512, "n": 1536, "k": 512, "dtype": "fp16", "layout": "nn"}
+    listed = shapewise.predict_graph([gemm | {"count": 2}, gemm], gpu="h100")
+    assert isinstance(listed, shapewise.GraphReport) and listed.graph == "graph"
+    one = shapewise.predict_gemm(512, 1536, 512, dtype="fp16", layout="nn", gpu="h100")
+    assert listed.time_us == 3 * one.time_us and listed.lines[0].count == 3
+    lines = (json.dumps(gemm) + "\n") * 3
+    assert shapewise.predict_graph(lines, gpu="h100") == listed
+    (tmp_path / "ops.jsonl").write_text(lines)
+    (tmp_path / "model.onnx").write_bytes(_onnx())
+    sized = {"gpu": "h100", "dims": {"batch": 512}}
+    for graph, options, name in (
+        (tmp_path / "ops.jsonl", {"gpu": "h100"}, str(tmp_path / "ops.jsonl")),
+        (str(tmp_path / "ops.jsonl"), {"gpu": "h100"}, str(tmp_path / "ops.jsonl")),
+        (tmp_path / "model.onnx", sized, str(tmp_path / "model.onnx")),
+        (_onnx(), sized, "graph"),
+        (bytearray(_onnx()), sized | {"name": "mine"}, "mine"),
+    ):
+        read = shapewise.predict_graph(graph, **options)
+        assert read.graph == name and read.lines[0].op == listed.lines[0].op
+    for graph, options, part in (
+        (_onnx(), {}, "open (batch)"),
+        (_onnx()[:-1], {}, "whole ONNX file"),
+        ([{"kind": "conv"}], {}, "`ops[0].kind`"),
+        ([], {}, "no operator"),
+        ([1], {}, "`ops`"),
+        (str(tmp_path / "model.pt"), {}, ".onnx or .jsonl"),
+    ):
+        with pytest.raises(shapewise.RequestError, match=re.escape(part)):
+            shapewise.predict_graph(graph, **options)
+    with pytest.raises(OSError):
+        shapewise.predict_graph(tmp_path / "other.onnx")
+
+
 def test_errors_are_value_errors_with_field_value_and_what_is_allowed():
     model = shapewise.Model.from_config("gpt2")
     for ask, field, value, allowed in (

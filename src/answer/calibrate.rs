@@ -10,7 +10,7 @@ use crate::framework::Framework;
 use crate::gpu::{Generation, Gpu};
 use crate::predict::Predictor;
 use crate::report::calibration::CalibrationReport;
-use crate::request::{CalibrateRequest, FrameworkRequest, RunRequest};
+use crate::request::{CalibrateRequest, FrameworkRequest, MeasuredRun};
 use std::ffi::OsStr;
 use std::path::Path;
 
@@ -44,8 +44,8 @@ pub fn run(args: &CalibrateRequest) -> Result<CalibrationReport> {
     let (mut files, mut objects) = (Vec::new(), Vec::new());
     for runs in &args.runs {
         match runs {
-            RunRequest::File(path) => files.push(path),
-            RunRequest::Run(run) => objects.push(run.clone()),
+            MeasuredRun::File(path) => files.push(path),
+            MeasuredRun::Run(run) => objects.push(run.clone()),
         }
     }
     let mut runs = read_runs(&files)?;

@@ -7,6 +7,8 @@ pub mod calibrate;
 
 pub mod catalog;
 
+pub mod graph;
+
 pub mod predictors;
 
 pub mod question;
@@ -21,18 +23,16 @@ use crate::arch::config_json;
 use crate::check;
 use crate::error::Result;
 use crate::families::{Family, Variant};
-use crate::graph::Listing;
-use crate::ops::{Dtype, Op};
+use crate::ops::Op;
 use crate::predict::Predictor;
 use crate::predict::step::estimate_step;
 use crate::report::Basis;
 use crate::report::check::CheckReport;
-use crate::report::graph::GraphReport;
 use crate::report::operator::OperatorReport;
 use crate::report::search::SearchReport;
 use crate::report::step::StepReport;
 use crate::request::LEAST_POSITIONS;
-use crate::request::ModelRequest;
+use crate::request::RunRequest;
 use crate::search::Found;
 
 /// The time of each operator, in the order of the request.
@@ -54,32 +54,16 @@ pub fn step(
     predictor: &Predictor,
     architecture: &Architecture,
     workload: &Workload,
-    request: &ModelRequest,
+    run: &RunRequest,
 ) -> Result<StepReport> {
+    run.validate(workload)?;
     predictor.gpu().require(workload.dtype)?;
     let step = estimate_step(predictor, architecture, workload)?;
     let ops = step.lines.iter().map(|line| &line.item.op);
     let bases = bases(predictor, ops);
     let report = StepReport::new(predictor, architecture, workload, &step, bases)?;
-    let tokens = request.tokens.map(|tokens| tokens.0);
-    Ok(report.with_cost(tokens, request.usd_per_gpu_hour.map(|price| price.0)))
-}
-
-/// The time of every operator of a graph, which `name` names, and their sum.
-pub fn graph(predictor: &Predictor, listing: &Listing, name: &str) -> Result<GraphReport> {
-    let ops: Vec<Op> = listing.items.iter().map(|item| item.op).collect();
-    let mut formats: Vec<Dtype> = ops.iter().filter_map(Op::dtype).collect();
-    formats.sort_unstable();
-    formats.dedup();
-    for dtype in &formats {
-        predictor.gpu().require(*dtype)?;
-    }
-    let estimates = predictor.predict(&ops);
-    let bases = bases(predictor, ops.iter());
-    let notes = formats
-        .into_iter()
-        .filter_map(|dtype| predictor.format_note(dtype));
-    Ok(GraphReport::new(predictor.gpu(), name, listing, &estimates, bases).with_notes(notes))
+    let tokens = run.tokens.map(|tokens| tokens.0);
+    Ok(report.with_cost(tokens, run.usd_per_gpu_hour.map(|price| price.0)))
 }
 
 /// The sizing rules on a shape, the predicted cost of each broken one, and what fixes it.

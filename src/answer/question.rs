@@ -14,6 +14,7 @@ use crate::predict::Predictor;
 use crate::report::AnyReport;
 use crate::report::check::CheckReport;
 use crate::report::gpus::GpusReport;
+use crate::report::graph::GraphReport;
 use crate::report::models::ModelsReport;
 use crate::report::operator::OperatorReport;
 use crate::report::plan::{CompareReport, PlanReport};
@@ -24,15 +25,17 @@ use crate::report::sweep::SweepReport;
 use crate::request::ArchitectureRequest;
 use crate::request::AttentionRequest;
 use crate::request::GemmRequest;
+use crate::request::GraphRequest;
 use crate::request::ModelRequest;
 use crate::request::OperatorRequest;
 use crate::request::PlanRequest;
 use crate::request::SearchRequest;
 use crate::request::Sizes;
+use crate::request::StepRequest;
 use crate::request::TargetRequest;
 use crate::request::json;
+use crate::request::json::FromJson;
 use crate::search;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -86,7 +89,7 @@ pub struct AtHand<'a> {
 }
 
 impl<'a> Asked<'a> {
-    fn read<R: DeserializeOwned>(self) -> Result<(R, Arc<Predictor>)> {
+    fn read<R: FromJson>(self) -> Result<(R, Arc<Predictor>)> {
         let (request, target) = json::read(self.body)?;
         let predictor = match self.usual {
             Some(usual) if target == TargetRequest::default() => Arc::clone(usual),
@@ -96,7 +99,7 @@ impl<'a> Asked<'a> {
     }
 
     /// A request that has a workload, whose keys may stand beside the others.
-    fn flat<R: DeserializeOwned>(self) -> Result<(R, Arc<Predictor>)> {
+    fn flat<R: FromJson>(self) -> Result<(R, Arc<Predictor>)> {
         let body = json::with_workload(self.body);
         Asked { body, ..self }.read()
     }
@@ -174,10 +177,17 @@ impl Question {
             None,
             operator::<AttentionRequest>,
         ),
-        Self::new::<ModelRequest, StepReport>("predict_model", Some("lines"), |asked| {
-            let (request, base, predictor) = asked.model()?;
-            let (architecture, workload) = Sizes::fixed(|sizes| request.step(&base, sizes))?;
-            answer::step(&predictor, &architecture, &workload, &request).map(boxed)
+        Self::new::<StepRequest, StepReport>("predict_model", Some("lines"), |asked| {
+            let base = asked.base;
+            let (request, predictor) = asked.flat::<StepRequest>()?;
+            let base = known_or_found(base, &request.model.architecture)?;
+            let (architecture, workload) = Sizes::fixed(|sizes| request.model.step(&base, sizes))?;
+            answer::step(&predictor, &architecture, &workload, &request.run).map(boxed)
+        }),
+        Self::new::<GraphRequest, GraphReport>("predict_graph", Some("lines"), |asked| {
+            let (request, predictor) = asked.read::<GraphRequest>()?;
+            let (listing, name) = answer::graph::read(request)?;
+            answer::graph::report(&predictor, &listing, &name).map(boxed)
         }),
         Self::new::<ModelRequest, CheckReport>("check", Some("rules"), |asked| {
             let (request, base, predictor) = asked.model()?;

@@ -35,7 +35,6 @@ pub fn model(
     base: &Architecture,
     request: &ModelRequest,
 ) -> Result<SweepReport> {
-    request.refuse_run()?;
     let (dimension, range) = Sizes::swept(|sizes| request.described(base, sizes))?;
     let at = |value| request.step(base, &mut Sizes::at(value));
     let sweep = sweep::models(predictor, range, at)?;

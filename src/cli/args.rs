@@ -5,17 +5,19 @@ pub mod measure;
 pub mod reproduce;
 
 use crate::cli::hints;
-use crate::ops::Dtype;
+
 use crate::ops::LARGEST;
 use crate::report::plot;
 use crate::request::ArchitectureRequest;
 use crate::request::AttentionRequest;
 use crate::request::CalibrateRequest;
 use crate::request::GemmRequest;
+use crate::request::GraphRequest;
 use crate::request::ModelRequest;
 use crate::request::PlanRequest;
 use crate::request::SearchRequest;
 use crate::request::Size;
+use crate::request::StepRequest;
 use crate::request::TargetRequest;
 use crate::request::number;
 use clap::builder::PossibleValuesParser;
@@ -194,7 +196,7 @@ pub enum Predict {
     ///
     /// Sizes of the architecture that are left out stay as they are or follow: --heads keeps the width of attention and
     /// the queries per key head, --hidden keeps the number of heads and the ratio of the MLP.
-    Model(Box<Targeted<ModelRequest>>),
+    Model(Box<Targeted<StepRequest>>),
     /// Every line of a file: GEMMs, attentions and models, as JSON lines or CSV.
     ///
     /// A line has the keys of one request, those of the workload beside the others, and its own gpu, model or framework
@@ -215,15 +217,9 @@ pub struct GraphArgs {
     /// The graph, or the list of operators.
     #[arg(value_name = "FILE.onnx|FILE.jsonl")]
     pub file: PathBuf,
-    /// The size of a symbolic dimension of the graph; once for each.
-    #[arg(long = "dim", value_name = "NAME=SIZE", value_parser = dimension)]
-    pub dims: Vec<(String, u64)>,
-    /// Number format of all operators [default: what the graph says].
-    #[arg(long)]
-    pub dtype: Option<Dtype>,
-    /// Masks that the graph adds to the scores of attention hide what follows a query, so half of it is computed.
-    #[arg(long)]
-    pub causal: bool,
+    /// How it is read.
+    #[command(flatten)]
+    pub request: GraphRequest,
     /// GPU and model.
     #[command(flatten)]
     pub target: TargetArgs,
@@ -505,14 +501,6 @@ fn count(text: &str) -> Result<u64, String> {
     let count = number::size(text);
     let count = count.filter(|count| (1..=LARGEST).contains(count));
     count.ok_or_else(|| format!("allowed: whole numbers from 1 to {LARGEST}"))
-}
-
-/// Reads `NAME=SIZE`.
-fn dimension(text: &str) -> Result<(String, u64), String> {
-    let allowed = || format!("allowed: NAME=SIZE, a size from 1 to {LARGEST}, such as batch=8");
-    let (name, size) = text.split_once('=').ok_or_else(allowed)?;
-    let size = count(size).map_err(|_| allowed())?;
-    Ok((name.to_owned(), size))
 }
 
 /// Reads the path of a plot; its extension must name a format.

@@ -9,10 +9,9 @@ use crate::cli::render;
 use crate::cli::target::answering;
 use crate::error::Result;
 use crate::graph;
-use crate::graph::Options;
-use crate::request::ModelRequest;
 use crate::request::OperatorRequest;
 use crate::request::Sizes;
+use crate::request::StepRequest;
 use clap::Args;
 
 pub(super) fn run(command: &Predict, format: Format) -> Result<String> {
@@ -32,22 +31,18 @@ fn one<R: OperatorRequest + Args>(args: &Targeted<R>, format: Format) -> Result<
     Ok(render(&reports[0], format))
 }
 
-fn step(args: &Targeted<ModelRequest>, format: Format) -> Result<String> {
-    let base = args.request.architecture.find()?;
-    let (architecture, workload) = Sizes::fixed(|sizes| args.request.step(&base, sizes))?;
+fn step(args: &Targeted<StepRequest>, format: Format) -> Result<String> {
+    let base = args.request.model.architecture.find()?;
+    let (architecture, workload) = Sizes::fixed(|sizes| args.request.model.step(&base, sizes))?;
     let predictor = answering(&args.target)?;
-    let report = answer::step(&predictor, &architecture, &workload, &args.request)?;
+    let report = answer::step(&predictor, &architecture, &workload, &args.request.run)?;
     Ok(render(&report, format))
 }
 
 fn listed(args: &GraphArgs, format: Format) -> Result<String> {
-    let options = Options {
-        dims: args.dims.iter().cloned().collect(),
-        dtype: args.dtype,
-        causal: args.causal,
-    };
-    let listing = graph::read(&args.file, &options)?;
+    let listing = graph::read(&args.file, &answer::graph::options(&args.request))?;
     let predictor = answering(&args.target)?;
-    let report = answer::graph(&predictor, &listing, &args.file.display().to_string())?;
+    let name = args.file.display().to_string();
+    let report = answer::graph::report(&predictor, &listing, &name)?;
     Ok(render(&report, format))
 }

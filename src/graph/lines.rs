@@ -1,19 +1,15 @@
-//! A list of operators as JSON lines, with the keys that answers have: `kind`, the sizes, and `count` beside them.
+//! A list of operators with the keys that answers have: `kind`, the sizes, and `count` beside them.
 
 use super::{Listing, Options, checked};
-use crate::error::{Error, Result, read_text};
+use crate::error::{Error, Result};
 use crate::ops::{Op, OpKind};
 use serde_json::{Map, Value};
-use std::path::Path;
+use std::fmt::Display;
 
-pub(super) fn read(path: &Path, options: &Options) -> Result<Listing> {
-    let place = path.display();
-    if let Some((name, _)) = options.dims.iter().next() {
-        let allowed = "nothing: a list of operators has no symbolic dimensions";
-        return Err(Error::field("command line", "--dim", name, allowed));
-    }
+/// Reads one operator a line.
+pub(super) fn read(text: &str, options: &Options, place: &str) -> Result<Listing> {
     let mut listing = Listing::default();
-    for (line, text) in read_text(path)?.lines().enumerate() {
+    for (line, text) in text.lines().enumerate() {
         if text.trim().is_empty() {
             continue;
         }
@@ -23,22 +19,56 @@ pub(super) fn read(path: &Path, options: &Options) -> Result<Listing> {
                 "{place}: no JSON object ({error}); allowed: one operator a line"
             ))
         })?;
-        let (op, count) = operator(object, options, &place)?;
+        let (op, count) = operator(object, options, &place, "")?;
         listing.add(op.kind().name(), op, count);
+    }
+    filled(listing, options, place)
+}
+
+/// Reads operators that were read as JSON; errors call the list `field`.
+pub(super) fn listed(
+    operators: Vec<Map<String, Value>>,
+    options: &Options,
+    place: &str,
+    field: &str,
+) -> Result<Listing> {
+    let mut listing = Listing::default();
+    for (at, object) in operators.into_iter().enumerate() {
+        let (op, count) = operator(object, options, place, &format!("{field}[{at}]."))?;
+        listing.add(op.kind().name(), op, count);
+    }
+    filled(listing, options, place)
+}
+
+fn filled(listing: Listing, options: &Options, place: &str) -> Result<Listing> {
+    if let Some((name, _)) = options.dims.iter().next() {
+        let allowed = "nothing: a list of operators has no symbolic dimensions";
+        return Err(Error::field(
+            "request",
+            "dims",
+            format!("`{name}`"),
+            allowed,
+        ));
     }
     match listing.items.is_empty() {
         true => Err(Error::bad_input(format!(
-            "{place}: no operator; allowed: one a line"
+            "{place}: no operator; allowed: at least one, one a line"
         ))),
         false => Ok(listing),
     }
 }
 
-/// The operator of a line and how often it runs. Sizes that are left out are those of the smallest operator, but those
-/// of attention that follow from others.
-fn operator(mut object: Map<String, Value>, options: &Options, place: &str) -> Result<(Op, u64)> {
-    let wrong =
-        |field: &str, value: &Value, allowed: &str| Error::field(place, field, value, allowed);
+/// The operator of an object and how often it runs. Sizes that are left out are those of the smallest operator, but those
+/// of attention that follow from others. Errors put `before` in front of the field.
+fn operator(
+    mut object: Map<String, Value>,
+    options: &Options,
+    place: &str,
+    before: &str,
+) -> Result<(Op, u64)> {
+    let wrong = |field: &str, value: &dyn Display, allowed: &str| {
+        Error::field(place, &format!("{before}{field}"), value, allowed)
+    };
     let kind = object.remove("kind").unwrap_or_default();
     let found = kind.as_str().and_then(OpKind::parse);
     let kind = found.ok_or_else(|| wrong("kind", &kind, &OpKind::NAMES.join(", ")))?;
@@ -66,12 +96,7 @@ fn operator(mut object: Map<String, Value>, options: &Options, place: &str) -> R
             if dimension.unit.is_empty() || ["batch", "window", "ranks", "stride"].contains(&key) {
                 continue;
             }
-            return Err(Error::field(
-                place,
-                key,
-                "absent",
-                &dimension.domain.allowed(),
-            ));
+            return Err(wrong(key, &"absent", &dimension.domain.allowed()));
         };
         let text = value
             .as_str()
@@ -96,7 +121,7 @@ fn operator(mut object: Map<String, Value>, options: &Options, place: &str) -> R
             .map(|dimension| dimension.key(kind))
             .collect();
         let allowed = format!("{}, count, name", keys.join(", "));
-        return Err(Error::field(place, key, value, &allowed));
+        return Err(wrong(key, value, &allowed));
     }
     let op = checked(op).map_err(|what| Error::bad_input(format!("{place}: {what}")))?;
     Ok((op, times))

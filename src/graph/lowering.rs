@@ -8,7 +8,7 @@ use super::onnx::{Graph, Node, Tensor};
 use super::{Listing, Options, checked};
 use crate::error::{Error, Result};
 use crate::ops::{Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// What combines two tensors element by element.
 pub(super) fn is_pairwise(kind: &str) -> bool {
@@ -165,8 +165,9 @@ pub(super) fn lowered(graph: &Graph, options: &Options, place: &str) -> Result<L
         .iter()
         .flat_map(|found| found.nodes.iter().copied())
         .collect();
+    let found: HashMap<usize, _> = found.into_iter().map(|found| (found.at, found)).collect();
     for at in 0..graph.nodes.len() {
-        if let Some(found) = found.iter().find(|found| found.at == at) {
+        if let Some(found) = found.get(&at) {
             match checked(found.op) {
                 Ok(op) => lowering.listing.add(found.kind, op, 1),
                 Err(reason) => lowering.listing.leave(found.kind, &reason),
@@ -191,7 +192,7 @@ pub(super) fn lowered(graph: &Graph, options: &Options, place: &str) -> Result<L
     }
     if masked > 0 && !options.causal {
         listing.notes.push(format!(
-            "{masked} attentions add a mask that the graph computes, so all of it is timed; --causal says that it hides what follows a query"
+            "{masked} attentions add a mask that the graph computes, so all of it is timed; `causal` says that it hides what follows a query"
         ));
     }
     if options.dtype.is_none()
@@ -200,7 +201,7 @@ pub(super) fn lowered(graph: &Graph, options: &Options, place: &str) -> Result<L
             .iter()
             .all(|item| matches!(item.op.dtype(), None | Some(Dtype::Fp32)))
     {
-        let note = "the graph is in fp32, as exporters write it, and timed so; --dtype bf16 times it as it may be served";
+        let note = "the graph is in fp32, as exporters write it, and timed so; a `dtype` such as bf16 times it as it may be served";
         listing.notes.push(note.to_owned());
     }
     Ok(listing)

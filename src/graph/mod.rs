@@ -13,9 +13,12 @@ mod onnx;
 
 mod shapes;
 
-use crate::error::{Error, Result};
+mod wire;
+
+use crate::error::{Error, Result, read_bytes, read_text};
 use crate::ops::{Dtype, Op};
-use std::collections::BTreeMap;
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 /// How a graph is read.
@@ -64,12 +67,16 @@ pub struct Listing {
     pub free: u64,
     /// What is assumed.
     pub notes: Vec<String>,
+    /// Where equal operators and types that are not timed are listed: graphs have thousands of nodes.
+    item_of: HashMap<(String, Op), usize>,
+    unknown_of: HashMap<String, usize>,
 }
 
 impl Listing {
     fn add(&mut self, kind: &str, op: Op, count: u64) {
-        let same = |item: &&mut Item| item.kind == kind && item.op == op;
-        match self.items.iter_mut().find(same) {
+        let key = (kind.to_owned(), op);
+        let at = *self.item_of.entry(key).or_insert(self.items.len());
+        match self.items.get_mut(at) {
             Some(item) => item.count += count,
             None => self.items.push(Item {
                 kind: kind.to_owned(),
@@ -80,7 +87,9 @@ impl Listing {
     }
 
     fn leave(&mut self, kind: &str, reason: &str) {
-        match self.unknown.iter_mut().find(|unknown| unknown.kind == kind) {
+        let known = self.unknown_of.entry(kind.to_owned());
+        let at = *known.or_insert(self.unknown.len());
+        match self.unknown.get_mut(at) {
             Some(unknown) => unknown.nodes += 1,
             None => self.unknown.push(Unknown {
                 kind: kind.to_owned(),
@@ -96,16 +105,34 @@ pub fn read(path: &Path, options: &Options) -> Result<Listing> {
     let ending = path.extension().unwrap_or_default().to_string_lossy();
     let place = path.display().to_string();
     match ending.to_lowercase().as_str() {
-        "onnx" => {
-            let graph = onnx::Graph::open(path, options)?;
-            lowering::lowered(&graph, options, &place)
-        }
-        "jsonl" => lines::read(path, options),
+        "onnx" => of_onnx(&read_bytes(path, onnx::MOST_BYTES)?, options, &place),
+        "jsonl" => of_lines(&read_text(path)?, options, &place),
         _ => {
             let value = format!("`{ending}`");
             Err(Error::field(place, "extension", value, ".onnx or .jsonl"))
         }
     }
+}
+
+/// Reads an ONNX model; `place` is where errors say it is.
+pub fn of_onnx(model: &[u8], options: &Options, place: &str) -> Result<Listing> {
+    let graph = onnx::Graph::new(model, options, place)?;
+    lowering::lowered(&graph, options, place)
+}
+
+/// Reads a list of operators as JSON lines.
+pub fn of_lines(text: &str, options: &Options, place: &str) -> Result<Listing> {
+    lines::read(text, options, place)
+}
+
+/// Reads a list of operators; errors call it `field`.
+pub fn of_operators(
+    operators: Vec<Map<String, Value>>,
+    options: &Options,
+    place: &str,
+    field: &str,
+) -> Result<Listing> {
+    lines::listed(operators, options, place, field)
 }
 
 /// The operator, unless a size is none that an operator can have.

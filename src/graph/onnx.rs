@@ -1,19 +1,23 @@
 //! The parts of an ONNX file that operators follow from: nodes, shapes, and the few numbers that shapes are made of.
 
-use super::{Options, shapes};
-use crate::error::{Error, Result, read_bytes};
+use super::{Options, shapes, wire};
+use crate::error::{Error, Result};
 use crate::ops::Dtype;
 use rten_onnx::onnx::{
     AttributeProto, DataType, ModelProto, NodeProto, TensorProto, ValueInfoProto,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::path::Path;
+use std::fmt::Display;
 
 /// The largest message that the format allows.
-const MOST_BYTES: u64 = 2 << 30;
+pub(super) const MOST_BYTES: u64 = 2 << 30;
 
 /// Tensors of whole numbers up to this length are read: they may be shapes, axes or indices.
 const MOST_NUMBERS: usize = 256;
+
+/// The most dimensions, and elements, of a tensor: where there are more, its shape counts as unknown.
+const MOST_DIMENSIONS: usize = 32;
+const MOST_ELEMENTS: u64 = 1 << 48;
 
 /// What is known of a tensor.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +33,13 @@ impl Tensor {
         self.dims
             .iter()
             .fold(1, |product, dim| product.saturating_mul(*dim))
+    }
+
+    /// Whether it is no larger than any machine: products of its sizes can be formed.
+    fn is_possible(&self) -> bool {
+        let mut sizes = self.dims.iter().map(|dim| (*dim).max(1));
+        let elements = sizes.try_fold(1, |product: u64, dim| product.checked_mul(dim));
+        self.dims.len() <= MOST_DIMENSIONS && elements.is_some_and(|all| all <= MOST_ELEMENTS)
     }
 
     /// The number format of its elements; none where they are no floating-point numbers that kernels multiply.
@@ -129,13 +140,18 @@ pub(super) struct Graph {
 }
 
 impl Graph {
-    pub fn open(path: &Path, options: &Options) -> Result<Self> {
-        let place = path.display().to_string();
-        let model = ModelProto::parse_buf(&read_bytes(path, MOST_BYTES)?).map_err(|error| {
+    pub fn new(model: &[u8], options: &Options, place: &str) -> Result<Self> {
+        let no_model = |why: &dyn Display| {
             Error::bad_input(format!(
-                "{place}: this is not a whole ONNX file ({error}); allowed: an ONNX model"
+                "{place}: this is not a whole ONNX file ({why}); allowed: an ONNX model"
             ))
-        })?;
+        };
+        if !wire::is_whole(model) {
+            return Err(no_model(
+                &"a field reaches beyond its message, or messages nest too deep",
+            ));
+        }
+        let model = ModelProto::parse_buf(model).map_err(|error| no_model(&error))?;
         let graph = model.graph.ok_or_else(|| {
             Error::bad_input(format!(
                 "{place}: the model has no graph; allowed: an ONNX model"
@@ -167,7 +183,9 @@ impl Graph {
             known.extend(shape.symbols.iter().cloned());
             match shape.with(&options.dims) {
                 Ok(tensor) => {
-                    found.tensors.extend(value.name.clone().zip(tensor));
+                    if let Some((name, tensor)) = value.name.clone().zip(tensor) {
+                        found.know(name, tensor);
+                    }
                 }
                 Err(_) if is_input => {
                     let open = shape
@@ -186,10 +204,10 @@ impl Graph {
                 .map(|name| format!("--dim {name}=SIZE"))
                 .collect();
             let names: Vec<_> = unnamed.into_iter().collect();
-            let allowed = format!("a size for each: {}", each.join(" "));
+            let allowed = format!("a size for each; on the command line {}", each.join(" "));
             return Err(Error::field(
                 place,
-                "dimensions",
+                "dims",
                 format!("open ({})", names.join(", ")),
                 &allowed,
             ));
@@ -198,8 +216,8 @@ impl Graph {
             let names: Vec<_> = known.into_iter().collect();
             let allowed = format!("the symbolic dimensions of {place}: {}", names.join(", "));
             return Err(Error::field(
-                "command line",
-                "--dim",
+                "request",
+                "dims",
                 format!("`{name}`"),
                 &allowed,
             ));
@@ -235,10 +253,24 @@ impl Graph {
             element: tensor.data_type.unwrap_or(DataType(0)),
         };
         if let Some(numbers) = whole_numbers(tensor, &known) {
-            self.numbers.insert(name.to_owned(), numbers);
+            self.note(name.to_owned(), numbers);
         }
-        self.tensors.insert(name.to_owned(), known);
+        self.know(name.to_owned(), known);
         self.constants.insert(name.to_owned());
+    }
+
+    /// Takes in the shape of a tensor, unless it is known.
+    pub fn know(&mut self, name: String, tensor: Tensor) {
+        if tensor.is_possible() {
+            self.tensors.entry(name).or_insert(tensor);
+        }
+    }
+
+    /// Takes in the content of a short tensor.
+    pub fn note(&mut self, name: String, numbers: Vec<i64>) {
+        if numbers.len() <= MOST_NUMBERS {
+            self.numbers.insert(name, numbers);
+        }
     }
 
     /// What is known of an input of a node.

@@ -44,7 +44,7 @@ pub(super) fn follow(graph: &mut Graph, at: usize) {
     }
     let element = element(graph, node);
     if let (Some(dims), Some(element)) = (dims(graph, node), element) {
-        graph.tensors.insert(name, Tensor { dims, element });
+        graph.know(name, Tensor { dims, element });
     }
 }
 
@@ -53,8 +53,8 @@ fn note(graph: &mut Graph, name: String, numbers: Vec<i64>) {
         dims: vec![numbers.len() as u64],
         element: DataType::INT64,
     };
-    graph.tensors.entry(name.clone()).or_insert(tensor);
-    graph.numbers.insert(name, numbers);
+    graph.know(name.clone(), tensor);
+    graph.note(name, numbers);
 }
 
 /// The content of the output, where it is a few whole numbers.
@@ -105,7 +105,7 @@ fn numbers(graph: &Graph, node: &Node) -> Option<Vec<i64>> {
         "Slice" => {
             let list = of(0)?;
             let length = list.len() as i64;
-            let step = of(4).map_or(1, |steps| steps[0]);
+            let step = of(4).map_or(Some(1), |steps| steps.first().copied())?;
             let place = |at: i64| (if at < 0 { at + length } else { at }).clamp(0, length) as usize;
             (step == 1).then(|| {
                 list.get(place(*of(1)?.first()?)..place(*of(2)?.first()?))
@@ -216,15 +216,14 @@ fn dims(graph: &Graph, node: &Node) -> Option<Vec<u64>> {
                 });
             }
             if let Some(open) = wanted.iter().position(|number| *number == -1) {
-                let rest: u64 = shape
-                    .iter()
-                    .enumerate()
-                    .filter(|(at, _)| *at != open)
-                    .map(|(_, dim)| *dim)
-                    .product();
+                let others = shape.iter().enumerate().filter(|(at, _)| *at != open);
+                let mut others = others.map(|(_, dim)| *dim);
+                let rest = others.try_fold(1, |product: u64, dim| product.checked_mul(dim))?;
                 shape[open] = whole.checked_div(rest)?;
             }
-            (shape.iter().product::<u64>() == whole).then_some(shape)
+            let mut sizes = shape.iter();
+            let filled = sizes.try_fold(1, |product: u64, dim| product.checked_mul(*dim))?;
+            (filled == whole).then_some(shape)
         }
         "Flatten" => {
             let dims = of(0)?;
@@ -370,6 +369,6 @@ fn split(graph: &mut Graph, at: usize) {
         Some(node.outputs.iter().cloned().zip(shapes).collect::<Vec<_>>())
     })();
     for (name, tensor) in found.unwrap_or_default() {
-        graph.tensors.entry(name).or_insert(tensor);
+        graph.know(name, tensor);
     }
 }

@@ -273,7 +273,7 @@ fn a_layer_is_its_kernels_and_what_is_not_known_is_named() {
     assert_eq!(unknown, [("Gemm_like", 1)]);
     // Both biases; of attention all but the second product: 3 of heads, 5 before it, 1 behind it.
     assert_eq!(listing.fused, 2 + 8);
-    assert!(listing.notes[0].contains("--causal"), "{:?}", listing.notes);
+    assert!(listing.notes[0].contains("`causal`"), "{:?}", listing.notes);
     let causal = Options {
         causal: true,
         dtype: Some(Dtype::Bf16),
@@ -408,7 +408,7 @@ fn products_follow_their_shapes() {
         "{reasons:?}"
     );
     assert!(
-        listing.notes[0].contains("--dtype bf16"),
+        listing.notes[0].contains("`dtype` such as bf16"),
         "{:?}",
         listing.notes
     );
@@ -484,4 +484,86 @@ fn what_is_no_graph_is_refused() {
     let refused = read(&place.file("model.pt", b"x"), &Options::default()).unwrap_err();
     assert!(refused.to_string().contains(".onnx or .jsonl"), "{refused}");
     assert!(read(Path::new("/dev/zero"), &Options::default()).is_err());
+}
+
+#[test]
+fn a_field_that_states_more_than_the_file_has_is_refused_before_it_is_read() {
+    // A graph of 2^40 bytes with a name of 2^39, as fields of seven bytes.
+    let beyond = [
+        &[0x3a, 0x80, 0x80, 0x80, 0x80, 0x80, 0x20][..],
+        &[0x0a, 0x80, 0x80, 0x80, 0x80, 0x80, 0x10],
+    ];
+    // Graphs in attributes of nodes of graphs.
+    let mut deep = Vec::new();
+    for field in [0x32, 0x2a, 0x0a].into_iter().cycle().take(1200) {
+        let (low, high) = (deep.len() as u8 | 0x80, (deep.len() >> 7) as u8);
+        deep.splice(..0, [field, low, high]);
+    }
+    let deep = [
+        &[0x3a, deep.len() as u8 | 0x80, (deep.len() >> 7) as u8],
+        &*deep,
+    ]
+    .concat();
+    for bytes in [beyond.concat(), deep, vec![0x3b], vec![0x38, 0xff]] {
+        let refused = of_onnx(&bytes, &Options::default(), "model").unwrap_err();
+        assert!(
+            refused.to_string().contains("beyond its message"),
+            "{refused}"
+        );
+    }
+}
+
+#[test]
+fn shapes_that_grow_without_end_stay_unknown() {
+    let input = |dims: &[Dim]| vec![value("x", DataType::FLOAT, dims)];
+    let model = |nodes: Vec<NodeProto>, input, initializer| {
+        let model = ModelProto {
+            graph: Some(GraphProto {
+                node: nodes,
+                input,
+                initializer,
+                ..GraphProto::default()
+            }),
+            ..ModelProto::default()
+        };
+        of_onnx(&model.write_buf().unwrap(), &Options::default(), "model")
+    };
+    // Each node doubles the sizes, the dimensions, or the numbers of the one before.
+    for (kind, axis) in [("Concat", 0), ("Gather", 0), ("Concat", 1)] {
+        let doubled = (0..64).map(|at| {
+            let before = if at == 0 {
+                "x".to_owned()
+            } else {
+                format!("x{at}")
+            };
+            node(
+                kind,
+                &format!("{before} {before}"),
+                &format!("x{}", at + 1),
+                &[("axis", &[axis])],
+            )
+        });
+        let last = node("Relu", "x64", "y", &[]);
+        let nodes: Vec<_> = doubled.chain([last]).collect();
+        let listing = model(nodes, input(&[Size(4), Size(4)]), Vec::new()).unwrap();
+        assert_eq!(listing.unknown.last().unwrap().kind, "Relu", "{kind}");
+    }
+    let shape = |at: usize| match at {
+        0 => node("Concat", "ids ids", "n1", &[("axis", &[0])]),
+        at => node(
+            "Concat",
+            &format!("n{at} n{at}"),
+            &format!("n{}", at + 1),
+            &[("axis", &[0])],
+        ),
+    };
+    let mut nodes: Vec<_> = (0..40).map(shape).collect();
+    nodes.push(node("Reshape", "x n40", "y", &[]));
+    nodes.push(node("Relu", "x", "z", &[]));
+    let steps = "Slice ids ids ids ids none";
+    nodes.push(node("Slice", &steps[6..], "sliced", &[]));
+    let initializer = vec![numbers("ids", &[1, 1]), numbers("none", &[])];
+    let listing = model(nodes, input(&[Size(1 << 60), Size(1 << 60)]), initializer);
+    let refused = listing.unwrap_err().to_string();
+    assert!(refused.contains("Relu"), "{refused}");
 }

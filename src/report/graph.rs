@@ -11,6 +11,7 @@ use crate::report::Warning;
 use crate::report::grouped;
 use crate::report::percent;
 use crate::report::shape::Shape;
+use crate::report::step::SharedWarning;
 use crate::report::table::Side;
 use crate::report::table::table;
 use crate::report::tier_shares_text;
@@ -18,9 +19,10 @@ use crate::units::Seconds;
 use crate::units::significant;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use utoipa::ToSchema;
 
 /// The predicted operators of a graph.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct GraphReport {
     gpu: String,
     #[serde(skip)]
@@ -35,7 +37,7 @@ pub struct GraphReport {
     flops: f64,
     tier: Tier,
     tier_shares: BTreeMap<Tier, f64>,
-    caveats: Vec<SharedCaveat>,
+    caveats: Vec<SharedWarning>,
     notes: Vec<String>,
     lines: Vec<GraphLine>,
     /// Node types that are not timed.
@@ -47,7 +49,7 @@ pub struct GraphReport {
 }
 
 /// One operator of a graph.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 struct GraphLine {
     label: String,
     op: Shape,
@@ -65,19 +67,11 @@ struct GraphLine {
 }
 
 /// Nodes of one type that are not timed.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 struct UnknownNodes {
     label: String,
     nodes: u64,
     reason: String,
-}
-
-/// A warning and how much of the time it touches.
-#[derive(Clone, Copy, Debug, Serialize)]
-struct SharedCaveat {
-    #[serde(flatten)]
-    warning: Warning,
-    time_share: f64,
 }
 
 impl GraphReport {
@@ -129,7 +123,7 @@ impl GraphReport {
                 .collect(),
             caveats: caveats
                 .iter()
-                .map(|caveat| SharedCaveat {
+                .map(|caveat| SharedWarning {
                     warning: Warning::from(caveat),
                     time_share: share(&|each| each.caveats.contains(caveat)),
                 })
@@ -163,6 +157,11 @@ impl GraphReport {
             fused_nodes: listing.fused,
             free_nodes: listing.free,
         }
+    }
+
+    /// How many operators were predicted.
+    pub fn predicted(&self) -> usize {
+        self.lines.len()
     }
 
     /// The same with further notes.

@@ -14,7 +14,7 @@ use utoipa::ToSchema;
     untagged,
     expecting = "expected the path of a file or an object with columns as keys"
 )]
-pub enum RunRequest {
+pub enum MeasuredRun {
     /// The path of a file of runs.
     #[schema(value_type = String)]
     File(PathBuf),
@@ -23,7 +23,7 @@ pub enum RunRequest {
     Run(Map<String, Value>),
 }
 
-impl FromStr for RunRequest {
+impl FromStr for MeasuredRun {
     type Err = Infallible;
 
     fn from_str(path: &str) -> Result<Self, Infallible> {
@@ -40,7 +40,7 @@ pub struct CalibrateRequest {
     /// objects with the columns as keys.
     #[cfg_attr(feature = "cli", arg(long, required = true, num_args = 1.., value_name = "FILE"))]
     #[schema(inline)]
-    pub runs: Vec<RunRequest>,
+    pub runs: Vec<MeasuredRun>,
     /// Runs as the text of a CSV table, in JSON alone.
     #[cfg_attr(feature = "cli", arg(skip))]
     pub csv: Option<String>,

@@ -15,11 +15,33 @@ const PLACE: &str = "request";
 pub const WHOLE: &str = "body";
 
 /// Reads a request with its GPU and model, whose keys stand beside its own.
-pub fn read<R: DeserializeOwned>(mut body: Value) -> Result<(R, TargetRequest)> {
-    let target = taken(&mut body, |key| TargetRequest::KEYS.contains(&key));
-    let target = plain(Value::Object(target))?;
-    let others = TargetRequest::KEYS.map(|key| format!(", `{key}`")).concat();
-    Ok((read_as(body, &others)?, target))
+pub fn read<R: FromJson>(body: Value) -> Result<(R, TargetRequest)> {
+    let (target, body) = apart(body, &TargetRequest::KEYS);
+    let target = plain(target)?;
+    Ok((R::from_json(body, &listed(&TargetRequest::KEYS))?, target))
+}
+
+/// What a JSON object is read as.
+pub trait FromJson: Sized {
+    /// Reads an object; `others` are the keys that may stand beside its own.
+    fn from_json(body: Value, others: &str) -> Result<Self>;
+}
+
+impl<R: DeserializeOwned> FromJson for R {
+    fn from_json(body: Value, others: &str) -> Result<Self> {
+        read_as(body, others)
+    }
+}
+
+/// The object of these keys, and the rest.
+pub fn apart(mut body: Value, keys: &[&str]) -> (Value, Value) {
+    let taken = taken(&mut body, |key| keys.contains(&key));
+    (Value::Object(taken), body)
+}
+
+/// Keys as an error goes on to list them.
+pub fn listed(keys: &[&str]) -> String {
+    keys.iter().map(|key| format!(", `{key}`")).collect()
 }
 
 /// Reads JSON without GPU and model.

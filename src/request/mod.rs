@@ -8,6 +8,8 @@ mod calibrate;
 
 mod goal;
 
+mod graph;
+
 pub mod json;
 
 mod model;
@@ -22,16 +24,20 @@ mod search;
 
 mod size;
 
+mod step;
+
 mod target;
 
 mod workload;
 
-pub use calibrate::{CalibrateRequest, RunRequest};
+pub use calibrate::{CalibrateRequest, MeasuredRun};
 pub use goal::GpuTime;
+pub use graph::{GraphRequest, OperatorList};
 pub use model::{ArchitectureRequest, ModelRequest, UNNAMED};
 pub use operator::{AttentionRequest, GemmRequest, OperatorRequest, read_operator};
 pub use plan::{GpuCounts, PlanRequest, Planned, Tokens, UsdPerHour};
 pub use search::{LEAST_POSITIONS, Parameters, SearchRequest};
 pub use size::{Size, Sizes};
+pub use step::{RunRequest, StepRequest};
 pub use target::{DEFAULT_GPU, FrameworkRequest, TargetRequest};
 pub use workload::WorkloadRequest;

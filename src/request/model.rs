@@ -4,11 +4,9 @@ use crate::arch::Architecture;
 use crate::arch::Dimension;
 use crate::arch::Workload;
 use crate::arch::read_object;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::request::Size;
 use crate::request::Sizes;
-use crate::request::Tokens;
-use crate::request::UsdPerHour;
 use crate::request::WorkloadRequest;
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde_json::Value;
@@ -89,12 +87,6 @@ pub struct ModelRequest {
     /// Rows of the token embedding.
     #[cfg_attr(feature = "cli", arg(long, value_name = "V"))]
     pub vocab: Option<Size>,
-    /// Tokens of a whole training run, such as 15T: how many days and GPU-hours it takes. Of `predict model` alone.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "COUNT"))]
-    pub tokens: Option<Tokens>,
-    /// Price of one GPU for an hour, in US dollars: what the run, or a million tokens, costs. Of `predict model` alone.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "USD"))]
-    pub usd_per_gpu_hour: Option<UsdPerHour>,
     /// What one step does and how it is spread over GPUs.
     #[cfg_attr(feature = "cli", command(flatten))]
     #[serde(default)]
@@ -104,45 +96,17 @@ pub struct ModelRequest {
 impl ModelRequest {
     /// `base` with the sizes that were asked for, and one step of it; fails where that cannot run.
     pub fn step(&self, base: &Architecture, sizes: &mut Sizes) -> Result<(Architecture, Workload)> {
-        let (architecture, workload) = self.sized(base, sizes)?;
+        let (architecture, workload) = self.described(base, sizes)?;
         workload.validate(&architecture)?;
-        if self.tokens.is_some() && !workload.trains() {
-            return Err(Error::field(
-                "run",
-                "tokens",
-                "given",
-                "nothing when serving",
-            ));
-        }
         Ok((architecture, workload))
     }
 
-    /// The same whether or not that can run, where nothing is said of a whole run.
+    /// The same whether or not that can run.
     pub fn described(
         &self,
         base: &Architecture,
         sizes: &mut Sizes,
     ) -> Result<(Architecture, Workload)> {
-        let sized = self.sized(base, sizes)?;
-        self.refuse_run().map(|()| sized)
-    }
-
-    /// Refuses what is asked about a whole run.
-    pub fn refuse_run(&self) -> Result<()> {
-        let of_a_run = [
-            ("tokens", self.tokens.is_some()),
-            ("usd_per_gpu_hour", self.usd_per_gpu_hour.is_some()),
-        ];
-        match of_a_run.iter().find(|(_, given)| *given) {
-            Some((field, _)) => {
-                let allowed = "nothing here: `predict model` and `plan` say what a run takes";
-                Err(Error::field("run", field, "given", allowed))
-            }
-            None => Ok(()),
-        }
-    }
-
-    fn sized(&self, base: &Architecture, sizes: &mut Sizes) -> Result<(Architecture, Workload)> {
         // In the order in which they are applied; all are turned into numbers before anything can fail.
         let asked = [
             (Dimension::Layers, self.layers),

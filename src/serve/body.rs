@@ -8,12 +8,15 @@ use crate::error::shortened;
 use crate::request::ArchitectureRequest;
 use crate::request::AttentionRequest;
 use crate::request::GemmRequest;
+use crate::request::GraphRequest;
 use crate::request::ModelRequest;
 use crate::request::PlanRequest;
 use crate::request::SearchRequest;
+use crate::request::StepRequest;
 use crate::request::TargetRequest;
 use crate::request::UNNAMED;
 use crate::request::json;
+use crate::request::json::FromJson;
 use crate::serve::App;
 use crate::serve::limits::Limits;
 use crate::serve::problem::Problem;
@@ -25,7 +28,6 @@ use axum::extract::Request;
 use axum::http::header;
 use futures_util::StreamExt;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
@@ -44,7 +46,7 @@ pub struct JsonRequest<R> {
 }
 
 /// What a body may hold.
-pub trait Bodied: DeserializeOwned {
+pub trait Bodied: FromJson {
     /// Whether the body may be the config.json of a model, with the rest in the query string.
     const MAY_BE_CONFIG: bool = false;
     /// Whether GPU, model and framework stand beside its keys.
@@ -54,10 +56,14 @@ pub trait Bodied: DeserializeOwned {
 impl Bodied for GemmRequest {}
 impl Bodied for AttentionRequest {}
 impl Bodied for BatchRequest {}
+impl Bodied for GraphRequest {}
 impl Bodied for PlanRequest {}
 impl Bodied for SearchRequest {}
 impl Bodied for Value {}
 impl Bodied for ModelRequest {
+    const MAY_BE_CONFIG: bool = true;
+}
+impl Bodied for StepRequest {
     const MAY_BE_CONFIG: bool = true;
 }
 
@@ -159,7 +165,7 @@ pub fn read<R: Bodied>(bytes: &[u8], query: Option<&str>) -> Result<JsonRequest<
 pub fn parse<R: Bodied>(body: Value) -> Result<JsonRequest<R>, Problem> {
     let read = match R::HAS_TARGET {
         true => json::read(body),
-        false => json::plain(body).map(|request| (request, TargetRequest::default())),
+        false => R::from_json(body, "").map(|request| (request, TargetRequest::default())),
     };
     let (request, target) = read.map_err(unreadable)?;
     Ok(JsonRequest {

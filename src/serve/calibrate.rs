@@ -5,7 +5,7 @@ use crate::framework::Framework;
 use crate::report::Report;
 use crate::request::CalibrateRequest;
 use crate::request::FrameworkRequest;
-use crate::request::RunRequest;
+use crate::request::MeasuredRun;
 use crate::serve::App;
 use crate::serve::body::{Bodied, JsonRequest};
 use crate::serve::handlers::{Answered, Problems, work};
@@ -53,7 +53,7 @@ impl CalibrateBody {
             Framework::check_name(name)?;
         }
         Ok(CalibrateRequest {
-            runs: self.runs.into_iter().map(RunRequest::Run).collect(),
+            runs: self.runs.into_iter().map(MeasuredRun::Run).collect(),
             csv: self.csv,
             framework: self.framework,
             ..CalibrateRequest::default()

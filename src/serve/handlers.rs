@@ -12,10 +12,12 @@ use crate::report::operator::OperatorsReport;
 use crate::request;
 use crate::request::AttentionRequest;
 use crate::request::GemmRequest;
+use crate::request::GraphRequest;
 use crate::request::ModelRequest;
 use crate::request::OperatorRequest;
 use crate::request::PlanRequest;
 use crate::request::Sizes;
+use crate::request::StepRequest;
 use crate::request::TargetRequest;
 use crate::request::WorkloadRequest;
 use crate::request::read_operator;
@@ -146,11 +148,11 @@ pub async fn predict_batch(State(app): State<App>, asked: JsonRequest<BatchReque
 /// Predict one step of a whole model, operator by operator.
 #[utoipa::path(
     post, path = "/v1/predict/model", tag = "predict",
-    request_body(content = schema::ModelOrConfig, example = json!({"architecture": "llama-3-8b", "workload": {"mode": "decode"}})),
+    request_body(content = schema::StepOrConfig, example = json!({"architecture": "llama-3-8b", "workload": {"mode": "decode"}})),
     params(TargetRequest, WorkloadRequest),
     responses((status = 200, description = "The time of the step", body = schema::Step), Problems),
 )]
-pub async fn predict_model(State(app): State<App>, asked: JsonRequest<ModelRequest>) -> Answered {
+pub async fn predict_model(State(app): State<App>, asked: JsonRequest<StepRequest>) -> Answered {
     step(&app, &asked).map_err(|problem| problem.beside(asked.is_config))
 }
 
@@ -158,15 +160,36 @@ fn step(
     app: &App,
     JsonRequest {
         request, target, ..
-    }: &JsonRequest<ModelRequest>,
+    }: &JsonRequest<StepRequest>,
 ) -> Answered {
-    let base = body::architecture(&request.architecture, "architecture")?;
-    let step = Sizes::fixed(|sizes| request.step(&base, sizes));
+    let base = body::architecture(&request.model.architecture, "architecture")?;
+    let step = Sizes::fixed(|sizes| request.model.step(&base, sizes));
     let (architecture, workload) = step.map_err(in_workload)?;
     let predictor = app.predictors.built_in(target)?;
-    let report = answer::step(&predictor, &architecture, &workload, request)?;
+    let report = answer::step(&predictor, &architecture, &workload, &request.run)?;
     app.metrics.predicted(report.predicted());
     Ok(json(report.json()))
+}
+
+/// Predict every operator of an ONNX model or of a list, and their sum.
+#[utoipa::path(
+    post, path = "/v1/predict/graph", tag = "predict",
+    request_body(content = schema::GraphBody, example = json!({"ops": [
+        {"kind": "gemm", "m": 4096, "n": 11008, "k": 4096, "count": 32},
+        {"kind": "memory", "function": "rms_norm", "rows": 4096, "cols": 4096, "count": 65},
+    ]})),
+    responses((status = 200, description = "The time of each operator", body = schema::Graph), Problems),
+)]
+pub async fn predict_graph(State(app): State<App>, asked: JsonRequest<GraphRequest>) -> Answered {
+    let request = asked.request;
+    let metrics = Arc::clone(&app.metrics);
+    job(&app, &asked.target, move |predictor| {
+        let (listing, name) = answer::graph::read(request)?;
+        let report = answer::graph::report(predictor, &listing, &name)?;
+        metrics.predicted(report.predicted());
+        Ok(report.json())
+    })
+    .await
 }
 
 /// The problem behind an error about a model, which may be in a field of its workload.

@@ -98,7 +98,7 @@ impl App {
             predictors: Arc::new(Predictors::new(limits.predictors)),
             searches: admission("searches", limits.searches, limits.waiting_searches),
             jobs: admission(
-                "checks, plans, sweeps, batches and calibrations",
+                "checks, plans, sweeps, batches, graphs and calibrations",
                 limits.jobs,
                 limits.waiting_jobs,
             ),
@@ -162,6 +162,7 @@ pub fn router(app: App, origins: &[String]) -> Result<Router> {
         .routes(routes!(handlers::predict_attention))
         .routes(routes!(handlers::predict_batch))
         .routes(routes!(handlers::predict_model))
+        .routes(routes!(handlers::predict_graph))
         .routes(routes!(search::search))
         .routes(routes!(handlers::check))
         .routes(routes!(handlers::plan))

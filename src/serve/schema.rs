@@ -6,6 +6,7 @@
 use crate::report::SCHEMA;
 use crate::report::check::CheckReport;
 use crate::report::gpus::{GpuReport, GpusReport};
+use crate::report::graph::GraphReport;
 use crate::report::models::ModelsReport;
 use crate::report::operator::{OperatorReport, OperatorsReport};
 use crate::report::plan::{CompareReport, PlanReport};
@@ -15,10 +16,12 @@ use crate::report::step::StepReport;
 use crate::report::sweep::SweepReport;
 use crate::request::AttentionRequest;
 use crate::request::GemmRequest;
+use crate::request::GraphRequest;
 use crate::request::ModelRequest;
 use crate::request::PlanRequest;
 use crate::request::SearchRequest;
 use crate::request::Size;
+use crate::request::StepRequest;
 use crate::request::TargetRequest;
 use crate::serve::body::BatchRequest;
 use std::borrow::Cow;
@@ -39,9 +42,11 @@ pub struct Answer<R>(PhantomData<R>);
 pub type AttentionBody = Body<AttentionRequest>;
 pub type BatchBody = Body<BatchRequest>;
 pub type GemmBody = Body<GemmRequest>;
+pub type GraphBody = Body<GraphRequest>;
 pub type ModelBody = Body<ModelRequest>;
 pub type PlanBody = Body<PlanRequest>;
 pub type SearchBody = Body<SearchRequest>;
+pub type StepBody = Body<StepRequest>;
 pub type SweptAttention = Swept<AttentionRequest>;
 pub type SweptGemm = Swept<GemmRequest>;
 pub type SweptModel = Swept<ModelRequest>;
@@ -51,6 +56,7 @@ pub type Calibration = Answer<crate::report::calibration::CalibrationReport>;
 pub type Check = Answer<CheckReport>;
 pub type Gpu = Answer<GpuReport>;
 pub type Gpus = Answer<GpusReport>;
+pub type Graph = Answer<GraphReport>;
 pub type Models = Answer<ModelsReport>;
 pub type Operator = Answer<OperatorReport>;
 pub type Operators = Answer<OperatorsReport>;
@@ -215,6 +221,17 @@ fn of_kind(kind: &str, mut schema: RefOr<Schema>) -> RefOr<Schema> {
 pub enum ModelOrConfig {
     /// A request.
     Request(ModelBody),
+    /// A Hugging Face config.json.
+    Config(Config),
+}
+
+/// The same of one step and its run.
+#[derive(ToSchema)]
+#[serde(untagged)]
+#[allow(dead_code)] // described, never built
+pub enum StepOrConfig {
+    /// A request.
+    Request(StepBody),
     /// A Hugging Face config.json.
     Config(Config),
 }

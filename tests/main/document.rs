@@ -1,7 +1,9 @@
 //! The document of the API against the readers of bodies: every value that a schema names is one that is taken.
 
 use serde_json::{Map, Value, json};
-use shapewise::request::{AttentionRequest, GemmRequest, ModelRequest, SearchRequest};
+use shapewise::request::{
+    AttentionRequest, GemmRequest, GraphRequest, ModelRequest, SearchRequest, StepRequest,
+};
 use shapewise::serve::App;
 use shapewise::serve::body::{self, BatchRequest, Bodied};
 use shapewise::serve::calibrate::CalibrateBody;
@@ -102,6 +104,8 @@ async fn what_the_document_allows_is_taken() {
         takes::<AttentionRequest>(&document, "AttentionRequest", &attention),
         takes::<BatchRequest>(&document, "BatchRequest", &json!({"ops": []})),
         takes::<ModelRequest>(&document, "ModelRequest", &model),
+        takes::<StepRequest>(&document, "StepRequest", &model),
+        takes::<GraphRequest>(&document, "GraphRequest", &json!({})),
         takes::<SearchRequest>(&document, "SearchRequest", &json!({})),
         takes::<CalibrateBody>(&document, "CalibrateBody", &json!({})),
         takes::<GemmRequest>(&document, "SweptGemmRequest", &gemm),

@@ -85,6 +85,19 @@ fn right() -> Vec<(&'static str, Value, usize)> {
             40,
         ),
         (
+            "/v1/predict/graph",
+            json!({"gpu": "h100", "name": "layer", "causal": true, "dtype": "bf16", "ops": [
+                {"kind": "gemm", "m": 4096, "n": 4096, "k": 128, "count": 3},
+                {"kind": "memory", "function": "rms_norm", "rows": 512, "cols": 512},
+            ]}),
+            40,
+        ),
+        (
+            "/v1/predict/graph",
+            json!({"onnx": "OlEKEQoBYQoBYhIBYyIGTWF0TXVsWh4KAWESGQoXCIqAgAASEAoHEgViYXRjaAoFCICEgABaHAoBYhIXChUIioCAABIOCgUIgISAAAoFCICMgAA=", "dims": {"batch": 8}}),
+            40,
+        ),
+        (
             "/v1/predict/model",
             json!({"architecture": "llama-2-7b", "workload": work}),
             30,

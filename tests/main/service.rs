@@ -5,6 +5,7 @@ use crate::http::endless;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
+use base64::prelude::{BASE64_STANDARD, Engine};
 use serde_json::{Value, json};
 use shapewise::serve::App;
 use shapewise::serve::limits::Limits;
@@ -60,6 +61,87 @@ async fn post(path: &str, body: &Value) -> Reply {
 fn question(path: &str, body: impl Into<Body>) -> Request<Body> {
     let request = Request::post(path).header("content-type", "application/json");
     request.body(body.into()).unwrap()
+}
+
+#[tokio::test]
+async fn a_graph_is_answered_as_on_the_command_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = [
+        json!({"kind": "gemm", "m": 4096, "n": 11008, "k": 4096, "count": 32, "name": "up"}),
+        json!({"kind": "attention", "heads": 32, "kv_heads": 8, "seq_q": 1, "seq_kv": 4096, "head_dim": 128}),
+    ];
+    let lines = list
+        .iter()
+        .map(|line| format!("{line}\n"))
+        .collect::<String>();
+    let path = folder.path().join("ops.jsonl");
+    std::fs::write(&path, &lines).unwrap();
+    let name = path.display().to_string();
+    let line = format!("predict graph {name} --gpu h100 --dtype fp16 --format json");
+    let printed = data(&line);
+    for ops in [json!(list), json!(lines)] {
+        let body = json!({"ops": ops, "name": name, "gpu": "h100", "dtype": "fp16"});
+        let reply = post("/v1/predict/graph", &body).await;
+        assert_eq!(reply.text, printed, "{body}");
+    }
+    // `c = a b` in fp16, where a is (batch, 512) and b is (512, 1536).
+    let path = folder.path().join("model.onnx");
+    let model = "OlEKEQoBYQoBYhIBYyIGTWF0TXVsWh4KAWESGQoXCIqAgAASEAoHEgViYXRjaAoFCICEgABaHAoBYhIXChUIioCAABIOCgUIgISAAAoFCICMgAA=";
+    std::fs::write(&path, BASE64_STANDARD.decode(model).unwrap()).unwrap();
+    let name = path.display().to_string();
+    let body = json!({"onnx": model, "name": name, "dims": {"batch": 8}});
+    let line = format!("predict graph {name} --dim batch=8 --format json");
+    assert_eq!(post("/v1/predict/graph", &body).await.text, data(&line));
+    for (body, field, part) in [
+        (json!({}), "onnx", "`ops`"),
+        (json!({"onnx": "", "ops": []}), "onnx", "beside"),
+        (json!({"onnx": "?"}), "onnx", "base64"),
+        (json!({"onnx": model}), "dims", "batch=SIZE"),
+        (
+            json!({"ops": list, "dims": {"batch": 8}}),
+            "dims",
+            "no symbolic dimensions",
+        ),
+        (
+            json!({"ops": [list[0], {"kind": "gemm", "m": 0}]}),
+            "ops[1].m",
+            "from 1",
+        ),
+        (
+            json!({"ops": [{"kind": "conv"}]}),
+            "ops[0].kind",
+            "gemm, attention",
+        ),
+        (json!({"ops": list, "dtype": "int3"}), "dtype", "bf16"),
+        (json!({"ops": list, "file": "ops.jsonl"}), "file", "`onnx`"),
+    ] {
+        let reply = post("/v1/predict/graph", &body).await;
+        let problem = reply.json();
+        assert_eq!(
+            (reply.status.as_u16(), &problem["field"]),
+            (422, &field.into()),
+            "{body} {problem}"
+        );
+        assert!(
+            problem["detail"].as_str().unwrap().contains(part),
+            "{problem}"
+        );
+    }
+    // Bytes that are no model, and a list without an operator, are wrong in no field of the request.
+    for body in [
+        json!({"onnx": ""}),
+        json!({"onnx": "eA=="}),
+        json!({"ops": []}),
+        json!({"ops": "x"}),
+    ] {
+        let reply = post("/v1/predict/graph", &body).await;
+        assert_eq!(reply.status.as_u16(), 422, "{body}");
+        assert!(
+            reply.json()["detail"].as_str().unwrap().contains("graph"),
+            "{}",
+            reply.text
+        );
+    }
 }
 
 /// Every kind of question, with the command line that asks the same.
@@ -723,7 +805,8 @@ async fn the_document_of_the_api_names_every_address_and_every_unit() {
     let document = get("/openapi.json").await.json();
     assert!(document["openapi"].as_str().unwrap().starts_with("3."));
     let paths = document["paths"].as_object().unwrap();
-    for (path, _, _) in equal_questions() {
+    let paths_asked = equal_questions().into_iter().map(|(path, _, _)| path);
+    for path in paths_asked.chain(["/v1/predict/graph"]) {
         assert!(paths[path]["post"]["requestBody"].is_object(), "{path}");
     }
     for path in [

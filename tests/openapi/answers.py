@@ -16,6 +16,11 @@ WORKLOAD = {
     "mode": "train", "batch": 2, "seq": 512, "dtype": "bf16", "tp": 2, "pp": 2, "dp": 4, "zero": 1,
     "recompute": "full", "attention": "unfused", "microbatches": 4, "sequence_parallel": True,
 }
+# `c = a b` in fp16, where a is (batch, 512) and b is (512, 1536), as an ONNX file.
+MODEL = (
+    "OlEKEQoBYQoBYhIBYyIGTWF0TXVsWh4KAWESGQoXCIqAgAASEAoHEgViYXRjaAoFCICEgABaHAoBYhIX"
+    "ChUIioCAABIOCgUIgISAAAoFCICMgAA="
+)
 DECODE = {"mode": "decode", "batch": 8, "context": 1000}
 
 RUNS = [
@@ -31,6 +36,8 @@ QUESTIONS = [
     ("/v1/predict/gemm", {"m": 512, "n": 512, "k": 64, "batch": 8, "dtype": "fp16", "layout": "nt"}),
     ("/v1/predict/attention", {"batch": 4, "heads": 32, "seq_q": 2048, "head_dim": 80, "pass": "backward"}),
     ("/v1/predict/batch", {"ops": [{"kind": "gemm", "m": 1, "n": 1, "k": 1}]}),
+    ("/v1/predict/graph", {"ops": [{"kind": "gemm", "m": 4096, "n": 11008, "k": 4096, "count": 32}], "dtype": "fp8", "gpu": "h100"}),
+    ("/v1/predict/graph", {"onnx": MODEL, "dims": {"batch": 8}}),
     ("/v1/predict/model", {"architecture": "llama-2-7b", "workload": WORKLOAD}),
     ("/v1/predict/model", CONFIG),
     ("/v1/check", CONFIG),

@@ -7,7 +7,7 @@ import { facts, h, more, p, put, scroller, span, table } from "./dom.js";
 import { Form } from "./form.js";
 import * as format from "./format.js";
 import { gpuField, gpuTitle } from "./lists.js";
-import { NO_RUN, defaults, fields } from "./openapi.js";
+import { defaults, fields } from "./openapi.js";
 import { Source } from "./source.js";
 import { go } from "./state.js";
 
@@ -31,7 +31,7 @@ export function mount() {
 	form = new Form(name, [
 		source.field,
 		// A published model has been `model` in addresses from the start; the field of that name is which predictor answers.
-		...fields("/v1/check", { architecture: { name: "model", label: "Published model", hint: "", placeholder: "gpt3-2.7b, llama-3-8b, …" }, gpu: gpuField(), model: { name: "predictor", label: "Predictor" }, ...NO_RUN }),
+		...fields("/v1/check", { architecture: { name: "model", label: "Published model", hint: "", placeholder: "gpt3-2.7b, llama-3-8b, …" }, gpu: gpuField(), model: { name: "predictor", label: "Predictor" } }),
 	]);
 	work = desk(form, title);
 	const element = source.element(form, submit, form.nodes(MAIN), form.folded(MAIN), work.controls);

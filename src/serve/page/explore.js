@@ -7,7 +7,7 @@ import { button, facts, h, p, put, save, span, table } from "./dom.js";
 import { Form, refuse } from "./form.js";
 import * as format from "./format.js";
 import { gpuField, gpuTitle, preset } from "./lists.js";
-import { NO_RUN, below, defaults, example, fields } from "./openapi.js";
+import { below, defaults, example, fields } from "./openapi.js";
 import { plot, svgFile } from "./plot.js";
 import { adjust, go } from "./state.js";
 
@@ -45,7 +45,7 @@ let axis = "rate";
 function subject() {
 	const op = below(SWEEP).includes(head.get("op")) ? head.get("op") : head.fields.get("op").api;
 	if (!subjects.has(op)) {
-		const all = fields(SWEEP + op, { architecture: { label: "Published model" }, ...NO_RUN }).filter((field) => field.path !== "gpu");
+		const all = fields(SWEEP + op, { architecture: { label: "Published model" } }).filter((field) => field.path !== "gpu");
 		const form = new Form(name, all);
 		const visible = all.filter((field) => (field.group ? MAIN.includes(field.name) : field.path !== "model")).map((field) => field.name);
 		const shown = example(SWEEP + op);

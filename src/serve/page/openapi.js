@@ -75,9 +75,6 @@ export function fields(path, own = {}) {
 	return walk(content(spec.paths[path].post).schema, "", "", []);
 }
 
-/** What a whole run takes is asked of a step alone. */
-export const NO_RUN = { tokens: null, usd_per_gpu_hour: null };
-
 /** What a question takes where sizes and flags are left out, by key. */
 export const defaults = (path) => Object.fromEntries(fields(path).map((field) => [field.path.split(".").at(-1), field.api]));
 

@@ -4,21 +4,22 @@
 
 use libfuzzer_sys::fuzz_target;
 use shapewise::arch::{lower, memory_use, parameters};
-use shapewise::request::{ModelRequest, Sizes};
+use shapewise::request::{Sizes, StepRequest};
 use shapewise::serve::body;
 
 fuzz_target!(|bytes: &[u8]| {
     let mut parts = bytes.splitn(2, |byte| *byte == b'\n');
     let [query, body] = [parts.next(), parts.next()].map(Option::unwrap_or_default);
     let query = std::str::from_utf8(query).ok().filter(|text| !text.is_empty());
-    let Ok(asked) = body::read::<ModelRequest>(body, query) else {
+    let Ok(asked) = body::read::<StepRequest>(body, query) else {
         return;
     };
-    let Ok(base) = body::architecture(&asked.request.architecture, "architecture") else {
+    let model = &asked.request.model;
+    let Ok(base) = body::architecture(&model.architecture, "architecture") else {
         return;
     };
-    let _ = Sizes::fixed(|sizes| asked.request.described(&base, sizes));
-    if let Ok((architecture, workload)) = Sizes::fixed(|sizes| asked.request.step(&base, sizes)) {
+    let _ = Sizes::fixed(|sizes| model.described(&base, sizes));
+    if let Ok((architecture, workload)) = Sizes::fixed(|sizes| model.step(&base, sizes)) {
         let _ = parameters(&architecture);
         lower(&architecture, &workload).unwrap();
         memory_use(&architecture, &workload).unwrap();
