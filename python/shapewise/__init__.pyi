@@ -225,6 +225,7 @@ class SweepReport(Report):
     alignment_wanted: int
     points: list[_SweepPoint]
     drops_above: float
+    drops_of: str
     drops: list[_DropKeys]
     waves: list[_WavesKeys]
     measured: list[_MeasuredKeys]
@@ -668,6 +669,7 @@ class _SweepPoint(Record):
     tokens_per_s_low: float | None
     tokens_per_s_high: float | None
     mfu: float | None
+    bandwidth_fraction: float | None
     parameters: int | None
     head_dim: int | None
     memory_bytes: float | None

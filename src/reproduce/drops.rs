@@ -9,7 +9,6 @@ use crate::reproduce::judge::mean;
 use crate::reproduce::judge::median;
 use crate::sweep;
 use crate::sweep::Drop as Fall;
-use crate::units::FlopsPerSecond;
 use std::collections::BTreeMap;
 
 /// The distance of two points of the sweep, and how far a drop may be from where it was measured.
@@ -60,7 +59,7 @@ fn fallen(rows: &[(f64, f64)], quoted: &[Drop]) -> Vec<Drop> {
     }
     let at = |n: u64| {
         let rate = median(rates.get(&n)?.clone());
-        Some((n, FlopsPerSecond::from_flops_per_sec(rate * 1e12)))
+        Some((n, rate))
     };
     let step = |n: u64| Some([at(n.checked_sub(STEP)?)?, at(n)?]);
     let timed = rates.keys().filter_map(|n| step(*n));
@@ -79,14 +78,7 @@ fn list(values: &[u64]) -> String {
 
 /// The rates of a curve as values with their drops.
 fn falls(curve: &[(f64, f64)]) -> Vec<Fall> {
-    let rates = curve
-        .iter()
-        .map(|(n, rate)| (*n as u64, from_tflops(*rate)));
-    sweep::drops(rates)
-}
-
-fn from_tflops(rate: f64) -> FlopsPerSecond {
-    FlopsPerSecond::from_flops_per_sec(rate * 1e12)
+    sweep::drops(curve.iter().map(|(n, rate)| (*n as u64, *rate)))
 }
 
 /// Adds comparisons and criteria of the drops of a series: which of those that a wave explains are

@@ -11,6 +11,7 @@ pub use range::Range;
 pub use waves::{Cut, Wave, Waves};
 
 use crate::arch::Architecture;
+use crate::arch::Mode;
 use crate::arch::Workload;
 use crate::arch::parameters;
 use crate::error::Error;
@@ -38,8 +39,19 @@ pub struct Sweep {
     pub skipped: Vec<Skipped>,
     /// Where the rate falls.
     pub drops: Vec<Drop>,
+    /// Which rate that is.
+    pub drops_of: Rate,
     /// How tiles fill the GPU along the curve, the likeliest tile first; none where no tile is known.
     pub waves: Vec<Waves>,
+}
+
+/// What drops are falls of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rate {
+    /// Arithmetic per time.
+    Arithmetic,
+    /// Traffic of the device memory per time, which bounds a decode step.
+    Traffic,
 }
 
 /// The prediction at one value.
@@ -55,6 +67,8 @@ pub struct Point {
     pub high: Seconds,
     /// The arithmetic of one GPU: of an operator as executed, of a model as the utilisation counts it.
     pub flops: Flops,
+    /// The least traffic of the memory of one GPU.
+    pub bytes: Bytes,
     /// The worst tier that any part comes from.
     pub tier: Tier,
     /// Why it is less certain than usual.
@@ -83,6 +97,8 @@ pub struct ModelPoint {
     pub tokens: u64,
     /// Model FLOPs utilisation.
     pub mfu: f64,
+    /// Share of the bandwidth of the memory that [`Point::bytes`] take.
+    pub bandwidth_fraction: f64,
     /// Memory of one GPU.
     pub memory: Bytes,
     /// Whether that fits.
@@ -141,11 +157,12 @@ pub fn operators(
             low: estimate.low(),
             high: estimate.high(),
             flops: op.flops(),
+            bytes: op.bytes(),
             tier: estimate.tier,
             caveats: estimate.caveats,
             subject: Subject::Operator(*op),
         });
-    let mut sweep = Sweep::new(points.collect(), skipped)?;
+    let mut sweep = Sweep::new(points.collect(), skipped, Rate::Arithmetic)?;
     sweep.waves = waves::along(&sweep.points, predictor.gpu().sm_count());
     Ok(sweep)
 }
@@ -158,8 +175,12 @@ pub fn models(
 ) -> Result<Sweep> {
     let mut skipped = Vec::new();
     let mut points = Vec::new();
+    let mut drops_of = Rate::Arithmetic;
     for value in range.values() {
         let model = at(value).and_then(|(architecture, workload)| {
+            if workload.mode == Mode::Decode {
+                drops_of = Rate::Traffic;
+            }
             model_point(predictor, value, &architecture, &workload)
         });
         match model {
@@ -167,7 +188,7 @@ pub fn models(
             Err(error) => skip(&mut skipped, value, error)?,
         }
     }
-    Sweep::new(points, skipped)
+    Sweep::new(points, skipped, drops_of)
 }
 
 fn model_point(
@@ -177,12 +198,17 @@ fn model_point(
     workload: &Workload,
 ) -> Result<Point> {
     let step = estimate_step(predictor, architecture, workload)?;
+    let kernels = step.lines.iter().map(|line| &line.item);
+    let kernels = kernels.filter(|item| !matches!(item.op, Op::Collective(_)));
+    let bytes = kernels.map(|item| item.op.bytes().bytes() * item.count as f64);
+    let bytes = Bytes::from_bytes(bytes.sum());
     Ok(Point {
         value,
         time: step.time,
         low: step.low,
         high: step.high,
         flops: step.model_flops / step.gpus_per_replica as f64,
+        bytes,
         tier: step.worst_tier(),
         caveats: step.caveats,
         subject: Subject::Model(ModelPoint {
@@ -190,6 +216,7 @@ fn model_point(
             head_dim: architecture.head_dim,
             tokens: step.tokens,
             mfu: step.mfu,
+            bandwidth_fraction: bytes / step.time / predictor.gpu().bandwidth(),
             memory: step.memory.total(),
             fits: step.fits,
             tier_shares: step.tier_shares,
@@ -198,7 +225,7 @@ fn model_point(
 }
 
 impl Sweep {
-    fn new(points: Vec<Point>, skipped: Vec<Skipped>) -> Result<Self> {
+    fn new(points: Vec<Point>, skipped: Vec<Skipped>, drops_of: Rate) -> Result<Self> {
         if points.is_empty() {
             let reasons: Vec<_> = skipped.iter().map(|skip| skip.reason.as_str()).collect();
             let reasons = reasons.join("; ");
@@ -206,8 +233,13 @@ impl Sweep {
                 "no value of the range is possible: {reasons}"
             )));
         }
+        let rate = |point: &Point| match drops_of {
+            Rate::Arithmetic => point.flops.flops() / point.time.secs(),
+            Rate::Traffic => point.bytes.bytes() / point.time.secs(),
+        };
         Ok(Self {
-            drops: drops(points.iter().map(|point| (point.value, point.rate()))),
+            drops: drops(points.iter().map(|point| (point.value, rate(point)))),
+            drops_of,
             points,
             skipped,
             waves: Vec::new(),
@@ -236,7 +268,7 @@ fn skip(skipped: &mut Vec<Skipped>, value: u64, error: Error) -> Result<()> {
 }
 
 /// Every fall of a curve, given as values with their rates, by more than [`DROP`].
-pub fn drops(curve: impl Iterator<Item = (u64, FlopsPerSecond)>) -> Vec<Drop> {
+pub fn drops(curve: impl Iterator<Item = (u64, f64)>) -> Vec<Drop> {
     let curve: Vec<_> = curve.collect();
     let pairs = curve.windows(2).map(|pair| Drop {
         value: pair[1].0,

@@ -157,6 +157,29 @@ fn more_ranks_are_used_less() {
 }
 
 #[test]
+fn a_decode_step_is_held_against_the_bandwidth() {
+    let line = "sweep model llama-3-8b --mode decode --batch 16 --context 4096 --tp 1:4";
+    let document = json(line);
+    assert_eq!(document["drops_of"], "bandwidth_fraction");
+    let points = document["points"].as_array().unwrap();
+    let share = |at: usize| number(&points[at], "bandwidth_fraction");
+    assert!(share(0) > 0.4 && share(0) < 1.0, "{}", points[0]);
+    assert_eq!(values(&document["drops"]), [2, 4]);
+    let falls = 1.0 - share(1) / share(0);
+    assert!((falls - number(&document["drops"][0], "depth")).abs() < 1e-9);
+    let text = data(line);
+    assert!(
+        text.contains("the share of the bandwidth falls by more than 3.0 % at tp = 2"),
+        "{text}"
+    );
+    assert!(
+        !text.contains("MFU") && text.contains("  bandwidth  "),
+        "{text}"
+    );
+    assert_eq!(json("sweep model gpt2 --batch 1:3")["drops_of"], "mfu");
+}
+
+#[test]
 fn files_are_written_and_named() {
     let folder = tempfile::tempdir().unwrap();
     let line = format!("{WAVES} --gpu a100");

@@ -14,7 +14,7 @@ impl SweepReport {
                 "head_dim,parameters,",
                 "tokens_per_s",
                 format!(
-                    "mfu,memory_bytes,fits,{}",
+                    "mfu,bandwidth_fraction,memory_bytes,fits,{}",
                     Tier::ALL.map(share_of).join(",")
                 ),
             )
@@ -32,8 +32,9 @@ impl SweepReport {
                 Some(model) => (
                     format!("{},{},", model.head_dim, model.parameters),
                     format!(
-                        "{},{},{},{}",
+                        "{},{},{},{},{}",
                         model.mfu,
+                        model.bandwidth_fraction,
                         model.memory_bytes,
                         model.fits,
                         Tier::ALL

@@ -50,6 +50,9 @@ pub(super) struct ModelKeys {
     pub tokens_per_s_high: f64,
     #[schema(required = false)]
     pub mfu: f64,
+    /// Share of the bandwidth of the memory that the least traffic of the kernels takes.
+    #[schema(required = false)]
+    pub bandwidth_fraction: f64,
     #[schema(required = false)]
     pub parameters: u64,
     #[schema(required = false)]
@@ -109,6 +112,7 @@ impl PointKeys {
                     tokens_per_s_low: rate(point.high),
                     tokens_per_s_high: rate(point.low),
                     mfu: model.mfu,
+                    bandwidth_fraction: model.bandwidth_fraction,
                     parameters: model.parameters,
                     head_dim: model.head_dim,
                     memory_bytes: model.memory.bytes(),

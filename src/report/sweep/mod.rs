@@ -26,6 +26,7 @@ use crate::report::sweep::keys::WavesKeys;
 use crate::sweep::DROP;
 use crate::sweep::Point;
 use crate::sweep::Range;
+use crate::sweep::Rate;
 use crate::sweep::Subject;
 use crate::sweep::Sweep;
 use crate::sweep::drops;
@@ -55,6 +56,8 @@ pub struct SweepReport {
     alignment_wanted: u64,
     points: Vec<PointKeys>,
     drops_above: f64,
+    /// The key of the points that falls at a drop.
+    drops_of: &'static str,
     drops: Vec<DropKeys>,
     waves: Vec<WavesKeys>,
     measured: Vec<MeasuredKeys>,
@@ -63,6 +66,9 @@ pub struct SweepReport {
     skipped: Vec<SkippedKeys>,
     caveats: Vec<Warning>,
 }
+
+/// The key of points that drops of a decode step are falls of.
+const BANDWIDTH: &str = "bandwidth_fraction";
 
 /// What was swept, where, and based on what.
 pub struct Swept<'a> {
@@ -106,7 +112,8 @@ impl SweepReport {
         let stack = measured.first().map(|point| &point.stack);
         let one_curve = measured.iter().all(|point| Some(&point.stack) == stack);
         let curve = measured.iter().filter(|_| one_curve);
-        let curve = curve.map(|point| (point.value, point.op.flops() / point.time));
+        let curve =
+            curve.map(|point| (point.value, (point.op.flops() / point.time).flops_per_sec()));
         Self {
             measured: measured.iter().map(MeasuredKeys::from).collect(),
             measured_drops: drops(curve).iter().map(DropKeys::from).collect(),
@@ -172,6 +179,11 @@ impl SweepReport {
             basis: swept.basis,
             points: points.collect(),
             drops_above: DROP,
+            drops_of: match (sweep.drops_of, sweep.points[0].subject) {
+                (Rate::Traffic, _) => BANDWIDTH,
+                (Rate::Arithmetic, Subject::Model(_)) => "mfu",
+                (Rate::Arithmetic, Subject::Operator(_)) => "tflops_per_s",
+            },
             drops: sweep.drops.iter().map(DropKeys::from).collect(),
             waves: sweep.waves.iter().map(WavesKeys::from).collect(),
             measured: Vec::new(),

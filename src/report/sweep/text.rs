@@ -3,6 +3,7 @@
 use crate::report::Report;
 use crate::report::grouped;
 use crate::report::percent;
+use crate::report::sweep::BANDWIDTH;
 use crate::report::sweep::SweepReport;
 use crate::report::sweep::keys::DropKeys;
 use crate::report::sweep::keys::ModelKeys;
@@ -65,11 +66,16 @@ impl SweepReport {
                 right("step"),
                 right("tokens/s"),
                 right("90 % interval"),
-                right("MFU"),
+                right(if self.is_decoded() {
+                    "bandwidth"
+                } else {
+                    "MFU"
+                }),
                 right("memory"),
                 ("share of tiers", Side::Left),
             ];
-            let rows = points.filter_map(|point| Some(point.model_cells(point.model.as_ref()?)));
+            let rows =
+                points.filter_map(|point| Some(self.model_cells(point, point.model.as_ref()?)));
             table(headings, rows)
         } else {
             let headings = [
@@ -94,7 +100,11 @@ impl SweepReport {
 
     fn summary(&self) -> String {
         let mut lines = Vec::new();
-        let rate = if self.is_model() { "MFU" } else { "rate" };
+        let rate = match self.drops_of {
+            "mfu" => "MFU",
+            BANDWIDTH => "share of the bandwidth",
+            _ => "rate",
+        };
         lines.push(("drops", self.drops_text(rate, &self.drops)));
         if !self.waves.is_empty() {
             lines.push(("waves", self.waves_text()));
@@ -129,6 +139,11 @@ impl SweepReport {
             .collect()
     }
 
+    /// Whether steps are bound by the traffic of the memory.
+    fn is_decoded(&self) -> bool {
+        self.drops_of == BANDWIDTH
+    }
+
     fn drops_text(&self, rate: &str, drops: &[DropKeys]) -> String {
         let above = percent(self.drops_above);
         if drops.is_empty() {
@@ -151,6 +166,31 @@ impl SweepReport {
         };
         let dimension = &self.dimension;
         format!("the {rate} falls by more than {above} {times} {dimension} = {positions}")
+    }
+
+    fn model_cells(&self, point: &PointKeys, model: &ModelKeys) -> [String; 9] {
+        let [low, rate, high] = point.rates().map(tokens);
+        let tiers = tier_shares_text(&model.tier_shares);
+        let memory = Bytes::from_bytes(model.memory_bytes);
+        [
+            point.value.to_string(),
+            point.aligned(),
+            grouped(model.parameters),
+            Seconds::from_micros(point.time_us).to_string(),
+            rate,
+            format!("{low} to {high}"),
+            percent(if self.is_decoded() {
+                model.bandwidth_fraction
+            } else {
+                model.mfu
+            }),
+            if model.fits {
+                memory.to_string()
+            } else {
+                format!("{memory} DOES NOT FIT")
+            },
+            tiers,
+        ]
     }
 
     fn waves_text(&self) -> String {
@@ -202,27 +242,6 @@ impl PointKeys {
             significant(self.tflops_per_s),
             self.waves.map_or("-".to_owned(), |waves| waves.to_string()),
             self.tier.to_string(),
-        ]
-    }
-
-    fn model_cells(&self, model: &ModelKeys) -> [String; 9] {
-        let [low, rate, high] = self.rates().map(tokens);
-        let tiers = tier_shares_text(&model.tier_shares);
-        let memory = Bytes::from_bytes(model.memory_bytes);
-        [
-            self.value.to_string(),
-            self.aligned(),
-            grouped(model.parameters),
-            Seconds::from_micros(self.time_us).to_string(),
-            rate,
-            format!("{low} to {high}"),
-            percent(model.mfu),
-            if model.fits {
-                memory.to_string()
-            } else {
-                format!("{memory} DOES NOT FIT")
-            },
-            tiers,
         ]
     }
 }

@@ -186,7 +186,7 @@ function options() {
 		return { x: point.value, y: value, low, high };
 	};
 	const series = sweeps.map((sweep, tone) => ({ name: single ? `predicted${y.of(sweep.points[0])[0] === undefined ? "" : ", with its 90 % interval"}` : sweep.gpu, kind: "line", tone, points: sweep.points.map(at) }));
-	const drops = sweeps.map((sweep, tone) => ({ name: tone === 0 ? `${models ? "MFU" : "rate"} falls by more than ${format.percent(sweep.drops_above)}` : "", kind: "points", symbol: "drop", tone, points: find(sweep, sweep.drops.map((drop) => drop.value)).map(at) }))
+	const drops = sweeps.map((sweep, tone) => ({ name: tone === 0 ? `${RATES[sweep.drops_of]} falls by more than ${format.percent(sweep.drops_above)}` : "", kind: "points", symbol: "drop", tone, points: find(sweep, sweep.drops.map((drop) => drop.value)).map(at) }))
 		.filter((one) => one.points.length && one.points.length <= MOST_MARKS);
 	const extra = [];
 	if (single && models) {
@@ -270,9 +270,12 @@ function render() {
 		commands(`sweep ${shown.op}`, SWEEP + shown.op, shown.requests));
 }
 
+/** What falls at a drop, by the key of the points that has it. */
+const RATES = { mfu: "MFU", bandwidth_fraction: "share of the bandwidth", tflops_per_s: "rate" };
+
 /** Where the curve falls and why, what was left out, what to mind. */
 function findings(sweep, gpu) {
-	const rate = shown.op === "model" ? "MFU" : "rate";
+	const rate = RATES[sweep.drops_of];
 	const above = format.percent(sweep.drops_above);
 	const deepest = [...sweep.drops].sort((a, b) => b.depth - a.depth).slice(0, 16).sort((a, b) => a.value - b.value);
 	const waves = likely(sweep);
@@ -303,11 +306,12 @@ function points(sweeps, y) {
 	box.addEventListener("toggle", () => {
 		if (!box.open || box.childElementCount > 1) return;
 		const models = shown.op === "model";
-		const headings = ["GPU", { num: format.words(sweeps[0].dimension) }, { num: "time" }, { num: "90 % interval" }, { num: models ? "tokens/s" : "TFLOP/s" }, ...(models ? [{ num: "MFU" }, { num: "memory" }] : [{ num: "waves" }]), "tier"];
+		const decodes = sweeps[0].drops_of === "bandwidth_fraction";
+		const headings = ["GPU", { num: format.words(sweeps[0].dimension) }, { num: "time" }, { num: "90 % interval" }, { num: models ? "tokens/s" : "TFLOP/s" }, ...(models ? [{ num: decodes ? "bandwidth" : "MFU" }, { num: "memory" }] : [{ num: "waves" }]), "tier"];
 		const rows = sweeps.flatMap((sweep) => sweep.points.filter((_, at) => at % every === 0).map((point) => [
 			sweep.gpu, point.value, format.time(point.time_us), `${format.time(point.low_us)} to ${format.time(point.high_us)}`,
 			models ? format.tokens(point.tokens_per_s) : format.significant(point.tflops_per_s),
-			...(models ? [format.percent(point.mfu), [format.bytes(point.memory_bytes), !point.fits && span("bad", " does not fit")]] : [point.waves ?? "–"]),
+			...(models ? [format.percent(decodes ? point.bandwidth_fraction : point.mfu), [format.bytes(point.memory_bytes), !point.fits && span("bad", " does not fit")]] : [point.waves ?? "–"]),
 			point.tier_shares ? format.tierShares(point.tier_shares) : point.tier]));
 		box.append(every > 1 ? p("hint", `One in ${every}; the CSV has all.`) : "", table("Points of the curve", headings, rows));
 	});
@@ -321,10 +325,10 @@ const TIERS = ["measured", "learned", "transferred", "roofline"];
 function csv(sweeps) {
 	const models = shown.op === "model";
 	const rate = models ? "tokens_per_s" : "tflops_per_s";
-	const head = ["gpu", sweeps[0].dimension, "alignment", ...(models ? ["head_dim", "parameters"] : []), "time_us", "low_us", "high_us", rate, `${rate}_low`, `${rate}_high`, ...(models ? ["mfu", "memory_bytes", "fits", ...TIERS.map((tier) => `${tier}_share`)] : ["waves", "tier"])];
+	const head = ["gpu", sweeps[0].dimension, "alignment", ...(models ? ["head_dim", "parameters"] : []), "time_us", "low_us", "high_us", rate, `${rate}_low`, `${rate}_high`, ...(models ? ["mfu", "bandwidth_fraction", "memory_bytes", "fits", ...TIERS.map((tier) => `${tier}_share`)] : ["waves", "tier"])];
 	const line = (sweep, point) => {
 		const [low, value, high] = AXES[models ? "tokens" : "rate"].of(point);
-		return [sweep.gpu, point.value, point.alignment, ...(models ? [point.head_dim, point.parameters] : []), point.time_us, point.low_us, point.high_us, value, low, high, ...(models ? [point.mfu, point.memory_bytes, point.fits, ...TIERS.map((tier) => point.tier_shares[tier])] : [point.waves, point.tier])].map((one) => one ?? "").join(",");
+		return [sweep.gpu, point.value, point.alignment, ...(models ? [point.head_dim, point.parameters] : []), point.time_us, point.low_us, point.high_us, value, low, high, ...(models ? [point.mfu, point.bandwidth_fraction, point.memory_bytes, point.fits, ...TIERS.map((tier) => point.tier_shares[tier])] : [point.waves, point.tier])].map((one) => one ?? "").join(",");
 	};
 	return `${[head.join(","), ...sweeps.flatMap((sweep) => sweep.points.map((point) => line(sweep, point)))].join("\n")}\n`;
 }
