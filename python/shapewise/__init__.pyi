@@ -420,6 +420,7 @@ class _MemoryKeys(Record):
     memory_bytes: float
     capacity_bytes: float
     fits: bool
+    remedy: _RemedyKeys | None
 
 class _MethodKeys(Record):
     """How it was found."""
@@ -504,6 +505,12 @@ class _RangeKeys(Record):
     start: int
     end: int
     step: int
+
+class _RemedyKeys(Record):
+    """The nearest workload that fits."""
+    workload: _Workload
+    gpus: int
+    memory_bytes: float
 
 class _RequestKeys(Record):
     """What was asked for."""

@@ -24,6 +24,7 @@ use crate::check;
 use crate::error::Result;
 use crate::families::{Family, Variant};
 use crate::ops::Op;
+use crate::plan::remedy;
 use crate::predict::Predictor;
 use crate::predict::step::estimate_step;
 use crate::report::Basis;
@@ -63,7 +64,11 @@ pub fn step(
     let bases = bases(predictor, ops);
     let report = StepReport::new(predictor, architecture, workload, &step, bases)?;
     let tokens = run.tokens.map(|tokens| tokens.0);
-    Ok(report.with_cost(tokens, run.usd_per_gpu_hour.map(|price| price.0)))
+    let report = report.with_cost(tokens, run.usd_per_gpu_hour.map(|price| price.0));
+    Ok(match step.fits {
+        true => report,
+        false => report.with_remedy(remedy(predictor, architecture, workload)?),
+    })
 }
 
 /// The sizing rules on a shape, the predicted cost of each broken one, and what fixes it.

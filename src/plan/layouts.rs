@@ -26,7 +26,7 @@ pub(super) const MOST_EP: u64 = 64;
 const UNEVEN: f64 = 1.1;
 
 /// What is recomputed, from nothing to everything.
-const RECOMPUTED: [Recompute; 5] = [
+pub(super) const RECOMPUTED: [Recompute; 5] = [
     Recompute::None,
     Recompute::LatentUp,
     Recompute::Pointwise,

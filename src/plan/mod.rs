@@ -8,9 +8,12 @@ mod layouts;
 
 mod order;
 
+mod remedy;
+
 mod serve;
 
 pub use order::{Order, memory_share};
+pub use remedy::{MOST_REMEDY_GPUS, Remedy, remedy};
 pub use serve::{Engine, Engines, Limits, serve};
 
 use crate::arch::{Architecture, Dimension, MemoryUse, Offload, Recompute, Workload, memory_use};

@@ -11,6 +11,7 @@ use crate::arch::parameters;
 use crate::error::Result;
 use crate::framework::{Fit, Kind};
 use crate::ops::Op;
+use crate::plan::Remedy;
 use crate::predict::Predictor;
 use crate::predict::estimate::Caveat;
 use crate::predict::estimate::Tier;
@@ -130,6 +131,17 @@ pub(super) struct MemoryKeys {
     pub memory_bytes: f64,
     pub capacity_bytes: f64,
     pub fits: bool,
+    /// The nearest workload that fits, where this one does not and there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<RemedyKeys>,
+}
+
+/// The nearest workload that fits.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct RemedyKeys {
+    pub workload: Workload,
+    pub gpus: u64,
+    pub memory_bytes: f64,
 }
 
 /// A warning and how much of the time it touches.
@@ -249,6 +261,17 @@ impl StepReport {
         self
     }
 
+    /// The same with the nearest workload that fits.
+    #[must_use]
+    pub fn with_remedy(mut self, remedy: Option<Remedy>) -> Self {
+        self.memory.remedy = remedy.map(|remedy| RemedyKeys {
+            workload: remedy.workload,
+            gpus: remedy.workload.gpus(),
+            memory_bytes: remedy.memory.total().bytes(),
+        });
+        self
+    }
+
     /// Describes the estimate of one step of `architecture` under `workload` on `gpu`.
     pub fn new(
         predictor: &Predictor,
@@ -308,6 +331,7 @@ impl StepReport {
                 memory_bytes: step.memory.total().bytes(),
                 capacity_bytes: gpu.memory().bytes(),
                 fits: step.fits,
+                remedy: None,
             },
             offload: (workload.offload != Offload::None).then(|| OffloadKeys {
                 kept_bytes: host_traffic(architecture, workload).kept.bytes(),

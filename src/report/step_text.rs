@@ -1,5 +1,7 @@
 //! A predicted step as people read it: one line per role, then the sums.
 
+use crate::arch::Workload;
+use crate::plan::MOST_REMEDY_GPUS;
 use crate::predict::estimate::Tier;
 use crate::report::Basis;
 use crate::report::Report;
@@ -14,6 +16,7 @@ use crate::report::tokens;
 use crate::units::Bytes;
 use crate::units::Seconds;
 use crate::units::significant;
+use serde_json::Value;
 
 /// MFU that no kernel reaches: it counts the full attention square, which long causal sequences leave half out.
 const HIGH_MFU: f64 = 0.8;
@@ -45,6 +48,40 @@ impl StepReport {
             } else {
                 basis.join("; ")
             }
+        )
+    }
+
+    /// The options under which the step fits.
+    fn remedy_text(&self) -> String {
+        let Some(remedy) = &self.memory.remedy else {
+            return format!(
+                "no ZeRO stage, micro-batch, recomputation or ranks fit, up to {} GPUs",
+                grouped(MOST_REMEDY_GPUS)
+            );
+        };
+        let keys = |workload: &Workload| match serde_json::to_value(workload) {
+            Ok(Value::Object(keys)) => keys,
+            _ => unreachable!("a workload is an object"),
+        };
+        let (before, after) = (keys(&self.workload), keys(&remedy.workload));
+        let changed = after
+            .into_iter()
+            .filter(|(key, value)| before[key] != *value);
+        let options = changed.map(|(key, value)| {
+            let option = key.replace('_', "-");
+            match value {
+                Value::Bool(_) => format!("--{option}"),
+                Value::String(name) => format!("--{option} {name}"),
+                number => format!("--{option} {number}"),
+            }
+        });
+        let options: Vec<_> = options.collect();
+        format!(
+            "{} fits: {} per GPU on {} GPU{}",
+            options.join(" "),
+            Bytes::from_bytes(remedy.memory_bytes),
+            grouped(remedy.gpus),
+            if remedy.gpus > 1 { "s" } else { "" }
         )
     }
 
@@ -141,6 +178,9 @@ impl StepReport {
                 gigabytes(offload.host_memory_bandwidth_bytes_per_s),
             );
             lines.push(("offload", shown));
+        }
+        if !memory.fits {
+            lines.push(("remedy", self.remedy_text()));
         }
         if self.gpus > 1 {
             let each = tokens(self.tokens_per_s_per_gpu);

@@ -217,13 +217,28 @@ fn a_step_that_wastes_says_what_to_change() {
         text.contains("with micro-batches 1: more of them, --microbatches"),
         "{text}"
     );
-    assert!(!data(&format!("{piped} --microbatches 64")).contains("--microbatches"));
+    let filled = data(&format!("{piped} --microbatches 64"));
+    assert!(!filled.contains("more of them, --microbatches"), "{filled}");
     let selective = data("predict model llama-3-8b --gpu h100 --recompute selective");
     assert!(selective.contains("it frees no memory"), "{selective}");
     assert!(
         selective.contains("DOES NOT FIT, 2 GB being kept free"),
         "{selective}"
     );
+    // The options that it names are those under which it fits.
+    let remedy = selective
+        .lines()
+        .find_map(|line| line.strip_prefix("remedy    "));
+    let (options, _) = remedy.unwrap().split_once(" fits: ").unwrap();
+    let line = format!("predict model llama-3-8b --gpu h100 --recompute selective {options}");
+    let line = line.replace("--recompute selective --recompute", "--recompute");
+    let step = json(&line);
+    assert_eq!(step["memory"]["fits"], true, "{line}");
+    assert!(step["memory"].get("remedy").is_none());
+    let too_large = json("predict model llama-3-8b --gpu h100 --recompute selective");
+    let remedy = &too_large["memory"]["remedy"];
+    assert_eq!(remedy["workload"], step["workload"], "{remedy}");
+    assert_eq!(remedy["memory_bytes"], step["memory"]["memory_bytes"]);
     refused(
         "sweep model llama-3-8b --vocab 32000:",
         2,
