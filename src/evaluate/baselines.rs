@@ -277,7 +277,7 @@ fn lines_through(op: &Op) -> Vec<(Line, u64)> {
                 (line(4, op.heads), op.kv_heads),
             ]
         }
-        Op::Memory(_) | Op::Collective(_) | Op::Experts(_) => Vec::new(),
+        _ => Vec::new(),
     }
 }
 

@@ -8,7 +8,7 @@ use super::decode;
 use super::prefill::Prefill;
 use super::row::FeatureRow;
 use super::sampling::{Proposal, size, sizes};
-use super::{Caveat, Caveats, Coverage, Family, GpuRates, Kernels, Neighbour, Question, Variant};
+use super::{Caveat, Caveats, Coverage, GpuRates, Kernels, Neighbour, Question, Variant};
 use crate::ops::{Attention, Dtype, Op, Pass};
 
 /// Latent attention over whole sequences, keys and values expanded.
@@ -121,17 +121,23 @@ fn decoding_features(op: &Attention, gpu: &GpuRates, row: &mut impl FeatureRow) 
     decode::features(op, op.bytes(), gpu, row)
 }
 
+const fn is_expanded(op: &Attention) -> bool {
+    !op.is_decode() && !op.is_absorbed()
+}
+
+const fn is_absorbed(op: &Attention) -> bool {
+    !op.is_decode() && op.is_absorbed()
+}
+
 /// The kernels of a family of latent attention over the features of another.
 macro_rules! latent {
-    ($family:ident, $features:path, $number:literal, $shape:ident, $longest:literal) => {
+    ($family:ident, $is:expr, $features:path, $number:literal, $shape:ident, $longest:literal) => {
         impl Kernels for $family {
             type Shape = Attention;
 
             fn shape(op: &Op) -> Option<Attention> {
                 match op {
-                    Op::Attention(op) if Family::of(&Op::Attention(*op)) == Family::$family => {
-                        Some(*op)
-                    }
+                    Op::Attention(op) if op.is_latent() && $is(op) => Some(*op),
                     _ => None,
                 }
             }
@@ -175,6 +181,27 @@ macro_rules! latent {
     };
 }
 
-latent!(LatentPrefill, Prefill::features, 7, expanded, 16_384);
-latent!(AbsorbedPrefill, Prefill::features, 8, absorbed, 16_384);
-latent!(LatentDecode, decoding_features, 9, decoding, 131_072);
+latent!(
+    LatentPrefill,
+    is_expanded,
+    Prefill::features,
+    7,
+    expanded,
+    16_384
+);
+latent!(
+    AbsorbedPrefill,
+    is_absorbed,
+    Prefill::features,
+    8,
+    absorbed,
+    16_384
+);
+latent!(
+    LatentDecode,
+    Attention::is_decode,
+    decoding_features,
+    9,
+    decoding,
+    131_072
+);

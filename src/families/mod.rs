@@ -6,6 +6,91 @@
 //! roofline, so that nets learn `ln(time / reference)`, a small number on any GPU. One function computes the
 //! features for training and prediction.
 
+/// The one list of families: name, and what implements [`Kernels`]. It is handed to the macro `$with` behind `$given`.
+///
+/// An operator is of the last family whose [`Kernels::shape`] takes it: latent attention is attention, too.
+macro_rules! families {
+    ($with:ident $given:tt) => {
+        $with! { $given
+            /// Dense matrix multiplication, batched or not.
+            Gemm = "gemm", crate::families::gemm::Gemms;
+            /// Attention with more than one query a sequence.
+            Prefill = "prefill", crate::families::prefill::Prefill;
+            /// Attention of one new token against a cache.
+            Decode = "decode", crate::families::decode::Decode;
+            /// Memory-bound kernels.
+            Memory = "memory", crate::families::memory::MemoryBound;
+            /// Collectives over several GPUs.
+            Collective = "collective", crate::families::collective::Collectives;
+            /// Fused mixture-of-experts layers.
+            Experts = "experts", crate::families::experts::FusedExperts;
+            /// Latent attention with more than one query a sequence, keys and values expanded.
+            LatentPrefill = "latent_prefill", crate::families::latent::LatentPrefill;
+            /// Latent attention with more than one query a sequence, all heads over the one latent.
+            AbsorbedPrefill = "absorbed_prefill", crate::families::latent::AbsorbedPrefill;
+            /// Latent attention of one new token against a cache of latents.
+            LatentDecode = "latent_decode", crate::families::latent::LatentDecode;
+        }
+    };
+}
+
+macro_rules! declare {
+    ([] $($(#[$doc:meta])* $family:ident = $name:tt, $kernels:ty;)+) => {
+        named_enum! {
+            /// Operators that share a net: the same kernels in the same regime.
+            #[non_exhaustive]
+            Family {
+                $($(#[$doc])* $family = $name),+
+            }
+        }
+
+        impl Family {
+            /// The family of an operator.
+            #[inline]
+            pub fn of(op: &Op) -> Self {
+                let mut found = None;
+                $(
+                    if <$kernels as Kernels>::shape(op).is_some() {
+                        found = Some(Self::$family);
+                    }
+                )+
+                found.expect("every kind of operator has a family")
+            }
+        }
+    };
+}
+
+macro_rules! match_family {
+    (
+        [$family:expr, $of:ident => $body:expr]
+        $($(#[$doc:meta])* $variant:ident = $name:tt, $kernels:ty;)+
+    ) => {
+        match $family {
+            $($crate::families::Family::$variant => {
+                type $of = $kernels;
+                $body
+            })+
+        }
+    };
+}
+
+/// Runs an expression with `$kernels` as the [`Kernels`] of a family.
+macro_rules! dispatch_family {
+    ($family:expr, $kernels:ident => $body:expr) => {
+        families!(match_family [$family, $kernels => $body])
+    };
+}
+
+/// Runs an expression with `$kernels` as the [`Kernels`] of an operator and `$shape` as its struct.
+macro_rules! dispatch {
+    ($op:expr, $kernels:ident, $shape:ident => $body:expr) => {
+        dispatch_family!($crate::families::Family::of($op), $kernels => {
+            let $shape = &$kernels::shape($op).expect("the operator is of its family");
+            $body
+        })
+    };
+}
+
 mod attention;
 mod caveat;
 pub mod collective;
@@ -35,37 +120,14 @@ use crate::units::Seconds;
 use row::{Description, FeatureRow, Numbers};
 use std::sync::OnceLock;
 
-named_enum! {
-    /// Operators that share a net: the same kernels in the same regime.
-    #[non_exhaustive]
-    Family {
-        /// Dense matrix multiplication, batched or not.
-        Gemm = "gemm",
-        /// Attention with more than one query a sequence.
-        Prefill = "prefill",
-        /// Attention of one new token against a cache.
-        Decode = "decode",
-        /// Memory-bound kernels.
-        Memory = "memory",
-        /// Collectives over several GPUs.
-        Collective = "collective",
-        /// Fused mixture-of-experts layers.
-        Experts = "experts",
-        /// Latent attention with more than one query a sequence, keys and values expanded.
-        LatentPrefill = "latent_prefill",
-        /// Latent attention with more than one query a sequence, all heads over the one latent.
-        AbsorbedPrefill = "absorbed_prefill",
-        /// Latent attention of one new token against a cache of latents.
-        LatentDecode = "latent_decode",
-    }
-}
+families!(declare []);
 
 /// What one family knows of its kernels.
 trait Kernels {
     /// The struct that describes its operators.
     type Shape: Copy;
 
-    /// The operator as that struct; none where it is of another family.
+    /// The operator as that struct; none where these kernels do not run it.
     fn shape(op: &Op) -> Option<Self::Shape>;
 
     /// What selects kernels besides the family.
@@ -92,100 +154,6 @@ trait Kernels {
     /// Operators that reach every branch of the features, for the digest of their definition.
     fn examples() -> Vec<Op>;
 }
-
-/// Runs an expression with `$kernels` as the [`Kernels`] of an operator and `$shape` as its struct.
-macro_rules! dispatch {
-    ($op:expr, $kernels:ident, $shape:ident => $body:expr) => {{
-        use $crate::families::{collective, decode, experts, gemm, latent, memory, prefill};
-        match $op {
-            $crate::ops::Op::Gemm($shape) => {
-                type $kernels = gemm::Gemms;
-                $body
-            }
-            $crate::ops::Op::Attention($shape) if $shape.is_latent() && $shape.is_decode() => {
-                type $kernels = latent::LatentDecode;
-                $body
-            }
-            $crate::ops::Op::Attention($shape) if $shape.is_absorbed() => {
-                type $kernels = latent::AbsorbedPrefill;
-                $body
-            }
-            $crate::ops::Op::Attention($shape) if $shape.is_latent() => {
-                type $kernels = latent::LatentPrefill;
-                $body
-            }
-            $crate::ops::Op::Attention($shape) if $shape.is_decode() => {
-                type $kernels = decode::Decode;
-                $body
-            }
-            $crate::ops::Op::Attention($shape) => {
-                type $kernels = prefill::Prefill;
-                $body
-            }
-            $crate::ops::Op::Memory($shape) => {
-                type $kernels = memory::MemoryBound;
-                $body
-            }
-            $crate::ops::Op::Collective($shape) => {
-                type $kernels = collective::Collectives;
-                $body
-            }
-            $crate::ops::Op::Experts($shape) => {
-                type $kernels = experts::FusedExperts;
-                $body
-            }
-        }
-    }};
-}
-
-/// Runs an expression with `$kernels` as the [`Kernels`] of a family.
-macro_rules! dispatch_family {
-    ($family:expr, $kernels:ident => $body:expr) => {{
-        use $crate::families::{
-            Family, collective, decode, experts, gemm, latent, memory, prefill,
-        };
-        match $family {
-            Family::Gemm => {
-                type $kernels = gemm::Gemms;
-                $body
-            }
-            Family::Prefill => {
-                type $kernels = prefill::Prefill;
-                $body
-            }
-            Family::Decode => {
-                type $kernels = decode::Decode;
-                $body
-            }
-            Family::Memory => {
-                type $kernels = memory::MemoryBound;
-                $body
-            }
-            Family::Collective => {
-                type $kernels = collective::Collectives;
-                $body
-            }
-            Family::Experts => {
-                type $kernels = experts::FusedExperts;
-                $body
-            }
-            Family::LatentPrefill => {
-                type $kernels = latent::LatentPrefill;
-                $body
-            }
-            Family::AbsorbedPrefill => {
-                type $kernels = latent::AbsorbedPrefill;
-                $body
-            }
-            Family::LatentDecode => {
-                type $kernels = latent::LatentDecode;
-                $body
-            }
-        }
-    }};
-}
-
-use {dispatch, dispatch_family};
 
 /// What a sub-model is asked in, and what it knows.
 pub struct Question<'a> {
@@ -225,21 +193,6 @@ impl Neighbour {
 }
 
 impl Family {
-    /// The family of an operator.
-    pub const fn of(op: &Op) -> Self {
-        match op {
-            Op::Gemm(_) => Self::Gemm,
-            Op::Attention(op) if op.is_latent() && op.is_decode() => Self::LatentDecode,
-            Op::Attention(op) if op.is_absorbed() => Self::AbsorbedPrefill,
-            Op::Attention(op) if op.is_latent() => Self::LatentPrefill,
-            Op::Attention(attention) if attention.is_decode() => Self::Decode,
-            Op::Attention(_) => Self::Prefill,
-            Op::Memory(_) => Self::Memory,
-            Op::Collective(_) => Self::Collective,
-            Op::Experts(_) => Self::Experts,
-        }
-    }
-
     /// The family whose features, in their order, are those of this one too.
     pub const fn like(self) -> Option<Self> {
         match self {

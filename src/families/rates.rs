@@ -1,6 +1,6 @@
 //! The figures of one GPU that features and reference times are made of.
 
-use super::{Kernels, collective, dispatch, experts};
+use super::{Kernels, collective, experts};
 use crate::gpu::Gpu;
 use crate::ops::{Dtype, Op};
 use crate::units::{Bytes, Flops, Seconds};

@@ -90,9 +90,10 @@ pub enum Role {
 
 /// A name and its role.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct Feature {
+    /// Its name, unique in the family.
     pub name: String,
+    /// What it is about.
     pub role: Role,
 }
 

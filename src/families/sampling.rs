@@ -1,6 +1,6 @@
 //! Shapes that nobody measured, inside the measured region: what pseudo-labels are given to.
 
-use super::{Family, Kernels, dispatch_family};
+use super::{Family, Kernels};
 use crate::ops::Op;
 use crate::random::Random;
 use std::collections::BTreeSet;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::gpu::Gpu;
-use crate::ops::{Attention, Collective, CollectiveKind, Gemm, Memory, MemoryKind, Pass};
+use crate::ops::{Attention, Collective, CollectiveKind, Gemm, Memory, MemoryKind, OpKind, Pass};
 
 fn row(op: &Op) -> (Seconds, Vec<f32>) {
     let gpu = GpuRates::new(Gpu::find("h200").unwrap(), Seconds::from_micros(2.5));
@@ -224,4 +224,29 @@ fn digests_are_equal_on_every_machine() {
         "61256b580d280ae4",
     ];
     assert_eq!(digests, pinned);
+}
+
+#[test]
+fn every_kind_of_operator_has_its_family() {
+    for kind in OpKind::ALL {
+        let op = kind.smallest();
+        assert!(Family::ALL.contains(&Family::of(&op)), "{op}");
+    }
+    let attention = |seq_q, head_dim, value_dim| {
+        Op::Attention(Attention {
+            seq_kv: 64,
+            value_dim,
+            ..Attention::new(1, 8, seq_q, head_dim)
+        })
+    };
+    for (op, family) in [
+        (attention(64, 128, 128), Family::Prefill),
+        (attention(1, 128, 128), Family::Decode),
+        (attention(64, 192, 128), Family::LatentPrefill),
+        (attention(64, 576, 512), Family::AbsorbedPrefill),
+        (attention(1, 576, 512), Family::LatentDecode),
+        (attention(1, 192, 128), Family::LatentDecode),
+    ] {
+        assert_eq!(Family::of(&op), family, "{op}");
+    }
 }

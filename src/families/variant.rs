@@ -1,6 +1,6 @@
 //! What selects kernels besides the family of an operator.
 
-use super::{Family, Kernels, dispatch};
+use super::{Family, Kernels};
 use crate::ops::{CollectiveKind, Dtype, MemoryKind, Op};
 use std::fmt;
 

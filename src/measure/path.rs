@@ -9,27 +9,40 @@ use std::fmt;
 /// A kernel or library path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[allow(missing_docs)]
 pub enum KernelPath {
+    /// A matrix product.
     Gemm {
+        /// Which operand is stored transposed.
         layout: Layout,
+        /// Number format of the operands.
         dtype: Dtype,
+        /// Whether one call has several products.
         batched: bool,
     },
+    /// Fused attention.
     Attention {
+        /// Forward or backward.
         pass: Pass,
+        /// Whether a mask hides later keys.
         causal: bool,
         /// Whether one query reads many keys.
         decode: bool,
+        /// Number format of the operands.
         dtype: Dtype,
     },
+    /// A memory-bound kernel.
     Memory {
+        /// What it computes.
         kind: MemoryKind,
+        /// Forward or backward.
         pass: Pass,
+        /// Number format of the operands.
         dtype: Dtype,
     },
+    /// A collective.
     Collective(CollectiveKind),
-    Experts,
+    /// Operators that no device times.
+    Other(OpKind),
 }
 
 impl KernelPath {
@@ -53,7 +66,7 @@ impl KernelPath {
                 dtype: op.dtype,
             },
             Op::Collective(op) => Self::Collective(op.kind),
-            Op::Experts(_) => Self::Experts,
+            other => Self::Other(other.kind()),
         }
     }
 
@@ -73,7 +86,7 @@ impl KernelPath {
             Self::Attention { .. } => OpKind::Attention,
             Self::Memory { .. } => OpKind::Memory,
             Self::Collective(_) => OpKind::Collective,
-            Self::Experts => OpKind::Experts,
+            Self::Other(kind) => *kind,
         }
     }
 }
@@ -101,7 +114,7 @@ impl fmt::Display for KernelPath {
             }
             Self::Memory { kind, pass, dtype } => write!(f, "{kind} {pass} {dtype}"),
             Self::Collective(kind) => write!(f, "{kind}"),
-            Self::Experts => f.write_str("experts"),
+            Self::Other(kind) => write!(f, "{kind}"),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! calibrated, because there are no measurements to calibrate them on.
 
 use crate::gpu::Gpu;
-use crate::ops::{Attention, Collective, Experts, Gemm, Op};
+use crate::ops::{Collective, Op};
 use crate::predict::collective::Traffic;
 use crate::predict::estimate::{Caveat, Caveats, Estimate, Tier};
 use crate::units::Seconds;
@@ -100,11 +100,9 @@ pub fn roofline(gpu: &Gpu, op: &Op) -> Estimate {
         Op::Collective(collective) => collective_time(gpu, collective),
         // Elementwise arithmetic is far below the matrix peak; traffic decides.
         Op::Memory(_) => gpu.launch_floor() + memory,
-        Op::Gemm(Gemm { dtype, .. })
-        | Op::Attention(Attention { dtype, .. })
-        | Op::Experts(Experts { dtype, .. }) => {
-            gpu.launch_floor()
-                + memory.max(op.flops() / (gpu.nearest_peak(*dtype) * REACHABLE_PEAK))
+        _ => {
+            let peak = gpu.nearest_peak(op.dtype().unwrap_or_default());
+            gpu.launch_floor() + memory.max(op.flops() / (peak * REACHABLE_PEAK))
         }
     };
     let mut caveats = Caveats::default();

@@ -193,10 +193,10 @@ impl KernelKind {
 
     fn of(op: &Op) -> Self {
         match op {
-            Op::Gemm(_) | Op::Experts(_) => Self::Product,
             Op::Attention(op) => Self::Attention { window: op.window },
             Op::Memory(_) => Self::Memory,
             Op::Collective(op) => Self::Collective(op.kind.name()),
+            _ => Self::Product,
         }
     }
 }

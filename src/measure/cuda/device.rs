@@ -326,9 +326,7 @@ impl CudaDevice {
                 let (driver, limits) = (&self.driver, self.limits);
                 Box::new(MemoryBound::new(op, driver, kernels, limits, arena)?)
             }
-            Op::Collective(_) | Op::Experts(_) => {
-                return Err(Error::infeasible(refusal(op)));
-            }
+            _ => return Err(Error::infeasible(refusal(op))),
         })
     }
 
@@ -409,7 +407,7 @@ impl CudaDevice {
                 Ok(_) if rank > 0 => Some("our kernels have one algorithm".to_owned()),
                 Ok(_) => memory::refuses(op, self.limits),
             },
-            Op::Collective(_) | Op::Experts(_) => Some(refusal(op).to_owned()),
+            _ => Some(refusal(op)),
         };
         refused.or_else(|| self.refusals.reason(op)).or_else(|| {
             let left = self.arena.left();
@@ -433,10 +431,10 @@ fn scratch(op: &Op) -> u64 {
 }
 
 /// Why an operator has no kernel of one GPU.
-const fn refusal(op: &Op) -> &'static str {
+fn refusal(op: &Op) -> String {
     match op {
-        Op::Experts(_) => "fused layers of experts are timed by no kernel of ours",
-        _ => "a collective needs more than one GPU",
+        Op::Collective(_) => "a collective needs more than one GPU".to_owned(),
+        other => format!("no kernel of ours times {}", other.kind()),
     }
 }
 

@@ -131,8 +131,8 @@ fn operators_of_layer(arch: &Architecture, work: &Workload) -> Option<Vec<(Optio
     let runs_here = |op: &Op| match op {
         Op::Memory(memory) => memory.kind != MemoryKind::AccumulateGradient,
         Op::Attention(Attention { window, .. }) => *window == 0,
-        Op::Collective(_) | Op::Experts(_) => false,
         Op::Gemm(_) => true,
+        _ => false,
     };
     let mut items = step.items;
     items.retain(|item| item.role.is_of_layer() && runs_here(&item.op));

@@ -44,7 +44,7 @@ impl DeviceRates {
         let rates = match op {
             Op::Gemm(_) => &self.gemm_flops_per_s,
             Op::Attention(_) => &self.attention_flops_per_s,
-            Op::Memory(_) | Op::Collective(_) | Op::Experts(_) => return None,
+            _ => return None,
         };
         let rate = rates.get(&op.dtype()?)?;
         Some(FlopsPerSecond::from_flops_per_sec(*rate))

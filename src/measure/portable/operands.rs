@@ -32,7 +32,7 @@ pub fn refuses(op: &Op) -> Option<String> {
             kind => Some(format!("burn has no single kernel for {}", kind.name())),
         },
         Op::Collective(_) => Some("collectives need several devices".to_owned()),
-        Op::Experts(_) => Some("burn has no fused layer of experts".to_owned()),
+        other => Some(format!("burn has no kernel of {}", other.kind())),
     }
 }
 
@@ -187,7 +187,7 @@ impl Operands {
                     _ => Self::Add([matrix(), matrix()]),
                 }
             }
-            Op::Collective(_) | Op::Experts(_) => unreachable!("both are refused"),
+            _ => unreachable!("others are refused"),
         }
     }
 

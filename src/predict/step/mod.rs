@@ -266,8 +266,8 @@ impl Whole {
             let time: f64 = time.sum::<f64>() * item.repetitions() * of_section;
             let time = Seconds::from_secs(time);
             sum.add(time, each);
-            if let (Op::Gemm(_) | Op::Attention(_) | Op::Experts(_), Some(dtype)) =
-                (&item.op, item.op.dtype())
+            if !matches!(item.op, Op::Memory(_))
+                && let Some(dtype) = item.op.dtype()
             {
                 let faster = match workload.recipe {
                     Recipe::Nvfp4 if dtype == Dtype::Fp8 => 0.5,
