@@ -9,9 +9,10 @@ use std::fmt;
 
 /// The share of an output that one block computes, in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(missing_docs)]
 pub struct Tile {
+    /// Rows of the output.
     pub rows: u64,
+    /// Columns of the output.
     pub columns: u64,
 }
 

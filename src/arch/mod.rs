@@ -202,14 +202,18 @@ named_enum! {
 /// Which parts carry a bias vector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-#[allow(missing_docs)]
 pub struct Biases {
+    /// The maps to queries, keys and values.
     pub qkv: bool,
+    /// The map behind attention.
     pub attention_output: bool,
+    /// Both maps of a dense MLP.
     pub mlp: bool,
     /// Both maps of every routed expert (gpt-oss).
     pub experts: bool,
+    /// Every norm.
     pub norm: bool,
+    /// The map to the vocabulary.
     pub head: bool,
     /// A learned score per query head that takes part in every softmax (attention sinks of gpt-oss).
     pub sinks: bool,

@@ -14,9 +14,9 @@ use std::collections::BTreeMap;
 pub struct Gain {
     /// Predicted.
     pub expected: f64,
-    /// Ends of the 90 % interval.
+    /// Lower end of the 90 % interval.
     pub low: f64,
-    #[allow(missing_docs)]
+    /// Upper end of the 90 % interval.
     pub high: f64,
 }
 

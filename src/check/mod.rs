@@ -98,6 +98,22 @@ impl Check {
 /// Judges `arch` under `work` by every rule, with the predicted cost and the fix of each broken one.
 ///
 /// Fails where architecture or workload is impossible; a tensor-parallel split that does not run is a finding.
+///
+/// ```
+/// use shapewise::arch::{Architecture, Workload};
+/// use shapewise::check::check;
+/// use shapewise::gpu::Gpu;
+/// use shapewise::predict::Predictor;
+///
+/// # fn main() -> shapewise::error::Result<()> {
+/// let predictor = Predictor::new(Gpu::find("a100")?, None)?;
+/// // 50257 tokens: the logits are no multiple of what the matrix units take.
+/// let model = Architecture::find("gpt2")?;
+/// let checked = check(&predictor, &model, &Workload::train(4, 1024))?;
+/// assert!(checked.diagnosis("vocabulary").is_some_and(|rule| rule.is_broken()));
+/// # Ok(())
+/// # }
+/// ```
 pub fn check(predictor: &Predictor, arch: &Architecture, work: &Workload) -> Result<Check> {
     arch.validate()?;
     let unsplit = Workload {

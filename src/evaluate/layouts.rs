@@ -30,9 +30,9 @@ pub struct PairErrors {
     pub apart: usize,
     /// Of those, the share whose faster layout is predicted to be faster.
     pub order_right: Option<f64>,
-    /// Quantiles of the absolute error of `ln` of the ratio: 60 and 90 %.
+    /// Quantile of 60 % of the absolute error of `ln` of the ratio.
     pub error_60: f64,
-    #[allow(missing_docs)]
+    /// That of 90 %.
     pub error_90: f64,
 }
 

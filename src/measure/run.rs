@@ -50,38 +50,80 @@ pub struct Options<'a> {
 
 /// Progress of a run.
 #[derive(Debug)]
-#[allow(missing_docs)]
 pub enum Event<'a> {
-    /// Kernels and library paths were compared with the reference, now or, if `kept`, earlier.
-    Checked { verdict: &'a Verdict, kept: bool },
-    /// The rates that the sizes follow from, and whether this run probed them.
+    /// Kernels and library paths were compared with the reference.
+    Checked {
+        /// What the comparison says.
+        verdict: &'a Verdict,
+        /// Whether an earlier run made it.
+        kept: bool,
+    },
+    /// The rates that the sizes follow from.
     Rates {
+        /// The rates.
         rates: &'a DeviceRates,
+        /// Whether this run probed them.
         probed: bool,
     },
     /// An earlier run is continued.
-    Resumed { rows: usize, torn: bool },
-    /// Cases to measure in this shard of the plan.
-    Planned { cases: usize },
-    /// The device warms up.
-    Soaking { duration: Duration },
-    /// A row is in the journal; `done` of `cases`, `spent` of the budget.
-    Measured {
-        row: &'a Row,
-        done: usize,
+    Resumed {
+        /// Its rows.
+        rows: usize,
+        /// Whether its last line was torn.
+        torn: bool,
+    },
+    /// What this shard of the plan measures.
+    Planned {
+        /// Its cases.
         cases: usize,
+    },
+    /// The device warms up.
+    Soaking {
+        /// For how long.
+        duration: Duration,
+    },
+    /// A row is in the journal.
+    Measured {
+        /// The row.
+        row: &'a Row,
+        /// Cases so far.
+        done: usize,
+        /// Cases in all.
+        cases: usize,
+        /// What of the budget is used up.
         spent: Duration,
     },
     /// A case failed and is left out.
-    Failed { case: &'a Case, reason: &'a str },
+    Failed {
+        /// The case.
+        case: &'a Case,
+        /// Why.
+        reason: &'a str,
+    },
     /// A sustained load is in the journal.
-    Loaded { load: &'a Load },
+    Loaded {
+        /// The load.
+        load: &'a Load,
+    },
     /// A sustained load failed and is left out.
-    LoadFailed { name: &'a str, reason: &'a str },
-    /// A round of active learning has chosen cases.
-    Round { round: usize, cases: usize },
+    LoadFailed {
+        /// Its name.
+        name: &'a str,
+        /// Why.
+        reason: &'a str,
+    },
+    /// Active learning has chosen cases.
+    Round {
+        /// Number of the round.
+        round: usize,
+        /// Its cases.
+        cases: usize,
+    },
     /// The file is being written.
-    Writing { rows: usize },
+    Writing {
+        /// Its rows.
+        rows: usize,
+    },
 }
 
 /// Receives progress; a break ends the run after the row in flight, with its file.

@@ -9,21 +9,28 @@ use std::fmt;
 ///
 /// Decoding one token is `seq_q = 1` with `seq_kv` counting the cached tokens and the new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(missing_docs)]
 pub struct Attention {
+    /// Sequences.
     pub batch: u64,
+    /// Query heads.
     pub heads: u64,
+    /// Key/value heads, a divisor of the query heads.
     pub kv_heads: u64,
+    /// Queries of a sequence, in tokens.
     pub seq_q: u64,
+    /// Keys of a sequence, cached ones included, in tokens.
     pub seq_kv: u64,
     /// Width of a query and key head.
     pub head_dim: u64,
     /// Width of a value head; differs from `head_dim` in multi-head latent attention.
     pub value_dim: u64,
+    /// Whether a query sees only the keys up to its own position.
     pub causal: bool,
     /// Each query sees at most this many keys (sliding window); 0 = all.
     pub window: u64,
+    /// Forward or backward.
     pub pass: Pass,
+    /// Number format of queries, keys and values.
     pub dtype: Dtype,
 }
 

@@ -26,11 +26,14 @@ named_enum! {
 /// Neighbouring ranks are `stride` GPUs apart in the numbering of all GPUs, so the stride says how many of them share a
 /// node: with 8 GPUs a node and a stride of 4 two do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(missing_docs)]
 pub struct Collective {
+    /// Which collective.
     pub kind: CollectiveKind,
+    /// Size of the full tensor on one rank, in bytes.
     pub bytes: u64,
+    /// GPUs that take part.
     pub ranks: u64,
+    /// GPUs between neighbouring ranks, in the numbering of all GPUs.
     pub stride: u64,
 }
 

@@ -19,8 +19,12 @@ pub struct Dimension {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Domain {
     /// Whole numbers.
-    #[allow(missing_docs)]
-    Count { least: u64, most: u64 },
+    Count {
+        /// The least.
+        least: u64,
+        /// The most.
+        most: u64,
+    },
     /// True or false.
     Flag,
     /// One of these names.
@@ -29,10 +33,12 @@ pub enum Domain {
 
 /// The content of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum Value {
+    /// A whole number.
     Count(u64),
+    /// True or false.
     Flag(bool),
+    /// A name.
     Choice(&'static str),
 }
 

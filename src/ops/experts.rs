@@ -38,12 +38,16 @@ impl RouterLoad {
 /// The router and shared experts are operators of their own. `tokens` is how many tokens the ranks that share the
 /// experts route together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(missing_docs)]
 pub struct Experts {
+    /// Tokens that the ranks which share the experts route together.
     pub tokens: u64,
+    /// Width of the residual stream, in elements.
     pub hidden: u64,
+    /// Inner width of one expert, in elements.
     pub width: u64,
+    /// Routed experts of the layer.
     pub experts: u64,
+    /// Experts that a token visits.
     pub top_k: u64,
     /// Ranks that an expert's width is divided among.
     pub width_shards: u64,
@@ -51,7 +55,9 @@ pub struct Experts {
     pub expert_shards: u64,
     /// Whether a gate multiplies the activation, which doubles the up projection.
     pub gated: bool,
+    /// How unevenly the router spreads the tokens.
     pub load: RouterLoad,
+    /// Number format of weights and tokens.
     pub dtype: Dtype,
 }
 

@@ -25,13 +25,18 @@ named_enum! {
 
 /// A matrix product `(m, k) x (k, n)`, `k` the reduction, repeated for `batch` independent members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(missing_docs)]
 pub struct Gemm {
+    /// Rows of the left operand and of the product.
     pub m: u64,
+    /// Columns of the right operand and of the product.
     pub n: u64,
+    /// The reduction: columns of the left operand.
     pub k: u64,
+    /// Independent products in one call.
     pub batch: u64,
+    /// Which operand is stored transposed, in cuBLAS terms.
     pub layout: Layout,
+    /// Number format of the operands.
     pub dtype: Dtype,
 }
 

@@ -86,12 +86,16 @@ impl MemoryKind {
 
 /// A kernel bound by memory traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(missing_docs)]
 pub struct Memory {
+    /// What it computes.
     pub kind: MemoryKind,
+    /// Rows, in most kernels tokens.
     pub rows: u64,
+    /// Elements of a row.
     pub cols: u64,
+    /// Forward or backward.
     pub pass: Pass,
+    /// Number format of the operands.
     pub dtype: Dtype,
 }
 

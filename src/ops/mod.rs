@@ -120,13 +120,17 @@ impl OpKind {
 
 /// One operator on one GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(missing_docs)]
 #[non_exhaustive]
 pub enum Op {
+    /// A matrix product.
     Gemm(Gemm),
+    /// Fused attention.
     Attention(Attention),
+    /// A memory-bound kernel.
     Memory(Memory),
+    /// A collective over several GPUs.
     Collective(Collective),
+    /// A fused layer of routed experts.
     Experts(Experts),
 }
 

@@ -7,29 +7,40 @@ use utoipa::ToSchema;
 
 /// The dimensions of an architecture and what they add up to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[allow(missing_docs)]
 pub struct ArchitectureShape {
+    /// Its name.
     pub name: String,
+    /// Transformer layers.
     pub layers: u64,
+    /// Width of the residual stream, in elements.
     pub hidden: u64,
+    /// Query heads.
     pub heads: u64,
+    /// Key/value heads.
     pub kv_heads: u64,
+    /// Width of a query and key head, in elements.
     pub head_dim: u64,
+    /// Inner width of the MLP, in elements.
     pub d_ff: u64,
     /// Kind of the MLP.
     pub mlp: &'static str,
+    /// Rows of the token embedding.
     pub vocab: u64,
+    /// All parameters.
     pub parameters: u64,
-    /// Parameters that a token meets, the experts of a layer, how many of them it visits and their widths; absent without
-    /// them.
+    /// Parameters that a token meets; this and what follows are absent without experts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub active_parameters: Option<u64>,
+    /// Routed experts of a layer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub experts: Option<u64>,
+    /// Routed experts that a token visits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_k: Option<u64>,
+    /// Inner width of a routed expert, in elements.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub moe_d_ff: Option<u64>,
+    /// Inner width of all shared experts together, in elements.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub moe_shared_d_ff: Option<u64>,
 }

@@ -22,11 +22,14 @@ pub struct TrainingReport {
 
 /// One sub-model and the error table of its held-out fit.
 #[derive(Clone, Debug, Serialize)]
-#[allow(missing_docs)]
 pub struct HeadLine {
+    /// Name of the GPU.
     pub gpu: String,
+    /// Software that was timed.
     pub stack: String,
+    /// Name of the operator family.
     pub family: &'static str,
+    /// Number format or kernel within the family.
     pub dtype: String,
     /// Rows of every table it learned from.
     pub rows: u64,

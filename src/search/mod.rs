@@ -200,6 +200,26 @@ pub struct Found {
 }
 
 /// Finds the fastest shapes of a request, or those that come nearest to its goal.
+///
+/// ```
+/// use shapewise::arch::{Architecture, Workload};
+/// use shapewise::gpu::Gpu;
+/// use shapewise::predict::Predictor;
+/// use shapewise::search::{Request, search};
+/// use std::ops::ControlFlow;
+///
+/// # fn main() -> shapewise::error::Result<()> {
+/// let predictor = Predictor::new(Gpu::find("a100")?, None)?;
+/// let request = Request {
+///     top: 1,
+///     ..Request::like(&Architecture::find("gpt2")?, Workload::train(4, 1024))
+/// };
+/// let found = search(&predictor, &request, &|_| ControlFlow::Continue(()))?;
+/// let best = &found.shapes[0];
+/// assert!(best.gain > 0.0 && best.step.fits);
+/// # Ok(())
+/// # }
+/// ```
 pub fn search(predictor: &Predictor, request: &Request, watch: &Watch<'_>) -> Result<Found> {
     let Some(goal) = request.goal else {
         return search_of(predictor, request, EFFORT, watch);

@@ -61,9 +61,9 @@ pub struct Point {
     pub value: u64,
     /// Expected time.
     pub time: Seconds,
-    /// Ends of its 90 % interval.
+    /// Lower end of its 90 % interval.
     pub low: Seconds,
-    #[allow(missing_docs)]
+    /// Upper end of its 90 % interval.
     pub high: Seconds,
     /// The arithmetic of one GPU: of an operator as executed, of a model as the utilisation counts it.
     pub flops: Flops,

@@ -44,17 +44,17 @@ pub struct StepEstimate {
     pub lanes: Lanes,
     /// Wall time of the step, pipeline bubble included.
     pub time: Seconds,
-    /// Ends of the 90 % interval of [`StepEstimate::time`].
+    /// Lower end of the 90 % interval of [`StepEstimate::time`].
     pub low: Seconds,
-    #[allow(missing_docs)]
+    /// Upper end of the 90 % interval of [`StepEstimate::time`].
     pub high: Seconds,
     /// Tokens a step processes on this replica.
     pub tokens: u64,
-    /// Tokens per second of one replica, with the ends of its 90 % interval.
+    /// Tokens per second of one replica.
     pub tokens_per_s: f64,
-    #[allow(missing_docs)]
+    /// Lower end of the 90 % interval of [`StepEstimate::tokens_per_s`].
     pub tokens_per_s_low: f64,
-    #[allow(missing_docs)]
+    /// Upper end of the 90 % interval of [`StepEstimate::tokens_per_s`].
     pub tokens_per_s_high: f64,
     /// Arithmetic of the step on this replica, as [`StepEstimate::mfu`] counts it.
     pub model_flops: Flops,
