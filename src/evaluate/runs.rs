@@ -159,7 +159,9 @@ pub fn judge<'a>(
             .network
             .map(|network| network.bytes_per_sec().to_string());
         let framework = choice.of(run)?;
-        let key = format!("{} {network:?} {}", run.gpu.name, framework.name);
+        // A trainer and a server may share a name, as those of unknown software do.
+        let (gpu, mode) = (&run.gpu.name, run.workload.mode);
+        let key = format!("{gpu} {network:?} {} {mode}", framework.name);
         if !predictors.contains_key(&key) {
             predictors.insert(
                 key.clone(),
