@@ -80,8 +80,13 @@ const REACHABLE_PEAK: f64 = 0.8;
 
 /// What a step waits for where it offloads to the host.
 pub fn offload(time: Seconds) -> Estimate {
+    unlearned(time, Caveat::Offload)
+}
+
+/// A time that follows from bandwidths and peaks alone.
+fn unlearned(time: Seconds, caveat: Caveat) -> Estimate {
     let mut caveats = Caveats::default();
-    caveats.insert(Caveat::Offload);
+    caveats.insert(caveat);
     let half_width = uncertainty(caveats);
     Estimate {
         time,
@@ -105,17 +110,7 @@ pub fn roofline(gpu: &Gpu, op: &Op) -> Estimate {
             gpu.launch_floor() + memory.max(op.flops() / (peak * REACHABLE_PEAK))
         }
     };
-    let mut caveats = Caveats::default();
-    caveats.insert(Caveat::NotLearned);
-    let half_width = uncertainty(caveats);
-    Estimate {
-        time,
-        half_width,
-        shared: half_width,
-        least: Seconds::ZERO,
-        tier: Tier::Roofline,
-        caveats,
-    }
+    unlearned(time, Caveat::NotLearned)
 }
 
 fn collective_time(gpu: &Gpu, op: &Collective) -> Seconds {

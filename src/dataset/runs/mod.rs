@@ -16,6 +16,7 @@ mod vtrain;
 
 pub use native::{columns_markdown, read_csv_text, read_objects, write_runs};
 
+use self::cells::Cells;
 use super::Skipped;
 use super::columns::Parquet;
 use crate::arch::{
@@ -322,6 +323,20 @@ fn recognise(file: &Parquet) -> Result<Publisher> {
 }
 
 impl Runs {
+    /// A run of every row of a table.
+    fn of_rows(
+        file: &Parquet,
+        columns: &[&str],
+        run: impl Fn(Cells<'_>) -> std::result::Result<Run, Reason>,
+    ) -> Result<Self> {
+        let mut runs = Self::default();
+        for batch in file.batches(columns, None)? {
+            let batch = batch?;
+            Cells::of(&batch).for_each(|cells| runs.keep(run(cells)));
+        }
+        Ok(runs)
+    }
+
     /// Keeps a run that can be described to a predictor, or counts why it cannot.
     fn keep(&mut self, run: std::result::Result<Run, Reason>) {
         let checked = run.and_then(|run| {

@@ -89,12 +89,7 @@ const TORCHTITAN: &str = "pytorch/torchtitan";
 
 /// One step of every replica.
 pub(super) fn read(file: &Parquet) -> Result<Runs> {
-    let mut runs = Runs::default();
-    for batch in file.batches(COLUMNS, None)? {
-        let batch = batch?;
-        Cells::of(&batch).for_each(|cells| runs.keep(run(cells)));
-    }
-    Ok(runs)
+    Runs::of_rows(file, COLUMNS, run)
 }
 
 fn run(cells: Cells<'_>) -> std::result::Result<Run, Reason> {
