@@ -6,6 +6,7 @@ use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::convert::Infallible;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 use utoipa::{IntoParams, ToSchema};
 
@@ -73,15 +74,15 @@ pub struct TargetRequest {
     /// Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that of the GPU's usual server].
     #[cfg_attr(feature = "cli", arg(long = "network-gbit-per-s", value_name = "GBIT", value_parser = gigabits))]
     #[serde(deserialize_with = "network")]
-    #[schema(exclusive_minimum = 0.0, maximum = 8000.0)]
-    #[param(exclusive_minimum = 0.0, maximum = 8000.0)]
+    #[schema(minimum = 0.001, maximum = 8000.0)]
+    #[param(minimum = 0.001, maximum = 8000.0)]
     pub network_gbit_per_s: Option<f64>,
     /// Bandwidth of the link between a GPU and its host in one direction, in GB/s [default: that of the GPU's usual
     /// server].
     #[cfg_attr(feature = "cli", arg(long, value_name = "GBYTE", value_parser = gigabytes))]
     #[serde(deserialize_with = "host_link")]
-    #[schema(exclusive_minimum = 0.0, maximum = 8000.0)]
-    #[param(exclusive_minimum = 0.0, maximum = 8000.0)]
+    #[schema(minimum = 0.001, maximum = 8000.0)]
+    #[param(minimum = 0.001, maximum = 8000.0)]
     pub host_gbyte_per_s: Option<f64>,
 }
 
@@ -109,12 +110,13 @@ impl TargetRequest {
     }
 }
 
-/// The greatest bandwidth that is asked for, in Gb/s or GB/s.
-const WIDEST: f64 = 8000.0;
+/// The bandwidths that are asked for, in Gb/s or GB/s.
+const BANDWIDTHS: RangeInclusive<f64> = 0.001..=8000.0;
 
 fn in_range(bandwidth: f64, unit: &str) -> std::result::Result<f64, String> {
-    let allowed = bandwidth > 0.0 && bandwidth <= WIDEST;
-    let message = format!("expected a number above 0 and up to {WIDEST}, in {unit}");
+    let (least, most) = (BANDWIDTHS.start(), BANDWIDTHS.end());
+    let message = format!("expected a number from {least} to {most}, in {unit}");
+    let allowed = BANDWIDTHS.contains(&bandwidth);
     allowed.then_some(bandwidth).ok_or(message)
 }
 
