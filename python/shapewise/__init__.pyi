@@ -933,8 +933,9 @@ def predict_graph(
     causal: bool | None = None,
     gpu: str | None = None,
     model: str | None = None,
-    framework: str | None = None,
+    framework: str | Mapping[str, Any] | None = None,
     network_gbit_per_s: float | None = None,
+    host_gbyte_per_s: float | None = None,
 ) -> GraphReport:
     """The operators of a graph: the path of an .onnx or .jsonl file, ONNX bytes, JSON lines or dicts.
 
@@ -952,6 +953,8 @@ def predict_graph(
         in training, vllm in serving].
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
+    host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
+        [default: that of the GPU's usual server].
     """
 
 class Model:
@@ -1034,8 +1037,8 @@ class Model:
         attention: Fused or unfused attention.
         sequence_parallel: Shard norms and residual adds over the tensor-parallel ranks too.
         microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
-        offload: What training keeps in host memory: optimizer states, with Adam on the CPU, activations,
-            or both.
+        offload: What training keeps in host memory: optimizer states, with Adam on the CPU,
+            activations, or both.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
             asked about that one [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -1112,8 +1115,8 @@ class Model:
         attention: Fused or unfused attention.
         sequence_parallel: Shard norms and residual adds over the tensor-parallel ranks too.
         microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
-        offload: What training keeps in host memory: optimizer states, with Adam on the CPU, activations,
-            or both.
+        offload: What training keeps in host memory: optimizer states, with Adam on the CPU,
+            activations, or both.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
             asked about that one [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -1190,8 +1193,8 @@ class Model:
         attention: Fused or unfused attention.
         sequence_parallel: Shard norms and residual adds over the tensor-parallel ranks too.
         microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
-        offload: What training keeps in host memory: optimizer states, with Adam on the CPU, activations,
-            or both.
+        offload: What training keeps in host memory: optimizer states, with Adam on the CPU,
+            activations, or both.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
             asked about that one [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -1472,8 +1475,8 @@ class Model:
         attention: Fused or unfused attention.
         sequence_parallel: Shard norms and residual adds over the tensor-parallel ranks too.
         microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
-        offload: What training keeps in host memory: optimizer states, with Adam on the CPU, activations,
-            or both.
+        offload: What training keeps in host memory: optimizer states, with Adam on the CPU,
+            activations, or both.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
             asked about that one [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -1614,8 +1617,8 @@ def search(
     attention: Fused or unfused attention.
     sequence_parallel: Shard norms and residual adds over the tensor-parallel ranks too.
     microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
-    offload: What training keeps in host memory: optimizer states, with Adam on the CPU, activations,
-        or both.
+    offload: What training keeps in host memory: optimizer states, with Adam on the CPU,
+        activations, or both.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
         asked about that one [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -1693,8 +1696,8 @@ def check(
     attention: Fused or unfused attention.
     sequence_parallel: Shard norms and residual adds over the tensor-parallel ranks too.
     microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
-    offload: What training keeps in host memory: optimizer states, with Adam on the CPU, activations,
-        or both.
+    offload: What training keeps in host memory: optimizer states, with Adam on the CPU,
+        activations, or both.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
         asked about that one [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -2006,8 +2009,8 @@ def sweep(
     attention: Fused or unfused attention.
     sequence_parallel: Shard norms and residual adds over the tensor-parallel ranks too.
     microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
-    offload: What training keeps in host memory: optimizer states, with Adam on the CPU, activations,
-        or both.
+    offload: What training keeps in host memory: optimizer states, with Adam on the CPU,
+        activations, or both.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
         asked about that one [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
