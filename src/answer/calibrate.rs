@@ -1,13 +1,13 @@
 //! A framework of one's own from measured steps.
 
-use crate::answer::predictors::{framework_content, framework_file};
+use crate::answer::predictors::{artifact, described_by, framework_content, framework_file};
 use crate::arch::Mode;
 use crate::calibrate::{Sample, calibrate, departures};
 use crate::dataset::runs::{Runs, read_csv_text, read_objects, read_runs};
 use crate::error::{Error, Result, write_atomically};
 use crate::evaluate::runs::{Choice, judge};
 use crate::framework::Framework;
-use crate::gpu::{Generation, Gpu};
+use crate::gpu::{Generation, Gpu, GpuCatalog};
 use crate::predict::Predictor;
 use crate::report::calibration::CalibrationReport;
 use crate::request::{CalibrateRequest, FrameworkRequest, MeasuredRun};
@@ -48,7 +48,9 @@ pub fn run(args: &CalibrateRequest) -> Result<CalibrationReport> {
             MeasuredRun::Run(run) => objects.push(run.clone()),
         }
     }
-    let mut runs = read_runs(&files)?;
+    let model = args.model.as_deref().map(artifact).transpose()?;
+    let gpus = GpuCatalog::from_iter(described_by(model.as_deref()));
+    let mut runs = read_runs(&files, &gpus)?;
     runs.runs.extend(read_objects(&objects)?);
     if let Some(text) = &args.csv {
         runs.runs.extend(read_csv_text(text)?);
@@ -58,7 +60,7 @@ pub fn run(args: &CalibrateRequest) -> Result<CalibrationReport> {
         Some(FrameworkRequest::Content { toml }) => framework_content(toml)?,
         None => Framework::default_for(mode(&runs)).clone(),
     };
-    let answer = |gpu: &Gpu| Predictor::new(gpu, None);
+    let answer = |gpu: &Gpu| Predictor::new(gpu, model.as_deref());
     let mut judged = judge(&runs, &Choice::Given(&base), &answer)?;
     if args.refit {
         judged.retain(|each| {

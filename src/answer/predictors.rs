@@ -98,7 +98,7 @@ impl Predictors {
 /// The predictor of a target whose model and framework may be paths; `gpus` are described elsewhere.
 pub fn find(target: &TargetRequest, mut gpus: GpuCatalog) -> Result<Predictor> {
     let model = target.model.as_deref().map(artifact).transpose()?;
-    gpus.extend(model.iter().flat_map(|model| model.card.gpus.clone()));
+    gpus.extend(described_by(model.as_deref()));
     let own = model.as_ref().and_then(|model| described_gpu(&model.card));
     let gpu = gpus.find(target.gpu.as_deref().or(own).unwrap_or(DEFAULT_GPU))?;
     let predictor = Predictor::new(&target.placed(gpu), model.as_deref())?;
@@ -141,6 +141,11 @@ pub fn artifact(name: &str) -> Result<Cow<'static, Artifact>> {
         let allowed = format!("a folder with a card.json, or one of {}", names.join(", "));
         Error::field("target", "model", format!("`{name}`"), &allowed)
     })
+}
+
+/// The GPUs that a model describes.
+pub fn described_by(model: Option<&Artifact>) -> impl Iterator<Item = Gpu> {
+    model.into_iter().flat_map(|model| model.card.gpus.clone())
 }
 
 /// The framework of a file; none where the text is the name of a built-in one.

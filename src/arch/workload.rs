@@ -3,7 +3,7 @@
 use super::{Architecture, Dimension, Positions};
 use crate::error::{Error, Result};
 use crate::ops::Dtype;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use utoipa::ToSchema;
 
@@ -107,7 +107,7 @@ impl Offload {
 }
 
 /// One step of one model replica and how it is spread over GPUs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 pub struct Workload {
     /// Train, prefill or decode.
     pub mode: Mode,
@@ -149,7 +149,7 @@ pub struct Workload {
     /// Micro-batches per step: they fill the pipeline and accumulate gradients.
     pub microbatches: u64,
     /// What is kept in host memory.
-    #[serde(skip_serializing_if = "Offload::is_none")]
+    #[serde(default, skip_serializing_if = "Offload::is_none")]
     pub offload: Offload,
 }
 

@@ -8,7 +8,6 @@ use crate::dataset::runs::read_runs;
 use crate::error::Error;
 use crate::error::Result;
 use crate::error::write_atomically;
-use crate::evaluate::Evaluation;
 use crate::evaluate::baselines::baselines;
 use crate::evaluate::evaluate;
 use crate::evaluate::runs::{Choice, compare};
@@ -32,24 +31,32 @@ pub(super) fn run(data: &[PathBuf], runs: &[PathBuf], out: &Path) -> Result<Stri
     let models = built_in()?;
     let filter = filter(&models);
     let table = rows::recognised(data, &filter, &mut GpuCatalog::default())?;
-    let table = dataset::timings(table.rows);
-    let left_out = left_out(&models, &table.rows)?;
+    let mut rows = dataset::timings(table.rows).rows;
+    let timings = rows.len();
+    let heads = || models.iter().flat_map(|artifact| &artifact.card.submodels);
+    rows.retain(|row| heads().any(|head| is_of(row, head)));
+    // As if nobody had measured the GPU of each row.
+    let left_out = evaluate(&rows, &GpuCatalog::default(), &Predictor::leaving_out)?;
     let models: Vec<ModelAccuracy<'_>> = models
         .iter()
-        .map(|artifact| judge(artifact, &table.rows))
+        .map(|artifact| judge(artifact, &rows))
         .collect();
     let comparison = if runs.is_empty() {
         None
     } else {
         let answer = |gpu: &Gpu| Predictor::new(gpu, None);
-        Some(compare(&read_runs(runs)?, &Choice::Auto, &answer)?)
+        Some(compare(
+            &read_runs(runs, &GpuCatalog::built_in())?,
+            &Choice::Auto,
+            &answer,
+        )?)
     };
     let text = markdown(&models, &left_out, comparison.as_ref());
     write_atomically(out, text.as_bytes())?;
     Ok(format!(
         "wrote {} from {} timings of {} models and {} groups of whole-model runs\n",
         out.display(),
-        table.rows.len(),
+        timings,
         models.len(),
         comparison.map_or(0, |comparison| comparison.groups.len())
     ))
@@ -95,16 +102,6 @@ fn judge<'a>(artifact: &'a Artifact, rows: &[Row]) -> ModelAccuracy<'a> {
         artifact,
         heads: heads.collect(),
     }
-}
-
-/// The rows that heads were trained for, predicted as if nobody had measured their GPU.
-fn left_out(models: &[&Artifact], rows: &[Row]) -> Result<Evaluation> {
-    let heads = || models.iter().flat_map(|artifact| &artifact.card.submodels);
-    let rows = rows
-        .iter()
-        .filter(|row| heads().any(|head| is_of(row, head)));
-    let rows: Vec<Row> = rows.cloned().collect();
-    evaluate(&rows, &GpuCatalog::default(), &Predictor::leaving_out)
 }
 
 fn is_of(row: &Row, head: &Submodel) -> bool {

@@ -5,7 +5,6 @@ pub mod measure;
 pub mod reproduce;
 
 use crate::cli::hints;
-
 use crate::ops::LARGEST;
 use crate::report::plot;
 use crate::request::ArchitectureRequest;

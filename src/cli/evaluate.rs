@@ -1,7 +1,7 @@
 //! `shapewise evaluate`: the error table of any timing table.
 
 use crate::answer::calibrate::framework;
-use crate::answer::predictors::artifact;
+use crate::answer::predictors::{artifact, described_by};
 use crate::cli::accuracy;
 use crate::cli::args::AUTO;
 use crate::cli::args::EvaluateArgs;
@@ -46,7 +46,7 @@ pub(super) fn run(args: &EvaluateArgs, format: Format) -> Result<String> {
     };
     let mut table = rows::read(&args.from, &args.data, filter, &mut gpus)?;
     let model = args.model.as_deref().map(artifact).transpose()?;
-    gpus.extend(model.iter().flat_map(|model| model.card.gpus.clone()));
+    gpus.extend(described_by(model.as_deref()));
     if let Some(model) = model.as_deref().filter(|_| args.kept_out) {
         rows::retain_kept_out(&mut table, model)?;
     }
@@ -62,8 +62,11 @@ pub(super) fn run(args: &EvaluateArgs, format: Format) -> Result<String> {
 
 /// Whole models instead of operators.
 fn runs(args: &EvaluateArgs, format: Format) -> Result<String> {
-    let runs = read_runs(&args.runs)?;
     let model = args.model.as_deref().map(artifact).transpose()?;
+    let runs = read_runs(
+        &args.runs,
+        &GpuCatalog::from_iter(described_by(model.as_deref())),
+    )?;
     let answer = |gpu: &Gpu| Predictor::new(gpu, model.as_deref());
     let given = match args.framework.as_str() {
         AUTO => None,

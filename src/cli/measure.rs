@@ -209,6 +209,10 @@ fn show(event: &Event<'_>, bar: &ProgressBar) {
             ));
         }
         Event::Loaded { load } => bar.set_message(format!("under load: {}", load.name)),
+        Event::Stepped { step } => {
+            let (name, workload) = (&step.architecture.name, step.workload);
+            bar.set_message(format!("{name}, {workload} in {:.4} s", step.seconds));
+        }
         Event::LoadFailed { name, reason } => milestone(format!("left out: {name}: {reason}")),
         Event::Failed { case, reason } => milestone(format!("left out: {}: {reason}", case.op)),
         Event::Round { round, cases } => {

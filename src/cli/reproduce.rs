@@ -1,6 +1,6 @@
 //! `shapewise reproduce`: the findings of the co-design paper, predicted beside what was measured.
 
-use crate::answer::predictors::artifact;
+use crate::answer::predictors::{artifact, described_by};
 use crate::cli::args::Format;
 use crate::cli::args::reproduce::ReproduceArgs;
 use crate::cli::render;
@@ -21,7 +21,7 @@ use std::path::PathBuf;
 pub(super) fn run(args: &ReproduceArgs, format: Format) -> Result<String> {
     let model = args.model.as_deref().map(artifact).transpose()?;
     let mut gpus = GpuCatalog::default();
-    gpus.extend(model.iter().flat_map(|model| model.card.gpus.clone()));
+    gpus.extend(described_by(model.as_deref()));
     let target = Predictor::new(gpus.find(&args.gpu)?, model.as_deref())?;
     let timings = timings(&args.data, model.as_deref())?;
     if !args.data.is_empty() && timings.0.is_empty() {

@@ -1,6 +1,6 @@
 //! `shapewise train`: timing tables to a model, with progress on standard error.
 
-use crate::answer::predictors::artifact;
+use crate::answer::predictors::{artifact, described_by};
 use crate::cli::args::Backend;
 use crate::cli::args::FilterArgs;
 use crate::cli::args::Format;
@@ -35,7 +35,7 @@ pub(super) fn run(args: &TrainArgs, format: Format) -> Result<String> {
     let mut gpus = GpuCatalog::default();
     let table = rows::read_all(NATIVE, &args.data, &FilterArgs::default(), &mut gpus)?;
     let base = args.base.as_deref().map(artifact).transpose()?;
-    gpus.extend(base.iter().flat_map(|base| base.card.gpus.clone()));
+    gpus.extend(described_by(base.as_deref()));
     let options = Options {
         out: args.out.clone(),
         gpus,

@@ -14,7 +14,7 @@ use crate::error::{Error, Result, write_atomically};
 use crate::gpu::Gpu;
 use crate::gpu::GpuCatalog;
 use parquet::file::metadata::KeyValue;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -79,12 +79,8 @@ fn encode(
     let entries = std::iter::once(&version).chain(properties);
     let entries = entries.map(|(key, value)| KeyValue::new((*key).to_owned(), value.clone()));
     let names: BTreeSet<&str> = rows.iter().map(|row| &*row.gpu).collect();
-    let described = names.into_iter().filter_map(|name| {
-        let gpu = gpus.find(name).ok().filter(|gpu| gpu.is_described())?;
-        let text = serde_json::to_string(gpu).expect("a description has only plain fields");
-        Some(KeyValue::new(format!("{GPU_KEY}{name}"), text))
-    });
-    let properties = entries.chain(described).collect();
+    let described = names.into_iter().filter_map(|name| gpus.find(name).ok());
+    let properties = entries.chain(descriptions(described)).collect();
     let columns: Vec<&Column> = columns_of_file().collect();
     let fields: Vec<Field> = columns
         .iter()
@@ -105,14 +101,30 @@ fn encode(
     })
 }
 
-/// The GPUs that a file describes: those of its rows that `data/gpus` did not know when it was written.
-pub fn described_gpus(path: &Path) -> Result<Vec<Gpu>> {
-    let file = Parquet::open(path)?;
-    check_schema(&file)?;
+/// Entries of the metadata of a file that describe those of the GPUs that `data/gpus` does not know, each once.
+pub(super) fn descriptions<'a>(gpus: impl Iterator<Item = &'a Gpu>) -> Vec<KeyValue> {
+    let described = gpus.filter(|gpu| gpu.is_described());
+    let by_name: BTreeMap<&str, &Gpu> = described.map(|gpu| (&*gpu.name, gpu)).collect();
+    let entry = |(name, gpu): (&str, &Gpu)| {
+        let text = serde_json::to_string(gpu).expect("a description has only plain fields");
+        KeyValue::new(format!("{GPU_KEY}{name}"), text)
+    };
+    by_name.into_iter().map(entry).collect()
+}
+
+/// The GPUs that an opened file describes.
+pub(super) fn described_in(file: &Parquet) -> Result<Vec<Gpu>> {
     let descriptions = file.properties_of(GPU_KEY);
     descriptions
         .map(|text| Gpu::from_json(text, file.place()))
         .collect()
+}
+
+/// The GPUs that a file describes: those of its rows that `data/gpus` did not know when it was written.
+pub fn described_gpus(path: &Path) -> Result<Vec<Gpu>> {
+    let file = Parquet::open(path)?;
+    check_schema(&file)?;
+    described_in(&file)
 }
 
 /// Reads all rows of a file that [`write()`] has written.

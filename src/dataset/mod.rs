@@ -19,6 +19,7 @@ pub mod runs;
 mod schema;
 mod select;
 mod split;
+pub mod steps;
 
 pub use digest::digest;
 pub use file::{check_target, described_gpus, property, read, read_many, write, write_with};

@@ -77,13 +77,19 @@ pub fn run_to_run<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Option<RunToRu
         let first = first.get(case)?;
         Some((*time / *first).ln().abs())
     });
-    let mut sorted: Vec<f64> = differences.collect();
-    sorted.sort_by(f64::total_cmp);
-    (!sorted.is_empty()).then(|| RunToRun {
-        pairs: sorted.len(),
-        median: quantile(&sorted, 0.5),
-        p90: quantile(&sorted, 0.9),
-    })
+    RunToRun::of(differences.collect())
+}
+
+impl RunToRun {
+    /// Of differences between the logarithms of two times; none without any.
+    pub fn of(mut differences: Vec<f64>) -> Option<Self> {
+        differences.sort_by(f64::total_cmp);
+        (!differences.is_empty()).then(|| Self {
+            pairs: differences.len(),
+            median: quantile(&differences, 0.5),
+            p90: quantile(&differences, 0.9),
+        })
+    }
 }
 
 /// Change of the anchors that two runs have in common.

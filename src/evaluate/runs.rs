@@ -198,7 +198,7 @@ pub fn judge<'a>(
             release: framework.release(&run.software),
         };
         let fits = |work: &Workload| {
-            memory_use(&run.architecture, work).map(|memory| memory.fits(run.gpu))
+            memory_use(&run.architecture, work).map(|memory| memory.fits(&run.gpu))
         };
         // What a source leaves open may have been recomputed.
         let mut most = run.workload;
@@ -217,9 +217,10 @@ pub fn judge<'a>(
 
 /// The GPU of a run in its network.
 pub(super) fn placed(run: &Run) -> Gpu {
+    let gpu = run.gpu.clone().into_owned();
     match run.network {
-        Some(network) => run.gpu.clone().with_network(network),
-        None => run.gpu.clone(),
+        Some(network) => gpu.with_network(network),
+        None => gpu,
     }
 }
 

@@ -64,6 +64,14 @@ impl GpuCatalog {
     }
 }
 
+impl FromIterator<Gpu> for GpuCatalog {
+    fn from_iter<T: IntoIterator<Item = Gpu>>(gpus: T) -> Self {
+        let mut all = Self::built_in();
+        all.extend(gpus);
+        all
+    }
+}
+
 impl Extend<Gpu> for GpuCatalog {
     fn extend<T: IntoIterator<Item = Gpu>>(&mut self, gpus: T) {
         gpus.into_iter().for_each(|gpu| self.register(gpu));

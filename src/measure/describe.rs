@@ -1,6 +1,6 @@
 //! The description of a device without a datasheet in `data/gpus`, from its driver and its timings.
 
-use crate::dataset::{Row, SCRIPTED};
+use crate::dataset::Row;
 use crate::error::Result;
 use crate::gpu::{Figure, Gpu};
 use crate::measure::device::DriverInfo;
@@ -8,14 +8,6 @@ use crate::ops::{Dtype, Op};
 use std::collections::BTreeMap;
 
 const MIB: f64 = 1024.0 * 1024.0;
-
-/// Describes the device of these rows, unless it is built in or scripted.
-pub fn describe(name: &str, driver: &DriverInfo, rows: &[Row]) -> Result<Option<Gpu>> {
-    if Gpu::find(name).is_ok() || name == SCRIPTED || rows.is_empty() {
-        return Ok(None);
-    }
-    of_rows(name, driver, rows).map(Some)
-}
 
 /// The built-in GPU of this name, else one described by these rows, of which there is at least one.
 pub fn gpu_of(name: &str, driver: &DriverInfo, rows: &[Row]) -> Result<Gpu> {
@@ -95,6 +87,7 @@ fn best(rows: &[Row], rate: impl Fn(&Row) -> Option<f64>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dataset::SCRIPTED;
     use crate::ops::{Gemm, Layout};
     use crate::units::Seconds;
 
@@ -115,9 +108,7 @@ mod tests {
             row(100, 40.0, Dtype::Fp32),
             row(1000, 20_000.0, Dtype::Fp32),
         ];
-        let gpu = describe("some-cpu-2-cores", &driver, &rows)
-            .unwrap()
-            .unwrap();
+        let gpu = gpu_of("some-cpu-2-cores", &driver, &rows).unwrap();
         // 2e9 FLOPs in 20 ms are twice 2e6 in 40 us; 120 kB in 40 us are more than 12 MB in 20 ms.
         let peak = gpu.peak(Dtype::Fp32).unwrap().flops_per_sec();
         assert!((peak / 1e11 - 1.0).abs() < 1e-12);
@@ -140,12 +131,9 @@ mod tests {
     }
 
     #[test]
-    fn built_in_and_scripted_devices_are_not_described() {
+    fn built_in_devices_are_not_described() {
         let driver = DriverInfo::default();
         let rows = [row(100, 40.0, Dtype::Fp16)];
-        assert_eq!(describe("h200", &driver, &rows).unwrap(), None);
-        assert_eq!(describe(SCRIPTED, &driver, &rows).unwrap(), None);
-        // During a run every device has figures, the scripted one too.
         assert_eq!(
             gpu_of("h200", &driver, &rows).unwrap(),
             *Gpu::find("h200").unwrap()

@@ -3,11 +3,12 @@
 //! A device sets up operators and runs chains of calls; statistics, order and repetition are those
 //! of [`protocol`](crate::measure::protocol), which is the same for all devices.
 
+use crate::arch::{Architecture, Item, Workload, lower};
 pub use crate::dataset::Cache;
 use crate::dataset::{Kernel, Row, line};
 use crate::error::{Error, Result};
 use crate::measure::path::KernelPath;
-use crate::ops::{Dtype, Op};
+use crate::ops::{Dtype, Memory, MemoryKind, Op};
 use crate::units::{Hertz, Seconds};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -214,6 +215,29 @@ pub trait Device {
         ))
     }
 
+    /// Sets up a step of a transformer on one GPU; each run of it tells its wall time.
+    ///
+    /// Without a framework of the device's own it is the chain of the operators that the step consists of.
+    fn open_step(
+        &mut self,
+        architecture: &Architecture,
+        workload: &Workload,
+    ) -> Result<Box<Step<'_>>> {
+        let lowered = lower(architecture, workload)?;
+        let runs = |item: &&Item| {
+            // Gradients of one micro-batch are added to nothing.
+            let accumulates = |memory: &Memory| memory.kind == MemoryKind::AccumulateGradient;
+            !matches!(&item.op, Op::Memory(memory) if accumulates(memory))
+        };
+        let items = lowered.items.iter().filter(runs);
+        let ops: Vec<Op> = items
+            .flat_map(|item| std::iter::repeat_n(item.op, item.count as usize))
+            .collect();
+        let mut sequence = self.open_sequence(&ops)?;
+        sequence.record(1)?;
+        Ok(Box::new(move || Ok(sequence.replay()?.elapsed)))
+    }
+
     /// Compares every kernel and library path in these formats with the reference on the CPU, on
     /// small random shapes with poisoned outputs; the error of a wrong path exceeds what is allowed.
     ///
@@ -273,6 +297,9 @@ pub trait Chain {
     /// The algorithm that runs, where the library reports it.
     fn kernel(&self) -> Option<Kernel>;
 }
+
+/// Runs a whole step once and tells its wall time.
+pub type Step<'a> = dyn FnMut() -> Result<Seconds> + 'a;
 
 /// Operators that are set up to run one after the other.
 pub trait Sequence {

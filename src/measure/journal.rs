@@ -12,9 +12,10 @@ pub use header::{Header, RunKey};
 use crate::dataset::loads::{
     Load, load_from_object, load_to_object, loads_path, read_loads, write_loads,
 };
-use crate::dataset::{self, Row, line};
+use crate::dataset::steps::{MeasuredStep, read_steps, steps_path, write_steps};
+use crate::dataset::{self, Row, SCRIPTED, line};
 use crate::error::{Error, Result, require_regular};
-use crate::gpu::GpuCatalog;
+use crate::gpu::{Gpu, GpuCatalog};
 use crate::measure::device::Case;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -48,6 +49,8 @@ enum Line {
     Row(Map<String, Value>),
     /// A sustained load.
     Load(Value),
+    /// A whole step.
+    Step(Box<MeasuredStep>),
     /// A case that failed, as the object of its columns, and why; a resumed run skips it.
     Failed { case: Value, reason: String },
 }
@@ -72,6 +75,8 @@ pub struct Earlier {
     pub rows: Vec<Row>,
     /// Sustained loads, of both likewise.
     pub loads: Vec<Load>,
+    /// Whole steps, of both likewise.
+    pub steps: Vec<MeasuredStep>,
     /// Canonical text of the cases that failed, and why.
     pub failed: Vec<(String, String)>,
     /// Whether the last line was torn.
@@ -89,7 +94,12 @@ pub fn path_of(target: &Path) -> PathBuf {
 pub fn check_target(target: &Path, existing: Existing) -> Result<()> {
     dataset::check_target(target)?;
     if existing == Existing::Refuse {
-        for path in [target.to_owned(), loads_path(target), path_of(target)] {
+        for path in [
+            target.to_owned(),
+            loads_path(target),
+            steps_path(target),
+            path_of(target),
+        ] {
             if path.exists() {
                 return Err(Error::bad_input(format!(
                     "--out {}: {} exists already; allowed: --resume to go on with it, --force to replace it, or a new file",
@@ -189,6 +199,7 @@ impl Journal {
                         let load = load_from_object(object, &shared, &place(number))?;
                         earlier.loads.push(load);
                     }
+                    Line::Step(step) => earlier.steps.push(*step),
                     Line::Failed { case, reason } => {
                         earlier.failed.push((case.to_string(), reason))
                     }
@@ -216,6 +227,12 @@ impl Journal {
                 earlier.loads.retain(is_new);
                 earlier.loads.splice(0..0, loads);
             }
+            let beside = steps_path(&self.target);
+            if beside.exists() {
+                let steps = read_steps(&beside)?;
+                earlier.steps.retain(|step| !steps.contains(step));
+                earlier.steps.splice(0..0, steps);
+            }
             earlier.header.get_or_insert(Header {
                 continues: true,
                 ..header
@@ -241,6 +258,11 @@ impl Journal {
     /// Appends a sustained load.
     pub fn load(&mut self, load: &Load) -> Result<()> {
         self.line(&Line::Load(load_to_object(load)))
+    }
+
+    /// Appends a whole step.
+    pub fn step(&mut self, step: &MeasuredStep) -> Result<()> {
+        self.line(&Line::Step(Box::new(step.clone())))
     }
 
     /// Appends a case that failed.
@@ -303,27 +325,33 @@ impl Journal {
         })
     }
 
-    /// Writes the Parquet file with all rows and the description of their GPU, beside it that of the
-    /// sustained loads if there are any, then removes the journal.
+    /// Writes the Parquet file with all rows and the description of their GPU, beside it those of the
+    /// sustained loads and of the whole steps if there are any, then removes the journal.
     pub fn finish(
         mut self,
         header: &Header,
         rows: &[Row],
         loads: &[Load],
-        gpus: &GpuCatalog,
+        steps: &[MeasuredStep],
+        gpu: &Gpu,
     ) -> Result<()> {
         self.sync()?;
         let beside = loads_path(&self.target);
         match loads.is_empty() {
             false => write_loads(&beside, loads, &header.shared())?,
-            // A run that begins anew leaves nothing of the one that it replaces.
-            true if beside.exists() => {
-                fs::remove_file(&beside).map_err(|source| Error::io(&beside, source))?;
-            }
-            true => {}
+            true => remove(&beside)?,
         }
+        let beside = steps_path(&self.target);
+        match steps.is_empty() {
+            false => write_steps(&beside, steps, gpu, &header.run.identity.stack)?,
+            true => remove(&beside)?,
+        }
+        let gpus: GpuCatalog = Some(gpu.clone())
+            .into_iter()
+            .filter(|gpu| gpu.name != SCRIPTED)
+            .collect();
         let text = serde_json::to_string(header).expect("a header has only plain fields");
-        dataset::write_with(&self.target, rows, gpus, &[(RUN_KEY, text)])?;
+        dataset::write_with(&self.target, rows, &gpus, &[(RUN_KEY, text)])?;
         // The new name must be on disk before the old one goes.
         if let Some(folder) = self
             .target
@@ -338,6 +366,14 @@ impl Journal {
     /// Removes the journal of a run without rows.
     pub fn discard(self) {
         let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Removes a file, if there is one: a run that begins anew leaves nothing of the one that it replaces.
+fn remove(path: &Path) -> Result<()> {
+    match path.exists() {
+        true => fs::remove_file(path).map_err(|source| Error::io(path, source)),
+        false => Ok(()),
     }
 }
 

@@ -7,16 +7,18 @@ mod loads;
 mod prepare;
 mod queue;
 mod scheduler;
+mod steps;
 
 use super::checks::Verdict;
-use super::describe::describe;
+use super::describe::gpu_of;
 use super::device::{Case, Device};
 use super::drift::{Drift, drift};
 use super::journal::{Existing, Header, Journal, RunKey};
 use crate::dataset::loads::Load;
+use crate::dataset::steps::MeasuredStep;
 use crate::dataset::{self, Role, Row, RunToRun, Skipped};
 use crate::error::{Error, Result};
-use crate::gpu::{Gpu, GpuCatalog};
+use crate::gpu::Gpu;
 use crate::measure::plan::{DeviceRates, Plan, Shard};
 use crate::ops::Op;
 use crate::stats::median;
@@ -105,7 +107,12 @@ pub enum Event<'a> {
         /// The load.
         load: &'a Load,
     },
-    /// A sustained load failed and is left out.
+    /// A whole step is in the journal.
+    Stepped {
+        /// The step.
+        step: &'a MeasuredStep,
+    },
+    /// A sustained load or a whole step failed and is left out.
     LoadFailed {
         /// Its name.
         name: &'a str,
@@ -155,7 +162,9 @@ pub struct Outcome {
     pub rows: Vec<Row>,
     /// All sustained loads of the file beside it.
     pub loads: Vec<Load>,
-    /// Those of them that this run added.
+    /// All whole steps of the file beside it.
+    pub steps: Vec<MeasuredStep>,
+    /// Rows that this run added.
     pub added: usize,
     /// Cases of this shard that were not reached.
     pub unreached: usize,
@@ -206,13 +215,14 @@ pub fn measure(
     let mut run = Run::new(device, options, prepared, journal, earlier, start);
     let ended = run.execute(propose, watch)?;
     let spent = run.spent();
-    let unreached = run.queue.len() + run.planned_loads.len();
+    let unreached = run.queue.len() + run.planned_loads.len() + run.planned_steps.len();
     let (set_up, added, notes) = (run.set_up(), run.added, run.device.notes());
     let Run {
         journal,
         header,
         rows,
         loads,
+        steps,
         skipped,
         lost,
         ..
@@ -231,10 +241,9 @@ pub fn measure(
         )));
     }
     let _ = watch(&Event::Writing { rows: rows.len() });
-    // The file of a device without a datasheet carries its description.
-    let mut gpus = GpuCatalog::default();
-    gpus.extend(describe(&identity.gpu, &identity.driver, &rows)?);
-    journal.finish(&header, &rows, &loads, &gpus)?;
+    // The files of a device without a datasheet carry its description.
+    let gpu = gpu_of(&identity.gpu, &identity.driver, &rows)?;
+    journal.finish(&header, &rows, &loads, &steps, &gpu)?;
     let clocks = rows.iter().filter_map(|row| row.clock);
     Ok(Outcome {
         drift: drift(&rows),
@@ -243,6 +252,7 @@ pub fn measure(
         header,
         rows,
         loads,
+        steps,
         added,
         unreached,
         skipped,

@@ -723,3 +723,4 @@ fn what_is_asked_for_is_timed_in_the_order_of_asking() {
 
 mod loads;
 mod speed;
+mod steps;

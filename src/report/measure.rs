@@ -1,7 +1,8 @@
 //! The answer to `measure`: what is in the file, how noisy the machine was, and how the plan was scaled to it.
 
-use crate::dataset::SCRIPTED;
 use crate::dataset::loads::{Load, LoadKind, loads_path, settled_over_cold};
+use crate::dataset::steps::{MeasuredStep, steps_path, steps_run_to_run};
+use crate::dataset::{RunToRun, SCRIPTED};
 use crate::measure::Ended;
 use crate::measure::Outcome;
 use crate::measure::checks::{Lost, Verdict};
@@ -79,6 +80,8 @@ pub struct MeasureReport {
     pub spent_s: f64,
     /// Sustained loads in the file beside the rows; none where the plan has none.
     pub loads: Option<LoadsLine>,
+    /// Whole steps in the file beside the rows; none where the plan has none.
+    pub steps: Option<StepsLine>,
     /// Rates that the sizes of the plan follow from.
     pub scale: ScaleLine,
 }
@@ -96,6 +99,17 @@ pub struct LoadsLine {
     pub layers: u64,
     /// Median over them of the settled time of a layer over the sum of its operators' times alone.
     pub layer_over_operators: Option<f64>,
+}
+
+/// Whole steps of transformers.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct StepsLine {
+    /// The file that was written, with the columns of docs/runs.md.
+    pub out: String,
+    /// Timings, of most shapes two.
+    pub steps: u64,
+    /// Difference between two times of one shape, far apart; none where nothing was repeated.
+    pub run_to_run: Option<Noise>,
 }
 
 /// A kernel or library path that is not timed.
@@ -227,11 +241,7 @@ impl MeasureReport {
             wrong_paths: LostPath::of(&verdict.wrong),
             missing_paths: LostPath::of(&verdict.missing),
             unchecked: Unchecked::of(verdict),
-            run_to_run: outcome.noise.map(|noise| Noise {
-                pairs: noise.pairs as u64,
-                median: noise.median,
-                p90: noise.p90,
-            }),
+            run_to_run: outcome.noise.map(Noise::of),
             drift: outcome.drift.map(|drift| DriftLine {
                 anchors: drift.anchors as u64,
                 visits: drift.visits as u64,
@@ -243,6 +253,7 @@ impl MeasureReport {
             set_up_us: outcome.set_up.micros(),
             spent_s: outcome.spent.as_secs_f64(),
             loads: LoadsLine::new(out, &outcome.loads),
+            steps: StepsLine::new(out, &outcome.steps),
             scale: ScaleLine {
                 floor_us: header.rates.floor_us,
                 gemm_flops_per_s: rates(&header.rates.gemm_flops_per_s),
@@ -275,6 +286,47 @@ impl LoadsLine {
             self.layers,
             times(self.layer_over_operators),
             self.out
+        )
+    }
+}
+
+impl Noise {
+    fn of(noise: RunToRun) -> Self {
+        Self {
+            pairs: noise.pairs as u64,
+            median: noise.median,
+            p90: noise.p90,
+        }
+    }
+
+    fn text(&self, what: &str) -> String {
+        format!(
+            "median difference {:.2} %, p90 {:.2} % ({} {what} timed twice)",
+            100.0 * self.median,
+            100.0 * self.p90,
+            self.pairs
+        )
+    }
+}
+
+impl StepsLine {
+    fn new(out: &Path, steps: &[MeasuredStep]) -> Option<Self> {
+        (!steps.is_empty()).then(|| Self {
+            out: steps_path(out).display().to_string(),
+            steps: steps.len() as u64,
+            run_to_run: steps_run_to_run(steps).map(Noise::of),
+        })
+    }
+
+    fn text(&self) -> String {
+        let noise = self.run_to_run.as_ref();
+        let noise = noise.map_or_else(
+            || "no shape timed twice".to_owned(),
+            |noise| format!("run to run {}", noise.text("shapes")),
+        );
+        format!(
+            "steps       {} of transformers, {noise}: {}",
+            self.steps, self.out
         )
     }
 }
@@ -354,12 +406,7 @@ impl Report for MeasureReport {
             self.plan, self.seed, self.shard, self.ended, self.spent_s
         ));
         lines.push(match &self.run_to_run {
-            Some(noise) => format!(
-                "run to run  median difference {:.2} %, p90 {:.2} % ({} cases timed twice)",
-                100.0 * noise.median,
-                100.0 * noise.p90,
-                noise.pairs
-            ),
+            Some(noise) => format!("run to run  {}", noise.text("cases")),
             None => "run to run  unknown: the run was too short to time a case twice".to_owned(),
         });
         lines.push(match &self.drift {
@@ -385,6 +432,7 @@ impl Report for MeasureReport {
             Seconds::from_micros(self.set_up_us)
         ));
         lines.extend(self.loads.as_ref().map(LoadsLine::text));
+        lines.extend(self.steps.as_ref().map(StepsLine::text));
         lines.push(format!("scaled to   {}", self.scale.text()));
         lines.push(format!(
             "checked     {} kernels and library paths against the CPU, {} wrong, {} missing",

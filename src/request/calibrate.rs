@@ -48,6 +48,10 @@ pub struct CalibrateRequest {
     #[cfg_attr(feature = "cli", arg(long, value_name = "NAME|PATH"))]
     #[schema(inline)]
     pub framework: Option<FrameworkRequest>,
+    /// What predicts the kernels: a built-in model or the path of a trained one, whose GPU the runs may be on
+    /// [default: the model of the GPU].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "NAME|PATH"))]
+    pub model: Option<String>,
     /// The file to write; in JSON it may be left out.
     #[cfg_attr(feature = "cli", arg(long, required = true, value_name = "FILE.toml"))]
     #[schema(value_type = Option<String>)]

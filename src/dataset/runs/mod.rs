@@ -24,8 +24,9 @@ use crate::arch::{
     Workload,
 };
 use crate::error::{Error, Result};
-use crate::gpu::Gpu;
+use crate::gpu::{Gpu, GpuCatalog};
 use crate::units::{BytesPerSecond, Seconds};
+use std::borrow::Cow;
 use std::path::Path;
 
 named_enum! {
@@ -191,7 +192,7 @@ pub struct Run {
     /// Which run (`mpt-7b, 8 x a100, batch 6 x 21, 2048 tokens`).
     pub label: String,
     /// The GPU it ran on.
-    pub gpu: &'static Gpu,
+    pub gpu: Cow<'static, Gpu>,
     /// The model.
     pub architecture: Architecture,
     /// What one step of it does.
@@ -223,8 +224,22 @@ impl Run {
         workload: Workload,
         time: Seconds,
     ) -> Self {
-        let run = Self {
+        Self {
             publisher,
+            software: publisher.software().to_owned(),
+            ..Self::measured(Cow::Borrowed(gpu), architecture, workload, time)
+        }
+    }
+
+    /// The same of our own, on any GPU, with its usual label.
+    pub fn measured(
+        gpu: Cow<'static, Gpu>,
+        architecture: Architecture,
+        workload: Workload,
+        time: Seconds,
+    ) -> Self {
+        let run = Self {
+            publisher: Publisher::Native,
             label: String::new(),
             configuration: String::new(),
             gpu,
@@ -233,15 +248,25 @@ impl Run {
             time,
             measure: Measure::Step,
             serving: None,
-            software: publisher.software().to_owned(),
+            software: String::new(),
             network: None,
             recompute_stated: true,
             unfitted: None,
         };
         Self {
+            label: run.usual_label(),
             configuration: run.usual_configuration(),
             ..run
         }
+    }
+
+    /// Model, GPUs and workload.
+    fn usual_label(&self) -> String {
+        let (gpus, gpu) = (self.workload.gpus(), &self.gpu.name);
+        format!(
+            "{}, {gpus} x {gpu}, {}",
+            self.architecture.name, self.workload
+        )
     }
 
     /// Model, GPU and number format.
@@ -263,13 +288,18 @@ pub struct Runs {
 /// Why a row is not kept.
 type Reason = String;
 
-/// Reads tables of any of the publishers, each by its columns.
-pub fn read_runs<P: AsRef<Path>>(paths: &[P]) -> Result<Runs> {
-    read_runs_of(paths, None)
+/// Reads tables of any of the publishers, each by its columns; runs of our own schema may be on any GPU of `gpus`, and
+/// on those that their file describes.
+pub fn read_runs<P: AsRef<Path>>(paths: &[P], gpus: &GpuCatalog) -> Result<Runs> {
+    read_runs_of(paths, None, gpus)
 }
 
 /// Reads tables of one publisher, or of any.
-pub fn read_runs_of<P: AsRef<Path>>(paths: &[P], publisher: Option<Publisher>) -> Result<Runs> {
+pub fn read_runs_of<P: AsRef<Path>>(
+    paths: &[P],
+    publisher: Option<Publisher>,
+    gpus: &GpuCatalog,
+) -> Result<Runs> {
     let mut all = Runs::default();
     for path in paths {
         let path = path.as_ref();
@@ -280,7 +310,7 @@ pub fn read_runs_of<P: AsRef<Path>>(paths: &[P], publisher: Option<Publisher>) -
                     path.display()
                 )));
             }
-            all.runs.extend(native::read_csv(path)?);
+            all.runs.extend(native::read_csv(path, gpus)?);
             continue;
         }
         let file = Parquet::open(path)?;
@@ -293,7 +323,7 @@ pub fn read_runs_of<P: AsRef<Path>>(paths: &[P], publisher: Option<Publisher>) -
             Publisher::LlmInferenceBench => llm_inference_bench::read(&file)?,
             Publisher::Neusight => neusight::read(&file)?,
             Publisher::Native => Runs {
-                runs: native::read(&file, path)?,
+                runs: native::read(&file, path, gpus)?,
                 ..Runs::default()
             },
         };

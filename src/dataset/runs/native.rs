@@ -3,7 +3,7 @@
 //! `docs/runs.md` holds its columns. Nothing is skipped: a column that is not known, or a cell that breaks a
 //! rule, is an error that names its place.
 
-use super::{Measure, Publisher, Run, Serving};
+use super::{Measure, Run, Serving};
 use crate::arch::{
     Architecture, AttentionKernel, Dimension, Mode, Preset, Recipe, Recompute, Workload,
     read_config, read_object,
@@ -12,11 +12,14 @@ use crate::dataset::check_target;
 use crate::dataset::column::Kind;
 use crate::dataset::columns::Parquet;
 use crate::dataset::columns::write::{self, Field, Values};
+use crate::dataset::file::{described_in, descriptions};
 use crate::error::{Error, Result, read_bytes, write_atomically};
-use crate::gpu::Gpu;
+use crate::gpu::{Gpu, GpuCatalog};
 use crate::ops::{Dtype, LARGEST};
 use crate::units::{BytesPerSecond, Seconds};
+use parquet::file::metadata::KeyValue;
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
 
@@ -172,7 +175,7 @@ static COLUMNS: [Column; 30] = [
     },
     Column {
         name: "gpu",
-        meaning: "a GPU of `data/gpus`",
+        meaning: "a GPU of `data/gpus`, or one that the file or `--model` describes",
         content: Content::Gpu,
     },
     name_of!("mode", Mode, mode, "what the step does"),
@@ -348,7 +351,8 @@ impl Column {
             Content::Model => "a preset, a config.json or an architecture as JSON".to_owned(),
             Content::Gpu => {
                 let names: Vec<&str> = Gpu::all().iter().map(|gpu| &*gpu.name).collect();
-                names.join(", ")
+                let described = "or one that the file or --model describes";
+                format!("{}, {described}", names.join(", "))
             }
             Content::Dimension(dimension) => {
                 let range = dimension.range();
@@ -416,7 +420,9 @@ fn columns_of<'a>(
     Ok(columns)
 }
 
-pub(super) fn read(file: &Parquet, path: &Path) -> Result<Vec<Run>> {
+pub(super) fn read(file: &Parquet, path: &Path, gpus: &GpuCatalog) -> Result<Vec<Run>> {
+    let mut gpus = gpus.clone();
+    gpus.extend(described_in(file)?);
     let names: Vec<String> = file.columns().map(str::to_owned).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let columns = columns_of(names.iter().copied(), file.place())?;
@@ -426,7 +432,8 @@ pub(super) fn read(file: &Parquet, path: &Path) -> Result<Vec<Run>> {
         for row in 0..batch.len() {
             let cells = names.iter().map(|name| batch.written(name, row));
             let cells: Vec<String> = cells.collect::<Result<_>>()?;
-            runs.push(run(&columns, &cells, &batch.position(row), Some(path))?);
+            let place = batch.position(row);
+            runs.push(run(&columns, &cells, &place, Some(path), &gpus)?);
         }
     }
     Ok(runs)
@@ -435,13 +442,18 @@ pub(super) fn read(file: &Parquet, path: &Path) -> Result<Vec<Run>> {
 /// The most bytes of a table of runs in CSV.
 const MOST_BYTES: u64 = 256 << 20;
 
-pub(super) fn read_csv(path: &Path) -> Result<Vec<Run>> {
+pub(super) fn read_csv(path: &Path, gpus: &GpuCatalog) -> Result<Vec<Run>> {
     let content = read_bytes(path, MOST_BYTES)?;
-    parse_csv(&content, &path.display().to_string(), Some(path))
+    parse_csv(&content, &path.display().to_string(), Some(path), gpus)
 }
 
 /// Reads runs out of the text of a CSV table; `path` is the file that holds it.
-fn parse_csv(content: &[u8], place: &str, path: Option<&Path>) -> Result<Vec<Run>> {
+fn parse_csv(
+    content: &[u8],
+    place: &str,
+    path: Option<&Path>,
+    gpus: &GpuCatalog,
+) -> Result<Vec<Run>> {
     let damaged = |error: csv::Error| {
         Error::bad_input(format!(
             "{place}: is not a table ({error}); allowed: CSV in UTF-8 with as many cells a row as there are columns"
@@ -454,14 +466,15 @@ fn parse_csv(content: &[u8], place: &str, path: Option<&Path>) -> Result<Vec<Run
     let runs = records.map(|(row, record)| {
         let record = record.map_err(damaged)?;
         let cells: Vec<String> = record.iter().map(str::to_owned).collect();
-        run(&columns, &cells, &format!("{place}: row {}", row + 1), path)
+        let place = format!("{place}: row {}", row + 1);
+        run(&columns, &cells, &place, path, gpus)
     });
     runs.collect()
 }
 
 /// Reads runs that no file holds out of the text of a CSV table.
 pub fn read_csv_text(text: &str) -> Result<Vec<Run>> {
-    parse_csv(text.as_bytes(), "csv", None)
+    parse_csv(text.as_bytes(), "csv", None, &GpuCatalog::built_in())
 }
 
 /// Reads runs that no file holds, each an object with columns as keys; errors name the field as `runs[3].batch`.
@@ -494,7 +507,7 @@ fn object(keys: &Map<String, Value>, place: &str) -> Result<Run> {
         columns.push(column);
         cells.push(cell);
     }
-    run(&columns, &cells, place, None)
+    run(&columns, &cells, place, None, &GpuCatalog::built_in())
 }
 
 /// The run of a row; an empty cell is one that is not stated.
@@ -503,6 +516,7 @@ fn run(
     cells: &[String],
     place: &str,
     path: Option<&Path>,
+    gpus: &GpuCatalog,
 ) -> Result<Run> {
     let stated = |name: &str| {
         let mut cells = columns.iter().zip(cells);
@@ -517,15 +531,10 @@ fn run(
         needed(name)?;
     }
     let (name, gpu) = (needed("model")?, needed("gpu")?);
-    let gpu = Gpu::find(gpu).map_err(|_| refused("gpu", gpu))?;
+    let gpu = gpus.find(gpu).map_err(|_| refused("gpu", gpu))?;
     let architecture = model(name, path)?.ok_or_else(|| refused("model", name))?;
-    let mut run = Run::step(
-        Publisher::Native,
-        gpu,
-        architecture,
-        Workload::train(1, 1),
-        Seconds::ZERO,
-    );
+    let gpu = Cow::Owned(gpu.clone());
+    let mut run = Run::measured(gpu, architecture, Workload::train(1, 1), Seconds::ZERO);
     for (column, text) in columns.iter().zip(cells) {
         if !text.is_empty() && column.set(&mut run, text).is_none() {
             return Err(refused(column.name, text));
@@ -553,8 +562,7 @@ fn run(
     if stated("configuration").is_none() {
         run.configuration = run.usual_configuration();
     }
-    let (gpus, name) = (run.workload.gpus(), &run.architecture.name);
-    run.label = format!("{name}, {gpus} x {}, {}", gpu.name, run.workload);
+    run.label = run.usual_label();
     Ok(run)
 }
 
@@ -592,28 +600,36 @@ fn model_text(architecture: &Architecture) -> String {
     }
 }
 
-/// Writes runs in the schema of `docs/runs.md`, replacing the file: CSV where its name ends so, else Parquet.
+/// Writes runs in the schema of `docs/runs.md`, replacing the file: CSV where its name ends so, else Parquet, which
+/// describes GPUs that `data/gpus` does not know.
 pub fn write_runs(path: &Path, runs: &[Run]) -> Result<()> {
     check_target(path)?;
     let cells = |column: &Column| -> Vec<_> { runs.iter().map(|run| column.get(run)).collect() };
     let cells: Vec<Vec<Option<Cell>>> = COLUMNS.iter().map(cells).collect();
     let content = match super::is_csv(path) {
         true => encode_csv(&cells, runs.len()).map_err(|error| error.to_string()),
-        false => encode(&cells, runs.len()).map_err(|error| error.to_string()),
+        false => {
+            let gpus = runs.iter().map(|run| &*run.gpu);
+            encode(&cells, runs.len(), descriptions(gpus)).map_err(|error| error.to_string())
+        }
     };
     let content = content
         .map_err(|error| Error::bad_input(format!("{}: cannot encode: {error}", path.display())))?;
     write_atomically(path, &content)
 }
 
-fn encode(cells: &[Vec<Option<Cell>>], rows: usize) -> parquet::errors::Result<Vec<u8>> {
+fn encode(
+    cells: &[Vec<Option<Cell>>],
+    rows: usize,
+    properties: Vec<KeyValue>,
+) -> parquet::errors::Result<Vec<u8>> {
     let fields = COLUMNS.iter().map(|column| Field {
         name: column.name,
         kind: column.kind(),
         may_be_null: !NEEDED.contains(&column.name),
     });
     let fields: Vec<Field> = fields.collect();
-    write::encode(&fields, Vec::new(), rows, |field, part| {
+    write::encode(&fields, properties, rows, |field, part| {
         let cells = cells[field][part].iter().map(Option::as_ref);
         match fields[field].kind {
             Kind::Text => Values::Texts(cells.map(|cell| cell?.text()).collect()),

@@ -8,7 +8,7 @@ use crate::arch::{
 use crate::dataset::runs::{
     Measure, Publisher, Run, Runs, Serving, columns_markdown, read_runs, read_runs_of, write_runs,
 };
-use crate::gpu::Gpu;
+use crate::gpu::{Gpu, GpuCatalog};
 use crate::ops::Dtype;
 use crate::units::{BytesPerSecond, Seconds};
 use arrow_array::ArrayRef;
@@ -34,7 +34,7 @@ fn read(columns: Vec<(&str, ArrayRef)>) -> Runs {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("runs.parquet");
     write_columns(&path, columns);
-    read_runs(&[path]).unwrap()
+    read_runs(&[path], &GpuCatalog::built_in()).unwrap()
 }
 
 fn reasons(runs: &Runs) -> Vec<(&str, u64)> {
@@ -243,7 +243,7 @@ fn a_static_batch_is_read_with_its_layout_where_its_figures_agree_and_its_caches
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("runs.csv");
     write_runs(&path, &runs.runs).unwrap();
-    let again = &read_runs(&[path]).unwrap().runs[0];
+    let again = &read_runs(&[path], &GpuCatalog::built_in()).unwrap().runs[0];
     assert_eq!((again.measure, again.serving), (run.measure, run.serving));
 }
 
@@ -762,7 +762,7 @@ fn own_runs_come_back_from_parquet_and_csv_as_they_were_written() {
     for name in ["runs.parquet", "runs.CSV"] {
         let path = folder.path().join(name);
         write_runs(&path, &runs).unwrap();
-        let back = read_runs(&[&path]).unwrap().runs;
+        let back = read_runs(&[&path], &GpuCatalog::built_in()).unwrap().runs;
         let publisher = |run: &Run| run.publisher == Publisher::Native;
         assert!(back.iter().all(publisher));
         assert_eq!(
@@ -785,7 +785,7 @@ fn a_row_needs_few_cells_and_may_name_a_config_beside_the_file() {
         "model, gpu, mode, batch, seq, context, seconds\ntiny.json, A100, train, 4, 64,, 0.5\nqwen3-32b, h100, decode, 8,, 100, 2e-2\n",
     )
     .unwrap();
-    let runs = read_runs(&[&path]).unwrap().runs;
+    let runs = read_runs(&[&path], &GpuCatalog::built_in()).unwrap().runs;
     let [step, token] = &runs[..] else {
         panic!("{runs:?}")
     };
@@ -829,7 +829,9 @@ fn a_bad_cell_of_an_own_run_is_named_with_its_place() {
         let needed = "model,gpu,mode,batch,seq,seconds";
         let text = format!("{needed},{columns}\nllama-3-8b,h100,train,1,512,0.5,{row}\n");
         std::fs::write(&path, text).unwrap();
-        let message = read_runs(&[&path]).unwrap_err().to_string();
+        let message = read_runs(&[&path], &GpuCatalog::built_in())
+            .unwrap_err()
+            .to_string();
         for part in parts {
             assert!(message.contains(part), "{message}");
         }
@@ -859,10 +861,13 @@ fn a_bad_cell_of_an_own_run_is_named_with_its_place() {
         ),
     ] {
         std::fs::write(&path, text).unwrap();
-        let message = read_runs(&[&path]).unwrap_err().to_string();
+        let message = read_runs(&[&path], &GpuCatalog::built_in())
+            .unwrap_err()
+            .to_string();
         assert!(message.contains(part), "{message}");
     }
-    let message = read_runs_of(&[&path], Some(Publisher::Vtrain)).unwrap_err();
+    let message =
+        read_runs_of(&[&path], Some(Publisher::Vtrain), &GpuCatalog::built_in()).unwrap_err();
     assert!(
         message.to_string().contains("tables of vtrain are Parquet"),
         "{message}"
@@ -896,7 +901,9 @@ fn a_foreign_table_is_refused_in_one_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("foreign.parquet");
     write_columns(&path, vec![("shoe_size", counts([42]))]);
-    let message = read_runs(&[path]).unwrap_err().to_string();
+    let message = read_runs(&[path], &GpuCatalog::built_in())
+        .unwrap_err()
+        .to_string();
     assert!(message.contains("iteration time (ms)"), "{message}");
 }
 
@@ -924,7 +931,11 @@ fn the_published_tables_are_kept_but_for_named_reasons() {
         ("training_steps", Publisher::TrainingSteps, 563, 269),
         ("inference_runs", Publisher::InferenceRuns, 3246, 4078),
     ] {
-        let runs = read_runs(&[folder.join(file).with_extension("parquet")]).unwrap();
+        let runs = read_runs(
+            &[folder.join(file).with_extension("parquet")],
+            &GpuCatalog::built_in(),
+        )
+        .unwrap();
         assert!(runs.runs.iter().all(|run| run.publisher == publisher));
         assert_eq!(runs.runs.len(), kept, "{file}\n{}", runs.skipped);
         assert_eq!(runs.skipped.total(), skipped, "{file}\n{}", runs.skipped);

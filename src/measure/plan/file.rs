@@ -13,7 +13,7 @@ use std::fmt::Display;
 use std::path::Path;
 
 /// The built-in plans by name.
-pub const BUILT_IN: [(&str, &str); 7] = [
+pub const BUILT_IN: [(&str, &str); 8] = [
     ("quick", include_str!("../../../data/plans/quick.toml")),
     (
         "standard",
@@ -30,6 +30,7 @@ pub const BUILT_IN: [(&str, &str); 7] = [
     ),
     ("adam", include_str!("../../../data/plans/adam.toml")),
     ("layers", include_str!("../../../data/plans/layers.toml")),
+    ("steps", include_str!("../../../data/plans/steps.toml")),
 ];
 
 /// A plan file; what has a default may be left out.

@@ -13,11 +13,13 @@ mod memory;
 pub mod rates;
 mod shares;
 pub mod sobol;
+mod steps;
 
 pub use file::find;
 pub use loads::PlannedLoad;
 pub use rates::DeviceRates;
 pub use shares::{AttentionShares, MemoryShares};
+pub use steps::PlannedStep;
 
 use super::device::{Cache, Case};
 use super::stopping::Limits;
@@ -58,6 +60,8 @@ named_enum! {
         Sustained = "sustained",
         /// Layers of transformers, forward and backward, each for 1.5 s.
         Layers = "layers",
+        /// Whole steps of small transformers: training, prefill, decode.
+        Steps = "steps",
         /// Cases that active learning chooses during the run.
         Active = "active",
     }
@@ -301,7 +305,7 @@ impl Sizing<'_> {
                 Set::Memory => memory::cases(self, wanted),
                 Set::Hot => hot(&sets, wanted),
                 // Lists of operators, and what is chosen during the run.
-                Set::Sustained | Set::Layers | Set::Active => Vec::new(),
+                Set::Sustained | Set::Layers | Set::Steps | Set::Active => Vec::new(),
             };
             let fresh = cases.into_iter().filter(|case| known.insert(*case));
             let mut cases: Vec<Planned> = fresh.map(|case| Planned { case, set }).collect();
@@ -319,6 +323,11 @@ impl Sizing<'_> {
     /// The sustained loads of the plan in the order in which they are measured.
     pub fn loads(&self) -> Vec<PlannedLoad> {
         loads::loads(self)
+    }
+
+    /// The whole steps of the plan in the order in which they are measured, each shape twice.
+    pub fn steps(&self) -> Vec<PlannedStep> {
+        steps::steps(self)
     }
 
     /// Candidates of a round of active learning: GEMMs at further space-filling points.
@@ -402,6 +411,11 @@ impl Shard {
     /// Whether this shard holds the load.
     pub fn holds_load(self, load: &PlannedLoad) -> bool {
         self.holds_text(&load.name)
+    }
+
+    /// Whether this shard holds the step.
+    pub fn holds_step(self, step: &PlannedStep) -> bool {
+        self.holds_text(&step.name)
     }
 
     fn holds_text(self, text: &str) -> bool {

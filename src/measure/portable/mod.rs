@@ -8,14 +8,16 @@ mod chain;
 mod check;
 mod host;
 mod operands;
+mod transformer;
 #[cfg(feature = "wgpu")]
 mod wgpu;
 
 #[cfg(feature = "wgpu")]
 pub use wgpu::open as wgpu;
 
+use crate::arch::{Architecture, Workload};
 use crate::error::Result;
-use crate::measure::device::{Cache, Case, Chain, Checks, Device, Identity, NotRun, Sensors};
+use crate::measure::device::{Cache, Case, Chain, Checks, Device, Identity, NotRun, Sensors, Step};
 use crate::measure::path::{KernelPath, Refusals};
 use crate::measure::portable::chain::PortableChain;
 use crate::measure::portable::operands::Pool;
@@ -143,6 +145,14 @@ impl Device for Portable {
 
     fn open(&mut self, case: &Case) -> Result<Box<dyn Chain + '_>> {
         Ok(Box::new(PortableChain::open(self, case)?))
+    }
+
+    fn open_step(
+        &mut self,
+        architecture: &Architecture,
+        workload: &Workload,
+    ) -> Result<Box<Step<'_>>> {
+        transformer::open(&self.device, architecture, workload)
     }
 
     fn check(&mut self, formats: &[Dtype]) -> Result<Checks> {

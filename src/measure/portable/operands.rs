@@ -136,7 +136,7 @@ impl Source for PoolSlices<'_> {
     }
 }
 
-fn format(dtype: Dtype) -> DType {
+pub fn format(dtype: Dtype) -> DType {
     match dtype {
         Dtype::Fp16 => DType::F16,
         _ => DType::F32,

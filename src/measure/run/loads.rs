@@ -5,7 +5,7 @@ use super::scheduler::Run;
 use super::{Event, Watch, is_own};
 use crate::dataset::Role;
 use crate::dataset::loads::{Load, Part};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::measure::device::Case;
 use crate::measure::load::{self, sustain};
 use crate::measure::plan::{Planned, PlannedLoad};
@@ -62,19 +62,7 @@ impl Run<'_> {
         }
         let sustained = match sustain(self.device, &ops) {
             Ok(sustained) => sustained,
-            Err(error) => {
-                let reason = error.to_string().replace('\n', " ");
-                self.skipped.add(&format!("failed: load: {reason}"), 1);
-                self.lost = self.device.lost();
-                let flow = watch(&Event::LoadFailed {
-                    name: &planned.name,
-                    reason: &reason,
-                });
-                return Ok(match self.lost {
-                    Some(_) => ControlFlow::Break(()),
-                    None => flow,
-                });
-            }
+            Err(error) => return self.fail_beside("load", &planned.name, &error, watch),
         };
         let times = planned.items.into_iter().zip(sustained.operators);
         let parts = times.map(|((role, op), time)| Part {
@@ -93,6 +81,27 @@ impl Run<'_> {
         let flow = watch(&Event::Loaded { load: &load });
         self.loads.push(load);
         Ok(flow)
+    }
+
+    /// Counts a load or a step that failed; a lost device ends the run.
+    pub(super) fn fail_beside(
+        &mut self,
+        what: &str,
+        name: &str,
+        error: &Error,
+        watch: &mut Watch<'_>,
+    ) -> Result<ControlFlow<()>> {
+        let reason = error.to_string().replace('\n', " ");
+        self.skipped.add(&format!("failed: {what}: {reason}"), 1);
+        self.lost = self.device.lost();
+        let flow = watch(&Event::LoadFailed {
+            name,
+            reason: &reason,
+        });
+        Ok(match self.lost {
+            Some(_) => ControlFlow::Break(()),
+            None => flow,
+        })
     }
 
     /// Times an operator of a load alone; where the plan has a row of it, the row is a repeat.

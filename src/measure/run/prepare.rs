@@ -1,13 +1,16 @@
 //! Everything before the first timing: room on the disk, right results, rates, cases.
 
 use super::{Event, Options, Watch, is_own};
+use crate::dataset::steps::MeasuredStep;
 use crate::dataset::{Role, Skipped};
 use crate::error::Result;
 use crate::measure::checks::{Verdict, verify};
 use crate::measure::device::{Case, Device};
 use crate::measure::journal::{Earlier, Header, Journal, RunKey};
 use crate::measure::path::KernelPath;
-use crate::measure::plan::{self, DeviceRates, Planned, PlannedLoad, Set, Sizing, Supported};
+use crate::measure::plan::{
+    self, DeviceRates, Planned, PlannedLoad, PlannedStep, Set, Sizing, Supported,
+};
 use std::collections::{HashSet, VecDeque};
 
 /// Upper bound of the bytes of a row in the journal and of its copies.
@@ -20,6 +23,7 @@ pub struct Prepared<'a> {
     pub sizing: Sizing<'a>,
     pub queue: VecDeque<(Planned, Role)>,
     pub loads: VecDeque<PlannedLoad>,
+    pub steps: VecDeque<PlannedStep>,
     pub skipped: Skipped,
 }
 
@@ -37,6 +41,8 @@ pub fn prepare<'a>(
         Set::BestOf => 8 * cases,
         // Windows and operators.
         Set::Sustained | Set::Layers => 100 * cases,
+        // Two visits of a step with its architecture.
+        Set::Steps => 4 * cases,
         _ => *cases,
     });
     journal.reserve(rows.sum::<usize>() / options.shard.of as usize * ROW_BYTES)?;
@@ -91,7 +97,16 @@ pub fn prepare<'a>(
         let done = earlier.loads.iter().any(|known| known.name == load.name);
         options.shard.holds_load(load) && !done
     });
-    let cases = queue.len() + loads.len();
+    let mut steps = sizing.steps();
+    // Each shape comes as often as it is visited; earlier visits are done.
+    let mut done: Vec<&_> = earlier.steps.iter().collect();
+    steps.retain(|step| {
+        let is_same = |done: &&MeasuredStep| done.is_again(&step.architecture, &step.workload);
+        let found = done.iter().position(is_same);
+        found.map(|place| done.swap_remove(place));
+        options.shard.holds_step(step) && found.is_none()
+    });
+    let cases = queue.len() + loads.len() + steps.len();
     let _ = watch(&Event::Planned { cases });
     Ok(Prepared {
         verdict,
@@ -99,6 +114,7 @@ pub fn prepare<'a>(
         sizing,
         queue,
         loads: loads.into(),
+        steps: steps.into(),
         skipped,
     })
 }
@@ -123,7 +139,7 @@ fn queue(
     let cases = sizing.cases();
     for &(set, wanted) in &options.plan.sets {
         // A family of operators that the device lacks altogether has no cases to refuse one by one.
-        let is_queued = !matches!(set, Set::Active | Set::Sustained | Set::Layers);
+        let is_queued = !matches!(set, Set::Active | Set::Sustained | Set::Layers | Set::Steps);
         if wanted > 0 && is_queued && !cases.iter().any(|planned| planned.set == set) {
             let sample = plan::sample(set, &sizing.supported);
             let refusal = sample.and_then(|case| device.refuses(&case));

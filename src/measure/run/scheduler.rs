@@ -6,12 +6,13 @@ use super::prepare::Prepared;
 use super::queue::Queue;
 use super::{Ended, Event, Options, Propose, Watch};
 use crate::dataset::loads::Load;
+use crate::dataset::steps::MeasuredStep;
 use crate::dataset::{Measured, Role, Row, Skipped, line};
 use crate::error::Result;
 use crate::measure::device::{Case, Device};
 use crate::measure::journal::{Earlier, Header, Journal};
 use crate::measure::path::KernelPath;
-use crate::measure::plan::{Planned, PlannedLoad, Set, Sizing};
+use crate::measure::plan::{Planned, PlannedLoad, PlannedStep, Set, Sizing};
 use crate::measure::protocol::{Clocks, Timed, Timing, time};
 use crate::measure::stopping::Limits;
 use crate::ops::Op;
@@ -45,10 +46,16 @@ pub struct Run<'a> {
     pub(super) earlier: f64,
     pub queue: Queue,
     pub planned_loads: VecDeque<PlannedLoad>,
+    pub planned_steps: VecDeque<PlannedStep>,
     pub rows: Vec<Row>,
     pub loads: Vec<Load>,
+    pub steps: Vec<MeasuredStep>,
     /// Loads that were measured, refused or failed.
     pub(super) loads_done: usize,
+    /// Steps that were measured or failed.
+    pub(super) steps_done: usize,
+    /// Longest time that a step took with its set-up.
+    pub(super) longest_step: Option<Duration>,
     pub added: usize,
     pub skipped: Skipped,
     clocks: Clocks,
@@ -105,9 +112,13 @@ impl<'a> Run<'a> {
             compared: None,
             skipped: prepared.skipped,
             planned_loads: prepared.loads,
+            planned_steps: prepared.steps,
             rows: earlier.rows,
             loads: earlier.loads,
+            steps: earlier.steps,
             loads_done: 0,
+            steps_done: 0,
+            longest_step: None,
             device,
             options,
             journal,
@@ -167,7 +178,8 @@ impl<'a> Run<'a> {
     /// Measures until the end of the plan or of the budget, or until the watcher breaks off.
     pub fn execute(&mut self, propose: &mut Propose<'_>, watch: &mut Watch<'_>) -> Result<Ended> {
         let Options { plan, budget, .. } = *self.options;
-        if self.queue.is_empty() && self.planned_loads.is_empty() {
+        let left = self.queue.len() + self.planned_loads.len() + self.planned_steps.len();
+        if left == 0 {
             return Ok(Ended::Complete);
         }
         let soak = plan.soak.min(budget.mul_f64(SOAK_SHARE));
@@ -178,7 +190,7 @@ impl<'a> Run<'a> {
         if self.anchors.is_empty() {
             let most = plan
                 .anchors
-                .min(self.queue.len() / 20 + self.planned_loads.len());
+                .min(self.queue.len() / 20 + self.planned_loads.len() + self.planned_steps.len());
             let is_plain = |case: &Case| *case == Case::cold(case.op);
             let mut anchors = self.sizing.anchors(&|case| self.device.refuses(case));
             anchors.extend(self.queue.first(most, is_plain));
@@ -225,6 +237,20 @@ impl<'a> Run<'a> {
                     return Ok(self.ended(Ended::Interrupted));
                 }
                 continue;
+            }
+            // A step that does not fit in time is left out; the cases after it may.
+            if self.is_step_due(progress) {
+                let fits = self.spent() + self.step_margin() + self.anchor_cost < budget;
+                if !fits && self.queue.is_empty() {
+                    let _ = self.visit_anchors(watch)?;
+                    return Ok(self.ended(Ended::Budget));
+                }
+                if fits {
+                    if self.step(watch)?.is_break() {
+                        return Ok(self.ended(Ended::Interrupted));
+                    }
+                    continue;
+                }
             }
             slot += 1;
             let due = slot.is_multiple_of(REPEAT_EVERY) || self.queue.is_empty();

@@ -1,0 +1,142 @@
+//! The set of whole steps: small transformers drawn over widths, depths and tokens.
+
+use super::{Set, Sizing, gemms};
+use crate::arch::{
+    Architecture, Biases, Item, Mlp, MlpKind, Mode, Norm, NormKind, NormPlacement, Positions,
+    QkNorm, Stated, Workload, lower, memory_use,
+};
+use crate::random::Random;
+use crate::units::Seconds;
+use std::collections::HashSet;
+
+/// Longest step at the rates of the probe, in units of the plan's longest call.
+const LONGEST: f64 = 30.0;
+
+/// Shortest step, as a share of the longest: shorter ones are noise of the host.
+const SHORTEST: f64 = 1.0 / 300.0;
+
+/// Most memory that a step takes, in units of the largest operands of one operator, an eighth of the device's memory.
+const MOST_MEMORY: f64 = 4.0;
+
+/// Draws for each step that is wanted.
+const DRAWS: usize = 200;
+
+/// How often each step is measured, far apart.
+const VISITS: usize = 2;
+
+const HEAD_DIMS: [u64; 3] = [32, 64, 128];
+const HIDDEN: [u64; 13] = [
+    64, 128, 192, 256, 320, 384, 512, 640, 768, 1024, 1536, 2048, 4096,
+];
+const VOCABULARIES: [u64; 4] = [512, 2048, 8192, 32_768];
+const LENGTHS: [u64; 7] = [32, 64, 128, 256, 512, 1024, 2048];
+
+/// A step to measure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlannedStep {
+    /// Unique in its plan but for further visits.
+    pub name: String,
+    /// The transformer.
+    pub architecture: Architecture,
+    /// What one step of it does.
+    pub workload: Workload,
+}
+
+/// The steps of a plan: all once, then all again in another order.
+pub fn steps(sizing: &Sizing<'_>) -> Vec<PlannedStep> {
+    let wanted = sizing.plan.cases_of(Set::Steps);
+    let mut random = Random::new(sizing.seed, "steps");
+    let mut known = HashSet::new();
+    let drawn = (0..wanted * DRAWS).map(|_| draw(sizing, &mut random));
+    let fresh = drawn.filter(|step| fits(sizing, step) && known.insert(step.name.clone()));
+    let once: Vec<PlannedStep> = fresh.take(wanted).collect();
+    let visit = |_| {
+        let mut steps = once.clone();
+        random.shuffle(&mut steps);
+        steps
+    };
+    (0..VISITS).flat_map(visit).collect()
+}
+
+fn draw(sizing: &Sizing<'_>, random: &mut Random) -> PlannedStep {
+    let head_dim = random.pick(&HEAD_DIMS);
+    let heads = (random.pick(&HIDDEN) / head_dim).max(1);
+    let hidden = heads * head_dim;
+    let layers = random.pick(&[1, 2, 3, 4, 6, 8, 12]);
+    let vocab = random.pick(&VOCABULARIES);
+    let (batch, length) = (random.pick(&[1, 2, 4, 8, 16]), random.pick(&LENGTHS));
+    let is_llama = random.pick(&[false, true]);
+    // Training is what most measured runs are of.
+    let mode = random.pick(&[Mode::Train, Mode::Train, Mode::Prefill, Mode::Decode]);
+    let workload = match mode {
+        Mode::Train => Workload::train(batch, length),
+        Mode::Prefill => Workload::prefill(batch, length),
+        Mode::Decode => Workload::decode(batch, length),
+    };
+    let (kind, d_ff, norm) = match is_llama {
+        true => (
+            MlpKind::Swiglu,
+            (8 * hidden / 3).next_multiple_of(32),
+            NormKind::RmsNorm,
+        ),
+        false => (MlpKind::Gelu, 4 * hidden, NormKind::LayerNorm),
+    };
+    let style = if is_llama { "llama" } else { "gpt" };
+    let name = format!("{style}-{layers}x{hidden}-heads-{heads}-vocab-{vocab}");
+    let workload = Workload {
+        dtype: gemms::most_wanted(sizing),
+        ..workload
+    };
+    PlannedStep {
+        name: format!("{name}, {workload}"),
+        workload,
+        architecture: Architecture {
+            name,
+            layers,
+            hidden,
+            heads,
+            kv_heads: heads,
+            head_dim,
+            mlp: Mlp { kind, d_ff },
+            vocab,
+            tied_embeddings: false,
+            positions: match is_llama {
+                true => Positions::Rotary,
+                false => Positions::Learned { max: 4096 },
+            },
+            norm: Norm {
+                kind: norm,
+                placement: NormPlacement::Pre,
+                qk: QkNorm::None,
+            },
+            biases: match is_llama {
+                true => Biases::default(),
+                false => Biases::ALL_BUT_HEAD,
+            },
+            parallel_layers: false,
+            moe: None,
+            mla: None,
+            window: None,
+            stated: Stated::default(),
+        },
+    }
+}
+
+/// Whether a step is neither too short nor too long nor too large for the device.
+fn fits(sizing: &Sizing<'_>, step: &PlannedStep) -> bool {
+    let (architecture, workload) = (&step.architecture, &step.workload);
+    let (Ok(lowered), Ok(memory)) = (
+        lower(architecture, workload),
+        memory_use(architecture, workload),
+    ) else {
+        return false;
+    };
+    let time = |item: &Item| sizing.rates.roofline(&item.op) * item.count as f64;
+    let time: Seconds = lowered.items.iter().map(time).sum();
+    let longest = sizing.plan.longest * LONGEST;
+    let most = sizing.max_bytes * MOST_MEMORY;
+    let holds = |item: &Item| item.op.bytes() <= sizing.max_bytes;
+    lowered.items.iter().all(holds)
+        && (longest * SHORTEST..=longest).contains(&time)
+        && memory.total() <= most
+}
