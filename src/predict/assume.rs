@@ -4,9 +4,10 @@
 //! calibrated, because there are no measurements to calibrate them on.
 
 use crate::gpu::Gpu;
-use crate::ops::{Collective, Op};
+use crate::ops::{Collective, Dtype, Op};
 use crate::predict::collective::Traffic;
 use crate::predict::estimate::{Caveat, Caveats, Estimate, Tier};
+use crate::regressor::artifact::Key;
 use crate::units::Seconds;
 
 /// The logarithm of the greatest penalty that is carried over: odd sizes cost up to 3.4 times on A100
@@ -27,9 +28,8 @@ const fn half_width(caveat: Caveat) -> f64 {
     match caveat {
         // An assumption: features are clipped beyond the training shapes, so errors grow slowly.
         Caveat::OutOfDomain => 0.10,
-        // Leave-one-GPU-out errors of boosted trees on the same tables have a 90th percentile of 12 % within a
-        // generation and 24 to 39 % across.
-        Caveat::OtherGpu => 0.30,
+        // By how far the GPUs are apart, see `other_gpu`.
+        Caveat::OtherGpu => 0.0,
         // An assumption: formats of one width run the same kernels, the features of others carry their peak and size.
         Caveat::OtherDtype => 0.10,
         // cuBLAS picks other kernels per layout; single-digit percent on large GEMMs.
@@ -55,6 +55,34 @@ const fn half_width(caveat: Caveat) -> f64 {
         // An assumption: half to twice the time.
         Caveat::Offload => 0.70,
     }
+}
+
+/// Half width that learning on another GPU adds: of equal GPUs, for each e-fold between peaks and bandwidths, and for
+/// another maker. Quantile regression at 90 % over leave-one-GPU-out errors (docs/method.md).
+const EQUAL_GPUS: f64 = 0.14;
+const PER_E_FOLD: f64 = 0.30;
+const OTHER_VENDOR: f64 = 0.60;
+
+/// The same of a model of all GPUs: its error on GPUs that it did not see.
+const ANY_OTHER_GPU: f64 = 0.30;
+
+/// Half width that learning on the GPU of a sub-model adds to an answer for `gpu`.
+pub fn other_gpu(gpu: &Gpu, known: &Key) -> f64 {
+    if known.gpu == gpu.name {
+        return 0.0;
+    }
+    let Ok(other) = Gpu::find(&known.gpu) else {
+        return ANY_OTHER_GPU;
+    };
+    let dtype = known.variant.dtype().unwrap_or(Dtype::Bf16);
+    let peaks = (gpu.nearest_peak(dtype) / other.nearest_peak(dtype)).ln();
+    let bandwidths = (gpu.bandwidth() / other.bandwidth()).ln();
+    let maker = if gpu.vendor == other.vendor {
+        0.0
+    } else {
+        OTHER_VENDOR
+    };
+    EQUAL_GPUS + PER_E_FOLD * (peaks.abs() + bandwidths.abs()) + maker
 }
 
 /// The half width of all caveats together, taken as independent.

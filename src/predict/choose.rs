@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::families::{Caveat, Caveats, Coverage, Family, GpuRates, Variant};
 use crate::gpu::{Generation, Gpu, Vendor};
 use crate::ops::Op;
+use crate::predict::assume;
 use crate::predict::library;
 use crate::regressor::artifact::{ANY_GPU, Artifact, Calibration, Key, Submodel, Weights};
 use crate::regressor::evaluate::Evaluator;
@@ -20,6 +21,8 @@ pub struct LoadedModel {
     key: Key,
     /// Name of the GPU it is asked about.
     gpu: String,
+    /// Half width that learning on another GPU adds.
+    pub transfer: f64,
     /// Rates of the GPU that is asked about, with the launch term of the stack.
     pub rates: GpuRates,
     /// The measured region.
@@ -39,18 +42,12 @@ impl LoadedModel {
             },
             key: submodel.key.clone(),
             gpu: gpu.name.clone(),
+            transfer: assume::other_gpu(gpu, &submodel.key),
             rates: GpuRates::new(gpu, Seconds::from_micros(submodel.launch_us)),
             coverage: submodel.coverage.clone(),
             calibration: submodel.calibration.clone(),
             evaluator: Evaluator::new(weights),
         }
-    }
-}
-
-impl LoadedModel {
-    /// Whether it was trained for this GPU.
-    pub fn is_of(&self, gpu: &Gpu) -> bool {
-        self.key.gpu == gpu.name
     }
 }
 
@@ -203,7 +200,11 @@ fn alignment_entries() -> Result<&'static [AlignmentEntry]> {
 }
 
 /// The sub-model that saw odd sizes and batches, for this maker and generation, as `data/alignment.toml` says.
-pub fn alignment(gpu: &Gpu, models: &mut Vec<LoadedModel>) -> Result<Option<usize>> {
+pub fn alignment(
+    gpu: &Gpu,
+    candidates: &Candidates<'_>,
+    models: &mut Vec<LoadedModel>,
+) -> Result<Option<usize>> {
     let fits = |entry: &&AlignmentEntry| {
         let generations = entry.generations.as_ref();
         entry.vendor == gpu.vendor && generations.is_none_or(|all| all.contains(&gpu.generation))
@@ -217,7 +218,8 @@ pub fn alignment(gpu: &Gpu, models: &mut Vec<LoadedModel>) -> Result<Option<usiz
     let gemms = artifact
         .submodels()
         .find(|(submodel, _)| submodel.key.family == Family::Gemm);
-    let Some((submodel, weights)) = gemms else {
+    let Some((submodel, weights)) = gemms.filter(|(submodel, _)| candidates.may_answer(submodel))
+    else {
         return Ok(None);
     };
     // Ratios are taken on the GPU where they were measured.
@@ -397,7 +399,8 @@ mod tests {
         }
         let from = |gpu: &str| {
             let mut models = Vec::new();
-            let found = alignment(Gpu::find(gpu).unwrap(), &mut models).unwrap();
+            let gpu = Gpu::find(gpu).unwrap();
+            let found = alignment(gpu, &candidates(gpu, None).unwrap(), &mut models).unwrap();
             found.map(|model| models[model].gpu.clone())
         };
         assert_eq!(from("v100").as_deref(), Some("v100"));

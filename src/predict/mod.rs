@@ -68,7 +68,6 @@ impl Predictor {
     /// A predictor from the built-in models, or from `model` first where it has an answer.
     pub fn new(gpu: &Gpu, model: Option<&Artifact>) -> Result<Self> {
         let mut predictor = Self::of(gpu, &choose::candidates(gpu, model)?)?;
-        predictor.alignment = choose::alignment(gpu, &mut predictor.models)?;
         predictor.named = model.map(|model| (model.card.name.clone(), formats(&model.card)));
         Ok(predictor)
     }
@@ -76,10 +75,7 @@ impl Predictor {
     /// A predictor of a GPU as if nobody had measured it: from the built-in models that saw no row of it, neither their own
     /// nor through a teacher. Odd sizes are known from elsewhere; measured ratios between kernels of attention stay.
     pub fn leaving_out(gpu: &Gpu) -> Result<Self> {
-        let mut predictor = Self::of(gpu, &choose::candidates_without(gpu)?)?;
-        let alignment = choose::alignment(gpu, &mut predictor.models)?;
-        predictor.alignment = alignment.filter(|&odd| !predictor.models[odd].is_of(gpu));
-        Ok(predictor)
+        Self::of(gpu, &choose::candidates_without(gpu)?)
     }
 
     fn of(gpu: &Gpu, candidates: &choose::Candidates<'_>) -> Result<Self> {
@@ -91,12 +87,13 @@ impl Predictor {
                 answers[family as usize].push(answer);
             }
         }
+        let alignment = choose::alignment(gpu, candidates, &mut models)?;
         Ok(Self {
             gpu: gpu.clone(),
             rates: GpuRates::new(gpu, gpu.launch_floor()),
             models,
             answers,
-            alignment: None,
+            alignment,
             ratios: Ratios::of(gpu)?,
             measured: HashMap::new(),
             framework: Framed::Default,
@@ -265,9 +262,12 @@ impl Predictor {
                 mut caveats,
             } => {
                 let model = &self.models[index];
-                let (mut output, spread) = batch.output(index, row);
+                let Output {
+                    mean: mut output,
+                    spread,
+                } = batch.output(index, row);
                 if let Some((odd, [here, there])) = correction {
-                    output += (batch.output(odd, here).0 - batch.output(odd, there).0)
+                    output += (batch.output(odd, here).mean - batch.output(odd, there).mean)
                         .clamp(-assume::GREATEST_CORRECTION, assume::GREATEST_CORRECTION);
                 }
                 let own = model
@@ -279,6 +279,7 @@ impl Predictor {
                 let least = self.rates.least(op);
                 caveats.insert_if(time < least, Caveat::Physics);
                 let assumed = quadrature(assume::uncertainty(caveats), carried.half_width);
+                let assumed = quadrature(assumed, model.transfer);
                 Estimate {
                     time: time.max(least),
                     half_width: quadrature(own, assumed).min(assume::GREATEST_OUTPUT),
@@ -368,10 +369,8 @@ impl Batch {
         self.models[model].references[row]
     }
 
-    /// Mean and spread of an answer.
-    fn output(&self, model: usize, row: usize) -> (f64, f64) {
-        let Output { mean, spread } = self.models[model].outputs[row];
-        (mean, spread)
+    fn output(&self, model: usize, row: usize) -> Output {
+        self.models[model].outputs[row]
     }
 }
 

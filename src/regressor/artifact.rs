@@ -220,6 +220,9 @@ pub struct Training {
     /// What the net that answers was distilled from; nothing where the members answer themselves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distilled: Option<Distilled>,
+    /// Whether the teacher knew what neighbouring pairs `(n, k)` take.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub kriged: bool,
     /// What the teacher knew of tiles beforehand; nothing for most sub-models.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waves: Option<Waves>,
@@ -350,7 +353,12 @@ impl Weights {
     pub fn predict(&self, rows: &[f32]) -> Vec<Output> {
         let mut rows = rows.to_vec();
         self.normalise(&mut rows);
-        let answers: Vec<_> = self.nets.iter().map(|net| net.forward(&rows)).collect();
+        self.answer(&rows)
+    }
+
+    /// The same for normalised rows.
+    pub fn answer(&self, rows: &[f32]) -> Vec<Output> {
+        let answers: Vec<_> = self.nets.iter().map(|net| net.forward(rows)).collect();
         if self.is_distilled() {
             let answers = answers[0].as_chunks().0.iter();
             return answers.copied().map(Output::of_distilled).collect();
@@ -649,6 +657,7 @@ mod tests {
                 held_out_fraction: 0.1,
                 backend: "cpu".into(),
                 distilled: None,
+                kriged: false,
                 waves: None,
             },
             data: vec![],

@@ -24,12 +24,7 @@ pub fn label(
     family: Family,
     seed: u64,
 ) -> Samples {
-    let mut samples = Samples {
-        width: family.width(),
-        inputs: vec![],
-        targets: vec![],
-        weights: vec![],
-    };
+    let mut samples = Samples::empty(family.width());
     for table in own {
         let measured: Vec<&Op> = table.rows.iter().map(|(op, _)| *op).collect();
         let shapes = sample_unlabelled(&measured, synthetic / own.len(), seed);
@@ -37,8 +32,8 @@ pub fn label(
         for table in [table, &unlabelled] {
             let mut labelled = table.samples(family);
             let labels = teacher.map(|teacher| teacher.label(table, &labelled.inputs));
-            labelled.targets = targets(&members.predict(&labelled.inputs), labels);
             members.normalise(&mut labelled.inputs);
+            labelled.targets = targets(&members.answer(&labelled.inputs), labels);
             samples.append(labelled);
         }
     }

@@ -24,6 +24,16 @@ pub struct Samples {
 }
 
 impl Samples {
+    /// No rows yet, of this width.
+    pub fn empty(width: usize) -> Self {
+        Self {
+            width,
+            inputs: vec![],
+            targets: vec![],
+            weights: vec![],
+        }
+    }
+
     /// Number of rows.
     pub fn len(&self) -> usize {
         self.weights.len()
