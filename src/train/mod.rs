@@ -15,6 +15,8 @@ mod events;
 
 pub mod fit;
 
+mod kriging;
+
 mod options;
 
 mod plan;
@@ -118,6 +120,7 @@ pub fn train(
             own: sources.own.iter().copied().map(gather).collect(),
             auxiliary: sources.auxiliary.iter().copied().map(gather).collect(),
             waves: sources.waves,
+            kriged: sources.kriged,
         };
         let start = options.base.as_ref().and_then(|base| start_of(base, &key));
         let mut effort = match start {
@@ -129,7 +132,7 @@ pub fn train(
             effort.forests = 0;
         }
         if sources.distilled {
-            effort = effort.distilled();
+            effort = effort.distilled(sources.budget);
         }
         effort.override_with(options);
         match train_submodel(key.clone(), &learn, start, &effort, &run) {

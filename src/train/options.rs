@@ -78,15 +78,20 @@ impl Effort {
 }
 
 impl Effort {
-    /// The same with one net that learns from the members and a larger teacher.
+    /// The same with a teacher of as many trees as pay, and one net that learns from it and the members.
     #[must_use]
-    pub fn distilled(self) -> Self {
+    pub fn distilled(self, budget: Budget) -> Self {
+        // Better members take a longer schedule before one net is as good.
+        let (labels, epochs) = match budget {
+            Budget::Standard => (3, 40),
+            Budget::Large => (4, 80),
+        };
         Self {
             trees: 1500,
             distilled: Some(Distilled {
                 members: self.members,
-                labels: 3 * self.pseudo_labels,
-                epochs: 40,
+                labels: labels * self.pseudo_labels,
+                epochs,
             }),
             ..self
         }

@@ -21,6 +21,7 @@ pub(super) struct Sources<'a> {
     pub(super) waves: Option<Waves>,
     pub(super) untaught: bool,
     pub(super) distilled: bool,
+    pub(super) kriged: bool,
 }
 
 pub(super) fn tables<'a>(rows: impl Iterator<Item = &'a Row>) -> Result<Rows<'a>> {
@@ -115,6 +116,7 @@ pub(super) fn plan<'a>(
             waves: recipe.waves,
             untaught: recipe.untaught,
             distilled: recipe.distilled,
+            kriged: recipe.kriged,
         };
         for (name, stack) in recipe.auxiliary() {
             if let Some(stack) = stack_in(tables, name, stack, recipe) {

@@ -40,6 +40,8 @@ pub struct Recipe {
     pub untaught: bool,
     /// Whether one net learns from the members and takes their place.
     pub distilled: bool,
+    /// Whether the teacher knows what neighbouring pairs `(n, k)` of its GEMMs take.
+    pub kriged: bool,
 }
 
 /// A recipe on disk: the variant is the kind of the kernel, its format, or both.
@@ -60,6 +62,8 @@ struct RecipeFields {
     untaught: bool,
     #[serde(default)]
     distilled: bool,
+    #[serde(default)]
+    kriged: bool,
 }
 
 impl TryFrom<RecipeFields> for Recipe {
@@ -79,6 +83,7 @@ impl TryFrom<RecipeFields> for Recipe {
             waves: fields.waves,
             untaught: fields.untaught,
             distilled: fields.distilled,
+            kriged: fields.kriged,
         })
     }
 }

@@ -29,12 +29,7 @@ pub const LEAST_ROWS: usize = 40;
 
 /// Raw features and targets of several tables, one after the other.
 fn samples_of(tables: &[LabelledTable<'_>], family: Family) -> Samples {
-    let mut all = Samples {
-        width: family.width(),
-        inputs: vec![],
-        targets: vec![],
-        weights: vec![],
-    };
+    let mut all = Samples::empty(family.width());
     for table in tables {
         all.append(table.samples(family));
     }
@@ -118,6 +113,7 @@ pub fn train_submodel(
             held_out_fraction: held_out.fraction(),
             backend: run.backend.name().to_owned(),
             distilled: effort.distilled,
+            kriged: tables.kriged && start.is_none(),
             waves: tables
                 .waves
                 .filter(|_| start.is_none() && effort.forests > 0),
@@ -208,6 +204,7 @@ fn fit_net(
             match (start, tables.waves) {
                 (Some(base), _) => Prior::Base(base),
                 (None, Some(waves)) => Prior::Waves(waves),
+                (None, None) if tables.kriged => Prior::Kriging,
                 (None, None) => Prior::None,
             },
             effort.forests,

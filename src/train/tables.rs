@@ -64,6 +64,8 @@ pub struct Tables<'a> {
     pub auxiliary: Vec<TableRows<'a>>,
     /// What is known of the tiles of GEMMs beforehand.
     pub waves: Option<Waves>,
+    /// Whether the teacher knows what neighbouring pairs `(n, k)` of GEMMs take.
+    pub kriged: bool,
 }
 
 impl<'a> Tables<'a> {

@@ -10,8 +10,10 @@ use crate::random::Random;
 use crate::regressor::artifact::{Waves, Weights};
 use crate::tiles::{Tile, Waves as Fill};
 use crate::train::fit::Samples;
+use crate::train::kriging::Kriging;
 use crate::train::trees::{Forest, TreesConfig, grow};
 use rayon::prelude::*;
+use std::borrow::Cow;
 
 /// Operators of one table with their times.
 pub struct LabelledTable<'a> {
@@ -58,12 +60,16 @@ pub enum Prior<'a> {
     Waves(Waves),
     /// What a finished model predicts: few rows only have to show how theirs differ.
     Base(&'a Weights),
+    /// What neighbouring pairs `(n, k)` say, where the tables are grids: one forest sees it, the next learns what it leaves.
+    Kriging,
 }
 
 /// Trees over several tables; the index of the table is one more feature, 0 for the sub-model's own.
 pub struct Teacher<'a> {
     family: Family,
     prior: Prior<'a>,
+    /// Of the sub-model's own table, where its neighbours are known.
+    kriging: Option<Kriging>,
     forests: Vec<Forest>,
 }
 
@@ -72,6 +78,8 @@ pub struct Teacher<'a> {
 struct TreeInputs {
     inputs: Vec<f32>,
     known: Vec<f32>,
+    /// What the neighbours say; empty where nothing is known of them.
+    kriged: Vec<f32>,
 }
 
 /// The greatest power of two that the trees tell from smaller ones where tiles are known: 64 elements are the 128 bytes
@@ -93,6 +101,7 @@ impl TreeInputs {
         inputs: &[f32],
         index: usize,
         prior: Prior<'_>,
+        kriging: Option<&Kriging>,
     ) {
         let first = self.known.len();
         self.known.resize(first + table.rows.len(), 0.0);
@@ -103,11 +112,15 @@ impl TreeInputs {
             }
         }
         let known = &mut self.known[first..];
+        self.kriged
+            .extend(kriging.iter().flat_map(|kriging| kriging.column(table)));
+        let mut kriged = self.kriged[first.min(self.kriged.len())..].iter();
         let rows = table.rows.iter().zip(inputs.chunks_exact(family.width()));
         for (((op, _), row), known) in rows.zip(known) {
             let start = self.inputs.len();
             self.inputs.extend_from_slice(row);
             self.inputs.push(index as f32);
+            self.inputs.extend(kriged.next());
             if let (Prior::Waves(waves), Op::Gemm(gemm)) = (prior, op) {
                 let fill = fill(gemm, &waves, &table.rates);
                 *known = (waves.share * (fill.waste() * fill.idle()).ln()) as f32;
@@ -137,9 +150,14 @@ impl<'a> Teacher<'a> {
     ) -> Self {
         let mut rows = TreeInputs::default();
         let mut targets = Vec::new();
-        for (index, table) in tables.iter().enumerate() {
-            let samples = table.samples(family);
-            rows.append(table, family, &samples.inputs, index, prior);
+        let samples: Vec<Samples> = tables.iter().map(|table| table.samples(family)).collect();
+        let mut kriging = match prior {
+            Prior::Kriging => Kriging::of_tables(tables, &samples),
+            _ => vec![],
+        };
+        for (index, (table, samples)) in tables.iter().zip(samples).enumerate() {
+            let neighbours = kriging.get(index);
+            rows.append(table, family, &samples.inputs, index, prior, neighbours);
             targets.extend(samples.targets);
         }
         for (target, known) in targets.iter_mut().zip(&rows.known) {
@@ -150,7 +168,7 @@ impl<'a> Teacher<'a> {
             trees,
             ..TreesConfig::default()
         };
-        let width = family.width() + 1;
+        let width = rows.inputs.len() / targets.len();
         if matches!(prior, Prior::Base(_)) && targets.len() <= MOST_CROSS_VALIDATED {
             config.trees = cross_validated_trees(width, &rows.inputs, &targets, &config, seed);
         }
@@ -160,10 +178,17 @@ impl<'a> Teacher<'a> {
                     progress(tree);
                 }
             };
+            let learned: Cow<'_, [f32]> = match learns_the_rest(forest) && !rows.kriged.is_empty() {
+                true => {
+                    let known = targets.iter().zip(&rows.kriged);
+                    known.map(|(target, kriged)| target - kriged).collect()
+                }
+                false => Cow::Borrowed(&targets),
+            };
             grow(
                 width,
                 &rows.inputs,
-                &targets,
+                &learned,
                 &weights,
                 &config,
                 seed + forest as u64,
@@ -173,6 +198,7 @@ impl<'a> Teacher<'a> {
         Self {
             family,
             prior,
+            kriging: (!kriging.is_empty()).then(|| kriging.swap_remove(0)),
             forests: (0..forests).into_par_iter().map(one).collect(),
         }
     }
@@ -181,15 +207,33 @@ impl<'a> Teacher<'a> {
     /// the forests.
     pub fn label(&self, table: &LabelledTable<'_>, inputs: &[f32]) -> Vec<f32> {
         let mut rows = TreeInputs::default();
-        rows.append(table, self.family, inputs, 0, self.prior);
+        rows.append(
+            table,
+            self.family,
+            inputs,
+            0,
+            self.prior,
+            self.kriging.as_ref(),
+        );
         let mut labels = rows.known;
-        for forest in &self.forests {
+        for (number, forest) in self.forests.iter().enumerate() {
+            let share = 1.0 / self.forests.len() as f32;
             for (label, output) in labels.iter_mut().zip(forest.predict(&rows.inputs)) {
-                *label += output / self.forests.len() as f32;
+                *label += output * share;
+            }
+            if learns_the_rest(number) {
+                for (label, kriged) in labels.iter_mut().zip(&rows.kriged) {
+                    *label += kriged * share;
+                }
             }
         }
         labels
     }
+}
+
+/// Whether a forest learns what the neighbours leave, where they are known.
+const fn learns_the_rest(forest: usize) -> bool {
+    forest % 2 == 1
 }
 
 /// Most rows for which cross-validation chooses the number of trees on a base; with more rows all trees are grown.

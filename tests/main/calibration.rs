@@ -74,11 +74,11 @@ fn a_framework_that_does_not_run_the_mode_is_refused_by_name() {
         ),
         (
             "predict model llama-3-8b --mode decode --framework ddp",
-            "allowed: in decode: kernels, ",
+            "allowed: in decode: burn, kernels, ",
         ),
         (
             "predict model llama-3-8b --framework fast",
-            "`framework` is `fast`; allowed: ddp, ",
+            "`framework` is `fast`; allowed: burn, ddp, ",
         ),
         (
             "predict model llama-3-8b --framework nowhere.toml",

@@ -18,17 +18,21 @@ const SHORTEST: f64 = 1.0 / 300.0;
 /// Most memory that a step takes, in units of the largest operands of one operator, an eighth of the device's memory.
 const MOST_MEMORY: f64 = 4.0;
 
-/// Draws for each step that is wanted.
-const DRAWS: usize = 200;
+/// Most draws for each step that is wanted.
+const DRAWS: usize = 500;
+
+/// What the steps do, in turn: training is what most measured runs are of.
+const MODES: [Mode; 4] = [Mode::Train, Mode::Prefill, Mode::Train, Mode::Decode];
 
 /// How often each step is measured, far apart.
 const VISITS: usize = 2;
 
 const HEAD_DIMS: [u64; 3] = [32, 64, 128];
 const HIDDEN: [u64; 13] = [
-    64, 128, 192, 256, 320, 384, 512, 640, 768, 1024, 1536, 2048, 4096,
+    128, 192, 256, 320, 384, 512, 640, 768, 1024, 1536, 2048, 3072, 4096,
 ];
-const VOCABULARIES: [u64; 4] = [512, 2048, 8192, 32_768];
+/// Words of the vocabulary for each element of the hidden width: published models have 4 to 60.
+const WORDS: [u64; 4] = [4, 8, 16, 32];
 const LENGTHS: [u64; 7] = [32, 64, 128, 256, 512, 1024, 2048];
 
 /// A step to measure.
@@ -47,9 +51,11 @@ pub fn steps(sizing: &Sizing<'_>) -> Vec<PlannedStep> {
     let wanted = sizing.plan.cases_of(Set::Steps);
     let mut random = Random::new(sizing.seed, "steps");
     let mut known = HashSet::new();
-    let drawn = (0..wanted * DRAWS).map(|_| draw(sizing, &mut random));
-    let fresh = drawn.filter(|step| fits(sizing, step) && known.insert(step.name.clone()));
-    let once: Vec<PlannedStep> = fresh.take(wanted).collect();
+    let mut once: Vec<PlannedStep> = Vec::new();
+    for &mode in MODES.iter().cycle().take(wanted) {
+        let mut drawn = (0..DRAWS).map(|_| draw(sizing, mode, &mut random));
+        once.extend(drawn.find(|step| fits(sizing, step) && known.insert(step.name.clone())));
+    }
     let visit = |_| {
         let mut steps = once.clone();
         random.shuffle(&mut steps);
@@ -58,16 +64,14 @@ pub fn steps(sizing: &Sizing<'_>) -> Vec<PlannedStep> {
     (0..VISITS).flat_map(visit).collect()
 }
 
-fn draw(sizing: &Sizing<'_>, random: &mut Random) -> PlannedStep {
+fn draw(sizing: &Sizing<'_>, mode: Mode, random: &mut Random) -> PlannedStep {
     let head_dim = random.pick(&HEAD_DIMS);
     let heads = (random.pick(&HIDDEN) / head_dim).max(1);
     let hidden = heads * head_dim;
-    let layers = random.pick(&[1, 2, 3, 4, 6, 8, 12]);
-    let vocab = random.pick(&VOCABULARIES);
+    let layers = random.pick(&[2, 3, 4, 6, 8, 12]);
+    let vocab = hidden * random.pick(&WORDS);
     let (batch, length) = (random.pick(&[1, 2, 4, 8, 16]), random.pick(&LENGTHS));
     let is_llama = random.pick(&[false, true]);
-    // Training is what most measured runs are of.
-    let mode = random.pick(&[Mode::Train, Mode::Train, Mode::Prefill, Mode::Decode]);
     let workload = match mode {
         Mode::Train => Workload::train(batch, length),
         Mode::Prefill => Workload::prefill(batch, length),

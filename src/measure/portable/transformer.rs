@@ -15,8 +15,8 @@ use crate::units::Seconds;
 use burn::module::Module;
 use burn::nn::loss::CrossEntropyLossConfig;
 use burn::nn::{
-    Embedding, EmbeddingConfig, LayerNorm, LayerNormConfig, Linear, LinearConfig, RmsNorm,
-    RmsNormConfig,
+    Embedding, EmbeddingConfig, LayerNorm, LayerNormConfig, Linear, LinearConfig, LinearLayout,
+    RmsNorm, RmsNormConfig,
 };
 use burn::optim::{AdamWConfig, GradientsParams};
 use burn::tensor::activation::{gelu, silu};
@@ -35,7 +35,7 @@ enum Norm {
 }
 
 impl Norm {
-    fn forward(&self, rows: Tensor<3>) -> Tensor<3> {
+    fn forward(&self, rows: Tensor<2>) -> Tensor<2> {
         match self {
             Self::Layer(norm) => norm.forward(rows),
             Self::Rms(norm) => norm.forward(rows),
@@ -85,8 +85,10 @@ impl Transformer {
         let width = size(architecture.heads * architecture.head_dim);
         let biases = architecture.biases;
         let linear = |inputs, outputs, bias| {
+            // Stored as `[outputs, inputs]`, the layout that steps are lowered to.
             LinearConfig::new(inputs, outputs)
                 .with_bias(bias)
+                .with_layout(LinearLayout::Col)
                 .init(device)
         };
         let norm = || match architecture.norm.kind {
@@ -117,19 +119,24 @@ impl Transformer {
     }
 
     /// Logits of all positions, or of the last of each sequence.
-    fn forward(&self, inputs: &Inputs) -> Tensor<3> {
+    fn forward(&self, inputs: &Inputs) -> Tensor<2> {
         let mut rows = self.embedding.forward(inputs.tokens.clone());
         if let Some(positions) = &self.positions {
             rows = rows + positions.forward(inputs.places.clone());
         }
+        let [batch, seq, hidden] = rows.dims();
+        // Of batches burn would make a GEMM a sequence.
+        let mut rows: Tensor<2> = rows.reshape([batch * seq, hidden]);
         for (place, layer) in self.layers.iter().enumerate() {
             rows = layer.forward(rows, inputs, inputs.cache.get(place));
         }
         let rows = self.norm.forward(rows);
-        let last = rows.dims()[1] - 1;
         self.head.forward(match inputs.trains {
             true => rows,
-            false => rows.narrow(1, last, 1),
+            false => {
+                let last = rows.reshape([batch, seq, hidden]).narrow(1, seq - 1, 1);
+                last.reshape([batch, hidden])
+            }
         })
     }
 }
@@ -137,11 +144,11 @@ impl Transformer {
 impl Layer {
     fn forward(
         &self,
-        rows: Tensor<3>,
+        rows: Tensor<2>,
         inputs: &Inputs,
         cache: Option<&[Tensor<4>; 2]>,
-    ) -> Tensor<3> {
-        let [batch, seq, _] = rows.dims();
+    ) -> Tensor<2> {
+        let [batch, seq] = inputs.tokens.dims();
         let Inputs {
             heads, head_dim, ..
         } = *inputs;
@@ -149,7 +156,7 @@ impl Layer {
         let part = |index: usize| {
             let part = mixed
                 .clone()
-                .narrow(2, index * heads * head_dim, heads * head_dim);
+                .narrow(1, index * heads * head_dim, heads * head_dim);
             part.reshape([batch, seq, heads, head_dim]).swap_dims(1, 2)
         };
         let rotate = |part: Tensor<4>| match &inputs.rotation {
@@ -171,13 +178,13 @@ impl Layer {
         let mixed = attention(query, key, value, None, None, options);
         let mixed = mixed
             .swap_dims(1, 2)
-            .reshape([batch, seq, heads * head_dim]);
+            .reshape([batch * seq, heads * head_dim]);
         let rows = rows + self.projection.forward(mixed);
         let inner = self.up.forward(self.mlp_norm.forward(rows.clone()));
         let inner = match inputs.gated {
             true => {
-                let width = inner.dims()[2] / 2;
-                silu(inner.clone().narrow(2, 0, width)) * inner.narrow(2, width, width)
+                let width = inner.dims()[1] / 2;
+                silu(inner.clone().narrow(1, 0, width)) * inner.narrow(1, width, width)
             }
             false => gelu(inner),
         };
@@ -261,8 +268,7 @@ pub fn open(
         let begin = Instant::now();
         let logits = model.forward(&inputs);
         if inputs.trains {
-            let [.., words] = logits.dims();
-            let loss = loss.forward(logits.reshape([rows, words]), targets.clone());
+            let loss = loss.forward(logits, targets.clone());
             let gradients = GradientsParams::from_grads(loss.backward(), &model);
             model = optimizer.step(RATE, model.clone(), gradients);
         }
@@ -380,7 +386,7 @@ mod tests {
         let model = Transformer::new(&architecture, &device);
         let whole = inputs(&architecture, &fp32(Workload::prefill(1, 6)), &device);
         let logits = model.forward(&whole);
-        assert_eq!(logits.dims(), [1, 1, 50]);
+        assert_eq!(logits.dims(), [1, 50]);
         // Of one layer the cache is what its projections make of the earlier tokens.
         let mut short = model.clone();
         short.layers.truncate(1);
@@ -388,10 +394,11 @@ mod tests {
         let layer = &short.layers[0];
         let rows = short
             .embedding
-            .forward(whole.tokens.clone().narrow(1, 0, 5));
+            .forward(whole.tokens.clone().narrow(1, 0, 5))
+            .reshape([5, 64]);
         let mixed = layer.qkv.forward(layer.attention_norm.forward(rows));
         let part = |index: usize| {
-            let part = mixed.clone().narrow(2, index * 64, 64);
+            let part = mixed.clone().narrow(1, index * 64, 64);
             part.reshape([1, 5, 4, 16]).swap_dims(1, 2)
         };
         let [cosines, sines] = whole
@@ -417,7 +424,7 @@ mod tests {
         let loss = CrossEntropyLossConfig::new().init(&device);
         let mut losses = Vec::new();
         for _ in 0..30 {
-            let logits = model.forward(&inputs).reshape([16, 50]);
+            let logits = model.forward(&inputs);
             let loss = loss.forward(logits, inputs.tokens.clone().reshape([16]));
             losses.push(loss.clone().into_scalar::<f32>());
             let gradients = GradientsParams::from_grads(loss.backward(), &model);
