@@ -2030,6 +2030,7 @@ def calibrate(
     *,
     csv: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
+    model: str | None = None,
     refit: bool | None = None,
 ) -> CalibrationReport:
     """Fit the constants of a framework to measured steps.
@@ -2038,6 +2039,8 @@ def calibrate(
         files, in JSON also objects with the columns as keys.
     csv: Runs as the text of a CSV table, in JSON alone.
     framework: The framework to depart from [default: megatron in training, vllm in serving].
+    model: What predicts the kernels: a built-in model or the path of a trained one, whose GPU the
+        runs may be on [default: the model of the GPU].
     out: The file to write; in JSON it may be left out.
     refit: Fit every constant that has a prior, to the runs whose software is that of the framework:
         how the built-in frameworks are made.
