@@ -4,42 +4,66 @@ use crate::regressor::artifact::{GroupErrors, Key};
 
 /// News from a training run.
 #[derive(Debug)]
-#[allow(missing_docs)]
 pub enum Event<'a> {
     /// A sub-model begins.
     SubmodelStarted {
+        /// Which.
         key: &'a Key,
+        /// Rows of its own tables.
         rows: usize,
+        /// Those of them that this fit does not see.
         held_out: usize,
     },
     /// The teacher has grown another tree.
     Tree {
+        /// Of which sub-model.
         key: &'a Key,
+        /// Its number from 0.
         tree: usize,
+        /// Trees in all.
         of: usize,
     },
     /// What the teacher gets wrong on held-out keys: the mark the nets aim at.
     TeacherHeldOut {
+        /// Of which sub-model.
         key: &'a Key,
+        /// Median absolute percentage error, as a fraction.
         median_ape: f64,
+        /// 90th percentile of the same.
         p90_ape: f64,
     },
     /// A net has finished an epoch; now and then with the median error on held-out keys.
     Epoch {
+        /// Of which sub-model.
         key: &'a Key,
+        /// Name of the net.
         net: &'a str,
+        /// Number of the epoch from 0.
         epoch: usize,
+        /// Epochs in all.
         of: usize,
+        /// Mean loss of a sixteenth of the batches.
         loss: f32,
+        /// Median absolute percentage error on held-out keys, as a fraction.
         held_out: Option<f64>,
     },
     /// The error table of the held-out fit.
     SubmodelHeldOut {
+        /// Of which sub-model.
         key: &'a Key,
+        /// All rows first, then by reference time.
         errors: &'a [GroupErrors],
     },
     /// A net was already in the checkpoints.
-    Resumed { net: &'a str },
+    Resumed {
+        /// Name of the net.
+        net: &'a str,
+    },
     /// A sub-model cannot be trained from these rows.
-    SubmodelSkipped { key: &'a Key, reason: &'a str },
+    SubmodelSkipped {
+        /// Which.
+        key: &'a Key,
+        /// Why.
+        reason: &'a str,
+    },
 }

@@ -2,6 +2,7 @@
 
 mod file;
 mod import;
+mod own_runs;
 mod public;
 mod runs;
 
