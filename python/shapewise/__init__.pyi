@@ -175,6 +175,7 @@ class SearchReport(Report):
     fastest: _FrontPoint
     pareto_front: list[_FrontPoint]
     search: _MethodKeys
+    elsewhere: list[_ElsewhereKeys] | None
     sizes: _SizesKeys | None
     configs: list[Mapping[str, Any]] | None
 
@@ -268,6 +269,15 @@ class _Basis(Record):
     dtype: str
     stack: str | None
 
+class _BestKeys(Record):
+    """The shape of rank 1."""
+    shape: _ArchitectureShape
+    workload: _Workload
+    tokens_per_s_per_gpu: float
+    mfu: float
+    memory_bytes: float
+    gain: float
+
 class _ChangeKeys(Record):
     """One changed dimension."""
     dimension: Literal["layers", "hidden", "heads", "kv_heads", "head_dim", "d_ff", "moe_d_ff", "moe_shared_d_ff", "experts", "top_k", "vocab", "batch", "seq", "context", "tp", "cp", "ep", "expert_tp", "pp", "vp", "dp", "zero", "recompute_layers", "microbatches"]
@@ -286,6 +296,13 @@ class _ComparedKeys(Record):
 class _DropKeys(Record):
     value: int
     depth: float
+
+class _ElsewhereKeys(Record):
+    """The same search on another GPU or in another number format."""
+    gpu: str
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
+    best: _BestKeys | None
+    refused: str | None
 
 class _ErrorKeys(Record):
     """Errors of one group of held-out shapes, as fractions."""
@@ -1364,6 +1381,8 @@ class Model:
         mlp: Literal["gelu", "swiglu"] | None = None,
         vocab: int | None = None,
         free: Sequence[Literal["micro-batch", "tp", "pp"]] | None = None,
+        also_gpus: Sequence[str] | None = None,
+        also_dtypes: Sequence[Literal["fp32", "tf32", "fp16", "bf16", "fp8"]] | None = None,
         relax: Sequence[Literal["aspect_ratio", "layers", "ffn_ratio_plain", "ffn_ratio_gated", "mlp_attention_ratio", "width_ratio", "head_dim", "head_width", "kv_group", "vocab_padding", "experts", "expert_share", "expert_width"]] | None = None,
         layers: int | None = None,
         hidden: int | None = None,
@@ -1429,6 +1448,9 @@ class Model:
         vocab: Tokens of the vocabulary, which the search pads [default: as in like, else 50257].
         free: Vary these too: micro-batches in powers of two, tensor-parallel ranks and pipeline stages
             up to 8.
+        also_gpus: Search on these GPUs, too, in every format that is asked for: the best shape of each
+            stands beside the others.
+        also_dtypes: Search in these number formats, too.
         relax: Let shapes leave the usual limits of these bounds, as far as the widest ones in
             data/search-bounds.toml.
         layers: Keep this number of layers.
@@ -1503,6 +1525,8 @@ def search(
     mlp: Literal["gelu", "swiglu"] | None = None,
     vocab: int | None = None,
     free: Sequence[Literal["micro-batch", "tp", "pp"]] | None = None,
+    also_gpus: Sequence[str] | None = None,
+    also_dtypes: Sequence[Literal["fp32", "tf32", "fp16", "bf16", "fp8"]] | None = None,
     relax: Sequence[Literal["aspect_ratio", "layers", "ffn_ratio_plain", "ffn_ratio_gated", "mlp_attention_ratio", "width_ratio", "head_dim", "head_width", "kv_group", "vocab_padding", "experts", "expert_share", "expert_width"]] | None = None,
     layers: int | None = None,
     hidden: int | None = None,
@@ -1571,6 +1595,9 @@ def search(
     vocab: Tokens of the vocabulary, which the search pads [default: as in like, else 50257].
     free: Vary these too: micro-batches in powers of two, tensor-parallel ranks and pipeline stages
         up to 8.
+    also_gpus: Search on these GPUs, too, in every format that is asked for: the best shape of each
+        stands beside the others.
+    also_dtypes: Search in these number formats, too.
     relax: Let shapes leave the usual limits of these bounds, as far as the widest ones in
         data/search-bounds.toml.
     layers: Keep this number of layers.

@@ -15,11 +15,12 @@ pub mod question;
 
 pub mod plan;
 
+pub mod search;
+
 pub mod sweep;
 
 use crate::arch::Architecture;
 use crate::arch::Workload;
-use crate::arch::config_json;
 use crate::check;
 use crate::error::Result;
 use crate::families::{Family, Variant};
@@ -30,11 +31,8 @@ use crate::predict::step::estimate_step;
 use crate::report::Basis;
 use crate::report::check::CheckReport;
 use crate::report::operator::OperatorReport;
-use crate::report::search::SearchReport;
 use crate::report::step::StepReport;
-use crate::request::LEAST_POSITIONS;
 use crate::request::RunRequest;
-use crate::search::Found;
 
 /// The time of each operator, in the order of the request.
 pub fn operators(predictor: &Predictor, ops: &[Op]) -> Result<Vec<OperatorReport>> {
@@ -81,20 +79,6 @@ pub fn check(
     let check = check::check(predictor, architecture, workload)?;
     let gpu = predictor.gpu();
     Ok(CheckReport::new(gpu, architecture, workload, &check))
-}
-
-/// What a search found, with the config.json of each shape if they are wanted.
-pub fn search(predictor: &Predictor, found: &Found, configs: bool) -> Result<SearchReport> {
-    let lines = found.shapes[0].step.lines.iter();
-    let basis = bases(predictor, lines.map(|line| &line.item.op));
-    let report = SearchReport::new(predictor, found, basis);
-    if !configs {
-        return Ok(report);
-    }
-    let positions = found.request.workload.keys().max(LEAST_POSITIONS);
-    let shapes = found.shapes.iter();
-    let configs = shapes.map(|shape| config_json(&shape.ranked.architecture, positions));
-    Ok(report.with_configs(configs.collect::<Result<_>>()?))
 }
 
 /// What the estimate of `op` is based on, where its family is learned.

@@ -91,10 +91,7 @@ pub struct AtHand<'a> {
 impl<'a> Asked<'a> {
     fn read<R: FromJson>(self) -> Result<(R, Arc<Predictor>)> {
         let (request, target) = json::read(self.body)?;
-        let predictor = match self.usual {
-            Some(usual) if target == TargetRequest::default() => Arc::clone(usual),
-            _ => self.predictors.get(&target)?,
-        };
+        let predictor = predictor(self.predictors, self.usual, &target)?;
         Ok((request, predictor))
     }
 
@@ -109,6 +106,18 @@ impl<'a> Asked<'a> {
         let (request, predictor) = self.flat::<ModelRequest>()?;
         let base = known_or_found(base, &request.architecture)?;
         Ok((request, base, predictor))
+    }
+}
+
+/// The predictor of a target; `usual` answers where it names nothing.
+fn predictor(
+    predictors: &Predictors,
+    usual: Option<&Arc<Predictor>>,
+    target: &TargetRequest,
+) -> Result<Arc<Predictor>> {
+    match usual {
+        Some(usual) if *target == TargetRequest::default() => Ok(Arc::clone(usual)),
+        _ => predictors.get(target),
     }
 }
 
@@ -195,11 +204,14 @@ impl Question {
             answer::check(&predictor, &architecture, &workload).map(boxed)
         }),
         Self::new::<SearchRequest, SearchReport>("search", Some("shapes"), |asked| {
-            let (request, predictor) = asked.flat::<SearchRequest>()?;
+            let (request, target): (SearchRequest, _) =
+                json::read(json::with_workload(asked.body))?;
+            let predictor = predictor(asked.predictors, asked.usual, &target)?;
             let like = request.like.as_ref().map(ArchitectureRequest::find);
             let searched = request.request(like.transpose()?.as_ref())?;
-            let found = search::search(&predictor, &searched, &|_| ControlFlow::Continue(()))?;
-            answer::search(&predictor, &found, request.export).map(boxed)
+            let watch = |_: &search::Progress| ControlFlow::Continue(());
+            let of = |target: &TargetRequest| asked.predictors.get(target);
+            answer::search::search(&predictor, &request, &searched, &target, of, &watch).map(boxed)
         }),
         Self::new::<PlanRequest, PlanReport>("plan", Some("plans"), |asked| {
             let base = asked.base;

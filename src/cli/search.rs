@@ -1,6 +1,7 @@
 //! `shapewise search`: the fastest architecture for a number of parameters.
 
-use crate::answer;
+use crate::answer::predictors;
+use crate::answer::search::search;
 use crate::cli::args::Format;
 use crate::cli::args::SearchArgs;
 use crate::cli::render;
@@ -9,13 +10,12 @@ use crate::cli::target::answering;
 use crate::error::Error;
 use crate::error::Result;
 use crate::error::write_atomically;
+use crate::gpu::GpuCatalog;
 use crate::report::plot;
 use crate::report::search::SearchReport;
 use crate::request::ArchitectureRequest;
-use crate::request::SearchRequest;
-use crate::search;
+use crate::request::{SearchRequest, TargetRequest};
 use crate::search::Progress;
-use crate::search::StopReason;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::ops::ControlFlow;
@@ -55,13 +55,14 @@ pub(super) fn run(args: &SearchArgs, format: Format) -> Result<String> {
         }
         ControlFlow::Continue(())
     };
-    let found = search::search(&predictor, &request, &watch);
+    let target = &args.subject.target.request;
+    let of = |target: &TargetRequest| predictors::find(target, GpuCatalog::built_in());
+    let report = search(&predictor, &asked, &request, target, of, &watch);
     bar.finish_and_clear();
-    let found = found?;
-    if found.stopped == StopReason::Interrupted {
+    let report = report?;
+    if report.is_interrupted() {
         say("interrupted: the report shows the best so far");
     }
-    let report = answer::search(&predictor, &found, asked.export)?;
     if let Some(folder) = &args.export {
         export(&report, folder)?;
     }

@@ -2,7 +2,10 @@
 
 use crate::arch::Dimension;
 use crate::arch::Workload;
+use crate::error::Result;
+use crate::gpu::Gpu;
 use crate::loss::{Comparison, Evidence, Part, Reason};
+use crate::ops::Dtype;
 use crate::predict::Predictor;
 use crate::predict::estimate::Tier;
 use crate::predict::step::StepEstimate;
@@ -14,6 +17,7 @@ use crate::search::Method;
 use crate::search::Recommendation;
 use crate::search::Request;
 use crate::search::Sizes;
+use crate::search::StopReason;
 use crate::search::bounds::Quantity;
 use crate::search::goal::{Objective, Outcome};
 use serde::Serialize;
@@ -46,6 +50,10 @@ pub struct SearchReport {
     pub(super) fastest: PointKeys,
     pub(super) pareto_front: Vec<PointKeys>,
     pub(super) search: MethodKeys,
+    /// The best of the same search on other GPUs and in other number formats, where they were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub(super) elsewhere: Vec<ElsewhereKeys>,
     /// The sizes that were tried, where the objective finds the size.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
@@ -287,6 +295,65 @@ impl From<&Comparison> for LossKeys {
     }
 }
 
+/// The same search on another GPU or in another number format.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ElsewhereKeys {
+    /// The GPU.
+    pub gpu: String,
+    /// Format of the linear maps' operands.
+    pub dtype: Dtype,
+    /// The shape of rank 1; nothing where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub(super) best: Option<BestKeys>,
+    /// Why there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub refused: Option<String>,
+}
+
+/// The shape of rank 1.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct BestKeys {
+    pub shape: ArchitectureShape,
+    /// What it is predicted under.
+    pub workload: Workload,
+    pub tokens_per_s_per_gpu: f64,
+    pub mfu: f64,
+    pub memory_bytes: f64,
+    /// Over the baseline on the same GPU in the same format.
+    pub gain: f64,
+}
+
+impl ElsewhereKeys {
+    /// What a search on this GPU in this format has found.
+    pub fn new(gpu: &Gpu, dtype: Dtype, found: Result<Found>) -> Self {
+        let best = found.as_ref().ok().map(|found| {
+            let Recommendation {
+                ranked,
+                workload,
+                step,
+                gain,
+                ..
+            } = &found.shapes[0];
+            BestKeys {
+                shape: ArchitectureShape::from(&ranked.architecture),
+                workload: *workload,
+                tokens_per_s_per_gpu: step.tokens_per_s_per_gpu(),
+                mfu: step.mfu,
+                memory_bytes: step.memory.total().bytes(),
+                gain: *gain,
+            }
+        });
+        Self {
+            gpu: gpu.name.clone(),
+            dtype,
+            best,
+            refused: found.err().map(|error| error.to_string()),
+        }
+    }
+}
+
 /// How it was found.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct MethodKeys {
@@ -357,9 +424,21 @@ impl SearchReport {
             fastest: PointKeys::from(&found.fastest),
             pareto_front: found.front.iter().map(PointKeys::from).collect(),
             search: MethodKeys::new(found),
+            elsewhere: Vec::new(),
             sizes: found.sizes.as_ref().map(SizesKeys::from),
             configs: Vec::new(),
         }
+    }
+
+    /// Whether the search was stopped before its end.
+    pub fn is_interrupted(&self) -> bool {
+        self.search.stopped == StopReason::Interrupted.name()
+    }
+
+    /// Adds what the same search finds elsewhere.
+    #[must_use]
+    pub fn with_elsewhere(self, elsewhere: Vec<ElsewhereKeys>) -> Self {
+        Self { elsewhere, ..self }
     }
 
     /// Adds the config.json of each shape, in the order of rank.

@@ -41,6 +41,7 @@ impl Report for SearchReport {
             self.ranking(),
             self.reasons(),
             self.front(),
+            self.elsewhere(),
         ];
         parts.retain(|part| !part.is_empty());
         parts.join("\n")
@@ -500,6 +501,49 @@ impl SearchReport {
     /// Every how manyth point of the front is named, so that a reader can take them in.
     fn every_shown(&self) -> usize {
         self.pareto_front.len().div_ceil(SHOWN).max(1)
+    }
+
+    /// What the same search finds on other GPUs and in other formats.
+    fn elsewhere(&self) -> String {
+        if self.elsewhere.is_empty() {
+            return String::new();
+        }
+        let headings = [
+            ("elsewhere", Side::Left),
+            ("format", Side::Left),
+            ("best shape", Side::Left),
+            ("tokens/s/GPU", Side::Right),
+            ("MFU", Side::Right),
+            ("memory", Side::Right),
+            ("gain", Side::Right),
+        ];
+        let rows = self.elsewhere.iter().map(|place| {
+            let (gpu, dtype) = (place.gpu.clone(), place.dtype.to_string());
+            let Some(best) = &place.best else {
+                let refused = place.refused.clone().unwrap_or_default();
+                let none = || "-".to_owned();
+                return [gpu, dtype, refused, none(), none(), none(), none()];
+            };
+            let shape = &best.shape;
+            [
+                gpu,
+                dtype,
+                format!(
+                    "{} layers of {}, {} heads ({} kv) of {}, d_ff {}",
+                    shape.layers,
+                    shape.hidden,
+                    shape.heads,
+                    shape.kv_heads,
+                    shape.head_dim,
+                    shape.inner_width()
+                ),
+                tokens(best.tokens_per_s_per_gpu),
+                percent(best.mfu),
+                Bytes::from_bytes(best.memory_bytes).to_string(),
+                signed(best.gain),
+            ]
+        });
+        table(headings, rows)
     }
 
     fn front(&self) -> String {

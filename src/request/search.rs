@@ -8,6 +8,7 @@ use crate::arch::Moe;
 use crate::arch::config_json;
 use crate::error::Error;
 use crate::error::Result;
+use crate::ops::Dtype;
 use crate::request::ArchitectureRequest;
 use crate::request::Size;
 use crate::request::Sizes;
@@ -97,6 +98,15 @@ pub struct SearchRequest {
     #[cfg_attr(feature = "cli", arg(long, value_delimiter = ',', num_args = 1.., value_name = "NAME"))]
     #[serde(default)]
     pub free: Vec<Free>,
+    /// Search on these GPUs, too, in every format that is asked for: the best shape of each stands beside the others.
+    #[cfg_attr(feature = "cli", arg(long, value_delimiter = ',', num_args = 1.., value_name = "GPU"))]
+    #[serde(default)]
+    #[schema(max_items = 16)]
+    pub also_gpus: Vec<String>,
+    /// Search in these number formats, too.
+    #[cfg_attr(feature = "cli", arg(long, value_delimiter = ',', num_args = 1.., value_name = "FORMAT"))]
+    #[serde(default)]
+    pub also_dtypes: Vec<Dtype>,
     /// Let shapes leave the usual limits of these bounds, as far as the widest ones in data/search-bounds.toml.
     #[cfg_attr(feature = "cli", arg(long, value_delimiter = ',', num_args = 1.., value_name = "BOUND"))]
     #[serde(default)]

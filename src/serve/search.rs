@@ -5,7 +5,6 @@ use crate::error::Error;
 use crate::report::Report;
 use crate::request::SearchRequest;
 use crate::request::TargetRequest;
-use crate::search;
 use crate::search::Progress;
 use crate::search::Request;
 use crate::serve::App;
@@ -100,7 +99,7 @@ pub async fn search(
         .map_err(in_workload)?;
     let admitted = app.searches.admit()?;
     let (tell, told) = watch::channel(Step::default());
-    let answer = Box::pin(find(app, admitted, target, (request, asked.export), tell));
+    let answer = Box::pin(find(app, admitted, target, (asked, request), tell));
     if wants_events(&headers) {
         return Ok(events(answer, told).into_response());
     }
@@ -115,7 +114,7 @@ async fn find(
     app: App,
     admitted: Admitted,
     target: TargetRequest,
-    (request, configs): (Request, bool),
+    (asked, request): (SearchRequest, Request),
     tell: watch::Sender<Step>,
 ) -> Result<String, Problem> {
     let abandoned = Abandoned(Arc::default());
@@ -132,8 +131,9 @@ async fn find(
                     false => ControlFlow::Continue(()),
                 }
             };
-            let found = search::search(&predictor, &request, &watch)?;
-            Ok::<_, Error>(answer::search(&predictor, &found, configs)?.json())
+            let of = |target: &TargetRequest| app.predictors.built_in(target);
+            let report = answer::search::search(&predictor, &asked, &request, &target, of, &watch)?;
+            Ok::<_, Error>(report.json())
         }
     });
     match tokio::time::timeout(within, work).await {

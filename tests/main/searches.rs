@@ -211,6 +211,65 @@ fn a_search_over_many_gpus_reaches_what_published_runs_reach() {
 }
 
 #[test]
+fn other_gpus_and_formats_stand_beside_with_what_a_search_there_finds() {
+    let search = "search --like gpt2 --batch 8 --seq 1024 --top 1";
+    let line = format!("{search} --gpu a100 --also-gpus h100,v100,a100,h100 --also-dtypes fp8");
+    let document = json(&line);
+    let elsewhere = document["elsewhere"].as_array().unwrap();
+    let places: Vec<_> = elsewhere
+        .iter()
+        .map(|place| {
+            let name = |key: &str| place[key].as_str().unwrap();
+            (name("gpu"), name("dtype"), place["best"].is_object())
+        })
+        .collect();
+    assert_eq!(
+        places,
+        [
+            ("a100", "fp8", false),
+            ("h100", "bf16", true),
+            ("h100", "fp8", true),
+            ("v100", "bf16", false),
+            ("v100", "fp8", false)
+        ]
+    );
+    for place in elsewhere
+        .iter()
+        .filter(|place| place["refused"].is_string())
+    {
+        let refused = place["refused"].as_str().unwrap();
+        assert!(refused.contains("allowed:"), "{refused}");
+    }
+    // A search there says the same.
+    for (place, dtype) in [(1, "bf16"), (2, "fp8")] {
+        let there = json(&format!("{search} --gpu h100 --dtype {dtype}"));
+        assert!(there.get("elsewhere").is_none());
+        let (best, first) = (&elsewhere[place]["best"], &shapes(&there)[0]);
+        for key in ["shape", "tokens_per_s_per_gpu", "mfu", "gain"] {
+            assert_eq!(best[key], first[key], "{dtype} {key}");
+        }
+    }
+    let text = say(&line).out;
+    let row = |gpu: &str, dtype: &str| {
+        let starts = |line: &&str| {
+            let mut words = line.split_whitespace();
+            words.next() == Some(gpu) && words.next() == Some(dtype)
+        };
+        text.lines()
+            .find(starts)
+            .unwrap_or_else(|| panic!("{text}"))
+    };
+    assert!(row("h100", "fp8").contains(" layers of "));
+    let unknown = say(&format!("{search} --gpu a100 --also-gpus h1000"));
+    assert_eq!(unknown.code, 2);
+    assert!(
+        unknown.err.contains("`also_gpus` is `h1000`"),
+        "{}",
+        unknown.err
+    );
+}
+
+#[test]
 fn bad_requests_are_told_in_one_sentence() {
     for (line, code, part) in [
         ("search", 2, "--params"),

@@ -12,8 +12,9 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "DEVICE")]
     pub device: String,
     /// quick (2 minutes), standard (5), full (9), steps (5, with whole steps of small transformers),
-    /// training or attention (9) and adam (20 s) for a data-centre GPU, or a plan of your own: a TOML file with the numbers of cases of each set,
-    /// number formats and times; docs/measure.md describes it, data/plans has the built-in ones.
+    /// training or attention (9) and adam (20 s) for a data-centre GPU, or a plan of your own: a TOML
+    /// file with the numbers of cases of each set, number formats and times; docs/measure.md describes
+    /// it, data/plans has the built-in ones.
     #[arg(long, default_value = "standard", value_name = "PLAN|FILE.toml")]
     pub plan: String,
     /// Stop in time, with a balanced sample of the plan; such as 90s or 9m [default: as the plan

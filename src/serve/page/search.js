@@ -83,6 +83,7 @@ function render(found, request, refused, gpu) {
 		reached(found),
 		ranking(found),
 		reasons(found),
+		elsewhere(found),
 		losses(found),
 		h("h3", null, "Throughput against memory"),
 		pareto(found),
@@ -95,6 +96,21 @@ function render(found, request, refused, gpu) {
 			found.request.relaxed?.length > 0 && ["relaxed", found.request.relaxed.map(format.words).join(", ")],
 		]),
 		commands("search", "/v1/search", refused ? { ...request, export: undefined } : request));
+}
+
+/** The best shape of the same search on other GPUs and in other formats. */
+function elsewhere(found) {
+	if (!found.elsewhere?.length) return null;
+	const headings = ["GPU", "format", "best shape", { num: "tokens/s per GPU" }, { num: "MFU" }, { num: "memory" }, { num: "gain" }];
+	const shape = (one) => `${one.layers} layers of ${one.hidden}, ${one.heads} heads (${one.kv_heads} kv) of ${one.head_dim}`;
+	const refused = found.elsewhere.filter((one) => one.refused);
+	return [
+		h("h3", null, "On other GPUs and in other formats"),
+		table("The best shape elsewhere", headings, found.elsewhere.filter((one) => one.best).map(({ gpu, dtype, best }) => [
+			h("span", { title: gpuTitle(gpu) }, gpu), dtype, shape(best.shape), format.tokens(best.tokens_per_s_per_gpu), format.percent(best.mfu),
+			format.bytes(best.memory_bytes), format.signed(best.gain)])),
+		refused.length > 0 && facts(refused.map((one) => [`${one.gpu} ${one.dtype}`, one.refused])),
+	];
 }
 
 /** All GPUs of a layout. */

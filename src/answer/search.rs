@@ -1,0 +1,111 @@
+//! The fastest shapes on a GPU, and what the same search finds on other GPUs and in other number formats.
+
+use crate::answer::bases;
+use crate::arch::{Recipe, Workload, config_json};
+use crate::error::{Error, Result};
+use crate::gpu::Gpu;
+use crate::ops::Dtype;
+use crate::predict::Predictor;
+use crate::report::search::{ElsewhereKeys, SearchReport};
+use crate::request::{LEAST_POSITIONS, SearchRequest, TargetRequest};
+use crate::search::{self, Request, Watch};
+use std::borrow::Borrow;
+
+/// The most other GPUs of one search.
+const MOST_GPUS: usize = 16;
+
+/// The shapes that `searched`, the search of the request `asked`, finds where `home` predicts, and the best of the same
+/// search elsewhere; `of` is the predictor of a target.
+pub fn search<P: Borrow<Predictor>>(
+    home: &Predictor,
+    asked: &SearchRequest,
+    searched: &Request,
+    target: &TargetRequest,
+    of: impl Fn(&TargetRequest) -> Result<P>,
+    watch: &Watch<'_>,
+) -> Result<SearchReport> {
+    // What is wrong with the request is said before anything is searched.
+    let gpus = others(home.gpu(), &asked.also_gpus)?;
+    let found = search::search(home, searched, watch)?;
+    let of = |gpu: &Gpu| {
+        of(&TargetRequest {
+            gpu: Some(gpu.name.clone()),
+            ..target.clone()
+        })
+    };
+    let elsewhere = elsewhere(home, &gpus, &asked.also_dtypes, searched, of, watch)?;
+    let lines = found.shapes[0].step.lines.iter();
+    let basis = bases(home, lines.map(|line| &line.item.op));
+    let report = SearchReport::new(home, &found, basis).with_elsewhere(elsewhere);
+    if !asked.export {
+        return Ok(report);
+    }
+    let positions = found.request.workload.keys().max(LEAST_POSITIONS);
+    let shapes = found.shapes.iter();
+    let configs = shapes.map(|shape| config_json(&shape.ranked.architecture, positions));
+    Ok(report.with_configs(configs.collect::<Result<_>>()?))
+}
+
+/// Searches again in every other format and on every other GPU, one after the other.
+fn elsewhere<P: Borrow<Predictor>>(
+    home: &Predictor,
+    gpus: &[&'static Gpu],
+    also_dtypes: &[Dtype],
+    searched: &Request,
+    of: impl Fn(&Gpu) -> Result<P>,
+    watch: &Watch<'_>,
+) -> Result<Vec<ElsewhereKeys>> {
+    let own = searched.workload.dtype;
+    let mut dtypes = vec![own];
+    for dtype in also_dtypes {
+        if !dtypes.contains(dtype) {
+            dtypes.push(*dtype);
+        }
+    }
+    let search = |predictor: &Predictor, dtype: Dtype| {
+        let recipe = match dtype == own {
+            true => searched.workload.recipe,
+            false => Recipe::default(),
+        };
+        let request = Request {
+            workload: Workload {
+                dtype,
+                recipe,
+                ..searched.workload
+            },
+            ..searched.clone()
+        };
+        search::search(predictor, &request, watch)
+    };
+    let mut all = Vec::new();
+    for &dtype in &dtypes[1..] {
+        all.push(ElsewhereKeys::new(home.gpu(), dtype, search(home, dtype)));
+    }
+    for gpu in gpus {
+        let predictor = of(gpu)?;
+        for &dtype in &dtypes {
+            let found = search(predictor.borrow(), dtype);
+            all.push(ElsewhereKeys::new(gpu, dtype, found));
+        }
+    }
+    Ok(all)
+}
+
+/// The GPUs of these names but for `home`, each once.
+fn others(home: &Gpu, names: &[String]) -> Result<Vec<&'static Gpu>> {
+    if names.len() > MOST_GPUS {
+        let allowed = format!("at most {MOST_GPUS} GPUs");
+        return Err(Error::field("search", "also_gpus", names.len(), &allowed));
+    }
+    let mut gpus: Vec<&'static Gpu> = Vec::new();
+    for name in names {
+        let gpu = Gpu::find(name.trim()).map_err(|error| match error.field_error() {
+            Some(wrong) => Error::field("search", "also_gpus", &wrong.value, &wrong.allowed),
+            None => error,
+        })?;
+        if gpu.name != home.name && gpus.iter().all(|known| known.name != gpu.name) {
+            gpus.push(gpu);
+        }
+    }
+    Ok(gpus)
+}
