@@ -89,14 +89,7 @@ fn compared(target: &TargetRequest) -> Result<Vec<&'static Gpu>> {
     if names.trim().eq_ignore_ascii_case(ALL) {
         return Ok(Gpu::all().iter().collect());
     }
-    let mut gpus: Vec<&'static Gpu> = Vec::new();
-    for name in names.split(',') {
-        let gpu = Gpu::find(name.trim())?;
-        if !gpus.iter().any(|known| known.name == gpu.name) {
-            gpus.push(gpu);
-        }
-    }
-    Ok(gpus)
+    Gpu::find_each(names.split(','))
 }
 
 /// Every built-in GPU.

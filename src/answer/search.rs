@@ -97,15 +97,11 @@ fn others(home: &Gpu, names: &[String]) -> Result<Vec<&'static Gpu>> {
         let allowed = format!("at most {MOST_GPUS} GPUs");
         return Err(Error::field("search", "also_gpus", names.len(), &allowed));
     }
-    let mut gpus: Vec<&'static Gpu> = Vec::new();
-    for name in names {
-        let gpu = Gpu::find(name.trim()).map_err(|error| match error.field_error() {
-            Some(wrong) => Error::field("search", "also_gpus", &wrong.value, &wrong.allowed),
-            None => error,
-        })?;
-        if gpu.name != home.name && gpus.iter().all(|known| known.name != gpu.name) {
-            gpus.push(gpu);
-        }
-    }
+    let found = Gpu::find_each(names.iter().map(String::as_str));
+    let mut gpus = found.map_err(|error| match error.field_error() {
+        Some(wrong) => Error::field("search", "also_gpus", &wrong.value, &wrong.allowed),
+        None => error,
+    })?;
+    gpus.retain(|gpu| gpu.name != home.name);
     Ok(gpus)
 }

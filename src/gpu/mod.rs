@@ -102,6 +102,18 @@ impl Gpu {
         BUILT_IN.find(name)
     }
 
+    /// The built-in GPUs of these names, each once, in their order.
+    pub fn find_each<'a>(names: impl Iterator<Item = &'a str>) -> Result<Vec<&'static Self>> {
+        let mut gpus: Vec<&'static Self> = Vec::new();
+        for name in names {
+            let gpu = Self::find(name.trim())?;
+            if gpus.iter().all(|known| known.name != gpu.name) {
+                gpus.push(gpu);
+            }
+        }
+        Ok(gpus)
+    }
+
     /// The name, then the aliases.
     fn names(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.name.as_str()).chain(self.aliases.iter().map(String::as_str))

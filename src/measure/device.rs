@@ -3,12 +3,12 @@
 //! A device sets up operators and runs chains of calls; statistics, order and repetition are those
 //! of [`protocol`](crate::measure::protocol), which is the same for all devices.
 
-use crate::arch::{Architecture, Item, Workload, lower};
+use crate::arch::{Architecture, Workload, lower};
 pub use crate::dataset::Cache;
 use crate::dataset::{Kernel, Row, line};
 use crate::error::{Error, Result};
 use crate::measure::path::KernelPath;
-use crate::ops::{Dtype, Memory, MemoryKind, Op};
+use crate::ops::{Dtype, MemoryKind, Op};
 use crate::units::{Hertz, Seconds};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -224,12 +224,9 @@ pub trait Device {
         workload: &Workload,
     ) -> Result<Box<Step<'_>>> {
         let lowered = lower(architecture, workload)?;
-        let runs = |item: &&Item| {
-            // Gradients of one micro-batch are added to nothing.
-            let accumulates = |memory: &Memory| memory.kind == MemoryKind::AccumulateGradient;
-            !matches!(&item.op, Op::Memory(memory) if accumulates(memory))
-        };
-        let items = lowered.items.iter().filter(runs);
+        // Gradients of one micro-batch are added to nothing.
+        let is_sum = |op: &Op| matches!(op, Op::Memory(memory) if memory.kind == MemoryKind::AccumulateGradient);
+        let items = lowered.items.iter().filter(|item| !is_sum(&item.op));
         let ops: Vec<Op> = items
             .flat_map(|item| std::iter::repeat_n(item.op, item.count as usize))
             .collect();

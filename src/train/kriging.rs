@@ -236,9 +236,8 @@ fn centred(values: &[f64]) -> (f64, Vec<f64>) {
 }
 
 impl Covariances {
-    /// The likeliest covariance of each band; none where the table is no grid.
-    fn fit(table: &LabelledTable<'_>, targets: &[f32]) -> Option<Self> {
-        let grid = Grid::of(table, targets)?;
+    /// The likeliest covariance of each band.
+    fn fit(grid: &Grid) -> Self {
         let pairs = grid.pairs();
         let fit = |number: usize| {
             let of_band = grid.slices.iter().filter(|(m, _)| band(*m) == number);
@@ -248,7 +247,7 @@ impl Covariances {
                 false => likeliest(&pairs, &slices),
             }
         };
-        Some(Self((0..BANDS.len()).into_par_iter().map(fit).collect()))
+        Self((0..BANDS.len()).into_par_iter().map(fit).collect())
     }
 }
 
@@ -288,19 +287,18 @@ fn likeliest(pairs: &[[f64; 2]], slices: &[Vec<f64>]) -> Covariance {
 impl Kriging {
     /// Of several tables of one kernel library, the first of which says how times vary together; none where one is no grid.
     pub fn of_tables(tables: &[LabelledTable<'_>], samples: &[Samples]) -> Vec<Self> {
-        let Some(covariances) = Covariances::fit(&tables[0], &samples[0].targets) else {
+        let tables = tables.iter().zip(samples);
+        let grids = tables.map(|(table, samples)| Grid::of(table, &samples.targets));
+        let Some(grids) = grids.collect::<Option<Vec<_>>>() else {
             return vec![];
         };
-        let of = |(table, samples): (&LabelledTable<'_>, &Samples)| {
-            Self::of(table, &samples.targets, &covariances)
-        };
-        let all: Option<Vec<Self>> = tables.iter().zip(samples).map(of).collect();
-        all.unwrap_or_default()
+        let covariances = Covariances::fit(&grids[0]);
+        let all = grids.into_iter().map(|grid| Self::of(grid, &covariances));
+        all.collect::<Option<_>>().unwrap_or_default()
     }
 
-    /// Of a table; none where it is no grid.
-    fn of(table: &LabelledTable<'_>, targets: &[f32], covariances: &Covariances) -> Option<Self> {
-        let grid = Grid::of(table, targets)?;
+    /// Of a grid; none where a covariance is none of its pairs.
+    fn of(grid: Grid, covariances: &Covariances) -> Option<Self> {
         let pairs = grid.pairs();
         let factor = |covariance: &Covariance| {
             let cholesky = Cholesky::of(covariance, &pairs)?;
@@ -413,8 +411,9 @@ mod tests {
 
     fn kriging(rows: &[(Op, f64)]) -> Kriging {
         let (table, targets) = table(rows);
-        let covariances = Covariances::fit(&table, &targets).unwrap();
-        Kriging::of(&table, &targets, &covariances).unwrap()
+        let grid = Grid::of(&table, &targets).unwrap();
+        let covariances = Covariances::fit(&grid);
+        Kriging::of(grid, &covariances).unwrap()
     }
 
     #[test]
@@ -445,8 +444,9 @@ mod tests {
     fn a_timed_pair_gets_what_the_others_say_of_it() {
         let rows = ridges();
         let (table, targets) = table(&rows);
-        let covariances = Covariances::fit(&table, &targets).unwrap();
-        let whole = Kriging::of(&table, &targets, &covariances).unwrap();
+        let grid = Grid::of(&table, &targets).unwrap();
+        let covariances = Covariances::fit(&grid);
+        let whole = Kriging::of(grid, &covariances).unwrap();
         let said = whole.column(&table);
         let pair = |op: &Op| match op {
             Op::Gemm(gemm) => (gemm.n, gemm.k),
@@ -459,7 +459,8 @@ mod tests {
             .filter(|(op, _)| pair(op) != one)
             .collect();
         let (fewer, fewer_targets) = super::tests::table(&others);
-        let without = Kriging::of(&fewer, &fewer_targets, &covariances).unwrap();
+        let fewer = Grid::of(&fewer, &fewer_targets).unwrap();
+        let without = Kriging::of(fewer, &covariances).unwrap();
         for (place, (op, _)) in rows
             .iter()
             .enumerate()
@@ -479,7 +480,7 @@ mod tests {
         let mut rows = ridges();
         rows.truncate(50 * ROWS.len());
         let (few, targets) = table(&rows);
-        assert!(Covariances::fit(&few, &targets).is_none());
+        assert!(Grid::of(&few, &targets).is_none());
         let mut rows = ridges();
         let mut place = 0;
         rows.retain(|_| {
@@ -487,6 +488,6 @@ mod tests {
             place % 3 == 0
         });
         let (holes, targets) = table(&rows);
-        assert!(Covariances::fit(&holes, &targets).is_none());
+        assert!(Grid::of(&holes, &targets).is_none());
     }
 }

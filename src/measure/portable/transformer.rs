@@ -299,10 +299,12 @@ fn inputs(architecture: &Architecture, workload: &Workload, device: &Device) -> 
         let (place, pair) = (context + element / head_dim, element % (head_dim / 2));
         place as f32 * 10_000f32.powf(-2.0 * pair as f32 / head_dim as f32)
     };
-    let rotation = [f32::cos, f32::sin].map(|part| {
-        let values = (0..seq * head_dim).map(|element| part(angle(element)));
-        real(values.collect(), [1, 1, seq, head_dim])
-    });
+    let rotation = || {
+        [f32::cos, f32::sin].map(|part| {
+            let values = (0..seq * head_dim).map(|element| part(angle(element)));
+            real(values.collect(), [1, 1, seq, head_dim])
+        })
+    };
     let drawn = random.normals(1 << 16);
     let cached = || {
         let shape = [batch, heads, context, head_dim];
@@ -324,7 +326,7 @@ fn inputs(architecture: &Architecture, workload: &Workload, device: &Device) -> 
         heads,
         head_dim,
         gated: architecture.mlp.kind == MlpKind::Swiglu,
-        rotation: (architecture.positions == Positions::Rotary).then_some(rotation),
+        rotation: (architecture.positions == Positions::Rotary).then(rotation),
         cache,
         trains: workload.trains(),
     }

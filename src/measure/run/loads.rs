@@ -16,12 +16,6 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 impl Run<'_> {
-    /// Whether a load is due: they are spread evenly over the cases of the plan.
-    pub(super) fn is_load_due(&self, progress: f64) -> bool {
-        let (done, left) = (self.loads_done as f64, self.planned_loads.len() as f64);
-        left > 0.0 && (self.queue.is_empty() || progress * (done + left) >= done + 0.5)
-    }
-
     /// Time that the next load may take: that of its operators alone, and of its windows.
     pub(super) fn load_margin(&self) -> Duration {
         let next = self.planned_loads.front();
@@ -98,10 +92,7 @@ impl Run<'_> {
             name,
             reason: &reason,
         });
-        Ok(match self.lost {
-            Some(_) => ControlFlow::Break(()),
-            None => flow,
-        })
+        Ok(self.unless_lost(flow))
     }
 
     /// Times an operator of a load alone; where the plan has a row of it, the row is a repeat.

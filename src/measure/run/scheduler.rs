@@ -228,7 +228,7 @@ impl<'a> Run<'a> {
                 self.query(round, share, propose, watch)?;
                 round += 1;
             }
-            if self.is_load_due(progress) {
+            if self.is_due(self.loads_done, self.planned_loads.len(), progress) {
                 if self.spent() + self.load_margin() + self.anchor_cost >= budget {
                     let _ = self.visit_anchors(watch)?;
                     return Ok(self.ended(Ended::Budget));
@@ -239,7 +239,7 @@ impl<'a> Run<'a> {
                 continue;
             }
             // A step that does not fit in time is left out; the cases after it may.
-            if self.is_step_due(progress) {
+            if self.is_due(self.steps_done, self.planned_steps.len(), progress) {
                 let fits = self.spent() + self.step_margin() + self.anchor_cost < budget;
                 if !fits && self.queue.is_empty() {
                     let _ = self.visit_anchors(watch)?;
@@ -270,6 +270,20 @@ impl<'a> Run<'a> {
             {
                 return Ok(self.ended(Ended::Interrupted));
             }
+        }
+    }
+
+    /// Whether one of what is measured beside the cases is due: they are spread evenly over the cases of the plan.
+    pub(super) fn is_due(&self, done: usize, left: usize, progress: f64) -> bool {
+        let (done, left) = (done as f64, left as f64);
+        left > 0.0 && (self.queue.is_empty() || progress * (done + left) >= done + 0.5)
+    }
+
+    /// Whether the run goes on after a failure: as the watcher says, unless the device was lost.
+    pub(super) fn unless_lost(&self, flow: ControlFlow<()>) -> ControlFlow<()> {
+        match self.lost {
+            Some(_) => ControlFlow::Break(()),
+            None => flow,
         }
     }
 
@@ -384,10 +398,7 @@ impl<'a> Run<'a> {
             case,
             reason: &reason,
         });
-        Ok(match self.lost {
-            Some(_) => ControlFlow::Break(()),
-            None => flow,
-        })
+        Ok(self.unless_lost(flow))
     }
 
     fn row(&self, planned: &Planned, role: Role, at: f64, timing: &Timing) -> Row {

@@ -21,12 +21,6 @@ const ENOUGH: Seconds = Seconds::from_secs(1.0);
 const COST: Duration = Duration::from_secs(3);
 
 impl Run<'_> {
-    /// Whether a step is due: they are spread evenly over the cases of the plan.
-    pub(super) fn is_step_due(&self, progress: f64) -> bool {
-        let (done, left) = (self.steps_done as f64, self.planned_steps.len() as f64);
-        left > 0.0 && (self.queue.is_empty() || progress * (done + left) >= done + 0.5)
-    }
-
     /// Time that the next step may take: as long as the longest so far.
     pub(super) fn step_margin(&self) -> Duration {
         self.longest_step.unwrap_or(COST)
