@@ -302,6 +302,10 @@ MOVED = {"architectures", "partial_rotary_factor", "rope_theta", "rotary_emb_bas
         ("mixtral-8x7b", {"params": "30B", "active_params": "8B"}, "MixtralConfig"),
         ("qwen3-30b-a3b", {"params": "30B", "active_params": "3B"}, "Qwen3MoeConfig"),
         (None, {"params": "30B", "active_params": "3B", "shared_experts": 1}, "Glm4MoeConfig"),
+        ("deepseek-v2-lite", {"params": "16B"}, "DeepseekV2Config"),
+        ("deepseek-v3", {"params": "30B", "active_params": "3B", "dense_layers": 1}, "DeepseekV3Config"),
+        (None, {"params": "7B", "kv_lora_rank": 512}, "DeepseekV3Config"),
+        (None, {"params": "7B", "window_layers": 24, "layers": 32}, "MinistralConfig"),
     ],
 )
 def test_searched_configs_load_in_transformers(tmp_path, like, more, kind):

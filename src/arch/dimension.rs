@@ -37,6 +37,10 @@ named_enum! {
         TopK = "top_k",
         /// Rows of the token embedding.
         Vocab = "vocab",
+        /// Layers whose attention sees a sliding window.
+        WindowLayers = "window_layers",
+        /// Width of the key/value latent of latent attention.
+        KvLoraRank = "kv_lora_rank",
         /// Sequences per micro-batch and replica.
         Batch = "batch",
         /// New tokens per sequence.
@@ -95,16 +99,16 @@ macro_rules! plain {
     };
 }
 
-/// The entry of a field of the mixture of experts.
-macro_rules! of_experts {
-    ($least:expr, $most:expr, $field:ident) => {
+/// The entry of a field of a part that an architecture may lack.
+macro_rules! of_part {
+    ($least:expr, $most:expr, $part:ident . $field:ident) => {
         Entry {
-            field: concat!("moe.", stringify!($field)),
+            field: concat!(stringify!($part), ".", stringify!($field)),
             least: $least,
             most: $most,
             access: Access::Architecture(
-                |arch| arch.moe.map_or(0, |moe| moe.$field),
-                |arch, to| arch.moe.iter_mut().for_each(|moe| moe.$field = to),
+                |arch| arch.$part.map_or(0, |part| part.$field),
+                |arch, to| arch.$part.iter_mut().for_each(|part| part.$field = to),
             ),
         }
     };
@@ -144,11 +148,13 @@ impl Dimension {
             Self::KvHeads => plain!(Architecture, 1, MAX_HEADS, kv_heads),
             Self::HeadDim => plain!(Architecture, 1, MAX_HEADS, head_dim),
             Self::DFf => plain!(Architecture, 1, MAX_WIDTH, mlp.d_ff),
-            Self::MoeDFf => of_experts!(1, MAX_WIDTH, d_ff),
-            Self::MoeSharedDFf => of_experts!(0, MAX_WIDTH, shared_d_ff),
-            Self::Experts => of_experts!(2, MAX_EXPERTS, experts),
-            Self::TopK => of_experts!(1, MAX_EXPERTS, top_k),
+            Self::MoeDFf => of_part!(1, MAX_WIDTH, moe.d_ff),
+            Self::MoeSharedDFf => of_part!(0, MAX_WIDTH, moe.shared_d_ff),
+            Self::Experts => of_part!(2, MAX_EXPERTS, moe.experts),
+            Self::TopK => of_part!(1, MAX_EXPERTS, moe.top_k),
             Self::Vocab => plain!(Architecture, 1, MAX_VOCAB, vocab),
+            Self::WindowLayers => of_part!(1, MAX_LAYERS, window.layers),
+            Self::KvLoraRank => of_part!(1, MAX_HIDDEN, mla.kv_lora_rank),
             Self::Batch => plain!(Workload, 1, MAX_BATCH, batch),
             Self::Seq => plain!(Workload, 1, MAX_SEQUENCE, seq),
             Self::Context => plain!(Workload, 0, MAX_SEQUENCE, context),
@@ -180,11 +186,21 @@ impl Dimension {
 
     /// Whether this architecture has the part that the dimension measures.
     pub fn exists_in(self, arch: &Architecture) -> bool {
-        let is_of_experts = matches!(
-            self,
-            Self::MoeDFf | Self::MoeSharedDFf | Self::Experts | Self::TopK
-        );
-        !is_of_experts || arch.moe.is_some()
+        match self {
+            Self::MoeDFf | Self::MoeSharedDFf | Self::Experts | Self::TopK => arch.moe.is_some(),
+            Self::WindowLayers => arch.window.is_some(),
+            Self::KvLoraRank => arch.mla.is_some(),
+            _ => true,
+        }
+    }
+
+    /// The part that it measures, where an architecture may lack it.
+    fn part(self) -> &'static str {
+        match self {
+            Self::WindowLayers => "sliding window",
+            Self::KvLoraRank => "latent attention",
+            _ => "experts",
+        }
     }
 
     /// Where architecture or workload holds it, as messages name it: `mlp.d_ff`.
@@ -270,8 +286,8 @@ impl Dimension {
         }
         if !self.exists_in(arch) {
             let place = format!("architecture `{}`", arch.name);
-            let allowed = "nothing, as it has no experts";
-            return Err(Error::field(place, self.field(), value, allowed));
+            let allowed = format!("nothing, as it has no {}", self.part());
+            return Err(Error::field(place, self.field(), value, &allowed));
         }
         Ok(())
     }
@@ -374,7 +390,8 @@ mod tests {
                 if !dimension.exists_in(base) {
                     assert_eq!(value, 0, "{dimension}");
                     let refused = dimension.set(&mut arch, &mut same, 8).unwrap_err();
-                    assert!(refused.to_string().contains("no experts"), "{refused}");
+                    let part = format!("it has no {}", dimension.part());
+                    assert!(refused.to_string().contains(&part), "{refused}");
                     continue;
                 }
                 assert!(dimension.range().contains(&value), "{dimension}");
@@ -386,10 +403,12 @@ mod tests {
 
     #[test]
     fn a_value_that_is_put_is_the_value_that_is_got() {
-        let (mut arch, mut work) = (
-            Preset::find("deepseek-v3").unwrap().architecture.clone(),
-            Workload::train(1, 64),
-        );
+        let mut arch = Preset::find("deepseek-v3").unwrap().architecture.clone();
+        arch.window = Some(crate::arch::Window {
+            size: 1024,
+            layers: 1,
+        });
+        let mut work = Workload::train(1, 64);
         for (index, dimension) in Dimension::ALL.into_iter().enumerate() {
             assert_eq!(
                 Dimension::of_architecture().contains(&dimension),
@@ -406,6 +425,8 @@ mod tests {
                     Dimension::MoeSharedDFf => "moe.shared_d_ff",
                     Dimension::Experts => "moe.experts",
                     Dimension::TopK => "moe.top_k",
+                    Dimension::WindowLayers => "window.layers",
+                    Dimension::KvLoraRank => "mla.kv_lora_rank",
                     other => other.name(),
                 }
             );

@@ -32,7 +32,7 @@ pub use config::{Stated, config_json, parse_config, read_config, read_object};
 pub use dimension::Dimension;
 pub use lowering::lower;
 pub use memory::{HostTraffic, MemoryUse, host_traffic, memory_use};
-pub use params::{ParameterCount, parameters};
+pub use params::{ParameterCount, attention_weights, parameters};
 pub use placement::Group;
 pub use presets::Preset;
 pub use step::{Item, Phase, Role, Step};
@@ -314,6 +314,12 @@ impl Window {
             layers: (self.layers * to / from).max(1),
             ..self
         }
+    }
+
+    /// Windowed layers for each one that sees everything, of so many layers, rounded; none where all are windowed.
+    pub fn pattern(self, layers: u64) -> Option<u64> {
+        let full = layers.saturating_sub(self.layers);
+        (full > 0).then(|| (self.layers as f64 / full as f64).round() as u64)
     }
 }
 

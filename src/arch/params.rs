@@ -92,6 +92,13 @@ pub(super) fn active_weights(arch: &Architecture) -> (u64, u64) {
     (layers, arch.hidden * arch.vocab)
 }
 
+/// Weights of the linear maps of attention in one layer, without biases.
+pub fn attention_weights(arch: &Architecture) -> u64 {
+    let linears = attention_linears(arch, 1);
+    let weights = linears.iter().map(|linear| linear.inputs * linear.outputs);
+    weights.sum()
+}
+
 fn embedding(arch: &Architecture, tp: u64, first: bool, last: bool) -> u64 {
     let table = rank_vocab(arch, tp) * arch.hidden;
     let mut count = 0;

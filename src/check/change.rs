@@ -37,15 +37,15 @@ pub(super) fn changes(
 
 /// The relative changes of the dimensions, in logarithms, and a fixed part for each of them.
 pub(super) fn distance(changes: &[Change]) -> f64 {
-    let heads = changes
-        .iter()
-        .find(|change| change.dimension == Dimension::Heads);
+    let change_of = |dimension| changes.iter().find(|change| change.dimension == dimension);
+    let heads = change_of(Dimension::Heads);
     changes
         .iter()
-        // Head size and key/value heads follow the heads; that is one change.
+        // Head size and key/value heads follow the heads, windowed layers the layers; that is one change.
         .filter(|change| match (change.dimension, heads) {
             (Dimension::HeadDim, Some(_)) => false,
             (Dimension::KvHeads, Some(heads)) => ratio(change) != ratio(heads),
+            (Dimension::WindowLayers, _) => change_of(Dimension::Layers).is_none(),
             _ => true,
         })
         .map(|change| ratio(change).ln().abs() + EACH_CHANGE)

@@ -173,7 +173,7 @@ fn profile(run: &LossRun) -> Profile {
         kv_group: run.heads / run.kv_heads,
         sparsity: 1.0,
         latent: false,
-        window: 0,
+        window: None,
         vocab: run.vocab as u64,
     }
 }

@@ -13,7 +13,7 @@ mod terms;
 pub use terms::Part;
 
 use crate::arch::Architecture;
-use crate::arch::parameters;
+use crate::arch::{attention_weights, parameters};
 use crate::error::Error;
 use crate::loss::law::{Form, Law, Member, Schedule, Size, Source, with_penalties};
 use crate::loss::terms::{Chance, Terms};
@@ -101,8 +101,8 @@ pub struct Profile {
     pub sparsity: f64,
     /// Whether attention is latent.
     pub latent: bool,
-    /// A hash of the windows, 0 where every layer sees everything.
-    pub window: u64,
+    /// Keys that a windowed layer sees, and [`crate::arch::Window::pattern`]; none without windows.
+    pub window: Option<(u64, Option<u64>)>,
     /// Tokens of the vocabulary, without padding.
     pub vocab: u64,
 }
@@ -117,7 +117,7 @@ impl Profile {
         let moe_layers = arch.moe_layers();
         let of_experts = arch.moe.map_or(0, |moe| moe_layers * moe.active_width());
         let inner = (arch.layers - moe_layers) * arch.mlp.d_ff + of_experts;
-        let attention = 2 * (arch.heads + arch.kv_heads) * arch.head_dim * arch.layers;
+        let attention = attention_weights(arch) / arch.hidden * arch.layers;
         Self {
             size: Size {
                 layers: arch.layers as f64,
@@ -133,9 +133,9 @@ impl Profile {
                 .moe
                 .map_or(1.0, |moe| moe.experts as f64 / moe.top_k as f64),
             latent: arch.mla.is_some(),
-            window: arch.window.map_or(0, |window| {
-                crate::random::fnv1a(format!("{window:?}").as_bytes())
-            }),
+            window: arch
+                .window
+                .map(|window| (window.size, window.pattern(arch.layers))),
             vocab,
         }
     }

@@ -161,6 +161,11 @@ fn batches(query: &Query, work: &Workload) -> Vec<Workload> {
     cut.collect()
 }
 
+/// Whether a layout may have virtual stages.
+pub(crate) fn interleaves(work: &Workload) -> bool {
+    work.pp > 1 && work.microbatches.is_multiple_of(work.pp)
+}
+
 /// Virtual stages that divide the layers of a stage.
 fn interleavings(arch: &Architecture, query: &Query, work: &Workload) -> Vec<Workload> {
     let pp = work.pp;
@@ -169,8 +174,7 @@ fn interleavings(arch: &Architecture, query: &Query, work: &Workload) -> Vec<Wor
         true => (arch.layers + 2) / pp,
         false => arch.layers.div_ceil(pp),
     };
-    let interleaves = pp > 1 && work.microbatches.is_multiple_of(pp);
-    let possible = divisors(stage).filter(|&vp| vp == 1 || interleaves);
+    let possible = divisors(stage).filter(|&vp| vp == 1 || interleaves(work));
     let kept = possible.filter(|&vp| query.keeps(Dimension::Vp, vp));
     kept.map(|vp| Workload { vp, ..*work }).collect()
 }

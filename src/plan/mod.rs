@@ -12,6 +12,7 @@ mod remedy;
 
 mod serve;
 
+pub(crate) use layouts::interleaves;
 pub use order::{Order, memory_share};
 pub use remedy::{MOST_REMEDY_GPUS, Remedy, remedy};
 pub use serve::{Engine, Engines, Limits, serve};
@@ -89,7 +90,7 @@ impl Query {
             .map(|(_, value)| *value)
     }
 
-    fn keeps(&self, dimension: Dimension, value: u64) -> bool {
+    pub(crate) fn keeps(&self, dimension: Dimension, value: u64) -> bool {
         self.kept(dimension).is_none_or(|kept| kept == value)
     }
 }

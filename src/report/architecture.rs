@@ -43,9 +43,34 @@ pub struct ArchitectureShape {
     /// Inner width of all shared experts together, in elements.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub moe_shared_d_ff: Option<u64>,
+    /// Keys that a query of a windowed layer sees; this and the next are absent without windows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<u64>,
+    /// Layers whose attention sees a sliding window.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window_layers: Option<u64>,
+    /// Width of the key/value latent, in elements; absent without latent attention.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kv_lora_rank: Option<u64>,
 }
 
 impl ArchitectureShape {
+    /// The layers, `24 (20 windowed)` where some see a sliding window.
+    pub(super) fn layers_text(&self) -> String {
+        match self.window_layers {
+            Some(windowed) => format!("{} ({windowed} windowed)", self.layers),
+            None => self.layers.to_string(),
+        }
+    }
+
+    /// The key/value heads, or the latent in their place: `latent 512`.
+    pub(super) fn keys_text(&self) -> String {
+        match self.kv_lora_rank {
+            Some(rank) => format!("latent {rank}"),
+            None => self.kv_heads.to_string(),
+        }
+    }
+
     /// The inner width of the MLP, `11008`, or of the experts, `8 of 128 x 768`; with `+ 1536` for shared ones.
     pub(super) fn inner_width(&self) -> String {
         let (Some(experts), Some(top_k), Some(width)) = (self.experts, self.top_k, self.moe_d_ff)
@@ -77,6 +102,9 @@ impl From<&Architecture> for ArchitectureShape {
             top_k: arch.moe.map(|moe| moe.top_k),
             moe_d_ff: arch.moe.map(|moe| moe.d_ff),
             moe_shared_d_ff: arch.moe.map(|moe| moe.shared_d_ff),
+            window: arch.window.map(|window| window.size),
+            window_layers: arch.window.map(|window| window.layers),
+            kv_lora_rank: arch.mla.map(|mla| mla.kv_lora_rank),
         }
     }
 }

@@ -313,7 +313,7 @@ fn rank(layout: &LayoutKeys) -> String {
 }
 
 /// `tp 4, pp 8, vp 5, dp 16, ZeRO 1`.
-fn layout_text(work: &Workload) -> String {
+pub(super) fn layout_text(work: &Workload) -> String {
     let named = [
         ("tp", work.tp),
         ("cp", work.cp),
@@ -337,7 +337,7 @@ fn layout_text(work: &Workload) -> String {
     }
 }
 
-fn recompute_text(work: &Workload) -> String {
+pub(super) fn recompute_text(work: &Workload) -> String {
     match (work.recompute, work.recompute_layers) {
         (Recompute::None, _) => String::new(),
         (recompute, 0) => recompute.to_string(),

@@ -12,6 +12,7 @@ use crate::predict::step::StepEstimate;
 use crate::report::Basis;
 use crate::report::architecture::ArchitectureShape;
 use crate::search::Found;
+use crate::search::Free;
 use crate::search::FrontPoint;
 use crate::search::Method;
 use crate::search::Recommendation;
@@ -39,8 +40,9 @@ pub struct SearchReport {
     pub(super) gpu_title: String,
     pub(super) capacity_bytes: f64,
     pub(super) request: RequestKeys,
+    /// What is run; where layouts are planned, under that of the baseline.
     pub(super) workload: Workload,
-    /// Whether the states were spread over replicas because they did not fit.
+    /// Whether each shape, and the baseline, has a layout of its own, from a plan.
     pub(super) sharded: bool,
     /// Name of the framework that runs the steps.
     pub(super) framework: String,
@@ -83,8 +85,12 @@ pub(super) struct RequestKeys {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_loss_nats: Option<f64>,
     pub relaxed: Vec<&'static str>,
-    /// What else varied, with what there was to choose from.
+    /// What else of the workload varied, with what there was to choose from.
     pub free: BTreeMap<Dimension, Vec<u64>>,
+    /// What else of attention varied.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub free_attention: Vec<Free>,
     /// Query heads per key head, where only one can be written as a config.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kv_group: Option<u64>,
@@ -117,6 +123,10 @@ pub(super) struct ShapeKeys {
     #[serde(flatten)]
     #[schema(value_type = HashMap<String, u64>)]
     pub workload: BTreeMap<Dimension, u64>,
+    /// The layout that it is predicted under, where layouts are planned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub layout: Option<Workload>,
     pub tokens_per_s: f64,
     pub tokens_per_s_low: f64,
     pub tokens_per_s_high: f64,
@@ -170,6 +180,10 @@ pub(super) struct PointKeys {
     #[serde(flatten)]
     #[schema(value_type = HashMap<String, u64>)]
     pub workload: BTreeMap<Dimension, u64>,
+    /// The layout that it is predicted under, where layouts are planned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub layout: Option<Workload>,
     pub tokens_per_s_per_gpu: f64,
     pub memory_bytes: f64,
     pub centre_distance: f64,
@@ -400,7 +414,13 @@ impl SearchReport {
                 free: request
                     .free
                     .iter()
-                    .map(|free| (free.dimension(), free.choices()))
+                    .filter_map(|free| Some((free.dimension(), free.powers()?)))
+                    .collect(),
+                free_attention: request
+                    .free
+                    .iter()
+                    .copied()
+                    .filter(|free| free.powers().is_none())
                     .collect(),
                 kv_group: request.fixed.kv_group,
             },
@@ -421,8 +441,12 @@ impl SearchReport {
             shapes: shapes
                 .map(|(index, shape)| ShapeKeys::new(found, index + 1, shape))
                 .collect(),
-            fastest: PointKeys::from(&found.fastest),
-            pareto_front: found.front.iter().map(PointKeys::from).collect(),
+            fastest: PointKeys::new(found, &found.fastest),
+            pareto_front: found
+                .front
+                .iter()
+                .map(|point| PointKeys::new(found, point))
+                .collect(),
             search: MethodKeys::new(found),
             elsewhere: Vec::new(),
             sizes: found.sizes.as_ref().map(SizesKeys::from),
@@ -480,7 +504,8 @@ impl ShapeKeys {
             shape: ArchitectureShape::from(architecture),
             counted_parameters: counted,
             parameters_miss: counted as f64 / parameters as f64 - 1.0,
-            workload: shape.ranked.candidate.shape.of_workload().collect(),
+            workload: shape.ranked.candidate.shape.of_workload().into(),
+            layout: found.sharded.then_some(shape.workload),
             tokens_per_s: step.tokens_per_s,
             tokens_per_s_low: step.tokens_per_s_low,
             tokens_per_s_high: step.tokens_per_s_high,
@@ -548,11 +573,12 @@ fn by_role(step: &StepEstimate) -> BTreeMap<&'static str, f64> {
     times
 }
 
-impl From<&FrontPoint> for PointKeys {
-    fn from(point: &FrontPoint) -> Self {
+impl PointKeys {
+    fn new(found: &Found, point: &FrontPoint) -> Self {
         Self {
             shape: ArchitectureShape::from(&point.architecture),
-            workload: point.candidate.shape.of_workload().collect(),
+            workload: point.candidate.shape.of_workload().into(),
+            layout: found.sharded.then_some(point.workload),
             tokens_per_s_per_gpu: point.tokens_per_s_per_gpu,
             memory_bytes: point.candidate.memory.bytes(),
             centre_distance: point.centre_distance,

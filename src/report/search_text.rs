@@ -6,6 +6,7 @@ use crate::loss::Reason;
 use crate::report::Report;
 use crate::report::grouped;
 use crate::report::percent;
+use crate::report::plan_text::{layout_text, recompute_text};
 use crate::report::plot::Axis;
 use crate::report::plot::Band;
 use crate::report::plot::Chart;
@@ -19,6 +20,7 @@ use crate::report::signed;
 use crate::report::table::Side;
 use crate::report::table::table;
 use crate::report::tokens;
+use crate::search::Free;
 use crate::search::goal::{ABSOLUTE_LAW, Objective, TIE};
 use crate::units::Bytes;
 use crate::units::significant;
@@ -195,7 +197,7 @@ impl SearchReport {
         ];
         if self.sharded {
             lines.push(format!(
-                "the layout is that of a plan over {} GPUs for the named model, else for a shape in the middle of the lattice; --gpus sets their number, --global-batch the tokens of a step, --tp, --cp, --pp, --vp and --batch what they say; --no-sharding takes the ranks as they are",
+                "each shape runs under the fastest layout that was found for it over {} GPUs, above is that of the baseline; --gpus sets their number, --global-batch the tokens of a step, --tp, --cp, --pp, --vp and --batch what they say; --no-sharding takes the ranks as they are",
                 grouped(self.workload.gpus())
             ));
         }
@@ -218,6 +220,23 @@ impl SearchReport {
                     "free: {name} from {least} to {most} in powers of two"
                 ));
             }
+        }
+        for free in &request.free_attention {
+            let varied = match free {
+                Free::Window => {
+                    "windows in none, a half, three quarters or five sixths of the layers"
+                }
+                _ => "latent attention of several ranks, or none",
+            };
+            lines.push(format!(
+                "free: {varied}; the fastest of each is among the shapes"
+            ));
+        }
+        if let Some(size) = self.shapes.iter().find_map(|shape| shape.shape.window) {
+            lines.push(format!(
+                "a query of a windowed layer sees {} keys",
+                grouped(size)
+            ));
         }
         if !request.relaxed.is_empty() {
             lines.push(format!("relaxed: {}", request.relaxed.join(", ")));
@@ -363,8 +382,14 @@ impl SearchReport {
     }
 
     fn ranking(&self) -> String {
-        let split = self.split().map(Dimension::name).collect::<Vec<_>>();
-        let split = split.join(" x ");
+        let split = match self.sharded {
+            true => "layout".to_owned(),
+            false => self
+                .split()
+                .map(Dimension::name)
+                .collect::<Vec<_>>()
+                .join(" x "),
+        };
         let mixed = self
             .shapes
             .iter()
@@ -394,8 +419,21 @@ impl SearchReport {
             ("nearest", Side::Left),
         ];
         let rows = self.shapes.iter().map(|shape| {
-            let split = self.split().map(|part| shape.workload[&part].to_string());
-            cells(shape, split.collect::<Vec<_>>().join(" x "))
+            let split = match &shape.layout {
+                Some(layout) => {
+                    let mut parts = vec![layout_text(layout)];
+                    let recompute = recompute_text(layout);
+                    if !recompute.is_empty() {
+                        parts.push(format!("recompute {recompute}"));
+                    }
+                    parts.join(", ")
+                }
+                None => {
+                    let parts = self.split().map(|part| shape.workload[&part].to_string());
+                    parts.collect::<Vec<_>>().join(" x ")
+                }
+            };
+            cells(shape, split)
         });
         table(headings, rows)
     }
@@ -530,10 +568,10 @@ impl SearchReport {
                 dtype,
                 format!(
                     "{} layers of {}, {} heads ({} kv) of {}, d_ff {}",
-                    shape.layers,
+                    shape.layers_text(),
                     shape.hidden,
                     shape.heads,
-                    shape.kv_heads,
+                    shape.keys_text(),
                     shape.head_dim,
                     shape.inner_width()
                 ),
@@ -574,10 +612,10 @@ fn cells(shape: &ShapeKeys, split: String) -> [String; 18] {
     [
         shape.rank.to_string(),
         shape.tie_group.to_string(),
-        arch.layers.to_string(),
+        arch.layers_text(),
         arch.hidden.to_string(),
         arch.heads.to_string(),
-        arch.kv_heads.to_string(),
+        arch.keys_text(),
         arch.head_dim.to_string(),
         arch.inner_width(),
         arch.vocab.to_string(),
@@ -621,14 +659,14 @@ impl LossKeys {
 /// `31 layers of 4096, 32 heads, d_ff 10880, vocab 50304`.
 fn dimensions(point: &PointKeys) -> String {
     let shape = &point.shape;
-    let kv = if shape.kv_heads == shape.heads {
-        String::new()
-    } else {
-        format!(" ({} kv)", shape.kv_heads)
+    let kv = match shape.kv_lora_rank {
+        None if shape.kv_heads == shape.heads => String::new(),
+        None => format!(" ({} kv)", shape.kv_heads),
+        Some(rank) => format!(" (latent {rank})"),
     };
     format!(
         "{} layers of {}, {} heads{kv} of {}, d_ff {}, vocab {}",
-        shape.layers,
+        shape.layers_text(),
         shape.hidden,
         shape.heads,
         shape.head_dim,

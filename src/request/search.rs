@@ -93,8 +93,8 @@ pub struct SearchRequest {
     /// Tokens of the vocabulary, which the search pads [default: as in like, else 50257].
     #[cfg_attr(feature = "cli", arg(long, value_name = "V"))]
     pub vocab: Option<Size>,
-    /// Vary these too: micro-batches in powers of two, tensor-parallel ranks and
-    /// pipeline stages up to 8.
+    /// Vary these too: micro-batches in powers of two, tensor-parallel ranks and pipeline stages up to 8, the share of
+    /// layers with a sliding window, latent attention; the fastest of each kind of attention is in the answer.
     #[cfg_attr(feature = "cli", arg(long, value_delimiter = ',', num_args = 1.., value_name = "NAME"))]
     #[serde(default)]
     pub free: Vec<Free>,
@@ -146,6 +146,16 @@ pub struct SearchRequest {
     /// Search mixtures of experts with this many leading layers without experts [default: as in like, else 0].
     #[cfg_attr(feature = "cli", arg(long, value_name = "N"))]
     pub dense_layers: Option<Size>,
+    /// Keep this many layers with a sliding window; 0 has none [default: the same share as in like, else 0].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "N"))]
+    pub window_layers: Option<Size<0>>,
+    /// Keys that a query of those layers sees, itself included [default: as in like, else 1024].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "KEYS"))]
+    pub window: Option<Size>,
+    /// Keep latent attention of this rank; 0 has none. Query latent and head sizes keep their proportions to it [default: as in
+    /// like, else 0].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "R"))]
+    pub kv_lora_rank: Option<Size<0>>,
     /// Shapes to report.
     #[cfg_attr(feature = "cli", arg(long, default_value_t = ten(), value_name = "N",
         value_parser = clap::value_parser!(u64).range(1..=MOST_SHAPES)))]
@@ -232,6 +242,13 @@ impl SearchRequest {
             (Dimension::TopK, "top_k", self.top_k),
         ];
         let fixed = fixed.map(|(dimension, name, size)| (dimension, sizes.option(name, size)));
+        let parts = [
+            (Dimension::WindowLayers, self.window_layers),
+            (Dimension::KvLoraRank, self.kv_lora_rank),
+        ];
+        let parts =
+            parts.map(|(dimension, size)| (dimension, sizes.option(dimension.name(), size)));
+        let window = sizes.option("window", self.window);
         let goal = self.goal()?;
         // A goal that sets the size itself starts from any.
         let free_size =
@@ -239,6 +256,14 @@ impl SearchRequest {
         let sized = self.params.is_some() || !free_size;
         let params = self.params.map(|params| params.0);
         let params = params.or((free_size && like.is_none()).then_some(FIRST_SIZE));
+        if let Some(window) = window
+            && self.window_layers.is_none()
+            && !self.free.contains(&Free::Window)
+            && like.is_none_or(|model| model.window.is_none())
+        {
+            let allowed = "nothing without window_layers, window in free, or a like with windows";
+            return Err(Error::field("search", "window", window, allowed));
+        }
         let request = match (like, params) {
             (Some(model), params) => {
                 let base = with_experts(model.clone(), experts);
@@ -276,7 +301,8 @@ impl SearchRequest {
             shard: !self.no_sharding,
             layout: self.layout(sizes)?,
             free: self.free.clone(),
-            fixed: Fixed::from(fixed),
+            fixed: Fixed::from(fixed).with(parts),
+            window_size: window.unwrap_or(request.window_size),
             relaxed: self.relax.clone(),
             method: match self.exhaustive {
                 true => Method::Exhaustive,
@@ -365,11 +391,23 @@ impl SearchRequest {
                 Free::MicroBatch => self.workload.batch,
                 Free::Tp => several(self.workload.tp),
                 Free::Pp => several(self.workload.pp),
+                Free::Window | Free::Latent => None,
             };
             if let Some(value) = given {
                 let field = free.dimension().name();
                 let allowed = "nothing where free varies it";
                 return Err(Error::field("search", field, value, allowed));
+            }
+        }
+        let parts = [
+            (Free::Window, self.window_layers),
+            (Free::Latent, self.kv_lora_rank),
+        ];
+        for (free, given) in parts {
+            if let Some(value) = given.filter(|_| self.free.contains(&free)) {
+                let allowed = format!("nothing where free varies {free}");
+                let field = free.dimension().name();
+                return Err(Error::field("search", field, value, &allowed));
             }
         }
         Ok(())

@@ -8,6 +8,7 @@ use crate::arch::Dimension;
 use crate::predict::Predictor;
 use crate::search::Progress;
 use crate::search::Watch;
+use crate::search::free::Free;
 use crate::search::objective::Archive;
 use crate::search::objective::Scale;
 use crate::search::objective::Worker;
@@ -37,9 +38,9 @@ const REPORT: u64 = 100;
 /// Shape families that are tried for a start between two looks at whether it is still wanted.
 const BLOCK: usize = 1024;
 
-/// The moves, each as likely: which dimensions they change. The batch stands for everything that is free; the last ones are
-/// of mixtures of experts.
-const MOVES: [&[Dimension]; 10] = [
+/// The moves of every model, each as likely: which dimensions they change. The batch stands for everything of the workload
+/// that is free.
+const MOVES: [&[Dimension]; 8] = [
     &[Dimension::Layers],
     &[Dimension::Hidden],
     &[Dimension::Layers, Dimension::Hidden],
@@ -48,15 +49,15 @@ const MOVES: [&[Dimension]; 10] = [
     &[Dimension::KvHeads],
     &[Dimension::Batch],
     &[Dimension::Vocab],
-    &[Dimension::Experts, Dimension::TopK],
-    &[Dimension::TopK],
 ];
 
-/// Those of them that a dense model has.
-const DENSE_MOVES: usize = 8;
+/// Those of mixtures of experts.
+const EXPERT_MOVES: [&[Dimension]; 2] =
+    [&[Dimension::Experts, Dimension::TopK], &[Dimension::TopK]];
 
-/// Dimensions that take a random number even from one choice: a seed finds what it has always found.
-const ALWAYS_DRAWN: [Dimension; 2] = [Dimension::Batch, Dimension::Tp];
+/// Those of what else may vary.
+const WINDOW_MOVES: [&[Dimension]; 1] = [&[Dimension::WindowLayers]];
+const LATENT_MOVES: [&[Dimension]; 1] = [&[Dimension::KvLoraRank]];
 
 /// How much is spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,12 +103,14 @@ pub fn anneal(
         .collect();
     let done = AtomicU64::new(0);
     let widths = space.hidden_sizes();
+    let moves = moves(space);
     let ends: Vec<(Archive, bool)> = starts
         .into_par_iter()
         .map(|(shape, random)| {
             let chain = Chain {
                 space,
                 widths: &widths,
+                moves: &moves,
                 done: &done,
                 total,
                 watch,
@@ -126,6 +129,22 @@ pub fn anneal(
     };
     let archives = ends.into_iter().map(|(archive, _)| archive);
     (archives.fold(starter.archive, Archive::merge), interrupted)
+}
+
+/// The moves that a search has.
+fn moves(space: &Space) -> Vec<&'static [Dimension]> {
+    let mut moves = MOVES.to_vec();
+    if space.base.moe.is_some() {
+        moves.extend(EXPERT_MOVES);
+    }
+    for free in &space.free {
+        match free {
+            Free::Window => moves.extend(WINDOW_MOVES),
+            Free::Latent => moves.extend(LATENT_MOVES),
+            Free::MicroBatch | Free::Tp | Free::Pp => {}
+        }
+    }
+    moves
 }
 
 /// A feasible shape: the first one from a random family on, round the lattice once; none where `go_on` says no.
@@ -151,6 +170,7 @@ fn start(
 struct Chain<'a> {
     space: &'a Space,
     widths: &'a [u64],
+    moves: &'a [&'static [Dimension]],
     done: &'a AtomicU64,
     total: u64,
     watch: &'a Watch<'a>,
@@ -232,35 +252,63 @@ impl Chain<'_> {
     /// One or two dimensions changed; the width is not refitted yet.
     fn propose(&self, shape: &Shape, random: &mut Xoshiro256PlusPlus) -> Shape {
         let mut next = *shape;
-        let moves = match self.space.base.moe {
-            None => DENSE_MOVES,
-            Some(_) => MOVES.len(),
-        };
-        let moved = MOVES[random.random_range(0..moves)];
+        let moved = self.moves[random.random_range(0..self.moves.len())];
         for dimension in moved {
             match dimension {
                 Dimension::Layers => next = self.other_layers(next, random),
                 Dimension::Hidden => next = self.other_width(next, random),
                 Dimension::Heads => {}
-                // Whatever is free moves together.
-                Dimension::Batch => {
-                    for (free, choices) in &self.space.free {
-                        if choices.len() > 1 || ALWAYS_DRAWN.contains(free) {
-                            next = self.other(*free, next, random);
-                        }
-                    }
-                }
+                Dimension::Batch => next = self.other_workload(next, random),
                 other => next = self.other(*other, next, random),
             }
         }
-        let recut = moved.contains(&Dimension::Heads);
+        let is_latent = |shape: &Shape| shape[Dimension::KvLoraRank] > 0;
+        let recut = moved.contains(&Dimension::Heads) || is_latent(&next) != is_latent(shape);
         if recut || next[Dimension::Hidden] != shape[Dimension::Hidden] {
             next = self.other_heads(shape, next, recut, random);
         }
         if next[Dimension::Tp] != shape[Dimension::Tp] {
             next = self.other(Dimension::Vocab, next, random);
         }
+        if next[Dimension::Layers] != shape[Dimension::Layers] {
+            next = self.same_windows(shape, next);
+            next = self.other_stages(next, random);
+        }
         next
+    }
+
+    /// This shape under the same layout with virtual stages that divide its layers: its own where they do.
+    fn other_stages(&self, shape: Shape, random: &mut Xoshiro256PlusPlus) -> Shape {
+        if self.space.divides(&shape) {
+            return shape;
+        }
+        let under = self.space.interleaved_like(&shape);
+        let under = under.map(|at| self.space.under(&shape, at));
+        let whole: Vec<Shape> = under.filter(|shape| self.space.divides(shape)).collect();
+        pick(&whole, random).unwrap_or(shape)
+    }
+
+    /// Another layout, and another value of all that is free of it.
+    fn other_workload(&self, mut next: Shape, random: &mut Xoshiro256PlusPlus) -> Shape {
+        let layouts = &self.space.interleaved;
+        if layouts.len() > 1 {
+            let first = layouts[random.random_range(0..layouts.len())].start;
+            next = self.other_stages(self.space.under(&next, first), random);
+        }
+        for free in &self.space.free {
+            if free.powers().is_some() {
+                next = self.other(free.dimension(), next, random);
+            }
+        }
+        next
+    }
+
+    /// Windows in as large a share of other layers.
+    fn same_windows(&self, shape: &Shape, next: Shape) -> Shape {
+        let choices = |shape: &Shape| self.space.choices(Dimension::WindowLayers, shape);
+        let same = |other: &Shape| other[Dimension::WindowLayers] == shape[Dimension::WindowLayers];
+        let at = choices(shape).iter().position(same).unwrap_or(0);
+        choices(&next).get(at).copied().unwrap_or(next)
     }
 
     /// Any choice of this dimension.
@@ -268,9 +316,10 @@ impl Chain<'_> {
         pick(&self.space.choices(dimension, &shape), random).unwrap_or(shape)
     }
 
-    /// A few layers more or less.
+    /// A few layers more or less in every stage.
     fn other_layers(&self, shape: Shape, random: &mut Xoshiro256PlusPlus) -> Shape {
-        let layers = shape[Dimension::Layers].saturating_add_signed(steps(random));
+        let stages = shape[Dimension::Pp] as i64;
+        let layers = shape[Dimension::Layers].saturating_add_signed(steps(random) * stages);
         let fixed = self.space.fixed[Dimension::Layers];
         shape.with(Dimension::Layers, fixed.unwrap_or(layers.max(1)))
     }
@@ -301,7 +350,10 @@ impl Chain<'_> {
             Some(same) if !recut => Some(*same),
             _ => pick(&choices, random),
         };
-        let group = shape[heads] / shape[Dimension::KvHeads];
+        let group = match next[Dimension::KvLoraRank] {
+            0 => shape[heads] / shape[Dimension::KvHeads],
+            _ => 1,
+        };
         chosen.map_or(next, |chosen| {
             let grouped = match chosen[heads].is_multiple_of(group) {
                 true => chosen[heads] / group,

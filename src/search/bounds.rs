@@ -3,8 +3,7 @@
 use crate::arch::Architecture;
 use crate::arch::Dimension;
 use crate::arch::MlpKind;
-use crate::arch::Moe;
-use crate::arch::parameters;
+use crate::arch::{attention_weights, parameters};
 use crate::error::Error;
 use crate::error::Result;
 use serde::Deserialize;
@@ -61,12 +60,16 @@ named_enum! {
         MlpAttentionRatio = "mlp_attention_ratio",
         /// Hidden width over the square root of the parameters.
         WidthRatio = "width_ratio",
-        /// Width of one head.
+        /// Width of one head, with latent attention of its values.
         HeadDim = "head_dim",
-        /// Width of all heads over hidden width.
+        /// Width of all heads over hidden width, without latent attention.
         HeadWidth = "head_width",
-        /// Query heads per key/value head.
+        /// Query heads per key/value head, without latent attention.
         KvGroup = "kv_group",
+        /// Width of all value heads over hidden width, with latent attention.
+        LatentHeadWidth = "latent_head_width",
+        /// Width of the key/value latent.
+        LatentRank = "latent_rank",
         /// Padded vocabulary over the tokens asked for.
         VocabPadding = "vocab_padding",
         /// Routed experts of a layer.
@@ -79,28 +82,40 @@ named_enum! {
 }
 
 impl Quantity {
-    /// Its value; `vocab` is the vocabulary asked for, before padding. What is of experts is 0 without them.
-    fn of(self, arch: &Architecture, vocab: u64) -> f64 {
+    /// Its value; `vocab` is the vocabulary asked for, before padding. None where the architecture has no such part.
+    fn of(self, arch: &Architecture, vocab: u64) -> Option<f64> {
         let (hidden, kind) = (arch.hidden as f64, arch.mlp.kind);
         let d_ff = arch.moe.map_or(arch.mlp.d_ff, |moe| moe.active_width());
-        let of_experts = |value: fn(&Moe) -> f64| arch.moe.as_ref().map_or(0.0, value);
-        match self {
+        let is_latent = arch.mla.is_some();
+        let widths = (arch.heads * arch.value_dim()) as f64 / hidden;
+        Some(match self {
             Self::AspectRatio => hidden / arch.layers as f64,
             Self::Layers => arch.layers as f64,
             Self::FfnRatioPlain | Self::FfnRatioGated => d_ff as f64 / hidden,
             Self::MlpAttentionRatio => {
                 let mlp = ((kind.up_factor() + 1) * d_ff) as f64;
-                mlp / (2 * (arch.heads + arch.kv_heads) * arch.head_dim) as f64
+                let attention = match is_latent {
+                    true => attention_weights(arch) as f64 / hidden,
+                    false => (2 * (arch.heads + arch.kv_heads) * arch.head_dim) as f64,
+                };
+                mlp / attention
             }
             Self::WidthRatio => hidden / (parameters(arch).non_embedding as f64).sqrt(),
-            Self::HeadDim => arch.head_dim as f64,
-            Self::HeadWidth => (arch.heads * arch.head_dim) as f64 / hidden,
+            Self::HeadDim => arch.value_dim() as f64,
+            Self::HeadWidth if is_latent => return None,
+            Self::LatentHeadWidth if !is_latent => return None,
+            Self::HeadWidth | Self::LatentHeadWidth => widths,
+            Self::KvGroup if is_latent => return None,
             Self::KvGroup => (arch.heads / arch.kv_heads) as f64,
+            Self::LatentRank => arch.mla?.kv_lora_rank as f64,
             Self::VocabPadding => arch.vocab as f64 / vocab as f64,
-            Self::Experts => of_experts(|moe| moe.experts as f64),
-            Self::ExpertShare => of_experts(|moe| moe.top_k as f64 / moe.experts as f64),
-            Self::ExpertWidth => of_experts(|moe| moe.d_ff as f64) / hidden,
-        }
+            Self::Experts => arch.moe?.experts as f64,
+            Self::ExpertShare => {
+                let moe = arch.moe?;
+                moe.top_k as f64 / moe.experts as f64
+            }
+            Self::ExpertWidth => arch.moe?.d_ff as f64 / hidden,
+        })
     }
 }
 
@@ -186,14 +201,15 @@ impl Bounds {
     pub fn admit(&self, arch: &Architecture) -> bool {
         self.bounds.iter().all(|(bound, relaxed)| {
             let limits = if *relaxed { bound.widest } else { bound.usual };
-            inside(limits, bound.name.of(arch, self.vocab))
+            let value = bound.name.of(arch, self.vocab);
+            value.is_none_or(|value| inside(limits, value))
         })
     }
 
     /// Bounds whose usual limits this shape leaves, with its value.
     pub fn outside(&self, arch: &Architecture) -> Vec<(&Bound, f64)> {
         self.all()
-            .map(|bound| (bound, bound.name.of(arch, self.vocab)))
+            .filter_map(|bound| Some((bound, bound.name.of(arch, self.vocab)?)))
             .filter(|(bound, value)| !inside(bound.usual, *value))
             .collect()
     }
@@ -204,8 +220,11 @@ impl Bounds {
     pub fn distance(&self, arch: &Architecture) -> f64 {
         let (mut sum, mut count) = (0.0, 0);
         for bound in self.all() {
+            let Some(value) = bound.name.of(arch, self.vocab) else {
+                continue;
+            };
             let [low, high] = bound.usual;
-            let away = (bound.name.of(arch, self.vocab) / bound.centre).ln();
+            let away = (value / bound.centre).ln();
             let room = (if away < 0.0 { low } else { high } / bound.centre).ln();
             // A limit at the centre itself allows no way in that direction.
             let way = if room.abs() < 1e-9 { away } else { away / room };
@@ -264,7 +283,7 @@ mod tests {
     #[test]
     fn limits_are_ordered_and_every_line_has_a_source() {
         for budget in [1.25e8, 6.7e9, 1e12] {
-            for base in ["gpt3-6.7b", "llama-3-8b", "mixtral-8x7b"] {
+            for base in ["gpt3-6.7b", "llama-3-8b", "mixtral-8x7b", "deepseek-v3"] {
                 let base = &Preset::find(base).unwrap().architecture;
                 let bounds = Bounds::new(budget, base, 50257, &[]).unwrap();
                 for bound in bounds.all() {
@@ -306,6 +325,10 @@ mod tests {
             "qwen3-30b-a3b",
             "qwen3-235b-a22b",
             "gpt-oss-20b",
+            "deepseek-v2",
+            "deepseek-v2-lite",
+            "deepseek-v3",
+            "kimi-k2",
         ] {
             let arch = &Preset::find(name).unwrap().architecture;
             let budget = parameters(arch).total as f64;

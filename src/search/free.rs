@@ -1,4 +1,4 @@
-//! What a search varies only where it is asked to: dimensions of the workload, each with its choices.
+//! What a search varies only where it is asked to.
 
 use crate::arch::Dimension;
 
@@ -11,6 +11,10 @@ named_enum! {
         Tp = "tp",
         /// Pipeline stages, up to 8.
         Pp = "pp",
+        /// The share of the layers whose attention sees a sliding window: none, a half, three quarters, five sixths.
+        Window = "window",
+        /// Latent attention of several ranks, or none.
+        Latent = "latent",
     }
 }
 
@@ -21,15 +25,18 @@ impl Free {
             Self::MicroBatch => Dimension::Batch,
             Self::Tp => Dimension::Tp,
             Self::Pp => Dimension::Pp,
+            Self::Window => Dimension::WindowLayers,
+            Self::Latent => Dimension::KvLoraRank,
         }
     }
 
-    /// What there is to choose from: powers of two.
-    pub fn choices(self) -> Vec<u64> {
+    /// What there is to choose from of the workload: powers of two; none where the choices depend on the architecture.
+    pub fn powers(self) -> Option<Vec<u64>> {
         let largest_log2 = match self {
             Self::MicroBatch => 6,
             Self::Tp | Self::Pp => 3,
+            Self::Window | Self::Latent => return None,
         };
-        (0..=largest_log2).map(|power| 1 << power).collect()
+        Some((0..=largest_log2).map(|power| 1 << power).collect())
     }
 }

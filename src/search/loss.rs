@@ -4,9 +4,11 @@ use crate::arch::Architecture;
 use crate::loss::{Comparison, Evidence, Model, Profile};
 use crate::search::Request;
 use crate::search::objective::Candidate;
-use crate::search::shape::Count;
+use crate::search::shape::{Count, Shape};
 use crate::search::space::Space;
 use rayon::prelude::*;
+use rustc_hash::FxHashMap;
+use std::sync::{Arc, Mutex};
 
 /// Tokens a parameter where no number of tokens is asked for.
 const TOKENS_A_PARAMETER: f64 = 20.0;
@@ -21,12 +23,15 @@ pub struct Referee {
     vocab: u64,
     total: bool,
     /// Tokens that both are trained on.
-    pub tokens: f64,
+    tokens: f64,
+    /// What was computed before: a search ranks most shapes again under another layout.
+    compared: Memo<Comparison>,
+    drawn: Memo<Option<Arc<[f64]>>>,
 }
 
 impl Referee {
-    /// Against the baseline of a request.
-    pub fn new(request: &Request) -> Self {
+    /// Against the baseline of a request; after the tokens of the request where none are given.
+    pub fn new(request: &Request, tokens: Option<f64>) -> Self {
         // A baseline that nobody named lends its proportions, not its tokenizer.
         let vocab = match request.named {
             true => request.baseline.vocab,
@@ -37,16 +42,25 @@ impl Referee {
             reference: Profile::of(&request.baseline, vocab),
             vocab: request.vocab,
             total: request.count == Count::Total,
-            tokens: request
-                .tokens
+            tokens: tokens
+                .or(request.tokens)
                 .unwrap_or(TOKENS_A_PARAMETER * request.parameters as f64),
+            compared: Memo::default(),
+            drawn: Memo::default(),
         }
     }
 
-    /// What is known of a shape's loss.
-    pub fn compare(&self, arch: &Architecture) -> Comparison {
-        let (shape, reference) = self.pair(arch);
-        self.model.compare(&shape, &reference, self.tokens)
+    /// Tokens that both are trained on.
+    pub fn tokens(&self) -> f64 {
+        self.tokens
+    }
+
+    /// What is known of the loss of a shape, which `arch` has.
+    pub fn compare(&self, shape: &Shape, arch: &Architecture) -> Comparison {
+        self.compared.of(shape, || {
+            let (shape, reference) = self.pair(arch);
+            self.model.compare(&shape, &reference, self.tokens)
+        })
     }
 
     /// A shape and the baseline's proportions at as many parameters.
@@ -58,11 +72,14 @@ impl Referee {
     /// Candidates, given fastest first, without those that a faster one beats in loss in every draw. Shapes of whose loss
     /// nothing is known stay.
     pub fn not_worse(&self, space: &Space, candidates: Vec<Candidate>) -> Vec<Candidate> {
-        let losses: Vec<Option<Vec<f64>>> = candidates
+        let losses: Vec<Option<Arc<[f64]>>> = candidates
             .par_iter()
-            .map(|candidate| self.draws(&space.build(&candidate.shape).0))
+            .map(|candidate| {
+                let shape = &candidate.shape;
+                self.drawn.of(shape, || self.draws(&space.build(shape).0))
+            })
             .collect();
-        let mut kept: Vec<(Candidate, Option<Vec<f64>>)> = Vec::new();
+        let mut kept: Vec<(Candidate, Option<Arc<[f64]>>)> = Vec::new();
         for (candidate, losses) in candidates.into_iter().zip(losses) {
             let beaten = losses.as_ref().is_some_and(|losses| {
                 let known = kept.iter().rev().filter_map(|(_, known)| known.as_ref());
@@ -75,11 +92,33 @@ impl Referee {
         kept.into_iter().map(|(candidate, _)| candidate).collect()
     }
 
-    fn draws(&self, arch: &Architecture) -> Option<Vec<f64>> {
+    fn draws(&self, arch: &Architecture) -> Option<Arc<[f64]>> {
         let shape = Profile::of(arch, self.vocab);
         let (evidence, _) = self.model.evidence(&shape, &self.reference);
         let known = matches!(evidence, Evidence::Inside | Evidence::Extrapolated);
-        known.then(|| self.model.first_losses(&shape, self.tokens, SURE))
+        known.then(|| self.model.first_losses(&shape, self.tokens, SURE).into())
+    }
+}
+
+/// Values by shape, whatever its layout.
+struct Memo<T>(Mutex<FxHashMap<Shape, T>>);
+
+impl<T> Default for Memo<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T: Clone> Memo<T> {
+    fn of(&self, shape: &Shape, compute: impl FnOnce() -> T) -> T {
+        let shape = shape.under_any();
+        let lock = || self.0.lock().expect("no thread panics with it");
+        if let Some(known) = lock().get(&shape) {
+            return known.clone();
+        }
+        let value = compute();
+        lock().insert(shape, value.clone());
+        value
     }
 }
 

@@ -1,7 +1,8 @@
 //! The fastest architecture for a number of parameters.
 //!
-//! [`search`] varies layers, width, heads, key/value heads, MLP width and padded vocabulary (micro-batch and ranks
-//! where asked) over a lattice inside `data/search-bounds.toml`. It anneals and polishes, or looks at every shape.
+//! [`search`] varies layers, width, heads, key/value heads, MLP width and padded vocabulary (micro-batch, ranks, windows and
+//! latent attention where asked) over a lattice inside `data/search-bounds.toml`, jointly with the layout where that is
+//! planned. It anneals and polishes, or looks at every shape.
 
 mod anneal;
 
@@ -33,16 +34,18 @@ mod space;
 
 pub use free::Free;
 pub use request::{
-    Layout, Method, PARAMETERS, Request, USUAL_EXPERTS, USUAL_VOCABULARY, usual_architecture,
+    Layout, Method, PARAMETERS, Request, USUAL_EXPERTS, USUAL_LATENT, USUAL_VOCABULARY,
+    USUAL_WINDOW, usual_architecture,
 };
 pub use sizes::{SizePoint, Sizes};
 
 use crate::arch::Architecture;
 use crate::arch::Dimension;
 use crate::arch::Workload;
-use crate::arch::memory_use;
+use crate::arch::{MemoryUse, memory_use};
 use crate::error::Error;
 use crate::error::Result;
+use crate::gpu::Gpu;
 use crate::loss::Comparison;
 use crate::predict::Predictor;
 use crate::predict::step::StepEstimate;
@@ -53,6 +56,7 @@ use crate::search::anneal::Effort;
 use crate::search::bounds::Bounds;
 use crate::search::bounds::Quantity;
 use crate::search::goal::{Entry, Outcome, Yardstick};
+use crate::search::layout::Planned;
 use crate::search::loss::Referee;
 use crate::search::objective::Archive;
 use crate::search::objective::Candidate;
@@ -61,6 +65,7 @@ use crate::search::rank::Ranked;
 use crate::search::shape::Shape;
 use crate::search::shape::ShapeFamily;
 use crate::search::space::Space;
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 /// Found the very best of every lattice it was tried on, for all seeds (`benches/search.rs`).
@@ -69,12 +74,16 @@ const EFFORT: Effort = Effort {
     iterations: 1500,
 };
 
-/// Shapes that are polished, and rounds of it at most.
+/// Rounds in which the shapes of an answer get the layouts that are the best of each, which may change the answer.
+const REPLANS: usize = 3;
+
+/// Shapes that are polished, of so many of the best, and rounds of it at most.
 const POLISHED: usize = 4;
+const CLOSE: usize = 200;
 const ROUNDS: usize = 6;
 
 /// Dimensions in which shapes of one neighbourhood differ.
-const WITHIN_SIZE: [Dimension; 8] = [
+const WITHIN_SIZE: [Dimension; 10] = [
     Dimension::Heads,
     Dimension::KvHeads,
     Dimension::HeadDim,
@@ -83,6 +92,8 @@ const WITHIN_SIZE: [Dimension; 8] = [
     Dimension::Experts,
     Dimension::TopK,
     Dimension::MoeDFf,
+    Dimension::WindowLayers,
+    Dimension::KvLoraRank,
 ];
 
 named_enum! {
@@ -159,6 +170,8 @@ impl Recommendation {
 pub struct FrontPoint {
     /// The architecture.
     pub architecture: Architecture,
+    /// What it is predicted under.
+    pub workload: Workload,
     /// The shape and its prediction.
     pub candidate: Candidate,
     /// Tokens per second of one GPU.
@@ -172,9 +185,9 @@ pub struct FrontPoint {
 /// What a search found.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// The request, with the workload that was used in the end.
+    /// The request, with the workload that the baseline ran in the end.
     pub request: Request,
-    /// Whether the workload was spread over replicas to fit.
+    /// Whether each shape, and the baseline, has a layout of its own, from a plan.
     pub sharded: bool,
     /// Ranked shapes, at least one.
     pub shapes: Vec<Recommendation>,
@@ -241,8 +254,8 @@ fn search_of(
     predictor.gpu().require(request.workload.dtype)?;
     let asked = request;
     let mut request = request.clone();
-    let mut space = space_of(&request)?;
     let gpu = predictor.gpu();
+    let mut space = space_of(gpu, &request)?;
     let begun = Progress {
         done: 0,
         total: 1,
@@ -261,11 +274,9 @@ fn search_of(
     if families.is_empty() {
         return Err(or_interrupted(no_shape(&space)));
     }
-    let mut sharded = false;
-    if let Some(workload) = layout::planned(predictor, &request, &space, &families)? {
-        sharded = true;
-        request.workload = workload;
-        space = space_of(&request)?;
+    let mut planned = Planned::of(predictor, &request, &space, &families)?;
+    if let Some(planned) = &planned {
+        planned.spread(&mut request, &mut space);
         families = space.families(&go_on)?.ok_or_else(interrupted_early)?;
     }
     if !request.named {
@@ -276,6 +287,11 @@ fn search_of(
             request.baseline = preset.architecture.clone();
         }
     }
+    if let Some(planned) = &planned
+        && let Some(own) = planned.best(predictor, &request.baseline)
+    {
+        request.workload = own;
+    }
     let baseline = estimate_step(predictor, &request.baseline, &request.workload)?;
     let reference = baseline.gpu_time_per_token();
     let yardstick = request
@@ -285,35 +301,20 @@ fn search_of(
         reference,
         yardstick: yardstick.as_ref(),
     };
-    let scan = |families: &[ShapeFamily]| scan::scan(predictor, &space, scale, families, watch);
     let lattice = families.iter().map(ShapeFamily::count).sum();
     if matches!(request.method, Method::Anneal { .. }) && lattice <= effort.moves() {
         // As many moves would look at some shapes twice and at others never.
         request.method = Method::Exhaustive;
     }
-    let ((archive, interrupted), end) = match request.method {
-        Method::Exhaustive => (scan(&families), StopReason::Exhausted),
-        Method::Random { seed } => {
-            let sample = scan::sample(&families, effort.moves(), seed);
-            (scan(&sample), StopReason::Iterations)
-        }
-        Method::Anneal { seed } => {
-            let (archive, interrupted) =
-                anneal::anneal(predictor, &space, scale, &families, effort, seed, watch);
-            if archive.best.is_none() && !interrupted {
-                // No chain found a start, so whether there is any shape takes a look at all.
-                (scan(&families), StopReason::Exhausted)
-            } else {
-                let polished = polish((archive, interrupted), &families, scan);
-                (polished, StopReason::Iterations)
-            }
-        }
+    let explorer = Explorer {
+        predictor,
+        space: &space,
+        scale,
+        families: &families,
+        effort,
+        watch,
     };
-    let stopped = if interrupted {
-        StopReason::Interrupted
-    } else {
-        end
-    };
+    let (mut archive, stopped) = explorer.explore(request.method);
     if archive.best.is_none() {
         return Err(match stopped {
             StopReason::Interrupted => interrupted_early(),
@@ -323,61 +324,49 @@ fn search_of(
             ),
         });
     }
-    let mut referee = Referee::new(&request);
-    if let Some(time) = request.goal.and_then(|goal| goal.gpu_time) {
-        // What the baseline sees within the budget.
-        referee.tokens = time / reference;
+    // Within a budget of time, what the baseline sees in it.
+    let budget = request.goal.and_then(|goal| goal.gpu_time);
+    let referee = Referee::new(&request, budget.map(|time| time / reference));
+    let mut ranking = Ranking::of(&space, &referee, &archive, yardstick.is_some(), request.top);
+    for _ in 0..REPLANS {
+        let Some(planned) = &mut planned else { break };
+        let shown = ranking.shapes.iter().map(|(ranked, _)| ranked.candidate);
+        let shown = shown.chain([ranking.fastest]).map(|one| one.shape);
+        if !planned.replan(predictor, &mut space, scale, shown, &mut archive) {
+            break;
+        }
+        ranking = Ranking::of(&space, &referee, &archive, yardstick.is_some(), request.top);
     }
-    let mut candidates = archive.ranked();
-    candidates.sort_by(|a, b| a.cost.total_cmp(&b.cost).then(a.shape.cmp(&b.shape)));
-    let fastest = candidates[0];
-    let mut candidates = referee.not_worse(&space, candidates);
-    let front = rank::pareto_front(&space, &candidates);
+    let front = rank::pareto_front(&space, &ranking.candidates);
     let point = |(candidate, centre_distance): (Candidate, f64)| {
-        let architecture = space.build(&candidate.shape).0;
+        let (architecture, workload) = space.build(&candidate.shape);
         FrontPoint {
+            workload,
             tokens_per_s_per_gpu: 1.0 / (reference * candidate.cost.exp()).secs(),
-            loss: referee.compare(&architecture),
+            loss: referee.compare(&candidate.shape, &architecture),
             architecture,
             centre_distance,
             candidate,
         }
     };
+    let fastest = ranking.fastest;
     let fastest = point((fastest, rank::centre_distance(&space, &fastest)));
     let front = front.into_iter().map(point).collect();
-    let ranked = match &yardstick {
-        None => rank::rank(&space, &referee, candidates, request.top),
-        Some(_) => {
-            candidates.sort_by(|a, b| a.score.total_cmp(&b.score).then(a.shape.cmp(&b.shape)));
-            rank::by_score(&space, &referee, &candidates, request.top)
-        }
-    };
-    let mut shapes = ranked
+    let mut shapes = ranking
+        .shapes
         .into_iter()
         .map(|(ranked, loss)| recommend(predictor, &request, &space, ranked, loss))
         .collect::<Result<Vec<_>>>()?;
     if let Some(yardstick) = &yardstick {
-        let entries: Vec<Entry<'_>> = shapes.iter().map(Recommendation::entry).collect();
-        let (outcomes, _) = yardstick.outcomes(&entries, true);
-        let mut judged: Vec<_> = shapes.into_iter().zip(outcomes).collect();
-        judged.sort_by(|(_, a), (_, b)| a.behind[0].total_cmp(&b.behind[0]));
-        let judged = judged.into_iter().enumerate();
-        shapes = judged
-            .map(|(index, (mut shape, outcome))| {
-                // The first group is the best with all that tie with it.
-                shape.ranked.tie = if index == 0 || outcome.ties() { 1 } else { 2 };
-                shape.outcome = Some(outcome);
-                shape
-            })
-            .collect();
+        shapes = by_outcome(yardstick, shapes);
     }
     Ok(Found {
-        sharded,
+        sharded: planned.is_some(),
         shapes,
         fastest,
         front,
         baseline,
-        tokens: referee.tokens,
+        tokens: referee.tokens(),
         lattice,
         evaluations: archive.evaluations,
         refused: archive.refused,
@@ -387,16 +376,63 @@ fn search_of(
     })
 }
 
+/// The shapes of an archive in the order of an answer.
+struct Ranking {
+    fastest: Candidate,
+    /// Fastest first, without those that are worse in speed and loss.
+    candidates: Vec<Candidate>,
+    /// What the answer shows.
+    shapes: Vec<(Ranked, Comparison)>,
+}
+
+impl Ranking {
+    /// That of an archive with any shape; by score where a goal makes one.
+    fn of(space: &Space, referee: &Referee, archive: &Archive, by_score: bool, top: usize) -> Self {
+        let sorted = |mut all: Vec<Candidate>, of: fn(&Candidate) -> f64| {
+            all.sort_by(|a, b| of(a).total_cmp(&of(b)).then(a.shape.cmp(&b.shape)));
+            all
+        };
+        let all = sorted(archive.ranked(), |one| one.cost);
+        let fastest = all[0];
+        let candidates = referee.not_worse(space, all);
+        let shapes = match by_score {
+            false => rank::rank(space, referee, candidates.clone(), top),
+            true => {
+                let best = sorted(candidates.clone(), |one| one.score);
+                rank::by_score(space, referee, &best, top)
+            }
+        };
+        Self {
+            fastest,
+            candidates,
+            shapes,
+        }
+    }
+}
+
+/// These shapes in the order of what they reach.
+fn by_outcome(yardstick: &Yardstick, shapes: Vec<Recommendation>) -> Vec<Recommendation> {
+    let entries: Vec<Entry<'_>> = shapes.iter().map(Recommendation::entry).collect();
+    let (outcomes, _) = yardstick.outcomes(&entries, true);
+    let mut judged: Vec<_> = shapes.into_iter().zip(outcomes).collect();
+    judged.sort_by(|(_, a), (_, b)| a.behind[0].total_cmp(&b.behind[0]));
+    let judged = judged.into_iter().enumerate();
+    judged
+        .map(|(index, (mut shape, outcome))| {
+            // The first group is the best with all that tie with it.
+            shape.ranked.tie = if index == 0 || outcome.ties() { 1 } else { 2 };
+            shape.outcome = Some(outcome);
+            shape
+        })
+        .collect()
+}
+
 fn interrupted_early() -> Error {
     Error::infeasible("interrupted before any shape was found")
 }
 
-fn space_of(request: &Request) -> Result<Space> {
+fn space_of(gpu: &Gpu, request: &Request) -> Result<Space> {
     let Request { base, workload, .. } = request;
-    if base.mla.is_some() {
-        let allowed = "a model without latent attention, which a search does not vary";
-        return Err(Error::field("search", "like", &base.name, allowed));
-    }
     if base.moe.is_none()
         && let Some(active) = request.active
     {
@@ -428,6 +464,7 @@ fn space_of(request: &Request) -> Result<Space> {
         &request.relaxed,
     )?;
     if let Some(size) = request.fixed[Dimension::HeadDim]
+        && base.mla.is_none()
         && let [least, most] = bounds.widest(Quantity::HeadDim)
         && !(least..=most).contains(&(size as f64))
     {
@@ -439,17 +476,14 @@ fn space_of(request: &Request) -> Result<Space> {
         let most = (target as f64 * (1.0 + tolerance)).floor();
         (least as u64, most as u64)
     };
-    // What is not free has one choice.
-    let choices = |free: Free| {
-        let dimension = free.dimension();
-        let own = || vec![dimension.get(base, workload)];
-        let is_free = request.free.contains(&free);
-        (dimension, if is_free { free.choices() } else { own() })
-    };
     Ok(Space {
         bounds,
         base: base.clone(),
-        workload: *workload,
+        layouts: vec![*workload],
+        interleaved: vec![0..1],
+        room: gpu.memory() - MemoryUse::RESERVED,
+        window_size: request.window_size,
+        latent: base.mla.unwrap_or(USUAL_LATENT),
         budget: within(request.parameters, request.tolerance),
         count: request.count,
         active: request
@@ -457,42 +491,99 @@ fn space_of(request: &Request) -> Result<Space> {
             .map(|active| within(active, request.active_tolerance())),
         vocab: request.vocab,
         fixed: request.fixed,
-        free: Free::ALL.map(choices).to_vec(),
+        free: request.free.clone(),
     })
 }
 
-/// Looks at everything near the best shapes until nothing better turns up, or the caller asks to stop.
-fn polish(
-    (mut archive, mut interrupted): (Archive, bool),
-    families: &[ShapeFamily],
-    scan: impl Fn(&[ShapeFamily]) -> (Archive, bool),
-) -> (Archive, bool) {
-    // Shapes of one size under one workload share their neighbourhood.
-    let size = |shape: &Shape| shape.without(&WITHIN_SIZE);
-    let mut done = Vec::new();
-    for _ in 0..ROUNDS {
-        let best = archive.ranked();
-        let fresh: Vec<_> = best
-            .iter()
-            .take(POLISHED)
-            .map(|candidate| candidate.shape)
-            .filter(|shape| !done.contains(&size(shape)))
-            .collect();
-        if interrupted || fresh.is_empty() {
-            break;
+/// What a look at the lattice needs.
+struct Explorer<'a> {
+    predictor: &'a Predictor,
+    space: &'a Space,
+    scale: Scale<'a>,
+    families: &'a [ShapeFamily],
+    effort: Effort,
+    watch: &'a Watch<'a>,
+}
+
+impl Explorer<'_> {
+    /// Everything that was seen, and why it ended.
+    fn explore(&self, method: Method) -> (Archive, StopReason) {
+        let ((archive, interrupted), end) = match method {
+            Method::Exhaustive => (self.scan(self.families), StopReason::Exhausted),
+            Method::Random { seed } => {
+                let sample = scan::sample(self.families, self.effort.moves(), seed);
+                (self.scan(&sample), StopReason::Iterations)
+            }
+            Method::Anneal { seed } => {
+                let (predictor, space, families) = (self.predictor, self.space, self.families);
+                let annealed = anneal::anneal(
+                    predictor,
+                    space,
+                    self.scale,
+                    families,
+                    self.effort,
+                    seed,
+                    self.watch,
+                );
+                if annealed.0.best.is_none() && !annealed.1 {
+                    // No chain found a start, so whether there is any shape takes a look at all.
+                    (self.scan(families), StopReason::Exhausted)
+                } else {
+                    (self.polish(annealed), StopReason::Iterations)
+                }
+            }
+        };
+        match interrupted {
+            true => (archive, StopReason::Interrupted),
+            false => (archive, end),
         }
-        let mut around: Vec<_> = fresh
-            .iter()
-            .flat_map(|shape| scan::near(families, shape))
-            .collect();
-        around.sort_by_key(|family| family.shape);
-        around.dedup();
-        done.extend(fresh.iter().map(size));
-        let near;
-        (near, interrupted) = scan(&around);
-        archive = archive.merge(near);
     }
-    (archive, interrupted)
+
+    fn scan(&self, families: &[ShapeFamily]) -> (Archive, bool) {
+        scan::scan(self.predictor, self.space, self.scale, families, self.watch)
+    }
+
+    /// Looks at everything near the best shapes until nothing better turns up, or the caller asks to stop.
+    fn polish(&self, (mut archive, mut interrupted): (Archive, bool)) -> (Archive, bool) {
+        let space = self.space;
+        // Shapes of one size under one layout share their neighbourhood.
+        let size = |shape: &Shape| {
+            let first = space.interleaved_like(shape).start;
+            space.under(&shape.without(&WITHIN_SIZE), first)
+        };
+        let mut done = Vec::new();
+        for round in 0..ROUNDS {
+            let best = archive.ranked();
+            let mut shapes: Vec<Shape> = best.iter().map(|candidate| candidate.shape).collect();
+            if round == 0 {
+                // The best of each layout first: around another layout lie other shapes.
+                shapes.truncate(CLOSE);
+                let mut layouts = HashSet::new();
+                shapes.sort_by_cached_key(|shape| {
+                    !layouts.insert(space.interleaved_like(shape).start)
+                });
+            }
+            let fresh: Vec<Shape> = shapes
+                .into_iter()
+                .take(POLISHED)
+                .filter(|shape| !done.contains(&size(shape)))
+                .collect();
+            if interrupted || fresh.is_empty() {
+                break;
+            }
+            let mut around: Vec<_> = fresh
+                .iter()
+                .flat_map(|shape| scan::near(space, self.families, shape))
+                .collect();
+            around.sort_by_key(|family| family.shape);
+            around.dedup();
+            done.extend(fresh.iter().map(size));
+            let near;
+            (near, interrupted) = self.scan(&around);
+            archive = archive.merge(near);
+        }
+        (archive, interrupted)
+    }
 }
 
 fn recommend(

@@ -7,7 +7,6 @@ use crate::arch::Architecture;
 use crate::arch::Dimension;
 use crate::arch::Workload;
 use crate::arch::memory_use;
-use crate::gpu::Gpu;
 use crate::predict::Predictor;
 use crate::predict::memo::Memo;
 use crate::search::goal::Yardstick;
@@ -32,7 +31,8 @@ pub struct Candidate {
     pub memory: Bytes,
 }
 
-/// Dimensions in which shapes of one kind may differ: width of MLP and experts, padding, and the size of the heads.
+/// Dimensions in which shapes of one kind may differ: width of MLP and experts, padding, and the size of the heads; and
+/// where layouts are planned, the layout.
 const WITHIN_KIND: [Dimension; 4] = [
     Dimension::HeadDim,
     Dimension::DFf,
@@ -53,11 +53,10 @@ pub struct Archive {
 }
 
 impl Archive {
-    fn keep(&mut self, candidate: Candidate) {
-        let known = self
-            .kinds
-            .entry(candidate.shape.without(&WITHIN_KIND))
-            .or_insert(candidate);
+    fn keep(&mut self, candidate: Candidate, is_planned: bool) {
+        let kind = candidate.shape.without(&WITHIN_KIND);
+        let kind = if is_planned { kind.under_any() } else { kind };
+        let known = self.kinds.entry(kind).or_insert(candidate);
         if better(&candidate, known) {
             *known = candidate;
         }
@@ -72,9 +71,16 @@ impl Archive {
         if self.kinds.len() < other.kinds.len() {
             return other.merge(self);
         }
-        for candidate in other.kinds.into_values() {
-            self.keep(candidate);
+        for (kind, candidate) in other.kinds {
+            let known = self.kinds.entry(kind).or_insert(candidate);
+            if better(&candidate, known) {
+                *known = candidate;
+            }
         }
+        self.best = match (self.best, other.best) {
+            (Some(own), Some(other)) if better(&other, &own) => Some(other),
+            (own, other) => own.or(other),
+        };
         self.evaluations += other.evaluations;
         self.refused += other.refused;
         self
@@ -104,7 +110,6 @@ pub struct Scale<'a> {
 
 /// Evaluates shapes on one thread.
 pub struct Worker<'a> {
-    gpu: &'a Gpu,
     space: &'a Space,
     memo: Memo<'a>,
     scale: Scale<'a>,
@@ -118,12 +123,11 @@ impl<'a> Worker<'a> {
     /// One worker.
     pub fn new(predictor: &'a Predictor, space: &'a Space, scale: Scale<'a>) -> Self {
         Self {
-            gpu: predictor.gpu(),
             space,
             memo: Memo::new(predictor),
             scale,
             arch: space.base.clone(),
-            work: space.workload,
+            work: space.layouts[0],
             archive: Archive::default(),
         }
     }
@@ -133,7 +137,7 @@ impl<'a> Worker<'a> {
         match self.evaluate(shape) {
             Some(candidate) => {
                 self.archive.evaluations += 1;
-                self.archive.keep(candidate);
+                self.archive.keep(candidate, self.space.layouts.len() > 1);
                 candidate.score
             }
             None => {
@@ -148,8 +152,8 @@ impl<'a> Worker<'a> {
         if !self.space.bounds.admit(&self.arch) {
             return None;
         }
-        let memory = memory_use(&self.arch, &self.work).ok()?;
-        if !memory.fits(self.gpu) {
+        let memory = memory_use(&self.arch, &self.work).ok()?.total();
+        if memory > self.space.room {
             return None;
         }
         let cost = self.memo.cost(&self.arch, &self.work).ok()?;
@@ -168,7 +172,7 @@ impl<'a> Worker<'a> {
             cost: ln_time,
             score,
             own_half_width: cost.own_half_width,
-            memory: memory.total(),
+            memory,
         })
     }
 }

@@ -1,13 +1,15 @@
 //! From evaluated shapes to an answer: ties, the nearest published model, the Pareto front.
 
-use crate::arch::Architecture;
-use crate::arch::Preset;
+use crate::arch::{Architecture, Dimension, Preset, Window};
 use crate::loss::Comparison;
 use crate::search::bounds::Bounds;
+use crate::search::free::Free;
 use crate::search::loss::Referee;
 use crate::search::objective::Candidate;
+use crate::search::shape::Shape;
 use crate::search::space::Space;
 use rayon::prelude::*;
+use std::collections::HashSet;
 
 /// A candidate with what places it among others.
 #[derive(Clone, Debug)]
@@ -53,20 +55,13 @@ pub fn rank(
     top: usize,
 ) -> Vec<(Ranked, Comparison)> {
     let published = Published::new(&space.base);
-    let mut groups: Vec<Vec<(Ranked, Comparison)>> = Vec::new();
-    let mut tie = 1;
-    while let Some(&fastest) = candidates.first().filter(|_| tie as usize <= top) {
-        let (group, slower): (Vec<_>, Vec<_>) = candidates
-            .into_iter()
-            .partition(|other| ties(&fastest, other));
-        let mut group: Vec<_> = group
-            .par_iter()
-            .map(|candidate| {
-                let ranked = place(space, &published, candidate, tie);
-                let loss = referee.compare(&ranked.architecture);
-                (ranked, loss)
-            })
-            .collect();
+    let place_all = |group: &[Candidate], tie: u64| {
+        let placed = group.par_iter().map(|candidate| {
+            let ranked = place(space, &published, candidate, tie);
+            let loss = referee.compare(&candidate.shape, &ranked.architecture);
+            (ranked, loss)
+        });
+        let mut group: Vec<(Ranked, Comparison)> = placed.collect();
         // A shape whose loss is not known comes after those whose loss is.
         let mnat = |(_, loss): &(Ranked, Comparison)| {
             let difference = loss.difference.as_ref();
@@ -78,24 +73,43 @@ pub fn rank(
             let faster = a.0.candidate.cost.total_cmp(&b.0.candidate.cost);
             lower.then(nearer).then(faster)
         });
-        groups.push(group);
+        group
+    };
+    let mut groups: Vec<Vec<(Ranked, Comparison)>> = Vec::new();
+    let mut kinds = HashSet::new();
+    let mut tie = 1;
+    while let Some(&fastest) = candidates.first().filter(|_| tie as usize <= top) {
+        let (group, slower): (Vec<_>, Vec<_>) = candidates
+            .into_iter()
+            .partition(|other| ties(&fastest, other));
+        kinds.extend(group.iter().map(|one| attention(space, &one.shape)));
+        groups.push(place_all(&group, tie));
         candidates = slower;
         tie += 1;
     }
-    spread(&groups, top, |ranked| ranked.candidate.cost)
+    // What else may be chosen is shown even where it is slower than all these.
+    for candidate in candidates {
+        if kinds.insert(attention(space, &candidate.shape)) {
+            groups.push(place_all(&[candidate], tie));
+            tie += 1;
+        }
+    }
+    spread(space, &groups, top, |ranked| ranked.candidate.cost)
 }
 
-/// The first shapes of each group, as far apart as still leaves `top` of them; the one of least `cost` is among them.
+/// The first shapes of each group, as far apart as still leaves `top` of them; the one of least `cost` of each kind of attention
+/// is among them.
 fn spread(
+    space: &Space,
     groups: &[Vec<(Ranked, Comparison)>],
     top: usize,
     cost: fn(&Ranked) -> f64,
 ) -> Vec<(Ranked, Comparison)> {
     let mut tried = APART
         .into_iter()
-        .map(|least| different(groups, least, top, cost));
+        .map(|least| different(space, groups, least, top, cost));
     let enough = tried.find(|chosen| chosen.len() >= top);
-    enough.unwrap_or_else(|| different(groups, 0.0, top, cost))
+    enough.unwrap_or_else(|| different(space, groups, 0.0, top, cost))
 }
 
 /// The best shapes by a goal, given best first, without near copies.
@@ -112,15 +126,16 @@ pub fn by_score(
         .par_iter()
         .map(|candidate| {
             let ranked = place(space, &published, candidate, 1);
-            let loss = referee.compare(&ranked.architecture);
+            let loss = referee.compare(&candidate.shape, &ranked.architecture);
             (ranked, loss)
         })
         .collect();
-    spread(&[placed], top, |ranked| ranked.candidate.score)
+    spread(space, &[placed], top, |ranked| ranked.candidate.score)
 }
 
-/// The first shapes of each group that are at least so far apart, in order, the fastest of all among them.
+/// The first shapes of each group that are at least so far apart, in order, the fastest of each kind of attention among them.
 fn different(
+    space: &Space,
     groups: &[Vec<(Ranked, Comparison)>],
     least: f64,
     top: usize,
@@ -132,22 +147,24 @@ fn different(
                 .ln()
                 .abs()
         };
-        let ranks = a
-            .candidate
-            .shape
-            .of_workload()
-            .ne(b.candidate.shape.of_workload());
-        let experts = |arch: &Architecture| arch.moe.map(|moe| (moe.experts, moe.top_k));
-        ranks
-            || experts(&a.architecture) != experts(&b.architecture)
+        let parts = |one: &Ranked| {
+            let experts = one.architecture.moe.map(|moe| (moe.experts, moe.top_k));
+            (experts, attention(space, &one.candidate.shape))
+        };
+        let [one, other] = [a, b].map(|ranked| ranked.candidate.shape.of_workload());
+        // A planned layout is the best one of its shape, not another choice.
+        (space.layouts.len() == 1 && one != other)
+            || parts(a) != parts(b)
             || away(|arch| arch.layers) >= least
             || away(|arch| arch.hidden) >= least
     };
-    let fastest = groups
-        .iter()
-        .flatten()
-        .min_by(|a, b| cost(&a.0).total_cmp(&cost(&b.0)));
-    let mut chosen: Vec<&(Ranked, Comparison)> = fastest.into_iter().collect();
+    let mut by_cost: Vec<&(Ranked, Comparison)> = groups.iter().flatten().collect();
+    by_cost.sort_by(|a, b| cost(&a.0).total_cmp(&cost(&b.0)));
+    let mut kinds = HashSet::new();
+    let firsts = by_cost
+        .into_iter()
+        .filter(|one| kinds.insert(attention(space, &one.0.candidate.shape)));
+    let mut chosen: Vec<&(Ranked, Comparison)> = firsts.take(top).collect();
     for one in groups.iter().flatten() {
         if chosen.len() == top {
             break;
@@ -182,7 +199,7 @@ fn place(space: &Space, published: &Published, candidate: &Candidate, tie: u64) 
 
 /// Candidates that no other beats in speed, memory and closeness to the bounds' centre at once; fastest first, as given.
 pub fn pareto_front(space: &Space, candidates: &[Candidate]) -> Vec<(Candidate, f64)> {
-    let (mut arch, mut work) = (space.base.clone(), space.workload);
+    let (mut arch, mut work) = (space.base.clone(), space.layouts[0]);
     let mut front: Vec<(Candidate, f64)> = Vec::new();
     for candidate in candidates {
         space.fill(&candidate.shape, &mut arch, &mut work);
@@ -236,9 +253,25 @@ impl Published {
     }
 }
 
-/// Whether a published model may stand beside searched ones: dense or a mixture as `base` is, without latent attention.
+/// Whether a published model may stand beside searched ones: dense or a mixture as `base` is, and with latent attention only
+/// where `base` has it.
 pub fn is_alike(arch: &Architecture, base: &Architecture) -> bool {
-    arch.moe.is_some() == base.moe.is_some() && arch.mla.is_none()
+    arch.moe.is_some() == base.moe.is_some() && (arch.mla.is_none() || base.mla.is_some())
+}
+
+/// What kind of attention a shape has, where that may differ: its latent, and how many windowed layers there are for each one
+/// that sees everything.
+fn attention(space: &Space, shape: &Shape) -> [Option<u64>; 2] {
+    let latent = shape[Dimension::KvLoraRank];
+    let window = Window {
+        size: space.window_size,
+        layers: shape[Dimension::WindowLayers],
+    };
+    let pattern = window.pattern(shape[Dimension::Layers]);
+    [
+        space.free.contains(&Free::Latent).then_some(latent),
+        pattern.filter(|_| space.free.contains(&Free::Window)),
+    ]
 }
 
 fn coordinates(arch: &Architecture) -> Vec<f64> {

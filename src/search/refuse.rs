@@ -80,10 +80,10 @@ pub fn nothing_fits(
     families: &[ShapeFamily],
     go_on: &GoOn<'_>,
 ) -> Option<Error> {
-    let (shape, total) = smallest(space, &space.workload, families)?;
+    let (shape, total) = smallest(space, families)?;
     let (arch, work) = space.build(&shape);
     let memory = memory_use(&arch, &work).expect("it was computed before");
-    if memory.fits(gpu) {
+    if memory.total() <= space.room {
         return None;
     }
     let (part, bytes) = memory
@@ -95,18 +95,14 @@ pub fn nothing_fits(
         .into_iter()
         .filter(|(_, changed)| {
             let space = Space {
-                workload: *changed,
-                free: space
-                    .free
-                    .iter()
-                    .map(|(free, _)| (*free, vec![free.get(&space.base, changed)]))
-                    .collect(),
+                layouts: vec![*changed],
+                free: Vec::new(),
                 ..space.clone()
             };
             let families = all_families(&space, go_on).unwrap_or_default();
-            self::smallest(&space, changed, &families).is_some_and(|(shape, _)| {
+            self::smallest(&space, &families).is_some_and(|(shape, _)| {
                 let (arch, work) = space.build(&shape);
-                memory_use(&arch, &work).is_ok_and(|memory| memory.fits(gpu))
+                memory_use(&arch, &work).is_ok_and(|memory| memory.total() <= space.room)
             })
         })
         .map(|(text, _)| text)
@@ -125,7 +121,7 @@ pub fn nothing_fits(
 }
 
 fn has_shapes(space: &Space, go_on: &GoOn<'_>) -> bool {
-    let (mut arch, mut work) = (space.base.clone(), space.workload);
+    let (mut arch, mut work) = (space.base.clone(), space.layouts[0]);
     // More families than can be held are shapes too.
     all_families(space, go_on).is_none_or(|families| {
         let blocks = families.chunks(BETWEEN_LOOKS).take_while(|_| go_on());
@@ -145,12 +141,8 @@ fn all_families(space: &Space, go_on: &GoOn<'_>) -> Option<Vec<ShapeFamily>> {
 }
 
 /// The shape of a sample that takes the least memory.
-fn smallest(
-    space: &Space,
-    workload: &Workload,
-    families: &[ShapeFamily],
-) -> Option<(Shape, Bytes)> {
-    let (mut arch, mut work) = (space.base.clone(), *workload);
+fn smallest(space: &Space, families: &[ShapeFamily]) -> Option<(Shape, Bytes)> {
+    let (mut arch, mut work) = (space.base.clone(), space.layouts[0]);
     let sample = families
         .iter()
         .step_by(families.len().div_ceil(2048).max(1));
@@ -167,7 +159,7 @@ fn smallest(
 /// Changes of the workload, the mildest first, each with the options that ask for it.
 fn changes(space: &Space) -> Vec<(String, Workload)> {
     use Dimension::{Batch, Dp, Pp, Tp, Zero};
-    let work = space.workload;
+    let work = space.layouts[0];
     let with = |values: &[(Dimension, u64)]| {
         let (mut arch, mut work) = (space.base.clone(), work);
         let options = values.iter().map(|(dimension, value)| {

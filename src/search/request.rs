@@ -3,6 +3,7 @@
 use crate::arch::Architecture;
 use crate::arch::Biases;
 use crate::arch::Dimension;
+use crate::arch::Mla;
 use crate::arch::Mlp;
 use crate::arch::MlpKind;
 use crate::arch::Moe;
@@ -63,6 +64,8 @@ pub struct Request {
     pub sized: bool,
     /// Tokens of the vocabulary; a search pads it.
     pub vocab: u64,
+    /// Keys that a windowed layer sees.
+    pub window_size: u64,
     /// What one step does.
     pub workload: Workload,
     /// Whether training states that do not fit are sharded over replicas.
@@ -194,6 +197,7 @@ impl Request {
             goal: None,
             sized: true,
             vocab: model.vocab,
+            window_size: model.window.map_or(USUAL_WINDOW, |window| window.size),
             workload,
             shard: true,
             layout: Layout::default(),
@@ -234,6 +238,19 @@ pub const USUAL_EXPERTS: Moe = Moe {
     shared_gate: false,
     router_bias: false,
 };
+
+/// The latent of a search that names none: that of DeepSeek-V2 and V3 (arXiv 2405.04434, 2412.19437); half of it in every
+/// size but the rotary part's share is MiniCPM3's.
+pub const USUAL_LATENT: Mla = Mla {
+    q_lora_rank: Some(1536),
+    kv_lora_rank: 512,
+    qk_nope: 128,
+    qk_rope: 64,
+    v_head_dim: 128,
+};
+
+/// Keys that a windowed layer sees in a search that names no model with windows: those of Gemma 3.
+pub const USUAL_WINDOW: u64 = 1024;
 
 /// What models are built like today, for a search that names none: Llama's parts with a gated MLP, GPT-NeoX's with
 /// a plain one; head and embedding are tied below a billion parameters.

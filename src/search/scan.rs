@@ -53,20 +53,24 @@ pub fn scan(
     (archive, stopped.into_inner())
 }
 
-/// Families whose layers and hidden width are within a few steps of a shape's, under the same workload.
+/// Families whose layers and hidden width are within a few steps of a shape's, under the same layout but for its virtual
+/// stages.
 pub fn near<'a>(
+    space: &Space,
     families: &'a [ShapeFamily],
     shape: &'a Shape,
 ) -> impl Iterator<Item = ShapeFamily> + 'a {
     let within = |dimension: Dimension, other: &Shape, reach: u64| {
         other[dimension].abs_diff(shape[dimension]) <= reach
     };
+    let layouts = space.interleaved_like(shape);
     // Two steps of the lattice are at most an eighth of a width.
     let reach = (shape[Dimension::Hidden] / 16).max(128);
     let is_near = move |other: &Shape| {
-        within(Dimension::Layers, other, 2)
+        layouts.contains(&other.layout())
+            && within(Dimension::Layers, other, shape[Dimension::Pp].max(2))
             && within(Dimension::Hidden, other, reach)
-            && other.of_workload().eq(shape.of_workload())
+            && other.of_workload() == shape.of_workload()
     };
     let near = families.iter().filter(move |family| is_near(&family.shape));
     near.copied()

@@ -8,7 +8,7 @@ use crate::arch::parameters;
 use std::ops::{Index, IndexMut};
 
 /// The dimensions that a search varies, in the order by which equally fast shapes are sorted.
-pub const VARIED: [Dimension; 13] = [
+pub const VARIED: [Dimension; 15] = [
     Dimension::Layers,
     Dimension::Hidden,
     Dimension::Heads,
@@ -22,7 +22,12 @@ pub const VARIED: [Dimension; 13] = [
     Dimension::Experts,
     Dimension::TopK,
     Dimension::MoeDFf,
+    Dimension::WindowLayers,
+    Dimension::KvLoraRank,
 ];
+
+/// Those of them that are of the workload.
+const OF_WORKLOAD: [Dimension; 3] = [Dimension::Batch, Dimension::Tp, Dimension::Pp];
 
 /// The place of every dimension in a [`Shape`]; out of bounds for those that a search does not vary.
 const PLACES: [usize; Dimension::ALL.len()] = {
@@ -35,31 +40,59 @@ const PLACES: [usize; Dimension::ALL.len()] = {
     places
 };
 
-/// The values of the dimensions that a search varies, indexed by [`Dimension`].
+/// The values of the dimensions that a search varies, indexed by [`Dimension`], under one of the layouts of the search.
 ///
 /// # Panics
 /// Indexing panics for a dimension that is not in [`VARIED`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Shape([u64; VARIED.len()]);
+pub struct Shape {
+    sizes: [u64; VARIED.len()],
+    layout: usize,
+}
 
 impl Index<Dimension> for Shape {
     type Output = u64;
 
     fn index(&self, dimension: Dimension) -> &u64 {
-        &self.0[PLACES[dimension as usize]]
+        &self.sizes[PLACES[dimension as usize]]
     }
 }
 
 impl IndexMut<Dimension> for Shape {
     fn index_mut(&mut self, dimension: Dimension) -> &mut u64 {
-        &mut self.0[PLACES[dimension as usize]]
+        &mut self.sizes[PLACES[dimension as usize]]
     }
 }
 
 impl Shape {
     /// The shape that an architecture and its workload have.
     pub fn of(arch: &Architecture, work: &Workload) -> Self {
-        Self(VARIED.map(|dimension| dimension.get(arch, work)))
+        Self {
+            sizes: VARIED.map(|dimension| dimension.get(arch, work)),
+            layout: 0,
+        }
+    }
+
+    /// Which of the layouts of the search it runs under.
+    pub fn layout(&self) -> usize {
+        self.layout
+    }
+
+    /// This shape under another layout, whose place among those of the search is `at`.
+    #[must_use]
+    pub fn under(mut self, at: usize, layout: &Workload, base: &Architecture) -> Self {
+        self.layout = at;
+        for dimension in OF_WORKLOAD {
+            self[dimension] = dimension.get(base, layout);
+        }
+        self
+    }
+
+    /// This shape under no layout: equal for shapes that differ in their layout alone.
+    #[must_use]
+    pub fn under_any(mut self) -> Self {
+        self.layout = 0;
+        self.without(&OF_WORKLOAD)
     }
 
     /// This shape with another value of one dimension.
@@ -79,14 +112,13 @@ impl Shape {
     }
 
     /// The dimensions of the workload with their values.
-    pub fn of_workload(&self) -> impl Iterator<Item = (Dimension, u64)> {
-        let all = VARIED.into_iter().zip(self.0);
-        all.filter(|(dimension, _)| !dimension.is_of_architecture())
+    pub fn of_workload(&self) -> [(Dimension, u64); OF_WORKLOAD.len()] {
+        OF_WORKLOAD.map(|dimension| (dimension, self[dimension]))
     }
 
     /// Writes every dimension into an architecture and a workload, and nothing else.
     pub fn put(&self, arch: &mut Architecture, work: &mut Workload) {
-        for (dimension, value) in VARIED.into_iter().zip(self.0) {
+        for (dimension, value) in VARIED.into_iter().zip(self.sizes) {
             dimension.put(arch, work, value);
         }
     }
@@ -177,11 +209,7 @@ pub struct Fixed {
 
 impl<const COUNT: usize> From<[(Dimension, Option<u64>); COUNT]> for Fixed {
     fn from(values: [(Dimension, Option<u64>); COUNT]) -> Self {
-        let mut fixed = Self::default();
-        for (dimension, value) in values {
-            fixed.values[PLACES[dimension as usize]] = value;
-        }
-        fixed
+        Self::default().with(values)
     }
 }
 
@@ -194,6 +222,15 @@ impl Index<Dimension> for Fixed {
 }
 
 impl Fixed {
+    /// These dimensions, too.
+    #[must_use]
+    pub fn with<const COUNT: usize>(mut self, values: [(Dimension, Option<u64>); COUNT]) -> Self {
+        for (dimension, value) in values {
+            self.values[PLACES[dimension as usize]] = value;
+        }
+        self
+    }
+
     /// Every dimension that is fixed, each with what stays fixed when it no longer is.
     pub fn without_each(&self) -> impl Iterator<Item = (Dimension, Self)> {
         let fixed = *self;

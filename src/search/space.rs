@@ -3,26 +3,27 @@
 //! A [`ShapeFamily`] fixes everything but the width of the MLP, or of an expert. The number of parameters is linear in
 //! that width, so the widths that meet the budget are an interval, found exactly.
 
-use crate::arch::Architecture;
-use crate::arch::Dimension;
-use crate::arch::Workload;
+use crate::arch::{Architecture, Dimension, Mla, Window, Workload};
 use crate::error::Error;
 use crate::error::Result;
 use crate::search::bounds::Bounds;
 use crate::search::bounds::Quantity;
+use crate::search::free::Free;
 use crate::search::shape::Count;
 use crate::search::shape::Fixed;
 use crate::search::shape::Shape;
 use crate::search::shape::ShapeFamily;
+use crate::units::Bytes;
 use rayon::prelude::*;
-use std::ops::RangeInclusive;
+use std::collections::BTreeMap;
+use std::ops::{Range, RangeInclusive};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Shape families that are held at most, some hundred megabytes.
 const MOST_FAMILIES: usize = 1_000_000;
 
-/// How the lattice is nested, the dimension that varies slowest first; layers, hidden width and experts are outside, the
-/// micro-batch, which the budget does not depend on, is inside.
+/// How the lattice is nested, the dimension that varies slowest first; layers, hidden width, experts and the latent are
+/// outside, micro-batch and windows, which the budget does not depend on, are inside.
 const NESTED: [Dimension; 5] = [
     Dimension::Heads,
     Dimension::KvHeads,
@@ -37,13 +38,28 @@ const TOP_K: [u64; 6] = [1, 2, 4, 6, 8, 10];
 /// Numbers of experts a factor of the root of two apart, from 8 to 512.
 const EXPERTS: [u64; 13] = [8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512];
 
+/// Shares of the layers that see a window: none, every other one (Gemma 2, gpt-oss), three of four (Command R7B), five of
+/// six (Gemma 3).
+const WINDOWED: [[u64; 2]; 4] = [[0, 1], [1, 2], [3, 4], [5, 6]];
+
+/// Heads of latent attention beside one another are so many apart, to keep the lattice small.
+const LATENT_HEADS: u64 = 16;
+
 /// All shapes of a budget within bounds.
 #[derive(Clone, Debug)]
 pub struct Space {
     /// What is not varied: norms, positions, biases, kind of MLP.
     pub base: Architecture,
-    /// What is run; its free dimensions come from the shape.
-    pub workload: Workload,
+    /// What is run, and the layouts that it may have, at least one; their free dimensions come from the shape.
+    pub layouts: Vec<Workload>,
+    /// Layouts that differ in nothing but their virtual stages, by their places.
+    pub interleaved: Vec<Range<usize>>,
+    /// Memory of a GPU that a shape may take.
+    pub room: Bytes,
+    /// Keys that a windowed layer sees.
+    pub window_size: u64,
+    /// The proportions of latent attention.
+    pub latent: Mla,
     /// Bounds in force.
     pub bounds: Bounds,
     /// Least and greatest count of parameters.
@@ -56,18 +72,40 @@ pub struct Space {
     pub vocab: u64,
     /// What the user fixes.
     pub fixed: Fixed,
-    /// Dimensions of the workload with their choices, at least one each.
-    pub free: Vec<(Dimension, Vec<u64>)>,
+    /// What else may vary.
+    pub free: Vec<Free>,
 }
 
 impl Space {
-    /// Writes a shape into an architecture and a workload made by cloning [`Space::base`] and [`Space::workload`].
+    /// Writes a shape into a clone of [`Space::base`] and the workload that it runs.
     pub fn fill(&self, shape: &Shape, arch: &mut Architecture, work: &mut Workload) {
+        *work = self.layouts[shape.layout()];
+        let is_latent = shape[Dimension::KvLoraRank] > 0;
+        arch.mla = is_latent.then(|| self.latent_of(shape));
+        let layers = shape[Dimension::WindowLayers];
+        arch.window = (layers > 0).then_some(Window {
+            size: self.window_size,
+            layers,
+        });
         shape.put(arch, work);
-        let window = self.base.window;
-        arch.window =
-            window.map(|window| window.scaled(self.base.layers, shape[Dimension::Layers]));
         self.put_width(arch, shape[self.width()]);
+    }
+
+    /// Latent attention in the usual proportions: the query latent to that of keys and values, the parts of a head.
+    fn latent_of(&self, shape: &Shape) -> Mla {
+        let usual = self.latent;
+        let rank = shape[Dimension::KvLoraRank];
+        let head = usual.qk_nope + usual.qk_rope;
+        let of_head = |part: u64| part * shape[Dimension::HeadDim] / head;
+        let qk_rope = of_head(usual.qk_rope);
+        let queries = usual.q_lora_rank;
+        Mla {
+            q_lora_rank: queries.map(|width| width * rank / usual.kv_lora_rank),
+            kv_lora_rank: rank,
+            qk_nope: shape[Dimension::HeadDim] - qk_rope,
+            qk_rope,
+            v_head_dim: of_head(usual.v_head_dim),
+        }
     }
 
     /// The dimension that a family leaves open: the width of the MLP, or of an expert in a mixture of them.
@@ -89,7 +127,7 @@ impl Space {
 
     /// The architecture and the workload of a shape.
     pub fn build(&self, shape: &Shape) -> (Architecture, Workload) {
-        let (mut arch, mut work) = (self.base.clone(), self.workload);
+        let (mut arch, mut work) = (self.base.clone(), self.layouts[0]);
         self.fill(shape, &mut arch, &mut work);
         (arch, work)
     }
@@ -100,7 +138,7 @@ impl Space {
             Dimension::Layers => self.layer_counts(shape[Dimension::Hidden]).collect(),
             Dimension::Hidden => self.hidden_sizes(),
             Dimension::Heads => {
-                let pairs = self.heads(shape[Dimension::Hidden]).into_iter();
+                let pairs = self.heads(shape).into_iter();
                 let cut = |(heads, size)| {
                     shape
                         .with(Dimension::Heads, heads)
@@ -108,13 +146,16 @@ impl Space {
                 };
                 return pairs.map(cut).collect();
             }
-            Dimension::KvHeads => self.kv_heads(shape[Dimension::Heads]),
+            Dimension::KvHeads => self.kv_heads(shape),
+            Dimension::WindowLayers => self.windowed_layers(shape[Dimension::Layers]),
+            Dimension::KvLoraRank => self.latent_ranks(),
             Dimension::Vocab => self.vocabularies(shape[Dimension::Tp]),
             Dimension::Experts => self.experts(),
             Dimension::TopK => self.top_k(shape[Dimension::Experts]),
             other => {
-                let free = self.free.iter().find(|(free, _)| *free == other);
-                free.map_or_else(|| vec![shape[other]], |(_, choices)| choices.clone())
+                let free = self.free.iter().find(|free| free.dimension() == other);
+                let powers = free.and_then(|free| free.powers());
+                powers.unwrap_or_else(|| vec![shape[other]])
             }
         };
         values
@@ -123,21 +164,101 @@ impl Space {
             .collect()
     }
 
-    /// Every family of the lattice that can meet budget and bounds, by rising hidden width; none where `go_on` says
-    /// no.
+    /// Every family of the lattice that can meet budget and bounds, by rising hidden width, under one layout after the other as
+    /// far as memory should hold them; none where `go_on` says no.
     ///
-    /// Fails where there are more than memory should hold.
+    /// Fails where there are more under one layout.
     pub fn families(&self, go_on: &(dyn Fn() -> bool + Sync)) -> Result<Option<Vec<ShapeFamily>>> {
+        if self.layouts.len() == 1 {
+            let families = self.families_under(0, go_on)?;
+            return Ok(families.map(|mut families| {
+                families.retain(|family| self.divides(&family.shape));
+                families
+            }));
+        }
+        let mut all = Vec::new();
+        // What sizes are possible is the same for many layouts; by layers, since stages divide them.
+        let mut known: Vec<([u64; 3], BTreeMap<u64, Vec<ShapeFamily>>)> = Vec::new();
+        for (at, layout) in self.layouts.iter().enumerate() {
+            let ranks = [layout.tp, layout.ep, layout.expert_ranks()];
+            if !known.iter().any(|(other, _)| *other == ranks) {
+                let Some(families) = self.families_under(at, go_on)? else {
+                    return Ok(None);
+                };
+                let mut by_layers: BTreeMap<u64, Vec<ShapeFamily>> = BTreeMap::new();
+                for family in families {
+                    let layers = family.shape[Dimension::Layers];
+                    by_layers.entry(layers).or_default().push(family);
+                }
+                known.push((ranks, by_layers));
+            }
+            let alike = known.iter().find(|(other, _)| *other == ranks);
+            let (_, by_layers) = alike.expect("it was added");
+            let stages = layout.pp * layout.vp;
+            let whole = by_layers
+                .iter()
+                .filter(|(layers, _)| layers.is_multiple_of(stages));
+            all.extend(
+                whole
+                    .flat_map(|(_, families)| families)
+                    .map(|family| ShapeFamily {
+                        shape: family.shape.under(at, layout, &self.base),
+                        ..*family
+                    }),
+            );
+            if all.len() > MOST_FAMILIES {
+                break;
+            }
+        }
+        Ok(Some(all))
+    }
+
+    /// The layouts that differ from that of a shape in nothing but their virtual stages.
+    pub fn interleaved_like(&self, shape: &Shape) -> Range<usize> {
+        let at = shape.layout();
+        let mut ranges = self.interleaved.iter();
+        let found = ranges.find(|range| range.contains(&at));
+        found.cloned().unwrap_or(at..at + 1)
+    }
+
+    /// This shape under one of these layouts.
+    pub fn under(&self, shape: &Shape, at: usize) -> Shape {
+        shape.under(at, &self.layouts[at], &self.base)
+    }
+
+    /// Whether the stages of a shape's layout divide its layers.
+    pub fn divides(&self, shape: &Shape) -> bool {
+        let stages = shape[Dimension::Pp] * self.layouts[shape.layout()].vp;
+        shape[Dimension::Layers].is_multiple_of(stages)
+    }
+
+    /// The families with the sizes that are possible under one layout, whatever its stages.
+    fn families_under(
+        &self,
+        layout: usize,
+        go_on: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Option<Vec<ShapeFamily>>> {
         let (found, stopped) = (AtomicUsize::new(0), AtomicBool::new(false));
-        let start = Shape::of(&self.base, &self.workload)
+        let workload = &self.layouts[layout];
+        let start = Shape::of(&self.base, workload)
+            .under(layout, workload, &self.base)
             .with(Dimension::DFf, 0)
             .with(self.width(), 0);
         let of_width = |wide: Shape| {
             let mut families = Vec::new();
             let mut scratch = self.base.clone();
-            let layers = self.choices(Dimension::Layers, &wide).into_iter();
-            let experts = layers.flat_map(|shape| self.choices(Dimension::Experts, &shape));
-            for shape in experts.flat_map(|shape| self.choices(Dimension::TopK, &shape)) {
+            let outer = [
+                Dimension::Layers,
+                Dimension::Experts,
+                Dimension::TopK,
+                Dimension::KvLoraRank,
+            ];
+            let shapes = outer.into_iter().fold(vec![wide], |shapes, dimension| {
+                let shapes = shapes.iter();
+                let chosen = shapes.flat_map(|shape| self.choices(dimension, shape));
+                chosen.collect()
+            });
+            for shape in shapes {
                 if stopped.load(Ordering::Relaxed) {
                     break;
                 }
@@ -179,21 +300,27 @@ impl Space {
             for shape in near {
                 self.families_of(&shape, inner, scratch, families);
             }
-        } else if let Some(family) = self.family(*shape, scratch) {
+        } else if let Some(family) = self.sized(*shape, scratch) {
             let batches = self.choices(Dimension::Batch, &family.shape).into_iter();
-            families.extend(batches.map(|shape| ShapeFamily { shape, ..family }));
+            let shapes = batches.flat_map(|shape| self.choices(Dimension::WindowLayers, &shape));
+            families.extend(shapes.map(|shape| ShapeFamily { shape, ..family }));
         }
     }
 
     /// The family of these dimensions, if it can meet budget and bounds.
     pub fn family(&self, shape: Shape, scratch: &mut Architecture) -> Option<ShapeFamily> {
+        self.divides(&shape).then(|| self.sized(shape, scratch))?
+    }
+
+    /// The same whatever the stages of its layout.
+    fn sized(&self, shape: Shape, scratch: &mut Architecture) -> Option<ShapeFamily> {
         let [heads, kv_heads, tp] =
             [Dimension::Heads, Dimension::KvHeads, Dimension::Tp].map(|one| shape[one]);
         let divided = kv_heads.is_multiple_of(tp) || tp.is_multiple_of(kv_heads);
         if !heads.is_multiple_of(kv_heads) || !heads.is_multiple_of(tp) || !divided {
             return None;
         }
-        let mut work = self.workload;
+        let mut work = self.layouts[0];
         self.fill(&shape, scratch, &mut work);
         let ranks = match scratch.moe {
             Some(moe)
@@ -204,9 +331,6 @@ impl Space {
             Some(_) => work.expert_ranks(),
             None => tp,
         };
-        if !scratch.layers.is_multiple_of(work.pp) {
-            return None;
-        }
         let [mut low, mut high] = self.width_limits(&shape);
         let budgets = [
             (self.count, Some(self.budget)),
@@ -276,26 +400,35 @@ impl Space {
         sizes
     }
 
-    /// Numbers of query heads, each with its size.
-    pub fn heads(&self, hidden: u64) -> Vec<(u64, u64)> {
-        let sizes: Vec<u64> = match self.fixed[Dimension::HeadDim] {
-            Some(size) => vec![size],
-            None => head_sizes(self.bounds.limits(Quantity::HeadDim)).collect(),
-        };
-        let [least, most] = self.bounds.limits(Quantity::HeadWidth);
-        let mut pairs = Vec::new();
-        for size in sizes {
-            let heads = |share: f64| share * hidden as f64 / size as f64;
-            let range = (heads(least) - 1e-9).ceil() as u64..=(heads(most) + 1e-9) as u64;
+    /// Numbers of query heads beside the other sizes of `shape`, each with the width of a query and key head.
+    pub fn heads(&self, shape: &Shape) -> Vec<(u64, u64)> {
+        let hidden = shape[Dimension::Hidden];
+        let is_latent = shape[Dimension::KvLoraRank] > 0;
+        let (width, apart) = match is_latent {
+            true => (Quantity::LatentHeadWidth, LATENT_HEADS),
             // Only multiples of four away from the exact fit, to keep the lattice small.
-            let wanted =
-                |&heads: &u64| heads > 0 && (heads * size == hidden || heads.is_multiple_of(4));
+            false => (Quantity::HeadWidth, 4),
+        };
+        let [least, most] = self.bounds.limits(width);
+        // What heads add up to is the width of their values.
+        let sizes = match is_latent {
+            true => self.latent_heads(),
+            false => self.plain_heads(),
+        };
+        let mut pairs = Vec::new();
+        for (size, value) in sizes {
+            let heads = |share: f64| share * hidden as f64 / value as f64;
+            let range = (heads(least) - 1e-9).ceil() as u64..=(heads(most) + 1e-9) as u64;
+            let wanted = |&heads: &u64| {
+                heads > 0 && (heads * value == hidden || heads.is_multiple_of(apart))
+            };
             pairs.extend(range.filter(wanted).map(|heads| (heads, size)));
         }
         if let Some(heads) = self.fixed[Dimension::Heads] {
             pairs.retain(|(number, _)| *number == heads);
             if pairs.is_empty()
                 && self.fixed[Dimension::HeadDim].is_none()
+                && !is_latent
                 && hidden.is_multiple_of(heads)
             {
                 let size = hidden / heads;
@@ -308,15 +441,87 @@ impl Space {
         pairs
     }
 
-    /// Numbers of key/value heads for this many query heads.
-    pub fn kv_heads(&self, heads: u64) -> Vec<u64> {
-        let [least, most] = self.bounds.limits(Quantity::KvGroup);
+    /// Widths of heads without latent attention, of queries and keys and of values.
+    fn plain_heads(&self) -> Vec<(u64, u64)> {
+        let sizes: Vec<u64> = match self.fixed[Dimension::HeadDim] {
+            Some(size) => vec![size],
+            None => head_sizes(self.bounds.limits(Quantity::HeadDim)).collect(),
+        };
+        sizes.into_iter().map(|size| (size, size)).collect()
+    }
+
+    /// The same with it: the usual widths and half of them.
+    fn latent_heads(&self) -> Vec<(u64, u64)> {
+        let Mla {
+            qk_nope,
+            qk_rope,
+            v_head_dim,
+            ..
+        } = self.latent;
+        let usual = (qk_nope + qk_rope, v_head_dim);
+        let is_whole = |size: u64| {
+            [qk_nope, qk_rope, v_head_dim]
+                .iter()
+                .all(|part| (part * size).is_multiple_of(usual.0))
+        };
+        let sizes = match self.fixed[Dimension::HeadDim] {
+            Some(size) => vec![size],
+            None => vec![usual.0 / 2, usual.0],
+        };
+        let [least, most] = self.bounds.limits(Quantity::HeadDim);
+        let sizes = sizes.into_iter().filter(|size| is_whole(*size));
+        let sizes = sizes.map(|size| (size, v_head_dim * size / usual.0));
+        sizes
+            .filter(|(_, value)| (least..=most).contains(&(*value as f64)))
+            .collect()
+    }
+
+    /// Numbers of key/value heads for the query heads of `shape`; with latent attention every head has its own.
+    fn kv_heads(&self, shape: &Shape) -> Vec<u64> {
+        let heads = shape[Dimension::Heads];
+        let [least, most] = match shape[Dimension::KvLoraRank] {
+            0 => self.bounds.limits(Quantity::KvGroup),
+            _ => [1.0, 1.0],
+        };
         (1..=heads)
             .filter(|kv| heads.is_multiple_of(*kv))
             .filter(|kv| (least..=most).contains(&((heads / kv) as f64)))
             .filter(|kv| self.fixed[Dimension::KvHeads].is_none_or(|fixed| fixed == *kv))
             .filter(|kv| self.fixed.kv_group.is_none_or(|fixed| fixed == heads / kv))
             .collect()
+    }
+
+    /// How many of so many layers see a window; 0 where none does.
+    fn windowed_layers(&self, layers: u64) -> Vec<u64> {
+        if let Some(fixed) = self.fixed[Dimension::WindowLayers] {
+            return Some(fixed)
+                .filter(|fixed| *fixed <= layers)
+                .into_iter()
+                .collect();
+        }
+        if !self.free.contains(&Free::Window) {
+            let own = self.base.window;
+            let scaled = own.map(|window| window.scaled(self.base.layers, layers).layers);
+            return vec![scaled.unwrap_or(0)];
+        }
+        let mut counts: Vec<u64> = WINDOWED.map(|[part, of]| layers * part / of).to_vec();
+        counts.dedup();
+        counts
+    }
+
+    /// Widths of the key/value latent; 0 without latent attention.
+    fn latent_ranks(&self) -> Vec<u64> {
+        let own = self.base.mla.map_or(0, |mla| mla.kv_lora_rank);
+        if let Some(fixed) = self.fixed[Dimension::KvLoraRank] {
+            return vec![fixed];
+        }
+        if !self.free.contains(&Free::Latent) {
+            return vec![own];
+        }
+        let [least, most] = self.bounds.limits(Quantity::LatentRank);
+        let ranks = (6..=10).map(|power| 1 << power);
+        let inside = ranks.filter(|rank| (least..=most).contains(&(*rank as f64)));
+        std::iter::once(0).chain(inside).collect()
     }
 
     /// Numbers of routed experts; none in a dense model.
@@ -381,13 +586,16 @@ impl Space {
 
     /// Whether any heads and width can meet the budgets: a quick look before all are tried.
     fn in_reach(&self, shape: &Shape, scratch: &mut Architecture) -> bool {
-        let pairs = self.heads(shape[Dimension::Hidden]);
-        let widths = pairs.iter().map(|(heads, size)| heads * size);
-        let (Some(narrow), Some(wide)) = (widths.clone().min(), widths.max()) else {
+        let pairs = self.heads(shape);
+        let width = |(heads, size): &&(u64, u64)| heads * size;
+        let ends = (
+            pairs.iter().min_by_key(width),
+            pairs.iter().max_by_key(width),
+        );
+        let (Some(narrow), Some(wide)) = ends else {
             return false;
         };
-        // Only the width of all heads together counts.
-        let ends = [(narrow, 1), (wide, 1)];
+        let ends = [*narrow, *wide];
         let mut reaches = |what: Count, (fewest, greatest): (u64, u64)| {
             let [smallest, largest] = self.reach(what, shape, ends, scratch);
             smallest <= greatest && largest >= fewest
@@ -429,11 +637,14 @@ impl Space {
         if least > most {
             return [u64::MAX, 0];
         }
-        let mut work = self.workload;
+        let mut work = self.layouts[0];
         let mut count = |(heads, size): (u64, u64), kv: u64, inner: f64, vocab: u64| {
-            self.fill(shape, scratch, &mut work);
-            (scratch.heads, scratch.kv_heads, scratch.head_dim) = (heads, kv, size);
-            scratch.vocab = vocab;
+            let shape = shape
+                .with(Dimension::Heads, heads)
+                .with(Dimension::KvHeads, kv)
+                .with(Dimension::HeadDim, size)
+                .with(Dimension::Vocab, vocab);
+            self.fill(&shape, scratch, &mut work);
             self.put_width(scratch, inner as u64);
             what.of(scratch)
         };

@@ -196,7 +196,7 @@ fn shapes_of_an_answer_differ_and_none_is_worse_in_speed_and_loss() {
     let predictor = predictor("h200");
     for parameters in [1_300_000_000, 6_700_000_000] {
         let found = search(&predictor, &request(parameters, MODES[0]), &quiet).unwrap();
-        let referee = loss::Referee::new(&found.request);
+        let referee = loss::Referee::new(&found.request, None);
         let model = crate::loss::Model::get();
         let losses =
             |arch: &Architecture| model.first_losses(&referee.pair(arch).0, found.tokens, 250);

@@ -181,6 +181,10 @@ pub(super) fn read(
     // More layers than any architecture may have are refused later.
     let layers = arch.layers.min(MAX_LAYERS);
     let (dense_layers, interval) = dense(experts.dense, fields, layers)?;
+    if dense_layers >= arch.layers {
+        // No layer has any.
+        return Ok(());
+    }
     arch.moe = Some(Moe {
         experts: count,
         top_k,

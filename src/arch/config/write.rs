@@ -4,7 +4,7 @@
 //! as the same architecture. What no type here has is refused, never approximated. What no architecture holds gets
 //! the usual value: SiLU or GELU, rotation of whole heads with base 10,000, bf16 weights, no special tokens.
 
-use super::super::{Architecture, MlpKind, Moe, NormKind, NormPlacement, Positions, QkNorm};
+use super::super::{Architecture, Mla, MlpKind, Moe, NormKind, NormPlacement, Positions, QkNorm};
 use crate::error::{Error, Result};
 use serde_json::{Value, json};
 use std::fmt::Display;
@@ -22,7 +22,6 @@ pub fn config_json(arch: &Architecture, max_positions: u64) -> Result<Value> {
         max_positions,
         "at least 1",
     )?;
-    demand(arch, arch.mla.is_none(), "mla", "given", "absent")?;
     for (field, value) in [
         ("biases.head", arch.biases.head),
         ("biases.experts", arch.biases.experts),
@@ -98,6 +97,8 @@ enum Slides {
     All,
     /// All from one layer on.
     Last,
+    /// Those that a list names.
+    Listed,
 }
 
 /// What a model type built like Llama can express beyond what all of them share.
@@ -122,6 +123,13 @@ const MISTRAL: Type = Type {
     attention_bias: AttentionBias::None,
     mlp_bias: false,
     slides: Slides::All,
+};
+/// Mistral in which some layers see everything.
+const MINISTRAL: Type = Type {
+    name: "ministral",
+    class: "MinistralForCausalLM",
+    slides: Slides::Listed,
+    ..MISTRAL
 };
 const MIXTRAL: Type = Type {
     name: "mixtral",
@@ -163,12 +171,37 @@ const GLM4_MOE: Type = Type {
     slides: Slides::None,
 };
 
+/// Latent attention; without experts all layers are leading dense ones.
+const DEEPSEEK_V3: Type = Type {
+    name: "deepseek_v3",
+    class: "DeepseekV3ForCausalLM",
+    attention_bias: AttentionBias::Flag,
+    ..GLM4_MOE
+};
+
+/// The same without a correction for each expert in the router.
+const DEEPSEEK_V2: Type = Type {
+    name: "deepseek_v2",
+    class: "DeepseekV2ForCausalLM",
+    ..DEEPSEEK_V3
+};
+
 /// The type that has these norms, experts and biases.
 fn type_of(arch: &Architecture) -> Result<&'static Type> {
     let biases = arch.biases;
     let norm = arch.norm;
     let corrected = arch.moe.is_some_and(|moe| moe.router_bias);
     match (norm.placement, norm.qk, arch.moe.is_some()) {
+        (NormPlacement::Pre, QkNorm::None, is_mixture) if arch.mla.is_some() => {
+            Ok(match is_mixture && !corrected {
+                true => &DEEPSEEK_V2,
+                false => &DEEPSEEK_V3,
+            })
+        }
+        _ if arch.mla.is_some() => {
+            let allowed = "none with latent attention, beside norm.placement = pre";
+            demand(arch, false, "norm.qk", norm.qk, allowed).map(|()| &DEEPSEEK_V3)
+        }
         (NormPlacement::Pre, QkNorm::None | QkNorm::Head, true) if corrected => Ok(&GLM4_MOE),
         (NormPlacement::Pre, QkNorm::Head, false) => Ok(&QWEN3),
         (NormPlacement::Pre, QkNorm::Head, true) => Ok(&QWEN3_MOE),
@@ -176,8 +209,12 @@ fn type_of(arch: &Architecture) -> Result<&'static Type> {
         (NormPlacement::Pre, QkNorm::None, false) => {
             // `transformers` wants whole heads of the hidden size for Llama, even where the head size is given.
             let divides = arch.hidden.is_multiple_of(arch.heads);
+            let sees_both = arch
+                .window
+                .is_some_and(|window| window.layers < arch.layers);
             Ok(match (biases.qkv, biases.attention_output) {
                 (true, false) => &QWEN2,
+                (false, false) if !biases.mlp && sees_both => &MINISTRAL,
                 (false, false) if !biases.mlp && (arch.window.is_some() || !divides) => &MISTRAL,
                 _ => {
                     let allowed = format!("a divisor of hidden = {} for a llama", arch.hidden);
@@ -235,7 +272,36 @@ fn like_llama(arch: &Architecture, max_positions: u64) -> Result<Value> {
     if let Some(moe) = &arch.moe {
         extend(&mut config, expert_fields(arch, moe, kind)?);
     }
+    if let Some(mla) = &arch.mla {
+        extend(&mut config, latent_fields(arch, mla));
+    }
     Ok(config)
+}
+
+/// Latent attention, and experts in no layer where there are none.
+fn latent_fields(arch: &Architecture, mla: &Mla) -> Value {
+    let mut fields = json!({
+        // What is rotated, as these types mean it.
+        "head_dim": mla.qk_rope,
+        "kv_lora_rank": mla.kv_lora_rank,
+        "q_lora_rank": mla.q_lora_rank,
+        "qk_nope_head_dim": mla.qk_nope,
+        "qk_rope_head_dim": mla.qk_rope,
+        "v_head_dim": mla.v_head_dim,
+    });
+    if arch.moe.is_none() {
+        let unused = json!({
+            "first_k_dense_replace": arch.layers,
+            "moe_intermediate_size": arch.mlp.d_ff,
+            "n_group": 1,
+            "n_routed_experts": 1,
+            "n_shared_experts": 0,
+            "num_experts_per_tok": 1,
+            "topk_group": 1,
+        });
+        extend(&mut fields, unused);
+    }
+    fields
 }
 
 /// Positions as a word.
@@ -294,6 +360,21 @@ fn window_fields(arch: &Architecture, kind: &Type) -> Result<Value> {
             demand(arch, all, "window.layers", window.layers, &allowed)?;
             json!({ "sliding_window": window.size })
         }
+        (Slides::Listed, window) => {
+            let slides = window.map_or(0, |window| window.layers);
+            let kinds = (0..layers).map(|layer| {
+                // As even as it goes, the first ones sliding.
+                let full = |before: u64| before * (layers - slides) / layers;
+                match full(layer + 1) > full(layer) {
+                    true => "full_attention",
+                    false => "sliding_attention",
+                }
+            });
+            json!({
+                "layer_types": kinds.collect::<Vec<_>>(),
+                "sliding_window": window.map(|window| window.size),
+            })
+        }
         (Slides::Last, None) => json!({ "use_sliding_window": false }),
         (Slides::Last, Some(window)) => json!({
             "max_window_layers": layers - window.layers,
@@ -307,7 +388,8 @@ fn expert_fields(arch: &Architecture, moe: &Moe, kind: &Type) -> Result<Value> {
     let (name, shared, dense) = (kind.name, moe.shared_d_ff, moe.dense_layers);
     let allowed = format!("false for a {name}");
     let is_glm = name == GLM4_MOE.name;
-    if is_glm {
+    let shares = is_glm || arch.mla.is_some();
+    if shares {
         let whole = shared.is_multiple_of(moe.d_ff);
         let allowed = format!("a multiple of moe.d_ff = {} for a {name}", moe.d_ff);
         demand(arch, whole, "moe.shared_d_ff", shared, &allowed)?;
@@ -336,7 +418,7 @@ fn expert_fields(arch: &Architecture, moe: &Moe, kind: &Type) -> Result<Value> {
     let mut fields = json!({ "num_experts_per_tok": moe.top_k });
     extend(
         &mut fields,
-        if is_glm {
+        if shares {
             json!({
                 "first_k_dense_replace": dense,
                 "moe_intermediate_size": moe.d_ff,
@@ -344,10 +426,8 @@ fn expert_fields(arch: &Architecture, moe: &Moe, kind: &Type) -> Result<Value> {
                 "n_routed_experts": moe.experts,
                 "n_shared_experts": shared / moe.d_ff,
                 "norm_topk_prob": true,
-                "partial_rotary_factor": 1.0,
                 "routed_scaling_factor": 1.0,
                 "topk_group": 1,
-                "use_qk_norm": arch.norm.qk == QkNorm::Head,
             })
         } else if kind.name == QWEN3_MOE.name {
             json!({
@@ -361,6 +441,11 @@ fn expert_fields(arch: &Architecture, moe: &Moe, kind: &Type) -> Result<Value> {
             json!({ "num_local_experts": moe.experts })
         },
     );
+    if is_glm {
+        let normed = arch.norm.qk == QkNorm::Head;
+        let of_glm = json!({ "partial_rotary_factor": 1.0, "use_qk_norm": normed });
+        extend(&mut fields, of_glm);
+    }
     Ok(fields)
 }
 
@@ -377,6 +462,7 @@ fn like_gpt(arch: &Architecture, max_positions: u64) -> Result<Value> {
     demand(arch, none, "norm.qk", norm.qk, &format!("none {with}"))?;
     let absent = format!("absent {with}");
     demand(arch, arch.moe.is_none(), "moe", "given", &absent)?;
+    demand(arch, arch.mla.is_none(), "mla", "given", &absent)?;
     demand(arch, arch.window.is_none(), "window", "given", &absent)?;
     let allowed = format!("heads = {} {with}", arch.heads);
     let each = arch.kv_heads == arch.heads;

@@ -79,12 +79,28 @@ export function settings(values, usual = {}) {
 
 /** `31 layers of 4096, 32 heads (8 kv) of 128, d_ff 10880, vocab 50304`. */
 export function dimensions(shape) {
-	const kv = shape.kv_heads === shape.heads ? "" : ` (${shape.kv_heads} kv)`;
-	return `${shape.layers} layers of ${shape.hidden}, ${shape.heads} heads${kv} of ${shape.head_dim}, d_ff ${shape.d_ff}, vocab ${shape.vocab}`;
+	const kv = shape.kv_lora_rank ? ` (latent ${shape.kv_lora_rank})` : shape.kv_heads === shape.heads ? "" : ` (${shape.kv_heads} kv)`;
+	return `${layers(shape)} layers of ${shape.hidden}, ${shape.heads} heads${kv} of ${shape.head_dim}, d_ff ${shape.d_ff}, vocab ${shape.vocab}`;
 }
+
+/** The layers, `24 (20 windowed)` where some see a sliding window. */
+export const layers = (shape) => (shape.window_layers ? `${shape.layers} (${shape.window_layers} windowed)` : shape.layers);
 
 /** The name of a key in words; `d_ff` is a word. */
 export const words = (name) => (name === "d_ff" ? name : String(name).replaceAll("_", " "));
 
 /** The same above a field: `KV heads`, `TP`, `Head dim`. */
 export const label = (name) => words(name).replace(/^(ffn|gemm|gpu|mlp|kv|tp|pp|dp)\b/, (found) => found.toUpperCase()).replace(/^[a-z](?=[a-z])/, (first) => first.toUpperCase());
+
+/** The sizes of a layout as people write them. */
+const RANKS = [["tp", "tp"], ["cp", "cp"], ["ep", "ep"], ["pp", "pp"], ["vp", "vp"], ["dp", "dp"]];
+
+/** `tp 4, pp 8, vp 5, dp 16, ZeRO 1`. */
+export function layout(work, copies = true) {
+	const sizes = RANKS.filter(([key]) => work[key] > 1 && (copies || key !== "dp")).map(([key, text]) => `${text} ${work[key]}`);
+	if (work.zero > 0) sizes.push(`ZeRO ${work.zero}`);
+	return sizes.join(", ") || "one GPU each";
+}
+
+/** What a layout recomputes. */
+export const recomputed = (work) => (work.recompute === "none" ? "" : `${work.recompute}${work.recompute_layers ? `, ${work.recompute_layers} layers` : ""}`);

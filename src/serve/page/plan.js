@@ -15,8 +15,6 @@ import { go } from "./state.js";
 /** Fields that are always seen. */
 const MAIN = ["architecture", "config", "gpu", "gpus", "mode"];
 
-/** The sizes of a layout as people write them. */
-const RANKS = [["tp", "tp"], ["cp", "cp"], ["ep", "ep"], ["pp", "pp"], ["vp", "vp"], ["dp", "dp"]];
 
 /** A view of one question. */
 function view({ name, title, lead, path, own, examples, render }) {
@@ -76,14 +74,6 @@ export const compare = view({
 	render: compared,
 });
 
-/** `tp 4, pp 8, vp 5, dp 16, ZeRO 1`. */
-function layout(work, copies = true) {
-	const sizes = RANKS.filter(([key]) => work[key] > 1 && (copies || key !== "dp")).map(([key, text]) => `${text} ${work[key]}`);
-	if (work.zero > 0) sizes.push(`ZeRO ${work.zero}`);
-	return sizes.join(", ") || "one GPU each";
-}
-
-const recomputed = (work) => (work.recompute === "none" ? "" : `${work.recompute}${work.recompute_layers ? `, ${work.recompute_layers} layers` : ""}`);
 
 const ends = (low, high, write) => (low === undefined || low === null ? "" : `${write(low)} to ${write(high)}`);
 
@@ -108,7 +98,7 @@ function planned(answer) {
 function training(plan) {
 	const headings = [{ num: "#" }, "layout", "micro-batch", "recompute", { num: "tokens/s" }, { num: "per GPU" }, { num: "MFU" }, { num: "step" }, "90 %", { num: "exposed", title: "traffic that no kernel hides" }, { num: "bubble" }, { num: "memory", title: "of the fullest GPU" }];
 	return table("Ranked layouts", headings, plan.layouts.map((one) => [
-		rank(one), layout(one.workload), `${one.workload.batch} × ${one.workload.microbatches}`, recomputed(one.workload),
+		rank(one), format.layout(one.workload), `${one.workload.batch} × ${one.workload.microbatches}`, format.recomputed(one.workload),
 		h("strong", null, format.tokens(one.tokens_per_s_of_all_gpus)), format.tokens(one.tokens_per_s_per_gpu), format.percent(one.step.mfu),
 		format.time(one.step.time_us), ends(one.step.low_us, one.step.high_us, format.time),
 		format.percent(one.step.lanes.exposed_traffic.share), format.percent(one.step.lanes.bubble.share), format.bytes(one.memory_bytes)]));
@@ -117,7 +107,7 @@ function training(plan) {
 function serving(plan) {
 	const headings = [{ num: "#" }, "engine", { num: "engines" }, { num: "requests each" }, { num: "tokens/s" }, { num: "per GPU" }, { num: "first token" }, "90 %", { num: "per token" }, "90 %", { num: "memory", title: "of the fullest GPU with every cache full" }];
 	return table("Ranked engines", headings, plan.layouts.map((one) => [
-		rank(one), layout(one.workload, false), format.grouped(one.workload.dp), format.grouped(one.workload.batch),
+		rank(one), format.layout(one.workload, false), format.grouped(one.workload.dp), format.grouped(one.workload.batch),
 		h("strong", null, format.tokens(one.tokens_per_s_of_all_gpus)), format.tokens(one.tokens_per_s_per_gpu),
 		format.time(one.request.ttft_us), ends(one.request.ttft_low_us, one.request.ttft_high_us, format.time),
 		one.request.tpot_us ? format.time(one.request.tpot_us) : "", ends(one.request.tpot_low_us, one.request.tpot_high_us, format.time), format.bytes(one.memory_bytes)]));
@@ -138,7 +128,7 @@ const run = (one) => `${format.grouped(one.tokens)} tokens: ${format.significant
 
 function plane(answer, plan) {
 	const point = (one, text) => ({ x: format.gib(one.memory_bytes), y: one.tokens_per_s_per_gpu, text });
-	const stops = plan.layouts.map((one) => ({ x: format.gib(one.memory_bytes), spots: [{ y: one.tokens_per_s_per_gpu, tone: 0 }], text: `#${one.rank}: ${format.tokens(one.tokens_per_s_per_gpu)} tokens/s per GPU, ${format.bytes(one.memory_bytes)}; ${layout(one.workload)}` })).sort((a, b) => a.x - b.x);
+	const stops = plan.layouts.map((one) => ({ x: format.gib(one.memory_bytes), spots: [{ y: one.tokens_per_s_per_gpu, tone: 0 }], text: `#${one.rank}: ${format.tokens(one.tokens_per_s_per_gpu)} tokens/s per GPU, ${format.bytes(one.memory_bytes)}; ${format.layout(one.workload)}` })).sort((a, b) => a.x - b.x);
 	const readout = p("readout", "Point at the plot, or focus it and use the arrow keys.");
 	const { node } = plot({
 		label: "Throughput against memory: layouts that fit, and the fastest",
@@ -162,7 +152,7 @@ function scaling(answer) {
 	return table("The best layout for each number of GPUs", headings, answer.plans.map((plan) => {
 		const [best] = plan.layouts;
 		if (!best) return [format.grouped(plan.gpus), span("bad", plan.refused), "", "", "", "", ""];
-		return [format.grouped(plan.gpus), layout(best.workload), format.tokens(best.tokens_per_s_of_all_gpus), format.tokens(best.tokens_per_s_per_gpu),
+		return [format.grouped(plan.gpus), format.layout(best.workload), format.tokens(best.tokens_per_s_of_all_gpus), format.tokens(best.tokens_per_s_per_gpu),
 			format.percent(best.tokens_per_s_per_gpu / base.tokens_per_s_per_gpu), best.step ? format.percent(best.step.mfu) : "", plan.run ? `${format.significant(plan.run.days)} days` : ""];
 	}));
 }
@@ -174,7 +164,7 @@ function compared(answer) {
 	return [
 		heading(answer, `${format.grouped(answer.gpus)} GPUs each`),
 		table("GPUs, most tokens per second first", headings, answer.compared.filter((one) => one.layout).map((one) => [
-			h("span", { title: gpuTitle(one.gpu) }, one.gpu), layout(one.layout.workload), h("strong", null, format.tokens(one.layout.tokens_per_s_per_gpu)),
+			h("span", { title: gpuTitle(one.gpu) }, one.gpu), format.layout(one.layout.workload), h("strong", null, format.tokens(one.layout.tokens_per_s_per_gpu)),
 			write(one.tokens_per_s_per_node, format.tokens), write(one.tokens_per_s_per_watt, format.significant), write(one.layout.step?.mfu, format.percent),
 			format.bytes(one.layout.memory_bytes), one.layout.step ? format.tierShares(one.layout.step.tier_shares) : "", write(one.layout.usd_per_million_tokens, format.significant)])),
 		refused.length > 0 && facts(refused.map((one) => [one.gpu, one.refused])),

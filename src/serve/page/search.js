@@ -77,7 +77,7 @@ function render(found, request, refused, gpu) {
 	put(work.output,
 		h("h2", null, `${format.grouped(found.request.parameters)} ${found.request.count === "total" ? "" : "non-embedding "}parameters within ${format.percent(found.request.tolerance)} on ${gpu}`),
 		p("sub", format.settings(found.workload, defaults("/v1/search"))),
-		found.sharded && p("note", h("strong", null, "Layout: "), `that of a plan over ${format.grouped(gpus(found.workload))} GPUs for the named model, else for a shape in the middle of the lattice. Gpus, Global batch, TP, PP and Batch under “More options” set it; “No sharding” takes the ranks as they are.`),
+		found.sharded && p("note", h("strong", null, "Layout: "), `each shape runs under the fastest one that was found for it over ${format.grouped(gpus(found.workload))} GPUs; above is that of the baseline. Gpus, Global batch, TP, PP and Batch under “More options” set it; “No sharding” takes the ranks as they are.`),
 		refused && p("note", h("strong", null, "No config.json: "), `these shapes cannot be written as one, so the search ran without. ${refused}`),
 		found.request.kv_group === 1 && p("note", h("strong", null, "Kept: "), "every head has its own keys, as no config.json of this style holds fewer. Without “Export” under “More options” the search is free."),
 		reached(found),
@@ -93,6 +93,7 @@ function render(found, request, refused, gpu) {
 			["method", `${found.search.method}${found.search.seed === undefined ? "" : `, seed ${found.search.seed}`}: ${format.grouped(found.search.evaluations)} evaluations, ${format.grouped(found.search.refused)} ruled out, of ${format.grouped(found.search.lattice_shapes)} shapes in the lattice; stopped: ${found.search.stopped}`],
 			["based on", format.basis(found.basis)],
 			...Object.entries(found.request.free).map(([what, all]) => [`free ${what}`, `from ${all[0]} to ${all.at(-1)} in powers of two`]),
+			found.request.free_attention && ["free attention", `${found.request.free_attention.join(", ")}; the fastest of each kind is among the shapes`],
 			found.request.relaxed?.length > 0 && ["relaxed", found.request.relaxed.map(format.words).join(", ")],
 		]),
 		commands("search", "/v1/search", refused ? { ...request, export: undefined } : request));
@@ -129,6 +130,7 @@ const perGpu = (shape, rate) => rate * (shape.tokens_per_s_per_gpu / shape.token
 
 function ranking(found) {
 	const free = Object.keys(found.request.free).length > 0;
+	const split = (one, work) => (found.sharded ? [num(work.batch), h("td", null, [format.layout(work), format.recomputed(work)].filter(Boolean).join(", recompute "))] : free && [num(one.batch), num(one.tp)]);
 	const lows = found.shapes.map((one) => perGpu(one, one.tokens_per_s_low));
 	const highs = found.shapes.map((one) => perGpu(one, one.tokens_per_s_high));
 	const reference = found.baseline.tokens_per_s_per_gpu;
@@ -136,8 +138,8 @@ function ranking(found) {
 	const scale = [Math.min(ends[0], ...lows), Math.max(ends[1], ...highs)];
 	const num = (text, attrs) => h("td", { class: "num", ...attrs }, text);
 	const head = (text, title) => h("th", { scope: "col", class: "num", title }, text);
-	const sizes = (shape) => [shape.layers, shape.hidden, shape.heads, shape.kv_heads, shape.head_dim, inner(shape), shape.vocab].map((size) => num(size)).concat(num(shape.active_parameters === undefined ? format.parameters(shape.parameters) : `${format.parameters(shape.parameters)} (${format.parameters(shape.active_parameters)})`, { title: `${format.grouped(shape.parameters)} parameters` }));
-	const columns = 15 + (free ? 2 : 0);
+	const sizes = (shape) => [format.layers(shape), shape.hidden, shape.heads, shape.kv_lora_rank ? `latent ${shape.kv_lora_rank}` : shape.kv_heads, shape.head_dim, inner(shape), shape.vocab].map((size) => num(size)).concat(num(shape.active_parameters === undefined ? format.parameters(shape.parameters) : `${format.parameters(shape.parameters)} (${format.parameters(shape.active_parameters)})`, { title: `${format.grouped(shape.parameters)} parameters` }));
+	const columns = 15 + (free || found.sharded ? 2 : 0);
 
 	const row = (one, at) => {
 		const [low, high] = [lows[at], highs[at]];
@@ -148,7 +150,7 @@ function ranking(found) {
 				num(h("strong", null, format.tokens(rate))),
 				h("td", null, interval(low, rate, high, scale, reference), span("ends", ` ${format.tokens(low)} to ${format.tokens(high)}`)),
 				num([format.signed(one.gain), h("span", { class: "own", title: "half width of the 90 % interval of this shape alone, without what all shapes share" }, ` ± ${format.percent(one.cost_half_width)}`)], { class: sure(one) }),
-				sizes(one.shape), free && [num(one.batch), num(one.tp)],
+				sizes(one.shape), split(one, one.layout),
 				num(format.percent(one.mfu)), num(format.bytes(one.memory_bytes)),
 				h("td", null, actions(found, one, at))),
 			h("tr", { class: "why" }, h("td", null), h("td", { colspan: columns - 1 }, h("div", { class: "stay" }, why(one))))];
@@ -158,11 +160,11 @@ function ranking(found) {
 		h("table", { class: "ranking" },
 			h("caption", { class: "unseen" }, "Shapes in order; a group holds shapes that are equally fast as far as the prediction can tell"),
 			h("thead", null, h("tr", null, head("#"), head("tokens/s", "tokens per second and GPU"), h("th", { scope: "col" }, "90 % interval"), head("gain", "tokens/s per GPU over the baseline, at equal parameters"),
-				head("layers"), head("hidden"), head("heads"), head("kv", "key/value heads"), head("head dim"), head("d_ff", "width of the MLP; of a mixture, experts that a token visits of all, times the width of one"), head("vocab"), head("params", "those that a token meets in brackets"), free && [head("batch"), head("tp")],
+				head("layers"), head("hidden"), head("heads"), head("kv", "key/value heads"), head("head dim"), head("d_ff", "width of the MLP; of a mixture, experts that a token visits of all, times the width of one"), head("vocab"), head("params", "those that a token meets in brackets"), found.sharded ? [head("batch"), h("th", { scope: "col" }, "layout")] : free && [head("batch"), head("tp")],
 				head("MFU", "share of the peak that model FLOPs use"), head("memory", "of the fullest GPU"), h("th", { scope: "col" }, span("unseen", "config")))),
 			h("tbody", { class: "baseline" }, h("tr", { "data-rank": "baseline" }, h("th", { scope: "row", class: "num" }, "–"),
 				num(format.tokens(reference)), h("td", null, interval(ends[0], reference, ends[1], scale, reference), span("ends", ` ${found.baseline.shape.name}`)), num("baseline"),
-				sizes(found.baseline.shape), free && [num(found.workload.batch), num(found.workload.tp)],
+				sizes(found.baseline.shape), split(found.workload, found.workload),
 				num(format.percent(found.baseline.mfu)), num([format.bytes(found.baseline.memory_bytes), !found.baseline.fits && span("bad", " does not fit")]), h("td", null))),
 			groups.map((group) => {
 				const members = found.shapes.map((one, at) => [one, at]).filter(([one]) => one.tie_group === group);
@@ -245,7 +247,7 @@ function actions(found, one, at) {
 	const text = JSON.stringify(config, null, 2);
 	const query = new URLSearchParams({ config: JSON.stringify(config) });
 	const usual = defaults("/v1/check");
-	const run = { gpu: found.gpu, ...found.workload, batch: one.batch, tp: one.tp };
+	const run = { gpu: found.gpu, ...(one.layout ?? found.workload), batch: one.batch, tp: one.tp };
 	for (const [key, value] of Object.entries(run)) {
 		const text = value === true ? "1" : value === false ? "" : String(value);
 		if (text !== usual[key]) query.set(key, text);
@@ -267,7 +269,7 @@ function reasons(found) {
 function pareto(found) {
 	const x = (one) => format.gib(one.memory_bytes);
 	const front = [...found.pareto_front].sort((a, b) => a.memory_bytes - b.memory_bytes);
-	const say = (what, one, low, high) => `${what}: ${format.tokens(one.tokens_per_s_per_gpu)} tokens/s per GPU${low ? ` (90 %: ${format.tokens(low)} to ${format.tokens(high)})` : ""}, ${format.bytes(one.memory_bytes)}; ${format.dimensions(one.shape)}${Object.keys(found.request.free).length ? `; batch ${one.batch ?? found.workload.batch}, tp ${one.tp ?? found.workload.tp}` : ""}`;
+	const say = (what, one, low, high) => `${what}: ${format.tokens(one.tokens_per_s_per_gpu)} tokens/s per GPU${low ? ` (90 %: ${format.tokens(low)} to ${format.tokens(high)})` : ""}, ${format.bytes(one.memory_bytes)}; ${format.dimensions(one.shape)}${one.layout ? `; ${format.layout(one.layout)}` : Object.keys(found.request.free).length ? `; batch ${one.batch ?? found.workload.batch}, tp ${one.tp ?? found.workload.tp}` : ""}`;
 	const point = (one, text) => ({ x: x(one), y: one.tokens_per_s_per_gpu, text });
 	const stops = [
 		...front.map((one) => ({ one, tone: 2, text: say("Pareto front", one) })),

@@ -26,14 +26,13 @@ fn changed(name: &str, change: impl FnOnce(&mut Architecture)) -> Architecture {
 
 #[test]
 fn every_preset_that_a_model_type_expresses_survives_writing_and_reading() {
-    /// Latent attention, one norm for two branches, norms before and after, heads that do not fill the width,
+    /// One norm for two branches, norms before and after, heads that do not fill the width,
     /// attention sinks, layer norm without bias or with grouped heads, ALiBi, experts beside shared ones with a gate or
     /// dense layers in between, norms of queries and keys in other places than usual.
-    const BEYOND: [&str; 22] = [
+    const BEYOND: [&str; 20] = [
         "bloom-",
         "command-r7b",
         "dbrx",
-        "deepseek-v",
         "exaone-4-",
         "falcon-",
         "gemma-2-",
@@ -42,7 +41,6 @@ fn every_preset_that_a_model_type_expresses_survives_writing_and_reading() {
         "gpt-oss-",
         "gpt3-13b",
         "grok-1",
-        "kimi-k2",
         "llama-4-",
         "minimax-m2",
         "mpt-",
@@ -64,7 +62,7 @@ fn every_preset_that_a_model_type_expresses_survives_writing_and_reading() {
             expressed += 1;
         }
     }
-    assert_eq!(expressed, 74);
+    assert_eq!(expressed, 78);
 }
 
 #[test]
@@ -93,6 +91,28 @@ fn the_model_type_is_the_one_that_computes_the_architecture() {
         (
             windowed(3),
             [r#""model_type": "qwen2""#, r#""max_window_layers": 25"#],
+        ),
+        (
+            changed("mistral-7b-v0.1", |arch| {
+                arch.window = Some(Window {
+                    size: 1024,
+                    layers: 24,
+                });
+            }),
+            [r#""model_type": "ministral""#, r#""sliding_window": 1024"#],
+        ),
+        (
+            changed("deepseek-v3", |arch| {
+                arch.moe = None;
+            }),
+            [
+                r#""model_type": "deepseek_v3""#,
+                r#""first_k_dense_replace": 61"#,
+            ],
+        ),
+        (
+            changed("deepseek-v2-lite", |_| {}),
+            [r#""model_type": "deepseek_v2""#, r#""q_lora_rank": null"#],
         ),
         (
             changed("pythia-1b", |arch| arch.parallel_layers = false),
@@ -136,13 +156,13 @@ fn what_no_model_type_expresses_is_refused_by_field() {
             "`heads` is 48; allowed: a divisor of hidden = 4096",
         ),
         (
-            changed("mistral-7b-v0.1", |arch| {
+            changed("mixtral-8x7b", |arch| {
                 arch.window = Some(Window {
                     size: 512,
                     layers: 16,
                 });
             }),
-            "`window.layers` is 16; allowed: layers = 32 for a mistral",
+            "`window.layers` is 16; allowed: layers = 32 for a mixtral",
         ),
         (
             changed("gpt2", |arch| arch.kv_heads = 4),
@@ -161,8 +181,8 @@ fn what_no_model_type_expresses_is_refused_by_field() {
             "`norm.placement` is sandwich; allowed: pre, or post",
         ),
         (
-            changed("deepseek-v3", |_| {}),
-            "`mla` is given; allowed: absent",
+            changed("deepseek-v3", |arch| arch.norm.qk = QkNorm::Head),
+            "`norm.qk` is head; allowed: none with latent attention",
         ),
     ] {
         let message = config_json(&arch, 4096).unwrap_err().to_string();
