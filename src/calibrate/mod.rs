@@ -6,7 +6,7 @@
 //! root of its runs, errors are those of fits without the run's own configuration, and the half width of the interval is
 //! the split-conformal quantile over configurations, each weighing alike.
 
-use crate::framework::{Constant, Figure, Fit, Framework, Kind, Scale};
+use crate::framework::{Constant, Figure, Fit, Framework, Kind};
 use crate::least_squares::least_squares;
 use crate::predict::step::Timed;
 use crate::stats::quantile;
@@ -211,7 +211,7 @@ fn fit(prior: &Framework, samples: &[&Sample]) -> Framework {
         .collect();
     let mut start: Vec<f64> = free
         .iter()
-        .map(|&constant| to_line(constant, prior.figure(constant).prior_value()))
+        .map(|&constant| constant.to_line(prior.figure(constant).prior_value()))
         .collect();
     let releases = || {
         let all = prior.releases.iter().enumerate();
@@ -228,7 +228,7 @@ fn fit(prior: &Framework, samples: &[&Sample]) -> Framework {
         let mut framework = prior.clone();
         let (of_constants, of_releases) = at.split_at(free.len());
         for (&constant, &value) in free.iter().zip(of_constants) {
-            framework.set_value(constant, from_line(constant, value));
+            framework.set_value(constant, constant.from_line(value));
         }
         for ((release, (constant, before)), value) in releases().zip(of_releases) {
             let factor = Figure {
@@ -288,23 +288,6 @@ fn huber(error: f64) -> f64 {
         error
     } else {
         error.signum() * (2.0 * HUBER * size - HUBER * HUBER).sqrt()
-    }
-}
-
-fn to_line(constant: Constant, value: f64) -> f64 {
-    match constant.scale() {
-        Scale::Positive => value.max(1e-9).ln(),
-        Scale::Share => {
-            let value = value.clamp(1e-3, 1.0 - 1e-3);
-            (value / (1.0 - value)).ln()
-        }
-    }
-}
-
-fn from_line(constant: Constant, at: f64) -> f64 {
-    match constant.scale() {
-        Scale::Positive => at.exp(),
-        Scale::Share => 1.0 / (1.0 + (-at).exp()),
     }
 }
 

@@ -1,12 +1,13 @@
 //! By how much one step is faster than another, and how sure that is.
 //!
 //! Two predictions of one predictor err together. What all operators share (stack, assumptions) cancels as far as
-//! the steps consist of the same roles; an operator that is in both steps errs alike. The rest is independent.
+//! the steps consist of the same roles; an operator that is in both steps errs alike. The constants of the framework move
+//! both, each by its own share. The rest is independent.
 
 use crate::arch::Phase;
 use crate::arch::Role;
-use crate::predict::step::Line;
-use crate::predict::step::StepEstimate;
+use crate::framework::Framework;
+use crate::predict::step::{Line, Sensitivity, StepEstimate};
 use std::collections::BTreeMap;
 
 /// What another shape gains, as fractions of the GPU time that a token takes as it is: 0.05 = 5 % less.
@@ -43,10 +44,11 @@ impl Outlook {
 }
 
 impl Gain {
-    /// What `after` gains over `before`, in GPU time per token.
-    pub fn between(before: &StepEstimate, after: &StepEstimate) -> Self {
+    /// What `after` gains over `before`, in GPU time per token; both run under `framework`.
+    pub fn between(framework: &Framework, before: &StepEstimate, after: &StepEstimate) -> Self {
         let ratio = after.gpu_time_per_token() / before.gpu_time_per_token();
-        let half_width = uncertainty(before, after);
+        let [one, other] = [before, after].map(|step| Sensitivity::of(&step.ledger, framework));
+        let half_width = uncertainty(before, after).hypot(one.half_width_to(&other));
         Self {
             expected: 1.0 - ratio,
             low: 1.0 - ratio * half_width.exp(),
@@ -66,7 +68,7 @@ impl Gain {
     }
 }
 
-/// Half width of the 90 % interval of the logarithm of the ratio of both times.
+/// Half width of the 90 % interval of the logarithm of the ratio of both times under a framework that is known.
 fn uncertainty(before: &StepEstimate, after: &StepEstimate) -> f64 {
     let mut shared: BTreeMap<(Role, Phase), f64> = BTreeMap::new();
     let mut own = Vec::new();

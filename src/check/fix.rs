@@ -316,10 +316,13 @@ impl<'a> Fixer<'a> {
         breaks: Vec<&'static Rule>,
     ) -> Option<Fix> {
         let step = estimate_step(self.predictor, &near.arch, &near.work).ok()?;
+        let framework = self.predictor.framework(near.work.mode).ok()?;
         Some(Fix {
             changes: self.changes(&near),
             parameter_change: self.parameter_change(&near.arch),
-            gain: self.as_is.map(|before| Gain::between(before, &step)),
+            gain: self
+                .as_is
+                .map(|before| Gain::between(framework, before, &step)),
             architecture: near.arch,
             workload: near.work,
             step,

@@ -151,10 +151,11 @@ fn the_same_step_gains_nothing_for_certain() {
     let predictor = predictor("h200");
     let step =
         |batch| estimate_step(&predictor, &preset("gpt2"), &Workload::train(batch, 1024)).unwrap();
-    let same = Gain::between(&step(4), &step(4));
+    let framework = predictor.framework(crate::arch::Mode::Train).unwrap();
+    let same = Gain::between(framework, &step(4), &step(4));
     assert_eq!((same.expected, same.low, same.high), (0.0, 0.0, 0.0));
     assert_eq!(same.outlook(), Outlook::Unclear);
-    let larger = Gain::between(&step(1), &step(8));
+    let larger = Gain::between(framework, &step(1), &step(8));
     assert!(larger.low <= larger.expected && larger.expected <= larger.high);
     assert!(larger.expected > 0.0, "{larger:?}");
 }

@@ -116,6 +116,25 @@ impl Constant {
         }
     }
 
+    /// A value where errors are alike on both sides: its logarithm, or the logit of a share.
+    pub fn to_line(self, value: f64) -> f64 {
+        match self.scale() {
+            Scale::Positive => value.max(1e-9).ln(),
+            Scale::Share => {
+                let value = value.clamp(1e-3, 1.0 - 1e-3);
+                (value / (1.0 - value)).ln()
+            }
+        }
+    }
+
+    /// The value whose [`Constant::to_line`] this is.
+    pub fn from_line(self, at: f64) -> f64 {
+        match self.scale() {
+            Scale::Positive => at.exp(),
+            Scale::Share => 1.0 / (1.0 + (-at).exp()),
+        }
+    }
+
     /// The greatest value that a file may hold; the least is 0.
     pub const fn greatest(self) -> f64 {
         match self.scale() {

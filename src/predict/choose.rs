@@ -1,5 +1,5 @@
 //! Which sub-model answers a question, from best to worst: this GPU and format, this GPU in another format,
-//! the nearest GPU of the generation, the model over all GPUs.
+//! the nearest GPU of the generation, the nearest two of other generations, the model over all GPUs.
 
 use crate::error::{Error, Result};
 use crate::families::{Caveat, Caveats, Coverage, Family, GpuRates, Variant};
@@ -59,6 +59,11 @@ pub struct Answer {
     pub asked: Variant,
     /// What is unlike the question.
     pub caveats: Caveats,
+    /// Stack and GPU, of both models where there are two.
+    pub name: String,
+    /// A second model of GEMMs, of another generation of GPUs, where the first one is of another generation than the GPU, too:
+    /// the mean of both is nearer than either (docs/method.md).
+    pub beside: Option<usize>,
     /// Below how many rows of a GEMM another sub-model answers, and which.
     sparse: Option<(u64, Box<Answer>)>,
 }
@@ -81,34 +86,76 @@ pub fn choose(
     variant: Variant,
     models: &mut Vec<LoadedModel>,
 ) -> Result<Option<Answer>> {
-    let Some((best, mut answer)) = next_best(gpu, candidates, (family, variant), None, models)
-    else {
+    let asked = (family, variant);
+    let Some((best, mut answer)) = next_best(gpu, candidates, asked, &|_| false, models) else {
         return Ok(None);
     };
+    if family == Family::Gemm
+        && candidates.named.is_empty()
+        && let Some(other) = beside(gpu, candidates, best, models)
+    {
+        answer.beside = Some(other.model);
+        answer.name = format!("{} and {}", answer.name, other.name);
+    }
     let sparse = sparse_entries()?.iter();
     if family == Family::Gemm
         && let Some(entry) = sparse.into_iter().find(|entry| entry.is(best))
-        && let Some((_, elsewhere)) =
-            next_best(gpu, candidates, (family, variant), Some(best), models)
+        && let Some((_, elsewhere)) = next_best(gpu, candidates, asked, &|key| key == best, models)
     {
         answer.sparse = Some((entry.m_from, Box::new(elsewhere)));
     }
     Ok(Some(answer))
 }
 
-/// The sub-model that fits best, but for `excluded`.
+/// The second sub-model of GEMMs where `best` is of a GPU of another generation: of a third generation, of the same maker, as
+/// near as any pair that this was tried on. A part with a link of its own between GPUs errs otherwise than a card, so
+/// both together err less; a card is better off without.
+fn beside(
+    gpu: &Gpu,
+    candidates: &Candidates<'_>,
+    best: &Key,
+    models: &mut Vec<LoadedModel>,
+) -> Option<Answer> {
+    let first = Gpu::find(&best.gpu).ok()?.generation;
+    if first == gpu.generation {
+        return None;
+    }
+    let mut of = |linked_alike: bool| {
+        let unlike = |key: &Key| {
+            let other = Gpu::find(&key.gpu).ok();
+            other.is_none_or(|other| {
+                key.variant != best.variant
+                    || [first, gpu.generation].contains(&other.generation)
+                    || other.vendor != gpu.vendor
+                    || gap(gpu, other) > FAR
+                    || (linked_alike && is_linked(other) != is_linked(gpu))
+            })
+        };
+        let found = next_best(
+            gpu,
+            candidates,
+            (best.family, best.variant),
+            &unlike,
+            models,
+        );
+        found.map(|(_, answer)| answer)
+    };
+    of(true).or_else(|| is_linked(gpu).then(|| of(false))?)
+}
+
+/// The sub-model that fits best, but for those that are `excluded`.
 fn next_best<'a>(
     gpu: &Gpu,
     candidates: &Candidates<'a>,
     (family, variant): (Family, Variant),
-    excluded: Option<&Key>,
+    excluded: &dyn Fn(&Key) -> bool,
     models: &mut Vec<LoadedModel>,
 ) -> Option<(&'a Key, Answer)> {
     let nearest = |artifacts: &[&'a Artifact], family: Family, most: u32| {
         let all = artifacts.iter().flat_map(|artifact| artifact.submodels());
         let others = all.filter(|(submodel, _)| {
             submodel.key.family == family
-                && excluded != Some(&submodel.key)
+                && !excluded(&submodel.key)
                 && candidates.may_answer(submodel)
         });
         let known = others.filter_map(|(submodel, weights)| {
@@ -128,8 +175,10 @@ fn next_best<'a>(
     let mut caveats = Caveats::default();
     caveats.insert_if(submodel.key.gpu != gpu.name, Caveat::OtherGpu);
     caveats.insert_if(known != variant, Caveat::OtherDtype);
+    let model = load(submodel, weights, gpu, models);
     let answer = Answer {
-        model: load(submodel, weights, gpu, models),
+        model,
+        name: models[model].name.clone(),
         // Both 16-bit formats run the same kernels; the features of any other format carry its own peak and size.
         asked: if bytes(variant) == bytes(known) {
             known
@@ -137,6 +186,7 @@ fn next_best<'a>(
             variant
         },
         caveats,
+        beside: None,
         sparse: None,
     };
     Some((&submodel.key, answer))
@@ -255,14 +305,19 @@ impl Candidates<'_> {
     }
 }
 
-/// The models that may answer for a GPU.
+/// The models that may answer for a GPU: its own, the nearest of its generation, where there is neither those of other
+/// generations of its maker that are not far, and the one of all GPUs.
 pub fn candidates<'a>(gpu: &Gpu, model: Option<&'a Artifact>) -> Result<Candidates<'a>> {
     let named: Vec<&Artifact> = model.into_iter().collect();
     let mut all = named.clone();
-    for name in std::iter::once(gpu.name.as_str())
-        .chain(sibling(gpu)?)
-        .chain([library::BASE])
-    {
+    let mut names: Vec<&str> = vec![gpu.name.as_str()];
+    names.extend(sibling(gpu)?);
+    if names.len() == 1 && library::find(&gpu.name)?.is_none() {
+        let others = others(gpu)?.into_iter();
+        let near = others.filter(|(_, other)| other.vendor == gpu.vendor && gap(gpu, other) <= FAR);
+        names.extend(near.map(|(name, _)| name));
+    }
+    for name in names.into_iter().chain([library::BASE]) {
         all.extend(library::find(name)?);
     }
     Ok(Candidates {
@@ -286,14 +341,25 @@ pub fn candidates_without(gpu: &Gpu) -> Result<Candidates<'_>> {
     })
 }
 
+/// How far two GPUs are apart: the e-folds between their units and their bandwidths.
+fn gap(gpu: &Gpu, other: &Gpu) -> f64 {
+    let units = (gpu.sm_count() as f64 / other.sm_count() as f64).ln().abs();
+    units + (gpu.bandwidth() / other.bandwidth()).ln().abs()
+}
+
+/// Whether GPUs of this kind are linked faster than PCIe 5.0 links them.
+fn is_linked(gpu: &Gpu) -> bool {
+    let link = gpu.link_bandwidth();
+    link.is_some_and(|link| link.bytes_per_sec() > 64e9)
+}
+
+/// Farther apart than the GPUs of one maker on which the mean of two others was tried (docs/method.md).
+const FAR: f64 = 2.0;
+
 /// The other GPUs with a model of their own, of a dense table: first those of the same generation, each nearest in units and
 /// bandwidth first.
 fn others(gpu: &Gpu) -> Result<Vec<(&'static str, &'static Gpu)>> {
     let sparse = sparse_entries()?;
-    let gap = |other: &Gpu| {
-        let units = (gpu.sm_count() as f64 / other.sm_count() as f64).ln().abs();
-        units + (gpu.bandwidth() / other.bandwidth()).ln().abs()
-    };
     let mut others: Vec<_> = library::names()
         .filter(|name| *name != library::BASE && *name != gpu.name)
         .filter(|name| sparse.iter().all(|entry| entry.gpu != *name))
@@ -302,7 +368,7 @@ fn others(gpu: &Gpu) -> Result<Vec<(&'static str, &'static Gpu)>> {
     others.sort_by(|(_, a), (_, b)| {
         let is_other = |other: &Gpu| other.generation != gpu.generation;
         let by_generation = is_other(a).cmp(&is_other(b));
-        by_generation.then(gap(a).total_cmp(&gap(b)))
+        by_generation.then(gap(gpu, a).total_cmp(&gap(gpu, b)))
     });
     Ok(others)
 }
@@ -380,13 +446,19 @@ mod tests {
             }
             assert!(!models.is_empty(), "{name}");
         }
-        // H200's GEMMs were taught by rows of H100, so another generation answers for H100.
+        // H200's GEMMs were taught by rows of H100, so two other generations answer for H100.
         let h100 = Gpu::find("h100").unwrap();
         let candidates = candidates_without(h100).unwrap();
         let bf16 = Variant::Format(crate::ops::Dtype::Bf16);
         let mut models = Vec::new();
-        choose(h100, &candidates, Family::Gemm, bf16, &mut models).unwrap();
-        assert_ne!(models[0].key.gpu, "h200");
+        let answer = choose(h100, &candidates, Family::Gemm, bf16, &mut models).unwrap();
+        let answer = answer.unwrap();
+        let answering = [answer.model, answer.beside.unwrap()].map(|model| &models[model].key.gpu);
+        assert_eq!(answering, ["a100", "b200"]);
+        assert_eq!(
+            answer.name,
+            "sglang 0.5.10 on a100 and trtllm 1.3.0rc20 on b200"
+        );
     }
 
     #[test]

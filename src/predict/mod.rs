@@ -164,7 +164,7 @@ impl Predictor {
     /// The stack and GPU that answer for this family and variant (`trtllm 1.3.0rc20 on h200`).
     pub fn basis(&self, family: Family, variant: impl Into<Variant>) -> Option<String> {
         self.answer(family, variant.into())
-            .map(|(_, model)| model.name.clone())
+            .map(|answer| answer.name.clone())
     }
 
     /// What answers for each family and variant: the stack and GPU, and what is unlike the question.
@@ -174,8 +174,8 @@ impl Predictor {
             variants.map(move |variant| (family, variant))
         });
         asked.filter_map(|(family, variant)| {
-            let (answer, model) = self.answer(family, variant)?;
-            Some((family, variant, model.name.as_str(), answer.caveats))
+            let answer = self.answer(family, variant)?;
+            Some((family, variant, answer.name.as_str(), answer.caveats))
         })
     }
 
@@ -194,9 +194,8 @@ impl Predictor {
         estimates
     }
 
-    fn answer(&self, family: Family, variant: Variant) -> Option<(&Answer, &LoadedModel)> {
-        let answer = self.answers[family as usize][variant.index()].as_ref()?;
-        Some((answer, &self.models[answer.model]))
+    fn answer(&self, family: Family, variant: Variant) -> Option<&Answer> {
+        self.answers[family as usize][variant.index()].as_ref()
     }
 
     /// Queues the nearest covered shape of an operator.
@@ -204,7 +203,7 @@ impl Predictor {
         if let Some(&time) = self.measured.get(op) {
             return Plan::Measured(time);
         }
-        let Some((answer, _)) = self.answer(Family::of(op), Variant::of(op)) else {
+        let Some(answer) = self.answer(Family::of(op), Variant::of(op)) else {
             return Plan::Roofline;
         };
         let answer = answer.to(op);
@@ -218,6 +217,14 @@ impl Predictor {
             return Plan::Roofline;
         };
         let correction = self.alignment.zip(nearest.correction);
+        let asked = |model: usize, batch: &mut Batch| {
+            let loaded = &self.models[model];
+            Asked {
+                model,
+                row: batch.enqueue(model, &nearest.covered, loaded),
+                reference: loaded.rates.reference(&nearest.timed),
+            }
+        };
         let mut carried = match (op, &nearest.covered) {
             (Op::Attention(op), Op::Attention(covered)) => self.ratios.carry(op, covered),
             _ => Carried::NOTHING,
@@ -228,11 +235,21 @@ impl Predictor {
                 let rows = pair.map(|op| batch.enqueue(odd, &op, &self.models[odd]));
                 (odd, rows)
             }),
-            model: answer.model,
-            row: batch.enqueue(answer.model, &nearest.covered, model),
-            reference: model.rates.reference(&nearest.timed),
+            asked: asked(answer.model, batch),
+            beside: answer.beside.map(|other| asked(other, batch)),
             carried,
             caveats: answer.caveats.union(nearest.caveats),
+        }
+    }
+
+    fn outcome(&self, asked: &Asked, batch: &Batch) -> Outcome {
+        let model = &self.models[asked.model];
+        let Output { mean, spread } = batch.output(asked.model, asked.row);
+        let reference = batch.reference(asked.model, asked.row);
+        Outcome {
+            output: mean,
+            half_width: model.calibration.half_width(reference.micros(), spread),
+            transfer: model.transfer,
         }
     }
 
@@ -254,35 +271,37 @@ impl Predictor {
                 }
             }
             Plan::Learned {
-                model: index,
-                row,
-                reference,
+                asked,
+                beside,
                 carried,
                 correction,
                 mut caveats,
             } => {
-                let model = &self.models[index];
-                let Output {
-                    mean: mut output,
-                    spread,
-                } = batch.output(index, row);
+                let model = &self.models[asked.model];
+                let mut own = self.outcome(&asked, batch);
+                if let Some(beside) = beside {
+                    let other = self.outcome(&beside, batch);
+                    // Relative to the reference of the first.
+                    let apart = (beside.reference / asked.reference).ln();
+                    own.output = (own.output + other.output + apart) / 2.0;
+                    own.half_width = (own.half_width + other.half_width) / 2.0;
+                    own.transfer = (own.transfer + other.transfer) / 2.0;
+                }
+                let mut output = own.output;
                 if let Some((odd, [here, there])) = correction {
                     output += (batch.output(odd, here).mean - batch.output(odd, there).mean)
                         .clamp(-assume::GREATEST_CORRECTION, assume::GREATEST_CORRECTION);
                 }
-                let own = model
-                    .calibration
-                    .half_width(batch.reference(index, row).micros(), spread);
                 // No weights, however damaged, make a time of nothing or of ages.
                 let output = output.clamp(-assume::GREATEST_OUTPUT, assume::GREATEST_OUTPUT);
-                let time = carried.apply(reference * output.exp(), model.rates.launch());
+                let time = carried.apply(asked.reference * output.exp(), model.rates.launch());
                 let least = self.rates.least(op);
                 caveats.insert_if(time < least, Caveat::Physics);
                 let assumed = quadrature(assume::uncertainty(caveats), carried.half_width);
-                let assumed = quadrature(assumed, model.transfer);
+                let assumed = quadrature(assumed, own.transfer);
                 Estimate {
                     time: time.max(least),
-                    half_width: quadrature(own, assumed).min(assume::GREATEST_OUTPUT),
+                    half_width: quadrature(own.half_width, assumed).min(assume::GREATEST_OUTPUT),
                     shared: quadrature(assumed, assume::STACK),
                     least,
                     tier: if assume::is_transfer(caveats) {
@@ -295,6 +314,15 @@ impl Predictor {
             }
         }
     }
+}
+
+/// What a model says of one row.
+struct Outcome {
+    /// `ln` of the time over the reference.
+    output: f64,
+    half_width: f64,
+    /// What learning on another GPU adds to it.
+    transfer: f64,
 }
 
 /// The formats of a model's sub-models, each once.
@@ -310,14 +338,22 @@ enum Plan {
     Measured(Seconds),
     Roofline,
     Learned {
-        model: usize,
-        row: usize,
-        reference: Seconds,
+        asked: Asked,
+        /// The same of another model, where the answer is the mean of both.
+        beside: Option<Asked>,
         carried: Carried,
         /// Model, row of the operator itself and row of its aligned, unbatched neighbour.
         correction: Option<(usize, [usize; 2])>,
         caveats: Caveats,
     },
+}
+
+/// A row that a model is asked for.
+struct Asked {
+    model: usize,
+    row: usize,
+    /// The reference time of the operator.
+    reference: Seconds,
 }
 
 /// The rows that all models are asked for in one call, evaluated together.

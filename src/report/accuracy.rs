@@ -227,8 +227,9 @@ const LEFT_OUT: &str = "
 ## GPUs that nobody measured
 
 Leave-one-GPU-out: all rows of each table above, predicted without any model that saw a row of that GPU, whether its own
-or through a teacher (`shapewise evaluate --leave-out GPU`). What answers is the nearest GPU of the generation, else of
-another one. This is what to expect of a GPU without a table.
+or through a teacher (`shapewise evaluate --leave-out GPU`). What answers is the nearest GPU of the generation, else
+GEMMs the mean of two of other generations, anything else the nearest of another one. This is what to expect of a GPU
+without a table.
 ";
 
 fn write_left_out(text: &mut String, left_out: &Evaluation) {

@@ -69,6 +69,15 @@ pub struct Effort {
 }
 
 impl Effort {
+    /// As many chains, each so many times as long.
+    #[must_use]
+    pub const fn times(self, factor: u64) -> Self {
+        Self {
+            iterations: self.iterations * factor,
+            ..self
+        }
+    }
+
     /// Moves of all chains.
     pub const fn moves(&self) -> u64 {
         self.chains * self.iterations

@@ -306,6 +306,9 @@ fn search_of(
         // As many moves would look at some shapes twice and at others never.
         request.method = Method::Exhaustive;
     }
+    // Whatever else varies makes the lattice larger, not the moves.
+    let attention = request.free.iter().filter(|free| free.powers().is_none());
+    let effort = effort.times(1 + attention.count() as u64 + u64::from(planned.is_some()));
     let explorer = Explorer {
         predictor,
         space: &space,
@@ -327,7 +330,11 @@ fn search_of(
     // Within a budget of time, what the baseline sees in it.
     let budget = request.goal.and_then(|goal| goal.gpu_time);
     let referee = Referee::new(&request, budget.map(|time| time / reference));
-    let mut ranking = Ranking::of(&space, &referee, &archive, yardstick.is_some(), request.top);
+    let rank = |space: &Space, archive: &Archive| {
+        let by_score = yardstick.is_some();
+        Ranking::of(predictor, space, &referee, archive, by_score, request.top)
+    };
+    let mut ranking = rank(&space, &archive);
     for _ in 0..REPLANS {
         let Some(planned) = &mut planned else { break };
         let shown = ranking.shapes.iter().map(|(ranked, _)| ranked.candidate);
@@ -335,7 +342,7 @@ fn search_of(
         if !planned.replan(predictor, &mut space, scale, shown, &mut archive) {
             break;
         }
-        ranking = Ranking::of(&space, &referee, &archive, yardstick.is_some(), request.top);
+        ranking = rank(&space, &archive);
     }
     let front = rank::pareto_front(&space, &ranking.candidates);
     let point = |(candidate, centre_distance): (Candidate, f64)| {
@@ -387,7 +394,14 @@ struct Ranking {
 
 impl Ranking {
     /// That of an archive with any shape; by score where a goal makes one.
-    fn of(space: &Space, referee: &Referee, archive: &Archive, by_score: bool, top: usize) -> Self {
+    fn of(
+        predictor: &Predictor,
+        space: &Space,
+        referee: &Referee,
+        archive: &Archive,
+        by_score: bool,
+        top: usize,
+    ) -> Self {
         let sorted = |mut all: Vec<Candidate>, of: fn(&Candidate) -> f64| {
             all.sort_by(|a, b| of(a).total_cmp(&of(b)).then(a.shape.cmp(&b.shape)));
             all
@@ -396,7 +410,7 @@ impl Ranking {
         let fastest = all[0];
         let candidates = referee.not_worse(space, all);
         let shapes = match by_score {
-            false => rank::rank(space, referee, candidates.clone(), top),
+            false => rank::rank(predictor, space, referee, candidates.clone(), top),
             true => {
                 let best = sorted(candidates.clone(), |one| one.score);
                 rank::by_score(space, referee, &best, top)

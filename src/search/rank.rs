@@ -2,6 +2,8 @@
 
 use crate::arch::{Architecture, Dimension, Preset, Window};
 use crate::loss::Comparison;
+use crate::predict::Predictor;
+use crate::predict::step::{self, Sensitivity};
 use crate::search::bounds::Bounds;
 use crate::search::free::Free;
 use crate::search::loss::Referee;
@@ -9,6 +11,7 @@ use crate::search::objective::Candidate;
 use crate::search::shape::Shape;
 use crate::search::space::Space;
 use rayon::prelude::*;
+use rustc_hash::FxHashMap;
 use std::collections::HashSet;
 
 /// A candidate with what places it among others.
@@ -47,8 +50,10 @@ const MOST_COPIES: usize = 50;
 /// published models. Shapes of nearly the same layers and width are one: the best of them stands for all, but for the
 /// fastest, which is always there.
 ///
-/// A group holds all whose 90 % interval, without what all shapes share, overlaps that of the group's fastest.
+/// A group holds all whose 90 % interval, without what all shapes share, overlaps that of the group's fastest; the constants of
+/// the framework are shared, what hangs on them is not.
 pub fn rank(
+    predictor: &Predictor,
     space: &Space,
     referee: &Referee,
     mut candidates: Vec<Candidate>,
@@ -75,13 +80,24 @@ pub fn rank(
         });
         group
     };
+    let sensitivities: FxHashMap<Shape, Sensitivity> = candidates
+        .par_iter()
+        .filter_map(|one| Some((one.shape, sensitivity(predictor, space, &one.shape)?)))
+        .collect();
+    let of_framework = |one: &Candidate, other: &Candidate| {
+        let both = [one, other].map(|candidate| sensitivities.get(&candidate.shape));
+        match both {
+            [Some(one), Some(other)] => one.half_width_to(other),
+            _ => 0.0,
+        }
+    };
     let mut groups: Vec<Vec<(Ranked, Comparison)>> = Vec::new();
     let mut kinds = HashSet::new();
     let mut tie = 1;
     while let Some(&fastest) = candidates.first().filter(|_| tie as usize <= top) {
         let (group, slower): (Vec<_>, Vec<_>) = candidates
             .into_iter()
-            .partition(|other| ties(&fastest, other));
+            .partition(|other| ties(&fastest, other, of_framework(&fastest, other)));
         kinds.extend(group.iter().map(|one| attention(space, &one.shape)));
         groups.push(place_all(&group, tie));
         candidates = slower;
@@ -181,9 +197,19 @@ fn different(
     chosen.into_iter().cloned().collect()
 }
 
-/// Whether two intervals overlap; `slower` must not be the faster one.
-pub fn ties(faster: &Candidate, slower: &Candidate) -> bool {
-    slower.cost - faster.cost <= faster.own_half_width + slower.own_half_width
+/// Whether two intervals overlap where the constants of the framework make the two differ by `of_framework`; `slower` must not
+/// be the faster one.
+pub fn ties(faster: &Candidate, slower: &Candidate, of_framework: f64) -> bool {
+    let own = faster.own_half_width + slower.own_half_width;
+    slower.cost - faster.cost <= own.hypot(of_framework)
+}
+
+/// How the time of a shape moves with the constants of the framework; none where it cannot be lowered, which no candidate is.
+fn sensitivity(predictor: &Predictor, space: &Space, shape: &Shape) -> Option<Sensitivity> {
+    let (architecture, workload) = space.build(shape);
+    let framework = predictor.framework(workload.mode).ok()?;
+    let ledger = step::ledger(predictor, &architecture, &workload).ok()?;
+    Some(Sensitivity::of(&ledger, framework))
 }
 
 fn place(space: &Space, published: &Published, candidate: &Candidate, tie: u64) -> Ranked {

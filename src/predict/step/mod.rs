@@ -2,10 +2,12 @@
 
 mod lanes;
 mod ledger;
+mod sensitivity;
 mod timed;
 
 pub use lanes::Lanes;
 pub use ledger::Ledger;
+pub use sensitivity::Sensitivity;
 pub use timed::{Load, Timed};
 
 use crate::arch::{Architecture, Item, MemoryUse, Recipe, Step, Workload, lower, memory_use};
@@ -42,6 +44,8 @@ pub struct StepEstimate {
     pub lines: Vec<Line>,
     /// Where the time goes.
     pub lanes: Lanes,
+    /// Its terms before the constants of the framework.
+    pub ledger: Ledger,
     /// Wall time of the step, pipeline bubble included.
     pub time: Seconds,
     /// Lower end of the 90 % interval of [`StepEstimate::time`].
@@ -145,6 +149,7 @@ pub fn estimate_step(
     Ok(StepEstimate {
         framework: framework.name.clone(),
         lanes: whole.lanes,
+        ledger: whole.ledger,
         tokens: step.tokens,
         tokens_per_s: rate(time),
         tokens_per_s_low: rate(high),
@@ -217,6 +222,7 @@ pub(super) fn traffic_estimate(gpu: &Gpu, op: &Op) -> Option<Estimate> {
 /// A step put together: where its time goes, and how sure it is.
 pub(super) struct Whole {
     pub(super) lanes: Lanes,
+    ledger: Ledger,
     /// The time of each item that shows.
     shown: Vec<Seconds>,
     pub(super) sum: Sum,
@@ -284,6 +290,7 @@ impl Whole {
         Self {
             shown,
             lanes,
+            ledger,
             sum,
             least,
         }
