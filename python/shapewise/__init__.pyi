@@ -251,6 +251,9 @@ class _ArchitectureShape(Record):
     top_k: int | None
     moe_d_ff: int | None
     moe_shared_d_ff: int | None
+    window: int | None
+    window_layers: int | None
+    kv_lora_rank: int | None
 
 class _BaselineKeys(Record):
     """The model that gains are reported against, under the same workload."""
@@ -280,7 +283,7 @@ class _BestKeys(Record):
 
 class _ChangeKeys(Record):
     """One changed dimension."""
-    dimension: Literal["layers", "hidden", "heads", "kv_heads", "head_dim", "d_ff", "moe_d_ff", "moe_shared_d_ff", "experts", "top_k", "vocab", "batch", "seq", "context", "tp", "cp", "ep", "expert_tp", "pp", "vp", "dp", "zero", "recompute_layers", "microbatches"]
+    dimension: Literal["layers", "hidden", "heads", "kv_heads", "head_dim", "d_ff", "moe_d_ff", "moe_shared_d_ff", "experts", "top_k", "vocab", "window_layers", "kv_lora_rank", "batch", "seq", "context", "tp", "cp", "ep", "expert_tp", "pp", "vp", "dp", "zero", "recompute_layers", "microbatches"]
     to: int
 
 class _ComparedKeys(Record):
@@ -349,6 +352,7 @@ class _FrameworkKeys(Record):
 class _FrontPoint(Record):
     """A shape in the plane of throughput, memory and habit."""
     shape: _ArchitectureShape
+    layout: _Workload | None
     tokens_per_s_per_gpu: float
     memory_bytes: float
     centre_distance: float
@@ -515,6 +519,9 @@ class _PresetLine(Record):
     top_k: int | None
     moe_d_ff: int | None
     moe_shared_d_ff: int | None
+    window: int | None
+    window_layers: int | None
+    kv_lora_rank: int | None
     aliases: list[str]
     source: str
 
@@ -542,6 +549,7 @@ class _RequestKeys(Record):
     target_loss_nats: float | None
     relaxed: list[str]
     free: Mapping[str, list[int]]
+    free_attention: list[Literal["micro-batch", "tp", "pp", "window", "latent"]] | None
     kv_group: int | None
 
 class _RoleGain(Record):
@@ -604,6 +612,7 @@ class _ShapeKeys(Record):
     shape: _ArchitectureShape
     counted_parameters: int
     parameters_miss: float
+    layout: _Workload | None
     tokens_per_s: float
     tokens_per_s_low: float
     tokens_per_s_high: float
@@ -1380,10 +1389,10 @@ class Model:
         tolerance: float | None = None,
         mlp: Literal["gelu", "swiglu"] | None = None,
         vocab: int | None = None,
-        free: Sequence[Literal["micro-batch", "tp", "pp"]] | None = None,
+        free: Sequence[Literal["micro-batch", "tp", "pp", "window", "latent"]] | None = None,
         also_gpus: Sequence[str] | None = None,
         also_dtypes: Sequence[Literal["fp32", "tf32", "fp16", "bf16", "fp8"]] | None = None,
-        relax: Sequence[Literal["aspect_ratio", "layers", "ffn_ratio_plain", "ffn_ratio_gated", "mlp_attention_ratio", "width_ratio", "head_dim", "head_width", "kv_group", "vocab_padding", "experts", "expert_share", "expert_width"]] | None = None,
+        relax: Sequence[Literal["aspect_ratio", "layers", "ffn_ratio_plain", "ffn_ratio_gated", "mlp_attention_ratio", "width_ratio", "head_dim", "head_width", "kv_group", "latent_head_width", "latent_rank", "vocab_padding", "experts", "expert_share", "expert_width"]] | None = None,
         layers: int | None = None,
         hidden: int | None = None,
         heads: int | None = None,
@@ -1395,6 +1404,9 @@ class Model:
         top_k: int | None = None,
         shared_experts: int | None = None,
         dense_layers: int | None = None,
+        window_layers: int | None = None,
+        window: int | None = None,
+        kv_lora_rank: int | None = None,
         top: int | None = None,
         exhaustive: bool | None = None,
         seed: int | None = None,
@@ -1447,7 +1459,8 @@ class Model:
         mlp: Plain (gelu) or gated (swiglu) MLP [default: as in like, else swiglu].
         vocab: Tokens of the vocabulary, which the search pads [default: as in like, else 50257].
         free: Vary these too: micro-batches in powers of two, tensor-parallel ranks and pipeline stages
-            up to 8.
+            up to 8, the share of layers with a sliding window, latent attention; the fastest of each
+            kind of attention is in the answer.
         also_gpus: Search on these GPUs, too, in every format that is asked for: the best shape of each
             stands beside the others.
         also_dtypes: Search in these number formats, too.
@@ -1467,6 +1480,12 @@ class Model:
             as a routed one [default: as in like, else 0].
         dense_layers: Search mixtures of experts with this many leading layers without experts [default:
             as in like, else 0].
+        window_layers: Keep this many layers with a sliding window; 0 has none [default: the same share
+            as in like, else 0].
+        window: Keys that a query of those layers sees, itself included [default: as in like, else
+            1024].
+        kv_lora_rank: Keep latent attention of this rank; 0 has none. Query latent and head sizes keep
+            their proportions to it [default: as in like, else 0].
         top: Shapes to report.
         exhaustive: Look at every shape of the lattice instead of annealing.
         seed: Equal seeds give equal reports.
@@ -1524,10 +1543,10 @@ def search(
     like: str | Mapping[str, Any] | None = None,
     mlp: Literal["gelu", "swiglu"] | None = None,
     vocab: int | None = None,
-    free: Sequence[Literal["micro-batch", "tp", "pp"]] | None = None,
+    free: Sequence[Literal["micro-batch", "tp", "pp", "window", "latent"]] | None = None,
     also_gpus: Sequence[str] | None = None,
     also_dtypes: Sequence[Literal["fp32", "tf32", "fp16", "bf16", "fp8"]] | None = None,
-    relax: Sequence[Literal["aspect_ratio", "layers", "ffn_ratio_plain", "ffn_ratio_gated", "mlp_attention_ratio", "width_ratio", "head_dim", "head_width", "kv_group", "vocab_padding", "experts", "expert_share", "expert_width"]] | None = None,
+    relax: Sequence[Literal["aspect_ratio", "layers", "ffn_ratio_plain", "ffn_ratio_gated", "mlp_attention_ratio", "width_ratio", "head_dim", "head_width", "kv_group", "latent_head_width", "latent_rank", "vocab_padding", "experts", "expert_share", "expert_width"]] | None = None,
     layers: int | None = None,
     hidden: int | None = None,
     heads: int | None = None,
@@ -1539,6 +1558,9 @@ def search(
     top_k: int | None = None,
     shared_experts: int | None = None,
     dense_layers: int | None = None,
+    window_layers: int | None = None,
+    window: int | None = None,
+    kv_lora_rank: int | None = None,
     top: int | None = None,
     exhaustive: bool | None = None,
     seed: int | None = None,
@@ -1594,7 +1616,8 @@ def search(
     mlp: Plain (gelu) or gated (swiglu) MLP [default: as in like, else swiglu].
     vocab: Tokens of the vocabulary, which the search pads [default: as in like, else 50257].
     free: Vary these too: micro-batches in powers of two, tensor-parallel ranks and pipeline stages
-        up to 8.
+        up to 8, the share of layers with a sliding window, latent attention; the fastest of each
+        kind of attention is in the answer.
     also_gpus: Search on these GPUs, too, in every format that is asked for: the best shape of each
         stands beside the others.
     also_dtypes: Search in these number formats, too.
@@ -1614,6 +1637,12 @@ def search(
         as a routed one [default: as in like, else 0].
     dense_layers: Search mixtures of experts with this many leading layers without experts [default:
         as in like, else 0].
+    window_layers: Keep this many layers with a sliding window; 0 has none [default: the same share
+        as in like, else 0].
+    window: Keys that a query of those layers sees, itself included [default: as in like, else
+        1024].
+    kv_lora_rank: Keep latent attention of this rank; 0 has none. Query latent and head sizes keep
+        their proportions to it [default: as in like, else 0].
     top: Shapes to report.
     exhaustive: Look at every shape of the lattice instead of annealing.
     seed: Equal seeds give equal reports.

@@ -285,7 +285,8 @@ impl Predictor {
                     let apart = (beside.reference / asked.reference).ln();
                     own.output = (own.output + other.output + apart) / 2.0;
                     own.half_width = (own.half_width + other.half_width) / 2.0;
-                    own.transfer = (own.transfer + other.transfer) / 2.0;
+                    // The mean is nearer than either answer.
+                    own.transfer = own.transfer.min(other.transfer);
                 }
                 let mut output = own.output;
                 if let Some((odd, [here, there])) = correction {

@@ -426,11 +426,13 @@ fn with_experts(mut arch: Architecture, experts: Option<Moe>) -> Architecture {
 /// Whether a config file can hold fewer key/value heads than query heads for models of this style; fails where it
 /// cannot hold them at all.
 fn groups_can_be_written(base: &Architecture) -> Result<bool> {
+    // With latent attention every head has its own keys.
+    let is_latent = base.mla.is_some();
     let with = |kv_heads| Architecture {
         hidden: 128,
         heads: 2,
-        kv_heads,
-        head_dim: 64,
+        kv_heads: if is_latent { 2 } else { kv_heads },
+        head_dim: if is_latent { base.head_dim } else { 64 },
         ..base.clone()
     };
     if let Err(error) = config_json(&with(2), LEAST_POSITIONS) {

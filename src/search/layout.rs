@@ -21,9 +21,6 @@ const SAMPLE: usize = 1024;
 /// Layers and heads are a multiple of this where any shape's are.
 const DIVISIBLE: u64 = 8;
 
-/// Layers whose stages may be divided into virtual ones.
-const MOST_LAYERS: u64 = 240;
-
 /// The most GPUs that a search takes where nobody says how many.
 const MOST_GPUS: u64 = 1 << 13;
 
@@ -72,6 +69,8 @@ impl Planned {
             true => request.baseline.clone(),
             false => middle(space, families),
         };
+        let layers = families.iter().map(|family| family.shape[Dimension::Layers]);
+        let most_layers = layers.max().unwrap_or(0).max(arch.layers);
         let plans = |gpus: u64| {
             let global_batch = plan::sequences(layout.global_batch, work.seq, gpus)?;
             let query = Query {
@@ -81,7 +80,7 @@ impl Planned {
                 ..Query::training(gpus, global_batch, work)
             };
             let tried = plan::tried(predictor, &arch, &query)?;
-            Ok(Self::from(predictor.gpu(), query, &tried))
+            Ok(Self::from(predictor.gpu(), query, &tried, most_layers))
         };
         if let Some(gpus) = layout.gpus {
             return plans(gpus).map(Some);
@@ -92,7 +91,7 @@ impl Planned {
         Ok(counts.find_map(|gpus| Result::ok(plans(gpus))))
     }
 
-    fn from(gpu: &Gpu, query: Query, tried: &AllTried) -> Self {
+    fn from(gpu: &Gpu, query: Query, tried: &AllTried, most_layers: u64) -> Self {
         let slowest = tried.layouts[0].time * SLOWER;
         let near = tried.layouts.iter().take_while(|one| one.time <= slowest);
         let plain = |work: Workload| Workload { vp: 1, ..work };
@@ -103,7 +102,7 @@ impl Planned {
                 continue;
             }
             let most = match plan::interleaves(&work) {
-                true => MOST_LAYERS / work.pp,
+                true => most_layers.div_ceil(work.pp),
                 false => 1,
             };
             let interleaved = (1..=most).filter(|&vp| query.keeps(Dimension::Vp, vp));

@@ -133,6 +133,18 @@ fn exported_configs_are_read_back_to_the_same_prediction() {
     );
     read_back("search --like gpt3-125m --gpu a100", "--gpu a100");
     read_back("search --like qwen2.5-0.5b --mode decode", "--mode decode");
+    read_back(
+        "search --like deepseek-v2-lite --mode prefill --batch 1",
+        "--mode prefill --batch 1",
+    );
+    read_back(
+        "search --params 1.3B --mode decode --kv-lora-rank 256",
+        "--mode decode",
+    );
+    read_back(
+        "search --params 1.3B --mode prefill --batch 1 --layers 24 --window-layers 18 --window 512",
+        "--mode prefill --batch 1",
+    );
     let mixture = "search --params 3B --active-params 600M --mode decode";
     read_back(mixture, "--mode decode");
     let shared = format!("{mixture} --shared-experts 1 --dense-layers 1");
@@ -167,14 +179,21 @@ fn training_states_that_do_not_fit_are_laid_out_by_a_plan_and_the_report_says_so
     let line = "search --params 13B --top 1";
     let text = data(line);
     assert!(
-        text.contains("the layout is that of a plan over 8 GPUs"),
+        text.contains("the fastest layout that was found for it over 8 GPUs"),
         "{text}"
     );
     let document = json(line);
     assert_eq!(document["sharded"], true);
     let work = &document["workload"];
-    let of = |key: &str| work[key].as_u64().unwrap();
-    assert_eq!(of("tp") * of("cp") * of("pp") * of("dp"), 8);
+    let gpus = |work: &Value| -> u64 {
+        let ranks = ["tp", "cp", "pp", "dp"].map(|key| work[key].as_u64().unwrap());
+        ranks.iter().product()
+    };
+    assert_eq!(gpus(work), 8);
+    for shape in shapes(&document) {
+        assert_eq!(gpus(&shape["layout"]), 8);
+        assert_eq!(shape["tp"], shape["layout"]["tp"]);
+    }
     let refused = say(&format!("{line} --no-sharding"));
     assert_eq!((refused.code, &*refused.out), (1, ""));
     for part in ["optimizer", "what would free it", "--dp 8 --zero 1"] {
@@ -300,7 +319,16 @@ fn bad_requests_are_told_in_one_sentence() {
             "--relax aspect_ratio",
         ),
         ("search --params 1.3B --plot front.pdf", 2, ".svg or .png"),
-        ("search --like deepseek-v3", 2, "latent attention"),
+        (
+            "search --params 7B --window 4096",
+            2,
+            "`window` is 4096; allowed: nothing without window_layers",
+        ),
+        (
+            "search --params 7B --free latent --kv-lora-rank 512",
+            2,
+            "`kv_lora_rank` is 512; allowed: nothing where free varies latent",
+        ),
         (
             "search --params 7B --experts 8 --top-k 9",
             2,
