@@ -56,10 +56,13 @@ impl Planned {
         if !work.trains() {
             return Ok(None);
         }
+        // A goal is that of a whole run, whose sizes compare under plans alone: with one micro-batch a step, small ones would
+        // pay their optimizer each time.
+        let is_run = request.goal.is_some();
         let stays = || {
             !request.shard
                 || (work.dp, work.zero) != (1, 0)
-                || share_that_fits(space, predictor.gpu(), families) >= 0.5
+                || (!is_run && share_that_fits(space, predictor.gpu(), families) >= 0.5)
         };
         if layout.gpus.is_none() && stays() {
             return Ok(None);
@@ -69,7 +72,9 @@ impl Planned {
             true => request.baseline.clone(),
             false => middle(space, families),
         };
-        let layers = families.iter().map(|family| family.shape[Dimension::Layers]);
+        let layers = families
+            .iter()
+            .map(|family| family.shape[Dimension::Layers]);
         let most_layers = layers.max().unwrap_or(0).max(arch.layers);
         let plans = |gpus: u64| {
             let global_batch = plan::sequences(layout.global_batch, work.seq, gpus)?;
