@@ -77,10 +77,10 @@ fn quality(predictor: &Predictor) {
                 all.lattice,
                 (annealed.cost - truth.cost).exp_m1() * 100.0,
                 (random.cost - truth.cost).exp_m1() * 100.0,
-                ties(&truth, &annealed)
+                ties(&truth, &annealed, 0.0)
             );
             assert!(
-                ties(&truth, &annealed),
+                ties(&truth, &annealed, 0.0),
                 "{name} {mode}: {annealed:?} for {truth:?}"
             );
         }

@@ -48,7 +48,8 @@ impl Gain {
     pub fn between(framework: &Framework, before: &StepEstimate, after: &StepEstimate) -> Self {
         let ratio = after.gpu_time_per_token() / before.gpu_time_per_token();
         let [one, other] = [before, after].map(|step| Sensitivity::of(&step.ledger, framework));
-        let half_width = uncertainty(before, after).hypot(one.half_width_to(&other));
+        let of_framework = one.half_width_to(&other);
+        let half_width = (uncertainty(before, after).powi(2) + of_framework.powi(2)).sqrt();
         Self {
             expected: 1.0 - ratio,
             low: 1.0 - ratio * half_width.exp(),

@@ -229,7 +229,7 @@ impl SearchReport {
                 _ => "latent attention of several ranks, or none",
             };
             lines.push(format!(
-                "free: {varied}; the fastest of each is among the shapes"
+                "free: {varied}; the fastest of each is among the shapes as far as --top goes"
             ));
         }
         if let Some(size) = self.shapes.iter().find_map(|shape| shape.shape.window) {

@@ -494,7 +494,7 @@ fn space_of(gpu: &Gpu, request: &Request) -> Result<Space> {
         bounds,
         base: base.clone(),
         layouts: vec![*workload],
-        interleaved: vec![0..1],
+        interleaved: Vec::new(),
         room: gpu.memory() - MemoryUse::RESERVED,
         window_size: request.window_size,
         latent: base.mla.unwrap_or(USUAL_LATENT),

@@ -201,7 +201,7 @@ fn different(
 /// be the faster one.
 pub fn ties(faster: &Candidate, slower: &Candidate, of_framework: f64) -> bool {
     let own = faster.own_half_width + slower.own_half_width;
-    slower.cost - faster.cost <= own.hypot(of_framework)
+    slower.cost - faster.cost <= (own.powi(2) + of_framework.powi(2)).sqrt()
 }
 
 /// How the time of a shape moves with the constants of the framework; none where it cannot be lowered, which no candidate is.

@@ -52,7 +52,7 @@ pub struct Space {
     pub base: Architecture,
     /// What is run, and the layouts that it may have, at least one; their free dimensions come from the shape.
     pub layouts: Vec<Workload>,
-    /// Layouts that differ in nothing but their virtual stages, by their places.
+    /// Layouts that differ in nothing but their virtual stages, by their places; none where there is one layout.
     pub interleaved: Vec<Range<usize>>,
     /// Memory of a GPU that a shape may take.
     pub room: Bytes,
@@ -178,14 +178,15 @@ impl Space {
         }
         let mut all = Vec::new();
         // What sizes are possible is the same for many layouts; by layers, since stages divide them.
-        let mut known: Vec<([u64; 3], BTreeMap<u64, Vec<ShapeFamily>>)> = Vec::new();
+        type ByLayers = BTreeMap<u64, Vec<ShapeFamily>>;
+        let mut known: Vec<([u64; 3], ByLayers)> = Vec::new();
         for (at, layout) in self.layouts.iter().enumerate() {
             let ranks = [layout.tp, layout.ep, layout.expert_ranks()];
             if !known.iter().any(|(other, _)| *other == ranks) {
                 let Some(families) = self.families_under(at, go_on)? else {
                     return Ok(None);
                 };
-                let mut by_layers: BTreeMap<u64, Vec<ShapeFamily>> = BTreeMap::new();
+                let mut by_layers = ByLayers::new();
                 for family in families {
                     let layers = family.shape[Dimension::Layers];
                     by_layers.entry(layers).or_default().push(family);

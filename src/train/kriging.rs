@@ -49,7 +49,9 @@ impl Covariance {
             n_long,
             _,
         ] = self.0;
-        smooth * matern((n / along_n).hypot(k / along_k))
+        // Without the `hypot` of the C library, which would ask for glibc 2.35.
+        let away = ((n / along_n).powi(2) + (k / along_k).powi(2)).sqrt();
+        smooth * matern(away)
             + equal_k * (-n / n_short).exp() * matern(k / k_long)
             + equal_n * (-k / k_short).exp() * matern(n / n_long)
     }

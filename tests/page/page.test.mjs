@@ -234,6 +234,24 @@ describe("search", () => {
     assert.ok(rests.includes(found.basis[0].stack), rests);
   }));
 
+  test("shows the layout of each shape, and latents in the place of key heads", () => visit("/#search?params=7B&gpu=h100&gpus=64&free=latent&top=4", async (page, seen) => {
+    await searched(page);
+    const asked = seen.posts.find((post) => post.path === "/v1/search").body;
+    assert.deepEqual([asked.gpus, asked.free], [64, ["latent"]]);
+    const found = await ask("/v1/search", asked);
+    assert.match(await text(page, "#view-search .note"), /^Layout: each shape runs under the fastest one that was found for it over 64 GPUs/);
+    const rows = await page.$$eval("#view-search tr.shape", (all) => all.map((row) => [...row.cells].map((cell) => cell.innerText)));
+    found.shapes.forEach((shape, at) => {
+      const cells = rows[at].map(plain);
+      const { kv_heads, kv_lora_rank } = shape.shape;
+      assert.equal(cells[7], kv_lora_rank ? `latent ${kv_lora_rank}` : String(kv_heads));
+      assert.equal(cells[12], String(shape.batch));
+      assert.ok(cells[13].includes(`dp ${shape.layout.dp}`), cells[13]);
+    });
+    const latent = found.shapes.filter((shape) => shape.shape.kv_lora_rank);
+    assert.ok(latent.length > 0 && latent.length < found.shapes.length);
+  }));
+
   test("saves the config.json of a shape, and checks it", () => visit("/#search?params=2.7B&gpu=a100", async (page) => {
     await searched(page);
     const file = await saved(page, () => page.getByRole("button", { name: "Save config.json of shape 2", exact: true }).click());

@@ -93,7 +93,7 @@ function render(found, request, refused, gpu) {
 			["method", `${found.search.method}${found.search.seed === undefined ? "" : `, seed ${found.search.seed}`}: ${format.grouped(found.search.evaluations)} evaluations, ${format.grouped(found.search.refused)} ruled out, of ${format.grouped(found.search.lattice_shapes)} shapes in the lattice; stopped: ${found.search.stopped}`],
 			["based on", format.basis(found.basis)],
 			...Object.entries(found.request.free).map(([what, all]) => [`free ${what}`, `from ${all[0]} to ${all.at(-1)} in powers of two`]),
-			found.request.free_attention && ["free attention", `${found.request.free_attention.join(", ")}; the fastest of each kind is among the shapes`],
+			found.request.free_attention && ["free attention", `${found.request.free_attention.join(", ")}; the fastest of each kind is among the shapes as far as Top goes`],
 			found.request.relaxed?.length > 0 && ["relaxed", found.request.relaxed.map(format.words).join(", ")],
 		]),
 		commands("search", "/v1/search", refused ? { ...request, export: undefined } : request));
