@@ -327,7 +327,7 @@ describe("search", () => {
     await searched(page);
     const found = await ask("/v1/search", seen.posts[0].body);
     assert.ok(found.sharded);
-    assert.match(await text(page, "#view-search .output"), new RegExp(`a plan over ${commas(found.workload.tp * found.workload.cp * found.workload.pp * found.workload.dp)} GPUs`));
+    assert.match(await text(page, "#view-search .output"), new RegExp(`the fastest one that was found for it over ${commas(found.workload.tp * found.workload.cp * found.workload.pp * found.workload.dp)} GPUs`));
     await page.getByText("The same from a shell").click();
     const command = await text(page, "#view-search .copyable code");
     assert.match(command, /^shapewise search /);
