@@ -243,6 +243,8 @@ impl Space {
         let workload = &self.layouts[layout];
         let start = Shape::of(&self.base, workload)
             .under(layout, workload, &self.base)
+            // Chosen last; the base's may be more than the layers of a shape.
+            .with(Dimension::WindowLayers, 0)
             .with(Dimension::DFf, 0)
             .with(self.width(), 0);
         let of_width = |wide: Shape| {

@@ -611,6 +611,25 @@ fn parameters_of(arch: &Architecture) -> f64 {
 }
 
 #[test]
+fn windows_of_a_named_model_stay_in_the_same_share_of_the_layers() {
+    let request = Request {
+        method: Method::Exhaustive,
+        ..like("mistral-7b-v0.1", MODES[1])
+    };
+    let found = search(&predictor("h200"), &request, &quiet).unwrap();
+    let counts: Vec<u64> = found
+        .shapes
+        .iter()
+        .map(|shape| {
+            let arch = &shape.ranked.architecture;
+            assert_eq!(arch.window.map(|window| window.layers), Some(arch.layers));
+            arch.layers
+        })
+        .collect();
+    assert!(counts.iter().any(|layers| *layers < 32), "{counts:?}");
+}
+
+#[test]
 fn latent_attention_of_a_named_model_stays() {
     let request = Request {
         method: Method::Exhaustive,
