@@ -320,7 +320,8 @@ impl Space {
         let [heads, kv_heads, tp] =
             [Dimension::Heads, Dimension::KvHeads, Dimension::Tp].map(|one| shape[one]);
         let divided = kv_heads.is_multiple_of(tp) || tp.is_multiple_of(kv_heads);
-        if !heads.is_multiple_of(kv_heads) || !heads.is_multiple_of(tp) || !divided {
+        let windows = shape[Dimension::WindowLayers] <= shape[Dimension::Layers];
+        if !heads.is_multiple_of(kv_heads) || !heads.is_multiple_of(tp) || !divided || !windows {
             return None;
         }
         let mut work = self.layouts[0];
