@@ -1,6 +1,14 @@
-//! Order statistics and correlation, each defined once.
+//! Order statistics, correlation and sums of errors, each defined once.
 
 use std::ops::{Add, Mul, Sub};
+
+/// Quantile of the normal distribution that leaves 5 % on either side.
+pub const NORMAL_90: f64 = 1.645;
+
+/// The sum of two independent deviations; the `hypot` of the C library would ask for glibc 2.35.
+pub fn quadrature(a: f64, b: f64) -> f64 {
+    (a * a + b * b).sqrt()
+}
 
 /// The quantile of rising values, linear between the two nearest ranks: Hyndman and Fan's type 7,
 /// the default of R and NumPy. There must be a value.

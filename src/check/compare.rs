@@ -8,6 +8,7 @@ use crate::arch::Phase;
 use crate::arch::Role;
 use crate::framework::Framework;
 use crate::predict::step::{Line, Sensitivity, StepEstimate};
+use crate::stats::quadrature;
 use std::collections::BTreeMap;
 
 /// What another shape gains, as fractions of the GPU time that a token takes as it is: 0.05 = 5 % less.
@@ -48,8 +49,7 @@ impl Gain {
     pub fn between(framework: &Framework, before: &StepEstimate, after: &StepEstimate) -> Self {
         let ratio = after.gpu_time_per_token() / before.gpu_time_per_token();
         let [one, other] = [before, after].map(|step| Sensitivity::of(&step.ledger, framework));
-        let of_framework = one.half_width_to(&other);
-        let half_width = (uncertainty(before, after).powi(2) + of_framework.powi(2)).sqrt();
+        let half_width = quadrature(uncertainty(before, after), one.half_width_to(&other));
         Self {
             expected: 1.0 - ratio,
             low: 1.0 - ratio * half_width.exp(),

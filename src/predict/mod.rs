@@ -29,6 +29,7 @@ use crate::predict::estimate::{Caveat, Caveats, Estimate, Tier};
 use crate::predict::ratios::{Carried, Ratios};
 use crate::regressor::artifact::{Artifact, Card};
 use crate::regressor::net::Output;
+use crate::stats::quadrature;
 use crate::units::Seconds;
 use std::collections::HashMap;
 
@@ -409,9 +410,4 @@ impl Batch {
     fn output(&self, model: usize, row: usize) -> Output {
         self.models[model].outputs[row]
     }
-}
-
-/// The sum of two independent deviations; the `hypot` of the C library would ask for glibc 2.35.
-fn quadrature(a: f64, b: f64) -> f64 {
-    (a * a + b * b).sqrt()
 }

@@ -6,6 +6,7 @@
 use crate::error::{Error, Result};
 use crate::gpu::{Generation, Gpu, Vendor};
 use crate::ops::{Attention, Pass};
+use crate::stats::quadrature;
 use crate::units::Seconds;
 use serde::Deserialize;
 use std::sync::OnceLock;
@@ -178,7 +179,7 @@ impl Ratios {
             Ok(Near {
                 curve,
                 distance,
-                half_width: super::quadrature(curve.half_width, carried),
+                half_width: quadrature(curve.half_width, carried),
             })
         };
         Ok(Self {
@@ -222,7 +223,7 @@ impl Ratios {
         let nearest = curves.min_by(|a, b| distance(a).total_cmp(&distance(b)));
         if let Some(near) = nearest {
             carried.factor *= near.curve.at(op.seq_kv as f64);
-            carried.half_width = super::quadrature(carried.half_width, near.half_width);
+            carried.half_width = quadrature(carried.half_width, near.half_width);
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::loss::law::{Law, Size};
 use crate::loss::{DRAWS, Ensemble, Evidence, Model, Profile, Reason};
 use crate::random::{Random, fnv1a};
 use crate::search::Request;
+use crate::stats::NORMAL_90;
 use crate::stats::quantile;
 use crate::units::Seconds;
 use std::collections::BTreeMap;
@@ -35,9 +36,6 @@ const OUT_OF_REACH: f64 = 60.0;
 
 /// Hidden width over layers of usual models.
 const USUAL_RATIO: f64 = 80.0;
-
-/// Half width of a 90 % interval over the standard deviation of a normal distribution.
-const NORMAL_90: f64 = 1.645;
 
 /// Probabilities of being better between which two are a tie.
 pub const TIE: [f64; 2] = [0.2, 0.8];

@@ -10,6 +10,7 @@ use crate::search::loss::Referee;
 use crate::search::objective::Candidate;
 use crate::search::shape::Shape;
 use crate::search::space::Space;
+use crate::stats::quadrature;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use std::collections::HashSet;
@@ -201,7 +202,7 @@ fn different(
 /// be the faster one.
 pub fn ties(faster: &Candidate, slower: &Candidate, of_framework: f64) -> bool {
     let own = faster.own_half_width + slower.own_half_width;
-    slower.cost - faster.cost <= (own.powi(2) + of_framework.powi(2)).sqrt()
+    slower.cost - faster.cost <= quadrature(own, of_framework)
 }
 
 /// How the time of a shape moves with the constants of the framework; none where it cannot be lowered, which no candidate is.

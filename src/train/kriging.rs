@@ -5,6 +5,7 @@
 //! `k` times vary together. Features that follow physics do not show that.
 
 use crate::ops::Op;
+use crate::stats::quadrature;
 use crate::train::fit::Samples;
 use crate::train::teacher::LabelledTable;
 use rayon::prelude::*;
@@ -49,9 +50,7 @@ impl Covariance {
             n_long,
             _,
         ] = self.0;
-        // Without the `hypot` of the C library, which would ask for glibc 2.35.
-        let away = ((n / along_n).powi(2) + (k / along_k).powi(2)).sqrt();
-        smooth * matern(away)
+        smooth * matern(quadrature(n / along_n, k / along_k))
             + equal_k * (-n / n_short).exp() * matern(k / k_long)
             + equal_n * (-k / k_short).exp() * matern(n / n_long)
     }

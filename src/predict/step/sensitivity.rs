@@ -5,9 +5,7 @@
 
 use super::{Lanes, Ledger};
 use crate::framework::{Constant, Framework};
-
-/// Quantile of the normal distribution that leaves 5 % on either side.
-const NORMAL_90: f64 = 1.645;
+use crate::stats::NORMAL_90;
 
 /// Changes of `ln(time)` of one step, each with one standard deviation of one constant.
 #[derive(Clone, Debug, PartialEq)]
