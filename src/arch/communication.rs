@@ -2,7 +2,9 @@
 //!
 //! Tensor parallelism follows Megatron-LM (arXiv 1909.08053): one all-reduce per block and direction,
 //! two blocks per layer, one with parallel layers. Sequence parallelism (arXiv 2205.05198) splits
-//! each into a reduce-scatter and an all-gather and gathers the sharded inputs once more in backward.
+//! each into a reduce-scatter and an all-gather and gathers the sharded inputs once more in backward. In fp8 what a linear
+//! map takes is cast before it is gathered, one byte an element; sums stay in 16 bits (Transformer Engine, `LayerNormLinear`
+//! and `LayerNormMLP`).
 //! ZeRO follows arXiv 1910.02054: stage 1 scatters gradients once per step, stages 2 and 3 after every
 //! micro-batch, stage 3 gathers weights for forward and again for backward.
 //! Context parallelism passes keys and values around a ring, their gradients too in backward (arXiv 2310.01889).
@@ -53,37 +55,54 @@ fn tensor_parallel(
         return;
     }
     let micro = work.microbatches;
-    let bytes = hidden_bytes(arch, work);
-    let mlps = match (arch.parallel_layers, work.expert_ranks() == work.tp) {
-        (true, _) => 0,
-        (false, true) => stage.layers,
+    let wide = hidden_bytes(arch, work);
+    // Blocks that begin with a linear map, and those of experts, which begin with a router.
+    let (linear, routed) = match (arch.parallel_layers, work.expert_ranks() == work.tp) {
+        (true, _) => (stage.layers, 0),
+        (false, true) => (stage.layers + stage.dense, stage.moe),
         // Experts that are not split take whole tokens from the dispatch.
-        (false, false) => stage.dense,
+        (false, false) => (stage.layers + stage.dense, 0),
     };
-    let blocks = stage.layers + mlps;
+    let blocks = linear + routed;
     let first = u64::from(work.pp == 1);
-    let mut tensor = |phase, kind, count: u64| {
+    let mut exchange = |phase, kind, bytes, count: u64| {
         if count > 0 {
             let op = collective(kind, bytes, work.tensor_group());
             push(Role::TensorParallel, phase, op, count * micro);
         }
     };
     use CollectiveKind::{AllGather, AllReduce, ReduceScatter};
-    let recomputed = match work.recompute {
-        Recompute::Full => stage.recomputed(work, blocks),
-        _ => 0,
-    };
+    let recomputes = work.recompute == Recompute::Full;
     if work.sequence_parallel {
+        let narrow = work.rank_tokens() * arch.hidden * work.dtype.size();
+        // `casts` gathers of what linear maps take, `whole` others, and reduce-scatters.
+        let mut split = |phase, casts, whole, scatters| {
+            if narrow == wide {
+                exchange(phase, AllGather, wide, casts + whole);
+            } else {
+                exchange(phase, AllGather, narrow, casts);
+                exchange(phase, AllGather, wide, whole);
+            }
+            exchange(phase, ReduceScatter, wide, scatters);
+        };
         // Forward: gather before each block and before the head, scatter after each block and the embedding.
-        tensor(Phase::Forward, AllGather, blocks + 1);
-        tensor(Phase::Forward, ReduceScatter, blocks + first);
-        tensor(Phase::Recompute, AllGather, recomputed);
-        tensor(Phase::Recompute, ReduceScatter, recomputed);
+        split(Phase::Forward, linear, routed + 1, blocks + first);
+        if recomputes {
+            let again = |count| stage.recomputed(work, count);
+            let (all, whole) = (again(blocks), again(routed));
+            split(Phase::Recompute, all - whole, whole, all);
+        }
         if work.trains() {
-            tensor(Phase::Backward, AllGather, 2 * blocks + first + 1);
-            tensor(Phase::Backward, ReduceScatter, blocks + 1);
+            let whole = 2 * routed + first + 1;
+            split(Phase::Backward, 2 * linear, whole, blocks + 1);
         }
     } else {
+        let recomputed = if recomputes {
+            stage.recomputed(work, blocks)
+        } else {
+            0
+        };
+        let mut tensor = |phase, kind, count| exchange(phase, kind, wide, count);
         tensor(Phase::Forward, AllReduce, blocks + first);
         tensor(Phase::Recompute, AllReduce, recomputed);
         if work.trains() {

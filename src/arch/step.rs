@@ -44,6 +44,8 @@ named_enum! {
         CacheWrite = "cache_write",
         /// Fused attention.
         Attention = "attention",
+        /// Context parallelism: the sum of what each step of the ring gives.
+        AttentionMerge = "attention_merge",
         /// Unfused attention: queries times keys.
         AttentionScore = "attention_score",
         /// Unfused attention: causal mask (and position bias) on the scores.
@@ -179,8 +181,6 @@ pub struct Item {
     pub op: Op,
     /// How often per step, all layers of the stage and all micro-batches together.
     pub count: u64,
-    /// Context-parallel ranks that share the work of each evenly.
-    pub ranks: u64,
 }
 
 impl Item {
@@ -192,14 +192,9 @@ impl Item {
         }
     }
 
-    /// How many times one operator's time this GPU spends on it.
-    pub fn repetitions(&self) -> f64 {
-        self.count as f64 / self.ranks as f64
-    }
-
     /// Arithmetic of all repetitions.
     pub fn flops(&self) -> Flops {
-        self.op.flops() * self.repetitions()
+        self.op.flops() * self.count as f64
     }
 }
 

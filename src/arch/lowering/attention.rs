@@ -3,7 +3,7 @@
 use super::super::layer::{Linear, attention_linears, rank_heads, rank_kv_heads};
 use super::super::{AttentionKernel, Mode, NormPlacement, Phase, Positions, QkNorm, Role};
 use super::{Lowering, Scope};
-use crate::ops::{Attention, Gemm, Layout, MemoryKind, Op, Pass};
+use crate::ops::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
 
 impl Lowering<'_> {
     pub(super) fn attention_block(&mut self) {
@@ -139,16 +139,27 @@ impl Lowering<'_> {
         }
         let (arch, work) = (self.arch, self.work);
         let heads = rank_heads(arch, work.tp);
+        // A window that no query reaches is the same operator as none.
+        let window = if window < work.keys() { window } else { 0 };
+        let own = work.keys() / work.cp;
+        // A rank sees its window at once, and all other keys in a ring, of which each step is as much work as the first.
+        let (steps, keys) = match window {
+            0 => (work.cp, own),
+            _ => (1, work.keys().min(own + window)),
+        };
+        let calls = layers * steps;
         let mut op = Attention {
             kv_heads: rank_kv_heads(arch, work.tp),
-            seq_kv: work.keys(),
+            seq_kv: keys,
             value_dim: arch.value_dim(),
             causal: true,
-            // A window that no query reaches is the same operator as none.
-            window: if window < work.keys() { window } else { 0 },
+            window: if window < keys { window } else { 0 },
             dtype: work.activation_dtype(),
-            ..Attention::new(work.batch, heads, work.seq, arch.head_dim)
+            ..Attention::new(work.batch, heads, work.seq / work.cp, arch.head_dim)
         };
+        if steps > 1 {
+            self.merge_ring(&op, calls);
+        }
         if let (true, Some(mla)) = (self.absorbed(), arch.mla) {
             op.kv_heads = 1;
             op.head_dim = mla.kv_lora_rank + mla.qk_rope;
@@ -163,13 +174,32 @@ impl Lowering<'_> {
                 self.emit(
                     Role::Attention,
                     Scope::Core,
-                    layers,
+                    calls,
                     Op::Attention(op),
                     &[(Phase::Backward, Op::Attention(backward))],
                 );
             }
-            AttentionKernel::Unfused => self.unfused_attention(&op, layers),
+            AttentionKernel::Unfused => self.unfused_attention(&op, calls),
         }
+    }
+
+    /// Outputs of the steps of a ring, scaled by their softmax sums and added in fp32, and the sums of their gradients
+    /// (Transformer Engine, `AttnFuncWithCPAndKVP2P`).
+    fn merge_ring(&mut self, op: &Attention, calls: u64) {
+        let add = |cols, dtype| {
+            Op::Memory(Memory {
+                kind: MemoryKind::Add,
+                rows: op.batch * op.seq_q,
+                cols,
+                pass: Pass::Forward,
+                dtype,
+            })
+        };
+        let outputs = add(op.heads * op.value_dim, Dtype::Fp32);
+        let keys_and_values = op.kv_heads * (op.head_dim + op.value_dim);
+        let gradients = add(op.heads * op.head_dim + keys_and_values, op.dtype);
+        let backward = [(Phase::Backward, gradients)];
+        self.emit(Role::AttentionMerge, Scope::Core, calls, outputs, &backward);
     }
 
     /// Score and value as batched GEMMs over all query heads, with the kernels between them.

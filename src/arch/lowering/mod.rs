@@ -129,12 +129,6 @@ impl Lowering<'_> {
                 phase,
                 op,
                 count,
-                // The ring of context parallelism balances the causal halves (Megatron-LM: each rank holds one chunk
-                // of the beginning and one of the end).
-                ranks: match op {
-                    Op::Attention(_) => self.work.cp,
-                    _ => 1,
-                },
             }),
         }
     }

@@ -467,3 +467,93 @@ proptest! {
         prop_assert!(close(gemm_flops(&step, |item| item.phase != Phase::Forward), 2.0 * forward));
     }
 }
+
+#[test]
+fn context_ranks_share_attention_in_a_ring_and_windows_at_once() {
+    let arch = preset("llama-3-8b");
+    let split = |cp| Workload {
+        cp,
+        ..Workload::train(1, 8192)
+    };
+    let step = lower(&arch, &split(4)).unwrap();
+    let (op, count) = attention(&step, Phase::Forward)[0];
+    assert_eq!((op.seq_q, op.seq_kv, count), (2048, 2048, 32 * 4));
+    let whole = lower(&arch, &split(1)).unwrap();
+    let work = |step: &Step, phase| -> f64 {
+        let all = attention(step, phase);
+        let flops = all
+            .iter()
+            .map(|(op, count)| op.flops().flops() * *count as f64);
+        flops.sum()
+    };
+    for phase in [Phase::Forward, Phase::Backward] {
+        let share = work(&whole, phase) / work(&step, phase);
+        assert!((share - 4.0).abs() < 0.01, "{share}");
+    }
+    assert!(items(&whole, Role::AttentionMerge).is_empty());
+    let merges = items(&step, Role::AttentionMerge);
+    let cols = |op: &Op| match op {
+        Op::Memory(op) => (op.rows, op.cols, op.dtype),
+        _ => panic!("{op}"),
+    };
+    let found: Vec<_> = merges
+        .iter()
+        .map(|item| (cols(&item.op), item.count))
+        .collect();
+    let gradients = 4096 + 2 * 1024;
+    assert_eq!(
+        found,
+        [
+            ((2048, 4096, Dtype::Fp32), 128),
+            ((2048, gradients, Dtype::Bf16), 128)
+        ]
+    );
+
+    let step = lower(&preset("gemma-2-9b"), &split(2)).unwrap();
+    let calls = attention(&step, Phase::Forward);
+    let shapes: Vec<_> = calls
+        .iter()
+        .map(|(op, count)| (op.seq_q, op.seq_kv, op.window, *count))
+        .collect();
+    assert_eq!(shapes, [(4096, 4096, 0, 2 * 21), (4096, 8192, 4096, 21)]);
+}
+
+#[test]
+fn in_fp8_linear_maps_gather_one_byte_an_element() {
+    let gathered = |name: &str, dtype| {
+        let work = Workload {
+            tp: 4,
+            sequence_parallel: true,
+            dtype,
+            ..Workload::train(1, 4096)
+        };
+        let step = lower(&preset(name), &work).unwrap();
+        let all = items(&step, Role::TensorParallel);
+        let gathers = all.iter().filter_map(|item| match item.op {
+            Op::Collective(op) if op.kind == CollectiveKind::AllGather => {
+                Some((item.phase, op.bytes / (4096 * 4096), item.count))
+            }
+            _ => None,
+        });
+        gathers.collect::<Vec<_>>()
+    };
+    use Phase::{Backward, Forward};
+    assert_eq!(
+        gathered("llama-3-8b", Dtype::Bf16),
+        [(Forward, 2, 65), (Backward, 2, 130)]
+    );
+    assert_eq!(
+        gathered("llama-3-8b", Dtype::Fp8),
+        [
+            (Forward, 1, 64),
+            (Forward, 2, 1),
+            (Backward, 1, 128),
+            (Backward, 2, 2)
+        ]
+    );
+    // Routers decide in 16 bits.
+    assert_eq!(
+        gathered("mixtral-8x7b", Dtype::Fp8)[..2],
+        [(Forward, 1, 32), (Forward, 2, 33)]
+    );
+}

@@ -181,8 +181,8 @@ impl Ledger {
     /// Adds an item whose single repetition has these parts.
     pub(super) fn add(&mut self, item: &Item, parts: &Parts) {
         let times = match parts.section {
-            Section::Update => item.repetitions(),
-            Section::Layers | Section::Head => item.repetitions() / self.microbatches,
+            Section::Update => item.count as f64,
+            Section::Layers | Section::Head => item.count as f64 / self.microbatches,
         };
         if parts.launches {
             self.launches += times;

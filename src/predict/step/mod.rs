@@ -269,7 +269,7 @@ impl Whole {
                 factors.seconds(*term, entry) * share
             });
             let of_section = lanes.sections[parts.section as usize];
-            let time: f64 = time.sum::<f64>() * item.repetitions() * of_section;
+            let time: f64 = time.sum::<f64>() * item.count as f64 * of_section;
             let time = Seconds::from_secs(time);
             sum.add(time, each);
             if !matches!(item.op, Op::Memory(_))
