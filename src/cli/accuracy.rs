@@ -4,13 +4,14 @@ use crate::cli::rows;
 use crate::dataset;
 use crate::dataset::Filter;
 use crate::dataset::Row;
-use crate::dataset::runs::read_runs;
+use crate::dataset::runs::{Publisher, read_runs};
 use crate::error::Error;
 use crate::error::Result;
 use crate::error::write_atomically;
 use crate::evaluate::baselines::baselines;
 use crate::evaluate::evaluate;
-use crate::evaluate::runs::{Choice, compare};
+use crate::evaluate::layouts::planned;
+use crate::evaluate::runs::{Choice, Judged, compared, judge as judge_runs};
 use crate::families::{Family, Variant};
 use crate::gpu::Gpu;
 use crate::gpu::GpuCatalog;
@@ -20,6 +21,7 @@ use crate::regressor::artifact::Artifact;
 use crate::regressor::artifact::Submodel;
 use crate::report::accuracy::HeadAccuracy;
 use crate::report::accuracy::ModelAccuracy;
+use crate::report::accuracy::WholeModels;
 use crate::report::accuracy::markdown;
 use rayon::prelude::*;
 use std::collections::BTreeSet;
@@ -41,24 +43,31 @@ pub(super) fn run(data: &[PathBuf], runs: &[PathBuf], out: &Path) -> Result<Stri
         .iter()
         .map(|artifact| judge(artifact, &rows))
         .collect();
-    let comparison = if runs.is_empty() {
+    let whole = if runs.is_empty() {
         None
     } else {
         let answer = |gpu: &Gpu| Predictor::new(gpu, None);
-        Some(compare(
-            &read_runs(runs, &GpuCatalog::built_in())?,
-            &Choice::Auto,
-            &answer,
-        )?)
+        let runs = read_runs(runs, &GpuCatalog::built_in())?;
+        let judged = judge_runs(&runs, &Choice::Auto, &answer)?;
+        let comparison = compared(&runs, &judged);
+        // Others publish sweeps over layouts, or what fits: nobody called those the fastest.
+        let tuned = |judged: &Judged<'_>| {
+            judged.run.publisher == Publisher::TrainingSteps && judged.framework.name == "megatron"
+        };
+        let tuned: Vec<_> = judged.into_iter().filter(tuned).collect();
+        Some(WholeModels {
+            comparison,
+            planned: planned(&tuned, &answer)?,
+        })
     };
-    let text = markdown(&models, &left_out, comparison.as_ref());
+    let text = markdown(&models, &left_out, whole.as_ref());
     write_atomically(out, text.as_bytes())?;
     Ok(format!(
         "wrote {} from {} timings of {} models and {} groups of whole-model runs\n",
         out.display(),
         timings,
         models.len(),
-        comparison.map_or(0, |comparison| comparison.groups.len())
+        whole.map_or(0, |whole| whole.comparison.groups.len())
     ))
 }
 

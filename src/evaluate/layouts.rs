@@ -12,6 +12,7 @@ use crate::plan::{self, Query};
 use crate::predict::Predictor;
 use crate::predict::memo::Memo;
 use crate::stats;
+use crate::units::Seconds;
 use std::collections::BTreeMap;
 
 /// Two measured times closer than this, in `ln`, have no order worth predicting.
@@ -52,6 +53,11 @@ fn compared<'a>(judged: &'a Judged<'_>, same_release: bool) -> Compared<'a> {
     )
 }
 
+/// Seconds a token of all replicas.
+fn a_token(work: &Workload, step: Seconds) -> f64 {
+    step.secs() / (work.tokens() * work.microbatches * work.dp) as f64
+}
+
 /// `ln` of measured and predicted seconds a token of one layout, as often as it was measured.
 struct Times {
     layout: Workload,
@@ -67,9 +73,8 @@ pub fn pairs(judged: &[Judged<'_>]) -> Vec<PairErrors> {
         let mut groups: BTreeMap<Compared<'_>, Vec<Times>> = BTreeMap::new();
         for each in trained() {
             let work = each.run.workload;
-            let tokens = (work.tokens() * work.microbatches * work.dp) as f64;
             let [measured, predicted] =
-                [each.run.time, each.time()].map(|time| (time.secs() / tokens).ln());
+                [each.run.time, each.time()].map(|time| a_token(&work, time).ln());
             let group = groups.entry(compared(each, same_release)).or_default();
             match group.iter_mut().find(|times| times.layout == work) {
                 Some(times) => times.all.push([measured, predicted]),
@@ -131,6 +136,9 @@ impl PairErrors {
     }
 }
 
+/// How far published layouts may be behind the best of a plan: of dense models, of mixtures of experts.
+pub const BEHIND: [(Kind, f64); 2] = [(Kind::TrainDense, 0.05), (Kind::TrainMoe, 0.10)];
+
 /// A published layout beside the best of a plan for the same GPUs and batch.
 #[derive(Clone, Debug)]
 pub struct Planned {
@@ -138,14 +146,29 @@ pub struct Planned {
     pub label: String,
     /// The kind of step.
     pub kind: Kind,
+    /// The model.
+    pub model: String,
+    /// The GPU.
+    pub gpu: String,
     /// The published layout.
     pub published: Workload,
     /// The plan's best layout; none where no layout of the plan fits.
     pub best: Option<Workload>,
     /// Predicted time of the published layout over that of the best, less 1.
     pub behind: Option<f64>,
+    /// Measured time a token over that of the fastest measured layout of the model on as many of these GPUs, format and
+    /// length alike, less 1.
+    pub slower: f64,
     /// Whether the published layout is among those of the plan, recomputation aside.
     pub listed: bool,
+}
+
+impl Planned {
+    /// Whether it is further behind than [`BEHIND`] allows.
+    pub fn is_far(&self) -> bool {
+        let mut limits = BEHIND.iter().filter(|(kind, _)| *kind == self.kind);
+        limits.any(|(_, most)| self.behind.is_none_or(|behind| behind > *most))
+    }
 }
 
 /// Plans the GPUs and the batch of every published configuration once.
@@ -153,6 +176,12 @@ pub fn planned(
     judged: &[Judged<'_>],
     answer: &dyn Fn(&Gpu) -> Result<Predictor>,
 ) -> Result<Vec<Planned>> {
+    let mut fastest: BTreeMap<Compared<'_>, f64> = BTreeMap::new();
+    for each in judged.iter().filter(|judged| judged.run.workload.trains()) {
+        let time = a_token(&each.run.workload, each.run.time);
+        let least = fastest.entry(compared(each, false)).or_insert(time);
+        *least = least.min(time);
+    }
     let mut all: Vec<Planned> = Vec::new();
     for each in judged.iter().filter(|judged| judged.run.workload.trains()) {
         let (run, work) = (each.run, each.run.workload);
@@ -180,7 +209,10 @@ pub fn planned(
         all.push(Planned {
             label: run.label.clone(),
             kind: each.kind(),
+            model: run.architecture.name.clone(),
+            gpu: run.gpu.name.clone(),
             published: work,
+            slower: a_token(&work, run.time) / fastest[&compared(each, false)] - 1.0,
             behind: best.map(|best| published / best.time - 1.0),
             best: best.map(|best| best.workload),
             listed: tried.is_some_and(|tried| {

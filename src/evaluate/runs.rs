@@ -224,15 +224,6 @@ pub(super) fn placed(run: &Run) -> Gpu {
     }
 }
 
-/// Predicts every run; `answer` gives the predictor of a GPU.
-pub fn compare(
-    runs: &Runs,
-    choice: &Choice<'_>,
-    answer: &dyn Fn(&Gpu) -> Result<Predictor>,
-) -> Result<Comparison> {
-    judge(runs, choice, answer).map(|judged| compared(runs, &judged))
-}
-
 /// The errors of runs that were judged.
 pub fn compared(runs: &Runs, judged: &[Judged<'_>]) -> Comparison {
     let mut groups: BTreeMap<RunKey, Vec<&Judged<'_>>> = BTreeMap::new();

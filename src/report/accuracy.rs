@@ -1,10 +1,12 @@
 //! `docs/accuracy.md`: how far off every built-in model is, beside simple predictors, and how far
 //! off whole models are. Markdown, because it is read in a repository.
 
+use crate::arch::Workload;
 use crate::dataset::runs::Publisher;
 use crate::evaluate::Evaluation;
 use crate::evaluate::baselines::Ape;
 use crate::evaluate::baselines::Baselines;
+use crate::evaluate::layouts::{BEHIND, Planned};
 use crate::evaluate::runs::Comparison;
 use crate::evaluate::runs::RunErrors;
 use crate::evaluate::runs::RunGroup;
@@ -15,6 +17,7 @@ use crate::regressor::artifact::GroupErrors;
 use crate::regressor::artifact::Submodel;
 use crate::report::grouped;
 use crate::report::percent;
+use crate::report::plan_text::{layout_text, recompute_text};
 use crate::report::signed;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -34,6 +37,14 @@ pub struct ModelAccuracy<'a> {
     pub artifact: &'a Artifact,
     /// Its heads, in order.
     pub heads: Vec<HeadAccuracy<'a>>,
+}
+
+/// Whole models and what plans make of their GPUs.
+pub struct WholeModels {
+    /// Their errors.
+    pub comparison: Comparison,
+    /// Published layouts beside plans.
+    pub planned: Vec<Planned>,
 }
 
 const PREAMBLE: &str = "\
@@ -63,7 +74,7 @@ What the tables of the models are:
 pub fn markdown(
     models: &[ModelAccuracy<'_>],
     left_out: &Evaluation,
-    runs: Option<&Comparison>,
+    whole: Option<&WholeModels>,
 ) -> String {
     let mut text = PREAMBLE.to_owned();
     for model in models {
@@ -72,10 +83,11 @@ pub fn markdown(
     if !left_out.groups.is_empty() {
         write_left_out(&mut text, left_out);
     }
-    if let Some(runs) = runs {
-        write_runs(&mut text, runs);
+    if let Some(whole) = whole {
+        write_runs(&mut text, &whole.comparison);
+        write_layouts(&mut text, &whole.planned);
     }
-    write_sources(&mut text, models, runs);
+    write_sources(&mut text, models, whole.map(|whole| &whole.comparison));
     text
 }
 
@@ -410,6 +422,126 @@ fn write_group(text: &mut String, group: &RunGroup) {
     );
 }
 
+const LAYOUTS: &str = "
+### Published layouts beside plans
+
+The GPUs, batch, format and length of each training configuration of training-steps that Megatron ran were planned: NVIDIA's
+own benchmarks, MLPerf Training, and a sweep of InternEvo's.
+";
+
+const FAR: &str = "
+What is further off: *behind* is the predicted time of the published layout over that of the plan's best, less 1, *slower* its
+measured time a token over that of the fastest published layout on as many of these GPUs, at most. Replicas fill the GPUs.
+[method.md](method.md#plans) says what these groups have in common.
+";
+
+/// Published layouts of one model that differ in the number of replicas alone.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct LayoutKey<'a> {
+    kind: &'static str,
+    model: &'a str,
+    gpu: &'a str,
+    format: &'static str,
+    layout: String,
+}
+
+fn write_layouts(text: &mut String, planned: &[Planned]) {
+    if planned.is_empty() {
+        return;
+    }
+    text.push_str(LAYOUTS);
+    for (kind, most) in BEHIND {
+        let all: Vec<&Planned> = planned.iter().filter(|plan| plan.kind == kind).collect();
+        let near = all.iter().filter(|plan| !plan.is_far()).count();
+        let share = percent(near as f64 / all.len().max(1) as f64);
+        line(
+            text,
+            &format!(
+                "\n{kind}: {share} of {} layouts are predicted within {} of the plan's best.",
+                grouped(all.len() as u64),
+                percent(most)
+            ),
+        );
+    }
+    let mut far: BTreeMap<LayoutKey<'_>, Vec<&Planned>> = BTreeMap::new();
+    for plan in planned.iter().filter(|plan| plan.is_far()) {
+        let key = LayoutKey {
+            kind: plan.kind.name(),
+            model: &plan.model,
+            gpu: &plan.gpu,
+            format: plan.published.format_name(),
+            layout: unreplicated(&plan.published),
+        };
+        far.entry(key).or_default().push(plan);
+    }
+    text.push_str(FAR);
+    line(text, "");
+    let headings = [
+        "model",
+        "GPU",
+        "format",
+        "GPUs",
+        "runs",
+        "published",
+        "best of the plan",
+        "behind",
+        "slower",
+    ];
+    row(text, &headings);
+    row(
+        text,
+        &[
+            "---", "---", "---", "--:", "--:", "---", "---", "--:", "--:",
+        ],
+    );
+    for (key, plans) in far {
+        let range = |of: &dyn Fn(&Planned) -> f64, show: &dyn Fn(f64) -> String| {
+            let (least, most) = plans
+                .iter()
+                .map(|plan| of(plan))
+                .fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), each| {
+                    (least.min(each), most.max(each))
+                });
+            let [least, most] = [least, most].map(show);
+            if least == most {
+                least
+            } else {
+                format!("{least} to {most}")
+            }
+        };
+        let best = plans[0].best;
+        let slower = plans.iter().map(|plan| plan.slower).fold(0.0, f64::max);
+        let cells = [
+            key.model.to_owned(),
+            key.gpu.to_owned(),
+            key.format.to_owned(),
+            range(&|plan| plan.published.gpus() as f64, &|gpus| {
+                grouped(gpus as u64)
+            }),
+            grouped(plans.len() as u64),
+            key.layout,
+            best.map_or_else(|| "none fits".to_owned(), |best| unreplicated(&best)),
+            range(&|plan| plan.behind.unwrap_or(f64::INFINITY), &percent),
+            if slower > 0.01 {
+                percent(slower)
+            } else {
+                String::new()
+            },
+        ];
+        row(text, &cells);
+    }
+}
+
+/// `tp 4, pp 8, ZeRO 1; batch 1; recompute pointwise`: the layout of one replica.
+fn unreplicated(work: &Workload) -> String {
+    let layout = layout_text(&Workload { dp: 1, ..*work });
+    let recompute = recompute_text(work);
+    match recompute.is_empty() {
+        true => format!("{layout}; batch {}", work.batch),
+        false => format!("{layout}; batch {}; {recompute}", work.batch),
+    }
+}
+
 fn write_sources(text: &mut String, models: &[ModelAccuracy<'_>], runs: Option<&Comparison>) {
     let mut sources: BTreeMap<(String, String), usize> = BTreeMap::new();
     let tables: BTreeSet<_> = models
@@ -459,6 +591,29 @@ mod tests {
     use crate::evaluate::runs::RunKey;
     use crate::framework::Kind;
 
+    fn whole() -> WholeModels {
+        let published = Workload {
+            tp: 4,
+            dp: 16,
+            ..Workload::train(1, 8192)
+        };
+        let planned = |dp, behind| Planned {
+            label: "a run".to_owned(),
+            kind: Kind::TrainDense,
+            model: "llama-3-8b".to_owned(),
+            gpu: "h100".to_owned(),
+            published: Workload { dp, ..published },
+            best: Some(Workload { tp: 2, ..published }),
+            behind: Some(behind),
+            slower: 0.125,
+            listed: true,
+        };
+        WholeModels {
+            comparison: comparison(),
+            planned: vec![planned(16, 0.0625), planned(8, 0.25), planned(4, 0.03)],
+        }
+    }
+
     fn comparison() -> Comparison {
         let errors = RunErrors {
             errors: Errors {
@@ -496,8 +651,10 @@ mod tests {
 
     #[test]
     fn whole_models_show_their_errors_assumptions_and_skipped_rows() {
-        let text = markdown(&[], &Evaluation::default(), Some(&comparison()));
+        let text = markdown(&[], &Evaluation::default(), Some(&whole()));
         for part in [
+            "train_dense: 33 % of 3 layouts are predicted within 5.0 % of the plan's best.",
+            "| llama-3-8b | h100 | bf16 | 32 to 64 | 2 | tp 4; batch 1 | tp 2; batch 1 | 6.2 % to 25 % | 12 % |",
             "### vtrain",
             "unfused attention with dropout",
             "| step | train_dense | megatron-deepspeed | a100 | fp16 | 3 | 25 % | 50 % | 125 % | -12 % | - | \

@@ -1,9 +1,8 @@
 //! The answer to `evaluate --runs`: the errors of whole models.
 
 use crate::arch::Workload;
-use crate::evaluate::layouts::{PairErrors, Planned};
+use crate::evaluate::layouts::{BEHIND, PairErrors, Planned};
 use crate::evaluate::runs::{Comparison, RunErrors, RunGroup};
-use crate::framework::Kind;
 use crate::report::Report;
 use crate::report::SkippedRows;
 use crate::report::grouped;
@@ -75,12 +74,11 @@ struct PlannedKeys {
     best: Option<Workload>,
     /// Predicted time of the published layout over that of the best, less 1.
     behind: Option<f64>,
+    /// Measured time a token over that of the fastest measured layout of the model on as many of these GPUs, less 1.
+    slower_than_fastest: f64,
     /// Whether the plan has the published layout, recomputation aside.
     listed: bool,
 }
-
-/// How far published layouts may be behind the best of a plan: of dense models, of mixtures of experts.
-const BEHIND: [(Kind, f64); 2] = [(Kind::TrainDense, 0.05), (Kind::TrainMoe, 0.10)];
 
 impl RunsReport {
     /// Adds published layouts beside plans.
@@ -92,6 +90,7 @@ impl RunsReport {
             published: planned.published,
             best: planned.best,
             behind: planned.behind,
+            slower_than_fastest: planned.slower,
             listed: planned.listed,
         });
         Self {
