@@ -17,6 +17,10 @@ for table in aic_gemm_bf16 aic_gemm_fp8 aic_context_attention_bf16 aic_generatio
     [ -f "$rows/$table.parquet" ] ||
         "$shapewise" import aiconfigurator "$tables/$table.parquet" --stack "${stacks[@]}" --out "$rows/$table.parquet"
 done
+encoder=aic_encoder_attention
+[ -f "$rows/$encoder.parquet" ] ||
+    "$shapewise" import aiconfigurator "$tables/$encoder.parquet" --stack "sglang 0.5.14" "vllm 0.24.0" \
+        --out "$rows/$encoder.parquet"
 [ -f "$rows/cookbook.parquet" ] ||
     "$shapewise" import cookbook "$tables/cookbook_gemm_bmm.parquet" --out "$rows/cookbook.parquet"
 

@@ -87,7 +87,7 @@ fn basis(predictor: &Predictor, op: &Op) -> Option<Basis> {
     let stack = predictor.basis(family, variant);
     // Every model learns GEMM and attention; the other families are named where one does.
     (stack.is_some() || variant.kind().is_none()).then(|| Basis {
-        family: family.name(),
+        family: predictor.answering(family, variant).name(),
         dtype: variant.to_string(),
         stack,
     })

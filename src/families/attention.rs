@@ -45,19 +45,23 @@ pub(super) fn cover(op: &Attention, coverage: &mut Coverage) {
     note(&mut coverage.head_dims, op.head_dim);
     note(&mut coverage.causal, op.causal);
     coverage.windowed |= op.window > 0;
+    coverage.backward |= op.pass == Pass::Backward;
 }
 
-/// Forward attention with a mask, a head size and lengths that were measured; ratios between kernels carry its time
+/// Attention with a mask, a head size and lengths that were measured; ratios between kernels carry its time
 /// over to the operator.
 pub(super) fn nearest_covered(op: &Attention, asked: &Question<'_>) -> Neighbour {
     let coverage = asked.coverage;
     let mut caveats = Caveats::default();
     let mut covered = Attention {
         dtype: asked.dtype.unwrap_or(op.dtype),
-        pass: Pass::Forward,
+        pass: match coverage.backward {
+            true => op.pass,
+            false => Pass::Forward,
+        },
         ..*op
     };
-    caveats.insert_if(op.pass == Pass::Backward, Caveat::BackwardFromForward);
+    caveats.insert_if(covered.pass != op.pass, Caveat::BackwardFromForward);
     if !coverage.head_dims.contains(&op.head_dim) {
         caveats.insert(Caveat::HeadSize);
         if !coverage.auxiliary_head_dims.contains(&op.head_dim) {

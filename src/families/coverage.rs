@@ -23,6 +23,13 @@ pub struct Coverage {
     pub windowed: bool,
     /// Masks that occur: causal, full.
     pub causal: Vec<bool>,
+    /// Whether these are backward passes (attention only).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub backward: bool,
+}
+
+const fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 impl Coverage {

@@ -16,6 +16,10 @@ macro_rules! families {
             Gemm = "gemm", crate::families::gemm::Gemms;
             /// Attention with more than one query a sequence.
             Prefill = "prefill", crate::families::prefill::Prefill;
+            /// Attention over whole sequences without a mask.
+            Bidirectional = "bidirectional", crate::families::prefill::Bidirectional;
+            /// The backward pass of attention over whole sequences.
+            PrefillBackward = "prefill_backward", crate::families::prefill::PrefillBackward;
             /// Attention of one new token against a cache.
             Decode = "decode", crate::families::decode::Decode;
             /// Memory-bound kernels.
@@ -196,10 +200,18 @@ impl Family {
     /// The family whose features, in their order, are those of this one too.
     pub const fn like(self) -> Option<Self> {
         match self {
-            Self::LatentPrefill | Self::AbsorbedPrefill => Some(Self::Prefill),
+            Self::Bidirectional
+            | Self::PrefillBackward
+            | Self::LatentPrefill
+            | Self::AbsorbedPrefill => Some(Self::Prefill),
             Self::LatentDecode => Some(Self::Decode),
             _ => None,
         }
+    }
+
+    /// Whether measured ratios carry [`Family::like`] over to this family, better than another GPU's own kernels.
+    pub const fn is_carried(self) -> bool {
+        matches!(self, Self::Bidirectional | Self::PrefillBackward)
     }
 
     /// How many features an operator of this family has.

@@ -4,7 +4,7 @@ use super::rates::Times;
 use super::row::FeatureRow;
 use super::sampling::Proposal;
 use super::{Coverage, GpuRates, Kernels, Neighbour, Question, Variant, attention};
-use crate::ops::{Attention, Dtype, Op};
+use crate::ops::{Attention, Dtype, Op, Pass};
 
 /// Tiles `(queries, keys, grouped heads packed)` of flash-attention kernels.
 const TILES: [(f64, f64, bool); 6] = [
@@ -19,25 +19,14 @@ const TILES: [(f64, f64, bool); 6] = [
 /// Attention over whole sequences.
 pub(super) struct Prefill;
 
-impl Kernels for Prefill {
-    type Shape = Attention;
+/// Attention over whole sequences without a mask.
+pub(super) struct Bidirectional;
 
-    fn shape(op: &Op) -> Option<Attention> {
-        match op {
-            Op::Attention(op) if !op.is_decode() => Some(*op),
-            _ => None,
-        }
-    }
+/// The backward pass of attention over whole sequences.
+pub(super) struct PrefillBackward;
 
-    fn variant(op: &Attention) -> Variant {
-        Variant::Format(op.dtype)
-    }
-
-    fn roofline(op: &Attention, gpu: &GpuRates) -> f64 {
-        gpu.times(op.flops(), op.bytes(), op.dtype).roofline
-    }
-
-    fn features(op: &Attention, gpu: &GpuRates, row: &mut impl FeatureRow) -> f64 {
+impl Prefill {
+    pub(super) fn features(op: &Attention, gpu: &GpuRates, row: &mut impl FeatureRow) -> f64 {
         let [batch, heads, kv_heads] = [op.batch, op.heads, op.kv_heads].map(|dim| dim as f64);
         let [seq_q, seq_kv] = [op.seq_q, op.seq_kv].map(|dim| dim as f64);
         let width = (op.head_dim + op.value_dim) as f64;
@@ -121,23 +110,8 @@ impl Kernels for Prefill {
         reference
     }
 
-    fn split_key(op: &Attention) -> [u64; 4] {
-        attention::split_key(op)
-    }
-
-    fn cover(op: &Attention, coverage: &mut Coverage) {
-        attention::cover(op, coverage);
-    }
-
-    fn nearest_covered(op: &Attention, asked: &Question<'_>) -> Option<Neighbour> {
-        Some(attention::nearest_covered(op, asked))
-    }
-
-    fn proposal(measured: &[Attention]) -> Proposal {
-        attention::proposal(measured)
-    }
-
-    fn examples() -> Vec<Op> {
+    /// Shapes that reach every branch of the features.
+    fn shapes() -> Vec<Attention> {
         let plain = Attention::new(3, 24, 777, 80);
         let grouped = Attention {
             kv_heads: 8,
@@ -171,7 +145,74 @@ impl Kernels for Prefill {
             Attention::new(1, 1, 2, 300),
             Attention::new(1, 8, 131_072, 128),
         ];
-        let all = formats.into_iter().chain(others);
-        all.map(Op::Attention).collect()
+        formats.into_iter().chain(others).collect()
     }
 }
+
+/// The kernels of a family of whole sequences, and what makes an example one of it.
+macro_rules! kernels {
+    ($family:ident, $is:expr, $example:expr) => {
+        impl Kernels for $family {
+            type Shape = Attention;
+
+            fn shape(op: &Op) -> Option<Attention> {
+                match op {
+                    Op::Attention(op) if !op.is_decode() && $is(op) => Some(*op),
+                    _ => None,
+                }
+            }
+
+            fn variant(op: &Attention) -> Variant {
+                Variant::Format(op.dtype)
+            }
+
+            fn roofline(op: &Attention, gpu: &GpuRates) -> f64 {
+                gpu.times(op.flops(), op.bytes(), op.dtype).roofline
+            }
+
+            fn features(op: &Attention, gpu: &GpuRates, row: &mut impl FeatureRow) -> f64 {
+                Prefill::features(op, gpu, row)
+            }
+
+            fn split_key(op: &Attention) -> [u64; 4] {
+                attention::split_key(op)
+            }
+
+            fn cover(op: &Attention, coverage: &mut Coverage) {
+                attention::cover(op, coverage);
+            }
+
+            fn nearest_covered(op: &Attention, asked: &Question<'_>) -> Option<Neighbour> {
+                Some(attention::nearest_covered(op, asked))
+            }
+
+            fn proposal(measured: &[Attention]) -> Proposal {
+                attention::proposal(measured)
+            }
+
+            fn examples() -> Vec<Op> {
+                let examples = Prefill::shapes().into_iter().map($example);
+                examples.map(Op::Attention).collect()
+            }
+        }
+    };
+}
+
+kernels!(Prefill, |_: &Attention| true, |op| op);
+kernels!(
+    Bidirectional,
+    |op: &Attention| !op.causal && op.window == 0,
+    |op| Attention {
+        causal: false,
+        window: 0,
+        ..op
+    }
+);
+kernels!(
+    PrefillBackward,
+    |op: &Attention| op.pass == Pass::Backward,
+    |op| Attention {
+        pass: Pass::Backward,
+        ..op
+    }
+);

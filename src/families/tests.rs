@@ -215,6 +215,8 @@ fn digests_are_equal_on_every_machine() {
     let pinned = [
         "27864c396a44dd77",
         "43a7e66e9ed6bdc0",
+        "af2374e61d4e583f",
+        "297a377e6941f8d5",
         "bd1cbcbdfac34dc9",
         "b08c595c7d611a6e",
         "b00861d4c9557998",
@@ -246,6 +248,21 @@ fn every_kind_of_operator_has_its_family() {
         (attention(64, 576, 512), Family::AbsorbedPrefill),
         (attention(1, 576, 512), Family::LatentDecode),
         (attention(1, 192, 128), Family::LatentDecode),
+    ] {
+        assert_eq!(Family::of(&op), family, "{op}");
+    }
+    let pass = |pass, causal, seq_q| {
+        Op::Attention(Attention {
+            pass,
+            causal,
+            ..Attention::new(1, 8, seq_q, 64)
+        })
+    };
+    for (op, family) in [
+        (pass(Pass::Forward, false, 64), Family::Bidirectional),
+        (pass(Pass::Backward, false, 64), Family::PrefillBackward),
+        (pass(Pass::Backward, true, 64), Family::PrefillBackward),
+        (pass(Pass::Forward, false, 1), Family::Decode),
     ] {
         assert_eq!(Family::of(&op), family, "{op}");
     }

@@ -59,6 +59,8 @@ pub struct Answer {
     pub asked: Variant,
     /// What is unlike the question.
     pub caveats: Caveats,
+    /// The family that the model was trained on.
+    pub family: Family,
     /// Stack and GPU, of both models where there are two.
     pub name: String,
     /// A second model of GEMMs, of another generation of GPUs, where the first one is of another generation than the GPU, too:
@@ -66,13 +68,18 @@ pub struct Answer {
     pub beside: Option<usize>,
     /// Below how many rows of a GEMM another sub-model answers, and which.
     sparse: Option<(u64, Box<Answer>)>,
+    /// The head sizes of attention that are known, and what answers for others by measured ratios.
+    other_heads: Option<(Vec<u64>, Box<Answer>)>,
 }
 
 impl Answer {
-    /// This answer, or that of the next best sub-model where this one saw hardly a row.
+    /// This answer, or that of the next best sub-model where this one saw hardly a row or no row of this head size.
     pub fn to(&self, op: &Op) -> &Self {
-        match (&self.sparse, op) {
-            (Some((m_from, elsewhere)), Op::Gemm(gemm)) if gemm.m < *m_from => elsewhere,
+        match (&self.sparse, &self.other_heads, op) {
+            (Some((m_from, elsewhere)), _, Op::Gemm(gemm)) if gemm.m < *m_from => elsewhere,
+            (_, Some((known, elsewhere)), Op::Attention(op)) if !known.contains(&op.head_dim) => {
+                elsewhere
+            }
             _ => self,
         }
     }
@@ -103,6 +110,14 @@ pub fn choose(
         && let Some((_, elsewhere)) = next_best(gpu, candidates, asked, &|key| key == best, models)
     {
         answer.sparse = Some((entry.m_from, Box::new(elsewhere)));
+    }
+    let of_family = |key: &Key| key.family == family;
+    if family.is_carried()
+        && of_family(best)
+        && let Some((_, elsewhere)) = next_best(gpu, candidates, asked, &of_family, models)
+    {
+        let known = models[answer.model].coverage.head_dims.clone();
+        answer.other_heads = Some((known, Box::new(elsewhere)));
     }
     Ok(Some(answer))
 }
@@ -165,12 +180,17 @@ fn next_best<'a>(
         known.min_by_key(|(distance, ..)| *distance)
     };
     // A model that was asked for by name answers wherever it knows kernels of this format's width; where nobody knows
-    // the family, the one with the same features answers.
-    let families = std::iter::once(family).chain(family.like());
-    let (_, submodel, weights) = families.into_iter().find_map(|family| {
+    // the family, the one with the same features answers, and where ratios carry that over, this GPU's before another's.
+    let families = || std::iter::once(family).chain(family.like());
+    let nearest_of = |family, most| {
         nearest(&candidates.named, family, SAME_WIDTH)
-            .or_else(|| nearest(&candidates.all, family, u32::MAX))
-    })?;
+            .or_else(|| nearest(&candidates.all, family, most))
+    };
+    let own = family.is_carried().then_some(SAME_GPU);
+    let (_, submodel, weights) = own
+        .into_iter()
+        .chain([u32::MAX])
+        .find_map(|most| families().find_map(|family| nearest_of(family, most)))?;
     let known = submodel.key.variant;
     let mut caveats = Caveats::default();
     caveats.insert_if(submodel.key.gpu != gpu.name, Caveat::OtherGpu);
@@ -178,6 +198,7 @@ fn next_best<'a>(
     let model = load(submodel, weights, gpu, models);
     let answer = Answer {
         model,
+        family: submodel.key.family,
         name: models[model].name.clone(),
         // Both 16-bit formats run the same kernels; the features of any other format carry its own peak and size.
         asked: if bytes(variant) == bytes(known) {
@@ -188,6 +209,7 @@ fn next_best<'a>(
         caveats,
         beside: None,
         sparse: None,
+        other_heads: None,
     };
     Some((&submodel.key, answer))
 }
@@ -383,6 +405,9 @@ fn sibling(gpu: &Gpu) -> Result<Option<&'static str>> {
 fn bytes(variant: Variant) -> Option<u64> {
     variant.dtype().map(|dtype| dtype.size())
 }
+
+/// The most that [`distance`] is on the same GPU in a format of the same width.
+const SAME_GPU: u32 = 1;
 
 /// The most that [`distance`] is for a format of the same width.
 const SAME_WIDTH: u32 = 5;

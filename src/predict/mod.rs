@@ -168,6 +168,12 @@ impl Predictor {
             .map(|answer| answer.name.clone())
     }
 
+    /// The family whose kernels answer for a family: another one where the GPU has no model of it.
+    pub fn answering(&self, family: Family, variant: impl Into<Variant>) -> Family {
+        self.answer(family, variant.into())
+            .map_or(family, |answer| answer.family)
+    }
+
     /// What answers for each family and variant: the stack and GPU, and what is unlike the question.
     pub fn answers(&self) -> impl Iterator<Item = (Family, Variant, &str, Caveats)> {
         let asked = Family::ALL.into_iter().flat_map(|family| {

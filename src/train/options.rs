@@ -40,7 +40,7 @@ impl Effort {
             epochs: match family {
                 // Few head counts or model sizes, each fitted several times.
                 Family::Experts => 60,
-                _ if family.like().is_some() => 100,
+                _ if family.like().is_some() && !family.is_carried() => 100,
                 _ => 40,
             },
             batch: 512,

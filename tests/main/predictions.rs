@@ -320,6 +320,21 @@ fn a_gpu_without_data_says_whose_numbers_it_uses() {
 }
 
 #[test]
+fn attention_without_a_mask_is_learned_where_its_head_size_was_timed_and_carried_over_elsewhere() {
+    let full = |head_dim| Attention {
+        causal: false,
+        ..Attention::new(2, 16, 2048, head_dim)
+    };
+    let h200 = predictor("h200");
+    let [timed, other] = [72, 128].map(|head_dim| one(&h200, full(head_dim)));
+    assert_eq!((timed.tier, other.tier), (Tier::Learned, Tier::Transferred));
+    assert!(other.caveats.contains(Caveat::Mask) && !other.caveats.contains(Caveat::OtherGpu));
+    // Its own causal kernels, not another GPU's without a mask.
+    let a100 = one(&predictor("a100"), full(64));
+    assert!(a100.caveats.contains(Caveat::Mask) && !a100.caveats.contains(Caveat::OtherGpu));
+}
+
+#[test]
 fn a_model_that_is_named_answers_instead_of_the_gpus_own() {
     let a100 = Gpu::find("a100").unwrap();
     let own = predictor("a100");

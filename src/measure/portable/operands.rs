@@ -1,19 +1,18 @@
-//! One set of operands as tensors, and the call that burn makes of an operator.
+//! One set of operands as tensors, and the call that burn makes of an operator, without or with autodiff.
 
+use super::memory;
 use crate::measure::reference;
-use crate::ops::{Dtype, MemoryKind, Op, Pass};
+use crate::ops::{Attention, Dtype, Gemm, Op, Pass};
 use crate::random::Random;
 use burn::tensor::module::attention;
 use burn::tensor::ops::AttentionModuleOptions;
-use burn::tensor::{DType, Device, Tensor, TensorData, activation};
+use burn::tensor::{DType, Device, Gradients, Int, Tensor, TensorData};
+use std::sync::Arc;
 
 /// Why burn has no such operator.
 pub fn refuses(op: &Op) -> Option<String> {
     match op {
         Op::Gemm(_) => None,
-        Op::Attention(op) if op.pass == Pass::Backward => {
-            Some("burn has no fused backward attention".to_owned())
-        }
         Op::Attention(op) if op.heads != op.kv_heads => {
             Some("burn's attention wants as many key heads as query heads".to_owned())
         }
@@ -21,37 +20,171 @@ pub fn refuses(op: &Op) -> Option<String> {
             Some("burn's attention masks all or the square triangle".to_owned())
         }
         Op::Attention(_) => None,
-        Op::Memory(op) if op.pass == Pass::Backward => {
-            Some("burn differentiates by composition, not by one kernel".to_owned())
-        }
-        Op::Memory(op) => match op.kind {
-            MemoryKind::Softmax | MemoryKind::Add => None,
-            MemoryKind::Gelu => {
-                Some("burn's fused gelu is not the tanh approximation of transformers".to_owned())
-            }
-            kind => Some(format!("burn has no single kernel for {}", kind.name())),
-        },
+        Op::Memory(op) => memory::refuses(op),
         Op::Collective(_) => Some("collectives need several devices".to_owned()),
         other => Some(format!("burn has no kernel of {}", other.kind())),
     }
 }
 
-/// The tensors of one call.
-pub enum Operands {
-    /// Stored operands of a GEMM, and whether each is stored transposed.
-    Gemm([(Tensor<3>, bool); 2]),
-    /// Queries, keys and values.
-    Attention(Box<[Tensor<4>; 3]>, AttentionModuleOptions),
-    /// Rows of scores.
-    Softmax(Tensor<2>),
-    /// Two terms.
-    Add([Tensor<2>; 2]),
+/// What one call gives, as views of at most four dimensions.
+type Call = Box<dyn Fn() -> Vec<Tensor<4>> + Send + Sync>;
+
+/// One set of operands, and the call over them.
+pub struct Operands {
+    call: Call,
+    /// What does not count: a backward call runs the forward pass under autodiff too, and what a step without gradients
+    /// runs of that is another operator.
+    besides: Option<Call>,
+}
+
+/// A tensor that the gradient is taken by, where there is one.
+pub struct Leaf<const D: usize>(pub Tensor<D>);
+
+impl<const D: usize> Leaf<D> {
+    /// The tensor, under autodiff where it trains.
+    pub fn new(tensor: &Tensor<D>, trains: bool) -> Self {
+        match trains {
+            true => Self(tensor.clone().autodiff().require_grad()),
+            false => Self(tensor.clone()),
+        }
+    }
+}
+
+/// Takes the gradient by a leaf.
+pub struct Gradient(Box<dyn Fn(&Gradients) -> Tensor<4>>);
+
+impl<const D: usize> From<Leaf<D>> for Gradient {
+    fn from(leaf: Leaf<D>) -> Self {
+        Self(Box::new(move |gradients| {
+            let gradient = leaf.0.grad(gradients);
+            four(gradient.expect("the output depends on every leaf"))
+        }))
+    }
+}
+
+impl Operands {
+    /// A call without gradients.
+    pub fn plain(call: impl Fn() -> Vec<Tensor<4>> + Send + Sync + 'static) -> Self {
+        Self {
+            call: Box::new(call),
+            besides: None,
+        }
+    }
+
+    /// A pass of a function that returns its output and, under autodiff, its leaves; `upstream` is the gradient of the
+    /// output, ones where there is none.
+    pub fn new<const D: usize>(
+        pass: Pass,
+        upstream: Option<Tensor<D>>,
+        function: impl Fn(bool) -> (Tensor<D>, Vec<Gradient>) + Send + Sync + 'static,
+    ) -> Self {
+        let function = Arc::new(function);
+        let forward = {
+            let function = function.clone();
+            move || vec![four(function(false).0)]
+        };
+        match pass {
+            Pass::Forward => Self::plain(forward),
+            Pass::Backward => Self {
+                besides: Some(Box::new(forward)),
+                call: Box::new(move || {
+                    let (output, leaves) = function(true);
+                    let gradients = match &upstream {
+                        Some(upstream) => (output * upstream.clone().autodiff()).sum().backward(),
+                        None => output.backward(),
+                    };
+                    leaves.iter().map(|leaf| leaf.0(&gradients)).collect()
+                }),
+            },
+        }
+    }
+
+    /// The same with other views of what the call gives.
+    fn viewed(
+        self,
+        view: impl Fn(Vec<Tensor<4>>) -> Vec<Tensor<4>> + Send + Sync + 'static,
+    ) -> Self {
+        let call = self.call;
+        Self {
+            call: Box::new(move || view(call())),
+            ..self
+        }
+    }
+
+    /// The first result cut after so many columns, in two; as it is for none.
+    pub fn split_columns(self, cols: usize) -> Self {
+        if cols == 0 {
+            return self;
+        }
+        self.viewed(move |mut results| {
+            let both = results.remove(0);
+            let halves = [0, cols].map(|begin| both.clone().narrow(3, begin, cols));
+            halves.into_iter().chain(results).collect()
+        })
+    }
+
+    /// Every result with its two middle dimensions exchanged.
+    pub fn swapped(self) -> Self {
+        self.viewed(|results| results.into_iter().map(|all| all.swap_dims(1, 2)).collect())
+    }
+
+    /// The first result added to a tensor.
+    pub fn plus(self, sum: Tensor<2>) -> Self {
+        self.viewed(move |results| {
+            let added = results.into_iter().map(|each| each + four(sum.clone()));
+            added.collect()
+        })
+    }
+
+    /// Enqueues, or on the CPU runs, one call.
+    pub fn call(&self) -> Vec<Tensor<4>> {
+        (self.call)()
+    }
+
+    /// Whether a part of each call does not count.
+    pub fn has_besides(&self) -> bool {
+        self.besides.is_some()
+    }
+
+    /// Runs what does not count of one call.
+    pub fn run_besides(&self) {
+        if let Some(besides) = &self.besides {
+            drop(besides());
+        }
+    }
+}
+
+/// A tensor with leading dimensions of one.
+pub fn four<const D: usize>(tensor: Tensor<D>) -> Tensor<4> {
+    let dims = tensor.dims();
+    let mut shape = [1; 4];
+    shape[4 - D..].copy_from_slice(&dims);
+    tensor.reshape(shape)
 }
 
 /// Source of the operands' values.
 pub trait Source {
     /// The next operand: this many elements in this format.
     fn next(&mut self, elements: usize, dtype: DType) -> Tensor<1>;
+
+    /// The next operand of so many whole numbers below `most`.
+    fn indices(&mut self, count: usize, most: u64) -> Tensor<1, Int>;
+
+    /// Whether results are compared, so that gradients begin with a drawn operand in place of ones.
+    fn is_drawn(&self) -> bool;
+}
+
+impl dyn Source + '_ {
+    /// The gradient of the output, where a pass takes one and results are compared.
+    pub fn upstream<const D: usize>(
+        &mut self,
+        pass: Pass,
+        shape: [usize; D],
+        dtype: DType,
+    ) -> Option<Tensor<D>> {
+        let wanted = pass == Pass::Backward && self.is_drawn();
+        wanted.then(|| self.next(shape.iter().product(), dtype).reshape(shape))
+    }
 }
 
 /// Values on the host, operand by operand.
@@ -72,6 +205,14 @@ impl Source for HostValues<'_> {
             "the reference draws whole operands"
         );
         Tensor::from_data(TensorData::new(operand, [elements]), (self.device, dtype))
+    }
+
+    fn indices(&mut self, count: usize, _: u64) -> Tensor<1, Int> {
+        self.next(count, DType::F32).int()
+    }
+
+    fn is_drawn(&self) -> bool {
+        true
     }
 }
 
@@ -108,12 +249,18 @@ impl Pool {
 pub struct PoolSlices<'a> {
     pool: &'a Pool,
     next: usize,
+    /// Whole numbers, by how many and below what.
+    drawn: Option<(usize, u64, Tensor<1, Int>)>,
 }
 
 impl<'a> PoolSlices<'a> {
     /// Slices from the start of the pool.
     pub const fn new(pool: &'a Pool) -> Self {
-        Self { pool, next: 0 }
+        Self {
+            pool,
+            next: 0,
+            drawn: None,
+        }
     }
 }
 
@@ -134,6 +281,28 @@ impl Source for PoolSlices<'_> {
         self.next = (begin + elements).next_multiple_of(64);
         pool.clone().narrow(0, begin, elements)
     }
+
+    fn indices(&mut self, count: usize, most: u64) -> Tensor<1, Int> {
+        let known = self.drawn.take();
+        let known = known.filter(|(known, below, _)| (*known, *below) == (count, most));
+        let (.., indices) = self.drawn.insert(known.unwrap_or_else(|| {
+            let mut random = Random::new(0, "indices of the portable device");
+            let drawn: Vec<i32> = (0..count)
+                .map(|_| random.below(most as usize) as i32)
+                .collect();
+            let device = self.pool.tensors[0].1.device();
+            (
+                count,
+                most,
+                Tensor::from_data(TensorData::new(drawn, [count]), &device),
+            )
+        }));
+        indices.clone()
+    }
+
+    fn is_drawn(&self) -> bool {
+        false
+    }
 }
 
 pub fn format(dtype: Dtype) -> DType {
@@ -143,80 +312,63 @@ pub fn format(dtype: Dtype) -> DType {
     }
 }
 
-impl Operands {
-    /// Takes the operands of an operator that [`refuses`] accepts from a source, in the order of
-    /// the reference.
-    pub fn new(op: &Op, source: &mut dyn Source) -> Self {
-        let dtype = format(op.dtype().unwrap_or(Dtype::Fp32));
-        let mut cube = |shape: [u64; 4]| -> Tensor<4> {
-            let shape = shape.map(|size| size as usize);
-            source.next(shape.iter().product(), dtype).reshape(shape)
-        };
-        match op {
-            Op::Gemm(op) => {
-                let (first, second) = reference::transposed(op.layout);
-                let mut stored = |rows, columns, transposed| {
-                    let shape = if transposed {
-                        [1, op.batch, columns, rows]
-                    } else {
-                        [1, op.batch, rows, columns]
-                    };
-                    (cube(shape).squeeze_dim(0), transposed)
-                };
-                Self::Gemm([stored(op.m, op.k, first), stored(op.k, op.n, second)])
-            }
-            Op::Attention(op) => {
-                let mut heads = |sequence, width| cube([op.batch, op.heads, sequence, width]);
-                Self::Attention(
-                    Box::new([
-                        heads(op.seq_q, op.head_dim),
-                        heads(op.seq_kv, op.head_dim),
-                        heads(op.seq_kv, op.value_dim),
-                    ]),
-                    AttentionModuleOptions {
-                        is_causal: op.causal,
-                        ..AttentionModuleOptions::default()
-                    },
-                )
-            }
-            Op::Memory(op) => {
-                let mut matrix =
-                    || cube([1, 1, op.rows, op.cols]).reshape([op.rows as usize, op.cols as usize]);
-                match op.kind {
-                    MemoryKind::Softmax => Self::Softmax(matrix()),
-                    _ => Self::Add([matrix(), matrix()]),
-                }
-            }
-            _ => unreachable!("others are refused"),
-        }
-    }
-
-    /// Enqueues, or on the CPU runs, one call; the result is flattened without a copy.
-    pub fn call(&self) -> Tensor<1> {
-        match self {
-            Self::Gemm(stored) => {
-                let [first, second] = stored.each_ref().map(|(tensor, transposed)| {
-                    if *transposed {
-                        tensor.clone().swap_dims(1, 2)
-                    } else {
-                        tensor.clone()
-                    }
-                });
-                flat(first.matmul(second))
-            }
-            Self::Attention(tensors, options) => {
-                let [query, key, value] = (**tensors).clone();
-                flat(attention(query, key, value, None, None, *options))
-            }
-            Self::Softmax(scores) => flat(activation::softmax(scores.clone(), 1)),
-            Self::Add([left, right]) => flat(left.clone() + right.clone()),
-        }
+/// Takes the operands of an operator that [`refuses`] accepts from a source, in the order of the reference.
+pub fn operands(op: &Op, source: &mut dyn Source) -> Operands {
+    let dtype = format(op.dtype().unwrap_or(Dtype::Fp32));
+    match op {
+        Op::Gemm(op) => gemm(op, dtype, source),
+        Op::Attention(op) => attended(op, dtype, source),
+        Op::Memory(op) => memory::operands(op, dtype, source),
+        _ => unreachable!("others are refused"),
     }
 }
 
-fn flat<const D: usize>(tensor: Tensor<D>) -> Tensor<1> {
-    let elements = tensor.shape().num_elements();
-    tensor.reshape([elements])
+fn gemm(op: &Gemm, dtype: DType, source: &mut dyn Source) -> Operands {
+    let (first, second) = reference::transposed(op.layout);
+    let mut stored = |rows: u64, columns: u64, transposed| -> Tensor<3> {
+        let [batch, rows, columns] = [op.batch, rows, columns].map(|size| size as usize);
+        let flat = source.next(batch * rows * columns, dtype);
+        match transposed {
+            true => flat.reshape([batch, columns, rows]).swap_dims(1, 2),
+            false => flat.reshape([batch, rows, columns]),
+        }
+    };
+    let (first, second) = (stored(op.m, op.k, first), stored(op.k, op.n, second));
+    Operands::plain(move || vec![four(first.clone().matmul(second.clone()))])
+}
+
+fn attended(op: &Attention, dtype: DType, source: &mut dyn Source) -> Operands {
+    let mut heads = |sequence: u64, width: u64| -> Tensor<4> {
+        let shape = [op.batch, op.heads, sequence, width].map(|size| size as usize);
+        source.next(shape.iter().product(), dtype).reshape(shape)
+    };
+    let (seq_q, value_dim) = (op.seq_q, op.value_dim);
+    let operands = [
+        heads(seq_q, op.head_dim),
+        heads(op.seq_kv, op.head_dim),
+        heads(op.seq_kv, value_dim),
+    ];
+    let upstream = match op.pass {
+        Pass::Backward => {
+            // The output, which burn computes again.
+            drop(heads(seq_q, value_dim));
+            let shape = [op.batch, op.heads, seq_q, value_dim].map(|size| size as usize);
+            source.upstream(op.pass, shape, dtype)
+        }
+        Pass::Forward => None,
+    };
+    let options = AttentionModuleOptions {
+        is_causal: op.causal,
+        ..AttentionModuleOptions::default()
+    };
+    Operands::new(op.pass, upstream, move |trains| {
+        let [query, key, value] = operands
+            .each_ref()
+            .map(|operand| Leaf::new(operand, trains));
+        let [q, k, v] = [&query, &key, &value].map(|leaf| leaf.0.clone());
+        let output = attention(q, k, v, None, None, options);
+        (output, [query, key, value].map(Gradient::from).into())
+    })
 }
 
 /// Size in bytes of one set of inputs.

@@ -19,7 +19,7 @@ use burn::nn::{
     RmsNorm, RmsNormConfig,
 };
 use burn::optim::{AdamWConfig, GradientsParams};
-use burn::tensor::activation::{gelu, silu};
+use burn::tensor::activation::{gelu_approximate, silu};
 use burn::tensor::module::attention;
 use burn::tensor::ops::AttentionModuleOptions;
 use burn::tensor::{Device, Int, Tensor, TensorData};
@@ -72,8 +72,8 @@ struct Inputs {
     gated: bool,
     /// Cosines and sines by new token, for rotary positions.
     rotation: Option<[Tensor<4>; 2]>,
-    /// Cached keys and values by layer, in decode.
-    cache: Vec<[Tensor<4>; 2]>,
+    /// Cached keys and values by layer with a place for those of the new token, in decode.
+    cache: Vec<Option<[Tensor<4>; 2]>>,
     /// Whether logits of all positions are wanted.
     trains: bool,
 }
@@ -119,7 +119,7 @@ impl Transformer {
     }
 
     /// Logits of all positions, or of the last of each sequence.
-    fn forward(&self, inputs: &Inputs) -> Tensor<2> {
+    fn forward(&self, inputs: &mut Inputs) -> Tensor<2> {
         let mut rows = self.embedding.forward(inputs.tokens.clone());
         if let Some(positions) = &self.positions {
             rows = rows + positions.forward(inputs.places.clone());
@@ -128,7 +128,13 @@ impl Transformer {
         // Of batches burn would make a GEMM a sequence.
         let mut rows: Tensor<2> = rows.reshape([batch * seq, hidden]);
         for (place, layer) in self.layers.iter().enumerate() {
-            rows = layer.forward(rows, inputs, inputs.cache.get(place));
+            // Taken out, so that it has one owner and is written in place.
+            let cache = inputs.cache.get_mut(place).and_then(Option::take);
+            let (next, cache) = layer.forward(rows, inputs, cache);
+            rows = next;
+            if cache.is_some() {
+                inputs.cache[place] = cache;
+            }
         }
         let rows = self.norm.forward(rows);
         self.head.forward(match inputs.trains {
@@ -146,8 +152,8 @@ impl Layer {
         &self,
         rows: Tensor<2>,
         inputs: &Inputs,
-        cache: Option<&[Tensor<4>; 2]>,
-    ) -> Tensor<2> {
+        cache: Option<[Tensor<4>; 2]>,
+    ) -> (Tensor<2>, Option<[Tensor<4>; 2]>) {
         let [batch, seq] = inputs.tokens.dims();
         let Inputs {
             heads, head_dim, ..
@@ -164,15 +170,15 @@ impl Layer {
             None => part,
         };
         let (query, key, value) = (rotate(part(0)), rotate(part(1)), part(2));
-        let (key, value) = match cache {
-            Some([keys, values]) => (
-                Tensor::cat(vec![keys.clone(), key], 2),
-                Tensor::cat(vec![values.clone(), value], 2),
-            ),
+        let is_causal = cache.is_none();
+        let cache = cache
+            .map(|[keys, values]| [written(keys, key.clone()), written(values, value.clone())]);
+        let (key, value) = match &cache {
+            Some([keys, values]) => (keys.clone(), values.clone()),
             None => (key, value),
         };
         let options = AttentionModuleOptions {
-            is_causal: cache.is_none(),
+            is_causal,
             ..AttentionModuleOptions::default()
         };
         let mixed = attention(query, key, value, None, None, options);
@@ -186,14 +192,21 @@ impl Layer {
                 let width = inner.dims()[1] / 2;
                 silu(inner.clone().narrow(1, 0, width)) * inner.narrow(1, width, width)
             }
-            false => gelu(inner),
+            false => gelu_approximate(inner),
         };
-        rows + self.down.forward(inner)
+        (rows + self.down.forward(inner), cache)
     }
 }
 
+/// A cache with the last places overwritten.
+fn written(cache: Tensor<4>, new: Tensor<4>) -> Tensor<4> {
+    let [batch, heads, places, width] = cache.dims();
+    let first = places - new.dims()[2];
+    cache.slice_assign([0..batch, 0..heads, first..places, 0..width], new)
+}
+
 /// Rotates pairs of elements half a head apart.
-fn rotated(part: Tensor<4>, [cosines, sines]: &[Tensor<4>; 2]) -> Tensor<4> {
+pub(super) fn rotated(part: Tensor<4>, [cosines, sines]: &[Tensor<4>; 2]) -> Tensor<4> {
     let half = part.dims()[3] / 2;
     let (left, right) = (
         part.clone().narrow(3, 0, half),
@@ -258,7 +271,7 @@ pub fn open(
         false => device.clone(),
     };
     let mut model = Transformer::new(architecture, &device);
-    let inputs = inputs(architecture, workload, &device);
+    let mut inputs = inputs(architecture, workload, &device);
     let mut optimizer = AdamWConfig::new().init();
     let loss = CrossEntropyLossConfig::new().init(&device);
     let rows = workload.tokens() as usize;
@@ -266,7 +279,7 @@ pub fn open(
     Ok(Box::new(move || {
         device.sync().map_err(failed)?;
         let begin = Instant::now();
-        let logits = model.forward(&inputs);
+        let logits = model.forward(&mut inputs);
         if inputs.trains {
             let loss = loss.forward(logits, targets.clone());
             let gradients = GradientsParams::from_grads(loss.backward(), &model);
@@ -307,7 +320,7 @@ fn inputs(architecture: &Architecture, workload: &Workload, device: &Device) -> 
     };
     let drawn = random.normals(1 << 16);
     let cached = || {
-        let shape = [batch, heads, context, head_dim];
+        let shape = [batch, heads, context + seq, head_dim];
         let elements = shape.iter().product();
         real(
             drawn.iter().copied().cycle().take(elements).collect(),
@@ -316,7 +329,7 @@ fn inputs(architecture: &Architecture, workload: &Workload, device: &Device) -> 
     };
     let cache = match workload.mode {
         Mode::Decode => (0..architecture.layers)
-            .map(|_| [cached(), cached()])
+            .map(|_| Some([cached(), cached()]))
             .collect(),
         _ => vec![],
     };
@@ -386,13 +399,13 @@ mod tests {
         let device = Device::flex();
         let architecture = tiny("llama-2-7b");
         let model = Transformer::new(&architecture, &device);
-        let whole = inputs(&architecture, &fp32(Workload::prefill(1, 6)), &device);
-        let logits = model.forward(&whole);
+        let mut whole = inputs(&architecture, &fp32(Workload::prefill(1, 6)), &device);
+        let logits = model.forward(&mut whole);
         assert_eq!(logits.dims(), [1, 50]);
         // Of one layer the cache is what its projections make of the earlier tokens.
         let mut short = model.clone();
         short.layers.truncate(1);
-        let expected = short.forward(&whole);
+        let expected = short.forward(&mut whole);
         let layer = &short.layers[0];
         let rows = short
             .embedding
@@ -410,8 +423,11 @@ mod tests {
             .map(|all| all.narrow(2, 0, 5));
         let mut last = inputs(&architecture, &fp32(Workload::decode(1, 5)), &device);
         last.tokens = whole.tokens.clone().narrow(1, 5, 1);
-        last.cache = vec![[rotated(part(1), &[cosines, sines]), part(2)]];
-        let found = short.forward(&last);
+        let earlier = [rotated(part(1), &[cosines, sines]), part(2)];
+        let room =
+            |part: Tensor<4>| Tensor::cat(vec![part, Tensor::zeros([1, 4, 1, 16], &device)], 2);
+        last.cache = vec![Some(earlier.map(room))];
+        let found = short.forward(&mut last);
         let worst = (found - expected).abs().max().into_scalar::<f32>();
         assert!(worst < 1e-4, "{worst}");
     }
@@ -420,13 +436,13 @@ mod tests {
     fn training_lowers_the_loss_of_its_batch() {
         let device = Device::flex().autodiff();
         let architecture = tiny("gpt2");
-        let inputs = inputs(&architecture, &fp32(Workload::train(2, 8)), &device);
+        let mut inputs = inputs(&architecture, &fp32(Workload::train(2, 8)), &device);
         let mut model = Transformer::new(&architecture, &device);
         let mut optimizer = AdamWConfig::new().init();
         let loss = CrossEntropyLossConfig::new().init(&device);
         let mut losses = Vec::new();
         for _ in 0..30 {
-            let logits = model.forward(&inputs);
+            let logits = model.forward(&mut inputs);
             let loss = loss.forward(logits, inputs.tokens.clone().reshape([16]));
             losses.push(loss.clone().into_scalar::<f32>());
             let gradients = GradientsParams::from_grads(loss.backward(), &model);
