@@ -6,6 +6,57 @@ use super::sampling::{Proposal, sizes};
 use super::{Caveat, Caveats, Coverage, Neighbour, Question};
 use crate::ops::{Attention, Op, Pass};
 
+/// Implements `Kernels` for a family of attention, from which operators it takes, its features, what it holds out together, the
+/// module that knows its coverage, nearest shape and proposals, and its examples.
+macro_rules! attention_kernels {
+    ($family:ident, $takes:expr, $features:path, $split_key:expr, $($shared:tt)::+, $examples:expr) => {
+        impl Kernels for $family {
+            type Shape = Attention;
+
+            fn shape(op: &Op) -> Option<Attention> {
+                match op {
+                    Op::Attention(op) if $takes(op) => Some(*op),
+                    _ => None,
+                }
+            }
+
+            fn variant(op: &Attention) -> Variant {
+                Variant::Format(op.dtype)
+            }
+
+            fn roofline(op: &Attention, gpu: &GpuRates) -> f64 {
+                gpu.times(op.flops(), op.bytes(), op.dtype).roofline
+            }
+
+            fn features(op: &Attention, gpu: &GpuRates, row: &mut impl FeatureRow) -> f64 {
+                $features(op, gpu, row)
+            }
+
+            fn split_key(op: &Attention) -> [u64; 4] {
+                $split_key(op)
+            }
+
+            fn cover(op: &Attention, coverage: &mut Coverage) {
+                $($shared)::+::cover(op, coverage);
+            }
+
+            fn nearest_covered(op: &Attention, asked: &Question<'_>) -> Option<Neighbour> {
+                Some($($shared)::+::nearest_covered(op, asked))
+            }
+
+            fn proposal(measured: &[Attention]) -> Proposal {
+                $($shared)::+::proposal(measured)
+            }
+
+            fn examples() -> Vec<Op> {
+                $examples.into_iter().map(Op::Attention).collect()
+            }
+        }
+    };
+}
+
+pub(super) use attention_kernels;
+
 /// Width that a flash kernel runs a head of `head_dim` at: its own tile up to 64, 128, 192 or 256.
 pub fn head_tile(head_dim: u64) -> f64 {
     [64, 128, 192, 256]

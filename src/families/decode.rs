@@ -1,5 +1,6 @@
 //! Attention of one new token against a cache, as nets see it.
 
+use super::attention::attention_kernels;
 use super::rates::Times;
 use super::row::FeatureRow;
 use super::sampling::Proposal;
@@ -70,89 +71,64 @@ pub(super) fn features(
     reference
 }
 
-impl Kernels for Decode {
-    type Shape = Attention;
-
-    fn shape(op: &Op) -> Option<Attention> {
-        match op {
-            Op::Attention(op) if op.is_decode() => Some(*op),
-            _ => None,
-        }
-    }
-
-    fn variant(op: &Attention) -> Variant {
-        Variant::Format(op.dtype)
-    }
-
-    fn roofline(op: &Attention, gpu: &GpuRates) -> f64 {
-        gpu.times(op.flops(), op.bytes(), op.dtype).roofline
-    }
-
-    fn features(op: &Attention, gpu: &GpuRates, row: &mut impl FeatureRow) -> f64 {
-        features(op, op.bytes_with(op.value_dim), gpu, row)
-    }
-
-    fn split_key(op: &Attention) -> [u64; 4] {
-        attention::split_key(op)
-    }
-
-    fn cover(op: &Attention, coverage: &mut Coverage) {
-        attention::cover(op, coverage);
-    }
-
-    fn nearest_covered(op: &Attention, asked: &Question<'_>) -> Option<Neighbour> {
-        Some(attention::nearest_covered(op, asked))
-    }
-
-    fn proposal(measured: &[Attention]) -> Proposal {
-        attention::proposal(measured)
-    }
-
-    fn examples() -> Vec<Op> {
-        let plain = Attention {
-            seq_q: 1,
-            ..Attention::new(3, 24, 4097, 80)
-        };
-        let grouped = Attention {
-            kv_heads: 8,
-            ..plain
-        };
-        let formats = Dtype::ALL.map(|dtype| Attention { dtype, ..grouped });
-        let others = [
-            plain,
-            Attention {
-                causal: false,
-                ..grouped
-            },
-            Attention {
-                window: 1024,
-                ..grouped
-            },
-            Attention {
-                batch: 512,
-                seq_kv: 131_072,
-                ..grouped
-            },
-            Attention {
-                kv_heads: 1,
-                head_dim: 576,
-                value_dim: 512,
-                ..plain
-            },
-            Attention {
-                batch: 1,
-                heads: 1,
-                kv_heads: 1,
-                seq_kv: 2,
-                ..plain
-            },
-            Attention {
-                head_dim: 128,
-                value_dim: 128,
-                ..grouped
-            },
-        ];
-        let all = formats.into_iter().chain(others);
-        all.map(Op::Attention).collect()
-    }
+/// Keys and values are both read; of latents the values are part of the keys.
+fn of_token(op: &Attention, gpu: &GpuRates, row: &mut impl FeatureRow) -> f64 {
+    features(op, op.bytes_with(op.value_dim), gpu, row)
 }
+
+/// Shapes that reach every branch of the features.
+fn shapes() -> Vec<Attention> {
+    let plain = Attention {
+        seq_q: 1,
+        ..Attention::new(3, 24, 4097, 80)
+    };
+    let grouped = Attention {
+        kv_heads: 8,
+        ..plain
+    };
+    let formats = Dtype::ALL.map(|dtype| Attention { dtype, ..grouped });
+    let others = [
+        plain,
+        Attention {
+            causal: false,
+            ..grouped
+        },
+        Attention {
+            window: 1024,
+            ..grouped
+        },
+        Attention {
+            batch: 512,
+            seq_kv: 131_072,
+            ..grouped
+        },
+        Attention {
+            kv_heads: 1,
+            head_dim: 576,
+            value_dim: 512,
+            ..plain
+        },
+        Attention {
+            batch: 1,
+            heads: 1,
+            kv_heads: 1,
+            seq_kv: 2,
+            ..plain
+        },
+        Attention {
+            head_dim: 128,
+            value_dim: 128,
+            ..grouped
+        },
+    ];
+    formats.into_iter().chain(others).collect()
+}
+
+attention_kernels!(
+    Decode,
+    Attention::is_decode,
+    of_token,
+    attention::split_key,
+    attention,
+    shapes()
+);

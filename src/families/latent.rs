@@ -3,12 +3,12 @@
 //! Prefill expands keys and values from the latent, so that they have unequal widths, or absorbs the expansion into
 //! queries and outputs, as decoding does, so that all heads attend to the one latent (arXiv 2405.04434, section 2.1.2).
 
+use super::attention::attention_kernels;
 use super::coverage::note;
-use super::decode;
-use super::prefill::Prefill;
 use super::row::FeatureRow;
 use super::sampling::{Proposal, size, sizes};
 use super::{Caveat, Caveats, Coverage, GpuRates, Kernels, Neighbour, Question, Variant};
+use super::{decode, prefill};
 use crate::ops::{Attention, Dtype, Op, Pass};
 
 /// Latent attention over whole sequences, keys and values expanded.
@@ -129,79 +129,44 @@ const fn is_absorbed(op: &Attention) -> bool {
     !op.is_decode() && op.is_absorbed()
 }
 
-/// The kernels of a family of latent attention over the features of another.
-macro_rules! latent {
-    ($family:ident, $is:expr, $features:path, $number:literal, $shape:ident, $longest:literal) => {
-        impl Kernels for $family {
-            type Shape = Attention;
-
-            fn shape(op: &Op) -> Option<Attention> {
-                match op {
-                    Op::Attention(op) if op.is_latent() && $is(op) => Some(*op),
-                    _ => None,
-                }
-            }
-
-            fn variant(op: &Attention) -> Variant {
-                Variant::Format(op.dtype)
-            }
-
-            fn roofline(op: &Attention, gpu: &GpuRates) -> f64 {
-                gpu.times(op.flops(), op.bytes(), op.dtype).roofline
-            }
-
-            fn features(op: &Attention, gpu: &GpuRates, row: &mut impl FeatureRow) -> f64 {
-                $features(op, gpu, row)
-            }
-
-            fn split_key(op: &Attention) -> [u64; 4] {
-                [$number, op.heads, op.head_dim, op.value_dim]
-            }
-
-            fn cover(op: &Attention, coverage: &mut Coverage) {
-                cover(op, coverage);
-            }
-
-            fn nearest_covered(op: &Attention, asked: &Question<'_>) -> Option<Neighbour> {
-                Some(nearest_covered(op, asked))
-            }
-
-            fn proposal(measured: &[Attention]) -> Proposal {
-                proposal(measured)
-            }
-
-            fn examples() -> Vec<Op> {
-                let plain = $shape(16, 3, 777);
-                let formats = Dtype::ALL.map(|dtype| Attention { dtype, ..plain });
-                let others = [$shape(1, 1, 2), $shape(128, 64, $longest)];
-                let all = formats.into_iter().chain(others);
-                all.map(Op::Attention).collect()
-            }
-        }
-    };
+/// Shapes of every format, one of a single head, and the longest.
+fn shapes(
+    shape: fn(u64, u64, u64) -> Attention,
+    longest: u64,
+) -> impl IntoIterator<Item = Attention> {
+    let plain = shape(16, 3, 777);
+    let formats = Dtype::ALL.map(|dtype| Attention { dtype, ..plain });
+    formats
+        .into_iter()
+        .chain([shape(1, 1, 2), shape(128, 64, longest)])
 }
 
-latent!(
+/// All attention with these heads, whatever batch and lengths.
+fn split_key(family: u64, op: &Attention) -> [u64; 4] {
+    [family, op.heads, op.head_dim, op.value_dim]
+}
+
+attention_kernels!(
     LatentPrefill,
-    is_expanded,
-    Prefill::features,
-    7,
-    expanded,
-    16_384
+    |op: &Attention| op.is_latent() && is_expanded(op),
+    prefill::features,
+    |op| split_key(7, op),
+    self,
+    shapes(expanded, 16_384)
 );
-latent!(
+attention_kernels!(
     AbsorbedPrefill,
-    is_absorbed,
-    Prefill::features,
-    8,
-    absorbed,
-    16_384
+    |op: &Attention| op.is_latent() && is_absorbed(op),
+    prefill::features,
+    |op| split_key(8, op),
+    self,
+    shapes(absorbed, 16_384)
 );
-latent!(
+attention_kernels!(
     LatentDecode,
-    Attention::is_decode,
+    |op: &Attention| op.is_latent() && op.is_decode(),
     decoding_features,
-    9,
-    decoding,
-    131_072
+    |op| split_key(9, op),
+    self,
+    shapes(decoding, 131_072)
 );

@@ -1,5 +1,6 @@
 //! Attention with more than one query a sequence, as nets see it.
 
+use super::attention::attention_kernels;
 use super::rates::Times;
 use super::row::FeatureRow;
 use super::sampling::Proposal;
@@ -25,194 +26,156 @@ pub(super) struct Bidirectional;
 /// The backward pass of attention over whole sequences.
 pub(super) struct PrefillBackward;
 
-impl Prefill {
-    pub(super) fn features(op: &Attention, gpu: &GpuRates, row: &mut impl FeatureRow) -> f64 {
-        let [batch, heads, kv_heads] = [op.batch, op.heads, op.kv_heads].map(|dim| dim as f64);
-        let [seq_q, seq_kv] = [op.seq_q, op.seq_kv].map(|dim| dim as f64);
-        let width = (op.head_dim + op.value_dim) as f64;
-        let size = op.dtype.size() as f64;
-        let Times {
-            compute,
-            memory,
-            roofline,
-            reference,
-        } = gpu.times(op.flops(), op.bytes(), op.dtype);
-        let group = heads / kv_heads;
+/// Features of whole sequences; returns the reference time in seconds.
+pub(super) fn features(op: &Attention, gpu: &GpuRates, row: &mut impl FeatureRow) -> f64 {
+    let [batch, heads, kv_heads] = [op.batch, op.heads, op.kv_heads].map(|dim| dim as f64);
+    let [seq_q, seq_kv] = [op.seq_q, op.seq_kv].map(|dim| dim as f64);
+    let width = (op.head_dim + op.value_dim) as f64;
+    let size = op.dtype.size() as f64;
+    let Times {
+        compute,
+        memory,
+        roofline,
+        reference,
+    } = gpu.times(op.flops(), op.bytes(), op.dtype);
+    let group = heads / kv_heads;
 
-        row.log("ln_batch", batch);
-        row.log("ln_heads", heads);
-        row.log("ln_kv_heads", kv_heads);
-        row.log("ln_group", group);
-        row.log("ln_seq_q", seq_q);
-        row.log("ln_seq_kv", seq_kv);
-        attention::head_width(op, row);
-        row.flag("causal", op.causal);
-        row.flag("windowed", op.window > 0);
-        row.log("ln_visible_share", op.pairs() / (seq_q * seq_kv));
-        row.log("ln_intensity", compute / memory);
-        row.log("ln_roofline_per_launch", roofline / gpu.launch);
-        row.log("ln_compute_share", compute / reference);
-        row.log("ln_memory_share", memory / reference);
-        row.number("launch_share", gpu.launch / reference);
-        row.log("ln_operands_per_l2", op.bytes().bytes() / gpu.l2);
-        row.log(
-            "ln_cache_per_l2",
-            batch * kv_heads * seq_kv * width * size / gpu.l2,
-        );
-        row.log("ln_heads_per_sm", batch * heads / gpu.sms);
-        row.log("ln_kv_heads_per_sm", batch * kv_heads / gpu.sms);
-        row.log("ln_sms", gpu.sms / 100.0);
-        row.log("ln_flops_per_clock", gpu.flops_per_clock / 2048.0);
+    row.log("ln_batch", batch);
+    row.log("ln_heads", heads);
+    row.log("ln_kv_heads", kv_heads);
+    row.log("ln_group", group);
+    row.log("ln_seq_q", seq_q);
+    row.log("ln_seq_kv", seq_kv);
+    attention::head_width(op, row);
+    row.flag("causal", op.causal);
+    row.flag("windowed", op.window > 0);
+    row.log("ln_visible_share", op.pairs() / (seq_q * seq_kv));
+    row.log("ln_intensity", compute / memory);
+    row.log("ln_roofline_per_launch", roofline / gpu.launch);
+    row.log("ln_compute_share", compute / reference);
+    row.log("ln_memory_share", memory / reference);
+    row.number("launch_share", gpu.launch / reference);
+    row.log("ln_operands_per_l2", op.bytes().bytes() / gpu.l2);
+    row.log(
+        "ln_cache_per_l2",
+        batch * kv_heads * seq_kv * width * size / gpu.l2,
+    );
+    row.log("ln_heads_per_sm", batch * heads / gpu.sms);
+    row.log("ln_kv_heads_per_sm", batch * kv_heads / gpu.sms);
+    row.log("ln_sms", gpu.sms / 100.0);
+    row.log("ln_flops_per_clock", gpu.flops_per_clock / 2048.0);
 
-        row.bins("seq_q", seq_q);
-        row.bins("batch", batch);
-        row.bins("heads", heads);
+    row.bins("seq_q", seq_q);
+    row.bins("batch", batch);
+    row.bins("heads", heads);
 
-        for (tile_q, tile_kv, packed) in TILES {
-            // A packed kernel lays the query heads that share a key head side by side in one tile.
-            let (rows_q, groups) = if packed {
-                (seq_q * group, kv_heads)
-            } else {
-                (seq_q, heads)
-            };
-            let blocks_q = (rows_q / tile_q).ceil();
-            let tiles_of = |first: f64, last: f64| {
-                let seen = if op.causal {
-                    (seq_kv - seq_q + last).min(seq_kv)
-                } else {
-                    seq_kv
-                };
-                let hidden = match op.window {
-                    0 => 0.0,
-                    window => (seq_kv - seq_q + first - window as f64).max(0.0),
-                };
-                ((seen / tile_kv).ceil() - (hidden / tile_kv).floor()).max(1.0)
-            };
-            let span = if packed { tile_q / group } else { tile_q };
-            let longest = tiles_of(seq_q - span.min(seq_q), seq_q);
-            let shortest = tiles_of(0.0, span.min(seq_q));
-            let tiles = batch * groups * blocks_q * (longest + shortest) / 2.0;
-            let waves = batch * groups * blocks_q / gpu.sms;
-            let tile_time =
-                2.0 * tile_q * tile_kv * width / (gpu.peak[op.dtype as usize] / gpu.sms);
-            let suffix = if packed { "_packed" } else { "" };
-            row.tile(format_args!("{tile_q}x{tile_kv}{suffix}"));
-            row.log(
-                "ln_tile_waste",
-                tiles * tile_q * tile_kv / (batch * heads * op.pairs()),
-            );
-            row.number("last_wave_idle", waves.ceil() / waves - 1.0);
-            row.log("ln_waves", waves);
-            let busiest = (tiles / gpu.sms).max(longest);
-            row.log("ln_busiest_sm_time", busiest * tile_time / reference);
-            row.log("ln_longest_block_time", longest * tile_time / reference);
-        }
-        reference
-    }
-
-    /// Shapes that reach every branch of the features.
-    fn shapes() -> Vec<Attention> {
-        let plain = Attention::new(3, 24, 777, 80);
-        let grouped = Attention {
-            kv_heads: 8,
-            ..plain
+    for (tile_q, tile_kv, packed) in TILES {
+        // A packed kernel lays the query heads that share a key head side by side in one tile.
+        let (rows_q, groups) = if packed {
+            (seq_q * group, kv_heads)
+        } else {
+            (seq_q, heads)
         };
-        let formats = Dtype::ALL.map(|dtype| Attention { dtype, ..grouped });
-        let others = [
-            plain,
-            Attention {
-                causal: false,
-                ..grouped
-            },
-            Attention {
-                window: 128,
-                ..grouped
-            },
-            Attention {
-                window: 4096,
-                seq_q: 512,
-                seq_kv: 16384,
-                ..grouped
-            },
-            Attention {
-                value_dim: 128,
-                ..Attention::new(1, 128, 4096, 192)
-            },
-            Attention {
-                kv_heads: 1,
-                ..Attention::new(64, 71, 2048, 64)
-            },
-            Attention::new(1, 1, 2, 300),
-            Attention::new(1, 8, 131_072, 128),
-        ];
-        formats.into_iter().chain(others).collect()
+        let blocks_q = (rows_q / tile_q).ceil();
+        let tiles_of = |first: f64, last: f64| {
+            let seen = if op.causal {
+                (seq_kv - seq_q + last).min(seq_kv)
+            } else {
+                seq_kv
+            };
+            let hidden = match op.window {
+                0 => 0.0,
+                window => (seq_kv - seq_q + first - window as f64).max(0.0),
+            };
+            ((seen / tile_kv).ceil() - (hidden / tile_kv).floor()).max(1.0)
+        };
+        let span = if packed { tile_q / group } else { tile_q };
+        let longest = tiles_of(seq_q - span.min(seq_q), seq_q);
+        let shortest = tiles_of(0.0, span.min(seq_q));
+        let tiles = batch * groups * blocks_q * (longest + shortest) / 2.0;
+        let waves = batch * groups * blocks_q / gpu.sms;
+        let tile_time = 2.0 * tile_q * tile_kv * width / (gpu.peak[op.dtype as usize] / gpu.sms);
+        let suffix = if packed { "_packed" } else { "" };
+        row.tile(format_args!("{tile_q}x{tile_kv}{suffix}"));
+        row.log(
+            "ln_tile_waste",
+            tiles * tile_q * tile_kv / (batch * heads * op.pairs()),
+        );
+        row.number("last_wave_idle", waves.ceil() / waves - 1.0);
+        row.log("ln_waves", waves);
+        let busiest = (tiles / gpu.sms).max(longest);
+        row.log("ln_busiest_sm_time", busiest * tile_time / reference);
+        row.log("ln_longest_block_time", longest * tile_time / reference);
     }
+    reference
 }
 
-/// The kernels of a family of whole sequences, and what makes an example one of it.
-macro_rules! kernels {
-    ($family:ident, $is:expr, $example:expr) => {
-        impl Kernels for $family {
-            type Shape = Attention;
-
-            fn shape(op: &Op) -> Option<Attention> {
-                match op {
-                    Op::Attention(op) if !op.is_decode() && $is(op) => Some(*op),
-                    _ => None,
-                }
-            }
-
-            fn variant(op: &Attention) -> Variant {
-                Variant::Format(op.dtype)
-            }
-
-            fn roofline(op: &Attention, gpu: &GpuRates) -> f64 {
-                gpu.times(op.flops(), op.bytes(), op.dtype).roofline
-            }
-
-            fn features(op: &Attention, gpu: &GpuRates, row: &mut impl FeatureRow) -> f64 {
-                Prefill::features(op, gpu, row)
-            }
-
-            fn split_key(op: &Attention) -> [u64; 4] {
-                attention::split_key(op)
-            }
-
-            fn cover(op: &Attention, coverage: &mut Coverage) {
-                attention::cover(op, coverage);
-            }
-
-            fn nearest_covered(op: &Attention, asked: &Question<'_>) -> Option<Neighbour> {
-                Some(attention::nearest_covered(op, asked))
-            }
-
-            fn proposal(measured: &[Attention]) -> Proposal {
-                attention::proposal(measured)
-            }
-
-            fn examples() -> Vec<Op> {
-                let examples = Prefill::shapes().into_iter().map($example);
-                examples.map(Op::Attention).collect()
-            }
-        }
+/// Shapes that reach every branch of the features.
+fn shapes() -> Vec<Attention> {
+    let plain = Attention::new(3, 24, 777, 80);
+    let grouped = Attention {
+        kv_heads: 8,
+        ..plain
     };
+    let formats = Dtype::ALL.map(|dtype| Attention { dtype, ..grouped });
+    let others = [
+        plain,
+        Attention {
+            causal: false,
+            ..grouped
+        },
+        Attention {
+            window: 128,
+            ..grouped
+        },
+        Attention {
+            window: 4096,
+            seq_q: 512,
+            seq_kv: 16384,
+            ..grouped
+        },
+        Attention {
+            value_dim: 128,
+            ..Attention::new(1, 128, 4096, 192)
+        },
+        Attention {
+            kv_heads: 1,
+            ..Attention::new(64, 71, 2048, 64)
+        },
+        Attention::new(1, 1, 2, 300),
+        Attention::new(1, 8, 131_072, 128),
+    ];
+    formats.into_iter().chain(others).collect()
 }
 
-kernels!(Prefill, |_: &Attention| true, |op| op);
-kernels!(
+attention_kernels!(
+    Prefill,
+    |op: &Attention| !op.is_decode(),
+    features,
+    attention::split_key,
+    attention,
+    shapes()
+);
+attention_kernels!(
     Bidirectional,
-    |op: &Attention| !op.causal && op.window == 0,
-    |op| Attention {
+    |op: &Attention| !op.is_decode() && !op.causal && op.window == 0,
+    features,
+    attention::split_key,
+    attention,
+    shapes().into_iter().map(|op| Attention {
         causal: false,
         window: 0,
         ..op
-    }
+    })
 );
-kernels!(
+attention_kernels!(
     PrefillBackward,
-    |op: &Attention| op.pass == Pass::Backward,
-    |op| Attention {
+    |op: &Attention| !op.is_decode() && op.pass == Pass::Backward,
+    features,
+    attention::split_key,
+    attention,
+    shapes().into_iter().map(|op| Attention {
         pass: Pass::Backward,
         ..op
-    }
+    })
 );

@@ -255,6 +255,7 @@ fn every_kind_of_operator_has_its_family() {
         Op::Attention(Attention {
             pass,
             causal,
+            seq_kv: 64,
             ..Attention::new(1, 8, seq_q, 64)
         })
     };
