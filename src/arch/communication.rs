@@ -72,36 +72,28 @@ fn tensor_parallel(
         }
     };
     use CollectiveKind::{AllGather, AllReduce, ReduceScatter};
-    let recomputes = work.recompute == Recompute::Full;
+    let again = |count| match work.recompute {
+        Recompute::Full => stage.recomputed(work, count),
+        _ => 0,
+    };
+    let recomputed = again(blocks);
     if work.sequence_parallel {
         let narrow = work.rank_tokens() * arch.hidden * work.dtype.size();
         // `casts` gathers of what linear maps take, `whole` others, and reduce-scatters.
         let mut split = |phase, casts, whole, scatters| {
-            if narrow == wide {
-                exchange(phase, AllGather, wide, casts + whole);
-            } else {
-                exchange(phase, AllGather, narrow, casts);
-                exchange(phase, AllGather, wide, whole);
-            }
+            exchange(phase, AllGather, narrow, casts);
+            exchange(phase, AllGather, wide, whole);
             exchange(phase, ReduceScatter, wide, scatters);
         };
         // Forward: gather before each block and before the head, scatter after each block and the embedding.
         split(Phase::Forward, linear, routed + 1, blocks + first);
-        if recomputes {
-            let again = |count| stage.recomputed(work, count);
-            let (all, whole) = (again(blocks), again(routed));
-            split(Phase::Recompute, all - whole, whole, all);
-        }
+        let whole = again(routed);
+        split(Phase::Recompute, recomputed - whole, whole, recomputed);
         if work.trains() {
             let whole = 2 * routed + first + 1;
             split(Phase::Backward, 2 * linear, whole, blocks + 1);
         }
     } else {
-        let recomputed = if recomputes {
-            stage.recomputed(work, blocks)
-        } else {
-            0
-        };
         let mut tensor = |phase, kind, count| exchange(phase, kind, wide, count);
         tensor(Phase::Forward, AllReduce, blocks + first);
         tensor(Phase::Recompute, AllReduce, recomputed);

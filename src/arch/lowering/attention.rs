@@ -153,7 +153,7 @@ impl Lowering<'_> {
             seq_kv: keys,
             value_dim: arch.value_dim(),
             causal: true,
-            window: if window < keys { window } else { 0 },
+            window,
             dtype: work.activation_dtype(),
             ..Attention::new(work.batch, heads, work.seq / work.cp, arch.head_dim)
         };

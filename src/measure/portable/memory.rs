@@ -27,7 +27,6 @@ pub fn refuses(op: &Memory) -> Option<String> {
 /// The operands of a kernel that [`refuses`] accepts, in the order of the reference.
 pub fn operands(op: &Memory, dtype: DType, source: &mut dyn Source) -> Operands {
     let (rows, cols) = (op.rows as usize, op.cols as usize);
-    let backward = op.pass == Pass::Backward;
     let matrix = |source: &mut dyn Source| source.next(rows * cols, dtype).reshape([rows, cols]);
     match op.kind {
         MemoryKind::Softmax => {
@@ -51,12 +50,15 @@ pub fn operands(op: &Memory, dtype: DType, source: &mut dyn Source) -> Operands 
                     .reshape([rows, 2 * cols]),
             };
             let upstream = source.upstream(op.pass, [rows, cols], dtype);
-            Operands::new(op.pass, upstream, move |trains| {
+            let call = Operands::new(op.pass, upstream, move |trains| {
                 let both = Leaf::new(&both, trains);
                 let half = |index| both.0.clone().narrow(1, index * cols, cols);
                 (silu(half(0)) * half(1), vec![both.into()])
-            })
-            .split_columns(if backward { cols } else { 0 })
+            });
+            match op.pass {
+                Pass::Forward => call,
+                Pass::Backward => call.split_columns(cols),
+            }
         }
         MemoryKind::LayerNorm | MemoryKind::RmsNorm => norm(op, dtype, source),
         MemoryKind::Rotary => rotary(op, dtype, source),

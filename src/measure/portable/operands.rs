@@ -111,11 +111,8 @@ impl Operands {
         }
     }
 
-    /// The first result cut after so many columns, in two; as it is for none.
+    /// The first result cut after so many columns, in two.
     pub fn split_columns(self, cols: usize) -> Self {
-        if cols == 0 {
-            return self;
-        }
         self.viewed(move |mut results| {
             let both = results.remove(0);
             let halves = [0, cols].map(|begin| both.clone().narrow(3, begin, cols));
@@ -128,7 +125,7 @@ impl Operands {
         self.viewed(|results| results.into_iter().map(|all| all.swap_dims(1, 2)).collect())
     }
 
-    /// The first result added to a tensor.
+    /// Every result added to a tensor.
     pub fn plus(self, sum: Tensor<2>) -> Self {
         self.viewed(move |results| {
             let added = results.into_iter().map(|each| each + four(sum.clone()));
