@@ -13,7 +13,7 @@ mkdir -p "$rows"
 stacks=("trtllm 1.3.0rc20" "trtllm 1.3.0rc10" "trtllm 1.2.0rc5" "trtllm 1.0.0" "sglang 0.5.9" "sglang 0.5.10"
     "sglang 0.5.14" "sglang 0.5.14 fp8_block" "sglang 0.5.14 flashinfer_trtllm"
     "sglang 0.5.14 fp8_block flashinfer_trtllm" "vllm 0.20.0")
-for table in aic_gemm_bf16 aic_gemm_fp8 aic_context_attention_bf16 aic_generation_attention_bf16 aic_moe aic_mla; do
+for table in aic_gemm_{bf16,fp8} aic_{context,generation}_attention_{bf16,fp8} aic_moe aic_mla; do
     [ -f "$rows/$table.parquet" ] ||
         "$shapewise" import aiconfigurator "$tables/$table.parquet" --stack "${stacks[@]}" --out "$rows/$table.parquet"
 done

@@ -635,7 +635,7 @@ class _ShapeKeys(Record):
     tier_shares: Mapping[str, float]
 
 class _SharedWarning(Record):
-    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "physics", "not_learned", "offload"]
+    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "physics", "not_learned", "offload"]
     text: str
     time_share: float
 
@@ -695,7 +695,7 @@ class _StepLine(Record):
     flops: float
     tflops_per_s: float
     tier: Literal["measured", "learned", "transferred", "roofline"]
-    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "physics", "not_learned", "offload"]]
+    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "physics", "not_learned", "offload"]]
 
 class _SweepPoint(Record):
     tokens_per_s: float | None
@@ -716,7 +716,7 @@ class _SweepPoint(Record):
     tflops_per_s: float
     waves: int | None
     tier: Literal["measured", "learned", "transferred", "roofline"]
-    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "physics", "not_learned", "offload"]]
+    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "physics", "not_learned", "offload"]]
 
 class _TrainingStepKeys(Record):
     """A training step."""
@@ -740,7 +740,7 @@ class _UnknownNodes(Record):
 
 class _Warning(Record):
     """A warning about a number."""
-    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "physics", "not_learned", "offload"]
+    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "physics", "not_learned", "offload"]
     text: str
 
 class _WaveCount(Record):
@@ -781,6 +781,8 @@ class _Workload(Record):
     sequence_parallel: bool
     microbatches: int
     offload: Literal["none", "optimizer", "activations", "all"] | None
+    optimizer_states: Literal["fp32", "bf16"] | None
+    kv_cache_dtype: Literal["auto", "fp8"] | None
 
 @overload
 def predict_gemm(  # type: ignore[overload-overlap]
@@ -1025,6 +1027,8 @@ class Model:
         sequence_parallel: bool | None = None,
         microbatches: int | None = None,
         offload: Literal["none", "optimizer", "activations", "all"] | None = None,
+        optimizer_states: Literal["fp32", "bf16"] | None = None,
+        kv_cache_dtype: Literal["auto", "fp8"] | None = None,
         gpu: str | None = None,
         model: str | None = None,
         framework: str | Mapping[str, Any] | None = None,
@@ -1065,6 +1069,9 @@ class Model:
         microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
         offload: What training keeps in host memory: optimizer states, with Adam on the CPU,
             activations, or both.
+        optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
+            moments alone.
+        kv_cache_dtype: Number format of cached keys and values.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
             asked about that one [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -1106,6 +1113,8 @@ class Model:
         sequence_parallel: bool | None = None,
         microbatches: int | None = None,
         offload: Literal["none", "optimizer", "activations", "all"] | None = None,
+        optimizer_states: Literal["fp32", "bf16"] | None = None,
+        kv_cache_dtype: Literal["auto", "fp8"] | None = None,
         gpu: str | None = None,
         model: str | None = None,
         framework: str | Mapping[str, Any] | None = None,
@@ -1143,6 +1152,9 @@ class Model:
         microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
         offload: What training keeps in host memory: optimizer states, with Adam on the CPU,
             activations, or both.
+        optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
+            moments alone.
+        kv_cache_dtype: Number format of cached keys and values.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
             asked about that one [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -1184,6 +1196,8 @@ class Model:
         sequence_parallel: bool | None = None,
         microbatches: int | str | None = None,
         offload: Literal["none", "optimizer", "activations", "all"] | None = None,
+        optimizer_states: Literal["fp32", "bf16"] | None = None,
+        kv_cache_dtype: Literal["auto", "fp8"] | None = None,
         gpu: str | None = None,
         model: str | None = None,
         framework: str | Mapping[str, Any] | None = None,
@@ -1221,6 +1235,9 @@ class Model:
         microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
         offload: What training keeps in host memory: optimizer states, with Adam on the CPU,
             activations, or both.
+        optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
+            moments alone.
+        kv_cache_dtype: Number format of cached keys and values.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
             asked about that one [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -1246,6 +1263,8 @@ class Model:
         dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
         recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4"] | None = None,
         attention: Literal["flash", "unfused"] | None = None,
+        optimizer_states: Literal["fp32", "bf16"] | None = None,
+        kv_cache_dtype: Literal["auto", "fp8"] | None = None,
         tp: int | None = None,
         cp: int | None = None,
         ep: int | None = None,
@@ -1279,6 +1298,9 @@ class Model:
         dtype: Number format of the linear layers.
         recipe: How fp8 operands are scaled.
         attention: Fused or unfused attention.
+        optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
+            moments alone.
+        kv_cache_dtype: Number format of cached keys and values.
         tp: Keep this number of tensor-parallel ranks.
         cp: Keep this number of context-parallel ranks.
         ep: Keep this number of expert-parallel ranks.
@@ -1318,6 +1340,8 @@ class Model:
         dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
         recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4"] | None = None,
         attention: Literal["flash", "unfused"] | None = None,
+        optimizer_states: Literal["fp32", "bf16"] | None = None,
+        kv_cache_dtype: Literal["auto", "fp8"] | None = None,
         tp: int | None = None,
         cp: int | None = None,
         ep: int | None = None,
@@ -1351,6 +1375,9 @@ class Model:
         dtype: Number format of the linear layers.
         recipe: How fp8 operands are scaled.
         attention: Fused or unfused attention.
+        optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
+            moments alone.
+        kv_cache_dtype: Number format of cached keys and values.
         tp: Keep this number of tensor-parallel ranks.
         cp: Keep this number of context-parallel ranks.
         ep: Keep this number of expert-parallel ranks.
@@ -1434,6 +1461,8 @@ class Model:
         sequence_parallel: bool | None = None,
         microbatches: int | None = None,
         offload: Literal["none", "optimizer", "activations", "all"] | None = None,
+        optimizer_states: Literal["fp32", "bf16"] | None = None,
+        kv_cache_dtype: Literal["auto", "fp8"] | None = None,
         gpu: str | None = None,
         model: str | None = None,
         framework: str | Mapping[str, Any] | None = None,
@@ -1518,6 +1547,9 @@ class Model:
         microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
         offload: What training keeps in host memory: optimizer states, with Adam on the CPU,
             activations, or both.
+        optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
+            moments alone.
+        kv_cache_dtype: Number format of cached keys and values.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
             asked about that one [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -1588,6 +1620,8 @@ def search(
     sequence_parallel: bool | None = None,
     microbatches: int | None = None,
     offload: Literal["none", "optimizer", "activations", "all"] | None = None,
+    optimizer_states: Literal["fp32", "bf16"] | None = None,
+    kv_cache_dtype: Literal["auto", "fp8"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
@@ -1675,6 +1709,9 @@ def search(
     microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
     offload: What training keeps in host memory: optimizer states, with Adam on the CPU,
         activations, or both.
+    optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
+        moments alone.
+    kv_cache_dtype: Number format of cached keys and values.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
         asked about that one [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -1717,6 +1754,8 @@ def check(
     sequence_parallel: bool | None = None,
     microbatches: int | None = None,
     offload: Literal["none", "optimizer", "activations", "all"] | None = None,
+    optimizer_states: Literal["fp32", "bf16"] | None = None,
+    kv_cache_dtype: Literal["auto", "fp8"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
@@ -1754,6 +1793,9 @@ def check(
     microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
     offload: What training keeps in host memory: optimizer states, with Adam on the CPU,
         activations, or both.
+    optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
+        moments alone.
+    kv_cache_dtype: Number format of cached keys and values.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
         asked about that one [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -1780,6 +1822,8 @@ def plan(
     dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
     recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4"] | None = None,
     attention: Literal["flash", "unfused"] | None = None,
+    optimizer_states: Literal["fp32", "bf16"] | None = None,
+    kv_cache_dtype: Literal["auto", "fp8"] | None = None,
     tp: int | None = None,
     cp: int | None = None,
     ep: int | None = None,
@@ -1813,6 +1857,9 @@ def plan(
     dtype: Number format of the linear layers.
     recipe: How fp8 operands are scaled.
     attention: Fused or unfused attention.
+    optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
+        moments alone.
+    kv_cache_dtype: Number format of cached keys and values.
     tp: Keep this number of tensor-parallel ranks.
     cp: Keep this number of context-parallel ranks.
     ep: Keep this number of expert-parallel ranks.
@@ -1853,6 +1900,8 @@ def compare(
     dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
     recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4"] | None = None,
     attention: Literal["flash", "unfused"] | None = None,
+    optimizer_states: Literal["fp32", "bf16"] | None = None,
+    kv_cache_dtype: Literal["auto", "fp8"] | None = None,
     tp: int | None = None,
     cp: int | None = None,
     ep: int | None = None,
@@ -1886,6 +1935,9 @@ def compare(
     dtype: Number format of the linear layers.
     recipe: How fp8 operands are scaled.
     attention: Fused or unfused attention.
+    optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
+        moments alone.
+    kv_cache_dtype: Number format of cached keys and values.
     tp: Keep this number of tensor-parallel ranks.
     cp: Keep this number of context-parallel ranks.
     ep: Keep this number of expert-parallel ranks.
@@ -2030,6 +2082,8 @@ def sweep(
     sequence_parallel: bool | None = None,
     microbatches: int | str | None = None,
     offload: Literal["none", "optimizer", "activations", "all"] | None = None,
+    optimizer_states: Literal["fp32", "bf16"] | None = None,
+    kv_cache_dtype: Literal["auto", "fp8"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
@@ -2067,6 +2121,9 @@ def sweep(
     microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
     offload: What training keeps in host memory: optimizer states, with Adam on the CPU,
         activations, or both.
+    optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
+        moments alone.
+    kv_cache_dtype: Number format of cached keys and values.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
         asked about that one [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:

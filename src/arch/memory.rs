@@ -1,9 +1,10 @@
 //! Memory on the fullest GPU, by part, and whether it fits.
 //!
 //! **States** (ZeRO, arXiv 1910.02054, section 3.1; mixed precision with Adam): 16-bit weights and
-//! gradients, 2 bytes each per parameter, and 12 bytes of fp32 master weight and two moments. fp32 and
-//! tf32 keep 4 + 4 + 8. fp8 training keeps 16-bit weights; fp8 serving stores the layers in 1 byte and
-//! the embedding and head in 2. ZeRO stages 1, 2, 3 divide optimizer states, gradients, weights by `dp`.
+//! gradients, 2 bytes each per parameter, and 12 bytes of fp32 master weight and two moments, or 4 of two bf16
+//! moments. fp32 and
+//! tf32 keep 4 + 4 + 8. fp8 training keeps 16-bit weights; fp8 serving stores the layers in 1 byte (mxfp8 `1 + 1/32`,
+//! nvfp4 `1/2 + 1/16`: elements and the 8-bit scales of their blocks) and the embedding and head in 2. ZeRO stages 1, 2, 3 divide optimizer states, gradients, weights by `dp`.
 //!
 //! **Activations** per layer and token, 2-byte elements (Korthikanti et al., arXiv 2205.05198, section 4,
 //! generalised to `a·d != h`, grouped heads and gated MLPs): `2h` for every norm input and every input of
@@ -22,7 +23,7 @@
 //! scattered; under a pipeline all weights and gradients of the stage stay gathered between micro-batches (PyTorch
 //! FSDP2, `reshard_after_forward`).
 //!
-//! **KV cache**: `2·L·b·kv·g·d` elements; latent attention `L·b·kv·(kv_lora_rank + qk_rope)`; a windowed
+//! **KV cache**: `2·L·b·kv·g·d` elements of 2 bytes, or of 1 where it is kept in fp8; latent attention `L·b·kv·(kv_lora_rank + qk_rope)`; a windowed
 //! layer caches at most its window. **Offload**: optimizer states are in host memory, gradients of two layers on the GPU,
 //! one being computed and one under way to the host (ZeRO-Offload, arXiv 2101.06840, section 4.1); of activations those of
 //! two layers. **Logits**: 16-bit values and an fp32 copy or gradient, `6·rows·v/t` bytes.
@@ -31,7 +32,10 @@ use super::layer::{
     Shards, StageLayers, attention_linears, hidden_norms, rank_kv_heads, rank_vocab,
 };
 use super::params::{rank_expert_parameters, rank_parameters};
-use super::{Architecture, AttentionKernel, NormPlacement, QkNorm, Recompute, Workload};
+use super::{
+    Architecture, AttentionKernel, NormPlacement, OptimizerStates, QkNorm, Recipe, Recompute,
+    Workload,
+};
 use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::ops::Dtype;
@@ -158,7 +162,8 @@ fn stage_memory(arch: &Architecture, work: &Workload, first: bool, last: bool) -
     } else {
         if work.dtype == Dtype::Fp8 {
             let edges = rank_parameters(arch, shards, StageLayers::NONE, first, last) as f64;
-            memory.weights = Bytes::from_bytes(owned - edges + wide * edges);
+            let weights = (owned - edges) * served_bytes(work.recipe) + edges * wide;
+            memory.weights = Bytes::from_bytes(weights);
         }
         let layer = layer_activations(arch, work, stage.moe > 0, true);
         memory.activations = Bytes::from_bytes(layer);
@@ -181,9 +186,19 @@ const MOVING_LAYERS: f64 = 2.0;
 
 /// Bytes of optimizer states a parameter.
 fn state_bytes(work: &Workload) -> f64 {
-    match work.activation_dtype().size() {
-        4 => 8.0,
-        _ => 12.0,
+    match (work.optimizer_states, work.activation_dtype().size()) {
+        (OptimizerStates::Bf16, _) => 4.0,
+        (OptimizerStates::Fp32, 4) => 8.0,
+        (OptimizerStates::Fp32, _) => 12.0,
+    }
+}
+
+/// Bytes of a weight as a server keeps it, with the 8-bit scales of its blocks.
+fn served_bytes(recipe: Recipe) -> f64 {
+    match recipe {
+        Recipe::Tensorwise | Recipe::Rowwise => 1.0,
+        Recipe::Mxfp8 => 1.0 + 1.0 / 32.0,
+        Recipe::Nvfp4 => 0.5 + 1.0 / 16.0,
     }
 }
 
@@ -359,12 +374,12 @@ fn kv_cache(arch: &Architecture, work: &Workload, stage: StageLayers) -> f64 {
     let window = arch.window.map_or(u64::MAX, |window| window.size);
     let rows = stage.full_attention * work.keys() + stage.windowed * work.keys().min(window);
     let sequences = work.batch * work.microbatches;
-    sequences as f64 * rows as f64 * width as f64 * work.activation_dtype().size() as f64
+    sequences as f64 * rows as f64 * width as f64 * work.cache_dtype().size() as f64
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Offload, Preset, parameters};
+    use super::super::{KvCacheDtype, Offload, Preset, parameters};
     use super::*;
 
     fn preset(name: &str) -> &'static Architecture {
@@ -548,6 +563,46 @@ mod tests {
             zero: 3,
             ..Workload::train(1, 2048)
         }));
+    }
+
+    #[test]
+    fn four_bits_and_their_scales_are_nine_sixteenths_of_fp8() {
+        let arch = preset("llama-3-8b");
+        let layers = |recipe| {
+            let work = Workload {
+                dtype: Dtype::Fp8,
+                recipe,
+                ..Workload::decode(1, 100)
+            };
+            let edges = 2.0 * (arch.vocab * arch.hidden) as f64;
+            memory_use(arch, &work).unwrap().weights.bytes() - 2.0 * edges
+        };
+        let share = layers(Recipe::Nvfp4) / layers(Recipe::Tensorwise);
+        // Of the norms, which stay in 16 bits, a hundred-thousandth.
+        assert!((share - 9.0 / 16.0).abs() < 1e-3, "{share}");
+    }
+
+    #[test]
+    fn a_cache_in_fp8_and_bf16_moments_take_their_share() {
+        let arch = preset("llama-3-8b");
+        let cached = |kv_cache_dtype| {
+            let work = Workload {
+                kv_cache_dtype,
+                ..Workload::decode(8, 4000)
+            };
+            memory_use(arch, &work).unwrap().kv_cache.bytes()
+        };
+        assert_eq!(cached(KvCacheDtype::Auto), 2.0 * cached(KvCacheDtype::Fp8));
+        let states = |optimizer_states| {
+            let work = Workload {
+                optimizer_states,
+                ..Workload::train(1, 2048)
+            };
+            memory_use(arch, &work).unwrap().optimizer.bytes()
+        };
+        let count = parameters(arch).total as f64;
+        assert_eq!(states(OptimizerStates::Fp32), 12.0 * count);
+        assert_eq!(states(OptimizerStates::Bf16), 4.0 * count);
     }
 
     #[test]

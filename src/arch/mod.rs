@@ -36,7 +36,9 @@ pub use params::{ParameterCount, attention_weights, parameters};
 pub use placement::Group;
 pub use presets::Preset;
 pub use step::{Item, Phase, Role, Step};
-pub use workload::{AttentionKernel, Mode, Offload, Recipe, Recompute, Workload};
+pub use workload::{
+    AttentionKernel, KvCacheDtype, Mode, Offload, OptimizerStates, Recipe, Recompute, Workload,
+};
 
 use crate::error::Result;
 use serde::{Deserialize, Serialize};

@@ -90,6 +90,42 @@ named_enum! {
     }
 }
 
+named_enum! {
+    /// The number format of what Adam keeps besides the weights that are multiplied.
+    #[derive(Default)]
+    OptimizerStates {
+        /// Two fp32 moments, and beside 16-bit weights an fp32 master copy of them.
+        #[default]
+        Fp32 = "fp32",
+        /// Two bf16 moments: 16-bit weights are updated as they are.
+        Bf16 = "bf16",
+    }
+}
+
+impl OptimizerStates {
+    fn is_fp32(&self) -> bool {
+        *self == Self::Fp32
+    }
+}
+
+named_enum! {
+    /// The number format in which a server keeps keys and values.
+    #[derive(Default)]
+    KvCacheDtype {
+        /// That of the activations.
+        #[default]
+        Auto = "auto",
+        /// One byte an element; a decoding step attends in it, a prompt to its own tokens as it computed them.
+        Fp8 = "fp8",
+    }
+}
+
+impl KvCacheDtype {
+    fn is_auto(&self) -> bool {
+        *self == Self::Auto
+    }
+}
+
 impl Offload {
     /// Whether optimizer states are on the host.
     pub const fn optimizer(self) -> bool {
@@ -118,7 +154,7 @@ pub struct Workload {
     /// Tokens per sequence that are already cached; 0 in training.
     pub context: u64,
     /// Operand format of the linear maps. With `fp8` everything else (attention, head, router,
-    /// memory-bound kernels, cache) stays bf16.
+    /// memory-bound kernels, cache unless `kv_cache_dtype` says otherwise) stays bf16.
     pub dtype: Dtype,
     /// How fp8 operands are scaled; `tensorwise` in any other format.
     pub recipe: Recipe,
@@ -151,6 +187,12 @@ pub struct Workload {
     /// What is kept in host memory.
     #[serde(default, skip_serializing_if = "Offload::is_none")]
     pub offload: Offload,
+    /// Format of the optimizer's states.
+    #[serde(default, skip_serializing_if = "OptimizerStates::is_fp32")]
+    pub optimizer_states: OptimizerStates,
+    /// Format of cached keys and values.
+    #[serde(default, skip_serializing_if = "KvCacheDtype::is_auto")]
+    pub kv_cache_dtype: KvCacheDtype,
 }
 
 /// Bounds that keep every count below 2^64.
@@ -183,6 +225,8 @@ impl Workload {
             sequence_parallel: false,
             microbatches: 1,
             offload: Offload::None,
+            optimizer_states: OptimizerStates::Fp32,
+            kv_cache_dtype: KvCacheDtype::Auto,
         }
     }
 
@@ -258,6 +302,14 @@ impl Workload {
         }
     }
 
+    /// Format of cached keys and values.
+    pub fn cache_dtype(&self) -> Dtype {
+        match self.kv_cache_dtype {
+            KvCacheDtype::Auto => self.activation_dtype(),
+            KvCacheDtype::Fp8 => Dtype::Fp8,
+        }
+    }
+
     /// Rows of the residual stream that one rank normalises and adds.
     pub(super) fn residual_rows(&self) -> u64 {
         if self.sequence_parallel {
@@ -296,6 +348,9 @@ impl Workload {
     fn validate_mode(&self, arch: &Architecture) -> Result<()> {
         match self.mode {
             Mode::Train if self.context > 0 => fail("context", self.context, "0 in training"),
+            Mode::Train if !self.kv_cache_dtype.is_auto() => {
+                fail("kv_cache_dtype", self.kv_cache_dtype, "`auto` in training")
+            }
             Mode::Decode if self.seq != 1 => fail(
                 "seq",
                 self.seq,
@@ -310,6 +365,16 @@ impl Workload {
             Mode::Prefill | Mode::Decode if !self.offload.is_none() => {
                 fail("offload", self.offload, "`none` outside training")
             }
+            Mode::Prefill | Mode::Decode if !self.optimizer_states.is_fp32() => fail(
+                "optimizer_states",
+                self.optimizer_states,
+                "`fp32` outside training",
+            ),
+            _ if !self.optimizer_states.is_fp32() && self.activation_dtype().size() != 2 => fail(
+                "optimizer_states",
+                self.optimizer_states,
+                "`fp32` where weights have four bytes",
+            ),
             Mode::Decode if self.cp > 1 => fail("cp", self.cp, "1 in decode"),
             Mode::Prefill | Mode::Decode if self.vp > 1 => {
                 fail("vp", self.vp, "1 outside training")
@@ -429,6 +494,12 @@ impl fmt::Display for Workload {
         }
         if !self.offload.is_none() {
             write!(f, ", offload {}", self.offload)?;
+        }
+        if !self.optimizer_states.is_fp32() {
+            write!(f, ", {} optimizer states", self.optimizer_states)?;
+        }
+        if !self.kv_cache_dtype.is_auto() {
+            write!(f, ", {} KV cache", self.kv_cache_dtype)?;
         }
         write!(f, ", {} attention", self.attention)
     }

@@ -1,7 +1,7 @@
 //! Predicted against measured whole models: training steps, prompt passes, time to the first token and per token.
 
 use super::layouts::{self, PairErrors};
-use crate::arch::{Recompute, Workload, memory_use};
+use crate::arch::{KvCacheDtype, Recompute, Workload, memory_use};
 use crate::calibrate::Sample;
 use crate::dataset::Skipped;
 use crate::dataset::runs::Measure;
@@ -200,9 +200,11 @@ pub fn judge<'a>(
         let fits = |work: &Workload| {
             memory_use(&run.architecture, work).map(|memory| memory.fits(&run.gpu))
         };
-        // What a source leaves open may have been recomputed.
+        // What a source leaves open may have been recomputed, or cached in fp8.
         let mut most = run.workload;
-        if most.trains() && !run.recompute_stated {
+        if !most.trains() {
+            most.kv_cache_dtype = KvCacheDtype::Fp8;
+        } else if !run.recompute_stated {
             (most.recompute, most.recompute_layers) = (Recompute::Full, 0);
         }
         judged.push(Judged {

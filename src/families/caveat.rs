@@ -8,8 +8,10 @@ named_enum! {
         OutOfDomain = "out_of_domain",
         /// Learned on another GPU.
         OtherGpu = "other_gpu",
-        /// Learned in another number format.
+        /// Learned in another number format of as many bits.
         OtherDtype = "other_dtype",
+        /// Learned in a wider or narrower number format, whose kernels are others.
+        OtherWidth = "other_width",
         /// Learned in another operand layout.
         OtherLayout = "other_layout",
         /// A dimension along which an operand is contiguous is aligned worse than any training shape, or odd; the
@@ -43,6 +45,7 @@ impl Caveat {
             Self::OutOfDomain => "a dimension lies outside the training shapes",
             Self::OtherGpu => "learned on another GPU",
             Self::OtherDtype => "learned in another number format",
+            Self::OtherWidth => "learned in a wider or narrower number format",
             Self::OtherLayout => "learned in another operand layout",
             Self::Alignment => {
                 "misalignment penalty carried over from where odd sizes were measured"

@@ -32,6 +32,8 @@ named_enum! {
         CrossEntropy = "cross_entropy",
         /// Adam update of weights and both moments.
         Adam = "adam",
+        /// Adam update without master weights: gradient, weight and moments have one format.
+        PlainAdam = "plain_adam",
         /// Transposition of axes.
         Permute = "permute",
         /// Copy or cast.
@@ -64,6 +66,7 @@ impl MemoryKind {
             (Self::Swiglu, Pass::Backward) => 5.0,
             (Self::Softmax | Self::LayerNorm | Self::RmsNorm | Self::Gelu, Pass::Backward) => 3.0,
             (Self::Add | Self::Embedding, Pass::Backward) => 3.0,
+            (Self::PlainAdam, _) => 7.0,
             _ => 2.0,
         }
     }
@@ -75,7 +78,7 @@ impl MemoryKind {
             Self::LayerNorm | Self::RmsNorm => 7.0,
             Self::Gelu | Self::Swiglu => 8.0,
             Self::Rotary => 3.0,
-            Self::Adam => 12.0,
+            Self::Adam | Self::PlainAdam => 12.0,
             Self::Add | Self::Mask | Self::Dropout => 1.0,
             Self::Embedding | Self::Permute | Self::Copy => 0.0,
             Self::Quantize => 2.0,

@@ -73,6 +73,7 @@ impl Query {
                 dtype: like.dtype,
                 recipe: like.recipe,
                 attention: like.attention,
+                optimizer_states: like.optimizer_states,
                 ..Workload::train(1, like.seq)
             },
             kept: Vec::new(),

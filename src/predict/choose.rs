@@ -194,18 +194,16 @@ fn next_best<'a>(
     let known = submodel.key.variant;
     let mut caveats = Caveats::default();
     caveats.insert_if(submodel.key.gpu != gpu.name, Caveat::OtherGpu);
-    caveats.insert_if(known != variant, Caveat::OtherDtype);
+    let as_wide = bytes(variant) == bytes(known);
+    caveats.insert_if(known != variant && as_wide, Caveat::OtherDtype);
+    caveats.insert_if(!as_wide, Caveat::OtherWidth);
     let model = load(submodel, weights, gpu, models);
     let answer = Answer {
         model,
         family: submodel.key.family,
         name: models[model].name.clone(),
         // Both 16-bit formats run the same kernels; the features of any other format carry its own peak and size.
-        asked: if bytes(variant) == bytes(known) {
-            known
-        } else {
-            variant
-        },
+        asked: if as_wide { known } else { variant },
         caveats,
         beside: None,
         sparse: None,

@@ -4,7 +4,8 @@
 use super::search::MOST_SHAPES as MOST_LAYOUTS;
 use super::search::{shapes as layouts, ten};
 use crate::arch::{
-    Architecture, AttentionKernel, Dimension, Mode, Offload, Positions, Recipe, Recompute, Workload,
+    Architecture, AttentionKernel, Dimension, KvCacheDtype, Mode, Offload, OptimizerStates,
+    Positions, Recipe, Recompute, Workload,
 };
 use crate::error::{Error, Result};
 use crate::ops::Dtype;
@@ -233,6 +234,16 @@ pub struct PlanRequest {
     #[serde(default)]
     #[schema(default = "flash")]
     pub attention: AttentionKernel,
+    /// Number format of what Adam keeps: fp32 moments and master weights, or bf16 moments alone.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[serde(default)]
+    #[schema(default = "fp32")]
+    pub optimizer_states: OptimizerStates,
+    /// Number format of cached keys and values.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[serde(default)]
+    #[schema(default = "auto")]
+    pub kv_cache_dtype: KvCacheDtype,
     /// Keep this number of tensor-parallel ranks.
     #[cfg_attr(feature = "cli", arg(long, value_name = "T"))]
     pub tp: Option<Size>,
@@ -333,6 +344,8 @@ impl PlanRequest {
             dtype: self.dtype,
             recipe: self.recipe,
             attention: self.attention,
+            optimizer_states: self.optimizer_states,
+            kv_cache_dtype: self.kv_cache_dtype,
             ..base
         };
         let largest = self.gpus.values().last().unwrap_or(1);
@@ -378,12 +391,17 @@ impl PlanRequest {
             ("zero", self.zero.is_some()),
             ("recompute", self.recompute.is_some()),
             ("offload", self.offload.is_some()),
+            (
+                "optimizer_states",
+                self.optimizer_states != OptimizerStates::Fp32,
+            ),
             ("tokens", self.tokens.is_some()),
         ];
         let of_serving = [
             ("output", self.output.is_some()),
             ("ttft_ms", self.ttft_ms.is_some()),
             ("tpot_ms", self.tpot_ms.is_some()),
+            ("kv_cache_dtype", self.kv_cache_dtype != KvCacheDtype::Auto),
         ];
         let (wrong, allowed) = match serves {
             true => (&of_training[..], "nothing when serving"),

@@ -2,8 +2,10 @@
 
 use crate::arch::Architecture;
 use crate::arch::AttentionKernel;
+use crate::arch::KvCacheDtype;
 use crate::arch::Mode;
 use crate::arch::Offload;
+use crate::arch::OptimizerStates;
 use crate::arch::Positions;
 use crate::arch::Recipe;
 use crate::arch::Recompute;
@@ -93,6 +95,12 @@ pub struct WorkloadRequest {
     /// What training keeps in host memory: optimizer states, with Adam on the CPU, activations, or both.
     #[cfg_attr(feature = "cli", arg(long, default_value_t))]
     pub offload: Offload,
+    /// Number format of what Adam keeps: fp32 moments and master weights, or bf16 moments alone.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    pub optimizer_states: OptimizerStates,
+    /// Number format of cached keys and values.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    pub kv_cache_dtype: KvCacheDtype,
 }
 
 impl WorkloadRequest {
@@ -163,6 +171,8 @@ impl WorkloadRequest {
             sequence_parallel: self.sequence_parallel,
             microbatches,
             offload: self.offload,
+            optimizer_states: self.optimizer_states,
+            kv_cache_dtype: self.kv_cache_dtype,
         })
     }
 
@@ -171,6 +181,8 @@ impl WorkloadRequest {
         static KEYS: LazyLock<Value> = LazyLock::new(|| {
             let every = Workload {
                 offload: Offload::All,
+                optimizer_states: OptimizerStates::Bf16,
+                kv_cache_dtype: KvCacheDtype::Fp8,
                 ..Workload::train(1, 1)
             };
             serde_json::to_value(every).expect("a workload is JSON")

@@ -154,7 +154,10 @@ impl Lowering<'_> {
             value_dim: arch.value_dim(),
             causal: true,
             window,
-            dtype: work.activation_dtype(),
+            dtype: match work.mode {
+                Mode::Decode => work.cache_dtype(),
+                _ => work.activation_dtype(),
+            },
             ..Attention::new(work.batch, heads, work.seq / work.cp, arch.head_dim)
         };
         if steps > 1 {

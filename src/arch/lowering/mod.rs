@@ -23,8 +23,8 @@ use super::communication::collectives;
 use super::layer::{Linear, Shards, StageLayers, rank_vocab};
 use super::params::{active_weights, rank_expert_parameters, rank_parameters};
 use super::{
-    Architecture, AttentionKernel, Item, NormKind, NormPlacement, Phase, Positions, Recompute,
-    Role, Step, Workload,
+    Architecture, AttentionKernel, Item, NormKind, NormPlacement, OptimizerStates, Phase,
+    Positions, Recompute, Role, Step, Workload,
 };
 use crate::error::Result;
 use crate::ops::{Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
@@ -354,12 +354,16 @@ impl Lowering<'_> {
             } else {
                 owned
             };
+            let (kind, dtype) = match work.optimizer_states {
+                OptimizerStates::Fp32 => (MemoryKind::Adam, Dtype::Fp32),
+                OptimizerStates::Bf16 => (MemoryKind::PlainAdam, work.activation_dtype()),
+            };
             let adam = Memory {
-                kind: MemoryKind::Adam,
+                kind,
                 rows: updated,
                 cols: 1,
                 pass: Pass::Forward,
-                dtype: Dtype::Fp32,
+                dtype,
             };
             let on_gpu = u64::from(!work.offload.optimizer());
             self.push_per_step(Role::Optimizer, Phase::Update, Op::Memory(adam), on_gpu);

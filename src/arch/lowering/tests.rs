@@ -1,6 +1,6 @@
 //! Lowered steps against hand-made tables, published FLOP figures and closed forms.
 
-use super::super::{Mode, NormPlacement, Preset};
+use super::super::{KvCacheDtype, Mode, NormPlacement, Preset};
 use super::*;
 use crate::ops::{Attention, CollectiveKind};
 use proptest::prelude::*;
@@ -254,6 +254,39 @@ fn experts_share_the_tokens_evenly_and_a_single_token_visits_only_its_own() {
     assert_eq!(gemms(&step, Role::MlpUp)[0].3, 3);
     assert_eq!(gemms(&step, Role::ExpertsUp)[0].3, 58);
     assert_eq!(gemms(&step, Role::SharedUp)[0].1, [64, 4096, 7168, 1]);
+}
+
+#[test]
+fn a_decoding_step_attends_in_the_format_of_its_cache_and_a_prompt_in_its_own() {
+    let arch = preset("llama-3-8b");
+    let dtype = |work: Workload| {
+        let work = Workload {
+            kv_cache_dtype: KvCacheDtype::Fp8,
+            ..work
+        };
+        attention(&lower(&arch, &work).unwrap(), Phase::Forward)[0]
+            .0
+            .dtype
+    };
+    assert_eq!(dtype(Workload::decode(8, 4096)), Dtype::Fp8);
+    assert_eq!(dtype(Workload::prefill(1, 4096)), Dtype::Bf16);
+}
+
+#[test]
+fn an_adam_step_with_bf16_moments_moves_half_the_bytes() {
+    let arch = preset("llama-3-8b");
+    let bytes = |optimizer_states| {
+        let work = Workload {
+            optimizer_states,
+            ..Workload::train(1, 2048)
+        };
+        items(&lower(&arch, &work).unwrap(), Role::Optimizer)[0]
+            .op
+            .bytes()
+            .bytes()
+    };
+    let [wide, narrow] = [OptimizerStates::Fp32, OptimizerStates::Bf16].map(bytes);
+    assert_eq!(wide, 2.0 * narrow);
 }
 
 #[test]

@@ -174,21 +174,19 @@ fn attention<'a>(batch: &'a Batch<'_>) -> Result<Reader<'a>> {
     let suspect = batch.flags("suspect")?;
     Ok(Box::new(move |row| {
         trusted(suspect.get(row))?;
+        let (new, cached) = (new.size(row), cached.size(row));
+        let decodes = new == 1 && cached > 0;
         let dtype = match (dtype.get(row), cache.get(row)) {
-            (Some("bfloat16"), Some("bfloat16")) => Dtype::Bf16,
             (Some("fp8"), Some("fp8")) => Dtype::Fp8,
-            (Some("bfloat16"), Some("fp8")) => {
-                return Err("bfloat16 attention over an fp8 cache".to_owned());
-            }
-            (other, _) => return Err(unknown("attn_dtype", other)),
+            (dtype, cache) => cached_format("attn_dtype", dtype, cache, decodes)?,
         };
         Ok(Reading {
             op: Op::Attention(Attention {
                 batch: members.size(row),
                 heads: heads.size(row),
                 kv_heads: kv_heads.size(row),
-                seq_q: new.size(row),
-                seq_kv: cached.size(row) + new.size(row),
+                seq_q: new,
+                seq_kv: cached + new,
                 head_dim: head_dim.size(row),
                 value_dim: head_dim.size(row),
                 causal: true,
@@ -331,6 +329,23 @@ fn experts<'a>(batch: &'a Batch<'_>) -> Result<Reader<'a>> {
     }))
 }
 
+/// Format of 16-bit attention over a cache: that of the cache where a decoding step reads it.
+fn cached_format(
+    column: &str,
+    dtype: Option<&str>,
+    cache: Option<&str>,
+    decodes: bool,
+) -> std::result::Result<Dtype, Reason> {
+    match (dtype, cache) {
+        (Some("bfloat16"), Some("bfloat16")) => Ok(Dtype::Bf16),
+        (Some("bfloat16"), Some("fp8")) if decodes => Ok(Dtype::Fp8),
+        (Some("bfloat16"), Some("fp8")) => {
+            Err("a prompt in bfloat16 that fills an fp8 cache".to_owned())
+        }
+        (other, _) => Err(unknown(column, other)),
+    }
+}
+
 /// Latent attention of the DeepSeek-V2 and V3 sizes: latents of 512, rotary keys of 64, values of 128.
 ///
 /// Decoding absorbs the expansion of keys and values, and so does prefill by the kernels that SGLang runs before Blackwell:
@@ -350,13 +365,9 @@ fn latent<'a>(batch: &'a Batch<'_>) -> Result<Reader<'a>> {
                 "the GEMMs that latent attention absorbs, a batch of one a head".to_owned(),
             );
         }
-        let dtype = match (dtype.get(row), cache.get(row)) {
-            (Some("bfloat16"), Some("bfloat16")) => Dtype::Bf16,
-            (Some("bfloat16"), Some("fp8")) => {
-                return Err("bfloat16 attention over an fp8 cache".to_owned());
-            }
-            (other, _) => return Err(unknown("mla_dtype", other)),
-        };
+        let (new, cached) = (new.count(row), cached.count(row));
+        let decodes = new == 1 && cached > 0;
+        let dtype = cached_format("mla_dtype", dtype.get(row), cache.get(row), decodes)?;
         let heads = heads.size(row);
         let absorbed = match (table.get(row), kernel.get(row)) {
             (Some("generation_mla"), _) | (_, Some("flash_attention" | "triton")) => true,
@@ -368,8 +379,8 @@ fn latent<'a>(batch: &'a Batch<'_>) -> Result<Reader<'a>> {
                 batch: members.count(row),
                 heads,
                 kv_heads: if absorbed { 1 } else { heads },
-                seq_q: new.count(row),
-                seq_kv: cached.count(row) + new.count(row),
+                seq_q: new,
+                seq_kv: cached + new,
                 head_dim: if absorbed { 512 + 64 } else { 128 + 64 },
                 value_dim: if absorbed { 512 } else { 128 },
                 causal: true,

@@ -5,7 +5,7 @@
 
 use super::cells::Cells;
 use super::{Measure, Publisher, Reason, Run, Runs, Serving, known_gpu};
-use crate::arch::{Architecture, Preset, Recipe, Workload};
+use crate::arch::{Architecture, KvCacheDtype, Preset, Recipe, Workload};
 use crate::dataset::columns::Parquet;
 use crate::error::Result;
 use crate::gpu::{Generation, Gpu};
@@ -17,6 +17,7 @@ const COLUMNS: &[&str] = &[
     "num_gpus",
     "model",
     "dtype",
+    "kv_dtype",
     "framework",
     "version",
     "mode",
@@ -258,9 +259,14 @@ fn layout(
         "fp4" => return Err("4-bit weights with 16-bit arithmetic have no format".to_owned()),
         other => return Err(format!("weights of {other} have no format")),
     };
+    let kv_cache_dtype = match cells.text("kv_dtype")? {
+        Some("fp8") => KvCacheDtype::Fp8,
+        _ => KvCacheDtype::Auto,
+    };
     Ok(Workload {
         dtype,
         recipe,
+        kv_cache_dtype,
         tp,
         ep,
         expert_tp,

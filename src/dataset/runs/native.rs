@@ -5,8 +5,8 @@
 
 use super::{Measure, Run, Serving};
 use crate::arch::{
-    Architecture, AttentionKernel, Dimension, Mode, Preset, Recipe, Recompute, Workload,
-    read_config, read_object,
+    Architecture, AttentionKernel, Dimension, KvCacheDtype, Mode, OptimizerStates, Preset, Recipe,
+    Recompute, Workload, read_config, read_object,
 };
 use crate::dataset::check_target;
 use crate::dataset::column::Kind;
@@ -167,7 +167,7 @@ const NO_LOAD: Serving = Serving {
 /// Columns that every file has and every row fills.
 const NEEDED: [&str; 5] = ["model", "gpu", "mode", "batch", "seconds"];
 
-static COLUMNS: [Column; 30] = [
+static COLUMNS: [Column; 32] = [
     Column {
         name: "model",
         meaning: "a preset, a `config.json` (its path relative to the file, or its object), or the architecture as JSON with the keys of `data/architectures`",
@@ -220,6 +220,18 @@ static COLUMNS: [Column; 30] = [
     },
     name_of!("dtype", Dtype, dtype, "format of the linear maps' operands"),
     name_of!("recipe", Recipe, recipe, "how fp8 operands are scaled"),
+    name_of!(
+        "optimizer_states",
+        OptimizerStates,
+        optimizer_states,
+        "format of what Adam keeps besides the weights"
+    ),
+    name_of!(
+        "kv_cache_dtype",
+        KvCacheDtype,
+        kv_cache_dtype,
+        "format of cached keys and values"
+    ),
     name_of!(
         "attention",
         AttentionKernel,

@@ -5,7 +5,9 @@
 
 use super::cells::Cells;
 use super::{Publisher, Reason, Run, Runs, gpt, known_gpu};
-use crate::arch::{Architecture, Norm, NormKind, Positions, Preset, Recipe, Recompute, Workload};
+use crate::arch::{
+    Architecture, Norm, NormKind, OptimizerStates, Positions, Preset, Recipe, Recompute, Workload,
+};
 use crate::dataset::columns::Parquet;
 use crate::error::Result;
 use crate::ops::Dtype;
@@ -29,6 +31,7 @@ const COLUMNS: &[&str] = &[
     "activation_ckpt",
     "recipe_recompute",
     "recipe_seq_parallel",
+    "cfg_path",
     "cfg_recompute",
     "cfg_precision",
     "cfg_seq_parallel",
@@ -86,6 +89,25 @@ const NETWORKS: &[(&str, f64)] = &[
 
 const MEGATRON_BRIDGE: &str = "NVIDIA-NeMo/Megatron-Bridge";
 const TORCHTITAN: &str = "pytorch/torchtitan";
+const AUTOMODEL: &str = "NVIDIA-NeMo/Automodel";
+
+/// Rows whose table states another layout than the recipe of the release that they ran with, one that does not fit the
+/// GPU: software, `config_key` and what the recipe says (Megatron-Bridge, `scripts/performance/configs`).
+const CONTRADICTED: &[(&str, &str, &str)] = &[
+    (
+        "NeMo container 25.11, Megatron-Bridge",
+        "gpt_oss_120b|H100|bf16|pretrain",
+        "the table states micro-batches of 4, the recipe of its release of 1",
+    ),
+    (
+        "NeMo container 26.02.01, Megatron-Bridge",
+        "llama3_70b|GB300|nvfp4|pretrain",
+        "the table states no pipeline, the recipe of its release 4 stages",
+    ),
+];
+
+/// The configuration whose optimizer keeps bf16 states (`optim.dtype: bf16`).
+const BF16_STATES: &str = "nemotron/nemotron4-340b-synth.yaml";
 
 /// One step of every replica.
 pub(super) fn read(file: &Parquet) -> Result<Runs> {
@@ -98,6 +120,14 @@ fn run(cells: Cells<'_>) -> std::result::Result<Run, Reason> {
         return Err("LoRA trains adapters, not the weights".to_owned());
     }
     let gpu = known_gpu(cells.text_or_empty("gpu")?)?;
+    let row = [
+        cells.text_or_empty("software")?,
+        cells.text_or_empty("config_key")?,
+    ];
+    let mut contradicted = CONTRADICTED.iter();
+    if let Some((.., why)) = contradicted.find(|(software, key, _)| [*software, *key] == row) {
+        return Err((*why).to_owned());
+    }
     let key: Vec<&str> = cells.text_or_empty("config_key")?.split('|').collect();
     let [family, _, format, ..] = key[..] else {
         return Err("`config_key` does not name model, GPU and format".to_owned());
@@ -214,9 +244,7 @@ fn workload(
     let sharded = cells.whole("fsdp")?.is_some_and(|ranks| ranks > 0);
     let zero = match source {
         "KellerJordan/modded-nanogpt" => 0,
-        TORCHTITAN | "pytorch/ao" | "NVIDIA-NeMo/Automodel" | "foundation-model-stack/fms-fsdp" => {
-            3
-        }
+        TORCHTITAN | "pytorch/ao" | AUTOMODEL | "foundation-model-stack/fms-fsdp" => 3,
         _ if sharded || jax => 3,
         _ => 1,
     };
@@ -231,9 +259,16 @@ fn workload(
         None => cells.text("recipe_seq_parallel")?,
         stated => stated,
     };
+    // AutoModel's benchmarks run `torch.optim.Adam` on 16-bit weights.
+    let narrow = source == AUTOMODEL || cells.text("cfg_path")? == Some(BF16_STATES);
+    let optimizer_states = match narrow {
+        true => OptimizerStates::Bf16,
+        false => OptimizerStates::Fp32,
+    };
     Ok(Workload {
         dtype,
         recipe,
+        optimizer_states,
         tp,
         cp,
         ep,

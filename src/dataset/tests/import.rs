@@ -154,25 +154,25 @@ fn attention(seq_q: u64, seq_kv: u64, window: u64, dtype: Dtype) -> Attention {
 
 #[test]
 fn aiconfigurator_prefill_decoding_and_encoders_are_attention() {
-    let mut columns = h200(4);
+    let mut columns = h200(5);
     columns.extend([
         (
             "attn_dtype",
-            texts(&["bfloat16", "bfloat16", "fp8", "bfloat16"]),
+            texts(&["bfloat16", "bfloat16", "fp8", "bfloat16", "bfloat16"]),
         ),
         (
             "kv_cache_dtype",
-            texts(&["bfloat16", "bfloat16", "fp8", "fp8"]),
+            texts(&["bfloat16", "bfloat16", "fp8", "fp8", "fp8"]),
         ),
-        ("batch_size", sizes(&[2; 4])),
-        ("isl", sizes(&[1024, 1, 1024, 1024])),
-        ("step", sizes(&[0, 4095, 0, 0])),
-        ("num_heads", sizes(&[8; 4])),
-        ("num_key_value_heads", sizes(&[4; 4])),
-        ("head_dim", sizes(&[128; 4])),
-        ("window_size", sizes(&[-1, 128, 0, 0])),
-        ("latency", singles(&[1.0; 4])),
-        ("suspect", Arc::new(BooleanArray::from(vec![false; 4]))),
+        ("batch_size", sizes(&[2; 5])),
+        ("isl", sizes(&[1024, 1, 1024, 1024, 1])),
+        ("step", sizes(&[0, 4095, 0, 0, 4095])),
+        ("num_heads", sizes(&[8; 5])),
+        ("num_key_value_heads", sizes(&[4; 5])),
+        ("head_dim", sizes(&[128; 5])),
+        ("window_size", sizes(&[-1, 128, 0, 0, 0])),
+        ("latency", singles(&[1.0; 5])),
+        ("suspect", Arc::new(BooleanArray::from(vec![false; 5]))),
     ]);
     let table = imported(Source::Aiconfigurator, &Filter::default(), columns);
     let ops: Vec<Op> = table.rows.iter().map(|row| row.op).collect();
@@ -180,11 +180,12 @@ fn aiconfigurator_prefill_decoding_and_encoders_are_attention() {
         attention(1024, 1024, 0, Dtype::Bf16),
         attention(1, 4096, 128, Dtype::Bf16),
         attention(1024, 1024, 0, Dtype::Fp8),
+        attention(1, 4096, 0, Dtype::Fp8),
     ];
     assert_eq!(ops, expected.map(Op::Attention));
     assert_eq!(
         reasons(&table),
-        [("bfloat16 attention over an fp8 cache", 1)]
+        [("a prompt in bfloat16 that fills an fp8 cache", 1)]
     );
 
     let mut columns = h200(1);

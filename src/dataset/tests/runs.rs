@@ -2,7 +2,9 @@
 
 use super::public::public_folder;
 use super::write_columns;
-use crate::arch::{AttentionKernel, Mode, Recipe, Recompute, Workload, parameters};
+use crate::arch::{
+    AttentionKernel, KvCacheDtype, Mode, OptimizerStates, Recipe, Recompute, Workload, parameters,
+};
 use crate::dataset::runs::{Measure, Publisher, Runs, Serving, read_runs, write_runs};
 use crate::gpu::GpuCatalog;
 use crate::ops::Dtype;
@@ -331,6 +333,7 @@ fn steps<const N: usize>(changed: Vec<(&'static str, ArrayRef)>) -> Runs {
         "activation_ckpt",
         "recipe_recompute",
         "recipe_seq_parallel",
+        "cfg_path",
         "cfg_recompute",
         "cfg_precision",
         "cfg_seq_parallel",
@@ -492,6 +495,24 @@ fn a_step_of_torchtitan_cuts_its_local_batch_by_the_pipeline() {
 }
 
 #[test]
+fn a_training_step_keeps_the_states_of_its_configuration_and_none_is_read_against_its_recipe() {
+    let states = OptimizerStates::Bf16;
+    let runs = steps::<1>(vec![(
+        "cfg_path",
+        texts(["nemotron/nemotron4-340b-synth.yaml"]),
+    )]);
+    assert_eq!(runs.runs[0].workload.optimizer_states, states);
+    let runs = steps::<1>(vec![("source_repo", texts(["NVIDIA-NeMo/Automodel"]))]);
+    assert_eq!(runs.runs[0].workload.optimizer_states, states);
+    let runs = steps::<1>(vec![
+        ("software", texts(["NeMo container 25.11, Megatron-Bridge"])),
+        ("config_key", texts(["gpt_oss_120b|H100|bf16|pretrain"])),
+    ]);
+    let why = "the table states micro-batches of 4, the recipe of its release of 1";
+    assert_eq!(reasons(&runs), [(why, 1)]);
+}
+
+#[test]
 fn a_shortened_model_with_experts_keeps_the_rest_of_its_preset() {
     let runs = steps::<2>(vec![
         ("config_key", texts(["grok_1_314b|H100|bf16|pretrain"; 2])),
@@ -531,6 +552,7 @@ fn served<const N: usize>(changed: Vec<(&'static str, ArrayRef)>) -> Runs {
         ("gpu", texts(["H100"; N])),
         ("model", texts(["llama-3-70b"; N])),
         ("dtype", texts(["fp8"; N])),
+        ("kv_dtype", texts(["fp8"; N])),
         ("framework", texts(["vllm"; N])),
         ("version", texts(["0.12.0"; N])),
         ("mode", texts(["serving"; N])),
@@ -579,12 +601,14 @@ fn a_served_request_gives_a_first_token_and_a_time_per_token() {
     assert_eq!((first.serving, further.serving), (Some(load), Some(load)));
     let layout = Workload {
         dtype: Dtype::Fp8,
+        kv_cache_dtype: KvCacheDtype::Fp8,
         tp: 4,
         ..Workload::prefill(1, 900)
     };
     assert_eq!(first.workload, layout);
     let decode = Workload {
         dtype: Dtype::Fp8,
+        kv_cache_dtype: KvCacheDtype::Fp8,
         tp: 4,
         ..Workload::decode(16, 990)
     };
@@ -720,7 +744,7 @@ fn the_published_tables_are_kept_but_for_named_reasons() {
             2641,
         ),
         ("neusight_model_runs", Publisher::Neusight, 24, 125),
-        ("training_steps", Publisher::TrainingSteps, 563, 269),
+        ("training_steps", Publisher::TrainingSteps, 561, 271),
         ("inference_runs", Publisher::InferenceRuns, 3246, 4078),
     ] {
         let runs = read_runs(

@@ -37,6 +37,9 @@ pub(super) fn refuses(op: &Memory, limits: Limits) -> Option<String> {
         return Some("rows and columns must be 1 to 2^31 - 1".to_owned());
     }
     match (op.kind, op.pass) {
+        (MemoryKind::PlainAdam, _) => {
+            Some("no kernel updates weights without fp32 states".to_owned())
+        }
         (MemoryKind::Adam | MemoryKind::Quantize, Pass::Backward) => {
             Some(format!("{} has no backward pass", op.kind))
         }
@@ -208,7 +211,9 @@ impl MemoryBound {
         let slots = slots.filter(|slot| !WEIGHT_GRADIENTS.contains(&slot.name));
         let pointers = slots.map(|slot| Address(operands.address(set, slot.name)));
         let numbers = match (op.kind, op.pass) {
-            (K::Gelu | K::Swiglu | K::Add | K::Copy | K::AccumulateGradient, _) => vec![elements],
+            (K::Gelu | K::Swiglu | K::Add | K::Copy | K::AccumulateGradient | K::PlainAdam, _) => {
+                vec![elements]
+            }
             (K::Quantize | K::Softmax | K::CrossEntropy | K::Embedding | K::Permute, _) => {
                 vec![rows, cols]
             }

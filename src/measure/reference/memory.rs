@@ -144,7 +144,12 @@ pub(super) fn operands(op: &Memory) -> Option<Operands> {
             let inputs = [tensor("gradient"), weights[0], weights[1], weights[2]];
             Operands::new(&inputs, &outputs)
         }
-        (MemoryKind::Adam, Backward) => return None,
+        (MemoryKind::PlainAdam, Forward) => {
+            let weights = ["weight", "m", "v"].map(tensor);
+            let inputs = [tensor("gradient"), weights[0], weights[1], weights[2]];
+            Operands::new(&inputs, &weights)
+        }
+        (MemoryKind::Adam | MemoryKind::PlainAdam, Backward) => return None,
         (MemoryKind::Permute, Forward) => Operands::new(&[x, index("order")], &[y]),
         (MemoryKind::Permute, Backward) => Operands::new(&[dy, index("order")], &[dx]),
     })
@@ -353,7 +358,7 @@ pub(super) fn run(op: &Memory, inputs: &[Vec<f32>]) -> Vec<Vec<f64>> {
                 upstream(row) * ((first(e) - stats(row)).exp() - hit)
             })
         }
-        (MemoryKind::Adam, _) => step(op, inputs),
+        (MemoryKind::Adam | MemoryKind::PlainAdam, _) => step(op, inputs),
     }
 }
 
@@ -457,7 +462,7 @@ fn step(op: &Memory, inputs: &[Vec<f32>]) -> Vec<Vec<f64>> {
         outputs[1].push(m);
         outputs[2].push(v);
     }
-    if op.dtype != Dtype::Fp32 {
+    if op.kind == MemoryKind::Adam && op.dtype != Dtype::Fp32 {
         outputs.push(outputs[0].clone());
     }
     outputs

@@ -245,7 +245,12 @@ fn operands_move_the_bytes_that_the_operator_counts() {
                     dtype,
                 });
                 let Some(operands) = operands(&op) else {
-                    let forward_only = [MemoryKind::Adam, MemoryKind::Quantize].contains(&kind)
+                    let forward_only = [
+                        MemoryKind::Adam,
+                        MemoryKind::PlainAdam,
+                        MemoryKind::Quantize,
+                    ]
+                    .contains(&kind)
                         && pass == Pass::Backward;
                     let fused = kind == MemoryKind::AccumulateGradient;
                     assert!(forward_only || fused, "{kind:?}");

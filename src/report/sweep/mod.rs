@@ -225,13 +225,19 @@ impl SweepReport {
                 "batch" if !self.is_model() => *value == 1,
                 "tp" | "cp" | "ep" | "pp" | "vp" | "dp" | "microbatches" | "stride" => *value == 1,
                 "recipe" => value == "tensorwise",
+                "optimizer_states" => value == "fp32",
+                "kv_cache_dtype" => value == "auto",
                 "pass" => value == "forward",
                 "recompute" => value == "none",
                 _ => *value == 0 || *value == false,
             };
             let named = match value {
-                Value::String(text) if key == "attention" => format!("{text} attention"),
-                Value::String(text) => text.clone(),
+                Value::String(text) => match key.as_str() {
+                    "attention" => format!("{text} attention"),
+                    "optimizer_states" => format!("{text} optimizer states"),
+                    "kv_cache_dtype" => format!("{text} KV cache"),
+                    _ => text.clone(),
+                },
                 Value::Bool(_) => key.replace('_', " "),
                 number => format!("{key} {number}"),
             };
