@@ -32,6 +32,8 @@ named_enum! {
         Experts = "experts",
         /// The same in fp8.
         ExpertsFp8 = "experts_fp8",
+        /// Time of the nvfp4 GEMMs of routed experts over that of the fp8 ones.
+        Nvfp4ExpertsOverFp8 = "nvfp4_experts_over_fp8",
         /// Traffic time of gathering tokens by expert and back, and of the experts' activation, over the predictor's.
         Permute = "permute",
         /// Traffic time of an activation with biases and clamps that is not fused (GPT-OSS), over the predictor's of a
@@ -168,7 +170,7 @@ impl Constant {
             | Self::ExposedEpNetwork
             | Self::FirstToken => 1.0,
             // Half the width of fp8, twice its peak.
-            Self::Nvfp4OverFp8 => 0.5,
+            Self::Nvfp4OverFp8 | Self::Nvfp4ExpertsOverFp8 => 0.5,
             // NVLink nodes of 8 (aiconfigurator's constant).
             Self::CollectiveUs => 10.0,
             _ => 0.0,

@@ -37,8 +37,18 @@ const COLUMNS: &[&str] = &[
     "config_key",
 ];
 
+/// What a note says of the runs of this benchmark.
+const INFERENCE_MAX: &str = "InferenceMAX";
+
 /// Mean length over nominal length where lengths are drawn from 80 to 100 % of the nominal.
 const DRAWN: f64 = 0.9;
+
+/// Models and GPUs whose servers InferenceMAX starts with an fp8 cache (its `benchmarks/70b_*.sh` and `dsr1_*.sh`).
+const FP8_CACHES: &[(&str, &str)] = &[
+    ("llama-3-70b", "b200"),
+    ("llama-3-70b", "h200"),
+    ("deepseek-v3", "b200"),
+];
 
 /// Share of a request's time before its first token above which requests wait for a place in the batch.
 const QUEUED: f64 = 0.25;
@@ -103,7 +113,7 @@ impl Setting {
         let preset = preset.map_err(|_| format!("no preset describes `{model}`"))?;
         let architecture = preset.architecture.clone();
         let note = cells.text_or_empty("note")?;
-        let drawn = if note.contains("InferenceMAX") {
+        let drawn = if note.contains(INFERENCE_MAX) {
             DRAWN
         } else {
             1.0
@@ -259,8 +269,11 @@ fn layout(
         "fp4" => return Err("4-bit weights with 16-bit arithmetic have no format".to_owned()),
         other => return Err(format!("weights of {other} have no format")),
     };
+    let served = (cells.text_or_empty("model")?, gpu.name.as_str());
+    let inference_max = cells.text_or_empty("note")?.contains(INFERENCE_MAX);
     let kv_cache_dtype = match cells.text("kv_dtype")? {
         Some("fp8") => KvCacheDtype::Fp8,
+        None if inference_max && FP8_CACHES.contains(&served) => KvCacheDtype::Fp8,
         _ => KvCacheDtype::Auto,
     };
     Ok(Workload {

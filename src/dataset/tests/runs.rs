@@ -619,6 +619,19 @@ fn a_served_request_gives_a_first_token_and_a_time_per_token() {
 }
 
 #[test]
+fn a_cache_is_in_fp8_where_the_row_or_the_script_of_its_benchmark_says_so() {
+    let stated = StringArray::from(vec![None, None, Some("bf16")]);
+    let runs = served::<3>(vec![
+        ("gpu", texts(["H100", "H200", "H200"])),
+        ("kv_dtype", Arc::new(stated)),
+    ]);
+    let formats = runs.runs.iter().map(|run| run.workload.kv_cache_dtype);
+    let formats: Vec<_> = formats.step_by(2).collect();
+    use KvCacheDtype::{Auto, Fp8};
+    assert_eq!(formats, [Auto, Fp8, Auto]);
+}
+
+#[test]
 fn experts_and_copies_of_an_engine_share_the_requests_of_a_server() {
     let runs = served::<2>(vec![
         ("gpu", texts(["B200"; 2])),

@@ -57,19 +57,19 @@ impl Factors {
     pub(super) fn of(framework: &Framework, recipe: Recipe) -> Self {
         use Constant as C;
         let get = |constant| framework.get(constant);
-        let fp8 = match recipe {
-            Recipe::Tensorwise => 1.0,
-            Recipe::Rowwise => get(C::RowwiseOverTensorwise),
-            Recipe::Mxfp8 => get(C::Mxfp8OverFp8),
-            Recipe::Nvfp4 => get(C::Nvfp4OverFp8),
+        let [linear, experts] = match recipe {
+            Recipe::Tensorwise => [1.0; 2],
+            Recipe::Rowwise => [get(C::RowwiseOverTensorwise); 2],
+            Recipe::Mxfp8 => [get(C::Mxfp8OverFp8); 2],
+            Recipe::Nvfp4 => [C::Nvfp4OverFp8, C::Nvfp4ExpertsOverFp8].map(get),
         };
         let path = get(C::MoePath);
         let mut terms = [1.0; Term::COUNT];
         for (term, factor) in [
             (Term::Gemm, get(C::Gemm)),
-            (Term::GemmFp8, get(C::GemmFp8) * fp8),
+            (Term::GemmFp8, get(C::GemmFp8) * linear),
             (Term::Experts, get(C::Experts) * path),
-            (Term::ExpertsFp8, get(C::ExpertsFp8) * fp8 * path),
+            (Term::ExpertsFp8, get(C::ExpertsFp8) * experts * path),
             (Term::Attention, get(C::Attention)),
             (Term::AttentionBackward, get(C::AttentionBackward)),
             (Term::Memory, get(C::Memory)),
