@@ -2,9 +2,9 @@
 //!
 //! **States** (ZeRO, arXiv 1910.02054, section 3.1; mixed precision with Adam): 16-bit weights and
 //! gradients, 2 bytes each per parameter, and 12 bytes of fp32 master weight and two moments, or 4 of two bf16
-//! moments. fp32 and
-//! tf32 keep 4 + 4 + 8. fp8 training keeps 16-bit weights; fp8 serving stores the layers in 1 byte (mxfp8 `1 + 1/32`,
-//! nvfp4 `1/2 + 1/16`: elements and the 8-bit scales of their blocks) and the embedding and head in 2. ZeRO stages 1, 2, 3 divide optimizer states, gradients, weights by `dp`.
+//! moments. fp32 and tf32 keep 4 + 4 + 8. fp8 training keeps 16-bit weights; fp8 serving stores the layers in 1 byte
+//! (mxfp8 `1 + 1/32`, nvfp4 `1/2 + 1/16`: elements and the 8-bit scales of their blocks) and the embedding and head
+//! in 2. ZeRO stages 1, 2, 3 divide optimizer states, gradients, weights by `dp`.
 //!
 //! **Activations** per layer and token, 2-byte elements (Korthikanti et al., arXiv 2205.05198, section 4,
 //! generalised to `a·d != h`, grouped heads and gated MLPs): `2h` for every norm input and every input of
@@ -23,10 +23,11 @@
 //! scattered; under a pipeline all weights and gradients of the stage stay gathered between micro-batches (PyTorch
 //! FSDP2, `reshard_after_forward`).
 //!
-//! **KV cache**: `2·L·b·kv·g·d` elements of 2 bytes, or of 1 where it is kept in fp8; latent attention `L·b·kv·(kv_lora_rank + qk_rope)`; a windowed
-//! layer caches at most its window. **Offload**: optimizer states are in host memory, gradients of two layers on the GPU,
-//! one being computed and one under way to the host (ZeRO-Offload, arXiv 2101.06840, section 4.1); of activations those of
-//! two layers. **Logits**: 16-bit values and an fp32 copy or gradient, `6·rows·v/t` bytes.
+//! **KV cache**: `2·L·b·kv·g·d` elements of 2 bytes, or of 1 where it is kept in fp8; latent attention
+//! `L·b·kv·(kv_lora_rank + qk_rope)`; a windowed layer caches at most its window. **Offload**: optimizer states are in
+//! host memory, gradients of two layers on the GPU, one being computed and one under way to the host (ZeRO-Offload,
+//! arXiv 2101.06840, section 4.1); of activations those of two layers. **Logits**: 16-bit values and an fp32 copy or
+//! gradient, `6·rows·v/t` bytes.
 
 use super::layer::{
     Shards, StageLayers, attention_linears, hidden_norms, rank_kv_heads, rank_vocab,

@@ -318,13 +318,20 @@ fn a_second_interrupt_does_not_wait_for_the_row_in_flight() {
     let script = format!("scripted:sleep_us={}", a_row_takes.as_micros());
     let mut child = place.command(&script, &[]).spawn().unwrap();
     let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
-    let mut next = || said.next().unwrap().unwrap();
-    while !next().contains("warming up") {}
+    // What is said in between is shown where the test fails.
+    let mut until = |part: &str| loop {
+        let line = said.next().expect("the program still speaks").unwrap();
+        println!("{line}");
+        if line.contains(part) {
+            break;
+        }
+    };
+    until("warming up");
     let begin = Instant::now();
     interrupt(&child);
-    assert!(next().contains("once more to end at once"));
+    until("once more to end at once");
     interrupt(&child);
-    assert!(next().contains("--resume goes on"));
+    until("--resume goes on");
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(begin.elapsed() < a_row_takes / 2);
     assert!(!place.out.exists());
