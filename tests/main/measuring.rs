@@ -327,6 +327,8 @@ fn a_second_interrupt_does_not_wait_for_the_row_in_flight() {
         }
     };
     until("warming up");
+    // What says so looks for an interrupt next; a second later the first call is in flight.
+    std::thread::sleep(Duration::from_secs(1));
     let begin = Instant::now();
     interrupt(&child);
     until("once more to end at once");
