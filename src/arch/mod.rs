@@ -347,9 +347,10 @@ impl Architecture {
         self.mla.map_or(self.head_dim, |mla| mla.v_head_dim)
     }
 
-    /// Layers that hold a mixture of experts.
+    /// Layers that hold a mixture of experts; none where more are dense than there are, which is not valid.
     pub fn moe_layers(&self) -> u64 {
-        self.moe
-            .map_or(0, |moe| (self.layers - moe.dense_layers) / moe.interval)
+        self.moe.map_or(0, |moe| {
+            self.layers.saturating_sub(moe.dense_layers) / moe.interval
+        })
     }
 }
