@@ -102,12 +102,6 @@ named_enum! {
     }
 }
 
-impl OptimizerStates {
-    fn is_fp32(&self) -> bool {
-        *self == Self::Fp32
-    }
-}
-
 named_enum! {
     /// The number format in which a server keeps keys and values.
     #[derive(Default)]
@@ -120,12 +114,6 @@ named_enum! {
     }
 }
 
-impl KvCacheDtype {
-    fn is_auto(&self) -> bool {
-        *self == Self::Auto
-    }
-}
-
 impl Offload {
     /// Whether optimizer states are on the host.
     pub const fn optimizer(self) -> bool {
@@ -135,10 +123,6 @@ impl Offload {
     /// Whether activations are.
     pub const fn activations(self) -> bool {
         matches!(self, Self::Activations | Self::All)
-    }
-
-    fn is_none(&self) -> bool {
-        *self == Self::None
     }
 }
 
@@ -185,14 +169,19 @@ pub struct Workload {
     /// Micro-batches per step: they fill the pipeline and accumulate gradients.
     pub microbatches: u64,
     /// What is kept in host memory.
-    #[serde(default, skip_serializing_if = "Offload::is_none")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub offload: Offload,
     /// Format of the optimizer's states.
-    #[serde(default, skip_serializing_if = "OptimizerStates::is_fp32")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub optimizer_states: OptimizerStates,
     /// Format of cached keys and values.
-    #[serde(default, skip_serializing_if = "KvCacheDtype::is_auto")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub kv_cache_dtype: KvCacheDtype,
+}
+
+/// Whether an option is as it is where nobody names it.
+fn is_default<T: Default + PartialEq>(option: &T) -> bool {
+    *option == T::default()
 }
 
 /// Bounds that keep every count below 2^64.
@@ -348,7 +337,7 @@ impl Workload {
     fn validate_mode(&self, arch: &Architecture) -> Result<()> {
         match self.mode {
             Mode::Train if self.context > 0 => fail("context", self.context, "0 in training"),
-            Mode::Train if !self.kv_cache_dtype.is_auto() => {
+            Mode::Train if !is_default(&self.kv_cache_dtype) => {
                 fail("kv_cache_dtype", self.kv_cache_dtype, "`auto` in training")
             }
             Mode::Decode if self.seq != 1 => fail(
@@ -362,19 +351,21 @@ impl Workload {
             Mode::Prefill | Mode::Decode if self.zero > 0 => {
                 fail("zero", self.zero, "0 outside training")
             }
-            Mode::Prefill | Mode::Decode if !self.offload.is_none() => {
+            Mode::Prefill | Mode::Decode if !is_default(&self.offload) => {
                 fail("offload", self.offload, "`none` outside training")
             }
-            Mode::Prefill | Mode::Decode if !self.optimizer_states.is_fp32() => fail(
+            Mode::Prefill | Mode::Decode if !is_default(&self.optimizer_states) => fail(
                 "optimizer_states",
                 self.optimizer_states,
                 "`fp32` outside training",
             ),
-            _ if !self.optimizer_states.is_fp32() && self.activation_dtype().size() != 2 => fail(
-                "optimizer_states",
-                self.optimizer_states,
-                "`fp32` where weights have four bytes",
-            ),
+            _ if !is_default(&self.optimizer_states) && self.activation_dtype().size() != 2 => {
+                fail(
+                    "optimizer_states",
+                    self.optimizer_states,
+                    "`fp32` where weights have four bytes",
+                )
+            }
             Mode::Decode if self.cp > 1 => fail("cp", self.cp, "1 in decode"),
             Mode::Prefill | Mode::Decode if self.vp > 1 => {
                 fail("vp", self.vp, "1 outside training")
@@ -492,13 +483,13 @@ impl fmt::Display for Workload {
         if self.sequence_parallel {
             write!(f, ", sequence parallel")?;
         }
-        if !self.offload.is_none() {
+        if !is_default(&self.offload) {
             write!(f, ", offload {}", self.offload)?;
         }
-        if !self.optimizer_states.is_fp32() {
+        if !is_default(&self.optimizer_states) {
             write!(f, ", {} optimizer states", self.optimizer_states)?;
         }
-        if !self.kv_cache_dtype.is_auto() {
+        if !is_default(&self.kv_cache_dtype) {
             write!(f, ", {} KV cache", self.kv_cache_dtype)?;
         }
         write!(f, ", {} attention", self.attention)

@@ -4,7 +4,7 @@ use super::coverage::note;
 use super::row::FeatureRow;
 use super::sampling::{Proposal, sizes};
 use super::{Caveat, Caveats, Coverage, Neighbour, Question};
-use crate::ops::{Attention, Op, Pass};
+use crate::ops::{Attention, Dtype, Op, Pass};
 
 /// Implements `Kernels` for a family of attention, from which operators it takes, its features, what it holds out together, the
 /// module that knows its coverage, nearest shape and proposals, and its examples.
@@ -56,6 +56,25 @@ macro_rules! attention_kernels {
 }
 
 pub(super) use attention_kernels;
+
+/// Shapes that every family of attention is shown: with eight key heads in each format, with as many key heads as query
+/// heads, without a mask, in a window. Besides, the shape with eight key heads, from which others depart.
+pub(super) fn examples(plain: Attention, window: u64) -> (Vec<Attention>, Attention) {
+    let grouped = Attention {
+        kv_heads: 8,
+        ..plain
+    };
+    let formats = Dtype::ALL.map(|dtype| Attention { dtype, ..grouped });
+    let others = [
+        plain,
+        Attention {
+            causal: false,
+            ..grouped
+        },
+        Attention { window, ..grouped },
+    ];
+    (formats.into_iter().chain(others).collect(), grouped)
+}
 
 /// Width that a flash kernel runs a head of `head_dim` at: its own tile up to 64, 128, 192 or 256.
 pub fn head_tile(head_dim: u64) -> f64 {

@@ -24,12 +24,8 @@ pub struct Coverage {
     /// Masks that occur: causal, full.
     pub causal: Vec<bool>,
     /// Whether these are backward passes (attention only).
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub backward: bool,
-}
-
-const fn is_false(flag: &bool) -> bool {
-    !*flag
 }
 
 impl Coverage {

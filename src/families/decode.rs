@@ -5,7 +5,7 @@ use super::rates::Times;
 use super::row::FeatureRow;
 use super::sampling::Proposal;
 use super::{Coverage, GpuRates, Kernels, Neighbour, Question, Variant, attention};
-use crate::ops::{Attention, Dtype, Op};
+use crate::ops::{Attention, Op};
 use crate::units::Bytes;
 
 /// Keys that one step of a decode kernel takes.
@@ -82,21 +82,8 @@ fn shapes() -> Vec<Attention> {
         seq_q: 1,
         ..Attention::new(3, 24, 4097, 80)
     };
-    let grouped = Attention {
-        kv_heads: 8,
-        ..plain
-    };
-    let formats = Dtype::ALL.map(|dtype| Attention { dtype, ..grouped });
-    let others = [
-        plain,
-        Attention {
-            causal: false,
-            ..grouped
-        },
-        Attention {
-            window: 1024,
-            ..grouped
-        },
+    let (mut shapes, grouped) = attention::examples(plain, 1024);
+    shapes.extend([
         Attention {
             batch: 512,
             seq_kv: 131_072,
@@ -120,8 +107,8 @@ fn shapes() -> Vec<Attention> {
             value_dim: 128,
             ..grouped
         },
-    ];
-    formats.into_iter().chain(others).collect()
+    ]);
+    shapes
 }
 
 attention_kernels!(

@@ -5,7 +5,7 @@ use super::rates::Times;
 use super::row::FeatureRow;
 use super::sampling::Proposal;
 use super::{Coverage, GpuRates, Kernels, Neighbour, Question, Variant, attention};
-use crate::ops::{Attention, Dtype, Op, Pass};
+use crate::ops::{Attention, Op, Pass};
 
 /// Tiles `(queries, keys, grouped heads packed)` of flash-attention kernels.
 const TILES: [(f64, f64, bool); 6] = [
@@ -113,21 +113,8 @@ pub(super) fn features(op: &Attention, gpu: &GpuRates, row: &mut impl FeatureRow
 /// Shapes that reach every branch of the features.
 fn shapes() -> Vec<Attention> {
     let plain = Attention::new(3, 24, 777, 80);
-    let grouped = Attention {
-        kv_heads: 8,
-        ..plain
-    };
-    let formats = Dtype::ALL.map(|dtype| Attention { dtype, ..grouped });
-    let others = [
-        plain,
-        Attention {
-            causal: false,
-            ..grouped
-        },
-        Attention {
-            window: 128,
-            ..grouped
-        },
+    let (mut shapes, grouped) = attention::examples(plain, 128);
+    shapes.extend([
         Attention {
             window: 4096,
             seq_q: 512,
@@ -144,8 +131,8 @@ fn shapes() -> Vec<Attention> {
         },
         Attention::new(1, 1, 2, 300),
         Attention::new(1, 8, 131_072, 128),
-    ];
-    formats.into_iter().chain(others).collect()
+    ]);
+    shapes
 }
 
 attention_kernels!(

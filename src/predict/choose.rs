@@ -66,20 +66,33 @@ pub struct Answer {
     /// A second model of GEMMs, of another generation of GPUs, where the first one is of another generation than the GPU, too:
     /// the mean of both is nearer than either (docs/method.md).
     pub beside: Option<usize>,
-    /// Below how many rows of a GEMM another sub-model answers, and which.
-    sparse: Option<(u64, Box<Answer>)>,
-    /// The head sizes of attention that are known, and what answers for others by measured ratios.
-    other_heads: Option<(Vec<u64>, Box<Answer>)>,
+    /// What another sub-model answers for, and which.
+    elsewhere: Option<(Unseen, Box<Answer>)>,
+}
+
+/// Operators of its family of which a sub-model saw hardly a row.
+enum Unseen {
+    /// GEMMs of fewer rows.
+    RowsBelow(u64),
+    /// Attention of other head sizes than these, which measured ratios carry over better.
+    HeadsBeside(Vec<u64>),
+}
+
+impl Unseen {
+    fn holds(&self, op: &Op) -> bool {
+        match (self, op) {
+            (Self::RowsBelow(m_from), Op::Gemm(op)) => op.m < *m_from,
+            (Self::HeadsBeside(known), Op::Attention(op)) => !known.contains(&op.head_dim),
+            _ => false,
+        }
+    }
 }
 
 impl Answer {
-    /// This answer, or that of the next best sub-model where this one saw hardly a row or no row of this head size.
+    /// This answer, or that of the next best sub-model where this one saw hardly a row.
     pub fn to(&self, op: &Op) -> &Self {
-        match (&self.sparse, &self.other_heads, op) {
-            (Some((m_from, elsewhere)), _, Op::Gemm(gemm)) if gemm.m < *m_from => elsewhere,
-            (_, Some((known, elsewhere)), Op::Attention(op)) if !known.contains(&op.head_dim) => {
-                elsewhere
-            }
+        match &self.elsewhere {
+            Some((unseen, answer)) if unseen.holds(op) => answer,
             _ => self,
         }
     }
@@ -109,7 +122,7 @@ pub fn choose(
         && let Some(entry) = sparse.into_iter().find(|entry| entry.is(best))
         && let Some((_, elsewhere)) = next_best(gpu, candidates, asked, &|key| key == best, models)
     {
-        answer.sparse = Some((entry.m_from, Box::new(elsewhere)));
+        answer.elsewhere = Some((Unseen::RowsBelow(entry.m_from), Box::new(elsewhere)));
     }
     let of_family = |key: &Key| key.family == family;
     if family.is_carried()
@@ -117,7 +130,7 @@ pub fn choose(
         && let Some((_, elsewhere)) = next_best(gpu, candidates, asked, &of_family, models)
     {
         let known = models[answer.model].coverage.head_dims.clone();
-        answer.other_heads = Some((known, Box::new(elsewhere)));
+        answer.elsewhere = Some((Unseen::HeadsBeside(known), Box::new(elsewhere)));
     }
     Ok(Some(answer))
 }
@@ -206,8 +219,7 @@ fn next_best<'a>(
         asked: if as_wide { known } else { variant },
         caveats,
         beside: None,
-        sparse: None,
-        other_heads: None,
+        elsewhere: None,
     };
     Some((&submodel.key, answer))
 }

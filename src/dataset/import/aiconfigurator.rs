@@ -175,10 +175,9 @@ fn attention<'a>(batch: &'a Batch<'_>) -> Result<Reader<'a>> {
     Ok(Box::new(move |row| {
         trusted(suspect.get(row))?;
         let (new, cached) = (new.size(row), cached.size(row));
-        let decodes = new == 1 && cached > 0;
         let dtype = match (dtype.get(row), cache.get(row)) {
             (Some("fp8"), Some("fp8")) => Dtype::Fp8,
-            (dtype, cache) => cached_format("attn_dtype", dtype, cache, decodes)?,
+            (dtype, cache) => cached_format("attn_dtype", dtype, cache, [new, cached])?,
         };
         Ok(Reading {
             op: Op::Attention(Attention {
@@ -329,13 +328,14 @@ fn experts<'a>(batch: &'a Batch<'_>) -> Result<Reader<'a>> {
     }))
 }
 
-/// Format of 16-bit attention over a cache: that of the cache where a decoding step reads it.
+/// Format of 16-bit attention of new tokens over cached ones: that of the cache where a decoding step reads it.
 fn cached_format(
     column: &str,
     dtype: Option<&str>,
     cache: Option<&str>,
-    decodes: bool,
+    [new, cached]: [u64; 2],
 ) -> std::result::Result<Dtype, Reason> {
+    let decodes = new == 1 && cached > 0;
     match (dtype, cache) {
         (Some("bfloat16"), Some("bfloat16")) => Ok(Dtype::Bf16),
         (Some("bfloat16"), Some("fp8")) if decodes => Ok(Dtype::Fp8),
@@ -366,8 +366,7 @@ fn latent<'a>(batch: &'a Batch<'_>) -> Result<Reader<'a>> {
             );
         }
         let (new, cached) = (new.count(row), cached.count(row));
-        let decodes = new == 1 && cached > 0;
-        let dtype = cached_format("mla_dtype", dtype.get(row), cache.get(row), decodes)?;
+        let dtype = cached_format("mla_dtype", dtype.get(row), cache.get(row), [new, cached])?;
         let heads = heads.size(row);
         let absorbed = match (table.get(row), kernel.get(row)) {
             (Some("generation_mla"), _) | (_, Some("flash_attention" | "triton")) => true,

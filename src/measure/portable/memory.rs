@@ -1,6 +1,6 @@
 //! Memory-bound kernels as a step in burn composes them of elementwise kernels, and differentiates them.
 
-use super::operands::{Leaf, Operands, Source, four};
+use super::operands::{Leaf, Operands, Source, constant, four};
 use super::transformer::rotated;
 use crate::measure::reference::{EPSILON, adam, positions, rotary_width};
 use crate::ops::{Memory, MemoryKind, Pass};
@@ -27,7 +27,7 @@ pub fn refuses(op: &Memory) -> Option<String> {
 /// The operands of a kernel that [`refuses`] accepts, in the order of the reference.
 pub fn operands(op: &Memory, dtype: DType, source: &mut dyn Source) -> Operands {
     let (rows, cols) = (op.rows as usize, op.cols as usize);
-    let matrix = |source: &mut dyn Source| source.next(rows * cols, dtype).reshape([rows, cols]);
+    let matrix = |source: &mut dyn Source| -> Tensor<2> { source.shaped([rows, cols], dtype) };
     match op.kind {
         MemoryKind::Softmax => {
             let scores: Tensor<2> = matrix(source);
@@ -45,9 +45,7 @@ pub fn operands(op: &Memory, dtype: DType, source: &mut dyn Source) -> Operands 
             // One GEMM gives both halves.
             let both: Tensor<2> = match source.is_drawn() {
                 true => Tensor::cat(vec![matrix(source), matrix(source)], 1),
-                false => source
-                    .next(2 * rows * cols, dtype)
-                    .reshape([rows, 2 * cols]),
+                false => source.shaped([rows, 2 * cols], dtype),
             };
             let upstream = source.upstream(op.pass, [rows, cols], dtype);
             let call = Operands::new(op.pass, upstream, move |trains| {
@@ -75,7 +73,7 @@ pub fn operands(op: &Memory, dtype: DType, source: &mut dyn Source) -> Operands 
 
 fn norm(op: &Memory, dtype: DType, source: &mut dyn Source) -> Operands {
     let (rows, cols) = (op.rows as usize, op.cols as usize);
-    let x: Tensor<2> = source.next(rows * cols, dtype).reshape([rows, cols]);
+    let x: Tensor<2> = source.shaped([rows, cols], dtype);
     let gamma = source.next(cols, dtype);
     let centred = op.kind == MemoryKind::LayerNorm;
     let beta = match op.pass {
@@ -104,10 +102,7 @@ fn rotary(op: &Memory, dtype: DType, source: &mut dyn Source) -> Operands {
     let width = rotary_width(op.cols).expect("checked by `refuses`") as usize;
     let shape = [1, rows, cols / width, width];
     // The rotation is linear, so where it is taken does not matter to the gradient.
-    let x = source
-        .next(rows * cols, dtype)
-        .reshape(shape)
-        .swap_dims(1, 2);
+    let x = source.shaped(shape, dtype).swap_dims(1, 2);
     let upstream = match (op.pass, source.is_drawn()) {
         (Pass::Backward, true) => Some(x.clone()),
         _ => None,
@@ -115,13 +110,9 @@ fn rotary(op: &Memory, dtype: DType, source: &mut dyn Source) -> Operands {
     let known = positions(op.rows) as usize;
     let mut table = || -> Tensor<4> {
         if !source.is_drawn() {
-            return source
-                .next(rows * width, dtype)
-                .reshape([1, 1, rows, width]);
+            return source.shaped([1, 1, rows, width], dtype);
         }
-        let half: Tensor<2> = source
-            .next(known * width / 2, dtype)
-            .reshape([known, width / 2]);
+        let half: Tensor<2> = source.shaped([known, width / 2], dtype);
         let whole = Tensor::cat(vec![half.clone(), half], 1);
         let repeated = whole.repeat(&[rows.div_ceil(known), 1]).narrow(0, 0, rows);
         repeated.reshape([1, 1, rows, width])
@@ -129,10 +120,7 @@ fn rotary(op: &Memory, dtype: DType, source: &mut dyn Source) -> Operands {
     let tables = [table(), table()];
     Operands::new(op.pass, upstream, move |trains| {
         let x = Leaf::new(&x, trains);
-        let tables = tables.each_ref().map(|table| match trains {
-            true => table.clone().autodiff(),
-            false => table.clone(),
-        });
+        let tables = tables.each_ref().map(|table| constant(table, trains));
         (rotated(x.0.clone(), &tables), vec![x.into()])
     })
     .swapped()
@@ -140,22 +128,19 @@ fn rotary(op: &Memory, dtype: DType, source: &mut dyn Source) -> Operands {
 
 fn lookup(op: &Memory, dtype: DType, source: &mut dyn Source) -> Operands {
     let (rows, cols) = (op.rows as usize, op.cols as usize);
-    let first: Tensor<2> = source.next(rows * cols, dtype).reshape([rows, cols]);
+    let first: Tensor<2> = source.shaped([rows, cols], dtype);
     let places = source.indices(rows, op.rows).reshape([1, rows]);
     let (table, upstream, sum) = match (op.pass, source.is_drawn()) {
         (Pass::Forward, _) => (first, None, None),
         (Pass::Backward, false) => (first, None, None),
         (Pass::Backward, true) => {
-            let sum: Tensor<2> = source.next(rows * cols, dtype).reshape([rows, cols]);
+            let sum: Tensor<2> = source.shaped([rows, cols], dtype);
             (sum.clone(), Some(first.reshape([1, rows, cols])), Some(sum))
         }
     };
     let looked_up = Operands::new(op.pass, upstream, move |trains| {
         let table = Leaf::new(&table, trains);
-        let places = match trains {
-            true => places.clone().autodiff(),
-            false => places.clone(),
-        };
+        let places = constant(&places, trains);
         (embedding(table.0.clone(), places), vec![table.into()])
     });
     match sum {
@@ -166,7 +151,7 @@ fn lookup(op: &Memory, dtype: DType, source: &mut dyn Source) -> Operands {
 
 fn loss(op: &Memory, dtype: DType, source: &mut dyn Source) -> Operands {
     let (rows, cols) = (op.rows as usize, op.cols as usize);
-    let logits: Tensor<2> = source.next(rows * cols, dtype).reshape([rows, cols]);
+    let logits: Tensor<2> = source.shaped([rows, cols], dtype);
     let classes = source.indices(rows, op.cols).reshape([rows, 1]);
     let upstream = match op.pass {
         Pass::Backward => {
@@ -178,10 +163,7 @@ fn loss(op: &Memory, dtype: DType, source: &mut dyn Source) -> Operands {
     };
     Operands::new(op.pass, upstream, move |trains| {
         let logits = Leaf::new(&logits, trains);
-        let classes = match trains {
-            true => classes.clone().autodiff(),
-            false => classes.clone(),
-        };
+        let classes = constant(&classes, trains);
         let losses = log_softmax(logits.0.clone(), 1).gather(1, classes).neg();
         (losses, vec![logits.into()])
     })

@@ -4,6 +4,7 @@ use super::memory;
 use crate::measure::reference;
 use crate::ops::{Attention, Dtype, Gemm, Op, Pass};
 use crate::random::Random;
+use burn::tensor::kind::Autodiff;
 use burn::tensor::module::attention;
 use burn::tensor::ops::AttentionModuleOptions;
 use burn::tensor::{DType, Device, Gradients, Int, Tensor, TensorData};
@@ -47,6 +48,14 @@ impl<const D: usize> Leaf<D> {
             true => Self(tensor.clone().autodiff().require_grad()),
             false => Self(tensor.clone()),
         }
+    }
+}
+
+/// A tensor that no gradient is taken by, under autodiff where others train.
+pub fn constant<const D: usize, K: Autodiff>(tensor: &Tensor<D, K>, trains: bool) -> Tensor<D, K> {
+    match trains {
+        true => tensor.clone().autodiff(),
+        false => tensor.clone(),
     }
 }
 
@@ -172,6 +181,11 @@ pub trait Source {
 }
 
 impl dyn Source + '_ {
+    /// The next operand of this shape.
+    pub fn shaped<const D: usize>(&mut self, shape: [usize; D], dtype: DType) -> Tensor<D> {
+        self.next(shape.iter().product(), dtype).reshape(shape)
+    }
+
     /// The gradient of the output, where a pass takes one and results are compared.
     pub fn upstream<const D: usize>(
         &mut self,
@@ -180,7 +194,7 @@ impl dyn Source + '_ {
         dtype: DType,
     ) -> Option<Tensor<D>> {
         let wanted = pass == Pass::Backward && self.is_drawn();
-        wanted.then(|| self.next(shape.iter().product(), dtype).reshape(shape))
+        wanted.then(|| self.shaped(shape, dtype))
     }
 }
 
@@ -324,10 +338,9 @@ fn gemm(op: &Gemm, dtype: DType, source: &mut dyn Source) -> Operands {
     let (first, second) = reference::transposed(op.layout);
     let mut stored = |rows: u64, columns: u64, transposed| -> Tensor<3> {
         let [batch, rows, columns] = [op.batch, rows, columns].map(|size| size as usize);
-        let flat = source.next(batch * rows * columns, dtype);
         match transposed {
-            true => flat.reshape([batch, columns, rows]).swap_dims(1, 2),
-            false => flat.reshape([batch, rows, columns]),
+            true => source.shaped([batch, columns, rows], dtype).swap_dims(1, 2),
+            false => source.shaped([batch, rows, columns], dtype),
         }
     };
     let (first, second) = (stored(op.m, op.k, first), stored(op.k, op.n, second));
@@ -337,7 +350,7 @@ fn gemm(op: &Gemm, dtype: DType, source: &mut dyn Source) -> Operands {
 fn attended(op: &Attention, dtype: DType, source: &mut dyn Source) -> Operands {
     let mut heads = |sequence: u64, width: u64| -> Tensor<4> {
         let shape = [op.batch, op.heads, sequence, width].map(|size| size as usize);
-        source.next(shape.iter().product(), dtype).reshape(shape)
+        source.shaped(shape, dtype)
     };
     let (seq_q, value_dim) = (op.seq_q, op.value_dim);
     let operands = [

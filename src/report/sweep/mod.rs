@@ -225,8 +225,6 @@ impl SweepReport {
                 "batch" if !self.is_model() => *value == 1,
                 "tp" | "cp" | "ep" | "pp" | "vp" | "dp" | "microbatches" | "stride" => *value == 1,
                 "recipe" => value == "tensorwise",
-                "optimizer_states" => value == "fp32",
-                "kv_cache_dtype" => value == "auto",
                 "pass" => value == "forward",
                 "recompute" => value == "none",
                 _ => *value == 0 || *value == false,
