@@ -12,8 +12,8 @@ mkdir -p "$rows"
 # The stacks that data/stacks.toml names, as their own tables or as auxiliary ones.
 stacks=("trtllm 1.3.0rc20" "trtllm 1.3.0rc10" "trtllm 1.2.0rc5" "trtllm 1.0.0" "sglang 0.5.9" "sglang 0.5.10"
     "sglang 0.5.14" "sglang 0.5.14 fp8_block" "sglang 0.5.14 flashinfer_trtllm"
-    "sglang 0.5.14 fp8_block flashinfer_trtllm" "vllm 0.20.0")
-for table in aic_gemm_{bf16,fp8} aic_{context,generation}_attention_{bf16,fp8} aic_moe aic_mla; do
+    "sglang 0.5.14 fp8_block flashinfer_trtllm" "sglang 0.5.6.post2" "vllm 0.20.0")
+for table in aic_gemm_{bf16,fp8,fp4_int} aic_{context,generation}_attention_{bf16,fp8} aic_moe aic_mla; do
     [ -f "$rows/$table.parquet" ] ||
         "$shapewise" import aiconfigurator "$tables/$table.parquet" --stack "${stacks[@]}" --out "$rows/$table.parquet"
 done
@@ -23,6 +23,8 @@ encoder=aic_encoder_attention
         --out "$rows/$encoder.parquet"
 [ -f "$rows/cookbook.parquet" ] ||
     "$shapewise" import cookbook "$tables/cookbook_gemm_bmm.parquet" --out "$rows/cookbook.parquet"
+[ -f "$rows/aiter.parquet" ] ||
+    "$shapewise" import aiter "$tables/aiter_amd_gemm.parquet" --gpu mi355x --out "$rows/aiter.parquet"
 
 timings=("$rows"/aic_*.parquet)
 for gpu in h200 h100 a100 b200 b300 gb200 gb300 l40s rtx-pro-6000 b60; do
@@ -31,6 +33,7 @@ done
 for gpu in a100-40gb v100 mi250x; do
     "$shapewise" train --data "$rows/cookbook.parquet" --gpu "$gpu" --out "models/$gpu"
 done
+"$shapewise" train --data "$rows/aiter.parquet" --gpu mi355x --out models/mi355x
 "$shapewise" train --data "${timings[@]}" --across --out models/base
 
 # The constants of frameworks, from what the programs just built predict; fsdp1, ddp and maxtext keep their priors.

@@ -180,9 +180,8 @@ fn predicted_as<R: Row>(mut body: Value, columns: &Columns) -> Result<Times, Err
     }
     let (mut request, target): (R, TargetRequest) = json::read(body)?;
     let predictor = ready().get(&target)?;
-    if let Some(dtype) = Sizes::fixed(|sizes| request.op(sizes))?.dtype() {
-        predictor.gpu().require(dtype)?;
-    }
+    let first = Sizes::fixed(|sizes| request.op(sizes))?;
+    predictor.gpu().require(first.dtype())?;
     let mut times: Times = ([const { Vec::new() }; 3], Vec::with_capacity(rows));
     times
         .0

@@ -14,17 +14,21 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 const UNNAMED: &str = "graph";
 
 /// How the graph of a request is read.
-pub fn options(request: &GraphRequest) -> Options {
-    Options {
+pub fn options(request: &GraphRequest) -> Result<Options> {
+    if let Some(dtype) = request.dtype.filter(|dtype| !dtype.is_element()) {
+        let allowed = Dtype::ELEMENT_NAMES.join(", ");
+        return Err(Error::field("graph", "dtype", dtype, &allowed));
+    }
+    Ok(Options {
         dims: request.dims.iter().cloned().collect(),
         dtype: request.dtype,
         causal: request.causal,
-    }
+    })
 }
 
 /// The operators that a request holds, and what the graph is called.
 pub fn read(request: GraphRequest) -> Result<(Listing, String)> {
-    let options = options(&request);
+    let options = options(&request)?;
     let name = request.name.unwrap_or_else(|| UNNAMED.to_owned());
     let listing = match (request.onnx, request.ops) {
         (Some(onnx), None) => {
@@ -58,9 +62,7 @@ pub fn report(predictor: &Predictor, listing: &Listing, name: &str) -> Result<Gr
     let mut formats: Vec<Dtype> = ops.iter().filter_map(Op::dtype).collect();
     formats.sort_unstable();
     formats.dedup();
-    for dtype in &formats {
-        predictor.gpu().require(*dtype)?;
-    }
+    predictor.gpu().require(formats.iter().copied())?;
     let estimates = predictor.predict(&ops);
     let bases = bases(predictor, ops.iter());
     let notes = formats

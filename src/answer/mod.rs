@@ -36,9 +36,7 @@ use crate::request::RunRequest;
 
 /// The time of each operator, in the order of the request.
 pub fn operators(predictor: &Predictor, ops: &[Op]) -> Result<Vec<OperatorReport>> {
-    for dtype in ops.iter().filter_map(Op::dtype) {
-        predictor.gpu().require(dtype)?;
-    }
+    predictor.gpu().require(ops.iter().filter_map(Op::dtype))?;
     let estimates = predictor.predict(ops);
     let answered = ops.iter().zip(&estimates);
     let reports = answered.map(|(op, estimate)| {
@@ -56,7 +54,7 @@ pub fn step(
     run: &RunRequest,
 ) -> Result<StepReport> {
     run.validate(workload)?;
-    predictor.gpu().require(workload.dtype)?;
+    predictor.gpu().require(workload.dtypes())?;
     let step = estimate_step(predictor, architecture, workload)?;
     let ops = step.lines.iter().map(|line| &line.item.op);
     let bases = bases(predictor, ops);
@@ -75,7 +73,7 @@ pub fn check(
     architecture: &Architecture,
     workload: &Workload,
 ) -> Result<CheckReport> {
-    predictor.gpu().require(workload.dtype)?;
+    predictor.gpu().require(workload.dtypes())?;
     let check = check::check(predictor, architecture, workload)?;
     let gpu = predictor.gpu();
     Ok(CheckReport::new(gpu, architecture, workload, &check))

@@ -1,6 +1,6 @@
 //! Plans for each number of GPUs, and the best plan on each of several GPUs.
 
-use crate::arch::Architecture;
+use crate::arch::{Architecture, Workload};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::plan;
@@ -15,8 +15,11 @@ pub fn plan(
     architecture: &Architecture,
     request: &PlanRequest,
 ) -> Result<PlanReport> {
-    predictor.gpu().require(request.dtype)?;
     let planned = request.planned(architecture)?;
+    let workloads = planned.queries.iter().map(|query| &query.workload);
+    predictor
+        .gpu()
+        .require(workloads.flat_map(Workload::dtypes))?;
     let subject = subject(architecture, request, &planned);
     let mut report = PlanReport::new(predictor, &subject)?;
     let mut refused = None;

@@ -41,7 +41,7 @@ pub fn model(
     let [first, last] = [sweep.points.first(), sweep.points.last()];
     let end = |point: Option<&sweep::Point>| at(point.map_or(range.start(), |point| point.value));
     let ends = [end(first)?, end(last)?];
-    predictor.gpu().require(ends[0].1.dtype)?;
+    predictor.gpu().require(ends[0].1.dtypes())?;
     let items = lower(&ends[0].0, &ends[0].1)?.items;
     let swept = Swept {
         gpu: predictor.gpu(),
@@ -62,9 +62,7 @@ pub fn operator(
 ) -> Result<SweepReport> {
     let (dimension, range) = Sizes::swept(|sizes| request.op(sizes))?;
     let at = |value| request.op(&mut Sizes::at(value));
-    if let Some(dtype) = at(range.start())?.dtype() {
-        predictor.gpu().require(dtype)?;
-    }
+    predictor.gpu().require(at(range.start())?.dtype())?;
     let measured = along(timings.unwrap_or_default(), dimension, range, at);
     if timings.is_some() && measured.is_empty() {
         return Err(Error::infeasible(format!(

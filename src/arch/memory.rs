@@ -161,9 +161,9 @@ fn stage_memory(arch: &Architecture, work: &Workload, first: bool, last: bool) -
             false => kept,
         });
     } else {
-        if work.dtype == Dtype::Fp8 {
+        if work.linear_dtype() != work.activation_dtype() {
             let edges = rank_parameters(arch, shards, StageLayers::NONE, first, last) as f64;
-            let weights = (owned - edges) * served_bytes(work.recipe) + edges * wide;
+            let weights = (owned - edges) * served_bytes(work) + edges * wide;
             memory.weights = Bytes::from_bytes(weights);
         }
         let layer = layer_activations(arch, work, stage.moe > 0, true);
@@ -195,11 +195,10 @@ fn state_bytes(work: &Workload) -> f64 {
 }
 
 /// Bytes of a weight as a server keeps it, with the 8-bit scales of its blocks.
-fn served_bytes(recipe: Recipe) -> f64 {
-    match recipe {
-        Recipe::Tensorwise | Recipe::Rowwise => 1.0,
+fn served_bytes(work: &Workload) -> f64 {
+    match work.recipe {
         Recipe::Mxfp8 => 1.0 + 1.0 / 32.0,
-        Recipe::Nvfp4 => 0.5 + 1.0 / 16.0,
+        _ => work.linear_dtype().operand_sizes()[1],
     }
 }
 
@@ -581,6 +580,17 @@ mod tests {
         let share = layers(Recipe::Nvfp4) / layers(Recipe::Tensorwise);
         // Of the norms, which stay in 16 bits, a hundred-thousandth.
         assert!((share - 9.0 / 16.0).abs() < 1e-3, "{share}");
+        let of_16_bits = |recipe| {
+            let work = Workload {
+                recipe,
+                ..Workload::decode(1, 100)
+            };
+            memory_use(arch, &work).unwrap().weights
+        };
+        assert_eq!(of_16_bits(Recipe::Int8), of_16_bits(Recipe::W8a16));
+        let parts = [Recipe::W8a16, Recipe::W4a16, Recipe::Tensorwise].map(of_16_bits);
+        let [eight, four, sixteen] = parts.map(|weights| weights.bytes());
+        assert!((sixteen - eight) / (eight - four) > 1.99 && four > 0.25 * sixteen);
     }
 
     #[test]

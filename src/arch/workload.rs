@@ -47,7 +47,9 @@ named_enum! {
 }
 
 named_enum! {
-    /// How the operands of fp8 linear maps are scaled.
+    /// How the operands of linear maps are scaled and quantized.
+    ///
+    /// The first four are recipes of fp8; the others quantize a model of 16 bits that is served.
     #[derive(Default)]
     Recipe {
         /// One scale a tensor.
@@ -59,6 +61,19 @@ named_enum! {
         Mxfp8 = "mxfp8",
         /// 4-bit elements, one 8-bit scale a block of 16 (NVIDIA NVFP4).
         Nvfp4 = "nvfp4",
+        /// Weights and inputs in 8-bit integers (SmoothQuant).
+        Int8 = "int8" or "w8a8",
+        /// Weights in 8-bit integers, inputs in 16 bits.
+        W8a16 = "w8a16",
+        /// Weights in 4-bit integers, inputs in 16 bits (GPTQ, AWQ).
+        W4a16 = "w4a16",
+    }
+}
+
+impl Recipe {
+    /// Whether it quantizes to integers what is served in 16 bits.
+    pub const fn is_integer(self) -> bool {
+        matches!(self, Self::Int8 | Self::W8a16 | Self::W4a16)
     }
 }
 
@@ -140,7 +155,7 @@ pub struct Workload {
     /// Operand format of the linear maps. With `fp8` everything else (attention, head, router,
     /// memory-bound kernels, cache unless `kv_cache_dtype` says otherwise) stays bf16.
     pub dtype: Dtype,
-    /// How fp8 operands are scaled; `tensorwise` in any other format.
+    /// How linear maps are quantized beyond `dtype`; `tensorwise` adds nothing.
     pub recipe: Recipe,
     /// Tensor-parallel ranks.
     pub tp: u64,
@@ -283,6 +298,22 @@ impl Workload {
         }
     }
 
+    /// Format of the linear maps inside layers, as their GEMMs have it.
+    pub const fn linear_dtype(&self) -> Dtype {
+        match self.recipe {
+            Recipe::Tensorwise | Recipe::Rowwise | Recipe::Mxfp8 => self.dtype,
+            Recipe::Nvfp4 => Dtype::Nvfp4,
+            Recipe::Int8 => Dtype::Int8,
+            Recipe::W8a16 => Dtype::W8a16,
+            Recipe::W4a16 => Dtype::W4a16,
+        }
+    }
+
+    /// Every format that a GPU needs units for.
+    pub const fn dtypes(&self) -> [Dtype; 2] {
+        [self.dtype, self.linear_dtype()]
+    }
+
     /// Format of activations and of every GEMM that stays out of fp8.
     pub fn activation_dtype(&self) -> Dtype {
         match self.dtype {
@@ -375,8 +406,29 @@ impl Workload {
                 self.recompute,
                 "any other without latent attention",
             ),
-            _ if self.recipe != Recipe::Tensorwise && self.dtype != Dtype::Fp8 => {
-                fail("recipe", self.recipe, "`tensorwise` unless dtype is fp8")
+            _ if !self.dtype.is_element() => {
+                let recipe = match self.dtype {
+                    Dtype::Nvfp4 => "fp8 with the recipe".to_owned(),
+                    _ => "bf16 or fp16 with the recipe".to_owned(),
+                };
+                fail("dtype", self.dtype, &format!("{recipe} {}", self.dtype))
+            }
+            Mode::Train if self.recipe.is_integer() => {
+                fail("recipe", self.recipe, "any of floating point in training")
+            }
+            _ if self.recipe.is_integer() && !matches!(self.dtype, Dtype::Bf16 | Dtype::Fp16) => {
+                fail(
+                    "recipe",
+                    self.recipe,
+                    "one of floating point unless dtype is bf16 or fp16",
+                )
+            }
+            _ if !is_default(&self.recipe)
+                && !self.recipe.is_integer()
+                && self.dtype != Dtype::Fp8 =>
+            {
+                let allowed = "`tensorwise` or one of integers unless dtype is fp8";
+                fail("recipe", self.recipe, allowed)
             }
             _ => Ok(()),
         }
@@ -565,6 +617,39 @@ mod tests {
                     ..train
                 },
                 "tokens in all",
+            ),
+            (
+                "llama-3-8b",
+                Workload {
+                    dtype: Dtype::W4a16,
+                    ..Workload::decode(1, 10)
+                },
+                "`dtype` is w4a16; allowed: bf16 or fp16 with the recipe w4a16",
+            ),
+            (
+                "llama-3-8b",
+                Workload {
+                    recipe: Recipe::W4a16,
+                    ..train
+                },
+                "`recipe` is w4a16; allowed: any of floating point in training",
+            ),
+            (
+                "llama-3-8b",
+                Workload {
+                    dtype: Dtype::Fp8,
+                    recipe: Recipe::Int8,
+                    ..Workload::decode(1, 10)
+                },
+                "unless dtype is bf16 or fp16",
+            ),
+            (
+                "llama-3-8b",
+                Workload {
+                    recipe: Recipe::Nvfp4,
+                    ..train
+                },
+                "unless dtype is fp8",
             ),
         ] {
             let arch = &Preset::find(name).unwrap().architecture;

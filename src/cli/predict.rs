@@ -40,7 +40,7 @@ fn step(args: &Targeted<StepRequest>, format: Format) -> Result<String> {
 }
 
 fn listed(args: &GraphArgs, format: Format) -> Result<String> {
-    let listing = graph::read(&args.file, &answer::graph::options(&args.request))?;
+    let listing = graph::read(&args.file, &answer::graph::options(&args.request)?)?;
     let predictor = answering(&args.target)?;
     let name = args.file.display().to_string();
     let report = answer::graph::report(&predictor, &listing, &name)?;

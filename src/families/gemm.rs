@@ -113,14 +113,15 @@ impl Kernels for Gemms {
 
     fn features(op: &Gemm, gpu: &GpuRates, row: &mut impl FeatureRow) -> f64 {
         let [m, n, k, batch] = [op.m, op.n, op.k, op.batch].map(|dim| dim as f64);
-        let size = op.dtype.size() as f64;
+        let [left_size, right_size] = op.dtype.operand_sizes();
         let Times {
             compute,
             memory,
             roofline,
             reference,
         } = gpu.times(op.flops(), op.bytes(), op.dtype);
-        let (left, right) = (batch * m * k * size, batch * n * k * size);
+        let left = batch * m * k * left_size;
+        let right = batch * n * k * right_size;
         let output = batch * m * n * op.dtype.output_size() as f64;
 
         row.log("ln_m", m);
@@ -256,7 +257,7 @@ impl Kernels for Gemms {
             layout,
             ..gemm(768, 3072, 1536)
         });
-        let formats = Dtype::ALL.map(|dtype| Gemm {
+        let formats = Dtype::ELEMENTS.map(|dtype| Gemm {
             dtype,
             ..gemm(1, 50257, 4097)
         });

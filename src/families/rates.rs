@@ -111,7 +111,9 @@ impl GpuRates {
     pub(super) const FIXED: [Self; 2] = [
         Self {
             sms: 132.0,
-            peak: [6.7e13, 4.945e14, 9.89e14, 9.89e14, 1.979e15],
+            peak: [
+                6.7e13, 4.945e14, 9.89e14, 9.89e14, 1.979e15, 1.979e15, 3.958e15, 9.89e14, 9.89e14,
+            ],
             bandwidth: 4.8e12,
             l2: 5.0e7,
             flops_per_clock: 4096.0,
@@ -123,7 +125,9 @@ impl GpuRates {
         },
         Self {
             sms: 80.0,
-            peak: [1.57e13, 1.57e13, 1.25e14, 1.25e14, 1.25e14],
+            peak: [
+                1.57e13, 1.57e13, 1.25e14, 1.25e14, 1.25e14, 1.25e14, 1.25e14, 1.25e14, 1.25e14,
+            ],
             bandwidth: 9.0e11,
             l2: 6.0e6,
             flops_per_clock: 1024.0,

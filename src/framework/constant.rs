@@ -9,8 +9,8 @@ named_enum! {
         GemmFp8 = "gemm_fp8",
         /// Time of a GEMM with row-wise scales over that of one with tensor-wise scales.
         RowwiseOverTensorwise = "rowwise_over_tensorwise",
-        /// Time of an nvfp4 GEMM over that of the fp8 GEMM of its shape.
-        Nvfp4OverFp8 = "nvfp4_over_fp8",
+        /// Time of an nvfp4 GEMM over that of the predictor times what fp8 ones take over theirs.
+        Nvfp4 = "nvfp4",
         /// Time of an mxfp8 GEMM over that of the tensor-wise fp8 GEMM of its shape.
         Mxfp8OverFp8 = "mxfp8_over_fp8",
         /// Time of a forward attention kernel over that of the predictor.
@@ -32,8 +32,11 @@ named_enum! {
         Experts = "experts",
         /// The same in fp8.
         ExpertsFp8 = "experts_fp8",
-        /// Time of the nvfp4 GEMMs of routed experts over that of the fp8 ones.
-        Nvfp4ExpertsOverFp8 = "nvfp4_experts_over_fp8",
+        /// The same of the nvfp4 GEMMs of routed experts.
+        Nvfp4Experts = "nvfp4_experts",
+        /// Time of the GEMMs of routed experts whose weights are integers over that of the predictor times what 16-bit
+        /// ones take over theirs.
+        IntegerExperts = "integer_experts",
         /// Traffic time of gathering tokens by expert and back, and of the experts' activation, over the predictor's.
         Permute = "permute",
         /// Traffic time of an activation with biases and clamps that is not fused (GPT-OSS), over the predictor's of a
@@ -151,6 +154,7 @@ impl Constant {
             Self::Gemm
             | Self::GemmFp8
             | Self::RowwiseOverTensorwise
+            | Self::Nvfp4
             | Self::Mxfp8OverFp8
             | Self::Attention
             | Self::AttentionBackward
@@ -158,6 +162,8 @@ impl Constant {
             | Self::Launch
             | Self::Experts
             | Self::ExpertsFp8
+            | Self::Nvfp4Experts
+            | Self::IntegerExperts
             | Self::Permute
             | Self::BiasedActivation
             | Self::MoePath
@@ -169,8 +175,6 @@ impl Constant {
             | Self::ExposedEp
             | Self::ExposedEpNetwork
             | Self::FirstToken => 1.0,
-            // Half the width of fp8, twice its peak.
-            Self::Nvfp4OverFp8 | Self::Nvfp4ExpertsOverFp8 => 0.5,
             // NVLink nodes of 8 (aiconfigurator's constant).
             Self::CollectiveUs => 10.0,
             _ => 0.0,

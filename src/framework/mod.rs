@@ -302,6 +302,30 @@ mod tests {
     }
 
     #[test]
+    fn constants_of_an_unknown_trainer_spread_as_those_of_the_fitted_ones_do() {
+        let of = |name, generation| Framework::find(name, Mode::Train, generation).unwrap();
+        let [unknown, megatron, fsdp2, deepspeed] =
+            ["unknown", "megatron", "fsdp2", "megatron-deepspeed"]
+                .map(|name| of(name, Generation::Hopper));
+        let foundry = [Generation::Ampere, Generation::Hopper].map(|gpus| of("llm-foundry", gpus));
+        let others = [fsdp2, deepspeed, foundry[0], foundry[1]];
+        for constant in Constant::ALL {
+            let [figure, inherited] = [unknown, megatron].map(|of| of.figure(constant));
+            assert_eq!(figure.value, inherited.value, "{constant}");
+            if figure.sd == inherited.sd {
+                continue;
+            }
+            let line = |of: &Framework| constant.to_line(of.get(constant));
+            let squares = others.map(|other| (line(other) - line(megatron)).powi(2));
+            let spread = (squares.iter().sum::<f64>() / others.len() as f64).sqrt();
+            assert!(
+                (figure.sd / spread - 1.0).abs() < 0.2,
+                "{constant}: {spread}"
+            );
+        }
+    }
+
+    #[test]
     fn software_is_recognised_by_the_longest_text() {
         for (software, mode, name) in [
             (

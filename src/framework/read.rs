@@ -32,6 +32,9 @@ struct File {
     half_widths: BTreeMap<Kind, f64>,
     #[serde(default)]
     constants: BTreeMap<String, Figure>,
+    /// Deviations of inherited constants, in place of those that they were fitted with.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    spreads: BTreeMap<Constant, f64>,
     #[serde(default)]
     fits: BTreeMap<Kind, Fit>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -106,6 +109,14 @@ pub(super) fn framework(
         };
         check(place, &format!("constants.{key}"), &figure, constant)?;
         framework.set(constant, figure);
+    }
+    for (constant, sd) in file.spreads {
+        if !(sd > 0.0 && sd <= 10.0) {
+            let field = format!("spreads.{constant}");
+            return Err(Error::field(place, &field, sd, "more than 0, at most 10"));
+        }
+        let figure = framework.figure(constant).clone();
+        framework.set(constant, Figure { sd, ..figure });
     }
     for (at, release) in framework.releases.iter().enumerate() {
         for (&constant, factor) in &release.factors {
@@ -185,6 +196,7 @@ pub(super) fn to_toml(framework: &Framework) -> String {
                 )
             })
             .collect(),
+        spreads: BTreeMap::new(),
         fits: framework.fits.clone(),
         releases: framework.releases.clone(),
     };

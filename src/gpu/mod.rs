@@ -165,20 +165,26 @@ impl Gpu {
         Bytes::from_bytes(self.required("l2_bytes"))
     }
 
-    /// Dense peak in this format; none where it has no such units or none is published.
+    /// Dense peak in this format; none where it has no such units or none is published. Where weights alone are quantized,
+    /// the arithmetic is that of 16 bits.
     pub fn peak(&self, dtype: Dtype) -> Option<FlopsPerSecond> {
-        self.get(&format!("peak_{}_flops_per_s", dtype.name()))
-            .map(FlopsPerSecond::from_flops_per_sec)
+        let figure = |dtype: Dtype| self.get(&format!("peak_{dtype}_flops_per_s"));
+        let peak = match dtype {
+            Dtype::W8a16 | Dtype::W4a16 => figure(Dtype::Bf16).or_else(|| figure(Dtype::Fp16)),
+            _ => figure(dtype),
+        };
+        peak.map(FlopsPerSecond::from_flops_per_sec)
     }
 
-    /// Fails for a format that the GPU has no units for, with those that it has.
-    pub fn require(&self, dtype: Dtype) -> Result<()> {
-        if self.peak(dtype).is_some() {
+    /// Fails for the first of these formats that the GPU has no units for, with those that it has.
+    pub fn require(&self, dtypes: impl IntoIterator<Item = Dtype>) -> Result<()> {
+        let mut dtypes = dtypes.into_iter();
+        let Some(dtype) = dtypes.find(|&dtype| self.peak(dtype).is_none()) else {
             return Ok(());
-        }
-        let known = Dtype::ALL
-            .into_iter()
-            .filter(|&dtype| self.peak(dtype).is_some());
+        };
+        let alike = |known: &Dtype| known.is_element() || !dtype.is_element();
+        let known = Dtype::ALL.into_iter().filter(alike);
+        let known = known.filter(|&dtype| self.peak(dtype).is_some());
         let names: Vec<_> = known.map(Dtype::name).collect();
         let allowed = format!("what {} has units for: {}", self.name, names.join(", "));
         Err(Error::field(
@@ -189,11 +195,12 @@ impl Gpu {
         ))
     }
 
-    /// [`Gpu::peak`], or that of the format such work is run in instead: fp8 and bf16 in 16 bits, tf32 in fp32.
+    /// [`Gpu::peak`], or that of the format such work is run in instead: 4 bits in 8, 8 bits and bf16 in 16, tf32 in fp32.
     pub fn nearest_peak(&self, dtype: Dtype) -> FlopsPerSecond {
         let wider: &[Dtype] = match dtype {
+            Dtype::Nvfp4 | Dtype::Int8 => &[Dtype::Fp8, Dtype::Bf16, Dtype::Fp16],
             Dtype::Fp8 => &[Dtype::Bf16, Dtype::Fp16],
-            Dtype::Bf16 => &[Dtype::Fp16],
+            Dtype::Bf16 | Dtype::W8a16 | Dtype::W4a16 => &[Dtype::Fp16],
             Dtype::Tf32 => &[Dtype::Fp32, Dtype::Fp16],
             Dtype::Fp32 | Dtype::Fp16 => &[Dtype::Fp16],
         };
@@ -427,7 +434,7 @@ mod tests {
     #[test]
     fn formats_without_units_are_refused_with_those_that_have_some() {
         let refused = |gpu: &str, dtype| {
-            let refused = Gpu::find(gpu).unwrap().require(dtype).unwrap_err();
+            let refused = Gpu::find(gpu).unwrap().require([dtype]).unwrap_err();
             assert!(refused.is_bad_input());
             refused.to_string()
         };
@@ -436,7 +443,11 @@ mod tests {
             "workload: `dtype` is `bf16`; allowed: what v100 has units for: fp32, fp16"
         );
         assert!(refused("a100", Dtype::Fp8).ends_with("fp32, tf32, fp16, bf16"));
-        assert!(Gpu::find("h200").unwrap().require(Dtype::Fp8).is_ok());
+        assert!(refused("a100", Dtype::Nvfp4).ends_with("bf16, int8, w8a16, w4a16"));
+        let a100 = Gpu::find("a100").unwrap();
+        assert_eq!(a100.peak(Dtype::W4a16), a100.peak(Dtype::Bf16));
+        assert!(a100.require([Dtype::Bf16, Dtype::W4a16]).is_ok());
+        assert!(Gpu::find("h200").unwrap().require([Dtype::Fp8]).is_ok());
     }
 
     #[test]

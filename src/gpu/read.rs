@@ -22,6 +22,8 @@ pub(super) const FIGURES: &[(&str, f64, f64, bool)] = &[
     ("peak_fp16_flops_per_s", 1e13, 1e17, true),
     ("peak_bf16_flops_per_s", 1e13, 1e17, false),
     ("peak_fp8_flops_per_s", 1e13, 1e17, false),
+    ("peak_int8_flops_per_s", 1e13, 1e17, false),
+    ("peak_nvfp4_flops_per_s", 1e13, 1e17, false),
     ("reachable_bf16_flops_per_s", 1e12, 1e17, false),
     ("reachable_bandwidth_fraction", 0.3, 1.0, false),
     ("shared_memory_per_sm_bytes", 1e4, 1e7, false),

@@ -57,7 +57,7 @@ fn of_rows(name: &str, driver: &DriverInfo, rows: &[Row]) -> Result<Gpu> {
         });
         (peak > 0.0).then_some(peak)
     };
-    let peaks: Vec<(Dtype, f64)> = Dtype::ALL
+    let peaks: Vec<(Dtype, f64)> = Dtype::ELEMENTS
         .into_iter()
         .filter_map(|dtype| Some((dtype, peak(dtype)?)))
         .collect();

@@ -13,10 +13,10 @@ struct Layout {
 /// Layouts of the formats below 32 bits; fp8 is E4M3 (OCP 8-bit floating point, 1.0).
 const fn layout(dtype: Dtype) -> Option<Layout> {
     let (exponent_bits, mantissa_bits, largest) = match dtype {
-        Dtype::Fp32 | Dtype::Tf32 => return None,
         Dtype::Fp16 => (5, 10, 65504.0),
         Dtype::Bf16 => (8, 7, 3.389_531_389_251_535_5e38),
         Dtype::Fp8 => (4, 3, 448.0),
+        _ => return None,
     };
     Some(Layout {
         exponent_bits,

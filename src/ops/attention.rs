@@ -47,7 +47,7 @@ impl Attention {
         flag!(Attention, causal),
         count!(Attention, window, 0, "tokens"),
         choice!(Attention, pass, Pass),
-        choice!(Attention, dtype, Dtype),
+        choice!(Attention, dtype, Dtype, ELEMENT_NAMES),
     ];
 
     /// Causal self-attention forward over whole sequences: `heads` heads of size `head_dim`, bf16. Other fields by

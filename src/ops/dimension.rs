@@ -163,14 +163,17 @@ macro_rules! flag {
     };
 }
 
-/// A name of an enum.
+/// A name of an enum, or one of some of them.
 macro_rules! choice {
     ($family:ident, $field:ident, $type:ident) => {
+        $crate::ops::dimension::choice!($family, $field, $type, NAMES)
+    };
+    ($family:ident, $field:ident, $type:ident, $names:ident) => {
         $crate::ops::dimension::field!(
             $family,
             $field,
             "",
-            $crate::ops::dimension::Domain::Choice(&$type::NAMES),
+            $crate::ops::dimension::Domain::Choice(&$type::$names),
             Choice(value) => $type::parse(value),
             |value| value.name()
         )

@@ -79,9 +79,10 @@ impl Gemm {
 
     /// Both inputs and the output, once each.
     pub fn bytes(&self) -> Bytes {
-        let inputs = product(&[self.m, self.k]) + product(&[self.k, self.n]);
-        let output = product(&[self.m, self.n]);
-        let each = inputs * self.dtype.size() as f64 + output * self.dtype.output_size() as f64;
+        let [left, right] = self.dtype.operand_sizes();
+        let inputs = product(&[self.m, self.k]) * left + product(&[self.k, self.n]) * right;
+        let output = product(&[self.m, self.n]) * self.dtype.output_size() as f64;
+        let each = inputs + output;
         Bytes::from_bytes(self.batch as f64 * each)
     }
 }
@@ -99,6 +100,23 @@ impl fmt::Display for Gemm {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quantized_weights_alone_are_the_right_operand() {
+        let bytes = |dtype| {
+            let gemm = Gemm {
+                dtype,
+                ..Gemm::new(3, 500, 70)
+            };
+            gemm.bytes().bytes()
+        };
+        let (left, right, output) = (210.0, 35_000.0, 1500.0);
+        assert_eq!(bytes(Dtype::Bf16), 2.0 * (left + right + output));
+        assert_eq!(bytes(Dtype::W8a16), 2.0 * left + right + 2.0 * output);
+        assert_eq!(bytes(Dtype::W4a16), 2.0 * left + 0.5 * right + 2.0 * output);
+        assert_eq!(bytes(Dtype::Int8), left + right + 2.0 * output);
+        assert_eq!(bytes(Dtype::Nvfp4), 0.5625 * (left + right) + 2.0 * output);
+    }
 
     #[test]
     fn gemm_counts_match_the_formula_even_beyond_64_bits() {

@@ -122,7 +122,7 @@ impl Memory {
         count!(Memory, rows, 1, "rows"),
         count!(Memory, cols, 1, "columns"),
         choice!(Memory, pass, Pass),
-        choice!(Memory, dtype, Dtype),
+        choice!(Memory, dtype, Dtype, ELEMENT_NAMES),
     ];
 
     /// A few operations per element.

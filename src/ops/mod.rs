@@ -24,6 +24,8 @@ use std::fmt;
 
 named_enum! {
     /// The number format of the operands of a kernel.
+    ///
+    /// The formats after fp8 are those of GEMMs alone: their weights, the right operand, are quantized.
     #[derive(Default)]
     #[non_exhaustive]
     Dtype {
@@ -38,24 +40,61 @@ named_enum! {
         Bf16 = "bf16" or "bfloat16",
         /// 8-bit float with one scale per tensor or token; a GEMM writes its output as bf16.
         Fp8 = "fp8" or "float8" or "float8_e4m3fn" or "e4m3",
+        /// Weights and inputs in 8-bit integers (SmoothQuant, arXiv 2211.10438).
+        Int8 = "int8" or "w8a8",
+        /// 4-bit floats with an 8-bit scale a block of 16, weights and inputs (NVIDIA NVFP4).
+        Nvfp4 = "nvfp4",
+        /// Weights in 8-bit integers, inputs and arithmetic in 16 bits.
+        W8a16 = "w8a16" or "int8_wo",
+        /// Weights in 4-bit integers, inputs and arithmetic in 16 bits (GPTQ, arXiv 2210.17323; AWQ, arXiv 2306.00978).
+        W4a16 = "w4a16" or "int4_wo",
     }
 }
 
 impl Dtype {
-    /// Bytes of one operand element.
+    /// The formats that operands of any operator may have.
+    pub const ELEMENTS: [Self; 5] = [Self::Fp32, Self::Tf32, Self::Fp16, Self::Bf16, Self::Fp8];
+
+    /// The names of [`Dtype::ELEMENTS`].
+    pub const ELEMENT_NAMES: [&'static str; Self::ELEMENTS.len()] =
+        ["fp32", "tf32", "fp16", "bf16", "fp8"];
+
+    /// Whether operands of any operator may have this format, not of GEMMs alone.
+    pub fn is_element(self) -> bool {
+        Self::ELEMENTS.contains(&self)
+    }
+
+    /// Bytes of one element of the left operand, the inputs; 4 bits count as a byte.
     pub const fn size(self) -> u64 {
         match self {
             Self::Fp32 | Self::Tf32 => 4,
-            Self::Fp16 | Self::Bf16 => 2,
-            Self::Fp8 => 1,
+            Self::Fp16 | Self::Bf16 | Self::W8a16 | Self::W4a16 => 2,
+            Self::Fp8 | Self::Int8 | Self::Nvfp4 => 1,
         }
     }
 
-    /// Bytes of one output element of a GEMM: those of fp8 are written in 16 bits.
-    pub const fn output_size(self) -> u64 {
+    /// Bytes of one element of the left and of the right operand of a GEMM, scales of blocks included.
+    pub const fn operand_sizes(self) -> [f64; 2] {
+        let size = self.size() as f64;
         match self {
-            Self::Fp8 => 2,
-            other => other.size(),
+            Self::Nvfp4 => [0.5 + 1.0 / 16.0; 2],
+            Self::W8a16 => [size, 1.0],
+            Self::W4a16 => [size, 0.5],
+            _ => [size; 2],
+        }
+    }
+
+    /// Whether libraries run operands of both formats by the same kernels: widths are equal and neither alone is of integers.
+    pub fn runs_as(self, other: Self) -> bool {
+        let integers = |dtype| dtype == Self::Int8;
+        self.operand_sizes() == other.operand_sizes() && integers(self) == integers(other)
+    }
+
+    /// Bytes of one output element of a GEMM: those of narrower formats are written in 16 bits.
+    pub const fn output_size(self) -> u64 {
+        match self.size() {
+            1 => 2,
+            size => size,
         }
     }
 }

@@ -4,7 +4,7 @@
 use crate::error::{Error, Result};
 use crate::families::{Caveat, Caveats, Coverage, Family, GpuRates, Variant};
 use crate::gpu::{Generation, Gpu, Vendor};
-use crate::ops::Op;
+use crate::ops::{Dtype, Op};
 use crate::predict::assume;
 use crate::predict::library;
 use crate::regressor::artifact::{ANY_GPU, Artifact, Calibration, Key, Submodel, Weights};
@@ -207,7 +207,7 @@ fn next_best<'a>(
     let known = submodel.key.variant;
     let mut caveats = Caveats::default();
     caveats.insert_if(submodel.key.gpu != gpu.name, Caveat::OtherGpu);
-    let as_wide = bytes(variant) == bytes(known);
+    let as_wide = runs_as(variant, known);
     caveats.insert_if(known != variant && as_wide, Caveat::OtherDtype);
     caveats.insert_if(!as_wide, Caveat::OtherWidth);
     let model = load(submodel, weights, gpu, models);
@@ -379,6 +379,16 @@ fn gap(gpu: &Gpu, other: &Gpu) -> f64 {
     units + (gpu.bandwidth() / other.bandwidth()).ln().abs()
 }
 
+/// How unlike the dies of two GPUs of one generation are: the mean of the e-folds between their peaks. Blackwell Ultra has
+/// the 16-bit units of Blackwell, but others of 4 bits and integers.
+fn unlike(gpu: &Gpu, other: &Gpu) -> f64 {
+    let both = Dtype::ALL
+        .into_iter()
+        .filter_map(|dtype| Some((gpu.peak(dtype)?, other.peak(dtype)?)));
+    let folds: Vec<f64> = both.map(|(a, b)| (a / b).ln().abs()).collect();
+    folds.iter().sum::<f64>() / folds.len().max(1) as f64
+}
+
 /// Whether GPUs of this kind are linked faster than PCIe 5.0 links them.
 fn is_linked(gpu: &Gpu) -> bool {
     let link = gpu.link_bandwidth();
@@ -388,8 +398,8 @@ fn is_linked(gpu: &Gpu) -> bool {
 /// Farther apart than the GPUs of one maker on which the mean of two others was tried (docs/method.md).
 const FAR: f64 = 2.0;
 
-/// The other GPUs with a model of their own, of a dense table: first those of the same generation, each nearest in units and
-/// bandwidth first.
+/// The other GPUs with a model of their own, of a dense table: first those of the same generation, nearest in units,
+/// bandwidth and peaks, then the others, nearest in units and bandwidth.
 fn others(gpu: &Gpu) -> Result<Vec<(&'static str, &'static Gpu)>> {
     let sparse = sparse_entries()?;
     let mut others: Vec<_> = library::names()
@@ -397,10 +407,13 @@ fn others(gpu: &Gpu) -> Result<Vec<(&'static str, &'static Gpu)>> {
         .filter(|name| sparse.iter().all(|entry| entry.gpu != *name))
         .filter_map(|name| Gpu::find(name).ok().map(|other| (name, other)))
         .collect();
+    let place = |other: &Gpu| match other.generation == gpu.generation {
+        true => (false, gap(gpu, other) + unlike(gpu, other)),
+        false => (true, gap(gpu, other)),
+    };
     others.sort_by(|(_, a), (_, b)| {
-        let is_other = |other: &Gpu| other.generation != gpu.generation;
-        let by_generation = is_other(a).cmp(&is_other(b));
-        by_generation.then(gap(gpu, a).total_cmp(&gap(gpu, b)))
+        let [(other_a, far_a), (other_b, far_b)] = [place(a), place(b)];
+        other_a.cmp(&other_b).then(far_a.total_cmp(&far_b))
     });
     Ok(others)
 }
@@ -412,8 +425,12 @@ fn sibling(gpu: &Gpu) -> Result<Option<&'static str>> {
     Ok(sibling.map(|(name, _)| name))
 }
 
-fn bytes(variant: Variant) -> Option<u64> {
-    variant.dtype().map(|dtype| dtype.size())
+/// Whether kernels of one variant are those of the other but for a format that runs alike.
+fn runs_as(one: Variant, other: Variant) -> bool {
+    match (one.dtype(), other.dtype()) {
+        (Some(one), Some(other)) => one.runs_as(other),
+        (one, other) => one == other,
+    }
 }
 
 /// The most that [`distance`] is on the same GPU in a format of the same width.
@@ -427,7 +444,7 @@ const SAME_WIDTH: u32 = 5;
 /// Assumed, as an order of preference: another 16-bit format runs the same kernels (1), so it goes before another GPU
 /// of the generation (3), that before all GPUs together (4), and a format of another width comes last (6).
 fn distance(gpu: &Gpu, variant: Variant, key: &Key) -> Option<u32> {
-    let format = match (key.variant == variant, bytes(key.variant) == bytes(variant)) {
+    let format = match (key.variant == variant, runs_as(key.variant, variant)) {
         (true, _) => 0,
         _ if key.variant.kind() != variant.kind() => return None,
         (false, true) => 1,
@@ -484,7 +501,7 @@ mod tests {
         // H200's GEMMs were taught by rows of H100, so two other generations answer for H100.
         let h100 = Gpu::find("h100").unwrap();
         let candidates = candidates_without(h100).unwrap();
-        let bf16 = Variant::Format(crate::ops::Dtype::Bf16);
+        let bf16 = Variant::Format(Dtype::Bf16);
         let mut models = Vec::new();
         let answer = choose(h100, &candidates, Family::Gemm, bf16, &mut models).unwrap();
         let answer = answer.unwrap();

@@ -106,7 +106,7 @@ impl Predictor {
     /// which formats it has.
     pub fn format_note(&self, dtype: Dtype) -> Option<String> {
         let (name, known) = self.named.as_ref()?;
-        if known.is_empty() || known.iter().any(|known| known.size() == dtype.size()) {
+        if known.is_empty() || known.iter().any(|known| known.runs_as(dtype)) {
             return None;
         }
         let known: Vec<_> = known.iter().map(|known| known.name()).collect();

@@ -352,9 +352,9 @@ impl StepReport {
                 .collect(),
             notes: architecture
                 .stated
-                .notes(workload.dtype)
+                .notes(workload.linear_dtype())
                 .into_iter()
-                .chain(predictor.format_note(workload.dtype))
+                .chain(predictor.format_note(workload.linear_dtype()))
                 .chain(hints(workload, step))
                 .collect(),
             lines: step

@@ -24,6 +24,12 @@ const MOST_BYTES: f64 = (1_u64 << 50) as f64;
 
 /// The operator, unless no machine holds its operands.
 fn held(op: Op) -> Result<Op> {
+    if let Some(dtype) = op.dtype()
+        && let Some(dimension) = op.dimension("dtype")
+        && let Err(allowed) = dimension.domain.parse(dtype.name())
+    {
+        return Err(Error::field(op.kind(), "dtype", dtype, &allowed));
+    }
     let bytes = op.bytes();
     match bytes.bytes() <= MOST_BYTES {
         true => Ok(op),
@@ -197,6 +203,11 @@ mod tests {
     #[test]
     fn an_operator_that_no_machine_holds_is_refused() {
         let refused = |body| read_operator(body).unwrap_err().to_string();
+        let attention = json!({"kind": "attention", "batch": 1, "heads": 8, "seq_q": 64, "head_dim": 64, "dtype": "nvfp4"});
+        assert_eq!(
+            refused(attention),
+            "attention: `dtype` is nvfp4; allowed: fp32, tf32, fp16, bf16, fp8"
+        );
         let most = 1_u64 << 32;
         let text = refused(json!({"kind": "gemm", "m": most, "n": most, "k": 1}));
         assert!(text.contains("at most 1 PiB"), "{text}");

@@ -251,7 +251,7 @@ fn search_of(
     effort: Effort,
     watch: &Watch<'_>,
 ) -> Result<Found> {
-    predictor.gpu().require(request.workload.dtype)?;
+    predictor.gpu().require(request.workload.dtypes())?;
     let asked = request;
     let mut request = request.clone();
     let gpu = predictor.gpu();

@@ -251,9 +251,9 @@ mod tests {
                 "`m`",
             ),
             (
-                json!({"m": 8, "n": 8, "k": 8, "dtype": "int8"}),
+                json!({"m": 8, "n": 8, "k": 8, "dtype": "int9"}),
                 "dtype",
-                "\"int8\"",
+                "\"int9\"",
                 "`bf16`",
             ),
         ] {

@@ -21,12 +21,12 @@ fn size(random: &mut Random, most: f64) -> u64 {
 }
 
 fn operator(random: &mut Random) -> Op {
-    let dtype = random.pick(&Dtype::ALL);
+    let dtype = random.pick(&Dtype::ELEMENTS);
     match random.below(4) {
         0 | 1 => Op::Gemm(Gemm {
             batch: random.pick(&[1, 1, 1, 96]),
             layout: random.pick(&Layout::ALL),
-            dtype,
+            dtype: random.pick(&Dtype::ALL),
             ..Gemm::new(
                 size(random, 262_144.0),
                 size(random, 131_072.0),

@@ -31,6 +31,8 @@ impl Format {
             "float16" => Some(Dtype::Fp16),
             "bfloat16" => Some(Dtype::Bf16),
             "fp8" | "fbgemm_fp8" => Some(Dtype::Fp8),
+            "awq with 4 bits" | "gptq with 4 bits" => Some(Dtype::W4a16),
+            "gptq with 8 bits" => Some(Dtype::W8a16),
             _ => None,
         }
     }
@@ -80,14 +82,19 @@ impl Stated {
         self.left_out.push(what);
     }
 
-    /// Sentences about an answer in this format, for whoever reads it.
+    /// Sentences about an answer whose linear maps have this format, for whoever reads it.
     pub fn notes(&self, dtype: Dtype) -> Vec<String> {
         let other = self
             .format
             .iter()
             .filter(|format| format.dtype() != Some(dtype));
-        let contradiction = other.map(|Format { field, name }| {
-            format!("the config says {name} (`{field}`); this answer takes {dtype}")
+        let contradiction = other.map(|format| {
+            let Format { field, name } = format;
+            let recipe = match format.dtype().filter(|dtype| !dtype.is_element()) {
+                Some(quantized) => format!(", recipe {quantized} the other"),
+                None => String::new(),
+            };
+            format!("the config says {name} (`{field}`); this answer takes {dtype}{recipe}")
         });
         let left_out = self.left_out.iter().map(|&what| what.to_owned());
         contradiction.chain(left_out).collect()

@@ -170,11 +170,11 @@ impl Lowering<'_> {
     fn linear(&mut self, linear: &Linear, rows: u64, members: u64, scope: Scope, times: u64) {
         let dtype = match linear.role {
             Role::Logits | Role::Router => self.work.activation_dtype(),
-            _ => self.work.dtype,
+            _ => self.work.linear_dtype(),
         };
         let (inputs, outputs) = (linear.inputs, linear.outputs);
         let gemm = |m, n, k, layout| {
-            let layout = if dtype == Dtype::Fp8 {
+            let layout = if matches!(dtype, Dtype::Fp8 | Dtype::Nvfp4) {
                 Layout::Tn
             } else {
                 layout
@@ -222,7 +222,7 @@ impl Lowering<'_> {
         let kind = MemoryKind::AccumulateGradient;
         let accumulate = memory(kind, linear.outputs * members, linear.inputs);
         let cast = |cols| memory(MemoryKind::Quantize, rows, cols);
-        if dtype == Dtype::Fp8 {
+        if matches!(dtype, Dtype::Fp8 | Dtype::Nvfp4) {
             self.push(Role::Quantize, Phase::Forward, cast(linear.inputs), times);
             self.push(Role::Quantize, Phase::Backward, cast(linear.outputs), times);
         }

@@ -1,6 +1,6 @@
 //! Lowered steps against hand-made tables, published FLOP figures and closed forms.
 
-use super::super::{KvCacheDtype, Mode, NormPlacement, Preset};
+use super::super::{KvCacheDtype, Mode, NormPlacement, Preset, Recipe};
 use super::*;
 use crate::ops::{Attention, CollectiveKind};
 use proptest::prelude::*;
@@ -414,6 +414,34 @@ fn zero_stages_trade_the_all_reduce_for_scatter_and_gather() {
             panic!("the optimizer is memory-bound")
         };
         assert_eq!((op.rows, adam.count), (6_738_415_616 / shards, 1));
+    }
+}
+
+#[test]
+fn quantized_weights_are_those_of_linear_maps_inside_layers() {
+    let formats = [
+        (Dtype::Fp8, Recipe::Nvfp4, Dtype::Nvfp4),
+        (Dtype::Bf16, Recipe::Int8, Dtype::Int8),
+        (Dtype::Bf16, Recipe::W8a16, Dtype::W8a16),
+        (Dtype::Bf16, Recipe::W4a16, Dtype::W4a16),
+    ];
+    for (dtype, recipe, linear) in formats {
+        let work = Workload {
+            dtype,
+            recipe,
+            ..Workload::decode(4, 1024)
+        };
+        for name in ["llama-3-8b", "mixtral-8x7b"] {
+            let step = lower(&preset(name), &work).unwrap();
+            for item in &step.items {
+                let expected = match item.role {
+                    _ if !matches!(item.op, Op::Gemm(_)) => Some(Dtype::Bf16),
+                    Role::Logits | Role::Router => Some(Dtype::Bf16),
+                    _ => Some(linear),
+                };
+                assert_eq!(item.op.dtype(), expected, "{} {}", item.role, item.op);
+            }
+        }
     }
 }
 

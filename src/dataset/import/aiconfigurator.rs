@@ -147,6 +147,12 @@ fn gemm<'a>(batch: &'a Batch<'_>) -> Result<Reader<'a>> {
                 dtype: match dtype.get(row) {
                     Some("bfloat16") => Dtype::Bf16,
                     Some("fp8") => Dtype::Fp8,
+                    Some("nvfp4") => Dtype::Nvfp4,
+                    Some("sq") => Dtype::Int8,
+                    // SGLang quantizes inputs, too: its large GEMMs are faster than the peak of 16 bits.
+                    Some("int8_wo") if kernel.get(row) == Some("sglang") => Dtype::Int8,
+                    Some("int8_wo") => Dtype::W8a16,
+                    Some("int4_wo") => Dtype::W4a16,
                     other => return Err(unknown("gemm_dtype", other)),
                 },
             }),

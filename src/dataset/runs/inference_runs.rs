@@ -266,7 +266,9 @@ fn layout(
         "fp16" => (Dtype::Fp16, Recipe::Tensorwise),
         "fp8" => (Dtype::Fp8, Recipe::Tensorwise),
         "fp4" if gpu.generation == Generation::Blackwell => (Dtype::Fp8, Recipe::Nvfp4),
-        "fp4" => return Err("4-bit weights with 16-bit arithmetic have no format".to_owned()),
+        // Older GPUs compute in 16 bits.
+        "fp4" | "int4" | "int4_awq" | "int4_weight" => (Dtype::Bf16, Recipe::W4a16),
+        "int8_weight" => (Dtype::Bf16, Recipe::W8a16),
         other => return Err(format!("weights of {other} have no format")),
     };
     let served = (cells.text_or_empty("model")?, gpu.name.as_str());

@@ -119,11 +119,14 @@ impl fmt::Display for Cell {
 /// The column of a name of the workload, by its enum and field.
 macro_rules! name_of {
     ($name:literal, $kind:ty, $field:ident, $meaning:literal) => {
+        name_of!($name, $kind, $field, $meaning, &<$kind>::NAMES)
+    };
+    ($name:literal, $kind:ty, $field:ident, $meaning:literal, $names:expr) => {
         Column {
             name: $name,
             meaning: $meaning,
             content: Content::Name {
-                names: &<$kind>::NAMES,
+                names: $names,
                 get: |run| run.workload.$field.name(),
                 set: |run, name| {
                     run.workload.$field = <$kind>::parse(name)?;
@@ -218,8 +221,19 @@ static COLUMNS: [Column; 32] = [
             set: |run, flag| run.workload.sequence_parallel = flag,
         },
     },
-    name_of!("dtype", Dtype, dtype, "format of the linear maps' operands"),
-    name_of!("recipe", Recipe, recipe, "how fp8 operands are scaled"),
+    name_of!(
+        "dtype",
+        Dtype,
+        dtype,
+        "format of the linear maps' operands",
+        &Dtype::ELEMENT_NAMES
+    ),
+    name_of!(
+        "recipe",
+        Recipe,
+        recipe,
+        "how linear maps are quantized beyond dtype"
+    ),
     name_of!(
         "optimizer_states",
         OptimizerStates,

@@ -49,9 +49,7 @@ fn h200(rows: usize) -> Vec<(&'static str, ArrayRef)> {
 }
 
 fn gemm_table() -> Vec<(&'static str, ArrayRef)> {
-    let dtypes = [
-        "bfloat16", "fp8", "nvfp4", "bfloat16", "bfloat16", "bfloat16",
-    ];
+    let dtypes = ["bfloat16", "fp8", "fp6", "bfloat16", "bfloat16", "bfloat16"];
     let suspect = vec![false, false, false, true, false, false];
     let mut columns = h200(6);
     columns.extend([
@@ -90,7 +88,7 @@ fn aiconfigurator_gemm_rows_are_linear_layers_in_milliseconds() {
         reasons(&table),
         [
             (
-                "`gemm_dtype` is nvfp4, which is no operand format or pattern of ours",
+                "`gemm_dtype` is fp6, which is no operand format or pattern of ours",
                 1
             ),
             ("`m` is not 1 to 2^53", 1),
@@ -101,6 +99,33 @@ fn aiconfigurator_gemm_rows_are_linear_layers_in_milliseconds() {
             ("marked as suspect by the source", 1),
         ]
     );
+}
+
+#[test]
+fn aiconfigurator_names_of_quantized_weights_are_formats_of_ours() {
+    let mut columns = h200(5);
+    columns[3].1 = texts(&["plugin", "plugin", "plugin", "plugin", "sglang"]);
+    columns.extend([
+        (
+            "gemm_dtype",
+            texts(&["nvfp4", "sq", "int8_wo", "int4_wo", "int8_wo"]),
+        ),
+        ("m", sizes(&[16; 5])),
+        ("n", sizes(&[1024; 5])),
+        ("k", sizes(&[512; 5])),
+        ("latency", singles(&[0.004; 5])),
+        ("suspect", Arc::new(BooleanArray::from(vec![false; 5]))),
+    ]);
+    let table = imported(Source::Aiconfigurator, &Filter::default(), columns);
+    let dtypes: Vec<_> = table.rows.iter().filter_map(|row| row.op.dtype()).collect();
+    let expected = [
+        Dtype::Nvfp4,
+        Dtype::Int8,
+        Dtype::W8a16,
+        Dtype::W4a16,
+        Dtype::Int8,
+    ];
+    assert_eq!(dtypes, expected);
 }
 
 #[test]

@@ -670,7 +670,7 @@ fn rows_of_servers_that_no_step_describes_are_left_out_by_reason() {
             ]),
         ),
         ("suspect", Arc::new(suspect)),
-        ("dtype", texts(["fp8", "fp8", "fp8", "fp4", "int4", "fp8"])),
+        ("dtype", texts(["fp8", "fp8", "fp8", "w4a8", "int4", "fp8"])),
         (
             "ttft_ms",
             numbers([100.0, 100.0, 100.0, 100.0, 100.0, 5000.0].map(Some)),
@@ -679,7 +679,6 @@ fn rows_of_servers_that_no_step_describes_are_left_out_by_reason() {
     assert_eq!(
         reasons(&runs),
         [
-            ("4-bit weights with 16-bit arithmetic have no format", 1),
             ("mode offline: the batch is not stated", 1),
             (
                 "over a quarter of a request passes before its first token: fewer ran than were sent",
@@ -687,13 +686,21 @@ fn rows_of_servers_that_no_step_describes_are_left_out_by_reason() {
             ),
             ("prefill and decode ran on GPUs of their own", 1),
             ("the source's layout is doubtful", 1),
-            ("weights of int4 have no format", 1),
+            ("weights of w4a8 have no format", 1),
         ]
     );
-    let [run] = &runs.runs[..] else {
-        panic!("{:?}", runs.runs)
-    };
-    assert_eq!(run.measure, Measure::Ttft);
+    let kept = runs.runs.iter().map(|run| {
+        let Workload { dtype, recipe, .. } = run.workload;
+        (run.measure, dtype, recipe)
+    });
+    assert_eq!(
+        kept.collect::<Vec<_>>(),
+        [
+            (Measure::Ttft, Dtype::Bf16, Recipe::W4a16),
+            (Measure::Tpot, Dtype::Bf16, Recipe::W4a16),
+            (Measure::Ttft, Dtype::Fp8, Recipe::Tensorwise),
+        ]
+    );
 }
 
 #[test]
@@ -758,7 +765,7 @@ fn the_published_tables_are_kept_but_for_named_reasons() {
         ),
         ("neusight_model_runs", Publisher::Neusight, 24, 125),
         ("training_steps", Publisher::TrainingSteps, 561, 271),
-        ("inference_runs", Publisher::InferenceRuns, 3246, 4078),
+        ("inference_runs", Publisher::InferenceRuns, 3611, 3890),
     ] {
         let runs = read_runs(
             &[folder.join(file).with_extension("parquet")],

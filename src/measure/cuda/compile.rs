@@ -45,10 +45,10 @@ impl Source {
     /// The source with its header, for a format and this many elements per access.
     pub fn with(self, dtype: Dtype, vector: u64) -> String {
         let format = match dtype {
-            Dtype::Fp32 | Dtype::Tf32 => "FP32",
             Dtype::Fp16 => "FP16",
             Dtype::Bf16 => "BF16",
             Dtype::Fp8 => "FP8",
+            _ => "FP32",
         };
         let text = self.text();
         format!("#define TENSOR_{format}\n#define VECTOR {vector}\n{COMMON}\n{text}")

@@ -277,7 +277,7 @@ impl CudaDevice {
             Dtype::Bf16 => 0,
             Dtype::Fp8 => 1,
             Dtype::Fp16 => 2,
-            Dtype::Fp32 | Dtype::Tf32 => 3,
+            _ => 3,
         };
         self.arena.start() + self.arena.left() / 16 * (4 + 3 * place)
     }

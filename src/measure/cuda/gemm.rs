@@ -108,18 +108,18 @@ fn pointer<T>(value: &T) -> *const c_void {
     std::ptr::from_ref(value).cast()
 }
 
-/// Formats of inputs and output, and the compute type.
+/// Formats of inputs and output, and the compute type, of the formats that are timed.
 const fn formats(
     dtype: Dtype,
-) -> (
+) -> Option<(
     sys::cudaDataType,
     sys::cudaDataType,
     sys::cublasComputeType_t,
-) {
+)> {
     use sys::cublasComputeType_t as Compute;
     use sys::cudaDataType_t as Data;
     let single = Compute::CUBLAS_COMPUTE_32F;
-    match dtype {
+    Some(match dtype {
         Dtype::Fp32 => (Data::CUDA_R_32F, Data::CUDA_R_32F, single),
         Dtype::Tf32 => (
             Data::CUDA_R_32F,
@@ -129,7 +129,12 @@ const fn formats(
         Dtype::Fp16 => (Data::CUDA_R_16F, Data::CUDA_R_16F, single),
         Dtype::Bf16 => (Data::CUDA_R_16BF, Data::CUDA_R_16BF, single),
         Dtype::Fp8 => (Data::CUDA_R_8F_E4M3, Data::CUDA_R_16BF, single),
-    }
+        _ => return None,
+    })
+}
+
+fn unsupported(dtype: Dtype) -> String {
+    format!("{dtype} GEMMs are not timed here")
 }
 
 /// Why a GEMM cannot run on a device of this compute capability, if it cannot.
@@ -142,6 +147,9 @@ pub(super) fn refuses(op: &Gemm, rank: u32, capability: (i32, i32)) -> Option<St
         return Some(format!(
             "cuBLASLt is asked for its first {MOST_RANKS} algorithms"
         ));
+    }
+    if formats(op.dtype).is_none() {
+        return Some(unsupported(op.dtype));
     }
     if matches!(op.dtype, Dtype::Bf16 | Dtype::Tf32) && capability < (8, 0) {
         return Some(format!("{} GEMMs need compute capability 8.0", op.dtype));
@@ -181,7 +189,8 @@ impl CublasLtGemm {
         workspace: u64,
         one: u64,
     ) -> Result<Self> {
-        let (operand, output, compute) = formats(op.dtype);
+        let (operand, output, compute) =
+            formats(op.dtype).ok_or_else(|| Error::infeasible(unsupported(op.dtype)))?;
         let description = result::create_matmul_desc(compute, sys::cudaDataType_t::CUDA_R_32F);
         let description = Description(description.map_err(failed("describe a GEMM"))?);
         use sys::cublasLtMatmulDescAttributes_t as Attribute;

@@ -30,7 +30,7 @@ pub(super) struct Limits {
 
 /// Why an operator cannot run, if it cannot.
 pub(super) fn refuses(op: &Memory, limits: Limits) -> Option<String> {
-    if matches!(op.dtype, Dtype::Tf32 | Dtype::Fp8) {
+    if !matches!(op.dtype, Dtype::Fp32 | Dtype::Fp16 | Dtype::Bf16) {
         return Some(format!("{} is a format of GEMMs", op.dtype));
     }
     if op.rows == 0 || op.cols == 0 || op.rows >= 1 << 31 || op.cols >= 1 << 31 {

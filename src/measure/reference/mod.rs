@@ -192,7 +192,7 @@ pub const fn allowed(dtype: Dtype) -> f64 {
         Dtype::Fp32 => 1e-4,
         Dtype::Tf32 => 2e-3,
         Dtype::Fp16 => 2e-3,
-        Dtype::Bf16 | Dtype::Fp8 => 1e-2,
+        _ => 1e-2,
     }
 }
 

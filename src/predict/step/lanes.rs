@@ -58,17 +58,21 @@ impl Factors {
         use Constant as C;
         let get = |constant| framework.get(constant);
         let [linear, experts] = match recipe {
-            Recipe::Tensorwise => [1.0; 2],
+            Recipe::Tensorwise | Recipe::Int8 | Recipe::W8a16 | Recipe::W4a16 => [1.0; 2],
             Recipe::Rowwise => [get(C::RowwiseOverTensorwise); 2],
             Recipe::Mxfp8 => [get(C::Mxfp8OverFp8); 2],
-            Recipe::Nvfp4 => [C::Nvfp4OverFp8, C::Nvfp4ExpertsOverFp8].map(get),
+            Recipe::Nvfp4 => [C::Nvfp4, C::Nvfp4Experts].map(get),
+        };
+        let integer = match recipe.is_integer() {
+            true => get(C::IntegerExperts),
+            false => 1.0,
         };
         let path = get(C::MoePath);
         let mut terms = [1.0; Term::COUNT];
         for (term, factor) in [
             (Term::Gemm, get(C::Gemm)),
             (Term::GemmFp8, get(C::GemmFp8) * linear),
-            (Term::Experts, get(C::Experts) * path),
+            (Term::Experts, get(C::Experts) * integer * path),
             (Term::ExpertsFp8, get(C::ExpertsFp8) * experts * path),
             (Term::Attention, get(C::Attention)),
             (Term::AttentionBackward, get(C::AttentionBackward)),

@@ -257,7 +257,7 @@ impl<'a> Context<'a> {
         let mut launches = true;
         let terms = match &item.op {
             Op::Gemm(op) => {
-                let fp8 = op.dtype == Dtype::Fp8;
+                let fp8 = matches!(op.dtype, Dtype::Fp8 | Dtype::Nvfp4);
                 let term = match (item.role.is_of_experts(), fp8) {
                     (false, false) => Term::Gemm,
                     (false, true) => Term::GemmFp8,

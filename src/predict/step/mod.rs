@@ -10,11 +10,11 @@ pub use ledger::Ledger;
 pub use sensitivity::Sensitivity;
 pub use timed::{Load, Timed};
 
-use crate::arch::{Architecture, Item, MemoryUse, Recipe, Step, Workload, lower, memory_use};
+use crate::arch::{Architecture, Item, MemoryUse, Step, Workload, lower, memory_use};
 use crate::error::Result;
 use crate::framework::{Constant, Framework, Kind};
 use crate::gpu::Gpu;
-use crate::ops::{Dtype, MemoryKind, Op};
+use crate::ops::{MemoryKind, Op};
 use crate::predict::Predictor;
 use crate::predict::assume;
 use crate::predict::estimate::{Caveats, Estimate, Tier};
@@ -275,11 +275,7 @@ impl Whole {
             if !matches!(item.op, Op::Memory(_))
                 && let Some(dtype) = item.op.dtype()
             {
-                let faster = match workload.recipe {
-                    Recipe::Nvfp4 if dtype == Dtype::Fp8 => 0.5,
-                    _ => 1.0,
-                };
-                least += item.flops() / gpu.nearest_peak(dtype) * faster;
+                least += item.flops() / gpu.nearest_peak(dtype);
             }
             time
         });
@@ -350,6 +346,7 @@ impl Sum {
 mod tests {
     use super::*;
     use crate::arch::{Offload, Preset, Recompute};
+    use crate::ops::Dtype;
     use crate::units::BytesPerSecond;
 
     fn step(gpu: &Gpu, arch: &Architecture, offload: Offload) -> StepEstimate {
