@@ -58,10 +58,10 @@ fn tensor_parallel(
     let wide = hidden_bytes(arch, work);
     // Blocks that begin with a linear map, and those of experts, which begin with a router.
     let (linear, routed) = match (arch.parallel_layers, work.expert_ranks() == work.tp) {
-        (true, _) => (stage.layers, 0),
-        (false, true) => (stage.layers + stage.dense, stage.moe),
+        (true, _) => (stage.mixers(), 0),
+        (false, true) => (stage.mixers() + stage.dense, stage.moe),
         // Experts that are not split take whole tokens from the dispatch.
-        (false, false) => (stage.layers + stage.dense, 0),
+        (false, false) => (stage.mixers() + stage.dense, 0),
     };
     let blocks = linear + routed;
     let first = u64::from(work.pp == 1);
@@ -149,7 +149,9 @@ fn expert_parallel(
     };
     let ranks = work.ep as f64;
     let visited = ranks * (1.0 - (1.0 - 1.0 / ranks).powf(moe.top_k as f64));
-    let tokens = hidden_bytes(arch, work) as f64 * work.expert_ranks() as f64 / work.tp as f64;
+    let width = moe.routed_width(arch.hidden) as f64 / arch.hidden as f64;
+    let sent = hidden_bytes(arch, work) as f64 * width;
+    let tokens = sent * work.expert_ranks() as f64 / work.tp as f64;
     let bytes = (tokens * visited) as u64;
     let op = collective(CollectiveKind::AllToAll, bytes, work.expert_group());
     let times = 2 * stage.moe * work.microbatches;

@@ -267,15 +267,16 @@ impl Dimension {
     fn follow(self, arch: &mut Architecture, value: u64) -> Result<()> {
         match self {
             Self::Layers => {
-                arch.window = arch.window.map(|window| window.scaled(arch.layers, value));
+                let before = arch.layers;
+                arch.rescale_layers(value);
                 if let Some(moe) = &mut arch.moe {
-                    moe.dense_layers = moe.dense_layers * value / arch.layers;
+                    moe.dense_layers = moe.dense_layers * value / before;
                 }
             }
             Self::Hidden => scale_with_hidden(arch, value)?,
             Self::Heads => cut_heads(arch, value)?,
             Self::DFf | Self::MoeDFf => {
-                let all_sparse = arch.moe_layers() == arch.layers;
+                let all_sparse = arch.moe_layers() == arch.layers_with_mlp();
                 if let Some(moe) = &mut arch.moe
                     && all_sparse
                 {

@@ -5,7 +5,8 @@
 //! arXiv 1909.08053); routers, latent down-projections and norms are replicated.
 
 use super::step::Role;
-use super::{Architecture, NormPlacement, QkNorm, Workload};
+use super::{Architecture, LinearLayers, NormPlacement, QkNorm, Workload};
+use crate::ops::Recurrence;
 
 /// A linear map of one layer, already divided among the ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +65,8 @@ pub(super) fn attention_linears(arch: &Architecture, tp: u64) -> Vec<Linear> {
         out,
     );
     let Some(mla) = arch.mla else {
-        let width = (heads + 2 * rank_kv_heads(arch, tp)) * arch.head_dim;
+        let gate = if arch.output_gate { heads } else { 0 };
+        let width = (heads + gate + 2 * rank_kv_heads(arch, tp)) * arch.head_dim;
         return vec![Linear::new(Role::Qkv, arch.hidden, width, qkv), projection];
     };
     let queries = heads * arch.head_dim;
@@ -89,6 +91,69 @@ pub(super) fn attention_linears(arch: &Architecture, tp: u64) -> Vec<Linear> {
         false,
     ));
     linears.push(projection);
+    linears
+}
+
+/// Linear attention on one rank: value heads, and key heads, of which there is at least one.
+pub(super) fn rank_linear(linear: &LinearLayers, tp: u64) -> LinearLayers {
+    LinearLayers {
+        heads: linear.heads / tp,
+        key_heads: (linear.key_heads / tp).max(1),
+        ..*linear
+    }
+}
+
+impl LinearLayers {
+    /// Channels of the convolution: queries, keys and values.
+    pub(super) fn channels(&self) -> u64 {
+        2 * self.key_heads * self.head_dim + self.values()
+    }
+
+    /// Width of the values of all heads.
+    pub(super) fn values(&self) -> u64 {
+        self.heads * self.value_dim
+    }
+
+    /// Parameters besides the linear maps: convolution, decays and their biases, and the norm of the outputs.
+    fn own_parameters(&self) -> u64 {
+        let taps = self.channels() * self.taps;
+        taps + match self.kind {
+            Recurrence::GatedDeltaNet => 2 * self.heads + self.value_dim,
+            Recurrence::KimiDelta => self.heads * (1 + self.head_dim) + self.value_dim,
+            // A bias a channel, a skip connection a head, a norm over all heads.
+            Recurrence::Mamba2 => self.channels() + 3 * self.heads + self.values(),
+        }
+    }
+}
+
+/// The linear maps of a layer with linear attention, in order of execution; empty without any.
+///
+/// One GEMM gives queries, keys, values and what the output gate reads (Qwen3-Next; of a state-space model the step sizes,
+/// too). Decays and gates of Kimi Delta Attention go through a width of one head.
+pub(super) fn linear_attention_linears(arch: &Architecture, tp: u64) -> Vec<Linear> {
+    let Some(whole) = &arch.linear else {
+        return Vec::new();
+    };
+    let linear = rank_linear(whole, tp);
+    let (hidden, heads, values) = (arch.hidden, linear.heads, linear.values());
+    let from_hidden = |role, outputs| Linear::new(role, hidden, outputs, false);
+    let gated = linear.channels() + values;
+    let mut linears = match linear.kind {
+        Recurrence::GatedDeltaNet => vec![
+            from_hidden(Role::LinearInput, gated),
+            from_hidden(Role::LinearDecay, 2 * heads),
+        ],
+        Recurrence::KimiDelta => vec![
+            from_hidden(Role::LinearInput, linear.channels()),
+            from_hidden(Role::LinearDecay, 2 * linear.head_dim + heads),
+            Linear {
+                members: 2,
+                ..Linear::new(Role::LinearGate, linear.head_dim, values, false)
+            },
+        ],
+        Recurrence::Mamba2 => vec![from_hidden(Role::LinearInput, gated + heads)],
+    };
+    linears.push(Linear::new(Role::LinearOutput, values, hidden, false));
     linears
 }
 
@@ -148,9 +213,27 @@ pub(super) fn moe_linears(arch: &Architecture, shards: Shards) -> Vec<Linear> {
             moe.experts + u64::from(moe.shared_gate),
             moe.router_bias,
         ),
-        experts(Role::ExpertsUp, arch.hidden, factor * inner),
-        experts(Role::ExpertsDown, inner, arch.hidden),
+        experts(
+            Role::ExpertsUp,
+            moe.routed_width(arch.hidden),
+            factor * inner,
+        ),
+        experts(Role::ExpertsDown, inner, moe.routed_width(arch.hidden)),
     ];
+    if let Some(latent) = moe.latent {
+        linears.push(Linear::new(
+            Role::ExpertsLatentDown,
+            arch.hidden,
+            latent,
+            false,
+        ));
+        linears.push(Linear::new(
+            Role::ExpertsLatentUp,
+            latent,
+            arch.hidden,
+            false,
+        ));
+    }
     if shared > 0 {
         linears.push(Linear::new(
             Role::SharedUp,
@@ -163,17 +246,18 @@ pub(super) fn moe_linears(arch: &Architecture, shards: Shards) -> Vec<Linear> {
     linears
 }
 
-/// Norms over the whole hidden width per layer.
+/// Norms over the whole hidden width per layer, one where a layer is one block.
 pub(super) fn hidden_norms(arch: &Architecture) -> u64 {
     match arch.norm.placement {
+        _ if arch.mlp_layers.is_some() => 1,
         NormPlacement::Shared => 1,
         NormPlacement::Pre | NormPlacement::PreAndEmbedding | NormPlacement::Post => 2,
         NormPlacement::Sandwich => 4,
     }
 }
 
-/// Sum of the widths of all norms of a layer: on the residual stream, on queries and keys, on latents.
-pub(super) fn norm_width(arch: &Architecture, tp: u64) -> u64 {
+/// Sum of the widths of the norms inside attention: of queries and keys, of latents.
+pub(super) fn attention_norm_width(arch: &Architecture, tp: u64) -> u64 {
     let qk = match arch.norm.qk {
         QkNorm::None => 0,
         QkNorm::Head => 2 * arch.head_dim,
@@ -182,7 +266,16 @@ pub(super) fn norm_width(arch: &Architecture, tp: u64) -> u64 {
     let latent = arch
         .mla
         .map_or(0, |mla| mla.q_lora_rank.unwrap_or(0) + mla.kv_lora_rank);
-    hidden_norms(arch) * arch.hidden + qk + latent
+    qk + latent
+}
+
+/// Parameters of a layer with linear attention on one rank, but for its norm of the residual stream.
+pub(super) fn linear_attention_parameters(arch: &Architecture, tp: u64) -> u64 {
+    let linears = linear_attention_linears(arch, tp);
+    let own = arch
+        .linear
+        .map_or(0, |linear| rank_linear(&linear, tp).own_parameters());
+    own + linears.iter().map(Linear::parameters).sum::<u64>()
 }
 
 /// Attention sinks per layer on one rank.
@@ -196,7 +289,7 @@ pub(super) fn sinks(arch: &Architecture, tp: u64) -> u64 {
 
 /// How many layers of each kind the slowest (last) pipeline stage runs.
 ///
-/// Leading dense layers of a mixture of experts leave the last stage as few of them as possible; dense layers between
+/// Layers with softmax attention count first, then those that are an MLP alone; the rest have linear attention. Leading dense layers of a mixture of experts leave the last stage as few of them as possible; dense layers between
 /// those with experts, and layers with full attention, are spread evenly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StageLayers {
@@ -205,6 +298,7 @@ pub(super) struct StageLayers {
     pub moe: u64,
     pub full_attention: u64,
     pub windowed: u64,
+    pub linear: u64,
     /// Whether embedding and head each take the place of one layer, so that the last stage has one layer less.
     pub head_is_a_layer: bool,
 }
@@ -217,6 +311,7 @@ impl StageLayers {
         moe: 0,
         full_attention: 0,
         windowed: 0,
+        linear: 0,
         head_is_a_layer: false,
     };
 
@@ -233,18 +328,46 @@ impl StageLayers {
         } else {
             arch.layers.div_ceil(pp)
         };
+        let attention = match arch.attention_layers() {
+            all if all == arch.layers => layers,
+            some => some.div_ceil(pp).min(layers),
+        };
+        let with_mlp = match arch.mlp_layers {
+            None => layers,
+            Some(alone) => alone.div_ceil(pp).min(layers - attention),
+        };
         let interval = arch.moe.map_or(1, |moe| moe.interval);
-        let moe = arch.moe_layers().min(layers.div_ceil(interval));
-        let full = arch.layers - arch.window.map_or(0, |window| window.layers);
-        let full_attention = full.div_ceil(pp).min(layers);
+        let moe = arch.moe_layers().min(with_mlp.div_ceil(interval));
+        let windows = arch.window.map_or(0, |window| window.layers);
+        let full = arch.attention_layers().saturating_sub(windows);
+        let full_attention = full.div_ceil(pp).min(attention);
         Self {
             layers,
-            dense: layers - moe,
+            dense: with_mlp - moe,
             moe,
             full_attention,
-            windowed: layers - full_attention,
+            windowed: attention - full_attention,
+            linear: match arch.mlp_layers {
+                None => layers - attention,
+                Some(_) => layers - attention - with_mlp,
+            },
             head_is_a_layer,
         }
+    }
+
+    /// Layers with softmax attention.
+    pub fn attention(&self) -> u64 {
+        self.full_attention + self.windowed
+    }
+
+    /// Layers with attention of either kind.
+    pub fn mixers(&self) -> u64 {
+        self.attention() + self.linear
+    }
+
+    /// Layers with an MLP or experts.
+    pub fn with_mlp(&self) -> u64 {
+        self.dense + self.moe
     }
 
     /// How many of the layers recompute, where any do.

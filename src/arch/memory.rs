@@ -23,14 +23,18 @@
 //! scattered; under a pipeline all weights and gradients of the stage stay gathered between micro-batches (PyTorch
 //! FSDP2, `reshard_after_forward`).
 //!
+//! Linear attention keeps queries, keys and values before and after their convolution, its outputs before and after their norm, and
+//! what gates them.
+//!
 //! **KV cache**: `2·L·b·kv·g·d` elements of 2 bytes, or of 1 where it is kept in fp8; latent attention
-//! `L·b·kv·(kv_lora_rank + qk_rope)`; a windowed layer caches at most its window. **Offload**: optimizer states are in
+//! `L·b·kv·(kv_lora_rank + qk_rope)`; a windowed layer caches at most its window; linear attention a state of 4 bytes an element a
+//! head, and what the convolution looks back at. **Offload**: optimizer states are in
 //! host memory, gradients of two layers on the GPU, one being computed and one under way to the host (ZeRO-Offload,
 //! arXiv 2101.06840, section 4.1); of activations those of two layers. **Logits**: 16-bit values and an fp32 copy or
 //! gradient, `6·rows·v/t` bytes.
 
 use super::layer::{
-    Shards, StageLayers, attention_linears, hidden_norms, rank_kv_heads, rank_vocab,
+    Shards, StageLayers, attention_linears, hidden_norms, rank_kv_heads, rank_linear, rank_vocab,
 };
 use super::params::{rank_expert_parameters, rank_parameters};
 use super::{
@@ -155,7 +159,7 @@ fn stage_memory(arch: &Architecture, work: &Workload, first: bool, last: bool) -
             1.0
         };
         let kept = kept_activations(arch, work, stage, in_flight);
-        let moving = MOVING_LAYERS * layer_activations(arch, work, stage.moe > 0, true);
+        let moving = MOVING_LAYERS * layer_activations(arch, work, stage, true);
         memory.activations = Bytes::from_bytes(match work.offload.activations() {
             true => kept.min(moving),
             false => kept,
@@ -166,7 +170,7 @@ fn stage_memory(arch: &Architecture, work: &Workload, first: bool, last: bool) -
             let weights = (owned - edges) * served_bytes(work) + edges * wide;
             memory.weights = Bytes::from_bytes(weights);
         }
-        let layer = layer_activations(arch, work, stage.moe > 0, true);
+        let layer = layer_activations(arch, work, stage, true);
         memory.activations = Bytes::from_bytes(layer);
         memory.kv_cache = Bytes::from_bytes(kv_cache(arch, work, stage));
     }
@@ -181,6 +185,9 @@ fn stage_memory(arch: &Architecture, work: &Workload, first: bool, last: bool) -
     }
     memory
 }
+
+/// Bytes of an element of the state of linear attention, which servers keep in single precision (`mamba_ssm_cache_dtype`).
+const STATE_BYTES: f64 = 4.0;
 
 /// Layers whose gradients or activations are on the GPU while others are in host memory.
 const MOVING_LAYERS: f64 = 2.0;
@@ -250,7 +257,7 @@ pub fn host_traffic(arch: &Architecture, work: &Workload) -> HostTraffic {
     if work.offload.activations() {
         let stage = StageLayers::new(arch, work.pp, work.vp);
         let working = match work.recompute {
-            Recompute::Full => layer_activations(arch, work, stage.moe > 0, true),
+            Recompute::Full => layer_activations(arch, work, stage, true),
             _ => 0.0,
         };
         let kept = kept_activations(arch, work, stage, 1.0) - working;
@@ -269,8 +276,11 @@ fn kept_activations(
     in_flight: f64,
 ) -> f64 {
     let scores = matches!(work.recompute, Recompute::None | Recompute::LatentUp);
-    let whole = |moe| layer_activations(arch, work, moe, scores);
-    let mut layers = stage.dense as f64 * whole(false) + stage.moe as f64 * whole(true);
+    let mut layers = stage.layers as f64 * residual_activations(arch, work)
+        + stage.attention() as f64 * attention_activations(arch, work, scores)
+        + stage.linear as f64 * linear_activations(arch, work)
+        + stage.dense as f64 * mlp_activations(arch, work, false)
+        + stage.moe as f64 * mlp_activations(arch, work, true);
     if work.recompute == Recompute::Operators {
         layers *= KEPT_OF_OPERATORS;
     }
@@ -279,51 +289,88 @@ fn kept_activations(
         let recomputing = stage.recomputing(work);
         let kept = layers * (stage.layers - recomputing) as f64 / stage.layers as f64;
         let inputs = (recomputing * input) as f64;
-        return in_flight * (inputs + kept) + layer_activations(arch, work, stage.moe > 0, true);
+        return in_flight * (inputs + kept) + layer_activations(arch, work, stage, true);
     }
     in_flight * layers
 }
 
-/// Bytes one layer keeps for one micro-batch; `scores` says whether unfused scores are kept.
-fn layer_activations(arch: &Architecture, work: &Workload, moe: bool, scores: bool) -> f64 {
-    let tokens = work.rank_tokens() as f64;
-    let wide = work.activation_dtype().size() as f64;
-    // fp8 training keeps the inputs of linear maps as they are multiplied.
-    let saved = match work.dtype {
-        Dtype::Fp8 if work.trains() => 1.0,
-        _ => wide,
+/// Bytes the largest layer of a stage keeps for one micro-batch; `scores` says whether unfused scores are kept.
+fn layer_activations(
+    arch: &Architecture,
+    work: &Workload,
+    stage: StageLayers,
+    scores: bool,
+) -> f64 {
+    let mut mixer: f64 = 0.0;
+    if stage.attention() > 0 {
+        mixer = attention_activations(arch, work, scores);
+    }
+    if stage.linear > 0 {
+        mixer = mixer.max(linear_activations(arch, work));
+    }
+    let mlp = mlp_activations(arch, work, stage.moe > 0);
+    let block = match arch.mlp_layers {
+        Some(_) => mixer.max(mlp),
+        None => mixer + mlp,
     };
-    let unfused = work.attention == AttentionKernel::Unfused;
-    let heads = (arch.heads / work.tp) as f64;
-    let kv_heads = rank_kv_heads(arch, work.tp) as f64;
+    residual_activations(arch, work) + block
+}
 
-    // Residual-stream copies: every norm keeps its input, every first linear map its own.
+/// Bytes of an input of a linear map: fp8 training keeps it as it is multiplied.
+fn saved_bytes(work: &Workload) -> f64 {
+    match work.dtype {
+        Dtype::Fp8 if work.trains() => 1.0,
+        _ => work.activation_dtype().size() as f64,
+    }
+}
+
+/// What is computed again in the backward pass; nothing outside training.
+fn recomputed(work: &Workload) -> Recompute {
+    match work.trains() {
+        true => work.recompute,
+        false => Recompute::None,
+    }
+}
+
+/// Whether the outputs of norms and activation functions are computed again.
+fn is_pointwise(work: &Workload) -> bool {
+    matches!(recomputed(work), Recompute::Pointwise | Recompute::Mlp)
+}
+
+/// Copies of the residual stream: every norm keeps its input, every first linear map its own.
+fn residual_activations(arch: &Architecture, work: &Workload) -> f64 {
+    let wide = work.activation_dtype().size() as f64;
     let (norm_inputs, linear_inputs) = match arch.norm.placement {
         NormPlacement::Shared => (1, 1),
         NormPlacement::Pre if arch.parallel_layers => (1, 2),
+        _ if arch.mlp_layers.is_some() => (1, 1),
         _ => (hidden_norms(arch), 2),
     };
-    let recompute = if work.trains() {
-        work.recompute
-    } else {
-        Recompute::None
-    };
-    // The outputs of norms and activation functions are computed again.
-    let pointwise = matches!(recompute, Recompute::Pointwise | Recompute::Mlp);
-    let linear_inputs = if pointwise { 0 } else { linear_inputs };
+    let linear_inputs = if is_pointwise(work) { 0 } else { linear_inputs };
+    let unfused = work.attention == AttentionKernel::Unfused;
     let masks = if unfused && work.trains() { 2.0 } else { 0.0 };
-    let residual = work.residual_rows() as f64
+    work.residual_rows() as f64
         * arch.hidden as f64
-        * (norm_inputs as f64 * wide + linear_inputs as f64 * saved + masks);
+        * (norm_inputs as f64 * wide + linear_inputs as f64 * saved_bytes(work) + masks)
+}
 
+/// Inside softmax attention.
+fn attention_activations(arch: &Architecture, work: &Workload, scores: bool) -> f64 {
+    let tokens = work.rank_tokens() as f64;
+    let wide = work.activation_dtype().size() as f64;
+    let heads = (arch.heads / work.tp) as f64;
+    let kv_heads = rank_kv_heads(arch, work.tp) as f64;
     let (key_dim, value_dim) = (arch.head_dim as f64, arch.value_dim() as f64);
     let (queries, keys) = (heads * key_dim, kv_heads * key_dim);
     let mut attention = heads * value_dim;
-    if recompute != Recompute::LatentUp || arch.mla.is_none() {
+    if recomputed(work) != Recompute::LatentUp || arch.mla.is_none() {
         attention += queries + keys + kv_heads * value_dim;
     }
     if arch.norm.qk != QkNorm::None {
         attention += queries + keys;
+    }
+    if arch.output_gate {
+        attention += 2.0 * heads * value_dim;
     }
     if arch.mla.is_some() {
         // Latents before and after their norms.
@@ -334,15 +381,34 @@ fn layer_activations(arch: &Architecture, work: &Workload, moe: bool, scores: bo
             .sum();
         attention += 2.0 * latents as f64;
     }
-    let mut attention_bytes = tokens * attention * wide;
-    attention_bytes += match (unfused, scores) {
+    let unfused = work.attention == AttentionKernel::Unfused;
+    let of_scores = match (unfused, scores) {
         (true, true) => tokens * heads * work.keys() as f64 * (2.0 * wide + 1.0),
         (true, false) => 0.0,
         (false, _) => tokens * heads * 4.0,
     };
+    tokens * attention * wide + of_scores
+}
 
+/// Inside linear attention.
+fn linear_activations(arch: &Architecture, work: &Workload) -> f64 {
+    let linear = arch.linear.map(|linear| rank_linear(&linear, work.tp));
+    let width = linear.map_or(0, |linear| 2 * linear.channels() + 3 * linear.values());
+    let wide = work.activation_dtype().size() as f64;
+    work.rank_tokens() as f64 * width as f64 * wide
+}
+
+/// Inside an MLP, dense or of experts.
+fn mlp_activations(arch: &Architecture, work: &Workload, moe: bool) -> f64 {
+    let tokens = work.rank_tokens() as f64;
+    let (wide, saved) = (work.activation_dtype().size() as f64, saved_bytes(work));
+    let recompute = recomputed(work);
     // In units of the width of an activation: what goes into the elementwise function, and what comes out.
-    let output = if pointwise { 0.0 } else { saved / wide };
+    let output = if is_pointwise(work) {
+        0.0
+    } else {
+        saved / wide
+    };
     let inner_copies = match recompute {
         Recompute::Mlp => 0.0,
         _ => arch.mlp.kind.up_factor() as f64 + output,
@@ -354,7 +420,7 @@ fn layer_activations(arch: &Architecture, work: &Workload, moe: bool, scores: bo
             let ranks = work.expert_ranks();
             let gathered = match recompute {
                 Recompute::Mlp => 0.0,
-                _ => arch.hidden as f64 * saved / wide,
+                _ => moe.routed_width(arch.hidden) as f64 * saved / wide,
             };
             let visit = inner_copies * (moe.d_ff / ranks) as f64 + gathered;
             let visits = (moe.top_k * ranks) as f64 / work.tp as f64;
@@ -362,7 +428,7 @@ fn layer_activations(arch: &Architecture, work: &Workload, moe: bool, scores: bo
             visits * visit + shared + moe.experts as f64
         }
     };
-    residual + attention_bytes + tokens * mlp * wide
+    tokens * mlp * wide
 }
 
 /// Bytes of the cache for all sequences of all micro-batches, new tokens included.
@@ -373,8 +439,15 @@ fn kv_cache(arch: &Architecture, work: &Workload, stage: StageLayers) -> f64 {
     };
     let window = arch.window.map_or(u64::MAX, |window| window.size);
     let rows = stage.full_attention * work.keys() + stage.windowed * work.keys().min(window);
-    let sequences = work.batch * work.microbatches;
-    sequences as f64 * rows as f64 * width as f64 * work.cache_dtype().size() as f64
+    let sequences = (work.batch * work.microbatches) as f64;
+    let cached = rows as f64 * width as f64 * work.cache_dtype().size() as f64;
+    let states = arch.linear.map_or(0.0, |linear| {
+        let linear = rank_linear(&linear, work.tp);
+        let state = (linear.values() * linear.head_dim) as f64 * STATE_BYTES;
+        let tokens = (linear.channels() * (linear.taps - 1)) as f64;
+        stage.linear as f64 * (state + tokens * work.activation_dtype().size() as f64)
+    });
+    sequences * (cached + states)
 }
 
 #[cfg(test)]

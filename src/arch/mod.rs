@@ -41,6 +41,7 @@ pub use workload::{
 };
 
 use crate::error::Result;
+use crate::ops::Recurrence;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -85,6 +86,16 @@ pub struct Architecture {
     /// Sliding-window attention in some or all layers.
     #[serde(default)]
     pub window: Option<Window>,
+    /// Linear attention in place of softmax attention in some layers.
+    #[serde(default)]
+    pub linear: Option<LinearLayers>,
+    /// Layers that are an MLP alone, where a layer is either attention or linear attention or MLP (Nemotron-H); absent, every
+    /// layer ends with an MLP.
+    #[serde(default)]
+    pub mlp_layers: Option<u64>,
+    /// A gate as wide as the attention output multiplies it (Qwen3-Next).
+    #[serde(default)]
+    pub output_gate: bool,
     /// What the config says beyond the shape.
     #[serde(skip)]
     pub stated: Stated,
@@ -259,11 +270,20 @@ pub struct Moe {
     /// Whether the router holds one term per expert: a bias (gpt-oss) or a correction (DeepSeek-V3).
     #[serde(default)]
     pub router_bias: bool,
+    /// Width that tokens are projected to before they go to their routed experts, and from behind them (LatentMoE, Nemotron 3
+    /// Super); absent, experts take the residual stream.
+    #[serde(default)]
+    pub latent: Option<u64>,
 }
 
 impl Moe {
     const fn every_layer() -> u64 {
         1
+    }
+
+    /// Width of the tokens that experts take.
+    pub fn routed_width(&self, hidden: u64) -> u64 {
+        self.latent.unwrap_or(hidden)
     }
 
     /// Inner width that a token meets: that of the experts it visits and of the shared ones.
@@ -325,6 +345,26 @@ impl Window {
     }
 }
 
+/// Layers with linear attention or a state-space model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinearLayers {
+    /// How a token changes the state of a head.
+    pub kind: Recurrence,
+    /// Layers that use it; the others attend.
+    pub layers: u64,
+    /// Query and key heads; groups of a state-space model.
+    pub key_heads: u64,
+    /// Value heads, each with a state.
+    pub heads: u64,
+    /// Width of a query and key head; the state size of a state-space model.
+    pub head_dim: u64,
+    /// Width of a value head.
+    pub value_dim: u64,
+    /// Taps of the convolution in front.
+    pub taps: u64,
+}
+
 impl Architecture {
     /// The preset with this name, else the Hugging Face config at this path: a file that ends in `.json`, a folder
     /// with a `config.json`, or `-` for standard input.
@@ -347,10 +387,37 @@ impl Architecture {
         self.mla.map_or(self.head_dim, |mla| mla.v_head_dim)
     }
 
+    /// Layers that hold an MLP or a mixture of experts.
+    pub fn layers_with_mlp(&self) -> u64 {
+        self.mlp_layers.unwrap_or(self.layers)
+    }
+
+    /// Layers with linear attention.
+    pub fn linear_layers(&self) -> u64 {
+        self.linear.map_or(0, |linear| linear.layers)
+    }
+
+    /// Layers with softmax attention; none where more are something else than there are, which is not valid.
+    pub fn attention_layers(&self) -> u64 {
+        let others = self.linear_layers() + self.mlp_layers.unwrap_or(0);
+        self.layers.saturating_sub(others)
+    }
+
     /// Layers that hold a mixture of experts; none where more are dense than there are, which is not valid.
     pub fn moe_layers(&self) -> u64 {
         self.moe.map_or(0, |moe| {
-            self.layers.saturating_sub(moe.dense_layers) / moe.interval
+            self.layers_with_mlp().saturating_sub(moe.dense_layers) / moe.interval
         })
+    }
+
+    /// Changes the layers; those of each kind keep their share.
+    pub fn rescale_layers(&mut self, layers: u64) {
+        let scaled = |part: u64, from: u64| (part * layers / from).max(1);
+        self.window = self.window.map(|window| window.scaled(self.layers, layers));
+        if let Some(linear) = &mut self.linear {
+            linear.layers = scaled(linear.layers, self.layers);
+        }
+        self.mlp_layers = self.mlp_layers.map(|alone| scaled(alone, self.layers));
+        self.layers = layers;
     }
 }

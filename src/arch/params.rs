@@ -5,8 +5,9 @@
 //! lowering executes, and tests pin them to published totals.
 
 use super::layer::{
-    Linear, Shards, StageLayers, attention_linears, mlp_linears, moe_linears, norm_width,
-    rank_vocab, sinks,
+    Linear, Shards, StageLayers, attention_linears, attention_norm_width, hidden_norms,
+    linear_attention_linears, linear_attention_parameters, mlp_linears, moe_linears, rank_vocab,
+    sinks,
 };
 use super::{Architecture, NormKind, NormPlacement, Positions};
 
@@ -81,22 +82,31 @@ pub(super) fn active_weights(arch: &Architecture) -> (u64, u64) {
                     Some(moe) if linear.role.is_of_experts() => moe.top_k,
                     _ => 1,
                 };
-                visited * linear.inputs * linear.outputs
+                let copies = match linear.role.is_of_experts() {
+                    true => visited,
+                    false => linear.members,
+                };
+                copies * linear.inputs * linear.outputs
             })
             .sum()
     };
     let moe_layers = arch.moe_layers();
-    let layers = arch.layers * weights(&attention_linears(arch, 1))
-        + (arch.layers - moe_layers) * weights(&mlp_linears(arch, 1))
+    let layers = arch.attention_layers() * weights(&attention_linears(arch, 1))
+        + arch.linear_layers() * weights(&linear_attention_linears(arch, 1))
+        + (arch.layers_with_mlp() - moe_layers) * weights(&mlp_linears(arch, 1))
         + moe_layers * weights(&moe_linears(arch, Shards::WHOLE));
     (layers, arch.hidden * arch.vocab)
 }
 
-/// Weights of the linear maps of attention in one layer, without biases.
+/// Weights of the linear maps of attention of either kind in all layers, without biases.
 pub fn attention_weights(arch: &Architecture) -> u64 {
-    let linears = attention_linears(arch, 1);
-    let weights = linears.iter().map(|linear| linear.inputs * linear.outputs);
-    weights.sum()
+    let weights = |linears: Vec<Linear>| -> u64 {
+        let weights = linears.iter();
+        let weights = weights.map(|linear| linear.members * linear.inputs * linear.outputs);
+        weights.sum()
+    };
+    arch.attention_layers() * weights(attention_linears(arch, 1))
+        + arch.linear_layers() * weights(linear_attention_linears(arch, 1))
 }
 
 fn embedding(arch: &Architecture, tp: u64, first: bool, last: bool) -> u64 {
@@ -128,7 +138,10 @@ fn layer_parameters(arch: &Architecture, shards: Shards, stage: StageLayers) -> 
     let sum =
         |linears: &[Linear]| -> u64 { linears.iter().map(|linear| linear.parameters()).sum() };
     let attention = sum(&attention_linears(arch, tp)) + sinks(arch, tp);
-    stage.layers * (attention + norm_parameters(arch, norm_width(arch, tp)))
+    let within = norm_parameters(arch, attention_norm_width(arch, tp));
+    stage.layers * norm_parameters(arch, hidden_norms(arch) * arch.hidden)
+        + stage.attention() * (attention + within)
+        + stage.linear * linear_attention_parameters(arch, tp)
         + stage.dense * sum(&mlp_linears(arch, tp))
         + stage.moe * sum(&moe_linears(arch, shards))
 }

@@ -56,6 +56,8 @@ named_enum! {
         AttentionDropout = "attention_dropout",
         /// Unfused attention: probabilities times values.
         AttentionValue = "attention_value",
+        /// Gate of the attention output.
+        AttentionOutputGate = "attention_output_gate",
         /// Attention output back to the hidden width.
         AttentionProjection = "attention_projection",
         /// Norm after attention.
@@ -64,6 +66,20 @@ named_enum! {
         AttentionOutputDropout = "attention_output_dropout",
         /// Residual add after attention.
         AttentionResidual = "attention_residual",
+        /// Linear attention: hidden to queries, keys, values and output gate, step sizes of a state-space model included.
+        LinearInput = "linear_input",
+        /// Linear attention: hidden to decays and step sizes, or to their narrow inputs.
+        LinearDecay = "linear_decay",
+        /// Linear attention: narrow inputs to decays and output gates.
+        LinearGate = "linear_gate",
+        /// Linear attention: convolution along the sequence.
+        LinearConvolution = "linear_convolution",
+        /// Linear attention: the recurrence.
+        LinearAttention = "linear_attention",
+        /// Linear attention: norm of the outputs with their gate.
+        LinearNorm = "linear_norm",
+        /// Linear attention: outputs back to the hidden width.
+        LinearOutput = "linear_output",
         /// Norm before the MLP.
         MlpNorm = "mlp_norm",
         /// MLP up projection, gate included.
@@ -76,6 +92,8 @@ named_enum! {
         Router = "router",
         /// Softmax over the expert scores.
         RouterSoftmax = "router_softmax",
+        /// Hidden to the width that the routed experts take.
+        ExpertsLatentDown = "experts_latent_down",
         /// Tokens gathered by expert.
         ExpertsDispatch = "experts_dispatch",
         /// Up projections of the routed experts.
@@ -86,6 +104,8 @@ named_enum! {
         ExpertsDown = "experts_down",
         /// Expert outputs gathered by token and weighted.
         ExpertsCombine = "experts_combine",
+        /// Summed outputs of the routed experts back to the hidden width.
+        ExpertsLatentUp = "experts_latent_up",
         /// Up projection of the shared experts.
         SharedUp = "shared_up",
         /// Elementwise function of the shared experts.

@@ -31,8 +31,36 @@ impl Architecture {
             self.within("window.size", window.size, 1, MAX_VOCAB)?;
             self.within("window.layers", window.layers, 1, self.layers)?;
         }
+        if let Some(alone) = self.mlp_layers {
+            self.within("mlp_layers", alone, 1, self.layers)?;
+        }
+        self.validate_linear()?;
         self.validate_moe()?;
         self.validate_mla()
+    }
+
+    fn validate_linear(&self) -> Result<()> {
+        let Some(linear) = &self.linear else {
+            return Ok(());
+        };
+        let most = self.layers - self.mlp_layers.unwrap_or(0);
+        for (field, value, most) in [
+            ("linear.layers", linear.layers, most),
+            ("linear.heads", linear.heads, MAX_HEADS),
+            ("linear.head_dim", linear.head_dim, MAX_HEADS),
+            ("linear.value_dim", linear.value_dim, MAX_HEADS),
+            ("linear.taps", linear.taps, 16),
+        ] {
+            self.within(field, value, 1, most)?;
+        }
+        if linear.key_heads == 0 || !linear.heads.is_multiple_of(linear.key_heads) {
+            let allowed = format!("a divisor of linear.heads = {}", linear.heads);
+            return self.refuse("linear.key_heads", linear.key_heads, &allowed);
+        }
+        match self.window {
+            Some(window) => self.refuse("window.layers", window.layers, "none beside `linear`"),
+            None => Ok(()),
+        }
     }
 
     /// Every dimension of a part that is there lies in its range.
@@ -52,10 +80,11 @@ impl Architecture {
     fn validate_moe(&self) -> Result<()> {
         let Some(moe) = self.moe else { return Ok(()) };
         self.within("moe.top_k", moe.top_k, 1, moe.experts)?;
-        self.within("moe.dense_layers", moe.dense_layers, 0, self.layers - 1)?;
-        let others = self.layers - moe.dense_layers;
+        let layers = self.layers_with_mlp();
+        self.within("moe.dense_layers", moe.dense_layers, 0, layers - 1)?;
+        let others = layers - moe.dense_layers;
         self.within("moe.interval", moe.interval, 1, others)?;
-        if self.moe_layers() == self.layers && self.mlp.d_ff != moe.d_ff {
+        if self.moe_layers() == layers && self.mlp.d_ff != moe.d_ff {
             let allowed = format!("moe.d_ff = {}, as no layer is dense", moe.d_ff);
             return self.refuse("mlp.d_ff", self.mlp.d_ff, &allowed);
         }

@@ -439,6 +439,12 @@ impl Workload {
         let moe = arch.moe;
         for (field, ranks, name, width) in [
             ("tp", tp, "heads", arch.heads),
+            (
+                "tp",
+                tp,
+                "linear.heads",
+                arch.linear.map_or(0, |linear| linear.heads),
+            ),
             ("tp", tp, "mlp.d_ff", arch.mlp.d_ff),
             (
                 if self.expert_tp == 0 {
@@ -479,13 +485,15 @@ impl Workload {
             );
             return fail("ep", self.ep, &allowed);
         }
-        let kv = arch.kv_heads;
-        if !kv.is_multiple_of(tp) && !tp.is_multiple_of(kv) {
-            return fail(
-                "tp",
-                tp,
-                &format!("a divisor or a multiple of kv_heads = {kv}"),
-            );
+        let key_heads = arch.linear.map_or(1, |linear| linear.key_heads);
+        for (name, heads) in [("kv_heads", arch.kv_heads), ("linear.key_heads", key_heads)] {
+            if !heads.is_multiple_of(tp) && !tp.is_multiple_of(heads) {
+                let allowed = format!("a divisor or a multiple of {name} = {heads}");
+                return fail("tp", tp, &allowed);
+            }
+        }
+        if arch.linear.is_some() && self.cp > 1 {
+            return fail("cp", self.cp, "1 with linear attention");
         }
         if self.sequence_parallel && !self.rank_tokens().is_multiple_of(tp) {
             let allowed = format!(

@@ -222,7 +222,7 @@ impl Near<'_> {
                 arch.heads = heads;
                 arch.kv_heads = kv_heads;
                 arch.vocab = vocab;
-                set_layers(arch, layers);
+                arch.rescale_layers(layers);
             })
         };
         near.flat_map(|layers| self.fitted(cut(layers))).collect()
@@ -235,7 +235,7 @@ impl Near<'_> {
         [below, below + stages]
             .into_iter()
             .filter(|layers| *layers > 0)
-            .map(|layers| self.with(|arch| set_layers(arch, layers)))
+            .map(|layers| self.with(|arch| arch.rescale_layers(layers)))
             .flat_map(|arch| self.fitted(arch))
             .collect()
     }
@@ -308,7 +308,7 @@ impl Near<'_> {
                         arch.head_dim = size;
                         arch.heads = heads;
                         arch.kv_heads = kv_heads;
-                        set_layers(arch, layers);
+                        arch.rescale_layers(layers);
                     });
                     if heads * size == hidden {
                         shapes.extend(self.fitted(shape));
@@ -390,10 +390,4 @@ fn near_divisor(heads: u64, kv_heads: u64, tp: u64) -> Option<u64> {
     (1..=heads)
         .filter(|kv| heads.is_multiple_of(*kv) && kv.is_multiple_of(tp))
         .min_by_key(|kv| kv.abs_diff(kv_heads))
-}
-
-/// Changes the layers; windows keep their share.
-fn set_layers(arch: &mut Architecture, layers: u64) {
-    arch.window = arch.window.map(|window| window.scaled(arch.layers, layers));
-    arch.layers = layers;
 }

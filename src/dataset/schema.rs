@@ -9,8 +9,8 @@ use std::fmt::Write;
 use std::sync::LazyLock;
 
 /// The layout that is written; the columns of `MEASURED` came with 2, those of layers of experts with 3,
-/// those of `CLOCKS` with 4.
-pub const SCHEMA: u64 = 4;
+/// those of `CLOCKS` with 4, those of linear attention with 5.
+pub const SCHEMA: u64 = 5;
 
 /// The oldest layout that is read.
 pub(super) const OLDEST_SCHEMA: u64 = 1;
@@ -186,7 +186,10 @@ pub(super) fn columns(version: u64) -> impl Iterator<Item = &'static Column> {
         _ => (MEASURED, CLOCKS),
     };
     let rest = [IDENTITY, TIMING, ORIGIN, measured, clocks];
-    let known = move |column: &&Column| version >= 3 || !column.is_only_of(OpKind::Experts);
+    let known = move |column: &&Column| {
+        let since = |least, kind| version >= least || !column.is_only_of(kind);
+        since(3, OpKind::Experts) && since(5, OpKind::LinearAttention)
+    };
     let operator = FAMILY.iter().chain(OPERATOR.iter().filter(known));
     operator.chain(rest.into_iter().flatten())
 }
@@ -258,7 +261,7 @@ mod tests {
         let names: Vec<&str> = columns_of_file().map(|column| column.name).collect();
         let expected = "gpu stack time_us p10_us p90_us samples clock_hz group causal gated source licence \
              libraries family layout dtype pass kind load m n k batch heads kv_heads seq_q seq_kv head_dim \
-             value_dim window rows cols bytes ranks stride tokens hidden width experts top_k width_shards expert_shards set role cache stop kernel at_s min_us p25_us p75_us \
+             value_dim window rows cols bytes ranks stride tokens hidden width experts top_k width_shards expert_shards key_heads set role cache stop kernel at_s min_us p25_us p75_us \
              half_width power_watts temperature_celsius waves rank calls tile_rows tile_cols stages split_k \
              cluster_rows cluster_cols workspace_bytes throttled clock_reasons";
         assert_eq!(names.join(" "), expected);

@@ -173,6 +173,7 @@ fn profile(run: &LossRun) -> Profile {
         kv_group: run.heads / run.kv_heads,
         sparsity: 1.0,
         latent: false,
+        linear: None,
         window: None,
         vocab: run.vocab as u64,
     }

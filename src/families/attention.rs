@@ -124,7 +124,7 @@ pub(super) fn nearest_covered(op: &Attention, asked: &Question<'_>) -> Neighbour
     let coverage = asked.coverage;
     let mut caveats = Caveats::default();
     let mut covered = Attention {
-        dtype: asked.dtype.unwrap_or(op.dtype),
+        dtype: asked.variant.dtype().unwrap_or(op.dtype),
         pass: match coverage.backward {
             true => op.pass,
             false => Pass::Forward,

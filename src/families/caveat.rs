@@ -29,6 +29,12 @@ named_enum! {
         Window = "window",
         /// Backward attention from the forward time, by a ratio measured on this GPU or the nearest one.
         BackwardFromForward = "backward_from_forward",
+        /// Linear attention over sequences whose states change otherwise than those that were measured.
+        OtherRecurrence = "other_recurrence",
+        /// The same of one new token.
+        OtherRecurrenceDecode = "other_recurrence_decode",
+        /// The backward pass of a kernel from its forward time, by an assumed ratio.
+        BackwardAssumed = "backward_assumed",
         /// The nets said less than the dense peak or the compulsory traffic allows, which is the answer instead.
         Physics = "physics",
         /// No learned model; a roofline at reachable bandwidth.
@@ -58,6 +64,11 @@ impl Caveat {
             Self::Mask => "mask or cached prefix not measured on this stack",
             Self::Window => "sliding window by its tiles: this stack was measured without",
             Self::BackwardFromForward => "backward attention by its measured ratio to forward",
+            Self::OtherRecurrence => "learned from linear attention of another recurrence",
+            Self::OtherRecurrenceDecode => {
+                "learned from decoding steps of linear attention of another recurrence"
+            }
+            Self::BackwardAssumed => "backward pass by an assumed ratio to forward",
             Self::Physics => "the nets were faster than peak or memory allow; that bound answers",
             Self::NotLearned => "roofline at reachable bandwidth, not learned",
             Self::Offload => {
@@ -69,12 +80,12 @@ impl Caveat {
 
 /// A set of caveats, small enough to copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Caveats(u16);
+pub struct Caveats(u32);
 
 impl Caveats {
     /// Adds one.
     pub fn insert(&mut self, caveat: Caveat) {
-        self.0 |= 1 << caveat as u16;
+        self.0 |= 1 << caveat as u32;
     }
 
     /// Adds one where `holds`.
@@ -86,7 +97,7 @@ impl Caveats {
 
     /// Whether it is in the set.
     pub fn contains(self, caveat: Caveat) -> bool {
-        self.0 & (1 << caveat as u16) != 0
+        self.0 & (1 << caveat as u32) != 0
     }
 
     /// Both sets.

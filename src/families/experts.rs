@@ -292,7 +292,7 @@ impl Kernels for FusedExperts {
 
     fn nearest_covered(op: &Experts, asked: &Question<'_>) -> Option<Neighbour> {
         let covered = Experts {
-            dtype: asked.dtype.unwrap_or(op.dtype),
+            dtype: asked.variant.dtype().unwrap_or(op.dtype),
             ..*op
         };
         let mut caveats = Caveats::default();

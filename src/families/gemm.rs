@@ -187,7 +187,7 @@ impl Kernels for Gemms {
         let coverage = asked.coverage;
         let mut caveats = Caveats::default();
         let timed = Gemm {
-            dtype: asked.dtype.unwrap_or(op.dtype),
+            dtype: asked.variant.dtype().unwrap_or(op.dtype),
             ..*op
         };
         let penalised = Contiguous::of(op.layout).misaligned(op, coverage.alignment);

@@ -41,7 +41,7 @@ fn nearest_covered(op: &Attention, asked: &Question<'_>) -> Neighbour {
     let coverage = asked.coverage;
     let mut caveats = Caveats::default();
     let timed = Attention {
-        dtype: asked.dtype.unwrap_or(op.dtype),
+        dtype: asked.variant.dtype().unwrap_or(op.dtype),
         pass: Pass::Forward,
         ..*op
     };

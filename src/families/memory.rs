@@ -78,7 +78,7 @@ impl Kernels for MemoryBound {
 
     fn nearest_covered(op: &Memory, asked: &Question<'_>) -> Option<Neighbour> {
         let covered = Memory {
-            dtype: asked.dtype.unwrap_or(op.dtype),
+            dtype: asked.variant.dtype().unwrap_or(op.dtype),
             ..*op
         };
         let mut caveats = Caveats::default();

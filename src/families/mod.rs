@@ -34,6 +34,10 @@ macro_rules! families {
             AbsorbedPrefill = "absorbed_prefill", crate::families::latent::AbsorbedPrefill;
             /// Latent attention of one new token against a cache of latents.
             LatentDecode = "latent_decode", crate::families::latent::LatentDecode;
+            /// Linear attention over whole sequences.
+            LinearPrefill = "linear_prefill", crate::families::linear_attention::LinearPrefill;
+            /// Linear attention of one new token a sequence.
+            LinearDecode = "linear_decode", crate::families::linear_attention::LinearDecode;
         }
     };
 }
@@ -103,6 +107,7 @@ mod decode;
 mod experts;
 mod gemm;
 mod latent;
+mod linear_attention;
 mod memory;
 mod prefill;
 mod rates;
@@ -118,7 +123,7 @@ pub use row::{Feature, Role};
 pub use sampling::{alignment, sample_unlabelled};
 pub use variant::Variant;
 
-use crate::ops::{Dtype, Op};
+use crate::ops::Op;
 use crate::random::fnv1a;
 use crate::units::Seconds;
 use row::{Description, FeatureRow, Numbers};
@@ -161,8 +166,8 @@ trait Kernels {
 
 /// What a sub-model is asked in, and what it knows.
 pub struct Question<'a> {
-    /// The format that it is asked in; none for collectives.
-    pub dtype: Option<Dtype>,
+    /// The variant that it is asked in.
+    pub variant: Variant,
     /// The region that it was trained on.
     pub coverage: &'a Coverage,
     /// Whether a sub-model knows odd sizes and batches, of this GPU or another of its maker.

@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::gpu::Gpu;
-use crate::ops::{Attention, Collective, CollectiveKind, Gemm, Memory, MemoryKind, OpKind, Pass};
+use crate::ops::{
+    Attention, Collective, CollectiveKind, Dtype, Gemm, LinearAttention, Memory, MemoryKind,
+    OpKind, Pass,
+};
 
 fn row(op: &Op) -> (Seconds, Vec<f32>) {
     let gpu = GpuRates::new(Gpu::find("h200").unwrap(), Seconds::from_micros(2.5));
@@ -45,6 +48,8 @@ fn every_family_names_each_feature_once_and_fills_it_with_a_number() {
         attention(777, 777),
         Op::Memory(norm),
         Op::Collective(reduce),
+        Op::LinearAttention(LinearAttention::new(3, 8, 24, 777)),
+        Op::LinearAttention(LinearAttention::new(3, 8, 24, 1)),
     ] {
         let family = Family::of(&op);
         let names = family.schema().features.iter().map(|feature| &feature.name);
@@ -224,6 +229,8 @@ fn digests_are_equal_on_every_machine() {
         "9b4169a77a80b874",
         "b2a4683ffed2f876",
         "61256b580d280ae4",
+        "29588ac01b689380",
+        "342e983af2299db2",
     ];
     assert_eq!(digests, pinned);
 }

@@ -1,7 +1,7 @@
 //! What selects kernels besides the family of an operator.
 
 use super::{Family, Kernels};
-use crate::ops::{CollectiveKind, Dtype, MemoryKind, Op};
+use crate::ops::{CollectiveKind, Dtype, MemoryKind, Op, Recurrence};
 use std::fmt;
 
 /// What selects kernels besides the family: a sub-model knows one variant of one family.
@@ -13,6 +13,8 @@ pub enum Variant {
     Kernel(MemoryKind, Dtype),
     /// The pattern of a collective, which moves bytes of any format.
     Pattern(CollectiveKind),
+    /// How a token changes the states of linear attention, and its format.
+    Recurrence(Recurrence, Dtype),
 }
 
 impl Variant {
@@ -24,7 +26,9 @@ impl Variant {
     /// The operand format, where there is one.
     pub const fn dtype(self) -> Option<Dtype> {
         match self {
-            Self::Format(dtype) | Self::Kernel(_, dtype) => Some(dtype),
+            Self::Format(dtype) | Self::Kernel(_, dtype) | Self::Recurrence(_, dtype) => {
+                Some(dtype)
+            }
             Self::Pattern(_) => None,
         }
     }
@@ -35,6 +39,15 @@ impl Variant {
             Self::Format(_) => None,
             Self::Kernel(kind, _) => Some(kind.name()),
             Self::Pattern(kind) => Some(kind.name()),
+            Self::Recurrence(kind, _) => Some(kind.name()),
+        }
+    }
+
+    /// How a token changes the states, of linear attention.
+    pub const fn recurrence(self) -> Option<Recurrence> {
+        match self {
+            Self::Recurrence(kind, _) => Some(kind),
+            _ => None,
         }
     }
 
@@ -44,6 +57,7 @@ impl Variant {
             Self::Format(dtype) => dtype as usize,
             Self::Kernel(kind, dtype) => kind as usize * Dtype::ALL.len() + dtype as usize,
             Self::Pattern(kind) => kind as usize,
+            Self::Recurrence(kind, dtype) => kind as usize * Dtype::ALL.len() + dtype as usize,
         }
     }
 
@@ -64,6 +78,11 @@ impl Variant {
                 Ok(Self::Pattern(kind))
             }
             (Family::Collective, ..) => Err("a kind and no dtype"),
+            (Family::LinearPrefill | Family::LinearDecode, Some(kind), Some(dtype)) => {
+                let kind = Recurrence::parse(kind).ok_or("the recurrence of linear attention")?;
+                Ok(Self::Recurrence(kind, dtype))
+            }
+            (Family::LinearPrefill | Family::LinearDecode, ..) => Err("a kind and a dtype"),
             (_, None, Some(dtype)) => Ok(Self::Format(dtype)),
             _ => Err("a dtype and no kind"),
         }
@@ -82,6 +101,7 @@ impl fmt::Display for Variant {
         match self {
             Self::Format(dtype) => f.pad(dtype.name()),
             Self::Kernel(kind, dtype) => f.pad(&format!("{kind} {dtype}")),
+            Self::Recurrence(kind, dtype) => f.pad(&format!("{kind} {dtype}")),
             Self::Pattern(kind) => f.pad(kind.name()),
         }
     }
@@ -96,6 +116,10 @@ impl Family {
                 .flat_map(|kind| Dtype::ALL.map(|dtype| Variant::Kernel(kind, dtype)))
                 .collect(),
             Self::Collective => CollectiveKind::ALL.map(Variant::Pattern).to_vec(),
+            Self::LinearPrefill | Self::LinearDecode => Recurrence::ALL
+                .into_iter()
+                .flat_map(|kind| Dtype::ALL.map(|dtype| Variant::Recurrence(kind, dtype)))
+                .collect(),
             _ => Dtype::ALL.map(Variant::Format).to_vec(),
         }
     }

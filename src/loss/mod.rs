@@ -17,6 +17,7 @@ use crate::arch::{attention_weights, parameters};
 use crate::error::Error;
 use crate::loss::law::{Form, Law, Member, Schedule, Size, Source, with_penalties};
 use crate::loss::terms::{Chance, Terms};
+use crate::ops::Recurrence;
 use crate::random::Random;
 use crate::stats::{median, quantile};
 use std::sync::LazyLock;
@@ -56,6 +57,8 @@ named_enum! {
         InsideExperts = "shape_inside_experts",
         /// One has latent attention, the other has not.
         LatentAttention = "latent_attention",
+        /// The two have other layers with linear attention.
+        LinearAttention = "linear_attention",
         /// The two have other windows of attention.
         Window = "window",
         /// Hidden width over layers outside 3 to 320.
@@ -76,7 +79,9 @@ impl Reason {
             Self::BeyondSizes | Self::BelowSizes | Self::Deep | Self::ManyExperts => {
                 Evidence::Extrapolated
             }
-            Self::InsideExperts | Self::LatentAttention | Self::Window => Evidence::None,
+            Self::InsideExperts | Self::LatentAttention | Self::LinearAttention | Self::Window => {
+                Evidence::None
+            }
             Self::AspectRatio | Self::MlpShare | Self::HeadDim | Self::Vocabulary => {
                 Evidence::Refused
             }
@@ -101,6 +106,8 @@ pub struct Profile {
     pub sparsity: f64,
     /// Whether attention is latent.
     pub latent: bool,
+    /// Kind of linear attention and its share of the layers; none without.
+    pub linear: Option<(Recurrence, f64)>,
     /// Keys that a windowed layer sees, and [`crate::arch::Window::pattern`]; none without windows.
     pub window: Option<(u64, Option<u64>)>,
     /// Tokens of the vocabulary, without padding.
@@ -116,8 +123,8 @@ impl Profile {
         // A token meets the mean of dense and expert layers.
         let moe_layers = arch.moe_layers();
         let of_experts = arch.moe.map_or(0, |moe| moe_layers * moe.active_width());
-        let inner = (arch.layers - moe_layers) * arch.mlp.d_ff + of_experts;
-        let attention = attention_weights(arch) / arch.hidden * arch.layers;
+        let inner = (arch.layers_with_mlp() - moe_layers) * arch.mlp.d_ff + of_experts;
+        let attention = attention_weights(arch) / arch.hidden;
         Self {
             size: Size {
                 layers: arch.layers as f64,
@@ -133,6 +140,9 @@ impl Profile {
                 .moe
                 .map_or(1.0, |moe| moe.experts as f64 / moe.top_k as f64),
             latent: arch.mla.is_some(),
+            linear: arch
+                .linear
+                .map(|linear| (linear.kind, linear.layers as f64 / arch.layers as f64)),
             window: arch
                 .window
                 .map(|window| (window.size, window.pattern(arch.layers))),
@@ -323,6 +333,7 @@ impl Model {
             Reason::ManyExperts => either(&|p| !self.terms.experts_inside(p.sparsity)),
             Reason::InsideExperts => either(&experts),
             Reason::LatentAttention => shape.latent != reference.latent,
+            Reason::LinearAttention => shape.linear != reference.linear,
             Reason::Window => shape.window != reference.window,
             Reason::AspectRatio => either(&|p| !limits.aspect_ratio.is_answered(ratio(p))),
             Reason::MlpShare => {

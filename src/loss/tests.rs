@@ -20,6 +20,7 @@ fn generic(blocks: f64, ratio: f64) -> Profile {
         kv_group: 1.0,
         sparsity: 1.0,
         latent: false,
+        linear: None,
         window: None,
         vocab: 50257,
     }

@@ -50,6 +50,7 @@ impl Dimension {
     pub fn key(&self, kind: OpKind) -> &'static str {
         match (kind, self.name) {
             (OpKind::Collective, "kind") => "pattern",
+            (OpKind::LinearAttention, "kind") => "recurrence",
             (_, "kind") => "function",
             (_, name) => name,
         }

@@ -42,6 +42,10 @@ named_enum! {
         Quantize = "quantize",
         /// A weight gradient added to its fp32 sum over micro-batches by the epilogue of the GEMM.
         AccumulateGradient = "accumulate_gradient",
+        /// Causal convolution of four taps along a sequence, channel by channel, with its activation (linear attention).
+        CausalConv = "causal_conv",
+        /// The same of one new token against the last three, which are kept: rows are sequences.
+        CausalConvStep = "causal_conv_step",
     }
 }
 
@@ -67,6 +71,10 @@ impl MemoryKind {
             (Self::Softmax | Self::LayerNorm | Self::RmsNorm | Self::Gelu, Pass::Backward) => 3.0,
             (Self::Add | Self::Embedding, Pass::Backward) => 3.0,
             (Self::PlainAdam, _) => 7.0,
+            // The input twice: its own gradient, and that of the taps.
+            (Self::CausalConv, Pass::Backward) => 3.0,
+            // Three kept tokens read and written, one read, one written.
+            (Self::CausalConvStep, _) => 8.0,
             _ => 2.0,
         }
     }
@@ -83,6 +91,7 @@ impl MemoryKind {
             Self::Embedding | Self::Permute | Self::Copy => 0.0,
             Self::Quantize => 2.0,
             Self::AccumulateGradient => 1.0,
+            Self::CausalConv | Self::CausalConvStep => 12.0,
         }
     }
 }

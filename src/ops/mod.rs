@@ -10,6 +10,7 @@ mod collective;
 mod dimension;
 mod experts;
 mod gemm;
+mod linear_attention;
 mod memory;
 
 pub use attention::Attention;
@@ -17,6 +18,7 @@ pub use collective::{Collective, CollectiveKind};
 pub use dimension::{Dimension, Domain, LARGEST, Value};
 pub use experts::{Experts, RouterLoad, Routing, Stratum};
 pub use gemm::{Gemm, Layout};
+pub use linear_attention::{LinearAttention, Recurrence};
 pub use memory::{Memory, MemoryKind};
 
 use crate::units::{Bytes, Flops};
@@ -124,6 +126,8 @@ named_enum! {
         Collective = "collective",
         /// [`Experts`].
         Experts = "experts",
+        /// [`LinearAttention`].
+        LinearAttention = "linear_attention",
     }
 }
 
@@ -136,6 +140,7 @@ impl OpKind {
             Self::Memory => Memory::DIMENSIONS,
             Self::Collective => Collective::DIMENSIONS,
             Self::Experts => Experts::DIMENSIONS,
+            Self::LinearAttention => LinearAttention::DIMENSIONS,
         }
     }
 
@@ -153,6 +158,11 @@ impl OpKind {
             }),
             Self::Collective => Op::Collective(Collective::new(CollectiveKind::AllReduce, 1, 1)),
             Self::Experts => Op::Experts(Experts::new(1, 1, 1, 1, 1)),
+            Self::LinearAttention => Op::LinearAttention(LinearAttention {
+                head_dim: 1,
+                value_dim: 1,
+                ..LinearAttention::new(1, 1, 1, 1)
+            }),
         }
     }
 }
@@ -171,6 +181,8 @@ pub enum Op {
     Collective(Collective),
     /// A fused layer of routed experts.
     Experts(Experts),
+    /// Linear attention.
+    LinearAttention(LinearAttention),
 }
 
 impl Op {
@@ -182,6 +194,7 @@ impl Op {
             Self::Memory(op) => op.flops(),
             Self::Collective(_) => Flops::ZERO,
             Self::Experts(op) => op.flops(),
+            Self::LinearAttention(op) => op.flops(),
         }
     }
 
@@ -193,6 +206,7 @@ impl Op {
             Self::Memory(op) => op.bytes(),
             Self::Collective(op) => Bytes::from_bytes(op.bytes as f64),
             Self::Experts(op) => op.bytes(),
+            Self::LinearAttention(op) => op.bytes(),
         }
     }
 
@@ -204,6 +218,7 @@ impl Op {
             Self::Memory(op) => Some(op.dtype),
             Self::Collective(_) => None,
             Self::Experts(op) => Some(op.dtype),
+            Self::LinearAttention(op) => Some(op.dtype),
         }
     }
 
@@ -215,6 +230,7 @@ impl Op {
             Self::Memory(_) => OpKind::Memory,
             Self::Collective(_) => OpKind::Collective,
             Self::Experts(_) => OpKind::Experts,
+            Self::LinearAttention(_) => OpKind::LinearAttention,
         }
     }
 
@@ -239,6 +255,7 @@ impl fmt::Display for Op {
             Self::Memory(op) => op.to_string(),
             Self::Collective(op) => op.to_string(),
             Self::Experts(op) => op.to_string(),
+            Self::LinearAttention(op) => op.to_string(),
         };
         f.pad(&text)
     }

@@ -51,6 +51,12 @@ const fn half_width(caveat: Caveat) -> f64 {
         Caveat::Window => 0.50,
         // The width of the ratio itself is fitted, see `ratios`.
         Caveat::BackwardFromForward => 0.0,
+        // Of as many heads and tokens, Kimi Delta Attention (SGLang) takes 1.0 to 10 times Gated DeltaNet (vLLM) over
+        // sequences, 1.0 to 1.8 times in decoding steps, in nine cases of ten on eight GPUs (aiconfigurator).
+        Caveat::OtherRecurrence => 2.2,
+        Caveat::OtherRecurrenceDecode => 0.60,
+        // An assumption.
+        Caveat::BackwardAssumed => 0.50,
         // An assumption: kernels reach 0.8 of a peak, see `REACHABLE_PEAK`, and these nets are far outside their table.
         Caveat::Physics => 0.30,
         // An assumption.

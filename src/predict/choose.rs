@@ -208,7 +208,10 @@ fn next_best<'a>(
     let mut caveats = Caveats::default();
     caveats.insert_if(submodel.key.gpu != gpu.name, Caveat::OtherGpu);
     let as_wide = runs_as(variant, known);
-    caveats.insert_if(known != variant && as_wide, Caveat::OtherDtype);
+    caveats.insert_if(
+        known.dtype() != variant.dtype() && as_wide,
+        Caveat::OtherDtype,
+    );
     caveats.insert_if(!as_wide, Caveat::OtherWidth);
     let model = load(submodel, weights, gpu, models);
     let answer = Answer {
@@ -446,6 +449,8 @@ const SAME_WIDTH: u32 = 5;
 fn distance(gpu: &Gpu, variant: Variant, key: &Key) -> Option<u32> {
     let format = match (key.variant == variant, runs_as(key.variant, variant)) {
         (true, _) => 0,
+        // Another recurrence has kernels of its own, but runs like the one that was measured.
+        _ if key.variant.recurrence() != variant.recurrence() => 12,
         _ if key.variant.kind() != variant.kind() => return None,
         (false, true) => 1,
         (false, false) => 6,

@@ -216,7 +216,7 @@ impl Predictor {
         let answer = answer.to(op);
         let model = &self.models[answer.model];
         let question = Question {
-            dtype: answer.asked.dtype(),
+            variant: answer.asked,
             coverage: &model.coverage,
             odd_sizes_known: self.alignment.is_some(),
         };

@@ -49,17 +49,24 @@ pub struct ArchitectureShape {
     /// Layers whose attention sees a sliding window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window_layers: Option<u64>,
+    /// How the state of a layer with linear attention changes; this and the next are absent without such layers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recurrence: Option<&'static str>,
+    /// Layers with linear attention.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub linear_layers: Option<u64>,
     /// Width of the key/value latent, in elements; absent without latent attention.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kv_lora_rank: Option<u64>,
 }
 
 impl ArchitectureShape {
-    /// The layers, `24 (20 windowed)` where some see a sliding window.
+    /// The layers, `24 (20 windowed)` where some see a sliding window, `48 (36 linear)` where some have linear attention.
     pub(super) fn layers_text(&self) -> String {
-        match self.window_layers {
-            Some(windowed) => format!("{} ({windowed} windowed)", self.layers),
-            None => self.layers.to_string(),
+        match (self.window_layers, self.linear_layers) {
+            (Some(windowed), _) => format!("{} ({windowed} windowed)", self.layers),
+            (None, Some(linear)) => format!("{} ({linear} linear)", self.layers),
+            (None, None) => self.layers.to_string(),
         }
     }
 
@@ -104,6 +111,8 @@ impl From<&Architecture> for ArchitectureShape {
             moe_shared_d_ff: arch.moe.map(|moe| moe.shared_d_ff),
             window: arch.window.map(|window| window.size),
             window_layers: arch.window.map(|window| window.layers),
+            recurrence: arch.linear.map(|linear| linear.kind.name()),
+            linear_layers: arch.linear.map(|linear| linear.layers),
             kv_lora_rank: arch.mla.map(|mla| mla.kv_lora_rank),
         }
     }

@@ -95,7 +95,7 @@ impl Quantity {
             Self::MlpAttentionRatio => {
                 let mlp = ((kind.up_factor() + 1) * d_ff) as f64;
                 let attention = match is_latent {
-                    true => attention_weights(arch) as f64 / hidden,
+                    true => attention_weights(arch) as f64 / (hidden * arch.layers as f64),
                     false => (2 * (arch.heads + arch.kv_heads) * arch.head_dim) as f64,
                 };
                 mlp / attention

@@ -252,6 +252,11 @@ fn search_of(
     watch: &Watch<'_>,
 ) -> Result<Found> {
     predictor.gpu().require(request.workload.dtypes())?;
+    if let Some(linear) = &request.base.linear {
+        let allowed =
+            "a model of softmax attention alone: the lattice has no layers with linear attention";
+        return Err(Error::field("search", "like", linear.kind, allowed));
+    }
     let asked = request;
     let mut request = request.clone();
     let gpu = predictor.gpu();

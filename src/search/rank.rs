@@ -283,7 +283,9 @@ impl Published {
 /// Whether a published model may stand beside searched ones: dense or a mixture as `base` is, and with latent attention only
 /// where `base` has it.
 pub fn is_alike(arch: &Architecture, base: &Architecture) -> bool {
-    arch.moe.is_some() == base.moe.is_some() && (arch.mla.is_none() || base.mla.is_some())
+    arch.linear.is_none()
+        && arch.moe.is_some() == base.moe.is_some()
+        && (arch.mla.is_none() || base.mla.is_some())
 }
 
 /// What kind of attention a shape has, where that may differ: its latent, and how many windowed layers there are for each one

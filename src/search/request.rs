@@ -237,6 +237,7 @@ pub const USUAL_EXPERTS: Moe = Moe {
     interval: 1,
     shared_gate: false,
     router_bias: false,
+    latent: None,
 };
 
 /// The latent of a search that names none: that of DeepSeek-V2 and V3 (arXiv 2405.04434, 2412.19437); half of it in every
@@ -285,6 +286,9 @@ pub fn usual_architecture(kind: MlpKind, parameters: u64) -> Architecture {
         moe: None,
         mla: None,
         window: None,
+        linear: None,
+        mlp_layers: None,
+        output_gate: false,
         stated: Stated::default(),
     }
 }

@@ -36,10 +36,14 @@ impl Effort {
         let gemms = family == Family::Gemm;
         let common = Self {
             members: 3,
-            hidden: vec![96, 96],
+            hidden: match family {
+                // One kind of kernel, of few heads.
+                Family::LinearPrefill | Family::LinearDecode | Family::Memory => vec![48, 48],
+                _ => vec![96, 96],
+            },
             epochs: match family {
                 // Few head counts or model sizes, each fitted several times.
-                Family::Experts => 60,
+                Family::Experts | Family::LinearPrefill | Family::LinearDecode => 60,
                 _ if family.like().is_some() && !family.is_carried() => 100,
                 _ => 40,
             },

@@ -33,6 +33,9 @@ fn gpt_like(layers: u64, hidden: u64, heads: u64, head_dim: u64, d_ff: u64) -> A
         moe: None,
         mla: None,
         window: None,
+        linear: None,
+        mlp_layers: None,
+        output_gate: false,
         stated: Stated::default(),
     }
 }
@@ -275,6 +278,7 @@ pub(super) fn dbrx(fields: &mut Fields<'_>) -> Result<Architecture> {
         interval: 1,
         router_bias: false,
         shared_gate: false,
+        latent: None,
     };
     ffn.finish("dbrx")?;
     let hidden = fields.number("d_model")?;

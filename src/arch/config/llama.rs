@@ -8,6 +8,7 @@ use super::super::{
     Stated,
 };
 use super::fields::Fields;
+use super::linear::{self, Hybrid};
 use super::moe::{self, Experts};
 use super::window::{self, Slides};
 use crate::error::Result;
@@ -60,6 +61,8 @@ pub(super) struct Like {
     /// Parallel layers, which have one norm for both branches.
     parallel: Switch,
     slides: Slides,
+    /// Layers with linear attention.
+    linear: Option<Hybrid>,
     experts: Option<Experts>,
     /// Attention sinks.
     sinks: bool,
@@ -93,6 +96,7 @@ const LLAMA: Like = Like {
     head_bias: Switch::Off,
     parallel: Switch::Off,
     slides: Slides::None,
+    linear: None,
     experts: None,
     sinks: false,
     latent: false,
@@ -150,6 +154,32 @@ const QWEN3_MOE: Like = Like {
     skips: &["max_window_layers", "norm_topk_prob", "sliding_window"],
     off: &["use_sliding_window"],
     ..QWEN3
+};
+
+/// Gated DeltaNet in three layers of four, gated attention in the fourth.
+const QWEN3_5: Like = Like {
+    sizes: [32, 4096, 16, 12288, 248_320],
+    kv_heads: Some(4),
+    head_dim: Some(256),
+    slides: Slides::None,
+    linear: Some(Hybrid::Qwen),
+    skips: &[
+        "attn_output_gate",
+        "mamba_ssm_dtype",
+        "mlp_only_layers",
+        "mtp_use_dedicated_embeddings",
+        "output_gate_type",
+    ],
+    left_out: &[("mtp_num_hidden_layers", DEEPSEEK_V3.left_out[0].1)],
+    ..QWEN3
+};
+
+const QWEN3_NEXT: Like = Like {
+    sizes: [48, 2048, 16, 5632, 151_936],
+    kv_heads: Some(2),
+    experts: Some(moe::QWEN3_NEXT),
+    skips: &["norm_topk_prob"],
+    ..QWEN3_5
 };
 
 /// Gemma: heads of 256, tied embeddings.
@@ -489,6 +519,24 @@ pub(super) const TYPES: &[(&str, &Like)] = &[
         },
     ),
     ("kimi_k2", &DEEPSEEK_V3),
+    (
+        "kimi_linear",
+        &Like {
+            linear: Some(Hybrid::Kimi),
+            experts: Some(moe::KIMI_LINEAR),
+            skips: &[
+                "head_dim",
+                "moe_renormalize",
+                "moe_router_activation_func",
+                "num_expert_group",
+                "routed_scaling_factor",
+                "topk_group",
+                "topk_method",
+                "use_grouped_topk",
+            ],
+            ..DEEPSEEK_V3
+        },
+    ),
     ("llama", &LLAMA),
     (
         "llama4_text",
@@ -569,6 +617,46 @@ pub(super) const TYPES: &[(&str, &Like)] = &[
         },
     ),
     (
+        "nemotron_h",
+        &Like {
+            kv_heads: Some(8),
+            head_dim: Some(128),
+            mlp: MlpKind::Gelu,
+            activation: "relu2",
+            linear: Some(Hybrid::NemotronH),
+            experts: Some(moe::NEMOTRON_H),
+            skips: &[
+                "chunk_size",
+                "expand",
+                "mamba_hidden_act",
+                "mamba_ssm_cache_dtype",
+                "mlp_hidden_act",
+                "moe_shared_expert_overlap",
+                "mtp_hybrid_override_pattern",
+                "mtp_layers_block_type",
+                "n_group",
+                "norm_topk_prob",
+                "num_hidden_layers",
+                "num_logits_to_keep",
+                "rescale_prenorm_residual",
+                "residual_in_fp32",
+                "routed_scaling_factor",
+                "sliding_window",
+                "time_step_floor",
+                "time_step_limit",
+                "time_step_max",
+                "time_step_min",
+                "time_step_rank",
+                "topk_group",
+                "use_conv_bias",
+                "use_mamba_kernels",
+            ],
+            off: &["mamba_proj_bias", "use_bias"],
+            left_out: DEEPSEEK_V3.left_out,
+            ..LLAMA
+        },
+    ),
+    (
         "olmo",
         &Like {
             norm: NormKind::UnweightedLayerNorm,
@@ -643,6 +731,18 @@ pub(super) const TYPES: &[(&str, &Like)] = &[
     ("qwen2_vl_text", &QWEN2),
     ("qwen3", &QWEN3),
     ("qwen3_moe", &QWEN3_MOE),
+    (
+        "qwen3_5_moe_text",
+        &Like {
+            sizes: [40, 2048, 16, 512, 248_320],
+            kv_heads: Some(2),
+            d_ff: "moe_intermediate_size",
+            experts: Some(moe::QWEN3_5),
+            ..QWEN3_5
+        },
+    ),
+    ("qwen3_5_text", &QWEN3_5),
+    ("qwen3_next", &QWEN3_NEXT),
     (
         "qwen3_vl_moe_text",
         &Like {
@@ -727,7 +827,10 @@ pub(super) fn read(like: &Like, fields: &mut Fields<'_>) -> Result<Architecture>
     let stated_width = match mla {
         // `head_dim`, where saved, is the rotated part only.
         Some(mla) => Some(mla.qk_nope.saturating_add(mla.qk_rope)),
-        None => fields.optional("head_dim")?.or(like.head_dim),
+        None => {
+            let key = fields.named(&["head_dim", "attention_head_dim"]);
+            fields.optional(key)?.or(like.head_dim)
+        }
     };
     let head_dim = match stated_width {
         Some(width) => width,
@@ -735,9 +838,16 @@ pub(super) fn read(like: &Like, fields: &mut Fields<'_>) -> Result<Architecture>
     };
     let (qk, has_qk) = like.qk;
     let parallel_layers = like.parallel.read(fields)?;
+    let blocks = match like.linear {
+        Some(hybrid) => linear::layers(hybrid, fields)?,
+        None => None,
+    };
     let mut arch = Architecture {
         name: String::new(),
-        layers: fields.size("num_hidden_layers", layers)?,
+        layers: match blocks {
+            Some(blocks) => blocks,
+            None => fields.size("num_hidden_layers", layers)?,
+        },
         hidden,
         heads,
         kv_heads,
@@ -775,11 +885,24 @@ pub(super) fn read(like: &Like, fields: &mut Fields<'_>) -> Result<Architecture>
         moe: None,
         mla,
         window: None,
+        linear: None,
+        mlp_layers: None,
+        output_gate: false,
         stated: Stated::default(),
     };
-    window::read(like.slides, fields, &mut arch)?;
+    let mut has_experts = true;
+    match like.linear {
+        None => window::read(like.slides, fields, &mut arch)?,
+        Some(hybrid) => {
+            linear::read(hybrid, fields, &mut arch)?;
+            has_experts = linear::has_experts(hybrid, fields)?;
+        }
+    }
     if let Some(experts) = &like.experts {
-        moe::read(experts, fields, &mut arch)?;
+        match has_experts {
+            true => moe::read(experts, fields, &mut arch)?,
+            false => moe::ignore(experts, fields),
+        }
     }
     for &(key, what) in like.left_out {
         let value = fields.value(key);

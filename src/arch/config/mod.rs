@@ -14,6 +14,8 @@ mod fields;
 
 mod gpt;
 
+mod linear;
+
 mod llama;
 
 mod moe;
@@ -73,6 +75,8 @@ const WRAPPERS: &[(&str, &str)] = &[
     ("qwen2_5_vl", "qwen2_5_vl_text"),
     ("qwen2_audio", "qwen2"),
     ("qwen2_vl", "qwen2_vl_text"),
+    ("qwen3_5", "qwen3_5_text"),
+    ("qwen3_5_moe", "qwen3_5_moe_text"),
     ("qwen3_vl", "qwen3_vl_text"),
     ("qwen3_vl_moe", "qwen3_vl_moe_text"),
     ("smolvlm", "llama"),

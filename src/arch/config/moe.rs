@@ -17,6 +17,8 @@ pub(super) struct Experts {
     router_bias: bool,
     bias: bool,
     shared_gate: bool,
+    /// The field with the width that experts take in place of the residual stream.
+    latent: Option<&'static str>,
 }
 
 /// The width of the shared experts.
@@ -56,6 +58,7 @@ pub(super) const MIXTRAL: Experts = Experts {
     router_bias: false,
     bias: false,
     shared_gate: false,
+    latent: None,
 };
 
 pub(super) const PHI: Experts = Experts {
@@ -114,6 +117,19 @@ pub(super) const QWEN2: Experts = Experts {
     ..QWEN3
 };
 
+pub(super) const QWEN3_NEXT: Experts = Experts {
+    count: (MIXTRAL.count.0, Some(512)),
+    top_k: ("num_experts_per_tok", Some(10)),
+    shared: Shared::Width("shared_expert_intermediate_size", 512),
+    ..QWEN2
+};
+
+pub(super) const QWEN3_5: Experts = Experts {
+    count: (MIXTRAL.count.0, Some(256)),
+    top_k: ("num_experts_per_tok", Some(8)),
+    ..QWEN3_NEXT
+};
+
 pub(super) const DEEPSEEK_V3: Experts = Experts {
     count: (
         &["n_routed_experts", "num_local_experts", "num_experts"],
@@ -141,6 +157,20 @@ pub(super) const GLM4: Experts = Experts {
 
 pub(super) const GLM4_LITE: Experts = Experts {
     dense: Dense::Listed(1),
+    ..DEEPSEEK_V3
+};
+
+pub(super) const KIMI_LINEAR: Experts = Experts {
+    top_k: ("num_experts_per_token", None),
+    shared: Shared::Experts("num_shared_experts", 1),
+    dense: Dense::Leading("first_k_dense_replace", 1),
+    ..DEEPSEEK_V3
+};
+
+pub(super) const NEMOTRON_H: Experts = Experts {
+    shared: Shared::Width("moe_shared_expert_intermediate_size", 7688),
+    dense: Dense::None,
+    latent: Some("moe_latent_size"),
     ..DEEPSEEK_V3
 };
 
@@ -179,9 +209,9 @@ pub(super) fn read(
         Shared::One => d_ff,
     };
     // More layers than any architecture may have are refused later.
-    let layers = arch.layers.min(MAX_LAYERS);
+    let layers = arch.layers_with_mlp().min(MAX_LAYERS);
     let (dense_layers, interval) = dense(experts.dense, fields, layers)?;
-    if dense_layers >= arch.layers {
+    if dense_layers >= arch.layers_with_mlp() {
         // No layer has any.
         return Ok(());
     }
@@ -194,6 +224,10 @@ pub(super) fn read(
         interval,
         router_bias: experts.router_bias,
         shared_gate: experts.shared_gate && shared_d_ff > 0,
+        latent: match experts.latent {
+            Some(key) => fields.optional(key)?,
+            None => None,
+        },
     });
     arch.biases.experts = experts.bias;
     if (dense_layers, interval) == (0, 1) {
@@ -201,6 +235,18 @@ pub(super) fn read(
         arch.mlp.d_ff = d_ff;
     }
     Ok(())
+}
+
+/// Knows the fields of experts that no layer has.
+pub(super) fn ignore(experts: &Experts, fields: &mut Fields<'_>) {
+    fields.ignore(experts.count.0);
+    fields.ignore(&[experts.top_k.0, experts.d_ff]);
+    if let Some(key) = experts.latent {
+        fields.ignore(&[key]);
+    }
+    if let Shared::Experts(key, _) | Shared::Width(key, _) = experts.shared {
+        fields.ignore(&[key]);
+    }
 }
 
 /// Leading dense layers, and the interval of layers with experts after them.

@@ -26,6 +26,8 @@ pub fn config_json(arch: &Architecture, max_positions: u64) -> Result<Value> {
         ("biases.head", arch.biases.head),
         ("biases.experts", arch.biases.experts),
         ("biases.sinks", arch.biases.sinks),
+        ("output_gate", arch.output_gate),
+        ("linear", arch.linear.is_some()),
     ] {
         demand(arch, !value, field, value, "false")?;
     }

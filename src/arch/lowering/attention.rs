@@ -7,8 +7,11 @@ use crate::ops::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
 
 impl Lowering<'_> {
     pub(super) fn attention_block(&mut self) {
-        let (arch, layers) = (self.arch, self.stage.layers);
+        let (arch, layers) = (self.arch, self.stage.attention());
         let (rows, hidden) = (self.work.residual_rows(), arch.hidden);
+        if layers == 0 {
+            return;
+        }
         if arch.norm.placement != NormPlacement::Post {
             self.norm(Role::AttentionNorm, rows, hidden, Scope::Layer, layers);
         }
@@ -23,7 +26,11 @@ impl Lowering<'_> {
         ) {
             self.norm(Role::AttentionPostNorm, rows, hidden, Scope::Layer, layers);
         }
-        self.residual(Role::AttentionOutputDropout, Role::AttentionResidual);
+        self.residual(
+            Role::AttentionOutputDropout,
+            Role::AttentionResidual,
+            layers,
+        );
     }
 
     /// Whether latent attention runs in its absorbed form.
@@ -33,7 +40,7 @@ impl Lowering<'_> {
 
     /// Everything between the attention norm and the attention core.
     fn attention_inputs(&mut self) {
-        let (arch, work, layers) = (self.arch, self.work, self.stage.layers);
+        let (arch, work, layers) = (self.arch, self.work, self.stage.attention());
         let tokens = work.rank_tokens();
         let heads = rank_heads(arch, work.tp);
         let kv_heads = rank_kv_heads(arch, work.tp);
@@ -111,10 +118,23 @@ impl Lowering<'_> {
         if let (true, Some(mla)) = (self.absorbed(), self.arch.mla) {
             self.per_head(Role::ValueAbsorb, mla.kv_lora_rank, mla.v_head_dim);
         }
+        if self.arch.output_gate {
+            let tokens = self.work.rank_tokens();
+            let width = rank_heads(self.arch, self.work.tp) * self.arch.value_dim();
+            let layers = self.stage.attention();
+            self.memory(
+                Role::AttentionOutputGate,
+                MemoryKind::Swiglu,
+                tokens,
+                width,
+                Scope::Layer,
+                layers,
+            );
+        }
         for linear in attention_linears(self.arch, self.work.tp) {
             if linear.role == Role::AttentionProjection {
                 let tokens = self.work.rank_tokens();
-                self.linear(&linear, tokens, 1, Scope::Layer, self.stage.layers);
+                self.linear(&linear, tokens, 1, Scope::Layer, self.stage.attention());
             }
         }
     }
@@ -129,7 +149,7 @@ impl Lowering<'_> {
             bias: 0,
             members: heads,
         };
-        let (tokens, layers) = (self.work.rank_tokens(), self.stage.layers);
+        let (tokens, layers) = (self.work.rank_tokens(), self.stage.attention());
         self.linear(&linear, tokens, heads, Scope::Layer, layers);
     }
 

@@ -7,7 +7,7 @@ use crate::ops::MemoryKind;
 
 impl Lowering<'_> {
     pub(super) fn mlp_block(&mut self) {
-        let (arch, layers) = (self.arch, self.stage.layers);
+        let (arch, layers) = (self.arch, self.stage.with_mlp());
         let (rows, hidden) = (self.work.residual_rows(), arch.hidden);
         let placement = arch.norm.placement;
         if matches!(
@@ -27,7 +27,7 @@ impl Lowering<'_> {
         if matches!(placement, NormPlacement::Post | NormPlacement::Sandwich) {
             self.norm(Role::MlpPostNorm, rows, hidden, Scope::Layer, layers);
         }
-        self.residual(Role::MlpOutputDropout, Role::MlpResidual);
+        self.residual(Role::MlpOutputDropout, Role::MlpResidual, layers);
     }
 
     /// Up, elementwise function, down, for `members` groups of `rows` tokens.
@@ -58,7 +58,11 @@ impl Lowering<'_> {
         let routed = (tokens * moe.top_k * work.expert_ranks()).div_ceil(work.tp);
         let visited = (moe.experts / work.ep).min(routed);
         let linears = moe_linears(arch, Shards::of(work));
-        self.linear(&linears[0], tokens, 1, scope, layers);
+        let of = |role: Role| linears.iter().find(|linear| linear.role == role).copied();
+        let width = moe.routed_width(hidden);
+        if let Some(router) = of(Role::Router) {
+            self.linear(&router, tokens, 1, scope, layers);
+        }
         let softmax = MemoryKind::Softmax;
         self.memory(
             Role::RouterSoftmax,
@@ -68,26 +72,27 @@ impl Lowering<'_> {
             scope,
             layers,
         );
+        if let Some(down) = of(Role::ExpertsLatentDown) {
+            self.linear(&down, tokens, 1, scope, layers);
+        }
         let permute = MemoryKind::Permute;
-        self.memory(
-            Role::ExpertsDispatch,
-            permute,
-            routed,
-            hidden,
-            scope,
-            layers,
-        );
-        self.mlp(
-            &linears[1],
-            Role::ExpertsActivation,
-            &linears[2],
-            routed.div_ceil(visited),
-            visited,
-            layers,
-        );
-        self.memory(Role::ExpertsCombine, permute, routed, hidden, scope, layers);
-        if let [up, down] = &linears[3..] {
-            self.mlp(up, Role::SharedActivation, down, tokens, 1, layers);
+        self.memory(Role::ExpertsDispatch, permute, routed, width, scope, layers);
+        if let (Some(up), Some(down)) = (of(Role::ExpertsUp), of(Role::ExpertsDown)) {
+            self.mlp(
+                &up,
+                Role::ExpertsActivation,
+                &down,
+                routed.div_ceil(visited),
+                visited,
+                layers,
+            );
+        }
+        self.memory(Role::ExpertsCombine, permute, routed, width, scope, layers);
+        if let Some(up) = of(Role::ExpertsLatentUp) {
+            self.linear(&up, tokens, 1, scope, layers);
+        }
+        if let (Some(up), Some(down)) = (of(Role::SharedUp), of(Role::SharedDown)) {
+            self.mlp(&up, Role::SharedActivation, &down, tokens, 1, layers);
             self.memory(
                 Role::SharedAdd,
                 MemoryKind::Add,

@@ -16,6 +16,7 @@
 //! - With pipeline parallelism the last stage is lowered: `ceil(layers/stages)` layers and the head.
 
 mod attention;
+mod linear;
 
 mod mlp;
 
@@ -44,6 +45,7 @@ pub fn lower(arch: &Architecture, work: &Workload) -> Result<Step> {
         lowering.embedding();
     }
     lowering.attention_block();
+    lowering.linear_block();
     lowering.mlp_block();
     lowering.head();
     lowering.optimizer_and_collectives();
@@ -64,16 +66,19 @@ pub fn lower(arch: &Architecture, work: &Workload) -> Result<Step> {
 /// Forward arithmetic of one step, three times that in training; see [`Step::model_flops`].
 ///
 /// `2 ·` (weights a token meets) `· tokens`, plus `2·b·a·q·kv·(d + d_v)` per layer for the two attention
-/// GEMMs; a window bounds `kv`. Latent attention counts in its expanded form in every mode.
+/// GEMMs; a window bounds `kv`. Latent attention counts in its expanded form in every mode, linear attention the products with
+/// its states.
 fn model_flops(arch: &Architecture, work: &Workload) -> Flops {
     let (layer_weights, head_weights) = active_weights(arch);
     let linear = 2.0 * layer_weights as f64 * work.tokens() as f64;
     let head = 2.0 * head_weights as f64 * (head_rows(work) * context_ranks(work)) as f64;
     let windowed = arch.window.map_or(0, |window| window.layers);
     let seen = arch.window.map_or(0, |window| window.size.min(work.keys()));
-    let keys = (windowed * seen + (arch.layers - windowed) * work.keys()) as f64;
+    let full = arch.attention_layers().saturating_sub(windowed);
+    let keys = (windowed * seen + full * work.keys()) as f64;
     let width = (arch.heads * (arch.head_dim + arch.value_dim())) as f64;
-    let attention = 2.0 * work.tokens() as f64 * keys * width;
+    let recurrence = arch.linear_layers() as f64 * linear::flops(arch, work);
+    let attention = 2.0 * work.tokens() as f64 * keys * width + recurrence;
     let passes = if work.trains() { 3.0 } else { 1.0 };
     Flops::from_flops((linear + head + attention) * passes * work.microbatches as f64)
 }
@@ -308,10 +313,9 @@ impl Lowering<'_> {
         }
     }
 
-    /// Adds a block's output to the residual stream.
-    fn residual(&mut self, dropout: Role, add: Role) {
+    /// Adds a block's output to the residual stream in so many layers.
+    fn residual(&mut self, dropout: Role, add: Role, layers: u64) {
         let (rows, hidden) = (self.work.residual_rows(), self.arch.hidden);
-        let layers = self.stage.layers;
         if self.drops_out() {
             self.memory(
                 dropout,

@@ -212,7 +212,14 @@ fn model_flops_equal_the_lowered_gemms_of_every_preset() {
                     full.flops().flops() * *count as f64
                 })
                 .sum();
-            let forward = gemm_flops(&step, |item| item.phase == Phase::Forward) + attention;
+            let recurrence: f64 = step
+                .items
+                .iter()
+                .filter(|item| (item.role, item.phase) == (Role::LinearAttention, Phase::Forward))
+                .map(|item| item.flops().flops())
+                .sum();
+            let gemms = gemm_flops(&step, |item| item.phase == Phase::Forward);
+            let forward = gemms + attention + recurrence;
             let passes = if work.trains() { 3.0 } else { 1.0 };
             assert!(
                 close(step.model_flops.flops(), passes * forward),

@@ -8,7 +8,8 @@
 use super::{Batch, Importer, MILLISECOND, Parquet, Reader, Reading, Reason, Recipe, unknown};
 use crate::error::Result;
 use crate::ops::{
-    Attention, Collective, CollectiveKind, Dtype, Experts, Gemm, Layout, Op, Pass, RouterLoad,
+    Attention, Collective, CollectiveKind, Dtype, Experts, Gemm, Layout, LinearAttention, Memory,
+    MemoryKind, Op, Pass, Recurrence, RouterLoad,
 };
 
 const GEMM: &[&str] = &[
@@ -80,11 +81,28 @@ const LATENT: &[&str] = &[
     "kernel_source",
 ];
 
+const LINEAR: &[&str] = &[
+    "table",
+    "kernel_source",
+    "phase",
+    "batch_size",
+    "seq_len",
+    "num_k_heads",
+    "head_k_dim",
+    "num_v_heads",
+    "head_v_dim",
+    "d_state",
+    "nheads",
+    "head_dim",
+    "n_groups",
+    "latency",
+];
+
 /// The publisher and its tables.
 pub(super) const IMPORTER: Importer = Importer {
     repository: "ai-dynamo/aiconfigurator@095f58a",
     licence: "Apache-2.0",
-    tables: "its GEMM, attention, latent attention, collective or mixture-of-experts tables",
+    tables: "its GEMM, attention, latent attention, linear attention, collective or mixture-of-experts tables",
     recipe,
 };
 
@@ -104,6 +122,7 @@ fn recipe(file: &Parquet) -> Option<Recipe> {
         .or_else(|| recipe(ENCODER, encoder))
         .or_else(|| recipe(COLLECTIVE, collective))
         .or_else(|| recipe(LATENT, latent))
+        .or_else(|| recipe(LINEAR, linear))
         .or_else(|| {
             // Scales a block are other kernels than scales a tensor, and SGLang has more than one library of
             // kernels: each a stack of its own.
@@ -393,6 +412,70 @@ fn latent<'a>(batch: &'a Batch<'_>) -> Result<Reader<'a>> {
                 pass: Pass::Forward,
                 dtype,
             }),
+            time: latency.time(row, MILLISECOND),
+            group: None,
+            libraries: kernel.get(row),
+        })
+    }))
+}
+
+/// Kernels of hybrid models: the convolution in front of a recurrence, and the recurrence over a sequence or one token.
+///
+/// A convolution runs over queries, keys and values together. Sizes of state-space models are in columns of their own.
+fn linear<'a>(batch: &'a Batch<'_>) -> Result<Reader<'a>> {
+    let table = batch.texts("table")?;
+    let (kernel, phase) = (batch.texts("kernel_source")?, batch.texts("phase")?);
+    let (members, length) = (batch.counts("batch_size")?, batch.counts("seq_len")?);
+    let delta = ["num_k_heads", "head_k_dim", "num_v_heads", "head_v_dim"];
+    let state_space = ["n_groups", "d_state", "nheads", "head_dim"];
+    let read = |names: [&str; 4]| -> Result<Vec<_>> {
+        names.iter().map(|name| batch.numbers(name)).collect()
+    };
+    let (delta, state_space) = (read(delta)?, read(state_space)?);
+    let latency = batch.numbers("latency")?;
+    Ok(Box::new(move |row| {
+        let (kind, sizes) = match table.get(row) {
+            Some("gdn") => (Recurrence::GatedDeltaNet, &delta),
+            Some("kda") => (Recurrence::KimiDelta, &delta),
+            Some("mamba2") => (Recurrence::Mamba2, &state_space),
+            other => return Err(unknown("table", other)),
+        };
+        let size = |index: usize| sizes[index].count(row);
+        let (members, length) = (members.size(row), length.size(row));
+        let op = LinearAttention {
+            kind,
+            head_dim: size(1),
+            value_dim: size(3),
+            ..LinearAttention::new(members, size(0), size(2), length)
+        };
+        let channels = 2 * op.key_heads * op.head_dim + op.heads * op.value_dim;
+        let name = kernel.get(row).unwrap_or_default();
+        let convolution = |kind, rows| {
+            Op::Memory(Memory {
+                kind,
+                rows,
+                cols: channels,
+                pass: Pass::Forward,
+                dtype: Dtype::Bf16,
+            })
+        };
+        let op = match (name.starts_with("causal_conv1d"), phase.get(row)) {
+            (_, Some("verify")) => {
+                return Err("several speculated tokens at once".to_owned());
+            }
+            _ if name == "kda_fused_decode" => {
+                return Err("convolution and recurrence in one kernel".to_owned());
+            }
+            (true, Some("context")) => convolution(MemoryKind::CausalConv, members * length),
+            (true, Some("generation")) => convolution(MemoryKind::CausalConvStep, members),
+            (false, Some("context")) if length == 1 => {
+                return Err("a prompt of one token, by the kernel of longer ones".to_owned());
+            }
+            (false, Some("context" | "generation")) => Op::LinearAttention(op),
+            (_, other) => return Err(unknown("phase", other)),
+        };
+        Ok(Reading {
+            op,
             time: latency.time(row, MILLISECOND),
             group: None,
             libraries: kernel.get(row),

@@ -425,6 +425,9 @@ fn gpt(
         moe: None,
         mla: None,
         window: None,
+        linear: None,
+        mlp_layers: None,
+        output_gate: false,
         stated: Stated::default(),
     })
 }

@@ -71,9 +71,13 @@ const PRESETS: &[(&str, &str)] = &[
     ("maxtext_llama2_70b", "llama-2-70b"),
     ("maxtext_llama3_70b", "llama-3-70b"),
     ("nemo_megatron", "gpt3-175b"),
+    ("nemotron_3_nano", "nemotron-3-nano-30b-a3b"),
+    ("nemotron_3_super", "nemotron-3-super-120b-a12b"),
     ("nemotron4_15b", "nemotron-4-15b"),
     ("nemotron4_340b", "nemotron-4-340b"),
     ("nemotron_340b", "nemotron-4-340b"),
+    ("nemotron_v3_nano_30b_26.02", "nemotron-3-nano-30b-a3b"),
+    ("nemotron_v3_super_120b_26.02", "nemotron-3-super-120b-a12b"),
     ("qwen3_235b_a22b", "qwen3-235b-a22b"),
     ("qwen3_30b_a3b", "qwen3-30b-a3b"),
     ("qwen3_moe_30b", "qwen3-30b-a3b"),
@@ -168,10 +172,21 @@ fn run(cells: Cells<'_>) -> std::result::Result<Run, Reason> {
     })
 }
 
+/// The preset of a family of `config_key`.
+fn preset_of(family: &str) -> Option<&'static Architecture> {
+    let (_, name) = PRESETS.iter().find(|(known, _)| *known == family)?;
+    Preset::find(name).ok().map(|preset| &preset.architecture)
+}
+
 /// The preset with the row's layers and vocabulary, or the row's own shape.
 fn architecture(cells: Cells<'_>, family: &str) -> std::result::Result<Architecture, Reason> {
     if cells.whole("layers")?.is_none() {
-        return Err("the shape of the model is not stated".to_owned());
+        // A hybrid has no columns for its shape: the preset says all.
+        let hybrid = preset_of(family).filter(|arch| arch.linear.is_some());
+        return match hybrid {
+            Some(architecture) => Ok(architecture.clone()),
+            None => Err("the shape of the model is not stated".to_owned()),
+        };
     }
     let layers = cells.size("layers")?;
     let (hidden, heads) = (cells.size("hidden")?, cells.size("heads")?);
@@ -188,12 +203,9 @@ fn architecture(cells: Cells<'_>, family: &str) -> std::result::Result<Architect
             ..base
         });
     }
-    let preset = PRESETS.iter().find(|(known, _)| *known == family);
-    let preset = preset.and_then(|(_, name)| Preset::find(name).ok());
-    let Some(preset) = preset else {
+    let Some(base) = preset_of(family) else {
         return Err(format!("no preset describes `{family}`"));
     };
-    let base = &preset.architecture;
     let inner = base.moe.map_or(base.mlp.d_ff, |moe| moe.d_ff);
     let experts = base.moe.map(|moe| (moe.experts, moe.top_k));
     let row = (cells.whole("experts")?, cells.whole("topk")?);
@@ -209,13 +221,13 @@ fn architecture(cells: Cells<'_>, family: &str) -> std::result::Result<Architect
     } else {
         format!("{} with {layers} layers", base.name)
     };
-    Ok(Architecture {
+    let mut architecture = Architecture {
         name,
-        layers,
         vocab,
-        window: base.window.map(|window| window.scaled(base.layers, layers)),
         ..base.clone()
-    })
+    };
+    architecture.rescale_layers(layers);
+    Ok(architecture)
 }
 
 fn workload(

@@ -37,6 +37,9 @@ pub(super) fn refuses(op: &Memory, limits: Limits) -> Option<String> {
         return Some("rows and columns must be 1 to 2^31 - 1".to_owned());
     }
     match (op.kind, op.pass) {
+        (MemoryKind::CausalConv | MemoryKind::CausalConvStep, _) => {
+            Some(format!("there is no kernel of {}", op.kind))
+        }
         (MemoryKind::PlainAdam, _) => {
             Some("no kernel updates weights without fp32 states".to_owned())
         }
@@ -211,8 +214,10 @@ impl MemoryBound {
         let slots = slots.filter(|slot| !WEIGHT_GRADIENTS.contains(&slot.name));
         let pointers = slots.map(|slot| Address(operands.address(set, slot.name)));
         let numbers = match (op.kind, op.pass) {
-            (K::Gelu | K::Swiglu | K::Add | K::Copy | K::AccumulateGradient | K::PlainAdam, _) => {
-                vec![elements]
+            (K::Gelu | K::Swiglu | K::Add | K::Copy, _) => vec![elements],
+            // They are refused.
+            (K::AccumulateGradient | K::PlainAdam | K::CausalConv | K::CausalConvStep, _) => {
+                Vec::new()
             }
             (K::Quantize | K::Softmax | K::CrossEntropy | K::Embedding | K::Permute, _) => {
                 vec![rows, cols]

@@ -121,6 +121,9 @@ fn draw(sizing: &Sizing<'_>, mode: Mode, random: &mut Random) -> PlannedStep {
             moe: None,
             mla: None,
             window: None,
+            linear: None,
+            mlp_layers: None,
+            output_gate: false,
             stated: Stated::default(),
         },
     }

@@ -77,6 +77,8 @@ pub(super) fn operands(op: &Memory) -> Option<Operands> {
     Some(match (op.kind, op.pass) {
         // Fused into other kernels: there is none to call.
         (MemoryKind::AccumulateGradient, _) => return None,
+        // No device runs them yet.
+        (MemoryKind::CausalConv | MemoryKind::CausalConvStep, _) => return None,
         (MemoryKind::Quantize, Forward) => {
             let cast = |name| (name, Eighth, rows * cols);
             let amax = ("amax", Single, 1);
@@ -277,7 +279,12 @@ pub(super) fn run(op: &Memory, inputs: &[Vec<f32>]) -> Vec<Vec<f64>> {
     let elements = op.rows as usize * cols;
     let map = |f: &dyn Fn(usize) -> f64| vec![(0..elements).map(f).collect::<Vec<_>>()];
     match (op.kind, op.pass) {
-        (MemoryKind::Copy | MemoryKind::AccumulateGradient, _) => map(&first),
+        (MemoryKind::Copy, _) => map(&first),
+        // They have no operands.
+        (
+            MemoryKind::AccumulateGradient | MemoryKind::CausalConv | MemoryKind::CausalConvStep,
+            _,
+        ) => Vec::new(),
         (MemoryKind::Quantize, _) => quantize(op, inputs),
         (MemoryKind::Add, _) => map(&|e| first(e) + second(e)),
         (MemoryKind::Mask, Forward) => map(&|e| match unmasked(e, cols) {

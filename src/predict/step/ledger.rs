@@ -278,11 +278,13 @@ impl<'a> Context<'a> {
                 };
                 [Some((term, plain(predicted.secs()))), None]
             }
-            Op::Attention(_) if item.phase == Phase::Backward => [
+            Op::Attention(_) | Op::LinearAttention(_) if item.phase == Phase::Backward => [
                 Some((Term::AttentionBackward, plain(predicted.secs()))),
                 None,
             ],
-            Op::Attention(_) => [Some((Term::Attention, plain(predicted.secs()))), None],
+            Op::Attention(_) | Op::LinearAttention(_) => {
+                [Some((Term::Attention, plain(predicted.secs()))), None]
+            }
             Op::Memory(op) if is_fused(&item.op) => {
                 launches = false;
                 let term = match op.kind {

@@ -29,7 +29,7 @@ fn every_preset_that_a_model_type_expresses_survives_writing_and_reading() {
     /// One norm for two branches, norms before and after, heads that do not fill the width,
     /// attention sinks, layer norm without bias or with grouped heads, ALiBi, experts beside shared ones with a gate or
     /// dense layers in between, norms of queries and keys in other places than usual.
-    const BEYOND: [&str; 20] = [
+    const BEYOND: [&str; 25] = [
         "bloom-",
         "command-r7b",
         "dbrx",
@@ -41,14 +41,19 @@ fn every_preset_that_a_model_type_expresses_survives_writing_and_reading() {
         "gpt-oss-",
         "gpt3-13b",
         "grok-1",
+        "kimi-linear-",
         "llama-4-",
         "minimax-m2",
         "mpt-",
+        "nemotron-3-",
         "nemotron-4-",
+        "nemotron-h-",
         "olmoe-",
         "phi-2",
         "phi-3.5-moe",
         "qwen1.5-moe",
+        "qwen3-next-",
+        "qwen3.5-",
         "starcoder2-",
     ];
     let mut expressed = 0;

@@ -1,0 +1,169 @@
+//! Layers with linear attention: the ways in which configs describe them.
+
+use super::super::{Architecture, LinearLayers, Positions};
+use super::fields::Fields;
+use crate::error::Result;
+use crate::ops::Recurrence;
+
+/// How a type describes its layers with linear attention.
+#[derive(Clone, Copy)]
+pub(super) enum Hybrid {
+    /// Gated DeltaNet in all layers but every `full_attention_interval`-th, or as `layer_types` says (Qwen3-Next, Qwen3.5).
+    Qwen,
+    /// Kimi Delta Attention in the layers that `linear_attn_config` lists.
+    Kimi,
+    /// Mamba-2, attention, MLP or experts, one a layer, as `hybrid_override_pattern` says (Nemotron-H).
+    NemotronH,
+}
+
+/// What a layer of Nemotron-H is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Block {
+    Mamba,
+    Attention,
+    Mlp,
+    Experts,
+}
+
+/// How many layers a type has that does not have to say so.
+pub(super) fn layers(hybrid: Hybrid, fields: &mut Fields<'_>) -> Result<Option<u64>> {
+    match hybrid {
+        Hybrid::NemotronH => Ok(Some(blocks(fields)?.len() as u64)),
+        Hybrid::Qwen | Hybrid::Kimi => Ok(None),
+    }
+}
+
+/// Whether a type has experts in this file.
+pub(super) fn has_experts(hybrid: Hybrid, fields: &mut Fields<'_>) -> Result<bool> {
+    match hybrid {
+        Hybrid::NemotronH => Ok(blocks(fields)?.contains(&Block::Experts)),
+        Hybrid::Qwen | Hybrid::Kimi => Ok(true),
+    }
+}
+
+/// Sets the layers with linear attention.
+pub(super) fn read(hybrid: Hybrid, fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
+    match hybrid {
+        Hybrid::Qwen => qwen(fields, arch),
+        Hybrid::Kimi => kimi(fields, arch),
+        Hybrid::NemotronH => nemotron_h(fields, arch),
+    }
+}
+
+fn qwen(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
+    let interval = fields.number_or("full_attention_interval", 4)?;
+    let full = match fields.texts("layer_types")? {
+        None => arch.layers.checked_div(interval).unwrap_or(0),
+        Some(types) => {
+            let count = |kind: &str| types.iter().filter(|known| **known == kind).count() as u64;
+            let full = count("full_attention");
+            if types.len() as u64 != arch.layers || full + count("linear_attention") != arch.layers
+            {
+                let allowed = "full_attention or linear_attention for each of num_hidden_layers";
+                return fields.refuse("layer_types", allowed);
+            }
+            full
+        }
+    };
+    arch.output_gate = true;
+    let linear = LinearLayers {
+        kind: Recurrence::GatedDeltaNet,
+        layers: arch.layers.saturating_sub(full),
+        key_heads: fields.number_or("linear_num_key_heads", 16)?,
+        heads: fields.number_or("linear_num_value_heads", 32)?,
+        head_dim: fields.number_or("linear_key_head_dim", 128)?,
+        value_dim: fields.number_or("linear_value_head_dim", 128)?,
+        taps: fields.number_or("linear_conv_kernel_dim", 4)?,
+    };
+    arch.linear = (linear.layers > 0).then_some(linear);
+    Ok(())
+}
+
+fn kimi(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
+    if fields.flag("mla_use_nope", true)? {
+        arch.positions = Positions::None;
+    }
+    let Some(mut nested) = fields.object("linear_attn_config")? else {
+        let allowed = "an object with kda_layers, num_heads, head_dim";
+        return fields.refuse("linear_attn_config", allowed);
+    };
+    let listed = nested.numbers("kda_layers")?.unwrap_or_default();
+    nested.ignore(&["full_attn_layers"]);
+    let (heads, width) = (nested.number("num_heads")?, nested.number("head_dim")?);
+    arch.linear = Some(LinearLayers {
+        kind: Recurrence::KimiDelta,
+        layers: listed.len() as u64,
+        key_heads: heads,
+        heads,
+        head_dim: width,
+        value_dim: width,
+        taps: nested.number_or("short_conv_kernel_size", 4)?,
+    });
+    nested.finish("linear_attn_config")
+}
+
+fn nemotron_h(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
+    let blocks = blocks(fields)?;
+    let count = |block| blocks.iter().filter(|known| **known == block).count() as u64;
+    let (mlps, experts) = (count(Block::Mlp), count(Block::Experts));
+    if mlps > 0 && experts > 0 {
+        let allowed = "MLP layers or layers of experts, not both";
+        return fields.refuse(pattern_key(fields), allowed);
+    }
+    // The shared experts have a width of their own.
+    fields.ignore(&["n_shared_experts"]);
+    arch.positions = Positions::None;
+    arch.mlp_layers = Some(mlps + experts);
+    arch.linear = Some(LinearLayers {
+        kind: Recurrence::Mamba2,
+        layers: count(Block::Mamba),
+        key_heads: fields.number_or("n_groups", 8)?,
+        heads: fields.number_or("mamba_num_heads", 128)?,
+        head_dim: fields.number_or("ssm_state_size", 128)?,
+        value_dim: fields.number_or("mamba_head_dim", 64)?,
+        taps: fields.number_or("conv_kernel", 4)?,
+    });
+    Ok(())
+}
+
+fn pattern_key(fields: &Fields<'_>) -> &'static str {
+    fields.named(&[
+        "hybrid_override_pattern",
+        "layers_block_type",
+        "layer_types",
+    ])
+}
+
+/// The layers of Nemotron-H: letters, or names in a list.
+fn blocks(fields: &mut Fields<'_>) -> Result<Vec<Block>> {
+    let key = pattern_key(fields);
+    let letters = fields.value(key).and_then(|value| value.as_str());
+    let found: Option<Vec<Block>> = match letters {
+        Some(letters) => letters
+            .chars()
+            .map(|letter| match letter {
+                'M' => Some(Block::Mamba),
+                '*' => Some(Block::Attention),
+                '-' => Some(Block::Mlp),
+                'E' => Some(Block::Experts),
+                _ => None,
+            })
+            .collect(),
+        None => fields
+            .texts(key)?
+            .unwrap_or_default()
+            .iter()
+            .map(|name| match *name {
+                "mamba" | "linear_attention" => Some(Block::Mamba),
+                "attention" | "full_attention" => Some(Block::Attention),
+                "mlp" => Some(Block::Mlp),
+                "moe" => Some(Block::Experts),
+                _ => None,
+            })
+            .collect(),
+    };
+    match found.filter(|blocks| !blocks.is_empty()) {
+        Some(blocks) => Ok(blocks),
+        None => fields.refuse(key, "M, *, - or E for each layer"),
+    }
+}
