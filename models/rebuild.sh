@@ -21,6 +21,10 @@ encoder=aic_encoder_attention
 [ -f "$rows/$encoder.parquet" ] ||
     "$shapewise" import aiconfigurator "$tables/$encoder.parquet" --stack "sglang 0.5.14" "vllm 0.24.0" \
         --out "$rows/$encoder.parquet"
+linear=aic_linear_attention
+[ -f "$rows/$linear.parquet" ] ||
+    "$shapewise" import aiconfigurator "$tables/$linear.parquet" --stack "vllm 0.24.0" "sglang 0.5.16" \
+        --out "$rows/$linear.parquet"
 [ -f "$rows/cookbook.parquet" ] ||
     "$shapewise" import cookbook "$tables/cookbook_gemm_bmm.parquet" --out "$rows/cookbook.parquet"
 [ -f "$rows/aiter.parquet" ] ||

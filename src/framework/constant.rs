@@ -17,6 +17,8 @@ named_enum! {
         Attention = "attention",
         /// Time of a backward attention kernel over that of the predictor.
         AttentionBackward = "attention_backward",
+        /// Time of the recurrence of linear attention, forward and backward, over that of the predictor.
+        LinearAttention = "linear_attention",
         /// Traffic time of memory-bound kernels over that of the predictor.
         Memory = "memory",
         /// Part of the launch term of memory-bound kernels that shows.
@@ -158,6 +160,7 @@ impl Constant {
             | Self::Mxfp8OverFp8
             | Self::Attention
             | Self::AttentionBackward
+            | Self::LinearAttention
             | Self::Memory
             | Self::Launch
             | Self::Experts

@@ -1,8 +1,8 @@
 //! Why models of some types cannot be timed, type by type.
 
 /// Layers whose operators no kernel here describes.
-const STATE_SPACE: &str = "has state-space layers, which this program does not time";
-const LINEAR: &str = "has linear-attention layers, which this program does not time";
+const STATE_SPACE: &str = "has state-space layers of a kind that this program does not read";
+const LINEAR: &str = "has linear-attention layers of a kind that this program does not read";
 const SPARSE: &str =
     "chooses by an index which keys each query attends to, which this program does not time";
 const BLOCKS: &str =

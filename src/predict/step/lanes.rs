@@ -76,6 +76,7 @@ impl Factors {
             (Term::ExpertsFp8, get(C::ExpertsFp8) * experts * path),
             (Term::Attention, get(C::Attention)),
             (Term::AttentionBackward, get(C::AttentionBackward)),
+            (Term::LinearAttention, get(C::LinearAttention)),
             (Term::Memory, get(C::Memory)),
             (Term::Permute, get(C::Permute) * path),
             (Term::BiasedActivation, get(C::BiasedActivation) * path),
@@ -114,13 +115,14 @@ impl Factors {
     }
 }
 
-const KERNELS: [Term; 12] = [
+const KERNELS: [Term; 13] = [
     Term::Gemm,
     Term::GemmFp8,
     Term::Experts,
     Term::ExpertsFp8,
     Term::Attention,
     Term::AttentionBackward,
+    Term::LinearAttention,
     Term::Memory,
     Term::Permute,
     Term::BiasedActivation,

@@ -29,6 +29,7 @@ pub(super) enum Term {
     ExpertsFp8,
     Attention,
     AttentionBackward,
+    LinearAttention,
     Memory,
     Permute,
     BiasedActivation,
@@ -278,12 +279,13 @@ impl<'a> Context<'a> {
                 };
                 [Some((term, plain(predicted.secs()))), None]
             }
-            Op::Attention(_) | Op::LinearAttention(_) if item.phase == Phase::Backward => [
+            Op::Attention(_) if item.phase == Phase::Backward => [
                 Some((Term::AttentionBackward, plain(predicted.secs()))),
                 None,
             ],
-            Op::Attention(_) | Op::LinearAttention(_) => {
-                [Some((Term::Attention, plain(predicted.secs()))), None]
+            Op::Attention(_) => [Some((Term::Attention, plain(predicted.secs()))), None],
+            Op::LinearAttention(_) => {
+                [Some((Term::LinearAttention, plain(predicted.secs()))), None]
             }
             Op::Memory(op) if is_fused(&item.op) => {
                 launches = false;
