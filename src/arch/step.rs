@@ -96,6 +96,8 @@ named_enum! {
         ExpertsLatentDown = "experts_latent_down",
         /// Tokens gathered by expert.
         ExpertsDispatch = "experts_dispatch",
+        /// Serving: the routed experts in one grouped kernel a projection, gathering and summing included.
+        Experts = "experts",
         /// Up projections of the routed experts.
         ExpertsUp = "experts_up",
         /// Elementwise function of the routed experts.

@@ -138,7 +138,7 @@ impl Experts {
         count!(Experts, expert_shards, 1, "GPUs"),
         flag!(Experts, gated),
         choice!(Experts, load, RouterLoad),
-        choice!(Experts, dtype, Dtype, ELEMENT_NAMES),
+        choice!(Experts, dtype, Dtype),
     ];
 
     /// A gated layer on one rank under an even load.
@@ -265,7 +265,8 @@ impl Experts {
         let weights = product(&[self.hidden, self.rank_width()]) * (self.up_projections() + 1.0);
         let routing = self.routing();
         let tokens = self.rank_tokens(&routing) * self.hidden as f64 * 2.0;
-        Bytes::from_bytes(routing.visited * weights * self.dtype.size() as f64 + 2.0 * tokens)
+        let [_, size] = self.dtype.operand_sizes();
+        Bytes::from_bytes(routing.visited * weights * size + 2.0 * tokens)
     }
 }
 

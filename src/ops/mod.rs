@@ -27,7 +27,7 @@ use std::fmt;
 named_enum! {
     /// The number format of the operands of a kernel.
     ///
-    /// The formats after fp8 are those of GEMMs alone: their weights, the right operand, are quantized.
+    /// The formats after fp8 are those of GEMMs and layers of experts alone: their weights, the right operand, are quantized.
     #[derive(Default)]
     #[non_exhaustive]
     Dtype {
@@ -61,7 +61,7 @@ impl Dtype {
     pub const ELEMENT_NAMES: [&'static str; Self::ELEMENTS.len()] =
         ["fp32", "tf32", "fp16", "bf16", "fp8"];
 
-    /// Whether operands of any operator may have this format, not of GEMMs alone.
+    /// Whether operands of any operator may have this format, not of GEMMs and experts alone.
     pub fn is_element(self) -> bool {
         Self::ELEMENTS.contains(&self)
     }

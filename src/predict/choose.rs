@@ -327,7 +327,7 @@ fn load(submodel: &Submodel, weights: &Weights, gpu: &Gpu, models: &mut Vec<Load
 pub struct Candidates<'a> {
     /// The one that was named, if one was.
     named: Vec<&'a Artifact>,
-    /// The named one, the GPU's own, the nearest sibling's, the one over all GPUs.
+    /// The named one, the GPU's own, those of its generation, nearest first, the one over all GPUs.
     all: Vec<&'a Artifact>,
     /// The GPU whose rows no sub-model may have seen.
     left_out: Option<&'a str>,
@@ -346,7 +346,7 @@ pub fn candidates<'a>(gpu: &Gpu, model: Option<&'a Artifact>) -> Result<Candidat
     let named: Vec<&Artifact> = model.into_iter().collect();
     let mut all = named.clone();
     let mut names: Vec<&str> = vec![gpu.name.as_str()];
-    names.extend(sibling(gpu)?);
+    names.extend(siblings(gpu)?);
     if names.len() == 1 && library::find(&gpu.name)?.is_none() {
         let others = others(gpu)?.into_iter();
         let near = others.filter(|(_, other)| other.vendor == gpu.vendor && gap(gpu, other) <= FAR);
@@ -421,11 +421,12 @@ fn others(gpu: &Gpu) -> Result<Vec<(&'static str, &'static Gpu)>> {
     Ok(others)
 }
 
-/// The nearest of them that is of the same generation.
-fn sibling(gpu: &Gpu) -> Result<Option<&'static str>> {
-    let nearest = others(gpu)?.into_iter().next();
-    let sibling = nearest.filter(|(_, other)| other.generation == gpu.generation);
-    Ok(sibling.map(|(name, _)| name))
+/// The other GPUs of the generation with a model of their own, the nearest first.
+fn siblings(gpu: &Gpu) -> Result<impl Iterator<Item = &'static str>> {
+    let others = others(gpu)?.into_iter();
+    let generation = gpu.generation;
+    let siblings = others.filter(move |(_, other)| other.generation == generation);
+    Ok(siblings.map(|(name, _)| name))
 }
 
 /// Whether kernels of one variant are those of the other but for a format that runs alike.
@@ -453,7 +454,13 @@ fn distance(gpu: &Gpu, variant: Variant, key: &Key) -> Option<u32> {
         _ if key.variant.recurrence() != variant.recurrence() => 12,
         _ if key.variant.kind() != variant.kind() => return None,
         (false, true) => 1,
-        (false, false) => 6,
+        // Of other widths, the one whose inputs are as wide.
+        (false, false) => {
+            match key.variant.dtype().map(Dtype::size) == variant.dtype().map(Dtype::size) {
+                true => 6,
+                false => 7,
+            }
+        }
     };
     let gpu = match key.gpu.as_str() {
         name if name == gpu.name => 0,
@@ -479,7 +486,8 @@ mod tests {
             assert!(entry.m_from > 1 && entry.source.contains("rows"));
         }
         for ampere in ["a30", "a100-40gb", "a100-40gb-pcie"] {
-            assert_eq!(sibling(Gpu::find(ampere).unwrap()).unwrap(), Some("a100"));
+            let mut siblings = siblings(Gpu::find(ampere).unwrap()).unwrap();
+            assert_eq!(siblings.next(), Some("a100"));
         }
     }
 

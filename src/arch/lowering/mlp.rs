@@ -1,9 +1,9 @@
 //! Lowering of the MLP block: norm, dense MLP or mixture of experts, residual.
 
 use super::super::layer::{Linear, Shards, mlp_linears, moe_linears};
-use super::super::{MlpKind, NormPlacement, Role};
+use super::super::{MlpKind, Moe, NormPlacement, Phase, Role};
 use super::{Lowering, Scope};
-use crate::ops::MemoryKind;
+use crate::ops::{Experts, MemoryKind, Op};
 
 impl Lowering<'_> {
     pub(super) fn mlp_block(&mut self) {
@@ -50,13 +50,40 @@ impl Lowering<'_> {
         self.linear(down, rows, members, scope, layers);
     }
 
+    /// Training: gathered tokens through GEMMs of all experts.
+    fn experts_apart(&mut self, linears: &[Linear], [tokens, width]: [u64; 2], layers: u64) {
+        let (work, scope) = (self.work, Scope::Layer);
+        let Some(moe) = self.arch.moe else { return };
+        // The ranks that share an expert gather its tokens; without sharing, each rank routes its own.
+        let routed = (tokens * moe.top_k * work.expert_ranks()).div_ceil(work.tp);
+        let visited = (moe.experts / work.ep).min(routed);
+        let permute = MemoryKind::Permute;
+        self.memory(Role::ExpertsDispatch, permute, routed, width, scope, layers);
+        if let [up, down] = linears {
+            let rows = routed.div_ceil(visited);
+            self.mlp(up, Role::ExpertsActivation, down, rows, visited, layers);
+        }
+        self.memory(Role::ExpertsCombine, permute, routed, width, scope, layers);
+    }
+
+    /// Serving: the grouped kernels that servers run.
+    fn experts_fused(&mut self, moe: &Moe, [tokens, width]: [u64; 2], layers: u64) {
+        let work = self.work;
+        let op = Experts {
+            tokens: (tokens * work.expert_ranks() * work.ep).div_ceil(work.tp),
+            width_shards: work.expert_ranks(),
+            expert_shards: work.ep,
+            gated: self.arch.mlp.kind == MlpKind::Swiglu,
+            dtype: work.linear_dtype(),
+            ..Experts::new(1, width, moe.d_ff, moe.experts, moe.top_k)
+        };
+        self.push(Role::Experts, Phase::Forward, Op::Experts(op), layers);
+    }
+
     fn experts(&mut self, layers: u64) {
         let (arch, work, tokens) = (self.arch, self.work, self.work.rank_tokens());
         let Some(moe) = arch.moe else { return };
         let (hidden, scope) = (arch.hidden, Scope::Layer);
-        // The ranks that share an expert gather its tokens; without sharing, each rank routes its own.
-        let routed = (tokens * moe.top_k * work.expert_ranks()).div_ceil(work.tp);
-        let visited = (moe.experts / work.ep).min(routed);
         let linears = moe_linears(arch, Shards::of(work));
         let of = |role: Role| linears.iter().find(|linear| linear.role == role).copied();
         let width = moe.routed_width(hidden);
@@ -75,19 +102,10 @@ impl Lowering<'_> {
         if let Some(down) = of(Role::ExpertsLatentDown) {
             self.linear(&down, tokens, 1, scope, layers);
         }
-        let permute = MemoryKind::Permute;
-        self.memory(Role::ExpertsDispatch, permute, routed, width, scope, layers);
-        if let (Some(up), Some(down)) = (of(Role::ExpertsUp), of(Role::ExpertsDown)) {
-            self.mlp(
-                &up,
-                Role::ExpertsActivation,
-                &down,
-                routed.div_ceil(visited),
-                visited,
-                layers,
-            );
+        match work.trains() {
+            true => self.experts_apart(&linears[1..3], [tokens, width], layers),
+            false => self.experts_fused(&moe, [tokens, width], layers),
         }
-        self.memory(Role::ExpertsCombine, permute, routed, width, scope, layers);
         if let Some(up) = of(Role::ExpertsLatentUp) {
             self.linear(&up, tokens, 1, scope, layers);
         }

@@ -274,7 +274,7 @@ impl<'a> Context<'a> {
             }
             Op::Experts(op) => {
                 let term = match op.dtype {
-                    Dtype::Fp8 => Term::ExpertsFp8,
+                    Dtype::Fp8 | Dtype::Nvfp4 => Term::ExpertsFp8,
                     _ => Term::Experts,
                 };
                 [Some((term, plain(predicted.secs()))), None]
