@@ -422,11 +422,10 @@ fn others(gpu: &Gpu) -> Result<Vec<(&'static str, &'static Gpu)>> {
 }
 
 /// The other GPUs of the generation with a model of their own, the nearest first.
-fn siblings(gpu: &Gpu) -> Result<impl Iterator<Item = &'static str>> {
+fn siblings(gpu: &Gpu) -> Result<Vec<&'static str>> {
     let others = others(gpu)?.into_iter();
-    let generation = gpu.generation;
-    let siblings = others.filter(move |(_, other)| other.generation == generation);
-    Ok(siblings.map(|(name, _)| name))
+    let siblings = others.filter(|(_, other)| other.generation == gpu.generation);
+    Ok(siblings.map(|(name, _)| name).collect())
 }
 
 /// Whether kernels of one variant are those of the other but for a format that runs alike.
@@ -486,8 +485,8 @@ mod tests {
             assert!(entry.m_from > 1 && entry.source.contains("rows"));
         }
         for ampere in ["a30", "a100-40gb", "a100-40gb-pcie"] {
-            let mut siblings = siblings(Gpu::find(ampere).unwrap()).unwrap();
-            assert_eq!(siblings.next(), Some("a100"));
+            let siblings = siblings(Gpu::find(ampere).unwrap()).unwrap();
+            assert_eq!(siblings[0], "a100");
         }
     }
 

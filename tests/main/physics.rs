@@ -2,7 +2,10 @@
 
 use shapewise::families::GpuRates;
 use shapewise::gpu::Gpu;
-use shapewise::ops::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
+use shapewise::ops::{
+    Attention, Dtype, Experts, Gemm, Layout, LinearAttention, Memory, MemoryKind, Op, Pass,
+    Recurrence, RouterLoad,
+};
 use shapewise::predict::Predictor;
 use shapewise::predict::estimate::{Caveat, Tier};
 use shapewise::random::Random;
@@ -22,7 +25,7 @@ fn size(random: &mut Random, most: f64) -> u64 {
 
 fn operator(random: &mut Random) -> Op {
     let dtype = random.pick(&Dtype::ELEMENTS);
-    match random.below(4) {
+    match random.below(6) {
         0 | 1 => Op::Gemm(Gemm {
             batch: random.pick(&[1, 1, 1, 96]),
             layout: random.pick(&Layout::ALL),
@@ -49,6 +52,39 @@ fn operator(random: &mut Random) -> Op {
                     kv_heads * random.pick(&[1, 4, 8]),
                     seq_kv,
                     random.pick(&[16, 64, 72, 80, 96, 128, 160, 192, 256, 512]),
+                )
+            })
+        }
+        3 => {
+            let key_heads = random.pick(&[1, 2, 8, 16]);
+            Op::LinearAttention(LinearAttention {
+                kind: random.pick(&Recurrence::ALL),
+                head_dim: random.pick(&[64, 128, 256]),
+                value_dim: random.pick(&[64, 128, 256]),
+                pass: random.pick(&Pass::ALL),
+                dtype,
+                ..LinearAttention::new(
+                    size(random, 1024.0),
+                    key_heads,
+                    key_heads * random.pick(&[1, 2, 4, 16]),
+                    random.pick(&[1, size(random, 262_144.0)]),
+                )
+            })
+        }
+        4 => {
+            let experts = random.pick(&[8, 64, 256, 512]);
+            Op::Experts(Experts {
+                width_shards: random.pick(&[1, 1, 4, 8]),
+                expert_shards: random.pick(&[1, 1, 4, 8]),
+                gated: random.uniform() < 0.8,
+                load: random.pick(&RouterLoad::ALL),
+                dtype: random.pick(&Dtype::ALL),
+                ..Experts::new(
+                    size(random, 65_536.0),
+                    64 * size(random, 128.0),
+                    64 * size(random, 256.0),
+                    experts,
+                    random.pick(&[1, 2, 8]),
                 )
             })
         }

@@ -212,14 +212,15 @@ fn model_flops_equal_the_lowered_gemms_of_every_preset() {
                     full.flops().flops() * *count as f64
                 })
                 .sum();
-            let recurrence: f64 = step
+            let others: f64 = step
                 .items
                 .iter()
-                .filter(|item| (item.role, item.phase) == (Role::LinearAttention, Phase::Forward))
+                .filter(|item| item.phase == Phase::Forward)
+                .filter(|item| matches!(item.role, Role::LinearAttention | Role::Experts))
                 .map(|item| item.flops().flops())
                 .sum();
             let gemms = gemm_flops(&step, |item| item.phase == Phase::Forward);
-            let forward = gemms + attention + recurrence;
+            let forward = gemms + attention + others;
             let passes = if work.trains() { 3.0 } else { 1.0 };
             assert!(
                 close(step.model_flops.flops(), passes * forward),
@@ -250,17 +251,63 @@ fn prefill_predicts_the_last_position_and_decode_attends_to_context_and_itself()
 #[test]
 fn experts_share_the_tokens_evenly_and_a_single_token_visits_only_its_own() {
     let arch = preset("mixtral-8x7b");
-    let step = lower(&arch, &Workload::prefill(1, 1000)).unwrap();
+    let step = lower(&arch, &Workload::train(1, 1000)).unwrap();
     assert_eq!(gemms(&step, Role::Router)[0].1, [1000, 8, 4096, 1]);
     assert_eq!(gemms(&step, Role::ExpertsUp)[0].1, [250, 28672, 4096, 8]);
     assert_eq!(gemms(&step, Role::ExpertsDown)[0].1, [250, 4096, 14336, 8]);
-    let step = lower(&arch, &Workload::decode(1, 100)).unwrap();
+    let step = lower(&arch, &Workload::train(1, 1)).unwrap();
     assert_eq!(gemms(&step, Role::ExpertsUp)[0].1, [1, 28672, 4096, 2]);
 
-    let step = lower(&preset("deepseek-v3"), &Workload::prefill(1, 64)).unwrap();
+    let step = lower(&preset("deepseek-v3"), &Workload::train(1, 64)).unwrap();
     assert_eq!(gemms(&step, Role::MlpUp)[0].3, 3);
     assert_eq!(gemms(&step, Role::ExpertsUp)[0].3, 58);
     assert_eq!(gemms(&step, Role::SharedUp)[0].1, [64, 4096, 7168, 1]);
+}
+
+#[test]
+fn a_server_runs_routed_experts_in_one_layer_that_all_ranks_share() {
+    let work = Workload {
+        tp: 8,
+        ep: 4,
+        expert_tp: 2,
+        ..Workload::decode(64, 1024)
+    };
+    let step = lower(&preset("deepseek-v3"), &work).unwrap();
+    let fused = items(&step, Role::Experts);
+    let [
+        Item {
+            op: Op::Experts(op),
+            count: 58,
+            ..
+        },
+    ] = fused[..]
+    else {
+        panic!("{fused:?}")
+    };
+    assert_eq!((op.tokens, op.hidden, op.width), (64, 7168, 2048));
+    assert_eq!((op.width_shards, op.expert_shards, op.top_k), (2, 4, 8));
+    assert!(items(&step, Role::ExpertsUp).is_empty());
+    // Behind a latent, experts take its width.
+    let step = lower(
+        &preset("nemotron-3-super-120b-a12b"),
+        &Workload::prefill(1, 512),
+    )
+    .unwrap();
+    let [
+        Item {
+            op: Op::Experts(op),
+            count: 40,
+            ..
+        },
+    ] = items(&step, Role::Experts)[..]
+    else {
+        panic!("no experts")
+    };
+    assert_eq!((op.hidden, op.gated), (1024, false));
+    assert_eq!(
+        gemms(&step, Role::ExpertsLatentDown)[0].1,
+        [512, 1024, 4096, 1]
+    );
 }
 
 #[test]
@@ -442,7 +489,7 @@ fn quantized_weights_are_those_of_linear_maps_inside_layers() {
             let step = lower(&preset(name), &work).unwrap();
             for item in &step.items {
                 let expected = match item.role {
-                    _ if !matches!(item.op, Op::Gemm(_)) => Some(Dtype::Bf16),
+                    _ if !matches!(item.op, Op::Gemm(_) | Op::Experts(_)) => Some(Dtype::Bf16),
                     Role::Logits | Role::Router => Some(Dtype::Bf16),
                     _ => Some(linear),
                 };
