@@ -57,6 +57,7 @@ fn operator(random: &mut Random) -> Op {
         }
         3 => {
             let key_heads = random.pick(&[1, 2, 8, 16]);
+            let seq = size(random, 262_144.0);
             Op::LinearAttention(LinearAttention {
                 kind: random.pick(&Recurrence::ALL),
                 head_dim: random.pick(&[64, 128, 256]),
@@ -67,7 +68,7 @@ fn operator(random: &mut Random) -> Op {
                     size(random, 1024.0),
                     key_heads,
                     key_heads * random.pick(&[1, 2, 4, 16]),
-                    random.pick(&[1, size(random, 262_144.0)]),
+                    random.pick(&[1, seq]),
                 )
             })
         }

@@ -24,6 +24,8 @@ mod refused;
 
 mod stated;
 
+mod types;
+
 mod window;
 
 mod write;
@@ -176,7 +178,7 @@ fn read_whole(object: &Map<String, Value>, place: &str) -> Result<Architecture> 
 /// Reads the fields of a decoder of this type.
 fn read_text_model(model_type: &str, mut fields: Fields<'_>) -> Result<Architecture> {
     let stated = Stated::read(&mut fields)?;
-    let like = llama::TYPES.iter().find(|(known, _)| *known == model_type);
+    let like = types::TYPES.iter().find(|(known, _)| *known == model_type);
     let other = OTHERS.iter().find(|(known, _)| *known == model_type);
     let mut arch = match (like, other) {
         (Some((_, like)), _) => llama::read(like, &mut fields)?,
@@ -203,7 +205,7 @@ fn unknown(model_type: &str, fields: &Fields<'_>) -> Result<Architecture> {
 
 /// Every type that is read.
 fn types() -> impl Iterator<Item = &'static str> {
-    let likes = llama::TYPES.iter().map(|(name, _)| *name);
+    let likes = types::TYPES.iter().map(|(name, _)| *name);
     let others = OTHERS.iter().map(|(name, _)| *name);
     let wrappers = WRAPPERS.iter().map(|(name, _)| *name);
     likes.chain(others).chain(wrappers)

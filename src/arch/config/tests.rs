@@ -192,7 +192,7 @@ fn every_type_that_decodes_text_has_a_published_example() {
         .flat_map(|entry| [&entry.config, &entry.config["text_config"]])
         .filter_map(|config| config["model_type"].as_str().map(str::to_owned))
         .collect();
-    let likes = llama::TYPES.iter().map(|(name, _)| *name);
+    let likes = types::TYPES.iter().map(|(name, _)| *name);
     for name in likes.chain(OTHERS.iter().map(|(name, _)| *name)) {
         let is_shown = examples.iter().any(|example| example == name);
         assert!(is_shown != ALIKE.contains(&name), "{name}");
