@@ -246,9 +246,9 @@ impl GpuRates {
     /// # Panics
     /// When `out` has another length.
     pub fn features(&self, op: &Op, out: &mut [f32]) -> Seconds {
-        let mut row = Numbers { out, next: 0 };
+        let mut row = Numbers::new(out);
         let reference = dispatch!(op, F, op => F::features(op, self, &mut row));
-        assert_eq!(row.next, row.out.len(), "one value per feature name");
+        row.finish();
         Seconds::from_secs(reference)
     }
 }
@@ -300,14 +300,12 @@ impl Schema {
         let mut description = Description::default();
         // What the row itself makes of a number: its logarithm, its bins, its power of two.
         let mut out = [0.0; 32];
-        let mut row = Numbers {
-            out: &mut out,
-            next: 0,
-        };
+        let mut row = Numbers::new(&mut out);
         row.number("", 0.7);
         row.log("", 3.0);
         row.bins("", 12.0);
         row.power_of_two("", 96);
+        row.take_logs();
         for value in out {
             description.value(f64::from(value));
         }

@@ -23,7 +23,7 @@ impl Gpu {
             vendor: Vendor::Other,
             generation: Generation::Other,
             aliases: Vec::new(),
-            figures,
+            figures: figures.into(),
         };
         let text = serde_json::to_string(&gpu).expect("a description has only plain fields");
         Self::from_json(&text, name)

@@ -6,6 +6,7 @@
 
 mod catalog;
 mod described;
+mod figures;
 mod read;
 
 pub use catalog::GpuCatalog;
@@ -13,9 +14,9 @@ pub use catalog::GpuCatalog;
 use crate::error::{Error, Result};
 use crate::ops::Dtype;
 use crate::units::{Bytes, BytesPerSecond, FlopsPerSecond, Hertz, Seconds};
+use figures::Figures;
 use serde::Deserialize;
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 /// One figure and where it was published or measured.
@@ -84,7 +85,7 @@ pub struct Gpu {
     /// Other spellings: names drivers report, names public tables use.
     pub aliases: Vec<String>,
     /// Key to figure; see the range table in this file.
-    figures: BTreeMap<String, Figure>,
+    figures: Figures,
 }
 
 impl Gpu {
@@ -147,12 +148,13 @@ impl Gpu {
 
     /// Datasheet bandwidth of the device memory.
     pub fn bandwidth(&self) -> BytesPerSecond {
-        BytesPerSecond::from_bytes_per_sec(self.required("memory_bandwidth_bytes_per_s"))
+        let known = self.figures.bandwidth;
+        BytesPerSecond::from_bytes_per_sec(known.expect("the range table requires it"))
     }
 
     /// Share of [`Gpu::bandwidth`] that a streaming kernel reaches; 0.85 where nobody measured it.
     pub fn reachable_bandwidth(&self) -> BytesPerSecond {
-        self.bandwidth() * self.get("reachable_bandwidth_fraction").unwrap_or(0.85)
+        self.bandwidth() * self.figures.reachable.unwrap_or(0.85)
     }
 
     /// Capacity of the device memory.
@@ -168,7 +170,7 @@ impl Gpu {
     /// Dense peak in this format; none where it has no such units or none is published. Where weights alone are quantized,
     /// the arithmetic is that of 16 bits.
     pub fn peak(&self, dtype: Dtype) -> Option<FlopsPerSecond> {
-        let figure = |dtype: Dtype| self.get(&format!("peak_{dtype}_flops_per_s"));
+        let figure = |dtype: Dtype| self.figures.peaks[dtype as usize];
         let peak = match dtype {
             Dtype::W8a16 | Dtype::W4a16 => figure(Dtype::Bf16).or_else(|| figure(Dtype::Fp16)),
             _ => figure(dtype),
@@ -272,7 +274,7 @@ impl Gpu {
 
     /// The least time one kernel takes inside a stream of kernels; 2.5 us where nobody measured it.
     pub fn launch_floor(&self) -> Seconds {
-        Seconds::from_secs(self.get("launch_floor_s").unwrap_or(2.5e-6))
+        Seconds::from_secs(self.figures.launch.unwrap_or(2.5e-6))
     }
 }
 

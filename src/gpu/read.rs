@@ -79,7 +79,7 @@ impl Gpu {
             } else {
                 Vec::new()
             },
-            figures: read_figures(take(&mut table, place, TABLE)?, vendor, place)?,
+            figures: read_figures(take(&mut table, place, TABLE)?, vendor, place)?.into(),
         };
         if let Some(key) = table.keys().next() {
             return Err(unknown_key(place, "key", key, KEYS.map(|(key, _)| key)));

@@ -124,7 +124,7 @@ pub fn offload(time: Seconds) -> Estimate {
 fn unlearned(time: Seconds, caveat: Caveat) -> Estimate {
     let mut caveats = Caveats::default();
     caveats.insert(caveat);
-    let half_width = uncertainty(caveats);
+    let half_width = half_width(caveat);
     Estimate {
         time,
         half_width,

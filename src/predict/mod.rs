@@ -31,6 +31,7 @@ use crate::regressor::artifact::{Artifact, Card};
 use crate::regressor::net::Output;
 use crate::stats::quadrature;
 use crate::units::Seconds;
+use std::cell::RefCell;
 use std::collections::HashMap;
 
 /// Operators that are evaluated together: their features stay in the second-level cache.
@@ -189,15 +190,16 @@ impl Predictor {
     /// Predicts each operator, in order.
     pub fn predict(&self, ops: &[Op]) -> Vec<Estimate> {
         let mut estimates = Vec::with_capacity(ops.len());
-        let mut batch = Batch::new(self.models.len());
         let mut plans = Vec::with_capacity(ops.len().min(BATCH));
-        for ops in ops.chunks(BATCH) {
-            plans.extend(ops.iter().map(|op| self.plan(op, &mut batch)));
-            batch.evaluate(&self.models);
-            let answers = ops.iter().zip(plans.drain(..));
-            estimates.extend(answers.map(|(op, plan)| self.conclude(op, plan, &batch)));
-            batch.clear();
-        }
+        ROWS.with_borrow_mut(|batch| {
+            for ops in ops.chunks(BATCH) {
+                batch.clear(self.models.len());
+                plans.extend(ops.iter().map(|op| self.plan(op, batch)));
+                batch.evaluate(&self.models);
+                let answers = ops.iter().zip(plans.drain(..));
+                estimates.extend(answers.map(|(op, plan)| self.conclude(op, plan, batch)));
+            }
+        });
         estimates
     }
 
@@ -364,7 +366,12 @@ struct Asked {
     reference: Seconds,
 }
 
+thread_local! {
+    static ROWS: RefCell<Batch> = RefCell::default();
+}
+
 /// The rows that all models are asked for in one call, evaluated together.
+#[derive(Default)]
 struct Batch {
     models: Vec<BatchRows>,
 }
@@ -377,18 +384,13 @@ struct BatchRows {
 }
 
 impl Batch {
-    fn new(models: usize) -> Self {
-        Self {
-            models: (0..models).map(|_| BatchRows::default()).collect(),
-        }
-    }
-
-    /// Forgets the rows and keeps the memory.
-    fn clear(&mut self) {
+    /// Forgets the rows and keeps the memory, for so many models.
+    fn clear(&mut self, models: usize) {
         for rows in &mut self.models {
             rows.inputs.clear();
             rows.references.clear();
         }
+        self.models.resize_with(models, BatchRows::default);
     }
 
     /// Queues one operator for a model; the row of its output.

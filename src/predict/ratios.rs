@@ -220,8 +220,8 @@ impl Ratios {
             near.distance + OCTAVE * octaves + other_mask + other_format
         };
         let curves = self.curves.iter().filter(|near| near.curve.ratio == ratio);
-        let nearest = curves.min_by(|a, b| distance(a).total_cmp(&distance(b)));
-        if let Some(near) = nearest {
+        let curves = curves.map(|near| (distance(near), near));
+        if let Some((_, near)) = curves.min_by(|(a, _), (b, _)| a.total_cmp(b)) {
             carried.factor *= near.curve.at(op.seq_kv as f64);
             carried.half_width = quadrature(carried.half_width, near.half_width);
         }

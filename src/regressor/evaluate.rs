@@ -19,8 +19,10 @@ const BLOCK: usize = 96;
 /// [`GpuRates::features`]: crate::families::GpuRates::features
 #[derive(Clone, Debug)]
 pub struct Evaluator {
-    /// Mean and scale of each feature.
-    normaliser: Vec<(f32, f32)>,
+    /// Mean of each feature.
+    mean: Vec<f32>,
+    /// Scale of each feature.
+    scale: Vec<f32>,
     members: Vec<Member>,
     is_distilled: bool,
 }
@@ -35,10 +37,10 @@ impl Evaluator {
     }
 
     fn with_instructions(weights: &Weights, instructions: Instructions) -> Self {
-        let normaliser = weights.mean.iter().copied();
         let members = weights.nets.iter();
         Self {
-            normaliser: normaliser.zip(weights.scale.iter().copied()).collect(),
+            mean: weights.mean.clone(),
+            scale: weights.scale.clone(),
             members: members.map(|net| Member::new(net, instructions)).collect(),
             is_distilled: weights.is_distilled(),
         }
@@ -46,7 +48,7 @@ impl Evaluator {
 
     /// Features of a row.
     pub fn inputs(&self) -> usize {
-        self.normaliser.len()
+        self.mean.len()
     }
 
     /// Evaluates rows of raw features, laid one after the other, and leaves the outputs in `out`.
@@ -60,11 +62,13 @@ impl Evaluator {
         out.clear();
         SCRATCH.with_borrow_mut(|scratch| {
             for rows in rows.chunks(BLOCK * self.inputs()) {
-                scratch.rows.clear();
-                for row in rows.chunks_exact(self.inputs()) {
-                    let row = row.iter().zip(&self.normaliser);
-                    let row = row.map(|(&value, &(mean, scale))| normalised(value, mean, scale));
-                    scratch.rows.extend(row);
+                scratch.rows.resize(rows.len(), 0.0);
+                let places = scratch.rows.chunks_exact_mut(self.inputs());
+                for (row, place) in rows.chunks_exact(self.inputs()).zip(places) {
+                    let numbers = row.iter().zip(&self.mean).zip(&self.scale);
+                    for (place, ((&value, &mean), &scale)) in place.iter_mut().zip(numbers) {
+                        *place = normalised(value, mean, scale);
+                    }
                 }
                 scratch.answers.clear();
                 for member in &self.members {
@@ -125,13 +129,12 @@ impl Member {
             next,
             answers,
         } = scratch;
-        units.clear();
-        units.extend_from_slice(rows);
-        for layer in &self.hidden {
-            layer.rectified(units, width, next);
+        for (depth, layer) in self.hidden.iter().enumerate() {
+            layer.rectified(if depth == 0 { rows } else { units }, width, next);
             std::mem::swap(units, next);
             width = layer.width();
         }
+        let units = if self.hidden.is_empty() { rows } else { units };
         for units in units.chunks_exact(width) {
             let outputs = self.outputs.iter();
             answers.extend(outputs.map(|(weights, bias)| bias + dot(units, weights)));
@@ -243,7 +246,7 @@ mod tests {
             weights(&[118, 96, 96, 1], &[3, 5, 8, 13, 21]),
             weights(&[118, 128, 128, 128, 2], &[3]),
         ] {
-            for batch in [1, 15, 100] {
+            for batch in [1, 2, 15, 100] {
                 check(&weights, &numbers(batch * 118, 99));
             }
         }
@@ -251,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_row_has_the_same_outputs_to_the_bit_in_every_batch() {
-        let weights = weights(&[30, 50, 40, 1], &[3, 5]);
+        let weights = weights(&[30, 96, 128, 1], &[3, 5]);
         let rows = numbers(2 * BLOCK * 30, 99);
         for instructions in Instructions::available() {
             let evaluator = Evaluator::with_instructions(&weights, instructions);

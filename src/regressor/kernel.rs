@@ -150,12 +150,67 @@ impl Dense {
         unsafe { self.multiply::<__m512>(input, stride, output) }
     }
 
-    /// Panel by panel, and for each of them tile by tile.
+    /// Panel by panel, and for each of them tile by tile; one row or two with several panels at once, so that sums
+    /// enough are under way to hide the latency of an addition.
     ///
     /// # Safety
     /// The processor must have the instructions of `V`.
     #[inline(always)] // into a function that is compiled for these instructions
     unsafe fn multiply<V: Vector>(&self, input: &[f32], stride: usize, output: &mut [f32]) {
+        // SAFETY: the caller promises the instructions.
+        unsafe {
+            match input.len() / stride {
+                1 if self.panels.is_multiple_of(4) => {
+                    self.multiply_few::<V, 1, 4>(input, stride, output);
+                }
+                1 if self.panels.is_multiple_of(3) => {
+                    self.multiply_few::<V, 1, 3>(input, stride, output);
+                }
+                2 if self.panels.is_multiple_of(2) => {
+                    self.multiply_few::<V, 2, 2>(input, stride, output);
+                }
+                2 if self.panels.is_multiple_of(3) => {
+                    self.multiply_few::<V, 2, 3>(input, stride, output);
+                }
+                _ => self.multiply_many::<V>(input, stride, output),
+            }
+        }
+    }
+
+    /// `ROWS` rows with `PANELS` panels at once.
+    ///
+    /// # Safety
+    /// The processor must have the instructions of `V`.
+    #[inline(always)]
+    unsafe fn multiply_few<V: Vector, const ROWS: usize, const PANELS: usize>(
+        &self,
+        input: &[f32],
+        stride: usize,
+        output: &mut [f32],
+    ) {
+        let panel_width = VECTORS * V::LANES;
+        let groups = self
+            .weights
+            .chunks_exact(PANELS * (1 + self.inputs) * panel_width);
+        for (index, panels) in groups.enumerate() {
+            let tile = Tile {
+                rows: input,
+                stride,
+                panels,
+                output: &mut output[index * PANELS * panel_width..],
+                width: self.width(),
+            };
+            // SAFETY: the caller promises the instructions.
+            unsafe { tile.multiply::<V, ROWS, PANELS>() }
+        }
+    }
+
+    /// Any number of rows, with one panel at a time.
+    ///
+    /// # Safety
+    /// The processor must have the instructions of `V`.
+    #[inline(always)]
+    unsafe fn multiply_many<V: Vector>(&self, input: &[f32], stride: usize, output: &mut [f32]) {
         let panel_width = VECTORS * V::LANES;
         let panels = self.weights.chunks_exact((1 + self.inputs) * panel_width);
         for (index, panel) in panels.enumerate() {
@@ -165,7 +220,7 @@ impl Dense {
                 let tile = Tile {
                     rows,
                     stride,
-                    panel,
+                    panels: panel,
                     output: &mut output[index * panel_width..],
                     width: self.width(),
                 };
@@ -176,13 +231,13 @@ impl Dense {
     }
 }
 
-/// A few rows to be multiplied with one panel.
+/// A few rows to be multiplied with one panel, or with several.
 struct Tile<'a> {
     rows: &'a [f32],
     /// Numbers from one row to the next.
     stride: usize,
-    panel: &'a [f32],
-    /// From the first row and the first output of the panel on.
+    panels: &'a [f32],
+    /// From the first row and the first output of the panels on.
     output: &'a mut [f32],
     /// Numbers from one row of outputs to the next.
     width: usize,
@@ -198,47 +253,52 @@ impl Tile<'_> {
         // SAFETY: the caller promises the instructions.
         unsafe {
             match self.rows.len() / self.stride {
-                1 => self.multiply::<V, 1>(),
-                2 => self.multiply::<V, 2>(),
-                3 => self.multiply::<V, 3>(),
-                4 => self.multiply::<V, 4>(),
-                5 => self.multiply::<V, 5>(),
-                6 => self.multiply::<V, 6>(),
-                7 => self.multiply::<V, 7>(),
-                8 => self.multiply::<V, 8>(),
+                1 => self.multiply::<V, 1, 1>(),
+                2 => self.multiply::<V, 2, 1>(),
+                3 => self.multiply::<V, 3, 1>(),
+                4 => self.multiply::<V, 4, 1>(),
+                5 => self.multiply::<V, 5, 1>(),
+                6 => self.multiply::<V, 6, 1>(),
+                7 => self.multiply::<V, 7, 1>(),
+                8 => self.multiply::<V, 8, 1>(),
                 count => unreachable!("{count} rows in a tile"),
             }
         }
     }
 
-    /// `ROWS` rows, a number known when the program is compiled so that the sums become registers.
+    /// `ROWS` rows and `PANELS` panels, numbers known when the program is compiled so that the sums become registers.
     ///
     /// # Safety
     /// The processor must have the instructions of `V`.
     #[inline(always)]
-    unsafe fn multiply<V: Vector, const ROWS: usize>(self) {
+    unsafe fn multiply<V: Vector, const ROWS: usize, const PANELS: usize>(self) {
         let panel_width = VECTORS * V::LANES;
-        let inputs = self.panel.len() / panel_width - 1;
+        let panel = self.panels.len() / PANELS;
+        let inputs = panel / panel_width - 1;
         assert!(inputs <= self.stride && ROWS * self.stride <= self.rows.len());
-        assert!((ROWS - 1) * self.width + panel_width <= self.output.len());
-        // SAFETY: the caller promises the instructions. The panel holds `1 + inputs` rows of
+        assert!((ROWS - 1) * self.width + PANELS * panel_width <= self.output.len());
+        // SAFETY: the caller promises the instructions. Each panel holds `1 + inputs` rows of
         // `panel_width` numbers, and the assertions above cover the other two slices.
         unsafe {
-            let mut weights = self.panel.as_ptr();
-            let mut sums = [load::<V>(weights); ROWS];
+            let mut weights = self.panels.as_ptr();
+            let side_by_side = |from: *const f32| {
+                std::array::from_fn::<_, PANELS, _>(|index| load::<V>(from.add(index * panel)))
+            };
+            let mut sums = [side_by_side(weights); ROWS];
             for input in 0..inputs {
                 weights = weights.add(panel_width);
-                let weights = load::<V>(weights);
+                let weights = side_by_side(weights);
                 for (row, sums) in sums.iter_mut().enumerate() {
                     let value = V::splat(*self.rows.as_ptr().add(row * self.stride + input));
-                    for (sum, weight) in sums.iter_mut().zip(weights) {
+                    let sums = sums.as_flattened_mut().iter_mut();
+                    for (sum, &weight) in sums.zip(weights.as_flattened()) {
                         *sum = value.multiply_add(weight, *sum);
                     }
                 }
             }
             for (row, sums) in sums.into_iter().enumerate() {
                 let output = self.output.as_mut_ptr().add(row * self.width);
-                for (vector, sum) in sums.into_iter().enumerate() {
+                for (vector, &sum) in sums.as_flattened().iter().enumerate() {
                     sum.rectified().store(output.add(vector * V::LANES));
                 }
             }
