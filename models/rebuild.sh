@@ -30,6 +30,18 @@ linear=aic_linear_attention
 [ -f "$rows/aiter.parquet" ] ||
     "$shapewise" import aiter "$tables/aiter_amd_gemm.parquet" --gpu mi355x --out "$rows/aiter.parquet"
 
+# Collectives: NCCL's own tables, XLA's for domains of more than four GPUs, vidur's of sends.
+collectives="$rows/collectives"
+mkdir -p "$collectives"
+[ -f "$collectives/nccl.parquet" ] ||
+    "$shapewise" import aiconfigurator "$tables/aic_comm.parquet" --stack "nccl 2.29.2" "nccl 2.27.3" \
+        --out "$collectives/nccl.parquet"
+[ -f "$collectives/xla.parquet" ] ||
+    "$shapewise" import xla "$tables/xla_collectives.parquet" --gpu gb200 gb300 --out "$collectives/xla.parquet"
+[ -f "$collectives/vidur.parquet" ] ||
+    "$shapewise" import vidur "$tables/vidur_pipeweave_collectives.parquet" --stack vidur \
+        --out "$collectives/vidur.parquet"
+
 timings=("$rows"/aic_*.parquet)
 for gpu in h200 h100 a100 b200 b300 gb200 gb300 l40s rtx-pro-6000 b60; do
     "$shapewise" train --data "${timings[@]}" --gpu "$gpu" --out "models/$gpu"
@@ -39,6 +51,7 @@ for gpu in a100-40gb v100 mi250x; do
 done
 "$shapewise" train --data "$rows/aiter.parquet" --gpu mi355x --out models/mi355x
 "$shapewise" train --data "${timings[@]}" --across --out models/base
+"$shapewise" train --data "$collectives"/*.parquet --across --out models/collectives
 
 # The constants of frameworks, from what the programs just built predict; fsdp1, ddp and maxtext keep their priors.
 fit() {

@@ -5,7 +5,7 @@ use super::sampling::{Proposal, alignment, size, sizes};
 use super::{Caveats, Coverage, GpuRates, Kernels, Neighbour, Question, Variant};
 use crate::gpu::Gpu;
 use crate::ops::{Collective, CollectiveKind, Op};
-use crate::units::BytesPerSecond;
+use crate::units::{BytesPerSecond, Seconds};
 
 /// PCIe 4.0 x16 in one direction, assumed for GPUs whose datasheet names no faster link: 16 GT/s on 16 lanes
 /// (PCI Express Base Specification 4.0).
@@ -16,6 +16,14 @@ pub fn link(gpu: &Gpu) -> BytesPerSecond {
     gpu.link_bandwidth().unwrap_or(PCIE)
 }
 
+/// The number of the family in keys.
+pub const KEY: u64 = 5;
+
+/// What starts a collective: two GPUs that exchange a kibibyte take 5 us (H100) to 11 us (GB200) in NCCL's tables.
+///
+/// One figure for all GPUs, so that one net knows them all: how they differ is among its features.
+pub const START: Seconds = Seconds::from_micros(5.0);
+
 /// Collectives.
 pub(super) struct Collectives;
 
@@ -25,8 +33,21 @@ fn extents(op: &Collective) -> [(&'static str, u64); 2] {
 
 /// Whether all ranks reach each other over the link of one node.
 fn inside(op: &Collective, gpu: &GpuRates) -> bool {
-    gpu.gpus_per_node
-        .is_none_or(|gpus| op.ranks * op.stride <= gpus)
+    gpu.gpus_per_node.is_none_or(|node| op.is_inside(node))
+}
+
+/// Seconds that no collective is faster than: what a rank sends or receives at the least, over its link. Switches may add
+/// up what they pass on, so an all-reduce sends the tensor once. Of several nodes nothing is known.
+pub(super) fn least(op: &Collective, gpu: &GpuRates) -> f64 {
+    let bytes = match op.kind {
+        CollectiveKind::AllReduce => op.bytes as f64,
+        _ => op.wire_bytes().bytes(),
+    };
+    if op.ranks > 1 && inside(op, gpu) {
+        bytes / gpu.link
+    } else {
+        0.0
+    }
 }
 
 impl Kernels for Collectives {
@@ -61,33 +82,50 @@ impl Kernels for Collectives {
         row.log("ln_ranks", ranks);
         row.log("ln_bytes_a_rank", bytes / ranks);
         row.number("wire_share", wire / reference);
-        row.number("launch_share", gpu.launch / reference);
         row.log("ln_bytes_per_l2", bytes / gpu.l2);
         row.power_of_two("ranks", op.ranks);
-        row.flag("one_node", inside(op, gpu));
         row.log("ln_link_per_memory", gpu.link / gpu.bandwidth);
-        row.log("ln_network_per_link", gpu.network / gpu.link);
+        row.log("ln_link_per_pcie", gpu.link / PCIE.bytes_per_sec());
+        row.log("ln_sms", gpu.sms);
+        let node = gpu.gpus_per_node.unwrap_or(op.ranks);
+        row.log("ln_gpus_per_node", node as f64);
 
-        row.bins("kibibytes", (bytes / 1024.0).max(1.0));
-        row.bins("mebibytes", (bytes / (1024.0 * 1024.0)).max(1.0));
+        // From 1 KiB to 64 MiB, and on to 4 TiB.
+        row.bins("kibibytes", bytes / 1024.0);
+        row.bins("64_mebibytes", bytes / f64::from(1 << 26));
         row.bins("ranks", ranks);
         reference
     }
 
     /// All collectives of this size.
     fn split_key(op: &Collective) -> [u64; 4] {
-        [5, op.bytes, 0, 0]
+        [KEY, op.bytes, 0, 0]
     }
 
     fn cover(op: &Collective, coverage: &mut Coverage) {
         coverage.widen(extents(op));
     }
 
-    /// One rank alone exchanges nothing.
+    /// One rank alone exchanges nothing, and no table tells what a network does.
     fn nearest_covered(op: &Collective, asked: &Question<'_>) -> Option<Neighbour> {
+        if op.ranks < 2 || asked.gpus_per_node.is_some_and(|node| !op.is_inside(node)) {
+            return None;
+        }
         let mut caveats = Caveats::default();
         asked.coverage.check(extents(op), &mut caveats);
-        (op.ranks > 1).then(|| Neighbour::same(Op::Collective(*op), caveats))
+        // Beyond its table the net is asked at the nearest size, and the answer scaled as the reference time is.
+        let covered = Collective {
+            bytes: asked.coverage.clamp("bytes", op.bytes),
+            ranks: asked.coverage.clamp("ranks", op.ranks),
+            ..*op
+        };
+        Some(Neighbour {
+            covered: Op::Collective(covered),
+            timed: Op::Collective(*op),
+            factor: 1.0,
+            correction: None,
+            caveats,
+        })
     }
 
     fn proposal(measured: &[Collective]) -> Proposal {
@@ -117,5 +155,56 @@ impl Kernels for Collectives {
         let again =
             sizes.map(|(bytes, ranks)| Collective::new(CollectiveKind::AllReduce, bytes, ranks));
         patterns.chain(again).map(Op::Collective).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::families::Caveat;
+
+    #[test]
+    fn no_net_is_asked_about_a_network_nor_outside_its_sizes() {
+        let mut coverage = Coverage::default();
+        for (bytes, ranks) in [(1 << 10, 2), (1 << 20, 8)] {
+            let op = Collective::new(CollectiveKind::AllReduce, bytes, ranks);
+            Collectives::cover(&op, &mut coverage);
+        }
+        let asked = |bytes, ranks, stride| {
+            let op = Collective {
+                stride,
+                ..Collective::new(CollectiveKind::AllReduce, bytes, ranks)
+            };
+            let question = Question {
+                variant: Variant::Pattern(CollectiveKind::AllReduce),
+                coverage: &coverage,
+                odd_sizes_known: false,
+                gpus_per_node: Some(8),
+            };
+            Collectives::nearest_covered(&op, &question)
+        };
+        for (ranks, stride) in [(1, 1), (2, 8), (4, 4), (16, 1)] {
+            assert!(
+                asked(1 << 15, ranks, stride).is_none(),
+                "{ranks} x {stride}"
+            );
+        }
+        let inside = asked(1 << 15, 4, 2).unwrap();
+        assert!(inside.covered == inside.timed && inside.caveats == Caveats::default());
+        let large = asked(1 << 30, 8, 1).unwrap();
+        let covered = Collective::new(CollectiveKind::AllReduce, 1 << 20, 8);
+        assert_eq!(large.covered, Op::Collective(covered));
+        assert_eq!(large.timed.bytes().bytes(), f64::from(1 << 30));
+        assert!(large.caveats.contains(Caveat::OutOfDomain));
+    }
+
+    #[test]
+    fn a_switch_that_adds_up_halves_what_an_all_reduce_sends() {
+        let gpu = GpuRates::new(Gpu::find("h100").unwrap(), START);
+        let of = |kind| least(&Collective::new(kind, 450_000_000, 8), &gpu);
+        assert!((of(CollectiveKind::AllReduce) - 1e-3).abs() < 1e-9);
+        assert!((of(CollectiveKind::AllGather) - 0.875e-3).abs() < 1e-9);
+        let wide = Collective::new(CollectiveKind::AllGather, 450_000_000, 16);
+        assert_eq!(least(&wide, &gpu), 0.0);
     }
 }

@@ -259,6 +259,7 @@ mod tests {
             variant: Variant::Recurrence(Recurrence::GatedDeltaNet, Dtype::Bf16),
             coverage: &coverage,
             odd_sizes_known: false,
+            gpus_per_node: None,
         };
         let mamba = LinearAttention {
             kind: Recurrence::Mamba2,

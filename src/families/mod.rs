@@ -117,6 +117,7 @@ mod variant;
 
 pub use attention::head_tile;
 pub use caveat::{Caveat, Caveats};
+pub use collective::KEY as COLLECTIVE_KEY;
 pub use coverage::Coverage;
 pub use rates::GpuRates;
 pub use row::{Feature, Role};
@@ -172,6 +173,8 @@ pub struct Question<'a> {
     pub coverage: &'a Coverage,
     /// Whether a sub-model knows odd sizes and batches, of this GPU or another of its maker.
     pub odd_sizes_known: bool,
+    /// GPUs that reach each other over the link; nothing where all do.
+    pub gpus_per_node: Option<u64>,
 }
 
 /// The nearest shape of the kind that was measured, and how its answer becomes that of the operator.

@@ -82,8 +82,11 @@ impl GpuRates {
     }
 
     /// What no kernel is faster than: arithmetic at the dense peak, and the traffic that the second-level cache cannot
-    /// hold, once. A collective has no such bound, since switches may add up what they pass on.
+    /// hold, once; of a collective what each rank sends over its link.
     pub fn least(&self, op: &Op) -> Seconds {
+        if let Op::Collective(op) = op {
+            return Seconds::from_secs(collective::least(op, self));
+        }
         let Some(dtype) = op.dtype() else {
             return Seconds::ZERO;
         };

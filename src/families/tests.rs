@@ -224,7 +224,7 @@ fn digests_are_equal_on_every_machine() {
         "297a377e6941f8d5",
         "bd1cbcbdfac34dc9",
         "b08c595c7d611a6e",
-        "b00861d4c9557998",
+        "0f40176d5d191017",
         "25e06a77f9b14134",
         "9b4169a77a80b874",
         "b2a4683ffed2f876",

@@ -68,6 +68,11 @@ impl Collective {
         }
     }
 
+    /// Whether all ranks are in one node of `gpus_per_node` GPUs.
+    pub const fn is_inside(&self, gpus_per_node: u64) -> bool {
+        self.ranks_per_node(gpus_per_node) == self.ranks
+    }
+
     /// Bytes that each rank sends over its link with a ring: `2(r-1)/r` of the tensor for an all-reduce,
     /// `(r-1)/r` for gather, scatter and all-to-all, all of it for a point-to-point copy.
     pub fn wire_bytes(&self) -> Bytes {
@@ -125,6 +130,7 @@ mod tests {
                 inside,
                 "{ranks} x {stride}"
             );
+            assert_eq!(op(ranks, stride).is_inside(8), inside == ranks);
         }
     }
 }

@@ -36,13 +36,18 @@ pub struct LoadedModel {
 impl LoadedModel {
     fn new(submodel: &Submodel, weights: &Weights, gpu: &Gpu) -> Self {
         Self {
-            name: match submodel.key.gpu.as_str() {
-                ANY_GPU => format!("{} of all GPUs", submodel.key.stack),
-                gpu => format!("{} on {gpu}", submodel.key.stack),
+            name: match (submodel.key.gpu.as_str(), &tables_of(submodel, gpu)[..]) {
+                (ANY_GPU, []) => format!("{} of all GPUs", submodel.key.stack),
+                (ANY_GPU, stacks) => format!("{} on {}", stacks.join(" and "), gpu.name),
+                (gpu, _) => format!("{} on {gpu}", submodel.key.stack),
             },
             key: submodel.key.clone(),
             gpu: gpu.name.clone(),
-            transfer: assume::other_gpu(gpu, &submodel.key),
+            transfer: if is_measured(submodel, gpu) {
+                0.0
+            } else {
+                assume::other_gpu(gpu, &submodel.key)
+            },
             rates: GpuRates::new(gpu, Seconds::from_micros(submodel.launch_us)),
             coverage: submodel.coverage.clone(),
             calibration: submodel.calibration.clone(),
@@ -185,6 +190,7 @@ fn next_best<'a>(
             submodel.key.family == family
                 && !excluded(&submodel.key)
                 && candidates.may_answer(submodel)
+                && (family != Family::Collective || carries(submodel, gpu))
         });
         let known = others.filter_map(|(submodel, weights)| {
             let distance = distance(gpu, variant, &submodel.key)?;
@@ -206,7 +212,7 @@ fn next_best<'a>(
         .find_map(|most| families().find_map(|family| nearest_of(family, most)))?;
     let known = submodel.key.variant;
     let mut caveats = Caveats::default();
-    caveats.insert_if(submodel.key.gpu != gpu.name, Caveat::OtherGpu);
+    caveats.insert_if(!is_measured(submodel, gpu), Caveat::OtherGpu);
     let as_wide = runs_as(variant, known);
     caveats.insert_if(
         known.dtype() != variant.dtype() && as_wide,
@@ -352,7 +358,10 @@ pub fn candidates<'a>(gpu: &Gpu, model: Option<&'a Artifact>) -> Result<Candidat
         let near = others.filter(|(_, other)| other.vendor == gpu.vendor && gap(gpu, other) <= FAR);
         names.extend(near.map(|(name, _)| name));
     }
-    for name in names.into_iter().chain([library::BASE]) {
+    for name in names
+        .into_iter()
+        .chain([library::COLLECTIVES, library::BASE])
+    {
         all.extend(library::find(name)?);
     }
     Ok(Candidates {
@@ -366,9 +375,8 @@ pub fn candidates<'a>(gpu: &Gpu, model: Option<&'a Artifact>) -> Result<Candidat
 /// generation first, then of other generations.
 pub fn candidates_without(gpu: &Gpu) -> Result<Candidates<'_>> {
     let others = others(gpu)?.into_iter();
-    let found: Vec<_> = others
-        .map(|(name, _)| library::find(name))
-        .collect::<Result<_>>()?;
+    let names = others.map(|(name, _)| name).chain([library::COLLECTIVES]);
+    let found: Vec<_> = names.map(library::find).collect::<Result<_>>()?;
     Ok(Candidates {
         named: vec![],
         all: found.into_iter().flatten().collect(),
@@ -442,6 +450,27 @@ const SAME_GPU: u32 = 1;
 /// The most that [`distance`] is for a format of the same width.
 const SAME_WIDTH: u32 = 5;
 
+/// The stacks of a GPU in the tables that a model of collectives was trained on.
+fn tables_of<'a>(submodel: &'a Submodel, gpu: &Gpu) -> Vec<&'a str> {
+    let own = submodel
+        .data
+        .iter()
+        .filter(|table| submodel.key.family == Family::Collective && table.gpu == gpu.name);
+    own.map(|table| table.stack.as_str()).collect()
+}
+
+/// Whether a sub-model was trained for this GPU.
+fn is_measured(submodel: &Submodel, gpu: &Gpu) -> bool {
+    let any = submodel.key.gpu == ANY_GPU;
+    submodel.key.gpu == gpu.name || (any && !tables_of(submodel, gpu).is_empty())
+}
+
+/// Whether a sub-model of collectives answers for a GPU: for its own, or for others of NVIDIA with fast links. What
+/// crosses PCIe depends on the server: in L40S's table on one whose GPUs do not reach each other.
+fn carries(submodel: &Submodel, gpu: &Gpu) -> bool {
+    is_measured(submodel, gpu) || (gpu.vendor == Vendor::Nvidia && is_linked(gpu))
+}
+
 /// How far a sub-model is from the question; none where it knows another kind of kernel.
 ///
 /// Assumed, as an order of preference: another 16-bit format runs the same kernels (1), so it goes before another GPU
@@ -492,8 +521,8 @@ mod tests {
 
     #[test]
     fn a_gpu_that_is_left_out_is_answered_by_models_that_saw_no_row_of_it() {
-        for name in library::names().filter(|name| *name != library::BASE) {
-            let gpu = Gpu::find(name).unwrap();
+        for gpu in library::names().filter_map(|name| Gpu::find(name).ok()) {
+            let name = gpu.name.as_str();
             let candidates = candidates_without(gpu).unwrap();
             assert!(candidates.named.is_empty() && candidates.all.len() > 5);
             let mut models = Vec::new();

@@ -61,6 +61,36 @@ impl Traffic {
         })
     }
 
+    /// The part of a collective inside a node, which the nets know; none where every rank is in a node of its own.
+    pub fn in_node(gpu: &Gpu, op: &Collective) -> Option<Collective> {
+        let inside = match gpu.gpus_per_node() {
+            Some(node) => op.ranks_per_node(node),
+            None => op.ranks,
+        };
+        let bytes = match op.kind {
+            CollectiveKind::AllToAll => op.bytes * inside / op.ranks.max(1),
+            _ => op.bytes,
+        };
+        (inside > 1 && bytes > 0).then_some(Collective {
+            bytes,
+            ranks: inside,
+            ..*op
+        })
+    }
+
+    /// The same with the learned time of its part inside a node, its start included.
+    pub fn with_learned(self, gpu: &Gpu, part: &Collective, learned: Seconds) -> Self {
+        let more = match Self::of(gpu, part) {
+            Some(part) => self.node / part.node,
+            None => 1.0,
+        };
+        Self {
+            node: learned * more,
+            rank_doublings: 0.0,
+            ..self
+        }
+    }
+
     /// The transfer: both at once, but for an all-to-all, whose GPUs forward what came from other nodes.
     pub fn transfer(&self) -> Seconds {
         self.node.max(self.network)
@@ -98,6 +128,32 @@ mod tests {
     fn growing_by_one_node_is_no_cliff() {
         let of = |ranks| traffic(CollectiveKind::ReduceScatter, ranks, 1).transfer();
         assert!(of(16) / of(8) < 1.5 && of(512) / of(16) < 2.2);
+    }
+
+    #[test]
+    fn what_is_learned_inside_a_node_starts_a_collective_over_several() {
+        let gpu = Gpu::find("h100").unwrap();
+        let of = |kind, ranks| {
+            let op = Collective::new(kind, 1 << 30, ranks);
+            (Traffic::of(gpu, &op).unwrap(), Traffic::in_node(gpu, &op))
+        };
+        let learned = Seconds::from_micros(3000.0);
+        for kind in [CollectiveKind::AllGather, CollectiveKind::AllToAll] {
+            let (inside, part) = of(kind, 8);
+            let inside = inside.with_learned(gpu, &part.unwrap(), learned);
+            assert_eq!((inside.node, inside.rank_doublings), (learned, 0.0));
+            let (beyond, part) = of(kind, 16);
+            let part = part.unwrap();
+            assert_eq!(part.ranks, 8);
+            let beyond = beyond.with_learned(gpu, &part, learned);
+            let grown = beyond.node / learned;
+            assert!((1.0..1.1).contains(&grown), "{kind}: {grown}");
+        }
+        let apart = Collective {
+            stride: 8,
+            ..Collective::new(CollectiveKind::AllGather, 1 << 30, 16)
+        };
+        assert_eq!(Traffic::in_node(gpu, &apart), None);
     }
 
     #[test]

@@ -11,6 +11,9 @@ static MODELS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/models");
 /// Name of the model that was trained over all GPUs.
 pub const BASE: &str = "base";
 
+/// Name of the model of collectives, of all GPUs whose links were timed.
+pub const COLLECTIVES: &str = "collectives";
+
 /// Names of the built-in models: those of GPUs are named like the GPU.
 pub fn names() -> impl Iterator<Item = &'static str> {
     MODELS
@@ -49,7 +52,7 @@ mod tests {
         for name in names() {
             let artifact = find(name).unwrap().unwrap();
             assert_eq!(artifact.card.name, name);
-            assert!(name == BASE || Gpu::find(name).unwrap().name == name);
+            assert!([BASE, COLLECTIVES].contains(&name) || Gpu::find(name).unwrap().name == name);
         }
         assert!(find("no-such-model").unwrap().is_none());
     }

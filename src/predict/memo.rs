@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::ops::Op;
 use crate::predict::Predictor;
 use crate::predict::estimate::Estimate;
-use crate::predict::step::{Context, Whole, retain_counted, traffic_estimate};
+use crate::predict::step::{Context, Whole, retain_counted};
 use crate::units::Seconds;
 use rustc_hash::FxHashMap;
 
@@ -46,22 +46,20 @@ impl<'a> Memo<'a> {
         let mut step = lower(architecture, workload)?;
         retain_counted(&mut step, context.framework);
         for item in &step.items {
-            if self.known.contains_key(&item.op) {
-                continue;
-            }
-            match traffic_estimate(context.gpu, &item.op) {
-                Some(estimate) => {
-                    self.known.insert(item.op, estimate);
-                }
-                None => self.missing.push(item.op),
-            }
+            let asked = context.asked(&item.op);
+            self.missing
+                .extend(asked.filter(|op| !self.known.contains_key(op)));
         }
         if !self.missing.is_empty() {
             let estimates = self.predictor.predict(&self.missing);
             self.known.extend(self.missing.drain(..).zip(estimates));
         }
-        let estimates = step.items.iter().map(|item| &self.known[&item.op]);
-        let whole = Whole::of(&context, &step, estimates);
+        let estimates = step.items.iter().map(|item| {
+            let asked = context.asked(&item.op).map(|op| self.known[&op]);
+            context.estimate(&item.op, asked)
+        });
+        let estimates: Vec<Estimate> = estimates.collect();
+        let whole = Whole::of(&context, &step, &estimates);
         Ok(Cost {
             time: whole.lanes.total,
             tokens: step.tokens,

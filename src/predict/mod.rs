@@ -221,6 +221,7 @@ impl Predictor {
             variant: answer.asked,
             coverage: &model.coverage,
             odd_sizes_known: self.alignment.is_some(),
+            gpus_per_node: self.gpu.gpus_per_node(),
         };
         let Some(nearest) = families::nearest_covered(op, &question) else {
             return Plan::Roofline;

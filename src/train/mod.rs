@@ -38,6 +38,7 @@ pub use options::{Effort, Options};
 use crate::dataset::{Row, SCRIPTED, is_held_out, key};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
+use crate::ops::Op;
 use crate::regressor::artifact::{Artifact, Card, KeptOut, SCHEMA};
 use crate::train::checkpoints::fingerprint;
 use crate::train::plan::{plan, start_of, tables};
@@ -111,9 +112,14 @@ pub fn train(
         let gather = |(gpu, stack)| {
             let gpu: &Gpu = gpu;
             let rows = &tables[&(gpu.name.as_str(), stack, key.family, key.variant)];
+            let from = sources.ranks_from.get(&(gpu.name.as_str(), stack));
+            let asked = |row: &&&Row| match row.op {
+                Op::Collective(op) => from.is_none_or(|&from| op.ranks >= from),
+                _ => true,
+            };
             TableRows {
                 gpu,
-                rows: rows.clone(),
+                rows: rows.iter().filter(asked).copied().collect(),
             }
         };
         let learn = Tables {

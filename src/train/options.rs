@@ -20,6 +20,8 @@ pub struct Effort {
     pub batch: usize,
     /// Highest learning rate of the cycle.
     pub learning_rate: f64,
+    /// Decoupled weight decay.
+    pub weight_decay: f32,
     /// Forests of the teacher, averaged; 0 = no teacher.
     pub forests: usize,
     /// Trees in each.
@@ -34,21 +36,28 @@ impl Effort {
     /// The effort of a shipped sub-model.
     pub fn of(budget: Budget, family: Family) -> Self {
         let gemms = family == Family::Gemm;
+        let collectives = family == Family::Collective;
         let common = Self {
             members: 3,
             hidden: match family {
                 // One kind of kernel, of few heads.
-                Family::LinearPrefill | Family::LinearDecode | Family::Memory => vec![48, 48],
-                _ => vec![96, 96],
+                Family::LinearPrefill | Family::LinearDecode | Family::Memory => vec![48; 2],
+                // Depth follows the changes of protocol where width does not (docs/method.md).
+                Family::Collective => vec![48; 3],
+                _ => vec![96; 2],
             },
             epochs: match family {
                 // Few head counts or model sizes, each fitted several times.
                 Family::Experts | Family::LinearPrefill | Family::LinearDecode => 60,
+                // A thousand rows of all GPUs.
+                Family::Collective => 1500,
                 _ if family.like().is_some() && !family.is_carried() => 100,
                 _ => 40,
             },
-            batch: 512,
+            batch: if collectives { 128 } else { 512 },
             learning_rate: 5e-3,
+            // Twenty sizes of a GPU and number of ranks are few.
+            weight_decay: if collectives { 0.1 } else { 0.02 },
             forests: 1,
             trees: 600,
             pseudo_labels: if gemms { 40_000 } else { 20_000 },

@@ -16,6 +16,8 @@ pub(super) type Rows<'a> = BTreeMap<(&'a str, &'a str, Family, Variant), Vec<&'a
 #[derive(Default)]
 pub(super) struct Sources<'a> {
     pub(super) own: Vec<(&'a Gpu, &'a str)>,
+    /// The least ranks of the collectives that one of them is asked for, by GPU and stack; of all where there is none.
+    pub(super) ranks_from: BTreeMap<(&'a str, &'a str), u64>,
     pub(super) auxiliary: Vec<(&'a Gpu, &'a str)>,
     pub(super) budget: Budget,
     pub(super) waves: Option<Waves>,
@@ -67,7 +69,7 @@ fn measured_of<'a>(tables: &Rows<'a>, gpu: &str) -> Vec<(&'a str, Family, Varian
 
 pub(super) fn plan<'a>(
     tables: &Rows<'a>,
-    recipes: &[Recipe],
+    recipes: &'a [Recipe],
     options: &'a Options,
 ) -> Result<Vec<(Key, Sources<'a>)>> {
     if options.across {
@@ -111,6 +113,7 @@ pub(super) fn plan<'a>(
         }
         let mut sources = Sources {
             own: vec![(gpu, own)],
+            ranks_from: recipe.ranks_from(own),
             auxiliary: vec![],
             budget: recipe.budget,
             waves: recipe.waves,
@@ -149,17 +152,16 @@ pub(super) fn plan<'a>(
 }
 
 /// One sub-model a family and variant from the default stacks of all GPUs that have one.
-fn plan_across<'a>(tables: &Rows<'a>, recipes: &[Recipe]) -> Vec<(Key, Sources<'a>)> {
+fn plan_across<'a>(tables: &Rows<'a>, recipes: &'a [Recipe]) -> Vec<(Key, Sources<'a>)> {
     let mut plan: BTreeMap<(Family, Variant), Sources<'a>> = BTreeMap::new();
     for recipe in recipes {
         if let (Some(stack), Ok(gpu)) = (
             stack_in(tables, &recipe.gpu, &recipe.stack, recipe),
             Gpu::find(&recipe.gpu),
         ) {
-            plan.entry((recipe.family, recipe.variant))
-                .or_default()
-                .own
-                .push((gpu, stack));
+            let sources = plan.entry((recipe.family, recipe.variant)).or_default();
+            sources.own.push((gpu, stack));
+            sources.ranks_from.extend(recipe.ranks_from(stack));
         }
     }
     let any = ANY_GPU;

@@ -5,6 +5,7 @@ use crate::families::{Family, Variant};
 use crate::ops::Dtype;
 use crate::regressor::artifact::Waves;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 
 named_enum! {
     /// How much work goes into a sub-model.
@@ -42,6 +43,8 @@ pub struct Recipe {
     pub distilled: bool,
     /// Whether the teacher knows what neighbouring pairs `(n, k)` of its GEMMs take.
     pub kriged: bool,
+    /// Collectives of fewer ranks are those of another stack.
+    ranks_from: u64,
 }
 
 /// A recipe on disk: the variant is the kind of the kernel, its format, or both.
@@ -64,6 +67,8 @@ struct RecipeFields {
     distilled: bool,
     #[serde(default)]
     kriged: bool,
+    #[serde(default)]
+    ranks_from: u64,
 }
 
 impl TryFrom<RecipeFields> for Recipe {
@@ -84,6 +89,7 @@ impl TryFrom<RecipeFields> for Recipe {
             untaught: fields.untaught,
             distilled: fields.distilled,
             kriged: fields.kriged,
+            ranks_from: fields.ranks_from,
         })
     }
 }
@@ -97,6 +103,12 @@ impl Recipe {
         self.auxiliary
             .iter()
             .filter_map(|table| table.split_once(" / "))
+    }
+
+    /// The least ranks of the collectives that its own table is asked for, where that is not of all.
+    pub fn ranks_from<'a>(&'a self, stack: &'a str) -> BTreeMap<(&'a str, &'a str), u64> {
+        let only = (self.ranks_from > 0).then_some(((self.gpu.as_str(), stack), self.ranks_from));
+        only.into_iter().collect()
     }
 
     /// The recipes this build ships, in the order of their preference.

@@ -106,7 +106,7 @@ pub fn train_submodel(
             epochs: effort.epochs,
             batch: effort.batch,
             learning_rate: effort.learning_rate,
-            weight_decay: WEIGHT_DECAY,
+            weight_decay: effort.weight_decay,
             huber: HUBER,
             teacher_trees: effort.forests * effort.trees,
             pseudo_labels: effort.pseudo_labels,
@@ -126,9 +126,6 @@ pub fn train_submodel(
     };
     Ok((submodel, weights))
 }
-
-/// Decoupled weight decay of every fit.
-const WEIGHT_DECAY: f32 = 0.02;
 
 /// Residual (of a logarithm) where the loss of every fit turns from squared to absolute.
 const HUBER: f32 = 0.02;
@@ -246,7 +243,7 @@ fn fit_net(
         epochs: effort.epochs,
         batch: effort.batch,
         learning_rate: effort.learning_rate,
-        weight_decay: WEIGHT_DECAY,
+        weight_decay: effort.weight_decay,
         warm_up: 0.1,
         huber: HUBER,
     };

@@ -1,8 +1,10 @@
 //! What a sub-model learns from: its own tables, the auxiliary tables its teacher sees, and what they cover.
 
 use crate::dataset::{Row, digest};
+use crate::families::collective::START;
 use crate::families::{self, Coverage, GpuRates};
 use crate::gpu::Gpu;
+use crate::ops::Op;
 use crate::regressor::artifact::{DataSource, Waves};
 use crate::train::teacher::LabelledTable;
 use crate::units::Seconds;
@@ -17,8 +19,18 @@ pub struct TableRows<'a> {
 }
 
 impl<'a> TableRows<'a> {
-    /// The additive launch term: a little under the fastest rows.
+    /// The additive launch term: a little under the fastest rows; of collectives the same everywhere.
     fn launch(&self) -> Seconds {
+        if let [
+            Row {
+                op: Op::Collective(_),
+                ..
+            },
+            ..,
+        ] = self.rows[..]
+        {
+            return START;
+        }
         let mut times: Vec<f64> = self.rows.iter().map(|row| row.time.secs()).collect();
         times.sort_by(f64::total_cmp);
         Seconds::from_secs(0.95 * times[times.len() / 200])

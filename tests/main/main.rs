@@ -23,6 +23,8 @@ mod kernels;
 
 mod cli;
 
+mod collectives;
+
 #[cfg(feature = "cuda")]
 mod cudnn;
 

@@ -5,7 +5,9 @@
 //! predictor's error, so the stack of a row keeps its version. fp8 rows include the quantization
 //! of the activation; trtllm attention includes the rotary embedding and the cache write.
 
-use super::{Batch, Importer, MILLISECOND, Parquet, Reader, Reading, Reason, Recipe, unknown};
+use super::{
+    Batch, Importer, MICROSECOND, MILLISECOND, Parquet, Reader, Reading, Reason, Recipe, unknown,
+};
 use crate::error::Result;
 use crate::ops::{
     Attention, Collective, CollectiveKind, Dtype, Experts, Gemm, Layout, LinearAttention, Memory,
@@ -51,6 +53,21 @@ const COLLECTIVE: &[&str] = &[
     "message_size",
     "latency",
     "kernel_source",
+];
+const ALL_TO_ALL: &[&str] = &[
+    "gpu",
+    "op_name",
+    "kernel_source",
+    "node_num",
+    "hidden_size",
+    "num_token",
+    "num_topk",
+    "combine_avg_t_us",
+    "moe_dtype",
+    "num_tokens",
+    "topk",
+    "moe_ep_size",
+    "latency",
 ];
 const EXPERTS: &[&str] = &[
     "framework",
@@ -102,7 +119,7 @@ const LINEAR: &[&str] = &[
 pub(super) const IMPORTER: Importer = Importer {
     repository: "ai-dynamo/aiconfigurator@095f58a",
     licence: "Apache-2.0",
-    tables: "its GEMM, attention, latent attention, linear attention, collective or mixture-of-experts tables",
+    tables: "its GEMM, attention, latent attention, linear attention, collective, all-to-all or mixture-of-experts tables",
     recipe,
 };
 
@@ -120,7 +137,36 @@ fn recipe(file: &Parquet) -> Option<Recipe> {
     recipe(GEMM, gemm)
         .or_else(|| recipe(ATTENTION, attention))
         .or_else(|| recipe(ENCODER, encoder))
-        .or_else(|| recipe(COLLECTIVE, collective))
+        .or_else(|| {
+            // A switch adds up numbers of 16 bits, but no integers: sums of those are other kernels.
+            file.has_all(COLLECTIVE).then_some(Recipe {
+                identity: &["gpu", "framework", "version", "op_name", "dtype"],
+                identify: |texts| {
+                    let sums = matches!(texts[3], "all_reduce" | "reduce_scatter");
+                    let integers = if sums && texts[4] == "int8" {
+                        " int8"
+                    } else {
+                        ""
+                    };
+                    let stack = format!("{} {}{integers}", texts[1], texts[2]);
+                    (texts[0].to_owned(), stack)
+                },
+                columns: COLLECTIVE,
+                reader: collective,
+            })
+        })
+        .or_else(|| {
+            // Dispatch, combine and each library are other kernels than NCCL's all-to-all: stacks of their own.
+            file.has_all(ALL_TO_ALL).then_some(Recipe {
+                identity: &["gpu", "framework", "version", "op_name", "kernel_source"],
+                identify: |texts| {
+                    let stack = format!("{} {} {} {}", texts[1], texts[2], texts[4], texts[3]);
+                    (texts[0].to_owned(), stack)
+                },
+                columns: ALL_TO_ALL,
+                reader: all_to_all,
+            })
+        })
         .or_else(|| recipe(LATENT, latent))
         .or_else(|| recipe(LINEAR, linear))
         .or_else(|| {
@@ -293,6 +339,58 @@ fn collective<'a>(batch: &'a Batch<'_>) -> Result<Reader<'a>> {
             time: latency.time(row, MILLISECOND),
             group: None,
             libraries: kernel,
+        })
+    }))
+}
+
+/// GPUs of a node in the tables of DeepEP, but for trays of Grace, whose number is not said.
+const DEEP_EP_NODE: u64 = 8;
+
+/// What experts exchange: TensorRT-LLM's dispatch and combine send a token once to every rank that holds one of its
+/// experts, which an even router makes `r (1 - (1 - 1/r)^k)` ranks; DeepEP's combine of low latency sends it once for
+/// each expert, in 16 bits.
+fn all_to_all<'a>(batch: &'a Batch<'_>) -> Result<Reader<'a>> {
+    let (call, kernel) = (batch.texts("op_name")?, batch.texts("kernel_source")?);
+    let gpu = batch.texts("gpu")?;
+    let (nodes, hidden) = (batch.numbers("node_num")?, batch.counts("hidden_size")?);
+    let (tokens, top_k) = (batch.numbers("num_token")?, batch.numbers("num_topk")?);
+    let combined = batch.numbers("combine_avg_t_us")?;
+    let dtype = batch.texts("moe_dtype")?;
+    let (rank_tokens, experts) = (batch.numbers("num_tokens")?, batch.numbers("topk")?);
+    let ranks = batch.numbers("moe_ep_size")?;
+    let latency = batch.numbers("latency")?;
+    Ok(Box::new(move |row| {
+        let hidden = hidden.size(row) as f64;
+        let width = match (call.get(row), dtype.get(row)) {
+            (Some("ll" | "alltoall_combine"), _) => 2.0,
+            (Some("alltoall_dispatch"), Some("bfloat16")) => 2.0,
+            (Some("alltoall_dispatch"), Some("fp8")) => 1.0,
+            (Some("alltoall_dispatch"), Some("nvfp4")) => 0.5,
+            (Some("normal"), _) => {
+                return Err("DeepEP's time by the multiprocessors that it is given".to_owned());
+            }
+            (other, _) => return Err(unknown("op_name", other)),
+        };
+        let (copies, ranks, time) = if call.get(row) == Some("ll") {
+            if gpu.get(row).is_some_and(|gpu| gpu.starts_with("gb")) {
+                return Err("DeepEP over an unknown number of Grace Blackwell GPUs".to_owned());
+            }
+            let copies = tokens.count(row) * top_k.count(row);
+            let ranks = DEEP_EP_NODE * nodes.count(row);
+            (copies as f64, ranks, combined.time(row, MICROSECOND))
+        } else {
+            let ranks = ranks.count(row);
+            let missed = (1.0 - 1.0 / ranks as f64).powf(experts.count(row) as f64);
+            let reached = ranks as f64 * (1.0 - missed);
+            let copies = rank_tokens.count(row) as f64 * reached;
+            (copies, ranks, latency.time(row, MILLISECOND))
+        };
+        let bytes = (copies * hidden * width).round() as u64;
+        Ok(Reading {
+            op: Op::Collective(Collective::new(CollectiveKind::AllToAll, bytes, ranks)),
+            time,
+            group: None,
+            libraries: kernel.get(row),
         })
     }))
 }

@@ -10,6 +10,7 @@ mod cookbook;
 mod neusight;
 mod pipeweave;
 mod publications;
+mod vidur;
 mod xla;
 
 use super::alarms::objection;
@@ -39,6 +40,8 @@ named_enum! {
         Aiter = "aiter",
         /// zksainx/pipeweave: fp8 GEMMs on Hopper.
         Pipeweave = "pipeweave",
+        /// microsoft/vidur and zksainx/pipeweave: collectives on DGX nodes.
+        Vidur = "vidur",
         /// XLA's cost tables: collectives on NVIDIA and AMD GPUs.
         Xla = "xla",
         /// Single publications: attention forward and backward, GEMMs, collectives.
@@ -66,6 +69,7 @@ impl Source {
             Self::Neusight => &neusight::IMPORTER,
             Self::Aiter => &aiter::IMPORTER,
             Self::Pipeweave => &pipeweave::IMPORTER,
+            Self::Vidur => &vidur::IMPORTER,
             Self::Xla => &xla::IMPORTER,
             Self::Publications => &publications::IMPORTER,
         }

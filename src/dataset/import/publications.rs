@@ -56,7 +56,21 @@ fn recipe(file: &Parquet) -> Option<Recipe> {
     };
     recipe(&["gpu", "backend", "software"], ATTENTION, attention)
         .or_else(|| recipe(&["gpu", "backend", "software"], GEMM, gemm))
-        .or_else(|| recipe(&["gpu", "system"], COLLECTIVE, collective))
+        .or_else(|| {
+            let collectives = recipe(&["gpu", "system"], COLLECTIVE, collective)?;
+            let identify = |texts: &[&str]| {
+                // The GPU is named without its memory.
+                let gpu = match texts[1].contains("A100-SXM4-40GB") {
+                    true => "a100-40gb",
+                    false => texts[0],
+                };
+                (gpu.to_owned(), texts[1].to_owned())
+            };
+            Some(Recipe {
+                identify,
+                ..collectives
+            })
+        })
 }
 
 /// One pass of attention.

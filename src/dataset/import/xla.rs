@@ -4,13 +4,22 @@ use super::{Batch, Importer, MICROSECOND, Parquet, Reader, Reading, Recipe, unkn
 use crate::error::Result;
 use crate::ops::{Collective, CollectiveKind, Op};
 
-const COLLECTIVE: &[&str] = &["collective", "tensor_bytes", "gpus_per_group", "time_us"];
+const COLLECTIVE: &[&str] = &[
+    "collective",
+    "tensor_bytes",
+    "gpus_per_group",
+    "time_us",
+    "throughput_gb_s",
+];
+
+/// GB/s below which a rate in whole hundredths says nothing of the time that follows from it: 2 % at the least.
+const LEAST_RATE: f64 = 0.25;
 
 /// The publisher and its tables.
 pub(super) const IMPORTER: Importer = Importer {
     repository: "ROCm/xla@d02afb4f",
     licence: "Apache-2.0",
-    tables: "its collectives with collective, tensor_bytes, gpus_per_group and time_us",
+    tables: "its collectives with collective, tensor_bytes, gpus_per_group, throughput_gb_s and time_us",
     recipe,
 };
 
@@ -27,18 +36,28 @@ fn recipe(file: &Parquet) -> Option<Recipe> {
 fn collective<'a>(rows: &'a Batch<'_>) -> Result<Reader<'a>> {
     let kind = rows.texts("collective")?;
     let (bytes, ranks) = (rows.counts("tensor_bytes")?, rows.counts("gpus_per_group")?);
-    let time = rows.numbers("time_us")?;
+    let (time, rate) = (rows.numbers("time_us")?, rows.numbers("throughput_gb_s")?);
     Ok(Box::new(move |row| {
+        let hundredths = 100.0 * rate.get(row).unwrap_or(0.0);
+        let rounded = (hundredths - hundredths.round()).abs() < 1e-4;
+        if rounded && hundredths < 100.0 * LEAST_RATE {
+            return Err("time of a rate that is rounded to 0.01 GB/s".to_owned());
+        }
         let kind = match kind.get(row) {
             Some("all-reduce") => CollectiveKind::AllReduce,
             Some("all-gather") => CollectiveKind::AllGather,
             Some("reduce-scatter") => CollectiveKind::ReduceScatter,
             Some("all-to-all") => CollectiveKind::AllToAll,
-            // Several pairs of one machine send at once.
+            // Every GPU sends to its neighbour.
+            Some("collective-permute") => CollectiveKind::SendReceive,
             other => return Err(unknown("collective", other)),
         };
+        let ranks = match kind {
+            CollectiveKind::SendReceive => 2,
+            _ => ranks.size(row),
+        };
         Ok(Reading {
-            op: Op::Collective(Collective::new(kind, bytes.size(row), ranks.size(row))),
+            op: Op::Collective(Collective::new(kind, bytes.size(row), ranks)),
             time: time.time(row, MICROSECOND),
             group: None,
             libraries: None,

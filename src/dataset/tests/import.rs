@@ -255,6 +255,23 @@ fn aiconfigurator_messages_are_counted_in_bytes() {
     );
     let eager = ("collective launched eagerly, which times the host", 1);
     assert_eq!(reasons(&table), [eager]);
+
+    // No switch adds up integers.
+    let mut columns = h200(3);
+    columns[3].1 = texts(&["NCCL"; 3]);
+    columns.extend([
+        (
+            "op_name",
+            texts(&["all_reduce", "all_reduce", "all_gather"]),
+        ),
+        ("dtype", texts(&["half", "int8", "int8"])),
+        ("num_gpus", sizes(&[8; 3])),
+        ("message_size", sizes(&[1 << 20; 3])),
+        ("latency", singles(&[0.1; 3])),
+    ]);
+    let table = imported(Source::Aiconfigurator, &Filter::default(), columns);
+    let integers = table.rows.iter().map(|row| row.stack.ends_with(" int8"));
+    assert_eq!(integers.collect::<Vec<_>>(), [false, true, false]);
 }
 
 /// Three layers of 128 experts over two ranks; the last is Gemma 4's.
@@ -612,21 +629,29 @@ fn collectives_of_xla_and_publications_count_bytes_of_the_whole_tensor() {
         Source::Xla,
         &Filter::default(),
         vec![
-            ("gpu", texts(&["H100"; 2])),
-            ("collective", texts(&["all-gather", "collective-permute"])),
-            ("tensor_bytes", sizes(&[1 << 26; 2])),
-            ("gpus_per_group", sizes(&[8; 2])),
-            ("time_us", singles(&[400.0; 2])),
+            ("gpu", texts(&["H100"; 3])),
+            (
+                "collective",
+                texts(&["all-gather", "collective-permute", "all-reduce"]),
+            ),
+            ("tensor_bytes", sizes(&[1 << 26, 1 << 26, 1 << 9])),
+            ("gpus_per_group", sizes(&[8, 0, 8])),
+            ("time_us", singles(&[400.0, 400.0, 51.2])),
+            ("throughput_gb_s", singles(&[167.77, 167.77, 0.01])),
         ],
     );
-    assert_eq!(xla.rows[0].op, Op::Collective(gathered));
-    assert_eq!((xla.rows.len(), &*xla.rows[0].stack), (1, "xla"));
+    let rounded = ("time of a rate that is rounded to 0.01 GB/s", 1);
+    assert_eq!(reasons(&xla), [rounded]);
+    let sent = Collective::new(CollectiveKind::SendReceive, 1 << 26, 2);
+    let found = xla.rows.iter().map(|row| (row.op, &*row.stack));
+    let expected = [gathered, sent].map(|op| (Op::Collective(op), "xla"));
+    assert_eq!(found.collect::<Vec<_>>(), expected);
     let published = imported(
         Source::Publications,
         &Filter::default(),
         vec![
             ("gpu", texts(&["H100"; 2])),
-            ("system", texts(&["one node"; 2])),
+            ("system", texts(&["one node, A100-SXM4-40GB"; 2])),
             ("source_repo", texts(&["somebody/nccl-tests"; 2])),
             ("op", texts(&["all_gather", "moe_dispatch"])),
             ("num_gpus", sizes(&[8; 2])),
@@ -635,7 +660,83 @@ fn collectives_of_xla_and_publications_count_bytes_of_the_whole_tensor() {
         ],
     );
     assert_eq!(published.rows[0].op, Op::Collective(gathered));
+    assert_eq!(&*published.rows[0].gpu, "a100-40gb");
     assert_eq!(published.skipped.total(), 1);
+}
+
+#[test]
+fn ranks_of_vidur_that_fill_no_node_are_spread_over_nodes() {
+    let table = imported(
+        Source::Vidur,
+        &Filter::default(),
+        vec![
+            (
+                "system",
+                texts(&[
+                    "a100_dgx",
+                    "a100_dgx",
+                    "pipeweave H100",
+                    "a100_pairwise_nvlink",
+                ]),
+            ),
+            (
+                "collective",
+                texts(&["all_reduce", "all_reduce", "send_recv", "all_reduce"]),
+            ),
+            ("num_workers", sizes(&[4, 16, 2, 4])),
+            ("devices_per_node", sizes(&[2, 8, 2, 4])),
+            ("max_devices_per_node", sizes(&[8, 8, 4, 4])),
+            ("size", sizes(&[1 << 20; 4])),
+            ("median", singles(&[0.05; 4])),
+        ],
+    );
+    let found: Vec<_> = table
+        .rows
+        .iter()
+        .map(|row| match row.op {
+            Op::Collective(op) => (&*row.gpu, &*row.stack, op.ranks, op.ranks_per_node(8)),
+            _ => unreachable!(),
+        })
+        .collect();
+    let expected = [
+        ("a100", "vidur", 4, 2),
+        ("a100", "vidur", 16, 8),
+        ("h100", "pipeweave", 2, 2),
+    ];
+    assert_eq!(found, expected);
+    assert_eq!(table.skipped.total(), 1);
+}
+
+#[test]
+fn what_experts_exchange_is_counted_by_the_ranks_or_experts_that_a_token_reaches() {
+    let mut columns = h200(4);
+    columns[3].1 = texts(&["deepep", "deepep", "NVLinkTwoSided", "NVLinkTwoSided"]);
+    columns.extend([
+        (
+            "op_name",
+            texts(&["ll", "normal", "alltoall_dispatch", "alltoall_prepare"]),
+        ),
+        ("node_num", singles(&[2.0, 1.0, 0.0, 0.0])),
+        ("hidden_size", sizes(&[4096; 4])),
+        ("num_token", singles(&[16.0, 16.0, 0.0, 0.0])),
+        ("num_topk", singles(&[8.0, 8.0, 0.0, 0.0])),
+        ("combine_avg_t_us", singles(&[30.0; 4])),
+        ("moe_dtype", texts(&["", "", "fp8", "fp8"])),
+        ("num_tokens", singles(&[0.0, 0.0, 16.0, 16.0])),
+        ("topk", singles(&[0.0, 0.0, 2.0, 2.0])),
+        ("moe_ep_size", singles(&[0.0, 0.0, 4.0, 4.0])),
+        ("latency", singles(&[0.04; 4])),
+    ]);
+    let table = imported(Source::Aiconfigurator, &Filter::default(), columns);
+    let sent =
+        |bytes, ranks| Op::Collective(Collective::new(CollectiveKind::AllToAll, bytes, ranks));
+    let ops: Vec<Op> = table.rows.iter().map(|row| row.op).collect();
+    // Two experts of a token are on 1.75 of four ranks.
+    let expected = [sent(16 * 8 * 4096 * 2, 16), sent(16 * 7 * 4096 / 4, 4)];
+    assert_eq!(ops, expected);
+    let micros = table.rows.iter().map(|row| row.time.micros().round());
+    assert_eq!(micros.collect::<Vec<_>>(), [30.0, 40.0]);
+    assert_eq!(table.skipped.total(), 2);
 }
 
 #[test]

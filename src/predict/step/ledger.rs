@@ -9,9 +9,11 @@ use crate::arch::{
 use crate::error::{Error, Result};
 use crate::framework::{Constant, Framework};
 use crate::gpu::Gpu;
-use crate::ops::{Dtype, Gemm, Memory, MemoryKind, Op};
+use crate::ops::{Collective, Dtype, Gemm, Memory, MemoryKind, Op};
 use crate::predict::Predictor;
+use crate::predict::assume;
 use crate::predict::collective::Traffic;
+use crate::predict::estimate::Estimate;
 use crate::units::Seconds;
 
 /// Bytes an element that the fp8 tables' cast of the left operand moves.
@@ -243,6 +245,43 @@ impl<'a> Context<'a> {
         })
     }
 
+    /// The part of a collective whose time the nets tell: that inside a node, where a framework of training calls NCCL.
+    ///
+    /// Kernels of serving engines are up to five times as fast for small messages; the constants of servers hold them.
+    fn learned_part(&self, op: &Collective) -> Option<Collective> {
+        let trains = self.workload.mode == Mode::Train;
+        trains.then(|| Traffic::in_node(self.gpu, op)).flatten()
+    }
+
+    /// The operator that a predictor is asked for in place of one; none where the time follows from traffic alone.
+    pub fn asked(&self, op: &Op) -> Option<Op> {
+        match op {
+            Op::Collective(op) => self.learned_part(op).map(Op::Collective),
+            op => (!is_fused(op)).then_some(*op),
+        }
+    }
+
+    /// The estimate of an operator, given that of what was asked in its place.
+    pub fn estimate(&self, op: &Op, asked: Option<Estimate>) -> Estimate {
+        let Some(asked) = asked else {
+            return assume::roofline(self.gpu, op);
+        };
+        match op {
+            // What crosses nodes is not learned.
+            Op::Collective(op)
+                if self
+                    .learned_part(op)
+                    .is_some_and(|part| part.ranks < op.ranks) =>
+            {
+                Estimate {
+                    time: asked.time,
+                    ..assume::roofline(self.gpu, &Op::Collective(*op))
+                }
+            }
+            _ => asked,
+        }
+    }
+
     /// What one repetition of an item adds, given the predicted time of its operator.
     pub(super) fn parts(&self, item: &Item, predicted: Seconds) -> Parts {
         let Self {
@@ -316,7 +355,11 @@ impl<'a> Context<'a> {
             }
             Op::Collective(op) => {
                 launches = false;
-                match Traffic::of(gpu, op) {
+                let traffic = Traffic::of(gpu, op).map(|traffic| match self.learned_part(op) {
+                    Some(part) => traffic.with_learned(gpu, &part, predicted),
+                    None => traffic,
+                });
+                match traffic {
                     Some(traffic) => traffic_terms(workload, item.role, &traffic),
                     None => [None; 2],
                 }

@@ -13,7 +13,6 @@ pub use timed::{Load, Timed};
 use crate::arch::{Architecture, Item, MemoryUse, Step, Workload, lower, memory_use};
 use crate::error::Result;
 use crate::framework::{Constant, Framework, Kind};
-use crate::gpu::Gpu;
 use crate::ops::{MemoryKind, Op};
 use crate::predict::Predictor;
 use crate::predict::assume;
@@ -22,7 +21,7 @@ use crate::units::Flops;
 use crate::units::Seconds;
 use lanes::Factors;
 pub(in crate::predict) use ledger::Context;
-use ledger::{Parts, Term, is_fused};
+use ledger::{Parts, Term};
 
 /// One line of a step: an operator, how often it runs, what one call takes.
 #[derive(Clone, Debug)]
@@ -124,14 +123,7 @@ pub fn estimate_step(
     let mut step = lower(architecture, workload)?;
     retain_counted(&mut step, framework);
     let memory = memory_use(architecture, workload)?;
-    let ops: Vec<Op> = kernels(&step).collect();
-    let mut predicted = predictor.predict(&ops).into_iter();
-    let estimates = step.items.iter().map(|item| {
-        traffic_estimate(predictor.gpu(), &item.op)
-            .or_else(|| predicted.next())
-            .expect("an estimate for every kernel")
-    });
-    let estimates: Vec<Estimate> = estimates.collect();
+    let estimates = estimates(predictor, &context, &step);
     let whole = Whole::of(&context, &step, &estimates);
     let lines = step.items.iter().zip(&estimates).zip(&whole.shown);
     let lines = lines.map(|((item, each), &time)| Line {
@@ -176,16 +168,9 @@ pub fn ledger(
 ) -> Result<Ledger> {
     let context = Context::of(predictor, architecture, workload)?;
     let step = lower(architecture, workload)?;
-    let ops: Vec<Op> = kernels(&step).collect();
-    let mut predicted = predictor.predict(&ops).into_iter();
     let mut ledger = Ledger::new(&step, &context);
-    for item in &step.items {
-        // What follows from traffic alone needs no prediction.
-        let time = match follows_from_traffic(&item.op) {
-            true => Seconds::ZERO,
-            false => predicted.next().expect("an estimate for every kernel").time,
-        };
-        ledger.add(item, &context.parts(item, time));
+    for (item, each) in step.items.iter().zip(estimates(predictor, &context, &step)) {
+        ledger.add(item, &context.parts(item, each.time));
     }
     Ok(ledger)
 }
@@ -203,20 +188,16 @@ pub(super) fn retain_counted(step: &mut Step, framework: &Framework) {
     });
 }
 
-/// Whether the time of an operator follows from its traffic alone: collectives, and what other kernels carry.
-fn follows_from_traffic(op: &Op) -> bool {
-    matches!(op, Op::Collective(_)) || is_fused(op)
-}
-
-/// The operators that a predictor is asked for.
-fn kernels(step: &Step) -> impl Iterator<Item = Op> {
-    let asked = step.items.iter().map(|item| item.op);
-    asked.filter(|op| !follows_from_traffic(op))
-}
-
-/// The estimate of what follows from traffic alone.
-pub(super) fn traffic_estimate(gpu: &Gpu, op: &Op) -> Option<Estimate> {
-    follows_from_traffic(op).then(|| assume::roofline(gpu, op))
+/// The estimate of every item of a step, in order.
+fn estimates(predictor: &Predictor, context: &Context<'_>, step: &Step) -> Vec<Estimate> {
+    let asked = step.items.iter().filter_map(|item| context.asked(&item.op));
+    let ops: Vec<Op> = asked.collect();
+    let mut predicted = predictor.predict(&ops).into_iter();
+    let each = step.items.iter().map(|item| {
+        let asked = context.asked(&item.op).and_then(|_| predicted.next());
+        context.estimate(&item.op, asked)
+    });
+    each.collect()
 }
 
 /// A step put together: where its time goes, and how sure it is.
@@ -346,6 +327,7 @@ impl Sum {
 mod tests {
     use super::*;
     use crate::arch::{Offload, Preset, Recompute};
+    use crate::gpu::Gpu;
     use crate::ops::Dtype;
     use crate::units::BytesPerSecond;
 
