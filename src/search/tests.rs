@@ -630,17 +630,18 @@ fn shape_and_layout_are_searched_jointly_and_each_shape_has_its_best_layout() {
     let request = Request {
         layout: Layout {
             gpus: Some(16),
-            global_batch: Some(524_288.0),
+            global_batch: Some(65_536.0),
             ..Layout::default()
         },
         fixed: [(Dimension::Hidden, Some(2560))].into(),
+        top: 10,
         ..request(2_700_000_000, MODES[0])
     };
     let all = search(&predictor, &request, &quiet).unwrap();
     assert!(all.sharded && all.lattice > 20_000, "{}", all.lattice);
     assert_annealing_agrees(&predictor, &request, &all, 3);
     let best = |arch: &Architecture| {
-        let query = crate::plan::Query::training(16, 256, &request.workload);
+        let query = crate::plan::Query::training(16, 32, &request.workload);
         crate::plan::tried(&predictor, arch, &query)
             .unwrap()
             .layouts[0]
