@@ -253,6 +253,8 @@ class _ArchitectureShape(Record):
     moe_shared_d_ff: int | None
     window: int | None
     window_layers: int | None
+    recurrence: str | None
+    linear_layers: int | None
     kv_lora_rank: int | None
 
 class _BaselineKeys(Record):
@@ -303,7 +305,7 @@ class _DropKeys(Record):
 class _ElsewhereKeys(Record):
     """The same search on another GPU or in another number format."""
     gpu: str
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"]
     best: _BestKeys | None
     refused: str | None
 
@@ -423,7 +425,7 @@ class _LossDifference(Record):
     0.001 nat per token; positive is worse. The figures are absent where they are refused.
     """
     evidence: Literal["inside", "extrapolated", "none", "refused"]
-    reasons: list[Literal["beyond_2b", "below_50m", "aspect_below_10", "experts_beyond_512", "shape_inside_experts", "latent_attention", "window", "aspect_ratio", "mlp_share", "head_dim", "vocabulary"]]
+    reasons: list[Literal["beyond_2b", "below_50m", "aspect_below_10", "experts_beyond_512", "shape_inside_experts", "latent_attention", "linear_attention", "window", "aspect_ratio", "mlp_share", "head_dim", "vocabulary"]]
     difference_mnat: float | None
     low_mnat: float | None
     high_mnat: float | None
@@ -521,6 +523,8 @@ class _PresetLine(Record):
     moe_shared_d_ff: int | None
     window: int | None
     window_layers: int | None
+    recurrence: str | None
+    linear_layers: int | None
     kv_lora_rank: int | None
     aliases: list[str]
     source: str
@@ -594,7 +598,7 @@ class _SearchOutcome(Record):
     beats_best: float
     loss_nats: Mapping[str, float]
     evidence: Literal["inside", "extrapolated", "none", "refused"]
-    reasons: list[Literal["beyond_2b", "below_50m", "aspect_below_10", "experts_beyond_512", "shape_inside_experts", "latent_attention", "window", "aspect_ratio", "mlp_share", "head_dim", "vocabulary"]]
+    reasons: list[Literal["beyond_2b", "below_50m", "aspect_below_10", "experts_beyond_512", "shape_inside_experts", "latent_attention", "linear_attention", "window", "aspect_ratio", "mlp_share", "head_dim", "vocabulary"]]
 
 class _Shape(Record):
     kind: Literal["gemm"]
@@ -603,7 +607,7 @@ class _Shape(Record):
     k: int
     batch: int
     layout: Literal["tn", "nn", "nt", "tt"]
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"]
 
 class _ShapeKeys(Record):
     """One recommended shape."""
@@ -635,7 +639,7 @@ class _ShapeKeys(Record):
     tier_shares: Mapping[str, float]
 
 class _SharedWarning(Record):
-    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "physics", "not_learned", "offload"]
+    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "other_recurrence", "other_recurrence_decode", "backward_assumed", "physics", "not_learned", "offload"]
     text: str
     time_share: float
 
@@ -695,7 +699,7 @@ class _StepLine(Record):
     flops: float
     tflops_per_s: float
     tier: Literal["measured", "learned", "transferred", "roofline"]
-    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "physics", "not_learned", "offload"]]
+    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "other_recurrence", "other_recurrence_decode", "backward_assumed", "physics", "not_learned", "offload"]]
 
 class _SweepPoint(Record):
     tokens_per_s: float | None
@@ -716,7 +720,7 @@ class _SweepPoint(Record):
     tflops_per_s: float
     waves: int | None
     tier: Literal["measured", "learned", "transferred", "roofline"]
-    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "physics", "not_learned", "offload"]]
+    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "other_recurrence", "other_recurrence_decode", "backward_assumed", "physics", "not_learned", "offload"]]
 
 class _TrainingStepKeys(Record):
     """A training step."""
@@ -740,7 +744,7 @@ class _UnknownNodes(Record):
 
 class _Warning(Record):
     """A warning about a number."""
-    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "physics", "not_learned", "offload"]
+    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "other_recurrence", "other_recurrence_decode", "backward_assumed", "physics", "not_learned", "offload"]
     text: str
 
 class _WaveCount(Record):
@@ -765,8 +769,8 @@ class _Workload(Record):
     batch: int
     seq: int
     context: int
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
-    recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4"]
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"]
+    recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16"]
     tp: int
     cp: int
     ep: int
@@ -792,7 +796,7 @@ def predict_gemm(  # type: ignore[overload-overlap]
     *,
     batch: int | None = None,
     layout: Literal["tn", "nn", "nt", "tt"] | None = None,
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
@@ -829,7 +833,7 @@ def predict_gemm(
     *,
     batch: int | Sequence[int] | _Array | None = None,
     layout: Literal["tn", "nn", "nt", "tt"] | None = None,
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
@@ -871,7 +875,7 @@ def predict_attention(  # type: ignore[overload-overlap]
     causal: bool | None = None,
     window: int | None = None,
     pass_: Literal["forward", "backward"] | None = None,
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
@@ -918,7 +922,7 @@ def predict_attention(
     causal: bool | None = None,
     window: int | Sequence[int] | _Array | None = None,
     pass_: Literal["forward", "backward"] | None = None,
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
@@ -957,7 +961,7 @@ def predict_graph(
     *,
     name: str | None = None,
     dims: Mapping[str, int] | None = None,
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"] | None = None,
     causal: bool | None = None,
     gpu: str | None = None,
     model: str | None = None,
@@ -1011,8 +1015,8 @@ class Model:
         batch: int | None = None,
         seq: int | None = None,
         context: int | None = None,
-        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
-        recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4"] | None = None,
+        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"] | None = None,
+        recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16"] | None = None,
         tp: int | None = None,
         cp: int | None = None,
         ep: int | None = None,
@@ -1053,7 +1057,8 @@ class Model:
         context: Cached tokens per sequence [default: 2048 or what the position table leaves in decode,
             else 0].
         dtype: Number format of the linear layers.
-        recipe: How fp8 operands are scaled.
+        recipe: How linear maps are quantized: fp8 tensorwise, rowwise, mxfp8 or nvfp4; served bf16 or
+            fp16 to integers, too.
         tp: Tensor-parallel ranks.
         cp: Context-parallel ranks, which share every sequence.
         ep: Expert-parallel ranks, which hold different routed experts.
@@ -1097,8 +1102,8 @@ class Model:
         batch: int | None = None,
         seq: int | None = None,
         context: int | None = None,
-        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
-        recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4"] | None = None,
+        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"] | None = None,
+        recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16"] | None = None,
         tp: int | None = None,
         cp: int | None = None,
         ep: int | None = None,
@@ -1136,7 +1141,8 @@ class Model:
         context: Cached tokens per sequence [default: 2048 or what the position table leaves in decode,
             else 0].
         dtype: Number format of the linear layers.
-        recipe: How fp8 operands are scaled.
+        recipe: How linear maps are quantized: fp8 tensorwise, rowwise, mxfp8 or nvfp4; served bf16 or
+            fp16 to integers, too.
         tp: Tensor-parallel ranks.
         cp: Context-parallel ranks, which share every sequence.
         ep: Expert-parallel ranks, which hold different routed experts.
@@ -1180,8 +1186,8 @@ class Model:
         batch: int | str | None = None,
         seq: int | str | None = None,
         context: int | str | None = None,
-        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
-        recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4"] | None = None,
+        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"] | None = None,
+        recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16"] | None = None,
         tp: int | str | None = None,
         cp: int | str | None = None,
         ep: int | str | None = None,
@@ -1219,7 +1225,8 @@ class Model:
         context: Cached tokens per sequence [default: 2048 or what the position table leaves in decode,
             else 0].
         dtype: Number format of the linear layers.
-        recipe: How fp8 operands are scaled.
+        recipe: How linear maps are quantized: fp8 tensorwise, rowwise, mxfp8 or nvfp4; served bf16 or
+            fp16 to integers, too.
         tp: Tensor-parallel ranks.
         cp: Context-parallel ranks, which share every sequence.
         ep: Expert-parallel ranks, which hold different routed experts.
@@ -1260,8 +1267,8 @@ class Model:
         output: int | None = None,
         ttft_ms: float | None = None,
         tpot_ms: float | None = None,
-        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
-        recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4"] | None = None,
+        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"] | None = None,
+        recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16"] | None = None,
         attention: Literal["flash", "unfused"] | None = None,
         optimizer_states: Literal["fp32", "bf16"] | None = None,
         kv_cache_dtype: Literal["auto", "fp8"] | None = None,
@@ -1296,7 +1303,8 @@ class Model:
         ttft_ms: The longest time to the first token of a request, in ms.
         tpot_ms: The longest time per further token of a request, in ms.
         dtype: Number format of the linear layers.
-        recipe: How fp8 operands are scaled.
+        recipe: How linear maps are quantized: fp8 tensorwise, rowwise, mxfp8 or nvfp4; served bf16 or
+            fp16 to integers, too.
         attention: Fused or unfused attention.
         optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
             moments alone.
@@ -1337,8 +1345,8 @@ class Model:
         output: int | None = None,
         ttft_ms: float | None = None,
         tpot_ms: float | None = None,
-        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
-        recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4"] | None = None,
+        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"] | None = None,
+        recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16"] | None = None,
         attention: Literal["flash", "unfused"] | None = None,
         optimizer_states: Literal["fp32", "bf16"] | None = None,
         kv_cache_dtype: Literal["auto", "fp8"] | None = None,
@@ -1373,7 +1381,8 @@ class Model:
         ttft_ms: The longest time to the first token of a request, in ms.
         tpot_ms: The longest time per further token of a request, in ms.
         dtype: Number format of the linear layers.
-        recipe: How fp8 operands are scaled.
+        recipe: How linear maps are quantized: fp8 tensorwise, rowwise, mxfp8 or nvfp4; served bf16 or
+            fp16 to integers, too.
         attention: Fused or unfused attention.
         optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
             moments alone.
@@ -1418,7 +1427,7 @@ class Model:
         vocab: int | None = None,
         free: Sequence[Literal["micro-batch", "tp", "pp", "window", "latent"]] | None = None,
         also_gpus: Sequence[str] | None = None,
-        also_dtypes: Sequence[Literal["fp32", "tf32", "fp16", "bf16", "fp8"]] | None = None,
+        also_dtypes: Sequence[Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"]] | None = None,
         relax: Sequence[Literal["aspect_ratio", "layers", "ffn_ratio_plain", "ffn_ratio_gated", "mlp_attention_ratio", "width_ratio", "head_dim", "head_width", "kv_group", "latent_head_width", "latent_rank", "vocab_padding", "experts", "expert_share", "expert_width"]] | None = None,
         layers: int | None = None,
         hidden: int | None = None,
@@ -1445,8 +1454,8 @@ class Model:
         batch: int | None = None,
         seq: int | None = None,
         context: int | None = None,
-        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
-        recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4"] | None = None,
+        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"] | None = None,
+        recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16"] | None = None,
         tp: int | None = None,
         cp: int | None = None,
         ep: int | None = None,
@@ -1531,7 +1540,8 @@ class Model:
         context: Cached tokens per sequence [default: 2048 or what the position table leaves in decode,
             else 0].
         dtype: Number format of the linear layers.
-        recipe: How fp8 operands are scaled.
+        recipe: How linear maps are quantized: fp8 tensorwise, rowwise, mxfp8 or nvfp4; served bf16 or
+            fp16 to integers, too.
         tp: Tensor-parallel ranks.
         cp: Context-parallel ranks, which share every sequence.
         ep: Expert-parallel ranks, which hold different routed experts.
@@ -1577,7 +1587,7 @@ def search(
     vocab: int | None = None,
     free: Sequence[Literal["micro-batch", "tp", "pp", "window", "latent"]] | None = None,
     also_gpus: Sequence[str] | None = None,
-    also_dtypes: Sequence[Literal["fp32", "tf32", "fp16", "bf16", "fp8"]] | None = None,
+    also_dtypes: Sequence[Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"]] | None = None,
     relax: Sequence[Literal["aspect_ratio", "layers", "ffn_ratio_plain", "ffn_ratio_gated", "mlp_attention_ratio", "width_ratio", "head_dim", "head_width", "kv_group", "latent_head_width", "latent_rank", "vocab_padding", "experts", "expert_share", "expert_width"]] | None = None,
     layers: int | None = None,
     hidden: int | None = None,
@@ -1604,8 +1614,8 @@ def search(
     batch: int | None = None,
     seq: int | None = None,
     context: int | None = None,
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
-    recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"] | None = None,
+    recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16"] | None = None,
     tp: int | None = None,
     cp: int | None = None,
     ep: int | None = None,
@@ -1693,7 +1703,8 @@ def search(
     context: Cached tokens per sequence [default: 2048 or what the position table leaves in decode,
         else 0].
     dtype: Number format of the linear layers.
-    recipe: How fp8 operands are scaled.
+    recipe: How linear maps are quantized: fp8 tensorwise, rowwise, mxfp8 or nvfp4; served bf16 or
+        fp16 to integers, too.
     tp: Tensor-parallel ranks.
     cp: Context-parallel ranks, which share every sequence.
     ep: Expert-parallel ranks, which hold different routed experts.
@@ -1738,8 +1749,8 @@ def check(
     batch: int | None = None,
     seq: int | None = None,
     context: int | None = None,
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
-    recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"] | None = None,
+    recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16"] | None = None,
     tp: int | None = None,
     cp: int | None = None,
     ep: int | None = None,
@@ -1777,7 +1788,8 @@ def check(
     context: Cached tokens per sequence [default: 2048 or what the position table leaves in decode,
         else 0].
     dtype: Number format of the linear layers.
-    recipe: How fp8 operands are scaled.
+    recipe: How linear maps are quantized: fp8 tensorwise, rowwise, mxfp8 or nvfp4; served bf16 or
+        fp16 to integers, too.
     tp: Tensor-parallel ranks.
     cp: Context-parallel ranks, which share every sequence.
     ep: Expert-parallel ranks, which hold different routed experts.
@@ -1819,8 +1831,8 @@ def plan(
     output: int | None = None,
     ttft_ms: float | None = None,
     tpot_ms: float | None = None,
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
-    recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"] | None = None,
+    recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16"] | None = None,
     attention: Literal["flash", "unfused"] | None = None,
     optimizer_states: Literal["fp32", "bf16"] | None = None,
     kv_cache_dtype: Literal["auto", "fp8"] | None = None,
@@ -1855,7 +1867,8 @@ def plan(
     ttft_ms: The longest time to the first token of a request, in ms.
     tpot_ms: The longest time per further token of a request, in ms.
     dtype: Number format of the linear layers.
-    recipe: How fp8 operands are scaled.
+    recipe: How linear maps are quantized: fp8 tensorwise, rowwise, mxfp8 or nvfp4; served bf16 or
+        fp16 to integers, too.
     attention: Fused or unfused attention.
     optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
         moments alone.
@@ -1897,8 +1910,8 @@ def compare(
     output: int | None = None,
     ttft_ms: float | None = None,
     tpot_ms: float | None = None,
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
-    recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"] | None = None,
+    recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16"] | None = None,
     attention: Literal["flash", "unfused"] | None = None,
     optimizer_states: Literal["fp32", "bf16"] | None = None,
     kv_cache_dtype: Literal["auto", "fp8"] | None = None,
@@ -1933,7 +1946,8 @@ def compare(
     ttft_ms: The longest time to the first token of a request, in ms.
     tpot_ms: The longest time per further token of a request, in ms.
     dtype: Number format of the linear layers.
-    recipe: How fp8 operands are scaled.
+    recipe: How linear maps are quantized: fp8 tensorwise, rowwise, mxfp8 or nvfp4; served bf16 or
+        fp16 to integers, too.
     attention: Fused or unfused attention.
     optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
         moments alone.
@@ -1974,7 +1988,7 @@ def sweep(
     k: int | str,
     batch: int | str | None = None,
     layout: Literal["tn", "nn", "nt", "tt"] | None = None,
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
@@ -2017,7 +2031,7 @@ def sweep(
     causal: bool | None = None,
     window: int | str | None = None,
     pass_: Literal["forward", "backward"] | None = None,
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
@@ -2066,8 +2080,8 @@ def sweep(
     batch: int | str | None = None,
     seq: int | str | None = None,
     context: int | str | None = None,
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None,
-    recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"] | None = None,
+    recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16"] | None = None,
     tp: int | str | None = None,
     cp: int | str | None = None,
     ep: int | str | None = None,
@@ -2105,7 +2119,8 @@ def sweep(
     context: Cached tokens per sequence [default: 2048 or what the position table leaves in decode,
         else 0].
     dtype: Number format of the linear layers.
-    recipe: How fp8 operands are scaled.
+    recipe: How linear maps are quantized: fp8 tensorwise, rowwise, mxfp8 or nvfp4; served bf16 or
+        fp16 to integers, too.
     tp: Tensor-parallel ranks.
     cp: Context-parallel ranks, which share every sequence.
     ep: Expert-parallel ranks, which hold different routed experts.
