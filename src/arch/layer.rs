@@ -207,12 +207,7 @@ pub(super) fn moe_linears(arch: &Architecture, shards: Shards) -> Vec<Linear> {
         ..Linear::new(role, inputs, outputs, arch.biases.experts)
     };
     let mut linears = vec![
-        Linear::new(
-            Role::Router,
-            arch.hidden,
-            moe.experts + u64::from(moe.shared_gate),
-            moe.router_bias,
-        ),
+        Linear::new(Role::Router, arch.hidden, moe.experts, moe.router_bias),
         experts(
             Role::ExpertsUp,
             moe.routed_width(arch.hidden),
@@ -244,6 +239,12 @@ pub(super) fn moe_linears(arch: &Architecture, shards: Shards) -> Vec<Linear> {
         linears.push(Linear::new(Role::SharedDown, shared, arch.hidden, false));
     }
     linears
+}
+
+/// Weights of the gate of the shared experts in one layer: a dot product with each token, which is no GEMM.
+pub(super) fn shared_gate_parameters(arch: &Architecture) -> u64 {
+    let gated = arch.moe.is_some_and(|moe| moe.shared_gate);
+    if gated { arch.hidden } else { 0 }
 }
 
 /// Norms over the whole hidden width per layer, one where a layer is one block.

@@ -264,7 +264,7 @@ pub struct Moe {
     /// Of the other layers every so many-th one has experts, the rest keep the dense MLP (2 in Llama 4 Maverick).
     #[serde(default = "Moe::every_layer")]
     pub interval: u64,
-    /// Whether one more output of the router weighs the shared experts (Qwen2-MoE).
+    /// Whether a dot product of each token with a weight scales what the shared experts add (Qwen2-MoE).
     #[serde(default)]
     pub shared_gate: bool,
     /// Whether the router holds one term per expert: a bias (gpt-oss) or a correction (DeepSeek-V3).

@@ -7,7 +7,7 @@
 use super::layer::{
     Linear, Shards, StageLayers, attention_linears, attention_norm_width, hidden_norms,
     linear_attention_linears, linear_attention_parameters, mlp_linears, moe_linears, rank_vocab,
-    sinks,
+    shared_gate_parameters, sinks,
 };
 use super::{Architecture, NormKind, NormPlacement, Positions};
 
@@ -143,7 +143,7 @@ fn layer_parameters(arch: &Architecture, shards: Shards, stage: StageLayers) -> 
         + stage.attention() * (attention + within)
         + stage.linear * linear_attention_parameters(arch, tp)
         + stage.dense * sum(&mlp_linears(arch, tp))
-        + stage.moe * sum(&moe_linears(arch, shards))
+        + stage.moe * (sum(&moe_linears(arch, shards)) + shared_gate_parameters(arch))
 }
 
 fn norm_parameters(arch: &Architecture, width: u64) -> u64 {

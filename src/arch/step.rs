@@ -114,6 +114,8 @@ named_enum! {
         SharedActivation = "shared_activation",
         /// Down projection of the shared experts.
         SharedDown = "shared_down",
+        /// Gate of the shared experts: a dot product a token, which scales their output.
+        SharedGate = "shared_gate",
         /// Shared experts' output added to the routed experts'.
         SharedAdd = "shared_add",
         /// Norm after the MLP.

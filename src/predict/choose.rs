@@ -346,7 +346,7 @@ impl Candidates<'_> {
     }
 }
 
-/// The models that may answer for a GPU: its own, the nearest of its generation, where there is neither those of other
+/// The models that may answer for a GPU: its own, those of its generation, where there is neither those of other
 /// generations of its maker that are not far, and the one of all GPUs.
 pub fn candidates<'a>(gpu: &Gpu, model: Option<&'a Artifact>) -> Result<Candidates<'a>> {
     let named: Vec<&Artifact> = model.into_iter().collect();

@@ -252,10 +252,10 @@ fn search_of(
     watch: &Watch<'_>,
 ) -> Result<Found> {
     predictor.gpu().require(request.workload.dtypes())?;
-    if let Some(linear) = &request.base.linear {
+    if request.base.linear.is_some() {
         let allowed =
             "a model of softmax attention alone: the lattice has no layers with linear attention";
-        return Err(Error::field("search", "like", linear.kind, allowed));
+        return Err(Error::field("search", "like", &request.base.name, allowed));
     }
     let asked = request;
     let mut request = request.clone();

@@ -726,3 +726,15 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_model_with_linear_attention_is_refused_by_name() {
+    let named = &Preset::find("qwen3.5-9b").unwrap().architecture;
+    let request = Request::like(named, Workload::train(1, 2048));
+    let error = search(&predictor("h200"), &request, &quiet).unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.contains("`like` is qwen3.5-9b; allowed: a model of softmax attention"),
+        "{text}"
+    );
+}

@@ -116,6 +116,11 @@ impl Lowering<'_> {
         }
         if let (Some(up), Some(down)) = (of(Role::SharedUp), of(Role::SharedDown)) {
             self.mlp(&up, Role::SharedActivation, &down, tokens, 1, layers);
+            if moe.shared_gate {
+                // As much traffic: tokens and outputs are read, outputs written.
+                let kind = MemoryKind::Add;
+                self.memory(Role::SharedGate, kind, tokens, hidden, scope, layers);
+            }
             self.memory(
                 Role::SharedAdd,
                 MemoryKind::Add,
