@@ -9,8 +9,9 @@
 //! Conventions, each a plain assumption about the framework:
 //! - Bias adds ride in the epilogue of their GEMM and cost nothing extra.
 //! - Gate and up projection are one GEMM, queries, keys and values are one GEMM.
-//! - Routing is balanced: every visited expert gets `ceil(tokens·top_k / visited)` tokens, where
+//! - Routing is balanced in training: every visited expert gets `ceil(tokens·top_k / visited)` tokens, where
 //!   `visited = min(experts, tokens·top_k)`. Experts are split by tensor parallelism like a dense MLP.
+//!   A server runs all experts of a layer in one fused operator, whose tokens follow a power law.
 //! - Latent attention expands keys and values in training and prefill and runs absorbed in decode
 //!   (arXiv 2405.04434, section 2.1.2): every head attends to the one cached latent.
 //! - With pipeline parallelism the last stage is lowered: `ceil(layers/stages)` layers and the head.
