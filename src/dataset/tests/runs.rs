@@ -764,8 +764,8 @@ fn the_published_tables_are_kept_but_for_named_reasons() {
             2641,
         ),
         ("neusight_model_runs", Publisher::Neusight, 24, 125),
-        ("training_steps", Publisher::TrainingSteps, 561, 271),
-        ("inference_runs", Publisher::InferenceRuns, 3611, 3890),
+        ("training_steps", Publisher::TrainingSteps, 600, 232),
+        ("inference_runs", Publisher::InferenceRuns, 4137, 3627),
     ] {
         let runs = read_runs(
             &[folder.join(file).with_extension("parquet")],
