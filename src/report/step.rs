@@ -416,7 +416,11 @@ impl StepLine {
             time_us: line.time.micros(),
             share,
             flops: flops.flops(),
-            tflops_per_s: (flops / line.time).flops_per_sec() / 1e12,
+            // A kernel that a framework fuses away takes no time.
+            tflops_per_s: match line.time > Seconds::ZERO {
+                true => (flops / line.time).flops_per_sec() / 1e12,
+                false => 0.0,
+            },
             tier: line.each.tier,
             caveats: line.each.caveats.iter().collect(),
         }
