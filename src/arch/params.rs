@@ -78,13 +78,9 @@ pub(super) fn active_weights(arch: &Architecture) -> (u64, u64) {
         linears
             .iter()
             .map(|linear| {
-                let visited = match arch.moe {
+                let copies = match arch.moe {
                     Some(moe) if linear.role.is_of_experts() => moe.top_k,
-                    _ => 1,
-                };
-                let copies = match linear.role.is_of_experts() {
-                    true => visited,
-                    false => linear.members,
+                    _ => linear.members,
                 };
                 copies * linear.inputs * linear.outputs
             })

@@ -120,11 +120,8 @@ impl Kernels for Collectives {
             ..*op
         };
         Some(Neighbour {
-            covered: Op::Collective(covered),
             timed: Op::Collective(*op),
-            factor: 1.0,
-            correction: None,
-            caveats,
+            ..Neighbour::same(Op::Collective(covered), caveats)
         })
     }
 

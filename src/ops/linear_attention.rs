@@ -89,6 +89,16 @@ impl LinearAttention {
         product(&[self.batch, self.heads, self.head_dim, self.value_dim])
     }
 
+    /// Width of the queries, keys and values of one token: the channels of the convolution before the recurrence.
+    pub const fn channels(&self) -> u64 {
+        2 * self.key_heads * self.head_dim + self.values()
+    }
+
+    /// Width of the values of all heads.
+    pub const fn values(&self) -> u64 {
+        self.heads * self.value_dim
+    }
+
     /// The products with the state, token by token, which no chunked form undercuts; backward is two for each.
     pub fn flops(&self) -> Flops {
         let forward = 2.0 * self.kind.products() * self.seq_q as f64 * self.states();
@@ -106,7 +116,7 @@ impl LinearAttention {
             Recurrence::KimiDelta => self.heads * self.head_dim,
             Recurrence::GatedDeltaNet | Recurrence::Mamba2 => self.heads,
         };
-        let width = 2 * (self.key_heads * self.head_dim + self.heads * self.value_dim) + decays;
+        let width = self.channels() + self.values() + decays;
         let streamed = tokens * width as f64;
         let elements = match (self.pass, self.is_decode()) {
             (Pass::Forward, true) => streamed + 2.0 * self.states(),

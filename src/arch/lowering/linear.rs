@@ -65,14 +65,12 @@ impl Lowering<'_> {
             Mode::Decode => MemoryKind::CausalConvStep,
             Mode::Train | Mode::Prefill => MemoryKind::CausalConv,
         };
-        let values = op.heads * op.value_dim;
-        let channels = 2 * op.key_heads * op.head_dim + values;
         let scope = Scope::Layer;
         self.memory(
             Role::LinearConvolution,
             convolution,
             tokens,
-            channels,
+            op.channels(),
             scope,
             layers,
         );
@@ -88,7 +86,7 @@ impl Lowering<'_> {
             &[(Phase::Backward, Op::LinearAttention(backward))],
         );
         let gate = MemoryKind::Swiglu;
-        self.memory(Role::LinearNorm, gate, tokens, values, scope, layers);
+        self.memory(Role::LinearNorm, gate, tokens, op.values(), scope, layers);
     }
 }
 

@@ -55,18 +55,21 @@ impl Lowering<'_> {
     }
 
     /// Training: gathered tokens through GEMMs of all experts.
-    fn experts_apart(&mut self, linears: &[Linear], [tokens, width]: [u64; 2], layers: u64) {
+    fn experts_apart(
+        &mut self,
+        moe: &Moe,
+        linears: [Linear; 2],
+        [tokens, width]: [u64; 2],
+        layers: u64,
+    ) {
         let (work, scope) = (self.work, Scope::Layer);
-        let Some(moe) = self.arch.moe else { return };
         // The ranks that share an expert gather its tokens; without sharing, each rank routes its own.
         let routed = (tokens * moe.top_k * work.expert_ranks()).div_ceil(work.tp);
         let visited = (moe.experts / work.ep).min(routed);
         let permute = MemoryKind::Permute;
         self.memory(Role::ExpertsDispatch, permute, routed, width, scope, layers);
-        if let [up, down] = linears {
-            let rows = routed.div_ceil(visited);
-            self.mlp(up, Role::ExpertsActivation, down, rows, visited, layers);
-        }
+        let ([up, down], rows) = (linears, routed.div_ceil(visited));
+        self.mlp(&up, Role::ExpertsActivation, &down, rows, visited, layers);
         self.memory(Role::ExpertsCombine, permute, routed, width, scope, layers);
     }
 
@@ -107,9 +110,10 @@ impl Lowering<'_> {
         if let Some(down) = of(Role::ExpertsLatentDown) {
             self.linear(&down, tokens, 1, scope, layers);
         }
-        match work.trains() {
-            true => self.experts_apart(&linears[1..3], [tokens, width], layers),
-            false => self.experts_fused(&moe, [tokens, width], layers),
+        if !work.trains() {
+            self.experts_fused(&moe, [tokens, width], layers);
+        } else if let (Some(up), Some(down)) = (of(Role::ExpertsUp), of(Role::ExpertsDown)) {
+            self.experts_apart(&moe, [up, down], [tokens, width], layers);
         }
         if let Some(up) = of(Role::ExpertsLatentUp) {
             self.linear(&up, tokens, 1, scope, layers);

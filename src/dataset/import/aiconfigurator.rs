@@ -546,13 +546,12 @@ fn linear<'a>(batch: &'a Batch<'_>) -> Result<Reader<'a>> {
             value_dim: size(3),
             ..LinearAttention::new(members, size(0), size(2), length)
         };
-        let channels = 2 * op.key_heads * op.head_dim + op.heads * op.value_dim;
         let name = kernel.get(row).unwrap_or_default();
         let convolution = |kind, rows| {
             Op::Memory(Memory {
                 kind,
                 rows,
-                cols: channels,
+                cols: op.channels(),
                 pass: Pass::Forward,
                 dtype: Dtype::Bf16,
             })
