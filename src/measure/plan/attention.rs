@@ -26,6 +26,11 @@ pub fn cases(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
     if dtypes.is_empty() {
         return Vec::new();
     }
+    let groups = if sizing.supported.grouped_heads {
+        &GROUPS[..]
+    } else {
+        &GROUPS[..1]
+    };
     let fitting = |op: Attention| {
         let op = Op::Attention(op);
         sizing.fits(&op).then(|| Case::cold(op))
@@ -53,7 +58,7 @@ pub fn cases(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
             break;
         }
         let heads = random.pick(&HEADS);
-        let group = random.pick(&GROUPS);
+        let group = random.pick(groups);
         let head_dim = random.pick(&shares.head_dims);
         let drawn = (64f64.ln() + (512f64).ln() * random.uniform())
             .exp()

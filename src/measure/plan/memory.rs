@@ -31,23 +31,25 @@ pub fn cases(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
         (bandwidth.bytes_per_sec() * sizing.plan.longest.secs()).min(sizing.max_bytes.bytes());
     let mut random = Random::new(sizing.seed, "memory-bound kernels");
     let mut of_presets = of_presets(&mut random);
-    let cases = Sobol::new(sizing.seed, "memory")
-        .take(20 * wanted)
-        .enumerate()
-        .filter_map(|(index, point)| {
-            let kernel = kernels[index % kernels.len()];
-            let dtype = sizing.supported.dtype_of(kernel, point[2]);
-            let unit = [1, 8, 64][index / kernels.len() % 3];
-            let is_preset = random.uniform() < shares.presets;
-            let listed = of_presets.get_mut(&kernel).filter(|_| is_preset);
-            let shape = listed.and_then(Vec::pop);
-            let asked = shape.map(|shape| Op::Memory(Memory { dtype, ..shape }));
-            let fitting = asked.filter(|op| sizing.fits(op)).or_else(|| {
-                let op = Op::Memory(drawn(kernel, dtype, &point, unit, most));
-                sizing.fits(&op).then_some(op)
-            });
-            fitting.map(Case::cold)
+    // Every other point of a Sobol sequence lies in one half of the cube, so each kernel has a sequence of its own.
+    let sequence =
+        |(kind, pass): &Kernel| Sobol::new(sizing.seed, &format!("memory {kind} {pass}"));
+    let mut sequences: Vec<Sobol> = kernels.iter().map(sequence).collect();
+    let cases = (0..20 * wanted).filter_map(|index| {
+        let kernel = kernels[index % kernels.len()];
+        let point = sequences[index % kernels.len()].next()?;
+        let dtype = sizing.supported.dtype_of(kernel, point[2]);
+        let unit = [1, 8, 64][index / kernels.len() % 3];
+        let is_preset = random.uniform() < shares.presets;
+        let listed = of_presets.get_mut(&kernel).filter(|_| is_preset);
+        let shape = listed.and_then(Vec::pop);
+        let asked = shape.map(|shape| Op::Memory(Memory { dtype, ..shape }));
+        let fitting = asked.filter(|op| sizing.fits(op)).or_else(|| {
+            let op = Op::Memory(drawn(kernel, dtype, &point, unit, most));
+            sizing.fits(&op).then_some(op)
         });
+        fitting.map(Case::cold)
+    });
     cases.take(wanted).collect()
 }
 

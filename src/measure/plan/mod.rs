@@ -25,7 +25,7 @@ use super::device::{Cache, Case};
 use super::stopping::Limits;
 use crate::dataset::Row;
 use crate::error::{Error, Result};
-use crate::ops::{Dtype, Gemm, Layout, MemoryKind, Op, Pass};
+use crate::ops::{Attention, Dtype, Gemm, Layout, MemoryKind, Op, Pass};
 use crate::random::{Random, fnv1a};
 use crate::units::{Bytes, Seconds};
 use serde::Serialize;
@@ -54,6 +54,8 @@ named_enum! {
         Attention = "attention",
         /// Memory-bound kernels.
         Memory = "memory",
+        /// Operators of small transformers, drawn like those of the whole steps, of which none is among them.
+        StepOperators = "step_operators",
         /// Cases of the other sets once more with operands in the cache.
         Hot = "hot",
         /// Long operators one by one, each for 1.5 s.
@@ -185,6 +187,8 @@ pub struct Supported {
     layouts: Vec<(Dtype, Shares<Layout>)>,
     /// Formats of memory-bound kernels with their shares.
     kernels: Vec<(Kernel, Shares<Dtype>)>,
+    /// Whether query heads may share a key head.
+    grouped_heads: bool,
 }
 
 impl Supported {
@@ -195,6 +199,7 @@ impl Supported {
             dtypes: Vec::new(),
             layouts: Vec::new(),
             kernels: Vec::new(),
+            grouped_heads: true,
         };
         let mut reasons = Vec::new();
         for &(dtype, weight) in &plan.dtypes {
@@ -223,6 +228,17 @@ impl Supported {
                 reasons.first().map_or("it refuses them", String::as_str)
             )));
         }
+        let refuses_heads = |kv_heads| {
+            let dtype = supported.dtypes[0].0;
+            let op = Attention {
+                kv_heads,
+                dtype,
+                ..Attention::new(1, 8, 128, 64)
+            };
+            refuses(&Case::cold(Op::Attention(op))).is_some()
+        };
+        // A device that refuses all attention says so case by case.
+        supported.grouped_heads = refuses_heads(8) || !refuses_heads(2);
         for (kind, pass) in plan.memory.kernels() {
             let asked = match kind.own_format() {
                 Some(own) => vec![(own, 1.0)],
@@ -303,6 +319,7 @@ impl Sizing<'_> {
                 Set::BestOf => gemms::best_of(self, wanted),
                 Set::Attention => attention::cases(self, wanted),
                 Set::Memory => memory::cases(self, wanted),
+                Set::StepOperators => steps::operators(self, wanted),
                 Set::Hot => hot(&sets, wanted),
                 // Lists of operators, and what is chosen during the run.
                 Set::Sustained | Set::Layers | Set::Steps | Set::Active => Vec::new(),

@@ -1,10 +1,11 @@
-//! The set of whole steps: small transformers drawn over widths, depths and tokens.
+//! The set of whole steps: small transformers drawn over widths, depths and tokens; and operators of others like them.
 
 use super::{Set, Sizing, gemms};
 use crate::arch::{
     Architecture, Biases, Item, Mlp, MlpKind, Mode, Norm, NormKind, NormPlacement, Positions,
     QkNorm, Stated, Workload, lower, memory_use,
 };
+use crate::measure::device::Case;
 use crate::random::Random;
 use crate::units::Seconds;
 use std::collections::HashSet;
@@ -62,6 +63,31 @@ pub fn steps(sizing: &Sizing<'_>) -> Vec<PlannedStep> {
         steps
     };
     (0..VISITS).flat_map(visit).collect()
+}
+
+/// The operators of further transformers, which share no step with the measured ones.
+pub fn operators(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
+    let measured: HashSet<String> = steps(sizing).into_iter().map(|step| step.name).collect();
+    let mut random = Random::new(sizing.seed, "operators of steps");
+    let mut known = HashSet::new();
+    let mut cases = Vec::new();
+    for &mode in MODES.iter().cycle().take(DRAWS * wanted.min(DRAWS)) {
+        let step = draw(sizing, mode, &mut random);
+        if measured.contains(&step.name) || !fits(sizing, &step) {
+            continue;
+        }
+        let Ok(lowered) = lower(&step.architecture, &step.workload) else {
+            continue;
+        };
+        let ops = lowered.items.iter().map(|item| item.op);
+        let fresh = ops.filter(|op| sizing.fits(op) && known.insert(*op));
+        cases.extend(fresh.map(Case::cold));
+        if cases.len() >= wanted {
+            break;
+        }
+    }
+    cases.truncate(wanted);
+    cases
 }
 
 fn draw(sizing: &Sizing<'_>, mode: Mode, random: &mut Random) -> PlannedStep {

@@ -411,3 +411,48 @@ fn the_digest_of_a_plan_follows_from_its_canonical_text() {
     plan.anchors += 1;
     assert_eq!(plan.digest(), "83041747973795d2");
 }
+
+#[test]
+fn operators_of_steps_are_what_other_transformers_consist_of() {
+    let plan = find("steps").unwrap();
+    let mut device = slow();
+    let sizing = sizing(&plan, 0, &mut device);
+    let cases = steps::operators(&sizing, 400);
+    assert_eq!(cases.len(), 400);
+    assert_eq!(cases.iter().collect::<HashSet<_>>().len(), 400);
+    assert!(cases.iter().all(|case| sizing.fits(&case.op)));
+    let holds = |family: &dyn Fn(&Op) -> bool| cases.iter().any(|case| family(&case.op));
+    assert!(holds(&|op| matches!(op, Op::Gemm(op) if op.m <= 16)));
+    for wanted in Pass::ALL {
+        assert!(holds(
+            &|op| matches!(op, Op::Attention(op) if op.pass == wanted)
+        ));
+    }
+    assert!(holds(
+        &|op| matches!(op, Op::Memory(op) if op.kind == MemoryKind::Adam)
+    ));
+    assert_eq!(steps::operators(&sizing, 0).len(), 0);
+}
+
+#[test]
+fn every_kernel_has_small_and_large_tensors_however_many_kernels_there_are() {
+    for name in ["steps", "standard"] {
+        let (cases, _) = planned(name, 0, &mut usual());
+        let mut sizes: BTreeMap<Kernel, Vec<f64>> = BTreeMap::new();
+        for planned in cases.iter().filter(|planned| planned.set == Set::Memory) {
+            if let Op::Memory(op) = planned.case.op {
+                let bytes = op.bytes().bytes();
+                sizes.entry((op.kind, op.pass)).or_default().push(bytes);
+            }
+        }
+        assert!(sizes.len() > 10, "{name}");
+        for ((kind, pass), sizes) in sizes {
+            let least = sizes.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = sizes.iter().copied().fold(0.0, f64::max);
+            assert!(
+                least < 1e6 && most > 1e3 * least,
+                "{name} {kind} {pass}: {least} to {most}"
+            );
+        }
+    }
+}

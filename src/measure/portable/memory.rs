@@ -169,11 +169,22 @@ fn loss(op: &Memory, dtype: DType, source: &mut dyn Source) -> Operands {
     })
 }
 
-/// AdamW over all parameters as one tensor.
+/// Elements of the tensors that an optimizer step takes one after the other, as many as the weights of small layers have.
+const TENSOR: usize = 1 << 20;
+
+/// AdamW over all parameters as a step in burn runs it: tensor after tensor, each of which replaces another. What is
+/// compared is one tensor.
 fn update(op: &Memory, dtype: DType, source: &mut dyn Source) -> Operands {
     let elements = (op.rows * op.cols) as usize;
-    let mut next = || source.next(elements, dtype);
-    let (gradient, weight, m, v) = (next(), next(), next(), next());
+    let each = if source.is_drawn() { elements } else { TENSOR };
+    let whole: [Tensor<1>; 4] = [(); 4].map(|()| source.next(elements, dtype));
+    let part = |first: usize| {
+        let length = each.min(elements - first);
+        whole
+            .each_ref()
+            .map(|all| all.clone().narrow(0, first, length))
+    };
+    let tensors: Vec<[Tensor<1>; 4]> = (0..elements).step_by(each).map(part).collect();
     let optimizer = AdamWConfig::new()
         .with_beta_1(adam::BETA_1 as f32)
         .with_beta_2(adam::BETA_2 as f32)
@@ -182,14 +193,16 @@ fn update(op: &Memory, dtype: DType, source: &mut dyn Source) -> Operands {
         .build();
     let before = adam::STEP as usize - 1;
     Operands::plain(move || {
-        let momentum = AdaptiveMomentumState::new(before, m.clone(), v.clone());
-        let state = Some(AdamWState::new(momentum));
-        let (weight, state) = optimizer.step(adam::RATE, weight.clone(), gradient.clone(), state);
-        let momentum = state.expect("AdamW keeps its state").momentum;
-        vec![
-            four(weight),
-            four(momentum.moment_1),
-            four(momentum.moment_2),
-        ]
+        let step = |[gradient, weight, m, v]: &[Tensor<1>; 4]| {
+            let momentum = AdaptiveMomentumState::new(before, m.clone(), v.clone());
+            let state = Some(AdamWState::new(momentum));
+            let (weight, state) =
+                optimizer.step(adam::RATE, weight.clone(), gradient.clone(), state);
+            let momentum = state.expect("AdamW keeps its state").momentum;
+            [weight, momentum.moment_1, momentum.moment_2]
+        };
+        // Only the last results stay: those before are replaced, and their memory used again.
+        let last = tensors.iter().map(step).last();
+        last.into_iter().flatten().map(four).collect()
     })
 }

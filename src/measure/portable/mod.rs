@@ -87,6 +87,7 @@ pub fn cpu() -> Portable {
         layouts: Layout::ALL.to_vec(),
         multiple: 1,
     };
+    host::keep_freed_memory();
     let identity = host::identity(format!("burn-flex {BURN}"));
     Portable::new(burn::tensor::Device::flex(), identity, Clock::Wall, gemms)
 }

@@ -1,6 +1,7 @@
 //! One set of operands as tensors, and the call that burn makes of an operator, without or with autodiff.
 
 use super::memory;
+use super::transformer::{heads_of, rows_of};
 use crate::measure::reference;
 use crate::ops::{Attention, Dtype, Gemm, Op, Pass};
 use crate::random::Random;
@@ -348,6 +349,14 @@ fn gemm(op: &Gemm, dtype: DType, source: &mut dyn Source) -> Operands {
 }
 
 fn attended(op: &Attention, dtype: DType, source: &mut dyn Source) -> Operands {
+    let options = AttentionModuleOptions {
+        is_causal: op.causal,
+        ..AttentionModuleOptions::default()
+    };
+    let of_one_gemm = op.seq_q == op.seq_kv && op.head_dim == op.value_dim;
+    if of_one_gemm && !source.is_drawn() {
+        return of_mixed(op, dtype, source, options);
+    }
     let mut heads = |sequence: u64, width: u64| -> Tensor<4> {
         let shape = [op.batch, op.heads, sequence, width].map(|size| size as usize);
         source.shaped(shape, dtype)
@@ -367,10 +376,6 @@ fn attended(op: &Attention, dtype: DType, source: &mut dyn Source) -> Operands {
         }
         Pass::Forward => None,
     };
-    let options = AttentionModuleOptions {
-        is_causal: op.causal,
-        ..AttentionModuleOptions::default()
-    };
     Operands::new(op.pass, upstream, move |trains| {
         let [query, key, value] = operands
             .each_ref()
@@ -378,6 +383,25 @@ fn attended(op: &Attention, dtype: DType, source: &mut dyn Source) -> Operands {
         let [q, k, v] = [&query, &key, &value].map(|leaf| leaf.0.clone());
         let output = attention(q, k, v, None, None, options);
         (output, [query, key, value].map(Gradient::from).into())
+    })
+}
+
+/// Attention as a layer runs it, from what one GEMM makes of all tokens to the rows that the next one takes: burn copies
+/// where heads are cut out and put together.
+fn of_mixed(
+    op: &Attention,
+    dtype: DType,
+    source: &mut dyn Source,
+    options: AttentionModuleOptions,
+) -> Operands {
+    let shape = [op.batch, op.seq_q, op.heads, op.head_dim].map(|size| size as usize);
+    let [batch, seq, heads, width] = shape;
+    let mixed: Tensor<2> = source.shaped([batch * seq, 3 * heads * width], dtype);
+    Operands::new(op.pass, None, move |trains| {
+        let mixed = Leaf::new(&mixed, trains);
+        let [q, k, v] = [0, 1, 2].map(|index| heads_of(&mixed.0, index, shape));
+        let output = rows_of(attention(q, k, v, None, None, options));
+        (output, vec![mixed.into()])
     })
 }
 

@@ -159,12 +159,7 @@ impl Layer {
             heads, head_dim, ..
         } = *inputs;
         let mixed = self.qkv.forward(self.attention_norm.forward(rows.clone()));
-        let part = |index: usize| {
-            let part = mixed
-                .clone()
-                .narrow(1, index * heads * head_dim, heads * head_dim);
-            part.reshape([batch, seq, heads, head_dim]).swap_dims(1, 2)
-        };
+        let part = |index| heads_of(&mixed, index, [batch, seq, heads, head_dim]);
         let rotate = |part: Tensor<4>| match &inputs.rotation {
             Some(rotation) => rotated(part, rotation),
             None => part,
@@ -181,10 +176,7 @@ impl Layer {
             is_causal,
             ..AttentionModuleOptions::default()
         };
-        let mixed = attention(query, key, value, None, None, options);
-        let mixed = mixed
-            .swap_dims(1, 2)
-            .reshape([batch * seq, heads * head_dim]);
+        let mixed = rows_of(attention(query, key, value, None, None, options));
         let rows = rows + self.projection.forward(mixed);
         let inner = self.up.forward(self.mlp_norm.forward(rows.clone()));
         let inner = match inputs.gated {
@@ -203,6 +195,19 @@ fn written(cache: Tensor<4>, new: Tensor<4>) -> Tensor<4> {
     let [batch, heads, places, width] = cache.dims();
     let first = places - new.dims()[2];
     cache.slice_assign([0..batch, 0..heads, first..places, 0..width], new)
+}
+
+/// The heads of queries, keys or values in what one GEMM makes of all tokens.
+pub(super) fn heads_of(mixed: &Tensor<2>, index: usize, shape: [usize; 4]) -> Tensor<4> {
+    let width = shape[2] * shape[3];
+    let part = mixed.clone().narrow(1, index * width, width);
+    part.reshape(shape).swap_dims(1, 2)
+}
+
+/// The outputs of all heads side by side, a row a token.
+pub(super) fn rows_of(heads: Tensor<4>) -> Tensor<2> {
+    let [batch, count, seq, width] = heads.dims();
+    heads.swap_dims(1, 2).reshape([batch * seq, count * width])
 }
 
 /// Rotates pairs of elements half a head apart.
