@@ -305,7 +305,7 @@ class _DropKeys(Record):
 class _ElsewhereKeys(Record):
     """The same search on another GPU or in another number format."""
     gpu: str
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"]
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"]
     best: _BestKeys | None
     refused: str | None
 
@@ -607,7 +607,7 @@ class _Shape(Record):
     k: int
     batch: int
     layout: Literal["tn", "nn", "nt", "tt"]
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"]
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"]
 
 class _ShapeKeys(Record):
     """One recommended shape."""
@@ -769,8 +769,8 @@ class _Workload(Record):
     batch: int
     seq: int
     context: int
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"]
-    recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16"]
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"]
+    recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"]
     tp: int
     cp: int
     ep: int
@@ -796,7 +796,7 @@ def predict_gemm(  # type: ignore[overload-overlap]
     *,
     batch: int | None = None,
     layout: Literal["tn", "nn", "nt", "tt"] | None = None,
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
@@ -833,7 +833,7 @@ def predict_gemm(
     *,
     batch: int | Sequence[int] | _Array | None = None,
     layout: Literal["tn", "nn", "nt", "tt"] | None = None,
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
@@ -875,7 +875,7 @@ def predict_attention(  # type: ignore[overload-overlap]
     causal: bool | None = None,
     window: int | None = None,
     pass_: Literal["forward", "backward"] | None = None,
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
@@ -922,7 +922,7 @@ def predict_attention(
     causal: bool | None = None,
     window: int | Sequence[int] | _Array | None = None,
     pass_: Literal["forward", "backward"] | None = None,
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
@@ -961,7 +961,7 @@ def predict_graph(
     *,
     name: str | None = None,
     dims: Mapping[str, int] | None = None,
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
     causal: bool | None = None,
     gpu: str | None = None,
     model: str | None = None,
@@ -1015,8 +1015,8 @@ class Model:
         batch: int | None = None,
         seq: int | None = None,
         context: int | None = None,
-        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"] | None = None,
-        recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16"] | None = None,
+        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
+        recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
         tp: int | None = None,
         cp: int | None = None,
         ep: int | None = None,
@@ -1102,8 +1102,8 @@ class Model:
         batch: int | None = None,
         seq: int | None = None,
         context: int | None = None,
-        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"] | None = None,
-        recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16"] | None = None,
+        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
+        recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
         tp: int | None = None,
         cp: int | None = None,
         ep: int | None = None,
@@ -1186,8 +1186,8 @@ class Model:
         batch: int | str | None = None,
         seq: int | str | None = None,
         context: int | str | None = None,
-        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"] | None = None,
-        recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16"] | None = None,
+        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
+        recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
         tp: int | str | None = None,
         cp: int | str | None = None,
         ep: int | str | None = None,
@@ -1267,8 +1267,8 @@ class Model:
         output: int | None = None,
         ttft_ms: float | None = None,
         tpot_ms: float | None = None,
-        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"] | None = None,
-        recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16"] | None = None,
+        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
+        recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
         attention: Literal["flash", "unfused"] | None = None,
         optimizer_states: Literal["fp32", "bf16"] | None = None,
         kv_cache_dtype: Literal["auto", "fp8"] | None = None,
@@ -1345,8 +1345,8 @@ class Model:
         output: int | None = None,
         ttft_ms: float | None = None,
         tpot_ms: float | None = None,
-        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"] | None = None,
-        recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16"] | None = None,
+        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
+        recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
         attention: Literal["flash", "unfused"] | None = None,
         optimizer_states: Literal["fp32", "bf16"] | None = None,
         kv_cache_dtype: Literal["auto", "fp8"] | None = None,
@@ -1427,7 +1427,7 @@ class Model:
         vocab: int | None = None,
         free: Sequence[Literal["micro-batch", "tp", "pp", "window", "latent"]] | None = None,
         also_gpus: Sequence[str] | None = None,
-        also_dtypes: Sequence[Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"]] | None = None,
+        also_dtypes: Sequence[Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"]] | None = None,
         relax: Sequence[Literal["aspect_ratio", "layers", "ffn_ratio_plain", "ffn_ratio_gated", "mlp_attention_ratio", "width_ratio", "head_dim", "head_width", "kv_group", "latent_head_width", "latent_rank", "vocab_padding", "experts", "expert_share", "expert_width"]] | None = None,
         layers: int | None = None,
         hidden: int | None = None,
@@ -1454,8 +1454,8 @@ class Model:
         batch: int | None = None,
         seq: int | None = None,
         context: int | None = None,
-        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"] | None = None,
-        recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16"] | None = None,
+        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
+        recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
         tp: int | None = None,
         cp: int | None = None,
         ep: int | None = None,
@@ -1587,7 +1587,7 @@ def search(
     vocab: int | None = None,
     free: Sequence[Literal["micro-batch", "tp", "pp", "window", "latent"]] | None = None,
     also_gpus: Sequence[str] | None = None,
-    also_dtypes: Sequence[Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"]] | None = None,
+    also_dtypes: Sequence[Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"]] | None = None,
     relax: Sequence[Literal["aspect_ratio", "layers", "ffn_ratio_plain", "ffn_ratio_gated", "mlp_attention_ratio", "width_ratio", "head_dim", "head_width", "kv_group", "latent_head_width", "latent_rank", "vocab_padding", "experts", "expert_share", "expert_width"]] | None = None,
     layers: int | None = None,
     hidden: int | None = None,
@@ -1614,8 +1614,8 @@ def search(
     batch: int | None = None,
     seq: int | None = None,
     context: int | None = None,
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"] | None = None,
-    recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
+    recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
     tp: int | None = None,
     cp: int | None = None,
     ep: int | None = None,
@@ -1749,8 +1749,8 @@ def check(
     batch: int | None = None,
     seq: int | None = None,
     context: int | None = None,
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"] | None = None,
-    recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
+    recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
     tp: int | None = None,
     cp: int | None = None,
     ep: int | None = None,
@@ -1831,8 +1831,8 @@ def plan(
     output: int | None = None,
     ttft_ms: float | None = None,
     tpot_ms: float | None = None,
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"] | None = None,
-    recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
+    recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
     attention: Literal["flash", "unfused"] | None = None,
     optimizer_states: Literal["fp32", "bf16"] | None = None,
     kv_cache_dtype: Literal["auto", "fp8"] | None = None,
@@ -1910,8 +1910,8 @@ def compare(
     output: int | None = None,
     ttft_ms: float | None = None,
     tpot_ms: float | None = None,
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"] | None = None,
-    recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
+    recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
     attention: Literal["flash", "unfused"] | None = None,
     optimizer_states: Literal["fp32", "bf16"] | None = None,
     kv_cache_dtype: Literal["auto", "fp8"] | None = None,
@@ -1988,7 +1988,7 @@ def sweep(
     k: int | str,
     batch: int | str | None = None,
     layout: Literal["tn", "nn", "nt", "tt"] | None = None,
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
@@ -2031,7 +2031,7 @@ def sweep(
     causal: bool | None = None,
     window: int | str | None = None,
     pass_: Literal["forward", "backward"] | None = None,
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
@@ -2080,8 +2080,8 @@ def sweep(
     batch: int | str | None = None,
     seq: int | str | None = None,
     context: int | str | None = None,
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16"] | None = None,
-    recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
+    recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
     tp: int | str | None = None,
     cp: int | str | None = None,
     ep: int | str | None = None,

@@ -49,7 +49,8 @@ named_enum! {
 named_enum! {
     /// How the operands of linear maps are scaled and quantized.
     ///
-    /// The first four are recipes of fp8; the others quantize a model of 16 bits that is served.
+    /// The first four are recipes of fp8; the next three quantize a model of 16 bits that is served, the last leaves out weights of
+    /// one in 16 bits or fp8.
     #[derive(Default)]
     Recipe {
         /// One scale a tensor.
@@ -67,6 +68,8 @@ named_enum! {
         W8a16 = "w8a16",
         /// Weights in 4-bit integers, inputs in 16 bits (GPTQ, AWQ).
         W4a16 = "w4a16",
+        /// Two of four neighbouring weights are zero and not stored, inputs in 16 bits or fp8 (arXiv 2104.08378).
+        Sparse = "sparse_2_4",
     }
 }
 
@@ -306,6 +309,10 @@ impl Workload {
             Recipe::Int8 => Dtype::Int8,
             Recipe::W8a16 => Dtype::W8a16,
             Recipe::W4a16 => Dtype::W4a16,
+            Recipe::Sparse => match self.dtype {
+                Dtype::Fp8 => Dtype::SparseFp8,
+                _ => Dtype::SparseBf16,
+            },
         }
     }
 
@@ -407,11 +414,22 @@ impl Workload {
                 "any other without latent attention",
             ),
             _ if !self.dtype.is_element() => {
-                let recipe = match self.dtype {
-                    Dtype::Nvfp4 => "fp8 with the recipe".to_owned(),
-                    _ => "bf16 or fp16 with the recipe".to_owned(),
+                let allowed = match self.dtype {
+                    Dtype::Nvfp4 => "fp8 with the recipe nvfp4".to_owned(),
+                    Dtype::SparseFp8 => "fp8 with the recipe sparse_2_4".to_owned(),
+                    Dtype::SparseBf16 => "bf16 or fp16 with the recipe sparse_2_4".to_owned(),
+                    dtype => format!("bf16 or fp16 with the recipe {dtype}"),
                 };
-                fail("dtype", self.dtype, &format!("{recipe} {}", self.dtype))
+                fail("dtype", self.dtype, &allowed)
+            }
+            Mode::Train if self.recipe == Recipe::Sparse => {
+                fail("recipe", self.recipe, "any of dense weights in training")
+            }
+            _ if self.recipe == Recipe::Sparse
+                && !matches!(self.dtype, Dtype::Fp8 | Dtype::Bf16 | Dtype::Fp16) =>
+            {
+                let allowed = "one of dense weights unless dtype is fp8, bf16 or fp16";
+                fail("recipe", self.recipe, allowed)
             }
             Mode::Train if self.recipe.is_integer() => {
                 fail("recipe", self.recipe, "any of floating point in training")
@@ -425,9 +443,10 @@ impl Workload {
             }
             _ if !is_default(&self.recipe)
                 && !self.recipe.is_integer()
+                && self.recipe != Recipe::Sparse
                 && self.dtype != Dtype::Fp8 =>
             {
-                let allowed = "`tensorwise` or one of integers unless dtype is fp8";
+                let allowed = "`tensorwise`, `sparse_2_4` or one of integers unless dtype is fp8";
                 fail("recipe", self.recipe, allowed)
             }
             _ => Ok(()),
@@ -658,6 +677,22 @@ mod tests {
                     ..train
                 },
                 "unless dtype is fp8",
+            ),
+            (
+                "llama-3-8b",
+                Workload {
+                    recipe: Recipe::Sparse,
+                    ..train
+                },
+                "any of dense weights in training",
+            ),
+            (
+                "llama-3-8b",
+                Workload {
+                    dtype: Dtype::SparseFp8,
+                    ..Workload::decode(1, 10)
+                },
+                "`dtype` is sparse_fp8; allowed: fp8 with the recipe sparse_2_4",
             ),
         ] {
             let arch = &Preset::find(name).unwrap().architecture;

@@ -71,6 +71,20 @@ named_enum! {
     }
 }
 
+/// Arithmetic units that skip zeros among weights do twice the dense rate, zeros counted (NVIDIA A100 and H100
+/// architecture whitepapers, AMD CDNA 3 whitepaper).
+const SPARSE_OVER_DENSE: f64 = 2.0;
+
+impl Generation {
+    /// Whether its units skip the zeros where two of four neighbouring weights are zero.
+    pub const fn skips_zeros(self) -> bool {
+        matches!(
+            self,
+            Self::Ampere | Self::Ada | Self::Hopper | Self::Blackwell | Self::Cdna3 | Self::Cdna4
+        )
+    }
+}
+
 /// One GPU.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gpu {
@@ -168,12 +182,17 @@ impl Gpu {
     }
 
     /// Dense peak in this format; none where it has no such units or none is published. Where weights alone are quantized,
-    /// the arithmetic is that of 16 bits.
+    /// the arithmetic is that of 16 bits; where two of four weights are zero, twice the dense peak with the zeros counted.
     pub fn peak(&self, dtype: Dtype) -> Option<FlopsPerSecond> {
         let figure = |dtype: Dtype| self.figures.peaks[dtype as usize];
         let peak = match dtype {
             Dtype::W8a16 | Dtype::W4a16 => figure(Dtype::Bf16).or_else(|| figure(Dtype::Fp16)),
-            _ => figure(dtype),
+            dtype => match dtype.dense() {
+                Some(dense) => figure(dense)
+                    .filter(|_| self.generation.skips_zeros())
+                    .map(|peak| SPARSE_OVER_DENSE * peak),
+                None => figure(dtype),
+            },
         };
         peak.map(FlopsPerSecond::from_flops_per_sec)
     }
@@ -202,6 +221,8 @@ impl Gpu {
         let wider: &[Dtype] = match dtype {
             Dtype::Nvfp4 | Dtype::Int8 => &[Dtype::Fp8, Dtype::Bf16, Dtype::Fp16],
             Dtype::Fp8 => &[Dtype::Bf16, Dtype::Fp16],
+            Dtype::SparseFp8 => &[Dtype::Fp8, Dtype::Bf16, Dtype::Fp16],
+            Dtype::SparseBf16 => &[Dtype::Bf16, Dtype::Fp16],
             Dtype::Bf16 | Dtype::W8a16 | Dtype::W4a16 => &[Dtype::Fp16],
             Dtype::Tf32 => &[Dtype::Fp32, Dtype::Fp16],
             Dtype::Fp32 | Dtype::Fp16 => &[Dtype::Fp16],
@@ -445,11 +466,16 @@ mod tests {
             "workload: `dtype` is `bf16`; allowed: what v100 has units for: fp32, fp16"
         );
         assert!(refused("a100", Dtype::Fp8).ends_with("fp32, tf32, fp16, bf16"));
-        assert!(refused("a100", Dtype::Nvfp4).ends_with("bf16, int8, w8a16, w4a16"));
+        assert!(refused("a100", Dtype::Nvfp4).ends_with("bf16, int8, w8a16, w4a16, sparse_bf16"));
         let a100 = Gpu::find("a100").unwrap();
         assert_eq!(a100.peak(Dtype::W4a16), a100.peak(Dtype::Bf16));
         assert!(a100.require([Dtype::Bf16, Dtype::W4a16]).is_ok());
-        assert!(Gpu::find("h200").unwrap().require([Dtype::Fp8]).is_ok());
+        let h200 = Gpu::find("h200").unwrap();
+        assert!(h200.require([Dtype::Fp8]).is_ok());
+        let [dense, sparse] = [Dtype::Fp8, Dtype::SparseFp8].map(|dtype| h200.peak(dtype).unwrap());
+        assert_eq!(sparse / dense, 2.0);
+        assert!(refused("v100", Dtype::SparseBf16).contains("`sparse_bf16`"));
+        assert!(refused("a100", Dtype::SparseFp8).ends_with("w4a16, sparse_bf16"));
     }
 
     #[test]

@@ -116,6 +116,11 @@ mod tests {
         assert_eq!(bytes(Dtype::W4a16), 2.0 * left + 0.5 * right + 2.0 * output);
         assert_eq!(bytes(Dtype::Int8), left + right + 2.0 * output);
         assert_eq!(bytes(Dtype::Nvfp4), 0.5625 * (left + right) + 2.0 * output);
+        // Of four 16-bit weights, two values and two places of 2 bits: 36 bits of 64; of four in fp8 20 of 32.
+        let sparse = [Dtype::SparseBf16, Dtype::SparseFp8].map(bytes);
+        let right = [36.0, 20.0].map(|bits| bits / 32.0 * right);
+        let dense = [2.0, 1.0].map(|size| size * left + 2.0 * output);
+        assert_eq!(sparse, [dense[0] + right[0], dense[1] + right[1]]);
     }
 
     #[test]

@@ -50,6 +50,10 @@ named_enum! {
         W8a16 = "w8a16" or "int8_wo",
         /// Weights in 4-bit integers, inputs and arithmetic in 16 bits (GPTQ, arXiv 2210.17323; AWQ, arXiv 2306.00978).
         W4a16 = "w4a16" or "int4_wo",
+        /// bf16 with two of four neighbouring weights zero (arXiv 2104.08378): values and 2-bit places of the others are kept.
+        SparseBf16 = "sparse_bf16" or "bf16_2_4",
+        /// The same in fp8.
+        SparseFp8 = "sparse_fp8" or "fp8_2_4",
     }
 }
 
@@ -70,8 +74,8 @@ impl Dtype {
     pub const fn size(self) -> u64 {
         match self {
             Self::Fp32 | Self::Tf32 => 4,
-            Self::Fp16 | Self::Bf16 | Self::W8a16 | Self::W4a16 => 2,
-            Self::Fp8 | Self::Int8 | Self::Nvfp4 => 1,
+            Self::Fp16 | Self::Bf16 | Self::W8a16 | Self::W4a16 | Self::SparseBf16 => 2,
+            Self::Fp8 | Self::Int8 | Self::Nvfp4 | Self::SparseFp8 => 1,
         }
     }
 
@@ -82,7 +86,18 @@ impl Dtype {
             Self::Nvfp4 => [0.5 + 1.0 / 16.0; 2],
             Self::W8a16 => [size, 1.0],
             Self::W4a16 => [size, 0.5],
+            Self::SparseBf16 => [size, 1.0 + 1.0 / 8.0],
+            Self::SparseFp8 => [size, 0.5 + 1.0 / 8.0],
             _ => [size; 2],
+        }
+    }
+
+    /// The dense format of the values, where two of four neighbouring weights are zero.
+    pub const fn dense(self) -> Option<Self> {
+        match self {
+            Self::SparseBf16 => Some(Self::Bf16),
+            Self::SparseFp8 => Some(Self::Fp8),
+            _ => None,
         }
     }
 

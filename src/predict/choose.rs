@@ -478,6 +478,8 @@ fn carries(submodel: &Submodel, gpu: &Gpu) -> bool {
 fn distance(gpu: &Gpu, variant: Variant, key: &Key) -> Option<u32> {
     let format = match (key.variant == variant, runs_as(key.variant, variant)) {
         (true, _) => 0,
+        // Kernels that skip zeros were timed nowhere.
+        _ if variant.dtype().and_then(Dtype::dense).is_some() => return None,
         // Another recurrence has kernels of its own, but runs like the one that was measured.
         _ if key.variant.recurrence() != variant.recurrence() => 12,
         _ if key.variant.kind() != variant.kind() => return None,

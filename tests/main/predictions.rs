@@ -281,6 +281,41 @@ fn memory_bound_kernels_start_as_roofline() {
 }
 
 #[test]
+fn weights_with_two_zeros_in_four_take_half_the_peak_or_nine_sixteenths_of_the_bytes_and_are_not_learned()
+ {
+    let h200 = predictor("h200");
+    let of = |m, dtype| {
+        let op = Gemm {
+            dtype,
+            ..gemm(m, 8192, 8192)
+        };
+        one(&h200, op)
+    };
+    for (sparse, dense, share) in [
+        (Dtype::SparseBf16, Dtype::Bf16, 9.0 / 16.0),
+        (Dtype::SparseFp8, Dtype::Fp8, 5.0 / 8.0),
+    ] {
+        let estimate = of(16_384, sparse);
+        assert_eq!(estimate.tier, Tier::Roofline);
+        assert!(
+            estimate
+                .caveats
+                .iter()
+                .any(|each| each == Caveat::NotLearned)
+        );
+        // Bound by arithmetic: less than the dense GEMM, more than half its time at peak.
+        let flops = 2.0 * 16_384.0 * 8192.0 * 8192.0;
+        let at_peak = flops / h200.gpu().peak(dense).unwrap().flops_per_sec() / 2.0;
+        assert!(estimate.time.secs() > at_peak && estimate.time < of(16_384, dense).time);
+        // Bound by the weights.
+        let weights = 8192.0 * 8192.0 * dense.size() as f64 * share;
+        let read = weights / h200.gpu().reachable_bandwidth().bytes_per_sec();
+        let launch = h200.gpu().launch_floor().secs();
+        assert!((of(1, sparse).time.secs() / (launch + read) - 1.0).abs() < 0.01);
+    }
+}
+
+#[test]
 fn a_decode_step_is_never_faster_than_its_launches() {
     let h200 = predictor("h200");
     let pythia = Architecture::find("pythia-70m").unwrap();

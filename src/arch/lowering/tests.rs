@@ -478,6 +478,8 @@ fn quantized_weights_are_those_of_linear_maps_inside_layers() {
         (Dtype::Bf16, Recipe::Int8, Dtype::Int8),
         (Dtype::Bf16, Recipe::W8a16, Dtype::W8a16),
         (Dtype::Bf16, Recipe::W4a16, Dtype::W4a16),
+        (Dtype::Bf16, Recipe::Sparse, Dtype::SparseBf16),
+        (Dtype::Fp8, Recipe::Sparse, Dtype::SparseFp8),
     ];
     for (dtype, recipe, linear) in formats {
         let work = Workload {
