@@ -83,7 +83,7 @@ pub struct Laws(Box<Table>);
 /// A law on one GPU.
 struct Near {
     law: &'static Law,
-    /// An order of preference.
+    /// How unlike the question it is.
     distance: f64,
     launch: Seconds,
     /// At the least width.
@@ -97,7 +97,6 @@ struct Near {
 #[derive(Clone, Copy)]
 struct Certainty {
     half_width: f64,
-    shared: f64,
     tier: Tier,
     caveats: Caveats,
 }
@@ -166,17 +165,17 @@ impl Near {
             other_provider,
         } = document()?.transfer;
         let measured = Gpu::find(&law.gpu)?;
-        let (rank, carried) = if measured.name == gpu.name {
-            (0.0, 0.0)
+        let carried = if measured.name == gpu.name {
+            0.0
         } else if measured.generation == gpu.generation {
-            (1.0, within_generation)
+            within_generation
         } else if measured.vendor == gpu.vendor {
-            (2.0, across_generations)
+            across_generations
         } else {
-            (3.0, other_maker)
+            other_maker
         };
         let mut caveats = Caveats::default();
-        caveats.insert_if(rank > 0.0, Caveat::OtherGpu);
+        caveats.insert_if(measured.name != gpu.name, Caveat::OtherGpu);
         let other_width = is_wide(law.bits) != wide;
         caveats.insert_if(other_width, Caveat::OtherDtype);
         let of_another = law.provider != provider;
@@ -188,7 +187,6 @@ impl Near {
             let assumed = quadrature(assume::uncertainty(caveats), carried);
             Certainty {
                 half_width: quadrature(law.half_width, assumed),
-                shared: quadrature(assumed, assume::STACK),
                 tier: match assume::is_transfer(caveats) {
                     true => Tier::Transferred,
                     false => Tier::Learned,
@@ -196,12 +194,9 @@ impl Near {
                 caveats,
             }
         };
-        // The provider, then the GPU, then the width of the elements; of equals the nearest bandwidth.
+        // The least that is added to the half width; of equals the nearest bandwidth.
         let gap = (measured.bandwidth() / gpu.bandwidth()).ln().abs();
-        let distance = 100.0 * f64::from(u8::from(of_another))
-            + 20.0 * rank
-            + 10.0 * f64::from(u8::from(other_width))
-            + gap;
+        let distance = quadrature(assume::uncertainty(caveats), carried) + 1e-6 * gap;
         let bandwidth = gpu.bandwidth().bytes_per_sec();
         let rates = law.shares.iter();
         let rates = rates.map(|(cols, share)| (cols.ln(), (share * bandwidth).ln()));
@@ -240,14 +235,14 @@ impl Near {
         let inside = holds(self.law.elements, op.rows as f64 * cols) && holds(self.law.cols, cols);
         let Certainty {
             half_width,
-            shared,
             tier,
             caveats,
         } = self.certainty[usize::from(!inside)];
         Estimate {
             time: self.launch + op.bytes() / self.rate(cols),
             half_width,
-            shared,
+            // What a share is off by, it is off by at every size.
+            shared: half_width,
             least: Seconds::ZERO,
             tier,
             caveats,
@@ -361,6 +356,10 @@ mod tests {
         assert!(compiled.half_width > 2.0 * fused.half_width);
         let eager = of(MemoryKind::Swiglu, Provider::Eager).unwrap();
         assert!(eager.time > fused.time * 2.0);
+        // A compiled rotary embedding was timed on another maker's GPU alone.
+        let compiled = of(MemoryKind::Rotary, Provider::Compiled).unwrap();
+        let fused = of(MemoryKind::Rotary, Provider::Fused).unwrap();
+        assert_eq!(compiled.time, fused.time);
         for provider in Provider::ALL {
             assert!(of(MemoryKind::Permute, provider).is_none());
         }
