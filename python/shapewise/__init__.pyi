@@ -639,7 +639,7 @@ class _ShapeKeys(Record):
     tier_shares: Mapping[str, float]
 
 class _SharedWarning(Record):
-    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "other_recurrence", "other_recurrence_decode", "backward_assumed", "physics", "not_learned", "offload"]
+    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "other_recurrence", "other_recurrence_decode", "other_provider", "backward_assumed", "physics", "not_learned", "offload"]
     text: str
     time_share: float
 
@@ -699,7 +699,7 @@ class _StepLine(Record):
     flops: float
     tflops_per_s: float
     tier: Literal["measured", "learned", "transferred", "roofline"]
-    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "other_recurrence", "other_recurrence_decode", "backward_assumed", "physics", "not_learned", "offload"]]
+    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "other_recurrence", "other_recurrence_decode", "other_provider", "backward_assumed", "physics", "not_learned", "offload"]]
 
 class _SweepPoint(Record):
     tokens_per_s: float | None
@@ -720,7 +720,7 @@ class _SweepPoint(Record):
     tflops_per_s: float
     waves: int | None
     tier: Literal["measured", "learned", "transferred", "roofline"]
-    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "other_recurrence", "other_recurrence_decode", "backward_assumed", "physics", "not_learned", "offload"]]
+    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "other_recurrence", "other_recurrence_decode", "other_provider", "backward_assumed", "physics", "not_learned", "offload"]]
 
 class _TrainingStepKeys(Record):
     """A training step."""
@@ -744,7 +744,7 @@ class _UnknownNodes(Record):
 
 class _Warning(Record):
     """A warning about a number."""
-    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "other_recurrence", "other_recurrence_decode", "backward_assumed", "physics", "not_learned", "offload"]
+    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "other_recurrence", "other_recurrence_decode", "other_provider", "backward_assumed", "physics", "not_learned", "offload"]
     text: str
 
 class _WaveCount(Record):

@@ -33,6 +33,8 @@ named_enum! {
         OtherRecurrence = "other_recurrence",
         /// The same of one new token.
         OtherRecurrenceDecode = "other_recurrence_decode",
+        /// A memory-bound kernel of another provider than the one that runs it.
+        OtherProvider = "other_provider",
         /// The backward pass of a kernel from its forward time, by an assumed ratio.
         BackwardAssumed = "backward_assumed",
         /// The nets said less than the dense peak or the compulsory traffic allows, which is the answer instead.
@@ -68,6 +70,7 @@ impl Caveat {
             Self::OtherRecurrenceDecode => {
                 "learned from decoding steps of linear attention of another recurrence"
             }
+            Self::OtherProvider => "memory-bound kernel of another library",
             Self::BackwardAssumed => "backward pass by an assumed ratio to forward",
             Self::Physics => "the nets were faster than peak or memory allow; that bound answers",
             Self::NotLearned => "roofline at reachable bandwidth, not learned",

@@ -35,6 +35,18 @@ named_enum! {
     }
 }
 
+named_enum! {
+    /// Whose memory-bound kernels run.
+    Provider {
+        /// Those of a library, one kernel for all that is done to a tensor: cuDNN, Liger-Kernel, serving engines.
+        Fused = "fused",
+        /// Those that torch.compile makes.
+        Compiled = "compiled",
+        /// PyTorch without a compiler, a kernel for each operation.
+        Eager = "eager",
+    }
+}
+
 impl Kind {
     /// The kind of a step.
     pub fn of(architecture: &Architecture, workload: &Workload) -> Self {
@@ -44,6 +56,17 @@ impl Kind {
             (Mode::Prefill, _) => Self::Prefill,
             (Mode::Decode, false) => Self::DecodeDense,
             (Mode::Decode, true) => Self::DecodeMoe,
+        }
+    }
+}
+
+impl Provider {
+    /// Whose kernels a software runs that a table names: a library's, unless its name begins as PyTorch does.
+    pub fn of_software(software: &str) -> Self {
+        match software.split([' ', ',']).next() {
+            Some("torch_compile") => Self::Compiled,
+            Some("torch" | "pytorch" | "huggingface") => Self::Eager,
+            _ => Self::Fused,
         }
     }
 }
@@ -122,6 +145,8 @@ pub struct Framework {
     pub generations: Vec<Generation>,
     /// ZeRO stages that it runs with more than one replica.
     pub zero_stages: Vec<u8>,
+    /// Whose memory-bound kernels it runs.
+    pub memory_kernels: Provider,
     /// Releases whose expert path takes another time, by a text in the name of the software.
     pub releases: Vec<Release>,
     figures: [Figure; Constant::ALL.len()],
@@ -326,6 +351,32 @@ mod tests {
     }
 
     #[test]
+    fn the_stack_of_a_table_names_whose_kernels_it_timed() {
+        for (software, provider) in [
+            ("torch 2.1.0", Provider::Eager),
+            ("torch_compile, cudnn-frontend 1.19.0", Provider::Compiled),
+            ("cudnn, cuDNN 91901", Provider::Fused),
+            ("vllm 0.24.0", Provider::Fused),
+        ] {
+            assert_eq!(Provider::of_software(software), provider, "{software}");
+        }
+    }
+
+    #[test]
+    fn a_framework_inherits_whose_memory_bound_kernels_it_runs() {
+        let of = |body: &str| {
+            let text = format!("name = \"x\"\ntitle = \"X\"\nmodes = [\"train\"]\n{body}");
+            Framework::from_toml(&text, "my.toml")
+                .unwrap()
+                .memory_kernels
+        };
+        assert_eq!(of(""), Provider::Fused);
+        assert_eq!(of("inherits = \"fsdp2\""), Provider::Compiled);
+        let own = "inherits = \"fsdp2\"\nmemory_kernels = \"eager\"";
+        assert_eq!(of(own), Provider::Eager);
+    }
+
+    #[test]
     fn software_is_recognised_by_the_longest_text() {
         for (software, mode, name) in [
             (
@@ -390,6 +441,10 @@ mod tests {
             (
                 "[half_widths]\ntrain_dense = 0.0",
                 "`half_widths.train_dense` is 0",
+            ),
+            (
+                "memory_kernels = \"handmade\"",
+                "unknown variant `handmade`, expected one of `fused`, `compiled`, `eager`",
             ),
         ] {
             let message = Framework::from_toml(&file(body), "my.toml")

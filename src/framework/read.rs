@@ -1,6 +1,6 @@
 //! Reading and writing framework files: every constant in its range, every message with file, key and what is allowed.
 
-use super::{Constant, Figure, Fit, Framework, Kind, Release};
+use super::{Constant, Figure, Fit, Framework, Kind, Provider, Release};
 use crate::arch::Mode;
 use crate::error::{Error, Result};
 use crate::gpu::Generation;
@@ -28,6 +28,9 @@ struct File {
     /// ZeRO stages that it runs; nothing stands for those of the framework it inherits from, else for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     zero_stages: Vec<u8>,
+    /// Whose memory-bound kernels it runs; nothing stands for those of the framework it inherits from, else of a library.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory_kernels: Option<Provider>,
     #[serde(default)]
     half_widths: BTreeMap<Kind, f64>,
     #[serde(default)]
@@ -99,6 +102,9 @@ pub(super) fn framework(
     if !file.zero_stages.is_empty() {
         framework.zero_stages = file.zero_stages;
     }
+    if let Some(provider) = file.memory_kernels {
+        framework.memory_kernels = provider;
+    }
     framework.fits = file.fits;
     for (key, figure) in file.constants {
         let Some(constant) = Constant::parse(&key) else {
@@ -162,6 +168,7 @@ fn neutral() -> Framework {
         modes: Vec::new(),
         generations: Vec::new(),
         zero_stages: vec![0, 1, 2, 3],
+        memory_kernels: Provider::Fused,
         releases: Vec::new(),
         figures: Constant::ALL.map(|constant| Figure {
             value: constant.neutral(),
@@ -187,6 +194,7 @@ pub(super) fn to_toml(framework: &Framework) -> String {
         modes: framework.modes.clone(),
         generations: framework.generations.clone(),
         zero_stages: framework.zero_stages.clone(),
+        memory_kernels: Some(framework.memory_kernels),
         half_widths: framework.half_widths.clone(),
         constants: constants
             .map(|constant| {

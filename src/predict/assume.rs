@@ -55,6 +55,8 @@ const fn half_width(caveat: Caveat) -> f64 {
         // sequences, 1.0 to 1.8 times in decoding steps, in nine cases of ten on eight GPUs (aiconfigurator).
         Caveat::OtherRecurrence => 2.2,
         Caveat::OtherRecurrenceDecode => 0.60,
+        // Fitted, see `laws`.
+        Caveat::OtherProvider => 0.0,
         // An assumption.
         Caveat::BackwardAssumed => 0.50,
         // An assumption: kernels reach 0.8 of a peak, see `REACHABLE_PEAK`, and these nets are far outside their table.

@@ -13,9 +13,9 @@ named_enum! {
     Tier {
         /// This exact shape was timed on this GPU and software stack.
         Measured = "measured",
-        /// A net trained on this GPU and software stack.
+        /// A net trained on this GPU and software stack, or a law fitted to a memory-bound kernel on this GPU.
         Learned = "learned",
-        /// A net trained on another GPU, format, layout or direction, carried over by a stated assumption.
+        /// A net or a law of another GPU, format, layout or direction, carried over by a stated assumption.
         Transferred = "transferred",
         /// Launch term plus traffic over reachable bandwidth; nothing was learned.
         Roofline = "roofline",

@@ -5,6 +5,7 @@
 
 use crate::arch::{Architecture, Workload, lower};
 use crate::error::Result;
+use crate::framework::Provider;
 use crate::ops::Op;
 use crate::predict::Predictor;
 use crate::predict::estimate::Estimate;
@@ -15,7 +16,9 @@ use rustc_hash::FxHashMap;
 /// A predictor that remembers.
 pub struct Memo<'a> {
     predictor: &'a Predictor,
+    /// By one provider of memory-bound kernels.
     known: FxHashMap<Op, Estimate>,
+    provider: Provider,
     missing: Vec<Op>,
 }
 
@@ -36,6 +39,7 @@ impl<'a> Memo<'a> {
         Self {
             predictor,
             known: FxHashMap::default(),
+            provider: Provider::Fused,
             missing: Vec::new(),
         }
     }
@@ -45,13 +49,18 @@ impl<'a> Memo<'a> {
         let context = Context::of(self.predictor, architecture, workload)?;
         let mut step = lower(architecture, workload)?;
         retain_counted(&mut step, context.framework);
+        let provider = context.framework.memory_kernels;
+        if self.provider != provider {
+            self.provider = provider;
+            self.known.clear();
+        }
         for item in &step.items {
             let asked = context.asked(&item.op);
             self.missing
                 .extend(asked.filter(|op| !self.known.contains_key(op)));
         }
         if !self.missing.is_empty() {
-            let estimates = self.predictor.predict(&self.missing);
+            let estimates = self.predictor.predict_by(provider, &self.missing);
             self.known.extend(self.missing.drain(..).zip(estimates));
         }
         let estimates = step.items.iter().map(|item| {

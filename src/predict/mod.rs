@@ -10,6 +10,8 @@ pub mod collective;
 
 pub mod estimate;
 
+pub mod laws;
+
 pub mod library;
 
 pub mod memo;
@@ -21,11 +23,12 @@ pub mod step;
 use crate::arch::Mode;
 use crate::error::{Error, Result};
 use crate::families::{self, Family, GpuRates, Question, Variant};
-use crate::framework::Framework;
+use crate::framework::{Framework, Provider};
 use crate::gpu::Gpu;
 use crate::ops::{Dtype, Op};
 use crate::predict::choose::{Answer, LoadedModel, choose};
 use crate::predict::estimate::{Caveat, Caveats, Estimate, Tier};
+use crate::predict::laws::Laws;
 use crate::predict::ratios::{Carried, Ratios};
 use crate::regressor::artifact::{Artifact, Card};
 use crate::regressor::net::Output;
@@ -48,6 +51,7 @@ pub struct Predictor {
     /// The model that knows odd sizes and batches, where any GPU of the maker has one.
     alignment: Option<usize>,
     ratios: Ratios,
+    laws: Laws,
     measured: HashMap<Op, Seconds>,
     framework: Framed,
     /// The model that was asked for and the formats of its sub-models.
@@ -69,18 +73,23 @@ enum Framed {
 impl Predictor {
     /// A predictor from the built-in models, or from `model` first where it has an answer.
     pub fn new(gpu: &Gpu, model: Option<&Artifact>) -> Result<Self> {
-        let mut predictor = Self::of(gpu, &choose::candidates(gpu, model)?)?;
+        let mut predictor = Self::of(gpu, &choose::candidates(gpu, model)?, Laws::of(gpu, true)?)?;
         predictor.named = model.map(|model| (model.card.name.clone(), formats(&model.card)));
         Ok(predictor)
     }
 
     /// A predictor of a GPU as if nobody had measured it: from the built-in models that saw no row of it, neither their own
-    /// nor through a teacher. Odd sizes are known from elsewhere; measured ratios between kernels of attention stay.
+    /// nor through a teacher. Odd sizes are known from elsewhere; measured ratios between kernels of attention stay, laws of its memory-bound
+    /// kernels do not.
     pub fn leaving_out(gpu: &Gpu) -> Result<Self> {
-        Self::of(gpu, &choose::candidates_without(gpu)?)
+        Self::of(
+            gpu,
+            &choose::candidates_without(gpu)?,
+            Laws::of(gpu, false)?,
+        )
     }
 
-    fn of(gpu: &Gpu, candidates: &choose::Candidates<'_>) -> Result<Self> {
+    fn of(gpu: &Gpu, candidates: &choose::Candidates<'_>, laws: Laws) -> Result<Self> {
         let mut models = Vec::new();
         let mut answers = Family::ALL.map(|_| Vec::new());
         for family in Family::ALL {
@@ -97,6 +106,7 @@ impl Predictor {
             answers,
             alignment,
             ratios: Ratios::of(gpu)?,
+            laws,
             measured: HashMap::new(),
             framework: Framed::Default,
             named: None,
@@ -187,8 +197,13 @@ impl Predictor {
         })
     }
 
-    /// Predicts each operator, in order.
+    /// Predicts each operator, in order; memory-bound kernels are those of a library.
     pub fn predict(&self, ops: &[Op]) -> Vec<Estimate> {
+        self.predict_by(Provider::Fused, ops)
+    }
+
+    /// The same with memory-bound kernels of this provider.
+    pub fn predict_by(&self, provider: Provider, ops: &[Op]) -> Vec<Estimate> {
         let mut estimates = Vec::with_capacity(ops.len());
         let mut plans = Vec::with_capacity(ops.len().min(BATCH));
         ROWS.with_borrow_mut(|batch| {
@@ -197,7 +212,8 @@ impl Predictor {
                 plans.extend(ops.iter().map(|op| self.plan(op, batch)));
                 batch.evaluate(&self.models);
                 let answers = ops.iter().zip(plans.drain(..));
-                estimates.extend(answers.map(|(op, plan)| self.conclude(op, plan, batch)));
+                estimates
+                    .extend(answers.map(|(op, plan)| self.conclude(op, plan, provider, batch)));
             }
         });
         estimates
@@ -213,7 +229,7 @@ impl Predictor {
             return Plan::Measured(time);
         }
         let Some(answer) = self.answer(Family::of(op), Variant::of(op)) else {
-            return Plan::Roofline;
+            return Plan::Unlearned;
         };
         let answer = answer.to(op);
         let model = &self.models[answer.model];
@@ -224,7 +240,7 @@ impl Predictor {
             gpus_per_node: self.gpu.gpus_per_node(),
         };
         let Some(nearest) = families::nearest_covered(op, &question) else {
-            return Plan::Roofline;
+            return Plan::Unlearned;
         };
         let correction = self.alignment.zip(nearest.correction);
         let asked = |model: usize, batch: &mut Batch| {
@@ -263,7 +279,7 @@ impl Predictor {
         }
     }
 
-    fn conclude(&self, op: &Op, plan: Plan, batch: &Batch) -> Estimate {
+    fn conclude(&self, op: &Op, plan: Plan, provider: Provider, batch: &Batch) -> Estimate {
         match plan {
             Plan::Measured(time) => Estimate {
                 time,
@@ -273,8 +289,12 @@ impl Predictor {
                 tier: Tier::Measured,
                 caveats: Caveats::default(),
             },
-            Plan::Roofline => {
-                let estimate = assume::roofline(&self.gpu, op);
+            Plan::Unlearned => {
+                let law = match op {
+                    Op::Memory(op) => self.laws.estimate(op, provider),
+                    _ => None,
+                };
+                let estimate = law.unwrap_or_else(|| assume::roofline(&self.gpu, op));
                 Estimate {
                     least: self.rates.least(op).min(estimate.time),
                     ..estimate
@@ -347,7 +367,7 @@ fn formats(card: &Card) -> Vec<Dtype> {
 /// How one operator is going to be answered.
 enum Plan {
     Measured(Seconds),
-    Roofline,
+    Unlearned,
     Learned {
         asked: Asked,
         /// The same of another model, where the answer is the mean of both.

@@ -103,7 +103,7 @@ fn memory_bound_kernels_and_collectives_are_learned_like_any_other_family() {
     let predictor = Predictor::new(gpu, Some(&opened)).unwrap();
     let (small, large) = (norm(8, 700), norm(512, 4000));
     let other = Op::Memory(Memory {
-        kind: MemoryKind::LayerNorm,
+        kind: MemoryKind::Permute,
         rows: 8,
         cols: 700,
         pass: Pass::Forward,

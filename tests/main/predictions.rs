@@ -265,19 +265,26 @@ fn backward_is_transferred_by_the_measured_ratio() {
 }
 
 #[test]
-fn memory_bound_kernels_start_as_roofline() {
+fn memory_bound_kernels_follow_laws_and_those_without_one_a_roofline() {
     let h200 = predictor("h200");
-    let kind = MemoryKind::RmsNorm;
-    let norm = Op::Memory(Memory {
-        kind,
-        rows: 8192,
-        cols: 4096,
-        pass: Pass::Forward,
-        dtype: Dtype::Bf16,
-    });
-    let estimate = h200.predict(&[norm])[0];
-    assert_eq!(estimate.tier, Tier::Roofline);
-    assert!(estimate.time.secs() > (norm.bytes() / h200.gpu().bandwidth()).secs());
+    let op = |kind| {
+        Op::Memory(Memory {
+            kind,
+            rows: 8192,
+            cols: 4096,
+            pass: Pass::Forward,
+            dtype: Dtype::Bf16,
+        })
+    };
+    for (kind, tier) in [
+        (MemoryKind::RmsNorm, Tier::Learned),
+        (MemoryKind::Swiglu, Tier::Transferred),
+        (MemoryKind::Permute, Tier::Roofline),
+    ] {
+        let estimate = h200.predict(&[op(kind)])[0];
+        assert_eq!(estimate.tier, tier, "{kind}");
+        assert!(estimate.time.secs() > (op(kind).bytes() / h200.gpu().bandwidth()).secs());
+    }
 }
 
 #[test]

@@ -130,7 +130,7 @@ fn recipe(file: &Parquet) -> Option<Recipe> {
             identity: &["gpu", "framework", "version"],
             identify: |texts| (texts[0].to_owned(), format!("{} {}", texts[1], texts[2])),
             columns,
-            reader,
+            readers: vec![reader],
         })
     };
     // Encoder tables have a subset of the columns of the other attention tables.
@@ -152,7 +152,7 @@ fn recipe(file: &Parquet) -> Option<Recipe> {
                     (texts[0].to_owned(), stack)
                 },
                 columns: COLLECTIVE,
-                reader: collective,
+                readers: vec![collective],
             })
         })
         .or_else(|| {
@@ -164,7 +164,7 @@ fn recipe(file: &Parquet) -> Option<Recipe> {
                     (texts[0].to_owned(), stack)
                 },
                 columns: ALL_TO_ALL,
-                reader: all_to_all,
+                readers: vec![all_to_all],
             })
         })
         .or_else(|| recipe(LATENT, latent))
@@ -188,7 +188,7 @@ fn recipe(file: &Parquet) -> Option<Recipe> {
                     (texts[0].to_owned(), stack)
                 },
                 columns: EXPERTS,
-                reader: experts,
+                readers: vec![experts],
             })
         })
 }

@@ -43,7 +43,7 @@ fn recipe(file: &Parquet) -> Option<Recipe> {
             (gpu.to_owned(), format!("aiter{scales}, tuned minimum"))
         },
         columns: GEMM,
-        reader: gemm,
+        readers: vec![gemm],
     })
 }
 

@@ -39,7 +39,7 @@ fn recipe(file: &Parquet) -> Option<Recipe> {
             (gpu.to_owned(), STACK.to_owned())
         },
         columns: COLUMNS,
-        reader,
+        readers: vec![reader],
     })
 }
 

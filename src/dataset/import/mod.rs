@@ -40,11 +40,11 @@ named_enum! {
         Aiter = "aiter",
         /// zksainx/pipeweave: fp8 GEMMs on Hopper.
         Pipeweave = "pipeweave",
-        /// microsoft/vidur and zksainx/pipeweave: collectives on DGX nodes.
+        /// microsoft/vidur and zksainx/pipeweave: collectives on DGX nodes, memory-bound kernels of a layer.
         Vidur = "vidur",
         /// XLA's cost tables: collectives on NVIDIA and AMD GPUs.
         Xla = "xla",
-        /// Single publications: attention forward and backward, GEMMs, collectives.
+        /// Single publications: attention and memory-bound kernels forward and backward, GEMMs, collectives.
         Publications = "publications",
     }
 }
@@ -134,11 +134,14 @@ struct Recipe {
     identity: &'static [&'static str],
     /// From the texts in those columns to the GPU, as the source calls it, and the stack.
     identify: fn(&[&str]) -> (String, String),
-    /// The columns that `reader` needs.
+    /// The columns that `readers` need.
     columns: &'static [&'static str],
-    /// Resolves the columns of a batch.
-    reader: for<'a> fn(&'a Batch<'_>) -> Result<Reader<'a>>,
+    /// Resolve the columns of a batch, one for each operator of a row.
+    readers: Vec<Resolve>,
 }
+
+/// Resolves the columns of a batch.
+type Resolve = for<'a> fn(&'a Batch<'_>) -> Result<Reader<'a>>;
 
 /// Reads one row of a batch, or says why it is not kept.
 type Reader<'a> = Box<dyn Fn(usize) -> std::result::Result<Reading<'a>, Reason> + 'a>;
@@ -183,12 +186,15 @@ fn import_file(source: Source, path: &Path, wanted: &Filter) -> Result<Table> {
     };
     for batch in file.batches(recipe.columns, Some(&ranges))? {
         let batch = batch?;
-        let read = (recipe.reader)(&batch)?;
+        let readers = recipe.readers.iter().map(|resolve| resolve(&batch));
+        let readers: Vec<Reader<'_>> = readers.collect::<Result<_>>()?;
         for (row, place) in (0..batch.len()).zip(&mut places) {
-            let kept = read(row).and_then(|reading| keep(reading, place, &mut origins));
-            match kept {
-                Ok(row) => table.rows.push(row),
-                Err(reason) => table.skipped.add(&reason, 1),
+            for read in &readers {
+                let kept = read(row).and_then(|reading| keep(reading, place, &mut origins));
+                match kept {
+                    Ok(row) => table.rows.push(row),
+                    Err(reason) => table.skipped.add(&reason, 1),
+                }
             }
         }
     }

@@ -28,7 +28,7 @@ fn recipe(file: &Parquet) -> Option<Recipe> {
                 (texts[0].to_owned(), format!("torch {version}"))
             },
             columns,
-            reader,
+            readers: vec![reader],
         })
     };
     recipe(PRODUCT, product).or_else(|| recipe(MEMORY, memory))

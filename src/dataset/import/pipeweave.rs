@@ -24,7 +24,7 @@ fn recipe(file: &Parquet) -> Option<Recipe> {
             (gpu.to_owned(), "pipeweave".to_owned())
         },
         columns: GEMM,
-        reader: gemm,
+        readers: vec![gemm],
     })
 }
 

@@ -1,10 +1,14 @@
-//! Timings of single publications, one line each: flash attention forward and backward, GEMMs, collectives.
+//! Timings of single publications, one line each: flash attention and memory-bound kernels forward and backward, GEMMs,
+//! collectives.
 //!
 //! Every row names its software and its source. Times are those of the publication, or follow from its rate.
 
 use super::{Batch, Importer, MICROSECOND, MILLISECOND, Parquet, Reader, Reading, Recipe, unknown};
 use crate::error::Result;
-use crate::ops::{Attention, Collective, CollectiveKind, Dtype, Gemm, Layout, Op, Pass};
+use crate::ops::{
+    Attention, Collective, CollectiveKind, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass,
+};
+use crate::units::Seconds;
 
 const ATTENTION: &[&str] = &[
     "dtype",
@@ -32,13 +36,30 @@ const GEMM: &[&str] = &[
     "time_us",
     "source_repo",
 ];
+const MEMORY: &[&str] = &[
+    "kernel",
+    "provider",
+    "mode",
+    "dtype",
+    "tokens",
+    "hidden",
+    "ffn",
+    "vocab",
+    "heads",
+    "kv_heads",
+    "time_ms",
+    "source_repo",
+];
 const COLLECTIVE: &[&str] = &["op", "bytes", "num_gpus", "time_us", "source_repo"];
+
+/// In less than this Liger-Kernel's benchmarks time how the host starts a backward pass in Python.
+const LEAST_LIGER_BACKWARD: Seconds = Seconds::from_micros(140.0);
 
 /// The publications and their tables.
 pub(super) const IMPORTER: Importer = Importer {
     repository: "publications, named row by row",
     licence: "that of each publication",
-    tables: "attention with pass, q_len and time_ms, GEMMs with kind, layout and time_us, or collectives with op, bytes \
+    tables: "attention with pass, q_len and time_ms, memory-bound kernels with kernel, provider and mode, GEMMs with kind, layout and time_us, or collectives with op, bytes \
              and time_us, each with source_repo",
     recipe,
 };
@@ -51,11 +72,12 @@ fn recipe(file: &Parquet) -> Option<Recipe> {
             identity,
             identify: |texts| (texts[0].to_owned(), texts[1..].join(", ")),
             columns,
-            reader,
+            readers: vec![reader],
         })
     };
     recipe(&["gpu", "backend", "software"], ATTENTION, attention)
         .or_else(|| recipe(&["gpu", "backend", "software"], GEMM, gemm))
+        .or_else(|| recipe(&["gpu", "provider", "software"], MEMORY, memory))
         .or_else(|| {
             let collectives = recipe(&["gpu", "system"], COLLECTIVE, collective)?;
             let identify = |texts: &[&str]| {
@@ -146,6 +168,75 @@ fn gemm<'a>(rows: &'a Batch<'_>) -> Result<Reader<'a>> {
                 ..Gemm::new(m, n, k.size(row))
             }),
             time: time.time(row, MICROSECOND),
+            group: None,
+            libraries: source.get(row),
+        })
+    }))
+}
+
+/// One memory-bound kernel; modules with GEMMs and sums of both passes are none.
+fn memory<'a>(rows: &'a Batch<'_>) -> Result<Reader<'a>> {
+    let (kernel, mode) = (rows.texts("kernel")?, rows.texts("mode")?);
+    let (dtype, time) = (rows.texts("dtype")?, rows.numbers("time_ms")?);
+    let (tokens, hidden) = (rows.counts("tokens")?, rows.counts("hidden")?);
+    let (ffn, vocab) = (rows.counts("ffn")?, rows.counts("vocab")?);
+    let (heads, kv_heads) = (rows.counts("heads")?, rows.counts("kv_heads")?);
+    let (provider, source) = (rows.texts("provider")?, rows.texts("source_repo")?);
+    Ok(Box::new(move |row| {
+        let name = kernel.get(row).unwrap_or("null");
+        let (kind, cols) = match name {
+            "rms_norm" | "megatron_rms_norm" => (MemoryKind::RmsNorm, hidden.size(row)),
+            "layer_norm" => (MemoryKind::LayerNorm, hidden.size(row)),
+            "softmax" => (MemoryKind::Softmax, hidden.size(row)),
+            "embedding" => (MemoryKind::Embedding, hidden.size(row)),
+            "rope_one_tensor" => (MemoryKind::Rotary, hidden.size(row)),
+            // Queries and keys at once.
+            "rope" => {
+                let head_dim = hidden.size(row) / heads.size(row).max(1);
+                let both = heads.size(row).saturating_add(kv_heads.size(row));
+                (MemoryKind::Rotary, head_dim.saturating_mul(both))
+            }
+            "cross_entropy" | "megatron_cross_entropy" => {
+                (MemoryKind::CrossEntropy, vocab.size(row))
+            }
+            "megatron_swiglu" => (MemoryKind::Swiglu, ffn.size(row)),
+            "swiglu" | "geglu" | "tiled_swiglu" | "tiled_geglu" => {
+                return Err("an MLP with its GEMMs".to_owned());
+            }
+            name if name.starts_with("fused_linear") => {
+                return Err("a loss with its GEMM".to_owned());
+            }
+            name => return Err(format!("kernel `{name}`, which is none of ours")),
+        };
+        let pass = match mode.get(row) {
+            Some("forward" | "no-grad-forward") => Pass::Forward,
+            Some("backward") if name.starts_with("megatron") => {
+                return Err("a backward pass with the forward pass in its time".to_owned());
+            }
+            Some("backward") => Pass::Backward,
+            Some("full") => return Err("both passes in one time".to_owned()),
+            other => return Err(unknown("mode", other)),
+        };
+        let liger = provider
+            .get(row)
+            .is_some_and(|name| name.starts_with("liger"));
+        let time = time.time(row, MILLISECOND);
+        if liger && pass == Pass::Backward && time < LEAST_LIGER_BACKWARD {
+            return Err("a backward pass in which the host is timed".to_owned());
+        }
+        Ok(Reading {
+            op: Op::Memory(Memory {
+                kind,
+                rows: tokens.size(row),
+                cols,
+                pass,
+                dtype: match dtype.get(row) {
+                    Some("bf16") => Dtype::Bf16,
+                    Some("fp32") => Dtype::Fp32,
+                    other => return Err(unknown("dtype", other)),
+                },
+            }),
+            time,
             group: None,
             libraries: source.get(row),
         })

@@ -29,7 +29,7 @@ fn recipe(file: &Parquet) -> Option<Recipe> {
         identity: &["gpu"],
         identify: |texts| (texts[0].to_owned(), "xla".to_owned()),
         columns: COLLECTIVE,
-        reader: collective,
+        readers: vec![collective],
     })
 }
 

@@ -589,6 +589,124 @@ fn attention_of_publications_keeps_pass_and_lengths() {
 }
 
 #[test]
+fn memory_bound_kernels_of_publications_are_one_pass_of_one_kernel() {
+    let kernels = [
+        ("rms_norm", "forward"),
+        ("rms_norm", "backward"),
+        ("rms_norm", "full"),
+        ("megatron_swiglu", "no-grad-forward"),
+        ("megatron_swiglu", "backward"),
+        ("rope", "forward"),
+        ("cross_entropy", "backward"),
+        ("swiglu", "forward"),
+        ("fused_linear_jsd", "forward"),
+        ("dyt", "forward"),
+    ];
+    let rows = kernels.len();
+    let all = |value: i64| sizes(&vec![value; rows]);
+    let table = imported(
+        Source::Publications,
+        &Filter::default(),
+        vec![
+            ("gpu", texts(&vec!["H200"; rows])),
+            ("provider", texts(&vec!["cudnn"; rows])),
+            ("software", texts(&vec!["cuDNN 91901"; rows])),
+            ("source_repo", texts(&vec!["NVIDIA/cudnn-frontend"; rows])),
+            ("kernel", texts(&kernels.map(|(kernel, _)| kernel))),
+            ("mode", texts(&kernels.map(|(_, mode)| mode))),
+            ("dtype", texts(&vec!["bf16"; rows])),
+            ("tokens", all(8192)),
+            ("hidden", all(4096)),
+            ("ffn", all(14336)),
+            ("vocab", all(128_256)),
+            ("heads", all(32)),
+            ("kv_heads", all(8)),
+            ("time_ms", singles(&vec![10.0; rows])),
+        ],
+    );
+    let found = table.rows.iter().map(|row| match row.op {
+        Op::Memory(op) => (op.kind, op.rows, op.cols, op.pass, op.dtype),
+        _ => unreachable!(),
+    });
+    use MemoryKind::*;
+    let expected = [
+        (RmsNorm, 4096, Pass::Forward),
+        (RmsNorm, 4096, Pass::Backward),
+        (Swiglu, 14336, Pass::Forward),
+        (Rotary, 5120, Pass::Forward),
+        (CrossEntropy, 128_256, Pass::Backward),
+    ];
+    let expected = expected.map(|(kind, cols, pass)| (kind, 8192, cols, pass, Dtype::Bf16));
+    assert_eq!(found.collect::<Vec<_>>(), expected);
+    let row = &table.rows[0];
+    assert_eq!((&*row.gpu, &*row.stack), ("h200", "cudnn, cuDNN 91901"));
+    assert_eq!(micros(row), 10_000.0);
+    assert_eq!(
+        reasons(&table),
+        [
+            ("a backward pass with the forward pass in its time", 1),
+            ("a loss with its GEMM", 1),
+            ("an MLP with its GEMMs", 1),
+            ("both passes in one time", 1),
+            ("kernel `dyt`, which is none of ours", 1),
+        ]
+    );
+}
+
+#[test]
+fn a_layer_of_vidur_is_five_memory_bound_kernels_on_one_rank() {
+    let table = imported(
+        Source::Vidur,
+        &Filter::default(),
+        vec![
+            ("gpu", texts(&["h100", "a40", "h100"])),
+            ("num_tokens", sizes(&[4096; 3])),
+            ("n_embd", sizes(&[8192, 8192, 2560])),
+            ("n_expanded_embd", sizes(&[28672, 28672, 10240])),
+            ("n_head", sizes(&[64, 64, 32])),
+            ("n_kv_head", sizes(&[8, 8, 32])),
+            ("num_tensor_parallel_workers", sizes(&[2, 2, 1])),
+            (
+                "use_gated_mlp",
+                Arc::new(BooleanArray::from(vec![true, true, false])),
+            ),
+            ("time_stats.input_layernorm.median", singles(&[0.1; 3])),
+            (
+                "time_stats.post_attention_layernorm.median",
+                singles(&[0.1; 3]),
+            ),
+            ("time_stats.attn_rope.median", singles(&[0.05; 3])),
+            ("time_stats.mlp_act.median", singles(&[0.2; 3])),
+            ("time_stats.add.median", singles(&[0.012; 3])),
+        ],
+    );
+    let found = table.rows.iter().map(|row| match row.op {
+        Op::Memory(op) => (op.kind, op.cols, micros(row)),
+        _ => unreachable!(),
+    });
+    use MemoryKind::*;
+    let expected = [
+        (RmsNorm, 8192, 100.0),
+        (RmsNorm, 8192, 100.0),
+        (Rotary, 4608, 50.0),
+        (Swiglu, 14336, 200.0),
+        (LayerNorm, 2560, 100.0),
+        (Rotary, 5120, 50.0),
+        (Gelu, 10240, 200.0),
+    ];
+    assert_eq!(found.collect::<Vec<_>>(), expected);
+    assert_eq!(
+        reasons(&table),
+        [
+            ("GPU `a40` is not in data/gpus", 1),
+            ("a sum of three tensors", 1),
+            ("less than 20 us, rounded to 1 us", 1),
+            ("no norm in front of the MLP", 1),
+        ]
+    );
+}
+
+#[test]
 fn column_major_gemms_of_publications_are_turned() {
     let table = imported(
         Source::Publications,

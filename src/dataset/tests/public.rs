@@ -1,7 +1,7 @@
 //! The importers on the public tables themselves, where `SHAPEWISE_PUBLIC_DATA` names their folder.
 
 use crate::dataset::{Filter, Key, Row, Source, Table, import, key};
-use crate::ops::{Dtype, Op};
+use crate::ops::{Dtype, Op, Pass};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -106,6 +106,24 @@ fn layers_of_experts_are_read() {
             .iter()
             .all(|row| matches!(row.op, Op::Experts(_)))
     );
+}
+
+#[test]
+fn memory_bound_kernels_of_both_passes_are_read() {
+    let filter = Filter::default();
+    let Some(table) = public(Source::Publications, "training_kernels", &filter) else {
+        return;
+    };
+    let of = |pass| {
+        let of_pass = |row: &&Row| matches!(row.op, Op::Memory(op) if op.pass == pass);
+        table.rows.iter().filter(of_pass).count()
+    };
+    let (forward, backward) = (of(Pass::Forward), of(Pass::Backward));
+    assert!(forward > 400 && backward > 150, "{}", table.skipped);
+    assert_eq!(forward + backward, table.rows.len());
+    assert!(alarms(&table) < 10, "{}", table.skipped);
+    let table = public(Source::Vidur, "vidur_mlp", &filter).unwrap();
+    assert!(table.rows.len() > 40_000, "{}", table.skipped);
 }
 
 #[test]
