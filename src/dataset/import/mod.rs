@@ -7,6 +7,7 @@
 mod aiconfigurator;
 mod aiter;
 mod cookbook;
+mod llmservingsim;
 mod neusight;
 mod pipeweave;
 mod publications;
@@ -36,14 +37,16 @@ named_enum! {
         Cookbook = "cookbook",
         /// sitar-lab/NeuSight: random fp32 shapes on GPUs from P4 to H100.
         Neusight = "neusight",
-        /// ROCm/aiter: the fastest GEMM of a tuner on MI300X and MI355X.
+        /// ROCm/aiter: the fastest GEMM or layer of experts of a tuner on MI300X and MI355X.
         Aiter = "aiter",
         /// zksainx/pipeweave: fp8 GEMMs on Hopper.
         Pipeweave = "pipeweave",
         /// microsoft/vidur and zksainx/pipeweave: collectives on DGX nodes, memory-bound kernels of a layer.
         Vidur = "vidur",
-        /// XLA's cost tables: collectives on NVIDIA and AMD GPUs.
+        /// XLA's cost tables: collectives and GEMMs on NVIDIA and AMD GPUs.
         Xla = "xla",
+        /// casys-kaist/LLMServingSim: layers of served models.
+        Llmservingsim = "llmservingsim",
         /// Single publications: attention and memory-bound kernels forward and backward, GEMMs, collectives.
         Publications = "publications",
     }
@@ -71,6 +74,7 @@ impl Source {
             Self::Pipeweave => &pipeweave::IMPORTER,
             Self::Vidur => &vidur::IMPORTER,
             Self::Xla => &xla::IMPORTER,
+            Self::Llmservingsim => &llmservingsim::IMPORTER,
             Self::Publications => &publications::IMPORTER,
         }
     }

@@ -1,8 +1,9 @@
-//! XLA's own cost tables: collectives by kind, size and group, where all groups of the machine run at once.
+//! XLA's own cost tables: collectives by kind, size and group, where all groups of the machine run at once, and GEMMs, whose
+//! times hold the launch by the host (a floor of about 5 us).
 
 use super::{Batch, Importer, MICROSECOND, Parquet, Reader, Reading, Recipe, unknown};
 use crate::error::Result;
-use crate::ops::{Collective, CollectiveKind, Op};
+use crate::ops::{Collective, CollectiveKind, Dtype, Gemm, Op};
 
 const COLLECTIVE: &[&str] = &[
     "collective",
@@ -12,6 +13,10 @@ const COLLECTIVE: &[&str] = &[
     "throughput_gb_s",
 ];
 
+const GEMM: &[&str] = &[
+    "batch", "m", "n", "k", "lhs", "rhs", "out", "time_us", "suspect",
+];
+
 /// GB/s below which a rate in whole hundredths says nothing of the time that follows from it: 2 % at the least.
 const LEAST_RATE: f64 = 0.25;
 
@@ -19,18 +24,55 @@ const LEAST_RATE: f64 = 0.25;
 pub(super) const IMPORTER: Importer = Importer {
     repository: "ROCm/xla@d02afb4f",
     licence: "Apache-2.0",
-    tables: "its collectives with collective, tensor_bytes, gpus_per_group, throughput_gb_s and time_us",
+    tables: "its collectives with collective, tensor_bytes, gpus_per_group, throughput_gb_s and time_us, or GEMMs with \
+             device_key, batch, m, n, k, lhs, rhs, out and time_us",
     recipe,
 };
 
 /// What to do with a file, judged by its columns.
 fn recipe(file: &Parquet) -> Option<Recipe> {
-    file.has_all(COLLECTIVE).then_some(Recipe {
+    let recipe = |columns, readers| Recipe {
         identity: &["gpu"],
         identify: |texts| (texts[0].to_owned(), "xla".to_owned()),
-        columns: COLLECTIVE,
-        readers: vec![collective],
-    })
+        columns,
+        readers,
+    };
+    if file.has_all(COLLECTIVE) {
+        return Some(recipe(COLLECTIVE, vec![collective]));
+    }
+    let gemms = file.has_all(GEMM) && file.has("device_key");
+    gemms.then(|| recipe(GEMM, vec![gemm]))
+}
+
+fn gemm<'a>(rows: &'a Batch<'_>) -> Result<Reader<'a>> {
+    let (batch, m) = (rows.counts("batch")?, rows.counts("m")?);
+    let (n, k) = (rows.counts("n")?, rows.counts("k")?);
+    let (left, right) = (rows.texts("lhs")?, rows.texts("rhs")?);
+    let (output, suspect) = (rows.texts("out")?, rows.flags("suspect")?);
+    let time = rows.numbers("time_us")?;
+    Ok(Box::new(move |row| {
+        if suspect.get(row) == Some(true) {
+            return Err("marked as suspect".to_owned());
+        }
+        let is_fp8 = |format: &str| format.starts_with("f8");
+        let dtype = match (left.get(row), right.get(row), output.get(row)) {
+            (Some("bf16"), Some("bf16"), Some("bf16")) => Dtype::Bf16,
+            (Some("f32"), Some("f32"), Some("f32")) => Dtype::Tf32,
+            (Some(left), Some(right), Some("bf16")) if is_fp8(left) && is_fp8(right) => Dtype::Fp8,
+            (Some("bf16"), Some("bf16"), other) => return Err(unknown("out", other)),
+            (other, ..) => return Err(unknown("lhs", other)),
+        };
+        Ok(Reading {
+            op: Op::Gemm(Gemm {
+                batch: batch.size(row),
+                dtype,
+                ..Gemm::new(m.size(row), n.size(row), k.size(row))
+            }),
+            time: time.time(row, MICROSECOND),
+            group: None,
+            libraries: None,
+        })
+    }))
 }
 
 fn collective<'a>(rows: &'a Batch<'_>) -> Result<Reader<'a>> {

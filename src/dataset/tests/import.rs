@@ -909,3 +909,124 @@ fn tuned_minima_and_means_are_stacks_of_their_own() {
     assert_eq!((&*row.gpu, micros(row)), ("h100", 120.0));
     assert_eq!(row.op.dtype(), Some(Dtype::Fp8));
 }
+
+#[test]
+fn gemms_of_xla_and_layers_of_experts_of_aiter_are_read_by_their_formats() {
+    let formats = ["bf16", "f32", "f8e4m3fn", "bf16", "bf16"];
+    let rows = formats.len();
+    let outputs = ["bf16", "f32", "bf16", "f32", "bf16"];
+    let all = |value: i64| sizes(&vec![value; rows]);
+    let table = imported(
+        Source::Xla,
+        &Filter::default(),
+        vec![
+            ("gpu", texts(&vec!["H100"; rows])),
+            ("device_key", texts(&vec!["sm_90"; rows])),
+            ("batch", all(2)),
+            ("m", all(256)),
+            ("n", all(512)),
+            ("k", all(1024)),
+            ("lhs", texts(&formats)),
+            ("rhs", texts(&formats)),
+            ("out", texts(&outputs)),
+            ("time_us", singles(&vec![10.0; rows])),
+            (
+                "suspect",
+                Arc::new(BooleanArray::from(vec![false, false, false, false, true])),
+            ),
+        ],
+    );
+    let found = table.rows.iter().map(|row| match row.op {
+        Op::Gemm(op) => (op.batch, [op.m, op.n, op.k], op.dtype),
+        _ => unreachable!(),
+    });
+    let expected = [Dtype::Bf16, Dtype::Tf32, Dtype::Fp8];
+    let expected = expected.map(|dtype| (2, [256, 512, 1024], dtype));
+    assert_eq!(found.collect::<Vec<_>>(), expected);
+    assert_eq!(
+        reasons(&table),
+        [
+            (
+                "`out` is f32, which is no operand format or pattern of ours",
+                1
+            ),
+            ("marked as suspect", 1),
+        ]
+    );
+
+    let weights = ["bfloat16", "float8_e4m3fn", "int4", "float4_e2m1fn_x2"];
+    let inputs = ["bfloat16", "float8_e4m3fn", "bfloat16", "float4_e2m1fn_x2"];
+    let table = imported(
+        Source::Aiter,
+        &Filter::default(),
+        vec![
+            ("gpu", texts(&["MI355X"; 4])),
+            ("quant", texts(&["No", "per_1x128", "No", "per_1x32"])),
+            ("tokens", sizes(&[16; 4])),
+            ("hidden", sizes(&[4096; 4])),
+            ("ffn", sizes(&[192; 4])),
+            ("experts", sizes(&[128; 4])),
+            ("topk", sizes(&[8; 4])),
+            ("quant_act_dtype", texts(&inputs)),
+            ("weight_dtype", texts(&weights)),
+            ("activation", texts(&["Silu"; 4])),
+            ("time_us", singles(&[100.0; 4])),
+        ],
+    );
+    let found = table.rows.iter().map(|row| match row.op {
+        Op::Experts(op) => (&*row.stack, op.width, op.top_k, op.dtype),
+        _ => unreachable!(),
+    });
+    assert_eq!(
+        found.collect::<Vec<_>>(),
+        [
+            ("aiter, tuned minimum", 192, 8, Dtype::Bf16),
+            ("aiter per_1x128, tuned minimum", 192, 8, Dtype::Fp8),
+            ("aiter, tuned minimum", 192, 8, Dtype::W4a16),
+        ]
+    );
+}
+
+#[test]
+fn layers_of_a_served_model_have_the_sizes_of_the_model_on_one_rank() {
+    let layers = [
+        "q_proj",
+        "gate_proj",
+        "down_proj",
+        "lm_head",
+        "input_layernorm",
+        "act_fn",
+    ];
+    let table = imported(
+        Source::Llmservingsim,
+        &Filter::default(),
+        vec![
+            ("gpu", texts(&["H100"; 6])),
+            ("layer_name", texts(&layers)),
+            ("input", sizes(&[100; 6])),
+            ("latency(ns)", sizes(&[50_000; 6])),
+            ("model", texts(&["meta-llama/Llama-3.1-8B"; 6])),
+            ("tp", texts(&["tp2"; 6])),
+        ],
+    );
+    let found = table.rows.iter().map(|row| match row.op {
+        Op::Gemm(op) => [op.m, op.n, op.k],
+        Op::Memory(op) => [op.rows, op.cols, 0],
+        _ => unreachable!(),
+    });
+    assert_eq!(
+        found.collect::<Vec<_>>(),
+        [
+            [100, 2048, 4096],
+            [100, 7168, 4096],
+            [100, 4096, 7168],
+            [100, 64128, 4096],
+            [100, 4096, 0],
+        ]
+    );
+    assert_eq!(micros(&table.rows[0]), 50.0);
+    assert_eq!(
+        reasons(&table),
+        [("layer `act_fn` is no operator of ours", 1)]
+    );
+}
