@@ -337,7 +337,7 @@ impl<'a> Context<'a> {
                     None,
                 ]
             }
-            Op::Memory(_) => {
+            Op::Memory(op) => {
                 let term = match item.role {
                     Role::ExpertsActivation if architecture.biases.experts => {
                         Term::BiasedActivation
@@ -347,7 +347,9 @@ impl<'a> Context<'a> {
                     }
                     _ => Term::Memory,
                 };
-                let launch = gpu.launch_floor().min(predicted);
+                // A law may lie below the launch floor; what it moves stays traffic.
+                let traffic = op.bytes() / gpu.bandwidth();
+                let launch = gpu.launch_floor().min(predicted - traffic.min(predicted));
                 [
                     Some((Term::Launch, plain(launch.secs()))),
                     Some((term, plain((predicted - launch).secs()))),
