@@ -1,6 +1,7 @@
 //! The answer to `predict gemm` and `predict attention`.
 
 use crate::gpu::Gpu;
+use crate::ops::Dtype;
 use crate::ops::Gemm;
 use crate::ops::Op;
 use crate::predict::estimate::Bound;
@@ -39,6 +40,9 @@ pub struct OperatorReport {
     tflops_per_s: f64,
     gigabytes_per_s: f64,
     peak_fraction: f64,
+    /// Whose peak that is.
+    #[serde(skip)]
+    units: &'static str,
     bandwidth_fraction: f64,
     intensity_flops_per_byte: f64,
     bound: Bound,
@@ -90,6 +94,10 @@ impl OperatorReport {
             tflops_per_s: rate.flops_per_sec() / 1e12,
             gigabytes_per_s: traffic.bytes_per_sec() / 1e9,
             peak_fraction: peak.map_or(0.0, |peak| rate / peak),
+            units: match op.dtype().and_then(Dtype::dense) {
+                Some(_) => "sparse",
+                None => "dense",
+            },
             bandwidth_fraction: traffic / gpu.bandwidth(),
             intensity_flops_per_byte: flops.flops() / bytes.bytes(),
             bound: Bound::of(op, gpu),
@@ -154,9 +162,10 @@ impl Report for OperatorReport {
             (
                 "rate",
                 format!(
-                    "{} TFLOP/s, {} of the dense peak; {} GB/s, {} of the bandwidth{}",
+                    "{} TFLOP/s, {} of the {} peak; {} GB/s, {} of the bandwidth{}",
                     significant(self.tflops_per_s),
                     percent(self.peak_fraction),
+                    self.units,
                     significant(self.gigabytes_per_s),
                     percent(self.bandwidth_fraction),
                     if self.bandwidth_fraction > 1.0 {

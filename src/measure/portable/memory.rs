@@ -201,8 +201,11 @@ fn update(op: &Memory, dtype: DType, source: &mut dyn Source) -> Operands {
             let momentum = state.expect("AdamW keeps its state").momentum;
             [weight, momentum.moment_1, momentum.moment_2]
         };
-        // Only the last results stay: those before are replaced, and their memory used again.
-        let last = tensors.iter().map(step).last();
-        last.into_iter().flatten().map(four).collect()
+        let mut results = Vec::new();
+        for tensor in &tensors {
+            // Those before are replaced, and their memory used again.
+            results = step(tensor).map(four).into();
+        }
+        results
     })
 }
