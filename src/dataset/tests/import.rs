@@ -1004,7 +1004,7 @@ fn layers_of_a_served_model_have_the_sizes_of_the_model_on_one_rank() {
             ("gpu", texts(&["H100"; 6])),
             ("layer_name", texts(&layers)),
             ("input", sizes(&[100; 6])),
-            ("latency(ns)", sizes(&[50_000; 6])),
+            ("latency(ns)", sizes(&[500_000; 6])),
             ("model", texts(&["meta-llama/Llama-3.1-8B"; 6])),
             ("tp", texts(&["tp2"; 6])),
         ],
@@ -1024,7 +1024,7 @@ fn layers_of_a_served_model_have_the_sizes_of_the_model_on_one_rank() {
             [100, 4096, 0],
         ]
     );
-    assert_eq!(micros(&table.rows[0]), 50.0);
+    assert_eq!(micros(&table.rows[0]), 500.0);
     assert_eq!(
         reasons(&table),
         [("layer `act_fn` is no operator of ours", 1)]

@@ -429,7 +429,7 @@ fn operators_of_steps_are_what_other_transformers_consist_of() {
         ));
     }
     assert!(holds(
-        &|op| matches!(op, Op::Memory(op) if op.kind == MemoryKind::Adam)
+        &|op| matches!(op, Op::Memory(op) if op.kind == MemoryKind::Swiglu)
     ));
     assert_eq!(steps::operators(&sizing, 0).len(), 0);
 }
