@@ -1,11 +1,12 @@
 //! Which sub-model answers a question, from best to worst: this GPU and format, this GPU in another format,
 //! the nearest GPU of the generation, the nearest two of other generations, the model over all GPUs.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::families::{Caveat, Caveats, Coverage, Family, GpuRates, Variant};
 use crate::gpu::{Generation, Gpu, Vendor};
 use crate::ops::{Dtype, Op};
 use crate::predict::assume;
+use crate::predict::built_in;
 use crate::predict::library;
 use crate::regressor::artifact::{ANY_GPU, Artifact, Calibration, Key, Submodel, Weights};
 use crate::regressor::evaluate::Evaluator;
@@ -256,13 +257,9 @@ fn sparse_entries() -> Result<&'static [SparseEntry]> {
     struct File {
         submodel: Vec<SparseEntry>,
     }
-    static ENTRIES: OnceLock<Vec<SparseEntry>> = OnceLock::new();
-    if let Some(entries) = ENTRIES.get() {
-        return Ok(entries);
-    }
-    let file: File = toml::from_str(include_str!("../../data/sparse.toml"))
-        .map_err(|error| Error::bad_input(format!("data/sparse.toml: {error}")))?;
-    Ok(ENTRIES.get_or_init(|| file.submodel))
+    static FILE: OnceLock<File> = OnceLock::new();
+    let text = include_str!("../../data/sparse.toml");
+    Ok(&built_in(&FILE, "data/sparse.toml", text)?.submodel)
 }
 
 /// Which GPU knows the odd sizes of a maker's GPUs.
@@ -281,13 +278,9 @@ fn alignment_entries() -> Result<&'static [AlignmentEntry]> {
     struct File {
         entry: Vec<AlignmentEntry>,
     }
-    static ENTRIES: OnceLock<Vec<AlignmentEntry>> = OnceLock::new();
-    if let Some(entries) = ENTRIES.get() {
-        return Ok(entries);
-    }
-    let file: File = toml::from_str(include_str!("../../data/alignment.toml"))
-        .map_err(|error| Error::bad_input(format!("data/alignment.toml: {error}")))?;
-    Ok(ENTRIES.get_or_init(|| file.entry))
+    static FILE: OnceLock<File> = OnceLock::new();
+    let text = include_str!("../../data/alignment.toml");
+    Ok(&built_in(&FILE, "data/alignment.toml", text)?.entry)
 }
 
 /// The sub-model that saw odd sizes and batches, for this maker and generation, as `data/alignment.toml` says.

@@ -2,11 +2,12 @@
 //!
 //! `data/memory.toml` holds one law a kernel, pass, provider, GPU and width of the elements; the nearest one answers.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::framework::Provider;
 use crate::gpu::{Generation, Gpu};
 use crate::ops::{Dtype, Memory, MemoryKind, Pass};
 use crate::predict::assume;
+use crate::predict::built_in;
 use crate::predict::estimate::{Caveat, Caveats, Estimate, Tier};
 use crate::stats::quadrature;
 use crate::units::{BytesPerSecond, Seconds};
@@ -66,12 +67,8 @@ struct Document {
 
 fn document() -> Result<&'static Document> {
     static DOCUMENT: OnceLock<Document> = OnceLock::new();
-    if let Some(document) = DOCUMENT.get() {
-        return Ok(document);
-    }
-    let document = toml::from_str(include_str!("../../data/memory.toml"))
-        .map_err(|error| Error::bad_input(format!("data/memory.toml: {error}")))?;
-    Ok(DOCUMENT.get_or_init(|| document))
+    let text = include_str!("../../data/memory.toml");
+    built_in(&DOCUMENT, "data/memory.toml", text)
 }
 
 /// By width of the elements, pass, kernel and provider.
@@ -109,17 +106,19 @@ impl Laws {
         if gpu.generation == Generation::Other {
             return Ok(laws);
         }
-        for law in &document()?.law {
+        let document = document()?;
+        for law in &document.law {
             if law.gpu == gpu.name && !measured {
                 continue;
             }
+            let on = Gpu::find(&law.gpu)?;
             for provider in Provider::ALL {
                 // Where a provider has none, a library's answers.
                 if ![provider, Provider::Fused].contains(&law.provider) {
                     continue;
                 }
                 for wide in [false, true] {
-                    let near = Near::new(law, gpu, provider, wide)?;
+                    let near = Near::new((law, on), document.transfer, gpu, provider, wide);
                     let known = laws.entry(provider, law.kernel, law.pass, wide);
                     if known
                         .as_ref()
@@ -157,14 +156,20 @@ const fn is_wide(bits: u64) -> bool {
 }
 
 impl Near {
-    fn new(law: &'static Law, gpu: &Gpu, provider: Provider, wide: bool) -> Result<Self> {
+    /// A law of the GPU that it was measured on, as another one sees it.
+    fn new(
+        (law, measured): (&'static Law, &Gpu),
+        transfer: Transfer,
+        gpu: &Gpu,
+        provider: Provider,
+        wide: bool,
+    ) -> Self {
         let Transfer {
             within_generation,
             across_generations,
             other_maker,
             other_provider,
-        } = document()?.transfer;
-        let measured = Gpu::find(&law.gpu)?;
+        } = transfer;
         let carried = if measured.name == gpu.name {
             0.0
         } else if measured.generation == gpu.generation {
@@ -201,14 +206,14 @@ impl Near {
         let rates = law.shares.iter();
         let rates = rates.map(|(cols, share)| (cols.ln(), (share * bandwidth).ln()));
         let rates: Vec<_> = rates.collect();
-        Ok(Self {
+        Self {
             law,
             distance,
             launch: Seconds::from_micros(law.launch_us),
             rate: BytesPerSecond::from_bytes_per_sec(law.shares[0].1 * bandwidth),
             rates,
             certainty: [false, true].map(certainty),
-        })
+        }
     }
 
     /// Linear in the logarithms between two widths, constant beyond the ends.

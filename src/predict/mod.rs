@@ -34,11 +34,27 @@ use crate::regressor::artifact::{Artifact, Card};
 use crate::regressor::net::Output;
 use crate::stats::quadrature;
 use crate::units::Seconds;
+use serde::de::DeserializeOwned;
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::sync::OnceLock;
 
 /// Operators that are evaluated together: their features stay in the second-level cache.
 const BATCH: usize = 384;
+
+/// A file of `data/` that is built in, read once.
+fn built_in<T: DeserializeOwned>(
+    once: &'static OnceLock<T>,
+    name: &str,
+    text: &str,
+) -> Result<&'static T> {
+    if let Some(known) = once.get() {
+        return Ok(known);
+    }
+    let read =
+        toml::from_str(text).map_err(|error| Error::bad_input(format!("{name}: {error}")))?;
+    Ok(once.get_or_init(|| read))
+}
 
 /// Predicts operators on one GPU.
 pub struct Predictor {

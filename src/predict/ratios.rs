@@ -3,9 +3,10 @@
 //!
 //! `data/attention.toml` holds curves over the length by GPU, kernel and head size; the nearest one answers.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::gpu::{Generation, Gpu, Vendor};
 use crate::ops::{Attention, Pass};
+use crate::predict::built_in;
 use crate::stats::quadrature;
 use crate::units::Seconds;
 use serde::Deserialize;
@@ -111,12 +112,8 @@ struct Document {
 
 fn document() -> Result<&'static Document> {
     static DOCUMENT: OnceLock<Document> = OnceLock::new();
-    if let Some(document) = DOCUMENT.get() {
-        return Ok(document);
-    }
-    let document = toml::from_str(include_str!("../../data/attention.toml"))
-        .map_err(|error| Error::bad_input(format!("data/attention.toml: {error}")))?;
-    Ok(DOCUMENT.get_or_init(|| document))
+    let text = include_str!("../../data/attention.toml");
+    built_in(&DOCUMENT, "data/attention.toml", text)
 }
 
 /// How the time of one kernel becomes that of another.

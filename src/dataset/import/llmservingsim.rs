@@ -24,26 +24,19 @@ pub(super) const IMPORTER: Importer = Importer {
 
 /// What to do with a file, judged by its columns.
 fn recipe(file: &Parquet) -> Option<Recipe> {
-    let recipe = |stack: fn(&[&str]) -> (String, String), columns, reader| Recipe {
+    let recipe = |identify, columns, reader| Recipe {
         identity: &["gpu"],
-        identify: stack,
+        identify,
         columns,
         readers: vec![reader],
     };
-    let transformers = |texts: &[&str]| (texts[0].to_owned(), "llmservingsim".to_owned());
-    let vllm = |texts: &[&str]| {
-        let gpu = match texts[0] {
-            "RTXPRO6000" => "rtx-pro-6000",
-            "RTX4090" => "rtx-4090",
-            other => other,
-        };
-        (gpu.to_owned(), "llmservingsim vllm".to_owned())
-    };
     if file.has_all(LAYERS) {
-        return Some(recipe(transformers, LAYERS, layer));
+        let identify = |texts: &[&str]| (texts[0].to_owned(), "llmservingsim".to_owned());
+        return Some(recipe(identify, LAYERS, layer));
     }
+    let identify = |texts: &[&str]| (texts[0].to_owned(), "llmservingsim vllm".to_owned());
     let known = file.has_all(SERVED);
-    known.then(|| recipe(vllm, SERVED, served))
+    known.then(|| recipe(identify, SERVED, served))
 }
 
 /// The model of a row and its tensor-parallel ranks (`tp4`).
