@@ -171,8 +171,9 @@ pub fn judge<'a>(
         let predictor = &predictors[&key];
         let timed = match (run.measure, run.serving) {
             (measure @ (Measure::Ttft | Measure::Tpot | Measure::Batch), Some(serving)) => {
+                // Data-parallel ranks share the requests.
                 let load = Load {
-                    concurrency: serving.concurrency,
+                    concurrency: serving.concurrency.div_ceil(run.workload.dp),
                     prompt: serving.prompt,
                     output: serving.output,
                 };
@@ -279,5 +280,46 @@ impl RunErrors {
             errors,
             bias: (logs.sum::<f64>() / scores.len() as f64).exp_m1(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::Architecture;
+    use crate::dataset::runs::Serving;
+
+    #[test]
+    fn data_parallel_ranks_share_the_requests_of_a_server() {
+        let gpu = Gpu::find("h100").unwrap();
+        let time = |dp, concurrency, measure, mode: Workload| {
+            let work = Workload { dp, ..mode };
+            let llama = Architecture::find("llama-3-8b").unwrap();
+            let time = Seconds::from_secs(0.01);
+            let run = Run {
+                measure,
+                serving: Some(Serving {
+                    concurrency,
+                    prompt: 1000,
+                    output: 100,
+                }),
+                software: "vLLM 0.12.0".to_owned(),
+                ..Run::step(Publisher::InferenceRuns, gpu, llama, work, time)
+            };
+            let runs = Runs {
+                runs: vec![run],
+                skipped: Skipped::default(),
+            };
+            let answer = |gpu: &Gpu| Predictor::new(gpu, None);
+            judge(&runs, &Choice::Auto, &answer).unwrap()[0].time()
+        };
+        let token =
+            |dp, concurrency| time(dp, concurrency, Measure::Tpot, Workload::decode(8, 1050));
+        let first =
+            |dp, concurrency| time(dp, concurrency, Measure::Ttft, Workload::prefill(1, 1000));
+        assert_eq!(token(4, 32), token(1, 8));
+        assert_eq!(first(4, 32), first(1, 8));
+        assert!(token(4, 64) > token(4, 32));
+        assert!(first(4, 64) > first(4, 32));
     }
 }

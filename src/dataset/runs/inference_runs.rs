@@ -37,6 +37,9 @@ const COLUMNS: &[&str] = &[
     "config_key",
 ];
 
+/// Why an engine is left out that the source marks, or that spans more GPUs than reach each other over a link.
+const DOUBTFUL: &str = "the source's layout is doubtful";
+
 /// What a note says of the runs of this benchmark.
 const INFERENCE_MAX: &str = "InferenceMAX";
 
@@ -99,7 +102,7 @@ impl Setting {
             other => return Err(format!("mode {other}: the batch is not stated")),
         };
         if cells.flag("suspect")? {
-            return Err("the source's layout is doubtful".to_owned());
+            return Err(DOUBTFUL.to_owned());
         }
         let gpu = known_gpu(cells.text_or_empty("gpu")?)?;
         let model = cells.text_or_empty("model")?;
@@ -255,6 +258,9 @@ fn layout(
     };
     if tp * pp * dp != gpus {
         return Err("the degrees of parallelism do not multiply to the GPUs".to_owned());
+    }
+    if gpu.gpus_per_node().is_some_and(|most| gpus > most) {
+        return Err(DOUBTFUL.to_owned());
     }
     let (ep, expert_tp) = match (architecture.moe, cells.whole("ep")?, cells.whole("moe_tp")?) {
         (None, ..) => (1, 0),

@@ -176,7 +176,7 @@ named_enum! {
 /// The load that a server was measured under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Serving {
-    /// Requests in flight.
+    /// Requests in flight on all data-parallel ranks together.
     pub concurrency: u64,
     /// Tokens of a prompt.
     pub prompt: u64,

@@ -274,7 +274,7 @@ static COLUMNS: [Column; 32] = [
     },
     of_load!(
         concurrency,
-        "requests in flight, where a server was measured"
+        "requests in flight on all data-parallel ranks, where a server was measured"
     ),
     of_load!(prompt, "tokens of a prompt, where a server was measured"),
     of_load!(

@@ -10,7 +10,7 @@ use crate::units::Seconds;
 /// The load of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// Requests in flight on one engine.
+    /// Requests in flight on one data-parallel rank.
     pub concurrency: u64,
     /// Tokens of a prompt.
     pub prompt: u64,
