@@ -16,6 +16,9 @@ const TILES: [(f64, f64); 5] = [
     (128.0, 256.0),
 ];
 
+/// Elements of an expert's width that share a scale in fp8: kernels compute and read whole blocks.
+const SCALED: u64 = 128;
+
 /// The tile of a grouped kernel: rows, columns and depth of a block, rows of blocks that run side by side.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Tile {
@@ -245,6 +248,14 @@ impl Kernels for FusedExperts {
         );
         row.power_of_two("hidden", op.hidden);
         row.power_of_two("width", op.rank_width());
+        let padding = match op.dtype {
+            Dtype::Fp8 => op.rank_width().next_multiple_of(SCALED) as f64 / width,
+            _ => 1.0,
+        };
+        let padded_memory = memory + (padding - 1.0) * weights / gpu.bandwidth;
+        let padded = gpu.launch + padded_memory.max(padding * compute);
+        row.log("ln_padding", padding);
+        row.log("ln_padded_roofline", padded / reference);
         row.log("ln_sms", gpu.sms / 100.0);
         row.log("ln_flops_per_clock", gpu.flops_per_clock / 2048.0);
 

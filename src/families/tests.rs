@@ -225,7 +225,7 @@ fn digests_are_equal_on_every_machine() {
         "bd1cbcbdfac34dc9",
         "b08c595c7d611a6e",
         "0f40176d5d191017",
-        "25e06a77f9b14134",
+        "17dd2a63dd134e18",
         "9b4169a77a80b874",
         "b2a4683ffed2f876",
         "61256b580d280ae4",

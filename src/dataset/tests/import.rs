@@ -329,6 +329,38 @@ fn aiconfigurator_experts_are_one_layer_and_block_scales_a_stack_of_their_own() 
 }
 
 #[test]
+fn aiconfigurator_layers_behind_a_gate_by_groups_keep_what_their_load_describes() {
+    let kept = |framework: &str| {
+        let mut columns = h200(4);
+        columns[1].1 = texts(&[framework; 4]);
+        columns.extend([
+            ("moe_dtype", texts(&["fp8_block"; 4])),
+            ("num_tokens", sizes(&[64; 4])),
+            ("hidden_size", sizes(&[7168; 4])),
+            ("inter_size", sizes(&[2048; 4])),
+            ("topk", sizes(&[8; 4])),
+            ("num_experts", sizes(&[256, 256, 256, 384])),
+            ("moe_tp_size", sizes(&[1; 4])),
+            ("moe_ep_size", sizes(&[8, 1, 1, 8])),
+            (
+                "distribution",
+                texts(&["power_law_1.2", "balanced", "power_law_1.2", "balanced"]),
+            ),
+            ("latency", singles(&[5.0; 4])),
+        ]);
+        let table = imported(Source::Aiconfigurator, &Filter::default(), columns);
+        let layers = table.rows.iter().map(|row| match row.op {
+            Op::Experts(op) => (op.experts, op.expert_shards),
+            _ => panic!("{}", row.op),
+        });
+        (layers.collect::<Vec<_>>(), table.skipped.total())
+    };
+    assert_eq!(kept("sglang"), (vec![(256, 1), (384, 8)], 2));
+    assert_eq!(kept("vllm"), kept("sglang"));
+    assert_eq!(kept("trtllm").1, 0);
+}
+
+#[test]
 fn aiconfigurator_latent_attention_is_absorbed_or_expanded_as_the_kernel_says() {
     let mut columns = h200(4);
     columns[3].1 = texts(&["default", "flash_attention", "default", "default"]);
