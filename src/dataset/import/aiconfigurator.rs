@@ -442,15 +442,15 @@ fn experts<'a>(batch: &'a Batch<'_>) -> Result<Reader<'a>> {
                     .to_owned(),
             );
         }
-        // DeepSeek-V3's gate takes experts of four of eight groups. SGLang's and vLLM's tables draw scores without regard to
-        // that: some ranks get up to five times their share, and of tokens with equal scores only half of the experts any.
-        let by_groups = dtype.get(row) == Some("fp8_block")
+        // DeepSeek-V3's router is group-limited: the experts of a token are in four of eight groups. SGLang's and vLLM's tables
+        // draw logits without regard to that: some ranks get up to five times their share, and an even load visits half of the
+        // experts.
+        let group_limited = dtype.get(row) == Some("fp8_block")
             && framework.get(row) != Some("trtllm")
             && (op.hidden, op.width, op.experts, op.top_k) == (7168, 2048, 256, 8);
-        if by_groups && (op.expert_shards > 1 || op.load == RouterLoad::Even) {
+        if group_limited && (op.expert_shards > 1 || op.load == RouterLoad::Even) {
             return Err(
-                "a gate by groups of experts spreads tokens otherwise than the load says"
-                    .to_owned(),
+                "group-limited routing spreads tokens otherwise than the load says".to_owned(),
             );
         }
         Ok(Reading {

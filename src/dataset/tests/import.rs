@@ -329,7 +329,7 @@ fn aiconfigurator_experts_are_one_layer_and_block_scales_a_stack_of_their_own() 
 }
 
 #[test]
-fn aiconfigurator_layers_behind_a_gate_by_groups_keep_what_their_load_describes() {
+fn aiconfigurator_group_limited_layers_keep_what_their_load_describes() {
     let kept = |framework: &str| {
         let mut columns = h200(4);
         columns[1].1 = texts(&[framework; 4]);
