@@ -171,9 +171,8 @@ pub fn judge<'a>(
         let predictor = &predictors[&key];
         let timed = match (run.measure, run.serving) {
             (measure @ (Measure::Ttft | Measure::Tpot | Measure::Batch), Some(serving)) => {
-                // Data-parallel ranks share the requests.
                 let load = Load {
-                    concurrency: serving.concurrency.div_ceil(run.workload.dp),
+                    concurrency: serving.per_rank(run.workload.dp),
                     prompt: serving.prompt,
                     output: serving.output,
                 };

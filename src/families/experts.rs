@@ -17,7 +17,7 @@ const TILES: [(f64, f64); 5] = [
 ];
 
 /// Elements of an expert's width that share a scale in fp8: kernels compute and read whole blocks.
-const SCALED: u64 = 128;
+const SCALE_BLOCK: u64 = 128;
 
 /// The tile of a grouped kernel: rows, columns and depth of a block, rows of blocks that run side by side.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -249,7 +249,7 @@ impl Kernels for FusedExperts {
         row.power_of_two("hidden", op.hidden);
         row.power_of_two("width", op.rank_width());
         let padding = match op.dtype {
-            Dtype::Fp8 => op.rank_width().next_multiple_of(SCALED) as f64 / width,
+            Dtype::Fp8 => op.rank_width().next_multiple_of(SCALE_BLOCK) as f64 / width,
             _ => 1.0,
         };
         let padded_memory = memory + (padding - 1.0) * weights / gpu.bandwidth;

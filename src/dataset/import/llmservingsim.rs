@@ -52,12 +52,19 @@ fn place(
     Ok((&preset.architecture, ranks))
 }
 
-/// The operator of a layer over `tokens` on one rank.
-fn operator(
+/// The operator of a layer over `tokens` on one rank, and how long it took.
+fn reading<'a>(
     (arch, ranks): (&Architecture, u64),
     layer: Option<&str>,
     tokens: u64,
-) -> std::result::Result<Op, Reason> {
+    time: Seconds,
+) -> std::result::Result<Reading<'a>, Reason> {
+    let reading = |op| Reading {
+        op,
+        time,
+        group: None,
+        libraries: None,
+    };
     let hidden = arch.hidden;
     let queries = arch.heads * arch.head_dim / ranks;
     let keys = arch.kv_heads * arch.head_dim / ranks;
@@ -72,20 +79,20 @@ fn operator(
         Some("down_proj") if arch.moe.is_none() => (hidden, inner),
         Some("lm_head") => (arch.vocab / ranks, hidden),
         Some("input_layernorm" | "post_layernorm" | "final_layernorm" | "layernorm") => {
-            return Ok(Op::Memory(Memory {
+            return Ok(reading(Op::Memory(Memory {
                 kind: MemoryKind::RmsNorm,
                 rows: tokens,
                 cols: hidden,
                 pass: Pass::Forward,
                 dtype: Default::default(),
-            }));
+            })));
         }
         other => {
             let layer = other.unwrap_or("null");
             return Err(format!("layer `{layer}` is no operator of ours"));
         }
     };
-    Ok(Op::Gemm(Gemm::new(tokens, outputs, inputs)))
+    Ok(reading(Op::Gemm(Gemm::new(tokens, outputs, inputs))))
 }
 
 fn layer<'a>(rows: &'a Batch<'_>) -> Result<Reader<'a>> {
@@ -94,12 +101,8 @@ fn layer<'a>(rows: &'a Batch<'_>) -> Result<Reader<'a>> {
     let latency = rows.counts("latency(ns)")?;
     Ok(Box::new(move |row| {
         let place = place(model.get(row), tp.get(row))?;
-        Ok(Reading {
-            op: operator(place, name.get(row), tokens.size(row))?,
-            time: NANOSECOND * latency.size(row) as f64,
-            group: None,
-            libraries: None,
-        })
+        let time = NANOSECOND * latency.size(row) as f64;
+        reading(place, name.get(row), tokens.size(row), time)
     }))
 }
 
@@ -112,11 +115,7 @@ fn served<'a>(rows: &'a Batch<'_>) -> Result<Reader<'a>> {
             return Err("`tokens` is not stated".to_owned());
         };
         let place = place(model.get(row), tp.get(row))?;
-        Ok(Reading {
-            op: operator(place, name.get(row), tokens as u64)?,
-            time: time.time(row, MICROSECOND),
-            group: None,
-            libraries: None,
-        })
+        let time = time.time(row, MICROSECOND);
+        reading(place, name.get(row), tokens as u64, time)
     }))
 }

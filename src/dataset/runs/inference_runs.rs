@@ -159,12 +159,8 @@ impl Setting {
         cells: Cells<'_>,
     ) -> std::result::Result<Vec<std::result::Result<Time, Reason>>, Reason> {
         let (first, further) = (cells.number("ttft_ms")?, cells.number("tpot_ms")?);
-        let Serving {
-            concurrency,
-            prompt,
-            output,
-        } = self.load;
-        let batch = concurrency.div_ceil(self.layout.dp);
+        let Serving { prompt, output, .. } = self.load;
+        let batch = self.load.per_rank(self.layout.dp);
         let decode = Workload::decode(batch, prompt + output / 2);
         let (ttft, tpot) = match self.served {
             true => (Measure::Ttft, Measure::Tpot),

@@ -184,6 +184,13 @@ pub struct Serving {
     pub output: u64,
 }
 
+impl Serving {
+    /// Requests in flight on one of `dp` data-parallel ranks, which share them.
+    pub fn per_rank(&self, dp: u64) -> u64 {
+        self.concurrency.div_ceil(dp)
+    }
+}
+
 /// One measured step of a whole model.
 #[derive(Clone, Debug)]
 pub struct Run {
