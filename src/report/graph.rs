@@ -219,13 +219,7 @@ impl Report for GraphReport {
                 format!("{nodes} x {}: {}", unknown.label, unknown.reason),
             )
         }));
-        lines.extend(self.caveats.iter().map(|caveat| {
-            let share = percent(caveat.time_share);
-            (
-                "caveat",
-                format!("{share} of the time: {}", caveat.warning.text),
-            )
-        }));
+        lines.extend(SharedWarning::lines(&self.caveats));
         lines.extend(self.notes.iter().map(|note| ("note", note.clone())));
         let summary: String = lines
             .iter()

@@ -152,6 +152,18 @@ pub(super) struct SharedWarning {
     pub time_share: f64,
 }
 
+impl SharedWarning {
+    /// The lines that people read, without those that would say 0.0 % of the time.
+    pub(super) fn lines(all: &[Self]) -> impl Iterator<Item = (&'static str, String)> {
+        let seen = all.iter().filter(|shared| shared.time_share >= 0.000_5);
+        seen.map(|shared| {
+            let share = percent(shared.time_share);
+            let text = format!("{share} of the time: {}", shared.warning.text);
+            ("caveat", text)
+        })
+    }
+}
+
 /// One operator of the step.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct StepLine {

@@ -7,6 +7,7 @@ use crate::report::Basis;
 use crate::report::Report;
 use crate::report::grouped;
 use crate::report::percent;
+use crate::report::step::SharedWarning;
 use crate::report::step::StepLine;
 use crate::report::step::StepReport;
 use crate::report::table::Side;
@@ -200,13 +201,7 @@ impl StepReport {
             ("cost", shown)
         }));
         lines.extend(self.fit().map(|fit| ("runs", fit)));
-        lines.extend(self.caveats.iter().map(|caveat| {
-            let share = percent(caveat.time_share);
-            (
-                "caveat",
-                format!("{share} of the time: {}", caveat.warning.text),
-            )
-        }));
+        lines.extend(SharedWarning::lines(&self.caveats));
         lines.extend(self.notes.iter().map(|note| ("note", note.clone())));
         lines
             .iter()
