@@ -313,7 +313,7 @@ mod tests {
     use super::read::{FIGURES, FILES, NAME, embedded, load, number};
     use super::*;
 
-    const NAMES: [&str; 23] = [
+    const NAMES: [&str; 24] = [
         "a100",
         "a100-40gb",
         "a100-40gb-pcie",
@@ -326,6 +326,7 @@ mod tests {
         "gb300",
         "gh200",
         "h100",
+        "h100-hbm2e",
         "h100-pcie",
         "h200",
         "l4",
@@ -564,6 +565,7 @@ mod tests {
             ("l40s", 1024.0),
             ("rtx4090", 512.0),
             ("h100", 4096.0),
+            ("h100-hbm2e", 4096.0),
             ("h100-pcie", 4096.0),
             ("h200", 4096.0),
             ("gh200", 4096.0),

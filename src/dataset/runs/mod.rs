@@ -85,8 +85,8 @@ impl Publisher {
                  is full recomputation; flash attention with ALiBi; both mixed-precision modes are bf16"
             }
             Self::Vtrain => {
-                "fp16, full recomputation and 50257 words, as in the publisher's own validation \
-                 configurations, the words padded to a multiple of 128 per tensor-parallel rank \
+                "fp16, full recomputation, 800 Gb/s of network for eight GPUs and 50257 words, as in \
+                 the publisher's own validation configurations, the words padded to a multiple of 128 per tensor-parallel rank \
                  (Megatron's default); unfused attention with dropout; plain data parallelism; \
                  A100 with 80 GB"
             }
@@ -103,8 +103,8 @@ impl Publisher {
                  cut by tensor parallelism in Grok-1 alone; virtual stages 1 and no recomputation \
                  where nothing is stated; JAX policies that save projections, and unstated ones, \
                  recompute the MLP; fms-fsdp's selective checkpointing half of the layers; \
-                 torchtitan's H100 is a 96 GB board with HBM2e and a limit of 500 W; fine-tuning of \
-                 all weights is a step like pre-training; a measurement that two pages list counts \
+                 torchtitan's H100 is `h100-hbm2e`; GPUs under a limit of power that is not stated are \
+                 left out; fine-tuning of all weights is a step like pre-training; a measurement that two pages list counts \
                  twice"
             }
             Self::InferenceRuns => {

@@ -123,7 +123,14 @@ fn run(cells: Cells<'_>) -> std::result::Result<Run, Reason> {
     if cells.text("task")? == Some("lora") || model.contains("LORA") {
         return Err("LoRA trains adapters, not the weights".to_owned());
     }
-    let gpu = known_gpu(cells.text_or_empty("gpu")?)?;
+    let note = cells.text_or_empty("note")?;
+    if note.contains("power-limited") {
+        return Err("the limit of power that held the GPUs back is not stated".to_owned());
+    }
+    let gpu = match note.contains("HBM2e") {
+        true => known_gpu("h100-hbm2e")?,
+        false => known_gpu(cells.text_or_empty("gpu")?)?,
+    };
     let row = [
         cells.text_or_empty("software")?,
         cells.text_or_empty("config_key")?,
@@ -141,22 +148,15 @@ fn run(cells: Cells<'_>) -> std::result::Result<Run, Reason> {
     let seconds = cells.number("step_time_s")?;
     let seconds = seconds.ok_or("the time of a step is not stated")?;
     let gpus = workload.gpus();
-    let note = cells.text_or_empty("note")?;
     let software = software(cells)?;
     let networks = NETWORKS.iter();
     let network = networks
         .filter(|(text, _)| note.contains(text) || software.contains(text))
         .map(|&(_, gigabits)| BytesPerSecond::from_bytes_per_sec(gigabits / 8.0 * 1e9))
         .next();
-    // torchtitan's H100 has less bandwidth and power than the one of data/gpus.
-    let board = note.split(';').next().filter(|text| text.contains("HBM2e"));
-    let mut configuration = format!("{family} {} {format}", gpu.name);
-    if let Some(board) = board {
-        configuration = format!("{configuration} ({board})");
-    }
     Ok(Run {
         label: format!("{}, {gpus} x {}, {software}", architecture.name, gpu.name),
-        configuration,
+        configuration: format!("{family} {} {format}", gpu.name),
         network,
         recompute_stated: stated_recompute(cells)?
             .is_some_and(|text| text != "none stated" && text != "Selective AC"),

@@ -1,15 +1,15 @@
 //! VIA-Research/vTrain: training iterations of GPT models under Megatron-DeepSpeed on A100.
 //!
 //! What the table leaves open stands in `config/validation` of the commit: activation checkpointing
-//! is on, gradients are not bucketed (so not overlapped), and `src/config.py` sets the vocabulary
-//! to 50257 words.
+//! is on, gradients are not bucketed (so not overlapped), servers of eight GPUs share 800 Gb/s of network,
+//! and `src/config.py` sets the vocabulary to 50257 words.
 
 use super::{Publisher, Reason, Run, Runs, gpt, known_gpu};
 use crate::arch::{Architecture, AttentionKernel, Biases, Positions, Recompute, Workload};
 use crate::dataset::columns::Parquet;
 use crate::error::Result;
 use crate::ops::Dtype;
-use crate::units::Seconds;
+use crate::units::{BytesPerSecond, Seconds};
 
 const COLUMNS: &[&str] = &[
     "gpu",
@@ -31,6 +31,9 @@ const WORDS: u64 = 50_257;
 
 /// Megatron pads the vocabulary to a multiple of this on every tensor-parallel rank.
 const PADDING: u64 = 128;
+
+/// The share of a GPU in the 800 Gb/s of its server of eight.
+const NETWORK: BytesPerSecond = BytesPerSecond::from_bytes_per_sec(12.5e9);
 
 /// One training iteration, which is one step of every replica.
 pub(super) fn read(file: &Parquet) -> Result<Runs> {
@@ -81,6 +84,7 @@ pub(super) fn read(file: &Parquet) -> Result<Runs> {
                     "{}, tp {tp} x pp {pp} x dp {dp}, batch {} x {}, {seq} tokens",
                     architecture.name, workload.batch, workload.microbatches
                 ),
+                network: Some(NETWORK),
                 ..Run::step(Publisher::Vtrain, gpu, architecture, workload, time)
             })
         };

@@ -491,7 +491,7 @@ fn a_step_of_torchtitan_cuts_its_local_batch_by_the_pipeline() {
     let work = run.workload;
     assert_eq!((work.batch, work.microbatches, work.zero), (2, 8, 3));
     assert_eq!(work.recompute, Recompute::Operators);
-    assert!(run.configuration.ends_with("500 W limit)"));
+    assert_eq!(run.gpu.name, "h100-hbm2e");
 }
 
 #[test]
