@@ -1,6 +1,6 @@
 //! Collectives as nets see them, and the links they run over.
 
-use super::row::FeatureRow;
+use super::row::{FeatureRow, TILE_EDGE};
 use super::sampling::{Proposal, alignment, size, sizes};
 use super::{Caveats, Coverage, GpuRates, Kernels, Neighbour, Question, Variant};
 use crate::gpu::Gpu;
@@ -83,7 +83,7 @@ impl Kernels for Collectives {
         row.log("ln_bytes_a_rank", bytes / ranks);
         row.number("wire_share", wire / reference);
         row.log("ln_bytes_per_l2", bytes / gpu.l2);
-        row.power_of_two("ranks", op.ranks);
+        row.power_of_two("ranks", op.ranks, TILE_EDGE);
         row.log("ln_link_per_memory", gpu.link / gpu.bandwidth);
         row.log("ln_link_per_pcie", gpu.link / PCIE.bytes_per_sec());
         row.log("ln_sms", gpu.sms);

@@ -1,7 +1,7 @@
 //! Fused mixture-of-experts layers as nets see them.
 
 use super::rates::Times;
-use super::row::FeatureRow;
+use super::row::{FeatureRow, TILE_EDGE};
 use super::sampling::{Proposal, size, sizes};
 use super::{Caveats, Coverage, GpuRates, Kernels, Neighbour, Question, Variant};
 use crate::ops::{Dtype, Experts, Op, RouterLoad, Routing};
@@ -246,8 +246,8 @@ impl Kernels for FusedExperts {
             "ln_dispatched_between_time",
             dispatched * stages / gpu.bandwidth / reference,
         );
-        row.power_of_two("hidden", op.hidden);
-        row.power_of_two("width", op.rank_width());
+        row.power_of_two("hidden", op.hidden, TILE_EDGE);
+        row.power_of_two("width", op.rank_width(), TILE_EDGE);
         let padding = match op.dtype {
             Dtype::Fp8 => op.rank_width().next_multiple_of(SCALE_BLOCK) as f64 / width,
             _ => 1.0,

@@ -138,10 +138,10 @@ impl Kernels for Gemms {
         row.log("ln_output_per_l2", output / gpu.l2);
         row.log("ln_operands_per_l2", (left + right + output) / gpu.l2);
         row.log("ln_aspect", m / n);
-        row.power_of_two("m", op.m);
-        row.power_of_two("n", op.n);
-        row.power_of_two("k", op.k);
-        row.power_of_two("n_k", op.n | op.k);
+        row.power_of_two("m", op.m, gpu.largest_power);
+        row.power_of_two("n", op.n, gpu.largest_power);
+        row.power_of_two("k", op.k, gpu.largest_power);
+        row.power_of_two("n_k", op.n | op.k, gpu.largest_power);
         row.log("ln_sms", gpu.sms / 100.0);
         row.log("ln_flops_per_clock", gpu.flops_per_clock / 2048.0);
         row.flag(

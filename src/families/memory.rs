@@ -1,7 +1,7 @@
 //! Memory-bound kernels as nets see them.
 
 use super::rates::Times;
-use super::row::FeatureRow;
+use super::row::{FeatureRow, TILE_EDGE};
 use super::sampling::{Proposal, alignment, size, sizes};
 use super::{Caveats, Coverage, GpuRates, Kernels, Neighbour, Question, Variant};
 use crate::ops::{Dtype, Memory, MemoryKind, Op, Pass};
@@ -52,7 +52,7 @@ impl Kernels for MemoryBound {
         row.number("launch_share", gpu.launch / reference);
         row.log("ln_bytes_per_l2", bytes / gpu.l2);
         row.log("ln_rows_per_sm", rows / gpu.sms);
-        row.power_of_two("cols", op.cols);
+        row.power_of_two("cols", op.cols, TILE_EDGE);
         row.flag("backward", op.pass == Pass::Backward);
         row.log("ln_sms", gpu.sms / 100.0);
 

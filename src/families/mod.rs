@@ -127,7 +127,7 @@ pub use variant::Variant;
 use crate::ops::Op;
 use crate::random::fnv1a;
 use crate::units::Seconds;
-use row::{Description, FeatureRow, Numbers};
+use row::{Description, FeatureRow, Numbers, TILE_EDGE};
 use std::sync::OnceLock;
 
 families!(declare []);
@@ -307,7 +307,7 @@ impl Schema {
         row.number("", 0.7);
         row.log("", 3.0);
         row.bins("", 12.0);
-        row.power_of_two("", 96);
+        row.power_of_two("", 96, TILE_EDGE);
         row.take_logs();
         for value in out {
             description.value(f64::from(value));

@@ -1,7 +1,8 @@
 //! The figures of one GPU that features and reference times are made of.
 
+use super::row::TILE_EDGE;
 use super::{Kernels, collective, experts};
-use crate::gpu::Gpu;
+use crate::gpu::{Generation, Gpu};
 use crate::ops::{Dtype, Op};
 use crate::units::{Bytes, Flops, Seconds};
 
@@ -25,8 +26,22 @@ pub struct GpuRates {
     pub(super) network: f64,
     /// GPUs that reach each other over the link; nothing where all do.
     pub(super) gpus_per_node: Option<u64>,
+    /// The largest power of two in a size that nets of GEMMs are told of.
+    pub(super) largest_power: u32,
     /// Tiles that were tuned for fused layers of experts.
     pub(super) fused_tiles: &'static [experts::Tuned],
+}
+
+/// The largest power of two in a size that tells GEMMs apart: rows a multiple of 4,096 elements apart compete for few sets of
+/// a cache. Up to Ampere and CDNA 2 it is a tile edge: along the widths of the co-design paper's sweep their rates do not fall after
+/// 2,048 and 4,096 (docs/method.md).
+const fn largest_power(generation: Generation) -> u32 {
+    match generation {
+        Generation::Volta | Generation::Turing | Generation::Ampere | Generation::Cdna2 => {
+            TILE_EDGE
+        }
+        _ => 12,
+    }
 }
 
 /// Times of one operator in seconds.
@@ -59,6 +74,7 @@ impl GpuRates {
             link: link.bytes_per_sec(),
             network: link.min(gpu.network_bandwidth()).bytes_per_sec(),
             gpus_per_node: gpu.gpus_per_node(),
+            largest_power: largest_power(gpu.generation),
             fused_tiles: experts::tuned(&gpu.name),
         }
     }
@@ -125,6 +141,7 @@ impl GpuRates {
             link: 4.5e11,
             network: 5.0e10,
             gpus_per_node: Some(8),
+            largest_power: 12,
             fused_tiles: &[],
         },
         Self {
@@ -140,6 +157,7 @@ impl GpuRates {
             link: 1.5e11,
             network: 3.2e10,
             gpus_per_node: None,
+            largest_power: TILE_EDGE,
             fused_tiles: &[],
         },
     ];

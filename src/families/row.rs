@@ -8,8 +8,8 @@ use std::fmt;
 /// piecewise-linear encoding as in Gorishniy et al., arXiv 2203.05556.
 const BINS: usize = 16;
 
-/// Powers of two beyond this change nothing: 128 elements are a whole tile edge.
-const MAX_POWER: u32 = 7;
+/// The largest power of two that counts for tiles: 128 elements are a whole tile edge.
+pub(super) const TILE_EDGE: u32 = 7;
 
 /// Takes one feature after the other, each with its name beside its formula.
 pub(super) trait FeatureRow {
@@ -22,8 +22,8 @@ pub(super) trait FeatureRow {
     /// The piecewise-linear encoding of a size.
     fn bins(&mut self, name: &str, size: f64);
 
-    /// The power of two that divides a size.
-    fn power_of_two(&mut self, name: &str, size: u64);
+    /// The power of two that divides a size, at most `largest`.
+    fn power_of_two(&mut self, name: &str, size: u64, largest: u32);
 
     /// What follows is of this tile.
     fn tile(&mut self, tile: fmt::Arguments<'_>);
@@ -115,8 +115,8 @@ impl FeatureRow for Numbers<'_> {
     }
 
     #[inline]
-    fn power_of_two(&mut self, _: &str, size: u64) {
-        self.push(size.trailing_zeros().min(MAX_POWER) as f32);
+    fn power_of_two(&mut self, _: &str, size: u64, largest: u32) {
+        self.push(size.trailing_zeros().min(largest) as f32);
     }
 
     #[inline]
@@ -220,8 +220,8 @@ impl FeatureRow for Description {
         }
     }
 
-    fn power_of_two(&mut self, name: &str, size: u64) {
-        let power = size.trailing_zeros().min(MAX_POWER);
+    fn power_of_two(&mut self, name: &str, size: u64, largest: u32) {
+        let power = size.trailing_zeros().min(largest);
         self.add(
             &format!("power_of_two_{name}"),
             Role::Alignment,
