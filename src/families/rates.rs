@@ -26,15 +26,15 @@ pub struct GpuRates {
     pub(super) network: f64,
     /// GPUs that reach each other over the link; nothing where all do.
     pub(super) gpus_per_node: Option<u64>,
-    /// The largest power of two in a size that nets of GEMMs are told of.
+    /// The largest exponent of a power of two in a size that nets of GEMMs are told of.
     pub(super) largest_power: u32,
     /// Tiles that were tuned for fused layers of experts.
     pub(super) fused_tiles: &'static [experts::Tuned],
 }
 
-/// The largest power of two in a size that tells GEMMs apart: rows a multiple of 4,096 elements apart compete for few sets of
-/// a cache. Up to Ampere and CDNA 2 it is a tile edge: along the widths of the co-design paper's sweep their rates do not fall after
-/// 2,048 and 4,096 (docs/method.md).
+/// The largest exponent of a power of two in a size that nets of GEMMs are told of: rows a multiple of 4,096 elements apart compete
+/// for few sets of a cache. Up to Ampere and CDNA 2 it is that of a tile edge: along the widths of the co-design paper's sweep
+/// rates do not fall after 2,048 and 4,096 (docs/method.md).
 const fn largest_power(generation: Generation) -> u32 {
     match generation {
         Generation::Volta | Generation::Turing | Generation::Ampere | Generation::Cdna2 => {

@@ -8,7 +8,7 @@ use std::fmt;
 /// piecewise-linear encoding as in Gorishniy et al., arXiv 2203.05556.
 const BINS: usize = 16;
 
-/// The largest power of two that counts for tiles: 128 elements are a whole tile edge.
+/// The largest exponent of a power of two that counts for tiles: 128 elements are a whole tile edge.
 pub(super) const TILE_EDGE: u32 = 7;
 
 /// Takes one feature after the other, each with its name beside its formula.
@@ -22,7 +22,7 @@ pub(super) trait FeatureRow {
     /// The piecewise-linear encoding of a size.
     fn bins(&mut self, name: &str, size: f64);
 
-    /// The power of two that divides a size, at most `largest`.
+    /// The exponent of the power of two that divides a size, at most `largest`.
     fn power_of_two(&mut self, name: &str, size: u64, largest: u32);
 
     /// What follows is of this tile.

@@ -109,6 +109,21 @@ fn waves_follow_the_textbook_example() {
 }
 
 #[test]
+fn rows_a_multiple_of_4096_elements_apart_are_known_where_nets_gain_by_it() {
+    for (gpu, power) in [
+        ("h100", 12.0),
+        ("mi355x", 12.0),
+        ("a100", 7.0),
+        ("v100", 7.0),
+    ] {
+        let gpu = GpuRates::new(Gpu::find(gpu).unwrap(), Seconds::from_micros(2.5));
+        let mut row = vec![f32::NAN; Family::Gemm.width()];
+        gpu.features(&gemm(96, 8192, 4096), &mut row);
+        assert_eq!(row[14..17], [5.0, power, power]);
+    }
+}
+
+#[test]
 fn the_reference_time_is_the_launch_term_plus_the_roofline() {
     let (reference, _) = row(&gemm(8192, 8192, 8192));
     let expected = 2.5 + 2.0 * 8192f64.powi(3) / 989.4e12 * 1e6;

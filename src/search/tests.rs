@@ -633,9 +633,9 @@ fn shape_and_layout_are_searched_jointly_and_each_shape_has_its_best_layout() {
             global_batch: Some(65_536.0),
             ..Layout::default()
         },
-        fixed: [(Dimension::Hidden, Some(3072))].into(),
+        fixed: [(Dimension::Hidden, Some(2560))].into(),
         top: 10,
-        ..request(4_000_000_000, MODES[0])
+        ..request(2_700_000_000, MODES[0])
     };
     let all = search(&predictor, &request, &quiet).unwrap();
     assert!(all.sharded && all.lattice > 20_000, "{}", all.lattice);

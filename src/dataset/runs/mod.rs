@@ -86,9 +86,9 @@ impl Publisher {
             }
             Self::Vtrain => {
                 "fp16, full recomputation, 800 Gb/s of network for eight GPUs and 50257 words, as in \
-                 the publisher's own validation configurations, the words padded to a multiple of 128 per tensor-parallel rank \
-                 (Megatron's default); unfused attention with dropout; plain data parallelism; \
-                 A100 with 80 GB"
+                 the publisher's own validation configurations, the words padded to a multiple of 128 \
+                 per tensor-parallel rank (Megatron's default); unfused attention with dropout; plain \
+                 data parallelism; A100 with 80 GB"
             }
             Self::Pipeweave => {
                 "bf16; all sequences of a batch are equally long (their mean); a decode step sees the \
@@ -104,8 +104,8 @@ impl Publisher {
                  where nothing is stated; JAX policies that save projections, and unstated ones, \
                  recompute the MLP; fms-fsdp's selective checkpointing half of the layers; \
                  torchtitan's H100 is `h100-hbm2e`; GPUs under a limit of power that is not stated are \
-                 left out; fine-tuning of all weights is a step like pre-training; a measurement that two pages list counts \
-                 twice"
+                 left out; fine-tuning of all weights is a step like pre-training; a measurement that \
+                 two pages list counts twice"
             }
             Self::InferenceRuns => {
                 "a first token is the prefill of one prompt, a further token a decode step of all \

@@ -350,16 +350,23 @@ fn steps<const N: usize>(changed: Vec<(&'static str, ArrayRef)>) -> Runs {
 
 #[test]
 fn a_training_step_has_the_layout_of_its_row() {
-    let runs = steps::<4>(vec![
-        ("task", texts(["pretrain", "lora", "pretrain", "pretrain"])),
-        ("num_gpus", counts([64, 64, 60, 64])),
-        ("global_batch", counts([128, 128, 128, 100])),
+    let all = "pretrain";
+    let limited = "none (bfloat16); power-limited B200";
+    let runs = steps::<5>(vec![
+        ("task", texts([all, "lora", all, all, all])),
+        ("num_gpus", counts([64, 64, 60, 64, 64])),
+        ("global_batch", counts([128, 128, 128, 100, 128])),
+        ("note", texts(["", "", "", "", limited])),
     ]);
     assert_eq!(
         reasons(&runs),
         [
             ("LoRA trains adapters, not the weights", 1),
             ("the degrees of parallelism do not divide the GPUs", 1),
+            (
+                "the limit of power that held the GPUs back is not stated",
+                1,
+            ),
             ("the micro-batches do not fill the batch", 1),
         ]
     );
