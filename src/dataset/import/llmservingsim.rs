@@ -52,19 +52,12 @@ fn place(
     Ok((&preset.architecture, ranks))
 }
 
-/// The operator of a layer over `tokens` on one rank, and how long it took.
-fn reading<'a>(
+/// The operator of a layer over `tokens` on one rank.
+fn operator(
     (arch, ranks): (&Architecture, u64),
     layer: Option<&str>,
     tokens: u64,
-    time: Seconds,
-) -> std::result::Result<Reading<'a>, Reason> {
-    let reading = |op| Reading {
-        op,
-        time,
-        group: None,
-        libraries: None,
-    };
+) -> std::result::Result<Op, Reason> {
     let hidden = arch.hidden;
     let queries = arch.heads * arch.head_dim / ranks;
     let keys = arch.kv_heads * arch.head_dim / ranks;
@@ -79,20 +72,20 @@ fn reading<'a>(
         Some("down_proj") if arch.moe.is_none() => (hidden, inner),
         Some("lm_head") => (arch.vocab / ranks, hidden),
         Some("input_layernorm" | "post_layernorm" | "final_layernorm" | "layernorm") => {
-            return Ok(reading(Op::Memory(Memory {
+            return Ok(Op::Memory(Memory {
                 kind: MemoryKind::RmsNorm,
                 rows: tokens,
                 cols: hidden,
                 pass: Pass::Forward,
                 dtype: Default::default(),
-            })));
+            }));
         }
         other => {
             let layer = other.unwrap_or("null");
             return Err(format!("layer `{layer}` is no operator of ours"));
         }
     };
-    Ok(reading(Op::Gemm(Gemm::new(tokens, outputs, inputs))))
+    Ok(Op::Gemm(Gemm::new(tokens, outputs, inputs)))
 }
 
 fn layer<'a>(rows: &'a Batch<'_>) -> Result<Reader<'a>> {
@@ -101,8 +94,10 @@ fn layer<'a>(rows: &'a Batch<'_>) -> Result<Reader<'a>> {
     let latency = rows.counts("latency(ns)")?;
     Ok(Box::new(move |row| {
         let place = place(model.get(row), tp.get(row))?;
-        let time = NANOSECOND * latency.size(row) as f64;
-        reading(place, name.get(row), tokens.size(row), time)
+        Ok(Reading::new(
+            operator(place, name.get(row), tokens.size(row))?,
+            NANOSECOND * latency.size(row) as f64,
+        ))
     }))
 }
 
@@ -115,7 +110,9 @@ fn served<'a>(rows: &'a Batch<'_>) -> Result<Reader<'a>> {
             return Err("`tokens` is not stated".to_owned());
         };
         let place = place(model.get(row), tp.get(row))?;
-        let time = time.time(row, MICROSECOND);
-        reading(place, name.get(row), tokens as u64, time)
+        Ok(Reading::new(
+            operator(place, name.get(row), tokens as u64)?,
+            time.time(row, MICROSECOND),
+        ))
     }))
 }

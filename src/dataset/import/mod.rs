@@ -158,6 +158,18 @@ struct Reading<'a> {
     libraries: Option<&'a str>,
 }
 
+impl Reading<'_> {
+    /// Of a table that states neither group nor libraries.
+    const fn new(op: Op, time: Seconds) -> Self {
+        Self {
+            op,
+            time,
+            group: None,
+            libraries: None,
+        }
+    }
+}
+
 /// A GPU and a stack.
 struct Place {
     gpu: &'static Gpu,

@@ -32,14 +32,12 @@ fn gemm<'a>(rows: &'a Batch<'_>) -> Result<Reader<'a>> {
     let (m, n, k) = (rows.counts("M")?, rows.counts("N")?, rows.counts("K")?);
     let duration = rows.numbers("avg_duration")?;
     Ok(Box::new(move |row| {
-        Ok(Reading {
-            op: Op::Gemm(Gemm {
+        Ok(Reading::new(
+            Op::Gemm(Gemm {
                 dtype: Dtype::Fp8,
                 ..Gemm::new(m.size(row), n.size(row), k.size(row))
             }),
-            time: duration.time(row, MICROSECOND),
-            group: None,
-            libraries: None,
-        })
+            duration.time(row, MICROSECOND),
+        ))
     }))
 }

@@ -108,8 +108,8 @@ fn kernel<'a>(
         if time < LEAST_TIME {
             return Err("less than 20 us, rounded to 1 us".to_owned());
         }
-        Ok(Reading {
-            op: Op::Memory(Memory {
+        Ok(Reading::new(
+            Op::Memory(Memory {
                 kind,
                 rows: tokens.size(row),
                 cols,
@@ -117,9 +117,7 @@ fn kernel<'a>(
                 dtype: Dtype::Fp16,
             }),
             time,
-            group: None,
-            libraries: None,
-        })
+        ))
     }))
 }
 
@@ -187,14 +185,12 @@ fn collective<'a>(rows: &'a Batch<'_>) -> Result<Reader<'a>> {
             true => node.size(row) / inside.max(1),
             false => 1,
         };
-        Ok(Reading {
-            op: Op::Collective(Collective {
+        Ok(Reading::new(
+            Op::Collective(Collective {
                 stride,
                 ..Collective::new(kind, bytes.size(row), ranks)
             }),
-            time: median.time(row, MILLISECOND),
-            group: None,
-            libraries: None,
-        })
+            median.time(row, MILLISECOND),
+        ))
     }))
 }

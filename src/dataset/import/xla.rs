@@ -62,16 +62,14 @@ fn gemm<'a>(rows: &'a Batch<'_>) -> Result<Reader<'a>> {
             (Some("bf16"), Some("bf16"), other) => return Err(unknown("out", other)),
             (other, ..) => return Err(unknown("lhs", other)),
         };
-        Ok(Reading {
-            op: Op::Gemm(Gemm {
+        Ok(Reading::new(
+            Op::Gemm(Gemm {
                 batch: batch.size(row),
                 dtype,
                 ..Gemm::new(m.size(row), n.size(row), k.size(row))
             }),
-            time: time.time(row, MICROSECOND),
-            group: None,
-            libraries: None,
-        })
+            time.time(row, MICROSECOND),
+        ))
     }))
 }
 
@@ -98,11 +96,9 @@ fn collective<'a>(rows: &'a Batch<'_>) -> Result<Reader<'a>> {
             CollectiveKind::SendReceive => 2,
             _ => ranks.size(row),
         };
-        Ok(Reading {
-            op: Op::Collective(Collective::new(kind, bytes.size(row), ranks)),
-            time: time.time(row, MICROSECOND),
-            group: None,
-            libraries: None,
-        })
+        Ok(Reading::new(
+            Op::Collective(Collective::new(kind, bytes.size(row), ranks)),
+            time.time(row, MICROSECOND),
+        ))
     }))
 }

@@ -127,10 +127,10 @@ fn run(cells: Cells<'_>) -> std::result::Result<Run, Reason> {
     if note.contains("power-limited") {
         return Err("the limit of power that held the GPUs back is not stated".to_owned());
     }
-    let gpu = match note.contains("HBM2e") {
-        true => known_gpu("h100-hbm2e")?,
-        false => known_gpu(cells.text_or_empty("gpu")?)?,
-    };
+    let gpu = known_gpu(match note.contains("HBM2e") {
+        true => "h100-hbm2e",
+        false => cells.text_or_empty("gpu")?,
+    })?;
     let row = [
         cells.text_or_empty("software")?,
         cells.text_or_empty("config_key")?,
