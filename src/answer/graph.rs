@@ -64,7 +64,7 @@ pub fn report(predictor: &Predictor, listing: &Listing, name: &str) -> Result<Gr
     formats.dedup();
     predictor.gpu().require(formats.iter().copied())?;
     let estimates = predictor.predict(&ops);
-    let bases = bases(predictor, ops.iter());
+    let bases = bases(predictor, predictor.kernels(), ops.iter());
     let notes = formats
         .into_iter()
         .filter_map(|dtype| predictor.format_note(dtype));

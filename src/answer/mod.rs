@@ -24,6 +24,7 @@ use crate::arch::Workload;
 use crate::check;
 use crate::error::Result;
 use crate::families::{Family, Variant};
+use crate::framework::Kernels;
 use crate::ops::Op;
 use crate::plan::remedy;
 use crate::predict::Predictor;
@@ -41,7 +42,8 @@ pub fn operators(predictor: &Predictor, ops: &[Op]) -> Result<Vec<OperatorReport
     let answered = ops.iter().zip(&estimates);
     let reports = answered.map(|(op, estimate)| {
         let note = op.dtype().and_then(|dtype| predictor.format_note(dtype));
-        OperatorReport::new(predictor.gpu(), op, estimate, basis(predictor, op)).with_note(note)
+        let basis = basis(predictor, predictor.kernels(), op);
+        OperatorReport::new(predictor.gpu(), op, estimate, basis).with_note(note)
     });
     Ok(reports.collect())
 }
@@ -57,7 +59,7 @@ pub fn step(
     predictor.gpu().require(workload.dtypes())?;
     let step = estimate_step(predictor, architecture, workload)?;
     let ops = step.lines.iter().map(|line| &line.item.op);
-    let bases = bases(predictor, ops);
+    let bases = bases(predictor, predictor.framework(workload.mode)?.kernels, ops);
     let report = StepReport::new(predictor, architecture, workload, &step, bases)?;
     let tokens = run.tokens.map(|tokens| tokens.0);
     let report = report.with_cost(tokens, run.usd_per_gpu_hour.map(|price| price.0));
@@ -79,20 +81,24 @@ pub fn check(
     Ok(CheckReport::new(gpu, architecture, workload, &check))
 }
 
-/// What the estimate of `op` is based on, where its family is learned.
-fn basis(predictor: &Predictor, op: &Op) -> Option<Basis> {
+/// What the estimate of `op` by these kernels is based on, where its family is learned.
+fn basis(predictor: &Predictor, kernels: Kernels, op: &Op) -> Option<Basis> {
     let (family, variant) = (Family::of(op), Variant::of(op));
-    let stack = predictor.basis(family, variant);
+    let stack = predictor.basis(kernels, family, variant);
     // Every model learns GEMM and attention; the other families are named where one does.
     (stack.is_some() || variant.kind().is_none()).then(|| Basis {
-        family: predictor.answering(family, variant).name(),
+        family: predictor.answering(kernels, family, variant).name(),
         dtype: variant.to_string(),
         stack,
     })
 }
 
 /// What the estimates of these operators are based on, each basis once.
-fn bases<'a>(predictor: &Predictor, ops: impl Iterator<Item = &'a Op>) -> Vec<Basis> {
+fn bases<'a>(
+    predictor: &Predictor,
+    kernels: Kernels,
+    ops: impl Iterator<Item = &'a Op>,
+) -> Vec<Basis> {
     let (mut bases, mut seen) = (Vec::new(), Vec::new());
     for op in ops {
         let kind = (Family::of(op), Variant::of(op));
@@ -100,7 +106,7 @@ fn bases<'a>(predictor: &Predictor, ops: impl Iterator<Item = &'a Op>) -> Vec<Ba
             continue;
         }
         seen.push(kind);
-        if let Some(basis) = basis(predictor, op)
+        if let Some(basis) = basis(predictor, kernels, op)
             && !bases.contains(&basis)
         {
             bases.push(basis);

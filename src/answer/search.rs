@@ -35,7 +35,8 @@ pub fn search<P: Borrow<Predictor>>(
     };
     let elsewhere = elsewhere(home, &gpus, &asked.also_dtypes, searched, of, watch)?;
     let lines = found.shapes[0].step.lines.iter();
-    let basis = bases(home, lines.map(|line| &line.item.op));
+    let kernels = home.framework(found.request.workload.mode)?.kernels;
+    let basis = bases(home, kernels, lines.map(|line| &line.item.op));
     let report = SearchReport::new(home, &found, basis).with_elsewhere(elsewhere);
     if !asked.export {
         return Ok(report);

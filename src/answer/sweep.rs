@@ -43,13 +43,15 @@ pub fn model(
     let ends = [end(first)?, end(last)?];
     predictor.gpu().require(ends[0].1.dtypes())?;
     let items = lower(&ends[0].0, &ends[0].1)?.items;
+    let framework = predictor.framework(ends[0].1.mode)?;
+    let ops = items.iter().map(|item| &item.op);
     let swept = Swept {
         gpu: predictor.gpu(),
         dtype: ends[0].1.dtype,
         dimension: dimension.to_owned(),
         range,
-        framework: Some(predictor.framework(ends[0].1.mode)?.name.clone()),
-        basis: bases(predictor, items.iter().map(|item| &item.op)),
+        framework: Some(framework.name.clone()),
+        basis: bases(predictor, framework.kernels, ops),
     };
     Ok(SweepReport::models(swept, &sweep, &ends))
 }
@@ -85,7 +87,7 @@ pub fn operator(
         dimension: dimension.to_owned(),
         range,
         framework: None,
-        basis: bases(predictor, ops.into_iter()),
+        basis: bases(predictor, predictor.kernels(), ops.into_iter()),
     };
     Ok(SweepReport::operators(swept, &sweep, &measured))
 }

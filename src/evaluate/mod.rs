@@ -12,7 +12,7 @@ use crate::dataset::Row;
 use crate::dataset::Skipped;
 use crate::error::Result;
 use crate::families::{Family, Variant};
-use crate::framework::Provider;
+use crate::framework::Kernels;
 use crate::gpu::Gpu;
 use crate::gpu::GpuCatalog;
 use crate::ops::Dtype;
@@ -112,10 +112,10 @@ pub fn evaluate(
             groups.entry(GroupKey::of(row)).or_default().push(row);
         }
         for (key, rows) in groups {
-            let provider = Provider::of_software(&key.stack);
-            let scores = score(&predictor, provider, &rows);
+            let kernels = Kernels::of_stack(&key.stack);
+            let scores = score(&predictor, kernels, &rows);
             let op = &rows[0].op;
-            let basis = predictor.basis(Family::of(op), Variant::of(op));
+            let basis = predictor.basis(kernels, Family::of(op), Variant::of(op));
             evaluation.groups.push(Group {
                 key,
                 errors: Errors::of(&scores),
@@ -155,11 +155,11 @@ pub struct Score {
     pub estimate: Estimate,
 }
 
-fn score(predictor: &Predictor, provider: Provider, rows: &[&Row]) -> Vec<Score> {
+fn score(predictor: &Predictor, kernels: Kernels, rows: &[&Row]) -> Vec<Score> {
     let mut scores = Vec::with_capacity(rows.len());
     for chunk in rows.chunks(CHUNK) {
         let ops: Vec<Op> = chunk.iter().map(|row| row.op).collect();
-        let estimates = predictor.predict_by(provider, &ops);
+        let estimates = predictor.predict_by(kernels, &ops);
         scores.extend(chunk.iter().zip(estimates).map(|(row, estimate)| Score {
             measured: row.time,
             estimate,

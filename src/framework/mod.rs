@@ -47,6 +47,53 @@ named_enum! {
     }
 }
 
+named_enum! {
+    /// A serving engine, whose GEMMs, attention and layers of experts are kernels of its own choice.
+    Engine {
+        /// SGLang.
+        Sglang = "sglang",
+        /// TensorRT-LLM.
+        Trtllm = "trtllm",
+        /// vLLM.
+        Vllm = "vllm",
+    }
+}
+
+/// Whose kernels run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kernels {
+    /// The memory-bound ones.
+    pub memory: Provider,
+    /// The others; nothing stands for those that each GPU's default sub-models timed.
+    pub engine: Option<Engine>,
+}
+
+impl Default for Kernels {
+    fn default() -> Self {
+        Self {
+            memory: Provider::Fused,
+            engine: None,
+        }
+    }
+}
+
+impl Kernels {
+    /// Whose kernels the stack of a table timed.
+    pub fn of_stack(stack: &str) -> Self {
+        Self {
+            memory: Provider::of_software(stack),
+            engine: Engine::of_stack(stack),
+        }
+    }
+}
+
+impl Engine {
+    /// The engine that a stack names first: `vllm 0.24.0`.
+    pub fn of_stack(stack: &str) -> Option<Self> {
+        Self::parse(stack.split(' ').next()?)
+    }
+}
+
 impl Kind {
     /// The kind of a step.
     pub fn of(architecture: &Architecture, workload: &Workload) -> Self {
@@ -145,8 +192,8 @@ pub struct Framework {
     pub generations: Vec<Generation>,
     /// ZeRO stages that it runs with more than one replica.
     pub zero_stages: Vec<u8>,
-    /// Whose memory-bound kernels it runs.
-    pub memory_kernels: Provider,
+    /// Whose kernels it runs.
+    pub kernels: Kernels,
     /// Releases whose expert path takes another time, by a text in the name of the software.
     pub releases: Vec<Release>,
     figures: [Figure; Constant::ALL.len()],
@@ -192,6 +239,17 @@ impl Framework {
             let allowed = format!("in {mode}: {}", names.join(", "));
             Error::field("target", "framework", format!("`{name}`"), &allowed)
         })
+    }
+
+    /// Whose kernels the built-in framework with this name runs on this generation of GPUs; the default ones where there is
+    /// none.
+    pub fn kernels_of(name: &str, generation: Generation) -> Kernels {
+        let mut named = Self::all().iter().filter(|known| {
+            known.name == name && known.modes.iter().any(|&mode| known.runs(mode, generation))
+        });
+        named
+            .next()
+            .map_or_else(Kernels::default, |known| known.kernels)
     }
 
     /// Refuses a name that no built-in framework has, whatever the mode.
@@ -356,24 +414,30 @@ mod tests {
             ("torch 2.1.0", Provider::Eager),
             ("torch_compile, cudnn-frontend 1.19.0", Provider::Compiled),
             ("cudnn, cuDNN 91901", Provider::Fused),
-            ("vllm 0.24.0", Provider::Fused),
         ] {
             assert_eq!(Provider::of_software(software), provider, "{software}");
         }
+        assert_eq!(
+            Kernels::of_stack("vllm 0.24.0"),
+            Kernels {
+                memory: Provider::Fused,
+                engine: Some(Engine::Vllm)
+            }
+        );
+        assert_eq!(Kernels::of_stack("torch 2.1.0").engine, None);
     }
 
     #[test]
-    fn a_framework_inherits_whose_memory_bound_kernels_it_runs() {
+    fn a_framework_inherits_whose_kernels_it_runs() {
         let of = |body: &str| {
             let text = format!("name = \"x\"\ntitle = \"X\"\nmodes = [\"train\"]\n{body}");
-            Framework::from_toml(&text, "my.toml")
-                .unwrap()
-                .memory_kernels
+            Framework::from_toml(&text, "my.toml").unwrap().kernels
         };
-        assert_eq!(of(""), Provider::Fused);
-        assert_eq!(of("inherits = \"fsdp2\""), Provider::Compiled);
+        assert_eq!(of(""), Kernels::default());
+        assert_eq!(of("inherits = \"fsdp2\"").memory, Provider::Compiled);
         let own = "inherits = \"fsdp2\"\nmemory_kernels = \"eager\"";
-        assert_eq!(of(own), Provider::Eager);
+        assert_eq!(of(own).memory, Provider::Eager);
+        assert_eq!(of("inherits = \"vllm\"").engine, Some(Engine::Vllm));
     }
 
     #[test]
@@ -441,6 +505,10 @@ mod tests {
             (
                 "[half_widths]\ntrain_dense = 0.0",
                 "`half_widths.train_dense` is 0",
+            ),
+            (
+                "engine = \"mine\"",
+                "unknown variant `mine`, expected one of `sglang`, `trtllm`, `vllm`",
             ),
             (
                 "memory_kernels = \"handmade\"",

@@ -1,6 +1,6 @@
 //! Reading and writing framework files: every constant in its range, every message with file, key and what is allowed.
 
-use super::{Constant, Figure, Fit, Framework, Kind, Provider, Release};
+use super::{Constant, Engine, Figure, Fit, Framework, Kernels, Kind, Provider, Release};
 use crate::arch::Mode;
 use crate::error::{Error, Result};
 use crate::gpu::Generation;
@@ -31,6 +31,9 @@ struct File {
     /// Whose memory-bound kernels it runs; nothing stands for those of the framework it inherits from, else of a library.
     #[serde(skip_serializing_if = "Option::is_none")]
     memory_kernels: Option<Provider>,
+    /// Whose other kernels it runs; nothing stands for those of the framework it inherits from, else for each GPU's default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    engine: Option<Engine>,
     #[serde(default)]
     half_widths: BTreeMap<Kind, f64>,
     #[serde(default)]
@@ -103,8 +106,9 @@ pub(super) fn framework(
         framework.zero_stages = file.zero_stages;
     }
     if let Some(provider) = file.memory_kernels {
-        framework.memory_kernels = provider;
+        framework.kernels.memory = provider;
     }
+    framework.kernels.engine = file.engine.or(framework.kernels.engine);
     framework.fits = file.fits;
     for (key, figure) in file.constants {
         let Some(constant) = Constant::parse(&key) else {
@@ -168,7 +172,7 @@ fn neutral() -> Framework {
         modes: Vec::new(),
         generations: Vec::new(),
         zero_stages: vec![0, 1, 2, 3],
-        memory_kernels: Provider::Fused,
+        kernels: Kernels::default(),
         releases: Vec::new(),
         figures: Constant::ALL.map(|constant| Figure {
             value: constant.neutral(),
@@ -194,7 +198,8 @@ pub(super) fn to_toml(framework: &Framework) -> String {
         modes: framework.modes.clone(),
         generations: framework.generations.clone(),
         zero_stages: framework.zero_stages.clone(),
-        memory_kernels: Some(framework.memory_kernels),
+        memory_kernels: Some(framework.kernels.memory),
+        engine: framework.kernels.engine,
         half_widths: framework.half_widths.clone(),
         constants: constants
             .map(|constant| {

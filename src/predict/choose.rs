@@ -3,6 +3,7 @@
 
 use crate::error::Result;
 use crate::families::{Caveat, Caveats, Coverage, Family, GpuRates, Variant};
+use crate::framework::Engine;
 use crate::gpu::{Generation, Gpu, Vendor};
 use crate::ops::{Dtype, Op};
 use crate::predict::assume;
@@ -55,7 +56,15 @@ impl LoadedModel {
             evaluator: Evaluator::new(weights),
         }
     }
+
+    /// The engine whose kernels it timed.
+    fn engine(&self) -> Option<Engine> {
+        Engine::of_stack(&self.key.stack)
+    }
 }
+
+/// What answers, by family and variant.
+pub type Answers = [Vec<Option<Answer>>; Family::ALL.len()];
 
 /// The model that answers for one family and variant.
 pub struct Answer {
@@ -102,6 +111,47 @@ impl Answer {
             _ => self,
         }
     }
+}
+
+/// What answers for a GPU.
+pub fn answers(
+    gpu: &Gpu,
+    candidates: &Candidates<'_>,
+    models: &mut Vec<LoadedModel>,
+) -> Result<Answers> {
+    let mut answers = Family::ALL.map(|_| Vec::new());
+    for family in Family::ALL {
+        for variant in family.variants() {
+            let answer = choose(gpu, candidates, family, variant, models)?;
+            answers[family as usize].push(answer);
+        }
+    }
+    Ok(answers)
+}
+
+/// What answers in place of `default` where the kernels are those of an engine: where that is another sub-model. Rows that
+/// somebody measured on software of their own answer whichever engine it is.
+pub fn answers_of(
+    engine: Engine,
+    gpu: &Gpu,
+    candidates: &Candidates<'_>,
+    default: &Answers,
+    models: &mut Vec<LoadedModel>,
+) -> Result<Answers> {
+    let mut answers = Family::ALL.map(|_| Vec::new());
+    let candidates = candidates.preferring(engine);
+    for family in candidates.beside_default(engine) {
+        for (variant, known) in family.variants().into_iter().zip(&default[family as usize]) {
+            let of_engine = |known: &&Answer| models[known.model].engine().is_some();
+            let answer = match known.as_ref().filter(of_engine).map(|known| known.model) {
+                Some(known) => choose(gpu, &candidates, family, variant, models)?
+                    .filter(|answer| answer.model != known),
+                None => None,
+            };
+            answers[family as usize].push(answer);
+        }
+    }
+    Ok(answers)
 }
 
 /// Finds the sub-model that fits best and loads it; none where no model knows the family.
@@ -186,18 +236,23 @@ fn next_best<'a>(
     models: &mut Vec<LoadedModel>,
 ) -> Option<(&'a Key, Answer)> {
     let nearest = |artifacts: &[&'a Artifact], family: Family, most: u32| {
-        let all = artifacts.iter().flat_map(|artifact| artifact.submodels());
-        let others = all.filter(|(submodel, _)| {
+        let all = artifacts.iter().enumerate().flat_map(|(place, artifact)| {
+            let submodels = artifact.submodels();
+            submodels.map(move |(submodel, weights)| (place, submodel, weights))
+        });
+        let others = all.filter(|(_, submodel, _)| {
             submodel.key.family == family
                 && !excluded(&submodel.key)
                 && candidates.may_answer(submodel)
                 && (family != Family::Collective || carries(submodel, gpu))
         });
-        let known = others.filter_map(|(submodel, weights)| {
+        // Of one GPU, the sub-model of the engine that is asked for, else the first.
+        let known = others.filter_map(|(place, submodel, weights)| {
             let distance = distance(gpu, variant, &submodel.key)?;
-            (distance <= most).then_some((distance, submodel, weights))
+            let rank = (distance, place, !candidates.prefers(submodel));
+            (distance <= most).then_some((rank, submodel, weights))
         });
-        known.min_by_key(|(distance, ..)| *distance)
+        known.min_by_key(|(rank, ..)| *rank)
     };
     // A model that was asked for by name answers wherever it knows kernels of this format's width; where nobody knows
     // the family, the one with the same features answers, and where ratios carry that over, this GPU's before another's.
@@ -330,9 +385,42 @@ pub struct Candidates<'a> {
     all: Vec<&'a Artifact>,
     /// The GPU whose rows no sub-model may have seen.
     left_out: Option<&'a str>,
+    /// The engine whose sub-models go before others of the same GPU.
+    engine: Option<Engine>,
 }
 
 impl Candidates<'_> {
+    /// The same, with the sub-models of an engine before others of the same GPU.
+    fn preferring(&self, engine: Engine) -> Self {
+        Self {
+            named: self.named.clone(),
+            all: self.all.clone(),
+            left_out: self.left_out,
+            engine: Some(engine),
+        }
+    }
+
+    fn prefers(&self, submodel: &Submodel) -> bool {
+        self.engine.is_some() && Engine::of_stack(&submodel.key.stack) == self.engine
+    }
+
+    /// The families of which a model has a sub-model of this engine after another one of the same variant.
+    fn beside_default(&self, engine: Engine) -> impl Iterator<Item = Family> {
+        let is_beside = move |artifact: &&Artifact, family: Family| {
+            let of_family = |submodel: &&Submodel| submodel.key.family == family;
+            let submodels: Vec<_> = artifact.card.submodels.iter().filter(of_family).collect();
+            submodels.iter().enumerate().any(|(place, submodel)| {
+                let mut before = submodels[..place].iter();
+                Engine::of_stack(&submodel.key.stack) == Some(engine)
+                    && before.any(|first| first.key.variant == submodel.key.variant)
+            })
+        };
+        Family::ALL.into_iter().filter(move |&family| {
+            let mut models = self.all.iter();
+            models.any(|artifact| is_beside(artifact, family))
+        })
+    }
+
     fn may_answer(&self, submodel: &Submodel) -> bool {
         let seen = |left_out: &str| submodel.data.iter().any(|table| table.gpu == left_out);
         !self.left_out.is_some_and(seen)
@@ -361,6 +449,7 @@ pub fn candidates<'a>(gpu: &Gpu, model: Option<&'a Artifact>) -> Result<Candidat
         named,
         all,
         left_out: None,
+        engine: None,
     })
 }
 
@@ -374,6 +463,7 @@ pub fn candidates_without(gpu: &Gpu) -> Result<Candidates<'_>> {
         named: vec![],
         all: found.into_iter().flatten().collect(),
         left_out: Some(&gpu.name),
+        engine: None,
     })
 }
 
@@ -547,6 +637,36 @@ mod tests {
             answer.name,
             "sglang 0.5.10 on a100 and trtllm 1.3.0rc20 on b200"
         );
+    }
+
+    #[test]
+    fn kernels_of_an_engine_answer_where_its_stack_was_timed_beside_the_default_one() {
+        let bf16 = Variant::Format(Dtype::Bf16);
+        let of = |gpu: &str, engine, family: Family| {
+            let gpu = Gpu::find(gpu).unwrap();
+            let candidates = candidates(gpu, None).unwrap();
+            let mut models = Vec::new();
+            let default = answers(gpu, &candidates, &mut models).unwrap();
+            let own = answers_of(engine, gpu, &candidates, &default, &mut models).unwrap();
+            let name = |answers: &Answers| {
+                let answer = answers[family as usize].get(bf16.index());
+                let answer = answer.and_then(Option::as_ref);
+                answer.map(|answer| answer.name.clone())
+            };
+            (name(&default).unwrap(), name(&own))
+        };
+        for gpu in ["a100", "a100-40gb"] {
+            let (default, own) = of(gpu, Engine::Vllm, Family::Decode);
+            assert_eq!(default, "sglang 0.5.10 on a100");
+            assert_eq!(own.as_deref(), Some("vllm 0.14.0 on a100"));
+        }
+        for (gpu, engine, family) in [
+            ("a100", Engine::Sglang, Family::Decode),
+            ("a100", Engine::Vllm, Family::Gemm),
+            ("h200", Engine::Vllm, Family::Decode),
+        ] {
+            assert_eq!(of(gpu, engine, family).1, None, "{gpu} {engine} {family}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use crate::arch::{Architecture, Workload, lower};
 use crate::error::Result;
-use crate::framework::Provider;
+use crate::framework::Kernels;
 use crate::ops::Op;
 use crate::predict::Predictor;
 use crate::predict::estimate::Estimate;
@@ -16,9 +16,9 @@ use rustc_hash::FxHashMap;
 /// A predictor that remembers.
 pub struct Memo<'a> {
     predictor: &'a Predictor,
-    /// By one provider of memory-bound kernels.
+    /// Of the kernels of one framework.
     known: FxHashMap<Op, Estimate>,
-    provider: Provider,
+    kernels: Kernels,
     missing: Vec<Op>,
 }
 
@@ -39,7 +39,7 @@ impl<'a> Memo<'a> {
         Self {
             predictor,
             known: FxHashMap::default(),
-            provider: Provider::Fused,
+            kernels: Kernels::default(),
             missing: Vec::new(),
         }
     }
@@ -49,9 +49,9 @@ impl<'a> Memo<'a> {
         let context = Context::of(self.predictor, architecture, workload)?;
         let mut step = lower(architecture, workload)?;
         retain_counted(&mut step, context.framework);
-        let provider = context.framework.memory_kernels;
-        if self.provider != provider {
-            self.provider = provider;
+        let kernels = context.framework.kernels;
+        if self.kernels != kernels {
+            self.kernels = kernels;
             self.known.clear();
         }
         for item in &step.items {
@@ -60,7 +60,7 @@ impl<'a> Memo<'a> {
                 .extend(asked.filter(|op| !self.known.contains_key(op)));
         }
         if !self.missing.is_empty() {
-            let estimates = self.predictor.predict_by(provider, &self.missing);
+            let estimates = self.predictor.predict_by(kernels, &self.missing);
             self.known.extend(self.missing.drain(..).zip(estimates));
         }
         let estimates = step.items.iter().map(|item| {

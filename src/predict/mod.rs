@@ -23,10 +23,10 @@ pub mod step;
 use crate::arch::Mode;
 use crate::error::{Error, Result};
 use crate::families::{self, Family, GpuRates, Question, Variant};
-use crate::framework::{Framework, Provider};
+use crate::framework::{Engine, Framework, Kernels, Provider};
 use crate::gpu::Gpu;
 use crate::ops::{Dtype, Op};
-use crate::predict::choose::{Answer, LoadedModel, choose};
+use crate::predict::choose::{Answer, Answers, LoadedModel};
 use crate::predict::estimate::{Caveat, Caveats, Estimate, Tier};
 use crate::predict::laws::Laws;
 use crate::predict::ratios::{Carried, Ratios};
@@ -62,8 +62,9 @@ pub struct Predictor {
     /// Those of the GPU, without a stack.
     rates: GpuRates,
     models: Vec<LoadedModel>,
-    /// By family and variant.
-    answers: [Vec<Option<Answer>>; Family::ALL.len()],
+    answers: Answers,
+    /// What answers in place of those for kernels of an engine.
+    of_engines: [Answers; Engine::ALL.len()],
     /// The model that knows odd sizes and batches, where any GPU of the maker has one.
     alignment: Option<usize>,
     ratios: Ratios,
@@ -107,12 +108,11 @@ impl Predictor {
 
     fn of(gpu: &Gpu, candidates: &choose::Candidates<'_>, laws: Laws) -> Result<Self> {
         let mut models = Vec::new();
-        let mut answers = Family::ALL.map(|_| Vec::new());
-        for family in Family::ALL {
-            for variant in family.variants() {
-                let answer = choose(gpu, candidates, family, variant, &mut models)?;
-                answers[family as usize].push(answer);
-            }
+        let answers = choose::answers(gpu, candidates, &mut models)?;
+        let mut of_engines = Engine::ALL.map(|_| Family::ALL.map(|_| Vec::new()));
+        for engine in Engine::ALL {
+            of_engines[engine as usize] =
+                choose::answers_of(engine, gpu, candidates, &answers, &mut models)?;
         }
         let alignment = choose::alignment(gpu, candidates, &mut models)?;
         Ok(Self {
@@ -120,6 +120,7 @@ impl Predictor {
             rates: GpuRates::new(gpu, gpu.launch_floor()),
             models,
             answers,
+            of_engines,
             alignment,
             ratios: Ratios::of(gpu)?,
             laws,
@@ -172,6 +173,15 @@ impl Predictor {
         }
     }
 
+    /// Whose kernels operators run that are asked for alone: those of the framework that was asked for, else the default.
+    pub fn kernels(&self) -> Kernels {
+        match &self.framework {
+            Framed::Default => Kernels::default(),
+            Framed::Named(name) => Framework::kernels_of(name, self.gpu.generation),
+            Framed::Given(framework) => framework.kernels,
+        }
+    }
+
     /// Answers these exact operators with their measured times.
     #[must_use]
     pub fn with_measured(mut self, rows: impl IntoIterator<Item = (Op, Seconds)>) -> Self {
@@ -189,62 +199,88 @@ impl Predictor {
         &self.gpu
     }
 
-    /// The stack and GPU that answer for this family and variant (`trtllm 1.3.0rc20 on h200`).
-    pub fn basis(&self, family: Family, variant: impl Into<Variant>) -> Option<String> {
-        self.answer(family, variant.into())
+    /// The stack and GPU that answer for these kernels of this family and variant (`trtllm 1.3.0rc20 on h200`).
+    pub fn basis(
+        &self,
+        kernels: Kernels,
+        family: Family,
+        variant: impl Into<Variant>,
+    ) -> Option<String> {
+        self.answer(kernels.engine, family, variant.into())
             .map(|answer| answer.name.clone())
     }
 
     /// The family whose kernels answer for a family: another one where the GPU has no model of it.
-    pub fn answering(&self, family: Family, variant: impl Into<Variant>) -> Family {
-        self.answer(family, variant.into())
+    pub fn answering(
+        &self,
+        kernels: Kernels,
+        family: Family,
+        variant: impl Into<Variant>,
+    ) -> Family {
+        self.answer(kernels.engine, family, variant.into())
             .map_or(family, |answer| answer.family)
     }
 
-    /// What answers for each family and variant: the stack and GPU, and what is unlike the question.
-    pub fn answers(&self) -> impl Iterator<Item = (Family, Variant, &str, Caveats)> {
+    /// What answers for each family and variant: the stack and GPU, and what is unlike the question; the default before
+    /// what answers in its place for kernels of an engine.
+    pub fn answers(
+        &self,
+    ) -> impl Iterator<Item = (Family, Variant, Option<Engine>, &str, Caveats)> {
         let asked = Family::ALL.into_iter().flat_map(|family| {
             let variants = family.variants().into_iter();
             variants.map(move |variant| (family, variant))
         });
-        asked.filter_map(|(family, variant)| {
-            let answer = self.answer(family, variant)?;
-            Some((family, variant, answer.name.as_str(), answer.caveats))
+        asked.flat_map(|(family, variant)| {
+            let of_engines = Engine::ALL.map(Some).into_iter().zip(&self.of_engines);
+            let tables = std::iter::once((None, &self.answers)).chain(of_engines);
+            tables.filter_map(move |(engine, table)| {
+                let answer = at(table, family, variant)?;
+                Some((
+                    family,
+                    variant,
+                    engine,
+                    answer.name.as_str(),
+                    answer.caveats,
+                ))
+            })
         })
     }
 
-    /// Predicts each operator, in order; memory-bound kernels are those of a library.
+    /// Predicts each operator, in order, with [`Predictor::kernels`].
     pub fn predict(&self, ops: &[Op]) -> Vec<Estimate> {
-        self.predict_by(Provider::Fused, ops)
+        self.predict_by(self.kernels(), ops)
     }
 
-    /// The same with memory-bound kernels of this provider.
-    pub fn predict_by(&self, provider: Provider, ops: &[Op]) -> Vec<Estimate> {
+    /// The same with these kernels.
+    pub fn predict_by(&self, kernels: Kernels, ops: &[Op]) -> Vec<Estimate> {
         let mut estimates = Vec::with_capacity(ops.len());
         let mut plans = Vec::with_capacity(ops.len().min(BATCH));
         ROWS.with_borrow_mut(|batch| {
             for ops in ops.chunks(BATCH) {
                 batch.clear(self.models.len());
-                plans.extend(ops.iter().map(|op| self.plan(op, batch)));
+                plans.extend(ops.iter().map(|op| self.plan(op, kernels.engine, batch)));
                 batch.evaluate(&self.models);
                 let answers = ops.iter().zip(plans.drain(..));
-                estimates
-                    .extend(answers.map(|(op, plan)| self.conclude(op, plan, provider, batch)));
+                estimates.extend(
+                    answers.map(|(op, plan)| self.conclude(op, plan, kernels.memory, batch)),
+                );
             }
         });
         estimates
     }
 
-    fn answer(&self, family: Family, variant: Variant) -> Option<&Answer> {
-        self.answers[family as usize][variant.index()].as_ref()
+    fn answer(&self, engine: Option<Engine>, family: Family, variant: Variant) -> Option<&Answer> {
+        engine
+            .and_then(|engine| at(&self.of_engines[engine as usize], family, variant))
+            .or_else(|| at(&self.answers, family, variant))
     }
 
     /// Queues the nearest covered shape of an operator.
-    fn plan(&self, op: &Op, batch: &mut Batch) -> Plan {
+    fn plan(&self, op: &Op, engine: Option<Engine>, batch: &mut Batch) -> Plan {
         if let Some(&time) = self.measured.get(op) {
             return Plan::Measured(time);
         }
-        let Some(answer) = self.answer(Family::of(op), Variant::of(op)) else {
+        let Some(answer) = self.answer(engine, Family::of(op), Variant::of(op)) else {
             return Plan::Unlearned;
         };
         let answer = answer.to(op);
@@ -361,6 +397,11 @@ impl Predictor {
             }
         }
     }
+}
+
+/// The answer for a family and variant.
+fn at(answers: &Answers, family: Family, variant: Variant) -> Option<&Answer> {
+    answers[family as usize].get(variant.index())?.as_ref()
 }
 
 /// What a model says of one row.

@@ -138,6 +138,7 @@ fn write_model(text: &mut String, model: &ModelAccuracy<'_>) {
         &[
             "family",
             "format",
+            "stack",
             "size",
             "rows",
             "median",
@@ -148,13 +149,16 @@ fn write_model(text: &mut String, model: &ModelAccuracy<'_>) {
     );
     row(
         text,
-        &["---", "---", "---", "--:", "--:", "--:", "--:", "--:"],
+        &[
+            "---", "---", "---", "---", "--:", "--:", "--:", "--:", "--:",
+        ],
     );
     for HeadAccuracy { head, .. } in &model.heads {
         for errors in head.held_out.iter().filter(|errors| errors.group != ALL) {
             let mut cells = vec![
                 head.key.family.name().to_owned(),
                 head.key.variant.to_string(),
+                head.key.stack.clone(),
                 errors.group.clone(),
             ];
             cells.extend(error_cells(errors));
@@ -199,7 +203,8 @@ fn write_head(text: &mut String, accuracy: &HeadAccuracy<'_>) {
 /// What a reader of the first table has to know about one head, if anything.
 fn note(accuracy: &HeadAccuracy<'_>) -> Option<String> {
     let HeadAccuracy { head, baselines } = accuracy;
-    let name = format!("{} {}", head.key.family.name(), head.key.variant);
+    let key = &head.key;
+    let name = format!("{} {}, {}", key.family.name(), key.variant, key.stack);
     let Some(baselines) = baselines else {
         return (head.key.gpu != ANY_GPU).then(|| {
             format!("{name}: no rows of this stack were given, so no simple predictors.")

@@ -1,6 +1,7 @@
 //! The answer to `gpus`: all parts in one table, or one part with the source of every figure.
 
 use crate::families::{Family, Variant};
+use crate::framework::Engine;
 use crate::gpu::Gpu;
 use crate::ops::Dtype;
 use crate::predict::estimate::Caveats;
@@ -98,6 +99,9 @@ pub struct GpuReport {
 struct AnswerLine {
     family: &'static str,
     dtype: String,
+    /// The serving engine that it answers for in place of the default; absent for the default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    engine: Option<Engine>,
     stack: String,
     tier: Tier,
     caveats: Vec<Warning>,
@@ -116,11 +120,12 @@ impl GpuReport {
     pub fn new<'a>(
         gpu: &Gpu,
         models: Vec<String>,
-        answers: impl Iterator<Item = (Family, Variant, &'a str, Caveats)>,
+        answers: impl Iterator<Item = (Family, Variant, Option<Engine>, &'a str, Caveats)>,
     ) -> Self {
-        let answers = answers.map(|(family, variant, stack, caveats)| AnswerLine {
+        let answers = answers.map(|(family, variant, engine, stack, caveats)| AnswerLine {
             family: family.name(),
             dtype: variant.to_string(),
+            engine,
             stack: stack.to_owned(),
             tier: if caveats == Caveats::default() {
                 Tier::Learned
@@ -151,12 +156,13 @@ impl GpuReport {
             let unlike: Vec<_> = line.caveats.iter().map(|warning| warning.text).collect();
             [
                 format!("{} {}", line.family, line.dtype),
+                line.engine.map_or("any", Engine::name).to_owned(),
                 line.tier.to_string(),
                 line.stack.clone(),
                 unlike.join(", "),
             ]
         });
-        let headings = ["operators", "tier", "answered by", "because"];
+        let headings = ["operators", "framework", "tier", "answered by", "because"];
         table(headings.map(|heading| (heading, Side::Left)), rows)
     }
 }

@@ -66,7 +66,8 @@ pub struct TargetRequest {
     #[cfg_attr(feature = "cli", arg(long, value_name = "NAME|PATH"))]
     pub model: Option<String>,
     /// What runs whole steps: a built-in framework, on the command line also the path of a calibrated one; kernels is
-    /// the plain sum, unknown holds whichever it is [default: megatron in training, vllm in serving].
+    /// the plain sum, unknown holds whichever it is [default: megatron in training, vllm in serving]. Operators asked for
+    /// alone are its kernels, where it is named.
     #[cfg_attr(feature = "cli", arg(long, value_name = "NAME|PATH"))]
     #[schema(inline)]
     #[param(value_type = Option<String>)]

@@ -151,7 +151,7 @@ pub(super) fn plan<'a>(
     Ok(plan)
 }
 
-/// One sub-model a family and variant from the default stacks of all GPUs that have one.
+/// One sub-model a family and variant from the default stacks, the first of each GPU, of all GPUs that have one.
 fn plan_across<'a>(tables: &Rows<'a>, recipes: &'a [Recipe]) -> Vec<(Key, Sources<'a>)> {
     let mut plan: BTreeMap<(Family, Variant), Sources<'a>> = BTreeMap::new();
     for recipe in recipes {
@@ -160,6 +160,12 @@ fn plan_across<'a>(tables: &Rows<'a>, recipes: &'a [Recipe]) -> Vec<(Key, Source
             Gpu::find(&recipe.gpu),
         ) {
             let sources = plan.entry((recipe.family, recipe.variant)).or_default();
+            // Collectives of few and of many ranks are of two stacks of one GPU.
+            let is_collective = recipe.family == Family::Collective;
+            let mut known = sources.own.iter();
+            if !is_collective && known.any(|(known, _)| known.name == gpu.name) {
+                continue;
+            }
             sources.own.push((gpu, stack));
             sources.ranks_from.extend(recipe.ranks_from(stack));
         }

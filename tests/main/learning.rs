@@ -4,6 +4,7 @@ use crate::cli::{parse, refuses, run};
 use crate::made_up;
 use shapewise::dataset::{Row, is_held_out, key, read, write};
 use shapewise::families::{Family, Variant};
+use shapewise::framework::Kernels;
 use shapewise::gpu::{Gpu, GpuCatalog};
 use shapewise::ops::{Collective, CollectiveKind, Dtype, Memory, MemoryKind, Op, Pass};
 use shapewise::predict::Predictor;
@@ -50,7 +51,9 @@ fn a_seed_repeats_and_a_finished_model_predicts() {
 
     let predictor = Predictor::new(Gpu::find("h200").unwrap(), Some(&opened)).unwrap();
     assert_eq!(
-        predictor.basis(Family::Gemm, Dtype::Bf16).unwrap(),
+        predictor
+            .basis(Kernels::default(), Family::Gemm, Dtype::Bf16)
+            .unwrap(),
         "made-up 1 on h200"
     );
     let head = &first.card.submodels[0];
@@ -120,7 +123,9 @@ fn memory_bound_kernels_and_collectives_are_learned_like_any_other_family() {
     }
     assert_eq!(estimates[4].time, Seconds::ZERO);
     assert_eq!(
-        predictor.basis(Family::Collective, wanted[1]).unwrap(),
+        predictor
+            .basis(Kernels::default(), Family::Collective, wanted[1])
+            .unwrap(),
         "made-up 1 on h200"
     );
 }

@@ -2,6 +2,7 @@
 
 use shapewise::arch::{Architecture, Workload};
 use shapewise::families::Family;
+use shapewise::framework::Kernels;
 use shapewise::gpu::Gpu;
 use shapewise::ops::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
 use shapewise::predict::Predictor;
@@ -349,13 +350,13 @@ fn a_gpu_without_data_says_whose_numbers_it_uses() {
     let estimate = one(&card, gemm(4096, 4096, 4096));
     assert!(estimate.tier == Tier::Transferred && estimate.caveats.contains(Caveat::OtherGpu));
     assert!(
-        card.basis(Family::Gemm, Dtype::Bf16)
+        card.basis(Kernels::default(), Family::Gemm, Dtype::Bf16)
             .unwrap()
             .ends_with("on l40s")
     );
     assert!(
         predictor("mi300x")
-            .basis(Family::Prefill, Dtype::Bf16)
+            .basis(Kernels::default(), Family::Prefill, Dtype::Bf16)
             .unwrap()
             .ends_with("of all GPUs")
     );
@@ -385,7 +386,7 @@ fn a_model_that_is_named_answers_instead_of_the_gpus_own() {
         let named = Predictor::new(a100, model).unwrap();
         assert!(
             named
-                .basis(Family::Gemm, Dtype::Bf16)
+                .basis(Kernels::default(), Family::Gemm, Dtype::Bf16)
                 .unwrap()
                 .ends_with(basis)
         );
@@ -396,7 +397,7 @@ fn a_model_that_is_named_answers_instead_of_the_gpus_own() {
     let named = Predictor::new(a100, model).unwrap();
     assert!(
         named
-            .basis(Family::Prefill, Dtype::Bf16)
+            .basis(Kernels::default(), Family::Prefill, Dtype::Bf16)
             .unwrap()
             .ends_with("on a100")
     );

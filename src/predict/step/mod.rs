@@ -192,8 +192,8 @@ pub(super) fn retain_counted(step: &mut Step, framework: &Framework) {
 fn estimates(predictor: &Predictor, context: &Context<'_>, step: &Step) -> Vec<Estimate> {
     let asked = step.items.iter().filter_map(|item| context.asked(&item.op));
     let ops: Vec<Op> = asked.collect();
-    let provider = context.framework.memory_kernels;
-    let mut predicted = predictor.predict_by(provider, &ops).into_iter();
+    let kernels = context.framework.kernels;
+    let mut predicted = predictor.predict_by(kernels, &ops).into_iter();
     let each = step.items.iter().map(|item| {
         let asked = context.asked(&item.op).and_then(|_| predicted.next());
         context.estimate(&item.op, asked)
