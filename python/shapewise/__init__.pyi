@@ -818,7 +818,7 @@ def predict_gemm(  # type: ignore[overload-overlap]
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
         calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
-        in training, vllm in serving].
+        in training, vllm in serving]. Operators asked for alone are its kernels, where it is named.
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
@@ -855,7 +855,7 @@ def predict_gemm(
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
         calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
-        in training, vllm in serving].
+        in training, vllm in serving]. Operators asked for alone are its kernels, where it is named.
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
@@ -902,7 +902,7 @@ def predict_attention(  # type: ignore[overload-overlap]
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
         calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
-        in training, vllm in serving].
+        in training, vllm in serving]. Operators asked for alone are its kernels, where it is named.
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
@@ -949,7 +949,7 @@ def predict_attention(
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
         calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
-        in training, vllm in serving].
+        in training, vllm in serving]. Operators asked for alone are its kernels, where it is named.
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
@@ -982,7 +982,7 @@ def predict_graph(
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
         calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
-        in training, vllm in serving].
+        in training, vllm in serving]. Operators asked for alone are its kernels, where it is named.
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
@@ -1083,7 +1083,7 @@ class Model:
             the model of the GPU].
         framework: What runs whole steps: a built-in framework, on the command line also the path of a
             calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
-            in training, vllm in serving].
+            in training, vllm in serving]. Operators asked for alone are its kernels, where it is named.
         network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
             of the GPU's usual server].
         host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
@@ -1167,7 +1167,7 @@ class Model:
             the model of the GPU].
         framework: What runs whole steps: a built-in framework, on the command line also the path of a
             calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
-            in training, vllm in serving].
+            in training, vllm in serving]. Operators asked for alone are its kernels, where it is named.
         network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
             of the GPU's usual server].
         host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
@@ -1251,7 +1251,7 @@ class Model:
             the model of the GPU].
         framework: What runs whole steps: a built-in framework, on the command line also the path of a
             calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
-            in training, vllm in serving].
+            in training, vllm in serving]. Operators asked for alone are its kernels, where it is named.
         network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
             of the GPU's usual server].
         host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
@@ -1329,7 +1329,7 @@ class Model:
             the model of the GPU].
         framework: What runs whole steps: a built-in framework, on the command line also the path of a
             calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
-            in training, vllm in serving].
+            in training, vllm in serving]. Operators asked for alone are its kernels, where it is named.
         network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
             of the GPU's usual server].
         host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
@@ -1407,7 +1407,7 @@ class Model:
             the model of the GPU].
         framework: What runs whole steps: a built-in framework, on the command line also the path of a
             calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
-            in training, vllm in serving].
+            in training, vllm in serving]. Operators asked for alone are its kernels, where it is named.
         network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
             of the GPU's usual server].
         host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
@@ -1566,7 +1566,7 @@ class Model:
             the model of the GPU].
         framework: What runs whole steps: a built-in framework, on the command line also the path of a
             calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
-            in training, vllm in serving].
+            in training, vllm in serving]. Operators asked for alone are its kernels, where it is named.
         network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
             of the GPU's usual server].
         host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
@@ -1729,7 +1729,7 @@ def search(
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
         calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
-        in training, vllm in serving].
+        in training, vllm in serving]. Operators asked for alone are its kernels, where it is named.
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
@@ -1814,7 +1814,7 @@ def check(
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
         calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
-        in training, vllm in serving].
+        in training, vllm in serving]. Operators asked for alone are its kernels, where it is named.
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
@@ -1893,7 +1893,7 @@ def plan(
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
         calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
-        in training, vllm in serving].
+        in training, vllm in serving]. Operators asked for alone are its kernels, where it is named.
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
@@ -1972,7 +1972,7 @@ def compare(
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
         calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
-        in training, vllm in serving].
+        in training, vllm in serving]. Operators asked for alone are its kernels, where it is named.
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
@@ -2010,7 +2010,7 @@ def sweep(
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
         calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
-        in training, vllm in serving].
+        in training, vllm in serving]. Operators asked for alone are its kernels, where it is named.
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
@@ -2058,7 +2058,7 @@ def sweep(
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
         calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
-        in training, vllm in serving].
+        in training, vllm in serving]. Operators asked for alone are its kernels, where it is named.
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
@@ -2145,7 +2145,7 @@ def sweep(
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
         calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
-        in training, vllm in serving].
+        in training, vllm in serving]. Operators asked for alone are its kernels, where it is named.
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
