@@ -37,8 +37,10 @@ named_enum! {
 
 named_enum! {
     /// Whose memory-bound kernels run.
+    #[derive(Default)]
     Provider {
         /// Those of a library, one kernel for all that is done to a tensor: cuDNN, Liger-Kernel, serving engines.
+        #[default]
         Fused = "fused",
         /// Those that torch.compile makes.
         Compiled = "compiled",
@@ -60,21 +62,12 @@ named_enum! {
 }
 
 /// Whose kernels run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kernels {
     /// The memory-bound ones.
     pub memory: Provider,
     /// The others; nothing stands for those that each GPU's default sub-models timed.
     pub engine: Option<Engine>,
-}
-
-impl Default for Kernels {
-    fn default() -> Self {
-        Self {
-            memory: Provider::Fused,
-            engine: None,
-        }
-    }
 }
 
 impl Kernels {

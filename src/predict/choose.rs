@@ -378,6 +378,7 @@ fn load(submodel: &Submodel, weights: &Weights, gpu: &Gpu, models: &mut Vec<Load
 }
 
 /// Models worth asking.
+#[derive(Clone)]
 pub struct Candidates<'a> {
     /// The one that was named, if one was.
     named: Vec<&'a Artifact>,
@@ -393,10 +394,8 @@ impl Candidates<'_> {
     /// The same, with the sub-models of an engine before others of the same GPU.
     fn preferring(&self, engine: Engine) -> Self {
         Self {
-            named: self.named.clone(),
-            all: self.all.clone(),
-            left_out: self.left_out,
             engine: Some(engine),
+            ..self.clone()
         }
     }
 
