@@ -61,7 +61,11 @@ pub fn run(args: &CalibrateRequest) -> Result<CalibrationReport> {
         None => Framework::default_for(mode(&runs)).clone(),
     };
     let answer = |gpu: &Gpu| Predictor::new(gpu, model.as_deref());
-    let mut judged = judge(&runs, &Choice::Given(&base), &answer)?;
+    let choice = match args.refit {
+        true => Choice::Shared(&base),
+        false => Choice::Given(&base),
+    };
+    let mut judged = judge(&runs, &choice, &answer)?;
     if args.refit {
         judged.retain(|each| {
             let run = each.run;

@@ -80,15 +80,25 @@ pub enum Choice<'a> {
     Auto,
     /// This one, where it runs the mode.
     Given(&'a Framework),
+    /// This one, with the kernels of the engine that the software of the run names where it states no engine itself: how
+    /// constants are fitted that several frameworks share.
+    Shared(&'a Framework),
 }
 
 impl Choice<'_> {
     fn of(&self, run: &Run) -> Result<Framework> {
         let (mode, generation) = (run.workload.mode, run.gpu.generation);
+        let recognised = Framework::recognise(&run.software, mode, generation);
         Ok(match self {
             Self::Given(framework) if framework.runs(mode, generation) => (*framework).clone(),
             Self::Given(framework) => Framework::find(&framework.name, mode, generation)?.clone(),
-            Self::Auto => match Framework::recognise(&run.software, mode, generation) {
+            Self::Shared(framework) => {
+                let mut shared = Self::Given(framework).of(run)?;
+                let engine = recognised.and_then(|known| known.kernels.engine);
+                shared.kernels.engine = shared.kernels.engine.or(engine);
+                shared
+            }
+            Self::Auto => match recognised {
                 Some(framework) => framework.clone(),
                 None => Framework::find(Framework::UNKNOWN, mode, generation)?.clone(),
             },
@@ -161,7 +171,8 @@ pub fn judge<'a>(
         let framework = choice.of(run)?;
         // A trainer and a server may share a name, as those of unknown software do.
         let (gpu, mode) = (&run.gpu.name, run.workload.mode);
-        let key = format!("{gpu} {network:?} {} {mode}", framework.name);
+        let (name, kernels) = (&framework.name, framework.kernels);
+        let key = format!("{gpu} {network:?} {name} {kernels:?} {mode}");
         if !predictors.contains_key(&key) {
             predictors.insert(
                 key.clone(),
@@ -320,5 +331,38 @@ mod tests {
         assert_eq!(first(4, 32), first(1, 8));
         assert!(token(4, 64) > token(4, 32));
         assert!(first(4, 64) > first(4, 32));
+    }
+
+    #[test]
+    fn constants_that_servers_share_are_judged_with_the_kernels_of_each_software() {
+        let gpu = Gpu::find("a100").unwrap();
+        let llama = Architecture::find("llama-3-8b").unwrap();
+        let work = Workload::decode(8, 1050);
+        let of = |software: &str| Run {
+            software: software.to_owned(),
+            ..Run::step(
+                Publisher::InferenceRuns,
+                gpu,
+                llama.clone(),
+                work,
+                Seconds::from_secs(0.01),
+            )
+        };
+        let runs = Runs {
+            runs: ["vLLM 0.12.0", "LMDeploy 0.2.0"].map(of).to_vec(),
+            skipped: Skipped::default(),
+        };
+        let server = Framework::find(Framework::UNKNOWN, work.mode, gpu.generation).unwrap();
+        let vllm = Framework::find("vllm", work.mode, gpu.generation).unwrap();
+        let answer = |gpu: &Gpu| Predictor::new(gpu, None);
+        let times = |choice: &Choice<'_>| {
+            let judged = judge(&runs, choice, &answer).unwrap();
+            [judged[0].time(), judged[1].time()]
+        };
+        let [shared, unrecognised] = times(&Choice::Shared(server));
+        let [given, same] = times(&Choice::Given(server));
+        assert_eq!(shared, times(&Choice::Given(vllm))[0]);
+        assert!(shared < given, "vLLM decodes faster on A100");
+        assert_eq!([unrecognised, same], [given, given]);
     }
 }

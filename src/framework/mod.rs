@@ -85,6 +85,16 @@ impl Engine {
     pub fn of_stack(stack: &str) -> Option<Self> {
         Self::parse(stack.split(' ').next()?)
     }
+
+    /// The engine that answers for its kernels where its own were not timed: vLLM and SGLang call the same libraries
+    /// (CUTLASS, FlashAttention, FlashInfer, Triton).
+    pub const fn like(self) -> Self {
+        match self {
+            Self::Sglang => Self::Vllm,
+            Self::Vllm => Self::Sglang,
+            Self::Trtllm => Self::Trtllm,
+        }
+    }
 }
 
 impl Kind {

@@ -57,8 +57,13 @@ impl LoadedModel {
         }
     }
 
+    /// Whether it was trained over the default stacks of all GPUs.
+    pub fn is_of_all_gpus(&self) -> bool {
+        self.key.gpu == ANY_GPU
+    }
+
     /// The engine whose kernels it timed.
-    fn engine(&self) -> Option<Engine> {
+    pub fn engine(&self) -> Option<Engine> {
         Engine::of_stack(&self.key.stack)
     }
 }
@@ -240,16 +245,16 @@ fn next_best<'a>(
             let submodels = artifact.submodels();
             submodels.map(move |(submodel, weights)| (place, submodel, weights))
         });
-        let others = all.filter(|(_, submodel, _)| {
+        let others = all.filter(|(place, submodel, _)| {
             submodel.key.family == family
                 && !excluded(&submodel.key)
-                && candidates.may_answer(submodel)
+                && candidates.may_answer(artifacts[*place], submodel)
                 && (family != Family::Collective || carries(submodel, gpu))
         });
-        // Of one GPU, the sub-model of the engine that is asked for, else the first.
+        // Of one GPU, the sub-model of the engine that is asked for, else of one that is like it, else the first.
         let known = others.filter_map(|(place, submodel, weights)| {
             let distance = distance(gpu, variant, &submodel.key)?;
-            let rank = (distance, place, !candidates.prefers(submodel));
+            let rank = (distance, place, candidates.unlikeness(submodel));
             (distance <= most).then_some((rank, submodel, weights))
         });
         known.min_by_key(|(rank, ..)| *rank)
@@ -357,8 +362,8 @@ pub fn alignment(
     let gemms = artifact
         .submodels()
         .find(|(submodel, _)| submodel.key.family == Family::Gemm);
-    let Some((submodel, weights)) = gemms.filter(|(submodel, _)| candidates.may_answer(submodel))
-    else {
+    let may_answer = |submodel: &Submodel| candidates.may_answer(artifact, submodel);
+    let Some((submodel, weights)) = gemms.filter(|(submodel, _)| may_answer(submodel)) else {
         return Ok(None);
     };
     // Ratios are taken on the GPU where they were measured.
@@ -399,19 +404,20 @@ impl Candidates<'_> {
         }
     }
 
-    fn prefers(&self, submodel: &Submodel) -> bool {
-        self.engine.is_some() && Engine::of_stack(&submodel.key.stack) == self.engine
+    /// How unlike the engine that is asked for the one is that a sub-model timed.
+    fn unlikeness(&self, submodel: &Submodel) -> u8 {
+        let of = |engine| unlikeness(engine, submodel).unwrap_or(u8::MAX);
+        self.engine.map_or(0, of)
     }
 
-    /// The families of which a model has a sub-model of this engine after another one of the same variant.
+    /// The families of which a model has a sub-model of this engine, or of one that is like it, beside the default one.
     fn beside_default(&self, engine: Engine) -> impl Iterator<Item = Family> {
         let is_beside = move |artifact: &&Artifact, family: Family| {
-            let of_family = |submodel: &&Submodel| submodel.key.family == family;
-            let submodels: Vec<_> = artifact.card.submodels.iter().filter(of_family).collect();
-            submodels.iter().enumerate().any(|(place, submodel)| {
-                let mut before = submodels[..place].iter();
-                Engine::of_stack(&submodel.key.stack) == Some(engine)
-                    && before.any(|first| first.key.variant == submodel.key.variant)
+            let mut submodels = artifact.card.submodels.iter();
+            submodels.any(|submodel| {
+                submodel.key.family == family
+                    && unlikeness(engine, submodel).is_some()
+                    && !is_default(artifact, submodel)
             })
         };
         Family::ALL.into_iter().filter(move |&family| {
@@ -420,10 +426,37 @@ impl Candidates<'_> {
         })
     }
 
-    fn may_answer(&self, submodel: &Submodel) -> bool {
+    /// Whether a sub-model has not seen the GPU that is left out, and is the default one of its variant or of an engine like
+    /// the one that is asked for.
+    fn may_answer(&self, artifact: &Artifact, submodel: &Submodel) -> bool {
         let seen = |left_out: &str| submodel.data.iter().any(|table| table.gpu == left_out);
+        let is_like = |engine| unlikeness(engine, submodel).is_some();
         !self.left_out.is_some_and(seen)
+            && (is_default(artifact, submodel) || self.engine.is_some_and(is_like))
     }
+}
+
+/// 0 where a sub-model timed this engine, 1 where one that calls the same libraries, else none.
+fn unlikeness(engine: Engine, submodel: &Submodel) -> Option<u8> {
+    match Engine::of_stack(&submodel.key.stack)? {
+        timed if timed == engine => Some(0),
+        timed if timed == engine.like() => Some(1),
+        _ => None,
+    }
+}
+
+/// Whether a sub-model is the first of its GPU, family and variant.
+fn is_default(artifact: &Artifact, submodel: &Submodel) -> bool {
+    let Key {
+        gpu,
+        family,
+        variant,
+        ..
+    } = &submodel.key;
+    let mut submodels = artifact.card.submodels.iter().map(|other| &other.key);
+    let first = submodels
+        .find(|other| other.family == *family && other.variant == *variant && other.gpu == *gpu);
+    first == Some(&submodel.key)
 }
 
 /// The models that may answer for a GPU: its own, those of its generation, where there is neither those of other
@@ -636,35 +669,79 @@ mod tests {
             answer.name,
             "sglang 0.5.10 on a100 and trtllm 1.3.0rc20 on b200"
         );
+        // H200's fp8 GEMMs of SGLang saw no row of H100, but answer for their engine alone.
+        let fp8 = Variant::Format(Dtype::Fp8);
+        let mut name = |candidates: &Candidates<'_>| {
+            let answer = choose(h100, candidates, Family::Gemm, fp8, &mut models);
+            answer.unwrap().unwrap().name
+        };
+        assert!(!name(&candidates).contains("sglang"));
+        let preferring = candidates.preferring(Engine::Vllm);
+        assert!(name(&preferring).starts_with("sglang 0.5.14 on h200"));
     }
 
     #[test]
     fn kernels_of_an_engine_answer_where_its_stack_was_timed_beside_the_default_one() {
-        let bf16 = Variant::Format(Dtype::Bf16);
-        let of = |gpu: &str, engine, family: Family| {
+        let of = |gpu: &str, engine, family: Family, dtype| {
             let gpu = Gpu::find(gpu).unwrap();
             let candidates = candidates(gpu, None).unwrap();
             let mut models = Vec::new();
             let default = answers(gpu, &candidates, &mut models).unwrap();
             let own = answers_of(engine, gpu, &candidates, &default, &mut models).unwrap();
             let name = |answers: &Answers| {
-                let answer = answers[family as usize].get(bf16.index());
+                let answer = answers[family as usize].get(Variant::Format(dtype).index());
                 let answer = answer.and_then(Option::as_ref);
                 answer.map(|answer| answer.name.clone())
             };
             (name(&default).unwrap(), name(&own))
         };
-        for gpu in ["a100", "a100-40gb"] {
-            let (default, own) = of(gpu, Engine::Vllm, Family::Decode);
-            assert_eq!(default, "sglang 0.5.10 on a100");
-            assert_eq!(own.as_deref(), Some("vllm 0.14.0 on a100"));
-        }
-        for (gpu, engine, family) in [
-            ("a100", Engine::Sglang, Family::Decode),
-            ("a100", Engine::Vllm, Family::Gemm),
-            ("h200", Engine::Vllm, Family::Decode),
+        let (decode, gemm) = (Family::Decode, Family::Gemm);
+        let (fp8, bf16) = (Dtype::Fp8, Dtype::Bf16);
+        let (sglang, trtllm) = ("sglang 0.5.14 on h200", "trtllm 1.3.0rc20 on h200");
+        for (gpu, engine, family, dtype, default, own) in [
+            (
+                "a100",
+                Engine::Vllm,
+                decode,
+                bf16,
+                "sglang 0.5.10 on a100",
+                "vllm 0.14.0 on a100",
+            ),
+            (
+                "a100-40gb",
+                Engine::Vllm,
+                decode,
+                bf16,
+                "sglang 0.5.10 on a100",
+                "vllm 0.14.0 on a100",
+            ),
+            ("h200", Engine::Sglang, gemm, fp8, trtllm, sglang),
+            ("h200", Engine::Vllm, gemm, fp8, trtllm, sglang),
+            (
+                "h200",
+                Engine::Trtllm,
+                decode,
+                bf16,
+                "sglang 0.5.10 on h200",
+                trtllm,
+            ),
         ] {
-            assert_eq!(of(gpu, engine, family).1, None, "{gpu} {engine} {family}");
+            let (found, of_engine) = of(gpu, engine, family, dtype);
+            assert_eq!(found, default);
+            assert_eq!(
+                of_engine.as_deref(),
+                Some(own),
+                "{gpu} {engine} {family} {dtype}"
+            );
+        }
+        for (gpu, engine, family, dtype) in [
+            ("a100", Engine::Sglang, decode, bf16),
+            ("a100", Engine::Vllm, gemm, bf16),
+            ("h200", Engine::Vllm, decode, bf16),
+            ("h200", Engine::Trtllm, gemm, fp8),
+        ] {
+            let own = of(gpu, engine, family, dtype).1;
+            assert_eq!(own, None, "{gpu} {engine} {family} {dtype}");
         }
     }
 

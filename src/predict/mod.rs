@@ -221,6 +221,16 @@ impl Predictor {
             .map_or(family, |answer| answer.family)
     }
 
+    /// Whether the timings behind these GEMMs of this format contain the cast of the left operand to it: TensorRT-LLM's
+    /// tables do, and so does the model over the default stacks of all GPUs.
+    pub fn times_casts(&self, kernels: Kernels, dtype: Dtype) -> bool {
+        let answer = self.answer(kernels.engine, Family::Gemm, dtype.into());
+        answer.is_some_and(|answer| {
+            let model = &self.models[answer.model];
+            model.engine() == Some(Engine::Trtllm) || model.is_of_all_gpus()
+        })
+    }
+
     /// What answers for each family and variant: the stack and GPU, and what is unlike the question; the default before
     /// what answers in its place for kernels of an engine.
     pub fn answers(

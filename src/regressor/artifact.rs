@@ -10,8 +10,9 @@ use crate::error::{Error, Result, read_bytes, read_text, write_atomically};
 use crate::families::{Family, Variant};
 use crate::gpu::Gpu;
 use crate::ops::Dtype;
-use crate::regressor::net::{Layer, Net, Output};
+use crate::regressor::net::{Layer, Net, Output, Quantized};
 use half::f16;
+use safetensors::Dtype::{F16, F32, I8};
 use safetensors::tensor::{SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -20,7 +21,7 @@ use std::fmt;
 use std::path::Path;
 
 /// Version of the card and tensor layout that this build reads and writes.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
 /// File of the card inside `models/NAME`.
 pub const CARD_FILE: &str = "card.json";
@@ -472,42 +473,40 @@ pub fn sha256(bytes: &[u8]) -> String {
 type Stored = (safetensors::Dtype, Vec<usize>, Vec<u8>);
 
 fn store_submodel(tensors: &mut BTreeMap<String, Stored>, index: usize, weights: &Weights) {
-    let single = |values: &[f32]| {
-        values
-            .iter()
-            .flat_map(|value| value.to_le_bytes())
-            .collect()
-    };
-    let half = |values: &[f32]| {
-        values
-            .iter()
-            .flat_map(|&value| f16::from_f32(value).to_le_bytes())
-            .collect()
+    let mut store = |name: String, dtype, shape: &[usize], bytes: Vec<u8>| {
+        tensors.insert(name, (dtype, shape.to_vec(), bytes));
     };
     for (name, values) in [("mean", &weights.mean), ("scale", &weights.scale)] {
-        tensors.insert(
+        let bytes = values.iter().flat_map(|value| value.to_le_bytes());
+        store(
             format!("{index}.{name}"),
-            (safetensors::Dtype::F32, vec![values.len()], single(values)),
+            F32,
+            &[values.len()],
+            bytes.collect(),
         );
     }
     for (member, net) in weights.nets.iter().enumerate() {
         for (depth, layer) in net.layers.iter().enumerate() {
-            let shape = vec![layer.inputs, layer.outputs];
-            let name = format!("{index}.{member}.{depth}");
-            tensors.insert(
-                format!("{name}.weight"),
-                (safetensors::Dtype::F16, shape, half(&layer.weight)),
-            );
-            tensors.insert(
-                format!("{name}.bias"),
-                (
-                    safetensors::Dtype::F16,
-                    vec![layer.outputs],
-                    half(&layer.bias),
-                ),
-            );
+            let named = |tensor: &str| format!("{index}.{member}.{depth}.{tensor}");
+            let shape = [layer.inputs, layer.outputs];
+            if depth + 1 == net.layers.len() {
+                store(named("weight"), F16, &shape, halved(&layer.weight));
+            } else {
+                let quantized = Quantized::of(layer);
+                let integers = quantized.integers.iter();
+                let bytes = integers.map(|&integer| (integer as i8).cast_unsigned());
+                store(named("weight"), I8, &shape, bytes.collect());
+                store(named("scale"), F16, &shape[1..], halved(&quantized.scales));
+            }
+            store(named("bias"), F16, &shape[1..], halved(&layer.bias));
         }
     }
+}
+
+/// Numbers in half precision, as bytes.
+fn halved(values: &[f32]) -> Vec<u8> {
+    let halves = values.iter().map(|&value| f16::from_f32(value));
+    halves.flat_map(f16::to_le_bytes).collect()
 }
 
 fn load_submodel(
@@ -557,10 +556,10 @@ fn load_submodel(
             submodel.members
         ));
     }
-    let mut take = |tensor: String, shape: &[usize]| {
+    let mut take = |tensor: &str, dtype: safetensors::Dtype, shape: &[usize]| {
         *used += 1;
         let view = tensors
-            .tensor(&tensor)
+            .tensor(tensor)
             .map_err(|_| format!("{name}: tensor `{tensor}` is missing"))?;
         if view.shape() != shape {
             return Err(format!(
@@ -568,21 +567,26 @@ fn load_submodel(
                 view.shape()
             ));
         }
-        let values: Vec<f32> = match view.dtype() {
-            safetensors::Dtype::F16 => view
-                .data()
-                .chunks_exact(2)
-                .map(|b| f16::from_le_bytes([b[0], b[1]]).to_f32())
-                .collect(),
-            safetensors::Dtype::F32 => view
-                .data()
-                .chunks_exact(4)
-                .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
-                .collect(),
-            other => {
-                return Err(format!(
-                    "{name}: tensor `{tensor}` is {other:?}; allowed: F16, F32"
-                ));
+        if view.dtype() != dtype {
+            return Err(format!(
+                "{name}: tensor `{tensor}` is {:?}; allowed: {dtype:?}",
+                view.dtype()
+            ));
+        }
+        let bytes = view.data();
+        let values: Vec<f32> = match dtype {
+            I8 => bytes.iter().map(|&b| f32::from(b.cast_signed())).collect(),
+            F16 => {
+                let pairs = bytes.chunks_exact(2);
+                pairs
+                    .map(|b| f16::from_le_bytes([b[0], b[1]]).to_f32())
+                    .collect()
+            }
+            _ => {
+                let fours = bytes.chunks_exact(4);
+                fours
+                    .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+                    .collect()
             }
         };
         match values.iter().all(|value| value.is_finite()) {
@@ -593,8 +597,8 @@ fn load_submodel(
         }
     };
     let inputs = key.family.width();
-    let mean = take(format!("{index}.mean"), &[inputs])?;
-    let scale = take(format!("{index}.scale"), &[inputs])?;
+    let mean = take(&format!("{index}.mean"), F32, &[inputs])?;
+    let scale = take(&format!("{index}.scale"), F32, &[inputs])?;
     let widths: Vec<usize> = std::iter::once(inputs)
         .chain(submodel.hidden.iter().copied())
         .chain([if is_distilled { Output::WIDTH } else { 1 }])
@@ -603,16 +607,19 @@ fn load_submodel(
     for member in 0..submodel.members {
         let mut layers = Vec::with_capacity(widths.len() - 1);
         for (depth, pair) in widths.windows(2).enumerate() {
-            let weight = take(
-                format!("{index}.{member}.{depth}.weight"),
-                &[pair[0], pair[1]],
-            )?;
-            let bias = take(format!("{index}.{member}.{depth}.bias"), &[pair[1]])?;
+            let named = |tensor: &str| format!("{index}.{member}.{depth}.{tensor}");
+            let weight = if depth == submodel.hidden.len() {
+                take(&named("weight"), F16, pair)?
+            } else {
+                let integers = take(&named("weight"), I8, pair)?;
+                let scales = take(&named("scale"), F16, &pair[1..])?;
+                Quantized { integers, scales }.weight()
+            };
             layers.push(Layer {
                 inputs: pair[0],
                 outputs: pair[1],
                 weight,
-                bias,
+                bias: take(&named("bias"), F16, &pair[1..])?,
             });
         }
         nets.push(Net { layers });

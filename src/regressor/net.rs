@@ -16,6 +16,49 @@ pub struct Layer {
     pub bias: Vec<f32>,
 }
 
+/// A weight matrix of a hidden layer as it is stored: 8-bit integers, and one scale in half precision an output (symmetric
+/// quantization after training).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Quantized {
+    /// `[inputs, outputs]`, row-major: whole numbers from -127 to 127.
+    pub integers: Vec<f32>,
+    /// `[outputs]`, rounded to half precision: a weight is its integer times the scale of its output.
+    pub scales: Vec<f32>,
+}
+
+impl Quantized {
+    /// The largest integer.
+    const MOST: f32 = 127.0;
+
+    /// Rounds the weights of a layer; those that were rounded before stay as they are.
+    pub fn of(layer: &Layer) -> Self {
+        let mut scales = vec![0.0_f32; layer.outputs];
+        for weights in layer.weight.chunks_exact(layer.outputs) {
+            for (most, weight) in scales.iter_mut().zip(weights) {
+                *most = most.max(weight.abs());
+            }
+        }
+        for scale in &mut scales {
+            *scale = f16::from_f32(*scale / Self::MOST).to_f32();
+        }
+        let weights = layer.weight.iter().zip(scales.iter().cycle());
+        let integer = |(weight, scale): (&f32, &f32)| match *scale > 0.0 {
+            true => (weight / scale).round().clamp(-Self::MOST, Self::MOST),
+            false => 0.0,
+        };
+        Self {
+            integers: weights.map(integer).collect(),
+            scales,
+        }
+    }
+
+    /// The weights, `[inputs, outputs]`.
+    pub fn weight(&self) -> Vec<f32> {
+        let integers = self.integers.iter().zip(self.scales.iter().cycle());
+        integers.map(|(integer, scale)| integer * scale).collect()
+    }
+}
+
 /// What the nets of a sub-model answer for one operator.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Output {
@@ -97,15 +140,23 @@ impl Net {
             .sum()
     }
 
-    /// The net with every number rounded to the half precision it is stored in.
+    /// The net with every number rounded as it is stored: weights of hidden layers to 8 bits, the rest to half precision.
     #[must_use]
     pub fn rounded(mut self) -> Self {
-        let numbers = |layer: &mut Layer| {
-            for value in layer.weight.iter_mut().chain(&mut layer.bias) {
+        let halve = |values: &mut Vec<f32>| {
+            for value in values {
                 *value = f16::from_f32(*value).to_f32();
             }
         };
-        self.layers.iter_mut().for_each(numbers);
+        let Some((last, hidden)) = self.layers.split_last_mut() else {
+            return self;
+        };
+        halve(&mut last.weight);
+        halve(&mut last.bias);
+        for layer in hidden {
+            layer.weight = Quantized::of(layer).weight();
+            halve(&mut layer.bias);
+        }
         self
     }
 
@@ -131,5 +182,45 @@ impl Net {
             values = next;
         }
         values
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_are_rounded_to_a_127th_of_the_largest_of_their_output_and_stay_so() {
+        let layer = Layer {
+            inputs: 40,
+            outputs: 3,
+            weight: (0..120)
+                .map(|at| match at % 3 {
+                    0 => (at as f32 * 0.7).sin(),
+                    1 => 1e-3 * (at as f32 * 0.3).cos(),
+                    _ => 0.0,
+                })
+                .collect(),
+            bias: vec![0.1; 3],
+        };
+        let last = Layer {
+            inputs: 3,
+            outputs: 1,
+            weight: vec![0.1; 3],
+            bias: vec![0.1],
+        };
+        let net = Net {
+            layers: vec![layer.clone(), last],
+        };
+        let rounded = net.rounded();
+        let weight = &rounded.layers[0].weight;
+        for (place, (rounded, exact)) in weight.iter().zip(&layer.weight).enumerate() {
+            let most = [1.0, 1e-3, 0.0][place % 3];
+            let half_a_step = 0.51 * most / 127.0;
+            assert!((rounded - exact).abs() <= half_a_step, "{rounded} {exact}");
+        }
+        assert!(weight != &layer.weight);
+        assert_eq!(rounded.layers[1].weight, [f16::from_f32(0.1).to_f32(); 3]);
+        assert_eq!(rounded.clone().rounded(), rounded);
     }
 }

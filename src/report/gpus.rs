@@ -162,7 +162,7 @@ impl GpuReport {
                 unlike.join(", "),
             ]
         });
-        let headings = ["operators", "framework", "tier", "answered by", "because"];
+        let headings = ["operators", "engine", "tier", "answered by", "because"];
         table(headings.map(|heading| (heading, Side::Left)), rows)
     }
 }

@@ -807,7 +807,7 @@ mod tables {
 
         let card = Path::new(&out).join("card.json");
         let text = std::fs::read_to_string(&card).unwrap();
-        std::fs::write(&card, text.replacen("\"schema\": 2", "\"schema\": 7", 1)).unwrap();
+        std::fs::write(&card, text.replacen("\"schema\": 3", "\"schema\": 7", 1)).unwrap();
         let card = card.to_str().unwrap();
         refused(&format!("{ask} --model {out}"), 1, &[card, "`schema` is 7"]);
         let absent = format!("train --data {path} --out {out}-2 --gpu l40s");

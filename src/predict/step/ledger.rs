@@ -214,6 +214,7 @@ pub(super) fn is_fused(op: &Op) -> bool {
 /// What the terms of a step depend on besides its operators.
 #[derive(Clone, Copy)]
 pub(in crate::predict) struct Context<'a> {
+    predictor: &'a Predictor,
     pub gpu: &'a Gpu,
     pub framework: &'a Framework,
     pub architecture: &'a Architecture,
@@ -238,6 +239,7 @@ impl<'a> Context<'a> {
             ));
         }
         Ok(Self {
+            predictor,
             gpu: predictor.gpu(),
             framework: predictor.framework(workload.mode)?,
             architecture,
@@ -285,6 +287,7 @@ impl<'a> Context<'a> {
     /// What one repetition of an item adds, given the predicted time of its operator.
     pub(super) fn parts(&self, item: &Item, predicted: Seconds) -> Parts {
         let Self {
+            predictor,
             gpu,
             framework,
             architecture,
@@ -304,7 +307,7 @@ impl<'a> Context<'a> {
                     (true, false) => Term::Experts,
                     (true, true) => Term::ExpertsFp8,
                 };
-                let time = if fp8 {
+                let time = if fp8 && predictor.times_casts(framework.kernels, op.dtype) {
                     without_cast(gpu, framework, op, predicted)
                 } else {
                     predicted

@@ -368,6 +368,34 @@ mod tests {
         assert!((adam..1.2 * adam).contains(&offload), "{offload} of {adam}");
     }
 
+    #[test]
+    fn casts_are_taken_from_gemms_whose_timings_hold_them() {
+        let arch = &Preset::find("llama-3-8b").unwrap().architecture;
+        let work = Workload {
+            dtype: Dtype::Fp8,
+            ..Workload::decode(4, 1024)
+        };
+        let time = |gpu: &str, framework: &str, cast_us: f64| {
+            let gpu = Gpu::find(gpu).unwrap();
+            let mut framework = Framework::find(framework, work.mode, gpu.generation)
+                .unwrap()
+                .clone();
+            framework.set_value(Constant::CastUs, cast_us);
+            let predictor = Predictor::new(gpu, None).unwrap().with_framework(framework);
+            estimate_step(&predictor, arch, &work).unwrap().time
+        };
+        for (gpu, framework, held) in [
+            ("h200", "tensorrt-llm", true),
+            ("h200", "vllm", false),
+            ("h200", "sglang", false),
+            ("mi355x", "vllm", false),
+            ("gh200", "unknown", true),
+        ] {
+            let of = |cast_us| time(gpu, framework, cast_us);
+            assert_eq!(of(5.0) < of(0.0), held, "{gpu} {framework}");
+        }
+    }
+
     /// 10 billion parameters on one V100: 40 TFLOP/s (arXiv 2101.06840, abstract), where a third of the FLOPs recompute.
     #[test]
     fn zero_offload_reaches_about_its_published_rate() {
