@@ -626,16 +626,16 @@ fn latent_attention_of_a_named_model_stays() {
 
 #[test]
 fn shape_and_layout_are_searched_jointly_and_each_shape_has_its_best_layout() {
-    let predictor = predictor("a100");
+    let predictor = predictor("h100");
     let request = Request {
         layout: Layout {
             gpus: Some(16),
             global_batch: Some(65_536.0),
             ..Layout::default()
         },
-        fixed: [(Dimension::Hidden, Some(2560))].into(),
+        fixed: [(Dimension::Hidden, Some(4096))].into(),
         top: 10,
-        ..request(2_700_000_000, MODES[0])
+        ..request(6_700_000_000, MODES[0])
     };
     let all = search(&predictor, &request, &quiet).unwrap();
     assert!(all.sharded && all.lattice > 20_000, "{}", all.lattice);
