@@ -88,17 +88,17 @@ pub enum Choice<'a> {
 impl Choice<'_> {
     fn of(&self, run: &Run) -> Result<Framework> {
         let (mode, generation) = (run.workload.mode, run.gpu.generation);
-        let recognised = Framework::recognise(&run.software, mode, generation);
+        let recognised = || Framework::recognise(&run.software, mode, generation);
         Ok(match self {
             Self::Given(framework) if framework.runs(mode, generation) => (*framework).clone(),
             Self::Given(framework) => Framework::find(&framework.name, mode, generation)?.clone(),
             Self::Shared(framework) => {
                 let mut shared = Self::Given(framework).of(run)?;
-                let engine = recognised.and_then(|known| known.kernels.engine);
+                let engine = recognised().and_then(|known| known.kernels.engine);
                 shared.kernels.engine = shared.kernels.engine.or(engine);
                 shared
             }
-            Self::Auto => match recognised {
+            Self::Auto => match recognised() {
                 Some(framework) => framework.clone(),
                 None => Framework::find(Framework::UNKNOWN, mode, generation)?.clone(),
             },

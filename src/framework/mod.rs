@@ -247,12 +247,10 @@ impl Framework {
     /// Whose kernels the built-in framework with this name runs on this generation of GPUs; the default ones where there is
     /// none.
     pub fn kernels_of(name: &str, generation: Generation) -> Kernels {
-        let mut named = Self::all().iter().filter(|known| {
+        let named = Self::all().iter().find(|known| {
             known.name == name && known.modes.iter().any(|&mode| known.runs(mode, generation))
         });
-        named
-            .next()
-            .map_or_else(Kernels::default, |known| known.kernels)
+        named.map(|known| known.kernels).unwrap_or_default()
     }
 
     /// Refuses a name that no built-in framework has, whatever the mode.

@@ -252,9 +252,13 @@ fn next_best<'a>(
                 && (family != Family::Collective || carries(submodel, gpu))
         });
         // Of one GPU, the sub-model of the engine that is asked for, else of one that is like it, else the first.
+        let unlike = |submodel| {
+            let engine = candidates.engine;
+            engine.map(|engine| unlikeness(engine, submodel).unwrap_or(u8::MAX))
+        };
         let known = others.filter_map(|(place, submodel, weights)| {
             let distance = distance(gpu, variant, &submodel.key)?;
-            let rank = (distance, place, candidates.unlikeness(submodel));
+            let rank = (distance, place, unlike(submodel));
             (distance <= most).then_some((rank, submodel, weights))
         });
         known.min_by_key(|(rank, ..)| *rank)
@@ -402,12 +406,6 @@ impl Candidates<'_> {
             engine: Some(engine),
             ..self.clone()
         }
-    }
-
-    /// How unlike the engine that is asked for the one is that a sub-model timed.
-    fn unlikeness(&self, submodel: &Submodel) -> u8 {
-        let of = |engine| unlikeness(engine, submodel).unwrap_or(u8::MAX);
-        self.engine.map_or(0, of)
     }
 
     /// The families of which a model has a sub-model of this engine, or of one that is like it, beside the default one.

@@ -41,24 +41,21 @@ impl Traffic {
         let bytes = op.bytes as f64;
         let link = link(gpu).bytes_per_sec() * LINK_SHARE;
         let network = network(gpu).bytes_per_sec();
-        // A ring crosses from node to node once a channel, and each GPU's adapter carries the share of one channel.
-        let ring = if nodes > 1.0 {
-            op.wire_bytes().bytes() / inside
-        } else {
-            0.0
-        };
+        let wire = op.wire_bytes().bytes();
         let (in_node, between) = match op.kind {
             CollectiveKind::SendReceive if nodes > 1.0 => (0.0, bytes),
             CollectiveKind::SendReceive => (bytes, 0.0),
             CollectiveKind::AllToAll => {
                 (bytes * (inside - 1.0) / ranks, bytes * (1.0 - 1.0 / nodes))
             }
+            // A ring crosses from node to node once a channel, and each GPU's adapter carries the share of one channel.
             CollectiveKind::AllReduce
             | CollectiveKind::AllGather
-            | CollectiveKind::ReduceScatter => (op.wire_bytes().bytes(), ring),
+            | CollectiveKind::ReduceScatter => (wire, wire / inside),
         };
-        // Where every rank is in a node of its own the link is not used.
+        // Where every rank is in a node of its own the link is not used, where all are in one the network is not.
         let in_node = if inside > 1.0 { in_node } else { 0.0 };
+        let between = if nodes > 1.0 { between } else { 0.0 };
         Some(Self {
             node: Seconds::from_secs(in_node / link),
             network: Seconds::from_secs(between / network),
