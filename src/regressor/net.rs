@@ -28,7 +28,7 @@ pub struct Quantized {
 
 impl Quantized {
     /// The largest integer.
-    const MOST: f32 = 127.0;
+    pub const MOST: i8 = i8::MAX;
 
     /// Rounds the weights of a layer; those that were rounded before stay as they are.
     pub fn of(layer: &Layer) -> Self {
@@ -38,12 +38,13 @@ impl Quantized {
                 *most = most.max(weight.abs());
             }
         }
+        let most = f32::from(Self::MOST);
         for scale in &mut scales {
-            *scale = f16::from_f32(*scale / Self::MOST).to_f32();
+            *scale = f16::from_f32(*scale / most).to_f32();
         }
         let weights = layer.weight.iter().zip(scales.iter().cycle());
         let integer = |(weight, scale): (&f32, &f32)| match *scale > 0.0 {
-            true => (weight / scale).round().clamp(-Self::MOST, Self::MOST),
+            true => (weight / scale).round().clamp(-most, most),
             false => 0.0,
         };
         Self {

@@ -298,7 +298,7 @@ fn burn_and_our_evaluation_give_the_same_numbers() {
     let weights = Weights {
         mean: vec![0.0; 24],
         scale: vec![1.0; 24],
-        nets: vec![net],
+        nets: vec![net.rounded()],
     };
     let mut ours = Vec::new();
     Evaluator::new(&weights).evaluate(&inputs, &mut ours);

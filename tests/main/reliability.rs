@@ -34,8 +34,10 @@ fn long_attention_is_transferred_with_an_interval_of_use() {
             low <= time && time <= high && high < 4.0 * low,
             "{line}: {low} to {high}"
         );
+        // But for the rounding of three numbers; a low end may be the peak itself.
+        let most = 1.0 + 4.0 * f64::EPSILON;
         assert!(
-            number(&answer, "peak_fraction") * time / low <= 1.0,
+            number(&answer, "peak_fraction") * time / low <= most,
             "{line}"
         );
         assert_eq!(answer["tier"], "transferred", "{line}");
