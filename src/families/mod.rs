@@ -314,7 +314,7 @@ impl Schema {
         }
         for gpu in &GpuRates::FIXED {
             for op in examples {
-                description.restart();
+                description.begin();
                 let reference = features(op, gpu, &mut description);
                 description.value(reference);
             }

@@ -1,6 +1,7 @@
 //! Where formulas write features to: a row of numbers in the hot loop, or a description of the definition.
 
 use std::fmt;
+use std::io::Write;
 
 /// Bins of the piecewise-linear encoding of a size: bin `i` rises from 0 to 1 over `[2^i, 2^(i+1)]`.
 ///
@@ -177,18 +178,25 @@ pub(super) struct Description {
     pub(super) features: Vec<Feature>,
     pub(super) bytes: Vec<u8>,
     tile: Option<String>,
+    /// Operators that were begun; the first one names the features of all.
+    operators: usize,
 }
 
 impl Description {
-    fn add(&mut self, name: &str, role: Role, kind: u8, value: f64) {
-        let (name, role) = match &self.tile {
-            Some(tile) => (format!("{name}_{tile}"), Role::Tile),
-            None => (name.to_owned(), role),
+    fn add(&mut self, name: fmt::Arguments<'_>, role: Role, kind: u8, value: f64) {
+        let start = self.bytes.len();
+        let written = match &self.tile {
+            Some(tile) => write!(self.bytes, "{name}_{tile}"),
+            None => write!(self.bytes, "{name}"),
         };
-        self.bytes.extend_from_slice(name.as_bytes());
+        written.expect("memory takes every byte");
+        if self.operators == 1 {
+            let name = String::from_utf8_lossy(&self.bytes[start..]).into_owned();
+            let role = self.tile.as_ref().map_or(role, |_| Role::Tile);
+            self.features.push(Feature { name, role });
+        }
         self.bytes.push(kind);
         self.value(value);
-        self.features.push(Feature { name, role });
     }
 
     /// Hashes a value to four significant digits: 13 bits of the fraction, rounded.
@@ -198,32 +206,32 @@ impl Description {
         self.bytes.extend_from_slice(&rounded.to_le_bytes());
     }
 
-    /// Starts another operator.
-    pub(super) fn restart(&mut self) {
-        self.features.clear();
+    /// Begins an operator.
+    pub(super) fn begin(&mut self) {
+        self.operators += 1;
         self.tile = None;
     }
 }
 
 impl FeatureRow for Description {
     fn number(&mut self, name: &str, value: f64) {
-        self.add(name, Role::Plain, b'=', value);
+        self.add(format_args!("{name}"), Role::Plain, b'=', value);
     }
 
     fn log(&mut self, name: &str, value: f64) {
-        self.add(name, Role::Plain, b'l', value);
+        self.add(format_args!("{name}"), Role::Plain, b'l', value);
     }
 
     fn bins(&mut self, name: &str, size: f64) {
         for bin in 0..BINS {
-            self.add(&format!("bin_{name}_{bin}"), Role::Plain, b'b', size);
+            self.add(format_args!("bin_{name}_{bin}"), Role::Plain, b'b', size);
         }
     }
 
     fn power_of_two(&mut self, name: &str, size: u64, largest: u32) {
         let power = size.trailing_zeros().min(largest);
         self.add(
-            &format!("power_of_two_{name}"),
+            format_args!("power_of_two_{name}"),
             Role::Alignment,
             b'2',
             f64::from(power),

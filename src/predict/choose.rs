@@ -13,7 +13,7 @@ use crate::regressor::artifact::{ANY_GPU, Artifact, Calibration, Key, Submodel, 
 use crate::regressor::evaluate::Evaluator;
 use crate::units::Seconds;
 use serde::Deserialize;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// A sub-model made ready to answer for one GPU.
 pub struct LoadedModel {
@@ -31,12 +31,13 @@ pub struct LoadedModel {
     pub coverage: Coverage,
     /// Spread to interval.
     pub calibration: Calibration,
-    /// From features to answers.
-    pub evaluator: Evaluator,
+    weights: Arc<Weights>,
+    /// Packed when first asked: most sub-models of a GPU answer nothing of a step.
+    evaluator: OnceLock<Evaluator>,
 }
 
 impl LoadedModel {
-    fn new(submodel: &Submodel, weights: &Weights, gpu: &Gpu) -> Self {
+    fn new(submodel: &Submodel, weights: &Arc<Weights>, gpu: &Gpu) -> Self {
         Self {
             name: match (submodel.key.gpu.as_str(), &tables_of(submodel, gpu)[..]) {
                 (ANY_GPU, []) => format!("{} of all GPUs", submodel.key.stack),
@@ -53,8 +54,14 @@ impl LoadedModel {
             rates: GpuRates::new(gpu, Seconds::from_micros(submodel.launch_us)),
             coverage: submodel.coverage.clone(),
             calibration: submodel.calibration.clone(),
-            evaluator: Evaluator::new(weights),
+            weights: weights.clone(),
+            evaluator: OnceLock::new(),
         }
+    }
+
+    /// From features to answers.
+    pub fn evaluator(&self) -> &Evaluator {
+        self.evaluator.get_or_init(|| Evaluator::new(&self.weights))
     }
 
     /// Whether it was trained over the default stacks of all GPUs.
@@ -376,7 +383,12 @@ pub fn alignment(
 }
 
 /// The index of this sub-model for this GPU, loaded once.
-fn load(submodel: &Submodel, weights: &Weights, gpu: &Gpu, models: &mut Vec<LoadedModel>) -> usize {
+fn load(
+    submodel: &Submodel,
+    weights: &Arc<Weights>,
+    gpu: &Gpu,
+    models: &mut Vec<LoadedModel>,
+) -> usize {
     let known = models
         .iter()
         .position(|model| model.key == submodel.key && model.gpu == gpu.name);

@@ -485,7 +485,7 @@ impl Batch {
     fn enqueue(&mut self, index: usize, op: &Op, model: &LoadedModel) -> usize {
         let rows = &mut self.models[index];
         let start = rows.inputs.len();
-        rows.inputs.resize(start + model.evaluator.inputs(), 0.0);
+        rows.inputs.resize(start + model.evaluator().inputs(), 0.0);
         let reference = model.rates.features(op, &mut rows.inputs[start..]);
         rows.references.push(reference);
         rows.references.len() - 1
@@ -494,7 +494,7 @@ impl Batch {
     fn evaluate(&mut self, models: &[LoadedModel]) {
         for (rows, model) in self.models.iter_mut().zip(models) {
             if !rows.references.is_empty() {
-                model.evaluator.evaluate(&rows.inputs, &mut rows.outputs);
+                model.evaluator().evaluate(&rows.inputs, &mut rows.outputs);
             }
         }
     }

@@ -16,9 +16,11 @@ use safetensors::Dtype::{F16, F32, I8};
 use safetensors::tensor::{SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Version of the card and tensor layout that this build reads and writes.
 pub const SCHEMA: u32 = 3;
@@ -380,13 +382,13 @@ impl Weights {
 pub struct Artifact {
     /// What the numbers mean.
     pub card: Card,
-    /// One entry per sub-model.
-    pub weights: Vec<Weights>,
+    /// One entry per sub-model; predictors share them.
+    pub weights: Vec<Arc<Weights>>,
 }
 
 impl Artifact {
     /// Each sub-model with its numbers.
-    pub fn submodels(&self) -> impl Iterator<Item = (&Submodel, &Weights)> {
+    pub fn submodels(&self) -> impl Iterator<Item = (&Submodel, &Arc<Weights>)> {
         self.card.submodels.iter().zip(&self.weights)
     }
 
@@ -422,17 +424,19 @@ impl Artifact {
             serde_json::from_str(card).map_err(|error| bad(format!("{CARD_FILE}: {error}")))?;
         let tensors = SafeTensors::deserialize(weights)
             .map_err(|error| bad(format!("{WEIGHTS_FILE} is damaged: {error}")))?;
-        let mut used = 0;
+        let used = Cell::new(0);
         let loaded = card
             .submodels
             .iter()
             .enumerate()
             .map(|(index, submodel)| {
-                load_submodel(&tensors, index, submodel, &mut used).map_err(bad)
+                load_submodel(&tensors, index, submodel, &used)
+                    .map(Arc::new)
+                    .map_err(bad)
             })
             .collect::<Result<Vec<_>>>()?;
-        if used != tensors.len() {
-            let extra = tensors.len() - used;
+        if used.get() != tensors.len() {
+            let extra = tensors.len() - used.get();
             return Err(bad(format!(
                 "{WEIGHTS_FILE} holds {extra} tensors that the card does not describe"
             )));
@@ -494,7 +498,7 @@ fn store_submodel(tensors: &mut BTreeMap<String, Stored>, index: usize, weights:
             } else {
                 let quantized = Quantized::of(layer);
                 let integers = quantized.integers.iter();
-                let bytes = integers.map(|&integer| (integer as i8).cast_unsigned());
+                let bytes = integers.map(|integer| integer.cast_unsigned());
                 store(named("weight"), I8, &shape, bytes.collect());
                 store(named("scale"), F16, &shape[1..], halved(&quantized.scales));
             }
@@ -513,7 +517,7 @@ fn load_submodel(
     tensors: &SafeTensors<'_>,
     index: usize,
     submodel: &Submodel,
-    used: &mut usize,
+    used: &Cell<usize>,
 ) -> std::result::Result<Weights, String> {
     let key = &submodel.key;
     let name = format!("sub-model {index} ({key})");
@@ -549,6 +553,11 @@ fn load_submodel(
             tensors.len()
         ));
     }
+    if submodel.hidden.contains(&0) {
+        return Err(format!(
+            "{name} has a hidden layer of width 0; allowed: 1 or more"
+        ));
+    }
     let is_distilled = submodel.training.distilled.is_some();
     if is_distilled && submodel.members != 1 {
         return Err(format!(
@@ -556,8 +565,8 @@ fn load_submodel(
             submodel.members
         ));
     }
-    let mut take = |tensor: &str, dtype: safetensors::Dtype, shape: &[usize]| {
-        *used += 1;
+    let take = |tensor: &str, dtype: safetensors::Dtype, shape: &[usize]| {
+        used.set(used.get() + 1);
         let view = tensors
             .tensor(tensor)
             .map_err(|_| format!("{name}: tensor `{tensor}` is missing"))?;
@@ -573,20 +582,20 @@ fn load_submodel(
                 view.dtype()
             ));
         }
-        let bytes = view.data();
+        Ok(view.data())
+    };
+    let numbers = |tensor: &str, dtype: safetensors::Dtype, shape: &[usize]| {
+        let bytes = take(tensor, dtype, shape)?;
         let values: Vec<f32> = match dtype {
-            I8 => bytes.iter().map(|&b| f32::from(b.cast_signed())).collect(),
             F16 => {
-                let pairs = bytes.chunks_exact(2);
-                pairs
-                    .map(|b| f16::from_le_bytes([b[0], b[1]]).to_f32())
+                let halves = bytes.as_chunks().0.iter();
+                halves
+                    .map(|&half| f16::from_le_bytes(half).to_f32())
                     .collect()
             }
             _ => {
-                let fours = bytes.chunks_exact(4);
-                fours
-                    .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
-                    .collect()
+                let singles = bytes.as_chunks().0.iter();
+                singles.copied().map(f32::from_le_bytes).collect()
             }
         };
         match values.iter().all(|value| value.is_finite()) {
@@ -597,8 +606,8 @@ fn load_submodel(
         }
     };
     let inputs = key.family.width();
-    let mean = take(&format!("{index}.mean"), F32, &[inputs])?;
-    let scale = take(&format!("{index}.scale"), F32, &[inputs])?;
+    let mean = numbers(&format!("{index}.mean"), F32, &[inputs])?;
+    let scale = numbers(&format!("{index}.scale"), F32, &[inputs])?;
     let widths: Vec<usize> = std::iter::once(inputs)
         .chain(submodel.hidden.iter().copied())
         .chain([if is_distilled { Output::WIDTH } else { 1 }])
@@ -609,17 +618,20 @@ fn load_submodel(
         for (depth, pair) in widths.windows(2).enumerate() {
             let named = |tensor: &str| format!("{index}.{member}.{depth}.{tensor}");
             let weight = if depth == submodel.hidden.len() {
-                take(&named("weight"), F16, pair)?
+                numbers(&named("weight"), F16, pair)?
             } else {
-                let integers = take(&named("weight"), I8, pair)?;
-                let scales = take(&named("scale"), F16, &pair[1..])?;
-                Quantized { integers, scales }.weight()
+                let integers = take(&named("weight"), I8, pair)?.iter();
+                let quantized = Quantized {
+                    integers: integers.map(|byte| byte.cast_signed()).collect(),
+                    scales: numbers(&named("scale"), F16, &pair[1..])?,
+                };
+                quantized.weight()
             };
             layers.push(Layer {
                 inputs: pair[0],
                 outputs: pair[1],
                 weight,
-                bias: take(&named("bias"), F16, &pair[1..])?,
+                bias: numbers(&named("bias"), F16, &pair[1..])?,
             });
         }
         nets.push(Net { layers });

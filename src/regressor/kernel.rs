@@ -16,7 +16,7 @@
 
 #![allow(unsafe_code)] // Vector instructions found at run time can be reached in no other way.
 
-use crate::regressor::net::{Layer, Quantized};
+use crate::regressor::net::{Layer, Quantized, nearest};
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
@@ -98,17 +98,18 @@ impl Dense {
         let width = instructions.panel_width();
         let outputs = layer.outputs.next_multiple_of(width);
         let Quantized { integers, scales } = Quantized::of(layer);
-        let weight = |input: usize, output: usize| {
-            let is_weight = input < layer.inputs && output < layer.outputs;
-            // Exact: a whole number of 8 bits.
-            is_weight.then(|| integers[input * layer.outputs + output] as i16)
-        };
-        let mut weights = Vec::with_capacity(outputs * layer.inputs.next_multiple_of(2));
-        for panel in (0..outputs).step_by(width) {
-            for input in (0..layer.inputs).step_by(2) {
-                for output in panel..panel + width {
-                    let pair = [weight(input, output), weight(input + 1, output)];
-                    weights.extend(pair.map(Option::unwrap_or_default));
+        let mut weights = vec![0; outputs * layer.inputs.next_multiple_of(2)];
+        let panels = weights.chunks_exact_mut(width * layer.inputs.next_multiple_of(2));
+        for (number, panel) in panels.enumerate() {
+            let first = number * width;
+            let outputs = first..layer.outputs.min(first + width);
+            let pairs = panel.chunks_exact_mut(2 * width);
+            for (pairs, rows) in pairs.zip(integers.chunks(2 * layer.outputs)) {
+                for (half, row) in rows.chunks_exact(layer.outputs).enumerate() {
+                    let pairs = pairs.chunks_exact_mut(2);
+                    for (pair, &weight) in pairs.zip(&row[outputs.clone()]) {
+                        pair[half] = i16::from(weight);
+                    }
                 }
             }
         }
@@ -277,12 +278,6 @@ impl Codes {
             }
         }
     }
-}
-
-/// The whole number next to `value`, of two the even one, where it has 16 bits: added to 1.5 · 2^23 it is in the last bits.
-#[inline(always)]
-fn nearest(value: f32) -> i16 {
-    (value + 12_582_912.0).to_bits() as i16
 }
 
 /// A few rows to be multiplied with one panel, or with several.

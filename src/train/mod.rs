@@ -45,6 +45,7 @@ use crate::train::plan::{plan, start_of, tables};
 use crate::train::recipe::Recipe;
 use crate::train::submodel::train_submodel;
 use crate::train::tables::{TableRows, Tables};
+use std::sync::Arc;
 
 /// Seed of the keys that are kept out: not that of a run, so that the keys of a held-out fit are others.
 const KEEP_OUT_SEED: u64 = 240_114_489;
@@ -150,7 +151,7 @@ pub fn train(
                     }
                 }
                 card.submodels.push(submodel);
-                weights.push(nets);
+                weights.push(Arc::new(nets));
             }
             Err(error) if error.is_infeasible() => {
                 listener(Event::SubmodelSkipped {

@@ -68,7 +68,7 @@ fn artifact() -> Artifact {
     };
     Artifact {
         card,
-        weights: vec![weights],
+        weights: vec![Arc::new(weights)],
     }
 }
 
@@ -82,7 +82,7 @@ fn distilled() -> Artifact {
         labels: 10,
         epochs: 1,
     });
-    let nets = &mut artifact.weights[0].nets;
+    let nets = &mut Arc::make_mut(&mut artifact.weights[0]).nets;
     nets.truncate(1);
     let last = nets[0].layers.last_mut().unwrap();
     last.outputs = Output::WIDTH;
@@ -168,6 +168,9 @@ fn weights_that_changed_since_they_were_written_are_refused() {
 fn anything_that_does_not_fit_is_refused_with_its_name() {
     let good = artifact();
     let (card, weights) = files(&good);
+    let mut narrow = good.clone();
+    narrow.card.submodels[0].hidden[0] = 0;
+    let (without_units, _) = files(&narrow);
     for (damaged, expected) in [
         (
             card.replace("\"schema\": 3", "\"schema\": 2"),
@@ -189,6 +192,7 @@ fn anything_that_does_not_fit_is_refused_with_its_name() {
             card.replace("\"launch_us\": 2.5", "\"launch_us\": 0.0"),
             "must be finite and from 1e-9",
         ),
+        (without_units, "a hidden layer of width 0"),
         (card.replace("\"seed\"", "\"sead\""), "sead"),
         (String::new(), "not a model card"),
     ] {
@@ -203,7 +207,7 @@ fn anything_that_does_not_fit_is_refused_with_its_name() {
         assert!(refusal(&card, &weights[..length]).contains("damaged"));
     }
     let mut poisoned = good;
-    poisoned.weights[0].mean[3] = f32::NAN;
+    Arc::make_mut(&mut poisoned.weights[0]).mean[3] = f32::NAN;
     let (card, weights) = files(&poisoned);
     assert!(refusal(&card, &weights).contains("not a number"));
 }
