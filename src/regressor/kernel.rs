@@ -98,18 +98,14 @@ impl Dense {
         let width = instructions.panel_width();
         let outputs = layer.outputs.next_multiple_of(width);
         let Quantized { integers, scales } = Quantized::of(layer);
-        let mut weights = vec![0; outputs * layer.inputs.next_multiple_of(2)];
-        let panels = weights.chunks_exact_mut(width * layer.inputs.next_multiple_of(2));
-        for (number, panel) in panels.enumerate() {
-            let first = number * width;
-            let outputs = first..layer.outputs.min(first + width);
-            let pairs = panel.chunks_exact_mut(2 * width);
-            for (pairs, rows) in pairs.zip(integers.chunks(2 * layer.outputs)) {
-                for (half, row) in rows.chunks_exact(layer.outputs).enumerate() {
-                    let pairs = pairs.chunks_exact_mut(2);
-                    for (pair, &weight) in pairs.zip(&row[outputs.clone()]) {
-                        pair[half] = i16::from(weight);
-                    }
+        let inputs = layer.inputs.next_multiple_of(2);
+        let mut weights = vec![0; outputs * inputs];
+        for (input, row) in integers.chunks_exact(layer.outputs).enumerate() {
+            for (panel, row) in row.chunks(width).enumerate() {
+                let (pair, half) = (panel * inputs / 2 + input / 2, input % 2);
+                let places = weights[pair * 2 * width + half..].iter_mut().step_by(2);
+                for (place, &weight) in places.zip(row) {
+                    *place = i16::from(weight);
                 }
             }
         }

@@ -200,7 +200,7 @@ pub(super) fn start_of<'a>(base: &'a Artifact, key: &Key) -> Option<&'a Weights>
     };
     same(true)
         .or_else(|| same(false))
-        .map(|(_, weights)| &**weights)
+        .map(|(_, weights)| weights.as_ref())
 }
 
 #[cfg(test)]
