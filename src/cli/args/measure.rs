@@ -11,7 +11,7 @@ pub struct MeasureArgs {
     /// What to measure: cuda:N or wgpu:N, N the number of the GPU from 0, or cpu.
     #[arg(long, value_name = "DEVICE")]
     pub device: String,
-    /// quick (2 minutes), standard (5), full (9), steps (5, with whole steps of small transformers),
+    /// quick (2 minutes), standard (5), full (9), steps (10, with whole steps of small transformers),
     /// training or attention (9) and adam (20 s) for a data-centre GPU, or a plan of your own: a TOML
     /// file with the numbers of cases of each set, number formats and times; docs/measure.md describes
     /// it, data/plans has the built-in ones.

@@ -43,6 +43,7 @@ pub fn ops(supported: &SupportedGemms, formats: &[Dtype]) -> Vec<Op> {
             (33, 33, false, Forward),
             (65, 65, true, Forward),
             (1, 77, false, Forward),
+            (1, 78, true, Forward),
             (33, 33, false, Backward),
             (65, 65, true, Backward),
         ] {

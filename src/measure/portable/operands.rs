@@ -18,7 +18,7 @@ pub fn refuses(op: &Op) -> Option<String> {
         Op::Attention(op) if op.heads != op.kv_heads => {
             Some("burn's attention wants as many key heads as query heads".to_owned())
         }
-        Op::Attention(op) if op.window > 0 || (op.causal && op.seq_q != op.seq_kv) => {
+        Op::Attention(op) if op.window > 0 || (hides_keys(op) && op.seq_q != op.seq_kv) => {
             Some("burn's attention masks all or the square triangle".to_owned())
         }
         Op::Attention(_) => None,
@@ -324,6 +324,11 @@ pub fn format(dtype: Dtype) -> DType {
     }
 }
 
+/// Whether the mask hides a key: a single query sees all of them.
+const fn hides_keys(op: &Attention) -> bool {
+    op.causal && op.seq_q > 1
+}
+
 /// Takes the operands of an operator that [`refuses`] accepts from a source, in the order of the reference.
 pub fn operands(op: &Op, source: &mut dyn Source) -> Operands {
     let dtype = format(op.dtype().unwrap_or(Dtype::Fp32));
@@ -350,7 +355,7 @@ fn gemm(op: &Gemm, dtype: DType, source: &mut dyn Source) -> Operands {
 
 fn attended(op: &Attention, dtype: DType, source: &mut dyn Source) -> Operands {
     let options = AttentionModuleOptions {
-        is_causal: op.causal,
+        is_causal: hides_keys(op),
         ..AttentionModuleOptions::default()
     };
     let of_one_gemm = op.seq_q == op.seq_kv && op.head_dim == op.value_dim;
@@ -367,6 +372,8 @@ fn attended(op: &Attention, dtype: DType, source: &mut dyn Source) -> Operands {
         heads(op.seq_kv, op.head_dim),
         heads(op.seq_kv, value_dim),
     ];
+    // A cache is a tensor of its own; of a part of another burn would make a copy in each call.
+    let operands = operands.map(|operand| operand.mul_scalar(1.0));
     let upstream = match op.pass {
         Pass::Backward => {
             // The output, which burn computes again.
