@@ -317,6 +317,24 @@ impl Source for PoolSlices<'_> {
     }
 }
 
+/// Operands of another source as tensors of their own, as a step has them: of a part of a larger one most of burn's kernels,
+/// but not GEMMs, make a copy in each call.
+struct Whole<'a>(&'a mut dyn Source);
+
+impl Source for Whole<'_> {
+    fn next(&mut self, elements: usize, dtype: DType) -> Tensor<1> {
+        self.0.next(elements, dtype).mul_scalar(1.0)
+    }
+
+    fn indices(&mut self, count: usize, most: u64) -> Tensor<1, Int> {
+        self.0.indices(count, most)
+    }
+
+    fn is_drawn(&self) -> bool {
+        self.0.is_drawn()
+    }
+}
+
 pub fn format(dtype: Dtype) -> DType {
     match dtype {
         Dtype::Fp16 => DType::F16,
@@ -334,8 +352,8 @@ pub fn operands(op: &Op, source: &mut dyn Source) -> Operands {
     let dtype = format(op.dtype().unwrap_or(Dtype::Fp32));
     match op {
         Op::Gemm(op) => gemm(op, dtype, source),
-        Op::Attention(op) => attended(op, dtype, source),
-        Op::Memory(op) => memory::operands(op, dtype, source),
+        Op::Attention(op) => attended(op, dtype, &mut Whole(source)),
+        Op::Memory(op) => memory::operands(op, dtype, &mut Whole(source)),
         _ => unreachable!("others are refused"),
     }
 }
@@ -372,8 +390,6 @@ fn attended(op: &Attention, dtype: DType, source: &mut dyn Source) -> Operands {
         heads(op.seq_kv, op.head_dim),
         heads(op.seq_kv, value_dim),
     ];
-    // A cache is a tensor of its own; of a part of another burn would make a copy in each call.
-    let operands = operands.map(|operand| operand.mul_scalar(1.0));
     let upstream = match op.pass {
         Pass::Backward => {
             // The output, which burn computes again.
