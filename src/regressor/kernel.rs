@@ -370,8 +370,8 @@ impl Tile<'_> {
         let (width, pairs) = (self.layer.width(), self.codes.pairs);
         let rows = &self.codes.numbers[self.row * pairs..][..ROWS * pairs];
         let panels = &self.layer.weights[2 * self.start * pairs..][..2 * outputs * pairs];
-        let place = self.row / V::ROWS;
-        let live = &self.codes.live[place * pairs..][..self.codes.counts[place]];
+        let tile = self.row / V::ROWS;
+        let live = &self.codes.live[tile * pairs..][..self.codes.counts[tile]];
         let steps = &self.codes.steps[self.row..][..ROWS];
         let scales = &self.layer.scales[self.start..][..outputs];
         let biases = &self.layer.biases[self.start..][..outputs];
