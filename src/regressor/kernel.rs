@@ -182,12 +182,11 @@ impl Dense {
         codes: &mut Codes,
         output: &mut [f32],
     ) {
-        let rows = codes.steps.len();
         codes.encode(input, stride, self.inputs, V::ROWS);
         let panels = self.width() / (VECTORS * V::LANES);
         // SAFETY: the caller promises the instructions.
         unsafe {
-            match rows {
+            match codes.steps.len() {
                 1 if panels.is_multiple_of(4) => self.multiply_few::<V, 1, 4>(codes, output),
                 1 if panels.is_multiple_of(3) => self.multiply_few::<V, 1, 3>(codes, output),
                 2 if panels.is_multiple_of(2) => self.multiply_few::<V, 2, 2>(codes, output),

@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::measure::device::{Cache, Case, Chain, Replay};
 use crate::measure::portable::operands::{Operands, PoolSlices, input_bytes, operands};
 use crate::measure::portable::{Clock, MOST_BYTES, Portable, cold_bytes};
+use crate::ops::Op;
 use crate::units::Seconds;
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -40,7 +41,9 @@ impl<'a> PortableChain<'a> {
                 wanted.min(most).max(1.0) as usize
             }
         };
-        let mut source = PoolSlices::new(&device.pool);
+        // Steps have whole tensors, and of a view most of burn's kernels, but not GEMMs, make a copy in each call.
+        let copies = device.clock == Clock::Wall && !matches!(case.op, Op::Gemm(_));
+        let mut source = PoolSlices::new(&device.pool, copies);
         let sets = (0..sets).map(|_| operands(&case.op, &mut source)).collect();
         let mut chain = Self {
             device,

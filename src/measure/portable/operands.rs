@@ -260,16 +260,18 @@ impl Pool {
 /// Consecutive slices of a pool.
 pub struct PoolSlices<'a> {
     pool: &'a Pool,
+    copies: bool,
     next: usize,
     /// Whole numbers, by how many and below what.
     drawn: Option<(usize, u64, Tensor<1, Int>)>,
 }
 
 impl<'a> PoolSlices<'a> {
-    /// Slices from the start of the pool.
-    pub const fn new(pool: &'a Pool) -> Self {
+    /// Slices from the start of the pool, or copies of them.
+    pub const fn new(pool: &'a Pool, copies: bool) -> Self {
         Self {
             pool,
+            copies,
             next: 0,
             drawn: None,
         }
@@ -281,17 +283,22 @@ impl Source for PoolSlices<'_> {
         let known = self.pool.tensors.iter().find(|(known, _)| *known == dtype);
         let (_, pool) = known.expect("a format that is offered has a pool");
         let whole = self.pool.elements;
-        if elements > whole {
+        let slice = if elements > whole {
             let times = elements.div_ceil(whole);
-            return pool.clone().repeat(&[times]).narrow(0, 0, elements);
+            pool.clone().repeat(&[times]).narrow(0, 0, elements)
+        } else {
+            if self.next + elements > whole {
+                self.next = 0;
+            }
+            let begin = self.next;
+            // Aligned for vector loads, as allocations are.
+            self.next = (begin + elements).next_multiple_of(64);
+            pool.clone().narrow(0, begin, elements)
+        };
+        match self.copies {
+            true => slice.mul_scalar(1.0),
+            false => slice,
         }
-        if self.next + elements > whole {
-            self.next = 0;
-        }
-        let begin = self.next;
-        // Aligned for vector loads, as allocations are.
-        self.next = (begin + elements).next_multiple_of(64);
-        pool.clone().narrow(0, begin, elements)
     }
 
     fn indices(&mut self, count: usize, most: u64) -> Tensor<1, Int> {
@@ -317,24 +324,6 @@ impl Source for PoolSlices<'_> {
     }
 }
 
-/// Operands of another source as tensors of their own, as a step has them: of a part of a larger one most of burn's kernels,
-/// but not GEMMs, make a copy in each call.
-struct Whole<'a>(&'a mut dyn Source);
-
-impl Source for Whole<'_> {
-    fn next(&mut self, elements: usize, dtype: DType) -> Tensor<1> {
-        self.0.next(elements, dtype).mul_scalar(1.0)
-    }
-
-    fn indices(&mut self, count: usize, most: u64) -> Tensor<1, Int> {
-        self.0.indices(count, most)
-    }
-
-    fn is_drawn(&self) -> bool {
-        self.0.is_drawn()
-    }
-}
-
 pub fn format(dtype: Dtype) -> DType {
     match dtype {
         Dtype::Fp16 => DType::F16,
@@ -344,7 +333,7 @@ pub fn format(dtype: Dtype) -> DType {
 
 /// Whether the mask hides a key: a single query sees all of them.
 const fn hides_keys(op: &Attention) -> bool {
-    op.causal && op.seq_q > 1
+    op.causal && !op.is_decode()
 }
 
 /// Takes the operands of an operator that [`refuses`] accepts from a source, in the order of the reference.
@@ -352,8 +341,8 @@ pub fn operands(op: &Op, source: &mut dyn Source) -> Operands {
     let dtype = format(op.dtype().unwrap_or(Dtype::Fp32));
     match op {
         Op::Gemm(op) => gemm(op, dtype, source),
-        Op::Attention(op) => attended(op, dtype, &mut Whole(source)),
-        Op::Memory(op) => memory::operands(op, dtype, &mut Whole(source)),
+        Op::Attention(op) => attended(op, dtype, source),
+        Op::Memory(op) => memory::operands(op, dtype, source),
         _ => unreachable!("others are refused"),
     }
 }
