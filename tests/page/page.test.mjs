@@ -57,7 +57,7 @@ after(async () => {
 async function visit(path, use, { failures = false, ...options } = {}) {
   const context = await browser.newContext({ viewport: { width: 1240, height: 900 }, acceptDownloads: true, ...options });
   const page = await context.newPage();
-  page.setDefaultTimeout(20_000);
+  page.setDefaultTimeout(60_000);
   const seen = { console: [], requests: [], posts: [] };
   page.on("console", (message) => {
     if (!["error", "warning"].includes(message.type())) return;

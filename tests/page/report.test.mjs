@@ -30,7 +30,7 @@ after(() => browser?.close());
 async function visit(file, use, options = {}) {
   const context = await browser.newContext({ viewport: SIZES.desktop, ...options });
   const page = await context.newPage();
-  page.setDefaultTimeout(20_000);
+  page.setDefaultTimeout(60_000);
   const address = pathToFileURL(join(folder, file)).href;
   const told = [];
   const asked = [];
