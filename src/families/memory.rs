@@ -9,6 +9,9 @@ use crate::ops::{Dtype, Memory, MemoryKind, Op, Pass};
 /// Rows that one block of a row-wise kernel takes: one a block, one a warp of a block of four, one a warp of eight.
 const ROWS_A_BLOCK: [f64; 3] = [1.0, 4.0, 8.0];
 
+/// The first number of their split keys.
+pub const KEY: u64 = 4;
+
 /// Memory-bound kernels.
 pub(super) struct MemoryBound;
 
@@ -67,9 +70,9 @@ impl Kernels for MemoryBound {
         reference
     }
 
-    /// All kernels over this width.
+    /// All kernels over this width; an optimizer step, which has no columns, alone.
     fn split_key(op: &Memory) -> [u64; 4] {
-        [4, op.cols, 0, 0]
+        [KEY, op.cols, if op.cols == 1 { op.rows } else { 0 }, 0]
     }
 
     fn cover(op: &Memory, coverage: &mut Coverage) {

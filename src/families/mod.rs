@@ -119,6 +119,7 @@ pub use attention::head_tile;
 pub use caveat::{Caveat, Caveats};
 pub use collective::KEY as COLLECTIVE_KEY;
 pub use coverage::Coverage;
+pub use memory::KEY as MEMORY_KEY;
 pub use rates::GpuRates;
 pub use row::{Feature, Role};
 pub use sampling::{alignment, sample_unlabelled};

@@ -10,7 +10,7 @@ use crate::families::{Family, Variant, alignment};
 use crate::gpu::Gpu;
 use crate::ops::Op;
 use crate::random::Random;
-use crate::train::submodel::LEAST_ROWS;
+use crate::train::submodel::least_rows;
 use crate::train::tables::TableRows;
 use crate::train::teacher::LabelledTable;
 use crate::train::trees::{TreesConfig, grow};
@@ -40,7 +40,7 @@ pub fn query_by_committee(gpu: &Gpu, rows: &[Row], candidates: &[Op], wanted: us
                 .filter(|row| is_timing(row) && kind(&row.op) == (family, variant))
                 .collect(),
         };
-        if table.rows.len() >= LEAST_ROWS {
+        if table.rows.len() >= least_rows(family) {
             let ops: Vec<&Op> = places.iter().map(|&place| &candidates[place]).collect();
             let spreads = spreads(&table, family, &ops);
             let scored = ops.iter().zip(spreads);
@@ -156,7 +156,10 @@ mod tests {
         // A format nobody timed, and rows that are too few.
         let other = Op::Gemm(Gemm::square(512, Layout::Tn, Dtype::Fp16));
         assert!(query_by_committee(gpu, &rows, &[other], 20).is_empty());
-        assert!(query_by_committee(gpu, &rows[..LEAST_ROWS - 1], &candidates, 20).is_empty());
+        assert!(
+            query_by_committee(gpu, &rows[..least_rows(Family::Gemm) - 1], &candidates, 20)
+                .is_empty()
+        );
     }
 
     #[test]

@@ -24,8 +24,14 @@ use rayon::prelude::*;
 /// Share of the keys held out for the error table and the calibration, where they are not few.
 const HELD_OUT: f64 = 0.12;
 
-/// Least rows that a sub-model can be trained and calibrated on.
-pub const LEAST_ROWS: usize = 40;
+/// Least rows that a sub-model of this family can be trained and calibrated on.
+pub const fn least_rows(family: Family) -> usize {
+    match family {
+        // One kernel, whose time follows its traffic.
+        Family::Memory => 16,
+        _ => 40,
+    }
+}
 
 /// Raw features and targets of several tables, one after the other.
 fn samples_of(tables: &[LabelledTable<'_>], family: Family) -> Samples {
@@ -45,13 +51,14 @@ pub fn train_submodel(
     run: &Run<'_>,
 ) -> Result<(Submodel, Weights)> {
     let rows = tables.own_rows().count();
-    if rows < LEAST_ROWS {
+    let family = submodel_key.family;
+    let least = least_rows(family);
+    if rows < least {
         return Err(Error::infeasible(format!(
-            "{} {} has {rows} rows of {} {}; allowed: {LEAST_ROWS} or more",
-            submodel_key.gpu, submodel_key.stack, submodel_key.family, submodel_key.variant
+            "{} {} has {rows} rows of {family} {}; allowed: {least} or more",
+            submodel_key.gpu, submodel_key.stack, submodel_key.variant
         )));
     }
-    let family = submodel_key.family;
     let seed = run.seed;
     let held_out = HeldOut::of(tables.own_rows(), HELD_OUT, seed);
     let seen = |row: &Row| !is_reserved(row);

@@ -169,7 +169,11 @@ impl<'a> Teacher<'a> {
             ..TreesConfig::default()
         };
         let width = rows.inputs.len() / targets.len();
-        if matches!(prior, Prior::Base(_)) && targets.len() <= MOST_CROSS_VALIDATED {
+        if !matches!(prior, Prior::Base(_)) {
+            // Of thirty rows, leaves of ten could tell nothing but small from large.
+            let most = (targets.len() / 10).max(2);
+            config.min_leaf_rows = config.min_leaf_rows.min(most);
+        } else if targets.len() <= MOST_CROSS_VALIDATED {
             config.trees = cross_validated_trees(width, &rows.inputs, &targets, &config, seed);
         }
         let one = |forest: usize| {
@@ -338,6 +342,28 @@ mod tests {
                 "{op}: {label} {wanted}"
             );
         }
+    }
+
+    #[test]
+    fn thirty_rows_tell_more_than_small_from_large() {
+        let factor = |gemm: &Gemm| 1.0 + gemm.n as f64 / 1000.0;
+        let (ops, times, rates) = taught(factor);
+        // Every other row, so that those between are labelled unseen.
+        let table = LabelledTable {
+            rates,
+            rows: ops.iter().zip(times).step_by(2).collect(),
+        };
+        let tables = std::slice::from_ref(&table);
+        let teacher = Teacher::new(tables, Family::Gemm, Prior::None, 1, 600, 0, &|_| {});
+        let between: Vec<Op> = ops.iter().skip(1).step_by(2).cloned().collect();
+        let asked = LabelledTable::unlabelled(&between, rates);
+        let labels = teacher.label(&asked, &asked.samples(Family::Gemm).inputs);
+        let errors = between.iter().zip(labels).map(|(op, label)| {
+            let Op::Gemm(gemm) = op else { panic!("{op}") };
+            (f64::from(label) - factor(gemm).ln()).abs()
+        });
+        let mean = errors.sum::<f64>() / between.len() as f64;
+        assert!(mean < 0.06, "{mean}");
     }
 
     #[test]
