@@ -169,11 +169,10 @@ impl<'a> Teacher<'a> {
             ..TreesConfig::default()
         };
         let width = rows.inputs.len() / targets.len();
-        if !matches!(prior, Prior::Base(_)) {
-            // Of thirty rows, leaves of ten could tell nothing but small from large.
-            let most = (targets.len() / 10).max(2);
-            config.min_leaf_rows = config.min_leaf_rows.min(most);
-        } else if targets.len() <= MOST_CROSS_VALIDATED {
+        // Of thirty rows, leaves of ten could tell nothing but small from large.
+        let most = (targets.len() / 10).max(2);
+        config.min_leaf_rows = config.min_leaf_rows.min(most);
+        if matches!(prior, Prior::Base(_)) && targets.len() <= MOST_CROSS_VALIDATED {
             config.trees = cross_validated_trees(width, &rows.inputs, &targets, &config, seed);
         }
         let one = |forest: usize| {
