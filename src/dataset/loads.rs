@@ -102,11 +102,11 @@ pub fn loads_path(timings: &Path) -> PathBuf {
 }
 
 const SCHEMA_KEY: &str = "shapewise.loads";
-const SCHEMA: &str = "1";
+const SCHEMA: &str = "2";
 
 /// Columns before those of the operator.
 const BEFORE: [(&str, Kind); 6] = [
-    ("load", Kind::Text),
+    ("name", Kind::Text),
     ("load_kind", Kind::Text),
     ("row_kind", Kind::Text),
     ("place", Kind::Whole),
@@ -128,7 +128,7 @@ const BEHIND: [(&str, Kind); 10] = [
     ("libraries", Kind::Text),
 ];
 
-/// Number of columns that every row has: load, both kinds and the place.
+/// Number of columns that every row has: name, both kinds and the place.
 const ALWAYS: usize = 4;
 
 /// One row: a window or an operator of a load.
@@ -250,7 +250,7 @@ pub fn read_loads(path: &Path, shared: &Shared) -> Result<Vec<Load>> {
     for batch in file.batches(&names, None)? {
         let batch = batch?;
         let texts = |name| batch.texts(name);
-        let (load, load_kind, role) = (texts("load")?, texts("load_kind")?, texts("role")?);
+        let (load, load_kind, role) = (texts("name")?, texts("load_kind")?, texts("role")?);
         let (row_kind, passes) = (texts("row_kind")?, batch.counts("passes")?);
         let reals = [
             "at_s",
@@ -276,7 +276,7 @@ pub fn read_loads(path: &Path, shared: &Shared) -> Result<Vec<Load>> {
                 )
             };
             let real = |at: usize| reals[at].get(row);
-            let name = load.get(row).ok_or_else(|| refuse("load", "a text"))?;
+            let name = load.get(row).ok_or_else(|| refuse("name", "a text"))?;
             let kind = load_kind.get(row).and_then(LoadKind::parse);
             let kind = kind.ok_or_else(|| refuse("load_kind", &LoadKind::NAMES.join(", ")))?;
             if loads.last().is_none_or(|last| last.name != name) {

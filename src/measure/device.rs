@@ -64,7 +64,7 @@ impl Case {
 pub struct Identity {
     /// Name of the device in `data/gpus`, or one derived from the name that the driver reports.
     pub gpu: String,
-    /// Software that runs the operators, with its version (`cublaslt 13.1.0`).
+    /// Software that runs the operators, with its version (`cublaslt 13.1.0 cudnn 9.14.0`).
     pub stack: String,
     /// Versions below the stack: driver, cuDNN, NVRTC, adapter.
     pub libraries: String,

@@ -170,7 +170,8 @@ mod alone {
     fn checks_pass() {
         let mut device = cuda::open(0).unwrap();
         assert_eq!(device.identity().gpu, "h200");
-        assert_eq!(device.identity().stack, "cublaslt 13.1.0");
+        let stack = &device.identity().stack;
+        assert!(stack.starts_with("cublaslt 13.1.0"), "{stack}");
         let checks = device.check(&Dtype::ELEMENTS).unwrap();
         let checked = &checks.compared;
         let wrong: Vec<_> = checked.iter().filter(|path| path.is_wrong()).collect();

@@ -16,9 +16,9 @@ use crate::ops::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
 /// Value of every byte before a check.
 pub(super) const POISON: u8 = 0xff;
 
-/// Shapes of memory-bound kernels: odd columns, one warp per row, one block per row, and rows wider
-/// than the registers of a block.
-const SHAPES: [(u64, u64); 5] = [(7, 129), (9, 64), (33, 1000), (5, 4096), (2, 17_416)];
+/// Shapes of memory-bound kernels: odd columns, one warp per row, one block per row whose sums of layer norm take 48 KiB,
+/// and rows wider than the registers of a block.
+const SHAPES: [(u64, u64); 5] = [(7, 129), (9, 64), (33, 1000), (5, 6144), (2, 17_416)];
 
 /// Shapes of GEMMs: sizes that no power of two divides, and sizes that fp8 supports.
 const GEMMS: [[u64; 4]; 4] = [

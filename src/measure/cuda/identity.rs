@@ -49,8 +49,11 @@ pub(super) fn identity(driver: &Driver, sensor: Option<&Sensor>, cudnn: bool) ->
     if let Some(version) = sensor.and_then(|sensor| sensor.driver_version.as_ref()) {
         libraries.push(format!("driver {version}"));
     }
+    let mut stack = format!("cublaslt {}", gemm::version());
     if cudnn {
-        libraries.push(format!("cudnn {}", cudnn::Handle::version()));
+        let cudnn = format!("cudnn {}", cudnn::Handle::version());
+        stack = format!("{stack} {cudnn}");
+        libraries.push(cudnn);
     }
     if let Some(version) = compile::version() {
         libraries.push(format!("nvrtc {version}"));
@@ -60,7 +63,7 @@ pub(super) fn identity(driver: &Driver, sensor: Option<&Sensor>, cudnn: bool) ->
             Ok(known) => known.name.clone(),
             Err(_) => device_name(&title),
         },
-        stack: format!("cublaslt {}", gemm::version()),
+        stack,
         libraries: libraries.join(", "),
         files: Library::ALL
             .into_iter()

@@ -13,9 +13,6 @@ use crate::ops::{Dtype, Memory, MemoryKind, Pass};
 use cudarc::driver::CudaFunction;
 use cudarc::driver::sys::CUfunction_attribute;
 
-/// Shared memory of a block in bytes without an opt-in for more.
-const PLAIN_SHARED_BYTES: u64 = 48 << 10;
-
 /// Operands that the kernel of a norm's backward pass leaves to `add_blocks`.
 const WEIGHT_GRADIENTS: [&str; 2] = ["dgamma", "dbeta"];
 
@@ -180,12 +177,11 @@ impl MemoryBound {
                 threads: (threads_of_row(op.cols / vector), 1),
                 shared: shared as u32,
             };
-            if shared > PLAIN_SHARED_BYTES {
-                let most = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-                function
-                    .set_attribute(most, shared as i32)
-                    .map_err(failed("give a block so much shared memory"))?;
-            }
+            // Without it a block has 48 KiB, of which the kernel's static variables take their part.
+            let most = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            function
+                .set_attribute(most, shared as i32)
+                .map_err(failed("give a block so much shared memory"))?;
             let adds = kernels.function(driver, (source, op.dtype, vector), "add_blocks")?;
             let partial = arena.take(sums(op) * blocks * op.cols * 4)?;
             columns = Some((adds, partial));
