@@ -25,7 +25,7 @@ def key(row):
 def main(folder):
     ours = {}
     for path in sorted(pathlib.Path(folder).glob("*.parquet")):
-        if path.name.endswith(".loads.parquet"):
+        if path.name.endswith((".loads.parquet", ".steps.parquet")):
             continue
         for row in parquet.read_table(path).to_pylist():
             if row["family"] in SHAPE and row["cache"] == "cold" and row["rank"] == 0:

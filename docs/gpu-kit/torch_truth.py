@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.profiler import ProfilerActivity, profile
 
 BF16 = torch.bfloat16
 CACHE_BYTES = 180 << 20
@@ -23,15 +24,18 @@ CACHE_BYTES = 180 << 20
 
 class Log:
     def __init__(self, path, seconds):
-        self.file = open(path, "a", buffering=1)
+        self.file = open(path, "a+", buffering=1)
         self.end = time.monotonic() + seconds
+        self.file.seek(0)
+        self.known = [json.loads(line) for line in self.file]
 
     def line(self, **row):
         self.file.write(json.dumps(row) + "\n")
 
     def measure(self, part, timed, **about):
-        """One line: what `timed` returns, or why it failed; nothing once the time is used up."""
-        if time.monotonic() > self.end:
+        """One line: what `timed` returns, or why it failed; nothing once the time is used up, or where the file has it."""
+        asked = json.loads(json.dumps(dict(about, part=part)))
+        if time.monotonic() > self.end or any(asked.items() <= line.items() for line in self.known):
             return
         try:
             self.line(part=part, **about, **timed())
@@ -96,10 +100,14 @@ def normal(*shape, gradient=False):
     return torch.randn(*shape, device="cuda", dtype=BF16, requires_grad=gradient)
 
 
-def gemm(m, n, k, layout):
+def zeros(*shape):
+    return torch.zeros(*shape, device="cuda", dtype=BF16)
+
+
+def gemm(m, n, k, layout, operand=normal):
     sets = max(1, min(64, CACHE_BYTES // ((m * k + k * n + m * n) * 2) + 2))
-    a = [normal(k, m).t() if layout == "nt" else normal(m, k) for _ in range(sets)]
-    b = [normal(n, k).t() if layout == "tn" else normal(k, n) for _ in range(sets)]
+    a = [operand(k, m).t() if layout == "nt" else operand(m, k) for _ in range(sets)]
+    b = [operand(n, k).t() if layout == "tn" else operand(k, n) for _ in range(sets)]
     out = [torch.empty(m, n, device="cuda", dtype=BF16) for _ in range(sets)]
     return chain(lambda one: torch.mm(a[one], b[one], out=out[one]), sets)
 
@@ -178,6 +186,8 @@ def operators(log):
     for m, n, k, layout in anchors + [(*size, layout) for size in sizes for layout in ("tn", "nn", "nt")]:
         about = dict(family="gemm", dtype="bf16", m=m, n=n, k=k, batch=1, layout=layout, how="mm")
         log.measure("operator", lambda: gemm(m, n, k, layout), **about)
+    square = dict(family="gemm", dtype="bf16", m=8192, n=8192, k=8192, batch=1, layout="tn")
+    log.measure("zeros", lambda: gemm(8192, 8192, 8192, "tn", zeros), **square, how="mm")
     backends = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
     shapes = [(2, 32, 32, 2048, 128, True)]
     shapes += [(batch, 32, 8, seq, d, causal) for d in (64, 80, 96, 112, 128, 192, 256)
@@ -298,10 +308,11 @@ class Model(nn.Module):
         return F.cross_entropy(self.head(x).flatten(0, 1), tokens.flatten())
 
 
-def step(depth, how, vocabulary, batch, seq, *shape):
-    """Median milliseconds of forward, backward and optimizer."""
+def step(depth, how, precision, profiled, vocabulary, batch, seq, *shape):
+    """Median milliseconds of forward, backward and optimizer, the most memory, and the kernels of one step."""
     torch.cuda.empty_cache()
-    model = Model(depth, vocabulary, *shape).to("cuda", BF16)
+    torch.cuda.reset_peak_memory_stats()
+    model = Model(depth, vocabulary, *shape).to("cuda", BF16 if precision == "bf16" else torch.float32)
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
     tokens = torch.randint(vocabulary, (batch, seq), device="cuda")
     if how == "compiled":
@@ -310,36 +321,57 @@ def step(depth, how, vocabulary, batch, seq, *shape):
             block.compile()
 
     def run():
-        model(tokens).backward()
+        with torch.autocast("cuda", BF16, enabled=precision == "autocast"):
+            loss = model(tokens)
+        loss.backward()
         optimizer.step()
         optimizer.zero_grad()
 
     for _ in range(4):
         run()
-    return statistics.median(between(run) for _ in range(10)) / 1e3
+    told = {"ms": statistics.median(between(run) for _ in range(10)) / 1e3,
+            "peak_bytes": torch.cuda.max_memory_allocated()}  # fmt: skip
+    if profiled:
+        with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+            run()
+            torch.cuda.synchronize()
+        events = [(event.key[:100], event.count, event.self_device_time_total) for event in profiler.key_averages()]
+        told["kernels_us"] = sum(time_us for _, _, time_us in events)
+        told["launches"] = sum(count for _, count, _ in events)
+        told["kernels"] = sorted(events, key=lambda event: -event[2])[:40]
+    return told
 
 
 def layers(log):
     models = [
         # name, vocabulary, batch, sequence, hidden, heads, key/value heads, inner width, gated
         ("gpt3-2.7b", 50257, 4, 2048, 2560, 32, 32, 10240, False),
+        ("llama-3-8b", 128256, 1, 8192, 4096, 32, 8, 14336, True),
         ("gpt3-2.7b with 20 heads", 50304, 4, 2048, 2560, 20, 20, 10240, False),
+        ("qwen2.5-1.5b", 151936, 4, 4096, 1536, 12, 2, 8960, True),
         ("gpt3-2.7b with 40 heads", 50304, 4, 2048, 2560, 40, 40, 10240, False),
         ("llama-2-7b", 32000, 2, 4096, 4096, 32, 32, 11008, True),
-        ("llama-3-8b", 128256, 1, 8192, 4096, 32, 8, 14336, True),
         ("gpt2-xl", 50257, 8, 1024, 1600, 25, 25, 6400, False),
-        ("qwen2.5-1.5b", 151936, 4, 4096, 1536, 12, 2, 8960, True),
         ("heads of 112", 50304, 4, 2048, 3584, 32, 8, 9472, True),
         ("width 4100", 32000, 4, 2048, 4100, 41, 41, 10933, True),
+        ("gpt2", 50304, 8, 1024, 768, 12, 12, 3072, False),
+        ("gpt3-350m", 50304, 4, 1024, 1024, 16, 16, 4096, False),
+        ("llama-3.2-1b", 128256, 2, 2048, 2048, 32, 8, 8192, True),
+        ("llama-3-8b, 512 tokens", 128256, 1, 512, 4096, 32, 8, 14336, True),
+        ("qwen2.5-0.5b", 151936, 2, 2048, 896, 14, 2, 4864, True),
+        ("opt-6.7b", 50272, 2, 2048, 4096, 32, 32, 16384, False),
     ]
-    for name, *shape in models:
-        for how in ("eager", "compiled"):
+    # A list that time cuts short holds every model the first ways.
+    for how, precision in (("eager", "bf16"), ("compiled", "bf16"), ("eager", "autocast")):
+        for name, *shape in models:
 
             def timed():
-                short, long = step(2, how, *shape), step(6, how, *shape)
-                return {"step_2_ms": short, "step_6_ms": long, "layer_ms": (long - short) / 4}
+                short = step(2, how, precision, False, *shape)
+                long = step(6, how, precision, True, *shape)
+                return {"step_2_ms": short["ms"], "step_6_ms": long["ms"], "layer_ms": (long.pop("ms") - short["ms"]) / 4,
+                        "peak_2_bytes": short["peak_bytes"], **long}  # fmt: skip
 
-            log.measure("layer", timed, model=name, shape=shape, how=how)
+            log.measure("layer", timed, model=name, shape=shape, how=how, precision=precision)
 
 
 def main():
