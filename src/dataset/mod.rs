@@ -5,6 +5,7 @@
 //! in [`Skipped`] with the reason. This module alone knows the Parquet crate.
 
 pub mod alarms;
+mod clock;
 mod column;
 mod columns;
 mod digest;

@@ -2,6 +2,7 @@
 //!
 //! A file of `measure` holds more than one row for some shapes: warm caches, other algorithms, anchors and repeats.
 
+use super::clock::to_usual_clock;
 use super::{Cache, Role, Row, Table, is_held_out, key};
 use crate::stats::{order_statistic, quantile};
 use std::collections::HashMap;
@@ -22,7 +23,7 @@ pub fn is_timing(row: &Row) -> bool {
     })
 }
 
-/// Keeps the rows that are the time of their shape, in their order, and counts the others.
+/// Keeps the rows that are the time of their shape, in their order and at their usual clock, and counts the others.
 pub fn timings(rows: Vec<Row>) -> Table {
     let mut table = Table::default();
     for row in rows {
@@ -39,6 +40,7 @@ pub fn timings(rows: Vec<Row>) -> Table {
             }
         }
     }
+    to_usual_clock(&mut table.rows);
     table
 }
 

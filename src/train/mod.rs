@@ -35,7 +35,7 @@ pub use checkpoints::Run;
 pub use events::Event;
 pub use options::{Effort, Options};
 
-use crate::dataset::{Row, SCRIPTED, is_held_out, key};
+use crate::dataset::{Row, SCRIPTED, is_held_out, key, timings};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::ops::Op;
@@ -45,6 +45,7 @@ use crate::train::plan::{plan, start_of, tables};
 use crate::train::recipe::Recipe;
 use crate::train::submodel::train_submodel;
 use crate::train::tables::{TableRows, Tables};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Seed of the keys that are kept out: not that of a run, so that the keys of a held-out fit are others.
@@ -76,6 +77,12 @@ pub fn train(
             "rows that a device has timed; these are made up by a script",
         ));
     }
+    // Of a table of `measure` alone this leaves rows out, or moves them; tables of others are large.
+    let own = rows.iter().any(|row| row.measured.is_some());
+    let rows = match own {
+        true => Cow::Owned(timings(rows.to_vec()).rows),
+        false => Cow::Borrowed(rows),
+    };
     let computer = options.backend.device()?;
     let kept_out = options.keep_out.map(|fraction| KeptOut {
         fraction,
@@ -89,7 +96,7 @@ pub fn train(
     let checkpoints = options
         .out
         .join(".checkpoints")
-        .join(fingerprint(rows, options));
+        .join(fingerprint(&rows, options));
     std::fs::create_dir_all(&checkpoints).map_err(|source| Error::io(&checkpoints, source))?;
     let run = Run {
         seed: options.seed,

@@ -1,6 +1,6 @@
 //! Which sub-models a run trains, and which tables each learns from.
 
-use crate::dataset::{Row, is_timing};
+use crate::dataset::Row;
 use crate::error::{Error, Result};
 use crate::families::{Family, Variant};
 use crate::gpu::Gpu;
@@ -28,7 +28,7 @@ pub(super) struct Sources<'a> {
 
 pub(super) fn tables<'a>(rows: impl Iterator<Item = &'a Row>) -> Result<Rows<'a>> {
     let mut tables = Rows::new();
-    for row in rows.filter(|row| is_timing(row)) {
+    for row in rows {
         let (family, variant) = (Family::of(&row.op), Variant::of(&row.op));
         let key = (&*row.gpu, &*row.stack, family, variant);
         tables.entry(key).or_default().push(row);
@@ -67,6 +67,31 @@ fn measured_of<'a>(tables: &Rows<'a>, gpu: &str) -> Vec<(&'a str, Family, Varian
         .collect()
 }
 
+/// What a recipe asks for, as far as the tables hold it.
+fn sources_of<'a>(
+    recipe: &'a Recipe,
+    tables: &Rows<'a>,
+    gpu: &'a Gpu,
+    own: &'a str,
+) -> Result<Sources<'a>> {
+    let mut sources = Sources {
+        own: vec![(gpu, own)],
+        ranks_from: recipe.ranks_from(own),
+        auxiliary: vec![],
+        budget: recipe.budget,
+        waves: recipe.waves,
+        untaught: recipe.untaught,
+        distilled: recipe.distilled,
+        kriged: recipe.kriged,
+    };
+    for (name, stack) in recipe.auxiliary() {
+        if let Some(stack) = stack_in(tables, name, stack, recipe) {
+            sources.auxiliary.push((Gpu::find(name)?, stack));
+        }
+    }
+    Ok(sources)
+}
+
 pub(super) fn plan<'a>(
     tables: &Rows<'a>,
     recipes: &'a [Recipe],
@@ -93,11 +118,18 @@ pub(super) fn plan<'a>(
     let mut plan = Vec::new();
     // The first sub-model of a family and variant answers: our own rows, then those of a recipe.
     for (stack, family, variant) in measured_of(tables, &gpu.name) {
-        let like = of_gpu().find(|recipe| (recipe.family, recipe.variant) == (family, variant));
-        let sources = Sources {
-            own: vec![(gpu, stack)],
-            budget: like.map(|recipe| recipe.budget).unwrap_or_default(),
-            ..Sources::default()
+        let like = |recipe: &&Recipe| (recipe.family, recipe.variant) == (family, variant);
+        let exact = of_gpu().filter(like).find(|recipe| recipe.stack == stack);
+        let sources = match exact {
+            Some(recipe) => sources_of(recipe, tables, gpu, stack)?,
+            None => Sources {
+                own: vec![(gpu, stack)],
+                budget: of_gpu()
+                    .find(like)
+                    .map(|recipe| recipe.budget)
+                    .unwrap_or_default(),
+                ..Sources::default()
+            },
         };
         plan.push((key_of(&gpu.name, stack, family, variant), sources));
     }
@@ -111,22 +143,7 @@ pub(super) fn plan<'a>(
         if plan.iter().any(|(known, _)| *known == key) {
             continue;
         }
-        let mut sources = Sources {
-            own: vec![(gpu, own)],
-            ranks_from: recipe.ranks_from(own),
-            auxiliary: vec![],
-            budget: recipe.budget,
-            waves: recipe.waves,
-            untaught: recipe.untaught,
-            distilled: recipe.distilled,
-            kriged: recipe.kriged,
-        };
-        for (name, stack) in recipe.auxiliary() {
-            if let Some(stack) = stack_in(tables, name, stack, recipe) {
-                sources.auxiliary.push((Gpu::find(name)?, stack));
-            }
-        }
-        plan.push((key, sources));
+        plan.push((key, sources_of(recipe, tables, gpu, own)?));
     }
     // Without a recipe, every other table of the GPU becomes a sub-model of its own; small ones of our
     // own always do.
