@@ -45,7 +45,10 @@ mkdir -p "$collectives"
 
 timings=("$rows"/aic_*.parquet)
 for gpu in h200 h100 a100 b200 b300 gb200 gb300 l40s rtx-pro-6000 b60; do
-    "$shapewise" train --data "${timings[@]}" --gpu "$gpu" --out "models/$gpu"
+    # What our own harness measured there, which answers before the tables of others.
+    own=()
+    [ -d "data/measurements/$gpu" ] && own=("data/measurements/$gpu"/{gemm,attention}-bf16.parquet)
+    "$shapewise" train --data "${timings[@]}" "${own[@]}" --gpu "$gpu" --out "models/$gpu"
 done
 for gpu in a100-40gb v100 mi250x; do
     "$shapewise" train --data "$rows/cookbook.parquet" --gpu "$gpu" --out "models/$gpu"
@@ -61,6 +64,8 @@ fit() {
 }
 cargo build --release
 steps=$tables/training_steps.parquet
+python3 docs/gpu-kit/runs.py data/measurements/h200/pytorch.jsonl >"$rows/pytorch.csv"
+fit pytorch "$rows/pytorch.csv"
 fit megatron "$steps"
 fit fsdp2 "$steps"
 fit llm-foundry-ampere "$tables/llmfoundry_training_throughput.parquet"

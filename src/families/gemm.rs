@@ -190,7 +190,10 @@ impl Kernels for Gemms {
             dtype: asked.variant.dtype().unwrap_or(op.dtype),
             ..*op
         };
-        let penalised = Contiguous::of(op.layout).misaligned(op, coverage.alignment);
+        let contiguous = Contiguous::of(op.layout);
+        // Tables of several layouts are our own, whose sizes are drawn freely.
+        let is_free = coverage.layouts.len() > 1;
+        let penalised = contiguous.misaligned(op, coverage.alignment);
         let batched = op.batch > 1 && coverage.clamp("batch", op.batch) == 1;
         caveats.insert_if(!coverage.layouts.contains(&op.layout), Caveat::OtherLayout);
         let mut covered = timed;
@@ -201,6 +204,9 @@ impl Kernels for Gemms {
         }
         if penalised.m {
             covered.m = op.m.next_multiple_of(ALIGNED);
+        } else if !contiguous.m && is_free {
+            // It holds few rows that 8 does not divide but where they lie contiguously, and cost.
+            covered.m = op.m.next_multiple_of(1 << op.m.ilog2().min(3));
         }
         if batched {
             covered.m = covered.m.saturating_mul(op.batch);
@@ -218,9 +224,12 @@ impl Kernels for Gemms {
             }
             caveats.insert_if(batched, Caveat::Batched);
         }
-        // The sweeps through single sizes step by two, but for one along `k`.
-        let odd = Contiguous::of(op.layout).misaligned(op, 2) != Contiguous::default();
-        caveats.insert_if(odd && op.batch == 1 && !misaligned, Caveat::Alignment);
+        // The paper's sweeps through single sizes step by two, but for one along `k`.
+        let odd = contiguous.misaligned(op, 2) != Contiguous::default();
+        caveats.insert_if(
+            odd && op.batch == 1 && !misaligned && !is_free,
+            Caveat::Alignment,
+        );
         // Beyond the largest sizes the share of the roofline stays as it was at the largest.
         if caveats.contains(Caveat::OutOfDomain) && !batched {
             covered.m = coverage.clamp("m", covered.m);

@@ -141,8 +141,8 @@ pub fn answers(
     Ok(answers)
 }
 
-/// What answers in place of `default` where the kernels are those of an engine: where that is another sub-model. Rows that
-/// somebody measured on software of their own answer whichever engine it is.
+/// What answers in place of `default` where the kernels are those of an engine: where that is another sub-model. A model that
+/// was named answers whichever engine it is, if somebody measured its rows on software of their own.
 pub fn answers_of(
     engine: Engine,
     gpu: &Gpu,
@@ -154,8 +154,10 @@ pub fn answers_of(
     let candidates = candidates.preferring(engine);
     for family in candidates.beside_default(engine) {
         for (variant, known) in family.variants().into_iter().zip(&default[family as usize]) {
-            let of_engine = |known: &&Answer| models[known.model].engine().is_some();
-            let answer = match known.as_ref().filter(of_engine).map(|known| known.model) {
+            let may_differ = |known: &&Answer| {
+                candidates.named.is_empty() || models[known.model].engine().is_some()
+            };
+            let answer = match known.as_ref().filter(may_differ).map(|known| known.model) {
                 Some(known) => choose(gpu, &candidates, family, variant, models)?
                     .filter(|answer| answer.model != known),
                 None => None,
@@ -420,14 +422,15 @@ impl Candidates<'_> {
         }
     }
 
-    /// The families of which a model has a sub-model of this engine, or of one that is like it, beside the default one.
+    /// The families of which a model has a sub-model that answers for this engine beside the default one.
     fn beside_default(&self, engine: Engine) -> impl Iterator<Item = Family> {
         let is_beside = move |artifact: &&Artifact, family: Family| {
             let mut submodels = artifact.card.submodels.iter();
             submodels.any(|submodel| {
                 submodel.key.family == family
-                    && unlikeness(engine, submodel).is_some()
-                    && !is_default(artifact, submodel)
+                    && (unlikeness(engine, submodel).is_some()
+                        || is_default(artifact, submodel, Some(engine)))
+                    && !is_default(artifact, submodel, None)
             })
         };
         Family::ALL.into_iter().filter(move |&family| {
@@ -442,7 +445,7 @@ impl Candidates<'_> {
         let seen = |left_out: &str| submodel.data.iter().any(|table| table.gpu == left_out);
         let is_like = |engine| unlikeness(engine, submodel).is_some();
         !self.left_out.is_some_and(seen)
-            && (is_default(artifact, submodel) || self.engine.is_some_and(is_like))
+            && (is_default(artifact, submodel, self.engine) || self.engine.is_some_and(is_like))
     }
 }
 
@@ -455,18 +458,21 @@ fn unlikeness(engine: Engine, submodel: &Submodel) -> Option<u8> {
     }
 }
 
-/// Whether a sub-model is the first of its GPU, family and variant.
-fn is_default(artifact: &Artifact, submodel: &Submodel) -> bool {
+/// Whether a sub-model is the first of its GPU, family and variant; for an engine the first that timed any engine, if one did.
+fn is_default(artifact: &Artifact, submodel: &Submodel, engine: Option<Engine>) -> bool {
     let Key {
         gpu,
         family,
         variant,
         ..
     } = &submodel.key;
-    let mut submodels = artifact.card.submodels.iter().map(|other| &other.key);
-    let first = submodels
-        .find(|other| other.family == *family && other.variant == *variant && other.gpu == *gpu);
-    first == Some(&submodel.key)
+    let alike =
+        |other: &&Key| other.family == *family && other.variant == *variant && other.gpu == *gpu;
+    let keys = artifact.card.submodels.iter().map(|other| &other.key);
+    let mut alike = keys.filter(alike);
+    let first = alike.clone().next();
+    let of_engine = engine.and_then(|_| alike.find(|key| Engine::of_stack(&key.stack).is_some()));
+    of_engine.or(first) == Some(&submodel.key)
 }
 
 /// The models that may answer for a GPU: its own, those of its generation, where there is neither those of other
@@ -708,6 +714,8 @@ mod tests {
         let (decode, gemm) = (Family::Decode, Family::Gemm);
         let (fp8, bf16) = (Dtype::Fp8, Dtype::Bf16);
         let (sglang, trtllm) = ("sglang 0.5.14 on h200", "trtllm 1.3.0rc20 on h200");
+        let sglang_5_10 = "sglang 0.5.10 on h200";
+        let ours = "cublaslt 13.1.0 cudnn 9.14.0 on h200";
         for (gpu, engine, family, dtype, default, own) in [
             (
                 "a100",
@@ -726,6 +734,16 @@ mod tests {
                 "vllm 0.14.0 on a100",
             ),
             ("h200", Engine::Sglang, gemm, fp8, trtllm, sglang),
+            ("h200", Engine::Trtllm, gemm, bf16, ours, trtllm),
+            ("h200", Engine::Vllm, gemm, bf16, ours, trtllm),
+            (
+                "h200",
+                Engine::Vllm,
+                Family::Prefill,
+                bf16,
+                ours,
+                sglang_5_10,
+            ),
             ("h200", Engine::Vllm, gemm, fp8, trtllm, sglang),
             (
                 "h200",
@@ -770,7 +788,9 @@ mod tests {
             found.map(|model| models[model].gpu.clone())
         };
         assert_eq!(from("v100").as_deref(), Some("v100"));
-        assert_eq!(from("h200").as_deref(), Some("a100-40gb"));
+        assert_eq!(from("a100").as_deref(), Some("a100-40gb"));
+        assert_eq!(from("h100").as_deref(), Some("h200"));
+        assert_eq!(from("b200").as_deref(), Some("h200"));
         assert_eq!(from("mi300x").as_deref(), Some("mi250x"));
         assert_eq!(from("b60"), None);
     }

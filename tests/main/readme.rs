@@ -240,6 +240,8 @@ fn errors_in_the_readme_are_those_of_the_document_on_accuracy() {
             "GEMM" => ("gemm", format.to_owned()),
             "prefill attention" => ("prefill", format.to_owned()),
             "decode attention" => ("decode", format.to_owned()),
+            "bidirectional attention" => ("bidirectional", format.to_owned()),
+            "backward attention" => ("prefill_backward", format.to_owned()),
             "layers of experts" => ("experts", format.to_owned()),
             "latent decode" => ("latent_decode", format.to_owned()),
             "Gated DeltaNet prefill" => ("linear_prefill", format!("gated_delta_net {format}")),
