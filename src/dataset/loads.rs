@@ -463,9 +463,21 @@ mod tests {
         crate::dataset::write(&rows, &[]).unwrap();
         let error = read_loads(&rows, &shared()).unwrap_err().to_string();
         assert!(
-            error.contains("`shapewise.loads` is `missing`; allowed: `1`"),
+            error.contains("`shapewise.loads` is `missing`; allowed: `2`"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn no_two_columns_have_one_name() {
+        let own = BEFORE.iter().chain(&BEHIND).map(|(name, _)| *name);
+        let mut names: Vec<_> = own
+            .chain(columns_of_operator().map(|column| column.name))
+            .collect();
+        let columns = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), columns);
     }
 
     #[test]

@@ -672,13 +672,19 @@ mod tests {
             }
             assert!(!models.is_empty(), "{name}");
         }
-        // H200's GEMMs were taught by rows of H100, so two other generations answer for H100.
+        // Our own rows of H200 saw none of H100. Its GEMMs of TensorRT-LLM were taught by rows of H100, so two other
+        // generations answer for that engine.
         let h100 = Gpu::find("h100").unwrap();
         let candidates = candidates_without(h100).unwrap();
         let bf16 = Variant::Format(Dtype::Bf16);
         let mut models = Vec::new();
-        let answer = choose(h100, &candidates, Family::Gemm, bf16, &mut models).unwrap();
-        let answer = answer.unwrap();
+        let mut gemm = |candidates: &Candidates<'_>| {
+            let answer = choose(h100, candidates, Family::Gemm, bf16, &mut models);
+            answer.unwrap().unwrap()
+        };
+        let own = "cublaslt 13.1.0 cudnn 9.14.0 on h200";
+        assert_eq!(gemm(&candidates).name, own);
+        let answer = gemm(&candidates.preferring(Engine::Trtllm));
         let answering = [answer.model, answer.beside.unwrap()].map(|model| &models[model].key.gpu);
         assert_eq!(answering, ["a100", "b200"]);
         assert_eq!(

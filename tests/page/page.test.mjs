@@ -532,7 +532,7 @@ describe("models", () => {
     assert.ok((await text(page, "#view-models .figures")).includes(h200.figures[0].source));
     assert.match(await state(page), /gpu=h200/);
     if (models[0].held_out) {
-      await page.getByRole("button", { name: /^Errors by size and sources of h200, GEMM bf16/ }).click();
+      await page.getByRole("button", { name: /^Errors by size and sources of h200, GEMM bf16, cublaslt/ }).click();
       const group = models.find((one) => one.name === "h200" && one.family === "gemm" && one.dtype === "bf16").held_out.at(-1);
       assert.ok((await text(page, "[aria-label='Errors and sources of one model']")).includes(percent(group.coverage_90)));
     }

@@ -122,7 +122,7 @@ function errors(models, place) {
 	return numbers("Models and their errors", ["model", "operators", "stack"], models.map((one) => ({
 		from: { ...all(one), ...one },
 		cells: [
-			one.held_out || one.sources ? button(one.name, () => { detail(one, place); reveal(place); }, { class: "link", "aria-label": `Errors by size and sources of ${one.name}, ${kind(one)}` }) : one.name,
+			one.held_out || one.sources ? button(one.name, () => { detail(one, place); reveal(place); }, { class: "link", "aria-label": `Errors by size and sources of ${one.name}, ${kind(one)}, ${one.stack}` }) : one.name,
 			kind(one), one.stack],
 	})));
 }
