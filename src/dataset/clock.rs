@@ -58,13 +58,11 @@ fn move_to(row: &mut Row, usual: Hertz, gpu: &Gpu) {
     let Some(clock) = row.clock else { return };
     let cycles = clock.hertz() / usual.hertz();
     let traffic = row.op.bytes().bytes() / gpu.bandwidth().bytes_per_sec();
-    let moved = |time: Seconds| {
+    let times = [Some(&mut row.time), row.p10.as_mut(), row.p90.as_mut()];
+    for time in times.into_iter().flatten() {
         let bound = traffic.min(time.secs());
-        Seconds::from_secs(bound + (time.secs() - bound) * cycles)
-    };
-    row.time = moved(row.time);
-    row.p10 = row.p10.map(moved);
-    row.p90 = row.p90.map(moved);
+        *time = Seconds::from_secs(bound + (time.secs() - bound) * cycles);
+    }
     row.clock = Some(usual);
 }
 
