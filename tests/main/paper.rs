@@ -349,7 +349,8 @@ fn a_swiglu_width_of_exactly_eight_thirds_is_slow() {
     let [exact, next, llama] = [10922, 10944, 11008].map(|d_ff| gemm_rate(&h100, product(d_ff)));
     assert!(next > exact && llama > exact);
     let gain = next / exact;
-    assert!((1.46..3.5).contains(&gain), "{gain}");
+    let measured = 701.0 / 216.0;
+    assert!((measured * 0.85..measured * 1.15).contains(&gain), "{gain}");
     for gpu in ["a100-40gb", "a100", "h100", "h200"] {
         let gpu = predictor(gpu);
         let [exact, next, llama] = [10922, 10944, 11008].map(|d_ff| {
