@@ -81,7 +81,7 @@ fn features(criterion: &mut Criterion) {
 
 fn net(criterion: &mut Criterion) {
     let weights = weights();
-    let evaluator = Evaluator::new(&weights);
+    let evaluator = Evaluator::around(&weights, &rows(1));
     let mut group = criterion.benchmark_group("net");
     group.sample_size(10);
     for batch in [1, 64, 4096, 65536] {

@@ -162,6 +162,11 @@ trait Kernels {
     /// Draws shapes between measured ones.
     fn proposal(measured: &[Self::Shape]) -> sampling::Proposal;
 
+    /// An operator that shares many features with others.
+    fn usual() -> Op {
+        Self::examples().swap_remove(0)
+    }
+
     /// Operators that reach every branch of the features, for the digest of their definition.
     fn examples() -> Vec<Op>;
 }
@@ -223,6 +228,11 @@ impl Family {
         matches!(self, Self::Bidirectional | Self::PrefillBackward)
     }
 
+    /// An operator that shares many features with others of this family.
+    pub fn usual(self) -> Op {
+        dispatch_family!(self, F => F::usual())
+    }
+
     /// How many features an operator of this family has.
     pub fn width(self) -> usize {
         self.schema().features.len()
@@ -249,6 +259,7 @@ impl GpuRates {
     ///
     /// # Panics
     /// When `out` has another length.
+    #[inline(always)] // into a function that is compiled for vectors
     pub fn features(&self, op: &Op, out: &mut [f32]) -> Seconds {
         let mut row = Numbers::new(out);
         let reference = dispatch!(op, F, op => F::features(op, self, &mut row));

@@ -36,8 +36,11 @@ pub(super) trait FeatureRow {
     }
 }
 
-/// Logarithms that are taken together.
-const LOGS: usize = 16;
+/// Logarithms that are taken together: those of a row of most families.
+const LOGS: usize = 64;
+
+/// Logarithms in a loop without a branch.
+const LANES: usize = 16;
 
 /// Writes a row for a net.
 pub(super) struct Numbers<'a> {
@@ -64,21 +67,32 @@ impl<'a> Numbers<'a> {
     ///
     /// # Panics
     /// When the row is not full.
+    #[inline(always)] // into a function that is compiled for vectors
     pub(super) fn finish(mut self) {
         self.take_logs();
         assert_eq!(self.next, self.out.len(), "one value per feature name");
     }
 
     /// Takes the logarithms that wait.
+    #[inline(always)] // into a function that is compiled for vectors
     pub(super) fn take_logs(&mut self) {
-        for number in &mut self.arguments {
-            *number = ln(*number);
+        let numbers = self.arguments.as_chunks_mut::<LANES>().0.iter_mut();
+        for numbers in numbers.take(self.logs.div_ceil(LANES)) {
+            for number in numbers {
+                *number = ln(*number);
+            }
         }
         for (&place, &log) in self.places[..self.logs].iter().zip(&self.arguments) {
             self.out[place] = log;
         }
-        self.arguments = [1.0; LOGS];
         self.logs = 0;
+    }
+
+    /// Where more logarithms wait than a row of most families has.
+    #[cold]
+    #[inline(never)]
+    fn make_room(&mut self) {
+        self.take_logs();
     }
 
     #[inline]
@@ -101,7 +115,7 @@ impl FeatureRow for Numbers<'_> {
         self.next += 1;
         self.logs += 1;
         if self.logs == LOGS {
-            self.take_logs();
+            self.make_room();
         }
     }
 

@@ -61,7 +61,11 @@ impl LoadedModel {
 
     /// From features to answers.
     pub fn evaluator(&self) -> &Evaluator {
-        self.evaluator.get_or_init(|| Evaluator::new(&self.weights))
+        self.evaluator.get_or_init(|| {
+            let mut usual = vec![0.0; self.weights.mean.len()];
+            self.rates.features(&self.key.family.usual(), &mut usual);
+            Evaluator::around(&self.weights, &usual)
+        })
     }
 
     /// Whether it was trained over the default stacks of all GPUs.

@@ -32,6 +32,7 @@ use crate::predict::laws::Laws;
 use crate::predict::ratios::{Carried, Ratios};
 use crate::regressor::artifact::{Artifact, Card};
 use crate::regressor::net::Output;
+use crate::regressor::vectorised;
 use crate::stats::quadrature;
 use crate::units::Seconds;
 use serde::de::DeserializeOwned;
@@ -486,7 +487,7 @@ impl Batch {
         let rows = &mut self.models[index];
         let start = rows.inputs.len();
         rows.inputs.resize(start + model.evaluator().inputs(), 0.0);
-        let reference = model.rates.features(op, &mut rows.inputs[start..]);
+        let reference = vectorised(|| model.rates.features(op, &mut rows.inputs[start..]));
         rows.references.push(reference);
         rows.references.len() - 1
     }

@@ -12,7 +12,7 @@ use crate::gpu::Gpu;
 use crate::ops::Dtype;
 use crate::regressor::net::{Layer, Net, Output, Quantized};
 use half::f16;
-use safetensors::Dtype::{F16, F32, I8};
+use safetensors::Dtype::{F16, F32, I8, I16};
 use safetensors::tensor::{SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -498,8 +498,14 @@ fn store_submodel(tensors: &mut BTreeMap<String, Stored>, index: usize, weights:
             } else {
                 let quantized = Quantized::of(layer);
                 let integers = quantized.integers.iter();
-                let bytes = integers.map(|integer| integer.cast_unsigned());
-                store(named("weight"), I8, &shape, bytes.collect());
+                let (dtype, bytes): (_, Vec<u8>) = match quantized.is_narrow() {
+                    true => (I8, integers.map(|&integer| integer as u8).collect()),
+                    false => (
+                        I16,
+                        integers.flat_map(|integer| integer.to_le_bytes()).collect(),
+                    ),
+                };
+                store(named("weight"), dtype, &shape, bytes);
                 store(named("scale"), F16, &shape[1..], halved(&quantized.scales));
             }
             store(named("bias"), F16, &shape[1..], halved(&layer.bias));
@@ -565,7 +571,7 @@ fn load_submodel(
             submodel.members
         ));
     }
-    let take = |tensor: &str, dtype: safetensors::Dtype, shape: &[usize]| {
+    let take = |tensor: &str, allowed: &[safetensors::Dtype], shape: &[usize]| {
         used.set(used.get() + 1);
         let view = tensors
             .tensor(tensor)
@@ -576,16 +582,16 @@ fn load_submodel(
                 view.shape()
             ));
         }
-        if view.dtype() != dtype {
+        if !allowed.contains(&view.dtype()) {
             return Err(format!(
-                "{name}: tensor `{tensor}` is {:?}; allowed: {dtype:?}",
+                "{name}: tensor `{tensor}` is {:?}; allowed: {allowed:?}",
                 view.dtype()
             ));
         }
-        Ok(view.data())
+        Ok((view.dtype(), view.data()))
     };
     let numbers = |tensor: &str, dtype: safetensors::Dtype, shape: &[usize]| {
-        let bytes = take(tensor, dtype, shape)?;
+        let (_, bytes) = take(tensor, &[dtype], shape)?;
         let values: Vec<f32> = match dtype {
             F16 => {
                 let halves = bytes.as_chunks().0.iter();
@@ -620,9 +626,22 @@ fn load_submodel(
             let weight = if depth == submodel.hidden.len() {
                 numbers(&named("weight"), F16, pair)?
             } else {
-                let integers = take(&named("weight"), I8, pair)?.iter();
+                let (dtype, bytes) = take(&named("weight"), &[I8, I16], pair)?;
+                let integers = match dtype {
+                    I8 => bytes
+                        .iter()
+                        .map(|&byte| byte.cast_signed().into())
+                        .collect(),
+                    _ => bytes
+                        .as_chunks()
+                        .0
+                        .iter()
+                        .copied()
+                        .map(i16::from_le_bytes)
+                        .collect(),
+                };
                 let quantized = Quantized {
-                    integers: integers.map(|byte| byte.cast_signed()).collect(),
+                    integers,
                     scales: numbers(&named("scale"), F16, &pair[1..])?,
                 };
                 quantized.weight()

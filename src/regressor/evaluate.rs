@@ -4,11 +4,11 @@
 //! through its hidden layers, and each output is a dot product with the units of the last of them.
 
 use crate::regressor::artifact::{Weights, normalised};
-use crate::regressor::kernel::{Codes, Dense, Instructions};
+use crate::regressor::kernel::{Codes, Dense, Instructions, grown, vectorised};
 use crate::regressor::net::{Layer, Net, Output};
 use std::cell::RefCell;
 
-/// Rows that go through a net together: enough to pay for fetching its weights again, in whole tiles.
+/// Rows that go through a net together: enough to pay for fetching its weights again.
 const BLOCK: usize = 96;
 
 /// The nets of a sub-model laid out for the processor, with the normalisation of its features.
@@ -23,6 +23,8 @@ pub struct Evaluator {
     mean: Vec<f32>,
     /// Scale of each feature.
     scale: Vec<f32>,
+    /// Normalised features of the usual operator, from which nets count.
+    usual: Vec<f32>,
     members: Vec<Member>,
     is_distilled: bool,
 }
@@ -33,16 +35,29 @@ impl Evaluator {
     /// # Panics
     /// When the layers of a net do not fit together.
     pub fn new(weights: &Weights) -> Self {
-        Self::with_instructions(weights, Instructions::available()[0])
+        Self::around(weights, &weights.mean)
     }
 
-    fn with_instructions(weights: &Weights, instructions: Instructions) -> Self {
+    /// The same with these raw features of a usual operator: those that a row shares with it cost nothing.
+    ///
+    /// # Panics
+    /// When it has other features than the nets.
+    pub fn around(weights: &Weights, usual: &[f32]) -> Self {
+        Self::with_instructions(weights, usual, Instructions::available()[0])
+    }
+
+    fn with_instructions(weights: &Weights, usual: &[f32], instructions: Instructions) -> Self {
+        assert_eq!(usual.len(), weights.mean.len(), "features");
+        let mut usual = usual.to_vec();
+        weights.normalise(&mut usual);
         let members = weights.nets.iter();
+        let members = members.map(|net| Member::new(net, &usual, instructions));
         Self {
             mean: weights.mean.clone(),
             scale: weights.scale.clone(),
-            members: members.map(|net| Member::new(net, instructions)).collect(),
+            members: members.collect(),
             is_distilled: weights.is_distilled(),
+            usual,
         }
     }
 
@@ -62,33 +77,39 @@ impl Evaluator {
         out.clear();
         SCRATCH.with_borrow_mut(|scratch| {
             for rows in rows.chunks(BLOCK * self.inputs()) {
-                scratch.rows.resize(rows.len(), 0.0);
-                let places = scratch.rows.chunks_exact_mut(self.inputs());
-                for (row, place) in rows.chunks_exact(self.inputs()).zip(places) {
-                    let numbers = row.iter().zip(&self.mean).zip(&self.scale);
-                    for (place, ((&value, &mean), &scale)) in place.iter_mut().zip(numbers) {
-                        *place = normalised(value, mean, scale);
-                    }
-                }
-                scratch.answers.clear();
-                for member in &self.members {
-                    member.evaluate(self.inputs(), scratch);
-                }
-                let count = rows.len() / self.inputs();
-                let answers = &scratch.answers;
-                if self.is_distilled {
-                    let answers = answers.as_chunks().0.iter().copied();
-                    out.extend(answers.map(Output::of_distilled));
-                } else {
-                    let members = 0..self.members.len();
-                    let of_row = |row: usize| {
-                        let answers = members.clone().map(|member| answers[member * count + row]);
-                        Output::of_members(answers)
-                    };
-                    out.extend((0..count).map(of_row));
-                }
+                vectorised(|| self.evaluate_block(rows, scratch, out));
             }
         });
+    }
+
+    /// Evaluates up to a block of rows and adds the outputs to `out`.
+    #[inline(always)] // into a function that is compiled for vectors
+    fn evaluate_block(&self, rows: &[f32], scratch: &mut Scratch, out: &mut Vec<Output>) {
+        let count = rows.len() / self.inputs();
+        let places = grown(&mut scratch.rows, rows.len());
+        let places = places.chunks_exact_mut(self.inputs());
+        for (row, place) in rows.chunks_exact(self.inputs()).zip(places) {
+            let numbers = row.iter().zip(&self.mean).zip(&self.scale).zip(&self.usual);
+            for (place, (((&value, &mean), &scale), &usual)) in place.iter_mut().zip(numbers) {
+                *place = normalised(value, mean, scale) - usual;
+            }
+        }
+        scratch.answers.clear();
+        for member in &self.members {
+            member.evaluate(count, self.inputs(), scratch);
+        }
+        let answers = &scratch.answers;
+        if self.is_distilled {
+            let answers = answers.as_chunks().0.iter().copied();
+            out.extend(answers.map(Output::of_distilled));
+        } else {
+            let members = 0..self.members.len();
+            let of_row = |row: usize| {
+                let answers = members.clone().map(|member| answers[member * count + row]);
+                Output::of_members(answers)
+            };
+            out.extend((0..count).map(of_row));
+        }
     }
 }
 
@@ -101,11 +122,21 @@ struct Member {
 }
 
 impl Member {
-    fn new(net: &Net, instructions: Instructions) -> Self {
+    /// A net that counts from `usual`: its part of the first layer goes into the bias.
+    fn new(net: &Net, usual: &[f32], instructions: Instructions) -> Self {
         for pair in net.layers.windows(2) {
             assert_eq!(pair[0].outputs, pair[1].inputs, "layers fit together");
         }
-        let (last, hidden) = net.layers.split_last().expect("a net has a layer");
+        let mut layers = net.layers.clone();
+        for (usual, weights) in usual
+            .iter()
+            .zip(net.layers[0].weight.chunks_exact(net.layers[0].outputs))
+        {
+            for (bias, weight) in layers[0].bias.iter_mut().zip(weights) {
+                *bias += usual * weight;
+            }
+        }
+        let (last, hidden) = layers.split_last().expect("a net has a layer");
         let pack = |layer: &Layer| Dense::new(layer, instructions);
         let hidden: Vec<Dense> = hidden.iter().map(pack).collect();
         let output = |place: usize| {
@@ -118,8 +149,9 @@ impl Member {
         }
     }
 
-    /// Sends the rows of `width` numbers through the net and adds its answers.
-    fn evaluate(&self, mut width: usize, scratch: &mut Scratch) {
+    /// Sends so many rows of `width` numbers through the net and adds its answers.
+    #[inline(always)] // into a function that is compiled for vectors
+    fn evaluate(&self, count: usize, mut width: usize, scratch: &mut Scratch) {
         let Scratch {
             rows,
             codes,
@@ -129,12 +161,13 @@ impl Member {
         } = scratch;
         for (depth, layer) in self.hidden.iter().enumerate() {
             let input = if depth == 0 { &*rows } else { &*units };
-            layer.rectified(input, width, codes, next);
+            let output = grown(next, count * layer.width());
+            layer.rectified(&input[..count * width], width, codes, output);
             std::mem::swap(units, next);
             width = layer.width();
         }
         let units = if self.hidden.is_empty() { rows } else { units };
-        for units in units.chunks_exact(width) {
+        for units in units[..count * width].chunks_exact(width) {
             let outputs = self.outputs.iter();
             answers.extend(
                 outputs.map(|(weights, bias)| bias + dot(&units[..weights.len()], weights)),
@@ -144,6 +177,7 @@ impl Member {
 }
 
 /// The sum of products, in independent lanes so that compilers turn it into vectors.
+#[inline(always)] // into a function that is compiled for vectors
 fn dot(left: &[f32], right: &[f32]) -> f32 {
     let (left, left_rest) = left.as_chunks::<16>();
     let (right, right_rest) = right.as_chunks::<16>();
@@ -214,7 +248,13 @@ mod tests {
         let mut first = None;
         for instructions in Instructions::available() {
             let mut out = vec![Output::default(); 3];
-            Evaluator::with_instructions(weights, instructions).evaluate(rows, &mut out);
+            let usual = &rows[..weights.mean.len().min(rows.len())];
+            let usual = if usual.is_empty() {
+                &weights.mean
+            } else {
+                usual
+            };
+            Evaluator::with_instructions(weights, usual, instructions).evaluate(rows, &mut out);
             assert_eq!(out.len(), expected.len());
             assert_eq!(*first.get_or_insert_with(|| out.clone()), out);
             for (row, (found, expected)) in out.iter().zip(&expected).enumerate() {
@@ -262,7 +302,7 @@ mod tests {
         let weights = weights(&[30, 96, 128, 1], &[3, 5]);
         let rows = numbers(2 * BLOCK * 30, 99);
         for instructions in Instructions::available() {
-            let evaluator = Evaluator::with_instructions(&weights, instructions);
+            let evaluator = Evaluator::with_instructions(&weights, &weights.mean, instructions);
             let (mut together, mut alone) = (Vec::new(), Vec::new());
             evaluator.evaluate(&rows, &mut together);
             for (row, expected) in rows.chunks_exact(30).zip(&together) {

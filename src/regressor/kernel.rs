@@ -1,19 +1,15 @@
 //! One dense layer with a rectifier in whole numbers, for the vector instructions that the processor has.
 //!
-//! Weights are stored in 8 bits ([`Quantized`]). A row of inputs is rounded to 16 bits with a step of its own, so a sum of
+//! Weights are integers ([`Quantized`]). A row of inputs is rounded to 15 or 16 bits with a step of its own, so a sum of
 //! products is a whole number of 32 bits: exact in any order, hence the same on every processor, and half as many instructions
 //! as products of 32-bit floats take. Only the end of a layer, `sum · scale · step + bias`, is floating point.
 //!
-//! The weights lie in panels as wide as two vectors. A [`Tile`] multiplies a few rows with one panel
-//! and holds all its sums in registers: each weight is loaded once for several rows, each pair of inputs once
-//! for a whole panel. A panel fits the first-level cache and stays there while the rows of a block
-//! pass by. Pairs of inputs that are 0 in all rows of a tile are left out, which changes no sum: of the units of the second
-//! hidden layer of H200's GEMMs 9 in 10 are 0, of those of the first one half.
+//! Outputs lie in strips of up to eight vectors, whose sums stay in registers while the inputs of a row pass by, two at a time.
+//! A strip fits the first-level cache and stays there while the rows of a block pass by. Pairs of inputs that are 0 are left
+//! out, which changes no sum: of the units of the first two hidden layers of H200's GEMMs 7 and 9 in 10 are 0 in a row. Each
+//! row is multiplied alone, since others have other units that are 0.
 //!
-//! One net of 118-128-128-128-2 on one core of an EPYC without AVX-512 takes 0.82 us a row of 64 and 1.6 us alone; the same
-//! design with 32-bit floats took 1.44 and 2.3.
-//!
-//! There is one tile; [`Vector`] says what it needs of an instruction set. All `unsafe` code is here.
+//! There is one loop; [`Vector`] says what it needs of an instruction set. All `unsafe` code is here.
 
 #![allow(unsafe_code)] // Vector instructions found at run time can be reached in no other way.
 
@@ -21,8 +17,8 @@ use crate::regressor::net::{Layer, Quantized, nearest};
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
-/// Vectors side by side in a panel.
-const VECTORS: usize = 2;
+/// Vectors side by side in a strip: enough sums under way to hide the latency of an addition, few enough for the registers.
+const STRIP: usize = 8;
 
 /// Instructions that a layer can be evaluated with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +52,7 @@ impl Instructions {
         match self {
             Self::Portable => true,
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => is_x86_feature_detected!("avx2"),
+            Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi1"),
             #[cfg(target_arch = "x86_64")]
             Self::Avx512 => {
                 is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni")
@@ -64,16 +60,33 @@ impl Instructions {
         }
     }
 
-    fn panel_width(self) -> usize {
-        VECTORS
-            * match self {
-                Self::Portable => <[i32; 4]>::LANES,
-                #[cfg(target_arch = "x86_64")]
-                Self::Avx2 => __m256i::LANES,
-                #[cfg(target_arch = "x86_64")]
-                Self::Avx512 => __m512i::LANES,
-            }
+    /// Sums in a vector.
+    fn lanes(self) -> usize {
+        match self {
+            Self::Portable => <[i32; 4]>::LANES,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => __m256i::LANES,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => __m512i::LANES,
+        }
     }
+}
+
+/// Does `work` with 256-bit vectors where the processor has them, as far as the compiler inlines it.
+#[inline(always)]
+pub fn vectorised<R>(work: impl FnOnce() -> R) -> R {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx2")]
+        fn avx2<R>(work: impl FnOnce() -> R) -> R {
+            work()
+        }
+        if Instructions::Avx2.detected() {
+            // SAFETY: the processor has the instructions.
+            return unsafe { avx2(work) };
+        }
+    }
+    work()
 }
 
 /// A hidden layer laid out for the processor.
@@ -81,68 +94,71 @@ impl Instructions {
 pub struct Dense {
     instructions: Instructions,
     inputs: usize,
-    /// `[panel, pair of inputs, output of the panel, 2]`.
+    /// The largest code of an input, so that no sum of products leaves 32 bits.
+    most: f32,
+    /// `[strip, pair of inputs, output of the strip, 2]`.
     weights: Vec<i16>,
-    /// What one step of a weight is, `[output, of all panels]`.
+    /// What one step of a weight is, `[output, of all strips]`.
     scales: Vec<f32>,
-    /// `[output, of all panels]`.
+    /// `[output, of all strips]`.
     biases: Vec<f32>,
 }
 
 impl Dense {
-    /// Packs `layer`, its weights rounded to 8 bits, filling the last pair and the last panel up with zeros.
+    /// Packs `layer`, its weights rounded to integers, filling the last pair and the last vector up with zeros.
     ///
     /// # Panics
     /// When this processor does not have `instructions`.
     pub fn new(layer: &Layer, instructions: Instructions) -> Self {
         assert!(instructions.detected(), "{instructions:?} on this machine");
-        let width = instructions.panel_width();
-        let outputs = layer.outputs.next_multiple_of(width);
+        let width = layer.outputs.next_multiple_of(instructions.lanes());
+        let strip = STRIP * instructions.lanes();
         let Quantized { integers, scales } = Quantized::of(layer);
-        let inputs = layer.inputs.next_multiple_of(2);
-        let mut weights = vec![0; outputs * inputs];
+        let pairs = layer.inputs.div_ceil(2);
+        let largest = integers.iter().map(|integer| integer.abs()).max();
+        let largest = i32::from(largest.unwrap_or(0).max(1));
+        let most = i32::MAX / largest / layer.inputs.max(1) as i32;
+        let mut weights = vec![0; 2 * width * pairs];
         for (input, row) in integers.chunks_exact(layer.outputs).enumerate() {
-            for (panel, row) in row.chunks(width).enumerate() {
-                let (pair, half) = (panel * inputs / 2 + input / 2, input % 2);
-                let places = weights[pair * 2 * width + half..].iter_mut().step_by(2);
+            let (pair, half) = (input / 2, input % 2);
+            for (start, row) in (0..width).step_by(strip).zip(row.chunks(strip)) {
+                let outputs = strip.min(width - start);
+                let first = 2 * (start * pairs + pair * outputs) + half;
+                let places = weights[first..].iter_mut().step_by(2);
                 for (place, &weight) in places.zip(row) {
-                    *place = i16::from(weight);
+                    *place = weight;
                 }
             }
         }
         let filled = |mut numbers: Vec<f32>| {
-            numbers.resize(outputs, 0.0);
+            numbers.resize(width, 0.0);
             numbers
         };
         Self {
             instructions,
             inputs: layer.inputs,
+            most: most.min(i16::MAX.into()) as f32,
             weights,
             scales: filled(scales),
             biases: filled(layer.bias.clone()),
         }
     }
 
-    /// Width of a row of outputs: those of the layer, then zeros up to the end of the last panel.
+    /// Width of a row of outputs: those of the layer, then zeros up to the end of the last vector.
     pub fn width(&self) -> usize {
         self.biases.len()
     }
 
-    /// Writes `max(0, input · weights + bias)` into `output`, which it resizes, with inputs rounded to 16 bits.
+    /// Writes `max(0, input · weights + bias)` into `output`, with inputs rounded to 16 bits.
     ///
     /// # Shapes
     /// `[batch, stride] -> [batch, width]`; a row begins with the inputs, the rest of it is ignored.
-    pub fn rectified(
-        &self,
-        input: &[f32],
-        stride: usize,
-        codes: &mut Codes,
-        output: &mut Vec<f32>,
-    ) {
+    ///
+    /// # Panics
+    /// When the output has another batch.
+    pub fn rectified(&self, input: &[f32], stride: usize, codes: &mut Codes, output: &mut [f32]) {
         assert!(self.inputs <= stride, "a row holds every input");
-        let rows = input.len() / stride;
-        codes.resize(rows, self.inputs.div_ceil(2));
-        output.resize(rows * self.width(), 0.0);
+        assert_eq!(input.len() / stride, output.len() / self.width(), "rows");
         // SAFETY: `new` made sure that the processor has the instructions.
         unsafe {
             match self.instructions {
@@ -156,7 +172,7 @@ impl Dense {
     }
 
     #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2")]
+    #[target_feature(enable = "avx2,bmi1")]
     fn avx2(&self, input: &[f32], stride: usize, codes: &mut Codes, output: &mut [f32]) {
         // SAFETY: this function is compiled for, and thus called with, the instructions of the vector.
         unsafe { self.multiply::<__m256i>(input, stride, codes, output) }
@@ -169,8 +185,7 @@ impl Dense {
         unsafe { self.multiply::<__m512i>(input, stride, codes, output) }
     }
 
-    /// Panel by panel, and for each of them tile by tile; one row or two with several panels at once, so that sums
-    /// enough are under way to hide the latency of an addition.
+    /// Strip by strip, and for each of them row by row.
     ///
     /// # Safety
     /// The processor must have the instructions of `V`.
@@ -182,130 +197,142 @@ impl Dense {
         codes: &mut Codes,
         output: &mut [f32],
     ) {
-        codes.encode(input, stride, self.inputs, V::ROWS);
-        let panels = self.width() / (VECTORS * V::LANES);
         // SAFETY: the caller promises the instructions.
         unsafe {
-            match codes.steps.len() {
-                1 if panels.is_multiple_of(4) => self.multiply_few::<V, 1, 4>(codes, output),
-                1 if panels.is_multiple_of(3) => self.multiply_few::<V, 1, 3>(codes, output),
-                2 if panels.is_multiple_of(2) => self.multiply_few::<V, 2, 2>(codes, output),
-                2 if panels.is_multiple_of(3) => self.multiply_few::<V, 2, 3>(codes, output),
-                _ => self.multiply_many::<V>(codes, output),
+            codes.encode::<V>(input, stride, self.inputs, self.most);
+            for start in (0..self.width()).step_by(STRIP * V::LANES) {
+                match (self.width() - start) / V::LANES {
+                    1 => self.multiply_strip::<V, 1>(start, codes, output),
+                    2 => self.multiply_strip::<V, 2>(start, codes, output),
+                    3 => self.multiply_strip::<V, 3>(start, codes, output),
+                    4 => self.multiply_strip::<V, 4>(start, codes, output),
+                    5 => self.multiply_strip::<V, 5>(start, codes, output),
+                    6 => self.multiply_strip::<V, 6>(start, codes, output),
+                    7 => self.multiply_strip::<V, 7>(start, codes, output),
+                    _ => self.multiply_strip::<V, STRIP>(start, codes, output),
+                }
             }
         }
     }
 
-    /// `ROWS` rows with `PANELS` panels at once.
+    /// All rows with the strip that begins at output `start`, `VECTORS` wide, known when the program is compiled so that the
+    /// sums become registers.
     ///
     /// # Safety
     /// The processor must have the instructions of `V`.
     #[inline(always)]
-    unsafe fn multiply_few<V: Vector, const ROWS: usize, const PANELS: usize>(
+    unsafe fn multiply_strip<V: Vector, const VECTORS: usize>(
         &self,
+        start: usize,
         codes: &Codes,
         output: &mut [f32],
     ) {
-        let group = PANELS * VECTORS * V::LANES;
-        for start in (0..self.width()).step_by(group) {
-            let tile = Tile {
-                layer: self,
-                codes,
-                row: 0,
-                start,
-                output,
-            };
-            // SAFETY: the caller promises the instructions.
-            unsafe { tile.multiply::<V, ROWS, PANELS>() }
-        }
-    }
-
-    /// Any number of rows, with one panel at a time.
-    ///
-    /// # Safety
-    /// The processor must have the instructions of `V`.
-    #[inline(always)]
-    unsafe fn multiply_many<V: Vector>(&self, codes: &Codes, output: &mut [f32]) {
-        for start in (0..self.width()).step_by(VECTORS * V::LANES) {
-            for row in (0..codes.steps.len()).step_by(V::ROWS) {
-                let tile = Tile {
-                    layer: self,
-                    codes,
-                    row,
-                    start,
-                    output,
-                };
-                // SAFETY: the caller promises the instructions.
-                unsafe { tile.multiply_up_to_8::<V>() }
+        let outputs = VECTORS * V::LANES;
+        let pairs = self.inputs.div_ceil(2);
+        let weights = &self.weights[2 * start * pairs..][..2 * outputs * pairs];
+        let scales = &self.scales[start..][..outputs];
+        let biases = &self.biases[start..][..outputs];
+        for (row, output) in codes.rows().zip(output.chunks_exact_mut(self.width())) {
+            let output = &mut output[start..][..outputs];
+            // SAFETY: the caller promises the instructions. Live pairs are less than `pairs`, for each of which a strip holds
+            // two numbers for each of its outputs, and the other slices are as long as what is read and written.
+            unsafe {
+                let mut sums = [V::zero(); VECTORS];
+                for (word, &live) in row.live.iter().enumerate() {
+                    let mut left = live;
+                    while left != 0 {
+                        let pair = 64 * word + left.trailing_zeros() as usize;
+                        left &= left - 1;
+                        let inputs = V::splat(*row.pairs.get_unchecked(pair));
+                        let from = weights.as_ptr().add(pair * 2 * outputs);
+                        for (vector, sum) in sums.iter_mut().enumerate() {
+                            let weights = V::load(from.add(vector * 2 * V::LANES));
+                            *sum = sum.add_products(inputs, weights);
+                        }
+                    }
+                }
+                for (vector, sum) in sums.into_iter().enumerate() {
+                    let place = vector * V::LANES;
+                    let scales = scales.as_ptr().add(place);
+                    let biases = biases.as_ptr().add(place);
+                    sum.store_rectified(row.step, scales, biases, output.as_mut_ptr().add(place));
+                }
             }
         }
     }
 }
 
-/// Rows of inputs in 16 bits: `input = number · step` of its row, with one more number, 0, where they are odd.
+/// Rows of inputs in 16 bits: `input = number · step` of its row.
 #[derive(Debug, Default)]
 pub struct Codes {
-    /// In each row.
-    pairs: usize,
-    /// `[batch, pairs, 2]`.
-    numbers: Vec<[i16; 2]>,
+    rows: usize,
+    /// Pairs in a row, zeros at its end included: whole vectors.
+    width: usize,
+    /// `[batch, width]`.
+    pairs: Vec<[i16; 2]>,
     /// `[batch]`.
     steps: Vec<f32>,
-    /// The pairs that are not 0 in all rows of a tile, `[tile, pairs]`, of which the first `counts` of the tile are filled in.
-    live: Vec<u32>,
-    counts: Vec<usize>,
-    /// The bits that are set in any row of a tile, `[pairs, 2]`.
-    any: Vec<[i16; 2]>,
+    /// A bit for each pair that is not 0, `[batch, width / 64]`.
+    live: Vec<u64>,
+}
+
+/// One row of [`Codes`].
+struct Coded<'a> {
+    pairs: &'a [[i16; 2]],
+    live: &'a [u64],
+    step: f32,
 }
 
 impl Codes {
-    fn resize(&mut self, rows: usize, pairs: usize) {
-        self.pairs = pairs;
-        self.numbers.resize(rows * pairs, [0; 2]);
-        self.steps.resize(rows, 0.0);
-        self.live.resize(rows * pairs, 0);
-        self.counts.resize(rows, 0);
-        self.any.resize(pairs, [0; 2]);
+    fn rows(&self) -> impl Iterator<Item = Coded<'_>> {
+        let pairs = self.pairs.chunks_exact(self.width);
+        let live = self.live.chunks_exact(self.width.div_ceil(64));
+        let rows = pairs.zip(live).zip(&self.steps).take(self.rows);
+        rows.map(|((pairs, live), &step)| Coded { pairs, live, step })
     }
 
-    /// Rounds the first `inputs` numbers of each row, so that no sum of products with weights leaves 32 bits, and finds the
-    /// live pairs of each tile of so many rows.
+    /// Rounds the first `inputs` numbers of each row, the largest to `most`.
+    ///
+    /// # Safety
+    /// The processor must have the instructions of `V`.
     #[inline(always)] // into a function that is compiled for vectors
-    fn encode(&mut self, input: &[f32], stride: usize, inputs: usize, tile_rows: usize) {
-        let most = (i32::MAX / i32::from(Quantized::MOST) / inputs as i32).min(i16::MAX.into());
-        let most = most as f32;
-        let pairs = self.pairs;
-        let tiles = input.chunks(tile_rows * stride);
-        let places = self.numbers.chunks_mut(tile_rows * pairs);
-        let tiles = tiles.zip(places).zip(self.steps.chunks_mut(tile_rows));
-        let lives = self.live.chunks_exact_mut(pairs).zip(&mut self.counts);
-        for (((rows, places), steps), (live, count)) in tiles.zip(lives) {
-            self.any.fill([0; 2]);
-            let rows = rows.chunks_exact(stride);
-            let rows = rows.zip(places.chunks_exact_mut(pairs)).zip(steps);
-            for ((row, places), step) in rows {
-                let row = &row[..inputs];
-                let largest = largest(row);
-                *step = largest / most;
-                let codes_per_one = if largest > 0.0 { most / largest } else { 0.0 };
-                let (numbers, rest) = places.as_flattened_mut().split_at_mut(inputs);
-                for (number, value) in numbers.iter_mut().zip(row) {
-                    *number = nearest(value * codes_per_one);
-                }
-                rest.fill(0);
-                let any = self.any.as_flattened_mut();
-                for (any, number) in any.iter_mut().zip(places.as_flattened()) {
-                    *any |= number;
+    unsafe fn encode<V: Vector>(&mut self, input: &[f32], stride: usize, inputs: usize, most: f32) {
+        self.rows = input.len() / stride;
+        self.width = inputs.div_ceil(2).next_multiple_of(V::LANES);
+        let words = self.width.div_ceil(64);
+        let pairs = grown(&mut self.pairs, self.rows * self.width);
+        let live = grown(&mut self.live, self.rows * words);
+        let steps = grown(&mut self.steps, self.rows);
+        let places = pairs.chunks_exact_mut(self.width).zip(steps);
+        let places = places.zip(live.chunks_exact_mut(words));
+        for (row, ((pairs, step), live)) in input.chunks_exact(stride).zip(places) {
+            let row = &row[..inputs];
+            let largest = largest(row);
+            *step = largest / most;
+            let codes_per_one = if largest > 0.0 { most / largest } else { 0.0 };
+            let (numbers, rest) = pairs.as_flattened_mut().split_at_mut(inputs);
+            for (number, value) in numbers.iter_mut().zip(row) {
+                *number = nearest(value * codes_per_one);
+            }
+            rest.fill(0);
+            for (word, pairs) in live.iter_mut().zip(pairs.chunks(64)) {
+                *word = 0;
+                for (vector, pairs) in pairs.chunks_exact(V::LANES).enumerate() {
+                    // SAFETY: the caller promises the instructions.
+                    let bits = unsafe { V::live(pairs.as_ptr()) };
+                    *word |= bits << (vector * V::LANES);
                 }
             }
-            let mut found = 0;
-            for (pair, &any) in self.any.iter().enumerate() {
-                live[found] = pair as u32;
-                found += usize::from(any != [0; 2]);
-            }
-            *count = found;
         }
     }
+}
+
+/// The first `count` numbers of a buffer that never shrinks, whatever they are.
+pub fn grown<T: Copy + Default>(buffer: &mut Vec<T>, count: usize) -> &mut [T] {
+    if buffer.len() < count {
+        buffer.resize(count, T::default());
+    }
+    &mut buffer[..count]
 }
 
 /// The largest magnitude, found in independent lanes so that compilers turn them into vectors; the bits of numbers that are
@@ -323,101 +350,13 @@ fn largest(numbers: &[f32]) -> f32 {
     f32::from_bits(rest.chain(lanes).fold(0, u32::max))
 }
 
-/// A few rows to be multiplied with one panel, or with several.
-struct Tile<'a> {
-    layer: &'a Dense,
-    codes: &'a Codes,
-    /// The first row.
-    row: usize,
-    /// The first output of the panels.
-    start: usize,
-    /// Of all rows and all outputs.
-    output: &'a mut [f32],
-}
-
-impl Tile<'_> {
-    /// As many rows as there are.
-    ///
-    /// # Safety
-    /// The processor must have the instructions of `V`.
-    #[inline(always)]
-    unsafe fn multiply_up_to_8<V: Vector>(self) {
-        // SAFETY: the caller promises the instructions.
-        unsafe {
-            match (self.codes.steps.len() - self.row).min(V::ROWS) {
-                1 => self.multiply::<V, 1, 1>(),
-                2 => self.multiply::<V, 2, 1>(),
-                3 => self.multiply::<V, 3, 1>(),
-                4 => self.multiply::<V, 4, 1>(),
-                5 => self.multiply::<V, 5, 1>(),
-                6 => self.multiply::<V, 6, 1>(),
-                7 => self.multiply::<V, 7, 1>(),
-                8 => self.multiply::<V, 8, 1>(),
-                count => unreachable!("{count} rows in a tile"),
-            }
-        }
-    }
-
-    /// `ROWS` rows and `PANELS` panels, numbers known when the program is compiled so that the sums become registers.
-    ///
-    /// # Safety
-    /// The processor must have the instructions of `V`.
-    #[inline(always)]
-    unsafe fn multiply<V: Vector, const ROWS: usize, const PANELS: usize>(self) {
-        let panel_width = VECTORS * V::LANES;
-        let outputs = PANELS * panel_width;
-        let (width, pairs) = (self.layer.width(), self.codes.pairs);
-        let rows = &self.codes.numbers[self.row * pairs..][..ROWS * pairs];
-        let panels = &self.layer.weights[2 * self.start * pairs..][..2 * outputs * pairs];
-        let tile = self.row / V::ROWS;
-        let live = &self.codes.live[tile * pairs..][..self.codes.counts[tile]];
-        let steps = &self.codes.steps[self.row..][..ROWS];
-        let scales = &self.layer.scales[self.start..][..outputs];
-        let biases = &self.layer.biases[self.start..][..outputs];
-        let written = self.row * width + self.start;
-        let output = &mut self.output[written..][..(ROWS - 1) * width + outputs];
-        // SAFETY: the caller promises the instructions. The slices above are as long as what is read and written: a panel
-        // holds `pairs` pairs for each of its outputs, and live pairs are less than that.
-        unsafe {
-            let mut sums = [[[V::zero(); VECTORS]; PANELS]; ROWS];
-            for &pair in live {
-                let pair = pair as usize;
-                let weights: [[V::Pairs; VECTORS]; PANELS] = std::array::from_fn(|panel| {
-                    let from = panels
-                        .as_ptr()
-                        .add((panel * pairs + pair) * 2 * panel_width);
-                    std::array::from_fn(|vector| V::load(from.add(vector * 2 * V::LANES)))
-                });
-                for (row, sums) in sums.iter_mut().enumerate() {
-                    let inputs = V::splat(rows.as_ptr().add(row * pairs + pair).read());
-                    let sums = sums.as_flattened_mut().iter_mut();
-                    for (sum, &weights) in sums.zip(weights.as_flattened()) {
-                        *sum = sum.add_products(inputs, weights);
-                    }
-                }
-            }
-            for (row, sums) in sums.into_iter().enumerate() {
-                for (vector, &sum) in sums.as_flattened().iter().enumerate() {
-                    let place = vector * V::LANES;
-                    let scales = scales.as_ptr().add(place);
-                    let biases = biases.as_ptr().add(place);
-                    let to = output.as_mut_ptr().add(row * width + place);
-                    sum.store_rectified(steps[row], scales, biases, to);
-                }
-            }
-        }
-    }
-}
-
 /// A register of sums, whole numbers of 32 bits.
 ///
 /// # Safety
 /// Every function needs a processor that has the instructions of the type.
 trait Vector: Copy {
-    /// Numbers in a register.
+    /// Numbers in a register; at most 16.
     const LANES: usize;
-    /// Rows of a tile, so that its sums leave registers for the operands; at most 8.
-    const ROWS: usize;
     /// A register of pairs of numbers of 16 bits, one for each sum.
     type Pairs: Copy;
 
@@ -428,6 +367,9 @@ trait Vector: Copy {
 
     /// `from` must point to `LANES` pairs.
     unsafe fn load(from: *const i16) -> Self::Pairs;
+
+    /// A bit for each of the pairs that is not 0, the first the lowest; `from` must point to `LANES` pairs.
+    unsafe fn live(from: *const [i16; 2]) -> u64;
 
     /// `self + left[0] · right[0] + left[1] · right[1]`.
     unsafe fn add_products(self, left: Self::Pairs, right: Self::Pairs) -> Self;
@@ -444,7 +386,6 @@ trait Vector: Copy {
 
 impl Vector for [i32; 4] {
     const LANES: usize = 4;
-    const ROWS: usize = 4;
     type Pairs = [i16; 8];
 
     #[inline(always)]
@@ -461,6 +402,15 @@ impl Vector for [i32; 4] {
     unsafe fn load(from: *const i16) -> Self::Pairs {
         // SAFETY: the caller promises four pairs; an array needs no more alignment than its items.
         unsafe { from.cast::<Self::Pairs>().read() }
+    }
+
+    #[inline(always)]
+    unsafe fn live(from: *const [i16; 2]) -> u64 {
+        // SAFETY: the caller promises four pairs.
+        let pairs = unsafe { from.cast::<[[i16; 2]; 4]>().read() };
+        let bits = pairs.into_iter().enumerate();
+        bits.map(|(place, pair)| u64::from(pair != [0; 2]) << place)
+            .sum()
     }
 
     #[inline(always)]
@@ -492,15 +442,14 @@ impl Vector for [i32; 4] {
 #[cfg(target_arch = "x86_64")]
 macro_rules! vector {
     (
-        $vector:ty, lanes $lanes:literal, rows $rows:literal,
-        whole $zero:ident $splat:ident $load:ident, products $add_products:expr,
+        $vector:ty, lanes $lanes:literal,
+        whole $zero:ident $splat:ident $load:ident, products $add_products:expr, live $live:expr,
         real $convert:ident $splat_real:ident $load_real:ident $store_real:ident
         $multiply:ident $add:ident $max:ident $zero_real:ident
     ) => {
         // SAFETY, throughout: the caller promises the instructions and the numbers behind a pointer.
         impl Vector for $vector {
             const LANES: usize = $lanes;
-            const ROWS: usize = $rows;
             type Pairs = Self;
 
             #[inline(always)]
@@ -519,6 +468,11 @@ macro_rules! vector {
             #[inline(always)]
             unsafe fn load(from: *const i16) -> Self {
                 unsafe { $load(from.cast()) }
+            }
+
+            #[inline(always)]
+            unsafe fn live(from: *const [i16; 2]) -> u64 {
+                unsafe { $live($load(from.cast())) }
             }
 
             #[inline(always)]
@@ -546,18 +500,23 @@ macro_rules! vector {
 
 #[cfg(target_arch = "x86_64")]
 vector! {
-    __m256i, lanes 8, rows 6,
+    __m256i, lanes 8,
     whole _mm256_setzero_si256 _mm256_set1_epi32 _mm256_loadu_si256,
     products |sum, left, right| _mm256_add_epi32(sum, _mm256_madd_epi16(left, right)),
+    live |pairs| {
+        let zero = _mm256_cmpeq_epi32(pairs, _mm256_setzero_si256());
+        u64::from(!_mm256_movemask_ps(_mm256_castsi256_ps(zero)) as u8)
+    },
     real _mm256_cvtepi32_ps _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps
     _mm256_mul_ps _mm256_add_ps _mm256_max_ps _mm256_setzero_ps
 }
 
 #[cfg(target_arch = "x86_64")]
 vector! {
-    __m512i, lanes 16, rows 8,
+    __m512i, lanes 16,
     whole _mm512_setzero_si512 _mm512_set1_epi32 _mm512_loadu_si512,
     products _mm512_dpwssd_epi32,
+    live |pairs| u64::from(_mm512_test_epi32_mask(pairs, pairs)),
     real _mm512_cvtepi32_ps _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps
     _mm512_mul_ps _mm512_add_ps _mm512_max_ps _mm512_setzero_ps
 }

@@ -6,4 +6,6 @@ pub mod evaluate;
 
 mod kernel;
 
+pub(crate) use kernel::vectorised;
+
 pub mod net;

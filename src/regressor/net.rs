@@ -16,29 +16,48 @@ pub struct Layer {
     pub bias: Vec<f32>,
 }
 
-/// A weight matrix of a hidden layer as it is stored: 8-bit integers, and one scale in half precision an output (symmetric
-/// quantization after training).
+/// A weight matrix of a hidden layer as it is stored: integers of 8 or 11 bits, and one scale in half precision an output
+/// (symmetric quantization after training).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantized {
-    /// `[inputs, outputs]`, row-major: from -127 to 127.
-    pub integers: Vec<i8>,
+    /// `[inputs, outputs]`, row-major.
+    pub integers: Vec<i16>,
     /// `[outputs]`, rounded to half precision: a weight is its integer times the scale of its output.
     pub scales: Vec<f32>,
 }
 
 impl Quantized {
-    /// The largest integer.
-    pub const MOST: i8 = i8::MAX;
+    /// The largest integer of 11 bits: beside such weights sums of 32 bits leave 15 to each of 128 inputs.
+    const WIDE: i16 = 1023;
 
-    /// Rounds the weights of a layer; those that were rounded before stay as they are.
+    /// The largest integer of 8 bits.
+    const NARROW: i16 = 127;
+
+    /// The weights of a layer that were rounded before, as they are; others are rounded to 11 bits.
     pub fn of(layer: &Layer) -> Self {
+        let narrow = Self::rounded(layer, Self::NARROW);
+        if narrow.weight() == layer.weight {
+            narrow
+        } else {
+            Self::rounded(layer, Self::WIDE)
+        }
+    }
+
+    /// Whether 8 bits hold every integer.
+    pub fn is_narrow(&self) -> bool {
+        let bytes = -Self::NARROW..=Self::NARROW;
+        self.integers.iter().all(|integer| bytes.contains(integer))
+    }
+
+    /// Rounds the weights of a layer to integers up to `most`.
+    fn rounded(layer: &Layer, most: i16) -> Self {
         let mut scales = vec![0.0_f32; layer.outputs];
         for weights in layer.weight.chunks_exact(layer.outputs) {
             for (most, weight) in scales.iter_mut().zip(weights) {
                 *most = most.max(weight.abs());
             }
         }
-        let most = f32::from(Self::MOST);
+        let most = f32::from(most);
         for scale in &mut scales {
             *scale = f16::from_f32(*scale / most).to_f32();
         }
@@ -48,9 +67,7 @@ impl Quantized {
         for weights in layer.weight.chunks_exact(layer.outputs) {
             let weights = weights.iter().zip(&inverses);
             integers.extend(
-                weights.map(|(weight, inverse)| {
-                    nearest((weight * inverse).max(-most).min(most)) as i8
-                }),
+                weights.map(|(weight, inverse)| nearest((weight * inverse).max(-most).min(most))),
             );
         }
         Self { integers, scales }
@@ -155,9 +172,19 @@ impl Net {
             .sum()
     }
 
-    /// The net with every number rounded as it is stored: weights of hidden layers to 8 bits, the rest to half precision.
+    /// The net with every number rounded as it is stored: weights of hidden layers to 11 bits, the rest to half precision.
     #[must_use]
-    pub fn rounded(mut self) -> Self {
+    pub fn rounded(self) -> Self {
+        self.rounded_to(Quantized::WIDE)
+    }
+
+    /// The same with weights of hidden layers in 8 bits.
+    #[must_use]
+    pub fn narrowed(self) -> Self {
+        self.rounded_to(Quantized::NARROW)
+    }
+
+    fn rounded_to(mut self, most: i16) -> Self {
         let halve = |values: &mut Vec<f32>| {
             for value in values {
                 *value = f16::from_f32(*value).to_f32();
@@ -169,7 +196,7 @@ impl Net {
         halve(&mut last.weight);
         halve(&mut last.bias);
         for layer in hidden {
-            layer.weight = Quantized::of(layer).weight();
+            layer.weight = Quantized::rounded(layer, most).weight();
             halve(&mut layer.bias);
         }
         self
@@ -205,14 +232,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn weights_are_rounded_to_a_127th_of_the_largest_of_their_output_and_stay_so() {
+    fn weights_are_rounded_to_a_127th_or_1023rd_of_the_largest_of_their_output_and_stay_so() {
         let layer = Layer {
             inputs: 40,
             outputs: 3,
             weight: (0..120)
                 .map(|at| match at % 3 {
                     0 => (at as f32 * 0.7).sin(),
-                    1 => 1e-3 * (at as f32 * 0.3).cos(),
+                    1 => 0.1 * (at as f32 * 0.3).cos(),
                     _ => 0.0,
                 })
                 .collect(),
@@ -227,15 +254,22 @@ mod tests {
         let net = Net {
             layers: vec![layer.clone(), last],
         };
-        let rounded = net.rounded();
-        let weight = &rounded.layers[0].weight;
-        for (place, (rounded, exact)) in weight.iter().zip(&layer.weight).enumerate() {
-            let most = [1.0, 1e-3, 0.0][place % 3];
-            let half_a_step = 0.51 * most / 127.0;
-            assert!((rounded - exact).abs() <= half_a_step, "{rounded} {exact}");
+        for (rounded, most_integer) in
+            [(net.clone().narrowed(), 127), (net.clone().rounded(), 1023)]
+        {
+            let weight = &rounded.layers[0].weight;
+            for (place, (rounded, exact)) in weight.iter().zip(&layer.weight).enumerate() {
+                let most = [1.0, 0.1, 0.0][place % 3];
+                let half_a_step = 0.51 * most / most_integer as f32;
+                assert!((rounded - exact).abs() <= half_a_step, "{rounded} {exact}");
+            }
+            assert!(weight != &layer.weight);
+            assert_eq!(rounded.layers[1].weight, [f16::from_f32(0.1).to_f32(); 3]);
+            let stored = Quantized::of(&rounded.layers[0]);
+            assert_eq!(&stored.weight(), weight);
+            assert_eq!(stored.is_narrow(), most_integer == 127);
+            let largest = stored.integers.iter().map(|integer| integer.abs()).max();
+            assert_eq!(largest, Some(most_integer));
         }
-        assert!(weight != &layer.weight);
-        assert_eq!(rounded.layers[1].weight, [f16::from_f32(0.1).to_f32(); 3]);
-        assert_eq!(rounded.clone().rounded(), rounded);
     }
 }

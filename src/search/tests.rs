@@ -660,21 +660,26 @@ fn shape_and_layout_are_searched_jointly_and_each_shape_has_its_best_layout() {
 
 #[test]
 fn more_shapes_tie_where_the_framework_is_less_known() {
-    let first_tie = |name: &str| {
+    let first_tie = |name: &str, parameters: u64| {
         let gpu = Gpu::find("h200").unwrap();
         let mode = crate::arch::Mode::Train;
         let framework = crate::framework::Framework::find(name, mode, gpu.generation).unwrap();
         let predictor = predictor("h200").with_framework(framework.clone());
         let request = Request {
             top: 50,
-            ..request(1_300_000_000, MODES[0])
+            ..request(parameters, MODES[0])
         };
         let found = search(&predictor, &request, &quiet).unwrap();
         let ties = found.shapes.iter().filter(|shape| shape.ranked.tie == 1);
         ties.count()
     };
-    let (known, unknown) = (first_tie("megatron"), first_tie("unknown"));
-    assert!(unknown > known, "{unknown} {known}");
+    let sizes = [1_300_000_000, 2_700_000_000, 6_700_000_000];
+    let ties = sizes.map(|size| (first_tie("megatron", size), first_tie("unknown", size)));
+    assert!(
+        ties.iter().all(|(known, unknown)| unknown >= known)
+            && ties.iter().any(|(known, unknown)| unknown > known),
+        "{ties:?}"
+    );
 }
 
 proptest! {

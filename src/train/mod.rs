@@ -21,6 +21,8 @@ mod options;
 
 mod plan;
 
+mod prune;
+
 pub mod recipe;
 
 pub mod submodel;
