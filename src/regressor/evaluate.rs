@@ -128,14 +128,7 @@ impl Member {
             assert_eq!(pair[0].outputs, pair[1].inputs, "layers fit together");
         }
         let mut layers = net.layers.clone();
-        for (usual, weights) in usual
-            .iter()
-            .zip(net.layers[0].weight.chunks_exact(net.layers[0].outputs))
-        {
-            for (bias, weight) in layers[0].bias.iter_mut().zip(weights) {
-                *bias += usual * weight;
-            }
-        }
+        layers[0].bias = net.first_layers(1).forward(usual);
         let (last, hidden) = layers.split_last().expect("a net has a layer");
         let pack = |layer: &Layer| Dense::new(layer, instructions);
         let hidden: Vec<Dense> = hidden.iter().map(pack).collect();
@@ -248,12 +241,7 @@ mod tests {
         let mut first = None;
         for instructions in Instructions::available() {
             let mut out = vec![Output::default(); 3];
-            let usual = &rows[..weights.mean.len().min(rows.len())];
-            let usual = if usual.is_empty() {
-                &weights.mean
-            } else {
-                usual
-            };
+            let usual = rows.get(..weights.mean.len()).unwrap_or(&weights.mean);
             Evaluator::with_instructions(weights, usual, instructions).evaluate(rows, &mut out);
             assert_eq!(out.len(), expected.len());
             assert_eq!(*first.get_or_insert_with(|| out.clone()), out);

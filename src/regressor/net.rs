@@ -153,6 +153,14 @@ impl Net {
         hidden.map(|layer| layer.outputs).collect()
     }
 
+    /// Its first layers: what the last of them passes to its rectifier.
+    #[must_use]
+    pub fn first_layers(&self, count: usize) -> Self {
+        Self {
+            layers: self.layers[..count].to_vec(),
+        }
+    }
+
     /// The net with its first output alone.
     #[must_use]
     pub fn first_output(mut self) -> Self {
@@ -233,13 +241,13 @@ mod tests {
 
     #[test]
     fn weights_are_rounded_to_a_127th_or_1023rd_of_the_largest_of_their_output_and_stay_so() {
-        let layer = Layer {
+        let layer = |least: f32| Layer {
             inputs: 40,
             outputs: 3,
             weight: (0..120)
                 .map(|at| match at % 3 {
                     0 => (at as f32 * 0.7).sin(),
-                    1 => 0.1 * (at as f32 * 0.3).cos(),
+                    1 => least * (at as f32 * 0.3).cos(),
                     _ => 0.0,
                 })
                 .collect(),
@@ -251,15 +259,16 @@ mod tests {
             weight: vec![0.1; 3],
             bias: vec![0.1],
         };
-        let net = Net {
-            layers: vec![layer.clone(), last],
-        };
-        for (rounded, most_integer) in
-            [(net.clone().narrowed(), 127), (net.clone().rounded(), 1023)]
-        {
+        let round: [(fn(Net) -> Net, _, _); 2] =
+            [(Net::narrowed, 127, 1e-3), (Net::rounded, 1023, 0.1)];
+        for (round, most_integer, least) in round {
+            let layer = layer(least);
+            let rounded = round(Net {
+                layers: vec![layer.clone(), last.clone()],
+            });
             let weight = &rounded.layers[0].weight;
             for (place, (rounded, exact)) in weight.iter().zip(&layer.weight).enumerate() {
-                let most = [1.0, 0.1, 0.0][place % 3];
+                let most = [1.0, least, 0.0][place % 3];
                 let half_a_step = 0.51 * most / most_integer as f32;
                 assert!((rounded - exact).abs() <= half_a_step, "{rounded} {exact}");
             }
@@ -270,6 +279,7 @@ mod tests {
             assert_eq!(stored.is_narrow(), most_integer == 127);
             let largest = stored.integers.iter().map(|integer| integer.abs()).max();
             assert_eq!(largest, Some(most_integer));
+            assert_eq!(round(rounded.clone()), rounded);
         }
     }
 }
