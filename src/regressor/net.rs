@@ -259,17 +259,20 @@ mod tests {
             weight: vec![0.1; 3],
             bias: vec![0.1],
         };
-        let round: [(fn(Net) -> Net, _, _); 2] =
-            [(Net::narrowed, 127, 1e-3), (Net::rounded, 1023, 0.1)];
-        for (round, most_integer, least) in round {
+        for (most_integer, least) in [(127, 1e-3), (1023, 0.1)] {
             let layer = layer(least);
-            let rounded = round(Net {
+            let net = Net {
                 layers: vec![layer.clone(), last.clone()],
-            });
+            };
+            let rounded = if most_integer == 127 {
+                net.narrowed()
+            } else {
+                net.rounded()
+            };
             let weight = &rounded.layers[0].weight;
             for (place, (rounded, exact)) in weight.iter().zip(&layer.weight).enumerate() {
                 let most = [1.0, least, 0.0][place % 3];
-                let half_a_step = 0.51 * most / most_integer as f32;
+                let half_a_step = 0.51 * most / f32::from(most_integer);
                 assert!((rounded - exact).abs() <= half_a_step, "{rounded} {exact}");
             }
             assert!(weight != &layer.weight);
@@ -279,7 +282,7 @@ mod tests {
             assert_eq!(stored.is_narrow(), most_integer == 127);
             let largest = stored.integers.iter().map(|integer| integer.abs()).max();
             assert_eq!(largest, Some(most_integer));
-            assert_eq!(round(rounded.clone()), rounded);
+            assert_eq!(rounded.clone().rounded_to(most_integer), rounded);
         }
     }
 }
