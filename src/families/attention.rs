@@ -3,7 +3,7 @@
 use super::coverage::note;
 use super::row::FeatureRow;
 use super::sampling::{Proposal, sizes};
-use super::{Caveat, Caveats, Coverage, Neighbour, Question};
+use super::{Caveat, Caveats, Coverage, Extent, Neighbour, Question};
 use crate::ops::{Attention, Dtype, Op, Pass};
 
 /// Implements `Kernels` for a family of attention, from which operators it takes, its features, what it holds out together, the
@@ -85,14 +85,14 @@ pub fn head_tile(head_dim: u64) -> f64 {
 }
 
 /// The range of each is recorded and checked.
-fn extents(op: &Attention) -> [(&'static str, u64); 6] {
+fn extents(op: &Attention) -> [(Extent, u64); 6] {
     [
-        ("batch", op.batch),
-        ("heads", op.heads),
-        ("group", op.heads / op.kv_heads.max(1)),
-        ("seq_q", op.seq_q),
-        ("seq_kv", op.seq_kv),
-        ("value_dim", op.value_dim),
+        (Extent::Batch, op.batch),
+        (Extent::Heads, op.heads),
+        (Extent::Group, op.heads / op.kv_heads.max(1)),
+        (Extent::SeqQ, op.seq_q),
+        (Extent::SeqKv, op.seq_kv),
+        (Extent::ValueDim, op.value_dim),
     ]
 }
 
@@ -173,12 +173,14 @@ pub(super) fn nearest_covered(op: &Attention, asked: &Question<'_>) -> Neighbour
     // Beyond the longest sequences the share of the roofline stays as it was at the longest.
     if caveats.contains(Caveat::OutOfDomain) {
         let same_length = covered.seq_q == covered.seq_kv;
-        covered.batch = coverage.clamp("batch", covered.batch);
-        covered.seq_kv = coverage.clamp("seq_kv", covered.seq_kv).max(2);
+        covered.batch = coverage.clamp(Extent::Batch, covered.batch);
+        covered.seq_kv = coverage.clamp(Extent::SeqKv, covered.seq_kv).max(2);
         if same_length {
             covered.seq_q = covered.seq_kv;
         } else if !op.is_decode() {
-            covered.seq_q = coverage.clamp("seq_q", covered.seq_q).min(covered.seq_kv);
+            covered.seq_q = coverage
+                .clamp(Extent::SeqQ, covered.seq_q)
+                .min(covered.seq_kv);
         }
     }
     Neighbour {

@@ -2,7 +2,7 @@
 
 use super::row::{FeatureRow, TILE_EDGE};
 use super::sampling::{Proposal, alignment, size, sizes};
-use super::{Caveats, Coverage, GpuRates, Kernels, Neighbour, Question, Variant};
+use super::{Caveats, Coverage, Extent, GpuRates, Kernels, Neighbour, Question, Variant};
 use crate::gpu::Gpu;
 use crate::ops::{Collective, CollectiveKind, Op};
 use crate::units::{BytesPerSecond, Seconds};
@@ -27,8 +27,8 @@ pub const START: Seconds = Seconds::from_micros(5.0);
 /// Collectives.
 pub(super) struct Collectives;
 
-fn extents(op: &Collective) -> [(&'static str, u64); 2] {
-    [("bytes", op.bytes), ("ranks", op.ranks)]
+fn extents(op: &Collective) -> [(Extent, u64); 2] {
+    [(Extent::Bytes, op.bytes), (Extent::Ranks, op.ranks)]
 }
 
 /// Whether all ranks reach each other over the link of one node.
@@ -115,8 +115,8 @@ impl Kernels for Collectives {
         asked.coverage.check(extents(op), &mut caveats);
         // Beyond its table the net is asked at the nearest size, and the answer scaled as the reference time is.
         let covered = Collective {
-            bytes: asked.coverage.clamp("bytes", op.bytes),
-            ranks: asked.coverage.clamp("ranks", op.ranks),
+            bytes: asked.coverage.clamp(Extent::Bytes, op.bytes),
+            ranks: asked.coverage.clamp(Extent::Ranks, op.ranks),
             ..*op
         };
         Some(Neighbour {

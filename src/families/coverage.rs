@@ -5,12 +5,43 @@ use crate::ops::Layout;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// What tables hold sizes of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)] // the fields of operators
+pub enum Extent {
+    Backward,
+    Batch,
+    Bytes,
+    Cols,
+    ExpertShards,
+    Experts,
+    Gated,
+    Group,
+    HeadDim,
+    Heads,
+    Hidden,
+    K,
+    KvHeads,
+    M,
+    N,
+    Ranks,
+    Rows,
+    SeqKv,
+    SeqQ,
+    Tokens,
+    TopK,
+    ValueDim,
+    Width,
+    WidthShards,
+}
+
 /// The region of shapes that was measured.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Coverage {
     /// Least and greatest value of each extent.
-    pub ranges: BTreeMap<String, [u64; 2]>,
+    pub ranges: BTreeMap<Extent, [u64; 2]>,
     /// Greatest power of two that divides every `n` and `k` (GEMM only).
     pub alignment: u64,
     /// Head sizes that occur (attention only).
@@ -30,20 +61,16 @@ pub struct Coverage {
 
 impl Coverage {
     /// Widens the ranges to hold these extents.
-    pub(super) fn widen(&mut self, extents: impl IntoIterator<Item = (&'static str, u64)>) {
-        for (name, size) in extents {
-            match self.ranges.get_mut(name) {
-                Some(range) => *range = [range[0].min(size), range[1].max(size)],
-                None => {
-                    self.ranges.insert(name.to_owned(), [size, size]);
-                }
-            }
+    pub(super) fn widen(&mut self, extents: impl IntoIterator<Item = (Extent, u64)>) {
+        for (extent, size) in extents {
+            let range = self.ranges.entry(extent).or_insert([size, size]);
+            *range = [range[0].min(size), range[1].max(size)];
         }
     }
 
     /// The nearest measured size of an extent; any size where the extent was not recorded.
-    pub(super) fn clamp(&self, name: &str, size: u64) -> u64 {
-        match self.ranges.get(name) {
+    pub(super) fn clamp(&self, extent: Extent, size: u64) -> u64 {
+        match self.ranges.get(&extent) {
             Some(&[least, most]) => size.clamp(least, most),
             None => size,
         }
@@ -52,11 +79,11 @@ impl Coverage {
     /// Warns of every extent outside its range; an extent without a range was not recorded.
     pub(super) fn check(
         &self,
-        extents: impl IntoIterator<Item = (&'static str, u64)>,
+        extents: impl IntoIterator<Item = (Extent, u64)>,
         caveats: &mut Caveats,
     ) {
-        let outside = |(name, size): (&str, u64)| {
-            let range = self.ranges.get(name);
+        let outside = |(extent, size): (Extent, u64)| {
+            let range = self.ranges.get(&extent);
             range.is_some_and(|[least, most]| !(*least..=*most).contains(&size))
         };
         caveats.insert_if(extents.into_iter().any(outside), Caveat::OutOfDomain);

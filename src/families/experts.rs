@@ -3,7 +3,7 @@
 use super::rates::Times;
 use super::row::{FeatureRow, TILE_EDGE};
 use super::sampling::{Proposal, size, sizes};
-use super::{Caveats, Coverage, GpuRates, Kernels, Neighbour, Question, Variant};
+use super::{Caveats, Coverage, Extent, GpuRates, Kernels, Neighbour, Question, Variant};
 use crate::ops::{Dtype, Experts, Op, RouterLoad, Routing};
 use std::sync::OnceLock;
 
@@ -117,16 +117,16 @@ fn chosen(op: &Experts, tokens: f64, gpu: &GpuRates) -> (Tile, bool) {
 /// Layers of experts.
 pub(super) struct FusedExperts;
 
-fn extents(op: &Experts) -> [(&'static str, u64); 8] {
+fn extents(op: &Experts) -> [(Extent, u64); 8] {
     [
-        ("tokens", op.tokens),
-        ("hidden", op.hidden),
-        ("width", op.rank_width()),
-        ("experts", op.experts),
-        ("top_k", op.top_k),
-        ("width_shards", op.width_shards),
-        ("expert_shards", op.expert_shards),
-        ("gated", u64::from(op.gated)),
+        (Extent::Tokens, op.tokens),
+        (Extent::Hidden, op.hidden),
+        (Extent::Width, op.rank_width()),
+        (Extent::Experts, op.experts),
+        (Extent::TopK, op.top_k),
+        (Extent::WidthShards, op.width_shards),
+        (Extent::ExpertShards, op.expert_shards),
+        (Extent::Gated, u64::from(op.gated)),
     ]
 }
 
@@ -310,7 +310,7 @@ impl Kernels for FusedExperts {
         asked.coverage.check(extents(op), &mut caveats);
         // Beyond the most tokens the share of the roofline stays as it was there.
         let clamped = Experts {
-            tokens: asked.coverage.clamp("tokens", covered.tokens),
+            tokens: asked.coverage.clamp(Extent::Tokens, covered.tokens),
             ..covered
         };
         Some(Neighbour {

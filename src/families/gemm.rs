@@ -7,7 +7,7 @@ use super::coverage::note;
 use super::rates::Times;
 use super::row::FeatureRow;
 use super::sampling::{Proposal, alignment, size, sizes};
-use super::{Caveat, Caveats, Coverage, GpuRates, Kernels, Neighbour, Question, Variant};
+use super::{Caveat, Caveats, Coverage, Extent, GpuRates, Kernels, Neighbour, Question, Variant};
 use crate::ops::{Dtype, Gemm, Layout, Op};
 use crate::tiles::{Tile, Waves};
 
@@ -89,8 +89,13 @@ impl Contiguous {
 /// GEMMs.
 pub(super) struct Gemms;
 
-fn extents(op: &Gemm) -> [(&'static str, u64); 4] {
-    [("m", op.m), ("n", op.n), ("k", op.k), ("batch", op.batch)]
+fn extents(op: &Gemm) -> [(Extent, u64); 4] {
+    [
+        (Extent::M, op.m),
+        (Extent::N, op.n),
+        (Extent::K, op.k),
+        (Extent::Batch, op.batch),
+    ]
 }
 
 impl Kernels for Gemms {
@@ -202,7 +207,7 @@ impl Kernels for Gemms {
         // Tables of several layouts are our own, whose sizes are drawn freely.
         let is_free = coverage.layouts.len() > 1;
         let penalised = contiguous.misaligned(op, coverage.alignment);
-        let batched = op.batch > 1 && coverage.clamp("batch", op.batch) == 1;
+        let batched = op.batch > 1 && coverage.clamp(Extent::Batch, op.batch) == 1;
         caveats.insert_if(!coverage.layouts.contains(&op.layout), Caveat::OtherLayout);
         let mut covered = timed;
         // A power of two divides both exactly when it divides their union of bits.
@@ -240,10 +245,10 @@ impl Kernels for Gemms {
         );
         // Beyond the largest sizes the share of the roofline stays as it was at the largest.
         if caveats.contains(Caveat::OutOfDomain) && !batched {
-            covered.m = coverage.clamp("m", covered.m);
-            covered.n = coverage.clamp("n", covered.n);
-            covered.k = coverage.clamp("k", covered.k);
-            covered.batch = coverage.clamp("batch", covered.batch);
+            covered.m = coverage.clamp(Extent::M, covered.m);
+            covered.n = coverage.clamp(Extent::N, covered.n);
+            covered.k = coverage.clamp(Extent::K, covered.k);
+            covered.batch = coverage.clamp(Extent::Batch, covered.batch);
         }
         Some(Neighbour {
             covered: Op::Gemm(covered),

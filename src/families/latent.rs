@@ -7,7 +7,7 @@ use super::attention::attention_kernels;
 use super::coverage::note;
 use super::row::FeatureRow;
 use super::sampling::{Proposal, size, sizes};
-use super::{Caveat, Caveats, Coverage, GpuRates, Kernels, Neighbour, Question, Variant};
+use super::{Caveat, Caveats, Coverage, Extent, GpuRates, Kernels, Neighbour, Question, Variant};
 use super::{decode, prefill};
 use crate::ops::{Attention, Dtype, Op, Pass};
 
@@ -20,12 +20,12 @@ pub(super) struct AbsorbedPrefill;
 /// Latent attention of one query a sequence.
 pub(super) struct LatentDecode;
 
-fn extents(op: &Attention) -> [(&'static str, u64); 4] {
+fn extents(op: &Attention) -> [(Extent, u64); 4] {
     [
-        ("batch", op.batch),
-        ("heads", op.heads),
-        ("seq_q", op.seq_q),
-        ("seq_kv", op.seq_kv),
+        (Extent::Batch, op.batch),
+        (Extent::Heads, op.heads),
+        (Extent::SeqQ, op.seq_q),
+        (Extent::SeqKv, op.seq_kv),
     ]
 }
 
@@ -56,12 +56,14 @@ fn nearest_covered(op: &Attention, asked: &Question<'_>) -> Neighbour {
     let mut covered = timed;
     if caveats.contains(Caveat::OutOfDomain) {
         let same_length = covered.seq_q == covered.seq_kv;
-        covered.batch = coverage.clamp("batch", covered.batch);
-        covered.seq_kv = coverage.clamp("seq_kv", covered.seq_kv).max(2);
+        covered.batch = coverage.clamp(Extent::Batch, covered.batch);
+        covered.seq_kv = coverage.clamp(Extent::SeqKv, covered.seq_kv).max(2);
         if same_length {
             covered.seq_q = covered.seq_kv;
         } else if !op.is_decode() {
-            covered.seq_q = coverage.clamp("seq_q", covered.seq_q).min(covered.seq_kv);
+            covered.seq_q = coverage
+                .clamp(Extent::SeqQ, covered.seq_q)
+                .min(covered.seq_kv);
         }
     }
     Neighbour {

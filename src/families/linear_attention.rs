@@ -4,7 +4,7 @@ use super::coverage::note;
 use super::rates::Times;
 use super::row::FeatureRow;
 use super::sampling::{Proposal, sizes};
-use super::{Caveat, Caveats, Coverage, GpuRates, Kernels, Neighbour, Question, Variant};
+use super::{Caveat, Caveats, Coverage, Extent, GpuRates, Kernels, Neighbour, Question, Variant};
 use crate::ops::{Dtype, LinearAttention, Op, Pass, Recurrence};
 
 /// Tokens of a chunk, and parts that the values of a head are cut into, of kernels that pass a state from chunk to chunk.
@@ -85,14 +85,14 @@ linear_kernels!(
     11
 );
 
-fn extents(op: &LinearAttention) -> [(&'static str, u64); 6] {
+fn extents(op: &LinearAttention) -> [(Extent, u64); 6] {
     [
-        ("batch", op.batch),
-        ("heads", op.heads),
-        ("group", op.heads / op.key_heads.max(1)),
-        ("seq_q", op.seq_q),
-        ("head_dim", op.head_dim),
-        ("value_dim", op.value_dim),
+        (Extent::Batch, op.batch),
+        (Extent::Heads, op.heads),
+        (Extent::Group, op.heads / op.key_heads.max(1)),
+        (Extent::SeqQ, op.seq_q),
+        (Extent::HeadDim, op.head_dim),
+        (Extent::ValueDim, op.value_dim),
     ]
 }
 
@@ -183,15 +183,15 @@ fn nearest_covered(op: &LinearAttention, asked: &Question<'_>) -> Neighbour {
     // Beyond the measured region the share of the roofline stays as it was at its edge.
     if caveats.contains(Caveat::OutOfDomain) {
         let clamp = |name, size| coverage.clamp(name, size);
-        covered.head_dim = clamp("head_dim", op.head_dim);
-        covered.value_dim = clamp("value_dim", op.value_dim);
+        covered.head_dim = clamp(Extent::HeadDim, op.head_dim);
+        covered.value_dim = clamp(Extent::ValueDim, op.value_dim);
         let states = op.heads * op.head_dim * op.value_dim;
         let heads = states / (covered.head_dim * covered.value_dim);
-        covered.heads = clamp("heads", heads.max(1));
-        let group = clamp("group", op.heads / op.key_heads.max(1));
+        covered.heads = clamp(Extent::Heads, heads.max(1));
+        let group = clamp(Extent::Group, op.heads / op.key_heads.max(1));
         covered.key_heads = (covered.heads / group.max(1)).max(1);
-        covered.batch = clamp("batch", op.batch);
-        covered.seq_q = clamp("seq_q", op.seq_q);
+        covered.batch = clamp(Extent::Batch, op.batch);
+        covered.seq_q = clamp(Extent::SeqQ, op.seq_q);
     }
     Neighbour {
         timed: Op::LinearAttention(timed),

@@ -3,7 +3,7 @@
 use super::rates::Times;
 use super::row::{FeatureRow, TILE_EDGE};
 use super::sampling::{Proposal, alignment, size, sizes};
-use super::{Caveats, Coverage, GpuRates, Kernels, Neighbour, Question, Variant};
+use super::{Caveats, Coverage, Extent, GpuRates, Kernels, Neighbour, Question, Variant};
 use crate::ops::{Dtype, Memory, MemoryKind, Op, Pass};
 
 /// Rows that one block of a row-wise kernel takes: one a block, one a warp of a block of four, one a warp of eight.
@@ -15,9 +15,13 @@ pub const KEY: u64 = 4;
 /// Memory-bound kernels.
 pub(super) struct MemoryBound;
 
-fn extents(op: &Memory) -> [(&'static str, u64); 3] {
+fn extents(op: &Memory) -> [(Extent, u64); 3] {
     let backward = u64::from(op.pass == Pass::Backward);
-    [("rows", op.rows), ("cols", op.cols), ("backward", backward)]
+    [
+        (Extent::Rows, op.rows),
+        (Extent::Cols, op.cols),
+        (Extent::Backward, backward),
+    ]
 }
 
 impl Kernels for MemoryBound {

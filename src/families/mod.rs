@@ -118,7 +118,7 @@ mod variant;
 pub use attention::head_tile;
 pub use caveat::{Caveat, Caveats};
 pub use collective::KEY as COLLECTIVE_KEY;
-pub use coverage::Coverage;
+pub use coverage::{Coverage, Extent};
 pub use memory::KEY as MEMORY_KEY;
 pub use rates::GpuRates;
 pub use row::{Feature, Role};
@@ -128,7 +128,7 @@ pub use variant::Variant;
 use crate::ops::Op;
 use crate::random::fnv1a;
 use crate::units::Seconds;
-use row::{Description, FeatureRow, Numbers, TILE_EDGE};
+use row::{BINS, Description, FeatureRow, Numbers, Places, TILE_EDGE};
 use std::sync::OnceLock;
 
 families!(declare []);
@@ -261,9 +261,13 @@ impl GpuRates {
     /// When `out` has another length.
     #[inline(always)] // into a function that is compiled for vectors
     pub fn features(&self, op: &Op, out: &mut [f32]) -> Seconds {
-        let mut row = Numbers::new(out);
-        let reference = dispatch!(op, F, op => F::features(op, self, &mut row));
-        row.finish();
+        let mut places = Places::new();
+        let reference = dispatch!(op, F, op => {
+            let mut row = Numbers::new(&mut places);
+            let reference = F::features(op, self, &mut row);
+            row.finish(out);
+            reference
+        });
         Seconds::from_secs(reference)
     }
 }
@@ -313,14 +317,15 @@ impl Schema {
     /// Describes features by what they are for some operators on two sets of rates.
     fn of(examples: &[Op], features: &dyn Fn(&Op, &GpuRates, &mut Description) -> f64) -> Self {
         let mut description = Description::default();
-        // What the row itself makes of a number: its logarithm, its bins, its power of two.
+        // What the row itself makes of a number: its logarithm, its bins, its power of two; digests hold 32 numbers.
         let mut out = [0.0; 32];
-        let mut row = Numbers::new(&mut out);
+        let mut places = Places::new();
+        let mut row = Numbers::new(&mut places);
         row.number("", 0.7);
         row.log("", 3.0);
         row.bins("", 12.0);
         row.power_of_two("", 96, TILE_EDGE);
-        row.take_logs();
+        row.finish(&mut out[..3 + BINS]);
         for value in out {
             description.value(f64::from(value));
         }

@@ -7,7 +7,7 @@ use std::io::Write;
 ///
 /// The bins let a small rectifier net bend at each power of two, where libraries switch kernels;
 /// piecewise-linear encoding as in Gorishniy et al., arXiv 2203.05556.
-const BINS: usize = 16;
+pub(super) const BINS: usize = 16;
 
 /// The largest exponent of a power of two that counts for tiles: 128 elements are a whole tile edge.
 pub(super) const TILE_EDGE: u32 = 7;
@@ -36,105 +36,99 @@ pub(super) trait FeatureRow {
     }
 }
 
-/// Logarithms that are taken together: those of a row of most families.
-const LOGS: usize = 64;
+/// The most features of a family.
+const MOST: usize = 128;
 
-/// Logarithms in a loop without a branch.
+/// Logarithms that are taken together; compilers unroll a shorter loop and find no vectors in it.
 const LANES: usize = 16;
 
+/// The numbers of a row and what is still to be done with them.
+pub(super) struct Places {
+    values: [f32; MOST],
+    /// All bits where the logarithm of the value is to be taken, else none: a mask, since compilers make a choice a branch.
+    logs: [u32; MOST],
+}
+
+impl Places {
+    #[inline(always)]
+    pub(super) const fn new() -> Self {
+        Self {
+            values: [0.0; MOST],
+            logs: [0; MOST],
+        }
+    }
+}
+
 /// Writes a row for a net.
+///
+/// Logarithms are taken at the end, many at a time; until then their arguments are in the places of the row. The places are
+/// not its own, so that compilers keep the next one in a register.
 pub(super) struct Numbers<'a> {
-    out: &'a mut [f32],
+    places: &'a mut Places,
     next: usize,
-    /// Arguments of logarithms that are still to be taken, and their places in the row.
-    arguments: [f32; LOGS],
-    places: [usize; LOGS],
-    logs: usize,
 }
 
 impl<'a> Numbers<'a> {
-    pub(super) fn new(out: &'a mut [f32]) -> Self {
-        Self {
-            out,
-            next: 0,
-            arguments: [1.0; LOGS],
-            places: [0; LOGS],
-            logs: 0,
-        }
+    #[inline(always)]
+    pub(super) const fn new(places: &'a mut Places) -> Self {
+        Self { places, next: 0 }
     }
 
-    /// Takes the logarithms that are left.
+    /// Takes the logarithms and copies the row into `out`.
     ///
     /// # Panics
-    /// When the row is not full.
+    /// When `out` is not as long as the row.
     #[inline(always)] // into a function that is compiled for vectors
-    pub(super) fn finish(mut self) {
-        self.take_logs();
-        assert_eq!(self.next, self.out.len(), "one value per feature name");
-    }
-
-    /// Takes the logarithms that wait.
-    #[inline(always)] // into a function that is compiled for vectors
-    pub(super) fn take_logs(&mut self) {
-        let numbers = self.arguments.as_chunks_mut::<LANES>().0.iter_mut();
-        for numbers in numbers.take(self.logs.div_ceil(LANES)) {
-            for number in numbers {
-                *number = ln(*number);
+    pub(super) fn finish(self, out: &mut [f32]) {
+        assert_eq!(self.next, out.len(), "one value per feature name");
+        let Places { values, logs } = self.places;
+        let chunks = values.as_chunks_mut::<LANES>().0.iter_mut();
+        for (chunk, &logs) in chunks.zip(logs.as_chunks::<LANES>().0) {
+            if logs != [0; LANES] {
+                for (value, mask) in chunk.iter_mut().zip(logs) {
+                    let [bits, log] = [*value, ln(*value)].map(f32::to_bits);
+                    *value = f32::from_bits(bits & !mask | log & mask);
+                }
             }
         }
-        for (&place, &log) in self.places[..self.logs].iter().zip(&self.arguments) {
-            self.out[place] = log;
-        }
-        self.logs = 0;
+        out.copy_from_slice(&values[..out.len()]);
     }
 
-    /// Where more logarithms wait than a row of most families has.
-    #[cold]
-    #[inline(never)]
-    fn make_room(&mut self) {
-        self.take_logs();
-    }
-
-    #[inline]
+    #[inline(always)] // so that the place is known when the program is compiled
     fn push(&mut self, value: f32) {
-        self.out[self.next] = value;
+        self.places.values[self.next] = value;
         self.next += 1;
     }
 }
 
 impl FeatureRow for Numbers<'_> {
-    #[inline]
+    #[inline(always)]
     fn number(&mut self, _: &str, value: f64) {
         self.push(value as f32);
     }
 
-    #[inline]
+    #[inline(always)]
     fn log(&mut self, _: &str, value: f64) {
-        self.arguments[self.logs] = value as f32;
-        self.places[self.logs] = self.next;
-        self.next += 1;
-        self.logs += 1;
-        if self.logs == LOGS {
-            self.make_room();
-        }
+        self.places.logs[self.next] = u32::MAX;
+        self.push(value as f32);
     }
 
-    #[inline]
+    #[inline(always)]
     fn bins(&mut self, _: &str, size: f64) {
         let height = (size as f32).log2();
-        let bins = &mut self.out[self.next..][..BINS];
+        let bins = &mut self.places.values[self.next..][..BINS];
         for (bin, share) in bins.iter_mut().enumerate() {
             *share = (height - bin as f32).clamp(0.0, 1.0);
         }
         self.next += BINS;
     }
 
-    #[inline]
+    #[inline(always)]
     fn power_of_two(&mut self, _: &str, size: u64, largest: u32) {
         self.push(size.trailing_zeros().min(largest) as f32);
     }
 
-    #[inline]
+    #[inline(always)]
     fn tile(&mut self, _: fmt::Arguments<'_>) {}
 }
 
@@ -289,7 +283,10 @@ mod tests {
     #[test]
     fn bins_rise_from_one_power_of_two_to_the_next() {
         let mut out = [0.0; BINS];
-        Numbers::new(&mut out).bins("m", 12.0);
+        let mut places = Places::new();
+        let mut row = Numbers::new(&mut places);
+        row.bins("m", 12.0);
+        row.finish(&mut out);
         assert_eq!(out[..3], [1.0; 3]);
         assert!((out[3] - (12.0f32 / 8.0).log2()).abs() < 1e-6 && out[4..] == [0.0; 12]);
     }

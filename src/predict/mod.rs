@@ -32,7 +32,7 @@ use crate::predict::laws::Laws;
 use crate::predict::ratios::{Carried, Ratios};
 use crate::regressor::artifact::{Artifact, Card};
 use crate::regressor::net::Output;
-use crate::regressor::vectorised;
+use crate::regressor::{Loops, vectorised};
 use crate::stats::quadrature;
 use crate::units::Seconds;
 use serde::de::DeserializeOwned;
@@ -410,6 +410,22 @@ impl Predictor {
     }
 }
 
+/// The features of an operator, to be written into `out`; its reference time.
+struct Features<'a> {
+    rates: &'a GpuRates,
+    op: &'a Op,
+    out: &'a mut [f32],
+}
+
+impl Loops for Features<'_> {
+    type Output = Seconds;
+
+    #[inline(always)] // into a function that is compiled for vectors
+    fn run(self) -> Seconds {
+        self.rates.features(self.op, self.out)
+    }
+}
+
 /// The answer for a family and variant.
 fn at(answers: &Answers, family: Family, variant: Variant) -> Option<&Answer> {
     answers[family as usize].get(variant.index())?.as_ref()
@@ -487,7 +503,11 @@ impl Batch {
         let rows = &mut self.models[index];
         let start = rows.inputs.len();
         rows.inputs.resize(start + model.evaluator().inputs(), 0.0);
-        let reference = vectorised(|| model.rates.features(op, &mut rows.inputs[start..]));
+        let reference = vectorised(Features {
+            rates: &model.rates,
+            op,
+            out: &mut rows.inputs[start..],
+        });
         rows.references.push(reference);
         rows.references.len() - 1
     }

@@ -4,7 +4,7 @@
 //! through its hidden layers, and each output is a dot product with the units of the last of them.
 
 use crate::regressor::artifact::{Weights, normalised};
-use crate::regressor::kernel::{Codes, Dense, Instructions, grown, vectorised};
+use crate::regressor::kernel::{Codes, Dense, Instructions, Loops, ROW, grown, vectorised};
 use crate::regressor::net::{Layer, Net, Output};
 use std::cell::RefCell;
 
@@ -77,7 +77,12 @@ impl Evaluator {
         out.clear();
         SCRATCH.with_borrow_mut(|scratch| {
             for rows in rows.chunks(BLOCK * self.inputs()) {
-                vectorised(|| self.evaluate_block(rows, scratch, out));
+                vectorised(Block {
+                    evaluator: self,
+                    rows,
+                    scratch: &mut *scratch,
+                    out: &mut *out,
+                });
             }
         });
     }
@@ -86,17 +91,19 @@ impl Evaluator {
     #[inline(always)] // into a function that is compiled for vectors
     fn evaluate_block(&self, rows: &[f32], scratch: &mut Scratch, out: &mut Vec<Output>) {
         let count = rows.len() / self.inputs();
-        let places = grown(&mut scratch.rows, rows.len());
-        let places = places.chunks_exact_mut(self.inputs());
+        let width = self.inputs().next_multiple_of(ROW);
+        let places = grown(&mut scratch.rows, count * width);
+        let places = places.chunks_exact_mut(width);
         for (row, place) in rows.chunks_exact(self.inputs()).zip(places) {
             let numbers = row.iter().zip(&self.mean).zip(&self.scale).zip(&self.usual);
             for (place, (((&value, &mean), &scale), &usual)) in place.iter_mut().zip(numbers) {
                 *place = normalised(value, mean, scale) - usual;
             }
+            place[self.inputs()..].fill(0.0);
         }
         scratch.answers.clear();
         for member in &self.members {
-            member.evaluate(count, self.inputs(), scratch);
+            member.evaluate(count, width, scratch);
         }
         let answers = &scratch.answers;
         if self.is_distilled {
@@ -110,6 +117,26 @@ impl Evaluator {
             };
             out.extend((0..count).map(of_row));
         }
+    }
+}
+
+/// Up to a block of rows, whose outputs are added to `out`.
+struct Block<'a> {
+    evaluator: &'a Evaluator,
+    rows: &'a [f32],
+    scratch: &'a mut Scratch,
+    out: &'a mut Vec<Output>,
+}
+
+impl Loops for Block<'_> {
+    type Output = ();
+
+    #[inline(always)] // into a function that is compiled for vectors
+    fn run(self) {
+        let Self {
+            rows, scratch, out, ..
+        } = self;
+        self.evaluator.evaluate_block(rows, scratch, out);
     }
 }
 
@@ -155,7 +182,7 @@ impl Member {
         for (depth, layer) in self.hidden.iter().enumerate() {
             let input = if depth == 0 { &*rows } else { &*units };
             let output = grown(next, count * layer.width());
-            layer.rectified(&input[..count * width], width, codes, output);
+            layer.rectified(&input[..count * width], codes, output);
             std::mem::swap(units, next);
             width = layer.width();
         }

@@ -4,7 +4,7 @@
 //! products is a whole number of 32 bits: exact in any order, hence the same on every processor, and half as many instructions
 //! as products of 32-bit floats take. Only the end of a layer, `sum · scale · step + bias`, is floating point.
 //!
-//! Outputs lie in strips of up to eight vectors, whose sums stay in registers while the inputs of a row pass by, two at a time.
+//! Outputs lie in strips of up to twelve vectors, whose sums stay in registers while the inputs of a row pass by, two at a time.
 //! A strip fits the first-level cache and stays there while the rows of a block pass by. Pairs of inputs that are 0 are left
 //! out, which changes no sum: of the units of the first two hidden layers of H200's GEMMs 7 and 9 in 10 are 0 in a row. Each
 //! row is multiplied alone, since others have other units that are 0.
@@ -17,8 +17,11 @@ use crate::regressor::net::{Layer, Quantized, nearest};
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
-/// Vectors side by side in a strip: enough sums under way to hide the latency of an addition, few enough for the registers.
-const STRIP: usize = 8;
+/// Vectors side by side in a strip: enough sums under way to hide the latency of an addition, few enough for 16 registers.
+const STRIP: usize = 12;
+
+/// Rows of numbers are filled up with zeros to a multiple of this: two of the widest vectors.
+pub const ROW: usize = 32;
 
 /// Instructions that a layer can be evaluated with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,27 +75,39 @@ impl Instructions {
     }
 }
 
-/// Does `work` with 256-bit vectors where the processor has them, as far as the compiler inlines it.
+/// Work that loops over numbers.
+///
+/// A closure would not do in its place: compilers leave a large one as it is, and what is not inlined knows nothing of vectors.
+pub trait Loops {
+    /// What comes of it.
+    type Output;
+
+    /// Does it; implementations are `#[inline(always)]`.
+    fn run(self) -> Self::Output;
+}
+
+/// Does `work` with 256-bit vectors where the processor has them.
 #[inline(always)]
-pub fn vectorised<R>(work: impl FnOnce() -> R) -> R {
+pub fn vectorised<W: Loops>(work: W) -> W::Output {
     #[cfg(target_arch = "x86_64")]
     {
         #[target_feature(enable = "avx2")]
-        fn avx2<R>(work: impl FnOnce() -> R) -> R {
-            work()
+        fn avx2<W: Loops>(work: W) -> W::Output {
+            work.run()
         }
         if Instructions::Avx2.detected() {
             // SAFETY: the processor has the instructions.
             return unsafe { avx2(work) };
         }
     }
-    work()
+    work.run()
 }
 
 /// A hidden layer laid out for the processor.
 #[derive(Clone, Debug)]
 pub struct Dense {
     instructions: Instructions,
+    /// Numbers in a row of inputs.
     inputs: usize,
     /// The largest code of an input, so that no sum of products leaves 32 bits.
     most: f32,
@@ -105,7 +120,7 @@ pub struct Dense {
 }
 
 impl Dense {
-    /// Packs `layer`, its weights rounded to integers, filling the last pair and the last vector up with zeros.
+    /// Packs `layer`, its weights rounded to integers, with weights of 0 for what fills up rows of inputs and the last vector.
     ///
     /// # Panics
     /// When this processor does not have `instructions`.
@@ -114,7 +129,8 @@ impl Dense {
         let width = layer.outputs.next_multiple_of(instructions.lanes());
         let strip = STRIP * instructions.lanes();
         let Quantized { integers, scales } = Quantized::of(layer);
-        let pairs = layer.inputs.div_ceil(2);
+        let inputs = layer.inputs.next_multiple_of(ROW);
+        let pairs = inputs / 2;
         let largest = integers.iter().map(|integer| integer.abs()).max();
         let largest = i32::from(largest.unwrap_or(0).max(1));
         let most = i32::MAX / largest / layer.inputs.max(1) as i32;
@@ -136,7 +152,7 @@ impl Dense {
         };
         Self {
             instructions,
-            inputs: layer.inputs,
+            inputs,
             most: most.min(i16::MAX.into()) as f32,
             weights,
             scales: filled(scales),
@@ -144,45 +160,45 @@ impl Dense {
         }
     }
 
-    /// Width of a row of outputs: those of the layer, then zeros up to the end of the last vector.
+    /// Numbers in a row of outputs: those of the layer, then zeros.
     pub fn width(&self) -> usize {
-        self.biases.len()
+        self.biases.len().next_multiple_of(ROW)
     }
 
     /// Writes `max(0, input · weights + bias)` into `output`, with inputs rounded to 16 bits.
     ///
     /// # Shapes
-    /// `[batch, stride] -> [batch, width]`; a row begins with the inputs, the rest of it is ignored.
+    /// `[batch, inputs] -> [batch, width]`, both with rows that are filled up to a multiple of [`ROW`].
     ///
     /// # Panics
     /// When the output has another batch.
-    pub fn rectified(&self, input: &[f32], stride: usize, codes: &mut Codes, output: &mut [f32]) {
-        assert!(self.inputs <= stride, "a row holds every input");
-        assert_eq!(input.len() / stride, output.len() / self.width(), "rows");
+    pub fn rectified(&self, input: &[f32], codes: &mut Codes, output: &mut [f32]) {
+        let rows = [input.len() / self.inputs, output.len() / self.width()];
+        assert_eq!(rows[0], rows[1], "rows");
         // SAFETY: `new` made sure that the processor has the instructions.
         unsafe {
             match self.instructions {
-                Instructions::Portable => self.multiply::<[i32; 4]>(input, stride, codes, output),
+                Instructions::Portable => self.multiply::<[i32; 4]>(input, codes, output),
                 #[cfg(target_arch = "x86_64")]
-                Instructions::Avx2 => self.avx2(input, stride, codes, output),
+                Instructions::Avx2 => self.avx2(input, codes, output),
                 #[cfg(target_arch = "x86_64")]
-                Instructions::Avx512 => self.avx512(input, stride, codes, output),
+                Instructions::Avx512 => self.avx512(input, codes, output),
             }
         }
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,bmi1")]
-    fn avx2(&self, input: &[f32], stride: usize, codes: &mut Codes, output: &mut [f32]) {
+    fn avx2(&self, input: &[f32], codes: &mut Codes, output: &mut [f32]) {
         // SAFETY: this function is compiled for, and thus called with, the instructions of the vector.
-        unsafe { self.multiply::<__m256i>(input, stride, codes, output) }
+        unsafe { self.multiply::<__m256i>(input, codes, output) }
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512vnni")]
-    fn avx512(&self, input: &[f32], stride: usize, codes: &mut Codes, output: &mut [f32]) {
+    fn avx512(&self, input: &[f32], codes: &mut Codes, output: &mut [f32]) {
         // SAFETY: this function is compiled for, and thus called with, the instructions of the vector.
-        unsafe { self.multiply::<__m512i>(input, stride, codes, output) }
+        unsafe { self.multiply::<__m512i>(input, codes, output) }
     }
 
     /// Strip by strip, and for each of them row by row.
@@ -190,18 +206,13 @@ impl Dense {
     /// # Safety
     /// The processor must have the instructions of `V`.
     #[inline(always)] // into a function that is compiled for these instructions
-    unsafe fn multiply<V: Vector>(
-        &self,
-        input: &[f32],
-        stride: usize,
-        codes: &mut Codes,
-        output: &mut [f32],
-    ) {
+    unsafe fn multiply<V: Vector>(&self, input: &[f32], codes: &mut Codes, output: &mut [f32]) {
+        let outputs = self.biases.len();
         // SAFETY: the caller promises the instructions.
         unsafe {
-            codes.encode::<V>(input, stride, self.inputs, self.most);
-            for start in (0..self.width()).step_by(STRIP * V::LANES) {
-                match (self.width() - start) / V::LANES {
+            codes.encode::<V>(input, self.inputs, self.most);
+            for start in (0..outputs).step_by(STRIP * V::LANES) {
+                match (outputs - start) / V::LANES {
                     1 => self.multiply_strip::<V, 1>(start, codes, output),
                     2 => self.multiply_strip::<V, 2>(start, codes, output),
                     3 => self.multiply_strip::<V, 3>(start, codes, output),
@@ -209,9 +220,16 @@ impl Dense {
                     5 => self.multiply_strip::<V, 5>(start, codes, output),
                     6 => self.multiply_strip::<V, 6>(start, codes, output),
                     7 => self.multiply_strip::<V, 7>(start, codes, output),
+                    8 => self.multiply_strip::<V, 8>(start, codes, output),
+                    9 => self.multiply_strip::<V, 9>(start, codes, output),
+                    10 => self.multiply_strip::<V, 10>(start, codes, output),
+                    11 => self.multiply_strip::<V, 11>(start, codes, output),
                     _ => self.multiply_strip::<V, STRIP>(start, codes, output),
                 }
             }
+        }
+        for row in output.chunks_exact_mut(self.width()) {
+            row[outputs..].fill(0.0);
         }
     }
 
@@ -228,14 +246,14 @@ impl Dense {
         output: &mut [f32],
     ) {
         let outputs = VECTORS * V::LANES;
-        let pairs = self.inputs.div_ceil(2);
+        let pairs = self.inputs / 2;
         let weights = &self.weights[2 * start * pairs..][..2 * outputs * pairs];
         let scales = &self.scales[start..][..outputs];
         let biases = &self.biases[start..][..outputs];
         for (row, output) in codes.rows().zip(output.chunks_exact_mut(self.width())) {
             let output = &mut output[start..][..outputs];
-            // SAFETY: the caller promises the instructions. Live pairs are less than `pairs`, for each of which a strip holds
-            // two numbers for each of its outputs, and the other slices are as long as what is read and written.
+            // SAFETY: the caller promises the instructions. A row has as many pairs of inputs as a strip, which holds two numbers
+            // for each of its outputs and each of them, and the other slices are as long as what is read and written.
             unsafe {
                 let mut sums = [V::zero(); VECTORS];
                 for (word, &live) in row.live.iter().enumerate() {
@@ -266,7 +284,7 @@ impl Dense {
 #[derive(Debug, Default)]
 pub struct Codes {
     rows: usize,
-    /// Pairs in a row, zeros at its end included: whole vectors.
+    /// Pairs in a row.
     width: usize,
     /// `[batch, width]`.
     pairs: Vec<[i16; 2]>,
@@ -291,37 +309,38 @@ impl Codes {
         rows.map(|((pairs, live), &step)| Coded { pairs, live, step })
     }
 
-    /// Rounds the first `inputs` numbers of each row, the largest to `most`.
+    /// Rounds rows of so many numbers, a multiple of [`ROW`], the largest of each to `most`.
     ///
     /// # Safety
     /// The processor must have the instructions of `V`.
     #[inline(always)] // into a function that is compiled for vectors
-    unsafe fn encode<V: Vector>(&mut self, input: &[f32], stride: usize, inputs: usize, most: f32) {
-        self.rows = input.len() / stride;
-        self.width = inputs.div_ceil(2).next_multiple_of(V::LANES);
+    unsafe fn encode<V: Vector>(&mut self, input: &[f32], inputs: usize, most: f32) {
+        self.rows = input.len() / inputs;
+        self.width = inputs / 2;
         let words = self.width.div_ceil(64);
         let pairs = grown(&mut self.pairs, self.rows * self.width);
         let live = grown(&mut self.live, self.rows * words);
         let steps = grown(&mut self.steps, self.rows);
         let places = pairs.chunks_exact_mut(self.width).zip(steps);
         let places = places.zip(live.chunks_exact_mut(words));
-        for (row, ((pairs, step), live)) in input.chunks_exact(stride).zip(places) {
-            let row = &row[..inputs];
+        for (row, ((pairs, step), live)) in input.chunks_exact(inputs).zip(places) {
+            let row = row.as_chunks::<ROW>().0;
             let largest = largest(row);
             *step = largest / most;
             let codes_per_one = if largest > 0.0 { most / largest } else { 0.0 };
-            let (numbers, rest) = pairs.as_flattened_mut().split_at_mut(inputs);
-            for (number, value) in numbers.iter_mut().zip(row) {
-                *number = nearest(value * codes_per_one);
-            }
-            rest.fill(0);
-            for (word, pairs) in live.iter_mut().zip(pairs.chunks(64)) {
-                *word = 0;
-                for (vector, pairs) in pairs.chunks_exact(V::LANES).enumerate() {
-                    // SAFETY: the caller promises the instructions.
-                    let bits = unsafe { V::live(pairs.as_ptr()) };
-                    *word |= bits << (vector * V::LANES);
+            live.fill(0);
+            let places = pairs.as_chunks_mut::<{ ROW / 2 }>().0.iter_mut();
+            for (chunk, (numbers, places)) in row.iter().zip(places).enumerate() {
+                for (place, number) in places.as_flattened_mut().iter_mut().zip(numbers) {
+                    *place = nearest(number * codes_per_one);
                 }
+                let mut bits = 0;
+                for (vector, places) in places.chunks_exact(V::LANES).enumerate() {
+                    // SAFETY: the caller promises the instructions.
+                    bits |= unsafe { V::live(places.as_ptr()) } << (vector * V::LANES);
+                }
+                let pair = chunk * ROW / 2;
+                live[pair / 64] |= bits << (pair % 64);
             }
         }
     }
@@ -335,19 +354,17 @@ pub fn grown<T: Copy + Default>(buffer: &mut Vec<T>, count: usize) -> &mut [T] {
     &mut buffer[..count]
 }
 
-/// The largest magnitude, found in independent lanes so that compilers turn them into vectors; the bits of numbers that are
-/// not negative are in the numbers' order.
+/// The largest magnitude; the bits of numbers that are not negative are in the numbers' order, and compilers turn a maximum of
+/// whole numbers into vectors.
 #[inline(always)] // into a function that is compiled for vectors
-fn largest(numbers: &[f32]) -> f32 {
-    let (chunks, rest) = numbers.as_chunks::<16>();
-    let mut lanes = [0; 16];
-    for chunk in chunks {
-        for (lane, number) in lanes.iter_mut().zip(chunk) {
+fn largest(numbers: &[[f32; ROW]]) -> f32 {
+    let mut lanes = [0; ROW];
+    for numbers in numbers {
+        for (lane, number) in lanes.iter_mut().zip(numbers) {
             *lane = u32::max(*lane, number.abs().to_bits());
         }
     }
-    let rest = rest.iter().map(|number| number.abs().to_bits());
-    f32::from_bits(rest.chain(lanes).fold(0, u32::max))
+    f32::from_bits(lanes.into_iter().fold(0, u32::max))
 }
 
 /// A register of sums, whole numbers of 32 bits.

@@ -6,6 +6,6 @@ pub mod evaluate;
 
 mod kernel;
 
-pub(crate) use kernel::vectorised;
+pub(crate) use kernel::{Loops, vectorised};
 
 pub mod net;
