@@ -22,6 +22,7 @@ pub enum Extent {
     Heads,
     Hidden,
     K,
+    /// In cards of older nets; nothing asks for it.
     KvHeads,
     M,
     N,
