@@ -172,21 +172,29 @@ pub(super) fn nearest_covered(op: &Attention, asked: &Question<'_>) -> Neighbour
     };
     // Beyond the longest sequences the share of the roofline stays as it was at the longest.
     if caveats.contains(Caveat::OutOfDomain) {
-        let same_length = covered.seq_q == covered.seq_kv;
-        covered.batch = coverage.clamp(Extent::Batch, covered.batch);
-        covered.seq_kv = coverage.clamp(Extent::SeqKv, covered.seq_kv).max(2);
-        if same_length {
-            covered.seq_q = covered.seq_kv;
-        } else if !op.is_decode() {
-            covered.seq_q = coverage
-                .clamp(Extent::SeqQ, covered.seq_q)
-                .min(covered.seq_kv);
-        }
+        covered = clamped(covered, coverage);
     }
     Neighbour {
         factor,
         timed: Op::Attention(timed),
         ..Neighbour::same(Op::Attention(covered), caveats)
+    }
+}
+
+/// The operator with the nearest batch and lengths that were measured: square where it was, one query where it had one.
+pub(super) fn clamped(op: Attention, coverage: &Coverage) -> Attention {
+    let seq_kv = coverage.clamp(Extent::SeqKv, op.seq_kv).max(2);
+    Attention {
+        batch: coverage.clamp(Extent::Batch, op.batch),
+        seq_kv,
+        seq_q: if op.seq_q == op.seq_kv {
+            seq_kv
+        } else if op.is_decode() {
+            op.seq_q
+        } else {
+            coverage.clamp(Extent::SeqQ, op.seq_q).min(seq_kv)
+        },
+        ..op
     }
 }
 

@@ -3,7 +3,7 @@
 //! Prefill expands keys and values from the latent, so that they have unequal widths, or absorbs the expansion into
 //! queries and outputs, as decoding does, so that all heads attend to the one latent (arXiv 2405.04434, section 2.1.2).
 
-use super::attention::attention_kernels;
+use super::attention::{attention_kernels, clamped};
 use super::coverage::note;
 use super::row::FeatureRow;
 use super::sampling::{Proposal, size, sizes};
@@ -55,16 +55,7 @@ fn nearest_covered(op: &Attention, asked: &Question<'_>) -> Neighbour {
     coverage.check(extents(op), &mut caveats);
     let mut covered = timed;
     if caveats.contains(Caveat::OutOfDomain) {
-        let same_length = covered.seq_q == covered.seq_kv;
-        covered.batch = coverage.clamp(Extent::Batch, covered.batch);
-        covered.seq_kv = coverage.clamp(Extent::SeqKv, covered.seq_kv).max(2);
-        if same_length {
-            covered.seq_q = covered.seq_kv;
-        } else if !op.is_decode() {
-            covered.seq_q = coverage
-                .clamp(Extent::SeqQ, covered.seq_q)
-                .min(covered.seq_kv);
-        }
+        covered = clamped(covered, coverage);
     }
     Neighbour {
         timed: Op::Attention(timed),

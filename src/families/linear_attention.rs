@@ -182,7 +182,7 @@ fn nearest_covered(op: &LinearAttention, asked: &Question<'_>) -> Neighbour {
     coverage.check(extents(op), &mut caveats);
     // Beyond the measured region the share of the roofline stays as it was at its edge.
     if caveats.contains(Caveat::OutOfDomain) {
-        let clamp = |name, size| coverage.clamp(name, size);
+        let clamp = |extent, size| coverage.clamp(extent, size);
         covered.head_dim = clamp(Extent::HeadDim, op.head_dim);
         covered.value_dim = clamp(Extent::ValueDim, op.value_dim);
         let states = op.heads * op.head_dim * op.value_dim;

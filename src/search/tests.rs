@@ -675,9 +675,7 @@ fn more_shapes_tie_where_the_framework_is_less_known() {
         ties.count()
     };
     let ties = |parameters| ["megatron", "unknown"].map(|name| first_tie(name, parameters));
-    let [known, unknown] = ties(1_300_000_000);
-    assert!(unknown >= known, "{unknown} {known}");
-    for parameters in [2_700_000_000, 6_700_000_000] {
+    for parameters in [1_300_000_000, 2_700_000_000, 6_700_000_000] {
         let [known, unknown] = ties(parameters);
         assert!(unknown > known, "{parameters}: {unknown} {known}");
     }
