@@ -47,7 +47,9 @@ timings=("$rows"/aic_*.parquet)
 for gpu in h200 h100 a100 b200 b300 gb200 gb300 l40s rtx-pro-6000 b60; do
     # What our own harness measured there, which answers before the tables of others.
     own=()
-    [ -d "data/measurements/$gpu" ] && own=("data/measurements/$gpu"/{gemm,attention}-bf16.parquet)
+    # Kernels of memory and of single tokens are left out: nobody runs ours, nor cuDNN's against a cache.
+    [ -d "data/measurements/$gpu" ] && own=(data/measurements/h*/gemm-*.parquet "data/measurements/$gpu/attention-bf16.parquet")
+    [ -f "data/measurements/$gpu/linear.parquet" ] && own+=("data/measurements/$gpu/linear.parquet")
     "$shapewise" train --data "${timings[@]}" "${own[@]}" --gpu "$gpu" --out "models/$gpu"
 done
 for gpu in a100-40gb v100 mi250x; do
@@ -64,8 +66,11 @@ fit() {
 }
 cargo build --release
 steps=$tables/training_steps.parquet
-python3 docs/gpu-kit/runs.py data/measurements/h200/pytorch.jsonl >"$rows/pytorch.csv"
-fit pytorch "$rows/pytorch.csv"
+for gpu in h200 h100; do
+    python3 docs/gpu-kit/runs.py "data/measurements/$gpu/pytorch.jsonl" >"$rows/pytorch-$gpu.csv"
+done
+fit pytorch "$rows"/pytorch-h{200,100}.csv
+fit pytorch-autocast "$rows"/pytorch-h{200,100}.csv
 fit megatron "$steps"
 fit fsdp2 "$steps"
 fit llm-foundry-ampere "$tables/llmfoundry_training_throughput.parquet"

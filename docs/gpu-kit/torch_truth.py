@@ -64,9 +64,9 @@ def flush():
     flushed.sum()
 
 
-def chain(call, sets, replays=9):
-    """Median time of a call in a graph of calls that rotate over `sets` sets of operands."""
-    stream = torch.cuda.Stream()
+def chain(call, sets, replays=9, stream=None):
+    """Median time of a call in a graph of calls that rotate over `sets` sets of operands; backward passes run on the stream of forward."""
+    stream = stream or torch.cuda.Stream()
     with torch.cuda.stream(stream):
         call(0)
         stream.synchronize()
@@ -85,13 +85,15 @@ def chain(call, sets, replays=9):
     return {"time_us": statistics.median(times[1:]), "min_us": min(times), "calls": calls}
 
 
-def eager(call, replays=12):
-    """Median time of an eager call after a flush of the cache."""
+def eager(call, replays=12, hold=0):
+    """Median time of an eager call after a flush of the cache, its launches hidden behind `hold` cycles of waiting."""
     for _ in range(3):
         call()
     times = []
     for _ in range(replays):
         flush()
+        if hold:
+            torch.cuda._sleep(hold)
         times.append(between(call))
     return {"time_us": statistics.median(times), "min_us": min(times), "calls": 1}
 
@@ -217,6 +219,76 @@ def operators(log):
     log.measure("operator", lambda: adam(1 << 26), dtype="fp32", kind="adam", rows=1 << 26, cols=1, how="fused", **once)
     log.measure("operator", lambda: quantize(8192, 4096), dtype="bf16", kind="quantize", rows=8192, cols=4096,
                 how="compiled", **once)  # fmt: skip
+
+
+def rotate(x, angles):
+    """Rotary embedding as Llama's code writes it: halves of a head turned by angles of their position."""
+    heads = x.view(x.shape[0], -1, 128)
+    low, high = heads.chunk(2, -1)
+    cosine, sine = angles.cos()[:, None].to(x.dtype), angles.sin()[:, None].to(x.dtype)
+    return (heads * cosine + torch.cat((-high, low), -1) * sine).flatten(1)
+
+
+def wide_inputs(kind, rows, cols):
+    """The operands of a kernel whose output is (rows, cols): tensors with a gradient first, then the others."""
+    if kind == "add":
+        return [normal(rows, cols, gradient=True), normal(rows, cols, gradient=True)], []
+    if kind == "swiglu":
+        return [normal(rows, 2 * cols, gradient=True)], []
+    if "norm" in kind:
+        return [normal(rows, cols, gradient=True), normal(cols, gradient=True)], []
+    if kind == "rotary":
+        return [normal(rows, cols, gradient=True)], [torch.randn(rows, 128, device="cuda")]
+    if kind == "embedding":
+        return [normal(65536, cols, gradient=True)], [torch.randint(65536, (rows,), device="cuda")]
+    if kind == "cross_entropy":
+        return [normal(rows, cols, gradient=True)], [torch.randint(cols, (rows,), device="cuda")]
+    return [normal(rows, cols, gradient=True)], []
+
+
+WIDE_KERNELS = {
+    "add": lambda x, y: x + y,
+    "gelu": lambda x: F.gelu(x, approximate="tanh"),
+    "swiglu": lambda x: F.silu(x.chunk(2, -1)[0]) * x.chunk(2, -1)[1],
+    "softmax": lambda x: F.softmax(x, -1),
+    "layer_norm": lambda x, w: F.layer_norm(x, x.shape[-1:], w),
+    "rms_norm": lambda x, w: F.rms_norm(x, x.shape[-1:], w),
+    "rotary": rotate,
+    "embedding": lambda w, i: F.embedding(i, w),
+    "cross_entropy": lambda x, y: F.cross_entropy(x, y),
+}
+HOLD = 400_000
+
+
+def memory_kernels(log):
+    """Memory-bound kernels of PyTorch, eager and compiled, both passes, over widths and sizes."""
+
+    def case(kind, rows, cols, how, direction):
+        function = WIDE_KERNELS[kind]
+        learned, fixed = wide_inputs(kind, rows, cols)
+        if how == "compiled":
+            torch._dynamo.reset()
+            function = torch.compile(function, dynamic=False)
+        if direction == "forward":
+            with torch.no_grad():
+                return eager(lambda: function(*learned, *fixed), hold=HOLD)
+        y = function(*learned, *fixed)
+        gradient = torch.randn_like(y)
+        return eager(lambda: torch.autograd.grad(y, learned, gradient, retain_graph=True), hold=HOLD)
+
+    for how in ("eager", "compiled"):
+        for elements in (1 << 25, 1 << 27, 1 << 23):
+            for kind in WIDE_KERNELS:
+                widths = (1024, 2560, 4096, 8192, 16384) if kind != "cross_entropy" else (32000, 50304, 128256)
+                widths = widths if how == "eager" else (widths[0], widths[2])
+                for cols in widths:
+                    rows = elements // cols
+                    # A sum of 65,536 rows of words that no step has; compiled blocks hold no table.
+                    if kind == "embedding" and (how == "compiled" or rows < 1024):
+                        continue
+                    for direction in ("forward", "backward"):
+                        log.measure("memory", lambda: case(kind, rows, cols, how, direction), family="memory", dtype="bf16",
+                                    kind=kind, rows=rows, cols=cols, how=how, **{"pass": direction})  # fmt: skip
 
 
 class Watch(threading.Thread):
@@ -362,7 +434,7 @@ def layers(log):
         ("opt-6.7b", 50272, 2, 2048, 4096, 32, 32, 16384, False),
     ]
     # A list that time cuts short holds every model the first ways.
-    for how, precision in (("eager", "bf16"), ("compiled", "bf16"), ("eager", "autocast")):
+    for how, precision in (("eager", "bf16"), ("eager", "autocast"), ("compiled", "bf16")):
         for name, *shape in models:
 
             def timed():
@@ -377,14 +449,15 @@ def layers(log):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out")
-    parser.add_argument("part", choices=["operators", "sustained", "layers"])
+    parser.add_argument("part", choices=["operators", "memory", "sustained", "layers"])
     parser.add_argument("--seconds", type=float, default=1e9)
     asked = parser.parse_args()
     log = Log(asked.out, asked.seconds)
     properties = torch.cuda.get_device_properties(0)
     log.line(part="environment", torch=torch.__version__, cuda=torch.version.cuda, gpu=properties.name,
              cudnn=torch.backends.cudnn.version(), processors=properties.multi_processor_count)  # fmt: skip
-    {"operators": operators, "sustained": sustained, "layers": layers}[asked.part](log)
+    parts = {"operators": operators, "memory": memory_kernels, "sustained": sustained, "layers": layers}
+    parts[asked.part](log)
 
 
 if __name__ == "__main__":

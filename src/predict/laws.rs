@@ -288,7 +288,7 @@ mod tests {
                     .into_iter()
                     .all(|share| *share > 0.0 && *share <= 1.0)
             );
-            assert!((0.5..10.0).contains(&law.launch_us));
+            assert!((0.5..30.0).contains(&law.launch_us));
             assert!(law.elements.0 <= law.elements.1 && law.cols.0 <= law.cols.1);
             assert!(law.rows > 1 && law.error <= 0.3 && law.half_width >= 0.04);
             assert!(law.source.contains('(') && !law.library.is_empty());

@@ -1,0 +1,35 @@
+"""Linear attention that PyTorch timed, as a timing table of our schema: rows.py RESULTS/linear.json TABLE.parquet OUT.parquet
+
+TABLE is any table that `shapewise measure` wrote on that GPU: it gives the columns and the name of the GPU.
+"""
+
+import json
+import pathlib
+import sys
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+STACKS = {"mamba2": "mamba-ssm 2.3.2", "gated_delta_net": "fla 0.6.0", "kimi_delta": "fla 0.6.0"}
+
+
+def main(path, table, out):
+    known = pq.read_table(table)
+    gpu = known.column("gpu")[0].as_py()
+    columns = {name: [] for name in known.schema.names}
+    for line in pathlib.Path(path).read_text().splitlines():
+        row = json.loads(line)
+        if row["part"] != "linear" or "time_us" not in row:
+            continue
+        row |= {"gpu": gpu, "stack": STACKS[row["kind"]], "source": "docs/gpu-kit/torch_linear.py", "licence": known.column("licence")[0].as_py(),
+                "libraries": "torch 2.11.0, triton 3.6.0", "samples": 9}  # fmt: skip
+        for name, cells in columns.items():
+            cells.append(row.get(name))
+    schema = known.schema.with_metadata({b"shapewise.schema": known.schema.metadata[b"shapewise.schema"]})
+    pq.write_table(pa.table(columns, schema=schema), out, compression="zstd")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 4:
+        sys.exit(__doc__)
+    main(*sys.argv[1:])
