@@ -6,4 +6,5 @@ cd "$(dirname "$0")" || exit 1
 [ -e "$RESULTS/training.parquet" ] || stop "there is no $RESULTS/training.parquet; allowed: run-1.sh first"
 measured training 480 training || stop "no rows: $(tail -n 1 "$RESULTS/training.log")"
 measured adam 20 adam
+from_torch memory 50
 brought

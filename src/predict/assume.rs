@@ -57,7 +57,7 @@ const fn half_width(caveat: Caveat) -> f64 {
         Caveat::OtherRecurrenceDecode => 0.60,
         // Fitted, see `laws`.
         Caveat::OtherProvider => 0.0,
-        // An assumption.
+        // Three shapes of two kernels lie within 0.12; that others lie within 0.50 is an assumption.
         Caveat::BackwardAssumed => 0.50,
         // An assumption: kernels reach 0.8 of a peak, see `REACHABLE_PEAK`, and these nets are far outside their table.
         Caveat::Physics => 0.30,

@@ -312,12 +312,13 @@ mod tests {
     }
 
     #[test]
-    fn the_backward_pass_of_a_compiled_norm_takes_more_than_twice_as_long() {
+    fn the_backward_pass_of_a_compiled_norm_takes_longer_than_its_traffic() {
         for gpu in ["h200", "gb200", "gb300", "h100", "a100"] {
             let laws = laws(gpu);
             let time = |pass, provider| laws.estimate(&norm(pass), provider).unwrap().time;
             let ratio = |provider| time(Pass::Backward, provider) / time(Pass::Forward, provider);
-            assert!(ratio(Provider::Compiled) > 2.0, "{gpu}");
+            // Three tensors backward, two forward.
+            assert!(ratio(Provider::Compiled) > 1.6, "{gpu}");
             assert!((1.0..2.0).contains(&ratio(Provider::Fused)), "{gpu}");
         }
     }
@@ -354,17 +355,14 @@ mod tests {
             };
             laws.estimate(&op, provider)
         };
-        let compiled = of(MemoryKind::Swiglu, Provider::Compiled).unwrap();
-        let fused = of(MemoryKind::Swiglu, Provider::Fused).unwrap();
+        let [compiled, fused] = [Provider::Compiled, Provider::Fused]
+            .map(|provider| of(MemoryKind::CrossEntropy, provider).unwrap());
         assert!(compiled.caveats.contains(Caveat::OtherProvider));
         assert_eq!(compiled.time, fused.time);
         assert!(compiled.half_width > 2.0 * fused.half_width);
-        let eager = of(MemoryKind::Swiglu, Provider::Eager).unwrap();
+        let [eager, fused] = [Provider::Eager, Provider::Fused]
+            .map(|provider| of(MemoryKind::Swiglu, provider).unwrap());
         assert!(eager.time > fused.time * 2.0);
-        // A compiled rotary embedding was timed on another maker's GPU alone.
-        let compiled = of(MemoryKind::Rotary, Provider::Compiled).unwrap();
-        let fused = of(MemoryKind::Rotary, Provider::Fused).unwrap();
-        assert_eq!(compiled.time, fused.time);
         for provider in Provider::ALL {
             assert!(of(MemoryKind::Permute, provider).is_none());
         }

@@ -635,7 +635,7 @@ fn shape_and_layout_are_searched_jointly_and_each_shape_has_its_best_layout() {
         },
         fixed: [(Dimension::Hidden, Some(4096))].into(),
         top: 10,
-        ..request(6_700_000_000, MODES[0])
+        ..request(8_000_000_000, MODES[0])
     };
     let all = search(&predictor, &request, &quiet).unwrap();
     assert!(all.sharded && all.lattice > 20_000, "{}", all.lattice);

@@ -246,6 +246,7 @@ fn errors_in_the_readme_are_those_of_the_document_on_accuracy() {
             "latent decode" => ("latent_decode", format.to_owned()),
             "Gated DeltaNet prefill" => ("linear_prefill", format!("gated_delta_net {format}")),
             "Gated DeltaNet decode" => ("linear_decode", format!("gated_delta_net {format}")),
+            "Mamba-2 decode" => ("linear_decode", format!("mamba2 {format}")),
             other => panic!("README.md: unknown operators `{other}`"),
         };
         let mut wanted = vec![row[0], family, &format];
