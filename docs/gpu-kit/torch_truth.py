@@ -129,35 +129,62 @@ def attention(batch, heads, kv_heads, seq, head_dim, causal, backend, direction)
     return eager(lambda: torch.autograd.grad(out, (q, k, v), gradient, retain_graph=True))
 
 
+def rotate(x, angles):
+    """Rotary embedding as Llama's code writes it: halves of a head turned by angles of their position."""
+    heads = x.view(x.shape[0], -1, 128)
+    low, high = heads.chunk(2, -1)
+    cosine, sine = angles.cos()[:, None].to(x.dtype), angles.sin()[:, None].to(x.dtype)
+    return (heads * cosine + torch.cat((-high, low), -1) * sine).flatten(1)
+
+
+def swiglu(x):
+    gate, value = x.chunk(2, -1)
+    return F.silu(gate) * value
+
+
+def inputs_of(kind, rows, cols):
+    """The operands of a kernel whose output is (rows, cols): tensors with a gradient first, then the others."""
+    if kind == "add":
+        return [normal(rows, cols, gradient=True), normal(rows, cols, gradient=True)], []
+    if kind == "swiglu":
+        return [normal(rows, 2 * cols, gradient=True)], []
+    if "norm" in kind:
+        return [normal(rows, cols, gradient=True), normal(cols, gradient=True)], []
+    if kind == "rotary":
+        return [normal(rows, cols, gradient=True)], [torch.randn(rows, 128, device="cuda")]
+    if kind == "embedding":
+        return [normal(65536, cols, gradient=True)], [torch.randint(65536, (rows,), device="cuda")]
+    if kind == "cross_entropy":
+        return [normal(rows, cols, gradient=True)], [torch.randint(cols, (rows,), device="cuda")]
+    return [normal(rows, cols, gradient=True)], []
+
+
 KERNELS = {
-    "rms_norm": lambda x, w: F.rms_norm(x, x.shape[-1:], w),
+    "add": lambda x, y: x + y,
+    "copy": lambda x: x.clone(),
+    "gelu": lambda x: F.gelu(x, approximate="tanh"),
+    "swiglu": swiglu,
+    "softmax": lambda x: F.softmax(x, -1),
     "layer_norm": lambda x, w: F.layer_norm(x, x.shape[-1:], w),
-    "gelu": lambda x, w: F.gelu(x, approximate="tanh"),
-    "softmax": lambda x, w: F.softmax(x, -1),
-    "copy": lambda x, w: x.clone(),
+    "rms_norm": lambda x, w: F.rms_norm(x, x.shape[-1:], w),
+    "rotary": rotate,
+    "embedding": lambda w, i: F.embedding(i, w),
+    "cross_entropy": lambda x, y: F.cross_entropy(x, y),
 }
 
 
-def kernel(kind, rows, cols, how, direction):
-    function = torch.compile(KERNELS[kind]) if how == "compiled" else KERNELS[kind]
-    x, weight = normal(rows, cols, gradient=True), normal(cols, gradient=True)
+def kernel(kind, rows, cols, how, direction, hold=0):
+    function = KERNELS[kind]
+    learned, fixed = inputs_of(kind, rows, cols)
+    if how == "compiled":
+        torch._dynamo.reset()  # no size of an earlier kernel becomes dynamic
+        function = torch.compile(function)
     if direction == "forward":
         with torch.no_grad():
-            return eager(lambda: function(x, weight))
-    y = function(x, weight)
+            return eager(lambda: function(*learned, *fixed), hold=hold)
+    y = function(*learned, *fixed)
     gradient = torch.randn_like(y)
-    inputs = (x, weight) if "norm" in kind else (x,)
-    return eager(lambda: torch.autograd.grad(y, inputs, gradient, retain_graph=True))
-
-
-def cross_entropy(rows, cols, direction):
-    logits = normal(rows, cols, gradient=True)
-    classes = torch.randint(cols, (rows,), device="cuda")
-    if direction == "forward":
-        with torch.no_grad():
-            return eager(lambda: F.cross_entropy(logits, classes))
-    loss = F.cross_entropy(logits, classes)
-    return eager(lambda: torch.autograd.grad(loss, logits, retain_graph=True))
+    return eager(lambda: torch.autograd.grad(y, learned, gradient, retain_graph=True), hold=hold)
 
 
 def adam(rows):
@@ -214,80 +241,32 @@ def operators(log):
         for direction in ("forward", "backward"):
             about = {"family": "memory", "dtype": "bf16", "kind": "cross_entropy", "rows": 8192, "cols": cols,
                      "pass": direction, "how": "eager"}  # fmt: skip
-            log.measure("operator", lambda: cross_entropy(8192, cols, direction), **about)
+            log.measure("operator", lambda: kernel("cross_entropy", 8192, cols, "eager", direction), **about)
     once = {"family": "memory", "pass": "forward"}
     log.measure("operator", lambda: adam(1 << 26), dtype="fp32", kind="adam", rows=1 << 26, cols=1, how="fused", **once)
     log.measure("operator", lambda: quantize(8192, 4096), dtype="bf16", kind="quantize", rows=8192, cols=4096,
                 how="compiled", **once)  # fmt: skip
 
 
-def rotate(x, angles):
-    """Rotary embedding as Llama's code writes it: halves of a head turned by angles of their position."""
-    heads = x.view(x.shape[0], -1, 128)
-    low, high = heads.chunk(2, -1)
-    cosine, sine = angles.cos()[:, None].to(x.dtype), angles.sin()[:, None].to(x.dtype)
-    return (heads * cosine + torch.cat((-high, low), -1) * sine).flatten(1)
-
-
-def wide_inputs(kind, rows, cols):
-    """The operands of a kernel whose output is (rows, cols): tensors with a gradient first, then the others."""
-    if kind == "add":
-        return [normal(rows, cols, gradient=True), normal(rows, cols, gradient=True)], []
-    if kind == "swiglu":
-        return [normal(rows, 2 * cols, gradient=True)], []
-    if "norm" in kind:
-        return [normal(rows, cols, gradient=True), normal(cols, gradient=True)], []
-    if kind == "rotary":
-        return [normal(rows, cols, gradient=True)], [torch.randn(rows, 128, device="cuda")]
-    if kind == "embedding":
-        return [normal(65536, cols, gradient=True)], [torch.randint(65536, (rows,), device="cuda")]
-    if kind == "cross_entropy":
-        return [normal(rows, cols, gradient=True)], [torch.randint(cols, (rows,), device="cuda")]
-    return [normal(rows, cols, gradient=True)], []
-
-
-WIDE_KERNELS = {
-    "add": lambda x, y: x + y,
-    "gelu": lambda x: F.gelu(x, approximate="tanh"),
-    "swiglu": lambda x: F.silu(x.chunk(2, -1)[0]) * x.chunk(2, -1)[1],
-    "softmax": lambda x: F.softmax(x, -1),
-    "layer_norm": lambda x, w: F.layer_norm(x, x.shape[-1:], w),
-    "rms_norm": lambda x, w: F.rms_norm(x, x.shape[-1:], w),
-    "rotary": rotate,
-    "embedding": lambda w, i: F.embedding(i, w),
-    "cross_entropy": lambda x, y: F.cross_entropy(x, y),
-}
+# Cycles of waiting behind which autograd launches a backward pass.
 HOLD = 400_000
 
 
 def memory_kernels(log):
     """Memory-bound kernels of PyTorch, eager and compiled, both passes, over widths and sizes."""
 
-    def case(kind, rows, cols, how, direction):
-        function = WIDE_KERNELS[kind]
-        learned, fixed = wide_inputs(kind, rows, cols)
-        if how == "compiled":
-            torch._dynamo.reset()
-            function = torch.compile(function, dynamic=False)
-        if direction == "forward":
-            with torch.no_grad():
-                return eager(lambda: function(*learned, *fixed), hold=HOLD)
-        y = function(*learned, *fixed)
-        gradient = torch.randn_like(y)
-        return eager(lambda: torch.autograd.grad(y, learned, gradient, retain_graph=True), hold=HOLD)
-
     for how in ("eager", "compiled"):
         for elements in (1 << 25, 1 << 27, 1 << 23):
-            for kind in WIDE_KERNELS:
+            for kind in KERNELS:
                 widths = (1024, 2560, 4096, 8192, 16384) if kind != "cross_entropy" else (32000, 50304, 128256)
                 widths = widths if how == "eager" else (widths[0], widths[2])
                 for cols in widths:
                     rows = elements // cols
-                    # A sum of 65,536 rows of words that no step has; compiled blocks hold no table.
+                    # No training step looks up so few tokens, and compiled blocks hold no embedding.
                     if kind == "embedding" and (how == "compiled" or rows < 1024):
                         continue
                     for direction in ("forward", "backward"):
-                        log.measure("memory", lambda: case(kind, rows, cols, how, direction), family="memory", dtype="bf16",
+                        log.measure("memory", lambda: kernel(kind, rows, cols, how, direction, HOLD), family="memory", dtype="bf16",
                                     kind=kind, rows=rows, cols=cols, how=how, **{"pass": direction})  # fmt: skip
 
 

@@ -13,8 +13,8 @@ const CHUNKS: [(f64, f64); 3] = [(64.0, 1.0), (64.0, 4.0), (128.0, 1.0)];
 /// Parts that the values of a head are cut into by kernels of one token.
 const PARTS: [f64; 3] = [1.0, 4.0, 16.0];
 
-/// Time of a backward pass over that of the forward pass: the mean of three measurements on an H200 with 4,096 tokens
-/// (docs/gpu-log.md), 3.0 of Kimi Delta Attention by fla, 3.4 and 3.7 of Mamba-2 by mamba_ssm.
+/// Time of a backward pass beyond the launch term over that of the forward pass: the mean of three measurements on an H200
+/// with 4,096 tokens (docs/gpu-log.md), 3.0 of Kimi Delta Attention by fla, 3.4 and 3.7 of Mamba-2 by mamba_ssm.
 const BACKWARD: f64 = 3.4;
 
 /// Implements `Kernels` for sequences or for single tokens, by whether it takes decoding steps, its features, and its number.
