@@ -7,6 +7,7 @@ Needs PyTorch, `fla-core` and the folder `mamba_ssm` of its source release, of w
 """
 
 import argparse
+import itertools
 import os
 import random
 import sys
@@ -67,8 +68,8 @@ def brief_tuning():
     )
 
 
-def draw(*shape, dtype=BF16, gradient=True, scale=1.0):
-    return (torch.randn(*shape, device=DEVICE) * scale).to(dtype).requires_grad_(gradient)
+def draw(*shape, dtype=BF16, gradient=True):
+    return torch.randn(*shape, device=DEVICE, dtype=dtype).requires_grad_(gradient)
 
 
 # Each kind: inputs of a sequence, the call on them, inputs of one token, the call on them, and the recurrence token by token in fp32.
@@ -214,11 +215,9 @@ def timed(call, sets, backward):
 
 def cases():
     """Every case, its kind first, so that a list that time cuts short holds all kinds."""
-    for turn in range(14 * len(SEQUENCES)):
-        for name, kind in KINDS.items():
-            heads, sequences = kind["heads"], SEQUENCES
-            if turn < len(heads) * len(sequences):
-                yield name, heads[turn % len(heads)], *sequences[turn // len(heads)]
+    of_kinds = ([(name, heads, *sequence) for sequence in SEQUENCES for heads in kind["heads"]] for name, kind in KINDS.items())
+    for turn in itertools.zip_longest(*of_kinds):
+        yield from filter(None, turn)
 
 
 def about(name, heads, batch, seq, direction):
