@@ -94,6 +94,8 @@ pub fn run(args: &CalibrateRequest) -> Result<CalibrationReport> {
         fitted.name = stem.map_or_else(|| UNNAMED.to_owned(), named);
         fitted.title = format!("calibrated on {} runs, from {}", samples.len(), base.name);
         fitted.software.clear();
+        // It stays what it is when the built-in one changes.
+        fitted.inherits = None;
     }
     let names = files.iter().filter_map(|path| path.file_stem());
     let mut names: Vec<_> = names.map(named).collect();

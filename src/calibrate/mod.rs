@@ -251,14 +251,26 @@ fn fit(prior: &Framework, samples: &[&Sample]) -> Framework {
     };
     let solution = least_squares(&residuals, &start, ITERATIONS);
     let mut framework = with(&solution.at);
-    let fitted = |before: &Figure, value: f64, sd: f64| Figure {
-        value: round(value),
-        sd: round(sd),
-        prior: Some([before.prior_value(), before.prior_sd()]),
-        source: match before.source.strip_prefix(FITTED) {
-            Some(_) => before.source.clone(),
-            None => format!("{FITTED}{}", before.source),
-        },
+    let fitted = |before: &Figure, value: f64, sd: f64| {
+        let prior = [before.prior_value(), before.prior_sd()];
+        let of_prior = match before.prior {
+            Some(_) => before.source.trim_start_matches(FITTED),
+            None => &before.source,
+        };
+        let found = [value, sd].map(round);
+        // What no run tells of is no fit.
+        let told = found != prior.map(round);
+        let [value, sd] = if told { found } else { prior };
+        let source = match told && !of_prior.starts_with(FITTED) {
+            true => format!("{FITTED}{of_prior}"),
+            false => of_prior.to_owned(),
+        };
+        Figure {
+            value,
+            sd,
+            prior: told.then_some(prior),
+            source,
+        }
     };
     for (&constant, &sd) in free.iter().zip(&solution.deviations) {
         let figure = fitted(prior.figure(constant), framework.get(constant), sd);
@@ -442,6 +454,23 @@ mod tests {
             let ratio = fitted.get(constant) / base.get(constant);
             assert!((ratio - 1.0).abs() < 0.01, "{constant}: {ratio}");
         }
+    }
+
+    #[test]
+    fn what_no_run_tells_of_is_not_called_fitted() {
+        let base = Framework::find("megatron", Mode::Train, Generation::Hopper).unwrap();
+        let experts = base.figure(Constant::ExpertsFp8);
+        assert!(experts.source.starts_with(FITTED) && experts.prior.is_some());
+        // The runs are of dense models.
+        let fitted = calibrate(base, &samples(base));
+        let figure = fitted.figure(Constant::ExpertsFp8);
+        assert!(!figure.source.starts_with(FITTED), "{}", figure.source);
+        assert_eq!(
+            (figure.value, figure.sd, figure.prior),
+            (experts.prior_value(), experts.prior_sd(), None)
+        );
+        let gemm = fitted.figure(Constant::Gemm);
+        assert!(gemm.source.starts_with(FITTED) && gemm.prior.is_some());
     }
 
     #[test]

@@ -187,6 +187,8 @@ pub struct Framework {
     pub name: String,
     /// Full name with versions.
     pub title: String,
+    /// The built-in file that its own departs from; nothing stands for the plain sum.
+    pub inherits: Option<String>,
     /// Texts in the name of a software by which it is recognised.
     pub software: Vec<String>,
     /// What it runs.
@@ -315,7 +317,7 @@ impl Framework {
         read::framework(text, place, &read::embedded)
     }
 
-    /// The file of this framework, every constant named.
+    /// The file of this framework, which names what departs from the one it inherits from.
     pub fn to_toml(&self) -> String {
         read::to_toml(self)
     }

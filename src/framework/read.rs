@@ -83,16 +83,8 @@ pub(super) fn framework(
         let message = error.to_string().trim().replace('\n', " ");
         Error::bad_input(format!("{place}: {message}"))
     })?;
-    let base = file.inherits.as_deref().map(find).transpose()?;
-    let of_release = |base: Framework, software: &String| base.of_release(software);
-    let base = base.map(|base| file.software.iter().fold(base, of_release));
-    let mut framework = match base {
-        Some(base) => Framework {
-            fits: BTreeMap::new(),
-            ..base
-        },
-        None => neutral(),
-    };
+    let mut framework = base(file.inherits.as_deref(), &file.software, find)?;
+    framework.inherits = file.inherits;
     framework.name = file.name;
     framework.title = file.title;
     framework.software = file.software;
@@ -153,6 +145,19 @@ pub(super) fn framework(
     Ok(framework)
 }
 
+/// What a framework departs from: the one it inherits from, in the release that its software tells, else the plain sum.
+fn base(
+    inherits: Option<&str>,
+    software: &[String],
+    find: &dyn Fn(&str) -> Result<Framework>,
+) -> Result<Framework> {
+    let Some(name) = inherits else {
+        return Ok(neutral());
+    };
+    let of_release = |base: Framework, software: &String| base.of_release(software);
+    Ok(software.iter().fold(find(name)?, of_release))
+}
+
 /// Refuses a value outside the range of its constant.
 fn check(place: &str, field: &str, figure: &Figure, constant: Constant) -> Result<()> {
     let most = constant.greatest();
@@ -168,6 +173,7 @@ fn neutral() -> Framework {
     Framework {
         name: String::new(),
         title: String::new(),
+        inherits: None,
         software: Vec::new(),
         modes: Vec::new(),
         generations: Vec::new(),
@@ -185,22 +191,37 @@ fn neutral() -> Framework {
     }
 }
 
-/// The file of a framework with every constant that is not that of the plain sum.
+/// The file of a framework with all that departs from what it inherits.
 pub(super) fn to_toml(framework: &Framework) -> String {
-    let neutral = neutral();
-    let departs = |constant: &Constant| framework.figure(*constant) != neutral.figure(*constant);
+    let base = base(
+        framework.inherits.as_deref(),
+        &framework.software,
+        &embedded,
+    );
+    let base = base.expect("what is inherited was found when it was read");
+    let departs = |constant: &Constant| framework.figure(*constant) != base.figure(*constant);
     let constants = Constant::ALL.into_iter().filter(departs);
+    let (kernels, inherited) = (framework.kernels, base.kernels);
+    let own_stages = framework.zero_stages != base.zero_stages;
+    let half_widths = framework.half_widths.iter();
     let file = File {
         name: framework.name.clone(),
         title: framework.title.clone(),
-        inherits: None,
+        inherits: framework.inherits.clone(),
         software: framework.software.clone(),
         modes: framework.modes.clone(),
         generations: framework.generations.clone(),
-        zero_stages: framework.zero_stages.clone(),
-        memory_kernels: Some(framework.kernels.memory),
-        engine: framework.kernels.engine,
-        half_widths: framework.half_widths.clone(),
+        zero_stages: own_stages
+            .then(|| framework.zero_stages.clone())
+            .unwrap_or_default(),
+        memory_kernels: (kernels.memory != inherited.memory).then_some(kernels.memory),
+        engine: kernels
+            .engine
+            .filter(|_| kernels.engine != inherited.engine),
+        half_widths: half_widths
+            .filter(|(kind, width)| base.half_widths.get(kind) != Some(width))
+            .map(|(&kind, &width)| (kind, width))
+            .collect(),
         constants: constants
             .map(|constant| {
                 (
