@@ -271,10 +271,9 @@ fn counts_in_prose_are_those_of_the_program() {
     let tests = text_of(".ci/run");
     let command = "cargo test";
     assert!(readme.contains(&format!("$ {command}\n")));
-    assert!(
-        tests.contains(&format!("\n{command}\n")),
-        ".ci/run: {command}"
-    );
+    // With the features that are off by default.
+    let runs = |line: &str| line.split(" --features ").next() == Some(command);
+    assert!(tests.lines().any(runs), ".ci/run: {command}");
 }
 
 #[test]
