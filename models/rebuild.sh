@@ -59,7 +59,8 @@ done
 "$shapewise" train --data "${timings[@]}" --across --out models/base
 "$shapewise" train --data "$collectives"/*.parquet --across --out models/collectives
 
-# The constants of frameworks, from what the programs just built predict; fsdp1, ddp and maxtext keep their priors.
+# The constants of frameworks, from what the programs just built predict; fsdp1, ddp and maxtext keep their priors,
+# pytorch-compiled the constants of pytorch. What inherits is fitted after what it inherits from.
 fit() {
     local framework=data/frameworks/$1.toml
     "$shapewise" calibrate --refit --framework "$framework" --out "$framework" --runs "${@:2}"
