@@ -202,7 +202,6 @@ pub(super) fn to_toml(framework: &Framework) -> String {
     let departs = |constant: &Constant| framework.figure(*constant) != base.figure(*constant);
     let constants = Constant::ALL.into_iter().filter(departs);
     let (kernels, inherited) = (framework.kernels, base.kernels);
-    let own_stages = framework.zero_stages != base.zero_stages;
     let half_widths = framework.half_widths.iter();
     let file = File {
         name: framework.name.clone(),
@@ -211,9 +210,10 @@ pub(super) fn to_toml(framework: &Framework) -> String {
         software: framework.software.clone(),
         modes: framework.modes.clone(),
         generations: framework.generations.clone(),
-        zero_stages: own_stages
-            .then(|| framework.zero_stages.clone())
-            .unwrap_or_default(),
+        zero_stages: match framework.zero_stages == base.zero_stages {
+            true => Vec::new(),
+            false => framework.zero_stages.clone(),
+        },
         memory_kernels: (kernels.memory != inherited.memory).then_some(kernels.memory),
         engine: kernels
             .engine
