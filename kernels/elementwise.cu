@@ -53,6 +53,15 @@ add(const Element* __restrict__ x, const Element* __restrict__ skip, Element* __
 }
 
 extern "C" __global__ void __launch_bounds__(512)
+zero(Element* __restrict__ y, Count elements) {
+    Elements zeros;
+#pragma unroll
+    for (int at = 0; at < VECTOR; ++at) zeros.at[at] = narrow(0.0f);
+    flat(
+        elements, [&](Count pack) { store(y, pack, zeros); }, [&](Count element) { y[element] = narrow(0.0f); });
+}
+
+extern "C" __global__ void __launch_bounds__(512)
 swiglu_forward(const Element* __restrict__ gate, const Element* __restrict__ up, Element* __restrict__ y,
                Count elements) {
     map_two(gate, up, y, elements, [](float gate, float up) { return gate * sigmoid(gate) * up; });

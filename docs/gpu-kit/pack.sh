@@ -19,6 +19,6 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 mkdir "$folder/gpu-kit"
 cp "$program" "$folder/gpu-kit/shapewise"
-cp "$kit/common.sh" "$kit/run-1.sh" "$kit/run-2.sh" "$kit/run-3.sh" "$kit"/torch_*.py "$kit/compare.py" "$kit/runs.py" "$kit/rows.py" "$folder/gpu-kit/"
+cp "$kit/common.sh" "$kit/run-1.sh" "$kit/run-2.sh" "$kit/run-3.sh" "$kit"/torch_*.py "$kit/compare.py" "$kit/runs.py" "$kit/laws.py" "$kit/rows.py" "$folder/gpu-kit/"
 tar -C "$folder" -cJf "$out" gpu-kit
 echo "$out: $(wc -c <"$out") bytes; unpack it on the machine of the GPU and start gpu-kit/run-1.sh"

@@ -8,7 +8,7 @@ import json
 import pathlib
 import sys
 
-COLUMNS = ["model", "gpu", "mode", "batch", "seq", "seconds", "dtype", "optimizer_states", "software", "configuration"]
+COLUMNS = ["model", "gpu", "mode", "batch", "seq", "seconds", "dtype", "optimizer_states", "autocast", "software", "configuration"]
 
 
 def architecture(name, depth, shape):
@@ -38,7 +38,8 @@ def main(path):
                 "model": json.dumps(architecture(row["model"], depth, row["shape"])), "gpu": gpu, "mode": "train",
                 "batch": row["shape"][1], "seq": row["shape"][2], "seconds": row[f"step_{depth}_ms"] / 1e3,
                 "dtype": "bf16", "optimizer_states": "bf16" if row["precision"] == "bf16" else "fp32",
-                "software": f"plain PyTorch {torch}, {row['how']}, {row['precision']}", "configuration": row["model"],
+                "autocast": str(row["precision"] == "autocast").lower(), "software": f"PyTorch {row['how']} {torch}",
+                "configuration": row["model"],
             })  # fmt: skip
 
 

@@ -786,6 +786,7 @@ class _Workload(Record):
     microbatches: int
     offload: Literal["none", "optimizer", "activations", "all"] | None
     optimizer_states: Literal["fp32", "bf16"] | None
+    autocast: bool | None
     kv_cache_dtype: Literal["auto", "fp8"] | None
 
 @overload
@@ -1032,6 +1033,7 @@ class Model:
         microbatches: int | None = None,
         offload: Literal["none", "optimizer", "activations", "all"] | None = None,
         optimizer_states: Literal["fp32", "bf16"] | None = None,
+        autocast: bool | None = None,
         kv_cache_dtype: Literal["auto", "fp8"] | None = None,
         gpu: str | None = None,
         model: str | None = None,
@@ -1076,6 +1078,8 @@ class Model:
             activations, or both.
         optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
             moments alone.
+        autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
+            use them.
         kv_cache_dtype: Number format of cached keys and values.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
             asked about that one [default: h200].
@@ -1119,6 +1123,7 @@ class Model:
         microbatches: int | None = None,
         offload: Literal["none", "optimizer", "activations", "all"] | None = None,
         optimizer_states: Literal["fp32", "bf16"] | None = None,
+        autocast: bool | None = None,
         kv_cache_dtype: Literal["auto", "fp8"] | None = None,
         gpu: str | None = None,
         model: str | None = None,
@@ -1160,6 +1165,8 @@ class Model:
             activations, or both.
         optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
             moments alone.
+        autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
+            use them.
         kv_cache_dtype: Number format of cached keys and values.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
             asked about that one [default: h200].
@@ -1203,6 +1210,7 @@ class Model:
         microbatches: int | str | None = None,
         offload: Literal["none", "optimizer", "activations", "all"] | None = None,
         optimizer_states: Literal["fp32", "bf16"] | None = None,
+        autocast: bool | None = None,
         kv_cache_dtype: Literal["auto", "fp8"] | None = None,
         gpu: str | None = None,
         model: str | None = None,
@@ -1244,6 +1252,8 @@ class Model:
             activations, or both.
         optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
             moments alone.
+        autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
+            use them.
         kv_cache_dtype: Number format of cached keys and values.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
             asked about that one [default: h200].
@@ -1271,6 +1281,7 @@ class Model:
         recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
         attention: Literal["flash", "unfused"] | None = None,
         optimizer_states: Literal["fp32", "bf16"] | None = None,
+        autocast: bool | None = None,
         kv_cache_dtype: Literal["auto", "fp8"] | None = None,
         tp: int | None = None,
         cp: int | None = None,
@@ -1308,6 +1319,8 @@ class Model:
         attention: Fused or unfused attention.
         optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
             moments alone.
+        autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
+            use them.
         kv_cache_dtype: Number format of cached keys and values.
         tp: Keep this number of tensor-parallel ranks.
         cp: Keep this number of context-parallel ranks.
@@ -1349,6 +1362,7 @@ class Model:
         recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
         attention: Literal["flash", "unfused"] | None = None,
         optimizer_states: Literal["fp32", "bf16"] | None = None,
+        autocast: bool | None = None,
         kv_cache_dtype: Literal["auto", "fp8"] | None = None,
         tp: int | None = None,
         cp: int | None = None,
@@ -1386,6 +1400,8 @@ class Model:
         attention: Fused or unfused attention.
         optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
             moments alone.
+        autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
+            use them.
         kv_cache_dtype: Number format of cached keys and values.
         tp: Keep this number of tensor-parallel ranks.
         cp: Keep this number of context-parallel ranks.
@@ -1471,6 +1487,7 @@ class Model:
         microbatches: int | None = None,
         offload: Literal["none", "optimizer", "activations", "all"] | None = None,
         optimizer_states: Literal["fp32", "bf16"] | None = None,
+        autocast: bool | None = None,
         kv_cache_dtype: Literal["auto", "fp8"] | None = None,
         gpu: str | None = None,
         model: str | None = None,
@@ -1559,6 +1576,8 @@ class Model:
             activations, or both.
         optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
             moments alone.
+        autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
+            use them.
         kv_cache_dtype: Number format of cached keys and values.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
             asked about that one [default: h200].
@@ -1631,6 +1650,7 @@ def search(
     microbatches: int | None = None,
     offload: Literal["none", "optimizer", "activations", "all"] | None = None,
     optimizer_states: Literal["fp32", "bf16"] | None = None,
+    autocast: bool | None = None,
     kv_cache_dtype: Literal["auto", "fp8"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
@@ -1722,6 +1742,8 @@ def search(
         activations, or both.
     optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
         moments alone.
+    autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
+        use them.
     kv_cache_dtype: Number format of cached keys and values.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
         asked about that one [default: h200].
@@ -1766,6 +1788,7 @@ def check(
     microbatches: int | None = None,
     offload: Literal["none", "optimizer", "activations", "all"] | None = None,
     optimizer_states: Literal["fp32", "bf16"] | None = None,
+    autocast: bool | None = None,
     kv_cache_dtype: Literal["auto", "fp8"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
@@ -1807,6 +1830,8 @@ def check(
         activations, or both.
     optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
         moments alone.
+    autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
+        use them.
     kv_cache_dtype: Number format of cached keys and values.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
         asked about that one [default: h200].
@@ -1835,6 +1860,7 @@ def plan(
     recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
     attention: Literal["flash", "unfused"] | None = None,
     optimizer_states: Literal["fp32", "bf16"] | None = None,
+    autocast: bool | None = None,
     kv_cache_dtype: Literal["auto", "fp8"] | None = None,
     tp: int | None = None,
     cp: int | None = None,
@@ -1872,6 +1898,8 @@ def plan(
     attention: Fused or unfused attention.
     optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
         moments alone.
+    autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
+        use them.
     kv_cache_dtype: Number format of cached keys and values.
     tp: Keep this number of tensor-parallel ranks.
     cp: Keep this number of context-parallel ranks.
@@ -1914,6 +1942,7 @@ def compare(
     recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
     attention: Literal["flash", "unfused"] | None = None,
     optimizer_states: Literal["fp32", "bf16"] | None = None,
+    autocast: bool | None = None,
     kv_cache_dtype: Literal["auto", "fp8"] | None = None,
     tp: int | None = None,
     cp: int | None = None,
@@ -1951,6 +1980,8 @@ def compare(
     attention: Fused or unfused attention.
     optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
         moments alone.
+    autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
+        use them.
     kv_cache_dtype: Number format of cached keys and values.
     tp: Keep this number of tensor-parallel ranks.
     cp: Keep this number of context-parallel ranks.
@@ -2097,6 +2128,7 @@ def sweep(
     microbatches: int | str | None = None,
     offload: Literal["none", "optimizer", "activations", "all"] | None = None,
     optimizer_states: Literal["fp32", "bf16"] | None = None,
+    autocast: bool | None = None,
     kv_cache_dtype: Literal["auto", "fp8"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
@@ -2138,6 +2170,8 @@ def sweep(
         activations, or both.
     optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
         moments alone.
+    autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
+        use them.
     kv_cache_dtype: Number format of cached keys and values.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
         asked about that one [default: h200].

@@ -181,7 +181,7 @@ fn pipeline_parallel(
     if work.pp == 1 {
         return;
     }
-    let bytes = work.residual_rows() * arch.hidden * work.activation_dtype().size();
+    let bytes = work.residual_rows() * arch.hidden * work.weight_dtype().size();
     let op = collective(CollectiveKind::SendReceive, bytes, work.pipeline_group());
     let times = work.microbatches * work.vp;
     push(Role::PipelineParallel, Phase::Forward, op, times);
@@ -205,7 +205,7 @@ fn data_parallel(
     ];
     for (weights, group) in both {
         if group.size > 1 && weights > 0 {
-            let bytes = weights * work.activation_dtype().size();
+            let bytes = weights * work.weight_dtype().size();
             replicas(work, bytes, group, push);
         }
     }

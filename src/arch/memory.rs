@@ -1,10 +1,10 @@
 //! Memory on the fullest GPU, by part, and whether it fits.
 //!
-//! **States** (ZeRO, arXiv 1910.02054, section 3.1; mixed precision with Adam): 16-bit weights and
-//! gradients, 2 bytes each per parameter, and 12 bytes of fp32 master weight and two moments, or 4 of two bf16
-//! moments. fp32 and tf32 keep 4 + 4 + 8. fp8 training keeps 16-bit weights; fp8 serving stores the layers in 1 byte
-//! (mxfp8 `1 + 1/32`, nvfp4 `1/2 + 1/16`: elements and the 8-bit scales of their blocks) and the embedding and head
-//! in 2. ZeRO stages 1, 2, 3 divide optimizer states, gradients, weights by `dp`.
+//! **States** (ZeRO, arXiv 1910.02054, section 3.1; mixed precision with Adam): 16-bit weights and gradients, 2 bytes
+//! each per parameter, and 12 bytes of fp32 master weight and two moments, or 4 of two bf16 moments. fp32 and tf32 keep
+//! 4 + 4 + 8, autocast 2 more for the copies that 16-bit linear maps multiply. fp8 training keeps 16-bit weights; fp8
+//! serving stores the layers in 1 byte (mxfp8 `1 + 1/32`, nvfp4 `1/2 + 1/16`: elements and the 8-bit scales of their
+//! blocks) and the embedding and head in 2. ZeRO stages 1, 2, 3 divide optimizer states, gradients, weights by `dp`.
 //!
 //! **Activations** per layer and token, 2-byte elements (Korthikanti et al., arXiv 2205.05198, section 4,
 //! generalised to `a·d != h`, grouped heads and gated MLPs): `2h` for every norm input and every input of
@@ -27,11 +27,11 @@
 //! what gates them.
 //!
 //! **KV cache**: `2·L·b·kv·g·d` elements of 2 bytes, or of 1 where it is kept in fp8; latent attention
-//! `L·b·kv·(kv_lora_rank + qk_rope)`; a windowed layer caches at most its window; linear attention a state of 4 bytes an element a
-//! head, and what the convolution looks back at. **Offload**: optimizer states are in
-//! host memory, gradients of two layers on the GPU, one being computed and one under way to the host (ZeRO-Offload,
-//! arXiv 2101.06840, section 4.1); of activations those of two layers. **Logits**: 16-bit values and an fp32 copy or
-//! gradient, `6·rows·v/t` bytes.
+//! `L·b·kv·(kv_lora_rank + qk_rope)`; a windowed layer caches at most its window; linear attention a state of 4 bytes
+//! an element a head, and what the convolution looks back at. **Offload**: optimizer states are in host memory,
+//! gradients of two layers on the GPU, one being computed and one under way to the host (ZeRO-Offload, arXiv
+//! 2101.06840, section 4.1); of activations those of two layers. **Logits**: 16-bit values and an fp32 copy or
+//! gradient, `6·rows·v/t` bytes, under autocast both, `10·rows·v/t`.
 
 use super::layer::{
     Shards, StageLayers, attention_linears, hidden_norms, rank_kv_heads, rank_linear, rank_vocab,
@@ -121,10 +121,10 @@ fn stage_memory(arch: &Architecture, work: &Workload, first: bool, last: bool) -
     let stage = StageLayers::new(arch, work.pp, work.vp);
     let shards = Shards::of(work);
     let owned = rank_parameters(arch, shards, stage, first, last) as f64;
-    let wide = work.activation_dtype().size() as f64;
+    let wide = work.weight_dtype().size() as f64;
     let held = |from_stage| held_parameters(arch, work, first, last, from_stage);
     let mut memory = MemoryUse {
-        weights: Bytes::from_bytes(held(3) * wide),
+        weights: Bytes::from_bytes(held(3) * wide + cast_weights(arch, work, first, last)),
         ..MemoryUse::default()
     };
     if work.trains() {
@@ -181,7 +181,10 @@ fn stage_memory(arch: &Architecture, work: &Workload, first: bool, last: bool) -
             work.batch
         };
         let elements = rows as f64 * rank_vocab(arch, work.tp) as f64;
-        memory.logits = Bytes::from_bytes(elements * (wide + 4.0));
+        // Under autocast what the loss takes and its gradient are in fp32, both.
+        let copies = if work.autocast { 2.0 } else { 1.0 };
+        let bytes = work.activation_dtype().size() as f64 + 4.0 * copies;
+        memory.logits = Bytes::from_bytes(elements * bytes);
     }
     memory
 }
@@ -194,7 +197,7 @@ const MOVING_LAYERS: f64 = 2.0;
 
 /// Bytes of optimizer states a parameter.
 fn state_bytes(work: &Workload) -> f64 {
-    match (work.optimizer_states, work.activation_dtype().size()) {
+    match (work.optimizer_states, work.weight_dtype().size()) {
         (OptimizerStates::Bf16, _) => 4.0,
         (OptimizerStates::Fp32, 4) => 8.0,
         (OptimizerStates::Fp32, _) => 12.0,
@@ -207,6 +210,22 @@ fn served_bytes(work: &Workload) -> f64 {
         Recipe::Mxfp8 => 1.0 + 1.0 / 32.0,
         _ => work.linear_dtype().operand_sizes()[1],
     }
+}
+
+/// Bytes of the 16-bit copies of weights that autocast keeps from the forward pass to the backward pass: of all but an embedding
+/// that is no head.
+fn cast_weights(arch: &Architecture, work: &Workload, first: bool, last: bool) -> f64 {
+    if !work.autocast {
+        return 0.0;
+    }
+    let stage = StageLayers::new(arch, work.pp, work.vp);
+    let owned = rank_parameters(arch, Shards::of(work), stage, first, last);
+    let is_head = arch.tied_embeddings && last;
+    let embedding = match first && !is_head {
+        true => rank_vocab(arch, work.tp) * arch.hidden,
+        false => 0,
+    };
+    ((owned - embedding) * work.activation_dtype().size()) as f64
 }
 
 /// Parameters whose states a GPU of this stage holds where `from_stage` of ZeRO shards them.
@@ -248,7 +267,7 @@ pub fn host_traffic(arch: &Architecture, work: &Workload) -> HostTraffic {
     let mut traffic = HostTraffic::default();
     if work.offload.optimizer() {
         let held = held_parameters(arch, work, work.pp == 1, true, 1);
-        let (wide, states) = (work.activation_dtype().size() as f64, state_bytes(work));
+        let (wide, states) = (work.weight_dtype().size() as f64, state_bytes(work));
         traffic.gradients = Bytes::from_bytes(held * wide);
         traffic.weights = Bytes::from_bytes(held * wide);
         traffic.adam = Bytes::from_bytes(held * 2.0 * (states + wide));
@@ -285,7 +304,7 @@ fn kept_activations(
         layers *= KEPT_OF_OPERATORS;
     }
     if work.recompute == Recompute::Full {
-        let input = work.residual_rows() * arch.hidden * work.activation_dtype().size();
+        let input = work.residual_rows() * arch.hidden * work.weight_dtype().size();
         let recomputing = stage.recomputing(work);
         let kept = layers * (stage.layers - recomputing) as f64 / stage.layers as f64;
         let inputs = (recomputing * input) as f64;
@@ -339,7 +358,7 @@ fn is_pointwise(work: &Workload) -> bool {
 
 /// Copies of the residual stream: every norm keeps its input, every first linear map its own.
 fn residual_activations(arch: &Architecture, work: &Workload) -> f64 {
-    let wide = work.activation_dtype().size() as f64;
+    let wide = work.weight_dtype().size() as f64;
     let (norm_inputs, linear_inputs) = match arch.norm.placement {
         NormPlacement::Shared => (1, 1),
         NormPlacement::Pre if arch.parallel_layers => (1, 2),
@@ -687,6 +706,33 @@ mod tests {
         let count = parameters(arch).total as f64;
         assert_eq!(states(OptimizerStates::Fp32), 12.0 * count);
         assert_eq!(states(OptimizerStates::Bf16), 4.0 * count);
+    }
+
+    #[test]
+    fn autocast_keeps_fp32_weights_and_16_bit_copies_of_what_linear_maps_multiply() {
+        let use_of = |name, autocast| {
+            let work = Workload {
+                autocast,
+                ..Workload::train(1, 1024)
+            };
+            memory_use(preset(name), &work).unwrap()
+        };
+        let [wide, narrow] = [true, false].map(|autocast| use_of("llama-3-8b", autocast));
+        let count = parameters(preset("llama-3-8b"));
+        let (all, copied) = (
+            count.total as f64,
+            (count.total - count.embedding / 2) as f64,
+        );
+        assert_eq!(wide.weights.bytes(), 4.0 * all + 2.0 * copied);
+        assert_eq!(wide.gradients.bytes(), 4.0 * all);
+        assert_eq!(wide.optimizer.bytes(), 8.0 * all);
+        assert_eq!(wide.logits.bytes(), narrow.logits.bytes() * 10.0 / 6.0);
+        // Two norms a layer keep an input of twice the bytes; linear maps keep theirs in 16 bits.
+        let more = (wide.activations - narrow.activations).bytes();
+        assert_eq!(more, 32.0 * 2.0 * 1024.0 * 4096.0 * 2.0);
+        // A tied embedding is a head, too.
+        let (tied, all) = (use_of("gpt2", true), parameters(preset("gpt2")).total);
+        assert_eq!(tied.weights.bytes(), 6.0 * all as f64);
     }
 
     #[test]

@@ -8,6 +8,8 @@ named_enum! {
     Role {
         /// Token embedding lookup.
         Embedding = "embedding",
+        /// Zeros of the embedding's gradient, to which the rows of the tokens are added.
+        EmbeddingZero = "embedding_zero",
         /// Learned positions added to the embedding.
         PositionEmbedding = "position_embedding",
         /// Norm after the embedding.
@@ -138,6 +140,10 @@ named_enum! {
         GradientAccumulation = "gradient_accumulation",
         /// The same of the output head.
         HeadAccumulation = "head_accumulation",
+        /// Autocast: casts of weights, outputs of norms and their gradients.
+        Autocast = "autocast",
+        /// The same of embedding, head and loss.
+        HeadAutocast = "head_autocast",
         /// Collectives among tensor-parallel ranks.
         TensorParallel = "tensor_parallel",
         /// Keys, values and their gradients passed around the context-parallel ranks.
@@ -181,6 +187,29 @@ impl Role {
     /// collectives.
     pub fn is_of_layer(self) -> bool {
         (Self::AttentionNorm..=Self::MlpResidual).contains(&self) || self == Self::Quantize
+    }
+
+    /// Whether this reads or writes the residual stream, or is a norm.
+    pub(super) const fn is_of_residual(self) -> bool {
+        matches!(
+            self,
+            Self::Embedding
+                | Self::PositionEmbedding
+                | Self::EmbeddingNorm
+                | Self::EmbeddingDropout
+                | Self::AttentionNorm
+                | Self::QueryLatentNorm
+                | Self::KeyValueLatentNorm
+                | Self::QueryNorm
+                | Self::KeyNorm
+                | Self::AttentionPostNorm
+                | Self::AttentionResidual
+                | Self::LinearNorm
+                | Self::MlpNorm
+                | Self::MlpPostNorm
+                | Self::MlpResidual
+                | Self::FinalNorm
+        )
     }
 
     /// Whether this is a linear map into the inner width of an MLP.

@@ -192,6 +192,10 @@ pub struct Workload {
     /// Format of the optimizer's states.
     #[serde(default, skip_serializing_if = "is_default")]
     pub optimizer_states: OptimizerStates,
+    /// Whether training keeps weights in fp32 and casts them, and what comes from a norm, where 16-bit linear maps use them
+    /// (`torch.autocast`). The residual stream, its norms and all gradients of weights are fp32 too.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub autocast: bool,
     /// Format of cached keys and values.
     #[serde(default, skip_serializing_if = "is_default")]
     pub kv_cache_dtype: KvCacheDtype,
@@ -233,6 +237,7 @@ impl Workload {
             microbatches: 1,
             offload: Offload::None,
             optimizer_states: OptimizerStates::Fp32,
+            autocast: false,
             kv_cache_dtype: KvCacheDtype::Auto,
         }
     }
@@ -329,6 +334,14 @@ impl Workload {
         }
     }
 
+    /// Format of weights, of their gradients, of the residual stream and of its norms.
+    pub fn weight_dtype(&self) -> Dtype {
+        match self.autocast {
+            true => Dtype::Fp32,
+            false => self.activation_dtype(),
+        }
+    }
+
     /// Format of cached keys and values.
     pub fn cache_dtype(&self) -> Dtype {
         match self.kv_cache_dtype {
@@ -404,6 +417,17 @@ impl Workload {
                     "`fp32` where weights have four bytes",
                 )
             }
+            Mode::Prefill | Mode::Decode if self.autocast => {
+                fail("autocast", true, "false outside training")
+            }
+            _ if self.autocast && !matches!(self.linear_dtype(), Dtype::Bf16 | Dtype::Fp16) => {
+                fail("autocast", true, "false but in plain bf16 or fp16")
+            }
+            _ if self.autocast && !is_default(&self.optimizer_states) => fail(
+                "optimizer_states",
+                self.optimizer_states,
+                "`fp32` under autocast, which keeps fp32 weights",
+            ),
             Mode::Decode if self.cp > 1 => fail("cp", self.cp, "1 in decode"),
             Mode::Prefill | Mode::Decode if self.vp > 1 => {
                 fail("vp", self.vp, "1 outside training")
@@ -568,6 +592,9 @@ impl fmt::Display for Workload {
         if !is_default(&self.optimizer_states) {
             write!(f, ", {} optimizer states", self.optimizer_states)?;
         }
+        if self.autocast {
+            write!(f, ", autocast")?;
+        }
         if !is_default(&self.kv_cache_dtype) {
             write!(f, ", {} KV cache", self.kv_cache_dtype)?;
         }
@@ -685,6 +712,32 @@ mod tests {
                     ..train
                 },
                 "any of dense weights in training",
+            ),
+            (
+                "llama-3-8b",
+                Workload {
+                    autocast: true,
+                    ..Workload::prefill(1, 10)
+                },
+                "`autocast` is true; allowed: false outside training",
+            ),
+            (
+                "llama-3-8b",
+                Workload {
+                    autocast: true,
+                    dtype: Dtype::Fp8,
+                    ..train
+                },
+                "`autocast` is true; allowed: false but in plain bf16 or fp16",
+            ),
+            (
+                "llama-3-8b",
+                Workload {
+                    autocast: true,
+                    optimizer_states: OptimizerStates::Bf16,
+                    ..train
+                },
+                "`optimizer_states` is bf16; allowed: `fp32` under autocast",
             ),
             (
                 "llama-3-8b",

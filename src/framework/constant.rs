@@ -28,8 +28,7 @@ named_enum! {
         Quantize = "quantize",
         /// Launch time of the cast that the predictor's fp8 GEMMs contain and this framework fuses.
         CastUs = "cast_us",
-        /// Time of the fp32 sums of weight gradients over their traffic at full bandwidth; under autocast of the casts of
-        /// weights and their gradients, over the same.
+        /// Time of the fp32 sums of weight gradients over their traffic at full bandwidth.
         Accumulate = "accumulate",
         /// Time of the GEMMs of routed experts over that of the predictor.
         Experts = "experts",

@@ -474,6 +474,12 @@ mod tests {
             ("llm-foundry 2023", Mode::Train, Some("llm-foundry")),
             ("vLLM 0.9.1", Mode::Decode, Some("vllm")),
             ("vLLM 0.9.1", Mode::Train, None),
+            ("PyTorch eager 2.11.0", Mode::Train, Some("pytorch")),
+            (
+                "PyTorch compiled 2.11.0",
+                Mode::Train,
+                Some("pytorch-compiled"),
+            ),
             ("a trainer of our own", Mode::Train, None),
         ] {
             let found = Framework::recognise(software, mode, Generation::Hopper);

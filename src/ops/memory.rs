@@ -36,8 +36,14 @@ named_enum! {
         PlainAdam = "plain_adam",
         /// Transposition of axes.
         Permute = "permute",
-        /// Copy or cast.
+        /// Copy.
         Copy = "copy",
+        /// Cast of fp32 to the format of the operands.
+        Downcast = "downcast",
+        /// The cast back to fp32.
+        Upcast = "upcast",
+        /// Fills a tensor with zeros.
+        Zero = "zero",
         /// Cast of 16-bit activations to 8 bits, as they are and transposed: reads 2 bytes, writes 1 + 1.
         Quantize = "quantize",
         /// A weight gradient added to its fp32 sum over micro-batches by the epilogue of the GEMM.
@@ -64,7 +70,7 @@ impl MemoryKind {
     /// logits forward, reads and overwrites them backward.
     const fn passes_over_memory(self, pass: Pass) -> f64 {
         match (self, pass) {
-            (Self::CrossEntropy, Pass::Forward) => 1.0,
+            (Self::CrossEntropy, Pass::Forward) | (Self::Zero, _) => 1.0,
             (Self::CrossEntropy, Pass::Backward) => 2.0,
             (Self::Add | Self::Swiglu, Pass::Forward) => 3.0,
             (Self::Swiglu, Pass::Backward) => 5.0,
@@ -89,6 +95,7 @@ impl MemoryKind {
             Self::Adam | Self::PlainAdam => 12.0,
             Self::Add | Self::Mask | Self::Dropout => 1.0,
             Self::Embedding | Self::Permute | Self::Copy => 0.0,
+            Self::Downcast | Self::Upcast | Self::Zero => 0.0,
             Self::Quantize => 2.0,
             Self::AccumulateGradient => 1.0,
             Self::CausalConv | Self::CausalConvStep => 12.0,
@@ -149,6 +156,9 @@ impl Memory {
         Bytes::from_bytes(match self.kind {
             MemoryKind::Adam => elements * ADAM_BYTES_PER_PARAMETER,
             MemoryKind::AccumulateGradient => elements * ACCUMULATE_BYTES_PER_WEIGHT,
+            MemoryKind::Downcast | MemoryKind::Upcast => {
+                elements * (self.dtype.size() + Dtype::Fp32.size()) as f64
+            }
             MemoryKind::Quantize => elements * (self.dtype.size() as f64 + 2.0),
             kind => {
                 let mask = match kind {

@@ -74,6 +74,7 @@ impl Query {
                 recipe: like.recipe,
                 attention: like.attention,
                 optimizer_states: like.optimizer_states,
+                autocast: like.autocast,
                 ..Workload::train(1, like.seq)
             },
             kept: Vec::new(),

@@ -22,8 +22,8 @@ pub struct Law {
     pub kernel: MemoryKind,
     /// Forward or backward.
     pub pass: Pass,
-    /// Whose kernel it is.
-    pub provider: Provider,
+    /// Whose kernel it is; an optimizer's is the same in several.
+    pub providers: Vec<Provider>,
     /// The GPU that was measured.
     pub gpu: String,
     /// Size of an element.
@@ -114,7 +114,10 @@ impl Laws {
             let on = Gpu::find(&law.gpu)?;
             for provider in Provider::ALL {
                 // Where a provider has none, a library's answers.
-                if ![provider, Provider::Fused].contains(&law.provider) {
+                if ![provider, Provider::Fused]
+                    .iter()
+                    .any(|known| law.providers.contains(known))
+                {
                     continue;
                 }
                 for wide in [false, true] {
@@ -183,7 +186,7 @@ impl Near {
         caveats.insert_if(measured.name != gpu.name, Caveat::OtherGpu);
         let other_width = is_wide(law.bits) != wide;
         caveats.insert_if(other_width, Caveat::OtherDtype);
-        let of_another = law.provider != provider;
+        let of_another = !law.providers.contains(&provider);
         caveats.insert_if(of_another, Caveat::OtherProvider);
         let carried = quadrature(carried, if of_another { other_provider } else { 0.0 });
         let certainty = |outside: bool| {

@@ -239,6 +239,10 @@ pub struct PlanRequest {
     #[serde(default)]
     #[schema(default = "fp32")]
     pub optimizer_states: OptimizerStates,
+    /// Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps use them.
+    #[cfg_attr(feature = "cli", arg(long))]
+    #[serde(default)]
+    pub autocast: bool,
     /// Number format of cached keys and values.
     #[cfg_attr(feature = "cli", arg(long, default_value_t))]
     #[serde(default)]
@@ -345,6 +349,7 @@ impl PlanRequest {
             recipe: self.recipe,
             attention: self.attention,
             optimizer_states: self.optimizer_states,
+            autocast: self.autocast,
             kv_cache_dtype: self.kv_cache_dtype,
             ..base
         };
@@ -395,6 +400,7 @@ impl PlanRequest {
                 "optimizer_states",
                 self.optimizer_states != OptimizerStates::Fp32,
             ),
+            ("autocast", self.autocast),
             ("tokens", self.tokens.is_some()),
         ];
         let of_serving = [

@@ -98,6 +98,9 @@ pub struct WorkloadRequest {
     /// Number format of what Adam keeps: fp32 moments and master weights, or bf16 moments alone.
     #[cfg_attr(feature = "cli", arg(long, default_value_t))]
     pub optimizer_states: OptimizerStates,
+    /// Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps use them.
+    #[cfg_attr(feature = "cli", arg(long))]
+    pub autocast: bool,
     /// Number format of cached keys and values.
     #[cfg_attr(feature = "cli", arg(long, default_value_t))]
     pub kv_cache_dtype: KvCacheDtype,
@@ -172,6 +175,7 @@ impl WorkloadRequest {
             microbatches,
             offload: self.offload,
             optimizer_states: self.optimizer_states,
+            autocast: self.autocast,
             kv_cache_dtype: self.kv_cache_dtype,
         })
     }
@@ -182,6 +186,7 @@ impl WorkloadRequest {
             let every = Workload {
                 offload: Offload::All,
                 optimizer_states: OptimizerStates::Bf16,
+                autocast: true,
                 kv_cache_dtype: KvCacheDtype::Fp8,
                 ..Workload::train(1, 1)
             };

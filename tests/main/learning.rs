@@ -218,7 +218,7 @@ fn few_rows_move_a_base_to_another_level_without_forgetting_the_rest() {
     let tuned = train(&few, &tuned, &|_| {}).unwrap();
     let [base, fresh, tuned] = [base, fresh, tuned].map(|model| median_error(&model, &rest));
     assert!(
-        base > 0.15 && tuned < 0.5 * base && tuned < 0.8 * fresh,
+        base > 0.15 && tuned < 0.5 * base && tuned < 0.9 * fresh,
         "base {base}, fresh {fresh}, tuned {tuned}"
     );
 }

@@ -98,6 +98,14 @@ fn head_rows(work: &Workload) -> u64 {
     }
 }
 
+/// The role of casts inside layers, and of those at embedding, head and loss.
+const fn autocast(is_edge: bool) -> Role {
+    match is_edge {
+        true => Role::HeadAutocast,
+        false => Role::Autocast,
+    }
+}
+
 /// Whether an operator runs again in the backward pass.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scope {
@@ -208,7 +216,8 @@ impl Lowering<'_> {
     }
 
     /// What training adds to the three GEMMs of a linear map: casts of its input and of the gradient of its output to 8
-    /// bits, and the sum of weight gradients over micro-batches in fp32.
+    /// bits, and the sum of weight gradients over micro-batches in fp32; under autocast the casts of its weights and of
+    /// their gradients.
     fn fused_into_linear(
         &mut self,
         linear: &Linear,
@@ -216,28 +225,29 @@ impl Lowering<'_> {
         [rows, members]: [u64; 2],
         times: u64,
     ) {
-        let memory = |kind, rows, cols| {
-            Op::Memory(Memory {
-                kind,
-                rows,
-                cols,
-                pass: Pass::Forward,
-                dtype: self.work.activation_dtype(),
-            })
-        };
-        let kind = MemoryKind::AccumulateGradient;
-        let accumulate = memory(kind, linear.outputs * members, linear.inputs);
-        let cast = |cols| memory(MemoryKind::Quantize, rows, cols);
         if matches!(dtype, Dtype::Fp8 | Dtype::Nvfp4) {
-            self.push(Role::Quantize, Phase::Forward, cast(linear.inputs), times);
-            self.push(Role::Quantize, Phase::Backward, cast(linear.outputs), times);
+            for (phase, cols) in [
+                (Phase::Forward, linear.inputs),
+                (Phase::Backward, linear.outputs),
+            ] {
+                let cast = self.traffic(MemoryKind::Quantize, rows, cols);
+                self.push(Role::Quantize, phase, cast, times);
+            }
         }
-        if self.work.activation_dtype().size() == 2 {
-            let role = match linear.role {
-                Role::Logits => Role::HeadAccumulation,
-                _ => Role::GradientAccumulation,
+        let weights = |kind| self.traffic(kind, linear.outputs * members, linear.inputs);
+        let is_head = linear.role == Role::Logits;
+        if self.work.autocast {
+            let role = autocast(is_head);
+            let [down, up] = [MemoryKind::Downcast, MemoryKind::Upcast].map(weights);
+            self.push(role, Phase::Forward, down, times);
+            self.push(role, Phase::GradWeight, up, times);
+        } else if self.work.activation_dtype().size() == 2 {
+            let role = match is_head {
+                true => Role::HeadAccumulation,
+                false => Role::GradientAccumulation,
             };
-            self.push(role, Phase::GradWeight, accumulate, times);
+            let sum = weights(MemoryKind::AccumulateGradient);
+            self.push(role, Phase::GradWeight, sum, times);
         }
     }
 
@@ -251,26 +261,51 @@ impl Lowering<'_> {
         scope: Scope,
         times: u64,
     ) {
+        let dtype = match role.is_of_residual() {
+            true => self.work.weight_dtype(),
+            false => self.work.activation_dtype(),
+        };
         let op = |pass| {
             Op::Memory(Memory {
                 kind,
                 rows,
                 cols,
                 pass,
-                dtype: self.work.activation_dtype(),
+                dtype,
             })
         };
         let backward = [(Phase::Backward, op(Pass::Backward))];
         self.emit(role, scope, times, op(Pass::Forward), &backward);
     }
 
-    /// Norm over the residual stream or a slice of it.
+    /// Norm over the residual stream or a slice of it, and under autocast the cast of what it gives.
     fn norm(&mut self, role: Role, rows: u64, cols: u64, scope: Scope, times: u64) {
         let kind = match self.arch.norm.kind {
             NormKind::LayerNorm | NormKind::UnweightedLayerNorm => MemoryKind::LayerNorm,
             NormKind::RmsNorm => MemoryKind::RmsNorm,
         };
         self.memory(role, kind, rows, cols, scope, times);
+        if self.work.autocast {
+            let [down, up] = self.casts(rows, cols);
+            let role = autocast(scope == Scope::Edge);
+            self.emit(role, scope, times, down, &[(Phase::Backward, up)]);
+        }
+    }
+
+    /// Casts of autocast: of a tensor to the format of linear maps, and back.
+    fn casts(&self, rows: u64, cols: u64) -> [Op; 2] {
+        [MemoryKind::Downcast, MemoryKind::Upcast].map(|kind| self.traffic(kind, rows, cols))
+    }
+
+    /// A memory-bound kernel that has one pass, in the format of the activations.
+    fn traffic(&self, kind: MemoryKind, rows: u64, cols: u64) -> Op {
+        Op::Memory(Memory {
+            kind,
+            rows,
+            cols,
+            pass: Pass::Forward,
+            dtype: self.work.activation_dtype(),
+        })
     }
 
     /// Whether dropout kernels run: training with the unfused stack.
@@ -289,6 +324,16 @@ impl Lowering<'_> {
             edge,
             1,
         );
+        if self.work.trains() {
+            let zero = Op::Memory(Memory {
+                kind: MemoryKind::Zero,
+                rows: rank_vocab(self.arch, self.work.tp),
+                cols: hidden,
+                pass: Pass::Forward,
+                dtype: self.work.weight_dtype(),
+            });
+            self.push(Role::EmbeddingZero, Phase::Backward, zero, 1);
+        }
         if let Positions::Learned { .. } = self.arch.positions {
             self.memory(
                 Role::PositionEmbedding,
@@ -328,6 +373,10 @@ impl Lowering<'_> {
             );
         }
         self.memory(add, MemoryKind::Add, rows, hidden, Scope::Layer, layers);
+        if self.work.autocast {
+            let [down, _] = self.casts(rows, hidden);
+            self.push(Role::Autocast, Phase::Backward, down, layers);
+        }
     }
 
     fn head(&mut self) {
@@ -343,7 +392,14 @@ impl Lowering<'_> {
         self.linear(&head, head_rows(work), 1, edge, 1);
         if work.trains() {
             let kind = MemoryKind::CrossEntropy;
-            self.memory(Role::Loss, kind, work.rank_tokens(), head.outputs, edge, 1);
+            let rows = work.rank_tokens();
+            self.memory(Role::Loss, kind, rows, head.outputs, edge, 1);
+            if work.autocast {
+                // The loss takes logarithms of probabilities in fp32.
+                let [down, up] = self.casts(rows, head.outputs);
+                self.push(Role::HeadAutocast, Phase::Forward, up, 1);
+                self.push(Role::HeadAutocast, Phase::Backward, down, 1);
+            }
         }
     }
 

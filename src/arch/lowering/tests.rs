@@ -519,6 +519,57 @@ fn fp8_keeps_to_the_linear_maps_and_to_tn() {
 }
 
 #[test]
+fn autocast_casts_every_weight_once_each_way_and_what_norms_give() {
+    let arch = preset("llama-3-8b");
+    let lowered = |autocast| {
+        let work = Workload {
+            autocast,
+            microbatches: 3,
+            ..Workload::train(1, 512)
+        };
+        lower(&arch, &work).unwrap()
+    };
+    let [cast, plain] = [true, false].map(lowered);
+    let matrices = |step: &Step| -> Vec<Item> {
+        let items = step.items.iter().copied();
+        items
+            .filter(|item| !matches!(item.op, Op::Memory(_)))
+            .collect()
+    };
+    assert_eq!(matrices(&cast), matrices(&plain));
+    let elements = |kind| -> u64 {
+        let casts = cast.items.iter().filter_map(|item| match item.op {
+            Op::Memory(op) if op.kind == kind => Some(op.rows * op.cols * item.count),
+            _ => None,
+        });
+        casts.sum()
+    };
+    let linears = 32 * 4096 * (6144 + 4096 + 3 * 14336) + 4096 * 128_256;
+    let (residual, logits) = (512 * 4096, 512 * 128_256);
+    // Outputs of 65 norms; backward also the gradients of 64 branches.
+    let down = linears + (65 + 64) * residual + logits;
+    assert_eq!(elements(MemoryKind::Downcast), 3 * down);
+    assert_eq!(
+        elements(MemoryKind::Upcast),
+        3 * (linears + 65 * residual + logits)
+    );
+    assert_eq!(elements(MemoryKind::AccumulateGradient), 0);
+    for item in &cast.items {
+        if let Op::Memory(op) = item.op {
+            let wide = matches!(
+                op.kind,
+                MemoryKind::RmsNorm
+                    | MemoryKind::Add
+                    | MemoryKind::Embedding
+                    | MemoryKind::Zero
+                    | MemoryKind::Adam
+            );
+            assert_eq!(op.dtype == Dtype::Fp32, wide, "{}", item.label());
+        }
+    }
+}
+
+#[test]
 fn labels_are_unique_per_operator_of_a_plain_model() {
     let step = lower(&preset("qwen3-8b"), &Workload::train(1, 512)).unwrap();
     let fused = [Role::Quantize, Role::GradientAccumulation];

@@ -170,7 +170,7 @@ const NO_LOAD: Serving = Serving {
 /// Columns that every file has and every row fills.
 const NEEDED: [&str; 5] = ["model", "gpu", "mode", "batch", "seconds"];
 
-static COLUMNS: [Column; 32] = [
+static COLUMNS: [Column; 33] = [
     Column {
         name: "model",
         meaning: "a preset, a `config.json` (its path relative to the file, or its object), or the architecture as JSON with the keys of `data/architectures`",
@@ -240,6 +240,14 @@ static COLUMNS: [Column; 32] = [
         optimizer_states,
         "format of what Adam keeps besides the weights"
     ),
+    Column {
+        name: "autocast",
+        meaning: "whether weights are fp32 and cast where linear maps use them (`torch.autocast`)",
+        content: Content::Flag {
+            get: |run| run.workload.autocast,
+            set: |run, flag| run.workload.autocast = flag,
+        },
+    },
     name_of!(
         "kv_cache_dtype",
         KvCacheDtype,

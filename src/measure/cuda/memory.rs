@@ -34,13 +34,17 @@ pub(super) fn refuses(op: &Memory, limits: Limits) -> Option<String> {
         return Some("rows and columns must be 1 to 2^31 - 1".to_owned());
     }
     match (op.kind, op.pass) {
-        (MemoryKind::CausalConv | MemoryKind::CausalConvStep, _) => {
-            Some(format!("there is no kernel of {}", op.kind))
-        }
+        (
+            MemoryKind::CausalConv
+            | MemoryKind::CausalConvStep
+            | MemoryKind::Downcast
+            | MemoryKind::Upcast,
+            _,
+        ) => Some(format!("there is no kernel of {}", op.kind)),
         (MemoryKind::PlainAdam, _) => {
             Some("no kernel updates weights without fp32 states".to_owned())
         }
-        (MemoryKind::Adam | MemoryKind::Quantize, Pass::Backward) => {
+        (MemoryKind::Adam | MemoryKind::Quantize | MemoryKind::Zero, Pass::Backward) => {
             Some(format!("{} has no backward pass", op.kind))
         }
         (MemoryKind::AccumulateGradient, _) => Some(format!(
@@ -89,7 +93,7 @@ fn kernel_of(kind: MemoryKind, pass: Pass) -> (Source, String) {
         (K::Embedding | K::Permute, Pass::Forward) => "gather".to_owned(),
         (K::Embedding, Pass::Backward) => "scatter_add".to_owned(),
         (K::Permute, Pass::Backward) => "scatter".to_owned(),
-        (K::Mask | K::Rotary | K::Add | K::Adam | K::Copy, _) => kind.to_string(),
+        (K::Mask | K::Rotary | K::Add | K::Adam | K::Copy | K::Zero, _) => kind.to_string(),
         _ => format!("{kind}_{pass}"),
     };
     (source, name)
@@ -210,11 +214,17 @@ impl MemoryBound {
         let slots = slots.filter(|slot| !WEIGHT_GRADIENTS.contains(&slot.name));
         let pointers = slots.map(|slot| Address(operands.address(set, slot.name)));
         let numbers = match (op.kind, op.pass) {
-            (K::Gelu | K::Swiglu | K::Add | K::Copy, _) => vec![elements],
+            (K::Gelu | K::Swiglu | K::Add | K::Copy | K::Zero, _) => vec![elements],
             // They are refused.
-            (K::AccumulateGradient | K::PlainAdam | K::CausalConv | K::CausalConvStep, _) => {
-                Vec::new()
-            }
+            (
+                K::AccumulateGradient
+                | K::PlainAdam
+                | K::CausalConv
+                | K::CausalConvStep
+                | K::Downcast
+                | K::Upcast,
+                _,
+            ) => Vec::new(),
             (K::Quantize | K::Softmax | K::CrossEntropy | K::Embedding | K::Permute, _) => {
                 vec![rows, cols]
             }

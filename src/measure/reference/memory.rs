@@ -78,7 +78,14 @@ pub(super) fn operands(op: &Memory) -> Option<Operands> {
         // Fused into other kernels: there is none to call.
         (MemoryKind::AccumulateGradient, _) => return None,
         // No device runs them yet.
-        (MemoryKind::CausalConv | MemoryKind::CausalConvStep, _) => return None,
+        (
+            MemoryKind::CausalConv
+            | MemoryKind::CausalConvStep
+            | MemoryKind::Downcast
+            | MemoryKind::Upcast,
+            _,
+        ) => return None,
+        (MemoryKind::Zero, Forward) => Operands::new(&[], &[y]),
         (MemoryKind::Quantize, Forward) => {
             let cast = |name| (name, Eighth, rows * cols);
             let amax = ("amax", Single, 1);
@@ -87,7 +94,7 @@ pub(super) fn operands(op: &Memory) -> Option<Operands> {
                 &[amax, cast("y"), cast("transposed")],
             )
         }
-        (MemoryKind::Quantize, Backward) => return None,
+        (MemoryKind::Quantize | MemoryKind::Zero, Backward) => return None,
         (MemoryKind::Softmax | MemoryKind::Mask | MemoryKind::Gelu | MemoryKind::Copy, Forward) => {
             Operands::new(&[x], &[y])
         }
@@ -280,9 +287,14 @@ pub(super) fn run(op: &Memory, inputs: &[Vec<f32>]) -> Vec<Vec<f64>> {
     let map = |f: &dyn Fn(usize) -> f64| vec![(0..elements).map(f).collect::<Vec<_>>()];
     match (op.kind, op.pass) {
         (MemoryKind::Copy, _) => map(&first),
+        (MemoryKind::Zero, _) => map(&|_| 0.0),
         // They have no operands.
         (
-            MemoryKind::AccumulateGradient | MemoryKind::CausalConv | MemoryKind::CausalConvStep,
+            MemoryKind::AccumulateGradient
+            | MemoryKind::CausalConv
+            | MemoryKind::CausalConvStep
+            | MemoryKind::Downcast
+            | MemoryKind::Upcast,
             _,
         ) => Vec::new(),
         (MemoryKind::Quantize, _) => quantize(op, inputs),

@@ -249,6 +249,7 @@ fn operands_move_the_bytes_that_the_operator_counts() {
                         MemoryKind::Adam,
                         MemoryKind::PlainAdam,
                         MemoryKind::Quantize,
+                        MemoryKind::Zero,
                     ]
                     .contains(&kind)
                         && pass == Pass::Backward;
@@ -256,6 +257,8 @@ fn operands_move_the_bytes_that_the_operator_counts() {
                         MemoryKind::AccumulateGradient,
                         MemoryKind::CausalConv,
                         MemoryKind::CausalConvStep,
+                        MemoryKind::Downcast,
+                        MemoryKind::Upcast,
                     ];
                     assert!(forward_only || none_calls.contains(&kind), "{kind:?}");
                     continue;

@@ -71,11 +71,13 @@ impl Section {
             (
                 _,
                 Role::Embedding
+                | Role::EmbeddingZero
                 | Role::PositionEmbedding
                 | Role::EmbeddingDropout
                 | Role::FinalNorm
                 | Role::Logits
                 | Role::HeadAccumulation
+                | Role::HeadAutocast
                 | Role::Loss,
             ) => Self::Head,
             _ => Self::Layers,
