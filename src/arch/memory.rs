@@ -15,7 +15,7 @@
 //! fp8 training keeps inputs of linear maps in one byte an element. Recomputation keeps: selective all but the `5·a·kv`
 //! term; pointwise no output of a norm or activation function; by operator half a layer; of the up projections of latent
 //! attention the latents instead of queries, keys and values; of the MLP nothing of its inner width; full `2h` per
-//! layer, plus one whole layer while it is being recomputed.
+//! layer, plus one whole layer while it is being recomputed. Under autocast inputs of norms and of layers take `4h`.
 //!
 //! A mixture of experts keeps `top_k·(h + inner)` per token for gathered inputs and experts, plus the shared experts and the
 //! router scores: the probabilities scale what enters the down projection, so that its output is not kept (Megatron-Core
@@ -124,7 +124,7 @@ fn stage_memory(arch: &Architecture, work: &Workload, first: bool, last: bool) -
     let wide = work.weight_dtype().size() as f64;
     let held = |from_stage| held_parameters(arch, work, first, last, from_stage);
     let mut memory = MemoryUse {
-        weights: Bytes::from_bytes(held(3) * wide + cast_weights(arch, work, first, last)),
+        weights: Bytes::from_bytes(held(3) * wide),
         ..MemoryUse::default()
     };
     if work.trains() {
@@ -158,6 +158,14 @@ fn stage_memory(arch: &Architecture, work: &Workload, first: bool, last: bool) -
         } else {
             1.0
         };
+        if work.autocast {
+            // Each micro-batch casts for itself; what runs again casts again.
+            let copies = match work.recompute {
+                Recompute::Full => 1.0,
+                _ => in_flight,
+            };
+            memory.weights += Bytes::from_bytes(copies * cast_weights(arch, work, first, last));
+        }
         let kept = kept_activations(arch, work, stage, in_flight);
         let moving = MOVING_LAYERS * layer_activations(arch, work, stage, true);
         memory.activations = Bytes::from_bytes(match work.offload.activations() {
@@ -212,12 +220,9 @@ fn served_bytes(work: &Workload) -> f64 {
     }
 }
 
-/// Bytes of the 16-bit copies of weights that autocast keeps from the forward pass to the backward pass: of all but an embedding
-/// that is no head.
+/// Bytes of the 16-bit copies of weights that autocast keeps from the forward pass of a micro-batch to its backward pass: of
+/// all but an embedding that is no head; norms and positions, which are few, are counted too.
 fn cast_weights(arch: &Architecture, work: &Workload, first: bool, last: bool) -> f64 {
-    if !work.autocast {
-        return 0.0;
-    }
     let stage = StageLayers::new(arch, work.pp, work.vp);
     let owned = rank_parameters(arch, Shards::of(work), stage, first, last);
     let is_head = arch.tied_embeddings && last;

@@ -421,7 +421,11 @@ impl Workload {
                 fail("autocast", true, "false outside training")
             }
             _ if self.autocast && !matches!(self.linear_dtype(), Dtype::Bf16 | Dtype::Fp16) => {
-                fail("autocast", true, "false but in plain bf16 or fp16")
+                fail(
+                    "autocast",
+                    true,
+                    "false unless dtype is bf16 or fp16 without a recipe",
+                )
             }
             _ if self.autocast && !is_default(&self.optimizer_states) => fail(
                 "optimizer_states",
@@ -728,7 +732,7 @@ mod tests {
                     dtype: Dtype::Fp8,
                     ..train
                 },
-                "`autocast` is true; allowed: false but in plain bf16 or fp16",
+                "`autocast` is true; allowed: false unless dtype is bf16 or fp16",
             ),
             (
                 "llama-3-8b",

@@ -1,10 +1,10 @@
 //! Measured layouts against each other and against plans.
 //!
-//! Of pairs of measured layouts of one model, GPU, number of GPUs, format and length: is the faster one predicted to be
-//! faster? And of each published layout: how much faster is the best one that a plan finds for the same GPUs and batch?
+//! Of pairs of measured layouts of one model, GPU, number of GPUs, format (that of weights and states too) and length: is
+//! the faster one predicted to be faster? And of each published layout: how much faster is the best one that a plan finds for the same GPUs and batch?
 
 use super::runs::{Judged, placed};
-use crate::arch::{Recompute, Workload};
+use crate::arch::{OptimizerStates, Recompute, Workload};
 use crate::error::Result;
 use crate::framework::Kind;
 use crate::gpu::Gpu;
@@ -38,7 +38,15 @@ pub struct PairErrors {
 }
 
 /// What is compared: model, GPU, number of GPUs, format and length, software where releases are kept apart.
-type Compared<'a> = (Kind, &'a str, &'a str, u64, &'static str, u64, &'a str);
+type Compared<'a> = (
+    Kind,
+    &'a str,
+    &'a str,
+    u64,
+    (&'static str, OptimizerStates, bool),
+    u64,
+    &'a str,
+);
 
 fn compared<'a>(judged: &'a Judged<'_>, same_release: bool) -> Compared<'a> {
     let (run, work) = (judged.run, &judged.run.workload);
@@ -47,7 +55,7 @@ fn compared<'a>(judged: &'a Judged<'_>, same_release: bool) -> Compared<'a> {
         &run.architecture.name,
         &run.gpu.name,
         work.gpus(),
-        work.format_name(),
+        (work.format_name(), work.optimizer_states, work.autocast),
         work.seq,
         if same_release { &run.software } else { "" },
     )

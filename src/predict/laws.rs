@@ -22,7 +22,7 @@ pub struct Law {
     pub kernel: MemoryKind,
     /// Forward or backward.
     pub pass: Pass,
-    /// Whose kernel it is; an optimizer's is the same in several.
+    /// Whose kernel it is; those of optimizers, zeros and the gradient of an embedding are the same in several.
     pub providers: Vec<Provider>,
     /// The GPU that was measured.
     pub gpu: String,

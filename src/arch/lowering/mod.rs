@@ -211,19 +211,22 @@ impl Lowering<'_> {
             ],
         );
         if self.work.trains() {
-            self.fused_into_linear(linear, dtype, [rows * members, members], times);
+            let gemm = gemm(rows, outputs, inputs, Layout::Tn);
+            let again = self.recomputed(linear.role, scope, &gemm, times);
+            self.beside_linear(linear, dtype, [rows * members, members], times, again);
         }
     }
 
     /// What training adds to the three GEMMs of a linear map: casts of its input and of the gradient of its output to 8
-    /// bits, and the sum of weight gradients over micro-batches in fp32; under autocast the casts of its weights and of
-    /// their gradients.
-    fn fused_into_linear(
+    /// bits, and the sum of weight gradients over micro-batches in fp32; under autocast the casts of its weights, also where
+    /// it runs `again`, and of their gradients, and the sums of those as kernels of their own.
+    fn beside_linear(
         &mut self,
         linear: &Linear,
         dtype: Dtype,
         [rows, members]: [u64; 2],
         times: u64,
+        again: u64,
     ) {
         if matches!(dtype, Dtype::Fp8 | Dtype::Nvfp4) {
             for (phase, cols) in [
@@ -236,18 +239,28 @@ impl Lowering<'_> {
         }
         let weights = |kind| self.traffic(kind, linear.outputs * members, linear.inputs);
         let is_head = linear.role == Role::Logits;
+        let accumulation = match is_head {
+            true => Role::HeadAccumulation,
+            false => Role::GradientAccumulation,
+        };
         if self.work.autocast {
             let role = autocast(is_head);
             let [down, up] = [MemoryKind::Downcast, MemoryKind::Upcast].map(weights);
             self.push(role, Phase::Forward, down, times);
+            self.push(role, Phase::Recompute, down, again);
             self.push(role, Phase::GradWeight, up, times);
+            let sum = Op::Memory(Memory {
+                kind: MemoryKind::Add,
+                rows: linear.outputs * members,
+                cols: linear.inputs,
+                pass: Pass::Forward,
+                dtype: self.work.weight_dtype(),
+            });
+            let further = times * (self.work.microbatches - 1);
+            self.push_per_step(accumulation, Phase::GradWeight, sum, further);
         } else if self.work.activation_dtype().size() == 2 {
-            let role = match is_head {
-                true => Role::HeadAccumulation,
-                false => Role::GradientAccumulation,
-            };
             let sum = weights(MemoryKind::AccumulateGradient);
-            self.push(role, Phase::GradWeight, sum, times);
+            self.push(accumulation, Phase::GradWeight, sum, times);
         }
     }
 
@@ -278,18 +291,36 @@ impl Lowering<'_> {
         self.emit(role, scope, times, op(Pass::Forward), &backward);
     }
 
-    /// Norm over the residual stream or a slice of it, and under autocast the cast of what it gives.
+    /// Norm over the residual stream or a slice of it, and under autocast the casts of what it takes and gives: linear maps and
+    /// attention do both in 16 bits.
     fn norm(&mut self, role: Role, rows: u64, cols: u64, scope: Scope, times: u64) {
         let kind = match self.arch.norm.kind {
             NormKind::LayerNorm | NormKind::UnweightedLayerNorm => MemoryKind::LayerNorm,
             NormKind::RmsNorm => MemoryKind::RmsNorm,
         };
         self.memory(role, kind, rows, cols, scope, times);
-        if self.work.autocast {
-            let [down, up] = self.casts(rows, cols);
-            let role = autocast(scope == Scope::Edge);
-            self.emit(role, scope, times, down, &[(Phase::Backward, up)]);
+        if !self.work.autocast {
+            return;
         }
+        let placement = self.arch.norm.placement;
+        let (taken, given) = match role {
+            Role::EmbeddingNorm => (0, 0),
+            Role::QueryNorm | Role::KeyNorm | Role::QueryLatentNorm | Role::KeyValueLatentNorm => {
+                (1, 1)
+            }
+            // The next linear map takes the residual stream itself.
+            Role::AttentionPostNorm | Role::MlpPostNorm if placement == NormPlacement::Post => {
+                (1, 1)
+            }
+            Role::AttentionPostNorm | Role::MlpPostNorm => (1, 0),
+            // Each of the two branches casts for itself.
+            Role::AttentionNorm if placement == NormPlacement::Shared => (0, 2),
+            _ => (0, 1),
+        };
+        let [down, up] = self.casts(rows, cols);
+        let role = autocast(scope == Scope::Edge);
+        self.emit(role, scope, taken * times, up, &[(Phase::Backward, down)]);
+        self.emit(role, scope, given * times, down, &[(Phase::Backward, up)]);
     }
 
     /// Casts of autocast: of a tensor to the format of linear maps, and back.
@@ -373,7 +404,12 @@ impl Lowering<'_> {
             );
         }
         self.memory(add, MemoryKind::Add, rows, hidden, Scope::Layer, layers);
-        if self.work.autocast {
+        // A norm after a branch casts the gradient of the branch.
+        let has_post_norm = matches!(
+            self.arch.norm.placement,
+            NormPlacement::Post | NormPlacement::Sandwich
+        );
+        if self.work.autocast && !has_post_norm {
             let [down, _] = self.casts(rows, hidden);
             self.push(Role::Autocast, Phase::Backward, down, layers);
         }

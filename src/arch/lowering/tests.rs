@@ -554,6 +554,16 @@ fn autocast_casts_every_weight_once_each_way_and_what_norms_give() {
         3 * (linears + 65 * residual + logits)
     );
     assert_eq!(elements(MemoryKind::AccumulateGradient), 0);
+    // Each micro-batch after the first adds its gradients.
+    let sums = items(&cast, Role::GradientAccumulation).into_iter();
+    let sums = sums.chain(items(&cast, Role::HeadAccumulation));
+    let added: u64 = sums
+        .map(|item| match item.op {
+            Op::Memory(op) => op.rows * op.cols * item.count,
+            other => panic!("{other} adds no gradients"),
+        })
+        .sum();
+    assert_eq!(added, 2 * linears);
     for item in &cast.items {
         if let Op::Memory(op) = item.op {
             let wide = matches!(
@@ -567,6 +577,62 @@ fn autocast_casts_every_weight_once_each_way_and_what_norms_give() {
             assert_eq!(op.dtype == Dtype::Fp32, wide, "{}", item.label());
         }
     }
+}
+
+#[test]
+fn autocast_casts_what_norms_of_each_placement_take_and_give() {
+    // Casts down and up of a layer forward, down and up backward; weights, whose rows are no multiples of 499, left out.
+    for (name, expected) in [
+        ("gpt2", [2, 0, 2, 2]),
+        ("bloom-176b", [2, 0, 2, 2]),
+        ("gpt-j-6b", [2, 0, 2, 2]),
+        ("qwen3-8b", [4, 2, 4, 4]),
+        ("olmo-2-7b", [4, 4, 4, 4]),
+        ("gemma-2-9b", [2, 2, 2, 2]),
+    ] {
+        let work = Workload {
+            autocast: true,
+            ..Workload::train(1, 499)
+        };
+        let step = lower(&preset(name), &work).unwrap();
+        let of = |phase, kind| -> u64 {
+            let casts = items(&step, Role::Autocast).into_iter();
+            let casts = casts.filter(|item| {
+                let of_tokens = |op: Memory| op.kind == kind && op.rows.is_multiple_of(499);
+                item.phase == phase && matches!(item.op, Op::Memory(op) if of_tokens(op))
+            });
+            casts.map(|item| item.count).sum::<u64>() / step.layers
+        };
+        let found = [
+            of(Phase::Forward, MemoryKind::Downcast),
+            of(Phase::Forward, MemoryKind::Upcast),
+            of(Phase::Backward, MemoryKind::Downcast),
+            of(Phase::Backward, MemoryKind::Upcast),
+        ];
+        assert_eq!(found, expected, "{name}");
+    }
+}
+
+#[test]
+fn full_recomputation_casts_the_weights_of_layers_again() {
+    let arch = preset("llama-3-8b");
+    let work = Workload {
+        autocast: true,
+        recompute: Recompute::Full,
+        ..Workload::train(1, 512)
+    };
+    let step = lower(&arch, &work).unwrap();
+    let cast = |phase, cols| -> u64 {
+        let casts = items(&step, Role::Autocast).into_iter();
+        casts
+            .filter(|item| item.phase == phase)
+            .filter(|item| matches!(item.op, Op::Memory(op) if op.cols == cols))
+            .map(|item| item.count)
+            .sum()
+    };
+    // The down projection alone has this many inputs.
+    assert_eq!(cast(Phase::Forward, 14336), 32);
+    assert_eq!(cast(Phase::Recompute, 14336), 32);
 }
 
 #[test]

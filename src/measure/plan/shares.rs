@@ -85,7 +85,9 @@ impl MemoryShares {
     /// The kernels with the passes that each of them has.
     pub fn kernels(&self) -> impl Iterator<Item = (MemoryKind, Pass)> {
         let passes = |kind| match kind {
-            MemoryKind::Adam | MemoryKind::Copy | MemoryKind::Quantize => &Pass::ALL[..1],
+            MemoryKind::Adam | MemoryKind::Copy | MemoryKind::Quantize | MemoryKind::Zero => {
+                &Pass::ALL[..1]
+            }
             _ => &Pass::ALL[..],
         };
         let kinds = self.kinds.iter();
