@@ -65,6 +65,8 @@ fn tensor_parallel(
     };
     let blocks = linear + routed;
     let first = u64::from(work.pp == 1);
+    // What the embedding gives is of the residual stream, which under autocast stays in fp32.
+    let embedded = work.rank_tokens() * arch.hidden * work.weight_dtype().size();
     let mut exchange = |phase, kind, bytes, count: u64| {
         if count > 0 {
             let op = collective(kind, bytes, work.tensor_group());
@@ -86,20 +88,22 @@ fn tensor_parallel(
             exchange(phase, ReduceScatter, wide, scatters);
         };
         // Forward: gather before each block and before the head, scatter after each block and the embedding.
-        split(Phase::Forward, linear, routed + 1, blocks + first);
+        split(Phase::Forward, linear, routed + 1, blocks);
         let whole = again(routed);
         split(Phase::Recompute, recomputed - whole, whole, recomputed);
         if work.trains() {
-            let whole = 2 * routed + first + 1;
-            split(Phase::Backward, 2 * linear, whole, blocks + 1);
+            split(Phase::Backward, 2 * linear, 2 * routed + 1, blocks + 1);
+            exchange(Phase::Backward, AllGather, embedded, first);
         }
+        exchange(Phase::Forward, ReduceScatter, embedded, first);
     } else {
         let mut tensor = |phase, kind, count| exchange(phase, kind, wide, count);
-        tensor(Phase::Forward, AllReduce, blocks + first);
+        tensor(Phase::Forward, AllReduce, blocks);
         tensor(Phase::Recompute, AllReduce, recomputed);
         if work.trains() {
             tensor(Phase::Backward, AllReduce, blocks + 1);
         }
+        exchange(Phase::Forward, AllReduce, embedded, first);
     }
     if !work.trains() {
         let bytes = work.batch * arch.vocab * work.activation_dtype().size();

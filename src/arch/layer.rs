@@ -55,43 +55,48 @@ pub(super) fn rank_vocab(arch: &Architecture, tp: u64) -> u64 {
 }
 
 /// The linear maps of the attention block, in order of execution.
-pub(super) fn attention_linears(arch: &Architecture, tp: u64) -> Vec<Linear> {
+pub(super) fn attention_linears(arch: &Architecture, tp: u64) -> impl Iterator<Item = Linear> {
     let heads = rank_heads(arch, tp);
-    let (qkv, out) = (arch.biases.qkv, arch.biases.attention_output);
-    let projection = Linear::new(
-        Role::AttentionProjection,
-        heads * arch.value_dim(),
-        arch.hidden,
-        out,
-    );
-    let Some(mla) = arch.mla else {
-        let gate = if arch.output_gate { heads } else { 0 };
-        let width = (heads + gate + 2 * rank_kv_heads(arch, tp)) * arch.head_dim;
-        return vec![Linear::new(Role::Qkv, arch.hidden, width, qkv), projection];
-    };
-    let queries = heads * arch.head_dim;
-    let mut linears = Vec::with_capacity(5);
-    match mla.q_lora_rank {
-        Some(rank) => {
-            linears.push(Linear::new(Role::QueryDown, arch.hidden, rank, qkv));
-            linears.push(Linear::new(Role::QueryUp, rank, queries, false));
+    let (hidden, biases) = (arch.hidden, arch.biases);
+    let inputs = match arch.mla {
+        None => {
+            let gate = if arch.output_gate { heads } else { 0 };
+            let width = (heads + gate + 2 * rank_kv_heads(arch, tp)) * arch.head_dim;
+            [
+                Some(Linear::new(Role::Qkv, hidden, width, biases.qkv)),
+                None,
+                None,
+                None,
+            ]
         }
-        None => linears.push(Linear::new(Role::QueryUp, arch.hidden, queries, false)),
-    }
-    linears.push(Linear::new(
-        Role::KeyValueDown,
-        arch.hidden,
-        mla.kv_lora_rank + mla.qk_rope,
-        qkv,
-    ));
-    linears.push(Linear::new(
-        Role::KeyValueUp,
-        mla.kv_lora_rank,
-        heads * (mla.qk_nope + mla.v_head_dim),
-        false,
-    ));
-    linears.push(projection);
-    linears
+        Some(mla) => {
+            let rank = mla.q_lora_rank;
+            let down = rank.map(|rank| Linear::new(Role::QueryDown, hidden, rank, biases.qkv));
+            let queries = heads * arch.head_dim;
+            let latent = mla.kv_lora_rank + mla.qk_rope;
+            let expanded = heads * (mla.qk_nope + mla.v_head_dim);
+            [
+                down,
+                Some(Linear::new(
+                    Role::QueryUp,
+                    rank.unwrap_or(hidden),
+                    queries,
+                    false,
+                )),
+                Some(Linear::new(Role::KeyValueDown, hidden, latent, biases.qkv)),
+                Some(Linear::new(
+                    Role::KeyValueUp,
+                    mla.kv_lora_rank,
+                    expanded,
+                    false,
+                )),
+            ]
+        }
+    };
+    let values = heads * arch.value_dim();
+    let output = biases.attention_output;
+    let projection = Linear::new(Role::AttentionProjection, values, hidden, output);
+    inputs.into_iter().flatten().chain([projection])
 }
 
 /// Linear attention on one rank: value heads, and key heads, of which there is at least one.

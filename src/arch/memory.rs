@@ -399,7 +399,6 @@ fn attention_activations(arch: &Architecture, work: &Workload, scores: bool) -> 
     if arch.mla.is_some() {
         // Latents before and after their norms.
         let latents: u64 = attention_linears(arch, work.tp)
-            .iter()
             .filter(|linear| linear.role.is_latent())
             .map(|linear| linear.outputs)
             .sum();

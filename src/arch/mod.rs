@@ -200,6 +200,13 @@ named_enum! {
     }
 }
 
+impl NormPlacement {
+    /// Whether attention and MLP each end with a norm.
+    pub const fn follows_branches(self) -> bool {
+        matches!(self, Self::Post | Self::Sandwich)
+    }
+}
+
 named_enum! {
     /// Normalisation of queries and keys before attention.
     QkNorm {

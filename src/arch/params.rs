@@ -74,35 +74,31 @@ fn expert_parameters(arch: &Architecture, shards: Shards) -> u64 {
 /// Weights that multiply each token: `2 ·` this is the forward arithmetic of the linear maps per token,
 /// returned for the layers and for the head, which may run for fewer positions.
 pub(super) fn active_weights(arch: &Architecture) -> (u64, u64) {
-    let weights = |linears: &[Linear]| -> u64 {
-        linears
-            .iter()
-            .map(|linear| {
-                let copies = match arch.moe {
-                    Some(moe) if linear.role.is_of_experts() => moe.top_k,
-                    _ => linear.members,
-                };
-                copies * linear.inputs * linear.outputs
-            })
-            .sum()
+    let weights = |linear: Linear| {
+        let copies = match arch.moe {
+            Some(moe) if linear.role.is_of_experts() => moe.top_k,
+            _ => linear.members,
+        };
+        copies * linear.inputs * linear.outputs
     };
     let moe_layers = arch.moe_layers();
-    let layers = arch.attention_layers() * weights(&attention_linears(arch, 1))
-        + arch.linear_layers() * weights(&linear_attention_linears(arch, 1))
-        + (arch.layers_with_mlp() - moe_layers) * weights(&mlp_linears(arch, 1))
-        + moe_layers * weights(&moe_linears(arch, Shards::WHOLE));
+    let layers = arch.attention_layers() * total(attention_linears(arch, 1), weights)
+        + arch.linear_layers() * total(linear_attention_linears(arch, 1), weights)
+        + (arch.layers_with_mlp() - moe_layers) * total(mlp_linears(arch, 1), weights)
+        + moe_layers * total(moe_linears(arch, Shards::WHOLE), weights);
     (layers, arch.hidden * arch.vocab)
 }
 
 /// Weights of the linear maps of attention of either kind in all layers, without biases.
 pub fn attention_weights(arch: &Architecture) -> u64 {
-    let weights = |linears: Vec<Linear>| -> u64 {
-        let weights = linears.iter();
-        let weights = weights.map(|linear| linear.members * linear.inputs * linear.outputs);
-        weights.sum()
-    };
-    arch.attention_layers() * weights(attention_linears(arch, 1))
-        + arch.linear_layers() * weights(linear_attention_linears(arch, 1))
+    let weights = |linear: Linear| linear.members * linear.inputs * linear.outputs;
+    arch.attention_layers() * total(attention_linears(arch, 1), weights)
+        + arch.linear_layers() * total(linear_attention_linears(arch, 1), weights)
+}
+
+/// The sum over linear maps of a count of each.
+fn total(linears: impl IntoIterator<Item = Linear>, count: impl Fn(Linear) -> u64) -> u64 {
+    linears.into_iter().map(count).sum()
 }
 
 fn embedding(arch: &Architecture, tp: u64, first: bool, last: bool) -> u64 {
@@ -131,15 +127,14 @@ fn embedding(arch: &Architecture, tp: u64, first: bool, last: bool) -> u64 {
 
 fn layer_parameters(arch: &Architecture, shards: Shards, stage: StageLayers) -> u64 {
     let tp = shards.tp;
-    let sum =
-        |linears: &[Linear]| -> u64 { linears.iter().map(|linear| linear.parameters()).sum() };
-    let attention = sum(&attention_linears(arch, tp)) + sinks(arch, tp);
+    let parameters = |linear: Linear| linear.parameters();
+    let attention = total(attention_linears(arch, tp), parameters) + sinks(arch, tp);
     let within = norm_parameters(arch, attention_norm_width(arch, tp));
     stage.layers * norm_parameters(arch, hidden_norms(arch) * arch.hidden)
         + stage.attention() * (attention + within)
         + stage.linear * linear_attention_parameters(arch, tp)
-        + stage.dense * sum(&mlp_linears(arch, tp))
-        + stage.moe * (sum(&moe_linears(arch, shards)) + shared_gate_parameters(arch))
+        + stage.dense * total(mlp_linears(arch, tp), parameters)
+        + stage.moe * (total(moe_linears(arch, shards), parameters) + shared_gate_parameters(arch))
 }
 
 fn norm_parameters(arch: &Architecture, width: u64) -> u64 {

@@ -1,7 +1,8 @@
 //! Measured layouts against each other and against plans.
 //!
 //! Of pairs of measured layouts of one model, GPU, number of GPUs, format (that of weights and states too) and length: is
-//! the faster one predicted to be faster? And of each published layout: how much faster is the best one that a plan finds for the same GPUs and batch?
+//! the faster one predicted to be faster? And of each published layout: how much faster is the best one that a plan finds
+//! for the same GPUs and batch?
 
 use super::runs::{Judged, placed};
 use crate::arch::{OptimizerStates, Recompute, Workload};

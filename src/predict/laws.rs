@@ -9,6 +9,7 @@ use crate::ops::{Dtype, Memory, MemoryKind, Pass};
 use crate::predict::assume;
 use crate::predict::built_in;
 use crate::predict::estimate::{Caveat, Caveats, Estimate, Tier};
+use crate::predict::log_log::LogLog;
 use crate::stats::quadrature;
 use crate::units::{BytesPerSecond, Seconds};
 use serde::Deserialize;
@@ -32,8 +33,8 @@ pub struct Law {
     pub library: String,
     /// Time of a call beyond its traffic.
     pub launch_us: f64,
-    /// Widths of a row, rising, each with the share of the datasheet bandwidth at which [`Memory::bytes`] move.
-    pub shares: Vec<(f64, f64)>,
+    /// The share of the datasheet bandwidth at which [`Memory::bytes`] move, by width of a row.
+    shares: LogLog,
     /// Least and greatest elements that were measured.
     pub elements: (f64, f64),
     /// Least and greatest widths that were measured.
@@ -83,10 +84,7 @@ struct Near {
     /// How unlike the question it is.
     distance: f64,
     launch: Seconds,
-    /// At the least width.
-    rate: BytesPerSecond,
-    /// Logarithms of widths and of rates in bytes/s.
-    rates: Vec<(f64, f64)>,
+    bandwidth: BytesPerSecond,
     /// Inside the measured sizes and outside.
     certainty: [Certainty; 2],
 }
@@ -205,36 +203,13 @@ impl Near {
         // The least that is added to the half width; of equals the nearest bandwidth.
         let gap = (measured.bandwidth() / gpu.bandwidth()).ln().abs();
         let distance = quadrature(assume::uncertainty(caveats), carried) + 1e-6 * gap;
-        let bandwidth = gpu.bandwidth().bytes_per_sec();
-        let rates = law.shares.iter();
-        let rates = rates.map(|(cols, share)| (cols.ln(), (share * bandwidth).ln()));
-        let rates: Vec<_> = rates.collect();
         Self {
             law,
             distance,
             launch: Seconds::from_micros(law.launch_us),
-            rate: BytesPerSecond::from_bytes_per_sec(law.shares[0].1 * bandwidth),
-            rates,
+            bandwidth: gpu.bandwidth(),
             certainty: [false, true].map(certainty),
         }
-    }
-
-    /// Linear in the logarithms between two widths, constant beyond the ends.
-    fn rate(&self, cols: f64) -> BytesPerSecond {
-        if self.rates.len() == 1 {
-            return self.rate;
-        }
-        let at = cols.ln();
-        let next = self.rates.iter().position(|(width, _)| *width >= at);
-        let rate = match next {
-            None => self.rates[self.rates.len() - 1].1,
-            Some(0) => self.rates[0].1,
-            Some(next) => {
-                let ((from, low), (to, high)) = (self.rates[next - 1], self.rates[next]);
-                low + (high - low) * (at - from) / (to - from)
-            }
-        };
-        BytesPerSecond::from_bytes_per_sec(rate.exp())
     }
 
     fn estimate(&self, op: &Memory) -> Estimate {
@@ -247,7 +222,7 @@ impl Near {
             caveats,
         } = self.certainty[usize::from(!inside)];
         Estimate {
-            time: self.launch + op.bytes() / self.rate(cols),
+            time: self.launch + op.bytes() / (self.bandwidth * self.law.shares.at(cols)),
             half_width,
             // What a share is off by, it is off by at every size.
             shared: half_width,
@@ -284,13 +259,7 @@ mod tests {
         assert!(transfer.within_generation <= transfer.across_generations);
         for law in law {
             assert!(Gpu::find(&law.gpu).is_ok());
-            assert!(law.shares.is_sorted_by(|a, b| a.0 < b.0) && !law.shares.is_empty());
-            let shares = law.shares.iter().map(|(_, share)| share);
-            assert!(
-                shares
-                    .into_iter()
-                    .all(|share| *share > 0.0 && *share <= 1.0)
-            );
+            assert!(law.shares.values().all(|share| share <= 1.0));
             assert!((0.5..30.0).contains(&law.launch_us));
             assert!(law.elements.0 <= law.elements.1 && law.cols.0 <= law.cols.1);
             assert!(law.rows > 1 && law.error <= 0.3 && law.half_width >= 0.04);

@@ -14,6 +14,8 @@ pub mod laws;
 
 pub mod library;
 
+mod log_log;
+
 pub mod memo;
 
 pub mod ratios;

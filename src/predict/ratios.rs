@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::gpu::{Generation, Gpu, Vendor};
 use crate::ops::{Attention, Pass};
 use crate::predict::built_in;
+use crate::predict::log_log::LogLog;
 use crate::stats::quadrature;
 use crate::units::Seconds;
 use serde::Deserialize;
@@ -67,8 +68,8 @@ pub struct Curve {
     pub head_dim: u64,
     /// Which keys a query saw; none where the ratio is not of the backward pass.
     pub mask: Option<Mask>,
-    /// Lengths, rising, each with its ratio.
-    pub points: Vec<(f64, f64)>,
+    /// The ratio by length.
+    points: LogLog,
     /// Pairs of measurements that the points were fitted to.
     pub rows: u64,
     /// Mean of `|ln(fitted / measured)|` on pairs that were held out.
@@ -77,22 +78,6 @@ pub struct Curve {
     pub half_width: f64,
     /// Where the measurements were published.
     pub source: String,
-}
-
-impl Curve {
-    /// Linear in the logarithm of the length between two points, constant beyond the ends.
-    fn at(&self, length: f64) -> f64 {
-        let next = self.points.iter().position(|(at, _)| *at >= length);
-        match next {
-            None => self.points[self.points.len() - 1].1,
-            Some(0) => self.points[0].1,
-            Some(next) => {
-                let ((from, low), (to, high)) = (self.points[next - 1], self.points[next]);
-                let share = (length / from).ln() / (to / from).ln();
-                low * (high / low).powf(share)
-            }
-        }
-    }
 }
 
 /// Widths of ratios on GPUs that were not measured.
@@ -219,7 +204,7 @@ impl Ratios {
         let curves = self.curves.iter().filter(|near| near.curve.ratio == ratio);
         let curves = curves.map(|near| (distance(near), near));
         if let Some((_, near)) = curves.min_by(|(a, _), (b, _)| a.total_cmp(b)) {
-            carried.factor *= near.curve.at(op.seq_kv as f64);
+            carried.factor *= near.curve.points.at(op.seq_kv as f64);
             carried.half_width = quadrature(carried.half_width, near.half_width);
         }
     }
@@ -241,33 +226,15 @@ mod tests {
     }
 
     #[test]
-    fn curves_are_of_known_gpus_with_rising_lengths_and_named_sources() {
+    fn curves_are_of_known_gpus_with_named_sources() {
         for curve in &document().unwrap().curve {
             assert!(Gpu::find(&curve.gpu).is_ok());
-            assert!(curve.points.is_sorted_by(|a, b| a.0 < b.0) && !curve.points.is_empty());
-            assert!(
-                curve
-                    .points
-                    .iter()
-                    .all(|(_, ratio)| (0.2..6.0).contains(ratio))
-            );
+            let mut ratios = curve.points.values();
+            assert!(ratios.all(|ratio| (0.2..6.0).contains(&ratio)));
             assert_eq!(curve.mask.is_some(), curve.ratio == Ratio::Backward);
             assert!(curve.rows > 0 && curve.error <= curve.half_width);
             assert!(curve.source.contains('(') && !curve.kernel.is_empty());
         }
-    }
-
-    #[test]
-    fn a_curve_is_interpolated_in_the_logarithm_of_the_length() {
-        let document = document().unwrap();
-        let curve = document.curve.iter().find(|curve| curve.points.len() > 1);
-        let curve = curve.unwrap();
-        let ((from, low), (to, high)) = (curve.points[0], curve.points[1]);
-        assert_eq!(curve.at(from / 2.0), low);
-        assert_eq!(curve.at(from), low);
-        let middle = curve.at((from * to).sqrt());
-        assert!((middle / (low * high).sqrt() - 1.0).abs() < 1e-12);
-        assert_eq!(curve.at(1e9), curve.points[curve.points.len() - 1].1);
     }
 
     #[test]

@@ -4,7 +4,9 @@
 //! through its hidden layers, and each output is a dot product with the units of the last of them.
 
 use crate::regressor::artifact::{Weights, normalised};
-use crate::regressor::kernel::{Codes, Dense, Instructions, Loops, ROW, grown, vectorised};
+use crate::regressor::kernel::{
+    Codes, Dense, Instructions, Loops, ROW, clear_end, grown, vectorised,
+};
 use crate::regressor::net::{Layer, Net, Output};
 use std::cell::RefCell;
 
@@ -95,11 +97,11 @@ impl Evaluator {
         let places = grown(&mut scratch.rows, count * width);
         let places = places.chunks_exact_mut(width);
         for (row, place) in rows.chunks_exact(self.inputs()).zip(places) {
+            clear_end(place);
             let numbers = row.iter().zip(&self.mean).zip(&self.scale).zip(&self.usual);
             for (place, (((&value, &mean), &scale), &usual)) in place.iter_mut().zip(numbers) {
                 *place = normalised(value, mean, scale) - usual;
             }
-            place[self.inputs()..].fill(0.0);
         }
         scratch.answers.clear();
         for member in &self.members {

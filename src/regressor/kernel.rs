@@ -86,7 +86,7 @@ pub trait Loops {
     fn run(self) -> Self::Output;
 }
 
-/// Does `work` with 256-bit vectors where the processor has them.
+/// Does `work` with 256-bit vectors where the processor has them; wider ones gain nothing.
 #[inline(always)]
 pub fn vectorised<W: Loops>(work: W) -> W::Output {
     #[cfg(target_arch = "x86_64")]
@@ -103,6 +103,14 @@ pub fn vectorised<W: Loops>(work: W) -> W::Output {
     work.run()
 }
 
+/// A cache line of weights: a vector that lay in two of them would take two loads.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Line(
+    #[expect(dead_code)] // read through a pointer to all of a strip
+    [i16; ROW],
+);
+
 /// A hidden layer laid out for the processor.
 #[derive(Clone, Debug)]
 pub struct Dense {
@@ -112,7 +120,7 @@ pub struct Dense {
     /// The largest code of an input, so that no sum of products leaves 32 bits.
     most: f32,
     /// `[strip, pair of inputs, output of the strip, 2]`.
-    weights: Vec<i16>,
+    weights: Vec<Line>,
     /// What one step of a weight is, `[output, of all strips]`.
     scales: Vec<f32>,
     /// `[output, of all strips]`.
@@ -154,7 +162,7 @@ impl Dense {
             instructions,
             inputs,
             most: most.min(i16::MAX.into()) as f32,
-            weights,
+            weights: weights.as_chunks().0.iter().copied().map(Line).collect(),
             scales: filled(scales),
             biases: filled(layer.bias.clone()),
         }
@@ -208,6 +216,7 @@ impl Dense {
     #[inline(always)] // into a function that is compiled for these instructions
     unsafe fn multiply<V: Vector>(&self, input: &[f32], codes: &mut Codes, output: &mut [f32]) {
         let outputs = self.biases.len();
+        output.chunks_exact_mut(self.width()).for_each(clear_end);
         // SAFETY: the caller promises the instructions.
         unsafe {
             codes.encode::<V>(input, self.inputs, self.most);
@@ -228,9 +237,6 @@ impl Dense {
                 }
             }
         }
-        for row in output.chunks_exact_mut(self.width()) {
-            row[outputs..].fill(0.0);
-        }
     }
 
     /// All rows with the strip that begins at output `start`, `VECTORS` wide, known when the program is compiled so that the
@@ -246,8 +252,8 @@ impl Dense {
         output: &mut [f32],
     ) {
         let outputs = VECTORS * V::LANES;
-        let pairs = self.inputs / 2;
-        let weights = &self.weights[2 * start * pairs..][..2 * outputs * pairs];
+        let lines = self.inputs / ROW;
+        let weights = &self.weights[start * lines..][..outputs * lines];
         let scales = &self.scales[start..][..outputs];
         let biases = &self.biases[start..][..outputs];
         for (row, output) in codes.rows().zip(output.chunks_exact_mut(self.width())) {
@@ -262,7 +268,7 @@ impl Dense {
                         let pair = 64 * word + left.trailing_zeros() as usize;
                         left &= left - 1;
                         let inputs = V::splat(*row.pairs.get_unchecked(pair));
-                        let from = weights.as_ptr().add(pair * 2 * outputs);
+                        let from = weights.as_ptr().cast::<i16>().add(pair * 2 * outputs);
                         for (vector, sum) in sums.iter_mut().enumerate() {
                             let weights = V::load(from.add(vector * 2 * V::LANES));
                             *sum = sum.add_products(inputs, weights);
@@ -322,27 +328,36 @@ impl Codes {
         let live = grown(&mut self.live, self.rows * words);
         let steps = grown(&mut self.steps, self.rows);
         let places = pairs.chunks_exact_mut(self.width).zip(steps);
-        let places = places.zip(live.chunks_exact_mut(words));
-        for (row, ((pairs, step), live)) in input.chunks_exact(inputs).zip(places) {
+        for (row, (pairs, step)) in input.chunks_exact(inputs).zip(places) {
             let row = row.as_chunks::<ROW>().0;
             let largest = largest(row);
             *step = largest / most;
             let codes_per_one = if largest > 0.0 { most / largest } else { 0.0 };
-            live.fill(0);
-            let places = pairs.as_chunks_mut::<{ ROW / 2 }>().0.iter_mut();
-            for (chunk, (numbers, places)) in row.iter().zip(places).enumerate() {
-                for (place, number) in places.as_flattened_mut().iter_mut().zip(numbers) {
-                    *place = nearest(number * codes_per_one);
-                }
-                let mut bits = 0;
-                for (vector, places) in places.chunks_exact(V::LANES).enumerate() {
-                    // SAFETY: the caller promises the instructions.
-                    bits |= unsafe { V::live(places.as_ptr()) } << (vector * V::LANES);
-                }
-                let pair = chunk * ROW / 2;
-                live[pair / 64] |= bits << (pair % 64);
+            let places = pairs.as_flattened_mut().iter_mut();
+            for (place, number) in places.zip(row.as_flattened()) {
+                *place = nearest(number * codes_per_one);
             }
         }
+        // Only now: a load of what was just stored in smaller parts waits for the stores.
+        let pairs = pairs.chunks_exact(self.width);
+        for (pairs, live) in pairs.zip(live.chunks_exact_mut(words)) {
+            for (pairs, live) in pairs.chunks(64).zip(live) {
+                let vectors = pairs.chunks_exact(V::LANES).enumerate();
+                // SAFETY: the caller promises the instructions.
+                *live = vectors.fold(0, |live, (vector, pairs)| unsafe {
+                    live | V::live(pairs.as_ptr()) << (vector * V::LANES)
+                });
+            }
+        }
+    }
+}
+
+/// Sets the last [`ROW`] numbers of a row to 0, for what its values leave of them; as many as there are to be filled up would
+/// take a call.
+#[inline(always)] // into a function that is compiled for vectors
+pub fn clear_end(row: &mut [f32]) {
+    if let Some(end) = row.last_chunk_mut::<ROW>() {
+        *end = [0.0; ROW];
     }
 }
 

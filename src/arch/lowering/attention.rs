@@ -2,8 +2,8 @@
 
 use super::super::layer::{Linear, attention_linears, rank_heads, rank_kv_heads};
 use super::super::{AttentionKernel, Mode, NormPlacement, Phase, Positions, QkNorm, Role};
-use super::{Lowering, Scope};
-use crate::ops::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
+use super::{Lowering, Scope, one_pass};
+use crate::ops::{Attention, Dtype, Gemm, Layout, MemoryKind, Op, Pass};
 
 impl Lowering<'_> {
     pub(super) fn attention_block(&mut self) {
@@ -20,10 +20,7 @@ impl Lowering<'_> {
         let window = arch.window.map_or(0, |window| window.size);
         self.attention_core(self.stage.windowed, window);
         self.attention_outputs();
-        if matches!(
-            arch.norm.placement,
-            NormPlacement::Post | NormPlacement::Sandwich
-        ) {
+        if arch.norm.placement.follows_branches() {
             self.norm(Role::AttentionPostNorm, rows, hidden, Scope::Layer, layers);
         }
         self.residual(
@@ -209,15 +206,7 @@ impl Lowering<'_> {
     /// Outputs of the steps of a ring, scaled by their softmax sums and added in fp32, and the sums of their gradients
     /// (Transformer Engine, `AttnFuncWithCPAndKVP2P`).
     fn merge_ring(&mut self, op: &Attention, calls: u64) {
-        let add = |cols, dtype| {
-            Op::Memory(Memory {
-                kind: MemoryKind::Add,
-                rows: op.batch * op.seq_q,
-                cols,
-                pass: Pass::Forward,
-                dtype,
-            })
-        };
+        let add = |cols, dtype| one_pass(MemoryKind::Add, op.batch * op.seq_q, cols, dtype);
         let outputs = add(op.heads * op.value_dim, Dtype::Fp32);
         let keys_and_values = op.kv_heads * (op.head_dim + op.value_dim);
         let gradients = add(op.heads * op.head_dim + keys_and_values, op.dtype);

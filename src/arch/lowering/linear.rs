@@ -45,10 +45,7 @@ impl Lowering<'_> {
             }
             self.linear(&linear, tokens, linear.members, scope, layers);
         }
-        if matches!(
-            arch.norm.placement,
-            NormPlacement::Post | NormPlacement::Sandwich
-        ) {
+        if arch.norm.placement.follows_branches() {
             self.norm(Role::AttentionPostNorm, rows, hidden, scope, layers);
         }
         self.residual(

@@ -28,7 +28,7 @@ impl Lowering<'_> {
         if self.stage.moe > 0 {
             self.experts(self.stage.moe);
         }
-        if matches!(placement, NormPlacement::Post | NormPlacement::Sandwich) {
+        if placement.follows_branches() {
             self.norm(Role::MlpPostNorm, rows, hidden, Scope::Layer, layers);
         }
         self.residual(Role::MlpOutputDropout, Role::MlpResidual, layers);

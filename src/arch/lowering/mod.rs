@@ -106,6 +106,17 @@ const fn autocast(is_edge: bool) -> Role {
     }
 }
 
+/// A memory-bound kernel that has one pass.
+const fn one_pass(kind: MemoryKind, rows: u64, cols: u64, dtype: Dtype) -> Op {
+    Op::Memory(Memory {
+        kind,
+        rows,
+        cols,
+        pass: Pass::Forward,
+        dtype,
+    })
+}
+
 /// Whether an operator runs again in the backward pass.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scope {
@@ -233,11 +244,17 @@ impl Lowering<'_> {
                 (Phase::Forward, linear.inputs),
                 (Phase::Backward, linear.outputs),
             ] {
-                let cast = self.traffic(MemoryKind::Quantize, rows, cols);
+                let cast = one_pass(
+                    MemoryKind::Quantize,
+                    rows,
+                    cols,
+                    self.work.activation_dtype(),
+                );
                 self.push(Role::Quantize, phase, cast, times);
             }
         }
-        let weights = |kind| self.traffic(kind, linear.outputs * members, linear.inputs);
+        let weights = |kind, dtype| one_pass(kind, linear.outputs * members, linear.inputs, dtype);
+        let activations = self.work.activation_dtype();
         let is_head = linear.role == Role::Logits;
         let accumulation = match is_head {
             true => Role::HeadAccumulation,
@@ -245,21 +262,15 @@ impl Lowering<'_> {
         };
         if self.work.autocast {
             let role = autocast(is_head);
-            let [down, up] = [MemoryKind::Downcast, MemoryKind::Upcast].map(weights);
+            let [down, up] = self.casts(linear.outputs * members, linear.inputs);
             self.push(role, Phase::Forward, down, times);
             self.push(role, Phase::Recompute, down, again);
             self.push(role, Phase::GradWeight, up, times);
-            let sum = Op::Memory(Memory {
-                kind: MemoryKind::Add,
-                rows: linear.outputs * members,
-                cols: linear.inputs,
-                pass: Pass::Forward,
-                dtype: self.work.weight_dtype(),
-            });
+            let sum = weights(MemoryKind::Add, self.work.weight_dtype());
             let further = times * (self.work.microbatches - 1);
             self.push_per_step(accumulation, Phase::GradWeight, sum, further);
-        } else if self.work.activation_dtype().size() == 2 {
-            let sum = weights(MemoryKind::AccumulateGradient);
+        } else if activations.size() == 2 {
+            let sum = weights(MemoryKind::AccumulateGradient, activations);
             self.push(accumulation, Phase::GradWeight, sum, times);
         }
     }
@@ -325,18 +336,8 @@ impl Lowering<'_> {
 
     /// Casts of autocast: of a tensor to the format of linear maps, and back.
     fn casts(&self, rows: u64, cols: u64) -> [Op; 2] {
-        [MemoryKind::Downcast, MemoryKind::Upcast].map(|kind| self.traffic(kind, rows, cols))
-    }
-
-    /// A memory-bound kernel that has one pass, in the format of the activations.
-    fn traffic(&self, kind: MemoryKind, rows: u64, cols: u64) -> Op {
-        Op::Memory(Memory {
-            kind,
-            rows,
-            cols,
-            pass: Pass::Forward,
-            dtype: self.work.activation_dtype(),
-        })
+        let dtype = self.work.activation_dtype();
+        [MemoryKind::Downcast, MemoryKind::Upcast].map(|kind| one_pass(kind, rows, cols, dtype))
     }
 
     /// Whether dropout kernels run: training with the unfused stack.
@@ -356,13 +357,8 @@ impl Lowering<'_> {
             1,
         );
         if self.work.trains() {
-            let zero = Op::Memory(Memory {
-                kind: MemoryKind::Zero,
-                rows: rank_vocab(self.arch, self.work.tp),
-                cols: hidden,
-                pass: Pass::Forward,
-                dtype: self.work.weight_dtype(),
-            });
+            let words = rank_vocab(self.arch, self.work.tp);
+            let zero = one_pass(MemoryKind::Zero, words, hidden, self.work.weight_dtype());
             self.push(Role::EmbeddingZero, Phase::Backward, zero, 1);
         }
         if let Positions::Learned { .. } = self.arch.positions {
@@ -405,11 +401,7 @@ impl Lowering<'_> {
         }
         self.memory(add, MemoryKind::Add, rows, hidden, Scope::Layer, layers);
         // A norm after a branch casts the gradient of the branch.
-        let has_post_norm = matches!(
-            self.arch.norm.placement,
-            NormPlacement::Post | NormPlacement::Sandwich
-        );
-        if self.work.autocast && !has_post_norm {
+        if self.work.autocast && !self.arch.norm.placement.follows_branches() {
             let [down, _] = self.casts(rows, hidden);
             self.push(Role::Autocast, Phase::Backward, down, layers);
         }
@@ -455,15 +447,9 @@ impl Lowering<'_> {
                 OptimizerStates::Fp32 => (MemoryKind::Adam, Dtype::Fp32),
                 OptimizerStates::Bf16 => (MemoryKind::PlainAdam, work.activation_dtype()),
             };
-            let adam = Memory {
-                kind,
-                rows: updated,
-                cols: 1,
-                pass: Pass::Forward,
-                dtype,
-            };
+            let adam = one_pass(kind, updated, 1, dtype);
             let on_gpu = u64::from(!work.offload.optimizer());
-            self.push_per_step(Role::Optimizer, Phase::Update, Op::Memory(adam), on_gpu);
+            self.push_per_step(Role::Optimizer, Phase::Update, adam, on_gpu);
         }
         collectives(arch, work, stage, |role, phase, op, count| {
             self.push_per_step(role, phase, op, count);

@@ -636,6 +636,32 @@ fn full_recomputation_casts_the_weights_of_layers_again() {
 }
 
 #[test]
+fn tensor_parallel_ranks_sum_the_embedding_in_the_format_of_the_residual_stream() {
+    let arch = preset("llama-3-8b");
+    let narrow = 512 * 4096 * 2;
+    for sequence_parallel in [false, true] {
+        let counts = |autocast, bytes| -> u64 {
+            let work = Workload {
+                autocast,
+                sequence_parallel,
+                tp: 4,
+                ..Workload::train(1, 512)
+            };
+            let step = lower(&arch, &work).unwrap();
+            let sums = items(&step, Role::TensorParallel).into_iter();
+            sums.filter(|item| matches!(item.op, Op::Collective(op) if op.bytes == bytes))
+                .map(|item| item.count)
+                .sum()
+        };
+        // Forward, and where ranks divide the sequence the gather of the gradient.
+        let embedding = if sequence_parallel { 2 } else { 1 };
+        assert_eq!(counts(true, 2 * narrow), embedding);
+        assert_eq!(counts(false, 2 * narrow), 0);
+        assert_eq!(counts(false, narrow), counts(true, narrow) + embedding);
+    }
+}
+
+#[test]
 fn labels_are_unique_per_operator_of_a_plain_model() {
     let step = lower(&preset("qwen3-8b"), &Workload::train(1, 512)).unwrap();
     let fused = [Role::Quantize, Role::GradientAccumulation];

@@ -116,6 +116,20 @@ impl fmt::Display for Cell {
     }
 }
 
+/// The column of a flag of the workload, by its field.
+macro_rules! flag {
+    ($name:literal, $field:ident, $meaning:literal) => {
+        Column {
+            name: $name,
+            meaning: $meaning,
+            content: Content::Flag {
+                get: |run| run.workload.$field,
+                set: |run, flag| run.workload.$field = flag,
+            },
+        }
+    };
+}
+
 /// The column of a name of the workload, by its enum and field.
 macro_rules! name_of {
     ($name:literal, $kind:ty, $field:ident, $meaning:literal) => {
@@ -213,14 +227,11 @@ static COLUMNS: [Column; 33] = [
         RecomputeLayers,
         "layers of a stage that recompute; 0 stands for all"
     ),
-    Column {
-        name: "sequence_parallel",
-        meaning: "whether norms and residual adds are cut over the tensor-parallel ranks",
-        content: Content::Flag {
-            get: |run| run.workload.sequence_parallel,
-            set: |run, flag| run.workload.sequence_parallel = flag,
-        },
-    },
+    flag!(
+        "sequence_parallel",
+        sequence_parallel,
+        "whether norms and residual adds are cut over the tensor-parallel ranks"
+    ),
     name_of!(
         "dtype",
         Dtype,
@@ -240,14 +251,11 @@ static COLUMNS: [Column; 33] = [
         optimizer_states,
         "format of what Adam keeps besides the weights"
     ),
-    Column {
-        name: "autocast",
-        meaning: "whether weights are fp32 and cast where linear maps use them (`torch.autocast`)",
-        content: Content::Flag {
-            get: |run| run.workload.autocast,
-            set: |run, flag| run.workload.autocast = flag,
-        },
-    },
+    flag!(
+        "autocast",
+        autocast,
+        "whether weights are fp32 and cast where linear maps use them (`torch.autocast`)"
+    ),
     name_of!(
         "kv_cache_dtype",
         KvCacheDtype,

@@ -190,8 +190,8 @@ pub(super) fn retain_counted(step: &mut Step, framework: &Framework) {
 
 /// The estimate of every item of a step, in order.
 fn estimates(predictor: &Predictor, context: &Context<'_>, step: &Step) -> Vec<Estimate> {
-    let asked = step.items.iter().filter_map(|item| context.asked(&item.op));
-    let ops: Vec<Op> = asked.collect();
+    let mut ops = Vec::with_capacity(step.items.len());
+    ops.extend(step.items.iter().filter_map(|item| context.asked(&item.op)));
     let kernels = context.framework.kernels;
     let mut predicted = predictor.predict_by(kernels, &ops).into_iter();
     let each = step.items.iter().map(|item| {
