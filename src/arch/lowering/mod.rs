@@ -239,22 +239,17 @@ impl Lowering<'_> {
         times: u64,
         again: u64,
     ) {
+        let activations = self.work.activation_dtype();
         if matches!(dtype, Dtype::Fp8 | Dtype::Nvfp4) {
             for (phase, cols) in [
                 (Phase::Forward, linear.inputs),
                 (Phase::Backward, linear.outputs),
             ] {
-                let cast = one_pass(
-                    MemoryKind::Quantize,
-                    rows,
-                    cols,
-                    self.work.activation_dtype(),
-                );
+                let cast = one_pass(MemoryKind::Quantize, rows, cols, activations);
                 self.push(Role::Quantize, phase, cast, times);
             }
         }
         let weights = |kind, dtype| one_pass(kind, linear.outputs * members, linear.inputs, dtype);
-        let activations = self.work.activation_dtype();
         let is_head = linear.role == Role::Logits;
         let accumulation = match is_head {
             true => Role::HeadAccumulation,
