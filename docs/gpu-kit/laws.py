@@ -79,7 +79,7 @@ def main(path):
         errors = sorted(abs(math.log(share / other)) for share, other in zip(shares, others))
         counts, widths = sum((calls for _, calls, *_ in found), []), [width for *_, width in found]
         is_optimizer = "adam" in kernel
-        cols = [min(widths), max(widths)] if kernel == "embedding" else [1, 10**12]
+        cols = [1, 10**12] if is_optimizer or kernel in ("downcast", "upcast", "zero") else [min(widths), max(widths)]
         print(f"""
 [[law]]
 kernel = "{kernel}"

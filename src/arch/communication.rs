@@ -4,7 +4,7 @@
 //! two blocks per layer, one with parallel layers. Sequence parallelism (arXiv 2205.05198) splits
 //! each into a reduce-scatter and an all-gather and gathers the sharded inputs once more in backward. In fp8 what a linear
 //! map takes is cast before it is gathered, one byte an element; sums stay in 16 bits (Transformer Engine, `LayerNormLinear`
-//! and `LayerNormMLP`).
+//! and `LayerNormMLP`). Under autocast the embedding gives fp32, and is summed so.
 //! ZeRO follows arXiv 1910.02054: stage 1 scatters gradients once per step, stages 2 and 3 after every
 //! micro-batch, stage 3 gathers weights for forward and again for backward.
 //! Context parallelism passes keys and values around a ring, their gradients too in backward (arXiv 2310.01889).
@@ -87,7 +87,7 @@ fn tensor_parallel(
             exchange(phase, AllGather, wide, whole);
             exchange(phase, ReduceScatter, wide, scatters);
         };
-        // Forward: gather before each block and before the head, scatter after each block and the embedding.
+        // Forward: gather before each block and before the head, scatter after each block.
         split(Phase::Forward, linear, routed + 1, blocks);
         let whole = again(routed);
         split(Phase::Recompute, recomputed - whole, whole, recomputed);
@@ -95,15 +95,15 @@ fn tensor_parallel(
             split(Phase::Backward, 2 * linear, 2 * routed + 1, blocks + 1);
             exchange(Phase::Backward, AllGather, embedded, first);
         }
+        // And after the embedding.
         exchange(Phase::Forward, ReduceScatter, embedded, first);
     } else {
-        let mut tensor = |phase, kind, count| exchange(phase, kind, wide, count);
-        tensor(Phase::Forward, AllReduce, blocks);
-        tensor(Phase::Recompute, AllReduce, recomputed);
-        if work.trains() {
-            tensor(Phase::Backward, AllReduce, blocks + 1);
-        }
         exchange(Phase::Forward, AllReduce, embedded, first);
+        exchange(Phase::Forward, AllReduce, wide, blocks);
+        exchange(Phase::Recompute, AllReduce, wide, recomputed);
+        if work.trains() {
+            exchange(Phase::Backward, AllReduce, wide, blocks + 1);
+        }
     }
     if !work.trains() {
         let bytes = work.batch * arch.vocab * work.activation_dtype().size();

@@ -66,9 +66,9 @@ pub(super) fn rank_expert_parameters(
 
 /// Parameters of the routed experts of one layer on one rank.
 fn expert_parameters(arch: &Architecture, shards: Shards) -> u64 {
-    let linears = moe_linears(arch, shards);
-    let experts = linears.iter().filter(|linear| linear.role.is_of_experts());
-    experts.map(Linear::parameters).sum()
+    let linears = moe_linears(arch, shards).into_iter();
+    let experts = linears.filter(|linear| linear.role.is_of_experts());
+    total(experts, |linear| linear.parameters())
 }
 
 /// Weights that multiply each token: `2 ·` this is the forward arithmetic of the linear maps per token,

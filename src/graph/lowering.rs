@@ -7,7 +7,7 @@ use super::attention;
 use super::onnx::{Graph, Node, Tensor};
 use super::{Listing, Options, checked};
 use crate::error::{Error, Result};
-use crate::ops::{Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
+use crate::ops::{Dtype, Gemm, Layout, Memory, MemoryKind, Op};
 use std::collections::{HashMap, HashSet};
 
 /// What combines two tensors element by element.
@@ -315,13 +315,13 @@ impl Lowering<'_> {
         };
         let memory = |kind: MemoryKind, tensor: &Tensor| {
             let cols = tensor.dims.last().copied().unwrap_or(1).max(1);
-            checked(Op::Memory(Memory {
+            let rows = tensor.elements() / cols;
+            checked(Op::Memory(Memory::forward(
                 kind,
-                rows: tensor.elements() / cols,
+                rows,
                 cols,
-                pass: Pass::Forward,
-                dtype: self.dtype(tensor),
-            }))
+                self.dtype(tensor),
+            )))
         };
         let kind = node.kind.as_str();
         Some(match kind {

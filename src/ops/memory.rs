@@ -141,6 +141,17 @@ impl Memory {
         choice!(Memory, dtype, Dtype, ELEMENT_NAMES),
     ];
 
+    /// A kernel forward.
+    pub const fn forward(kind: MemoryKind, rows: u64, cols: u64, dtype: Dtype) -> Self {
+        Self {
+            kind,
+            rows,
+            cols,
+            pass: Pass::Forward,
+            dtype,
+        }
+    }
+
     /// A few operations per element.
     pub fn flops(&self) -> Flops {
         let forward = product(&[self.rows, self.cols]) * self.kind.flops_per_element();

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-/// A positive quantity by size, of `data/` as `[size, value]` each.
+/// A positive quantity by size; in TOML a list of `[size, value]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "Vec<(f64, f64)>")]
 pub struct LogLog {
@@ -25,7 +25,7 @@ impl TryFrom<Vec<(f64, f64)>> for LogLog {
             .iter()
             .all(|&(size, value)| size > 0.0 && value > 0.0);
         if !positive || points.is_empty() || !points.is_sorted_by(|a, b| a.0 < b.0) {
-            return Err("allowed are points with rising sizes and positive values");
+            return Err("allowed are one point or more, with rising sizes and positive values");
         }
         let points = points.into_iter().map(|(size, value)| Point {
             size,

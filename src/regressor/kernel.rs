@@ -103,13 +103,10 @@ pub fn vectorised<W: Loops>(work: W) -> W::Output {
     work.run()
 }
 
-/// A cache line of weights: a vector that lay in two of them would take two loads.
+/// A cache line of weights: a load that is split over two of them takes as long as two.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
-struct Line(
-    #[expect(dead_code)] // read through a pointer to all of a strip
-    [i16; ROW],
-);
+struct Line([i16; ROW]);
 
 /// A hidden layer laid out for the processor.
 #[derive(Clone, Debug)]
@@ -142,15 +139,15 @@ impl Dense {
         let largest = integers.iter().map(|integer| integer.abs()).max();
         let largest = i32::from(largest.unwrap_or(0).max(1));
         let most = i32::MAX / largest / layer.inputs.max(1) as i32;
-        let mut weights = vec![0; 2 * width * pairs];
+        let mut weights = vec![Line([0; ROW]); width * inputs / ROW];
         for (input, row) in integers.chunks_exact(layer.outputs).enumerate() {
             let (pair, half) = (input / 2, input % 2);
             for (start, row) in (0..width).step_by(strip).zip(row.chunks(strip)) {
                 let outputs = strip.min(width - start);
                 let first = 2 * (start * pairs + pair * outputs) + half;
-                let places = weights[first..].iter_mut().step_by(2);
-                for (place, &weight) in places.zip(row) {
-                    *place = weight;
+                for (output, &weight) in row.iter().enumerate() {
+                    let place = first + 2 * output;
+                    weights[place / ROW].0[place % ROW] = weight;
                 }
             }
         }
@@ -162,7 +159,7 @@ impl Dense {
             instructions,
             inputs,
             most: most.min(i16::MAX.into()) as f32,
-            weights: weights.as_chunks().0.iter().copied().map(Line).collect(),
+            weights,
             scales: filled(scales),
             biases: filled(layer.bias.clone()),
         }
@@ -216,6 +213,7 @@ impl Dense {
     #[inline(always)] // into a function that is compiled for these instructions
     unsafe fn multiply<V: Vector>(&self, input: &[f32], codes: &mut Codes, output: &mut [f32]) {
         let outputs = self.biases.len();
+        // Before the strips, which overwrite what is theirs.
         output.chunks_exact_mut(self.width()).for_each(clear_end);
         // SAFETY: the caller promises the instructions.
         unsafe {
@@ -259,7 +257,8 @@ impl Dense {
         for (row, output) in codes.rows().zip(output.chunks_exact_mut(self.width())) {
             let output = &mut output[start..][..outputs];
             // SAFETY: the caller promises the instructions. A row has as many pairs of inputs as a strip, which holds two numbers
-            // for each of its outputs and each of them, and the other slices are as long as what is read and written.
+            // for each of its outputs and each of them, lines without gaps, and the other slices are as long as what is read
+            // and written.
             unsafe {
                 let mut sums = [V::zero(); VECTORS];
                 for (word, &live) in row.live.iter().enumerate() {
@@ -338,7 +337,7 @@ impl Codes {
                 *place = nearest(number * codes_per_one);
             }
         }
-        // Only now: a load of what was just stored in smaller parts waits for the stores.
+        // Only now: a load cannot be forwarded from two smaller stores, and waits until both are in the cache.
         let pairs = pairs.chunks_exact(self.width);
         for (pairs, live) in pairs.zip(live.chunks_exact_mut(words)) {
             for (pairs, live) in pairs.chunks(64).zip(live) {
@@ -352,13 +351,15 @@ impl Codes {
     }
 }
 
-/// Sets the last [`ROW`] numbers of a row to 0, for what its values leave of them; as many as there are to be filled up would
-/// take a call.
+/// Zeroes the last [`ROW`] numbers of a row before it is written, of which fewer are padding: a constant length compiles to
+/// stores, another one to a call of `memset`.
+///
+/// # Panics
+/// When the row is shorter.
 #[inline(always)] // into a function that is compiled for vectors
 pub fn clear_end(row: &mut [f32]) {
-    if let Some(end) = row.last_chunk_mut::<ROW>() {
-        *end = [0.0; ROW];
-    }
+    let end = row.last_chunk_mut::<ROW>();
+    *end.expect("rows are padded to a multiple of ROW") = [0.0; ROW];
 }
 
 /// The first `count` numbers of a buffer that never shrinks, whatever they are.

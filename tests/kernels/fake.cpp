@@ -359,17 +359,17 @@ API int cublasLtMatmul(void*, Description* description, const float* alpha, cons
         // Large GEMMs are only there to keep a GPU busy.
         if (O.rows * O.columns * inner > 100000000ull) return;
         auto elements = [](const Matrix& of, const char* base, int member) {
-            std::vector<double> values((of.columns - 1) * of.leading + of.rows);
+            std::vector<float> values((of.columns - 1) * of.leading + of.rows);
             for (size_t at = 0; at < values.size(); ++at) values[at] = element(of.type, base, member * of.stride + at);
             return values;
         };
         for (int member = 0; member < O.batch; ++member) {
-            std::vector<double> left = elements(A, a, member), right = elements(B, b, member);
+            std::vector<float> left = elements(A, a, member), right = elements(B, b, member);
             for (uint64_t column = 0; column < O.columns; ++column)
                 for (uint64_t row = 0; row < O.rows; ++row) {
                     double sum = 0;
                     for (uint64_t k = 0; k < inner; ++k)
-                        sum += left[d.transposed[0] ? k + row * A.leading : row + k * A.leading] *
+                        sum += (double)left[d.transposed[0] ? k + row * A.leading : row + k * A.leading] *
                                right[d.transposed[1] ? column + k * B.leading : k + column * B.leading];
                     put(O.type, out, member * O.stride + row + column * O.leading, scale * sum);
                 }

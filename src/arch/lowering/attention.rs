@@ -2,8 +2,8 @@
 
 use super::super::layer::{Linear, attention_linears, rank_heads, rank_kv_heads};
 use super::super::{AttentionKernel, Mode, NormPlacement, Phase, Positions, QkNorm, Role};
-use super::{Lowering, Scope, one_pass};
-use crate::ops::{Attention, Dtype, Gemm, Layout, MemoryKind, Op, Pass};
+use super::{Lowering, Scope};
+use crate::ops::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
 
 impl Lowering<'_> {
     pub(super) fn attention_block(&mut self) {
@@ -206,7 +206,8 @@ impl Lowering<'_> {
     /// Outputs of the steps of a ring, scaled by their softmax sums and added in fp32, and the sums of their gradients
     /// (Transformer Engine, `AttnFuncWithCPAndKVP2P`).
     fn merge_ring(&mut self, op: &Attention, calls: u64) {
-        let add = |cols, dtype| one_pass(MemoryKind::Add, op.batch * op.seq_q, cols, dtype);
+        let rows = op.batch * op.seq_q;
+        let add = |cols, dtype| Op::Memory(Memory::forward(MemoryKind::Add, rows, cols, dtype));
         let outputs = add(op.heads * op.value_dim, Dtype::Fp32);
         let keys_and_values = op.kv_heads * (op.head_dim + op.value_dim);
         let gradients = add(op.heads * op.head_dim + keys_and_values, op.dtype);

@@ -106,17 +106,6 @@ const fn autocast(is_edge: bool) -> Role {
     }
 }
 
-/// A memory-bound kernel that has one pass.
-const fn one_pass(kind: MemoryKind, rows: u64, cols: u64, dtype: Dtype) -> Op {
-    Op::Memory(Memory {
-        kind,
-        rows,
-        cols,
-        pass: Pass::Forward,
-        dtype,
-    })
-}
-
 /// Whether an operator runs again in the backward pass.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scope {
@@ -245,11 +234,14 @@ impl Lowering<'_> {
                 (Phase::Forward, linear.inputs),
                 (Phase::Backward, linear.outputs),
             ] {
-                let cast = one_pass(MemoryKind::Quantize, rows, cols, activations);
-                self.push(Role::Quantize, phase, cast, times);
+                let cast = Memory::forward(MemoryKind::Quantize, rows, cols, activations);
+                self.push(Role::Quantize, phase, Op::Memory(cast), times);
             }
         }
-        let weights = |kind, dtype| one_pass(kind, linear.outputs * members, linear.inputs, dtype);
+        let weights = |kind, dtype| {
+            let rows = linear.outputs * members;
+            Op::Memory(Memory::forward(kind, rows, linear.inputs, dtype))
+        };
         let is_head = linear.role == Role::Logits;
         let accumulation = match is_head {
             true => Role::HeadAccumulation,
@@ -332,7 +324,8 @@ impl Lowering<'_> {
     /// Casts of autocast: of a tensor to the format of linear maps, and back.
     fn casts(&self, rows: u64, cols: u64) -> [Op; 2] {
         let dtype = self.work.activation_dtype();
-        [MemoryKind::Downcast, MemoryKind::Upcast].map(|kind| one_pass(kind, rows, cols, dtype))
+        [MemoryKind::Downcast, MemoryKind::Upcast]
+            .map(|kind| Op::Memory(Memory::forward(kind, rows, cols, dtype)))
     }
 
     /// Whether dropout kernels run: training with the unfused stack.
@@ -352,8 +345,9 @@ impl Lowering<'_> {
             1,
         );
         if self.work.trains() {
-            let words = rank_vocab(self.arch, self.work.tp);
-            let zero = one_pass(MemoryKind::Zero, words, hidden, self.work.weight_dtype());
+            let vocab = rank_vocab(self.arch, self.work.tp);
+            let dtype = self.work.weight_dtype();
+            let zero = Op::Memory(Memory::forward(MemoryKind::Zero, vocab, hidden, dtype));
             self.push(Role::EmbeddingZero, Phase::Backward, zero, 1);
         }
         if let Positions::Learned { .. } = self.arch.positions {
@@ -442,7 +436,7 @@ impl Lowering<'_> {
                 OptimizerStates::Fp32 => (MemoryKind::Adam, Dtype::Fp32),
                 OptimizerStates::Bf16 => (MemoryKind::PlainAdam, work.activation_dtype()),
             };
-            let adam = one_pass(kind, updated, 1, dtype);
+            let adam = Op::Memory(Memory::forward(kind, updated, 1, dtype));
             let on_gpu = u64::from(!work.offload.optimizer());
             self.push_per_step(Role::Optimizer, Phase::Update, adam, on_gpu);
         }

@@ -637,10 +637,20 @@ fn full_recomputation_casts_the_weights_of_layers_again() {
 
 #[test]
 fn tensor_parallel_ranks_sum_the_embedding_in_the_format_of_the_residual_stream() {
+    use CollectiveKind::{AllGather, AllReduce, ReduceScatter};
     let arch = preset("llama-3-8b");
     let narrow = 512 * 4096 * 2;
-    for sequence_parallel in [false, true] {
-        let counts = |autocast, bytes| -> u64 {
+    for (sequence_parallel, expected) in [
+        (false, vec![(Phase::Forward, AllReduce, 1)]),
+        (
+            true,
+            vec![
+                (Phase::Forward, ReduceScatter, 1),
+                (Phase::Backward, AllGather, 1),
+            ],
+        ),
+    ] {
+        let sums = |autocast, bytes| -> Vec<(Phase, CollectiveKind, u64)> {
             let work = Workload {
                 autocast,
                 sequence_parallel,
@@ -649,15 +659,20 @@ fn tensor_parallel_ranks_sum_the_embedding_in_the_format_of_the_residual_stream(
             };
             let step = lower(&arch, &work).unwrap();
             let sums = items(&step, Role::TensorParallel).into_iter();
-            sums.filter(|item| matches!(item.op, Op::Collective(op) if op.bytes == bytes))
-                .map(|item| item.count)
-                .sum()
+            sums.filter_map(|item| match item.op {
+                Op::Collective(op) if op.bytes == bytes => Some((item.phase, op.kind, item.count)),
+                _ => None,
+            })
+            .collect()
         };
-        // Forward, and where ranks divide the sequence the gather of the gradient.
-        let embedding = if sequence_parallel { 2 } else { 1 };
-        assert_eq!(counts(true, 2 * narrow), embedding);
-        assert_eq!(counts(false, 2 * narrow), 0);
-        assert_eq!(counts(false, narrow), counts(true, narrow) + embedding);
+        let count = |sums: Vec<(_, _, u64)>| sums.iter().map(|(.., count)| count).sum::<u64>();
+        assert_eq!(sums(true, 2 * narrow), expected);
+        assert_eq!(sums(false, 2 * narrow), []);
+        let embedding = expected.len() as u64;
+        assert_eq!(
+            count(sums(false, narrow)),
+            count(sums(true, narrow)) + embedding
+        );
     }
 }
 

@@ -116,11 +116,11 @@ impl fmt::Display for Cell {
     }
 }
 
-/// The column of a flag of the workload, by its field.
+/// The column of a flag of the workload, which has the name of its field.
 macro_rules! flag {
-    ($name:literal, $field:ident, $meaning:literal) => {
+    ($field:ident, $meaning:literal) => {
         Column {
-            name: $name,
+            name: stringify!($field),
             meaning: $meaning,
             content: Content::Flag {
                 get: |run| run.workload.$field,
@@ -228,7 +228,6 @@ static COLUMNS: [Column; 33] = [
         "layers of a stage that recompute; 0 stands for all"
     ),
     flag!(
-        "sequence_parallel",
         sequence_parallel,
         "whether norms and residual adds are cut over the tensor-parallel ranks"
     ),
@@ -252,7 +251,6 @@ static COLUMNS: [Column; 33] = [
         "format of what Adam keeps besides the weights"
     ),
     flag!(
-        "autocast",
         autocast,
         "whether weights are fp32 and cast where linear maps use them (`torch.autocast`)"
     ),
