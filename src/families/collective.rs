@@ -106,7 +106,7 @@ impl Kernels for Collectives {
         coverage.widen(extents(op));
     }
 
-    /// One rank alone exchanges nothing, and no table tells what a network does.
+    /// One rank alone exchanges nothing, and nets know no network.
     fn nearest_covered(op: &Collective, asked: &Question<'_>) -> Option<Neighbour> {
         if op.ranks < 2 || asked.gpus_per_node.is_some_and(|node| !op.is_inside(node)) {
             return None;

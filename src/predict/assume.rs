@@ -5,7 +5,7 @@
 
 use crate::gpu::Gpu;
 use crate::ops::{Collective, Dtype, Op};
-use crate::predict::collective::Traffic;
+use crate::predict::collective::{NETWORK, Traffic};
 use crate::predict::estimate::{Caveat, Caveats, Estimate, Tier};
 use crate::regressor::artifact::Key;
 use crate::units::Seconds;
@@ -137,7 +137,8 @@ fn unlearned(time: Seconds, caveat: Caveat) -> Estimate {
     }
 }
 
-/// Launch term plus the longer of arithmetic and traffic over the bandwidth that streaming kernels reach; collectives over their link.
+/// Launch term plus the longer of arithmetic and traffic over the bandwidth that streaming kernels reach; collectives over their
+/// link, without what a network adds: frameworks count that in constants of their own.
 pub fn roofline(gpu: &Gpu, op: &Op) -> Estimate {
     let memory = op.bytes() / gpu.reachable_bandwidth();
     let time = match op {
@@ -150,6 +151,16 @@ pub fn roofline(gpu: &Gpu, op: &Op) -> Estimate {
         }
     };
     unlearned(time, Caveat::NotLearned)
+}
+
+/// A collective alone over several nodes; none inside one.
+pub fn over_network(gpu: &Gpu, op: &Collective) -> Option<Estimate> {
+    let time = Traffic::alone(gpu, op)?;
+    Some(Estimate {
+        half_width: NETWORK,
+        shared: NETWORK,
+        ..unlearned(time, Caveat::NotLearned)
+    })
 }
 
 fn collective_time(gpu: &Gpu, op: &Collective) -> Seconds {

@@ -1,6 +1,6 @@
 //! The time of a collective on its links: inside a node, and between nodes where its ranks are placed in several.
 //!
-//! Nothing here is learned. A ring moves [`Collective::wire_bytes`] over the link of a node. Of a gather, scatter or
+//! No net is asked here. A ring moves [`Collective::wire_bytes`] over the link of a node. Of a gather, scatter or
 //! reduction over several nodes as much crosses to the next one, and the GPUs of a node share it, as NCCL's rings do; an
 //! all-to-all sends what is for other nodes over each GPU's own adapter.
 
@@ -12,6 +12,17 @@ use crate::units::{BytesPerSecond, Seconds};
 /// Share of a link's bandwidth that collectives reach on large messages: bus bandwidths of 230 of 300 GB/s on A100
 /// (superbenchmark), 340 of 450 on H100, 630 of 900 on B200, 690 of 900 on GB200 (XLA's tables of collectives).
 const LINK_SHARE: f64 = 0.76;
+
+/// What a gather or a reduction over several nodes takes before its transfer, fitted to all-reduces over 2 and 4 nodes
+/// (docs/method.md).
+const RING_START: Seconds = Seconds::from_micros(80.0);
+
+/// What a send to another node takes before its transfer, fitted as well.
+const SEND_START: Seconds = Seconds::from_micros(30.0);
+
+/// Half width of the 90 % interval of the logarithm of [`Traffic::alone`] over a network whose bandwidth is known: systems that were
+/// left out of the fit, each counted alike.
+pub const NETWORK: f64 = 0.63;
 
 /// What a collective needs of its links.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -98,6 +109,22 @@ impl Traffic {
     pub fn transfer(&self) -> Seconds {
         self.node.max(self.network)
     }
+
+    /// The time of one collective over several nodes that nothing runs beside; none inside a node.
+    ///
+    /// A ring passes its tensor on in pieces: of a start `a` for each and a transfer `w` of all, the best number of pieces makes
+    /// `(√a + √w)²`.
+    pub fn alone(gpu: &Gpu, op: &Collective) -> Option<Seconds> {
+        let traffic = Self::of(gpu, op).filter(|traffic| traffic.network > Seconds::ZERO)?;
+        let transfer = traffic.transfer();
+        Some(match op.kind {
+            CollectiveKind::SendReceive => SEND_START + transfer,
+            _ => {
+                let roots = RING_START.secs().sqrt() + transfer.secs().sqrt();
+                Seconds::from_secs(roots.powi(2))
+            }
+        })
+    }
 }
 
 /// Bandwidth between nodes of one GPU, in one direction; no more than that of its link.
@@ -115,6 +142,30 @@ mod tests {
             ..Collective::new(kind, 1 << 30, ranks)
         };
         Traffic::of(Gpu::find("h100").unwrap(), &op).unwrap()
+    }
+
+    /// nccl-tests on two AWS p5.48xlarge (aws-samples/awsome-distributed-training), a send of Vidur's DGX H100.
+    #[test]
+    fn collectives_over_two_nodes_take_about_what_was_published() {
+        let gpu = Gpu::find("h100").unwrap();
+        let all_reduce = |bytes| Collective::new(CollectiveKind::AllReduce, bytes, 16);
+        let send = Collective {
+            stride: 8,
+            ..Collective::new(CollectiveKind::SendReceive, 1 << 26, 2)
+        };
+        for (op, published_us) in [
+            (all_reduce(8), 69.0),
+            (all_reduce(1 << 20), 123.0),
+            (all_reduce(1 << 23), 205.0),
+            (all_reduce(1 << 28), 1468.0),
+            (all_reduce(1 << 34), 66_132.0),
+            (send, 1871.0),
+        ] {
+            let apart = (Traffic::alone(gpu, &op).unwrap().micros() / published_us).ln();
+            assert!(apart.abs() < NETWORK, "{op:?}: {apart}");
+        }
+        let inside = Collective::new(CollectiveKind::AllReduce, 1 << 20, 8);
+        assert_eq!(Traffic::alone(gpu, &inside), None);
     }
 
     #[test]

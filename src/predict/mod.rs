@@ -355,11 +355,12 @@ impl Predictor {
                 caveats: Caveats::default(),
             },
             Plan::Unlearned => {
-                let law = match op {
+                let known = match op {
                     Op::Memory(op) => self.laws.estimate(op, provider),
+                    Op::Collective(op) => assume::over_network(&self.gpu, op),
                     _ => None,
                 };
-                let estimate = law.unwrap_or_else(|| assume::roofline(&self.gpu, op));
+                let estimate = known.unwrap_or_else(|| assume::roofline(&self.gpu, op));
                 Estimate {
                     least: self.rates.least(op).min(estimate.time),
                     ..estimate

@@ -645,8 +645,8 @@ fn tensor_parallel_ranks_sum_the_embedding_in_the_format_of_the_residual_stream(
         (
             true,
             vec![
-                (Phase::Forward, ReduceScatter, 1),
                 (Phase::Backward, AllGather, 1),
+                (Phase::Forward, ReduceScatter, 1),
             ],
         ),
     ] {
