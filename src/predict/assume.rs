@@ -5,7 +5,7 @@
 
 use crate::gpu::Gpu;
 use crate::ops::{Collective, Dtype, Op};
-use crate::predict::collective::{NETWORK, Traffic};
+use crate::predict::collective::{NETWORK_HALF_WIDTH, Traffic};
 use crate::predict::estimate::{Caveat, Caveats, Estimate, Tier};
 use crate::regressor::artifact::Key;
 use crate::units::Seconds;
@@ -157,8 +157,8 @@ pub fn roofline(gpu: &Gpu, op: &Op) -> Estimate {
 pub fn over_network(gpu: &Gpu, op: &Collective) -> Option<Estimate> {
     let time = Traffic::alone(gpu, op)?;
     Some(Estimate {
-        half_width: NETWORK,
-        shared: NETWORK,
+        half_width: NETWORK_HALF_WIDTH,
+        shared: NETWORK_HALF_WIDTH,
         ..unlearned(time, Caveat::NotLearned)
     })
 }

@@ -22,7 +22,7 @@ const SEND_START: Seconds = Seconds::from_micros(30.0);
 
 /// Half width of the 90 % interval of the logarithm of [`Traffic::alone`] over a network whose bandwidth is known: systems that were
 /// left out of the fit, each counted alike.
-pub const NETWORK: f64 = 0.63;
+pub const NETWORK_HALF_WIDTH: f64 = 0.63;
 
 /// What a collective needs of its links.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -162,7 +162,7 @@ mod tests {
             (send, 1871.0),
         ] {
             let apart = (Traffic::alone(gpu, &op).unwrap().micros() / published_us).ln();
-            assert!(apart.abs() < NETWORK, "{op:?}: {apart}");
+            assert!(apart.abs() < NETWORK_HALF_WIDTH, "{op:?}: {apart}");
         }
         let inside = Collective::new(CollectiveKind::AllReduce, 1 << 20, 8);
         assert_eq!(Traffic::alone(gpu, &inside), None);
