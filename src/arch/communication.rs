@@ -87,7 +87,7 @@ fn tensor_parallel(
             exchange(phase, AllGather, wide, whole);
             exchange(phase, ReduceScatter, wide, scatters);
         };
-        // Forward: gather before each block and before the head, scatter after each block.
+        // Forward: gather before each block and before the head, scatter after each block and, below, after the embedding.
         split(Phase::Forward, linear, routed + 1, blocks);
         let whole = again(routed);
         split(Phase::Recompute, recomputed - whole, whole, recomputed);
@@ -95,7 +95,6 @@ fn tensor_parallel(
             split(Phase::Backward, 2 * linear, 2 * routed + 1, blocks + 1);
             exchange(Phase::Backward, AllGather, embedded, first);
         }
-        // And after the embedding.
         exchange(Phase::Forward, ReduceScatter, embedded, first);
     } else {
         exchange(Phase::Forward, AllReduce, embedded, first);

@@ -238,10 +238,7 @@ impl Lowering<'_> {
                 self.push(Role::Quantize, phase, Op::Memory(cast), times);
             }
         }
-        let weights = |kind, dtype| {
-            let rows = linear.outputs * members;
-            Op::Memory(Memory::forward(kind, rows, linear.inputs, dtype))
-        };
+        let [height, width] = [linear.outputs * members, linear.inputs];
         let is_head = linear.role == Role::Logits;
         let accumulation = match is_head {
             true => Role::HeadAccumulation,
@@ -249,16 +246,17 @@ impl Lowering<'_> {
         };
         if self.work.autocast {
             let role = autocast(is_head);
-            let [down, up] = self.casts(linear.outputs * members, linear.inputs);
+            let [down, up] = self.casts(height, width);
             self.push(role, Phase::Forward, down, times);
             self.push(role, Phase::Recompute, down, again);
             self.push(role, Phase::GradWeight, up, times);
-            let sum = weights(MemoryKind::Add, self.work.weight_dtype());
+            let sum = Memory::forward(MemoryKind::Add, height, width, self.work.weight_dtype());
             let further = times * (self.work.microbatches - 1);
-            self.push_per_step(accumulation, Phase::GradWeight, sum, further);
+            self.push_per_step(accumulation, Phase::GradWeight, Op::Memory(sum), further);
         } else if activations.size() == 2 {
-            let sum = weights(MemoryKind::AccumulateGradient, activations);
-            self.push(accumulation, Phase::GradWeight, sum, times);
+            let kind = MemoryKind::AccumulateGradient;
+            let sum = Memory::forward(kind, height, width, activations);
+            self.push(accumulation, Phase::GradWeight, Op::Memory(sum), times);
         }
     }
 

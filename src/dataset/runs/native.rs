@@ -130,14 +130,14 @@ macro_rules! flag {
     };
 }
 
-/// The column of a name of the workload, by its enum and field.
+/// The column of a name of the workload by its enum, which has the name of its field.
 macro_rules! name_of {
-    ($name:literal, $kind:ty, $field:ident, $meaning:literal) => {
-        name_of!($name, $kind, $field, $meaning, &<$kind>::NAMES)
+    ($kind:ty, $field:ident, $meaning:literal) => {
+        name_of!($kind, $field, $meaning, &<$kind>::NAMES)
     };
-    ($name:literal, $kind:ty, $field:ident, $meaning:literal, $names:expr) => {
+    ($kind:ty, $field:ident, $meaning:literal, $names:expr) => {
         Column {
-            name: $name,
+            name: stringify!($field),
             meaning: $meaning,
             content: Content::Name {
                 names: $names,
@@ -195,7 +195,7 @@ static COLUMNS: [Column; 33] = [
         meaning: "a GPU of `data/gpus`, or one that the file or `--model` describes",
         content: Content::Gpu,
     },
-    name_of!("mode", Mode, mode, "what the step does"),
+    name_of!(Mode, mode, "what the step does"),
     dimension!("batch", Batch, "sequences of a micro-batch of one replica"),
     dimension!("seq", Seq, "new tokens a sequence"),
     dimension!("context", Context, "cached tokens a sequence"),
@@ -216,12 +216,7 @@ static COLUMNS: [Column; 33] = [
     dimension!("vp", Vp, "virtual pipeline stages a GPU"),
     dimension!("dp", Dp, "data-parallel replicas"),
     dimension!("zero", Zero, "ZeRO stage; FSDP is 3"),
-    name_of!(
-        "recompute",
-        Recompute,
-        recompute,
-        "what the backward pass recomputes"
-    ),
+    name_of!(Recompute, recompute, "what the backward pass recomputes"),
     dimension!(
         "recompute_layers",
         RecomputeLayers,
@@ -232,20 +227,13 @@ static COLUMNS: [Column; 33] = [
         "whether norms and residual adds are cut over the tensor-parallel ranks"
     ),
     name_of!(
-        "dtype",
         Dtype,
         dtype,
         "format of the linear maps' operands",
         &Dtype::ELEMENT_NAMES
     ),
+    name_of!(Recipe, recipe, "how linear maps are quantized beyond dtype"),
     name_of!(
-        "recipe",
-        Recipe,
-        recipe,
-        "how linear maps are quantized beyond dtype"
-    ),
-    name_of!(
-        "optimizer_states",
         OptimizerStates,
         optimizer_states,
         "format of what Adam keeps besides the weights"
@@ -255,17 +243,11 @@ static COLUMNS: [Column; 33] = [
         "whether weights are fp32 and cast where linear maps use them (`torch.autocast`)"
     ),
     name_of!(
-        "kv_cache_dtype",
         KvCacheDtype,
         kv_cache_dtype,
         "format of cached keys and values"
     ),
-    name_of!(
-        "attention",
-        AttentionKernel,
-        attention,
-        "how attention is executed"
-    ),
+    name_of!(AttentionKernel, attention, "how attention is executed"),
     Column {
         name: "seconds",
         meaning: "wall time of the step, or of the measure",
