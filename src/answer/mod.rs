@@ -90,6 +90,7 @@ fn basis(predictor: &Predictor, kernels: Kernels, op: &Op) -> Option<Basis> {
         family: predictor.answering(kernels, family, variant).name(),
         dtype: variant.to_string(),
         stack,
+        interval: predictor.scope(),
     })
 }
 

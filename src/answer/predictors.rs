@@ -10,6 +10,7 @@ use crate::gpu::Gpu;
 use crate::gpu::GpuCatalog;
 use crate::predict::Predictor;
 use crate::predict::library;
+use crate::predict::scope::Scope;
 use crate::regressor::artifact::Artifact;
 use crate::regressor::artifact::Card;
 use crate::request::DEFAULT_GPU;
@@ -52,7 +53,8 @@ impl Predictors {
         }
         // Others go on meanwhile; that two make the same one does no harm.
         let artifact = model.map(built_in).transpose()?;
-        let made = Predictor::new(&target.placed(gpu), artifact)?;
+        let made =
+            Predictor::new(&target.placed(gpu), artifact)?.with_scope(Scope::of(target.any_stack));
         let made = Arc::new(framed(made, target.framework.as_ref())?);
         if let Some(FrameworkRequest::Content { .. }) = target.framework {
             return Ok(made);
@@ -102,6 +104,7 @@ pub fn find(target: &TargetRequest, mut gpus: GpuCatalog) -> Result<Predictor> {
     let own = model.as_ref().and_then(|model| described_gpu(&model.card));
     let gpu = gpus.find(target.gpu.as_deref().or(own).unwrap_or(DEFAULT_GPU))?;
     let predictor = Predictor::new(&target.placed(gpu), model.as_deref())?;
+    let predictor = predictor.with_scope(Scope::of(target.any_stack));
     if let Some(FrameworkRequest::Named(name)) = &target.framework
         && let Some(framework) = framework_file(name)?
     {

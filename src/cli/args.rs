@@ -428,6 +428,9 @@ pub struct EvaluateArgs {
     /// Predict the rows of this GPU as if nobody had measured it: by the models that saw no row of it.
     #[arg(long, value_name = "GPU", conflicts_with_all = ["runs", "loss", "model", "gpu"])]
     pub leave_out: Option<String>,
+    /// Predict every row as if its software were not known, with intervals that hold for any stack of its GPU.
+    #[arg(long, conflicts_with_all = ["runs", "loss"])]
+    pub any_stack: bool,
     /// Only rows whose keys were kept out when the model was trained (`train --keep-out`).
     #[arg(long, requires = "model")]
     pub kept_out: bool,
@@ -436,7 +439,7 @@ pub struct EvaluateArgs {
     pub filter: FilterArgs,
     /// Write the document on the accuracy of all built-in models to this file instead: their
     /// held-out errors beside simple predictors on the rows of the tables, which may be of any publisher.
-    #[arg(long, value_name = "FILE.md", conflicts_with_all = ["from", "model", "leave_out", "kept_out", "gpu", "stack"])]
+    #[arg(long, value_name = "FILE.md", conflicts_with_all = ["from", "model", "leave_out", "any_stack", "kept_out", "gpu", "stack"])]
     pub accuracy: Option<PathBuf>,
 }
 

@@ -19,6 +19,7 @@ use crate::evaluate::runs::{Choice, compared, judge};
 use crate::gpu::Gpu;
 use crate::gpu::GpuCatalog;
 use crate::predict::Predictor;
+use crate::predict::scope::Scope;
 use crate::report::evaluation::EvaluationReport;
 use crate::report::loss::LossReport;
 use crate::report::runs::RunsReport;
@@ -50,9 +51,13 @@ pub(super) fn run(args: &EvaluateArgs, format: Format) -> Result<String> {
     if let Some(model) = model.as_deref().filter(|_| args.kept_out) {
         rows::retain_kept_out(&mut table, model)?;
     }
-    let answer = |gpu: &Gpu| match args.leave_out {
-        Some(_) => Predictor::leaving_out(gpu),
-        None => Predictor::new(gpu, model.as_deref()),
+    let scope = Scope::of(args.any_stack);
+    let answer = |gpu: &Gpu| {
+        let predictor = match args.leave_out {
+            Some(_) => Predictor::leaving_out(gpu),
+            None => Predictor::new(gpu, model.as_deref()),
+        };
+        predictor.map(|predictor| predictor.with_scope(scope))
     };
     let mut evaluation = evaluate(&table.rows, &gpus, &answer)?;
     evaluation.skipped.merge(&table.skipped);

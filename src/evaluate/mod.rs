@@ -18,8 +18,8 @@ use crate::gpu::GpuCatalog;
 use crate::ops::Dtype;
 use crate::ops::Op;
 use crate::predict::Predictor;
-use crate::predict::estimate::Estimate;
-use crate::predict::estimate::Tier;
+use crate::predict::estimate::{Estimate, Tier};
+use crate::predict::scope::Scope;
 use crate::stats::{correlation, quantile};
 use crate::units::Seconds;
 use std::collections::BTreeMap;
@@ -112,7 +112,10 @@ pub fn evaluate(
             groups.entry(GroupKey::of(row)).or_default().push(row);
         }
         for (key, rows) in groups {
-            let kernels = Kernels::of_stack(&key.stack);
+            let kernels = match predictor.scope() {
+                Scope::ThisStack => Kernels::of_stack(&key.stack),
+                Scope::AnyStack => Kernels::default(),
+            };
             let scores = score(&predictor, kernels, &rows);
             let op = &rows[0].op;
             let basis = predictor.basis(kernels, Family::of(op), Variant::of(op));

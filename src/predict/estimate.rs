@@ -4,6 +4,7 @@ pub use crate::families::{Caveat, Caveats};
 
 use crate::gpu::Gpu;
 use crate::ops::Op;
+use crate::stats::quadrature;
 use crate::units::Seconds;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -87,6 +88,15 @@ impl Estimate {
     /// Upper end of the 90 % interval.
     pub fn high(&self) -> Seconds {
         self.time * self.half_width.exp()
+    }
+
+    /// The same with an interval that is wider by something all operators of a model share.
+    pub fn widened(self, half_width: f64) -> Self {
+        Self {
+            half_width: quadrature(self.half_width, half_width),
+            shared: quadrature(self.shared, half_width),
+            ..self
+        }
     }
 }
 

@@ -20,6 +20,8 @@ pub mod memo;
 
 pub mod ratios;
 
+pub mod scope;
+
 pub mod step;
 
 use crate::arch::Mode;
@@ -32,6 +34,7 @@ use crate::predict::choose::{Answer, Answers, LoadedModel};
 use crate::predict::estimate::{Caveat, Caveats, Estimate, Tier};
 use crate::predict::laws::Laws;
 use crate::predict::ratios::{Carried, Ratios};
+use crate::predict::scope::{OtherStacks, Scope};
 use crate::regressor::artifact::{Artifact, Card};
 use crate::regressor::net::Output;
 use crate::regressor::{Loops, vectorised};
@@ -74,6 +77,8 @@ pub struct Predictor {
     laws: Laws,
     measured: HashMap<Op, Seconds>,
     framework: Framed,
+    scope: Scope,
+    other_stacks: OtherStacks,
     /// The model that was asked for and the formats of its sub-models.
     named: Option<(String, Vec<Dtype>)>,
 }
@@ -129,6 +134,8 @@ impl Predictor {
             laws,
             measured: HashMap::new(),
             framework: Framed::Default,
+            scope: Scope::ThisStack,
+            other_stacks: OtherStacks::built_in()?,
             named: None,
         })
     }
@@ -160,6 +167,18 @@ impl Predictor {
     pub fn with_framework_named(mut self, name: &str) -> Self {
         self.framework = Framed::Named(name.to_owned());
         self
+    }
+
+    /// Makes intervals of operators hold for this software.
+    #[must_use]
+    pub const fn with_scope(mut self, scope: Scope) -> Self {
+        self.scope = scope;
+        self
+    }
+
+    /// The software that intervals of operators hold for.
+    pub const fn scope(&self) -> Scope {
+        self.scope
     }
 
     /// The framework that puts steps of this mode together; fails where the one asked for does not run it.
@@ -274,9 +293,11 @@ impl Predictor {
                 plans.extend(ops.iter().map(|op| self.plan(op, kernels.engine, batch)));
                 batch.evaluate(&self.models);
                 let answers = ops.iter().zip(plans.drain(..));
-                estimates.extend(
-                    answers.map(|(op, plan)| self.conclude(op, plan, kernels.memory, batch)),
-                );
+                let answers = answers.map(|(op, plan)| {
+                    let estimate = self.conclude(op, plan, kernels.memory, batch);
+                    self.scoped(op, estimate)
+                });
+                estimates.extend(answers);
             }
         });
         estimates
@@ -342,6 +363,15 @@ impl Predictor {
             half_width: model.calibration.half_width(reference.micros(), spread),
             transfer: model.transfer,
         }
+    }
+
+    /// An estimate whose interval holds for the software that was asked for; what follows from bandwidths alone names no stack.
+    fn scoped(&self, op: &Op, estimate: Estimate) -> Estimate {
+        let other = match (self.scope, estimate.tier) {
+            (Scope::ThisStack, _) | (_, Tier::Roofline) => None,
+            (Scope::AnyStack, _) => self.other_stacks.half_width(op),
+        };
+        other.map_or(estimate, |half_width| estimate.widened(half_width))
     }
 
     fn conclude(&self, op: &Op, plan: Plan, provider: Provider, batch: &Batch) -> Estimate {

@@ -72,8 +72,8 @@ mod table;
 #[cfg(feature = "train")]
 pub mod training;
 
-use crate::predict::estimate::Caveat;
-use crate::predict::estimate::Tier;
+use crate::predict::estimate::{Caveat, Tier};
+use crate::predict::scope::Scope;
 use crate::units::significant;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -142,13 +142,19 @@ pub struct Basis {
     pub dtype: String,
     /// Software stack and GPU that were learned from; none where nothing was learned.
     pub stack: Option<String>,
+    /// The software that the 90 % interval holds for.
+    pub interval: Scope,
 }
 
 impl Basis {
     /// `gemm bf16: trtllm 1.3.0rc20 on h200`.
     fn text(&self) -> String {
         let stack = self.stack.as_deref().unwrap_or("roofline, nothing learned");
-        format!("{} {}: {stack}", self.family, self.dtype)
+        let holds = match self.interval {
+            Scope::ThisStack => "",
+            Scope::AnyStack => ", interval for any stack",
+        };
+        format!("{} {}: {stack}{holds}", self.family, self.dtype)
     }
 }
 

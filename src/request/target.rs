@@ -85,16 +85,21 @@ pub struct TargetRequest {
     #[schema(minimum = 0.001, maximum = 8000.0)]
     #[param(minimum = 0.001, maximum = 8000.0)]
     pub host_gbyte_per_s: Option<f64>,
+    /// Intervals of operators hold for any software stack of the GPU, not for the one that answers alone; those of steps
+    /// are the framework's, or the operators' where they are wider.
+    #[cfg_attr(feature = "cli", arg(long))]
+    pub any_stack: bool,
 }
 
 impl TargetRequest {
     /// The keys that stand beside those of any request.
-    pub const KEYS: [&'static str; 5] = [
+    pub const KEYS: [&'static str; 6] = [
         "gpu",
         "model",
         "framework",
         "network_gbit_per_s",
         "host_gbyte_per_s",
+        "any_stack",
     ];
 
     /// This GPU in the network and on the host that were asked for.
