@@ -29,14 +29,20 @@ linear=aic_linear_attention
 [ -f "$rows/cookbook.parquet" ] ||
     "$shapewise" import cookbook "$tables/cookbook_gemm_bmm.parquet" --out "$rows/cookbook.parquet"
 [ -f "$rows/aiter.parquet" ] ||
-    "$shapewise" import aiter "$tables/aiter_amd_gemm.parquet" --gpu mi355x --out "$rows/aiter.parquet"
+    "$shapewise" import aiter "$tables"/aiter_amd_{gemm,moe}.parquet --gpu mi355x mi300x --out "$rows/aiter.parquet"
 
-# Collectives: NCCL's own tables, XLA's for domains of more than four GPUs, vidur's of sends.
+# Collectives: NCCL's own tables, those of serving engines, XLA's for domains of more than four GPUs, vidur's of sends.
 collectives="$rows/collectives"
 mkdir -p "$collectives"
 [ -f "$collectives/nccl.parquet" ] ||
     "$shapewise" import aiconfigurator "$tables/aic_comm.parquet" --stack "nccl 2.29.2" "nccl 2.27.3" \
         --out "$collectives/nccl.parquet"
+engines=("vllm 0.24.0" "vllm 0.22.0" "vllm 0.14.0" "sglang 0.5.14" "sglang 0.5.10" "trtllm 1.3.0rc20" "trtllm 1.0.0"
+    "sglang 0.5.12 deepep ll" "trtllm 1.3.0rc10 NVLinkOneSided alltoall_dispatch"
+    "trtllm 1.3.0rc10 NVLinkOneSided alltoall_combine")
+[ -f "$collectives/engines.parquet" ] ||
+    "$shapewise" import aiconfigurator "$tables"/aic_{comm,all_to_all}.parquet --stack "${engines[@]}" \
+        --out "$collectives/engines.parquet"
 [ -f "$collectives/xla.parquet" ] ||
     "$shapewise" import xla "$tables/xla_collectives.parquet" --gpu gb200 gb300 --out "$collectives/xla.parquet"
 [ -f "$collectives/vidur.parquet" ] ||
@@ -55,7 +61,9 @@ done
 for gpu in a100-40gb v100 mi250x; do
     "$shapewise" train --data "$rows/cookbook.parquet" --gpu "$gpu" --out "models/$gpu"
 done
-"$shapewise" train --data "$rows/aiter.parquet" --gpu mi355x --out models/mi355x
+for gpu in mi355x mi300x; do
+    "$shapewise" train --data "$rows/aiter.parquet" --gpu "$gpu" --out "models/$gpu"
+done
 "$shapewise" train --data "${timings[@]}" --across --out models/base
 "$shapewise" train --data "$collectives"/*.parquet --across --out models/collectives
 

@@ -273,6 +273,7 @@ class _Basis(Record):
     family: str
     dtype: str
     stack: str | None
+    interval: Literal["this_stack", "any_stack"]
 
 class _BestKeys(Record):
     """The shape of rank 1."""
@@ -305,7 +306,7 @@ class _DropKeys(Record):
 class _ElsewhereKeys(Record):
     """The same search on another GPU or in another number format."""
     gpu: str
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"]
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"]
     best: _BestKeys | None
     refused: str | None
 
@@ -607,7 +608,7 @@ class _Shape(Record):
     k: int
     batch: int
     layout: Literal["tn", "nn", "nt", "tt"]
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"]
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"]
 
 class _ShapeKeys(Record):
     """One recommended shape."""
@@ -769,8 +770,8 @@ class _Workload(Record):
     batch: int
     seq: int
     context: int
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"]
-    recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"]
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"]
+    recipe: Literal["tensorwise", "rowwise", "mxfp8", "fp8_block", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"]
     tp: int
     cp: int
     ep: int
@@ -797,12 +798,13 @@ def predict_gemm(  # type: ignore[overload-overlap]
     *,
     batch: int | None = None,
     layout: Literal["tn", "nn", "nt", "tt"] | None = None,
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
     network_gbit_per_s: float | None = None,
     host_gbyte_per_s: float | None = None,
+    any_stack: bool | None = None,
 ) -> OperatorReport:
     """The time of a GEMM (m, k) x (k, n).
 
@@ -824,6 +826,8 @@ def predict_gemm(  # type: ignore[overload-overlap]
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
+    any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
+        answers alone; those of steps are the framework's, or the operators' where they are wider.
     """
 
 @overload
@@ -834,12 +838,13 @@ def predict_gemm(
     *,
     batch: int | Sequence[int] | _Array | None = None,
     layout: Literal["tn", "nn", "nt", "tt"] | None = None,
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
     network_gbit_per_s: float | None = None,
     host_gbyte_per_s: float | None = None,
+    any_stack: bool | None = None,
 ) -> Times:
     """The time of a GEMM (m, k) x (k, n).
 
@@ -861,6 +866,8 @@ def predict_gemm(
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
+    any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
+        answers alone; those of steps are the framework's, or the operators' where they are wider.
     """
 
 @overload
@@ -876,12 +883,13 @@ def predict_attention(  # type: ignore[overload-overlap]
     causal: bool | None = None,
     window: int | None = None,
     pass_: Literal["forward", "backward"] | None = None,
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
     network_gbit_per_s: float | None = None,
     host_gbyte_per_s: float | None = None,
+    any_stack: bool | None = None,
 ) -> OperatorReport:
     """The time of a fused (flash) attention; arrays as in `predict_gemm`.
 
@@ -908,6 +916,8 @@ def predict_attention(  # type: ignore[overload-overlap]
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
+    any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
+        answers alone; those of steps are the framework's, or the operators' where they are wider.
     """
 
 @overload
@@ -923,12 +933,13 @@ def predict_attention(
     causal: bool | None = None,
     window: int | Sequence[int] | _Array | None = None,
     pass_: Literal["forward", "backward"] | None = None,
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
     network_gbit_per_s: float | None = None,
     host_gbyte_per_s: float | None = None,
+    any_stack: bool | None = None,
 ) -> Times:
     """The time of a fused (flash) attention; arrays as in `predict_gemm`.
 
@@ -955,6 +966,8 @@ def predict_attention(
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
+    any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
+        answers alone; those of steps are the framework's, or the operators' where they are wider.
     """
 
 def predict_graph(
@@ -962,13 +975,14 @@ def predict_graph(
     *,
     name: str | None = None,
     dims: Mapping[str, int] | None = None,
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
     causal: bool | None = None,
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
     network_gbit_per_s: float | None = None,
     host_gbyte_per_s: float | None = None,
+    any_stack: bool | None = None,
 ) -> GraphReport:
     """The operators of a graph: the path of an .onnx or .jsonl file, ONNX bytes, JSON lines or dicts.
 
@@ -988,6 +1002,8 @@ def predict_graph(
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
+    any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
+        answers alone; those of steps are the framework's, or the operators' where they are wider.
     """
 
 class Model:
@@ -1016,8 +1032,8 @@ class Model:
         batch: int | None = None,
         seq: int | None = None,
         context: int | None = None,
-        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
-        recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
+        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
+        recipe: Literal["tensorwise", "rowwise", "mxfp8", "fp8_block", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
         tp: int | None = None,
         cp: int | None = None,
         ep: int | None = None,
@@ -1040,6 +1056,7 @@ class Model:
         framework: str | Mapping[str, Any] | None = None,
         network_gbit_per_s: float | None = None,
         host_gbyte_per_s: float | None = None,
+        any_stack: bool | None = None,
     ) -> StepReport:
         """The time of one step, operator by operator.
 
@@ -1059,8 +1076,8 @@ class Model:
         context: Cached tokens per sequence [default: 2048 or what the position table leaves in decode,
             else 0].
         dtype: Number format of the linear layers.
-        recipe: How linear maps are quantized: fp8 tensorwise, rowwise, mxfp8 or nvfp4; served bf16 or
-            fp16 to integers, too.
+        recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
+            served bf16 or fp16 to integers, too.
         tp: Tensor-parallel ranks.
         cp: Context-parallel ranks, which share every sequence.
         ep: Expert-parallel ranks, which hold different routed experts.
@@ -1092,6 +1109,8 @@ class Model:
             of the GPU's usual server].
         host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
             [default: that of the GPU's usual server].
+        any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
+            answers alone; those of steps are the framework's, or the operators' where they are wider.
         """
     def check(
         self,
@@ -1106,8 +1125,8 @@ class Model:
         batch: int | None = None,
         seq: int | None = None,
         context: int | None = None,
-        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
-        recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
+        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
+        recipe: Literal["tensorwise", "rowwise", "mxfp8", "fp8_block", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
         tp: int | None = None,
         cp: int | None = None,
         ep: int | None = None,
@@ -1130,6 +1149,7 @@ class Model:
         framework: str | Mapping[str, Any] | None = None,
         network_gbit_per_s: float | None = None,
         host_gbyte_per_s: float | None = None,
+        any_stack: bool | None = None,
     ) -> CheckReport:
         """The sizing rules on this shape: what is broken, what it costs, what fixes it.
 
@@ -1146,8 +1166,8 @@ class Model:
         context: Cached tokens per sequence [default: 2048 or what the position table leaves in decode,
             else 0].
         dtype: Number format of the linear layers.
-        recipe: How linear maps are quantized: fp8 tensorwise, rowwise, mxfp8 or nvfp4; served bf16 or
-            fp16 to integers, too.
+        recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
+            served bf16 or fp16 to integers, too.
         tp: Tensor-parallel ranks.
         cp: Context-parallel ranks, which share every sequence.
         ep: Expert-parallel ranks, which hold different routed experts.
@@ -1179,6 +1199,8 @@ class Model:
             of the GPU's usual server].
         host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
             [default: that of the GPU's usual server].
+        any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
+            answers alone; those of steps are the framework's, or the operators' where they are wider.
         """
     def sweep(
         self,
@@ -1193,8 +1215,8 @@ class Model:
         batch: int | str | None = None,
         seq: int | str | None = None,
         context: int | str | None = None,
-        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
-        recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
+        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
+        recipe: Literal["tensorwise", "rowwise", "mxfp8", "fp8_block", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
         tp: int | str | None = None,
         cp: int | str | None = None,
         ep: int | str | None = None,
@@ -1217,6 +1239,7 @@ class Model:
         framework: str | Mapping[str, Any] | None = None,
         network_gbit_per_s: float | None = None,
         host_gbyte_per_s: float | None = None,
+        any_stack: bool | None = None,
     ) -> SweepReport:
         """The time of one step along the one option that is a range START:END:STEP.
 
@@ -1233,8 +1256,8 @@ class Model:
         context: Cached tokens per sequence [default: 2048 or what the position table leaves in decode,
             else 0].
         dtype: Number format of the linear layers.
-        recipe: How linear maps are quantized: fp8 tensorwise, rowwise, mxfp8 or nvfp4; served bf16 or
-            fp16 to integers, too.
+        recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
+            served bf16 or fp16 to integers, too.
         tp: Tensor-parallel ranks.
         cp: Context-parallel ranks, which share every sequence.
         ep: Expert-parallel ranks, which hold different routed experts.
@@ -1266,6 +1289,8 @@ class Model:
             of the GPU's usual server].
         host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
             [default: that of the GPU's usual server].
+        any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
+            answers alone; those of steps are the framework's, or the operators' where they are wider.
         """
     def plan(
         self,
@@ -1277,8 +1302,8 @@ class Model:
         output: int | None = None,
         ttft_ms: float | None = None,
         tpot_ms: float | None = None,
-        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
-        recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
+        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
+        recipe: Literal["tensorwise", "rowwise", "mxfp8", "fp8_block", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
         attention: Literal["flash", "unfused"] | None = None,
         optimizer_states: Literal["fp32", "bf16"] | None = None,
         autocast: bool | None = None,
@@ -1301,6 +1326,7 @@ class Model:
         framework: str | Mapping[str, Any] | None = None,
         network_gbit_per_s: float | None = None,
         host_gbyte_per_s: float | None = None,
+        any_stack: bool | None = None,
     ) -> PlanReport:
         """The best layouts over a number of GPUs, or over each of a range such as "8:1024".
 
@@ -1314,8 +1340,8 @@ class Model:
         ttft_ms: The longest time to the first token of a request, in ms.
         tpot_ms: The longest time per further token of a request, in ms.
         dtype: Number format of the linear layers.
-        recipe: How linear maps are quantized: fp8 tensorwise, rowwise, mxfp8 or nvfp4; served bf16 or
-            fp16 to integers, too.
+        recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
+            served bf16 or fp16 to integers, too.
         attention: Fused or unfused attention.
         optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
             moments alone.
@@ -1347,6 +1373,8 @@ class Model:
             of the GPU's usual server].
         host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
             [default: that of the GPU's usual server].
+        any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
+            answers alone; those of steps are the framework's, or the operators' where they are wider.
         """
     def compare(
         self,
@@ -1358,8 +1386,8 @@ class Model:
         output: int | None = None,
         ttft_ms: float | None = None,
         tpot_ms: float | None = None,
-        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
-        recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
+        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
+        recipe: Literal["tensorwise", "rowwise", "mxfp8", "fp8_block", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
         attention: Literal["flash", "unfused"] | None = None,
         optimizer_states: Literal["fp32", "bf16"] | None = None,
         autocast: bool | None = None,
@@ -1382,6 +1410,7 @@ class Model:
         framework: str | Mapping[str, Any] | None = None,
         network_gbit_per_s: float | None = None,
         host_gbyte_per_s: float | None = None,
+        any_stack: bool | None = None,
     ) -> CompareReport:
         """The best layout on each GPU that `gpu` names, with commas between them, or on "all".
 
@@ -1395,8 +1424,8 @@ class Model:
         ttft_ms: The longest time to the first token of a request, in ms.
         tpot_ms: The longest time per further token of a request, in ms.
         dtype: Number format of the linear layers.
-        recipe: How linear maps are quantized: fp8 tensorwise, rowwise, mxfp8 or nvfp4; served bf16 or
-            fp16 to integers, too.
+        recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
+            served bf16 or fp16 to integers, too.
         attention: Fused or unfused attention.
         optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
             moments alone.
@@ -1428,6 +1457,8 @@ class Model:
             of the GPU's usual server].
         host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
             [default: that of the GPU's usual server].
+        any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
+            answers alone; those of steps are the framework's, or the operators' where they are wider.
         """
     def search(
         self,
@@ -1443,7 +1474,7 @@ class Model:
         vocab: int | None = None,
         free: Sequence[Literal["micro-batch", "tp", "pp", "window", "latent"]] | None = None,
         also_gpus: Sequence[str] | None = None,
-        also_dtypes: Sequence[Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"]] | None = None,
+        also_dtypes: Sequence[Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"]] | None = None,
         relax: Sequence[Literal["aspect_ratio", "layers", "ffn_ratio_plain", "ffn_ratio_gated", "mlp_attention_ratio", "width_ratio", "head_dim", "head_width", "kv_group", "latent_head_width", "latent_rank", "vocab_padding", "experts", "expert_share", "expert_width"]] | None = None,
         layers: int | None = None,
         hidden: int | None = None,
@@ -1470,8 +1501,8 @@ class Model:
         batch: int | None = None,
         seq: int | None = None,
         context: int | None = None,
-        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
-        recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
+        dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
+        recipe: Literal["tensorwise", "rowwise", "mxfp8", "fp8_block", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
         tp: int | None = None,
         cp: int | None = None,
         ep: int | None = None,
@@ -1494,6 +1525,7 @@ class Model:
         framework: str | Mapping[str, Any] | None = None,
         network_gbit_per_s: float | None = None,
         host_gbyte_per_s: float | None = None,
+        any_stack: bool | None = None,
     ) -> SearchReport:
         """The fastest shapes with as many parameters and the same parts as this model.
 
@@ -1557,8 +1589,8 @@ class Model:
         context: Cached tokens per sequence [default: 2048 or what the position table leaves in decode,
             else 0].
         dtype: Number format of the linear layers.
-        recipe: How linear maps are quantized: fp8 tensorwise, rowwise, mxfp8 or nvfp4; served bf16 or
-            fp16 to integers, too.
+        recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
+            served bf16 or fp16 to integers, too.
         tp: Tensor-parallel ranks.
         cp: Context-parallel ranks, which share every sequence.
         ep: Expert-parallel ranks, which hold different routed experts.
@@ -1590,6 +1622,8 @@ class Model:
             of the GPU's usual server].
         host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
             [default: that of the GPU's usual server].
+        any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
+            answers alone; those of steps are the framework's, or the operators' where they are wider.
         """
 
 def search(
@@ -1606,7 +1640,7 @@ def search(
     vocab: int | None = None,
     free: Sequence[Literal["micro-batch", "tp", "pp", "window", "latent"]] | None = None,
     also_gpus: Sequence[str] | None = None,
-    also_dtypes: Sequence[Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"]] | None = None,
+    also_dtypes: Sequence[Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"]] | None = None,
     relax: Sequence[Literal["aspect_ratio", "layers", "ffn_ratio_plain", "ffn_ratio_gated", "mlp_attention_ratio", "width_ratio", "head_dim", "head_width", "kv_group", "latent_head_width", "latent_rank", "vocab_padding", "experts", "expert_share", "expert_width"]] | None = None,
     layers: int | None = None,
     hidden: int | None = None,
@@ -1633,8 +1667,8 @@ def search(
     batch: int | None = None,
     seq: int | None = None,
     context: int | None = None,
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
-    recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
+    recipe: Literal["tensorwise", "rowwise", "mxfp8", "fp8_block", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
     tp: int | None = None,
     cp: int | None = None,
     ep: int | None = None,
@@ -1657,6 +1691,7 @@ def search(
     framework: str | Mapping[str, Any] | None = None,
     network_gbit_per_s: float | None = None,
     host_gbyte_per_s: float | None = None,
+    any_stack: bool | None = None,
 ) -> SearchReport:
     """The fastest architectures for a number of parameters, such as "6.7B".
 
@@ -1723,8 +1758,8 @@ def search(
     context: Cached tokens per sequence [default: 2048 or what the position table leaves in decode,
         else 0].
     dtype: Number format of the linear layers.
-    recipe: How linear maps are quantized: fp8 tensorwise, rowwise, mxfp8 or nvfp4; served bf16 or
-        fp16 to integers, too.
+    recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
+        served bf16 or fp16 to integers, too.
     tp: Tensor-parallel ranks.
     cp: Context-parallel ranks, which share every sequence.
     ep: Expert-parallel ranks, which hold different routed experts.
@@ -1756,6 +1791,8 @@ def search(
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
+    any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
+        answers alone; those of steps are the framework's, or the operators' where they are wider.
     """
 
 def check(
@@ -1771,8 +1808,8 @@ def check(
     batch: int | None = None,
     seq: int | None = None,
     context: int | None = None,
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
-    recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
+    recipe: Literal["tensorwise", "rowwise", "mxfp8", "fp8_block", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
     tp: int | None = None,
     cp: int | None = None,
     ep: int | None = None,
@@ -1795,6 +1832,7 @@ def check(
     framework: str | Mapping[str, Any] | None = None,
     network_gbit_per_s: float | None = None,
     host_gbyte_per_s: float | None = None,
+    any_stack: bool | None = None,
 ) -> CheckReport:
     """The sizing rules on a model: what is broken, what it costs, what fixes it.
 
@@ -1811,8 +1849,8 @@ def check(
     context: Cached tokens per sequence [default: 2048 or what the position table leaves in decode,
         else 0].
     dtype: Number format of the linear layers.
-    recipe: How linear maps are quantized: fp8 tensorwise, rowwise, mxfp8 or nvfp4; served bf16 or
-        fp16 to integers, too.
+    recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
+        served bf16 or fp16 to integers, too.
     tp: Tensor-parallel ranks.
     cp: Context-parallel ranks, which share every sequence.
     ep: Expert-parallel ranks, which hold different routed experts.
@@ -1844,6 +1882,8 @@ def check(
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
+    any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
+        answers alone; those of steps are the framework's, or the operators' where they are wider.
     """
 
 def plan(
@@ -1856,8 +1896,8 @@ def plan(
     output: int | None = None,
     ttft_ms: float | None = None,
     tpot_ms: float | None = None,
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
-    recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
+    recipe: Literal["tensorwise", "rowwise", "mxfp8", "fp8_block", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
     attention: Literal["flash", "unfused"] | None = None,
     optimizer_states: Literal["fp32", "bf16"] | None = None,
     autocast: bool | None = None,
@@ -1880,6 +1920,7 @@ def plan(
     framework: str | Mapping[str, Any] | None = None,
     network_gbit_per_s: float | None = None,
     host_gbyte_per_s: float | None = None,
+    any_stack: bool | None = None,
 ) -> PlanReport:
     """The best layouts of a model over a number of GPUs, or over each of a range such as "8:1024".
 
@@ -1893,8 +1934,8 @@ def plan(
     ttft_ms: The longest time to the first token of a request, in ms.
     tpot_ms: The longest time per further token of a request, in ms.
     dtype: Number format of the linear layers.
-    recipe: How linear maps are quantized: fp8 tensorwise, rowwise, mxfp8 or nvfp4; served bf16 or
-        fp16 to integers, too.
+    recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
+        served bf16 or fp16 to integers, too.
     attention: Fused or unfused attention.
     optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
         moments alone.
@@ -1926,6 +1967,8 @@ def plan(
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
+    any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
+        answers alone; those of steps are the framework's, or the operators' where they are wider.
     """
 
 def compare(
@@ -1938,8 +1981,8 @@ def compare(
     output: int | None = None,
     ttft_ms: float | None = None,
     tpot_ms: float | None = None,
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
-    recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
+    recipe: Literal["tensorwise", "rowwise", "mxfp8", "fp8_block", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
     attention: Literal["flash", "unfused"] | None = None,
     optimizer_states: Literal["fp32", "bf16"] | None = None,
     autocast: bool | None = None,
@@ -1962,6 +2005,7 @@ def compare(
     framework: str | Mapping[str, Any] | None = None,
     network_gbit_per_s: float | None = None,
     host_gbyte_per_s: float | None = None,
+    any_stack: bool | None = None,
 ) -> CompareReport:
     """The best layout of a model on each GPU that `gpu` names, with commas between them, or on "all".
 
@@ -1975,8 +2019,8 @@ def compare(
     ttft_ms: The longest time to the first token of a request, in ms.
     tpot_ms: The longest time per further token of a request, in ms.
     dtype: Number format of the linear layers.
-    recipe: How linear maps are quantized: fp8 tensorwise, rowwise, mxfp8 or nvfp4; served bf16 or
-        fp16 to integers, too.
+    recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
+        served bf16 or fp16 to integers, too.
     attention: Fused or unfused attention.
     optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
         moments alone.
@@ -2008,6 +2052,8 @@ def compare(
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
+    any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
+        answers alone; those of steps are the framework's, or the operators' where they are wider.
     """
 
 @overload
@@ -2019,12 +2065,13 @@ def sweep(
     k: int | str,
     batch: int | str | None = None,
     layout: Literal["tn", "nn", "nt", "tt"] | None = None,
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
     network_gbit_per_s: float | None = None,
     host_gbyte_per_s: float | None = None,
+    any_stack: bool | None = None,
 ) -> SweepReport:
     """The time of a "gemm", an "attention" or a "model" along the one option that is a range.
 
@@ -2046,6 +2093,8 @@ def sweep(
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
+    any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
+        answers alone; those of steps are the framework's, or the operators' where they are wider.
     """
 
 @overload
@@ -2062,12 +2111,13 @@ def sweep(
     causal: bool | None = None,
     window: int | str | None = None,
     pass_: Literal["forward", "backward"] | None = None,
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
     network_gbit_per_s: float | None = None,
     host_gbyte_per_s: float | None = None,
+    any_stack: bool | None = None,
 ) -> SweepReport:
     """The time of a "gemm", an "attention" or a "model" along the one option that is a range.
 
@@ -2094,6 +2144,8 @@ def sweep(
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
+    any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
+        answers alone; those of steps are the framework's, or the operators' where they are wider.
     """
 
 @overload
@@ -2111,8 +2163,8 @@ def sweep(
     batch: int | str | None = None,
     seq: int | str | None = None,
     context: int | str | None = None,
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
-    recipe: Literal["tensorwise", "rowwise", "mxfp8", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
+    recipe: Literal["tensorwise", "rowwise", "mxfp8", "fp8_block", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
     tp: int | str | None = None,
     cp: int | str | None = None,
     ep: int | str | None = None,
@@ -2135,6 +2187,7 @@ def sweep(
     framework: str | Mapping[str, Any] | None = None,
     network_gbit_per_s: float | None = None,
     host_gbyte_per_s: float | None = None,
+    any_stack: bool | None = None,
 ) -> SweepReport:
     """The time of a "gemm", an "attention" or a "model" along the one option that is a range.
 
@@ -2151,8 +2204,8 @@ def sweep(
     context: Cached tokens per sequence [default: 2048 or what the position table leaves in decode,
         else 0].
     dtype: Number format of the linear layers.
-    recipe: How linear maps are quantized: fp8 tensorwise, rowwise, mxfp8 or nvfp4; served bf16 or
-        fp16 to integers, too.
+    recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
+        served bf16 or fp16 to integers, too.
     tp: Tensor-parallel ranks.
     cp: Context-parallel ranks, which share every sequence.
     ep: Expert-parallel ranks, which hold different routed experts.
@@ -2184,6 +2237,8 @@ def sweep(
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
+    any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
+        answers alone; those of steps are the framework's, or the operators' where they are wider.
     """
 
 def calibrate(

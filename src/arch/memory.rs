@@ -3,8 +3,8 @@
 //! **States** (ZeRO, arXiv 1910.02054, section 3.1; mixed precision with Adam): 16-bit weights and gradients, 2 bytes
 //! each per parameter, and 12 bytes of fp32 master weight and two moments, or 4 of two bf16 moments. fp32 and tf32 keep
 //! 4 + 4 + 8, autocast 2 more for the copies that 16-bit linear maps multiply. fp8 training keeps 16-bit weights; fp8
-//! serving stores the layers in 1 byte (mxfp8 `1 + 1/32`, nvfp4 `1/2 + 1/16`: elements and the 8-bit scales of their
-//! blocks) and the embedding and head in 2. ZeRO stages 1, 2, 3 divide optimizer states, gradients, weights by `dp`.
+//! serving stores the layers in 1 byte (mxfp8 `1 + 1/32`, fp8_block `1 + 1/4096`, nvfp4 `1/2 + 1/16`: elements and the
+//! scales of their blocks) and the embedding and head in 2. ZeRO stages 1, 2, 3 divide optimizer states, gradients, weights by `dp`.
 //!
 //! **Activations** per layer and token, 2-byte elements (Korthikanti et al., arXiv 2205.05198, section 4,
 //! generalised to `a·d != h`, grouped heads and gated MLPs): `2h` for every norm input and every input of

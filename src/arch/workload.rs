@@ -49,7 +49,7 @@ named_enum! {
 named_enum! {
     /// How the operands of linear maps are scaled and quantized.
     ///
-    /// The first four are recipes of fp8; the next three quantize a model of 16 bits that is served, the last leaves out weights of
+    /// The first five are recipes of fp8; the next three quantize a model of 16 bits that is served, the last leaves out weights of
     /// one in 16 bits or fp8.
     #[derive(Default)]
     Recipe {
@@ -60,6 +60,8 @@ named_enum! {
         Rowwise = "rowwise",
         /// One scale a block of 32 elements in 8 bits (OCP Microscaling Formats, 1.0).
         Mxfp8 = "mxfp8",
+        /// One 32-bit scale a block of 128 inputs and of 128 by 128 weights (DeepSeek-V3).
+        Fp8Block = "fp8_block" or "blockwise",
         /// 4-bit elements, one 8-bit scale a block of 16 (NVIDIA NVFP4).
         Nvfp4 = "nvfp4",
         /// Weights and inputs in 8-bit integers (SmoothQuant).
@@ -310,6 +312,7 @@ impl Workload {
     pub const fn linear_dtype(&self) -> Dtype {
         match self.recipe {
             Recipe::Tensorwise | Recipe::Rowwise | Recipe::Mxfp8 => self.dtype,
+            Recipe::Fp8Block => Dtype::Fp8Block,
             Recipe::Nvfp4 => Dtype::Nvfp4,
             Recipe::Int8 => Dtype::Int8,
             Recipe::W8a16 => Dtype::W8a16,
@@ -318,6 +321,14 @@ impl Workload {
                 Dtype::Fp8 => Dtype::SparseFp8,
                 _ => Dtype::SparseBf16,
             },
+        }
+    }
+
+    /// Format of routed experts, as layers of them have it: those that were timed in fp8 have scales of blocks.
+    pub const fn expert_dtype(&self) -> Dtype {
+        match self.linear_dtype() {
+            Dtype::Fp8Block => Dtype::Fp8,
+            dtype => dtype,
         }
     }
 
@@ -443,7 +454,7 @@ impl Workload {
             ),
             _ if !self.dtype.is_element() => {
                 let allowed = match self.dtype {
-                    Dtype::Nvfp4 => "fp8 with the recipe nvfp4".to_owned(),
+                    Dtype::Fp8Block | Dtype::Nvfp4 => format!("fp8 with the recipe {}", self.dtype),
                     Dtype::SparseFp8 => "fp8 with the recipe sparse_2_4".to_owned(),
                     Dtype::SparseBf16 => "bf16 or fp16 with the recipe sparse_2_4".to_owned(),
                     dtype => format!("bf16 or fp16 with the recipe {dtype}"),

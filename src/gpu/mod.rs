@@ -187,6 +187,7 @@ impl Gpu {
         let figure = |dtype: Dtype| self.figures.peaks[dtype as usize];
         let peak = match dtype {
             Dtype::W8a16 | Dtype::W4a16 => figure(Dtype::Bf16).or_else(|| figure(Dtype::Fp16)),
+            Dtype::Fp8Block => figure(Dtype::Fp8),
             dtype => match dtype.dense() {
                 Some(dense) => figure(dense)
                     .filter(|_| self.generation.skips_zeros())
@@ -220,7 +221,7 @@ impl Gpu {
     pub fn nearest_peak(&self, dtype: Dtype) -> FlopsPerSecond {
         let wider: &[Dtype] = match dtype {
             Dtype::Nvfp4 | Dtype::Int8 => &[Dtype::Fp8, Dtype::Bf16, Dtype::Fp16],
-            Dtype::Fp8 => &[Dtype::Bf16, Dtype::Fp16],
+            Dtype::Fp8 | Dtype::Fp8Block => &[Dtype::Bf16, Dtype::Fp16],
             Dtype::SparseFp8 => &[Dtype::Fp8, Dtype::Bf16, Dtype::Fp16],
             Dtype::SparseBf16 => &[Dtype::Bf16, Dtype::Fp16],
             Dtype::Bf16 | Dtype::W8a16 | Dtype::W4a16 => &[Dtype::Fp16],

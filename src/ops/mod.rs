@@ -42,6 +42,8 @@ named_enum! {
         Bf16 = "bf16" or "bfloat16",
         /// 8-bit float with one scale per tensor or token; a GEMM writes its output as bf16.
         Fp8 = "fp8" or "float8" or "float8_e4m3fn" or "e4m3",
+        /// fp8 with a 32-bit scale a block of 128 inputs and a block of 128 by 128 weights (DeepSeek-V3, arXiv 2412.19437).
+        Fp8Block = "fp8_block" or "fp8_blockwise",
         /// Weights and inputs in 8-bit integers (SmoothQuant, arXiv 2211.10438).
         Int8 = "int8" or "w8a8",
         /// 4-bit floats with an 8-bit scale a block of 16, weights and inputs (NVIDIA NVFP4).
@@ -75,7 +77,7 @@ impl Dtype {
         match self {
             Self::Fp32 | Self::Tf32 => 4,
             Self::Fp16 | Self::Bf16 | Self::W8a16 | Self::W4a16 | Self::SparseBf16 => 2,
-            Self::Fp8 | Self::Int8 | Self::Nvfp4 | Self::SparseFp8 => 1,
+            Self::Fp8 | Self::Fp8Block | Self::Int8 | Self::Nvfp4 | Self::SparseFp8 => 1,
         }
     }
 
@@ -83,6 +85,7 @@ impl Dtype {
     pub const fn operand_sizes(self) -> [f64; 2] {
         let size = self.size() as f64;
         match self {
+            Self::Fp8Block => [1.0 + 4.0 / 128.0, 1.0 + 4.0 / (128.0 * 128.0)],
             Self::Nvfp4 => [0.5 + 1.0 / 16.0; 2],
             Self::W8a16 => [size, 1.0],
             Self::W4a16 => [size, 0.5],
@@ -99,6 +102,11 @@ impl Dtype {
             Self::SparseFp8 => Some(Self::Fp8),
             _ => None,
         }
+    }
+
+    /// Whether operands are narrow floats that a kernel before the GEMM casts its inputs to.
+    pub const fn casts_inputs(self) -> bool {
+        matches!(self, Self::Fp8 | Self::Fp8Block | Self::Nvfp4)
     }
 
     /// Whether libraries run operands of both formats by the same kernels: widths are equal and neither alone is of integers.

@@ -479,14 +479,14 @@ fn is_default(artifact: &Artifact, submodel: &Submodel, engine: Option<Engine>) 
     of_engine.or(first) == Some(&submodel.key)
 }
 
-/// The models that may answer for a GPU: its own, those of its generation, where there is neither those of other
+/// The models that may answer for a GPU: its own, those of its generation, where neither knows GEMMs of 16 bits those of other
 /// generations of its maker that are not far, and the one of all GPUs.
 pub fn candidates<'a>(gpu: &Gpu, model: Option<&'a Artifact>) -> Result<Candidates<'a>> {
     let named: Vec<&Artifact> = model.into_iter().collect();
     let mut all = named.clone();
     let mut names: Vec<&str> = vec![gpu.name.as_str()];
     names.extend(siblings(gpu)?);
-    if names.len() == 1 && library::find(&gpu.name)?.is_none() {
+    if names.len() == 1 && !library::find(&gpu.name)?.is_some_and(knows_gemms) {
         let others = others(gpu)?.into_iter();
         let near = others.filter(|(_, other)| other.vendor == gpu.vendor && gap(gpu, other) <= FAR);
         names.extend(near.map(|(name, _)| name));
@@ -502,6 +502,15 @@ pub fn candidates<'a>(gpu: &Gpu, model: Option<&'a Artifact>) -> Result<Candidat
         all,
         left_out: None,
         engine: None,
+    })
+}
+
+/// Whether a model was trained on GEMMs of 16 bits.
+fn knows_gemms(artifact: &Artifact) -> bool {
+    let mut keys = artifact.card.submodels.iter().map(|submodel| &submodel.key);
+    keys.any(|key| {
+        let runs_alike = |dtype: Dtype| dtype.runs_as(Dtype::Bf16);
+        key.family == Family::Gemm && key.variant.dtype().is_some_and(runs_alike)
     })
 }
 
@@ -545,7 +554,7 @@ fn is_linked(gpu: &Gpu) -> bool {
 const FAR: f64 = 2.0;
 
 /// The other GPUs with a model of their own, of a dense table: first those of the same generation, nearest in units,
-/// bandwidth and peaks, then the others, nearest in units and bandwidth.
+/// bandwidth and peaks, then the others of the maker, then all others, nearest in units and bandwidth.
 fn others(gpu: &Gpu) -> Result<Vec<(&'static str, &'static Gpu)>> {
     let sparse = sparse_entries()?;
     let mut others: Vec<_> = library::names()
@@ -554,8 +563,8 @@ fn others(gpu: &Gpu) -> Result<Vec<(&'static str, &'static Gpu)>> {
         .filter_map(|name| Gpu::find(name).ok().map(|other| (name, other)))
         .collect();
     let place = |other: &Gpu| match other.generation == gpu.generation {
-        true => (false, gap(gpu, other) + unlike(gpu, other)),
-        false => (true, gap(gpu, other)),
+        true => (0, gap(gpu, other) + unlike(gpu, other)),
+        false => (1 + u8::from(other.vendor != gpu.vendor), gap(gpu, other)),
     };
     others.sort_by(|(_, a), (_, b)| {
         let [(other_a, far_a), (other_b, far_b)] = [place(a), place(b)];

@@ -224,7 +224,7 @@ pub struct PlanRequest {
     #[serde(default)]
     #[schema(default = "bf16")]
     pub dtype: Dtype,
-    /// How linear maps are quantized: fp8 tensorwise, rowwise, mxfp8 or nvfp4; served bf16 or fp16 to integers, too.
+    /// How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4; served bf16 or fp16 to integers, too.
     #[cfg_attr(feature = "cli", arg(long, default_value_t))]
     #[serde(default)]
     #[schema(default = "tensorwise")]

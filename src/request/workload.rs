@@ -46,7 +46,7 @@ pub struct WorkloadRequest {
     /// Number format of the linear layers.
     #[cfg_attr(feature = "cli", arg(long, default_value_t))]
     pub dtype: Dtype,
-    /// How linear maps are quantized: fp8 tensorwise, rowwise, mxfp8 or nvfp4; served bf16 or fp16 to integers, too.
+    /// How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4; served bf16 or fp16 to integers, too.
     #[cfg_attr(feature = "cli", arg(long, default_value_t))]
     pub recipe: Recipe,
     /// Tensor-parallel ranks.

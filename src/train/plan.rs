@@ -168,17 +168,19 @@ pub(super) fn plan<'a>(
     Ok(plan)
 }
 
-/// One sub-model a family and variant from the default stacks, the first of each GPU, of all GPUs that have one.
+/// One sub-model a family and variant from the default stacks, the first of each GPU, of all GPUs that have one; of collectives
+/// one more an engine that has kernels of its own.
 fn plan_across<'a>(tables: &Rows<'a>, recipes: &'a [Recipe]) -> Vec<(Key, Sources<'a>)> {
-    let mut plan: BTreeMap<(Family, Variant), Sources<'a>> = BTreeMap::new();
+    let mut plan: BTreeMap<(Family, Variant, &str), Sources<'a>> = BTreeMap::new();
     for recipe in recipes {
         if let (Some(stack), Ok(gpu)) = (
             stack_in(tables, &recipe.gpu, &recipe.stack, recipe),
             Gpu::find(&recipe.gpu),
         ) {
-            let sources = plan.entry((recipe.family, recipe.variant)).or_default();
-            // Collectives of few and of many ranks are of two stacks of one GPU.
+            let key = (recipe.family, recipe.variant, recipe.across());
+            let sources = plan.entry(key).or_default();
             let is_collective = recipe.family == Family::Collective;
+            // Collectives of few and of many ranks are of two stacks of one GPU.
             let mut known = sources.own.iter();
             if !is_collective && known.any(|(known, _)| known.name == gpu.name) {
                 continue;
@@ -187,10 +189,9 @@ fn plan_across<'a>(tables: &Rows<'a>, recipes: &'a [Recipe]) -> Vec<(Key, Source
             sources.ranks_from.extend(recipe.ranks_from(stack));
         }
     }
-    let any = ANY_GPU;
     plan.into_iter()
-        .map(|((family, variant), sources)| {
-            (key_of(any, "default stacks", family, variant), sources)
+        .map(|((family, variant, stacks), sources)| {
+            (key_of(ANY_GPU, stacks, family, variant), sources)
         })
         .collect()
 }

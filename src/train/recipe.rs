@@ -45,6 +45,8 @@ pub struct Recipe {
     pub kriged: bool,
     /// Collectives of fewer ranks are those of another stack.
     ranks_from: u64,
+    /// The sub-model over all GPUs that learns from it, where that is not the one of the default stacks.
+    across: Option<String>,
 }
 
 /// A recipe on disk: the variant is the kind of the kernel, its format, or both.
@@ -69,6 +71,7 @@ struct RecipeFields {
     kriged: bool,
     #[serde(default)]
     ranks_from: u64,
+    across: Option<String>,
 }
 
 impl TryFrom<RecipeFields> for Recipe {
@@ -90,6 +93,7 @@ impl TryFrom<RecipeFields> for Recipe {
             distilled: fields.distilled,
             kriged: fields.kriged,
             ranks_from: fields.ranks_from,
+            across: fields.across,
         })
     }
 }
@@ -103,6 +107,11 @@ impl Recipe {
         self.auxiliary
             .iter()
             .filter_map(|table| table.split_once(" / "))
+    }
+
+    /// The stack of the sub-model over all GPUs that learns from it.
+    pub fn across(&self) -> &str {
+        self.across.as_deref().unwrap_or("default stacks")
     }
 
     /// The least ranks of the collectives that its own table is asked for, where that is not of all.

@@ -82,7 +82,11 @@ fn the_shipped_models_were_trained_by_the_recipes() {
         let model = list(card, "submodels")
             .find(|model| {
                 let key = &model["key"];
-                (shared || key["stack"] == recipe.stack.as_str())
+                let stack = match shared {
+                    true => recipe.across(),
+                    false => recipe.stack.as_str(),
+                };
+                key["stack"] == stack
                     && key["family"] == recipe.family.name()
                     && key["kind"].as_str() == recipe.variant.kind()
                     && key["dtype"].as_str() == recipe.variant.dtype().map(Dtype::name)

@@ -8,6 +8,7 @@ use shapewise::ops::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pas
 use shapewise::predict::Predictor;
 use shapewise::predict::estimate::{Caveat, Estimate, Tier};
 use shapewise::predict::library;
+use shapewise::predict::scope::Scope;
 use shapewise::predict::step::estimate_step;
 use shapewise::regressor::artifact::WEIGHTS_FILE;
 use shapewise::units::Seconds;
@@ -59,6 +60,63 @@ impl From<Gemm> for Question {
 impl From<Attention> for Question {
     fn from(attention: Attention) -> Self {
         Self(Op::Attention(attention))
+    }
+}
+
+#[test]
+fn an_interval_for_any_stack_is_wider_about_the_same_time() {
+    let this = predictor("h200");
+    let any = predictor("h200").with_scope(Scope::AnyStack);
+    let ops = [
+        Op::Gemm(gemm(4096, 4096, 4096)),
+        Op::Attention(attention(1, 4096, 128)),
+    ];
+    for (this, any) in this.predict(&ops).into_iter().zip(any.predict(&ops)) {
+        assert_eq!((this.time, this.tier), (any.time, any.tier));
+        assert!(any.low() < this.low() && any.high() > this.high());
+        assert!(any.shared > this.shared + 0.1);
+    }
+    // What follows from bandwidths alone names no stack.
+    let sparse = [Op::Gemm(Gemm {
+        dtype: Dtype::SparseBf16,
+        ..gemm(4096, 4096, 4096)
+    })];
+    let widths = [&this, &any].map(|predictor| predictor.predict(&sparse)[0].half_width);
+    assert_eq!(widths[0], widths[1]);
+}
+
+/// A linear map of DeepSeek-V3: 132 us by TensorRT-LLM on H200 (ai-dynamo/aiconfigurator), 144 us on MI300X (ROCm/aiter).
+#[test]
+fn scales_of_blocks_are_a_format_of_their_own() {
+    let of = |gpu: &str, dtype| {
+        let predictor = predictor(gpu);
+        let op = Gemm {
+            dtype,
+            ..gemm(4096, 7168, 2048)
+        };
+        one(&predictor, op)
+    };
+    for gpu in [
+        "h100",
+        "h200",
+        "b200",
+        "b300",
+        "gb200",
+        "gb300",
+        "l40s",
+        "rtx-pro-6000",
+        "mi300x",
+        "mi355x",
+    ] {
+        let block = of(gpu, Dtype::Fp8Block);
+        assert_eq!(block.tier, Tier::Learned, "{gpu}");
+        let ratio = block.time / of(gpu, Dtype::Fp8).time;
+        assert!((0.5..3.0).contains(&ratio), "{gpu}: {ratio}");
+    }
+    assert_eq!(of("gh200", Dtype::Fp8Block).tier, Tier::Transferred);
+    for (gpu, published_us) in [("h200", 132.2), ("mi300x", 144.3)] {
+        let ratio = of(gpu, Dtype::Fp8Block).time.micros() / published_us;
+        assert!((0.85..1.15).contains(&ratio), "{gpu}: {ratio}");
     }
 }
 

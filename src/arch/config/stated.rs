@@ -31,6 +31,7 @@ impl Format {
             "float16" => Some(Dtype::Fp16),
             "bfloat16" => Some(Dtype::Bf16),
             "fp8" | "fbgemm_fp8" => Some(Dtype::Fp8),
+            "fp8 in blocks of 128 x 128" => Some(Dtype::Fp8Block),
             "awq with 4 bits" | "gptq with 4 bits" => Some(Dtype::W4a16),
             "gptq with 8 bits" => Some(Dtype::W8a16),
             _ => None,
@@ -59,6 +60,10 @@ impl Stated {
             let mut name = method.unwrap_or("an unnamed format").to_owned();
             if let Some(bits) = bits {
                 name = format!("{name} with {bits} bits");
+            }
+            if let Some(block) = nested.value("weight_block_size").and_then(|v| v.as_array()) {
+                let sizes: Vec<_> = block.iter().map(ToString::to_string).collect();
+                name = format!("{name} in blocks of {}", sizes.join(" x "));
             }
             format = Some(Format { field: found, name });
         }

@@ -272,7 +272,7 @@ fn what_a_config_says_is_contradicted_aloud_and_what_is_not_counted_is_said() {
             "deepseek-ai/DeepSeek-V3",
             Dtype::Bf16,
             &[
-                "says fp8 (`quantization_config`)",
+                "says fp8 in blocks of 128 x 128 (`quantization_config`)",
                 "takes bf16",
                 "token after the next",
             ][..],
@@ -309,7 +309,9 @@ fn what_a_config_says_is_contradicted_aloud_and_what_is_not_counted_is_said() {
     for model in silent {
         assert_eq!(notes(model, Dtype::Bf16), "", "{model}");
     }
-    assert!(!notes("deepseek-ai/DeepSeek-V3", Dtype::Fp8).contains("fp8"));
+    let notes = |dtype| notes("deepseek-ai/DeepSeek-V3", dtype);
+    assert!(notes(Dtype::Fp8).contains("recipe fp8_block the other"));
+    assert!(!notes(Dtype::Fp8Block).contains("fp8"));
 }
 
 /// Window size and windowed layers of a model that is often downloaded.

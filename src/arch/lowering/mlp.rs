@@ -81,7 +81,7 @@ impl Lowering<'_> {
             width_shards: work.expert_ranks(),
             expert_shards: work.ep,
             gated: self.arch.mlp.kind == MlpKind::Swiglu,
-            dtype: work.linear_dtype(),
+            dtype: work.expert_dtype(),
             load: SERVED_LOAD,
             ..Experts::new(1, width, moe.d_ff, moe.experts, moe.top_k)
         };

@@ -188,7 +188,7 @@ impl Lowering<'_> {
         };
         let (inputs, outputs) = (linear.inputs, linear.outputs);
         let gemm = |m, n, k, layout| {
-            let layout = if matches!(dtype, Dtype::Fp8 | Dtype::Nvfp4) {
+            let layout = if dtype.casts_inputs() {
                 Layout::Tn
             } else {
                 layout
@@ -229,7 +229,7 @@ impl Lowering<'_> {
         again: u64,
     ) {
         let activations = self.work.activation_dtype();
-        if matches!(dtype, Dtype::Fp8 | Dtype::Nvfp4) {
+        if dtype.casts_inputs() {
             for (phase, cols) in [
                 (Phase::Forward, linear.inputs),
                 (Phase::Backward, linear.outputs),

@@ -115,11 +115,20 @@ const LINEAR: &[&str] = &[
     "latency",
 ];
 
+const QUANTIZE: &[&str] = &[
+    "op_name",
+    "kernel_source",
+    "quant_dtype",
+    "m",
+    "k",
+    "latency",
+];
+
 /// The publisher and its tables.
 pub(super) const IMPORTER: Importer = Importer {
     repository: "ai-dynamo/aiconfigurator@095f58a",
     licence: "Apache-2.0",
-    tables: "its GEMM, attention, latent attention, linear attention, collective, all-to-all or mixture-of-experts tables",
+    tables: "its GEMM, attention, latent attention, linear attention, collective, all-to-all, quantization or mixture-of-experts tables",
     recipe,
 };
 
@@ -169,6 +178,7 @@ fn recipe(file: &Parquet) -> Option<Recipe> {
         })
         .or_else(|| recipe(LATENT, latent))
         .or_else(|| recipe(LINEAR, linear))
+        .or_else(|| recipe(QUANTIZE, quantize))
         .or_else(|| {
             // Scales a block are other kernels than scales a tensor, and SGLang has more than one library of
             // kernels: each a stack of its own.
@@ -212,6 +222,7 @@ fn gemm<'a>(batch: &'a Batch<'_>) -> Result<Reader<'a>> {
                 dtype: match dtype.get(row) {
                     Some("bfloat16") => Dtype::Bf16,
                     Some("fp8") => Dtype::Fp8,
+                    Some("fp8_block") => Dtype::Fp8Block,
                     Some("nvfp4") => Dtype::Nvfp4,
                     Some("sq") => Dtype::Int8,
                     // SGLang quantizes inputs, too: its large GEMMs are faster than the peak of 16 bits.
@@ -339,6 +350,32 @@ fn collective<'a>(batch: &'a Batch<'_>) -> Result<Reader<'a>> {
             time: latency.time(row, MILLISECOND),
             group: None,
             libraries: kernel,
+        })
+    }))
+}
+
+/// What a GEMM in fp8 needs done to its inputs of 16 bits, by a scale that is known; finding that scale is no kernel of ours.
+fn quantize<'a>(batch: &'a Batch<'_>) -> Result<Reader<'a>> {
+    let (call, dtype) = (batch.texts("op_name")?, batch.texts("quant_dtype")?);
+    let (rows, cols) = (batch.counts("m")?, batch.counts("k")?);
+    let (latency, kernel) = (batch.numbers("latency")?, batch.texts("kernel_source")?);
+    Ok(Box::new(move |row| {
+        match (call.get(row), dtype.get(row)) {
+            (Some("scale_matrix"), Some("fp8")) => {}
+            (Some("scale_matrix"), other) => return Err(unknown("quant_dtype", other)),
+            (other, _) => return Err(unknown("op_name", other)),
+        }
+        let (rows, cols) = (rows.size(row), cols.size(row));
+        Ok(Reading {
+            op: Op::Memory(Memory::forward(
+                MemoryKind::Quantize,
+                rows,
+                cols,
+                Dtype::Bf16,
+            )),
+            time: latency.time(row, MILLISECOND),
+            group: None,
+            libraries: kernel.get(row),
         })
     }))
 }

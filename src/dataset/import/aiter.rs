@@ -56,18 +56,14 @@ fn recipe(file: &Parquet) -> Option<Recipe> {
     }
     let known = file.has_all(GEMM) && file.has("gfx");
     known.then_some(Recipe {
-        identity: &["gfx", "file"],
+        identity: &["gfx"],
         identify: |texts| {
             let gpu = match texts[0] {
                 "gfx942" => "mi300x",
                 "gfx950" => "mi355x",
                 other => other,
             };
-            let scales = match texts[1].contains("blockscale") {
-                true => " blockscale",
-                false => "",
-            };
-            (gpu.to_owned(), format!("aiter{scales}, tuned minimum"))
+            (gpu.to_owned(), "aiter, tuned minimum".to_owned())
         },
         columns: GEMM,
         readers: vec![gemm],
@@ -89,6 +85,7 @@ fn gemm<'a>(rows: &'a Batch<'_>) -> Result<Reader<'a>> {
         }
         let dtype = match weights.get(row) {
             Some("torch.int8") => return Err(unknown("q_dtype_w", weights.get(row))),
+            _ if file.contains("a8w8_blockscale") => Dtype::Fp8Block,
             _ if file.contains("a8w8") => Dtype::Fp8,
             _ if file.contains("bf16_tuned") => Dtype::Bf16,
             _ => return Err("4-bit weights".to_owned()),

@@ -103,18 +103,18 @@ fn aiconfigurator_gemm_rows_are_linear_layers_in_milliseconds() {
 
 #[test]
 fn aiconfigurator_names_of_quantized_weights_are_formats_of_ours() {
-    let mut columns = h200(5);
-    columns[3].1 = texts(&["plugin", "plugin", "plugin", "plugin", "sglang"]);
+    let mut columns = h200(6);
+    columns[3].1 = texts(&["plugin", "plugin", "plugin", "plugin", "sglang", "deepgemm"]);
     columns.extend([
         (
             "gemm_dtype",
-            texts(&["nvfp4", "sq", "int8_wo", "int4_wo", "int8_wo"]),
+            texts(&["nvfp4", "sq", "int8_wo", "int4_wo", "int8_wo", "fp8_block"]),
         ),
-        ("m", sizes(&[16; 5])),
-        ("n", sizes(&[1024; 5])),
-        ("k", sizes(&[512; 5])),
-        ("latency", singles(&[0.004; 5])),
-        ("suspect", Arc::new(BooleanArray::from(vec![false; 5]))),
+        ("m", sizes(&[16; 6])),
+        ("n", sizes(&[1024; 6])),
+        ("k", sizes(&[512; 6])),
+        ("latency", singles(&[0.004; 6])),
+        ("suspect", Arc::new(BooleanArray::from(vec![false; 6]))),
     ]);
     let table = imported(Source::Aiconfigurator, &Filter::default(), columns);
     let dtypes: Vec<_> = table.rows.iter().filter_map(|row| row.op.dtype()).collect();
@@ -124,8 +124,27 @@ fn aiconfigurator_names_of_quantized_weights_are_formats_of_ours() {
         Dtype::W8a16,
         Dtype::W4a16,
         Dtype::Int8,
+        Dtype::Fp8Block,
     ];
     assert_eq!(dtypes, expected);
+}
+
+#[test]
+fn aiconfigurator_quantization_by_a_known_scale_is_a_kernel_of_ours() {
+    let mut columns = h200(2);
+    columns.extend([
+        ("op_name", texts(&["scale_matrix", "compute_scale"])),
+        ("quant_dtype", texts(&["fp8", "fp8"])),
+        ("m", sizes(&[4096; 2])),
+        ("k", sizes(&[8192; 2])),
+        ("latency", singles(&[0.04; 2])),
+    ]);
+    let table = imported(Source::Aiconfigurator, &Filter::default(), columns);
+    let op = Memory::forward(MemoryKind::Quantize, 4096, 8192, Dtype::Bf16);
+    let ops: Vec<_> = table.rows.iter().map(|row| row.op).collect();
+    assert_eq!(ops, [Op::Memory(op)]);
+    let reason = "`op_name` is compute_scale, which is no operand format or pattern of ours";
+    assert_eq!(reasons(&table), [(reason, 1)]);
 }
 
 #[test]
@@ -921,9 +940,10 @@ fn tuned_minima_and_means_are_stacks_of_their_own() {
         .collect();
     let expected = [
         ("mi300x", "aiter, tuned minimum"),
-        ("mi355x", "aiter blockscale, tuned minimum"),
+        ("mi355x", "aiter, tuned minimum"),
     ];
     assert_eq!(stacks, expected, "{}", aiter.skipped);
+    assert_eq!(aiter.rows[1].op.dtype(), Some(Dtype::Fp8Block));
     let pipeweave = imported(
         Source::Pipeweave,
         &Filter::default(),

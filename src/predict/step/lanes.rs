@@ -58,9 +58,12 @@ impl Factors {
         use Constant as C;
         let get = |constant| framework.get(constant);
         let [linear, experts] = match recipe {
-            Recipe::Tensorwise | Recipe::Int8 | Recipe::W8a16 | Recipe::W4a16 | Recipe::Sparse => {
-                [1.0; 2]
-            }
+            Recipe::Tensorwise
+            | Recipe::Fp8Block
+            | Recipe::Int8
+            | Recipe::W8a16
+            | Recipe::W4a16
+            | Recipe::Sparse => [1.0; 2],
             Recipe::Rowwise => [get(C::RowwiseOverTensorwise); 2],
             Recipe::Mxfp8 => [get(C::Mxfp8OverFp8); 2],
             Recipe::Nvfp4 => [C::Nvfp4, C::Nvfp4Experts].map(get),

@@ -9,7 +9,7 @@ use crate::arch::{
 use crate::error::{Error, Result};
 use crate::framework::{Constant, Framework};
 use crate::gpu::Gpu;
-use crate::ops::{Collective, Dtype, Gemm, Memory, MemoryKind, Op};
+use crate::ops::{Collective, Gemm, Memory, MemoryKind, Op};
 use crate::predict::Predictor;
 use crate::predict::assume;
 use crate::predict::collective::Traffic;
@@ -302,7 +302,7 @@ impl<'a> Context<'a> {
         let mut launches = true;
         let terms = match &item.op {
             Op::Gemm(op) => {
-                let fp8 = matches!(op.dtype, Dtype::Fp8 | Dtype::Nvfp4);
+                let fp8 = op.dtype.casts_inputs();
                 let term = match (item.role.is_of_experts(), fp8) {
                     (false, false) => Term::Gemm,
                     (false, true) => Term::GemmFp8,
@@ -317,9 +317,9 @@ impl<'a> Context<'a> {
                 [Some((term, plain(time.secs()))), None]
             }
             Op::Experts(op) => {
-                let term = match op.dtype {
-                    Dtype::Fp8 | Dtype::Nvfp4 => Term::ExpertsFp8,
-                    _ => Term::Experts,
+                let term = match op.dtype.casts_inputs() {
+                    true => Term::ExpertsFp8,
+                    false => Term::Experts,
                 };
                 [Some((term, plain(predicted.secs()))), None]
             }
