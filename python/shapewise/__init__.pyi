@@ -827,7 +827,8 @@ def predict_gemm(  # type: ignore[overload-overlap]
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
     any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
-        answers alone; those of steps are the framework's, or the operators' where they are wider.
+        answers alone; those of steps are the framework's, or the operators' where they are wider,
+        those of planned engines the framework's.
     """
 
 @overload
@@ -867,7 +868,8 @@ def predict_gemm(
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
     any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
-        answers alone; those of steps are the framework's, or the operators' where they are wider.
+        answers alone; those of steps are the framework's, or the operators' where they are wider,
+        those of planned engines the framework's.
     """
 
 @overload
@@ -917,7 +919,8 @@ def predict_attention(  # type: ignore[overload-overlap]
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
     any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
-        answers alone; those of steps are the framework's, or the operators' where they are wider.
+        answers alone; those of steps are the framework's, or the operators' where they are wider,
+        those of planned engines the framework's.
     """
 
 @overload
@@ -967,7 +970,8 @@ def predict_attention(
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
     any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
-        answers alone; those of steps are the framework's, or the operators' where they are wider.
+        answers alone; those of steps are the framework's, or the operators' where they are wider,
+        those of planned engines the framework's.
     """
 
 def predict_graph(
@@ -1003,7 +1007,8 @@ def predict_graph(
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
     any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
-        answers alone; those of steps are the framework's, or the operators' where they are wider.
+        answers alone; those of steps are the framework's, or the operators' where they are wider,
+        those of planned engines the framework's.
     """
 
 class Model:
@@ -1110,7 +1115,8 @@ class Model:
         host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
             [default: that of the GPU's usual server].
         any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
-            answers alone; those of steps are the framework's, or the operators' where they are wider.
+            answers alone; those of steps are the framework's, or the operators' where they are wider,
+            those of planned engines the framework's.
         """
     def check(
         self,
@@ -1200,7 +1206,8 @@ class Model:
         host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
             [default: that of the GPU's usual server].
         any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
-            answers alone; those of steps are the framework's, or the operators' where they are wider.
+            answers alone; those of steps are the framework's, or the operators' where they are wider,
+            those of planned engines the framework's.
         """
     def sweep(
         self,
@@ -1290,7 +1297,8 @@ class Model:
         host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
             [default: that of the GPU's usual server].
         any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
-            answers alone; those of steps are the framework's, or the operators' where they are wider.
+            answers alone; those of steps are the framework's, or the operators' where they are wider,
+            those of planned engines the framework's.
         """
     def plan(
         self,
@@ -1374,7 +1382,8 @@ class Model:
         host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
             [default: that of the GPU's usual server].
         any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
-            answers alone; those of steps are the framework's, or the operators' where they are wider.
+            answers alone; those of steps are the framework's, or the operators' where they are wider,
+            those of planned engines the framework's.
         """
     def compare(
         self,
@@ -1458,7 +1467,8 @@ class Model:
         host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
             [default: that of the GPU's usual server].
         any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
-            answers alone; those of steps are the framework's, or the operators' where they are wider.
+            answers alone; those of steps are the framework's, or the operators' where they are wider,
+            those of planned engines the framework's.
         """
     def search(
         self,
@@ -1623,7 +1633,8 @@ class Model:
         host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
             [default: that of the GPU's usual server].
         any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
-            answers alone; those of steps are the framework's, or the operators' where they are wider.
+            answers alone; those of steps are the framework's, or the operators' where they are wider,
+            those of planned engines the framework's.
         """
 
 def search(
@@ -1792,7 +1803,8 @@ def search(
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
     any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
-        answers alone; those of steps are the framework's, or the operators' where they are wider.
+        answers alone; those of steps are the framework's, or the operators' where they are wider,
+        those of planned engines the framework's.
     """
 
 def check(
@@ -1883,7 +1895,8 @@ def check(
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
     any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
-        answers alone; those of steps are the framework's, or the operators' where they are wider.
+        answers alone; those of steps are the framework's, or the operators' where they are wider,
+        those of planned engines the framework's.
     """
 
 def plan(
@@ -1968,7 +1981,8 @@ def plan(
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
     any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
-        answers alone; those of steps are the framework's, or the operators' where they are wider.
+        answers alone; those of steps are the framework's, or the operators' where they are wider,
+        those of planned engines the framework's.
     """
 
 def compare(
@@ -2053,7 +2067,8 @@ def compare(
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
     any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
-        answers alone; those of steps are the framework's, or the operators' where they are wider.
+        answers alone; those of steps are the framework's, or the operators' where they are wider,
+        those of planned engines the framework's.
     """
 
 @overload
@@ -2094,7 +2109,8 @@ def sweep(
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
     any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
-        answers alone; those of steps are the framework's, or the operators' where they are wider.
+        answers alone; those of steps are the framework's, or the operators' where they are wider,
+        those of planned engines the framework's.
     """
 
 @overload
@@ -2145,7 +2161,8 @@ def sweep(
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
     any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
-        answers alone; those of steps are the framework's, or the operators' where they are wider.
+        answers alone; those of steps are the framework's, or the operators' where they are wider,
+        those of planned engines the framework's.
     """
 
 @overload
@@ -2238,7 +2255,8 @@ def sweep(
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
     any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
-        answers alone; those of steps are the framework's, or the operators' where they are wider.
+        answers alone; those of steps are the framework's, or the operators' where they are wider,
+        those of planned engines the framework's.
     """
 
 def calibrate(

@@ -28,7 +28,8 @@ use crate::framework::Kernels;
 use crate::ops::Op;
 use crate::plan::remedy;
 use crate::predict::Predictor;
-use crate::predict::step::estimate_step;
+use crate::predict::estimate::Tier;
+use crate::predict::step::{Line, estimate_step};
 use crate::report::Basis;
 use crate::report::check::CheckReport;
 use crate::report::operator::OperatorReport;
@@ -58,7 +59,12 @@ pub fn step(
     run.validate(workload)?;
     predictor.gpu().require(workload.dtypes())?;
     let step = estimate_step(predictor, architecture, workload)?;
-    let ops = step.lines.iter().map(|line| &line.item.op);
+    // The traffic of collectives that no net was asked for has no basis.
+    let is_asked = |line: &&Line| {
+        line.each.tier != Tier::Roofline || !matches!(line.item.op, Op::Collective(_))
+    };
+    let lines = step.lines.iter().filter(is_asked);
+    let ops = lines.map(|line| &line.item.op);
     let bases = bases(predictor, predictor.framework(workload.mode)?.kernels, ops);
     let report = StepReport::new(predictor, architecture, workload, &step, bases)?;
     let tokens = run.tokens.map(|tokens| tokens.0);

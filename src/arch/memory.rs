@@ -212,7 +212,7 @@ fn state_bytes(work: &Workload) -> f64 {
     }
 }
 
-/// Bytes of a weight as a server keeps it, with the 8-bit scales of its blocks.
+/// Bytes of a weight as a server keeps it, with the scales of its blocks.
 fn served_bytes(work: &Workload) -> f64 {
     match work.recipe {
         Recipe::Mxfp8 => 1.0 + 1.0 / 32.0,

@@ -114,6 +114,8 @@ mod tests {
         assert_eq!(bytes(Dtype::Bf16), 2.0 * (left + right + output));
         assert_eq!(bytes(Dtype::W8a16), 2.0 * left + right + 2.0 * output);
         assert_eq!(bytes(Dtype::W4a16), 2.0 * left + 0.5 * right + 2.0 * output);
+        let blocks = left * (1.0 + 1.0 / 32.0) + right * (1.0 + 1.0 / 4096.0);
+        assert_eq!(bytes(Dtype::Fp8Block), blocks + 2.0 * output);
         assert_eq!(bytes(Dtype::Int8), left + right + 2.0 * output);
         assert_eq!(bytes(Dtype::Nvfp4), 0.5625 * (left + right) + 2.0 * output);
         // Of four 16-bit weights, two values and two places of 2 bits: 36 bits of 64; of four in fp8 20 of 32.

@@ -68,7 +68,7 @@ impl LoadedModel {
         })
     }
 
-    /// Whether it was trained over the default stacks of all GPUs.
+    /// Whether it was trained over several GPUs.
     pub fn is_of_all_gpus(&self) -> bool {
         self.key.gpu == ANY_GPU
     }
@@ -271,7 +271,13 @@ fn next_best<'a>(
         };
         let known = others.filter_map(|(place, submodel, weights)| {
             let distance = distance(gpu, variant, &submodel.key)?;
-            let rank = (distance, place, unlike(submodel));
+            // A net of collectives that saw this GPU goes before one of the engine that did not.
+            let rank = (
+                distance,
+                !is_measured(submodel, gpu),
+                place,
+                unlike(submodel),
+            );
             (distance <= most).then_some((rank, submodel, weights))
         });
         known.min_by_key(|(rank, ..)| *rank)
@@ -444,12 +450,16 @@ impl Candidates<'_> {
     }
 
     /// Whether a sub-model has not seen the GPU that is left out, and is the default one of its variant or of an engine like
-    /// the one that is asked for.
+    /// the one that is asked for; collectives are NCCL's where no engine's were timed.
     fn may_answer(&self, artifact: &Artifact, submodel: &Submodel) -> bool {
         let seen = |left_out: &str| submodel.data.iter().any(|table| table.gpu == left_out);
         let is_like = |engine| unlikeness(engine, submodel).is_some();
+        let is_of_nccl =
+            || submodel.key.family == Family::Collective && is_default(artifact, submodel, None);
         !self.left_out.is_some_and(seen)
-            && (is_default(artifact, submodel, self.engine) || self.engine.is_some_and(is_like))
+            && (is_default(artifact, submodel, self.engine)
+                || self.engine.is_some_and(is_like)
+                || is_of_nccl())
     }
 }
 
@@ -486,7 +496,11 @@ pub fn candidates<'a>(gpu: &Gpu, model: Option<&'a Artifact>) -> Result<Candidat
     let mut all = named.clone();
     let mut names: Vec<&str> = vec![gpu.name.as_str()];
     names.extend(siblings(gpu)?);
-    if names.len() == 1 && !library::find(&gpu.name)?.is_some_and(knows_gemms) {
+    let found: Vec<_> = names
+        .iter()
+        .map(|name| library::find(name))
+        .collect::<Result<_>>()?;
+    if !found.into_iter().flatten().any(knows_gemms) {
         let others = others(gpu)?.into_iter();
         let near = others.filter(|(_, other)| other.vendor == gpu.vendor && gap(gpu, other) <= FAR);
         names.extend(near.map(|(name, _)| name));

@@ -73,7 +73,7 @@ impl OtherStacks {
         ))
     }
 
-    /// The half width that another stack of the GPU adds to an answer; none where no family of the kind was compared.
+    /// The half width that another stack of the GPU adds to an answer; none where the file has no entry.
     pub fn half_width(&self, op: &Op) -> Option<f64> {
         let (family, variant) = (Family::of(op), Variant::of(op));
         let mut entries = self.0.iter();
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn kernels_that_engines_write_themselves_differ_most() {
+    fn formats_and_kinds_have_widths_of_their_own() {
         let stacks = OtherStacks::built_in().unwrap();
         let gemm = |dtype| {
             let op = Gemm {

@@ -142,7 +142,7 @@ pub struct Basis {
     pub dtype: String,
     /// Software stack and GPU that were learned from; none where nothing was learned.
     pub stack: Option<String>,
-    /// The software that the 90 % interval holds for.
+    /// The software that the 90 % intervals of these operators hold for.
     pub interval: Scope,
 }
 
@@ -152,7 +152,7 @@ impl Basis {
         let stack = self.stack.as_deref().unwrap_or("roofline, nothing learned");
         let holds = match self.interval {
             Scope::ThisStack => "",
-            Scope::AnyStack => ", interval for any stack",
+            Scope::AnyStack => ", intervals of operators for any stack",
         };
         format!("{} {}: {stack}{holds}", self.family, self.dtype)
     }

@@ -86,7 +86,7 @@ pub struct TargetRequest {
     #[param(minimum = 0.001, maximum = 8000.0)]
     pub host_gbyte_per_s: Option<f64>,
     /// Intervals of operators hold for any software stack of the GPU, not for the one that answers alone; those of steps
-    /// are the framework's, or the operators' where they are wider.
+    /// are the framework's, or the operators' where they are wider, those of planned engines the framework's.
     #[cfg_attr(feature = "cli", arg(long))]
     pub any_stack: bool,
 }

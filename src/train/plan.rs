@@ -171,13 +171,16 @@ pub(super) fn plan<'a>(
 /// One sub-model a family and variant from the default stacks, the first of each GPU, of all GPUs that have one; of collectives
 /// one more an engine that has kernels of its own.
 fn plan_across<'a>(tables: &Rows<'a>, recipes: &'a [Recipe]) -> Vec<(Key, Sources<'a>)> {
-    let mut plan: BTreeMap<(Family, Variant, &str), Sources<'a>> = BTreeMap::new();
+    // The default stacks go first: the first sub-model of a kind answers where no engine is asked for.
+    let mut plan: BTreeMap<(Family, Variant, bool, &str), Sources<'a>> = BTreeMap::new();
     for recipe in recipes {
         if let (Some(stack), Ok(gpu)) = (
             stack_in(tables, &recipe.gpu, &recipe.stack, recipe),
             Gpu::find(&recipe.gpu),
         ) {
-            let key = (recipe.family, recipe.variant, recipe.across());
+            let across = recipe.across();
+            let is_of_engine = across != Recipe::DEFAULT_STACKS;
+            let key = (recipe.family, recipe.variant, is_of_engine, across);
             let sources = plan.entry(key).or_default();
             let is_collective = recipe.family == Family::Collective;
             // Collectives of few and of many ranks are of two stacks of one GPU.
@@ -190,7 +193,7 @@ fn plan_across<'a>(tables: &Rows<'a>, recipes: &'a [Recipe]) -> Vec<(Key, Source
         }
     }
     plan.into_iter()
-        .map(|((family, variant, stacks), sources)| {
+        .map(|((family, variant, _, stacks), sources)| {
             (key_of(ANY_GPU, stacks, family, variant), sources)
         })
         .collect()

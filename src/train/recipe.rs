@@ -102,6 +102,9 @@ impl Recipe {
     /// The recipes this build ships, as text.
     pub const SHIPPED: &str = include_str!("../../data/stacks.toml");
 
+    /// The stack of a sub-model over all GPUs that learns from the first table of each.
+    pub const DEFAULT_STACKS: &str = "default stacks";
+
     /// The auxiliary tables as `(gpu, stack)`.
     pub fn auxiliary(&self) -> impl Iterator<Item = (&str, &str)> {
         self.auxiliary
@@ -111,7 +114,7 @@ impl Recipe {
 
     /// The stack of the sub-model over all GPUs that learns from it.
     pub fn across(&self) -> &str {
-        self.across.as_deref().unwrap_or("default stacks")
+        self.across.as_deref().unwrap_or(Self::DEFAULT_STACKS)
     }
 
     /// The least ranks of the collectives that its own table is asked for, where that is not of all.

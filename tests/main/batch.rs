@@ -41,6 +41,17 @@ fn batch(input: &str, options: &[&str]) -> (Option<i32>, String, String) {
 }
 
 #[test]
+fn a_line_asks_for_an_interval_of_any_stack_as_the_option_does() {
+    let any = alone(&format!("{GEMM} --any-stack"));
+    assert!(any.contains("\"interval\":\"any_stack\"") && any != alone(GEMM));
+    let line = |any_stack| json!({"kind": "gemm", "m": 4096, "n": 8192, "k": 1024, "any_stack": any_stack});
+    let input = format!("{}\n{}\n", line(true), line(false));
+    let (_, out, err) = batch(&input, &["--format", "json"]);
+    assert_eq!(err, "");
+    assert_eq!(out, any + &alone(GEMM));
+}
+
+#[test]
 fn a_line_is_answered_as_the_single_question_is() {
     let op = serde_json::from_str::<Value>(&data(GEMM)).unwrap()["op"].clone();
     let lines = [

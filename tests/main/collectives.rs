@@ -64,6 +64,26 @@ fn engines_sum_small_messages_by_kernels_of_their_own() {
     }
 }
 
+/// TensorRT-LLM's all-to-alls were timed on GB200, SGLang's on nodes of eight.
+#[test]
+fn an_engine_answers_for_the_gpus_where_it_was_timed_and_nccl_for_others() {
+    let of = |engine, gpu| {
+        let op = Collective::new(CollectiveKind::AllToAll, 1 << 20, 4);
+        asked_of(engine, gpu, &[op])[0]
+    };
+    for (engine, gpu, is_nccl) in [
+        (Engine::Trtllm, "gb200", false),
+        (Engine::Trtllm, "h200", true),
+        (Engine::Sglang, "h200", false),
+        (Engine::Vllm, "b200", false),
+        (Engine::Sglang, "gb200", true),
+        (Engine::Vllm, "a100", true),
+    ] {
+        let (own, nccl) = (of(Some(engine), gpu), of(None, gpu));
+        assert_eq!(own.time == nccl.time, is_nccl, "{engine} on {gpu}");
+    }
+}
+
 #[test]
 fn no_collective_is_faster_than_its_link_and_few_fall_as_their_size_grows() {
     let mut falls = 0;

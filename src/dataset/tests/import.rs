@@ -103,18 +103,34 @@ fn aiconfigurator_gemm_rows_are_linear_layers_in_milliseconds() {
 
 #[test]
 fn aiconfigurator_names_of_quantized_weights_are_formats_of_ours() {
-    let mut columns = h200(6);
-    columns[3].1 = texts(&["plugin", "plugin", "plugin", "plugin", "sglang", "deepgemm"]);
+    let mut columns = h200(7);
+    columns[3].1 = texts(&[
+        "plugin",
+        "plugin",
+        "plugin",
+        "plugin",
+        "sglang",
+        "deepgemm",
+        "DeepGemmFp8BlockScaledMMKernel",
+    ]);
     columns.extend([
         (
             "gemm_dtype",
-            texts(&["nvfp4", "sq", "int8_wo", "int4_wo", "int8_wo", "fp8_block"]),
+            texts(&[
+                "nvfp4",
+                "sq",
+                "int8_wo",
+                "int4_wo",
+                "int8_wo",
+                "fp8_block",
+                "fp8_block",
+            ]),
         ),
-        ("m", sizes(&[16; 6])),
-        ("n", sizes(&[1024; 6])),
-        ("k", sizes(&[512; 6])),
-        ("latency", singles(&[0.004; 6])),
-        ("suspect", Arc::new(BooleanArray::from(vec![false; 6]))),
+        ("m", sizes(&[16; 7])),
+        ("n", sizes(&[1024; 7])),
+        ("k", sizes(&[512; 7])),
+        ("latency", singles(&[0.004; 7])),
+        ("suspect", Arc::new(BooleanArray::from(vec![false; 7]))),
     ]);
     let table = imported(Source::Aiconfigurator, &Filter::default(), columns);
     let dtypes: Vec<_> = table.rows.iter().filter_map(|row| row.op.dtype()).collect();
@@ -127,6 +143,8 @@ fn aiconfigurator_names_of_quantized_weights_are_formats_of_ours() {
         Dtype::Fp8Block,
     ];
     assert_eq!(dtypes, expected);
+    let host = ("block-scaled GEMM whose time is that of the host", 1);
+    assert_eq!(reasons(&table), [host]);
 }
 
 #[test]

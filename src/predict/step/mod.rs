@@ -327,7 +327,7 @@ impl Sum {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arch::{Offload, Preset, Recompute};
+    use crate::arch::{Offload, Preset, Recipe, Recompute};
     use crate::gpu::Gpu;
     use crate::ops::Dtype;
     use crate::units::BytesPerSecond;
@@ -371,11 +371,12 @@ mod tests {
     #[test]
     fn casts_are_taken_from_gemms_whose_timings_hold_them() {
         let arch = &Preset::find("llama-3-8b").unwrap().architecture;
-        let work = Workload {
-            dtype: Dtype::Fp8,
-            ..Workload::decode(4, 1024)
-        };
-        let time = |gpu: &str, framework: &str, cast_us: f64| {
+        let time = |recipe, gpu: &str, framework: &str, cast_us: f64| {
+            let work = Workload {
+                dtype: Dtype::Fp8,
+                recipe,
+                ..Workload::decode(4, 1024)
+            };
             let gpu = Gpu::find(gpu).unwrap();
             let mut framework = Framework::find(framework, work.mode, gpu.generation)
                 .unwrap()
@@ -393,9 +394,12 @@ mod tests {
             // Our own rows hold none.
             ("gh200", "unknown", false),
         ] {
-            let of = |cast_us| time(gpu, framework, cast_us);
+            let of = |cast_us| time(Recipe::Tensorwise, gpu, framework, cast_us);
             assert_eq!(of(5.0) < of(0.0), held, "{gpu} {framework}");
         }
+        // Nor do those with scales of blocks.
+        let of = |cast_us| time(Recipe::Fp8Block, "h200", "tensorrt-llm", cast_us);
+        assert_eq!(of(5.0), of(0.0));
     }
 
     /// 10 billion parameters on one V100: 40 TFLOP/s (arXiv 2101.06840, abstract), where a third of the FLOPs recompute.
