@@ -20,6 +20,7 @@ pub mod search;
 pub mod sweep;
 
 use crate::arch::Architecture;
+use crate::arch::Mode;
 use crate::arch::Workload;
 use crate::check;
 use crate::error::Result;
@@ -28,8 +29,7 @@ use crate::framework::Kernels;
 use crate::ops::Op;
 use crate::plan::remedy;
 use crate::predict::Predictor;
-use crate::predict::estimate::Tier;
-use crate::predict::step::{Line, estimate_step};
+use crate::predict::step::{estimate_step, learns_collectives};
 use crate::report::Basis;
 use crate::report::check::CheckReport;
 use crate::report::operator::OperatorReport;
@@ -59,13 +59,8 @@ pub fn step(
     run.validate(workload)?;
     predictor.gpu().require(workload.dtypes())?;
     let step = estimate_step(predictor, architecture, workload)?;
-    // The traffic of collectives that no net was asked for has no basis.
-    let is_asked = |line: &&Line| {
-        line.each.tier != Tier::Roofline || !matches!(line.item.op, Op::Collective(_))
-    };
-    let lines = step.lines.iter().filter(is_asked);
-    let ops = lines.map(|line| &line.item.op);
-    let bases = bases(predictor, predictor.framework(workload.mode)?.kernels, ops);
+    let ops = step.lines.iter().map(|line| &line.item.op);
+    let bases = step_bases(predictor, workload.mode, ops)?;
     let report = StepReport::new(predictor, architecture, workload, &step, bases)?;
     let tokens = run.tokens.map(|tokens| tokens.0);
     let report = report.with_cost(tokens, run.usd_per_gpu_hour.map(|price| price.0));
@@ -98,6 +93,17 @@ fn basis(predictor: &Predictor, kernels: Kernels, op: &Op) -> Option<Basis> {
         stack,
         interval: predictor.scope(),
     })
+}
+
+/// What the estimates of the operators of a step are based on, each basis once; of collectives where nets are asked for them.
+fn step_bases<'a>(
+    predictor: &Predictor,
+    mode: Mode,
+    ops: impl Iterator<Item = &'a Op>,
+) -> Result<Vec<Basis>> {
+    let kernels = predictor.framework(mode)?.kernels;
+    let is_asked = |op: &&Op| learns_collectives(mode) || !matches!(op, Op::Collective(_));
+    Ok(bases(predictor, kernels, ops.filter(is_asked)))
 }
 
 /// What the estimates of these operators are based on, each basis once.

@@ -53,8 +53,7 @@ impl Predictors {
         }
         // Others go on meanwhile; that two make the same one does no harm.
         let artifact = model.map(built_in).transpose()?;
-        let made =
-            Predictor::new(&target.placed(gpu), artifact)?.with_scope(Scope::of(target.any_stack));
+        let made = unframed(target, gpu, artifact)?;
         let made = Arc::new(framed(made, target.framework.as_ref())?);
         if let Some(FrameworkRequest::Content { .. }) = target.framework {
             return Ok(made);
@@ -103,14 +102,19 @@ pub fn find(target: &TargetRequest, mut gpus: GpuCatalog) -> Result<Predictor> {
     gpus.extend(described_by(model.as_deref()));
     let own = model.as_ref().and_then(|model| described_gpu(&model.card));
     let gpu = gpus.find(target.gpu.as_deref().or(own).unwrap_or(DEFAULT_GPU))?;
-    let predictor = Predictor::new(&target.placed(gpu), model.as_deref())?;
-    let predictor = predictor.with_scope(Scope::of(target.any_stack));
+    let predictor = unframed(target, gpu, model.as_deref())?;
     if let Some(FrameworkRequest::Named(name)) = &target.framework
         && let Some(framework) = framework_file(name)?
     {
         return Ok(predictor.with_framework(framework));
     }
     framed(predictor, target.framework.as_ref())
+}
+
+/// The predictor of a target on this GPU, without its framework.
+fn unframed(target: &TargetRequest, gpu: &Gpu, model: Option<&Artifact>) -> Result<Predictor> {
+    let predictor = Predictor::new(&target.placed(gpu), model)?;
+    Ok(predictor.with_scope(Scope::of(target.any_stack)))
 }
 
 /// The predictor with a framework, whose name is that of a built-in one.

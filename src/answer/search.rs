@@ -1,6 +1,6 @@
 //! The fastest shapes on a GPU, and what the same search finds on other GPUs and in other number formats.
 
-use crate::answer::bases;
+use crate::answer::step_bases;
 use crate::arch::{Recipe, Workload, config_json};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
@@ -35,8 +35,8 @@ pub fn search<P: Borrow<Predictor>>(
     };
     let elsewhere = elsewhere(home, &gpus, &asked.also_dtypes, searched, of, watch)?;
     let lines = found.shapes[0].step.lines.iter();
-    let kernels = home.framework(found.request.workload.mode)?.kernels;
-    let basis = bases(home, kernels, lines.map(|line| &line.item.op));
+    let ops = lines.map(|line| &line.item.op);
+    let basis = step_bases(home, found.request.workload.mode, ops)?;
     let report = SearchReport::new(home, &found, basis).with_elsewhere(elsewhere);
     if !asked.export {
         return Ok(report);

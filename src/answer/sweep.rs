@@ -1,6 +1,6 @@
 //! One GEMM, one attention or a step of a whole model along one of its sizes.
 
-use crate::answer::bases;
+use crate::answer::{bases, step_bases};
 use crate::arch::Architecture;
 use crate::arch::lower;
 use crate::error::Error;
@@ -51,7 +51,7 @@ pub fn model(
         dimension: dimension.to_owned(),
         range,
         framework: Some(framework.name.clone()),
-        basis: bases(predictor, framework.kernels, ops),
+        basis: step_bases(predictor, ends[0].1.mode, ops)?,
     };
     Ok(SweepReport::models(swept, &sweep, &ends))
 }

@@ -454,12 +454,11 @@ impl Candidates<'_> {
     fn may_answer(&self, artifact: &Artifact, submodel: &Submodel) -> bool {
         let seen = |left_out: &str| submodel.data.iter().any(|table| table.gpu == left_out);
         let is_like = |engine| unlikeness(engine, submodel).is_some();
-        let is_of_nccl =
-            || submodel.key.family == Family::Collective && is_default(artifact, submodel, None);
+        let is_collective = submodel.key.family == Family::Collective;
         !self.left_out.is_some_and(seen)
             && (is_default(artifact, submodel, self.engine)
                 || self.engine.is_some_and(is_like)
-                || is_of_nccl())
+                || (is_collective && is_default(artifact, submodel, None)))
     }
 }
 
@@ -493,30 +492,26 @@ fn is_default(artifact: &Artifact, submodel: &Submodel, engine: Option<Engine>) 
 /// generations of its maker that are not far, and the one of all GPUs.
 pub fn candidates<'a>(gpu: &Gpu, model: Option<&'a Artifact>) -> Result<Candidates<'a>> {
     let named: Vec<&Artifact> = model.into_iter().collect();
-    let mut all = named.clone();
-    let mut names: Vec<&str> = vec![gpu.name.as_str()];
-    names.extend(siblings(gpu)?);
-    let found: Vec<_> = names
-        .iter()
-        .map(|name| library::find(name))
-        .collect::<Result<_>>()?;
-    if !found.into_iter().flatten().any(knows_gemms) {
+    let own = std::iter::once(gpu.name.as_str()).chain(siblings(gpu)?);
+    let mut found = models(own)?;
+    if !found.iter().copied().any(knows_gemms) {
         let others = others(gpu)?.into_iter();
         let near = others.filter(|(_, other)| other.vendor == gpu.vendor && gap(gpu, other) <= FAR);
-        names.extend(near.map(|(name, _)| name));
+        found.extend(models(near.map(|(name, _)| name))?);
     }
-    for name in names
-        .into_iter()
-        .chain([library::COLLECTIVES, library::BASE])
-    {
-        all.extend(library::find(name)?);
-    }
+    found.extend(models([library::COLLECTIVES, library::BASE])?);
     Ok(Candidates {
+        all: named.iter().copied().chain(found).collect(),
         named,
-        all,
         left_out: None,
         engine: None,
     })
+}
+
+/// Those of the built-in models of these names that exist.
+fn models<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Vec<&'static Artifact>> {
+    let found = names.into_iter().map(library::find);
+    found.filter_map(Result::transpose).collect()
 }
 
 /// Whether a model was trained on GEMMs of 16 bits.
@@ -533,10 +528,9 @@ fn knows_gemms(artifact: &Artifact) -> bool {
 pub fn candidates_without(gpu: &Gpu) -> Result<Candidates<'_>> {
     let others = others(gpu)?.into_iter();
     let names = others.map(|(name, _)| name).chain([library::COLLECTIVES]);
-    let found: Vec<_> = names.map(library::find).collect::<Result<_>>()?;
     Ok(Candidates {
         named: vec![],
-        all: found.into_iter().flatten().collect(),
+        all: models(names)?,
         left_out: Some(&gpu.name),
         engine: None,
     })

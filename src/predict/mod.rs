@@ -247,13 +247,11 @@ impl Predictor {
     /// tables do, but for scales of blocks (6 us in all for 16 rows on H200), and so does the model over the default stacks of all GPUs.
     pub fn times_casts(&self, kernels: Kernels, dtype: Dtype) -> bool {
         let answer = self.answer(kernels.engine, Family::Gemm, dtype.into());
-        answer.is_some_and(|answer| {
-            if answer.asked == Variant::Format(Dtype::Fp8Block) {
-                return false;
-            }
+        let holds_casts = |answer: &Answer| {
             let model = &self.models[answer.model];
             model.engine() == Some(Engine::Trtllm) || model.is_of_all_gpus()
-        })
+        };
+        dtype != Dtype::Fp8Block && answer.is_some_and(holds_casts)
     }
 
     /// What answers for each family and variant: the stack and GPU, and what is unlike the question; the default before

@@ -168,19 +168,20 @@ pub(super) fn plan<'a>(
     Ok(plan)
 }
 
+/// The stack of a sub-model over all GPUs that learns from the first table of each.
+const DEFAULT_STACKS: &str = "default stacks";
+
 /// One sub-model a family and variant from the default stacks, the first of each GPU, of all GPUs that have one; of collectives
 /// one more an engine that has kernels of its own.
 fn plan_across<'a>(tables: &Rows<'a>, recipes: &'a [Recipe]) -> Vec<(Key, Sources<'a>)> {
-    // The default stacks go first: the first sub-model of a kind answers where no engine is asked for.
-    let mut plan: BTreeMap<(Family, Variant, bool, &str), Sources<'a>> = BTreeMap::new();
+    // That of the default stacks, which no recipe names, goes first: it answers where no engine is asked for.
+    let mut plan: BTreeMap<(Family, Variant, Option<&str>), Sources<'a>> = BTreeMap::new();
     for recipe in recipes {
         if let (Some(stack), Ok(gpu)) = (
             stack_in(tables, &recipe.gpu, &recipe.stack, recipe),
             Gpu::find(&recipe.gpu),
         ) {
-            let across = recipe.across();
-            let is_of_engine = across != Recipe::DEFAULT_STACKS;
-            let key = (recipe.family, recipe.variant, is_of_engine, across);
+            let key = (recipe.family, recipe.variant, recipe.across.as_deref());
             let sources = plan.entry(key).or_default();
             let is_collective = recipe.family == Family::Collective;
             // Collectives of few and of many ranks are of two stacks of one GPU.
@@ -193,7 +194,8 @@ fn plan_across<'a>(tables: &Rows<'a>, recipes: &'a [Recipe]) -> Vec<(Key, Source
         }
     }
     plan.into_iter()
-        .map(|((family, variant, _, stacks), sources)| {
+        .map(|((family, variant, across), sources)| {
+            let stacks = across.unwrap_or(DEFAULT_STACKS);
             (key_of(ANY_GPU, stacks, family, variant), sources)
         })
         .collect()

@@ -46,7 +46,7 @@ pub struct Recipe {
     /// Collectives of fewer ranks are those of another stack.
     ranks_from: u64,
     /// The sub-model over all GPUs that learns from it, where that is not the one of the default stacks.
-    across: Option<String>,
+    pub across: Option<String>,
 }
 
 /// A recipe on disk: the variant is the kind of the kernel, its format, or both.
@@ -102,19 +102,11 @@ impl Recipe {
     /// The recipes this build ships, as text.
     pub const SHIPPED: &str = include_str!("../../data/stacks.toml");
 
-    /// The stack of a sub-model over all GPUs that learns from the first table of each.
-    pub const DEFAULT_STACKS: &str = "default stacks";
-
     /// The auxiliary tables as `(gpu, stack)`.
     pub fn auxiliary(&self) -> impl Iterator<Item = (&str, &str)> {
         self.auxiliary
             .iter()
             .filter_map(|table| table.split_once(" / "))
-    }
-
-    /// The stack of the sub-model over all GPUs that learns from it.
-    pub fn across(&self) -> &str {
-        self.across.as_deref().unwrap_or(Self::DEFAULT_STACKS)
     }
 
     /// The least ranks of the collectives that its own table is asked for, where that is not of all.

@@ -83,7 +83,7 @@ fn the_shipped_models_were_trained_by_the_recipes() {
             .find(|model| {
                 let key = &model["key"];
                 let stack = match shared {
-                    true => recipe.across(),
+                    true => recipe.across.as_deref().unwrap_or("default stacks"),
                     false => recipe.stack.as_str(),
                 };
                 key["stack"] == stack

@@ -253,8 +253,9 @@ impl<'a> Context<'a> {
     ///
     /// Kernels of serving engines are up to five times as fast for small messages; the constants of servers hold them.
     fn learned_part(&self, op: &Collective) -> Option<Collective> {
-        let trains = self.workload.mode == Mode::Train;
-        trains.then(|| Traffic::in_node(self.gpu, op)).flatten()
+        learns_collectives(self.workload.mode)
+            .then(|| Traffic::in_node(self.gpu, op))
+            .flatten()
     }
 
     /// The operator that a predictor is asked for in place of one; none where the time follows from traffic alone.
@@ -378,6 +379,11 @@ impl<'a> Context<'a> {
             launches,
         }
     }
+}
+
+/// Whether nets are asked for the collectives of a step; those of a server follow from traffic and its constants.
+pub fn learns_collectives(mode: Mode) -> bool {
+    mode == Mode::Train
 }
 
 /// The terms of a collective: the transfer, and for experts what crosses the network beside it.

@@ -6,7 +6,7 @@ mod sensitivity;
 mod timed;
 
 pub use lanes::Lanes;
-pub use ledger::Ledger;
+pub use ledger::{Ledger, learns_collectives};
 pub use sensitivity::Sensitivity;
 pub use timed::{Load, Timed};
 
