@@ -50,19 +50,19 @@ named_enum! {
         Volta = "volta",
         /// NVIDIA T4.
         Turing = "turing",
-        /// NVIDIA A100, A30.
+        /// NVIDIA A100, A30, A40, RTX 3090.
         Ampere = "ampere",
         /// NVIDIA L4, L40S, RTX 4090.
         Ada = "ada",
-        /// NVIDIA H100, H200, GH200.
+        /// NVIDIA H100, H200, GH200, H20.
         Hopper = "hopper",
-        /// NVIDIA B200, B300, RTX PRO 6000.
+        /// NVIDIA B200, B300, RTX PRO 6000, RTX 5090.
         Blackwell = "blackwell",
-        /// AMD MI250X.
+        /// AMD MI210, MI250X.
         Cdna2 = "cdna2",
-        /// AMD MI300X.
+        /// AMD MI300X, MI325X.
         Cdna3 = "cdna3",
-        /// AMD MI355X.
+        /// AMD MI350X, MI355X.
         Cdna4 = "cdna4",
         /// Intel B60.
         Xe2 = "xe2",
@@ -169,6 +169,12 @@ impl Gpu {
     /// Share of [`Gpu::bandwidth`] that a streaming kernel reaches; 0.85 where nobody measured it.
     pub fn reachable_bandwidth(&self) -> BytesPerSecond {
         self.bandwidth() * self.figures.reachable.unwrap_or(0.85)
+    }
+
+    /// The best sustained bf16 rate that was published; none where nobody measured it.
+    pub fn reachable_peak(&self) -> Option<FlopsPerSecond> {
+        let best = self.get("reachable_bf16_flops_per_s");
+        best.map(FlopsPerSecond::from_flops_per_sec)
     }
 
     /// Capacity of the device memory.
@@ -314,12 +320,15 @@ mod tests {
     use super::read::{FIGURES, FILES, NAME, embedded, load, number};
     use super::*;
 
-    const NAMES: [&str; 24] = [
+    const NAMES: [&str; 39] = [
+        "a10",
         "a100",
         "a100-40gb",
         "a100-40gb-pcie",
         "a100-pcie",
+        "a10g",
         "a30",
+        "a40",
         "b200",
         "b300",
         "b60",
@@ -328,17 +337,29 @@ mod tests {
         "gh200",
         "h100",
         "h100-hbm2e",
+        "h100-nvl",
         "h100-pcie",
+        "h20",
         "h200",
+        "h200-nvl",
+        "h800",
         "l4",
+        "l40",
         "l40s",
+        "mi210",
         "mi250x",
         "mi300x",
+        "mi325x",
+        "mi350x",
         "mi355x",
+        "rtx-a6000",
         "rtx-pro-6000",
+        "rtx3090",
         "rtx4090",
+        "rtx5090",
         "t4",
         "v100",
+        "v100-pcie",
     ];
 
     /// The H200 file, to be broken in one place.
@@ -579,6 +600,21 @@ mod tests {
             ("mi300x", 2048.0),
             ("mi355x", 4096.0),
             ("b60", 2048.0),
+            ("v100-pcie", 1024.0),
+            ("a10", 1024.0),
+            ("a10g", 512.0),
+            ("a40", 1024.0),
+            ("rtx-a6000", 1024.0),
+            ("rtx3090", 512.0),
+            ("l40", 512.0),
+            ("h100-nvl", 4096.0),
+            ("h200-nvl", 4096.0),
+            ("h800", 4096.0),
+            ("rtx5090", 512.0),
+            ("mi210", 1024.0),
+            ("mi325x", 2048.0),
+            ("mi350x", 4096.0),
+            // Not H20, whose matrix units are held below what its clock gives.
         ] {
             let gpu = Gpu::find(name).unwrap();
             let derived = gpu.sm_count() as f64 * gpu.clock().hertz() * per_clock;

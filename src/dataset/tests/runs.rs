@@ -42,7 +42,7 @@ fn reasons(runs: &Runs) -> Vec<(&str, u64)> {
 fn a_step_of_mpt_lasts_its_tokens_over_the_rate_of_one_gpu() {
     let runs = read(vec![
         ("Model", texts(["7b", "7b", "7b", "7b"])),
-        ("GPU", texts(["a100_80gb", "a100_40gb", "h100_80gb", "h20"])),
+        ("GPU", texts(["a100_80gb", "a100_40gb", "h100_80gb", "l20"])),
         ("# GPUs", counts([8, 16, 8, 8])),
         ("SeqLen (T)", counts([2048; 4])),
         ("MicroBatchSize", counts([6; 4])),
@@ -66,7 +66,7 @@ fn a_step_of_mpt_lasts_its_tokens_over_the_rate_of_one_gpu() {
     assert_eq!(
         reasons(&runs),
         [
-            ("GPU `h20` is not in data/gpus", 1),
+            ("GPU `l20` is not in data/gpus", 1),
             ("precision amp_fp8 has no net", 1),
             ("the time is not more than 0", 1),
         ]
@@ -766,14 +766,14 @@ fn the_published_tables_are_kept_but_for_named_reasons() {
             7,
         ),
         ("vtrain_training_iterations", Publisher::Vtrain, 1549, 0),
-        ("pipeweave_e2e_inference", Publisher::Pipeweave, 48, 103),
+        ("pipeweave_e2e_inference", Publisher::Pipeweave, 80, 23),
         (
             "llm_inference_bench",
             Publisher::LlmInferenceBench,
             2131,
             2641,
         ),
-        ("neusight_model_runs", Publisher::Neusight, 24, 125),
+        ("neusight_model_runs", Publisher::Neusight, 29, 120),
         ("training_steps", Publisher::TrainingSteps, 597, 235),
         ("inference_runs", Publisher::InferenceRuns, 4127, 3632),
     ] {
