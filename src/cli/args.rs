@@ -408,8 +408,8 @@ pub struct EvaluateArgs {
     /// Whose tables they are; native is our own schema, auto is what the columns of each table tell.
     #[arg(long, default_value = AUTO, value_parser = PossibleValuesParser::new([AUTO, NATIVE].iter().chain(PUBLISHERS)))]
     pub from: String,
-    /// Measured whole models (docs/runs.md), judged instead of timing tables.
-    #[arg(long, num_args = 1.., value_name = "FILE")]
+    /// Measured whole models (docs/runs.md), judged instead of timing tables; `--gpu` and `--stack` choose them by GPU and software.
+    #[arg(long, num_args = 1.., value_name = "FILE", conflicts_with_all = ["from", "kept_out"])]
     pub runs: Vec<PathBuf>,
     /// Losses of models by shape (docs/runs.md), judged instead: differences between pairs of shapes.
     #[arg(long, num_args = 1.., value_name = "FILE", conflicts_with_all = ["data", "runs", "model", "kept_out", "gpu", "stack"])]

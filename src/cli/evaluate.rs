@@ -11,6 +11,7 @@ use crate::cli::render;
 use crate::cli::rows;
 use crate::dataset::losses::read_losses;
 use crate::dataset::runs::read_runs;
+use crate::error::Error;
 use crate::error::Result;
 use crate::evaluate::evaluate;
 use crate::evaluate::layouts::planned;
@@ -29,6 +30,11 @@ pub(super) fn run(args: &EvaluateArgs, format: Format) -> Result<String> {
         return accuracy::run(&args.data, &args.runs, out);
     }
     if !args.runs.is_empty() {
+        if !args.data.is_empty() {
+            return Err(Error::usage(
+                "`--data` and `--runs` together need `--accuracy`",
+            ));
+        }
         return runs(args, format);
     }
     if !args.loss.is_empty() {
@@ -68,10 +74,14 @@ pub(super) fn run(args: &EvaluateArgs, format: Format) -> Result<String> {
 /// Whole models instead of operators.
 fn runs(args: &EvaluateArgs, format: Format) -> Result<String> {
     let model = args.model.as_deref().map(artifact).transpose()?;
-    let runs = read_runs(
-        &args.runs,
-        &GpuCatalog::from_iter(described_by(model.as_deref())),
-    )?;
+    let gpus = GpuCatalog::from_iter(described_by(model.as_deref()));
+    let mut runs = read_runs(&args.runs, &gpus)?;
+    let known = |name: &str| gpus.find(name).map(|gpu| gpu.name.clone());
+    runs.retain(&rows::filter(&args.filter).resolved(known)?);
+    if runs.runs.is_empty() {
+        let files = rows::named(&args.runs);
+        return Err(rows::nothing_left(&files, "run", &runs.skipped));
+    }
     let answer = |gpu: &Gpu| Predictor::new(gpu, model.as_deref());
     let given = match args.framework.as_str() {
         AUTO => None,

@@ -81,7 +81,8 @@ pub(super) fn read_native(
     native(std::slice::from_ref(path), &filter(args), gpus)
 }
 
-fn filter(args: &FilterArgs) -> Filter {
+/// Which rows or runs are asked for.
+pub(super) fn filter(args: &FilterArgs) -> Filter {
     let names = |names: &[String]| (!names.is_empty()).then(|| names.to_vec());
     Filter {
         gpus: names(&args.gpu),
@@ -91,15 +92,20 @@ fn filter(args: &FilterArgs) -> Filter {
 
 /// The table, unless nothing is left of these files.
 pub(super) fn filled(table: Table, files: &str) -> Result<Table> {
-    if table.rows.is_empty() {
-        let reasons: Vec<_> = table.skipped.iter().map(|(reason, _)| reason).collect();
-        return Err(Error::infeasible(format!(
-            "{files}: no row is left: {} skipped ({})",
-            table.skipped.total(),
-            reasons.join("; ")
-        )));
+    match table.rows.is_empty() {
+        true => Err(nothing_left(files, "row", &table.skipped)),
+        false => Ok(table),
     }
-    Ok(table)
+}
+
+/// What is said of files of which no row or run is left.
+pub(super) fn nothing_left(files: &str, what: &str, skipped: &Skipped) -> Error {
+    let reasons: Vec<_> = skipped.iter().map(|(reason, _)| reason).collect();
+    Error::infeasible(format!(
+        "{files}: no {what} is left: {} skipped ({})",
+        skipped.total(),
+        reasons.join("; ")
+    ))
 }
 
 /// Whether the key of this row was kept out when `model` was trained for its GPU.

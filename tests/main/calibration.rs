@@ -46,6 +46,37 @@ fn runs_of_ones_own_become_a_framework() {
     let judged = json(&format!("evaluate --runs {runs} --framework {out}"));
     assert!(number(&judged["overall"], "mean_ape") < 0.06, "{judged}");
     assert_eq!(judged["groups"][0]["framework"], "mine");
+    let on = |gpu: &str| format!("evaluate --runs {runs} --framework {out} --gpu {gpu}");
+    let all = number(&judged["overall"], "n");
+    assert_eq!(number(&json(&on("h100"))["overall"], "n"), all);
+    for (line, code, part) in [
+        (
+            on("h200"),
+            1,
+            "no run is left: 5 skipped (GPU `h100` was not asked for)",
+        ),
+        (on("h2000"), 2, "`h2000`"),
+        (
+            format!("{} --stack elsewhere", on("h100")),
+            1,
+            "was not asked for",
+        ),
+        (
+            format!("{} --data {runs}", on("h100")),
+            2,
+            "together need `--accuracy`",
+        ),
+        (format!("{} --from native", on("h100")), 2, "--from"),
+        (
+            format!("{} --kept-out --model h100", on("h100")),
+            2,
+            "--kept-out",
+        ),
+    ] {
+        let told = say(&line);
+        assert_eq!(told.code, code, "{line}: {}", told.err);
+        assert!(told.err.contains(part), "{line}: {}", told.err);
+    }
     let text = data(&format!(
         "predict model llama-3.2-1b --gpu h100 --framework {out}"
     ));

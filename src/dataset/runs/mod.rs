@@ -17,8 +17,8 @@ mod vtrain;
 pub use native::{columns_markdown, read_csv_text, read_objects, write_runs};
 
 use self::cells::Cells;
-use super::Skipped;
 use super::columns::Parquet;
+use super::{Filter, Skipped};
 use crate::arch::{
     Architecture, Biases, Mlp, MlpKind, Norm, NormKind, NormPlacement, Positions, QkNorm, Stated,
     Workload,
@@ -290,6 +290,17 @@ pub struct Runs {
     pub runs: Vec<Run>,
     /// The rows that were not, by reason.
     pub skipped: Skipped,
+}
+
+impl Runs {
+    /// Leaves the runs on these GPUs and of this software, as it is written.
+    pub fn retain(&mut self, filter: &Filter) {
+        let skipped = &mut self.skipped;
+        self.runs.retain(|run| {
+            let objection = filter.objection(&run.gpu.name, &run.software);
+            objection.map(|reason| skipped.add(&reason, 1)).is_none()
+        });
+    }
 }
 
 /// Why a row is not kept.
