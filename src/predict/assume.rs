@@ -8,7 +8,7 @@ use crate::ops::{Collective, Dtype, Op};
 use crate::predict::collective::{NETWORK_HALF_WIDTH, Traffic};
 use crate::predict::estimate::{Caveat, Caveats, Estimate, Tier};
 use crate::regressor::artifact::Key;
-use crate::units::Seconds;
+use crate::units::{FlopsPerSecond, Seconds};
 
 /// The logarithm of the greatest penalty that is carried over: odd sizes cost up to 3.4 times on A100
 /// (the co-design paper's vocabulary sweep), a few more for the smallest heads.
@@ -94,6 +94,15 @@ pub fn other_gpu(gpu: &Gpu, known: &Key) -> f64 {
         OTHER_VENDOR
     };
     EQUAL_GPUS + PER_E_FOLD * (peaks.abs() + bandwidths.abs()) + maker
+}
+
+/// Rates of short bursts over the best sustained ones: the fastest bf16 GEMMs of public tables of A100, H100, H200, B300, GB200 and MI355X over
+/// what ml-engineering sustains there, 1.02 to 1.075 (docs/method.md).
+const BURST: f64 = 1.08;
+
+/// The fastest arithmetic in 16 bits of a GPU whose kernels nobody timed; none where no sustained rate was published.
+pub fn reachable_peak(gpu: &Gpu) -> Option<FlopsPerSecond> {
+    gpu.reachable_peak().map(|sustained| sustained * BURST)
 }
 
 /// The half width of all caveats together, taken as independent.

@@ -11,7 +11,7 @@ use crate::predict::built_in;
 use crate::predict::library;
 use crate::regressor::artifact::{ANY_GPU, Artifact, Calibration, Key, Submodel, Weights};
 use crate::regressor::evaluate::Evaluator;
-use crate::units::Seconds;
+use crate::units::{FlopsPerSecond, Seconds};
 use serde::Deserialize;
 use std::sync::{Arc, OnceLock};
 
@@ -25,6 +25,8 @@ pub struct LoadedModel {
     gpu: String,
     /// Half width that learning on another GPU adds.
     pub transfer: f64,
+    /// The fastest arithmetic in 16 bits of a GPU of which it saw no row, where that is known.
+    pub reachable: Option<FlopsPerSecond>,
     /// Rates of the GPU that is asked about, with the launch term of the stack.
     pub rates: GpuRates,
     /// The measured region.
@@ -50,6 +52,10 @@ impl LoadedModel {
                 0.0
             } else {
                 assume::other_gpu(gpu, &submodel.key)
+            },
+            reachable: match submodel.data.iter().any(|table| table.gpu == gpu.name) {
+                true => None,
+                false => assume::reachable_peak(gpu),
             },
             rates: GpuRates::new(gpu, Seconds::from_micros(submodel.launch_us)),
             coverage: submodel.coverage.clone(),

@@ -439,6 +439,26 @@ fn a_gpu_without_data_says_whose_numbers_it_uses() {
 }
 
 #[test]
+fn nets_of_another_gpu_make_no_gpu_faster_than_its_best_gemm() {
+    let large = gemm(16_384, 8192, 16_384);
+    for (name, from) in [("mi300x", "mi355x"), ("gh200", "on h")] {
+        let gpu = predictor(name);
+        let basis = gpu.basis(Kernels::default(), Family::Gemm, Dtype::Bf16);
+        assert!(basis.unwrap().contains(from), "{name}");
+        let reached = large.flops() / one(&gpu, large).time;
+        let best = Gpu::find(name).unwrap().reachable_peak().unwrap();
+        assert!(
+            reached.flops_per_sec() <= 1.0801 * best.flops_per_sec(),
+            "{name}"
+        );
+        assert!(
+            reached.flops_per_sec() > 0.7 * best.flops_per_sec(),
+            "{name}"
+        );
+    }
+}
+
+#[test]
 fn attention_without_a_mask_is_learned_where_its_head_size_was_timed_and_carried_over_elsewhere() {
     let full = |head_dim| Attention {
         causal: false,
