@@ -56,14 +56,19 @@ fn recipe(file: &Parquet) -> Option<Recipe> {
     }
     let known = file.has_all(GEMM) && file.has("gfx");
     known.then_some(Recipe {
-        identity: &["gfx"],
+        identity: &["gfx", "file"],
         identify: |texts| {
             let gpu = match texts[0] {
                 "gfx942" => "mi300x",
                 "gfx950" => "mi355x",
                 other => other,
             };
-            (gpu.to_owned(), "aiter, tuned minimum".to_owned())
+            // Kernels of weights that lie in memory as the matrix units load them, which the server has to arrange first.
+            let weights = match texts[1].contains("bpreshuffle") {
+                true => " bpreshuffle",
+                false => "",
+            };
+            (gpu.to_owned(), format!("aiter{weights}, tuned minimum"))
         },
         columns: GEMM,
         readers: vec![gemm],
