@@ -13,6 +13,19 @@ macro_rules! attention_kernels {
         impl Kernels for $family {
             type Shape = Attention;
 
+            const GROUPINGS: &'static [Grouping<Attention>] = &[
+                Grouping {
+                    by: "seq_kv",
+                    of: |op| op.seq_kv,
+                    bounds: &[256, 2048, 16_384],
+                },
+                Grouping {
+                    by: "heads",
+                    of: |op| op.heads,
+                    bounds: &[8, 32, 96],
+                },
+            ];
+
             fn shape(op: &Op) -> Option<Attention> {
                 match op {
                     Op::Attention(op) if $takes(op) => Some(*op),

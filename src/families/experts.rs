@@ -3,7 +3,7 @@
 use super::rates::Times;
 use super::row::{FeatureRow, TILE_EDGE};
 use super::sampling::{Proposal, size, sizes};
-use super::{Caveats, Coverage, Extent, GpuRates, Kernels, Neighbour, Question, Variant};
+use super::{Caveats, Coverage, Extent, GpuRates, Grouping, Kernels, Neighbour, Question, Variant};
 use crate::ops::{Dtype, Experts, Op, RouterLoad, Routing};
 use std::sync::OnceLock;
 
@@ -170,6 +170,12 @@ impl Grid {
 
 impl Kernels for FusedExperts {
     type Shape = Experts;
+
+    const GROUPINGS: &'static [Grouping<Experts>] = &[Grouping {
+        by: "tokens",
+        of: |op| op.tokens,
+        bounds: &[32, 512, 4096],
+    }];
 
     fn shape(op: &Op) -> Option<Experts> {
         match op {

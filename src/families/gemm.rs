@@ -7,7 +7,9 @@ use super::coverage::note;
 use super::rates::Times;
 use super::row::FeatureRow;
 use super::sampling::{Proposal, alignment, size, sizes};
-use super::{Caveat, Caveats, Coverage, Extent, GpuRates, Kernels, Neighbour, Question, Variant};
+use super::{
+    Caveat, Caveats, Coverage, Extent, GpuRates, Grouping, Kernels, Neighbour, Question, Variant,
+};
 use crate::ops::{Dtype, Gemm, Layout, Op};
 use crate::tiles::{Tile, Waves};
 
@@ -100,6 +102,19 @@ fn extents(op: &Gemm) -> [(Extent, u64); 4] {
 
 impl Kernels for Gemms {
     type Shape = Gemm;
+
+    const GROUPINGS: &'static [Grouping<Gemm>] = &[
+        Grouping {
+            by: "m",
+            of: |op| op.m,
+            bounds: &[32, 512, 4096],
+        },
+        Grouping {
+            by: "min(n, k)",
+            of: |op| op.n.min(op.k),
+            bounds: &[512, 2048, 8192],
+        },
+    ];
 
     fn shape(op: &Op) -> Option<Gemm> {
         match op {

@@ -7,7 +7,9 @@ use super::attention::{attention_kernels, clamped};
 use super::coverage::note;
 use super::row::FeatureRow;
 use super::sampling::{Proposal, size, sizes};
-use super::{Caveat, Caveats, Coverage, Extent, GpuRates, Kernels, Neighbour, Question, Variant};
+use super::{
+    Caveat, Caveats, Coverage, Extent, GpuRates, Grouping, Kernels, Neighbour, Question, Variant,
+};
 use super::{decode, prefill};
 use crate::ops::{Attention, Dtype, Op, Pass};
 

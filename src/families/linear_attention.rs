@@ -4,7 +4,9 @@ use super::coverage::note;
 use super::rates::Times;
 use super::row::FeatureRow;
 use super::sampling::{Proposal, sizes};
-use super::{Caveat, Caveats, Coverage, Extent, GpuRates, Kernels, Neighbour, Question, Variant};
+use super::{
+    Caveat, Caveats, Coverage, Extent, GpuRates, Grouping, Kernels, Neighbour, Question, Variant,
+};
 use crate::ops::{Dtype, LinearAttention, Op, Pass, Recurrence};
 
 /// Tokens of a chunk, and parts that the values of a head are cut into, of kernels that pass a state from chunk to chunk.
@@ -17,14 +19,17 @@ const PARTS: [f64; 3] = [1.0, 4.0, 16.0];
 /// with 4,096 tokens (docs/gpu-log.md), 3.0 of Kimi Delta Attention by fla, 3.4 and 3.7 of Mamba-2 by mamba_ssm.
 const BACKWARD: f64 = 3.4;
 
-/// Implements `Kernels` for sequences or for single tokens, by whether it takes decoding steps, its features, and its number.
+/// Implements `Kernels` for sequences or for single tokens, by whether it takes decoding steps, its features, its number, and
+/// the sizes that its intervals are calibrated by.
 macro_rules! linear_kernels {
-    ($(#[$doc:meta])* $family:ident, $decodes:literal, $features:path, $number:literal) => {
+    ($(#[$doc:meta])* $family:ident, $decodes:literal, $features:path, $number:literal, $groupings:expr) => {
         $(#[$doc])*
         pub(super) struct $family;
 
         impl Kernels for $family {
             type Shape = LinearAttention;
+
+            const GROUPINGS: &'static [Grouping<LinearAttention>] = $groupings;
 
             fn shape(op: &Op) -> Option<LinearAttention> {
                 match op {
@@ -75,14 +80,20 @@ linear_kernels!(
     LinearPrefill,
     false,
     of_sequence,
-    10
+    10,
+    &[Grouping {
+        by: "seq_q",
+        of: |op| op.seq_q,
+        bounds: &[256, 2048, 16_384],
+    }]
 );
 linear_kernels!(
     /// Linear attention of one new token a sequence.
     LinearDecode,
     true,
     of_token,
-    11
+    11,
+    &[]
 );
 
 fn extents(op: &LinearAttention) -> [(Extent, u64); 6] {

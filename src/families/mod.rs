@@ -1,7 +1,8 @@
 //! Operator families: everything that one family of kernels knows and the rest of the program does not.
 //!
 //! A family is a set of operators that share nets: the same kernels in the same regime. Each has one file with its
-//! features, reference time, split key, coverage, nearest covered shape and unlabelled shapes, as `Kernels`.
+//! features, reference time, split key, coverage, nearest covered shape, unlabelled shapes and sizes that intervals are
+//! calibrated by, as `Kernels`.
 //! Every feature is dimensionless: times are divided by the *reference time* of the operator, launch term plus
 //! roofline, so that nets learn `ln(time / reference)`, a small number on any GPU. One function computes the
 //! features for training and prediction.
@@ -133,10 +134,23 @@ use std::sync::OnceLock;
 
 families!(declare []);
 
+/// A size by which operators of a family are told apart into groups.
+struct Grouping<Shape> {
+    /// What the card calls it.
+    by: &'static str,
+    /// The size.
+    of: fn(&Shape) -> u64,
+    /// The least size of each group but the first.
+    bounds: &'static [u64],
+}
+
+/// Most sizes that a family is grouped by.
+const MOST_GROUPINGS: usize = 2;
+
 /// What one family knows of its kernels.
 trait Kernels {
     /// The struct that describes its operators.
-    type Shape: Copy;
+    type Shape: Copy + 'static;
 
     /// The operator as that struct; none where these kernels do not run it.
     fn shape(op: &Op) -> Option<Self::Shape>;
@@ -146,6 +160,9 @@ trait Kernels {
 
     /// Seconds that no kernel is faster than.
     fn roofline(op: &Self::Shape, gpu: &GpuRates) -> f64;
+
+    /// Sizes that intervals are calibrated by, besides reference time; at most [`MOST_GROUPINGS`].
+    const GROUPINGS: &'static [Grouping<Self::Shape>] = &[];
 
     /// Writes the features; returns the reference time in seconds.
     fn features(op: &Self::Shape, gpu: &GpuRates, row: &mut impl FeatureRow) -> f64;
@@ -233,6 +250,14 @@ impl Family {
         dispatch_family!(self, F => F::usual())
     }
 
+    /// The sizes that its intervals are calibrated by, besides reference time: the name of each, and the least size of each group
+    /// but the first.
+    pub fn groupings(self) -> Vec<(&'static str, &'static [u64])> {
+        dispatch_family!(self, F => {
+            F::GROUPINGS.iter().map(|grouping| (grouping.by, grouping.bounds)).collect()
+        })
+    }
+
     /// How many features an operator of this family has.
     pub fn width(self) -> usize {
         self.schema().features.len()
@@ -270,6 +295,18 @@ impl GpuRates {
         });
         Seconds::from_secs(reference)
     }
+}
+
+/// The sizes of [`Family::groupings`] of an operator, in their order.
+pub fn grouped_sizes(op: &Op) -> impl Iterator<Item = u64> {
+    let mut sizes = [None; MOST_GROUPINGS];
+    dispatch!(op, F, op => {
+        const { assert!(F::GROUPINGS.len() <= MOST_GROUPINGS) };
+        for (size, grouping) in sizes.iter_mut().zip(F::GROUPINGS) {
+            *size = Some((grouping.of)(op));
+        }
+    });
+    sizes.into_iter().flatten()
 }
 
 /// What is held out together with this operator: a number of the family, then up to three sizes.

@@ -4,7 +4,7 @@ use super::attention::attention_kernels;
 use super::rates::Times;
 use super::row::FeatureRow;
 use super::sampling::Proposal;
-use super::{Coverage, GpuRates, Kernels, Neighbour, Question, Variant, attention};
+use super::{Coverage, GpuRates, Grouping, Kernels, Neighbour, Question, Variant, attention};
 use crate::ops::{Attention, Op, Pass};
 
 /// Tiles `(queries, keys, grouped heads packed)` of flash-attention kernels.

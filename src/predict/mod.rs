@@ -336,6 +336,10 @@ impl Predictor {
                 model,
                 row: batch.enqueue(model, &nearest.covered, loaded),
                 reference: loaded.rates.reference(&nearest.timed),
+                size_factor: {
+                    let sizes = families::grouped_sizes(&nearest.covered);
+                    loaded.calibration.size_factor(sizes)
+                },
             }
         };
         let mut carried = match (op, &nearest.covered) {
@@ -358,10 +362,11 @@ impl Predictor {
     fn outcome(&self, asked: &Asked, batch: &Batch) -> Outcome {
         let model = &self.models[asked.model];
         let Output { mean, spread } = batch.output(asked.model, asked.row);
-        let reference = batch.reference(asked.model, asked.row);
+        let reference = batch.reference(asked.model, asked.row).micros();
+        let calibration = &model.calibration;
         Outcome {
             output: mean,
-            half_width: model.calibration.half_width(reference.micros(), spread),
+            half_width: calibration.half_width(reference, asked.size_factor, spread),
             transfer: model.transfer,
         }
     }
@@ -423,6 +428,11 @@ impl Predictor {
                 // No weights, however damaged, make a time of nothing or of ages.
                 let output = output.clamp(-assume::GREATEST_OUTPUT, assume::GREATEST_OUTPUT);
                 let time = carried.apply(asked.reference * output.exp(), model.rates.launch());
+                // Nets that saw no row of a GPU do not know what it reaches.
+                let time = match (model.reachable, op.dtype()) {
+                    (Some(peak), Some(Dtype::Bf16 | Dtype::Fp16)) => time.max(op.flops() / peak),
+                    _ => time,
+                };
                 let least = self.rates.least(op);
                 caveats.insert_if(time < least, Caveat::Physics);
                 let assumed = quadrature(assume::uncertainty(caveats), carried.half_width);
@@ -503,6 +513,8 @@ struct Asked {
     row: usize,
     /// The reference time of the operator.
     reference: Seconds,
+    /// What its sizes multiply the half width by.
+    size_factor: f64,
 }
 
 thread_local! {

@@ -275,32 +275,53 @@ pub struct DataSource {
 }
 
 /// Split-conformal calibration (Papadopoulos et al. 2002; Lei et al., arXiv 1604.04173) of normalised residuals:
-/// `half width of ln(time) = factor(group) · (spread + floor)`.
+/// `half width of ln(time) = factor(reference time) · factor(size) · ... · (spread + floor)`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calibration {
     /// Added to the spread of the members, so that agreement is not taken for certainty.
     pub floor: f64,
-    /// Upper ends of the size groups but the last, in microseconds of reference time.
+    /// Upper ends of the groups by reference time but the last, in microseconds.
     pub bounds_us: Vec<f64>,
     /// One factor a group.
     pub factors: Vec<f64>,
     /// Held-out rows behind each factor.
     pub rows: Vec<usize>,
+    /// What multiplies it by the sizes of [`Family::groupings`], in their order; nothing in cards of older nets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sizes: Vec<SizeFactors>,
+}
+
+/// Factors by one size of an operator.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SizeFactors {
+    /// The size.
+    pub by: String,
+    /// Least size of each group but the first.
+    pub bounds: Vec<u64>,
+    /// One factor a group; 1 where rows are few.
+    pub factors: Vec<f64>,
+    /// Held-out rows behind each factor.
+    pub rows: Vec<usize>,
+}
+
+/// The group of a value: how many of the rising bounds it reaches.
+pub fn group_of<T: PartialOrd>(bounds: &[T], value: T) -> usize {
+    bounds.iter().filter(|&bound| value >= *bound).count()
 }
 
 impl Calibration {
-    /// The size group of an operator with this reference time.
-    pub fn group(&self, reference_us: f64) -> usize {
-        self.bounds_us
-            .iter()
-            .filter(|&&bound| reference_us >= bound)
-            .count()
+    /// What the half width is multiplied by for the sizes of an operator, those of [`grouped_sizes`](crate::families::grouped_sizes).
+    pub fn size_factor(&self, sizes: impl Iterator<Item = u64>) -> f64 {
+        let groupings = self.sizes.iter().zip(sizes);
+        let factor = |(by, size): (&SizeFactors, u64)| by.factors[group_of(&by.bounds, size)];
+        groupings.map(factor).product()
     }
 
-    /// Half width of the 90 % interval of `ln(time)`.
-    pub fn half_width(&self, reference_us: f64, spread: f64) -> f64 {
-        self.factors[self.group(reference_us)] * (spread + self.floor)
+    /// Half width of the 90 % interval of `ln(time)`, where sizes multiply it by `size_factor`.
+    pub fn half_width(&self, reference_us: f64, size_factor: f64, spread: f64) -> f64 {
+        self.factors[group_of(&self.bounds_us, reference_us)] * size_factor * (spread + self.floor)
     }
 }
 
@@ -308,7 +329,7 @@ impl Calibration {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GroupErrors {
-    /// `all`, or a range of reference times.
+    /// `all`, a range of reference times, or of a size of [`Family::groupings`].
     pub group: String,
     /// Rows.
     pub n: usize,
@@ -534,18 +555,36 @@ fn load_submodel(
             "{name} was trained under feature schema {found}, this build computes {expected}; train it again"
         ));
     }
-    let groups = submodel.calibration.factors.len();
-    if groups != submodel.calibration.bounds_us.len() + 1 {
+    let calibration = &submodel.calibration;
+    let by_time = (calibration.factors.len(), calibration.bounds_us.len());
+    let by_sizes = calibration.sizes.iter();
+    let by_sizes = by_sizes.map(|by| (by.factors.len(), by.bounds.len()));
+    if let Some((groups, _)) = by_sizes
+        .chain([by_time])
+        .find(|(groups, bounds)| *groups != bounds + 1)
+    {
         return Err(format!(
             "{name}: the calibration has {groups} factors, one more than its bounds is allowed"
         ));
     }
-    let mut numbers = submodel
-        .calibration
+    let known = key.family.groupings();
+    let known = known.into_iter().map(|(by, _)| by);
+    if !calibration.sizes.is_empty()
+        && !calibration.sizes.iter().map(|by| &*by.by).eq(known.clone())
+    {
+        let found: Vec<_> = calibration.sizes.iter().map(|by| &*by.by).collect();
+        return Err(format!(
+            "{name}: the calibration goes by {}; allowed: {}",
+            found.join(", "),
+            known.collect::<Vec<_>>().join(", ")
+        ));
+    }
+    let mut numbers = calibration
         .factors
         .iter()
-        .chain([&submodel.calibration.floor, &submodel.launch_us]);
-    // Of the shipped models, factors are 1.5 to 24, floors 0.002 to 0.013 and launches 1.7 to 53 us.
+        .chain(calibration.sizes.iter().flat_map(|by| &by.factors))
+        .chain([&calibration.floor, &submodel.launch_us]);
+    // Of the shipped models, factors by time are 1.5 to 24, floors 0.002 to 0.013 and launches 1.7 to 53 us.
     let sane = |number: f64| (1e-9..=1e6).contains(&number);
     if !numbers.all(|number| sane(*number)) {
         return Err(format!(

@@ -131,7 +131,7 @@ fn write_model(text: &mut String, model: &ModelAccuracy<'_>) {
     }
     line(
         text,
-        "\nBy size, in reference time (launch term plus roofline):\n",
+        "\nBy reference time (launch term plus roofline) and by size:\n",
     );
     row(
         text,
@@ -139,18 +139,19 @@ fn write_model(text: &mut String, model: &ModelAccuracy<'_>) {
             "family",
             "format",
             "stack",
-            "size",
+            "group",
             "rows",
             "median",
             "mean",
             "p90",
             "half width",
+            "coverage on the calibration rows",
         ],
     );
     row(
         text,
         &[
-            "---", "---", "---", "---", "--:", "--:", "--:", "--:", "--:",
+            "---", "---", "---", "---", "--:", "--:", "--:", "--:", "--:", "--:",
         ],
     );
     for HeadAccuracy { head, .. } in &model.heads {
@@ -163,6 +164,7 @@ fn write_model(text: &mut String, model: &ModelAccuracy<'_>) {
             ];
             cells.extend(error_cells(errors));
             cells.push(percent(errors.interval_half_width_median));
+            cells.push(percent(errors.coverage_90));
             row(text, &cells);
         }
     }
@@ -633,7 +635,7 @@ mod tests {
             bias: -0.125,
         };
         let mut skipped = Skipped::default();
-        skipped.add("GPU `H20` is not in data/gpus", 20);
+        skipped.add("GPU `L20` is not in data/gpus", 20);
         Comparison {
             order: Vec::new(),
             overall: errors,
@@ -664,7 +666,7 @@ mod tests {
             "unfused attention with dropout",
             "| step | train_dense | megatron-deepspeed | a100 | fp16 | 3 | 25 % | 50 % | 125 % | -12 % | - | \
              100 % | 20 % | gpt-1024x12 |",
-            "| 20 | GPU `H20` is not in data/gpus |",
+            "| 20 | GPU `L20` is not in data/gpus |",
             "| VIA-Research/vTrain@f8dda84 | MIT | 3 |",
         ] {
             assert!(text.contains(part), "{part} is not in\n{text}");

@@ -33,7 +33,7 @@ pub struct HeadLine {
     pub dtype: String,
     /// Rows of every table it learned from.
     pub rows: u64,
-    /// Errors on held-out keys, all sizes first.
+    /// Errors on held-out keys, all rows first.
     pub held_out: Vec<GroupErrors>,
     /// Median difference between two times of one case, where the rows hold repeats: no model can be better than that.
     pub run_to_run_median: Option<f64>,
@@ -77,7 +77,7 @@ impl Report for TrainingReport {
         }
         let columns = [
             ("head", Side::Left),
-            ("reference time", Side::Left),
+            ("group", Side::Left),
             ("held-out rows", Side::Right),
             ("median", Side::Right),
             ("mean", Side::Right),

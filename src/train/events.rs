@@ -51,7 +51,7 @@ pub enum Event<'a> {
     SubmodelHeldOut {
         /// Of which sub-model.
         key: &'a Key,
-        /// All rows first, then by reference time.
+        /// All rows first, then by reference time and by size.
         errors: &'a [GroupErrors],
     },
     /// A net was already in the checkpoints.

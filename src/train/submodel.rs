@@ -64,7 +64,7 @@ pub fn train_submodel(
     let held_out = HeldOut::of(tables.own_rows(), HELD_OUT, seed);
     let seen = |row: &Row| !is_reserved(row);
     let held_out_fits = || -> Result<Residuals> {
-        let mut residuals = Residuals::default();
+        let mut residuals = Residuals::new(family);
         for fit in 0..held_out.fits() {
             let hidden = |row: &Row| held_out.holds(row, fit);
             // Rows of our own that are reserved for tests are probed by the first fit alone, unless their key is held out.

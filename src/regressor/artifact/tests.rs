@@ -49,6 +49,14 @@ fn artifact() -> Artifact {
             bounds_us: vec![10.0],
             factors: vec![2.0, 3.0],
             rows: vec![5, 5],
+            sizes: [("seq_kv", 256), ("heads", 8)]
+                .map(|(by, bound)| SizeFactors {
+                    by: by.into(),
+                    bounds: vec![bound],
+                    factors: vec![1.0, 0.5],
+                    rows: vec![5, 5],
+                })
+                .into(),
         },
         held_out: vec![],
     };
@@ -213,10 +221,44 @@ fn anything_that_does_not_fit_is_refused_with_its_name() {
 }
 
 #[test]
-fn calibration_groups_by_reference_time() {
+fn calibration_groups_by_reference_time_and_size() {
     let calibration = &artifact().card.submodels[0].calibration;
-    assert_eq!([calibration.group(9.9), calibration.group(10.0)], [0, 1]);
-    assert!((calibration.half_width(20.0, 0.04) - 0.15).abs() < 1e-12);
+    let bounds = &calibration.bounds_us;
+    assert_eq!([group_of(bounds, 9.9), group_of(bounds, 10.0)], [0, 1]);
+    let factor = |keys, heads| calibration.size_factor([keys, heads].into_iter());
+    let factors = [
+        factor(255, 7),
+        factor(256, 7),
+        factor(255, 8),
+        factor(256, 8),
+    ];
+    assert_eq!(factors, [1.0, 0.5, 0.5, 0.25]);
+    assert!((calibration.half_width(20.0, 0.5, 0.04) - 0.075).abs() < 1e-12);
+    // Cards of older nets know no sizes.
+    let older = Calibration {
+        sizes: vec![],
+        ..calibration.clone()
+    };
+    assert_eq!(older.size_factor([256, 8].into_iter()), 1.0);
+}
+
+#[test]
+fn a_calibration_by_other_sizes_or_groups_does_not_load() {
+    let changed = |change: fn(&mut SizeFactors)| {
+        let mut artifact = artifact();
+        change(&mut artifact.card.submodels[0].calibration.sizes[0]);
+        let (card, weights) = files(&artifact);
+        refusal(&card, &weights)
+    };
+    let other = changed(|by| by.by = "m".into());
+    assert!(
+        other.contains("goes by m, heads; allowed: seq_kv, heads"),
+        "{other}"
+    );
+    let fewer = changed(|by| by.factors.truncate(1));
+    assert!(fewer.contains("1 factors, one more"), "{fewer}");
+    let nothing = changed(|by| by.factors[0] = 0.0);
+    assert!(nothing.contains("must be finite and from"), "{nothing}");
 }
 
 #[test]

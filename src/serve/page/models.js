@@ -132,7 +132,7 @@ const kind = (one) => `${FAMILIES[one.family] ?? one.family} ${one.dtype}`;
 /** Where a model errs more and where less, and what it was trained on. */
 function detail(one, place) {
 	put(place, h("h3", null, `${one.name}: ${kind(one)}`),
-		one.held_out?.length > 0 && numbers("Errors by time of the kernel", ["timings"], one.held_out.map((group) => ({ from: group, cells: [group.group] }))),
+		one.held_out?.length > 0 && numbers("Errors by reference time and size", ["group"], one.held_out.map((group) => ({ from: group, cells: [group.group] }))),
 		one.sources?.length > 0 && table("Sources", ["GPU", "stack", "source", "licence", { num: "timings" }],
 			one.sources.map((source) => [source.gpu, source.stack, source.source, source.licence, format.grouped(source.rows)])));
 }
