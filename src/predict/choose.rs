@@ -53,7 +53,7 @@ impl LoadedModel {
             } else {
                 assume::other_gpu(gpu, &submodel.key)
             },
-            reachable: match submodel.data.iter().any(|table| table.gpu == gpu.name) {
+            reachable: match has_seen(submodel, &gpu.name) {
                 true => None,
                 false => assume::reachable_peak(gpu),
             },
@@ -458,7 +458,7 @@ impl Candidates<'_> {
     /// Whether a sub-model has not seen the GPU that is left out, and is the default one of its variant or of an engine like
     /// the one that is asked for; collectives are NCCL's where no engine's were timed.
     fn may_answer(&self, artifact: &Artifact, submodel: &Submodel) -> bool {
-        let seen = |left_out: &str| submodel.data.iter().any(|table| table.gpu == left_out);
+        let seen = |left_out: &str| has_seen(submodel, left_out);
         let is_like = |engine| unlikeness(engine, submodel).is_some();
         let is_collective = submodel.key.family == Family::Collective;
         !self.left_out.is_some_and(seen)
@@ -615,6 +615,11 @@ fn tables_of<'a>(submodel: &'a Submodel, gpu: &Gpu) -> Vec<&'a str> {
         .iter()
         .filter(|table| submodel.key.family == Family::Collective && table.gpu == gpu.name);
     own.map(|table| table.stack.as_str()).collect()
+}
+
+/// Whether a sub-model or its teacher saw rows of this GPU.
+fn has_seen(submodel: &Submodel, gpu: &str) -> bool {
+    submodel.data.iter().any(|table| table.gpu == gpu)
 }
 
 /// Whether a sub-model was trained for this GPU.
