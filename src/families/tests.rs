@@ -68,7 +68,7 @@ fn every_family_names_each_feature_once_and_fills_it_with_a_number() {
 #[test]
 fn the_rows_of_shipped_nets_are_as_wide_as_ever_and_end_in_tiles() {
     let widths = [Family::Gemm, Family::Prefill, Family::Decode].map(Family::width);
-    assert_eq!(widths, [118, 100, 78]);
+    assert_eq!(widths, [118, 100, 79]);
     for family in Family::ALL {
         let schema = family.schema();
         for (place, feature) in schema.features.iter().enumerate() {
@@ -240,13 +240,13 @@ fn digests_are_equal_on_every_machine() {
         "43a7e66e9ed6bdc0",
         "af2374e61d4e583f",
         "297a377e6941f8d5",
-        "bd1cbcbdfac34dc9",
+        "0300d0900ca178f1",
         "b08c595c7d611a6e",
         "0f40176d5d191017",
         "17dd2a63dd134e18",
         "9b4169a77a80b874",
         "b2a4683ffed2f876",
-        "61256b580d280ae4",
+        "9ea5aecd3b2eab14",
         "29588ac01b689380",
         "342e983af2299db2",
     ];

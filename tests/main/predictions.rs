@@ -130,6 +130,29 @@ fn scales_of_blocks_are_a_format_of_their_own() {
     }
 }
 
+/// Of 16 sequences, eight heads of 64 and a window of 128 TensorRT-LLM's kernels took 3.7 times as long on H100 with
+/// 131,072 cached tokens as with 128, 1.07 times on B200 (aiconfigurator).
+#[test]
+fn the_cache_behind_a_window_costs_what_kernels_of_the_gpu_make_of_it() {
+    let growth = |gpu: &str| {
+        let time = |cached| {
+            let op = Attention {
+                kv_heads: 1,
+                seq_q: 1,
+                window: 128,
+                ..Attention::new(16, 8, cached, 64)
+            };
+            let kernels = Kernels::of_stack("trtllm 1.3.0rc20");
+            predictor(gpu).predict_by(kernels, &[Op::Attention(op)])[0].time
+        };
+        time(131_072) / time(128)
+    };
+    for gpu in ["h100", "h200"] {
+        assert!((3.0..4.5).contains(&growth(gpu)), "{gpu} {}", growth(gpu));
+    }
+    assert!((0.9..1.2).contains(&growth("b200")), "{}", growth("b200"));
+}
+
 const MEASURED: [&str; 13] = [
     "a100",
     "a100-40gb",
