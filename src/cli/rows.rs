@@ -151,7 +151,15 @@ fn native(paths: &[PathBuf], filter: &Filter, catalog: &mut GpuCatalog) -> Resul
     for path in paths {
         catalog.extend(dataset::described_gpus(path)?);
     }
-    let rows = dataset::read_many(paths)?;
+    let mut rows = dataset::read_many(paths)?;
+    // Whoever writes CSV spells GPUs as drivers do.
+    for row in &mut rows {
+        if let Ok(gpu) = catalog.find(&row.gpu)
+            && gpu.name != *row.gpu
+        {
+            row.gpu = gpu.name.as_str().into();
+        }
+    }
     // Rows of a GPU that no file describes may still be asked for, under their own name.
     let filter = filter.resolved(|name| match catalog.find(name) {
         Ok(gpu) => Ok(gpu.name.clone()),

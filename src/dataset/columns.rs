@@ -1,14 +1,19 @@
-//! Typed columns out of Parquet files, with errors that name the file, the column and the row.
+//! Typed columns out of Parquet and CSV files, with errors that name the file, the column and the row.
 //!
 //! Every text is kept once a batch, so a value that repeats a million times is stored and compared as a number.
 
+mod csv;
 mod cursor;
 pub(super) mod write;
 
-use crate::error::{Error, Result, caught, require_regular};
+pub(super) use csv::is_csv;
+
+use crate::error::{Error, Result, caught, read_bytes, require_regular};
 use crate::units::Seconds;
+use bytes::Bytes;
 use cursor::{Column, Cursor, TextColumn};
 use parquet::file::reader::{FileReader, SerializedFileReader};
+use std::borrow::Cow;
 use std::fmt;
 use std::fs::File;
 use std::ops::Range;
@@ -18,18 +23,33 @@ use std::path::Path;
 /// them into kilobytes, so its size says nothing.
 const MOST_ROWS: usize = 4 << 20;
 
+/// The most bytes of a table in CSV, which is held in memory.
+const MOST_BYTES: u64 = 256 << 20;
+
 const ROWS_PER_BATCH: usize = 1 << 16;
 
-/// An open Parquet file whose footer has been read.
+/// An open Parquet file whose footer has been read, or a CSV file as one of texts.
 pub(super) struct Parquet {
     place: String,
-    reader: SerializedFileReader<File>,
+    reader: Box<dyn FileReader>,
+    is_text: bool,
 }
 
 impl Parquet {
     /// Opens a file and reads its footer.
     pub fn open(path: &Path) -> Result<Self> {
         Self::open_limited(path, MOST_ROWS)
+    }
+
+    /// A table in CSV that `place` names in messages.
+    pub fn of_csv(content: &[u8], place: String) -> Result<Self> {
+        let content = Bytes::from(csv::to_parquet(content, &place)?);
+        let reader = guard(&place, || SerializedFileReader::new(content))?;
+        Ok(Self {
+            place,
+            reader: Box::new(reader),
+            is_text: true,
+        })
     }
 
     /// The same with another limit on its rows.
@@ -40,11 +60,20 @@ impl Parquet {
         let about = file.metadata().map_err(|source| Error::io(path, source))?;
         if about.len() == 0 {
             return Err(Error::bad_input(format!(
-                "{place}: the file is empty; allowed: a Parquet file"
+                "{place}: the file is empty; allowed: a table in Parquet, or in CSV where its name ends in .csv"
             )));
         }
-        let reader = guard(&place, || SerializedFileReader::new(file))?;
-        let file = Self { place, reader };
+        let file = match is_csv(path) {
+            true => Self::of_csv(&read_bytes(path, MOST_BYTES)?, place)?,
+            false => {
+                let reader = guard(&place, || SerializedFileReader::new(file))?;
+                Self {
+                    place,
+                    reader: Box::new(reader),
+                    is_text: false,
+                }
+            }
+        };
         match file.rows() <= most_rows {
             true => Ok(file),
             false => Err(Error::bad_input(format!(
@@ -58,6 +87,11 @@ impl Parquet {
     /// The path, for messages.
     pub fn place(&self) -> &str {
         &self.place
+    }
+
+    /// Whether it is CSV: the file states neither types nor metadata.
+    pub const fn is_text(&self) -> bool {
+        self.is_text
     }
 
     /// The value of a key in the file's own metadata.
@@ -162,6 +196,7 @@ impl Parquet {
                 });
                 Ok(Some(Batch {
                     place: &self.place,
+                    is_text: self.is_text,
                     first_row,
                     rows: piece.ranges.iter().map(Range::len).sum(),
                     columns: columns.collect::<std::result::Result<_, String>>()?,
@@ -246,6 +281,7 @@ fn guard<T, E: fmt::Display>(
 /// Consecutive rows of a file.
 pub(super) struct Batch<'a> {
     place: &'a str,
+    is_text: bool,
     first_row: usize,
     rows: usize,
     columns: Vec<(String, Column)>,
@@ -268,32 +304,65 @@ impl Batch<'_> {
     pub fn texts(&self, column: &str) -> Result<Texts<'_>> {
         match self.column(column)? {
             Column::Texts(texts) => Ok(Texts(texts)),
-            other => Err(self.wrong_type(column, other, "text")),
+            other => Err(self.wrong_type(column, other.kind(), "text")),
         }
     }
 
     /// A column of whole numbers.
     pub fn counts(&self, column: &str) -> Result<Counts<'_>> {
+        let allowed = "64-bit integers";
         match self.column(column)? {
-            Column::Counts(counts) => Ok(Counts(counts)),
-            other => Err(self.wrong_type(column, other, "64-bit integers")),
+            Column::Counts(counts) => Ok(Counts(counts.into())),
+            Column::Texts(texts) if self.is_text => {
+                let counts = self.parsed(column, texts, allowed, csv::whole)?;
+                Ok(Counts(counts.into()))
+            }
+            other => Err(self.wrong_type(column, other.kind(), allowed)),
         }
     }
 
     /// A column of real numbers.
     pub fn numbers(&self, column: &str) -> Result<Numbers<'_>> {
+        let allowed = "floating-point numbers";
         match self.column(column)? {
-            Column::Numbers(numbers) => Ok(Numbers(numbers)),
-            other => Err(self.wrong_type(column, other, "floating-point numbers")),
+            Column::Numbers(numbers) => Ok(Numbers(numbers.into())),
+            Column::Texts(texts) if self.is_text => {
+                let numbers = self.parsed(column, texts, allowed, |text| text.parse().ok())?;
+                Ok(Numbers(numbers.into()))
+            }
+            other => Err(self.wrong_type(column, other.kind(), allowed)),
         }
     }
 
     /// A column of true and false.
     pub fn flags(&self, column: &str) -> Result<Flags<'_>> {
+        let allowed = "true or false";
         match self.column(column)? {
-            Column::Flags(flags) => Ok(Flags(flags)),
-            other => Err(self.wrong_type(column, other, "true or false")),
+            Column::Flags(flags) => Ok(Flags(flags.into())),
+            Column::Texts(texts) if self.is_text => {
+                let flags = self.parsed(column, texts, allowed, csv::flag)?;
+                Ok(Flags(flags.into()))
+            }
+            other => Err(self.wrong_type(column, other.kind(), allowed)),
         }
+    }
+
+    /// The values that the cells of a table in CSV spell.
+    fn parsed<T>(
+        &self,
+        column: &str,
+        texts: &TextColumn,
+        allowed: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<Vec<Option<T>>> {
+        let cells = (0..self.rows).map(|row| match texts.get(row) {
+            None => Ok(None),
+            Some(text) => match parse(text) {
+                Some(value) => Ok(Some(value)),
+                None => Err(self.wrong_type(column, &format!("`{text}`"), allowed)),
+            },
+        });
+        cells.collect()
     }
 
     /// A cell of any column as text; empty where it is null.
@@ -304,7 +373,8 @@ impl Batch<'_> {
             Column::Numbers(numbers) => numbers[row].map(|number| number.to_string()),
             Column::Flags(flags) => flags[row].map(|flag| flag.to_string()),
             other @ Column::Other(_) => {
-                return Err(self.wrong_type(column, other, "texts, numbers, or true and false"));
+                let allowed = "texts, numbers, or true and false";
+                return Err(self.wrong_type(column, other.kind(), allowed));
             }
         };
         Ok(text.unwrap_or_default())
@@ -318,11 +388,10 @@ impl Batch<'_> {
         })
     }
 
-    fn wrong_type(&self, column: &str, found: &Column, allowed: &str) -> Error {
+    fn wrong_type(&self, column: &str, found: &str, allowed: &str) -> Error {
         Error::bad_input(format!(
-            "{}: the column `{column}` holds {}; allowed: {allowed}",
-            self.place,
-            found.kind()
+            "{}: the column `{column}` holds {found}; allowed: {allowed}",
+            self.place
         ))
     }
 }
@@ -343,7 +412,7 @@ impl<'a> Texts<'a> {
 }
 
 /// A column of whole numbers.
-pub(super) struct Counts<'a>(&'a [Option<i64>]);
+pub(super) struct Counts<'a>(Cow<'a, [Option<i64>]>);
 
 impl Counts<'_> {
     /// The number of a row; nothing where it is null.
@@ -359,7 +428,7 @@ impl Counts<'_> {
 }
 
 /// A column of real numbers.
-pub(super) struct Numbers<'a>(&'a [Option<f64>]);
+pub(super) struct Numbers<'a>(Cow<'a, [Option<f64>]>);
 
 impl Numbers<'_> {
     /// The number of a row; nothing where it is null.
@@ -379,7 +448,7 @@ impl Numbers<'_> {
 }
 
 /// A column of true and false.
-pub(super) struct Flags<'a>(&'a [Option<bool>]);
+pub(super) struct Flags<'a>(Cow<'a, [Option<bool>]>);
 
 impl Flags<'_> {
     /// The flag of a row; nothing where it is null.

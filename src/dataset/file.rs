@@ -1,8 +1,9 @@
-//! Our own Parquet tables: one row is one operator timed on one GPU and stack.
+//! Our own tables: one row is one operator timed on one GPU and stack.
 //!
-//! Every column names its unit. `shapewise.schema` in the file's metadata is the version of the
+//! Every column names its unit. They are Parquet: `shapewise.schema` in the file's metadata is the version of the
 //! layout; a column that is added or changes its meaning raises it. A file is written whole or
-//! not at all, and a row that could not be read back is refused on writing.
+//! not at all, and a row that could not be read back is refused on writing. Tables in CSV, which others write, are read
+//! with the columns of the newest layout that they have.
 
 use super::Row;
 use super::column::{Cell, Column, Kind, Presence};
@@ -13,6 +14,7 @@ use super::schema::{self, OLDEST_SCHEMA, SCHEMA, columns, columns_of_file};
 use crate::error::{Error, Result, write_atomically};
 use crate::gpu::Gpu;
 use crate::gpu::GpuCatalog;
+use crate::names;
 use parquet::file::metadata::KeyValue;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -82,7 +84,7 @@ fn encode(
     let described = names.into_iter().filter_map(|name| gpus.find(name).ok());
     let properties = entries.chain(descriptions(described)).collect();
     let columns: Vec<&Column> = columns_of_file().collect();
-    let fields: Vec<Field> = columns
+    let fields: Vec<Field<'_>> = columns
         .iter()
         .map(|column| Field {
             name: column.name,
@@ -131,7 +133,10 @@ pub fn described_gpus(path: &Path) -> Result<Vec<Gpu>> {
 pub fn read(path: &Path) -> Result<Vec<Row>> {
     let file = Parquet::open(path)?;
     let version = check_schema(&file)?;
-    let columns: Vec<&Column> = columns(version).collect();
+    let columns = columns(version).filter(|column| {
+        !file.is_text() || file.has(column.name) || column.presence == Presence::Always
+    });
+    let columns: Vec<&Column> = columns.collect();
     let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
     let mut rows = Vec::new();
     let mut draft = Draft::new("".into(), "".into(), Arc::default());
@@ -188,10 +193,13 @@ pub fn read_many<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<Row>> {
 /// The version of the layout, if it can be read.
 fn check_schema(file: &Parquet) -> Result<u64> {
     let place = file.place();
+    if file.is_text() {
+        return check_names(file).map(|()| SCHEMA);
+    }
     let Some(version) = file.property(SCHEMA_KEY) else {
         return Err(Error::bad_input(format!(
             "{place}: this Parquet file is not a shapewise table (no `{SCHEMA_KEY}` in its metadata); \
-             allowed: files of `shapewise measure` or `shapewise import`"
+             allowed: files of `shapewise measure` or `shapewise import`, or CSV with the columns of data/README.md"
         )));
     };
     match version.parse::<u64>() {
@@ -205,5 +213,21 @@ fn check_schema(file: &Parquet) -> Result<u64> {
             format!("`{version}`"),
             &format!("{OLDEST_SCHEMA} to {SCHEMA}"),
         )),
+    }
+}
+
+/// Refuses a table in CSV with a column that is none of ours: it might be meant as one.
+fn check_names(file: &Parquet) -> Result<()> {
+    let known = || columns(SCHEMA).map(|column| column.name);
+    match file
+        .columns()
+        .find(|name| known().all(|column| column != *name))
+    {
+        None => Ok(()),
+        Some(unknown) => Err(Error::bad_input(format!(
+            "{}: the column `{unknown}` is not known; allowed: those of data/README.md, such as {}",
+            file.place(),
+            names::nearest(unknown, known()).join(", ")
+        ))),
     }
 }

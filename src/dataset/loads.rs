@@ -188,7 +188,7 @@ pub fn write_loads(path: &Path, loads: &[Load], shared: &Shared) -> Result<()> {
     };
     let of_operator = operator.iter().map(|column| (column.name, column.kind()));
     let all = BEFORE.into_iter().chain(of_operator).chain(BEHIND);
-    let fields: Vec<Field> = all.enumerate().map(field).collect();
+    let fields: Vec<Field<'_>> = all.enumerate().map(field).collect();
     let properties = vec![KeyValue::new(SCHEMA_KEY.to_owned(), SCHEMA.to_owned())];
     let end = BEFORE.len() + operator.len();
     let content = write::encode(&fields, properties, lines.len(), |place, rows| {

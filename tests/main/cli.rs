@@ -754,13 +754,16 @@ mod tables {
         let bytes = std::fs::read(&whole).unwrap();
         std::fs::write(file("cut.parquet"), &bytes[..bytes.len() / 2]).unwrap();
         std::fs::write(file("empty.parquet"), b"").unwrap();
-        std::fs::write(file("rows.csv"), b"m,n,k\n1,2,3\n").unwrap();
+        for name in ["rows.csv", "text.parquet"] {
+            std::fs::write(file(name), b"m,n,k\n1,2,3\n").unwrap();
+        }
         let out = file("out.parquet");
         for (name, says) in [
             ("absent.parquet", "No such file"),
             ("cut.parquet", "complete Parquet file"),
             ("empty.parquet", "is empty"),
-            ("rows.csv", "Parquet"),
+            ("text.parquet", "complete Parquet file"),
+            ("rows.csv", "columns"),
         ] {
             let path = file(name);
             let import = format!("import cookbook {path} --out {out}");

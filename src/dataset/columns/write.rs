@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 /// A column of the layout.
 #[derive(Clone, Debug)]
-pub(in crate::dataset) struct Field {
-    pub name: &'static str,
+pub(in crate::dataset) struct Field<'a> {
+    pub name: &'a str,
     pub kind: Kind,
     pub may_be_null: bool,
 }
@@ -33,7 +33,7 @@ const ROWS_PER_PART: usize = 1 << 13;
 
 /// A whole file: `values` answers what the field at a place holds in a range of the rows. Compressed with Zstandard.
 pub(in crate::dataset) fn encode<'a>(
-    fields: &[Field],
+    fields: &[Field<'_>],
     properties: Vec<KeyValue>,
     rows: usize,
     values: impl Fn(usize, Range<usize>) -> Values<'a>,
@@ -72,7 +72,7 @@ pub(in crate::dataset) fn encode<'a>(
     file.into_inner()
 }
 
-impl Field {
+impl Field<'_> {
     fn column(&self) -> Result<Type> {
         let (physical, logical) = match self.kind {
             Kind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),

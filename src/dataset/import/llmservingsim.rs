@@ -1,7 +1,7 @@
 //! Tables of casys-kaist/LLMServingSim: layers by name, tokens and tensor-parallel ranks, whose sizes follow from the model.
 //!
-//! No table states the number format: 16 bits are assumed. The tables of attention are not read: of H100's rows over half are faster than
-//! the cache that they name can be read.
+//! No table states the number format: 16 bits are assumed. Rows of attention are recognised and left out, since they time something
+//! else than they name: see [`attention`].
 
 use super::{Batch, Importer, MICROSECOND, Parquet, Reader, Reading, Reason, Recipe};
 use crate::arch::{Architecture, Preset};
@@ -11,6 +11,7 @@ use crate::units::Seconds;
 
 const LAYERS: &[&str] = &["layer_name", "input", "latency(ns)", "model", "tp"];
 const SERVED: &[&str] = &["layer", "tokens", "time_us", "model", "tp"];
+const ATTENTION: &[&str] = &["prefill_chunk_size", "kv_cache_size", "is_prefill"];
 
 const NANOSECOND: Seconds = Seconds::from_secs(1e-9);
 
@@ -18,7 +19,8 @@ const NANOSECOND: Seconds = Seconds::from_secs(1e-9);
 pub(super) const IMPORTER: Importer = Importer {
     repository: "casys-kaist/LLMServingSim@5daddb2",
     licence: "MIT",
-    tables: "layers with layer_name, input and latency(ns), or layer, tokens and time_us, each with model and tp",
+    tables: "layers with layer_name, input and latency(ns), or layer, tokens and time_us, each with model and tp, or attention with \
+             prefill_chunk_size and kv_cache_size",
     recipe,
 };
 
@@ -33,6 +35,10 @@ fn recipe(file: &Parquet) -> Option<Recipe> {
     if file.has_all(LAYERS) {
         let identify = |texts: &[&str]| (texts[0].to_owned(), "llmservingsim".to_owned());
         return Some(recipe(identify, LAYERS, layer));
+    }
+    if file.has_all(ATTENTION) {
+        let identify = |texts: &[&str]| (texts[0].to_owned(), "llmservingsim".to_owned());
+        return Some(recipe(identify, ATTENTION, attention));
     }
     let identify = |texts: &[&str]| (texts[0].to_owned(), "llmservingsim vllm".to_owned());
     let known = file.has_all(SERVED);
@@ -114,5 +120,19 @@ fn served<'a>(rows: &'a Batch<'_>) -> Result<Reader<'a>> {
             operator(place, name.get(row), tokens as u64)?,
             time.time(row, MICROSECOND),
         ))
+    }))
+}
+
+/// No row is kept. Of the decoding steps 91 in 100 on A6000 and 70 in 100 on H100 are faster than the cache that they name can be
+/// read, seven and three times in the mean, so the others need not be right. A prefill of 1,024 tokens after 1,024 on A6000 takes 1.3 times as long as one of 512 after 1,536, though it
+/// has 1.7 times the pairs of queries and keys: the tokens of the chunk itself are not attended to.
+fn attention<'a>(rows: &'a Batch<'_>) -> Result<Reader<'a>> {
+    let is_prefill = rows.flags("is_prefill")?;
+    Ok(Box::new(move |row| {
+        Err(match is_prefill.get(row) {
+            Some(true) => "a prefill that does not attend to its own chunk",
+            _ => "a decoding step of a table in which most are faster than their cache can be read",
+        }
+        .to_owned())
     }))
 }

@@ -51,6 +51,7 @@ const MEMORY: &[&str] = &[
     "source_repo",
 ];
 const COLLECTIVE: &[&str] = &["op", "bytes", "num_gpus", "time_us", "source_repo"];
+const OPTIMIZER: &[&str] = &["optimizer", "parameters", "time_ms", "source_repo"];
 
 /// In less than this Liger-Kernel's benchmarks time how the host starts a backward pass in Python.
 const LEAST_LIGER_BACKWARD: Seconds = Seconds::from_micros(140.0);
@@ -59,8 +60,8 @@ const LEAST_LIGER_BACKWARD: Seconds = Seconds::from_micros(140.0);
 pub(super) const IMPORTER: Importer = Importer {
     repository: "publications, named row by row",
     licence: "that of each publication",
-    tables: "attention with pass, q_len and time_ms, memory-bound kernels with kernel, provider and mode, GEMMs with kind, layout and time_us, or collectives with op, bytes \
-             and time_us, each with source_repo",
+    tables: "attention with pass, q_len and time_ms, memory-bound kernels with kernel, provider and mode, GEMMs with kind, layout and time_us, collectives with op, bytes \
+             and time_us, or optimizers with optimizer, implementation, parameters and time_ms, each with source_repo",
     recipe,
 };
 
@@ -78,6 +79,7 @@ fn recipe(file: &Parquet) -> Option<Recipe> {
     recipe(&["gpu", "backend", "software"], ATTENTION, attention)
         .or_else(|| recipe(&["gpu", "backend", "software"], GEMM, gemm))
         .or_else(|| recipe(&["gpu", "provider", "software"], MEMORY, memory))
+        .or_else(|| recipe(&["gpu", "implementation", "software"], OPTIMIZER, optimizer))
         .or_else(|| {
             let collectives = recipe(&["gpu", "system"], COLLECTIVE, collective)?;
             let identify = |texts: &[&str]| {
@@ -259,6 +261,32 @@ fn collective<'a>(rows: &'a Batch<'_>) -> Result<Reader<'a>> {
         Ok(Reading {
             op: Op::Collective(Collective::new(kind, bytes.size(row), ranks.size(row))),
             time: time.time(row, MICROSECOND),
+            group: None,
+            libraries: source.get(row),
+        })
+    }))
+}
+
+/// One update of all weights; without a stated precision they are fp32, PyTorch's default: in 16 bits Adam would reach a third
+/// of the bandwidth.
+fn optimizer<'a>(rows: &'a Batch<'_>) -> Result<Reader<'a>> {
+    let (name, parameters) = (rows.texts("optimizer")?, rows.counts("parameters")?);
+    let (time, source) = (rows.numbers("time_ms")?, rows.texts("source_repo")?);
+    Ok(Box::new(move |row| {
+        // Decoupled decay is arithmetic: both move the same bytes.
+        if !matches!(name.get(row), Some("adam" | "adamw")) {
+            let name = name.get(row).unwrap_or("null");
+            return Err(format!("optimizer `{name}`, which is none of ours"));
+        }
+        Ok(Reading {
+            op: Op::Memory(Memory {
+                kind: MemoryKind::PlainAdam,
+                rows: 1,
+                cols: parameters.size(row),
+                pass: Pass::Forward,
+                dtype: Dtype::Fp32,
+            }),
+            time: time.time(row, MILLISECOND),
             group: None,
             libraries: source.get(row),
         })

@@ -321,16 +321,6 @@ pub fn read_runs_of<P: AsRef<Path>>(
     let mut all = Runs::default();
     for path in paths {
         let path = path.as_ref();
-        if is_csv(path) {
-            if let Some(other) = publisher.filter(|&publisher| publisher != Publisher::Native) {
-                return Err(Error::bad_input(format!(
-                    "{}: tables of {other} are Parquet; allowed: CSV in our own schema alone",
-                    path.display()
-                )));
-            }
-            all.runs.extend(native::read_csv(path, gpus)?);
-            continue;
-        }
         let file = Parquet::open(path)?;
         let found = match publisher.map_or_else(|| recognise(&file), Ok)? {
             Publisher::LlmFoundry => llm_foundry::read(&file)?,
@@ -341,7 +331,7 @@ pub fn read_runs_of<P: AsRef<Path>>(
             Publisher::LlmInferenceBench => llm_inference_bench::read(&file)?,
             Publisher::Neusight => neusight::read(&file)?,
             Publisher::Native => Runs {
-                runs: native::read(&file, path, gpus)?,
+                runs: native::read(&file, Some(path), gpus)?,
                 ..Runs::default()
             },
         };
@@ -351,16 +341,12 @@ pub fn read_runs_of<P: AsRef<Path>>(
     Ok(all)
 }
 
-fn is_csv(path: &Path) -> bool {
-    path.extension()
-        .is_some_and(|ending| ending.eq_ignore_ascii_case("csv"))
-}
-
-/// The publisher whose mark is among the columns.
+/// The publisher whose mark is among the columns; of CSV without one that of our own schema, which then says what is missing.
 fn recognise(file: &Parquet) -> Result<Publisher> {
     let mut publishers = Publisher::ALL.into_iter();
     publishers
         .find(|publisher| file.has(publisher.mark()))
+        .or(file.is_text().then_some(Publisher::Native))
         .ok_or_else(|| {
             let marks = Publisher::ALL.map(Publisher::mark).join(", ");
             let place = file.place();

@@ -10,10 +10,10 @@ use crate::arch::{
 };
 use crate::dataset::check_target;
 use crate::dataset::column::Kind;
-use crate::dataset::columns::Parquet;
 use crate::dataset::columns::write::{self, Field, Values};
+use crate::dataset::columns::{Parquet, is_csv};
 use crate::dataset::file::{described_in, descriptions};
-use crate::error::{Error, Result, read_bytes, write_atomically};
+use crate::error::{Error, Result, write_atomically};
 use crate::gpu::{Gpu, GpuCatalog};
 use crate::ops::{Dtype, LARGEST};
 use crate::units::{BytesPerSecond, Seconds};
@@ -442,7 +442,8 @@ fn columns_of<'a>(
     Ok(columns)
 }
 
-pub(super) fn read(file: &Parquet, path: &Path, gpus: &GpuCatalog) -> Result<Vec<Run>> {
+/// Reads runs out of an open table; `path` is the file that holds it.
+pub(super) fn read(file: &Parquet, path: Option<&Path>, gpus: &GpuCatalog) -> Result<Vec<Run>> {
     let mut gpus = gpus.clone();
     gpus.extend(described_in(file)?);
     let names: Vec<String> = file.columns().map(str::to_owned).collect();
@@ -455,48 +456,16 @@ pub(super) fn read(file: &Parquet, path: &Path, gpus: &GpuCatalog) -> Result<Vec
             let cells = names.iter().map(|name| batch.written(name, row));
             let cells: Vec<String> = cells.collect::<Result<_>>()?;
             let place = batch.position(row);
-            runs.push(run(&columns, &cells, &place, Some(path), &gpus)?);
+            runs.push(run(&columns, &cells, &place, path, &gpus)?);
         }
     }
     Ok(runs)
 }
 
-/// The most bytes of a table of runs in CSV.
-const MOST_BYTES: u64 = 256 << 20;
-
-pub(super) fn read_csv(path: &Path, gpus: &GpuCatalog) -> Result<Vec<Run>> {
-    let content = read_bytes(path, MOST_BYTES)?;
-    parse_csv(&content, &path.display().to_string(), Some(path), gpus)
-}
-
-/// Reads runs out of the text of a CSV table; `path` is the file that holds it.
-fn parse_csv(
-    content: &[u8],
-    place: &str,
-    path: Option<&Path>,
-    gpus: &GpuCatalog,
-) -> Result<Vec<Run>> {
-    let damaged = |error: csv::Error| {
-        Error::bad_input(format!(
-            "{place}: is not a table ({error}); allowed: CSV in UTF-8 with as many cells a row as there are columns"
-        ))
-    };
-    let mut reader = csv::ReaderBuilder::new();
-    let mut reader = reader.trim(csv::Trim::All).from_reader(content);
-    let columns = columns_of(reader.headers().map_err(damaged)?.iter(), place)?;
-    let records = reader.records().enumerate();
-    let runs = records.map(|(row, record)| {
-        let record = record.map_err(damaged)?;
-        let cells: Vec<String> = record.iter().map(str::to_owned).collect();
-        let place = format!("{place}: row {}", row + 1);
-        run(&columns, &cells, &place, path, gpus)
-    });
-    runs.collect()
-}
-
 /// Reads runs that no file holds out of the text of a CSV table.
 pub fn read_csv_text(text: &str) -> Result<Vec<Run>> {
-    parse_csv(text.as_bytes(), "csv", None, &GpuCatalog::built_in())
+    let table = Parquet::of_csv(text.as_bytes(), "csv".to_owned())?;
+    read(&table, None, &GpuCatalog::built_in())
 }
 
 /// Reads runs that no file holds, each an object with columns as keys; errors name the field as `runs[3].batch`.
@@ -628,7 +597,7 @@ pub fn write_runs(path: &Path, runs: &[Run]) -> Result<()> {
     check_target(path)?;
     let cells = |column: &Column| -> Vec<_> { runs.iter().map(|run| column.get(run)).collect() };
     let cells: Vec<Vec<Option<Cell>>> = COLUMNS.iter().map(cells).collect();
-    let content = match super::is_csv(path) {
+    let content = match is_csv(path) {
         true => encode_csv(&cells, runs.len()).map_err(|error| error.to_string()),
         false => {
             let gpus = runs.iter().map(|run| &*run.gpu);
@@ -650,7 +619,7 @@ fn encode(
         kind: column.kind(),
         may_be_null: !NEEDED.contains(&column.name),
     });
-    let fields: Vec<Field> = fields.collect();
+    let fields: Vec<Field<'_>> = fields.collect();
     write::encode(&fields, properties, rows, |field, part| {
         let cells = cells[field][part].iter().map(Option::as_ref);
         match fields[field].kind {

@@ -548,3 +548,78 @@ fn a_table_of_25_000_measured_rows_has_under_two_megabytes() {
     assert!(bytes < 2_000_000, "{bytes}");
     assert_eq!(read(&path).unwrap().len(), rows.len());
 }
+
+#[test]
+fn a_table_in_csv_is_read_with_the_columns_that_it_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.csv");
+    let write_text = |text: &str| fs::write(&path, text).unwrap();
+    // An empty cell is null; pandas writes whole numbers of such a column as reals.
+    write_text(
+        "gpu, stack, family, dtype, layout, batch, m, n, k, rows, cols, kind, pass, time_us, source, licence\n\
+         h200,\"torch 2.9, CUDA 13\", gemm, bf16, tn, 1.0, 4096.0, 1024.0, 512.0, , , , , 12, a script, MIT\n\
+         h200,\"torch 2.9, CUDA 13\", memory, bf16, , , , , , 4096, 8192, rms_norm, forward, 40.5, a script, MIT\n",
+    );
+    let [gemm, norm] = &read(&path).unwrap()[..] else {
+        panic!("two rows");
+    };
+    assert_eq!(gemm.op, gemm_row(4096, 1024, 512).op);
+    assert_eq!(
+        (&*gemm.stack, gemm.time.micros()),
+        ("torch 2.9, CUDA 13", 12.0)
+    );
+    let expected = Memory {
+        kind: MemoryKind::RmsNorm,
+        rows: 4096,
+        cols: 8192,
+        pass: Pass::Forward,
+        dtype: Dtype::Bf16,
+    };
+    assert_eq!(
+        (norm.op, norm.time),
+        (Op::Memory(expected), Seconds::from_micros(40.5))
+    );
+    assert_eq!((norm.samples, &norm.measured), (None, &None));
+    // What it writes as Parquet is the same table.
+    let parquet = folder.path().join("mine.parquet");
+    let rows = read(&path).unwrap();
+    write(&parquet, &rows).unwrap();
+    assert_eq!(read(&parquet).unwrap(), rows);
+
+    let head = "gpu,stack,family,dtype,layout,batch,m,n,k,time_us,source,licence";
+    for (text, parts) in [
+        (
+            format!("{head}\nh200,s,gemm,bf16,tn,1,8,8,8.5,1,s,MIT\n"),
+            ["the column `k` holds `8.5`", "64-bit integers"],
+        ),
+        (
+            format!("{head}\nh200,s,gemm,bf16,tn,1,8,8,8,1 us,s,MIT\n"),
+            ["the column `time_us` holds `1 us`", "floating-point"],
+        ),
+        (
+            format!("{head}\nh200,s,gemm,bf16,tn,1,8,8,,1,s,MIT\n"),
+            ["row 1: `k` is ", "1 to 2^53"],
+        ),
+        (
+            format!("{head}\nh200,s,gemm,bf16,tn,1,8,8,8,1,s\n"),
+            ["is not a table", "as many cells a row"],
+        ),
+        (
+            head.replace("time_us", "time_ms"),
+            ["the column `time_ms` is not known", "time_us"],
+        ),
+        (
+            head.replace("time_us,", ""),
+            ["the column `time_us` is missing", "licence"],
+        ),
+        (format!("{head},m"), ["the column `m` occurs twice", "once"]),
+        (String::new(), ["the file is empty", ".csv"]),
+    ] {
+        write_text(&text);
+        let refused = read(&path).unwrap_err().to_string();
+        for part in parts {
+            assert!(refused.contains(part), "{refused}");
+        }
+        assert!(refused.contains("mine.csv"), "{refused}");
+    }
+}

@@ -158,7 +158,7 @@ fn aiconfigurator_quantization_by_a_known_scale_is_a_kernel_of_ours() {
         ("latency", singles(&[0.04; 2])),
     ]);
     let table = imported(Source::Aiconfigurator, &Filter::default(), columns);
-    let op = Memory::forward(MemoryKind::Quantize, 4096, 8192, Dtype::Bf16);
+    let op = Memory::forward(MemoryKind::CastFp8, 4096, 8192, Dtype::Bf16);
     let ops: Vec<_> = table.rows.iter().map(|row| row.op).collect();
     assert_eq!(ops, [Op::Memory(op)]);
     let reason = "`op_name` is compute_scale, which is no operand format or pattern of ours";
@@ -1098,5 +1098,129 @@ fn layers_of_a_served_model_have_the_sizes_of_the_model_on_one_rank() {
     assert_eq!(
         reasons(&table),
         [("layer `act_fn` is no operator of ours", 1)]
+    );
+}
+
+#[test]
+fn attention_of_llmservingsim_is_recognised_and_left_out() {
+    let table = imported(
+        Source::Llmservingsim,
+        &Filter::default(),
+        vec![
+            ("gpu", texts(&["H100", "A6000", "TPU-v6e-1"])),
+            ("prefill_chunk_size", sizes(&[0, 512, 0])),
+            ("kv_cache_size", sizes(&[1024; 3])),
+            (
+                "is_prefill",
+                Arc::new(BooleanArray::from(vec![false, true, false])),
+            ),
+        ],
+    );
+    assert!(table.rows.is_empty());
+    let reasons = reasons(&table);
+    for part in ["faster than their cache", "its own chunk", "TPU-v6e-1"] {
+        let told = reasons
+            .iter()
+            .any(|(reason, rows)| reason.contains(part) && *rows == 1);
+        assert!(told, "{part}: {reasons:?}");
+    }
+}
+
+#[test]
+fn an_update_of_adam_is_one_memory_bound_kernel_also_in_csv() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("steps.csv");
+    std::fs::write(
+        &path,
+        "gpu,optimizer,implementation,parameters,time_ms,software,source_repo\n\
+         A100,adamw,torch (default),10000000,0.8757,\"PyTorch 2.8.0, CUDA 12.6\",a repository\n\
+         A100,lion,triton fused,10000000,1,\"PyTorch 2.8.0, CUDA 12.6\",a repository\n",
+    )
+    .unwrap();
+    assert_eq!(
+        Source::recognise(&path).unwrap(),
+        Some(Source::Publications)
+    );
+    let table = import(Source::Publications, &[path], &Filter::default()).unwrap();
+    let [row] = &table.rows[..] else {
+        panic!("one row");
+    };
+    let update = Memory {
+        kind: MemoryKind::PlainAdam,
+        rows: 1,
+        cols: 10_000_000,
+        pass: Pass::Forward,
+        dtype: Dtype::Fp32,
+    };
+    assert_eq!(row.op, Op::Memory(update));
+    // Gradient, weight and two moments are read, the last three written.
+    assert_eq!(row.op.bytes().bytes(), 28e7);
+    assert_eq!(micros(row), 875.7);
+    assert_eq!(&*row.stack, "torch (default), PyTorch 2.8.0, CUDA 12.6");
+    assert_eq!(
+        reasons(&table),
+        [("optimizer `lion`, which is none of ours", 1)]
+    );
+}
+
+#[test]
+fn operators_of_neusights_models_are_read_by_their_shapes() {
+    let addmm = "<built-in method addmm of type object>";
+    let matmul = "<built-in method matmul of type object>";
+    let layer = "model.decoder.layers.#";
+    let (fc, norm) = (format!("{layer}.fc#"), format!("{layer}.final_layer_norm"));
+    let rows = [
+        (
+            addmm,
+            "[[3840], [4096, 1280], [1280, 3840]]",
+            "(4096, 3840)",
+        ),
+        (
+            matmul,
+            "[[16, 12, 512, 256], [16, 12, 256, 64]]",
+            "(16, 12, 512, 64)",
+        ),
+        (&fc, "[[4096, 2048]]", "(4096, 8192)"),
+        (&norm, "[[2, 1024, 2048]]", "(2, 1024, 2048)"),
+        ("transformer.wte", "[[4, 1024]]", "(4, 1024, 1280)"),
+        ("transformer.drop", "[[4, 1024, 1280]]", "(4, 1024, 1280)"),
+        (&fc, "not a list", "(4096, 8192)"),
+    ];
+    let table = imported(
+        Source::Neusight,
+        &Filter::default(),
+        vec![
+            ("gpu", texts(&["NVIDIA_H100_80GB_HBM3"; 7])),
+            ("target", texts(&rows.map(|row| row.0))),
+            ("input_shapes", texts(&rows.map(|row| row.1))),
+            ("output_shape", texts(&rows.map(|row| row.2))),
+            ("fw_latency", singles(&[5.0; 7])),
+        ],
+    );
+    let found = table.rows.iter().map(|row| match row.op {
+        Op::Gemm(op) => [op.batch, op.m, op.n, op.k],
+        Op::Memory(op) => [op.rows, op.cols, op.kind as u64, 0],
+        _ => unreachable!(),
+    });
+    let kind = |kind| kind as u64;
+    assert_eq!(
+        found.collect::<Vec<_>>(),
+        [
+            [1, 4096, 3840, 1280],
+            [192, 512, 64, 256],
+            [1, 4096, 8192, 2048],
+            [2048, 2048, kind(MemoryKind::LayerNorm), 0],
+            [4096, 1280, kind(MemoryKind::Embedding), 0],
+        ]
+    );
+    assert!(
+        table
+            .rows
+            .iter()
+            .all(|row| micros(row) == 5000.0 && &*row.gpu == "h100")
+    );
+    assert_eq!(
+        reasons(&table),
+        [("operator `drop`", 1), ("operator `fc#`", 1)]
     );
 }

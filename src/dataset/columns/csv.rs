@@ -1,0 +1,62 @@
+//! Tables in CSV as Parquet files of texts, so that one reader serves both; what a text stands for is known when a column is asked for.
+
+use super::write::{self, Field, Values};
+use crate::dataset::column::Kind;
+use crate::error::{Error, Result};
+use csv::{ReaderBuilder, StringRecord, Trim};
+use std::path::Path;
+
+/// Whether a file is CSV by its name.
+pub(in crate::dataset) fn is_csv(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|ending| ending.eq_ignore_ascii_case("csv"))
+}
+
+/// The bytes of a Parquet file whose columns are texts, null where a cell is empty; errors name the table `place`.
+pub(super) fn to_parquet(content: &[u8], place: &str) -> Result<Vec<u8>> {
+    let damaged = |error: csv::Error| {
+        Error::bad_input(format!(
+            "{place}: is not a table ({error}); allowed: CSV in UTF-8 with as many cells a row as there are columns"
+        ))
+    };
+    let mut reader = ReaderBuilder::new();
+    let mut reader = reader.trim(Trim::All).from_reader(content);
+    let names = reader.headers().map_err(damaged)?.clone();
+    for (at, name) in names.iter().enumerate() {
+        if names.iter().take(at).any(|earlier| earlier == name) {
+            return Err(Error::bad_input(format!(
+                "{place}: the column `{name}` occurs twice; allowed: once"
+            )));
+        }
+    }
+    let records: Vec<StringRecord> = reader
+        .records()
+        .collect::<csv::Result<_>>()
+        .map_err(damaged)?;
+    let fields = names.iter().map(|name| Field {
+        name,
+        kind: Kind::Text,
+        may_be_null: true,
+    });
+    let fields: Vec<Field<'_>> = fields.collect();
+    let encoded = write::encode(&fields, vec![], records.len(), |column, rows| {
+        let cells = records[rows].iter().map(|record| record.get(column));
+        let stated = cells.map(|cell| cell.filter(|text| !text.is_empty()));
+        Values::Texts(stated.collect())
+    });
+    encoded.map_err(|error| {
+        Error::bad_input(format!(
+            "{place}: is not a table ({error}); allowed: CSV with a row of names first"
+        ))
+    })
+}
+
+/// A whole number, also one that pandas writes as `4096.0` because another row of the column is empty.
+pub(super) fn whole(text: &str) -> Option<i64> {
+    text.strip_suffix(".0").unwrap_or(text).parse().ok()
+}
+
+/// `true` or `false`, capitalised where Python writes it.
+pub(super) fn flag(text: &str) -> Option<bool> {
+    text.to_ascii_lowercase().parse().ok()
+}
