@@ -37,12 +37,50 @@ pub enum Extent {
     WidthShards,
 }
 
+impl Extent {
+    const COUNT: usize = Self::WidthShards as usize + 1;
+}
+
+/// Least and greatest value of each extent; nothing of one that was not recorded. Every prediction asks for several.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    from = "BTreeMap<Extent, [u64; 2]>",
+    into = "BTreeMap<Extent, [u64; 2]>"
+)]
+pub struct Ranges([Option<(Extent, [u64; 2])>; Extent::COUNT]);
+
+impl Ranges {
+    fn get(&self, extent: Extent) -> Option<[u64; 2]> {
+        self.0[extent as usize].map(|(_, range)| range)
+    }
+
+    fn set(&mut self, extent: Extent, range: [u64; 2]) {
+        self.0[extent as usize] = Some((extent, range));
+    }
+}
+
+impl From<BTreeMap<Extent, [u64; 2]>> for Ranges {
+    fn from(known: BTreeMap<Extent, [u64; 2]>) -> Self {
+        let mut ranges = Self::default();
+        for (extent, range) in known {
+            ranges.set(extent, range);
+        }
+        ranges
+    }
+}
+
+impl From<Ranges> for BTreeMap<Extent, [u64; 2]> {
+    fn from(ranges: Ranges) -> Self {
+        ranges.0.into_iter().flatten().collect()
+    }
+}
+
 /// The region of shapes that was measured.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Coverage {
     /// Least and greatest value of each extent.
-    pub ranges: BTreeMap<Extent, [u64; 2]>,
+    pub ranges: Ranges,
     /// Greatest power of two that divides every `n` and `k` (GEMM only).
     pub alignment: u64,
     /// Head sizes that occur (attention only).
@@ -64,15 +102,15 @@ impl Coverage {
     /// Widens the ranges to hold these extents.
     pub(super) fn widen(&mut self, extents: impl IntoIterator<Item = (Extent, u64)>) {
         for (extent, size) in extents {
-            let range = self.ranges.entry(extent).or_insert([size, size]);
-            *range = [range[0].min(size), range[1].max(size)];
+            let [least, most] = self.ranges.get(extent).unwrap_or([size, size]);
+            self.ranges.set(extent, [least.min(size), most.max(size)]);
         }
     }
 
     /// The nearest measured size of an extent; any size where the extent was not recorded.
     pub(super) fn clamp(&self, extent: Extent, size: u64) -> u64 {
-        match self.ranges.get(&extent) {
-            Some(&[least, most]) => size.clamp(least, most),
+        match self.ranges.get(extent) {
+            Some([least, most]) => size.clamp(least, most),
             None => size,
         }
     }
@@ -84,8 +122,8 @@ impl Coverage {
         caveats: &mut Caveats,
     ) {
         let outside = |(extent, size): (Extent, u64)| {
-            let range = self.ranges.get(&extent);
-            range.is_some_and(|[least, most]| !(*least..=*most).contains(&size))
+            let range = self.ranges.get(extent);
+            range.is_some_and(|[least, most]| !(least..=most).contains(&size))
         };
         caveats.insert_if(extents.into_iter().any(outside), Caveat::OutOfDomain);
     }

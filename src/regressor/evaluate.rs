@@ -189,11 +189,11 @@ impl Member {
             width = layer.width();
         }
         let units = if self.hidden.is_empty() { rows } else { units };
+        // Loops, since compilers do not inline the closure of an iterator here, and what is not inlined knows nothing of vectors.
         for units in units[..count * width].chunks_exact(width) {
-            let outputs = self.outputs.iter();
-            answers.extend(
-                outputs.map(|(weights, bias)| bias + dot(&units[..weights.len()], weights)),
-            );
+            for (weights, bias) in &self.outputs {
+                answers.push(bias + dot(&units[..weights.len()], weights));
+            }
         }
     }
 }

@@ -41,6 +41,7 @@ pub fn lower(arch: &Architecture, work: &Workload) -> Result<Step> {
         work,
         stage: StageLayers::new(arch, work.pp, work.vp),
         items: Vec::with_capacity(96),
+        seen: [0; Role::ALL.len()],
     };
     if work.pp == 1 {
         lowering.embedding();
@@ -122,6 +123,8 @@ struct Lowering<'a> {
     work: &'a Workload,
     stage: StageLayers,
     items: Vec<Item>,
+    /// By role, a bit for each phase that an item has: most operators are of a new one and equal none.
+    seen: [u8; Role::ALL.len()],
 }
 
 impl Lowering<'_> {
@@ -135,16 +138,23 @@ impl Lowering<'_> {
         if count == 0 {
             return;
         }
-        let equal = |item: &&mut Item| item.role == role && item.phase == phase && item.op == op;
-        match self.items.iter_mut().find(equal) {
-            Some(item) => item.count += count,
-            None => self.items.push(Item {
-                role,
-                phase,
-                op,
-                count,
-            }),
+        const { assert!(Phase::ALL.len() <= u8::BITS as usize) };
+        let (seen, bit) = (&mut self.seen[role as usize], 1 << phase as u8);
+        if *seen & bit != 0 {
+            let equal =
+                |item: &&mut Item| item.role == role && item.phase == phase && item.op == op;
+            if let Some(item) = self.items.iter_mut().find(equal) {
+                item.count += count;
+                return;
+            }
         }
+        *seen |= bit;
+        self.items.push(Item {
+            role,
+            phase,
+            op,
+            count,
+        });
     }
 
     /// Adds an operator forward and, in training, what its backward pass needs.
