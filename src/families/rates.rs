@@ -79,6 +79,14 @@ impl GpuRates {
         }
     }
 
+    /// The rates of a GPU whose matrix units are so many times as fast.
+    #[must_use]
+    pub fn with_peaks_times(mut self, factor: f64) -> Self {
+        self.peak = self.peak.map(|peak| peak * factor);
+        self.flops_per_clock *= factor;
+        self
+    }
+
     /// The times that features are relative to.
     pub(super) fn times(&self, flops: Flops, bytes: Bytes, dtype: Dtype) -> Times {
         let compute = flops.flops() / self.peak[dtype as usize];

@@ -105,6 +105,28 @@ pub fn reachable_peak(gpu: &Gpu) -> Option<FlopsPerSecond> {
     gpu.reachable_peak().map(|sustained| sustained * BURST)
 }
 
+/// The share of its peak that the best sustained arithmetic in 16 bits of a GPU reaches, where that was published.
+fn reachable_share(gpu: &Gpu) -> Option<f64> {
+    Some(gpu.reachable_peak()? / gpu.peak(Dtype::Bf16)?)
+}
+
+/// A GPU reaches more than this share of its peak where its matrix units are held below their clock, as H20's are (0.95); all others
+/// with a published rate reach 0.51 to 0.87.
+const HELD_UNITS: f64 = 0.9;
+
+/// By which the peaks of a GPU are multiplied before nets that saw another one are asked, so that the share of the peak that
+/// they learned there makes the rate that this GPU reaches. 1 but for GPUs with [`HELD_UNITS`]: elsewhere it does not help (docs/method.md).
+pub fn peaks_of_held_units(gpu: &Gpu, known: &Key) -> f64 {
+    let usual = || {
+        let other = Gpu::find(&known.gpu).ok();
+        other.and_then(reachable_share).unwrap_or(REACHABLE_PEAK)
+    };
+    match reachable_share(gpu) {
+        Some(share) if share > HELD_UNITS => share / usual(),
+        _ => 1.0,
+    }
+}
+
 /// The half width of all caveats together, taken as independent.
 pub fn uncertainty(caveats: Caveats) -> f64 {
     caveats

@@ -40,6 +40,8 @@ pub struct LoadedModel {
 
 impl LoadedModel {
     fn new(submodel: &Submodel, weights: &Arc<Weights>, gpu: &Gpu) -> Self {
+        let has_seen = has_seen(submodel, &gpu.name);
+        let rates = GpuRates::new(gpu, Seconds::from_micros(submodel.launch_us));
         Self {
             name: match (submodel.key.gpu.as_str(), &tables_of(submodel, gpu)[..]) {
                 (ANY_GPU, []) => format!("{} of all GPUs", submodel.key.stack),
@@ -53,11 +55,14 @@ impl LoadedModel {
             } else {
                 assume::other_gpu(gpu, &submodel.key)
             },
-            reachable: match has_seen(submodel, &gpu.name) {
+            reachable: match has_seen {
                 true => None,
                 false => assume::reachable_peak(gpu),
             },
-            rates: GpuRates::new(gpu, Seconds::from_micros(submodel.launch_us)),
+            rates: match has_seen {
+                true => rates,
+                false => rates.with_peaks_times(assume::peaks_of_held_units(gpu, &submodel.key)),
+            },
             coverage: submodel.coverage.clone(),
             calibration: submodel.calibration.clone(),
             weights: weights.clone(),
