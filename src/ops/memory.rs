@@ -52,6 +52,8 @@ named_enum! {
         CausalConv = "causal_conv",
         /// The same of one new token against the last three, which are kept: rows are sequences.
         CausalConvStep = "causal_conv_step",
+        /// Cast of 16-bit activations to fp8 by a scale that is known, as serving engines do before a GEMM: reads 2 bytes, writes 1.
+        CastFp8 = "cast_fp8",
     }
 }
 
@@ -96,7 +98,7 @@ impl MemoryKind {
             Self::Add | Self::Mask | Self::Dropout => 1.0,
             Self::Embedding | Self::Permute | Self::Copy => 0.0,
             Self::Downcast | Self::Upcast | Self::Zero => 0.0,
-            Self::Quantize => 2.0,
+            Self::Quantize | Self::CastFp8 => 2.0,
             Self::AccumulateGradient => 1.0,
             Self::CausalConv | Self::CausalConvStep => 12.0,
         }
@@ -171,6 +173,7 @@ impl Memory {
                 elements * (self.dtype.size() + Dtype::Fp32.size()) as f64
             }
             MemoryKind::Quantize => elements * (self.dtype.size() as f64 + 2.0),
+            MemoryKind::CastFp8 => elements * (self.dtype.size() as f64 + 1.0),
             kind => {
                 let mask = match kind {
                     MemoryKind::Dropout => DROPOUT_MASK_BYTES,

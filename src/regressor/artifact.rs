@@ -15,6 +15,7 @@ use half::f16;
 use safetensors::Dtype::{F16, F32, I8, I16};
 use safetensors::tensor::{SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
+use serde_json::ser::PrettyFormatter;
 use sha2::{Digest, Sha256};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -483,9 +484,15 @@ impl Artifact {
         let bytes = safetensors::serialize(views, None)
             .map_err(|error| Error::bad_input(format!("{}: {error}", folder.display())))?;
         self.card.weights_sha256 = Some(sha256(&bytes));
-        let card = serde_json::to_string_pretty(&self.card).expect("a card has only plain fields");
+        // Tabs: cards are built into the program, and a quarter of one that is indented by spaces would be spaces.
+        let mut card = Vec::new();
+        let tabs = PrettyFormatter::with_indent(b"\t");
+        let mut writer = serde_json::Serializer::with_formatter(&mut card, tabs);
+        let written = self.card.serialize(&mut writer);
+        written.expect("a card has only plain fields");
+        card.push(b'\n');
         write_atomically(&folder.join(WEIGHTS_FILE), &bytes)?;
-        write_atomically(&folder.join(CARD_FILE), (card + "\n").as_bytes())
+        write_atomically(&folder.join(CARD_FILE), &card)
     }
 }
 

@@ -361,7 +361,7 @@ fn collective<'a>(batch: &'a Batch<'_>) -> Result<Reader<'a>> {
     }))
 }
 
-/// What a GEMM in fp8 needs done to its inputs of 16 bits, by a scale that is known; finding that scale is no kernel of ours.
+/// The cast to fp8 of the 16-bit inputs of a GEMM, by a scale that is known; finding that scale is no kernel of ours.
 fn quantize<'a>(batch: &'a Batch<'_>) -> Result<Reader<'a>> {
     let (call, dtype) = (batch.texts("op_name")?, batch.texts("quant_dtype")?);
     let (rows, cols) = (batch.counts("m")?, batch.counts("k")?);
@@ -375,7 +375,7 @@ fn quantize<'a>(batch: &'a Batch<'_>) -> Result<Reader<'a>> {
         let (rows, cols) = (rows.size(row), cols.size(row));
         Ok(Reading {
             op: Op::Memory(Memory::forward(
-                MemoryKind::Quantize,
+                MemoryKind::CastFp8,
                 rows,
                 cols,
                 Dtype::Bf16,

@@ -35,7 +35,8 @@ pub(super) fn refuses(op: &Memory, limits: Limits) -> Option<String> {
     }
     match (op.kind, op.pass) {
         (
-            MemoryKind::CausalConv
+            MemoryKind::CastFp8
+            | MemoryKind::CausalConv
             | MemoryKind::CausalConvStep
             | MemoryKind::Downcast
             | MemoryKind::Upcast,
@@ -219,6 +220,7 @@ impl MemoryBound {
             (
                 K::AccumulateGradient
                 | K::PlainAdam
+                | K::CastFp8
                 | K::CausalConv
                 | K::CausalConvStep
                 | K::Downcast

@@ -79,7 +79,8 @@ pub(super) fn operands(op: &Memory) -> Option<Operands> {
         (MemoryKind::AccumulateGradient, _) => return None,
         // No device runs them yet.
         (
-            MemoryKind::CausalConv
+            MemoryKind::CastFp8
+            | MemoryKind::CausalConv
             | MemoryKind::CausalConvStep
             | MemoryKind::Downcast
             | MemoryKind::Upcast,
@@ -291,6 +292,7 @@ pub(super) fn run(op: &Memory, inputs: &[Vec<f32>]) -> Vec<Vec<f64>> {
         // They have no operands.
         (
             MemoryKind::AccumulateGradient
+            | MemoryKind::CastFp8
             | MemoryKind::CausalConv
             | MemoryKind::CausalConvStep
             | MemoryKind::Downcast

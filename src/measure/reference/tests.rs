@@ -255,6 +255,7 @@ fn operands_move_the_bytes_that_the_operator_counts() {
                         && pass == Pass::Backward;
                     let none_calls = [
                         MemoryKind::AccumulateGradient,
+                        MemoryKind::CastFp8,
                         MemoryKind::CausalConv,
                         MemoryKind::CausalConvStep,
                         MemoryKind::Downcast,
