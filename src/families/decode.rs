@@ -40,7 +40,7 @@ pub(super) fn features(
     row.log("ln_keys", keys);
     attention::head_width(op, row);
     row.flag("windowed", op.window > 0);
-    // TensorRT-LLM's kernels on Hopper take up to 3.7 times as long where most of the cache lies behind the window.
+    // TensorRT-LLM's kernels on Hopper and RTX PRO 6000 take up to 3.7 times as long where most of the cache lies behind the window.
     row.log("ln_cached_per_key", op.seq_kv as f64 / keys);
     row.log("ln_intensity", compute / memory);
     row.log("ln_roofline_per_launch", roofline / gpu.launch);
