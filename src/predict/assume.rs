@@ -115,7 +115,7 @@ fn reachable_share(gpu: &Gpu) -> Option<f64> {
 const HELD_UNITS: f64 = 0.9;
 
 /// By which the peaks of a GPU are multiplied before nets that saw another one are asked, so that the share of the peak that
-/// they learned there makes the rate that this GPU reaches. 1 but for GPUs with [`HELD_UNITS`]: elsewhere it does not help (docs/method.md).
+/// they learned there makes the rate that this GPU reaches. 1 for GPUs that reach no more than 0.9 of it: there it does not help (docs/method.md).
 pub fn peaks_of_held_units(gpu: &Gpu, known: &Key) -> f64 {
     let usual = || {
         let other = Gpu::find(&known.gpu).ok();
