@@ -12,7 +12,9 @@ use crate::error::Result;
 use crate::gpu::GpuCatalog;
 use crate::regressor::artifact::Artifact;
 use crate::report::SkippedRows;
+use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Reads tables of this publisher, of our own schema or, with `auto`, of whichever their columns tell; physically
 /// impossible rows are skipped, and those of our own rows that are not the time of their shape. The GPUs that the tables
@@ -152,13 +154,16 @@ fn native(paths: &[PathBuf], filter: &Filter, catalog: &mut GpuCatalog) -> Resul
         catalog.extend(dataset::described_gpus(path)?);
     }
     let mut rows = dataset::read_many(paths)?;
-    // Whoever writes CSV spells GPUs as drivers do.
+    // Whoever writes CSV spells GPUs as drivers do; a file has few of them.
+    let mut names: HashMap<Arc<str>, Arc<str>> = HashMap::new();
     for row in &mut rows {
-        if let Ok(gpu) = catalog.find(&row.gpu)
-            && gpu.name != *row.gpu
-        {
-            row.gpu = gpu.name.as_str().into();
-        }
+        let name = names
+            .entry(Arc::clone(&row.gpu))
+            .or_insert_with_key(|spelled| {
+                let known = catalog.find(spelled);
+                known.map_or_else(|_| Arc::clone(spelled), |gpu| gpu.name.as_str().into())
+            });
+        row.gpu = Arc::clone(name);
     }
     // Rows of a GPU that no file describes may still be asked for, under their own name.
     let filter = filter.resolved(|name| match catalog.find(name) {

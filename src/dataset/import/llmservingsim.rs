@@ -32,12 +32,11 @@ fn recipe(file: &Parquet) -> Option<Recipe> {
         columns,
         readers: vec![reader],
     };
+    let identify = |texts: &[&str]| (texts[0].to_owned(), "llmservingsim".to_owned());
     if file.has_all(LAYERS) {
-        let identify = |texts: &[&str]| (texts[0].to_owned(), "llmservingsim".to_owned());
         return Some(recipe(identify, LAYERS, layer));
     }
     if file.has_all(ATTENTION) {
-        let identify = |texts: &[&str]| (texts[0].to_owned(), "llmservingsim".to_owned());
         return Some(recipe(identify, ATTENTION, attention));
     }
     let identify = |texts: &[&str]| (texts[0].to_owned(), "llmservingsim vllm".to_owned());

@@ -279,13 +279,12 @@ fn optimizer<'a>(rows: &'a Batch<'_>) -> Result<Reader<'a>> {
             return Err(format!("optimizer `{name}`, which is none of ours"));
         }
         Ok(Reading {
-            op: Op::Memory(Memory {
-                kind: MemoryKind::PlainAdam,
-                rows: 1,
-                cols: parameters.size(row),
-                pass: Pass::Forward,
-                dtype: Dtype::Fp32,
-            }),
+            op: Op::Memory(Memory::forward(
+                MemoryKind::PlainAdam,
+                1,
+                parameters.size(row),
+                Dtype::Fp32,
+            )),
             time: time.time(row, MILLISECOND),
             group: None,
             libraries: source.get(row),
