@@ -434,6 +434,9 @@ pub struct EvaluateArgs {
     /// Only rows whose keys were kept out when the model was trained (`train --keep-out`).
     #[arg(long, requires = "model")]
     pub kept_out: bool,
+    /// Write every timing or run beside its prediction and interval to this table, too.
+    #[arg(long, value_name = "FILE.csv", conflicts_with_all = ["loss", "accuracy"])]
+    pub csv: Option<PathBuf>,
     /// Which rows.
     #[command(flatten)]
     pub filter: FilterArgs,

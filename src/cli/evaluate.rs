@@ -9,10 +9,12 @@ use crate::cli::args::FilterArgs;
 use crate::cli::args::Format;
 use crate::cli::render;
 use crate::cli::rows;
+use crate::cli::say;
 use crate::dataset::losses::read_losses;
 use crate::dataset::runs::read_runs;
 use crate::error::Error;
 use crate::error::Result;
+use crate::error::write_atomically;
 use crate::evaluate::evaluate;
 use crate::evaluate::layouts::planned;
 use crate::evaluate::loss::pair_test;
@@ -21,9 +23,9 @@ use crate::gpu::Gpu;
 use crate::gpu::GpuCatalog;
 use crate::predict::Predictor;
 use crate::predict::scope::Scope;
-use crate::report::evaluation::EvaluationReport;
+use crate::report::evaluation::{EvaluationReport, rows_csv};
 use crate::report::loss::LossReport;
-use crate::report::runs::RunsReport;
+use crate::report::runs::{RunsReport, runs_csv};
 
 pub(super) fn run(args: &EvaluateArgs, format: Format) -> Result<String> {
     if let Some(out) = &args.accuracy {
@@ -66,9 +68,20 @@ pub(super) fn run(args: &EvaluateArgs, format: Format) -> Result<String> {
         predictor.map(|predictor| predictor.with_scope(scope))
     };
     let mut evaluation = evaluate(&table.rows, &gpus, &answer)?;
+    write(args, || rows_csv(&table.rows, &evaluation))?;
     evaluation.skipped.merge(&table.skipped);
     let report = EvaluationReport::new(&evaluation, rows::skipped(&evaluation.skipped));
     Ok(render(&report, format))
+}
+
+/// Writes the table of every timing or run, where one was asked for.
+fn write(args: &EvaluateArgs, table: impl FnOnce() -> Vec<u8>) -> Result<()> {
+    let Some(path) = &args.csv else {
+        return Ok(());
+    };
+    write_atomically(path, &table())?;
+    say(&format!("wrote {}", path.display()));
+    Ok(())
 }
 
 /// Whole models instead of operators.
@@ -89,6 +102,7 @@ fn runs(args: &EvaluateArgs, format: Format) -> Result<String> {
     };
     let choice = given.as_ref().map_or(Choice::Auto, Choice::Given);
     let judged = judge(&runs, &choice, &answer)?;
+    write(args, || runs_csv(&judged))?;
     let comparison = compared(&runs, &judged);
     let mut report = RunsReport::new(&comparison, rows::skipped(&comparison.skipped));
     if args.plans {

@@ -55,12 +55,14 @@ pub struct Group {
 }
 
 /// Predictions of a whole table against its timings.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Evaluation {
     /// All rows together.
     pub overall: Errors,
     /// Groups in the order of their keys.
     pub groups: Vec<Group>,
+    /// Every predicted row by its place in the table, group after group of each GPU.
+    pub scores: Vec<(usize, Score)>,
     /// Rows without a prediction.
     pub skipped: Skipped,
 }
@@ -95,23 +97,24 @@ pub fn evaluate(
     answer: &dyn Fn(&Gpu) -> Result<Predictor>,
 ) -> Result<Evaluation> {
     let mut evaluation = Evaluation::default();
-    let mut by_gpu: BTreeMap<&Arc<str>, Vec<&Row>> = BTreeMap::new();
-    for row in rows {
-        by_gpu.entry(&row.gpu).or_default().push(row);
+    let mut by_gpu: BTreeMap<&Arc<str>, Vec<usize>> = BTreeMap::new();
+    for (place, row) in rows.iter().enumerate() {
+        by_gpu.entry(&row.gpu).or_default().push(place);
     }
-    let mut all = Vec::with_capacity(rows.len());
-    for (name, rows) in by_gpu {
+    for (name, places) in by_gpu {
         let Ok(gpu) = gpus.find(name) else {
             let reason = format!("GPU `{name}` is not described in data/gpus");
-            evaluation.skipped.add(&reason, rows.len() as u64);
+            evaluation.skipped.add(&reason, places.len() as u64);
             continue;
         };
         let predictor = answer(gpu)?;
-        let mut groups: BTreeMap<GroupKey, Vec<&Row>> = BTreeMap::new();
-        for row in rows {
-            groups.entry(GroupKey::of(row)).or_default().push(row);
+        let mut groups: BTreeMap<GroupKey, Vec<usize>> = BTreeMap::new();
+        for place in places {
+            let key = GroupKey::of(&rows[place]);
+            groups.entry(key).or_default().push(place);
         }
-        for (key, rows) in groups {
+        for (key, places) in groups {
+            let rows: Vec<&Row> = places.iter().map(|&place| &rows[place]).collect();
             let kernels = match predictor.scope() {
                 Scope::ThisStack => Kernels::of_stack(&key.stack),
                 Scope::AnyStack => Kernels::default(),
@@ -125,9 +128,10 @@ pub fn evaluate(
                 basis,
                 tier_shares: tier_shares(&scores),
             });
-            all.extend(scores);
+            evaluation.scores.extend(places.into_iter().zip(scores));
         }
     }
+    let all: Vec<Score> = evaluation.scores.iter().map(|(_, score)| *score).collect();
     evaluation.overall = Errors::of(&all);
     evaluation.groups.sort_by(|a, b| a.key.cmp(&b.key));
     Ok(evaluation)

@@ -129,7 +129,8 @@ impl Judged<'_> {
         self.sample.kind
     }
 
-    fn key(&self) -> RunKey {
+    /// The group that it is reported in.
+    pub fn key(&self) -> RunKey {
         RunKey {
             measure: self.run.measure,
             kind: self.sample.kind,
@@ -140,7 +141,8 @@ impl Judged<'_> {
         }
     }
 
-    fn score(&self) -> Score {
+    /// Measured and predicted time.
+    pub fn score(&self) -> Score {
         let half_width = self.framework.half_width(self.sample.kind).unwrap_or(0.0);
         Score {
             measured: self.run.time,

@@ -384,12 +384,7 @@ impl Weights {
     pub fn predict(&self, rows: &[f32]) -> Vec<Output> {
         let mut rows = rows.to_vec();
         self.normalise(&mut rows);
-        self.answer(&rows)
-    }
-
-    /// The same for normalised rows.
-    pub fn answer(&self, rows: &[f32]) -> Vec<Output> {
-        let answers: Vec<_> = self.nets.iter().map(|net| net.forward(rows)).collect();
+        let answers: Vec<_> = self.nets.iter().map(|net| net.forward(&rows)).collect();
         if self.is_distilled() {
             let answers = answers[0].as_chunks().0.iter();
             return answers.copied().map(Output::of_distilled).collect();

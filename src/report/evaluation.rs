@@ -1,11 +1,14 @@
 //! The answer to `evaluate`: the error table.
 
+use crate::dataset::Row;
 use crate::evaluate::Errors;
 use crate::evaluate::Evaluation;
 use crate::evaluate::Group;
+use crate::evaluate::{Score, family};
 use crate::predict::estimate::Tier;
 use crate::report::Report;
 use crate::report::SkippedRows;
+use crate::report::csv;
 use crate::report::grouped;
 use crate::report::percent;
 use crate::report::skipped_text;
@@ -58,6 +61,41 @@ impl EvaluationReport {
             skipped,
         }
     }
+}
+
+/// One timing beside its prediction.
+#[derive(Serialize)]
+struct RowLine<'a> {
+    gpu: &'a str,
+    stack: &'a str,
+    op: &'static str,
+    shape: String,
+    measured_us: f64,
+    predicted_us: f64,
+    low_us: f64,
+    high_us: f64,
+    tier: Tier,
+}
+
+/// Every predicted row of `rows` as a table for other programs, units in the heading.
+pub fn rows_csv(rows: &[Row], evaluation: &Evaluation) -> Vec<u8> {
+    csv(evaluation
+        .scores
+        .iter()
+        .map(|&(place, Score { measured, estimate })| {
+            let row = &rows[place];
+            RowLine {
+                gpu: &row.gpu,
+                stack: &row.stack,
+                op: family(&row.op),
+                shape: row.op.to_string(),
+                measured_us: measured.micros(),
+                predicted_us: estimate.time.micros(),
+                low_us: estimate.low().micros(),
+                high_us: estimate.high().micros(),
+                tier: estimate.tier,
+            }
+        }))
 }
 
 impl From<&Errors> for ErrorKeys {

@@ -181,6 +181,18 @@ fn skipped_text(skipped: &[SkippedRows]) -> String {
     format!("skipped {total} rows:\n{lines}")
 }
 
+/// Lines as a table for other programs; the keys of the first are the heading.
+#[cfg(feature = "dataset")]
+fn csv<L: Serialize>(lines: impl Iterator<Item = L>) -> Vec<u8> {
+    let mut table = csv::Writer::from_writer(Vec::new());
+    for line in lines {
+        table
+            .serialize(line)
+            .expect("lines hold strings and numbers only");
+    }
+    table.into_inner().expect("memory takes every line")
+}
+
 /// A warning about a number.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Warning {

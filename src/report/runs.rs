@@ -1,10 +1,12 @@
 //! The answer to `evaluate --runs`: the errors of whole models.
 
 use crate::arch::Workload;
+use crate::evaluate::Score;
 use crate::evaluate::layouts::{BEHIND, PairErrors, Planned};
-use crate::evaluate::runs::{Comparison, RunErrors, RunGroup};
+use crate::evaluate::runs::{Comparison, Judged, RunErrors, RunGroup};
 use crate::report::Report;
 use crate::report::SkippedRows;
+use crate::report::csv;
 use crate::report::grouped;
 use crate::report::percent;
 use crate::report::signed;
@@ -78,6 +80,52 @@ struct PlannedKeys {
     slower_than_fastest: f64,
     /// Whether the plan has the published layout, recomputation aside.
     listed: bool,
+}
+
+/// One run beside its prediction.
+#[derive(Serialize)]
+struct RunLine<'a> {
+    measure: &'static str,
+    kind: &'static str,
+    framework: &'a str,
+    gpu: &'a str,
+    dtype: &'static str,
+    publisher: &'static str,
+    software: &'a str,
+    run: &'a str,
+    measured_s: f64,
+    predicted_s: f64,
+    /// Empty where the framework has no interval of such steps.
+    low_s: Option<f64>,
+    high_s: Option<f64>,
+    fits: bool,
+    /// Empty where constants may be fitted to the run.
+    unfitted: Option<&'a str>,
+}
+
+/// Every run as a table for other programs, units in the heading.
+pub fn runs_csv(judged: &[Judged<'_>]) -> Vec<u8> {
+    csv(judged.iter().map(|judged| {
+        let (run, framework) = (judged.run, &judged.framework);
+        let Score { measured, estimate } = judged.score();
+        let known = framework.half_width(judged.kind()).is_some();
+        RunLine {
+            measure: run.measure.name(),
+            kind: judged.kind().name(),
+            framework: &framework.name,
+            gpu: &run.gpu.name,
+            dtype: run.workload.format_name(),
+            publisher: run.publisher.name(),
+            software: &run.software,
+            run: &run.label,
+            measured_s: measured.secs(),
+            predicted_s: estimate.time.secs(),
+            low_s: known.then(|| estimate.low().secs()),
+            high_s: known.then(|| estimate.high().secs()),
+            fits: judged.fits,
+            unfitted: run.unfitted.as_deref(),
+        }
+    }))
 }
 
 impl RunsReport {

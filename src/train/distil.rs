@@ -7,6 +7,7 @@
 use crate::families::{Family, sample_unlabelled};
 use crate::ops::Op;
 use crate::regressor::artifact::Weights;
+use crate::regressor::evaluate::Evaluator;
 use crate::regressor::net::Output;
 use crate::train::fit::Samples;
 use crate::train::teacher::{LabelledTable, Teacher};
@@ -25,6 +26,8 @@ pub fn label(
     seed: u64,
 ) -> Samples {
     let mut samples = Samples::empty(family.width());
+    let evaluator = Evaluator::new(members);
+    let mut answers = Vec::new();
     for table in own {
         let measured: Vec<&Op> = table.rows.iter().map(|(op, _)| *op).collect();
         let shapes = sample_unlabelled(&measured, synthetic / own.len(), seed);
@@ -32,8 +35,9 @@ pub fn label(
         for table in [table, &unlabelled] {
             let mut labelled = table.samples(family);
             let labels = teacher.map(|teacher| teacher.label(table, &labelled.inputs));
+            evaluator.evaluate(&labelled.inputs, &mut answers);
+            labelled.targets = targets(&answers, labels);
             members.normalise(&mut labelled.inputs);
-            labelled.targets = targets(&members.answer(&labelled.inputs), labels);
             samples.append(labelled);
         }
     }

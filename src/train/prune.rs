@@ -5,12 +5,13 @@
 //! that are both 0 (`regressor::kernel`), so units that the same samples switch on become neighbours.
 
 use crate::regressor::net::{Layer, Net};
+use crate::train::fit::{Computer, forward};
 
 /// `net` with the hidden units that some of these rows of normalised features switch on.
-pub fn pruned(mut net: Net, rows: &[f32]) -> Net {
+pub fn pruned(mut net: Net, rows: &[f32], computer: &Computer) -> Net {
     for depth in 1..net.layers.len() {
         let below = net.first_layers(depth);
-        let order = order(&below.forward(rows), below.outputs());
+        let order = order(&forward(&below, rows, computer), below.outputs());
         // A layer without a unit would have no width.
         if !order.is_empty() {
             net.layers[depth - 1] = with_outputs(&net.layers[depth - 1], &order);
@@ -76,6 +77,7 @@ fn with_inputs(layer: &Layer, order: &[usize]) -> Layer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::train::fit::Backend;
 
     #[test]
     fn units_that_no_row_switches_on_go_and_those_that_go_together_are_neighbours() {
@@ -96,13 +98,14 @@ mod tests {
             layers: vec![first, last],
         };
         let rows = [-3.0, 0.2, 1.0, 2.0];
-        let pruned = pruned(net.clone(), &rows);
+        let computer = Backend::Cpu.device().unwrap();
+        let pruned = pruned(net.clone(), &rows, &computer);
         assert_eq!(pruned.hidden(), [3]);
         assert_eq!(pruned.layers[0].weight, [1.0, 2.0, -1.0]);
         assert_eq!(pruned.layers[0].bias, [0.0, -0.5, 0.0]);
         assert_eq!(pruned.layers[1].weight, [1.0, 100.0, 10.0]);
         assert_eq!(pruned.forward(&rows), net.forward(&rows));
-        let none = super::pruned(net.clone(), &[]);
+        let none = super::pruned(net.clone(), &[], &computer);
         assert_eq!(none, net, "no row tells anything");
     }
 }

@@ -16,7 +16,7 @@ use crate::train::Event;
 use crate::train::Run;
 use crate::train::calibrate::{Residuals, apes, quantile};
 use crate::train::distil::label;
-use crate::train::fit::{FitConfig, Samples, fit, fresh};
+use crate::train::fit::{FitConfig, Samples, fit, forward, fresh};
 use crate::train::prune::pruned;
 use crate::train::tables::Tables;
 use crate::train::teacher::{LabelledTable, Prior, Teacher};
@@ -267,7 +267,7 @@ fn fit_net(
                     let last = epoch + 1 == config.epochs;
                     let held_out = probe.as_ref().filter(|_| last || epoch % 10 == 9).map(
                         |(inputs, targets)| {
-                            let answers = net().first_output().forward(inputs);
+                            let answers = forward(&net().first_output(), inputs, &run.computer);
                             quantile(apes(&answers, targets), 0.5)
                         },
                     );
@@ -319,7 +319,7 @@ fn fit_net(
         seed,
     );
     let net = fit_one(DISTILLED, &from, &labelled, &config, seed);
-    let net = rounded(pruned(net, &labelled.inputs));
+    let net = rounded(pruned(net, &labelled.inputs, &run.computer));
     run.save_checkpoint(&checkpoint(DISTILLED), &net)?;
     weights.nets = vec![net];
     Ok(weights)

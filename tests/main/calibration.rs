@@ -1,6 +1,6 @@
 //! Frameworks of one's own: from measured steps in CSV to predictions, and how published frameworks answer.
 
-use crate::cli::{data, json, number, run, say};
+use crate::cli::{data, json, number, parse, run, say};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -43,7 +43,21 @@ fn runs_of_ones_own_become_a_framework() {
     assert_eq!(fit["runs"], 5);
     assert!(number(fit, "mean_ape") < 0.12, "{report}");
 
-    let judged = json(&format!("evaluate --runs {runs} --framework {out}"));
+    let csv = folder.path().join("judged.csv");
+    let each = format!("--csv {} --format json", csv.display());
+    let asked = format!("evaluate --runs {runs} --framework {out} {each}");
+    let judged = parse(&asked, &say(&asked).out);
+    let text = std::fs::read_to_string(csv).unwrap();
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines.len(), 1 + STEPS.len(), "{text}");
+    assert!(
+        lines[0].contains("run,measured_s,predicted_s,low_s,high_s"),
+        "{text}"
+    );
+    assert!(
+        lines[1].starts_with("step,train_dense,mine,h100,bf16,native,"),
+        "{text}"
+    );
     assert!(number(&judged["overall"], "mean_ape") < 0.06, "{judged}");
     assert_eq!(judged["groups"][0]["framework"], "mine");
     let on = |gpu: &str| format!("evaluate --runs {runs} --framework {out} --gpu {gpu}");

@@ -729,6 +729,56 @@ mod tables {
     }
 
     #[test]
+    fn every_timing_is_written_beside_its_prediction() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = table(folder.path());
+        let csv = folder.path().join("rows.csv");
+        let asked = format!("evaluate --data {path} --csv {}", csv.display());
+        let outcome = say(&format!("{asked} --format json"));
+        let document = parse(&asked, &outcome.out);
+        assert_eq!(outcome.err, format!("wrote {}\n", csv.display()));
+        let text = std::fs::read_to_string(&csv).unwrap();
+        let mut lines = text.lines();
+        let heading = "gpu,stack,op,shape,measured_us,predicted_us,low_us,high_us,tier";
+        assert_eq!(lines.next(), Some(heading));
+        // A shape holds commas, so the figures are counted from the end.
+        let figures: Vec<[f64; 4]> = lines
+            .map(|line| {
+                assert!(
+                    line.starts_with(&format!("{GPU},made-up 1,gemm,\"(")),
+                    "{line}"
+                );
+                let mut cells = line.rsplit(',');
+                assert!(
+                    ["learned", "transferred"].contains(&cells.next().unwrap()),
+                    "{line}"
+                );
+                let mut figure = || cells.next().unwrap().parse().unwrap();
+                std::array::from_fn(|_| figure())
+            })
+            .collect();
+        let errors = &document["overall"];
+        assert_eq!(number(errors, "n"), figures.len() as f64);
+        let off = |[_, _, predicted, measured]: &[f64; 4]| (predicted / measured - 1.0).abs();
+        let mean = figures.iter().map(off).sum::<f64>() / figures.len() as f64;
+        assert!(
+            (number(errors, "mean_ape") / mean - 1.0).abs() < 1e-9,
+            "{errors}"
+        );
+        let inside = |[high, low, _, measured]: &&[f64; 4]| (low..=high).contains(&measured);
+        let inside = figures.iter().filter(inside).count() as f64 / figures.len() as f64;
+        assert!(
+            (number(errors, "coverage_90") - inside).abs() < 1e-9,
+            "{errors}"
+        );
+        refused(
+            &format!("{asked} --accuracy x.md"),
+            2,
+            &["--csv", "--accuracy"],
+        );
+    }
+
+    #[test]
     fn a_measured_shape_is_answered_as_measured() {
         let folder = tempfile::tempdir().unwrap();
         let path = table(folder.path());
