@@ -129,8 +129,7 @@ impl Judged<'_> {
         self.sample.kind
     }
 
-    /// The group that it is reported in.
-    pub fn key(&self) -> RunKey {
+    fn key(&self) -> RunKey {
         RunKey {
             measure: self.run.measure,
             kind: self.sample.kind,

@@ -59,7 +59,7 @@ impl Effort {
             learning_rate: 5e-3,
             // Twenty sizes of a GPU and number of ranks are few.
             weight_decay: if collectives { 0.1 } else { 0.02 },
-            // One seed alone errs by up to a tenth more at the 90th percentile (docs/method.md).
+            // Of few model sizes: takes 3 % off the error of Hopper (docs/method.md).
             forests: if experts { 3 } else { 1 },
             trees: if experts { 1500 } else { 600 },
             pseudo_labels: if gemms { 40_000 } else { 20_000 },
