@@ -2,6 +2,7 @@
 
 use crate::answer::calibrate::framework;
 use crate::answer::predictors::{artifact, described_by};
+use crate::cli;
 use crate::cli::accuracy;
 use crate::cli::args::AUTO;
 use crate::cli::args::EvaluateArgs;
@@ -9,12 +10,10 @@ use crate::cli::args::FilterArgs;
 use crate::cli::args::Format;
 use crate::cli::render;
 use crate::cli::rows;
-use crate::cli::say;
 use crate::dataset::losses::read_losses;
 use crate::dataset::runs::read_runs;
 use crate::error::Error;
 use crate::error::Result;
-use crate::error::write_atomically;
 use crate::evaluate::evaluate;
 use crate::evaluate::layouts::planned;
 use crate::evaluate::loss::pair_test;
@@ -76,12 +75,10 @@ pub(super) fn run(args: &EvaluateArgs, format: Format) -> Result<String> {
 
 /// Writes the table of every timing or run, where one was asked for.
 fn write(args: &EvaluateArgs, table: impl FnOnce() -> Vec<u8>) -> Result<()> {
-    let Some(path) = &args.csv else {
-        return Ok(());
-    };
-    write_atomically(path, &table())?;
-    say(&format!("wrote {}", path.display()));
-    Ok(())
+    match &args.csv {
+        Some(path) => cli::write(path, &table()),
+        None => Ok(()),
+    }
 }
 
 /// Whole models instead of operators.

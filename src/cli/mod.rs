@@ -54,10 +54,12 @@ use crate::cli::args::Predict;
 use crate::error::Error;
 use crate::error::Result;
 use crate::error::panics_are_expected;
+use crate::error::write_atomically;
 use crate::report::Report;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::panic;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// The command did what it was asked.
@@ -196,6 +198,13 @@ fn print(text: &str) -> Result<()> {
 /// Writes one line to standard error, if anybody listens.
 fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// Writes a file that was asked for beside the answer, and says so.
+fn write(path: &Path, content: &[u8]) -> Result<()> {
+    write_atomically(path, content)?;
+    say(&format!("wrote {}", path.display()));
+    Ok(())
 }
 
 /// Makes a file that grows beyond the limit of the shell (`ulimit -f`) an error of writing; the signal would end the

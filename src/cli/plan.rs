@@ -3,8 +3,8 @@
 use crate::answer;
 use crate::cli::args::{CompareArgs, Format, PlanArgs, TargetArgs};
 use crate::cli::target::answering;
-use crate::cli::{render, say};
-use crate::error::{Result, write_atomically};
+use crate::cli::{render, write};
+use crate::error::Result;
 use crate::report::plot;
 
 pub(super) fn plan(args: &PlanArgs, format: Format) -> Result<String> {
@@ -14,8 +14,7 @@ pub(super) fn plan(args: &PlanArgs, format: Format) -> Result<String> {
     let report = answer::plan::plan(&predictor, &architecture, request)?;
     if let Some(path) = &args.plot {
         let picture = plot::render(&report.chart(), plot::Format::of(path)?)?;
-        write_atomically(path, &picture)?;
-        say(&format!("wrote {}", path.display()));
+        write(path, &picture)?;
     }
     Ok(render(&report, format))
 }

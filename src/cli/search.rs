@@ -7,6 +7,7 @@ use crate::cli::args::SearchArgs;
 use crate::cli::render;
 use crate::cli::say;
 use crate::cli::target::answering;
+use crate::cli::write;
 use crate::error::Error;
 use crate::error::Result;
 use crate::error::write_atomically;
@@ -73,8 +74,7 @@ pub(super) fn run(args: &SearchArgs, format: Format) -> Result<String> {
     for (path, chart) in charts {
         if let Some(path) = path {
             let picture = plot::render(&chart(&report), plot::Format::of(path)?)?;
-            write_atomically(path, &picture)?;
-            say(&format!("wrote {}", path.display()));
+            write(path, &picture)?;
         }
     }
     Ok(render(&report, format))

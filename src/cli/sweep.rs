@@ -1,17 +1,16 @@
 //! `shapewise sweep`: one GEMM, one attention or a step of a whole model along one of its sizes.
 
 use crate::answer::sweep;
+use crate::cli;
 use crate::cli::args::FileArgs;
 use crate::cli::args::Format;
 use crate::cli::args::Sweep;
 use crate::cli::args::Targeted;
 use crate::cli::render;
-use crate::cli::say;
 use crate::cli::target::answering;
 use crate::cli::target::predicting;
 use crate::cli::target::timings;
 use crate::error::Result;
-use crate::error::write_atomically;
 use crate::report::plot;
 use crate::report::sweep::SweepReport;
 use crate::request::ModelRequest;
@@ -53,8 +52,7 @@ fn write(report: &SweepReport, files: &FileArgs) -> Result<()> {
         contents.push((path, picture));
     }
     for (path, content) in contents {
-        write_atomically(path, &content)?;
-        say(&format!("wrote {}", path.display()));
+        cli::write(path, &content)?;
     }
     Ok(())
 }

@@ -61,8 +61,10 @@ pub struct Evaluation {
     pub overall: Errors,
     /// Groups in the order of their keys.
     pub groups: Vec<Group>,
-    /// Every predicted row by its place in the table, group after group of each GPU.
-    pub scores: Vec<(usize, Score)>,
+    /// Every predicted row, group after group of each GPU.
+    pub scores: Vec<Score>,
+    /// The place in the table of the row of each score.
+    pub places: Vec<usize>,
     /// Rows without a prediction.
     pub skipped: Skipped,
 }
@@ -128,11 +130,11 @@ pub fn evaluate(
                 basis,
                 tier_shares: tier_shares(&scores),
             });
-            evaluation.scores.extend(places.into_iter().zip(scores));
+            evaluation.scores.extend(scores);
+            evaluation.places.extend(places);
         }
     }
-    let all: Vec<Score> = evaluation.scores.iter().map(|(_, score)| *score).collect();
-    evaluation.overall = Errors::of(&all);
+    evaluation.overall = Errors::of(&evaluation.scores);
     evaluation.groups.sort_by(|a, b| a.key.cmp(&b.key));
     Ok(evaluation)
 }

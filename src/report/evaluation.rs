@@ -79,23 +79,21 @@ struct RowLine<'a> {
 
 /// Every predicted row of `rows` as a table for other programs, units in the heading.
 pub fn rows_csv(rows: &[Row], evaluation: &Evaluation) -> Vec<u8> {
-    csv(evaluation
-        .scores
-        .iter()
-        .map(|&(place, Score { measured, estimate })| {
-            let row = &rows[place];
-            RowLine {
-                gpu: &row.gpu,
-                stack: &row.stack,
-                op: family(&row.op),
-                shape: row.op.to_string(),
-                measured_us: measured.micros(),
-                predicted_us: estimate.time.micros(),
-                low_us: estimate.low().micros(),
-                high_us: estimate.high().micros(),
-                tier: estimate.tier,
-            }
-        }))
+    let predicted = evaluation.places.iter().zip(&evaluation.scores);
+    csv(predicted.map(|(&place, Score { measured, estimate })| {
+        let row = &rows[place];
+        RowLine {
+            gpu: &row.gpu,
+            stack: &row.stack,
+            op: family(&row.op),
+            shape: row.op.to_string(),
+            measured_us: measured.micros(),
+            predicted_us: estimate.time.micros(),
+            low_us: estimate.low().micros(),
+            high_us: estimate.high().micros(),
+            tier: estimate.tier,
+        }
+    }))
 }
 
 impl From<&Errors> for ErrorKeys {
