@@ -83,6 +83,9 @@ pub mod units;
 
 pub mod error;
 
+#[macro_use]
+mod toml_text;
+
 pub mod random;
 
 pub mod stats;

@@ -4,6 +4,7 @@ use super::Architecture;
 use crate::error::{Error, Result};
 use crate::names;
 use crate::names::key;
+use crate::toml_text;
 use include_dir::{Dir, include_dir};
 use serde::Deserialize;
 use std::sync::OnceLock;
@@ -29,10 +30,7 @@ pub struct Preset {
 impl Preset {
     /// Reads and checks one preset; `place` names the file in messages.
     pub fn from_toml(text: &str, place: &str) -> Result<Self> {
-        let preset: Self = toml::from_str(text).map_err(|error| {
-            let message = error.to_string().trim().replace('\n', " ");
-            Error::bad_input(format!("{place}: {message}"))
-        })?;
+        let preset: Self = toml_text::parse(text, place)?;
         if preset.source.trim().is_empty() {
             let allowed = "where the shape was published";
             return Err(Error::field(place, "source", "empty", allowed));

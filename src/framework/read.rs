@@ -4,6 +4,7 @@ use super::{Constant, Engine, Figure, Fit, Framework, Kernels, Kind, Provider, R
 use crate::arch::Mode;
 use crate::error::{Error, Result};
 use crate::gpu::Generation;
+use crate::toml_text;
 use include_dir::{Dir, include_dir};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -79,10 +80,7 @@ pub(super) fn framework(
     place: &str,
     find: &dyn Fn(&str) -> Result<Framework>,
 ) -> Result<Framework> {
-    let file: File = toml::from_str(text).map_err(|error| {
-        let message = error.to_string().trim().replace('\n', " ");
-        Error::bad_input(format!("{place}: {message}"))
-    })?;
+    let file: File = toml_text::parse(text, place)?;
     let mut framework = base(file.inherits.as_deref(), &file.software, find)?;
     framework.inherits = file.inherits;
     framework.name = file.name;

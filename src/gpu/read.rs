@@ -2,6 +2,7 @@
 
 use super::{Figure, Gpu, Vendor, quoted, spelling};
 use crate::error::{Error, Result};
+use crate::toml_text;
 use include_dir::{Dir, include_dir};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, HashMap};
@@ -159,12 +160,7 @@ fn parse(text: &str, place: &str) -> Result<toml::Table> {
             "{place}: the file is empty; a GPU file holds {keys}"
         )));
     }
-    text.parse().map_err(|error: toml::de::Error| {
-        let before = error.span().and_then(|span| text.get(..span.start));
-        let line = before.map_or(1, |before| before.matches('\n').count() + 1);
-        let reason = error.message().replace('\n', " ");
-        Error::bad_input(format!("{place}: line {line} is not TOML: {reason}"))
-    })
+    toml_text::parse(text, place)
 }
 
 /// Removes one required key from the table and reads it.

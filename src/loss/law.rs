@@ -1,6 +1,7 @@
 //! Laws of the loss over size, tokens, layers and width: `data/loss/law.toml`.
 
 use crate::error::{Error, Result};
+use crate::toml_text;
 use serde::Deserialize;
 
 const FILE: &str = include_str!("../../data/loss/law.toml");
@@ -206,9 +207,7 @@ struct MemberKeys {
 
 /// The laws of `data/loss/law.toml` and whose runs they were fitted to.
 pub fn read() -> Result<(Vec<Source>, Vec<Member>)> {
-    let document: Document = toml::from_str(FILE).map_err(|error| {
-        Error::bad_input(format!("{PLACE}: {}", error.to_string().replace('\n', " ")))
-    })?;
+    let document: Document = toml_text::parse(FILE, PLACE)?;
     let member = |keys: MemberKeys| {
         if keys.columns != keys.form.columns() {
             let allowed = keys.form.columns().join(", ");

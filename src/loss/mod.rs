@@ -255,7 +255,7 @@ impl Ensemble {
 /// The model of the loss.
 #[derive(Debug)]
 pub struct Model {
-    terms: Terms,
+    terms: &'static Terms,
     chances: Vec<Chance>,
     /// Standard normals: for shapes wider than the reference, and for deeper ones.
     normals: Vec<[f64; 2]>,
@@ -307,7 +307,7 @@ impl Model {
         let chances = (0..DRAWS).map(|_| Chance::draw(&mut random)).collect();
         let normals = (0..DRAWS).map(|_| [random.normal(), random.normal()]);
         Self {
-            terms: Terms::read(),
+            terms: Terms::get(),
             chances,
             normals: normals.collect(),
             sources,

@@ -3,8 +3,9 @@
 use crate::loss::Profile;
 use crate::random::Random;
 use serde::Deserialize;
+use std::sync::LazyLock;
 
-const FILE: &str = include_str!("../../data/loss/terms.toml");
+static FILE: LazyLock<Terms> = built_in!("data/loss/terms.toml");
 
 named_enum! {
     /// Parts of a difference.
@@ -176,8 +177,8 @@ impl Chance {
 
 impl Terms {
     /// Those of the file.
-    pub fn read() -> Self {
-        toml::from_str(FILE).expect("data/loss/terms.toml is checked by tests")
+    pub fn get() -> &'static Self {
+        &FILE
     }
 
     /// What a part other than size and shape costs in one draw, nats per token: against the best share of the MLP, heads of

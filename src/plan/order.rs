@@ -27,9 +27,7 @@ struct File {
     order: BTreeMap<Kind, Order>,
 }
 
-static FILE: LazyLock<File> = LazyLock::new(|| {
-    toml::from_str(include_str!("../../data/layouts.toml")).expect("a test reads data/layouts.toml")
-});
+static FILE: LazyLock<File> = built_in!("data/layouts.toml");
 
 impl Order {
     /// That of a kind of step; none where no pairs of layouts were measured.

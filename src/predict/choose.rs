@@ -7,13 +7,12 @@ use crate::framework::Engine;
 use crate::gpu::{Generation, Gpu, Vendor};
 use crate::ops::{Dtype, Op};
 use crate::predict::assume;
-use crate::predict::built_in;
 use crate::predict::library;
 use crate::regressor::artifact::{ANY_GPU, Artifact, Calibration, Key, Submodel, Weights};
 use crate::regressor::evaluate::Evaluator;
 use crate::units::{FlopsPerSecond, Seconds};
 use serde::Deserialize;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 /// A sub-model made ready to answer for one GPU.
 pub struct LoadedModel {
@@ -202,7 +201,7 @@ pub fn choose(
         answer.beside = Some(other.model);
         answer.name = format!("{} and {}", answer.name, other.name);
     }
-    let sparse = sparse_entries()?.iter();
+    let sparse = SPARSE.submodel.iter();
     if family == Family::Gemm
         && let Some(entry) = sparse.into_iter().find(|entry| entry.is(best))
         && let Some((_, elsewhere)) = next_best(gpu, candidates, asked, &|key| key == best, models)
@@ -345,16 +344,13 @@ impl SparseEntry {
     }
 }
 
-fn sparse_entries() -> Result<&'static [SparseEntry]> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct File {
-        submodel: Vec<SparseEntry>,
-    }
-    static FILE: OnceLock<File> = OnceLock::new();
-    let text = include_str!("../../data/sparse.toml");
-    Ok(&built_in(&FILE, "data/sparse.toml", text)?.submodel)
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Sparse {
+    submodel: Vec<SparseEntry>,
 }
+
+static SPARSE: LazyLock<Sparse> = built_in!("data/sparse.toml");
 
 /// Which GPU knows the odd sizes of a maker's GPUs.
 #[derive(Deserialize)]
@@ -366,16 +362,13 @@ struct AlignmentEntry {
     alignment_from: String,
 }
 
-fn alignment_entries() -> Result<&'static [AlignmentEntry]> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct File {
-        entry: Vec<AlignmentEntry>,
-    }
-    static FILE: OnceLock<File> = OnceLock::new();
-    let text = include_str!("../../data/alignment.toml");
-    Ok(&built_in(&FILE, "data/alignment.toml", text)?.entry)
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Alignment {
+    entry: Vec<AlignmentEntry>,
 }
+
+static ALIGNMENT: LazyLock<Alignment> = built_in!("data/alignment.toml");
 
 /// The sub-model that saw odd sizes and batches, for this maker and generation, as `data/alignment.toml` says.
 pub fn alignment(
@@ -387,7 +380,7 @@ pub fn alignment(
         let generations = entry.generations.as_ref();
         entry.vendor == gpu.vendor && generations.is_none_or(|all| all.contains(&gpu.generation))
     };
-    let Some(entry) = alignment_entries()?.iter().find(fits) else {
+    let Some(entry) = ALIGNMENT.entry.iter().find(fits) else {
         return Ok(None);
     };
     let Some(artifact) = library::find(&entry.alignment_from)? else {
@@ -575,7 +568,7 @@ const FAR: f64 = 2.0;
 /// The other GPUs with a model of their own, of a dense table: first those of the same generation, nearest in units,
 /// bandwidth and peaks, then the others of the maker, then all others, nearest in units and bandwidth.
 fn others(gpu: &Gpu) -> Result<Vec<(&'static str, &'static Gpu)>> {
-    let sparse = sparse_entries()?;
+    let sparse = &SPARSE.submodel;
     let mut others: Vec<_> = library::names()
         .filter(|name| *name != library::BASE && *name != gpu.name)
         .filter(|name| sparse.iter().all(|entry| entry.gpu != *name))
@@ -674,7 +667,7 @@ mod tests {
 
     #[test]
     fn sparse_tables_are_of_built_in_models_and_no_siblings() {
-        for entry in sparse_entries().unwrap() {
+        for entry in &SPARSE.submodel {
             let artifact = library::find(&entry.gpu).unwrap().unwrap();
             assert!(
                 artifact
@@ -818,7 +811,7 @@ mod tests {
 
     #[test]
     fn odd_sizes_are_known_on_gpus_that_exist_and_have_a_model() {
-        for entry in alignment_entries().unwrap() {
+        for entry in &ALIGNMENT.entry {
             let gpu = Gpu::find(&entry.alignment_from).unwrap();
             assert_eq!(gpu.name, entry.alignment_from);
             assert_eq!(gpu.vendor, entry.vendor);

@@ -7,13 +7,12 @@ use crate::framework::Provider;
 use crate::gpu::{Generation, Gpu};
 use crate::ops::{Dtype, Memory, MemoryKind, Pass};
 use crate::predict::assume;
-use crate::predict::built_in;
 use crate::predict::estimate::{Caveat, Caveats, Estimate, Tier};
 use crate::predict::log_log::LogLog;
 use crate::stats::quadrature;
 use crate::units::{BytesPerSecond, Seconds};
 use serde::Deserialize;
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 /// The time of one kernel on one GPU.
 #[derive(Debug, Deserialize)]
@@ -66,11 +65,7 @@ struct Document {
     law: Vec<Law>,
 }
 
-fn document() -> Result<&'static Document> {
-    static DOCUMENT: OnceLock<Document> = OnceLock::new();
-    let text = include_str!("../../data/memory.toml");
-    built_in(&DOCUMENT, "data/memory.toml", text)
-}
+static DOCUMENT: LazyLock<Document> = built_in!("data/memory.toml");
 
 /// By width of the elements, pass, kernel and provider.
 type Table = [[[[Option<Near>; 2]; Pass::ALL.len()]; MemoryKind::ALL.len()]; Provider::ALL.len()];
@@ -104,7 +99,7 @@ impl Laws {
         if gpu.generation == Generation::Other {
             return Ok(laws);
         }
-        let document = document()?;
+        let document = &*DOCUMENT;
         for law in &document.law {
             if law.gpu == gpu.name && !measured {
                 continue;
@@ -255,7 +250,7 @@ mod tests {
 
     #[test]
     fn laws_are_of_known_gpus_with_physical_shares_and_named_sources() {
-        let Document { law, transfer } = document().unwrap();
+        let Document { law, transfer } = &*DOCUMENT;
         assert!(transfer.within_generation <= transfer.across_generations);
         for law in law {
             assert!(Gpu::find(&law.gpu).is_ok());

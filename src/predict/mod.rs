@@ -34,33 +34,17 @@ use crate::predict::choose::{Answer, Answers, LoadedModel};
 use crate::predict::estimate::{Caveat, Caveats, Estimate, Tier};
 use crate::predict::laws::Laws;
 use crate::predict::ratios::{Carried, Ratios};
-use crate::predict::scope::{OtherStacks, Scope};
+use crate::predict::scope::{Scope, other_stacks};
 use crate::regressor::artifact::{Artifact, Card};
 use crate::regressor::net::Output;
 use crate::regressor::{Loops, vectorised};
 use crate::stats::quadrature;
 use crate::units::Seconds;
-use serde::de::DeserializeOwned;
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::OnceLock;
 
 /// Operators that are evaluated together: their features stay in the second-level cache.
 const BATCH: usize = 384;
-
-/// A file of `data/` that is built in, read once.
-fn built_in<T: DeserializeOwned>(
-    once: &'static OnceLock<T>,
-    name: &str,
-    text: &str,
-) -> Result<&'static T> {
-    if let Some(known) = once.get() {
-        return Ok(known);
-    }
-    let read =
-        toml::from_str(text).map_err(|error| Error::bad_input(format!("{name}: {error}")))?;
-    Ok(once.get_or_init(|| read))
-}
 
 /// Predicts operators on one GPU.
 pub struct Predictor {
@@ -78,7 +62,6 @@ pub struct Predictor {
     measured: HashMap<Op, Seconds>,
     framework: Framed,
     scope: Scope,
-    other_stacks: OtherStacks,
     /// The model that was asked for and the formats of its sub-models.
     named: Option<(String, Vec<Dtype>)>,
 }
@@ -135,7 +118,6 @@ impl Predictor {
             measured: HashMap::new(),
             framework: Framed::Default,
             scope: Scope::ThisStack,
-            other_stacks: OtherStacks::built_in()?,
             named: None,
         })
     }
@@ -375,7 +357,7 @@ impl Predictor {
     fn scoped(&self, op: &Op, estimate: Estimate) -> Estimate {
         let other = match (self.scope, estimate.tier) {
             (Scope::ThisStack, _) | (_, Tier::Roofline) => None,
-            (Scope::AnyStack, _) => self.other_stacks.half_width(op),
+            (Scope::AnyStack, _) => other_stacks(op),
         };
         other.map_or(estimate, |half_width| estimate.widened(half_width))
     }

@@ -6,12 +6,11 @@
 use crate::error::Result;
 use crate::gpu::{Generation, Gpu, Vendor};
 use crate::ops::{Attention, Pass};
-use crate::predict::built_in;
 use crate::predict::log_log::LogLog;
 use crate::stats::quadrature;
 use crate::units::Seconds;
 use serde::Deserialize;
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 /// How far a head size twice as large is, on the scale of [`Near::distance`].
 const OCTAVE: f64 = 2.0;
@@ -95,11 +94,7 @@ struct Document {
     curve: Vec<Curve>,
 }
 
-fn document() -> Result<&'static Document> {
-    static DOCUMENT: OnceLock<Document> = OnceLock::new();
-    let text = include_str!("../../data/attention.toml");
-    built_in(&DOCUMENT, "data/attention.toml", text)
-}
+static DOCUMENT: LazyLock<Document> = built_in!("data/attention.toml");
 
 /// How the time of one kernel becomes that of another.
 #[derive(Clone, Copy, Debug)]
@@ -141,7 +136,7 @@ struct Near {
 impl Ratios {
     /// The curves of `data/attention.toml`, those of this GPU nearest.
     pub fn of(gpu: &Gpu) -> Result<Self> {
-        let Document { transfer, curve } = document()?;
+        let Document { transfer, curve } = &*DOCUMENT;
         let near = |curve: &'static Curve| -> Result<Near> {
             let measured = Gpu::find(&curve.gpu)?;
             let runs_it = match &curve.generations {
@@ -227,7 +222,7 @@ mod tests {
 
     #[test]
     fn curves_are_of_known_gpus_with_named_sources() {
-        for curve in &document().unwrap().curve {
+        for curve in &DOCUMENT.curve {
             assert!(Gpu::find(&curve.gpu).is_ok());
             let mut ratios = curve.points.values();
             assert!(ratios.all(|ratio| (0.2..6.0).contains(&ratio)));

@@ -1,11 +1,9 @@
 //! The software that an interval holds for, and how much wider it is for any.
 
-use crate::error::Result;
 use crate::families::{Family, Variant};
 use crate::ops::{Dtype, Op};
-use crate::predict::built_in;
 use serde::Deserialize;
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 named_enum! {
     /// The software that a 90 % interval holds for.
@@ -55,31 +53,20 @@ impl OtherStack {
     }
 }
 
-/// What software stacks of one GPU differ by.
-pub struct OtherStacks(&'static [OtherStack]);
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OtherStacks {
+    entry: Vec<OtherStack>,
+}
 
-impl OtherStacks {
-    /// Those of `data/other_stacks.toml`.
-    pub fn built_in() -> Result<Self> {
-        #[derive(Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct File {
-            entry: Vec<OtherStack>,
-        }
-        static FILE: OnceLock<File> = OnceLock::new();
-        let text = include_str!("../../data/other_stacks.toml");
-        Ok(Self(
-            &built_in(&FILE, "data/other_stacks.toml", text)?.entry,
-        ))
-    }
+static OTHER_STACKS: LazyLock<OtherStacks> = built_in!("data/other_stacks.toml");
 
-    /// The half width that another stack of the GPU adds to an answer; none where the file has no entry.
-    pub fn half_width(&self, op: &Op) -> Option<f64> {
-        let (family, variant) = (Family::of(op), Variant::of(op));
-        let mut entries = self.0.iter();
-        let entry = entries.find(|entry| entry.holds(family, variant));
-        entry.map(|entry| entry.half_width)
-    }
+/// The half width that another stack of the GPU adds to an answer; none where `data/other_stacks.toml` has no entry.
+pub fn other_stacks(op: &Op) -> Option<f64> {
+    let (family, variant) = (Family::of(op), Variant::of(op));
+    let mut entries = OTHER_STACKS.entry.iter();
+    let entry = entries.find(|entry| entry.holds(family, variant));
+    entry.map(|entry| entry.half_width)
 }
 
 #[cfg(test)]
@@ -89,15 +76,17 @@ mod tests {
 
     #[test]
     fn every_family_and_variant_has_a_width_of_other_stacks() {
-        let stacks = OtherStacks::built_in().unwrap();
         for family in Family::ALL {
             for variant in family.variants() {
-                let known = stacks.0.iter().find(|entry| entry.holds(family, variant));
+                let known = OTHER_STACKS
+                    .entry
+                    .iter()
+                    .find(|entry| entry.holds(family, variant));
                 let width = known.map(|entry| entry.half_width);
                 assert!(width.is_some_and(|width| width > 0.0), "{family} {variant}");
             }
         }
-        for entry in stacks.0 {
+        for entry in &OTHER_STACKS.entry {
             let variants = entry.family.variants();
             let mut held = variants
                 .iter()
@@ -108,18 +97,17 @@ mod tests {
 
     #[test]
     fn formats_and_kinds_have_widths_of_their_own() {
-        let stacks = OtherStacks::built_in().unwrap();
         let gemm = |dtype| {
             let op = Gemm {
                 dtype,
                 ..Gemm::new(4096, 4096, 4096)
             };
-            stacks.half_width(&Op::Gemm(op)).unwrap()
+            other_stacks(&Op::Gemm(op)).unwrap()
         };
         assert!(gemm(Dtype::Bf16) < gemm(Dtype::Fp8));
         let sum = |kind| {
             let op = Collective::new(kind, 1 << 20, 8);
-            stacks.half_width(&Op::Collective(op)).unwrap()
+            other_stacks(&Op::Collective(op)).unwrap()
         };
         assert!(sum(CollectiveKind::ReduceScatter) < sum(CollectiveKind::AllReduce));
     }

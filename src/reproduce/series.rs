@@ -282,12 +282,13 @@ mod tests {
     use crate::ops::Op;
     use crate::predict::Predictor;
     use crate::reproduce::timings::Timing;
+    use crate::toml_text;
     use crate::units::FlopsPerSecond;
 
     const GPU: &str = "a100-40gb";
 
     fn series(text: &str, timings: &Timings) -> Series {
-        let spec: SeriesSpec = toml::from_str(text).unwrap();
+        let spec: SeriesSpec = toml_text::parse(text, "").unwrap();
         let target = Predictor::new(Gpu::find("h200").unwrap(), None).unwrap();
         let predictors = Predictors::new(target, None, [GPU].into_iter()).unwrap();
         let rows = Rows {

@@ -10,6 +10,7 @@ use crate::reproduce::series::power_of_two;
 use crate::reproduce::statistic::StatisticSpec;
 use crate::reproduce::subject::Subject;
 use crate::rules::RULES;
+use crate::toml_text;
 use include_dir::Dir;
 use include_dir::include_dir;
 use serde::Deserialize;
@@ -210,10 +211,7 @@ impl FindingSpec {
 
     /// Reads and checks one file; `place` names it in messages.
     pub fn parse(text: &str, place: &str) -> Result<Self> {
-        let mut spec: Self = toml::from_str(text).map_err(|error| {
-            let message = error.to_string().trim().replace('\n', " ");
-            Error::bad_input(format!("{place}: {message}"))
-        })?;
+        let mut spec: Self = toml_text::parse(text, place)?;
         place.clone_into(&mut spec.place);
         spec.check()?;
         Ok(spec)

@@ -4,12 +4,8 @@ use crate::arch::Architecture;
 use crate::arch::Dimension;
 use crate::arch::MlpKind;
 use crate::arch::{attention_weights, parameters};
-use crate::error::Error;
-use crate::error::Result;
 use serde::Deserialize;
-
-const FILE: &str = include_str!("../../data/search-bounds.toml");
-const PLACE: &str = "search-bounds.toml";
+use std::sync::LazyLock;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -17,6 +13,8 @@ struct Document {
     bound: Vec<Bound>,
     grid: Vec<Grid>,
 }
+
+static DOCUMENT: LazyLock<Document> = built_in!("data/search-bounds.toml");
 
 /// One bounded quantity.
 #[derive(Clone, Debug, Deserialize)]
@@ -131,23 +129,20 @@ struct Grid {
 /// The bounds of one search.
 #[derive(Clone, Debug)]
 pub struct Bounds {
-    bounds: Vec<(Bound, bool)>,
-    grid: Vec<Grid>,
+    bounds: Vec<(&'static Bound, bool)>,
+    grid: &'static [Grid],
     vocab: u64,
 }
 
 impl Bounds {
     /// The bounds for a budget of this many parameters, models built like `base` and a vocabulary, with some of them
     /// relaxed.
-    pub fn new(budget: f64, base: &Architecture, vocab: u64, relaxed: &[Quantity]) -> Result<Self> {
-        let document: Document = toml::from_str(FILE).map_err(|error| {
-            Error::bad_input(format!("{PLACE}: {}", error.to_string().replace('\n', " ")))
-        })?;
+    pub fn new(budget: f64, base: &Architecture, vocab: u64, relaxed: &[Quantity]) -> Self {
         let unused = match base.mlp.kind {
             MlpKind::Gelu => Quantity::FfnRatioGated,
             MlpKind::Swiglu => Quantity::FfnRatioPlain,
         };
-        let holds = |bound: &Bound| {
+        let holds = |bound: &&Bound| {
             bound.name != unused
                 && bound
                     .experts
@@ -155,17 +150,14 @@ impl Bounds {
                 && bound.from_parameters.is_none_or(|from| budget >= from)
                 && bound.below_parameters.is_none_or(|below| budget < below)
         };
-        let bounds = document.bound.into_iter().filter(holds);
-        Ok(Self {
+        let bounds = DOCUMENT.bound.iter().filter(holds);
+        Self {
             bounds: bounds
-                .map(|bound| {
-                    let relaxed = relaxed.contains(&bound.name);
-                    (bound, relaxed)
-                })
+                .map(|bound| (bound, relaxed.contains(&bound.name)))
                 .collect(),
-            grid: document.grid,
+            grid: &DOCUMENT.grid,
             vocab,
-        })
+        }
     }
 
     /// Relaxes one more bound.
@@ -193,8 +185,8 @@ impl Bounds {
     }
 
     /// Every bound that holds for this budget.
-    pub fn all(&self) -> impl Iterator<Item = &Bound> {
-        self.bounds.iter().map(|(bound, _)| bound)
+    pub fn all(&self) -> impl Iterator<Item = &'static Bound> {
+        self.bounds.iter().map(|&(bound, _)| bound)
     }
 
     /// Whether every limit in force is kept.
@@ -207,7 +199,7 @@ impl Bounds {
     }
 
     /// Bounds whose usual limits this shape leaves, with its value.
-    pub fn outside(&self, arch: &Architecture) -> Vec<(&Bound, f64)> {
+    pub fn outside(&self, arch: &Architecture) -> Vec<(&'static Bound, f64)> {
         self.all()
             .filter_map(|bound| Some((bound, bound.name.of(arch, self.vocab)?)))
             .filter(|(bound, value)| !inside(bound.usual, *value))
@@ -285,7 +277,7 @@ mod tests {
         for budget in [1.25e8, 6.7e9, 1e12] {
             for base in ["gpt3-6.7b", "llama-3-8b", "mixtral-8x7b", "deepseek-v3"] {
                 let base = &Preset::find(base).unwrap().architecture;
-                let bounds = Bounds::new(budget, base, 50257, &[]).unwrap();
+                let bounds = Bounds::new(budget, base, 50257, &[]);
                 for bound in bounds.all() {
                     let ([low, high], [least, most]) = (bound.usual, bound.widest);
                     assert!(least <= low && low <= bound.centre, "{:?}", bound.name);
@@ -333,7 +325,7 @@ mod tests {
             let arch = &Preset::find(name).unwrap().architecture;
             let budget = parameters(arch).total as f64;
             let all = Quantity::ALL;
-            let bounds = Bounds::new(budget, arch, arch.vocab, &all).unwrap();
+            let bounds = Bounds::new(budget, arch, arch.vocab, &all);
             assert!(bounds.admit(arch), "{name}: {:?}", bounds.outside(arch));
         }
     }
@@ -341,7 +333,7 @@ mod tests {
     #[test]
     fn the_centre_is_nearer_than_a_limit() {
         let llama = &Preset::find("llama-2-7b").unwrap().architecture;
-        let bounds = Bounds::new(6.7e9, llama, 32000, &[]).unwrap();
+        let bounds = Bounds::new(6.7e9, llama, 32000, &[]);
         let thin = Architecture {
             layers: 64,
             ..llama.clone()
@@ -354,7 +346,7 @@ mod tests {
     #[test]
     fn the_lattice_has_finer_steps_for_smaller_models() {
         let llama = &Preset::find("llama-2-7b").unwrap().architecture;
-        let bounds = Bounds::new(6.7e9, llama, 32000, &[]).unwrap();
+        let bounds = Bounds::new(6.7e9, llama, 32000, &[]);
         let sizes = bounds.hidden_sizes();
         assert!(sizes.is_sorted() && sizes[0] == 64);
         for size in [768, 2560, 4096, 5120, 8192, 12288, 16384] {

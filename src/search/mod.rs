@@ -481,7 +481,7 @@ fn space_of(gpu: &Gpu, request: &Request) -> Result<Space> {
         base,
         request.vocab,
         &request.relaxed,
-    )?;
+    );
     if let Some(size) = request.fixed[Dimension::HeadDim]
         && base.mla.is_none()
         && let [least, most] = bounds.widest(Quantity::HeadDim)

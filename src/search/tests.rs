@@ -714,7 +714,7 @@ proptest! {
                 return Ok(());
             }
         };
-        let bounds = Bounds::new(parameters as f64, &request.base, vocab, &[]).unwrap();
+        let bounds = Bounds::new(parameters as f64, &request.base, vocab, &[]);
         for shape in &found.shapes {
             let arch = &shape.ranked.architecture;
             let miss = count.of(arch) as f64 / parameters as f64 - 1.0;

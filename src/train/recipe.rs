@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::families::{Family, Variant};
 use crate::ops::Dtype;
 use crate::regressor::artifact::Waves;
+use crate::toml_text;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -127,12 +128,7 @@ impl Recipe {
         struct File {
             submodel: Vec<Recipe>,
         }
-        let file: File = toml::from_str(text).map_err(|error| {
-            Error::bad_input(format!(
-                "{place}: {}",
-                error.to_string().trim().replace('\n', " ")
-            ))
-        })?;
+        let file: File = toml_text::parse(text, place)?;
         for recipe in &file.submodel {
             if let Some(table) = recipe.auxiliary.iter().find(|table| !table.contains(" / ")) {
                 return Err(Error::field(

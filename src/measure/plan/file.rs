@@ -6,6 +6,7 @@ use super::{AttentionShares, DeviceRates, MemoryShares, Plan, Set};
 use crate::error::{Error, Result, read_text};
 use crate::measure::stopping::Limits;
 use crate::ops::{Dtype, Layout};
+use crate::toml_text;
 use crate::units::{Seconds, duration};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -86,13 +87,9 @@ pub fn find(name: &str) -> Result<Plan> {
 
 /// Parses a plan; `place` names the file in messages.
 pub fn parse(text: &str, place: &str) -> Result<Plan> {
-    let document: Document = toml::from_str(text).map_err(|error| {
-        let line = error.span().map_or(1, |span| {
-            1 + text[..span.start.min(text.len())].matches('\n').count()
-        });
+    let document: Document = toml_text::parse(text, place).map_err(|error| {
         Error::bad_input(format!(
-            "{place}: line {line}: {}; allowed: a plan as docs/measure.md describes it",
-            error.message().replace('\n', " ")
+            "{error}; allowed: a plan as docs/measure.md describes it"
         ))
     })?;
     check(&document, place)?;
