@@ -14,6 +14,7 @@ use bytes::Bytes;
 use cursor::{Column, Cursor, TextColumn};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 use std::fs::File;
 use std::ops::Range;
@@ -45,11 +46,23 @@ impl Parquet {
     pub fn of_csv(content: &[u8], place: String) -> Result<Self> {
         let content = Bytes::from(csv::to_parquet(content, &place)?);
         let reader = guard(&place, || SerializedFileReader::new(content))?;
-        Ok(Self {
+        Self::of_reader(reader, place, true)
+    }
+
+    fn of_reader(reader: impl FileReader + 'static, place: String, is_text: bool) -> Result<Self> {
+        let file = Self {
             place,
             reader: Box::new(reader),
-            is_text: true,
-        })
+            is_text,
+        };
+        let mut known = HashSet::new();
+        if let Some(name) = file.columns().find(|&name| !known.insert(name)) {
+            return Err(Error::bad_input(format!(
+                "{}: the column `{name}` occurs twice; allowed: once",
+                file.place
+            )));
+        }
+        Ok(file)
     }
 
     /// The same with another limit on its rows.
@@ -67,11 +80,7 @@ impl Parquet {
             true => Self::of_csv(&read_bytes(path, MOST_BYTES)?, place)?,
             false => {
                 let reader = guard(&place, || SerializedFileReader::new(file))?;
-                Self {
-                    place,
-                    reader: Box::new(reader),
-                    is_text: false,
-                }
+                Self::of_reader(reader, place, false)?
             }
         };
         match file.rows() <= most_rows {

@@ -22,13 +22,6 @@ pub(super) fn to_parquet(content: &[u8], place: &str) -> Result<Vec<u8>> {
     let mut reader = ReaderBuilder::new();
     let mut reader = reader.trim(Trim::All).from_reader(content);
     let names = reader.headers().map_err(damaged)?.clone();
-    for (at, name) in names.iter().enumerate() {
-        if names.iter().take(at).any(|earlier| earlier == name) {
-            return Err(Error::bad_input(format!(
-                "{place}: the column `{name}` occurs twice; allowed: once"
-            )));
-        }
-    }
     let records: Vec<StringRecord> = reader
         .records()
         .collect::<csv::Result<_>>()

@@ -418,19 +418,14 @@ fn columns_of<'a>(
     names: impl Iterator<Item = &'a str>,
     place: &str,
 ) -> Result<Vec<&'static Column>> {
-    let mut columns: Vec<&'static Column> = Vec::new();
-    for name in names {
-        let column = known(name).map_err(|allowed| {
+    let column = |name| {
+        known(name).map_err(|allowed| {
             Error::bad_input(format!(
                 "{place}: the column `{name}` is not known; allowed: {allowed}"
             ))
-        })?;
-        if columns.iter().any(|earlier| earlier.name == name) {
-            let text = format!("{place}: the column `{name}` occurs twice; allowed: once");
-            return Err(Error::bad_input(text));
-        }
-        columns.push(column);
-    }
+        })
+    };
+    let columns: Vec<_> = names.map(column).collect::<Result<_>>()?;
     for needed in NEEDED {
         if !columns.iter().any(|column| column.name == needed) {
             return Err(Error::bad_input(format!(
