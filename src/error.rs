@@ -132,11 +132,6 @@ impl Error {
     pub fn is_infeasible(&self) -> bool {
         matches!(*self.0, Kind::Infeasible(_))
     }
-
-    /// Whether an optional part of the program is missing from this build.
-    pub fn is_feature_off(&self) -> bool {
-        matches!(*self.0, Kind::FeatureOff { .. })
-    }
 }
 
 impl fmt::Display for Error {
@@ -155,17 +150,19 @@ impl std::error::Error for Error {
 }
 
 /// The places that are parts of a request; all others are files.
-const REQUESTS: [&str; 13] = [
+const REQUESTS: [&str; 15] = [
     "attention",
     "command line",
     "compare",
     "decode",
     "gpu",
+    "graph",
     "plan",
     "question",
     "request",
     "run",
     "search",
+    "serve",
     "sweep",
     "target",
     "workload",

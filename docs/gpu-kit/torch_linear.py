@@ -7,9 +7,12 @@ Needs PyTorch, `fla-core` and the folder `mamba_ssm` of its source release, of w
 """
 
 import argparse
+import importlib.metadata
 import itertools
 import os
+import pathlib
 import random
+import re
 import sys
 import time
 import types
@@ -236,6 +239,17 @@ def check(name):
     return {"difference": float((ours - exact).abs().max() / exact.abs().max())}
 
 
+def environment():
+    """Which libraries run, by kind of layer."""
+    import triton
+
+    folder = next(iter(sys.modules["mamba_ssm"].__path__))
+    stated = re.search(r'__version__ = "(.+?)"', pathlib.Path(folder, "__init__.py").read_text())
+    mamba, fla = f"mamba-ssm {stated[1]}", f"fla {importlib.metadata.version('fla-core')}"
+    return {"libraries": f"torch {torch.__version__}, triton {triton.__version__}",
+            "stacks": {"mamba2": mamba, "gated_delta_net": fla, "kimi_delta": fla}}  # fmt: skip
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", nargs="?", default=os.devnull)
@@ -249,6 +263,7 @@ def main():
         return
     brief_tuning()
     log = Log(asked.out, asked.seconds)
+    log.line(part="environment", **environment())
     for name in KINDS:
         log.measure("check", lambda: check(name), kind=name)
     for name, kind in KINDS.items():

@@ -82,7 +82,7 @@ def chain(call, sets, replays=9, stream=None):
                 flush()
             torch.cuda._sleep(120_000)  # the whole graph is enqueued before it begins
             times.append(between(graph.replay) / calls)
-    return {"time_us": statistics.median(times[1:]), "min_us": min(times), "calls": calls}
+    return {"time_us": statistics.median(times[1:]), "min_us": min(times), "calls": calls, "samples": replays}
 
 
 def eager(call, replays=12, hold=0):

@@ -179,11 +179,6 @@ impl Dimension {
         }
     }
 
-    /// Whether it belongs to the architecture; else it belongs to the workload.
-    pub fn is_of_architecture(self) -> bool {
-        matches!(self.entry().access, Access::Architecture(..))
-    }
-
     /// Whether this architecture has the part that the dimension measures.
     pub fn exists_in(self, arch: &Architecture) -> bool {
         match self {
@@ -413,7 +408,7 @@ mod tests {
         for (index, dimension) in Dimension::ALL.into_iter().enumerate() {
             assert_eq!(
                 Dimension::of_architecture().contains(&dimension),
-                dimension.is_of_architecture()
+                matches!(dimension.entry().access, Access::Architecture(..))
             );
             let value = 2 + index as u64;
             dimension.put(&mut arch, &mut work, value);

@@ -284,9 +284,4 @@ impl Step {
     pub fn bubble(&self) -> f64 {
         (self.stages - 1) as f64 / self.virtual_stages as f64
     }
-
-    /// Arithmetic that this GPU really executes per step.
-    pub fn executed_flops(&self) -> Flops {
-        self.items.iter().map(Item::flops).sum()
-    }
 }

@@ -59,22 +59,24 @@ pub struct Sample {
 impl Sample {
     /// The predicted time.
     pub fn time(&self, framework: &Framework) -> Seconds {
-        match self
-            .release
-            .and_then(|release| framework.releases.get(release))
-        {
-            Some(release) => {
-                let of_release = framework.clone().of_release(&release.software);
-                self.timed.time(&of_release)
-            }
+        match self.release {
+            Some(release) => self.timed.time(&framework.clone().at_release(release)),
             None => self.timed.time(framework),
         }
     }
+}
 
-    /// `ln(predicted / measured)`.
-    fn error(&self, framework: &Framework) -> f64 {
-        (self.time(framework) / self.measured).ln()
-    }
+/// `ln(predicted / measured)` of each sample.
+fn errors(framework: &Framework, samples: &[&Sample]) -> Vec<f64> {
+    let releases = 0..framework.releases.len();
+    let releases: Vec<Framework> = releases
+        .map(|release| framework.clone().at_release(release))
+        .collect();
+    let error = |sample: &&Sample| {
+        let framework = sample.release.map_or(framework, |at| &releases[at]);
+        (sample.timed.time(framework) / sample.measured).ln()
+    };
+    samples.iter().map(error).collect()
 }
 
 /// How far runs of one's own may depart from the framework they are said to run.
@@ -168,20 +170,20 @@ fn held_out_errors(prior: &Framework, samples: &[Sample]) -> Vec<f64> {
         .map(|(index, name)| (*name, index % folds))
         .collect();
     let fold_of = |sample: &Sample| fold[sample.configuration.as_str()];
-    let mut errors = vec![0.0; samples.len()];
+    let mut found = vec![0.0; samples.len()];
     for out in 0..folds {
-        let rest: Vec<&Sample> = samples
-            .iter()
-            .filter(|sample| fold_of(sample) != out)
-            .collect();
-        let fitted = fit(prior, &rest);
-        for (error, sample) in errors.iter_mut().zip(samples) {
-            if fold_of(sample) == out {
-                *error = sample.error(&fitted);
-            }
+        let (held_out, rest): (Vec<usize>, Vec<usize>) =
+            (0..samples.len()).partition(|&sample| fold_of(&samples[sample]) == out);
+        let these = |places: &[usize]| -> Vec<&Sample> {
+            places.iter().map(|&place| &samples[place]).collect()
+        };
+        let fitted = fit(prior, &these(&rest));
+        let errors = errors(&fitted, &these(&held_out));
+        for (place, error) in held_out.into_iter().zip(errors) {
+            found[place] = error;
         }
     }
-    errors
+    found
 }
 
 /// The constants that the samples and the prior together make most likely.
@@ -243,8 +245,8 @@ fn fit(prior: &Framework, samples: &[&Sample]) -> Framework {
     };
     let residuals = |at: &[f64]| -> Vec<f64> {
         let framework = with(at);
-        let of_runs = fitted.iter().zip(&weights);
-        let of_runs = of_runs.map(|(sample, weight)| weight * huber(sample.error(&framework)));
+        let of_runs = errors(&framework, &fitted).into_iter().zip(&weights);
+        let of_runs = of_runs.map(|(error, weight)| weight * huber(error));
         let of_prior = at.iter().zip(&start).zip(&deviations);
         let of_prior = of_prior.map(|((value, start), sd)| (value - start) / sd);
         of_runs.chain(of_prior).collect()
@@ -421,9 +423,8 @@ mod tests {
         let (own, others) = samples.split_at(3);
         let fitted = calibrate(&departures(base), own);
         let mean = |framework: &Framework| {
-            let apes = others
-                .iter()
-                .map(|sample| sample.error(framework).exp_m1().abs());
+            let errors = errors(framework, &others.iter().collect::<Vec<_>>());
+            let apes = errors.iter().map(|error| error.exp_m1().abs());
             apes.sum::<f64>() / others.len() as f64
         };
         assert!(mean(base) > 0.15, "{}", mean(base));

@@ -195,8 +195,8 @@ impl Lines<'_> {
     }
 }
 
-/// Keys whose cells are texts even where they look like numbers, as `4090` does.
-const TEXTS: [&str; 5] = ["architecture", "framework", "gpu", "kind", "model"];
+/// Keys whose cells are texts even where they look like numbers, as `4090` does, or have units of their own, as 4M tokens.
+const TEXTS: [&str; 6] = ["architecture", "framework", "gpu", "kind", "model", "tokens"];
 
 /// A cell of CSV as JSON: a truth value, a whole number, a number, else a text.
 fn cell(key: &str, text: &str) -> Value {
@@ -223,4 +223,22 @@ fn short(line: u64, report: &dyn AnyReport) -> String {
     let tier = report.key("tier").unwrap_or_default();
     let tier = tier.trim_matches('"');
     format!("{line:>8}  {time:>10}  ({low} to {high})  {tier}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_are_read_as_json_holds_them() {
+        for (key, text, wanted) in [
+            ("m", "8k", json!(8192)),
+            ("tokens", "4M", json!("4M")),
+            ("gpu", "4090", json!("4090")),
+            ("causal", "true", json!(true)),
+            ("price", "2.5", json!(2.5)),
+        ] {
+            assert_eq!(cell(key, text), wanted, "{key} {text}");
+        }
+    }
 }

@@ -14,7 +14,7 @@ use super::line::{self, Shared};
 use super::schema::columns_of_operator;
 use crate::error::{Error, Result, write_atomically};
 use crate::ops::Op;
-use crate::stats::order_statistic;
+use crate::stats::median;
 use crate::units::Seconds;
 use parquet::file::metadata::KeyValue;
 use serde::{Deserialize, Serialize};
@@ -80,7 +80,7 @@ impl Load {
     pub fn settled(&self) -> Option<Seconds> {
         let settled = &self.windows[self.windows.len() * 2 / 3..];
         let times = settled.iter().map(|window| window.time_us).collect();
-        order_statistic(times, 0.5).map(Seconds::from_micros)
+        median(times).map(Seconds::from_micros)
     }
 
     /// Sum of the times that the operators take alone; none where one is missing.
@@ -93,7 +93,7 @@ impl Load {
 /// Median over loads of the settled time of a pass over the sum of its operators' times alone.
 pub fn settled_over_cold<'a>(loads: impl Iterator<Item = &'a Load>) -> Option<f64> {
     let ratios = loads.filter_map(|load| Some(load.settled()? / load.cold()?));
-    order_statistic(ratios.collect(), 0.5)
+    median(ratios.collect())
 }
 
 /// The table of loads beside a table of timings: `mine.loads.parquet` beside `mine.parquet`.

@@ -3,7 +3,7 @@
 
 use super::column::{Column, Content, Kind, LARGEST_COUNT, Presence, Problem};
 use super::{Cache, Kernel, Measured, Role, Row, Stop};
-use crate::ops::OpKind;
+use crate::ops::{Op, OpKind};
 use crate::units::Hertz;
 use std::fmt::Write;
 use std::sync::LazyLock;
@@ -248,7 +248,19 @@ pub fn columns_markdown() -> String {
 
 /// Checks everything about a row that a reader relies on.
 pub(super) fn check(row: &Row) -> Result<(), Problem> {
-    columns(SCHEMA).try_for_each(|column| column.check(row))
+    columns(SCHEMA).try_for_each(|column| column.check(row))?;
+    match &row.op {
+        Op::Attention(attention) => attention.misfit().map_or(Ok(()), |misfit| {
+            let (column, value, allowed) = misfit;
+            let value = value.to_string();
+            Err(Problem {
+                column,
+                value,
+                allowed,
+            })
+        }),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

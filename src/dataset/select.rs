@@ -4,7 +4,7 @@
 
 use super::clock::to_usual_clock;
 use super::{Cache, Role, Row, Table, is_held_out, key};
-use crate::stats::{order_statistic, quantile};
+use crate::stats::{median, quantile};
 use std::collections::HashMap;
 
 /// The share of keys that no fit ever sees, in rows of our own.
@@ -121,10 +121,9 @@ pub fn anchor_change(earlier: &[Row], later: &[Row]) -> Option<AnchorChange> {
                 times.entry(case).or_default().push(row.time.secs());
             }
         }
-        let median = |(case, times)| Some((case, order_statistic(times, 0.5)?));
         times
             .into_iter()
-            .filter_map(median)
+            .filter_map(|(case, times)| Some((case, median(times)?)))
             .collect::<HashMap<_, _>>()
     };
     let (earlier, later) = (medians(earlier), medians(later));
@@ -134,7 +133,7 @@ pub fn anchor_change(earlier: &[Row], later: &[Row]) -> Option<AnchorChange> {
     let ratios: Vec<f64> = common.collect();
     Some(AnchorChange {
         anchors: ratios.len(),
-        change: order_statistic(ratios, 0.5)? - 1.0,
+        change: median(ratios)? - 1.0,
     })
 }
 

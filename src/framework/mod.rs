@@ -281,11 +281,18 @@ impl Framework {
 
     /// This framework in the release that the name of a software tells.
     #[must_use]
-    pub fn of_release(mut self, software: &str) -> Self {
-        if let Some(release) = self.release(software) {
-            for (constant, factor) in self.releases[release].factors.clone() {
-                self.set_value(constant, self.get(constant) * factor.value);
-            }
+    pub fn of_release(self, software: &str) -> Self {
+        match self.release(software) {
+            Some(release) => self.at_release(release),
+            None => self,
+        }
+    }
+
+    /// This framework in one of [`Framework::releases`].
+    #[must_use]
+    pub fn at_release(mut self, release: usize) -> Self {
+        for (constant, factor) in self.releases[release].factors.clone() {
+            self.set_value(constant, self.get(constant) * factor.value);
         }
         self
     }

@@ -88,6 +88,9 @@ fn operator(
                 object.insert(to.to_owned(), value);
             }
         }
+        object
+            .entry("causal")
+            .or_insert_with(|| options.causal.into());
     }
     let mut op = kind.smallest();
     for dimension in kind.dimensions() {

@@ -148,6 +148,11 @@ fn checked(op: Op) -> std::result::Result<Op, String> {
             ));
         }
     }
+    if let Op::Attention(attention) = op
+        && let Some((field, value, allowed)) = attention.misfit()
+    {
+        return Err(format!("its {field} is {value}; allowed: {allowed}"));
+    }
     Ok(op)
 }
 

@@ -438,6 +438,19 @@ fn a_list_has_the_keys_of_answers_and_counts() {
         ..Attention::new(1, 8, 128, 64)
     };
     assert_eq!(listing.items[2].op, Op::Attention(attention));
+    let line = br#"{"kind": "attention", "heads": 8, "seq_q": 9, "head_dim": 64}"#;
+    for causal in [false, true] {
+        let options = Options {
+            causal,
+            ..Options::default()
+        };
+        let listing = read(&place.file("one.jsonl", line), &options).unwrap();
+        let attention = Attention {
+            causal,
+            ..Attention::new(1, 8, 9, 64)
+        };
+        assert_eq!(listing.items[0].op, Op::Attention(attention));
+    }
     for (line, parts) in [
         (
             r#"{"kind": "conv", "m": 1}"#,
@@ -458,6 +471,14 @@ fn a_list_has_the_keys_of_answers_and_counts() {
         (
             r#"{"kind": "gemm", "m": 1, "n": 1, "k": 1, "count": 0}"#,
             ["`count` is 0", "whole number"],
+        ),
+        (
+            r#"{"kind": "attention", "heads": 8, "seq_q": 100, "seq_kv": 10, "head_dim": 64, "causal": true}"#,
+            ["seq_kv is 10", "at least seq_q, 100"],
+        ),
+        (
+            r#"{"kind": "attention", "heads": 8, "kv_heads": 3, "seq_q": 1, "head_dim": 64}"#,
+            ["kv_heads is 3", "a divisor of heads, 8"],
         ),
         ("[]", ["no JSON object", "one operator"]),
         ("", ["no operator", "one a line"]),

@@ -5,7 +5,7 @@ use super::device::Device;
 use crate::dataset::loads::Window;
 use crate::error::{Error, Result};
 use crate::ops::Op;
-use crate::stats::order_statistic;
+use crate::stats::median;
 use crate::units::{Hertz, Seconds};
 use std::time::Duration;
 
@@ -60,15 +60,13 @@ pub fn sustain(device: &mut dyn Device, ops: &[Op]) -> Result<Sustained> {
         at += elapsed;
     }
     let settled = &times[times.len() * 2 / 3..];
-    let median = |place: usize| {
+    let time = |place: usize| {
         let times = settled.iter().filter_map(|span| span.get(place));
         let times: Vec<f64> = times.map(|time| time.secs()).collect();
-        positive(Seconds::from_secs(
-            order_statistic(times, 0.5).unwrap_or(f64::NAN),
-        ))
+        positive(Seconds::from_secs(median(times).unwrap_or(f64::NAN)))
     };
     Ok(Sustained {
-        operators: (0..ops.len()).map(median).collect::<Result<_>>()?,
+        operators: (0..ops.len()).map(time).collect::<Result<_>>()?,
         windows,
     })
 }

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::measure::protocol::chain_length;
 use crate::measure::stopping::Limits;
 use crate::ops::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
-use crate::stats::order_statistic;
+use crate::stats::median;
 use crate::units::{Hertz, Seconds};
 use std::time::Duration;
 
@@ -153,7 +153,6 @@ fn timed(device: &mut dyn Device, case: &Case) -> Result<Timed> {
     let busy: f64 = replays.iter().map(|replay| replay.elapsed.secs()).sum();
     let took = device.now().saturating_sub(begin).as_secs_f64() - busy;
     let clocks: Vec<_> = replays.iter().filter_map(|replay| replay.clock).collect();
-    let median = |values: Vec<f64>| order_statistic(values, 0.5);
     let chained = median(replays.iter().map(|replay| replay.elapsed.secs()).collect());
     let chained = chained.filter(|time| *time > 0.0 && time.is_finite());
     let chained = chained.ok_or_else(|| Error::infeasible("the device told no time"))?;

@@ -34,6 +34,9 @@ pub struct Attention {
     pub dtype: Dtype,
 }
 
+/// The widest head, four times the widest that any model has.
+const WIDEST_HEAD: u64 = 4096;
+
 impl Attention {
     /// Every field, in order.
     pub const DIMENSIONS: &[Dimension] = &[
@@ -68,6 +71,25 @@ impl Attention {
         }
     }
 
+    /// The first size that does not go with the others: its dimension, its value and what is allowed.
+    pub fn misfit(&self) -> Option<(&'static str, u64, String)> {
+        if !self.heads.is_multiple_of(self.kv_heads) {
+            let allowed = format!("a divisor of heads, {}", self.heads);
+            return Some(("kv_heads", self.kv_heads, allowed));
+        }
+        if self.causal && self.seq_kv < self.seq_q {
+            let allowed = format!(
+                "at least seq_q, {}, where attention is causal",
+                self.seq_q
+            );
+            return Some(("seq_kv", self.seq_kv, allowed));
+        }
+        [("head_dim", self.head_dim), ("value_dim", self.value_dim)]
+            .into_iter()
+            .find(|&(_, width)| width > WIDEST_HEAD)
+            .map(|(field, width)| (field, width, format!("at most {WIDEST_HEAD}")))
+    }
+
     /// Query-key pairs that are computed, per head: all, the causal half, or a band of `window`.
     ///
     /// Query `i` (0-based, aligned to the end of the keys) sees `seq_kv - seq_q + i + 1` keys when causal.
@@ -97,16 +119,6 @@ impl Attention {
             Pass::Forward => forward,
             Pass::Backward => 2.5 * forward,
         })
-    }
-
-    /// FLOPs with the full `seq_q x seq_kv` square, the convention of most published MFU figures.
-    pub fn dense_flops(&self) -> Flops {
-        Self {
-            causal: false,
-            window: 0,
-            ..*self
-        }
-        .flops()
     }
 
     /// Queries, keys, values and output once; backward reads them with the output gradient and writes three gradients.
@@ -228,6 +240,5 @@ mod tests {
             ..forward
         };
         assert_eq!(backward.flops() / forward.flops(), 2.5);
-        assert!(forward.dense_flops() / forward.flops() > 1.9);
     }
 }

@@ -60,7 +60,8 @@ pub struct GraphRequest {
     /// Number format of all operators [default: what the graph says].
     #[cfg_attr(feature = "cli", arg(long))]
     pub dtype: Option<Dtype>,
-    /// Masks that the graph adds to the scores of attention hide what follows a query, so half of it is computed.
+    /// Masks that the graph adds to the scores of attention hide what follows a query, so half of it is computed; in a list,
+    /// attention that does not say `causal` is.
     #[cfg_attr(feature = "cli", arg(long))]
     #[serde(default)]
     pub causal: bool,

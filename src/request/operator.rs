@@ -16,9 +16,6 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-/// The widest head that is asked for, as in architectures.
-const WIDEST_HEAD: u64 = 4096;
-
 /// The most bytes that one operator moves, more than the memory of any machine.
 const MOST_BYTES: f64 = (1_u64 << 50) as f64;
 
@@ -174,22 +171,8 @@ impl OperatorRequest for AttentionRequest {
             pass: self.pass,
             dtype: self.dtype,
         };
-        let Attention {
-            kv_heads, seq_kv, ..
-        } = attention;
-        if !heads.is_multiple_of(kv_heads) {
-            let allowed = format!("a divisor of heads, {heads}");
-            return Err(Error::field("attention", "kv_heads", kv_heads, &allowed));
-        }
-        if self.causal && seq_kv < seq_q {
-            let allowed = format!("at least seq_q, {seq_q}, where attention is causal");
-            return Err(Error::field("attention", "seq_kv", seq_kv, &allowed));
-        }
-        for (field, width) in [("head_dim", head_dim), ("value_dim", attention.value_dim)] {
-            if width > WIDEST_HEAD {
-                let allowed = format!("at most {WIDEST_HEAD}");
-                return Err(Error::field("attention", field, width, &allowed));
-            }
+        if let Some((field, value, allowed)) = attention.misfit() {
+            return Err(Error::field("attention", field, value, &allowed));
         }
         held(Op::Attention(attention))
     }

@@ -161,6 +161,8 @@ pub struct Yardstick {
     /// Each law's fit with its weight: every data set counts alike.
     fits: Vec<(String, Law, f64)>,
     reference: Profile,
+    /// What the terms beside the laws cost the baseline, in nats.
+    of_reference: f64,
     vocab: u64,
     /// GPU time of a token at cost 0.
     per_token: Seconds,
@@ -183,9 +185,11 @@ impl Yardstick {
         let sets = names.len() as f64;
         let fits = ensemble.fits.iter();
         let fits = fits.map(|(name, law)| (name.clone(), law.clone(), 1.0 / count(name) / sets));
+        let reference = Profile::of(&request.baseline, request.vocab);
         Self {
             fits: fits.collect(),
-            reference: Profile::of(&request.baseline, request.vocab),
+            of_reference: model.middle_cost(&reference),
+            reference,
             vocab: request.vocab,
             model,
             ensemble,
@@ -212,7 +216,9 @@ impl Yardstick {
         match self.goal.objective {
             Objective::TrainTime => {
                 // A law by which the loss is out of reach counts as a very long time.
-                let tokens = |law: &Law| self.tokens_to_target(law, &shape.size, more, 0.0);
+                let of_reference = self.of_reference;
+                let tokens =
+                    |law: &Law| self.tokens_to_target(law, &shape.size, more, of_reference);
                 weighted(&|law| tokens(law).ln().min(OUT_OF_REACH)) + cost
             }
             Objective::Loss | Objective::Throughput => {
@@ -312,7 +318,7 @@ impl Yardstick {
         let more = self.model.middle_cost(shape);
         let tokens = match self.goal.objective {
             Objective::TrainTime => {
-                let of_reference = self.model.middle_cost(&self.reference);
+                let of_reference = self.of_reference;
                 let tokens =
                     |law: &Law| self.tokens_to_target(law, &shape.size, more, of_reference);
                 let logs = self
@@ -446,6 +452,23 @@ mod tests {
         let hours = outcomes[0].gpu_time.unwrap().secs() / 3600.0;
         // Two forms of one law, whose mean loss was taken.
         assert!((hours / 1000.0 - 1.0).abs() < 0.05, "{hours}");
+    }
+
+    /// The loss to reach is the baseline's own, what the terms beside the laws say of its experts included.
+    #[test]
+    fn a_baseline_takes_the_tokens_that_its_own_loss_is_of() {
+        let model = &Preset::find("qwen3-30b-a3b").unwrap().architecture;
+        let request = Request::like(model, Workload::train(1, 4096));
+        let goal = Goal {
+            objective: Objective::TrainTime,
+            gpu_time: None,
+            tokens: Some(2e12),
+            target_loss: None,
+        };
+        let yardstick = Yardstick::new(&request, goal, Seconds::from_secs(1e-5));
+        assert!(yardstick.of_reference.abs() > 0.05);
+        let score = yardstick.score(model, 0.0);
+        assert!((score - 2e12_f64.ln()).abs() < 1e-6, "{score}");
     }
 
     #[test]

@@ -61,6 +61,9 @@ pub enum Problems {
     /// The body is not declared as JSON
     #[response(status = 415, content_type = "application/problem+json")]
     MediaType(#[to_schema] problem::Document),
+    /// The header `Host` names another service
+    #[response(status = 421, content_type = "application/problem+json")]
+    OtherHost(#[to_schema] problem::Document),
     /// A field is wrong, or no answer can meet the request
     #[response(status = 422, content_type = "application/problem+json")]
     Field(#[to_schema] problem::Document),

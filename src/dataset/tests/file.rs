@@ -613,6 +613,12 @@ fn a_table_in_csv_is_read_with_the_columns_that_it_has() {
             ["the column `time_us` is missing", "licence"],
         ),
         (format!("{head},m"), ["the column `m` occurs twice", "once"]),
+        (
+            "gpu,stack,family,dtype,batch,heads,kv_heads,seq_q,seq_kv,head_dim,value_dim,causal,window,pass,time_us,source,licence\n\
+             h200,s,attention,bf16,1,8,3,64,64,64,64,true,0,forward,1,s,MIT\n"
+                .to_owned(),
+            ["row 1: `kv_heads` is 3", "a divisor of heads, 8"],
+        ),
         (String::new(), ["the file is empty", ".csv"]),
     ] {
         write_text(&text);

@@ -73,6 +73,7 @@ impl Section {
                 Role::Embedding
                 | Role::EmbeddingZero
                 | Role::PositionEmbedding
+                | Role::EmbeddingNorm
                 | Role::EmbeddingDropout
                 | Role::FinalNorm
                 | Role::Logits

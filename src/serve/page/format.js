@@ -99,6 +99,7 @@ const RANKS = [["tp", "tp"], ["cp", "cp"], ["ep", "ep"], ["pp", "pp"], ["vp", "v
 export function layout(work, copies = true) {
 	const sizes = RANKS.filter(([key]) => work[key] > 1 && (copies || key !== "dp")).map(([key, text]) => `${text} ${work[key]}`);
 	if (work.zero > 0) sizes.push(`ZeRO ${work.zero}`);
+	if (work.offload && work.offload !== "none") sizes.push(`offload ${work.offload}`);
 	return sizes.join(", ") || "one GPU each";
 }
 

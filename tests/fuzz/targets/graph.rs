@@ -13,6 +13,6 @@ fuzz_target!(|bytes: &[u8]| {
         Err(_) => graph::of_onnx(bytes, &graph::Options::default(), "graph"),
     };
     for item in listing.map_or_else(|_| Vec::new(), |listing| listing.items) {
-        assert!(item.op.flops().flops().is_finite() && item.op.bytes().bytes() >= 0.0);
+        assert!(item.op.flops().flops().is_finite() && item.op.flops().flops() >= 0.0 && item.op.bytes().bytes() >= 0.0);
     }
 });
