@@ -44,6 +44,12 @@ pub fn order_statistic(mut values: Vec<f64>, share: f64) -> Option<f64> {
     Some(values[place.min(last)])
 }
 
+/// A value in so many significant digits.
+pub fn rounded(value: f64, digits: usize) -> f64 {
+    let text = format!("{value:.*e}", digits - 1);
+    text.parse().expect("a number reads back")
+}
+
 /// Which of `n` rising scores bounds a new one with this probability: split-conformal
 /// `ceil((n + 1) * coverage)`, counted from 1 and at most `n`.
 pub fn conformal_rank(n: usize, coverage: f64) -> usize {

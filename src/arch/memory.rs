@@ -92,6 +92,11 @@ impl MemoryUse {
         self.parts().into_iter().map(|(_, bytes)| bytes).sum()
     }
 
+    /// What may be filled of a share of the memory of this GPU.
+    pub fn room(gpu: &Gpu, share: f64) -> Bytes {
+        (gpu.memory() * share).min(gpu.memory() - Self::RESERVED)
+    }
+
     /// Whether it fits this GPU with 2 GB left for driver, libraries and collectives.
     pub fn fits(&self, gpu: &Gpu) -> bool {
         self.total() + Self::RESERVED <= gpu.memory()

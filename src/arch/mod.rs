@@ -148,6 +148,16 @@ pub enum Positions {
     None,
 }
 
+impl Positions {
+    /// The longest sequence that they number.
+    pub const fn longest(self) -> u64 {
+        match self {
+            Self::Learned { max } => max,
+            Self::Rotary | Self::Alibi | Self::None => u64::MAX,
+        }
+    }
+}
+
 /// The normalisations of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -9,7 +9,7 @@
 use crate::framework::{Constant, Figure, Fit, Framework, Kind};
 use crate::least_squares::least_squares;
 use crate::predict::step::Timed;
-use crate::stats::quantile;
+use crate::stats::{quantile, rounded};
 use crate::units::Seconds;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -288,11 +288,7 @@ fn fit(prior: &Framework, samples: &[&Sample]) -> Framework {
 
 /// Four significant digits: no fit is surer.
 fn round(value: f64) -> f64 {
-    if value == 0.0 || !value.is_finite() {
-        return value;
-    }
-    let scale = 10f64.powi(3 - value.abs().log10().floor() as i32);
-    (value * scale).round() / scale
+    rounded(value, 4)
 }
 
 /// A residual whose square is the Huber loss.

@@ -2,7 +2,6 @@
 
 use crate::arch::Architecture;
 use crate::arch::Mode;
-use crate::arch::Positions;
 use crate::arch::Workload;
 
 fn with_batch(work: &Workload, batch: u64) -> Workload {
@@ -30,10 +29,7 @@ pub(super) fn sequences(arch: &Architecture, work: &Workload) -> Vec<Workload> {
     if work.mode == Mode::Decode {
         return Vec::new();
     }
-    let room = match arch.positions {
-        Positions::Learned { max } => max.saturating_sub(work.context),
-        _ => u64::MAX,
-    };
+    let room = arch.positions.longest().saturating_sub(work.context);
     let seq = work.seq;
     [64, 128, 256]
         .into_iter()

@@ -374,7 +374,7 @@ pub struct TrainArgs {
     /// One model over the default stacks of all GPUs, for GPUs nobody measured.
     #[arg(long, conflicts_with_all = ["gpu", "base"])]
     pub across: bool,
-    /// The GPU whose heads to train; its sister tables may be of other GPUs [default: the only one in the data].
+    /// The GPU whose sub-models to train; auxiliary tables may be of other GPUs [default: the only one in the data].
     #[arg(long, value_name = "NAME")]
     pub gpu: Option<String>,
 }

@@ -196,7 +196,14 @@ impl Lines<'_> {
 }
 
 /// Keys whose cells are texts even where they look like numbers, as `4090` does, or have units of their own, as 4M tokens.
-const TEXTS: [&str; 6] = ["architecture", "framework", "gpu", "kind", "model", "tokens"];
+const TEXTS: [&str; 6] = [
+    "architecture",
+    "framework",
+    "gpu",
+    "kind",
+    "model",
+    "tokens",
+];
 
 /// A cell of CSV as JSON: a truth value, a whole number, a number, else a text.
 fn cell(key: &str, text: &str) -> Value {

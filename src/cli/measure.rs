@@ -2,7 +2,7 @@
 
 use crate::cli::args::Format;
 use crate::cli::args::measure::MeasureArgs;
-use crate::cli::{Answer, DONE, FAILED, render, rows, say};
+use crate::cli::{Answer, DONE, FAILED, progress_bar, render, rows, say};
 use crate::error::{Error, Result};
 use crate::measure::journal::{self, Existing};
 use crate::measure::plan::{self, Shard};
@@ -10,8 +10,7 @@ use crate::measure::{self, Event, Options};
 use crate::report::Report;
 use crate::report::measure::MeasureReport;
 use crate::report::probe::ProbeReport;
-use indicatif::{ProgressBar, ProgressStyle};
-use std::io::IsTerminal;
+use indicatif::ProgressBar;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -46,7 +45,7 @@ pub(super) fn run(args: &MeasureArgs, format: Format) -> Result<Answer> {
         strict: args.strict,
         checked: args.checked.as_deref(),
     };
-    let bar = progress_bar();
+    let bar = progress_bar("measuring {bar:30} {pos}/{len}  {msg}");
     #[cfg(feature = "train")]
     let mut propose = crate::train::committee::query_by_committee;
     // Without the forests of that feature, no round adds a case.
@@ -222,14 +221,4 @@ fn show(event: &Event<'_>, bar: &ProgressBar) {
         }
         Event::Writing { rows } => milestone(format!("writing {rows} rows")),
     }
-}
-
-/// A progress bar on standard error, if that is a terminal.
-fn progress_bar() -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("measuring {bar:30} {pos}/{len}  {msg}")
-        .expect("the template is valid");
-    ProgressBar::new(1).with_style(style)
 }

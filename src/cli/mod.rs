@@ -56,6 +56,7 @@ use crate::error::Result;
 use crate::error::panics_are_expected;
 use crate::error::write_atomically;
 use crate::report::Report;
+use indicatif::{ProgressBar, ProgressStyle};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::panic;
@@ -198,6 +199,12 @@ fn print(text: &str) -> Result<()> {
 /// Writes one line to standard error, if anybody listens.
 fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// A progress bar on standard error, hidden where that is no terminal.
+fn progress_bar(template: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template(template).expect("templates are fixed");
+    ProgressBar::new(1).with_style(style)
 }
 
 /// Writes a file that was asked for beside the answer, and says so.

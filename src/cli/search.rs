@@ -4,6 +4,7 @@ use crate::answer::predictors;
 use crate::answer::search::search;
 use crate::cli::args::Format;
 use crate::cli::args::SearchArgs;
+use crate::cli::progress_bar;
 use crate::cli::render;
 use crate::cli::say;
 use crate::cli::target::answering;
@@ -17,8 +18,6 @@ use crate::report::search::SearchReport;
 use crate::request::ArchitectureRequest;
 use crate::request::{SearchRequest, TargetRequest};
 use crate::search::Progress;
-use indicatif::{ProgressBar, ProgressStyle};
-use std::io::IsTerminal;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,7 +40,7 @@ pub(super) fn run(args: &SearchArgs, format: Format) -> Result<String> {
     let _ = ctrlc::set_handler(|| {
         INTERRUPTED.store(true, Ordering::Relaxed);
     });
-    let bar = progress_bar();
+    let bar = progress_bar("searching {bar:40} {percent} %  {elapsed}  {msg}");
     let watch = |progress: &Progress| {
         bar.set_length(progress.total);
         bar.set_position(progress.done);
@@ -105,14 +104,4 @@ fn export(report: &SearchReport, folder: &Path) -> Result<()> {
         folder.display()
     ));
     Ok(())
-}
-
-/// A bar on standard error where a person may be watching.
-fn progress_bar() -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("searching {bar:40} {percent} %  {elapsed}  {msg}")
-        .expect("the template is valid");
-    ProgressBar::new(1).with_style(style)
 }

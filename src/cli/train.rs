@@ -6,6 +6,7 @@ use crate::cli::args::FilterArgs;
 use crate::cli::args::Format;
 use crate::cli::args::NATIVE;
 use crate::cli::args::TrainArgs;
+use crate::cli::progress_bar;
 use crate::cli::render;
 use crate::cli::rows;
 use crate::cli::say;
@@ -22,7 +23,7 @@ use crate::train::Event;
 use crate::train::Options;
 use crate::train::fit;
 use crate::train::train;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 pub(super) fn run(args: &TrainArgs, format: Format) -> Result<String> {
     let backend = match args.backend {
@@ -48,10 +49,7 @@ pub(super) fn run(args: &TrainArgs, format: Format) -> Result<String> {
         labels: args.labels.map(|labels| labels as usize),
         keep_out: args.keep_out,
     };
-    let bar = ProgressBar::new(0).with_style(
-        ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} [{elapsed}]")
-            .expect("the template is well formed"),
-    );
+    let bar = progress_bar("{msg} {wide_bar} {pos}/{len} [{elapsed}]");
     let trained = train(&table.rows, &options, &|event| show(&event, &bar));
     bar.finish_and_clear();
     Ok(render(

@@ -4,6 +4,7 @@ use super::draft::Draft;
 use super::{Measured, Row};
 use crate::error::Error;
 use crate::ops::{Dimension, Domain, OpKind, Value};
+use crate::stats::rounded;
 use crate::units::Seconds;
 use std::fmt;
 
@@ -320,7 +321,7 @@ impl<'a> Cell<'a> {
     pub fn real(self) -> Option<f64> {
         match self {
             Self::Real(value) => Some(value),
-            Self::Micros(micros) => Some(rounded(micros)),
+            Self::Micros(micros) => Some(rounded(micros, TIME_DIGITS)),
             _ => None,
         }
     }
@@ -351,14 +352,8 @@ impl fmt::Display for Cell<'_> {
             Self::Text(text) => text.fmt(f),
             Self::Whole(value) => value.fmt(f),
             Self::Real(value) => value.fmt(f),
-            Self::Micros(micros) => rounded(*micros).fmt(f),
+            Self::Micros(micros) => rounded(*micros, TIME_DIGITS).fmt(f),
             Self::Flag(flag) => flag.fmt(f),
         }
     }
-}
-
-/// Microseconds with the digits that are kept on disk.
-fn rounded(micros: f64) -> f64 {
-    let text = format!("{micros:.*e}", TIME_DIGITS - 1);
-    text.parse().unwrap_or(micros)
 }

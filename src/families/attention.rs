@@ -163,7 +163,7 @@ pub(super) fn nearest_covered(op: &Attention, asked: &Question<'_>) -> Neighbour
         let hides = op.window < op.seq_kv;
         caveats.insert_if(hides, Caveat::Window);
         if op.is_decode() {
-            covered.seq_kv = op.seq_kv.min(op.window + op.seq_q - 1);
+            covered.seq_kv = op.keys();
         } else if hides {
             factor = window_share(op);
         }

@@ -98,7 +98,7 @@ pub struct Gpu {
     pub generation: Generation,
     /// Other spellings: names drivers report, names public tables use.
     pub aliases: Vec<String>,
-    /// Key to figure; see the range table in this file.
+    /// Key to figure; see the range table in `read.rs`.
     figures: Figures,
 }
 

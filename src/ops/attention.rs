@@ -78,10 +78,7 @@ impl Attention {
             return Some(("kv_heads", self.kv_heads, allowed));
         }
         if self.causal && self.seq_kv < self.seq_q {
-            let allowed = format!(
-                "at least seq_q, {}, where attention is causal",
-                self.seq_q
-            );
+            let allowed = format!("at least seq_q, {}, where attention is causal", self.seq_q);
             return Some(("seq_kv", self.seq_kv, allowed));
         }
         [("head_dim", self.head_dim), ("value_dim", self.value_dim)]
@@ -133,12 +130,17 @@ impl Attention {
         self.bytes_with(values)
     }
 
-    /// The traffic with this width of values beside the keys.
-    pub(crate) fn bytes_with(&self, values: u64) -> Bytes {
-        let keys = match self.window {
+    /// Keys that some query sees.
+    pub fn keys(&self) -> u64 {
+        match self.window {
             0 => self.seq_kv,
             window => self.seq_kv.min(window + self.seq_q - 1),
-        };
+        }
+    }
+
+    /// The traffic with this width of values beside the keys.
+    pub(crate) fn bytes_with(&self, values: u64) -> Bytes {
+        let keys = self.keys();
         let query = product(&[self.batch, self.heads, self.seq_q, self.head_dim]);
         let output = product(&[self.batch, self.heads, self.seq_q, self.value_dim]);
         let key_value = product(&[self.batch, self.kv_heads, keys, self.head_dim + values]);

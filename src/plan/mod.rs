@@ -169,7 +169,7 @@ pub fn tried(predictor: &Predictor, arch: &Architecture, query: &Query) -> Resul
     let legal = layouts::layouts(arch, gpu, query, zero_stages);
     let memory = |work: &Workload| memory_use(arch, work).map_or(MOST, |memory| memory.total());
     let fitting = |share: f64, offload: Offload| -> Vec<Workload> {
-        let room = (gpu.memory() * share).min(gpu.memory() - MemoryUse::RESERVED);
+        let room = MemoryUse::room(gpu, share);
         let fits = |work: &Workload| memory(work) <= room;
         let layouts = legal.par_iter();
         let layouts = layouts.map(|work| Workload { offload, ..*work });

@@ -66,7 +66,7 @@ pub fn serve(
         return Err(Error::field("plan", "gpus", query.gpus, &allowed));
     }
     let gpu = predictor.gpu();
-    let room = (gpu.memory() * query.memory_share).min(gpu.memory() - MemoryUse::RESERVED);
+    let room = MemoryUse::room(gpu, query.memory_share);
     let possible = engines(arch, query, limits, gpu.gpus_per_node().unwrap_or(1));
     let fitting: Vec<(Workload, Bytes)> = possible
         .into_iter()

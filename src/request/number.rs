@@ -14,6 +14,9 @@ fn ungrouped(text: &str) -> Option<String> {
     (in_order && text.chars().all(|c| plain(c) || c == ',')).then_some(digits)
 }
 
+/// Units of counts that are no sizes.
+pub const DECIMAL: [(&str, f64); 4] = [("k", 1e3), ("m", 1e6), ("b", 1e9), ("t", 1e12)];
+
 /// A number of at least 0 with one of these units behind it, each with its factor.
 pub fn with_unit(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let text = text.trim();

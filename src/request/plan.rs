@@ -4,8 +4,8 @@
 use super::search::MOST_SHAPES as MOST_LAYOUTS;
 use super::search::{shapes as layouts, ten};
 use crate::arch::{
-    Architecture, AttentionKernel, Dimension, KvCacheDtype, Mode, Offload, OptimizerStates,
-    Positions, Recipe, Recompute, Workload,
+    Architecture, AttentionKernel, Dimension, KvCacheDtype, Mode, Offload, OptimizerStates, Recipe,
+    Recompute, Workload,
 };
 use crate::error::{Error, Result};
 use crate::ops::Dtype;
@@ -99,8 +99,7 @@ impl FromStr for Tokens {
     type Err = String;
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let units = [("k", 1e3), ("m", 1e6), ("b", 1e9), ("t", 1e12)];
-        let tokens = number::with_unit(text, &units).map(f64::round);
+        let tokens = number::with_unit(text, &number::DECIMAL).map(f64::round);
         let tokens = tokens.filter(|tokens| (1.0..=1e18).contains(tokens));
         tokens
             .map(Self)
@@ -314,10 +313,7 @@ impl PlanRequest {
     fn described(&self, arch: &Architecture, sizes: &mut Sizes) -> Result<Planned> {
         let serves = self.mode != Mode::Train;
         self.refuse_of_the_other_kind(serves)?;
-        let room = match arch.positions {
-            Positions::Learned { max } => max,
-            _ => u64::MAX,
-        };
+        let room = arch.positions.longest();
         let output = match self.mode {
             Mode::Decode => sizes
                 .option("output", self.output)

@@ -492,8 +492,7 @@ impl ToSchema for Parameters {}
 
 /// Reads a number of parameters: digits, an exponent, or a suffix K, M, B or T; nothing where it is none.
 fn parameters(text: &str) -> Option<u64> {
-    let units = [("k", 1e3), ("m", 1e6), ("b", 1e9), ("t", 1e12)];
-    let value = number::with_unit(text, &units)?;
+    let value = number::with_unit(text, &number::DECIMAL)?;
     // What is too large for a whole number is out of range too.
     let count = value.round() as u64;
     (PARAMETERS.0..=PARAMETERS.1)

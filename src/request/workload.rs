@@ -6,7 +6,6 @@ use crate::arch::KvCacheDtype;
 use crate::arch::Mode;
 use crate::arch::Offload;
 use crate::arch::OptimizerStates;
-use crate::arch::Positions;
 use crate::arch::Recipe;
 use crate::arch::Recompute;
 use crate::arch::Workload;
@@ -135,10 +134,7 @@ impl WorkloadRequest {
             );
             return Err(Error::field("decode", "seq", seq, &allowed));
         }
-        let room = match architecture.positions {
-            Positions::Learned { max } => max,
-            _ => u64::MAX,
-        };
+        let room = architecture.positions.longest();
         // A decoding step makes one new token, so there `seq` can only mean what is cached.
         let cached = context.or(seq.filter(|_| decode));
         let context = cached.unwrap_or(if decode {

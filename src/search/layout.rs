@@ -115,7 +115,7 @@ impl Planned {
         }
         Self {
             layouts,
-            room: (gpu.memory() * tried.memory_share).min(gpu.memory() - MemoryUse::RESERVED),
+            room: MemoryUse::room(gpu, tried.memory_share),
             query,
             seen: HashSet::new(),
         }

@@ -500,7 +500,7 @@ fn space_of(gpu: &Gpu, request: &Request) -> Result<Space> {
         base: base.clone(),
         layouts: vec![*workload],
         interleaved: Vec::new(),
-        room: gpu.memory() - MemoryUse::RESERVED,
+        room: MemoryUse::room(gpu, 1.0),
         window_size: request.window_size,
         latent: base.mla.unwrap_or(USUAL_LATENT),
         budget: within(request.parameters, request.tolerance),

@@ -6,7 +6,7 @@ use crate::search::anneal::Effort;
 use crate::search::goal::{Entry, Goal, Objective, Outcome, Yardstick};
 use crate::search::{EFFORT, search_of, usual_architecture};
 use crate::search::{Found, PARAMETERS, Progress, Recommendation, Request, StopReason, Watch};
-use crate::stats::quantile;
+use crate::stats::{quantile, rounded};
 use std::ops::ControlFlow;
 
 /// Share of the peak that the first guess of the best size takes for granted.
@@ -60,7 +60,7 @@ pub fn search_sizes(
     let middle = first_guess(predictor, request, goal)?;
     let factors = (-ASIDE..=ASIDE).map(|step| f64::powf(2.0, f64::from(step) / 2.0));
     let sizes: Vec<u64> = factors
-        .map(|factor| two_digits(middle * factor))
+        .map(|factor| rounded(middle * factor, 2) as u64)
         .filter(|size| (PARAMETERS.0..=PARAMETERS.1).contains(size))
         .collect();
     let searches = sizes.len() as u64 + 1;
@@ -111,7 +111,7 @@ pub fn search_sizes(
     let mut optima = optima(&counts, &draws);
     optima.sort_by(f64::total_cmp);
     let [low, middle, high] = [OUTSIDE, 0.5, 1.0 - OUTSIDE].map(|share| quantile(&optima, share));
-    let mut answer = match of(two_digits(middle), searches - 1, EFFORT) {
+    let mut answer = match of(rounded(middle, 2) as u64, searches - 1, EFFORT) {
         // The best of the sizes that were searched before is the answer so far.
         Err(_) if is_stopped(searches - 1) => {
             let order =
@@ -203,12 +203,6 @@ fn optima(counts: &[f64], draws: &[Vec<f64>]) -> Vec<f64> {
         .collect()
 }
 
-/// Two significant digits.
-fn two_digits(value: f64) -> u64 {
-    let unit = 10f64.powf(value.log10().floor() - 1.0);
-    ((value / unit).round() * unit).round() as u64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -225,6 +219,6 @@ mod tests {
         let found = optima(&counts, &draws);
         assert!((found[0] / 3e9 - 1.0).abs() < 1e-9, "{found:?}");
         assert_eq!(found[1], 8e9);
-        assert_eq!(two_digits(3_449_000_000.0), 3_400_000_000);
+        assert_eq!(rounded(3_449_000_000.0, 2) as u64, 3_400_000_000);
     }
 }

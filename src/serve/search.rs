@@ -38,7 +38,7 @@ const PACE: Duration = Duration::from_millis(100);
 /// How far a search is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 struct Step {
-    /// Moves made or frames scanned.
+    /// Moves made or families of shapes scanned.
     done: u64,
     /// Of how many.
     total: u64,

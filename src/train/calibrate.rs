@@ -2,7 +2,7 @@
 
 use crate::families::{Family, grouped_sizes};
 use crate::regressor::artifact::{Calibration, GroupErrors, SizeFactors, Weights, group_of};
-use crate::stats::{conformal_rank, order_statistic};
+use crate::stats::{conformal_rank, order_statistic, rounded};
 use crate::train::fit::Samples;
 use crate::train::teacher::LabelledTable;
 use std::fmt::Display;
@@ -182,8 +182,7 @@ impl Residuals {
 
 /// A figure of a card in four significant digits: 2,400 groups of rows are built into the program.
 fn printed(figure: f64) -> f64 {
-    let digits = format!("{figure:.3e}");
-    digits.parse().expect("a number reads back")
+    rounded(figure, 4)
 }
 
 /// What the groups between rising bounds are called.
