@@ -60,10 +60,12 @@ impl Preset {
 
     /// The preset with this name or alias; case, `-`, `_`, and a leading `owner/` do not matter.
     pub fn find(name: &str) -> Result<&'static Self> {
-        let wanted = key(name);
-        Self::all()
-            .iter()
-            .find(|preset| preset.names().any(|known| key(known) == wanted))
+        let find = |wanted: String| {
+            let mut all = Self::all().iter();
+            all.find(|preset| preset.names().any(|known| key(known) == wanted))
+        };
+        find(key(name))
+            .or_else(|| find(without_tuning(key(name))))
             .ok_or_else(|| {
                 let nearest = Self::nearest(name).join(", ");
                 let allowed = format!(
@@ -83,6 +85,16 @@ impl Preset {
             .chain(&self.aliases)
             .map(String::as_str)
     }
+}
+
+/// A name without what says that a model was tuned, which changes no shape: `mistral7binstructv0.3`, `llama27bchathf`.
+fn without_tuning(key: String) -> String {
+    let key = key.replace("instruct", "");
+    let ends = ["hf", "chat", "it", "base"];
+    let plain = ends
+        .iter()
+        .fold(&*key, |key, end| key.strip_suffix(end).unwrap_or(key));
+    plain.to_owned()
 }
 
 #[cfg(test)]
@@ -129,6 +141,10 @@ mod tests {
             ("meta-llama/Llama-2-7b-hf", "llama-2-7b"),
             ("GPT-3_2.7B", "gpt3-2.7b"),
             ("Llama3.1-8B", "llama-3-8b"),
+            ("meta-llama/Llama-3.1-8B-Instruct", "llama-3-8b"),
+            ("meta-llama/Llama-2-7b-chat-hf", "llama-2-7b"),
+            ("mistralai/Mistral-7B-Instruct-v0.3", "mistral-7b-v0.3"),
+            ("google/gemma-3-27b-it", "gemma-3-27b"),
         ] {
             assert_eq!(Preset::find(given).unwrap().architecture.name, found);
         }

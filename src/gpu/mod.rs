@@ -458,6 +458,12 @@ mod tests {
     }
 
     #[test]
+    fn messages_allow_every_vendor_and_generation() {
+        assert_eq!(read::VENDOR.1, Vendor::NAMES.join(", "));
+        assert_eq!(read::GENERATION.1, Generation::NAMES.join(", "));
+    }
+
+    #[test]
     fn a_figure_needs_a_source_and_a_name_is_kebab_case() {
         let clock = h200()
             .lines()

@@ -48,8 +48,8 @@ pub(super) const NAME: (&str, &str) = (
     "lowercase letters, digits and single hyphens, such as `a100-pcie`",
 );
 const TITLE: (&str, &str) = ("title", "the full product name as text");
-const VENDOR: (&str, &str) = ("vendor", "nvidia, amd, intel, other");
-const GENERATION: (&str, &str) = (
+pub(super) const VENDOR: (&str, &str) = ("vendor", "nvidia, amd, intel, other");
+pub(super) const GENERATION: (&str, &str) = (
     "generation",
     "volta, turing, ampere, ada, hopper, blackwell, cdna2, cdna3, cdna4, xe2, other",
 );

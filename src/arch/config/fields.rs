@@ -26,12 +26,14 @@ const IRRELEVANT: &[&str] = &[
     "gradient_checkpointing",
     "hidden_dropout",
     "id2label",
+    "is_llama_config",
     "initializer_range",
     "label2id",
     "layer_norm_eps",
     "layer_norm_epsilon",
     "max_position_embeddings",
     "model_max_length",
+    "neuron",
     "norm_eps",
     "norm_epsilon",
     "original_max_position_embeddings",
@@ -79,6 +81,7 @@ const IRRELEVANT: &[&str] = &[
     "no_repeat_ngram_size",
     "num_beam_groups",
     "num_beams",
+    "num_labels",
     "num_return_sequences",
     "output_scores",
     "prefix",
@@ -94,7 +97,9 @@ const IRRELEVANT: &[&str] = &[
     "top_k",
     "top_p",
     "torchscript",
+    "transformers.js_config",
     "typical_p",
+    "unk_token_id",
     "use_bfloat16",
 ];
 
@@ -119,14 +124,16 @@ const ACTIVATIONS: &[&str] = &[
     "relu2",
 ];
 
-/// Parts that no type has unless its reader asks for them: `false` is what it would be without the field.
+/// Parts that no type has unless its reader asks for them: `false` or 0 is what it would be without the field.
 const OFF_UNLESS_READ: &[&str] = &[
     "attention_bias",
     "attention_out_bias",
     "lm_head_bias",
     "mlp_bias",
+    "num_nextn_predict_layers",
     "qkv_bias",
     "use_bias",
+    "use_bidirectional_attention",
     "use_qk_norm",
     "use_sliding_window",
 ];
@@ -339,7 +346,7 @@ impl<'a> Fields<'a> {
     pub fn finish(&mut self, model_type: &str) -> Result<()> {
         self.unsupported(OFF)?;
         let says_nothing = |key: &str, value: &Value| {
-            value.is_null() || (*value == false && OFF_UNLESS_READ.contains(&key))
+            value.is_null() || ((*value == false || *value == 0) && OFF_UNLESS_READ.contains(&key))
         };
         let is_unknown = |key: &str, value| !self.known.contains(&key) && !says_nothing(key, value);
         match self.object.iter().find(|(key, value)| is_unknown(key, value)) {

@@ -124,7 +124,8 @@ pub fn read_config(path: &Path) -> Result<Architecture> {
 
 /// Reads the text of a `config.json`; `place` names it in messages.
 pub fn parse_config(text: &str, name: &str, place: &str) -> Result<Architecture> {
-    let value: Value = serde_json::from_str(text)
+    // Editors of Windows put a byte order mark in front.
+    let value: Value = serde_json::from_str(text.trim_start_matches('\u{feff}'))
         .map_err(|error| Error::bad_input(format!("{place}: is not JSON: {error}")))?;
     read_object(&value, name, place)
 }

@@ -30,7 +30,11 @@ impl Format {
             "float32" => Some(Dtype::Fp32),
             "float16" => Some(Dtype::Fp16),
             "bfloat16" => Some(Dtype::Bf16),
-            "fp8" | "fbgemm_fp8" => Some(Dtype::Fp8),
+            "fp8" | "fbgemm_fp8" | "modelopt FP8" | "compressed-tensors float-quantized" => {
+                Some(Dtype::Fp8)
+            }
+            "modelopt NVFP4" | "compressed-tensors nvfp4-pack-quantized" => Some(Dtype::Nvfp4),
+            "compressed-tensors int-quantized" => Some(Dtype::Int8),
             "fp8 in blocks of 128 x 128" => Some(Dtype::Fp8Block),
             "awq with 4 bits" | "gptq with 4 bits" => Some(Dtype::W4a16),
             "gptq with 8 bits" => Some(Dtype::W8a16),
@@ -58,6 +62,11 @@ impl Stated {
                 .and_then(|value| value.as_str());
             let bits = nested.optional("bits")?;
             let mut name = method.unwrap_or("an unnamed format").to_owned();
+            for part in ["quant_algo", "format"] {
+                if let Some(part) = nested.value(part).and_then(|value| value.as_str()) {
+                    name = format!("{name} {part}");
+                }
+            }
             if let Some(bits) = bits {
                 name = format!("{name} with {bits} bits");
             }
@@ -95,9 +104,14 @@ impl Stated {
             .filter(|format| format.dtype() != Some(dtype));
         let contradiction = other.map(|format| {
             let Format { field, name } = format;
-            let recipe = match format.dtype().filter(|dtype| !dtype.is_element()) {
-                Some(quantized) => format!(", recipe {quantized} the other"),
-                None => String::new(),
+            let recipe = match format.dtype() {
+                Some(quantized @ (Dtype::Fp8Block | Dtype::Nvfp4)) => {
+                    format!(", dtype fp8 with recipe {quantized} the other")
+                }
+                Some(quantized) if !quantized.is_element() => {
+                    format!(", recipe {quantized} the other")
+                }
+                _ => String::new(),
             };
             format!("the config says {name} (`{field}`); this answer takes {dtype}{recipe}")
         });

@@ -310,7 +310,7 @@ fn what_a_config_says_is_contradicted_aloud_and_what_is_not_counted_is_said() {
         assert_eq!(notes(model, Dtype::Bf16), "", "{model}");
     }
     let notes = |dtype| notes("deepseek-ai/DeepSeek-V3", dtype);
-    assert!(notes(Dtype::Fp8).contains("recipe fp8_block the other"));
+    assert!(notes(Dtype::Fp8).contains("dtype fp8 with recipe fp8_block the other"));
     assert!(!notes(Dtype::Fp8Block).contains("fp8"));
 }
 
