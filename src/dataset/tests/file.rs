@@ -58,16 +58,22 @@ fn op() -> impl Strategy<Value = Op> {
             dtype,
         })
     });
-    let sizes = prop::array::uniform7(size());
-    let attention = (sizes, 0u64..9, any::<bool>(), pass(), dtype());
-    let attention = attention.prop_map(|(sizes, window, causal, pass, dtype)| {
-        let [batch, heads, kv_heads, seq_q, seq_kv, head_dim, value_dim] = sizes;
+    let sizes = prop::array::uniform3(size());
+    let heads = prop::array::uniform2(1u64..1 << 26);
+    let widths = prop::array::uniform2(1u64..=4096);
+    let flags = (0u64..9, any::<bool>(), pass(), dtype());
+    let attention = (sizes, heads, widths, flags);
+    let attention = attention.prop_map(|(sizes, heads, widths, flags)| {
+        let [batch, seq_q, cached] = sizes;
+        let [kv_heads, group] = heads;
+        let [head_dim, value_dim] = widths;
+        let (window, causal, pass, dtype) = flags;
         Op::Attention(Attention {
             batch,
-            heads,
+            heads: kv_heads * group,
             kv_heads,
             seq_q,
-            seq_kv,
+            seq_kv: if causal { seq_q.max(cached) } else { cached },
             head_dim,
             value_dim,
             causal,
