@@ -29,6 +29,7 @@ use crate::framework::Kernels;
 use crate::ops::Op;
 use crate::plan::remedy;
 use crate::predict::Predictor;
+use crate::predict::estimate::Tier;
 use crate::predict::step::{estimate_step, learns_collectives};
 use crate::report::Basis;
 use crate::report::check::CheckReport;
@@ -43,7 +44,12 @@ pub fn operators(predictor: &Predictor, ops: &[Op]) -> Result<Vec<OperatorReport
     let answered = ops.iter().zip(&estimates);
     let reports = answered.map(|(op, estimate)| {
         let note = op.dtype().and_then(|dtype| predictor.format_note(dtype));
-        let basis = basis(predictor, predictor.kernels(), op);
+        let mut basis = basis(predictor, predictor.kernels(), op);
+        if let Some(basis) = &mut basis
+            && estimate.tier == Tier::Measured
+        {
+            basis.stack = Some("the timings given".to_owned());
+        }
         OperatorReport::new(predictor.gpu(), op, estimate, basis).with_note(note)
     });
     Ok(reports.collect())

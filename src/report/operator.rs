@@ -169,7 +169,7 @@ impl Report for OperatorReport {
                     significant(self.gigabytes_per_s),
                     percent(self.bandwidth_fraction),
                     if self.bandwidth_fraction > 1.0 {
-                        " of the memory (operands stay in the L2 cache)"
+                        " of the memory (operands that stay in the L2 cache are not read from it)"
                     } else {
                         ""
                     }

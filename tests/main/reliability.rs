@@ -60,7 +60,7 @@ fn a_share_above_all_of_the_peak_or_the_bandwidth_says_why() {
     assert!(hfu > mfu, "recomputation is executed: {hfu} {mfu}");
     let cached = data("predict gemm -m 4096 -n 4096 -k 128 --gpu l40s");
     assert!(
-        cached.contains("of the bandwidth of the memory (operands stay in the L2 cache)"),
+        cached.contains("of the bandwidth of the memory (operands that stay in the L2 cache are not read from it)"),
         "{cached}"
     );
     assert!(!data("predict gemm -m 4096 -n 4096 -k 4096").contains("L2"));
