@@ -789,6 +789,7 @@ class _Workload(Record):
     optimizer_states: Literal["fp32", "bf16"] | None
     autocast: bool | None
     kv_cache_dtype: Literal["auto", "fp8"] | None
+    router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None
 
 @overload
 def predict_gemm(  # type: ignore[overload-overlap]
@@ -994,7 +995,7 @@ def predict_graph(
     dims: The size of a symbolic dimension of the model; once for each.
     dtype: Number format of all operators [default: what the graph says].
     causal: Masks that the graph adds to the scores of attention hide what follows a query, so half
-        of it is computed.
+        of it is computed; in a list, attention that does not say `causal` is.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
         asked about that one [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -1056,6 +1057,7 @@ class Model:
         optimizer_states: Literal["fp32", "bf16"] | None = None,
         autocast: bool | None = None,
         kv_cache_dtype: Literal["auto", "fp8"] | None = None,
+        router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
         gpu: str | None = None,
         model: str | None = None,
         framework: str | Mapping[str, Any] | None = None,
@@ -1103,6 +1105,8 @@ class Model:
         autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
             use them.
         kv_cache_dtype: Number format of cached keys and values.
+        router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
+            busy experts are replicated (EPLB).
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
             asked about that one [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -1150,6 +1154,7 @@ class Model:
         optimizer_states: Literal["fp32", "bf16"] | None = None,
         autocast: bool | None = None,
         kv_cache_dtype: Literal["auto", "fp8"] | None = None,
+        router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
         gpu: str | None = None,
         model: str | None = None,
         framework: str | Mapping[str, Any] | None = None,
@@ -1194,6 +1199,8 @@ class Model:
         autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
             use them.
         kv_cache_dtype: Number format of cached keys and values.
+        router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
+            busy experts are replicated (EPLB).
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
             asked about that one [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -1241,6 +1248,7 @@ class Model:
         optimizer_states: Literal["fp32", "bf16"] | None = None,
         autocast: bool | None = None,
         kv_cache_dtype: Literal["auto", "fp8"] | None = None,
+        router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
         gpu: str | None = None,
         model: str | None = None,
         framework: str | Mapping[str, Any] | None = None,
@@ -1285,6 +1293,8 @@ class Model:
         autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
             use them.
         kv_cache_dtype: Number format of cached keys and values.
+        router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
+            busy experts are replicated (EPLB).
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
             asked about that one [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -1316,6 +1326,7 @@ class Model:
         optimizer_states: Literal["fp32", "bf16"] | None = None,
         autocast: bool | None = None,
         kv_cache_dtype: Literal["auto", "fp8"] | None = None,
+        router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
         tp: int | None = None,
         cp: int | None = None,
         ep: int | None = None,
@@ -1356,6 +1367,8 @@ class Model:
         autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
             use them.
         kv_cache_dtype: Number format of cached keys and values.
+        router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
+            busy experts are replicated (EPLB).
         tp: Keep this number of tensor-parallel ranks.
         cp: Keep this number of context-parallel ranks.
         ep: Keep this number of expert-parallel ranks.
@@ -1401,6 +1414,7 @@ class Model:
         optimizer_states: Literal["fp32", "bf16"] | None = None,
         autocast: bool | None = None,
         kv_cache_dtype: Literal["auto", "fp8"] | None = None,
+        router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
         tp: int | None = None,
         cp: int | None = None,
         ep: int | None = None,
@@ -1441,6 +1455,8 @@ class Model:
         autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
             use them.
         kv_cache_dtype: Number format of cached keys and values.
+        router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
+            busy experts are replicated (EPLB).
         tp: Keep this number of tensor-parallel ranks.
         cp: Keep this number of context-parallel ranks.
         ep: Keep this number of expert-parallel ranks.
@@ -1530,6 +1546,7 @@ class Model:
         optimizer_states: Literal["fp32", "bf16"] | None = None,
         autocast: bool | None = None,
         kv_cache_dtype: Literal["auto", "fp8"] | None = None,
+        router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
         gpu: str | None = None,
         model: str | None = None,
         framework: str | Mapping[str, Any] | None = None,
@@ -1621,6 +1638,8 @@ class Model:
         autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
             use them.
         kv_cache_dtype: Number format of cached keys and values.
+        router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
+            busy experts are replicated (EPLB).
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
             asked about that one [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -1697,6 +1716,7 @@ def search(
     optimizer_states: Literal["fp32", "bf16"] | None = None,
     autocast: bool | None = None,
     kv_cache_dtype: Literal["auto", "fp8"] | None = None,
+    router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
@@ -1791,6 +1811,8 @@ def search(
     autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
         use them.
     kv_cache_dtype: Number format of cached keys and values.
+    router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
+        busy experts are replicated (EPLB).
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
         asked about that one [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -1839,6 +1861,7 @@ def check(
     optimizer_states: Literal["fp32", "bf16"] | None = None,
     autocast: bool | None = None,
     kv_cache_dtype: Literal["auto", "fp8"] | None = None,
+    router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
@@ -1883,6 +1906,8 @@ def check(
     autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
         use them.
     kv_cache_dtype: Number format of cached keys and values.
+    router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
+        busy experts are replicated (EPLB).
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
         asked about that one [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -1915,6 +1940,7 @@ def plan(
     optimizer_states: Literal["fp32", "bf16"] | None = None,
     autocast: bool | None = None,
     kv_cache_dtype: Literal["auto", "fp8"] | None = None,
+    router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
     tp: int | None = None,
     cp: int | None = None,
     ep: int | None = None,
@@ -1955,6 +1981,8 @@ def plan(
     autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
         use them.
     kv_cache_dtype: Number format of cached keys and values.
+    router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
+        busy experts are replicated (EPLB).
     tp: Keep this number of tensor-parallel ranks.
     cp: Keep this number of context-parallel ranks.
     ep: Keep this number of expert-parallel ranks.
@@ -2001,6 +2029,7 @@ def compare(
     optimizer_states: Literal["fp32", "bf16"] | None = None,
     autocast: bool | None = None,
     kv_cache_dtype: Literal["auto", "fp8"] | None = None,
+    router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
     tp: int | None = None,
     cp: int | None = None,
     ep: int | None = None,
@@ -2041,6 +2070,8 @@ def compare(
     autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
         use them.
     kv_cache_dtype: Number format of cached keys and values.
+    router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
+        busy experts are replicated (EPLB).
     tp: Keep this number of tensor-parallel ranks.
     cp: Keep this number of context-parallel ranks.
     ep: Keep this number of expert-parallel ranks.
@@ -2199,6 +2230,7 @@ def sweep(
     optimizer_states: Literal["fp32", "bf16"] | None = None,
     autocast: bool | None = None,
     kv_cache_dtype: Literal["auto", "fp8"] | None = None,
+    router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
@@ -2243,6 +2275,8 @@ def sweep(
     autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
         use them.
     kv_cache_dtype: Number format of cached keys and values.
+    router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
+        busy experts are replicated (EPLB).
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
         asked about that one [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:

@@ -2,7 +2,7 @@
 
 use super::{Architecture, Dimension, Positions};
 use crate::error::{Error, Result};
-use crate::ops::Dtype;
+use crate::ops::{Dtype, RouterLoad};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use utoipa::ToSchema;
@@ -201,6 +201,10 @@ pub struct Workload {
     /// Format of cached keys and values.
     #[serde(default, skip_serializing_if = "is_default")]
     pub kv_cache_dtype: KvCacheDtype,
+    /// How unevenly the router of a server spreads the tokens over the experts: published runs of servers are nearer to a power
+    /// law than to an even load (docs/method.md), which balancers that replicate busy experts are near.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub router_load: RouterLoad,
 }
 
 /// Whether an option is as it is where nobody names it.
@@ -241,6 +245,7 @@ impl Workload {
             optimizer_states: OptimizerStates::Fp32,
             autocast: false,
             kv_cache_dtype: KvCacheDtype::Auto,
+            router_load: RouterLoad::PowerLaw101,
         }
     }
 
@@ -402,6 +407,16 @@ impl Workload {
             Mode::Train if !is_default(&self.kv_cache_dtype) => {
                 fail("kv_cache_dtype", self.kv_cache_dtype, "`auto` in training")
             }
+            Mode::Train if !is_default(&self.router_load) => fail(
+                "router_load",
+                self.router_load,
+                "`power_law_1.01` in training, where all experts get as many tokens",
+            ),
+            _ if !is_default(&self.router_load) && arch.moe.is_none() => fail(
+                "router_load",
+                self.router_load,
+                "`power_law_1.01` without experts",
+            ),
             Mode::Decode if self.seq != 1 => fail(
                 "seq",
                 self.seq,
@@ -612,6 +627,9 @@ impl fmt::Display for Workload {
         }
         if !is_default(&self.kv_cache_dtype) {
             write!(f, ", {} KV cache", self.kv_cache_dtype)?;
+        }
+        if !is_default(&self.router_load) {
+            write!(f, ", {} router load", self.router_load)?;
         }
         write!(f, ", {} attention", self.attention)
     }

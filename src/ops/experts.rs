@@ -13,9 +13,9 @@ named_enum! {
     #[derive(Default)]
     RouterLoad {
         /// Every expert gets as many tokens.
-        #[default]
         Even = "even",
         /// A power law of exponent 1.01.
+        #[default]
         PowerLaw101 = "power_law_1.01",
         /// A power law of exponent 1.2.
         PowerLaw120 = "power_law_1.2",
@@ -262,11 +262,15 @@ impl Experts {
 
     /// The weights of the experts that get a token, the tokens once and their sums once, in 16 bits.
     pub fn bytes(&self) -> Bytes {
+        let tokens = self.rank_tokens(&self.routing()) * self.hidden as f64 * 2.0;
+        self.weight_bytes() + Bytes::from_bytes(2.0 * tokens)
+    }
+
+    /// The weights of the experts that get a token.
+    pub fn weight_bytes(&self) -> Bytes {
         let weights = product(&[self.hidden, self.rank_width()]) * (self.up_projections() + 1.0);
-        let routing = self.routing();
-        let tokens = self.rank_tokens(&routing) * self.hidden as f64 * 2.0;
         let [_, size] = self.dtype.operand_sizes();
-        Bytes::from_bytes(routing.visited * weights * size + 2.0 * tokens)
+        Bytes::from_bytes(self.routing().visited * weights * size)
     }
 }
 

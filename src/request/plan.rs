@@ -8,7 +8,7 @@ use crate::arch::{
     Recompute, Workload,
 };
 use crate::error::{Error, Result};
-use crate::ops::Dtype;
+use crate::ops::{Dtype, RouterLoad};
 use crate::plan::{Limits, MOST_GPUS, OFFLOAD_LAST, Query, memory_share, sequences};
 use crate::request::{ArchitectureRequest, Size, Sizes, number};
 use crate::units::Seconds;
@@ -247,6 +247,11 @@ pub struct PlanRequest {
     #[serde(default)]
     #[schema(default = "auto")]
     pub kv_cache_dtype: KvCacheDtype,
+    /// How unevenly the router spreads tokens over the experts of a server; `even` where busy experts are replicated (EPLB).
+    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[serde(default)]
+    #[schema(default = "power_law_1.01")]
+    pub router_load: RouterLoad,
     /// Keep this number of tensor-parallel ranks.
     #[cfg_attr(feature = "cli", arg(long, value_name = "T"))]
     pub tp: Option<Size>,
@@ -347,6 +352,7 @@ impl PlanRequest {
             optimizer_states: self.optimizer_states,
             autocast: self.autocast,
             kv_cache_dtype: self.kv_cache_dtype,
+            router_load: self.router_load,
             ..base
         };
         let largest = self.gpus.values().last().unwrap_or(1);
@@ -404,6 +410,7 @@ impl PlanRequest {
             ("ttft_ms", self.ttft_ms.is_some()),
             ("tpot_ms", self.tpot_ms.is_some()),
             ("kv_cache_dtype", self.kv_cache_dtype != KvCacheDtype::Auto),
+            ("router_load", self.router_load != RouterLoad::default()),
         ];
         let (wrong, allowed) = match serves {
             true => (&of_training[..], "nothing when serving"),

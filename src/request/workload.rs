@@ -11,7 +11,7 @@ use crate::arch::Recompute;
 use crate::arch::Workload;
 use crate::error::Error;
 use crate::error::Result;
-use crate::ops::Dtype;
+use crate::ops::{Dtype, RouterLoad};
 use crate::request::Size;
 use crate::request::Sizes;
 use serde::Deserialize;
@@ -103,6 +103,9 @@ pub struct WorkloadRequest {
     /// Number format of cached keys and values.
     #[cfg_attr(feature = "cli", arg(long, default_value_t))]
     pub kv_cache_dtype: KvCacheDtype,
+    /// How unevenly the router spreads tokens over the experts of a server; `even` where busy experts are replicated (EPLB).
+    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    pub router_load: RouterLoad,
 }
 
 impl WorkloadRequest {
@@ -173,6 +176,7 @@ impl WorkloadRequest {
             optimizer_states: self.optimizer_states,
             autocast: self.autocast,
             kv_cache_dtype: self.kv_cache_dtype,
+            router_load: self.router_load,
         })
     }
 
@@ -184,6 +188,7 @@ impl WorkloadRequest {
                 optimizer_states: OptimizerStates::Bf16,
                 autocast: true,
                 kv_cache_dtype: KvCacheDtype::Fp8,
+                router_load: RouterLoad::Even,
                 ..Workload::train(1, 1)
             };
             serde_json::to_value(every).expect("a workload is JSON")

@@ -3,11 +3,7 @@
 use super::super::layer::{Linear, Shards, mlp_linears, moe_linears};
 use super::super::{MlpKind, Moe, NormPlacement, Phase, Role};
 use super::{Lowering, Scope};
-use crate::ops::{Experts, MemoryKind, Op, RouterLoad};
-
-/// How routers that were trained spread the tokens of users: published runs of servers are nearer to this than to an even load
-/// (docs/method.md).
-const SERVED_LOAD: RouterLoad = RouterLoad::PowerLaw101;
+use crate::ops::{Experts, MemoryKind, Op};
 
 impl Lowering<'_> {
     pub(super) fn mlp_block(&mut self) {
@@ -82,7 +78,7 @@ impl Lowering<'_> {
             expert_shards: work.ep,
             gated: self.arch.mlp.kind == MlpKind::Swiglu,
             dtype: work.expert_dtype(),
-            load: SERVED_LOAD,
+            load: work.router_load,
             ..Experts::new(1, width, moe.d_ff, moe.experts, moe.top_k)
         };
         self.push(Role::Experts, Phase::Forward, Op::Experts(op), layers);

@@ -15,7 +15,7 @@ use crate::dataset::columns::{Parquet, is_csv};
 use crate::dataset::file::{described_in, descriptions};
 use crate::error::{Error, Result, write_atomically};
 use crate::gpu::{Gpu, GpuCatalog};
-use crate::ops::{Dtype, LARGEST};
+use crate::ops::{Dtype, LARGEST, RouterLoad};
 use crate::units::{BytesPerSecond, Seconds};
 use parquet::file::metadata::KeyValue;
 use serde_json::{Map, Value};
@@ -184,7 +184,7 @@ const NO_LOAD: Serving = Serving {
 /// Columns that every file has and every row fills.
 const NEEDED: [&str; 5] = ["model", "gpu", "mode", "batch", "seconds"];
 
-static COLUMNS: [Column; 33] = [
+static COLUMNS: [Column; 34] = [
     Column {
         name: "model",
         meaning: "a preset, a `config.json` (its path relative to the file, or its object), or the architecture as JSON with the keys of `data/architectures`",
@@ -246,6 +246,11 @@ static COLUMNS: [Column; 33] = [
         KvCacheDtype,
         kv_cache_dtype,
         "format of cached keys and values"
+    ),
+    name_of!(
+        RouterLoad,
+        router_load,
+        "how unevenly the router of a server spreads tokens over the experts"
     ),
     name_of!(AttentionKernel, attention, "how attention is executed"),
     Column {

@@ -11,8 +11,8 @@ mod text;
 use crate::arch::Architecture;
 use crate::arch::Workload;
 use crate::gpu::Gpu;
-use crate::ops::Dtype;
 use crate::ops::Op;
+use crate::ops::{Dtype, RouterLoad};
 use crate::predict::estimate::Caveats;
 use crate::report::Basis;
 use crate::report::Warning;
@@ -227,6 +227,7 @@ impl SweepReport {
                 "recipe" => value == "tensorwise",
                 "pass" => value == "forward",
                 "recompute" => value == "none",
+                "router_load" => value == RouterLoad::default().name(),
                 _ => *value == 0 || *value == false,
             };
             let named = match value {
@@ -234,6 +235,7 @@ impl SweepReport {
                     "attention" => format!("{text} attention"),
                     "optimizer_states" => format!("{text} optimizer states"),
                     "kv_cache_dtype" => format!("{text} KV cache"),
+                    "router_load" => format!("{text} router load"),
                     _ => text.clone(),
                 },
                 Value::Bool(_) => key.replace('_', " "),
