@@ -122,12 +122,7 @@ impl Attention {
     ///
     /// Only the keys inside the window of some query are read. The values of a latent are the first part of its keys.
     pub fn bytes(&self) -> Bytes {
-        let values = if self.is_absorbed() {
-            0
-        } else {
-            self.value_dim
-        };
-        self.bytes_with(values)
+        self.bytes_with(self.cached_values())
     }
 
     /// Keys that some query sees.
@@ -140,15 +135,33 @@ impl Attention {
 
     /// The traffic with this width of values beside the keys.
     pub(crate) fn bytes_with(&self, values: u64) -> Bytes {
-        let keys = self.keys();
         let query = product(&[self.batch, self.heads, self.seq_q, self.head_dim]);
         let output = product(&[self.batch, self.heads, self.seq_q, self.value_dim]);
-        let key_value = product(&[self.batch, self.kv_heads, keys, self.head_dim + values]);
-        let elements = match self.pass {
-            Pass::Forward => query + output + key_value,
-            Pass::Backward => 2.0 * (query + output + key_value),
-        };
+        let each = (query + output) * self.dtype.size() as f64 + self.cache(values).bytes();
+        Bytes::from_bytes(match self.pass {
+            Pass::Forward => each,
+            Pass::Backward => 2.0 * each,
+        })
+    }
+
+    /// The keys that some query sees, with their values.
+    pub fn cache_bytes(&self) -> Bytes {
+        self.cache(self.cached_values())
+    }
+
+    fn cache(&self, values: u64) -> Bytes {
+        let width = self.head_dim + values;
+        let elements = product(&[self.batch, self.kv_heads, self.keys(), width]);
         Bytes::from_bytes(elements * self.dtype.size() as f64)
+    }
+
+    /// Width of the values that lie beside the keys: those of a latent are the first part of its keys.
+    const fn cached_values(&self) -> u64 {
+        if self.is_absorbed() {
+            0
+        } else {
+            self.value_dim
+        }
     }
 
     /// Whether values are of another width than keys, as where both are expanded from a latent or are one.

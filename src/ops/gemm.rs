@@ -79,11 +79,16 @@ impl Gemm {
 
     /// Both inputs and the output, once each.
     pub fn bytes(&self) -> Bytes {
-        let [left, right] = self.dtype.operand_sizes();
-        let inputs = product(&[self.m, self.k]) * left + product(&[self.k, self.n]) * right;
+        let [left, _] = self.dtype.operand_sizes();
+        let input = product(&[self.m, self.k]) * left;
         let output = product(&[self.m, self.n]) * self.dtype.output_size() as f64;
-        let each = inputs + output;
-        Bytes::from_bytes(self.batch as f64 * each)
+        self.right_bytes() + Bytes::from_bytes(self.batch as f64 * (input + output))
+    }
+
+    /// The right operands, of linear maps the weights.
+    pub fn right_bytes(&self) -> Bytes {
+        let [_, right] = self.dtype.operand_sizes();
+        Bytes::from_bytes(product(&[self.batch, self.k, self.n]) * right)
     }
 }
 

@@ -126,6 +126,11 @@ impl LinearAttention {
         Bytes::from_bytes(elements * self.dtype.size() as f64)
     }
 
+    /// The state, read and written by a decoding step.
+    pub fn state_bytes(&self) -> Bytes {
+        Bytes::from_bytes(2.0 * self.states() * self.dtype.size() as f64)
+    }
+
     /// Whether this is one decoding step: a single token whose state is kept.
     pub const fn is_decode(&self) -> bool {
         self.seq_q == 1

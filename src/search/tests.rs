@@ -536,7 +536,7 @@ fn pipeline_stages_are_searched_where_they_are_free() {
 fn windows_and_latents_vary_where_they_are_free_and_the_best_of_each_is_shown() {
     let predictor = predictor("h200");
     let decode = Workload {
-        context: 32_768,
+        context: 65_536,
         ..Workload::decode(8, 2048)
     };
     let request = Request {
@@ -570,7 +570,7 @@ fn windows_and_latents_vary_where_they_are_free_and_the_best_of_each_is_shown() 
         ));
     }
     assert!(kinds.len() >= 8, "{kinds:?}");
-    // At 32,768 cached tokens most of the time reads the cache.
+    // At 65,536 cached tokens most of the time reads the cache.
     let fastest = &all.fastest.architecture;
     assert!(fastest.window.is_some(), "{fastest:?}");
 }

@@ -216,7 +216,7 @@ fn a_search_over_many_gpus_reaches_what_published_runs_reach() {
         let mfu = shape["mfu"].as_f64().unwrap();
         assert!((0.50..=0.60).contains(&mfu), "{mfu}");
         let gain = shape["gain"].as_f64().unwrap();
-        assert!((-0.06..=0.2).contains(&gain), "{gain}");
+        assert!((-0.08..=0.2).contains(&gain), "{gain}");
         assert!(shape["memory_bytes"].as_f64() < document["capacity_bytes"].as_f64());
     }
     let kept = json("search --params 70B --gpu h100 --gpus 512 --tp 8 --top 1");

@@ -48,13 +48,17 @@ pub struct Lanes {
 /// What a framework makes of terms: a multiplier each, and the start of a collective.
 pub(super) struct Factors {
     terms: [f64; Term::COUNT],
+    /// As [`Ledger::cold_share`] says.
+    pub(super) cold_share: f64,
     start: f64,
     per_rank_doubling: f64,
     per_node_doubling: f64,
 }
 
 impl Factors {
-    pub(super) fn of(framework: &Framework, recipe: Recipe) -> Self {
+    /// Those of a framework for the terms of a step, of which none gets faster than its arithmetic and what it reads allow.
+    pub(super) fn of(framework: &Framework, ledger: &Ledger) -> Self {
+        let recipe = ledger.recipe;
         use Constant as C;
         let get = |constant| framework.get(constant);
         let [linear, experts] = match recipe {
@@ -99,6 +103,7 @@ impl Factors {
         let start = get(C::CollectiveUs) * 1e-6;
         Self {
             terms,
+            cold_share: ledger.cold_share(),
             start,
             per_rank_doubling: start * get(C::CollectiveGrowth),
             per_node_doubling: get(C::CollectiveNodeUs) * 1e-6,
@@ -110,13 +115,7 @@ impl Factors {
         let starts = self.start * entry.calls
             + self.per_rank_doubling * entry.rank_doublings
             + self.per_node_doubling * entry.node_doublings;
-        (entry.time + starts) * self.terms[term as usize]
-    }
-
-    fn sum(&self, entries: &[Entry; Term::COUNT], terms: impl IntoIterator<Item = Term>) -> f64 {
-        let each = terms.into_iter();
-        each.map(|term| self.seconds(term, &entries[term as usize]))
-            .sum()
+        ((entry.time + starts) * self.terms[term as usize]).max(entry.least(self.cold_share))
     }
 }
 
@@ -147,18 +146,28 @@ const IN_LAYERS: [Term; 5] = [
 impl Lanes {
     /// The time of a step under a framework.
     pub fn of(ledger: &Ledger, framework: &Framework) -> Self {
-        Self::with(ledger, framework, &Factors::of(framework, ledger.recipe))
+        Self::with(ledger, framework, &Factors::of(framework, ledger))
     }
 
     /// The same with the factors of that framework.
     pub(super) fn with(ledger: &Ledger, framework: &Framework, factors: &Factors) -> Self {
         use Constant as C;
         let get = |constant| framework.get(constant);
-        let [layers, head, update] = &ledger.entries;
+        let sum = |section: Section, terms: &[Term]| -> f64 {
+            let entries = &ledger.entries[section as usize];
+            let each = terms.iter();
+            each.map(|&term| factors.seconds(term, &entries[term as usize]))
+                .sum()
+        };
+        let kernels = |section: Section| -> f64 {
+            let bounded = ledger.kernels.iter().filter(|(of, ..)| *of == section);
+            let bounded = bounded.map(|(_, term, entry)| factors.seconds(*term, entry));
+            bounded.sum::<f64>() + sum(section, &KERNELS)
+        };
         let micro = ledger.microbatches;
 
-        let layer_kernels = factors.sum(layers, KERNELS);
-        let layer_traffic = factors.sum(layers, IN_LAYERS);
+        let layer_kernels = kernels(Section::Layers);
+        let layer_traffic = sum(Section::Layers, &IN_LAYERS);
         let trains = ledger.mode == Mode::Train;
         // Passes that launch the experts: forward alone, or forward and twice backward.
         let passes = if trains { 6.0 } else { 2.0 };
@@ -172,8 +181,8 @@ impl Lanes {
                 + ledger.moe_layers
                     * get(C::MoePath)
                     * (get(C::MoeLayerUs) + get(C::ExpertLaunchUs) * passes * ledger.experts));
-        let head_kernels = factors.sum(head, KERNELS);
-        let head_traffic = factors.sum(head, IN_LAYERS);
+        let head_kernels = kernels(Section::Head);
+        let head_traffic = sum(Section::Head, &IN_LAYERS);
         let head_time = head_kernels + head_traffic;
 
         let device = layer_kernels + layer_traffic + fixed;
@@ -193,13 +202,13 @@ impl Lanes {
         let compute = micro * last;
         let bubble = ledger.bubble * stage;
 
-        let data = factors.sum(update, [Term::DataParallel]);
-        let sharded = factors.sum(layers, [Term::ShardedData]) * micro
-            + factors.sum(update, [Term::ShardedData]);
+        let data = sum(Section::Update, &[Term::DataParallel]);
+        let sharded = sum(Section::Layers, &[Term::ShardedData]) * micro
+            + sum(Section::Update, &[Term::ShardedData]);
         let shown = |traffic: f64, share: f64, behind: f64| (share * traffic).max(traffic - behind);
         let data_shown = shown(data, get(C::ExposedDp), HIDING * last);
         let sharded_shown = shown(sharded, get(C::ExposedFsdp), HIDING * compute);
-        let updated = factors.sum(update, KERNELS);
+        let updated = kernels(Section::Update);
         let moved =
             |traffic: f64, part: f64| shown(traffic, get(C::ExposedFsdp), HIDING * last * part);
         let host_link = &ledger.host;

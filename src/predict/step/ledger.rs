@@ -14,7 +14,7 @@ use crate::predict::Predictor;
 use crate::predict::assume;
 use crate::predict::collective::Traffic;
 use crate::predict::estimate::Estimate;
-use crate::units::Seconds;
+use crate::units::{Bytes, Seconds};
 
 /// Bytes an element that the fp8 tables' cast of the left operand moves.
 const CAST_BYTES: f64 = 6.0;
@@ -86,10 +86,21 @@ impl Section {
     }
 }
 
+impl Entry {
+    /// What no kernels of it are faster than, where this share of what they read comes from memory.
+    pub fn least(&self, cold_share: f64) -> f64 {
+        self.compute.max(cold_share * self.streamed)
+    }
+}
+
 /// Seconds of one term in one section, and how often collectives of it start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Entry {
     pub time: f64,
+    /// What its arithmetic takes at the dense peak.
+    pub compute: f64,
+    /// What the weights, caches and states that it reads take at the bandwidth of the memory.
+    pub streamed: f64,
     pub calls: f64,
     /// Doublings of the ranks beyond two, summed over the calls.
     pub rank_doublings: f64,
@@ -100,7 +111,12 @@ pub(super) struct Entry {
 /// The terms of a step, per micro-batch and per update.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ledger {
+    /// Kernels that arithmetic or what they read bounds, each by itself.
+    pub(super) kernels: Vec<(Section, Term, Entry)>,
+    /// The sums of all others.
     pub(super) entries: [[Entry; Term::COUNT]; Section::COUNT],
+    /// What the second-level cache holds, in seconds of the memory's bandwidth.
+    l2: f64,
     /// Kernel launches per micro-batch.
     pub(super) launches: f64,
     pub(super) mode: Mode,
@@ -168,7 +184,9 @@ impl Ledger {
             .moe
             .map_or(0, |moe| moe.experts / workload.ep);
         Self {
+            kernels: Vec::with_capacity(step.items.len()),
             entries: Default::default(),
+            l2: (context.gpu.l2() / context.gpu.bandwidth()).secs(),
             launches: 0.0,
             mode: workload.mode,
             recipe: workload.recipe,
@@ -184,6 +202,18 @@ impl Ledger {
         }
     }
 
+    /// Share of the weights, caches and states of a micro-batch that the second-level cache cannot keep until the next one
+    /// reads them.
+    pub(super) fn cold_share(&self) -> f64 {
+        let of_micro_batch = self.kernels.iter();
+        let of_micro_batch = of_micro_batch.filter(|(section, ..)| *section != Section::Update);
+        let streamed = of_micro_batch.map(|(.., entry)| entry.streamed);
+        match streamed.sum::<f64>() {
+            0.0 => 0.0,
+            all => (1.0 - self.l2 / all).max(0.0),
+        }
+    }
+
     /// Adds an item whose single repetition has these parts.
     pub(super) fn add(&mut self, item: &Item, parts: &Parts) {
         let times = match parts.section {
@@ -193,8 +223,18 @@ impl Ledger {
         if parts.launches {
             self.launches += times;
         }
-        for (term, entry) in parts.terms.iter().flatten() {
-            let sum = &mut self.entries[parts.section as usize][*term as usize];
+        for &(term, entry) in parts.terms.iter().flatten() {
+            if entry.least(1.0) > 0.0 {
+                let all = Entry {
+                    time: entry.time * times,
+                    compute: entry.compute * times,
+                    streamed: entry.streamed * times,
+                    ..entry
+                };
+                self.kernels.push((parts.section, term, all));
+                continue;
+            }
+            let sum = &mut self.entries[parts.section as usize][term as usize];
             sum.time += entry.time * times;
             sum.calls += entry.calls * times;
             sum.rank_doublings += entry.rank_doublings * times;
@@ -301,6 +341,15 @@ impl<'a> Context<'a> {
             time,
             ..Entry::default()
         };
+        let kernel = |time: Seconds| {
+            let peak = item.op.dtype().map(|dtype| gpu.nearest_peak(dtype));
+            Entry {
+                time: time.secs(),
+                compute: peak.map_or(0.0, |peak| (item.op.flops() / peak).secs()),
+                streamed: (streamed(item) / gpu.bandwidth()).secs(),
+                ..Entry::default()
+            }
+        };
         let mut launches = true;
         let terms = match &item.op {
             Op::Gemm(op) => {
@@ -316,23 +365,20 @@ impl<'a> Context<'a> {
                 } else {
                     predicted
                 };
-                [Some((term, plain(time.secs()))), None]
+                [Some((term, kernel(time))), None]
             }
             Op::Experts(op) => {
                 let term = match op.dtype.casts_inputs() {
                     true => Term::ExpertsFp8,
                     false => Term::Experts,
                 };
-                [Some((term, plain(predicted.secs()))), None]
+                [Some((term, kernel(predicted))), None]
             }
-            Op::Attention(_) if item.phase == Phase::Backward => [
-                Some((Term::AttentionBackward, plain(predicted.secs()))),
-                None,
-            ],
-            Op::Attention(_) => [Some((Term::Attention, plain(predicted.secs()))), None],
-            Op::LinearAttention(_) => {
-                [Some((Term::LinearAttention, plain(predicted.secs()))), None]
+            Op::Attention(_) if item.phase == Phase::Backward => {
+                [Some((Term::AttentionBackward, kernel(predicted))), None]
             }
+            Op::Attention(_) => [Some((Term::Attention, kernel(predicted))), None],
+            Op::LinearAttention(_) => [Some((Term::LinearAttention, kernel(predicted))), None],
             Op::Memory(op) if is_fused(&item.op) => {
                 launches = false;
                 let term = match op.kind {
@@ -382,6 +428,18 @@ impl<'a> Context<'a> {
     }
 }
 
+/// What an item reads that belongs to one layer alone, so that no kernel before it has left it in the second-level cache:
+/// weights, the caches of attention and the states of recurrences.
+fn streamed(item: &Item) -> Bytes {
+    match &item.op {
+        Op::Gemm(op) if op.batch == 1 || item.role.is_of_experts() => op.right_bytes(),
+        Op::Experts(op) => op.weight_bytes(),
+        Op::Attention(op) if op.is_decode() => op.cache_bytes(),
+        Op::LinearAttention(op) if op.is_decode() => op.state_bytes(),
+        _ => Bytes::ZERO,
+    }
+}
+
 /// Whether nets are asked for the collectives of a step; those of a server follow from traffic and its constants.
 pub fn learns_collectives(mode: Mode) -> bool {
     mode == Mode::Train
@@ -394,6 +452,7 @@ fn traffic_terms(workload: &Workload, role: Role, traffic: &Traffic) -> [Option<
         calls: 1.0,
         rank_doublings: traffic.rank_doublings,
         node_doublings: traffic.node_doublings,
+        ..Entry::default()
     };
     let term = match role {
         Role::ExpertParallel => {

@@ -208,7 +208,8 @@ pub(super) struct Whole {
     /// The time of each item that shows.
     shown: Vec<Seconds>,
     pub(super) sum: Sum,
-    /// The arithmetic of all matrix kernels at peak: no step is faster.
+    /// The arithmetic of all matrix kernels at the dense peak, or what they read at the bandwidth of the memory: no step is
+    /// faster.
     least: Seconds,
 }
 
@@ -219,12 +220,7 @@ impl Whole {
         step: &Step,
         estimates: impl IntoIterator<Item = &'a Estimate> + Clone,
     ) -> Self {
-        let Context {
-            gpu,
-            framework,
-            workload,
-            ..
-        } = *context;
+        let framework = context.framework;
         let mut ledger = Ledger::new(step, context);
         let parts = step
             .items
@@ -236,10 +232,10 @@ impl Whole {
                 parts
             });
         let parts: Vec<Parts> = parts.collect();
-        let factors = Factors::of(framework, workload.recipe);
+        let factors = Factors::of(framework, &ledger);
         let lanes = Lanes::with(&ledger, framework, &factors);
         let mut sum = Sum::default();
-        let mut least = Seconds::ZERO;
+        let mut least = 0.0;
         let items = step.items.iter().zip(estimates).zip(&parts);
         let shown = items.map(|((item, each), parts)| {
             let time = parts.terms.iter().flatten().map(|(term, entry)| {
@@ -248,17 +244,13 @@ impl Whole {
                     Term::ShardedData => lanes.exposed_sharded,
                     _ => 1.0,
                 };
+                least += entry.least(factors.cold_share) * item.count as f64;
                 factors.seconds(*term, entry) * share
             });
             let of_section = lanes.sections[parts.section as usize];
             let time: f64 = time.sum::<f64>() * item.count as f64 * of_section;
             let time = Seconds::from_secs(time);
             sum.add(time, each);
-            if !matches!(item.op, Op::Memory(_))
-                && let Some(dtype) = item.op.dtype()
-            {
-                least += item.flops() / gpu.nearest_peak(dtype);
-            }
             time
         });
         let shown = shown.collect();
@@ -270,7 +262,7 @@ impl Whole {
             lanes,
             ledger,
             sum,
-            least,
+            least: Seconds::from_secs(least),
         }
     }
 
@@ -327,9 +319,9 @@ impl Sum {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arch::{Offload, Preset, Recipe, Recompute};
+    use crate::arch::{Offload, Preset, Recipe, Recompute, Role};
     use crate::gpu::Gpu;
-    use crate::ops::Dtype;
+    use crate::ops::{Dtype, RouterLoad};
     use crate::units::BytesPerSecond;
 
     fn step(gpu: &Gpu, arch: &Architecture, offload: Offload) -> StepEstimate {
@@ -366,6 +358,79 @@ mod tests {
         let adam = 28.0 * 12.85e9 / 76.8e9;
         let offload = step(h100, arch, Offload::Optimizer).lanes.offload.secs();
         assert!((adam..1.2 * adam).contains(&offload), "{offload} of {adam}");
+    }
+
+    #[test]
+    fn an_even_router_load_spares_the_busiest_rank() {
+        let arch = &Preset::find("deepseek-v3").unwrap().architecture;
+        let predictor = Predictor::new(Gpu::find("h100").unwrap(), None).unwrap();
+        let time = |router_load, ranks| {
+            let work = Workload {
+                dtype: Dtype::Fp8,
+                recipe: Recipe::Fp8Block,
+                ep: ranks,
+                dp: ranks,
+                router_load,
+                ..Workload::decode(128, 2000)
+            };
+            let step = estimate_step(&predictor, arch, &work).unwrap();
+            let experts = step
+                .lines
+                .iter()
+                .filter(|line| line.item.role == Role::Experts);
+            experts.map(|line| line.time.secs()).sum::<f64>()
+        };
+        for (ranks, factor) in [(8, 1.0), (64, 1.1)] {
+            let skewed = time(RouterLoad::PowerLaw101, ranks);
+            let even = time(RouterLoad::Even, ranks);
+            assert!(factor * even < skewed, "{ranks}: {even} {skewed}");
+        }
+    }
+
+    /// Caches and weights are read at the bandwidth of the memory at most, whatever the constants of a framework make of the
+    /// kernels; a model that the second-level cache holds is not.
+    #[test]
+    fn no_step_reads_faster_than_the_memory() {
+        for (name, gpu, dtype, work) in [
+            (
+                "llama-2-7b",
+                "h200",
+                Dtype::Bf16,
+                Workload::decode(60, 4000),
+            ),
+            ("pythia-1.4b", "l4", Dtype::Fp8, Workload::decode(1, 128)),
+            (
+                "deepseek-v2-lite",
+                "h20",
+                Dtype::Bf16,
+                Workload::decode(256, 3900),
+            ),
+        ] {
+            let arch = &Preset::find(name).unwrap().architecture;
+            let gpu = Gpu::find(gpu).unwrap();
+            let mut framework = Framework::find("vllm", work.mode, gpu.generation)
+                .unwrap()
+                .clone();
+            for constant in [Constant::Attention, Constant::Gemm, Constant::GemmFp8] {
+                framework.set_value(constant, 0.1);
+            }
+            let predictor = Predictor::new(gpu, None).unwrap().with_framework(framework);
+            let step = estimate_step(&predictor, arch, &Workload { dtype, ..work }).unwrap();
+            let memory = step.memory;
+            let read = memory.weights + memory.kv_cache;
+            // The table of the embedding, in 16 bits, is not read.
+            let table = (arch.vocab * arch.hidden * 2) as f64;
+            let least = (read.bytes() - table - gpu.l2().bytes()) / gpu.bandwidth().bytes_per_sec();
+            assert!(step.time.secs() > least, "{name}: {} {least}", step.time);
+            assert!(
+                step.low.secs() > 0.95 * least,
+                "{name}: {} {least}",
+                step.low
+            );
+            let lines: Seconds = step.lines.iter().map(|line| line.time).sum();
+            let lanes = step.lanes.kernels + step.lanes.exposed;
+            assert!((lines / lanes - 1.0).abs() < 1e-9, "{name}");
+        }
     }
 
     #[test]
