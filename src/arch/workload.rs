@@ -394,8 +394,12 @@ impl Workload {
         if let Positions::Learned { max } = arch.positions
             && self.keys() > max
         {
-            let allowed = format!("at most {max} with the context, the rows of the position table");
-            return fail("seq", self.seq, &allowed);
+            let (field, value, beside) = match self.mode {
+                Mode::Decode => ("context", self.context, "the new token"),
+                Mode::Train | Mode::Prefill => ("seq", self.seq, "the context"),
+            };
+            let allowed = format!("at most {max} with {beside}, the rows of the position table");
+            return fail(field, value, &allowed);
         }
         self.validate_mode(arch)?;
         self.validate_ranks(arch)

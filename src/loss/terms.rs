@@ -5,7 +5,7 @@ use crate::random::Random;
 use serde::Deserialize;
 use std::sync::LazyLock;
 
-static FILE: LazyLock<Terms> = built_in!("data/loss/terms.toml");
+static TERMS: LazyLock<Terms> = built_in!("data/loss/terms.toml");
 
 named_enum! {
     /// Parts of a difference.
@@ -178,7 +178,7 @@ impl Chance {
 impl Terms {
     /// Those of the file.
     pub fn get() -> &'static Self {
-        &FILE
+        &TERMS
     }
 
     /// What a part other than size and shape costs in one draw, nats per token: against the best share of the MLP, heads of

@@ -86,13 +86,6 @@ impl Section {
     }
 }
 
-impl Entry {
-    /// What no kernels of it are faster than, where this share of what they read comes from memory.
-    pub fn least(&self, cold_share: f64) -> f64 {
-        self.compute.max(cold_share * self.streamed)
-    }
-}
-
 /// Seconds of one term in one section, and how often collectives of it start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Entry {
@@ -106,6 +99,13 @@ pub(super) struct Entry {
     pub rank_doublings: f64,
     /// Doublings of the nodes, summed over the calls.
     pub node_doublings: f64,
+}
+
+impl Entry {
+    /// What no kernels of it are faster than, where this share of what they read comes from memory.
+    pub fn least(&self, cold_share: f64) -> f64 {
+        self.compute.max(cold_share * self.streamed)
+    }
 }
 
 /// The terms of a step, per micro-batch and per update.
