@@ -249,18 +249,16 @@ pub fn columns_markdown() -> String {
 /// Checks everything about a row that a reader relies on.
 pub(super) fn check(row: &Row) -> Result<(), Problem> {
     columns(SCHEMA).try_for_each(|column| column.check(row))?;
-    match &row.op {
-        Op::Attention(attention) => attention.misfit().map_or(Ok(()), |misfit| {
-            let (column, value, allowed) = misfit;
-            let value = value.to_string();
-            Err(Problem {
-                column,
-                value,
-                allowed,
-            })
-        }),
-        _ => Ok(()),
+    if let Op::Attention(attention) = &row.op
+        && let Some((column, value, allowed)) = attention.misfit()
+    {
+        return Err(Problem {
+            column,
+            value: value.to_string(),
+            allowed,
+        });
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -262,15 +262,20 @@ impl Experts {
 
     /// The weights of the experts that get a token, the tokens once and their sums once, in 16 bits.
     pub fn bytes(&self) -> Bytes {
-        let tokens = self.rank_tokens(&self.routing()) * self.hidden as f64 * 2.0;
-        self.weight_bytes() + Bytes::from_bytes(2.0 * tokens)
+        let routing = self.routing();
+        let tokens = self.rank_tokens(&routing) * self.hidden as f64 * 2.0;
+        self.visited_bytes(&routing) + Bytes::from_bytes(2.0 * tokens)
     }
 
     /// The weights of the experts that get a token.
     pub fn weight_bytes(&self) -> Bytes {
+        self.visited_bytes(&self.routing())
+    }
+
+    fn visited_bytes(&self, routing: &Routing) -> Bytes {
         let weights = product(&[self.hidden, self.rank_width()]) * (self.up_projections() + 1.0);
         let [_, size] = self.dtype.operand_sizes();
-        Bytes::from_bytes(self.routing().visited * weights * size)
+        Bytes::from_bytes(routing.visited * weights * size)
     }
 }
 

@@ -58,8 +58,8 @@ pub(super) struct Factors {
 impl Factors {
     /// Those of a framework for the terms of a step, of which none gets faster than its arithmetic and what it reads allow.
     pub(super) fn of(framework: &Framework, ledger: &Ledger) -> Self {
-        let recipe = ledger.recipe;
         use Constant as C;
+        let recipe = ledger.recipe;
         let get = |constant| framework.get(constant);
         let [linear, experts] = match recipe {
             Recipe::Tensorwise
@@ -159,11 +159,11 @@ impl Lanes {
             each.map(|&term| factors.seconds(term, &entries[term as usize]))
                 .sum()
         };
-        let kernels = |section: Section| -> f64 {
-            let bounded = ledger.kernels.iter().filter(|(of, ..)| *of == section);
-            let bounded = bounded.map(|(_, term, entry)| factors.seconds(*term, entry));
-            bounded.sum::<f64>() + sum(section, &KERNELS)
-        };
+        let mut bounded = [0.0; Section::COUNT];
+        for (section, term, entry) in &ledger.kernels {
+            bounded[*section as usize] += factors.seconds(*term, entry);
+        }
+        let kernels = |section: Section| bounded[section as usize] + sum(section, &KERNELS);
         let micro = ledger.microbatches;
 
         let layer_kernels = kernels(Section::Layers);
