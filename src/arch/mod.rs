@@ -383,8 +383,8 @@ pub struct LinearLayers {
 }
 
 impl Architecture {
-    /// The preset with this name, else the Hugging Face config at this path: a file that ends in `.json`, a folder
-    /// with a `config.json`, or `-` for standard input.
+    /// The preset with this name, else the Hugging Face config at this path: a file, a folder with a `config.json`, or `-` for
+    /// standard input.
     pub fn find(name_or_path: &str) -> Result<Self> {
         let path = Path::new(name_or_path);
         let is_file = path
@@ -394,7 +394,7 @@ impl Architecture {
             return read_config(path);
         }
         match Preset::find(name_or_path) {
-            Err(_) if path.is_dir() => read_config(path),
+            Err(_) if path.exists() => read_config(path),
             preset => preset.map(|preset| preset.architecture.clone()),
         }
     }

@@ -1,6 +1,7 @@
 //! Typed access to a JSON object that remembers which fields were asked for and refuses the rest.
 
-use crate::error::{Error, Result};
+use super::kinds;
+use crate::error::{Error, Result, shortened};
 use serde_json::{Map, Value};
 
 /// Fields that no supported model type derives a shape from; the last group are defaults of text generation that older
@@ -32,6 +33,7 @@ const IRRELEVANT: &[&str] = &[
     "layer_norm_eps",
     "layer_norm_epsilon",
     "max_position_embeddings",
+    "max_window_layers",
     "model_max_length",
     "neuron",
     "norm_eps",
@@ -124,25 +126,15 @@ const ACTIVATIONS: &[&str] = &[
     "relu2",
 ];
 
-/// Parts that no type has unless its reader asks for them: `false` or 0 is what it would be without the field.
-const OFF_UNLESS_READ: &[&str] = &[
-    "attention_bias",
-    "attention_out_bias",
-    "lm_head_bias",
-    "mlp_bias",
-    "num_nextn_predict_layers",
-    "qkv_bias",
-    "use_bias",
-    "use_bidirectional_attention",
-    "use_qk_norm",
-    "use_sliding_window",
-];
-
 /// The fields of one JSON object.
 pub(super) struct Fields<'a> {
     object: &'a Map<String, Value>,
     place: &'a str,
     known: Vec<&'static str>,
+    /// Fields that must be off and are not.
+    on: Vec<&'static str>,
+    /// Fields that were not asked for and change no shape.
+    passed_over: Vec<String>,
     /// Whether this is the `text_config` of a larger file: `transformers` leaves defaults out of those.
     is_part: bool,
 }
@@ -153,6 +145,8 @@ impl<'a> Fields<'a> {
             object,
             place,
             known: IRRELEVANT.to_vec(),
+            on: Vec::new(),
+            passed_over: Vec::new(),
             is_part: false,
         }
     }
@@ -257,9 +251,17 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// An elementwise function, whose choice changes no shape.
-    pub fn activation(&mut self, key: &'static str, default: &str) -> Result<()> {
-        self.text(key, Some(default), ACTIVATIONS).map(|_| ())
+    /// An elementwise function, whose choice changes no shape where it does not gate an MLP that has no gate.
+    pub fn activation(&mut self, key: &'static str, is_gated: bool) -> Result<()> {
+        match self.get(key) {
+            None => Ok(()),
+            Some(Value::String(name)) if ACTIVATIONS.contains(&&**name) => Ok(()),
+            Some(Value::String(name)) if is_gated || !name.to_lowercase().contains("glu") => {
+                self.passed_over.push(key.to_owned());
+                Ok(())
+            }
+            Some(_) => self.refuse(key, &ACTIVATIONS.join(", ")),
+        }
     }
 
     /// The head size that follows from the hidden size; `heads_key` is blamed if it is not whole.
@@ -313,20 +315,16 @@ impl<'a> Fields<'a> {
         self.known.extend_from_slice(keys);
     }
 
-    /// Fields whose effect is not modelled: absent, null, false, 0 and empty are fine, all else is refused.
-    pub fn unsupported(&mut self, keys: &[&'static str]) -> Result<()> {
+    /// Fields whose effect is not modelled: absent, null, false, 0 and empty are fine, all else is refused in the end.
+    pub fn unsupported(&mut self, keys: &[&'static str]) {
         for key in keys {
-            let off = match self.get(key) {
-                None | Some(Value::Bool(false)) => true,
-                Some(Value::Array(items)) => items.is_empty(),
-                Some(Value::Number(number)) => number.as_f64() == Some(0.0),
-                Some(_) => false,
-            };
-            if !off {
-                return self.refuse(key, "absent or false; its effect is not modelled");
+            if self
+                .get(key)
+                .is_some_and(|value| !kinds::says_nothing(value))
+            {
+                self.on.push(key);
             }
         }
-        Ok(())
     }
 
     /// A field that may only have one value, its default.
@@ -342,21 +340,50 @@ impl<'a> Fields<'a> {
         self.get(key)
     }
 
-    /// Refuses every field that was never asked for and says something.
+    /// Refuses, all at once, fields that must be off and those that were never asked for and may change a shape.
     pub fn finish(&mut self, model_type: &str) -> Result<()> {
-        self.unsupported(OFF)?;
-        let says_nothing = |key: &str, value: &Value| {
-            value.is_null() || ((*value == false || *value == 0) && OFF_UNLESS_READ.contains(&key))
-        };
-        let is_unknown = |key: &str, value| !self.known.contains(&key) && !says_nothing(key, value);
-        match self.object.iter().find(|(key, value)| is_unknown(key, value)) {
-            None => Ok(()),
-            Some((key, _)) => self.refuse(
-                key,
-                &format!(
-                    "only fields known for model_type `{model_type}`; remove it if it changes no shape"
-                ),
-            ),
+        self.unsupported(OFF);
+        let mut refused: Vec<&str> = self.on.clone();
+        let mut passed_over = Vec::new();
+        for (key, value) in self.object {
+            if self.known.contains(&&**key) || kinds::says_nothing(value) {
+                continue;
+            }
+            match kinds::may_shape(key, value) {
+                true => refused.push(key),
+                false => passed_over.push(key.clone()),
+            }
         }
+        self.passed_over.extend(passed_over);
+        let Some((first, others)) = refused.split_first() else {
+            return Ok(());
+        };
+        let others: Vec<_> = others
+            .iter()
+            .map(|key| format!("`{key}` ({})", shortened(&self.object[*key].to_string())))
+            .collect();
+        let others = match others.is_empty() {
+            true => String::new(),
+            false => format!("; nor may there be {}", others.join(", ")),
+        };
+        let allowed = match self.on.contains(first) {
+            true => "absent or false; its effect is not modelled",
+            false => &format!(
+                "only fields known for model_type `{model_type}`; remove it if it changes no shape"
+            ),
+        };
+        self.refuse(first, &format!("{allowed}{others}"))
+    }
+
+    /// Finishes an object inside this one.
+    pub fn finish_part(&mut self, mut part: Fields<'_>, model_type: &str) -> Result<()> {
+        part.finish(model_type)?;
+        self.passed_over.append(&mut part.passed_over);
+        Ok(())
+    }
+
+    /// Fields that were passed over, as they change no shape.
+    pub fn passed_over(self) -> Vec<String> {
+        self.passed_over
     }
 }

@@ -52,7 +52,7 @@ fn named_as_gpt2(fields: &mut Fields<'_>) -> Result<Architecture> {
         "summary_type",
         "summary_use_proj",
     ]);
-    fields.activation("activation_function", "gelu_new")?;
+    fields.activation("activation_function", false)?;
     let hidden = fields.number("n_embd")?;
     let heads = fields.number("n_head")?;
     let head_dim = fields.head_dim("n_head", hidden, heads)?;
@@ -64,7 +64,7 @@ fn named_as_gpt2(fields: &mut Fields<'_>) -> Result<Architecture> {
 }
 
 pub(super) fn gpt2(fields: &mut Fields<'_>) -> Result<Architecture> {
-    fields.unsupported(&["reorder_and_upcast_attn"])?;
+    fields.unsupported(&["reorder_and_upcast_attn"]);
     Ok(Architecture {
         tied_embeddings: fields.flag("tie_word_embeddings", true)?,
         positions: Positions::Learned {
@@ -129,7 +129,7 @@ pub(super) fn gpt_neo(fields: &mut Fields<'_>) -> Result<Architecture> {
         "summary_type",
         "summary_use_proj",
     ]);
-    fields.activation("activation_function", "gelu_new")?;
+    fields.activation("activation_function", false)?;
     let hidden = fields.number("hidden_size")?;
     let heads = fields.number("num_heads")?;
     let head_dim = fields.head_dim("num_heads", hidden, heads)?;
@@ -173,7 +173,7 @@ pub(super) fn bloom(fields: &mut Fields<'_>) -> Result<Architecture> {
         "slow_but_exact",
         "unk_token_id",
     ]);
-    fields.unsupported(&["apply_residual_connection_post_layernorm"])?;
+    fields.unsupported(&["apply_residual_connection_post_layernorm"]);
     let hidden_key = fields.named(&["hidden_size", "n_embed"]);
     let hidden = fields.number(hidden_key)?;
     let heads_key = fields.named(&["n_head", "num_attention_heads"]);
@@ -196,8 +196,8 @@ pub(super) fn bloom(fields: &mut Fields<'_>) -> Result<Architecture> {
 
 /// Falcon: 7B with one key head and one norm, 40B and 180B with grouped heads and two norms, RW as GPT with ALiBi.
 pub(super) fn falcon(fields: &mut Fields<'_>) -> Result<Architecture> {
-    fields.unsupported(&["apply_residual_connection_post_layernorm"])?;
-    fields.activation("activation", "gelu")?;
+    fields.unsupported(&["apply_residual_connection_post_layernorm"]);
+    fields.activation("activation", false)?;
     let hidden_key = fields.named(&["hidden_size", "n_embed"]);
     let hidden = fields.number(hidden_key)?;
     let heads_key = fields.named(&["num_attention_heads", "n_head"]);
@@ -254,7 +254,7 @@ pub(super) fn dbrx(fields: &mut Fields<'_>) -> Result<Architecture> {
     if let Some(mut attention) = fields.object("attn_config")? {
         attention.ignore(&["attn_pdrop", "clip_qkv", "model_type"]);
         kv_heads = attention.number_or("kv_n_heads", 1)?;
-        attention.finish("dbrx")?;
+        fields.finish_part(attention, "dbrx")?;
     }
     let Some(mut ffn) = fields.object("ffn_config")? else {
         return fields.refuse("ffn_config", "an object with the sizes of the experts");
@@ -280,7 +280,7 @@ pub(super) fn dbrx(fields: &mut Fields<'_>) -> Result<Architecture> {
         shared_gate: false,
         latent: None,
     };
-    ffn.finish("dbrx")?;
+    fields.finish_part(ffn, "dbrx")?;
     let hidden = fields.number("d_model")?;
     let heads = fields.number("n_heads")?;
     let head_dim = fields.head_dim("n_heads", hidden, heads)?;
@@ -302,7 +302,7 @@ pub(super) fn dbrx(fields: &mut Fields<'_>) -> Result<Architecture> {
 
 pub(super) fn gpt_neox(fields: &mut Fields<'_>) -> Result<Architecture> {
     fields.ignore(&["rotary_emb_base"]);
-    fields.activation("hidden_act", "gelu")?;
+    fields.activation("hidden_act", false)?;
     let hidden = fields.number("hidden_size")?;
     let heads = fields.number("num_attention_heads")?;
     let head_dim = fields.head_dim("num_attention_heads", hidden, heads)?;
@@ -330,8 +330,8 @@ pub(super) fn opt(fields: &mut Fields<'_>) -> Result<Architecture> {
         "layerdrop",
         "output_projection",
     ]);
-    fields.unsupported(&["_remove_final_layer_norm"])?;
-    fields.activation("activation_function", "relu")?;
+    fields.unsupported(&["_remove_final_layer_norm"]);
+    fields.activation("activation_function", false)?;
     for key in [
         "do_layer_norm_before",
         "enable_bias",
@@ -367,7 +367,7 @@ pub(super) fn mpt(fields: &mut Fields<'_>) -> Result<Architecture> {
         "max_seq_len",
         "verbose",
     ]);
-    fields.unsupported(&["logit_scale"])?;
+    fields.unsupported(&["logit_scale"]);
     let norms = ["low_precision_layernorm", "layernorm"];
     fields.text("norm_type", Some(norms[0]), &norms)?;
     if !fields.flag("no_bias", true)? {
@@ -387,11 +387,11 @@ pub(super) fn mpt(fields: &mut Fields<'_>) -> Result<Architecture> {
         ]);
         let kind = "multihead_attention";
         attention.text("attn_type", Some(kind), &[kind])?;
-        attention.unsupported(&["clip_qkv", "prefix_lm", "qk_ln"])?;
+        attention.unsupported(&["clip_qkv", "prefix_lm", "qk_ln"]);
         if !attention.flag("alibi", true)? {
             return attention.refuse("alibi", "true; other positions are not modelled");
         }
-        attention.finish("mpt")?;
+        fields.finish_part(attention, "mpt")?;
     }
     let hidden = fields.number("d_model")?;
     let heads = fields.number("n_heads")?;

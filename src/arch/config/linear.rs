@@ -99,7 +99,7 @@ fn kimi(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
         value_dim: width,
         taps: nested.number_or("short_conv_kernel_size", 4)?,
     });
-    nested.finish("linear_attn_config")
+    fields.finish_part(nested, "linear_attn_config")
 }
 
 fn nemotron_h(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {

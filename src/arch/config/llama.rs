@@ -43,7 +43,6 @@ pub(super) struct Like {
     pub(super) head_dim: Option<u64>,
     pub(super) tied: bool,
     pub(super) mlp: MlpKind,
-    pub(super) activation: &'static str,
     /// The field with the width of the dense MLP.
     pub(super) d_ff: &'static str,
     pub(super) norm: NormKind,
@@ -76,9 +75,9 @@ pub(super) struct Like {
 /// Reads one of [`TYPES`].
 pub(super) fn read(like: &Like, fields: &mut Fields<'_>) -> Result<Architecture> {
     fields.ignore(like.skips);
-    fields.unsupported(like.off)?;
+    fields.unsupported(like.off);
     for key in ["hidden_act", "hidden_activation"] {
-        fields.activation(key, like.activation)?;
+        fields.activation(key, like.mlp == MlpKind::Swiglu)?;
     }
     let [layers, hidden, heads, d_ff, vocab] = like.sizes;
     let hidden = fields.size("hidden_size", hidden)?;

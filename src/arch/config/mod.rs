@@ -1,9 +1,9 @@
 //! Reading a Hugging Face `config.json` as an [`Architecture`], and writing one.
 //!
-//! Strict: every field must be one that its `model_type` defines. Fields that shape the model are read,
-//! fields that cannot change a shape (token ids, dropout, initialisation, rotary frequencies, soft caps)
-//! are known and skipped, a value that would change the computation in a way this crate does not model
-//! is refused, and so is any unknown field. Where a field is missing, only the default
+//! Fields that shape the model are read, fields that cannot change a shape (token ids, dropout, initialisation, rotary
+//! frequencies, soft caps) are known and skipped, a value that would change the computation in a way this crate does not
+//! model is refused. Of fields that its `model_type` does not define, those that may change a shape by their name are
+//! refused, all at once, unless they are off; the others are passed over, and named with each answer. Where a field is missing, only the default
 //! that `transformers` documents for that `model_type` stands in; sizes without which no model exists
 //! (layers, hidden, heads, MLP width, vocabulary) have no default, but in a `text_config`, from which
 //! `transformers` itself leaves defaults out.
@@ -13,6 +13,10 @@
 mod fields;
 
 mod gpt;
+
+mod json;
+
+mod kinds;
 
 mod linear;
 
@@ -34,7 +38,7 @@ pub use stated::Stated;
 pub use write::config_json;
 
 use super::Architecture;
-use crate::error::{Error, Result, read_text};
+use crate::error::{Error, Result};
 use crate::names::nearest;
 use fields::Fields;
 use serde_json::{Map, Value};
@@ -112,22 +116,20 @@ pub fn read_config(path: &Path) -> Result<Architecture> {
         true => path.join("config.json"),
         false => path.to_owned(),
     };
-    let text = read_text(&file)?;
+    let text = json::read(&file)?;
     let stem = file.file_stem().unwrap_or_default();
     let folder = file.parent().and_then(Path::file_name);
     let name = match folder {
         Some(folder) if stem == "config" => folder,
         _ => stem,
     };
-    parse_config(&text, &name.to_string_lossy(), &file.display().to_string())
+    let (name, place) = (name.to_string_lossy(), file.display().to_string());
+    parse_config(&text, &name, &place)
 }
 
 /// Reads the text of a `config.json`; `place` names it in messages.
 pub fn parse_config(text: &str, name: &str, place: &str) -> Result<Architecture> {
-    // Editors of Windows put a byte order mark in front.
-    let value: Value = serde_json::from_str(text.trim_start_matches('\u{feff}'))
-        .map_err(|error| Error::bad_input(format!("{place}: is not JSON: {error}")))?;
-    read_object(&value, name, place)
+    read_object(&json::parse(text, place)?, name, place)
 }
 
 /// Reads a `config.json` that is JSON already; `place` names it in messages.
@@ -188,6 +190,7 @@ fn read_text_model(model_type: &str, mut fields: Fields<'_>) -> Result<Architect
     };
     fields.finish(model_type)?;
     arch.stated = arch.stated.or(stated);
+    arch.stated.pass_over(&fields.passed_over());
     Ok(arch)
 }
 

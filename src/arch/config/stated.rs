@@ -13,7 +13,7 @@ pub struct Stated {
     /// The number format of the weights.
     format: Option<Format>,
     /// What is not counted or counted as something else, one sentence each.
-    left_out: Vec<&'static str>,
+    left_out: Vec<String>,
 }
 
 /// A number format as the config calls it.
@@ -92,8 +92,25 @@ impl Stated {
     }
 
     /// Adds what is not counted.
-    pub(super) fn leave_out(&mut self, what: &'static str) {
-        self.left_out.push(what);
+    pub(super) fn leave_out(&mut self, what: impl Into<String>) {
+        self.left_out.push(what.into());
+    }
+
+    /// Adds the fields that were passed over.
+    pub(super) fn pass_over(&mut self, fields: &[String]) {
+        if !fields.is_empty() {
+            let (names, these) = (
+                fields.join("`, `"),
+                if fields.len() == 1 {
+                    "changes"
+                } else {
+                    "change"
+                },
+            );
+            self.leave_out(format!(
+                "`{names}` of the config {these} no shape and are passed over"
+            ));
+        }
     }
 
     /// Sentences about an answer whose linear maps have this format, for whoever reads it.
@@ -115,7 +132,7 @@ impl Stated {
             };
             format!("the config says {name} (`{field}`); this answer takes {dtype}{recipe}")
         });
-        let left_out = self.left_out.iter().map(|&what| what.to_owned());
+        let left_out = self.left_out.iter().cloned();
         contradiction.chain(left_out).collect()
     }
 }

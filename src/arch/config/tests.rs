@@ -350,7 +350,7 @@ fn llama_with(key: &str, value: &str) -> Result<Architecture> {
         .map(|(_, text)| *text)
         .unwrap();
     let mut object: serde_json::Map<String, Value> = serde_json::from_str(text).unwrap();
-    object.insert(key.to_owned(), serde_json::from_str(value).unwrap());
+    object.insert(key.to_owned(), json::parse(value, "value").unwrap());
     parse_config(&Value::Object(object).to_string(), "x", "config.json")
 }
 
@@ -379,10 +379,11 @@ fn doubtful_configs_are_refused_with_file_field_value_and_what_is_allowed() {
             r#""lama""#,
             ["`model_type` is \"lama\"", "nearest llama"],
         ),
+        ("hidden_act", "7", ["`hidden_act` is 7", "silu"]),
         (
-            "hidden_act",
-            r#""xielu""#,
-            ["`hidden_act` is \"xielu\"", "silu"],
+            "hidden_size",
+            "Infinity",
+            ["`hidden_size` is \"Infinity\"", "integer"],
         ),
         (
             "num_local_experts",
@@ -412,10 +413,48 @@ fn doubtful_configs_are_refused_with_file_field_value_and_what_is_allowed() {
 
 #[test]
 fn what_says_nothing_is_no_obstacle() {
-    for (key, value) in [("something_new", "null"), ("qkv_bias", "false")] {
-        assert!(llama_with(key, value).is_ok(), "{key}");
+    for (key, value) in [
+        ("something_new", "null"),
+        ("qkv_bias", "false"),
+        ("num_experts", "0"),
+        ("kv_layers", "[]"),
+        ("sink_size", "0.0"),
+    ] {
+        let read = llama_with(key, value).unwrap();
+        assert!(read.stated.notes(Dtype::Bf16).is_empty(), "{key}");
     }
     assert!(llama_with("qkv_bias", "true").is_err());
+    for (key, value) in [
+        ("max_sequence_length", "2048"),
+        ("hidden_act", "\"xielu\""),
+        ("time_limits", "[0.0, Infinity]"),
+        ("my_note", "{\"author\": \"x\"}"),
+    ] {
+        let notes = llama_with(key, value).unwrap().stated.notes(Dtype::Bf16);
+        assert!(
+            notes[0].contains(&format!("`{key}`")) && notes[0].contains("passed over"),
+            "{notes:?}"
+        );
+    }
+    let text = PUBLISHED[1].1.replace("\"gelu\"", "\"geglu\"");
+    let gated = parse_config(&text, "x", "config.json")
+        .unwrap_err()
+        .to_string();
+    assert!(gated.contains("`hidden_act` is \"geglu\""), "{gated}");
+    let many = PUBLISHED[2].1.replace(
+        "\"vocab_size\"",
+        "\"n_loop_layers\":2,\"add_cross_attention\":true,\"ffn_kind\":\"x\",\"vocab_size\"",
+    );
+    let many = parse_config(&many, "x", "config.json")
+        .unwrap_err()
+        .to_string();
+    for part in [
+        "`add_cross_attention` is true",
+        "`n_loop_layers` (2)",
+        "`ffn_kind` (\"x\")",
+    ] {
+        assert!(many.contains(part), "{many}");
+    }
     let packed = llama_with("quantization", r#"{"bits":4,"group_size":64}"#).unwrap();
     let notes = packed.stated.notes(Dtype::Bf16);
     assert!(

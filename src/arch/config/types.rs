@@ -17,7 +17,6 @@ const LLAMA: Like = Like {
     head_dim: None,
     tied: false,
     mlp: MlpKind::Swiglu,
-    activation: "silu",
     d_ff: "intermediate_size",
     norm: NormKind::RmsNorm,
     placement: NormPlacement::Pre,
@@ -121,7 +120,6 @@ const GEMMA: Like = Like {
     kv_heads: Some(16),
     head_dim: Some(256),
     tied: true,
-    activation: "gelu_pytorch_tanh",
     skips: &[
         "attn_logit_softcapping",
         "final_logit_softcapping",
@@ -223,7 +221,6 @@ const STARCODER2: Like = Like {
     kv_heads: Some(2),
     tied: true,
     mlp: MlpKind::Gelu,
-    activation: "gelu_pytorch_tanh",
     norm: NormKind::LayerNorm,
     norm_bias: true,
     qkv_bias: Switch::Field(&["use_bias"], true),
@@ -242,7 +239,6 @@ const STARCODER2: Like = Like {
 const PHI: Like = Like {
     kv_heads: None,
     tied: false,
-    activation: "gelu_new",
     qk: (QkNorm::Head, Switch::Field(&["qk_layernorm"], false)),
     qkv_bias: Switch::On,
     output_bias: Switch::On,
@@ -260,7 +256,6 @@ pub(super) const TYPES: &[(&str, &Like)] = &[
         "arcee",
         &Like {
             mlp: MlpKind::Gelu,
-            activation: "relu2",
             ..LLAMA
         },
     ),
@@ -543,7 +538,6 @@ pub(super) const TYPES: &[(&str, &Like)] = &[
         "nemotron",
         &Like {
             mlp: MlpKind::Gelu,
-            activation: "relu2",
             norm: NormKind::LayerNorm,
             norm_bias: true,
             ..LLAMA
@@ -555,7 +549,6 @@ pub(super) const TYPES: &[(&str, &Like)] = &[
             kv_heads: Some(8),
             head_dim: Some(128),
             mlp: MlpKind::Gelu,
-            activation: "relu2",
             linear: Some(Hybrid::NemotronH),
             experts: Some(moe::NEMOTRON_H),
             skips: &[
@@ -620,7 +613,6 @@ pub(super) const TYPES: &[(&str, &Like)] = &[
     (
         "persimmon",
         &Like {
-            activation: "relu2",
             qk: (QkNorm::Head, Switch::Field(&["qk_layernorm"], true)),
             head_bias: Switch::Off,
             parallel: Switch::Off,
