@@ -77,6 +77,15 @@ pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a 
     nearest.map(|(_, name)| name).collect()
 }
 
+/// The names that a slip of the pen makes this one: a letter in four differs at most.
+pub fn misspelt<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let wanted: String = key(name).chars().take(LONGEST_NAME).collect();
+    let most = (wanted.chars().count() / 4).max(1);
+    let mut near = nearest(name, known);
+    near.retain(|known| edits(&wanted, &key(known)) <= most);
+    near
+}
+
 /// What two spellings of one name have in common.
 pub fn key(name: &str) -> String {
     let name = name.rsplit('/').next().unwrap_or(name);

@@ -63,6 +63,7 @@ pub fn step(
     run: &RunRequest,
 ) -> Result<StepReport> {
     run.validate(workload)?;
+    let workload = &architecture.on(predictor.gpu(), workload);
     predictor.gpu().require(workload.dtypes())?;
     let step = estimate_step(predictor, architecture, workload)?;
     let ops = step.lines.iter().map(|line| &line.item.op);
@@ -82,6 +83,7 @@ pub fn check(
     architecture: &Architecture,
     workload: &Workload,
 ) -> Result<CheckReport> {
+    let workload = &architecture.on(predictor.gpu(), workload);
     predictor.gpu().require(workload.dtypes())?;
     let check = check::check(predictor, architecture, workload)?;
     let gpu = predictor.gpu();

@@ -15,7 +15,10 @@ pub fn plan(
     architecture: &Architecture,
     request: &PlanRequest,
 ) -> Result<PlanReport> {
-    let planned = request.planned(architecture)?;
+    let mut planned = request.planned(architecture)?;
+    for query in &mut planned.queries {
+        query.workload = architecture.on(predictor.gpu(), &query.workload);
+    }
     let workloads = planned.queries.iter().map(|query| &query.workload);
     predictor
         .gpu()

@@ -36,7 +36,11 @@ pub fn model(
     request: &ModelRequest,
 ) -> Result<SweepReport> {
     let (dimension, range) = Sizes::swept(|sizes| request.described(base, sizes))?;
-    let at = |value| request.step(base, &mut Sizes::at(value));
+    let at = |value| {
+        let (architecture, workload) = request.step(base, &mut Sizes::at(value))?;
+        let workload = architecture.on(predictor.gpu(), &workload);
+        Ok((architecture, workload))
+    };
     let sweep = sweep::models(predictor, range, at)?;
     let [first, last] = [sweep.points.first(), sweep.points.last()];
     let end = |point: Option<&sweep::Point>| at(point.map_or(range.start(), |point| point.value));

@@ -4,7 +4,7 @@
 //! each per parameter, and 12 bytes of fp32 master weight and two moments, or 4 of two bf16 moments. fp32 and tf32 keep
 //! 4 + 4 + 8, autocast 2 more for the copies that 16-bit linear maps multiply. fp8 training keeps 16-bit weights; fp8
 //! serving stores the layers in 1 byte (mxfp8 `1 + 1/32`, fp8_block `1 + 1/4096`, nvfp4 `1/2 + 1/16`: elements and the
-//! scales of their blocks) and the embedding and head in 2. ZeRO stages 1, 2, 3 divide optimizer states, gradients, weights by `dp`.
+//! scales of their blocks) and the embedding and head in 2, a quantized checkpoint each linear map as it is stored. ZeRO stages 1, 2, 3 divide optimizer states, gradients, weights by `dp`.
 //!
 //! **Activations** per layer and token, 2-byte elements (Korthikanti et al., arXiv 2205.05198, section 4,
 //! generalised to `a·d != h`, grouped heads and gated MLPs): `2h` for every norm input and every input of
@@ -36,7 +36,7 @@
 use super::layer::{
     Shards, StageLayers, attention_linears, hidden_norms, rank_kv_heads, rank_linear, rank_vocab,
 };
-use super::params::{rank_expert_parameters, rank_parameters};
+use super::params::{rank_expert_parameters, rank_linears, rank_parameters};
 use super::{
     Architecture, AttentionKernel, NormPlacement, OptimizerStates, QkNorm, Recipe, Recompute,
     Workload,
@@ -178,7 +178,17 @@ fn stage_memory(arch: &Architecture, work: &Workload, first: bool, last: bool) -
             false => kept,
         });
     } else {
-        if work.linear_dtype() != work.activation_dtype() {
+        if let Some(stored) = arch.stored(work) {
+            let linears = rank_linears(arch, shards, stage, last);
+            let saved = |(linear, layers): &(_, u64)| *layers as f64 * stored.saved(linear, wide);
+            let table = rank_vocab(arch, work.tp) * arch.hidden;
+            let embedding = match first || arch.tied_embeddings {
+                true => stored.saved_of_embedding(table, arch.hidden, wide),
+                false => 0.0,
+            };
+            let saved = linears.iter().map(saved).sum::<f64>() + embedding;
+            memory.weights = Bytes::from_bytes(owned * wide - saved);
+        } else if work.linear_dtype() != work.activation_dtype() {
             let edges = rank_parameters(arch, shards, StageLayers::NONE, first, last) as f64;
             let weights = (owned - edges) * served_bytes(work) + edges * wide;
             memory.weights = Bytes::from_bytes(weights);

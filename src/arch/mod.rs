@@ -20,6 +20,8 @@ mod memory;
 
 mod step;
 
+mod stored;
+
 mod lowering;
 
 mod communication;
@@ -36,6 +38,7 @@ pub use params::{ParameterCount, attention_weights, parameters};
 pub use placement::Group;
 pub use presets::Preset;
 pub use step::{Item, Phase, Role, Step};
+pub use stored::Stored;
 pub use workload::{
     AttentionKernel, KvCacheDtype, Mode, Offload, OptimizerStates, Recipe, Recompute, Workload,
 };
@@ -191,6 +194,8 @@ named_enum! {
         RmsNorm = "rms_norm",
         /// Layer norm without weights (OLMo 1).
         UnweightedLayerNorm = "unweighted_layer_norm",
+        /// Scales only, without weights (nanochat).
+        UnweightedRmsNorm = "unweighted_rms_norm",
     }
 }
 
@@ -247,6 +252,8 @@ pub struct Biases {
     pub head: bool,
     /// A learned score per query head that takes part in every softmax (attention sinks of gpt-oss).
     pub sinks: bool,
+    /// Two learned numbers in the elementwise function of every dense MLP (xIELU of Apertus).
+    pub activation: bool,
 }
 
 impl Biases {
@@ -259,6 +266,7 @@ impl Biases {
         norm: true,
         head: false,
         sinks: false,
+        activation: false,
     };
 }
 
@@ -383,7 +391,7 @@ pub struct LinearLayers {
 }
 
 impl Architecture {
-    /// The preset with this name, else the Hugging Face config at this path: a file, a folder with a `config.json`, or `-` for
+    /// The preset with this name, its weights as published, else the Hugging Face config at this path: a file, a folder with a `config.json`, or `-` for
     /// standard input.
     pub fn find(name_or_path: &str) -> Result<Self> {
         let path = Path::new(name_or_path);
@@ -395,7 +403,7 @@ impl Architecture {
         }
         match Preset::find(name_or_path) {
             Err(_) if path.exists() => read_config(path),
-            preset => preset.map(|preset| preset.architecture.clone()),
+            preset => preset.map(Preset::as_published),
         }
     }
 

@@ -9,7 +9,7 @@ use super::layer::{
     linear_attention_linears, linear_attention_parameters, mlp_linears, moe_linears, rank_vocab,
     shared_gate_parameters, sinks,
 };
-use super::{Architecture, NormKind, NormPlacement, Positions};
+use super::{Architecture, NormKind, NormPlacement, Positions, Role};
 
 /// How many parameters an architecture has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +53,32 @@ pub(super) fn rank_parameters(
         0
     };
     embedding(arch, shards.tp, first, last) + layer_parameters(arch, shards, layers) + final_norm
+}
+
+/// The linear maps on one rank of a stage, and how many layers have each; a head of its own is one of one layer.
+pub(super) fn rank_linears(
+    arch: &Architecture,
+    shards: Shards,
+    stage: StageLayers,
+    last: bool,
+) -> Vec<(Linear, u64)> {
+    let tp = shards.tp;
+    let head = Linear {
+        role: Role::Logits,
+        inputs: arch.hidden,
+        outputs: rank_vocab(arch, tp),
+        bias: 0,
+        members: 1,
+    };
+    let head = (last && !arch.tied_embeddings).then_some(head);
+    let of = |linears: Vec<Linear>, layers| linears.into_iter().map(move |linear| (linear, layers));
+    of(attention_linears(arch, tp).collect(), stage.attention())
+        .chain(of(linear_attention_linears(arch, tp), stage.linear))
+        .chain(of(mlp_linears(arch, tp).to_vec(), stage.dense))
+        .chain(of(moe_linears(arch, shards), stage.moe))
+        .chain(head.map(|head| (head, 1)))
+        .filter(|(_, layers)| *layers > 0)
+        .collect()
 }
 
 /// Those of [`rank_parameters`] that belong to routed experts.
@@ -130,16 +156,17 @@ fn layer_parameters(arch: &Architecture, shards: Shards, stage: StageLayers) -> 
     let parameters = |linear: Linear| linear.parameters();
     let attention = total(attention_linears(arch, tp), parameters) + sinks(arch, tp);
     let within = norm_parameters(arch, attention_norm_width(arch, tp));
+    let activation = if arch.biases.activation { 2 } else { 0 };
     stage.layers * norm_parameters(arch, hidden_norms(arch) * arch.hidden)
         + stage.attention() * (attention + within)
         + stage.linear * linear_attention_parameters(arch, tp)
-        + stage.dense * total(mlp_linears(arch, tp), parameters)
+        + stage.dense * (total(mlp_linears(arch, tp), parameters) + activation)
         + stage.moe * (total(moe_linears(arch, shards), parameters) + shared_gate_parameters(arch))
 }
 
 fn norm_parameters(arch: &Architecture, width: u64) -> u64 {
     match arch.norm.kind {
-        NormKind::UnweightedLayerNorm => 0,
+        NormKind::UnweightedLayerNorm | NormKind::UnweightedRmsNorm => 0,
         NormKind::LayerNorm | NormKind::RmsNorm if arch.biases.norm => 2 * width,
         NormKind::LayerNorm | NormKind::RmsNorm => width,
     }

@@ -1,12 +1,13 @@
 //! Published architectures, as data: `data/architectures/*.toml`, embedded at build time.
 
-use super::Architecture;
+use super::{Architecture, Stated};
 use crate::error::{Error, Result};
 use crate::names;
 use crate::names::key;
 use crate::toml_text;
 use include_dir::{Dir, include_dir};
 use serde::Deserialize;
+use serde_json::Value;
 use std::sync::OnceLock;
 
 static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/data/architectures");
@@ -23,6 +24,9 @@ pub struct Preset {
     /// Other names of the same shape.
     #[serde(default)]
     pub aliases: Vec<String>,
+    /// What the published config says of the format of its weights, where they are not in 16 bits.
+    #[serde(default)]
+    pub quantization_config: Option<Value>,
     /// The shape.
     pub architecture: Architecture,
 }
@@ -78,6 +82,15 @@ impl Preset {
     /// The known names with the fewest edits to this one.
     pub fn nearest(name: &str) -> Vec<&'static str> {
         names::nearest(name, Self::all().iter().flat_map(Self::names))
+    }
+
+    /// The architecture with its weights as they were published.
+    pub fn as_published(&self) -> Architecture {
+        let mut arch = self.architecture.clone();
+        if let Some(config) = &self.quantization_config {
+            arch.stated = Stated::published(config, &arch);
+        }
+        arch
     }
 
     fn names(&self) -> impl Iterator<Item = &str> {

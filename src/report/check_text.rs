@@ -53,7 +53,7 @@ impl CheckReport {
             .map(|note| format!("note {note}\n"))
             .collect();
         format!(
-            "{} ({} parameters) on {} ({})\n{}\n{step}\n{}",
+            "{} ({} parameters) on {} ({})\n{}\n{}{step}\n",
             self.model.name,
             grouped(self.model.parameters),
             self.gpu_title,

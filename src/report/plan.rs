@@ -39,6 +39,9 @@ pub struct PlanReport {
     /// How surely the order of layouts is known; absent where no pairs of layouts were measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) order: Option<Order>,
+    /// What is taken of what the config says, or not counted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) notes: Vec<String>,
     pub(super) plans: Vec<PlanKeys>,
 }
 
@@ -171,6 +174,7 @@ impl PlanReport {
             framework: FrameworkKeys::of(predictor, architecture, workload)?,
             capacity_bytes: gpu.memory().bytes(),
             order: None,
+            notes: architecture.stated.notes(workload),
             plans: Vec::new(),
         })
     }

@@ -42,13 +42,19 @@ impl PlanReport {
             [plan] => format!("{} x ", grouped(plan.gpus)),
             _ => String::new(),
         };
+        let notes: Vec<_> = self
+            .notes
+            .iter()
+            .map(|note| format!("note {note}\n"))
+            .collect();
         format!(
-            "{} ({} parameters) on {gpus}{} ({})\n{what}\n{}\n",
+            "{} ({} parameters) on {gpus}{} ({})\n{what}\n{}\n{}",
             self.model,
             grouped(self.parameters),
             self.gpu_title,
             self.gpu,
-            self.framework.text(true)
+            self.framework.text(true),
+            notes.concat()
         )
     }
 

@@ -73,6 +73,9 @@ pub struct StepReport {
     /// What the config says beyond the shape that was timed, and what the model that was asked does not know.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) notes: Vec<String>,
+    /// How many of them are of the format of the weights, which stand before the verdict.
+    #[serde(skip)]
+    pub(super) format_notes: usize,
     pub(super) lines: Vec<StepLine>,
 }
 
@@ -362,9 +365,10 @@ impl StepReport {
                     time_share: touched(caveat),
                 })
                 .collect(),
+            format_notes: architecture.stated.format_note(workload).iter().count(),
             notes: architecture
                 .stated
-                .notes(workload.linear_dtype())
+                .notes(workload)
                 .into_iter()
                 .chain(predictor.format_note(workload.linear_dtype()))
                 .chain(hints(workload, step))

@@ -202,7 +202,9 @@ impl StepReport {
         }));
         lines.extend(self.fit().map(|fit| ("runs", fit)));
         lines.extend(SharedWarning::lines(&self.caveats));
-        lines.extend(self.notes.iter().map(|note| ("note", note.clone())));
+        let (format, others) = self.notes.split_at(self.format_notes);
+        lines.splice(0..0, format.iter().map(|note| ("weights", note.clone())));
+        lines.extend(others.iter().map(|note| ("note", note.clone())));
         lines
             .iter()
             .map(|(name, value)| format!("{name:<9} {value}\n"))

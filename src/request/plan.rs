@@ -10,6 +10,7 @@ use crate::arch::{
 use crate::error::{Error, Result};
 use crate::ops::{Dtype, RouterLoad};
 use crate::plan::{Limits, MOST_GPUS, OFFLOAD_LAST, Query, memory_share, sequences};
+use crate::request::workload::format;
 use crate::request::{ArchitectureRequest, Size, Sizes, number};
 use crate::units::Seconds;
 use serde::de::{Deserialize, Deserializer, Error as _};
@@ -218,16 +219,13 @@ pub struct PlanRequest {
     #[serde(default, deserialize_with = "limit")]
     #[schema(exclusive_minimum = 0.0)]
     pub tpot_ms: Option<f64>,
-    /// Number format of the linear layers.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
-    #[serde(default)]
-    #[schema(default = "bf16")]
-    pub dtype: Dtype,
-    /// How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4; served bf16 or fp16 to integers, too.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
-    #[serde(default)]
-    #[schema(default = "tensorwise")]
-    pub recipe: Recipe,
+    /// Number format of the linear layers [default: bf16; when serving a quantized checkpoint, as that is stored].
+    #[cfg_attr(feature = "cli", arg(long))]
+    pub dtype: Option<Dtype>,
+    /// How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4; served bf16 or fp16 to integers, too
+    /// [default: tensorwise; when serving a quantized checkpoint, as that is stored].
+    #[cfg_attr(feature = "cli", arg(long))]
+    pub recipe: Option<Recipe>,
     /// Fused or unfused attention.
     #[cfg_attr(feature = "cli", arg(long, default_value_t))]
     #[serde(default)]
@@ -345,9 +343,10 @@ impl PlanRequest {
             Mode::Prefill => Workload::prefill(1, seq),
             Mode::Decode => Workload::decode(1, seq + output / 2),
         };
+        let (dtype, recipe) = format(self.mode, arch, self.dtype, self.recipe);
         let workload = Workload {
-            dtype: self.dtype,
-            recipe: self.recipe,
+            dtype,
+            recipe,
             attention: self.attention,
             optimizer_states: self.optimizer_states,
             autocast: self.autocast,

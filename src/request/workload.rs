@@ -42,12 +42,13 @@ pub struct WorkloadRequest {
     /// Cached tokens per sequence [default: 2048 or what the position table leaves in decode, else 0].
     #[cfg_attr(feature = "cli", arg(long, value_name = "T"))]
     pub context: Option<Size<0>>,
-    /// Number format of the linear layers.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
-    pub dtype: Dtype,
-    /// How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4; served bf16 or fp16 to integers, too.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
-    pub recipe: Recipe,
+    /// Number format of the linear layers [default: bf16; when serving a quantized checkpoint, as that is stored].
+    #[cfg_attr(feature = "cli", arg(long))]
+    pub dtype: Option<Dtype>,
+    /// How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4; served bf16 or fp16 to integers, too
+    /// [default: tensorwise; when serving a quantized checkpoint, as that is stored].
+    #[cfg_attr(feature = "cli", arg(long))]
+    pub recipe: Option<Recipe>,
     /// Tensor-parallel ranks.
     #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "T"))]
     pub tp: Size,
@@ -150,6 +151,7 @@ impl WorkloadRequest {
             Mode::Prefill => (1, USUAL_SEQUENCE),
             Mode::Decode => (8, 1),
         };
+        let (dtype, recipe) = format(self.mode, architecture, self.dtype, self.recipe);
         Ok(Workload {
             mode: self.mode,
             batch: batch.unwrap_or(usual_batch),
@@ -157,8 +159,8 @@ impl WorkloadRequest {
                 .filter(|_| !decode)
                 .unwrap_or(usual_seq.min(room.saturating_sub(context)).max(1)),
             context,
-            dtype: self.dtype,
-            recipe: self.recipe,
+            dtype,
+            recipe,
             tp,
             cp,
             ep,
@@ -194,6 +196,21 @@ impl WorkloadRequest {
             serde_json::to_value(every).expect("a workload is JSON")
         });
         KEYS.get(key).is_some()
+    }
+}
+
+/// Number format and recipe that were asked for; when serving, where neither was, those of the checkpoint.
+pub(super) fn format(
+    mode: Mode,
+    architecture: &Architecture,
+    dtype: Option<Dtype>,
+    recipe: Option<Recipe>,
+) -> (Dtype, Recipe) {
+    match architecture.stated.stored() {
+        Some(stored) if mode != Mode::Train && dtype.is_none() && recipe.is_none() => {
+            stored.format(None)
+        }
+        _ => (dtype.unwrap_or_default(), recipe.unwrap_or_default()),
     }
 }
 

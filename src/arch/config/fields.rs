@@ -159,6 +159,14 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// The same fields, none of which was asked for.
+    pub fn again(&self) -> Self {
+        Self {
+            is_part: self.is_part,
+            ..Self::new(self.object, self.place)
+        }
+    }
+
     /// The value of a field; `null` counts as absent, as it does in `transformers`.
     fn get(&mut self, key: &'static str) -> Option<&'a Value> {
         self.known.push(key);

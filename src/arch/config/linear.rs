@@ -47,7 +47,9 @@ pub(super) fn read(hybrid: Hybrid, fields: &mut Fields<'_>, arch: &mut Architect
         Hybrid::Qwen => qwen(fields, arch),
         Hybrid::Kimi => kimi(fields, arch),
         Hybrid::NemotronH => nemotron_h(fields, arch),
-    }
+    }?;
+    arch.linear = arch.linear.filter(|linear| linear.layers > 0);
+    Ok(())
 }
 
 fn qwen(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
@@ -75,7 +77,7 @@ fn qwen(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
         value_dim: fields.number_or("linear_value_head_dim", 128)?,
         taps: fields.number_or("linear_conv_kernel_dim", 4)?,
     };
-    arch.linear = (linear.layers > 0).then_some(linear);
+    arch.linear = Some(linear);
     Ok(())
 }
 

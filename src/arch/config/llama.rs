@@ -62,6 +62,10 @@ pub(super) struct Like {
     pub(super) experts: Option<Experts>,
     /// Attention sinks.
     pub(super) sinks: bool,
+    /// An elementwise function that is learned.
+    pub(super) has_xielu: bool,
+    /// A gate as wide as the attention output.
+    pub(super) output_gate: bool,
     /// Latent attention, whose missing fields are those of DeepSeek-V3.
     pub(super) latent: bool,
     /// Fields that change nothing this crate computes.
@@ -76,7 +80,7 @@ pub(super) struct Like {
 pub(super) fn read(like: &Like, fields: &mut Fields<'_>) -> Result<Architecture> {
     fields.ignore(like.skips);
     fields.unsupported(like.off);
-    for key in ["hidden_act", "hidden_activation"] {
+    for key in ["hidden_act", "hidden_activation", "activation_function"] {
         fields.activation(key, like.mlp == MlpKind::Swiglu)?;
     }
     let [layers, hidden, heads, d_ff, vocab] = like.sizes;
@@ -106,6 +110,14 @@ pub(super) fn read(like: &Like, fields: &mut Fields<'_>) -> Result<Architecture>
         None => fields.head_dim("num_attention_heads", hidden, heads)?,
     };
     let (qk, has_qk) = like.qk;
+    let (has_qk, has_qkv_bias) = (has_qk.read(fields)?, like.qkv_bias.read(fields)?);
+    // What the type has, the file may say again.
+    if has_qk {
+        fields.ignore(&["qk_layernorm", "qk_norm", "use_qk_norm"]);
+    }
+    if has_qkv_bias {
+        fields.ignore(&["attention_bias", "qkv_bias", "use_qkv_bias"]);
+    }
     let parallel_layers = like.parallel.read(fields)?;
     let blocks = match like.linear {
         Some(hybrid) => linear::layers(hybrid, fields)?,
@@ -115,7 +127,10 @@ pub(super) fn read(like: &Like, fields: &mut Fields<'_>) -> Result<Architecture>
         name: String::new(),
         layers: match blocks {
             Some(blocks) => blocks,
-            None => fields.size("num_hidden_layers", layers)?,
+            None => {
+                let key = fields.named(&["num_hidden_layers", "num_layers"]);
+                fields.size(key, layers)?
+            }
         },
         hidden,
         heads,
@@ -135,19 +150,16 @@ pub(super) fn read(like: &Like, fields: &mut Fields<'_>) -> Result<Architecture>
             } else {
                 like.placement
             },
-            qk: if has_qk.read(fields)? {
-                qk
-            } else {
-                QkNorm::None
-            },
+            qk: if has_qk { qk } else { QkNorm::None },
         },
         biases: Biases {
-            qkv: like.qkv_bias.read(fields)?,
+            qkv: has_qkv_bias,
             attention_output: like.output_bias.read(fields)?,
             mlp: like.mlp_bias.read(fields)?,
             norm: like.norm_bias,
             head: like.head_bias.read(fields)?,
             sinks: like.sinks,
+            activation: like.has_xielu,
             experts: false,
         },
         parallel_layers,
@@ -156,7 +168,7 @@ pub(super) fn read(like: &Like, fields: &mut Fields<'_>) -> Result<Architecture>
         window: None,
         linear: None,
         mlp_layers: None,
-        output_gate: false,
+        output_gate: like.output_gate,
         stated: Stated::default(),
     };
     let mut has_experts = true;

@@ -24,6 +24,8 @@ mod llama;
 
 mod moe;
 
+mod quantized;
+
 mod refused;
 
 mod stated;
@@ -39,7 +41,7 @@ pub use write::config_json;
 
 use super::Architecture;
 use crate::error::{Error, Result};
-use crate::names::nearest;
+use crate::names::{misspelt, nearest};
 use fields::Fields;
 use serde_json::{Map, Value};
 use std::path::Path;
@@ -124,7 +126,13 @@ pub fn read_config(path: &Path) -> Result<Architecture> {
         _ => stem,
     };
     let (name, place) = (name.to_string_lossy(), file.display().to_string());
-    parse_config(&text, &name, &place)
+    let mut config = json::parse(&text, &place)?;
+    let beside = file.with_file_name(stated::HF_QUANT);
+    if beside.is_file() {
+        let quantization = json::parse(&json::read(&beside)?, &beside.display().to_string())?;
+        stated::add_hf_quant(&mut config, &quantization);
+    }
+    read_object(&config, &name, &place)
 }
 
 /// Reads the text of a `config.json`; `place` names it in messages.
@@ -143,6 +151,8 @@ pub fn read_object(value: &Value, name: &str, place: &str) -> Result<Architectur
     name.clone_into(&mut arch.name);
     arch.validate()
         .map_err(|error| Error::bad_input(format!("{place}: {error}")))?;
+    let stored = Stated::read_stored(object, &arch);
+    arch.stated.set_stored(stored);
     Ok(arch)
 }
 
@@ -200,11 +210,41 @@ fn unknown(model_type: &str, fields: &Fields<'_>) -> Result<Architecture> {
         let allowed = format!("a decoder of attention and MLP layers; {model_type} {reason}");
         return fields.refuse("model_type", &allowed);
     }
-    let nearest = nearest(model_type, types()).join(", ");
-    let allowed = format!(
-        "a known type, nearest {nearest}; a model shaped like Llama may be read as \"llama\""
+    let near = near(model_type);
+    let near = match near.is_empty() {
+        true => String::new(),
+        false => format!(", nearest {}", near.join(", ")),
+    };
+    let like_llama = match is_like_llama(fields) {
+        true => "; its fields are Llama's, so a model shaped like that may be read as \"llama\"",
+        false => "",
+    };
+    fields.refuse("model_type", &format!("a known type{near}{like_llama}"))
+}
+
+/// Known types of the same family, else those that differ by a slip of the pen.
+fn near(model_type: &str) -> Vec<&'static str> {
+    let family = |name: &str| {
+        let end = name.find(|letter: char| !letter.is_ascii_alphabetic());
+        name[..end.unwrap_or(name.len())].to_ascii_lowercase()
+    };
+    let own = family(model_type);
+    let alike = types().filter(|known| own.len() > 2 && family(known) == own);
+    match nearest(model_type, alike) {
+        none if none.is_empty() => misspelt(model_type, types()),
+        family => family,
+    }
+}
+
+/// Whether an unknown type has the fields of Llama and no others that may shape it, and an MLP that is gated for all that is
+/// known.
+fn is_like_llama(fields: &Fields<'_>) -> bool {
+    let mut again = fields.again();
+    let is_gated = matches!(
+        again.value("hidden_act").and_then(Value::as_str),
+        Some("silu" | "swish")
     );
-    fields.refuse("model_type", &allowed)
+    is_gated && read_text_model("llama", again).is_ok_and(|arch| arch.validate().is_ok())
 }
 
 /// Every type that is read.

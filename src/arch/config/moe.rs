@@ -3,6 +3,7 @@
 use super::super::validate::MAX_LAYERS;
 use super::super::{Architecture, Moe};
 use super::fields::Fields;
+use super::llama::Switch;
 use crate::error::Result;
 
 /// How a type describes its experts.
@@ -14,7 +15,7 @@ pub(super) struct Experts {
     d_ff: &'static str,
     shared: Shared,
     dense: Dense,
-    router_bias: bool,
+    router_bias: Switch,
     bias: bool,
     shared_gate: bool,
     /// The field with the width that experts take in place of the residual stream.
@@ -55,7 +56,7 @@ pub(super) const MIXTRAL: Experts = Experts {
     d_ff: "intermediate_size",
     shared: Shared::None,
     dense: Dense::None,
-    router_bias: false,
+    router_bias: Switch::Off,
     bias: false,
     shared_gate: false,
     latent: None,
@@ -81,14 +82,14 @@ pub(super) const MINIMAX_M2: Experts = Experts {
     count: (MIXTRAL.count.0, Some(256)),
     top_k: ("num_experts_per_tok", Some(8)),
     shared: Shared::Width("shared_intermediate_size", 0),
-    router_bias: true,
+    router_bias: Switch::On,
     ..MIXTRAL
 };
 
 pub(super) const GPT_OSS: Experts = Experts {
     count: (MIXTRAL.count.0, Some(128)),
     top_k: ("num_experts_per_tok", Some(4)),
-    router_bias: true,
+    router_bias: Switch::On,
     bias: true,
     ..MIXTRAL
 };
@@ -139,14 +140,14 @@ pub(super) const DEEPSEEK_V3: Experts = Experts {
     d_ff: "moe_intermediate_size",
     shared: Shared::Experts("n_shared_experts", 1),
     dense: Dense::Leading("first_k_dense_replace", 3),
-    router_bias: true,
+    router_bias: Switch::On,
     ..MIXTRAL
 };
 
 pub(super) const DEEPSEEK_V2: Experts = Experts {
     shared: Shared::Experts("n_shared_experts", 2),
     dense: Dense::Leading("first_k_dense_replace", 0),
-    router_bias: false,
+    router_bias: Switch::Off,
     ..DEEPSEEK_V3
 };
 
@@ -188,6 +189,31 @@ pub(super) const ERNIE: Experts = Experts {
     ..DEEPSEEK_V3
 };
 
+/// Ling and Ring: the correction of the router came with their second generation.
+pub(super) const BAILING: Experts = Experts {
+    shared: Shared::Experts("num_shared_experts", 0),
+    dense: Dense::Leading("first_k_dense_replace", 0),
+    router_bias: Switch::Field(&["moe_router_enable_expert_bias"], false),
+    ..DEEPSEEK_V3
+};
+
+pub(super) const EXAONE: Experts = Experts {
+    shared: Shared::Experts("num_shared_experts", 1),
+    ..GLM4_LITE
+};
+
+pub(super) const AFMOE: Experts = Experts {
+    shared: Shared::Experts("num_shared_experts", 2),
+    dense: Dense::Leading("num_dense_layers", 1),
+    ..DEEPSEEK_V3
+};
+
+pub(super) const FLEX_OLMO: Experts = Experts {
+    count: (MIXTRAL.count.0, Some(7)),
+    top_k: ("num_experts_per_tok", Some(5)),
+    ..MIXTRAL
+};
+
 /// Reads the experts into the architecture.
 pub(super) fn read(
     experts: &Experts,
@@ -200,11 +226,22 @@ pub(super) fn read(
     };
     let count_key = fields.named(experts.count.0);
     let count = number(fields, count_key, experts.count.1)?;
+    if count == 0 {
+        // The shared experts are all there is.
+        ignore(experts, fields);
+        if let Shared::Width(key, default) = experts.shared {
+            arch.mlp.d_ff = fields.number_or(key, default)?;
+        }
+        return Ok(());
+    }
     let top_k = number(fields, experts.top_k.0, experts.top_k.1)?;
     let d_ff = fields.number(experts.d_ff)?;
     let shared_d_ff = match experts.shared {
         Shared::None => 0,
-        Shared::Experts(key, default) => fields.number_or(key, default)?.saturating_mul(d_ff),
+        Shared::Experts(key, default) => {
+            let key = fields.named(&[key, "n_shared_experts", "num_shared_experts"]);
+            fields.number_or(key, default)?.saturating_mul(d_ff)
+        }
         Shared::Width(key, default) => fields.number_or(key, default)?,
         Shared::One => d_ff,
     };
@@ -222,7 +259,7 @@ pub(super) fn read(
         shared_d_ff,
         dense_layers,
         interval,
-        router_bias: experts.router_bias,
+        router_bias: experts.router_bias.read(fields)?,
         shared_gate: experts.shared_gate && shared_d_ff > 0,
         latent: match experts.latent {
             Some(key) => fields.optional(key)?,

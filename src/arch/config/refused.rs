@@ -23,7 +23,6 @@ const REFUSED: &[(&str, &[&str])] = &[
             "bamba",
             "falcon_h1",
             "falcon_mamba",
-            "granitemoehybrid",
             "jamba",
             "mamba",
             "mamba2",
@@ -38,6 +37,7 @@ const REFUSED: &[(&str, &[&str])] = &[
         LINEAR,
         &[
             "bailing_hybrid",
+            "kimi_k3",
             "minimax",
             "minimax_m1",
             "minimax_text_01",
@@ -50,7 +50,15 @@ const REFUSED: &[(&str, &[&str])] = &[
     ),
     (
         SPARSE,
-        &["deepseek_v32", "deepseek_v4", "glm_moe_dsa", "minicpm_sala"],
+        &[
+            "deepseek_ref",
+            "deepseek_v32",
+            "deepseek_v4",
+            "glm_moe_dsa",
+            "minicpm_sala",
+            "minimax_m3",
+            "minimax_m3_vl",
+        ],
     ),
     (BLOCKS, &["phi3small"]),
     (
@@ -105,6 +113,7 @@ const REFUSED: &[(&str, &[&str])] = &[
     (
         SHARED_STATE,
         &[
+            "bitnet",
             "gemma3n",
             "gemma3n_text",
             "lfm2",
@@ -116,7 +125,15 @@ const REFUSED: &[(&str, &[&str])] = &[
     ),
     (
         UNEVEN,
-        &["gemma4", "gemma4_text", "deci", "nemotron-nas", "openelm"],
+        &[
+            "deci",
+            "gemma4",
+            "gemma4_text",
+            "mimo_v2_flash",
+            "nemotron-nas",
+            "openelm",
+            "step3p7",
+        ],
     ),
 ];
 

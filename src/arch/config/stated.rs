@@ -1,17 +1,26 @@
 //! What a config says beyond the shape: the number format of its weights, and parts that no answer counts.
 
+use super::super::stored::Stored;
+use super::super::{Architecture, Workload};
 use super::fields::Fields;
+use super::quantized;
 use crate::error::Result;
 use crate::ops::Dtype;
+use serde_json::{Map, Value};
 
-/// Fields that say how stored weights are packed; the second is MLX's.
-const QUANTIZATION: [&str; 2] = ["quantization_config", "quantization"];
+/// Where it is said how stored weights are packed; the second is MLX's, the third a file of modelopt beside the config.
+const QUANTIZATION: [&str; 3] = ["quantization_config", "quantization", HF_QUANT];
+
+/// The file of modelopt.
+pub(super) const HF_QUANT: &str = "hf_quant_config.json";
 
 /// What a config says beyond the shape.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Stated {
     /// The number format of the weights.
     format: Option<Format>,
+    /// How they are packed, where that is known.
+    stored: Option<Stored>,
     /// What is not counted or counted as something else, one sentence each.
     left_out: Vec<String>,
 }
@@ -30,16 +39,60 @@ impl Format {
             "float32" => Some(Dtype::Fp32),
             "float16" => Some(Dtype::Fp16),
             "bfloat16" => Some(Dtype::Bf16),
-            "fp8" | "fbgemm_fp8" | "modelopt FP8" | "compressed-tensors float-quantized" => {
-                Some(Dtype::Fp8)
-            }
-            "modelopt NVFP4" | "compressed-tensors nvfp4-pack-quantized" => Some(Dtype::Nvfp4),
-            "compressed-tensors int-quantized" => Some(Dtype::Int8),
-            "fp8 in blocks of 128 x 128" => Some(Dtype::Fp8Block),
-            "awq with 4 bits" | "gptq with 4 bits" => Some(Dtype::W4a16),
-            "gptq with 8 bits" => Some(Dtype::W8a16),
             _ => None,
         }
+    }
+
+    /// The format that a quantization says.
+    fn packed(field: &'static str, config: &Map<String, Value>) -> Self {
+        let word = |key: &str| config.get(key).and_then(Value::as_str);
+        let algorithm = word("quant_algo");
+        let unnamed = if algorithm.is_some() {
+            "modelopt"
+        } else {
+            "an unnamed format"
+        };
+        let mut name = word("quant_method").unwrap_or(unnamed).to_owned();
+        for part in [algorithm, word("format")].into_iter().flatten() {
+            name = format!("{name} {part}");
+        }
+        if let Some(bits) = config.get("bits").and_then(Value::as_u64) {
+            name = format!("{name} with {bits} bits");
+        }
+        if let Some(block) = config.get("weight_block_size").and_then(Value::as_array) {
+            let sizes: Vec<_> = block.iter().map(ToString::to_string).collect();
+            name = format!("{name} in blocks of {}", sizes.join(" x "));
+        }
+        Self { field, name }
+    }
+}
+
+/// The quantization that an object holds, and where.
+fn quantization(object: &Map<String, Value>) -> Option<(&'static str, &Value)> {
+    let mut fields = QUANTIZATION.into_iter();
+    fields.find_map(|field| Some((field, object.get(field).filter(|value| !value.is_null())?)))
+}
+
+/// The quantization of a config, or of the text model inside it.
+fn anywhere(object: &Map<String, Value>) -> Option<(&'static str, &Value)> {
+    let inner = || object.get("text_config").and_then(Value::as_object);
+    quantization(object).or_else(|| quantization(inner()?))
+}
+
+/// Puts what modelopt says in a file of its own into the config, unless that says something itself.
+pub(super) fn add_hf_quant(config: &mut Value, file: &Value) {
+    let Some(object) = config
+        .as_object_mut()
+        .filter(|object| anywhere(object).is_none())
+    else {
+        return;
+    };
+    if let Some(Value::Object(quantization)) = file.get("quantization") {
+        let mut quantization = quantization.clone();
+        let producer = file.pointer("/producer/name").and_then(Value::as_str);
+        let method = quantization.entry("quant_method");
+        method.or_insert_with(|| producer.unwrap_or("modelopt").into());
+        object.insert(HF_QUANT.to_owned(), Value::Object(quantization));
     }
 }
 
@@ -56,30 +109,42 @@ impl Stated {
         }
         let found = fields.named(&QUANTIZATION);
         fields.ignore(&QUANTIZATION);
-        if let Some(mut nested) = fields.object(found)? {
-            let method = nested
-                .value("quant_method")
-                .and_then(|value| value.as_str());
-            let bits = nested.optional("bits")?;
-            let mut name = method.unwrap_or("an unnamed format").to_owned();
-            for part in ["quant_algo", "format"] {
-                if let Some(part) = nested.value(part).and_then(|value| value.as_str()) {
-                    name = format!("{name} {part}");
-                }
-            }
-            if let Some(bits) = bits {
-                name = format!("{name} with {bits} bits");
-            }
-            if let Some(block) = nested.value("weight_block_size").and_then(|v| v.as_array()) {
-                let sizes: Vec<_> = block.iter().map(ToString::to_string).collect();
-                name = format!("{name} in blocks of {}", sizes.join(" x "));
-            }
-            format = Some(Format { field: found, name });
+        match fields.value(found) {
+            None => {}
+            Some(Value::Object(config)) => format = Some(Format::packed(found, config)),
+            Some(_) => return fields.refuse(found, "an object"),
         }
         Ok(Self {
             format,
-            left_out: Vec::new(),
+            ..Self::default()
         })
+    }
+
+    /// Reads which weights of this architecture the whole config says are packed.
+    pub(super) fn read_stored(object: &Map<String, Value>, arch: &Architecture) -> Option<Stored> {
+        anywhere(object).and_then(|(_, config)| quantized::read(config, arch))
+    }
+
+    /// What a published checkpoint of this architecture with this `quantization_config` says.
+    pub(in super::super) fn published(config: &Value, arch: &Architecture) -> Self {
+        let [field, ..] = QUANTIZATION;
+        Self {
+            format: config
+                .as_object()
+                .map(|config| Format::packed(field, config)),
+            stored: quantized::read(config, arch),
+            left_out: Vec::new(),
+        }
+    }
+
+    /// How the weights are packed, where they are.
+    pub fn stored(&self) -> Option<&Stored> {
+        self.stored.as_ref()
+    }
+
+    /// Sets how the weights are packed.
+    pub(super) fn set_stored(&mut self, stored: Option<Stored>) {
+        self.stored = stored;
     }
 
     /// Fills in what a part of the config says itself.
@@ -98,41 +163,50 @@ impl Stated {
 
     /// Adds the fields that were passed over.
     pub(super) fn pass_over(&mut self, fields: &[String]) {
-        if !fields.is_empty() {
-            let (names, these) = (
-                fields.join("`, `"),
-                if fields.len() == 1 {
-                    "changes"
-                } else {
-                    "change"
-                },
-            );
-            self.leave_out(format!(
-                "`{names}` of the config {these} no shape and are passed over"
-            ));
+        if let [_, others @ ..] = fields {
+            let names = fields.join("`, `");
+            let change = if others.is_empty() {
+                "changes no shape and is"
+            } else {
+                "change no shape and are"
+            };
+            self.leave_out(format!("`{names}` of the config {change} passed over"));
         }
     }
 
-    /// Sentences about an answer whose linear maps have this format, for whoever reads it.
-    pub fn notes(&self, dtype: Dtype) -> Vec<String> {
-        let other = self
-            .format
-            .iter()
-            .filter(|format| format.dtype() != Some(dtype));
-        let contradiction = other.map(|format| {
-            let Format { field, name } = format;
-            let recipe = match format.dtype() {
-                Some(quantized @ (Dtype::Fp8Block | Dtype::Nvfp4)) => {
-                    format!(", dtype fp8 with recipe {quantized} the other")
-                }
-                Some(quantized) if !quantized.is_element() => {
-                    format!(", recipe {quantized} the other")
-                }
-                _ => String::new(),
-            };
-            format!("the config says {name} (`{field}`); this answer takes {dtype}{recipe}")
-        });
+    /// Which number format of the config an answer takes or contradicts.
+    pub fn format_note(&self, work: &Workload) -> Option<String> {
+        let format = self.format.as_ref()?;
+        let Format { field, name } = format;
+        let taken = work.format_name();
+        let contradiction =
+            format!("the config says {name} (`{field}`); this answer takes {taken}");
+        let Some(stored) = self.stored.as_ref() else {
+            return (format.dtype() != Some(work.linear_dtype())).then_some(contradiction);
+        };
+        if work.trains() {
+            return (work.linear_dtype() != stored.dtype).then_some(contradiction);
+        }
+        if !stored.is_taken_by(work) {
+            return Some(format!("{contradiction}, as was asked"));
+        }
+        let kept = stored.kept();
+        let kept = match kept.is_empty() {
+            true => String::new(),
+            false => format!("; in 16 bits: {}", kept.join(", ")),
+        };
+        let timed = match stored.is_exact && work.linear_dtype() == stored.dtype {
+            true => String::new(),
+            false => format!("; timed as {}", work.linear_dtype()),
+        };
+        Some(format!(
+            "weights as stored, {name} (`{field}`), with their scales{kept}{timed}"
+        ))
+    }
+
+    /// Sentences about an answer, for whoever reads it; that about the number format is the first.
+    pub fn notes(&self, work: &Workload) -> Vec<String> {
         let left_out = self.left_out.iter().cloned();
-        contradiction.chain(left_out).collect()
+        self.format_note(work).into_iter().chain(left_out).collect()
     }
 }

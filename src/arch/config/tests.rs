@@ -1,9 +1,10 @@
 //! Configs as published read as the preset of the same model, and anything doubtful is refused.
 
-use super::super::{Preset, parameters};
+use super::super::{Preset, Recipe, Workload, memory_use, parameters};
 use super::*;
 use crate::ops::Dtype;
 use serde::Deserialize;
+use serde_json::json;
 
 /// A model that is often downloaded: its config, and how many parameters its decoder has or why it is refused.
 #[derive(Deserialize)]
@@ -176,20 +177,37 @@ fn published_configs_equal_their_presets() {
 fn every_type_that_decodes_text_has_a_published_example() {
     // Equal to a type that has one, or the text model of a wrapper.
     const ALIKE: &[&str] = &[
+        "afmoe",
+        "bailing_moe_v2",
+        "cwm",
+        "exaone",
+        "exaone_moe",
+        "flex_olmo",
         "glm4v_moe_text",
         "glm4v_text",
+        "granite_swa",
+        "granitemoe_swa",
         "granitemoeshared",
+        "helium",
         "internlm",
         "internlm3",
+        "jais2",
+        "mimo",
         "ministral",
         "ministral3",
         "qwen2_5_vl_text",
         "qwen2_vl_text",
         "qwen3_vl_moe_text",
+        "sarvam_moe",
+        "solar_open",
+        "vaultgemma",
+        "youtu",
     ];
-    let examples: Vec<String> = downloaded()
+    let (downloaded, seldom) = (downloaded(), seldom());
+    let examples: Vec<String> = downloaded
         .iter()
         .flat_map(|entry| [&entry.config, &entry.config["text_config"]])
+        .chain(seldom.iter().map(|(_, config)| config))
         .filter_map(|config| config["model_type"].as_str().map(str::to_owned))
         .collect();
     let likes = types::TYPES.iter().map(|(name, _)| *name);
@@ -257,48 +275,39 @@ fn no_damaged_config_panics() {
     assert!(read > 1000, "{read}");
 }
 
-/// What answers say about the config of this model.
-fn notes(model: &str, dtype: Dtype) -> String {
+const TRAINING: Workload = Workload::train(1, 1);
+
+/// What an answer says about the config of this model.
+fn notes(model: &str, work: Workload) -> String {
     let all = downloaded();
     let entry = all.iter().find(|entry| entry.model == model).unwrap();
     let arch = read_object(&entry.config, "x", "config.json").unwrap();
-    arch.stated.notes(dtype).join("; ")
+    arch.stated.notes(&work).join("; ")
 }
 
 #[test]
 fn what_a_config_says_is_contradicted_aloud_and_what_is_not_counted_is_said() {
-    for (model, dtype, parts) in [
+    for (model, parts) in [
         (
             "deepseek-ai/DeepSeek-V3",
-            Dtype::Bf16,
             &[
                 "says fp8 in blocks of 128 x 128 (`quantization_config`)",
                 "takes bf16",
                 "token after the next",
             ][..],
         ),
-        (
-            "openai/gpt-oss-20b",
-            Dtype::Bf16,
-            &["says mxfp4", "takes bf16"],
-        ),
-        (
-            "facebook/opt-125m",
-            Dtype::Bf16,
-            &["says float16 (`torch_dtype`)"],
-        ),
+        ("openai/gpt-oss-20b", &["says mxfp4", "takes bf16"]),
+        ("facebook/opt-125m", &["says float16 (`torch_dtype`)"]),
         (
             "google/gemma-3-4b-it",
-            Dtype::Bf16,
             &["what sees or hears is not counted"],
         ),
         (
             "meta-llama/Llama-4-Scout-17B-16E-Instruct",
-            Dtype::Bf16,
             &["in chunks", "no weights"],
         ),
     ] {
-        let said = notes(model, dtype);
+        let said = notes(model, TRAINING);
         assert!(parts.iter().all(|part| said.contains(part)), "{said}");
     }
     let silent = [
@@ -307,11 +316,29 @@ fn what_a_config_says_is_contradicted_aloud_and_what_is_not_counted_is_said() {
         "openai-community/gpt2",
     ];
     for model in silent {
-        assert_eq!(notes(model, Dtype::Bf16), "", "{model}");
+        assert_eq!(notes(model, TRAINING), "", "{model}");
     }
-    let notes = |dtype| notes("deepseek-ai/DeepSeek-V3", dtype);
-    assert!(notes(Dtype::Fp8).contains("dtype fp8 with recipe fp8_block the other"));
-    assert!(!notes(Dtype::Fp8Block).contains("fp8"));
+    let served = |dtype, recipe| {
+        let work = Workload {
+            dtype,
+            recipe,
+            ..Workload::decode(1, 100)
+        };
+        notes("deepseek-ai/DeepSeek-V3", work)
+    };
+    let wide = served(Dtype::Bf16, Recipe::Tensorwise);
+    assert!(wide.contains("takes bf16, as was asked"), "{wide}");
+    let stored = served(Dtype::Fp8, Recipe::Fp8Block);
+    assert!(
+        stored.starts_with("weights as stored, fp8 in blocks of 128 x 128"),
+        "{stored}"
+    );
+    assert!(
+        !stored.contains("16 bits") && !stored.contains("timed"),
+        "{stored}"
+    );
+    let unpacked = served(Dtype::Bf16, Recipe::W8a16);
+    assert!(unpacked.contains("; timed as w8a16"), "{unpacked}");
 }
 
 /// Window size and windowed layers of a model that is often downloaded.
@@ -421,7 +448,7 @@ fn what_says_nothing_is_no_obstacle() {
         ("sink_size", "0.0"),
     ] {
         let read = llama_with(key, value).unwrap();
-        assert!(read.stated.notes(Dtype::Bf16).is_empty(), "{key}");
+        assert!(read.stated.notes(&TRAINING).is_empty(), "{key}");
     }
     assert!(llama_with("qkv_bias", "true").is_err());
     for (key, value) in [
@@ -430,7 +457,7 @@ fn what_says_nothing_is_no_obstacle() {
         ("time_limits", "[0.0, Infinity]"),
         ("my_note", "{\"author\": \"x\"}"),
     ] {
-        let notes = llama_with(key, value).unwrap().stated.notes(Dtype::Bf16);
+        let notes = llama_with(key, value).unwrap().stated.notes(&TRAINING);
         assert!(
             notes[0].contains(&format!("`{key}`")) && notes[0].contains("passed over"),
             "{notes:?}"
@@ -456,7 +483,7 @@ fn what_says_nothing_is_no_obstacle() {
         assert!(many.contains(part), "{many}");
     }
     let packed = llama_with("quantization", r#"{"bits":4,"group_size":64}"#).unwrap();
-    let notes = packed.stated.notes(Dtype::Bf16);
+    let notes = packed.stated.notes(&TRAINING);
     assert!(
         notes[0].contains("with 4 bits (`quantization`)"),
         "{notes:?}"
@@ -485,4 +512,288 @@ fn a_model_is_named_after_its_folder() {
     assert_eq!(read_config(&path).unwrap().name, "my-model");
     let by_folder = Architecture::find(path.parent().unwrap().to_str().unwrap()).unwrap();
     assert_eq!(by_folder, read_config(&path).unwrap());
+}
+
+/// Configs of types and writers that are seldom seen, with the parameters that `transformers` 5.24 builds of them; of Ling what
+/// its cards say.
+fn seldom() -> Vec<(u64, Value)> {
+    let all = json::parse(include_str!("tests/seldom.json"), "seldom.json");
+    serde_json::from_value(all.unwrap()).unwrap()
+}
+
+#[test]
+fn seldom_types_and_harmless_fields_have_their_parameters() {
+    for (count, config) in seldom() {
+        let kind = &config["model_type"];
+        let arch = read_object(&config, "x", "config.json");
+        let arch = arch.unwrap_or_else(|error| panic!("{kind}: {error}"));
+        assert_eq!(parameters(&arch).total, count, "{kind}");
+    }
+}
+
+#[test]
+fn a_hybrid_type_without_hybrid_layers_is_what_it_is() {
+    let arch = |pattern: &str| {
+        let config = json!({"model_type": "nemotron_h", "hidden_size": 512, "hybrid_override_pattern": pattern,
+            "intermediate_size": 2048, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 64, "vocab_size": 1000});
+        read_object(&config, "x", "config.json")
+    };
+    let plain = arch("*-*-").unwrap();
+    assert!(plain.linear.is_none() && plain.attention_layers() == 2);
+    assert!(arch("M-*-").unwrap().linear.is_some());
+    let hybrid = json!({"model_type": "granitemoehybrid", "hidden_size": 512, "intermediate_size": 1024, "num_attention_heads": 8,
+        "num_hidden_layers": 2, "shared_intermediate_size": 1024, "num_local_experts": 0, "vocab_size": 1000,
+        "layer_types": ["mamba", "attention"]});
+    let refused = read_object(&hybrid, "x", "config.json")
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refused.contains("`layer_types`") && refused.contains("state-space"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn unknown_types_are_told_their_family_and_llama_only_where_it_would_be_read() {
+    let refused = |model_type: &str, key: &str, value: &str| {
+        let mut object: Value = serde_json::from_str(PUBLISHED[2].1).unwrap();
+        object["model_type"] = model_type.into();
+        object[key] = serde_json::from_str(value).unwrap();
+        read_object(&object, "x", "config.json")
+            .unwrap_err()
+            .to_string()
+    };
+    let plain = refused("baichuan", "vocab_size", "32000");
+    assert!(
+        plain.contains("may be read as \"llama\"") && !plain.contains("nearest"),
+        "{plain}"
+    );
+    for (key, value) in [
+        ("hidden_act", "\"relu2\""),
+        ("num_experts", "8"),
+        ("hidden_size", "0"),
+    ] {
+        let other = refused("baichuan", key, value);
+        assert!(!other.contains("llama"), "{other}");
+    }
+    for (unknown, near) in [
+        ("qwen9_next", "qwen3_next"),
+        ("exaone9", "exaone4"),
+        ("olmo9", "olmo2"),
+        ("mistrall", "mistral"),
+    ] {
+        let said = refused(unknown, "num_experts", "8");
+        assert!(said.contains(near), "{said}");
+    }
+    for unknown in ["bert_generation", "big_bird", "x"] {
+        let said = refused(unknown, "num_experts", "8");
+        assert!(!said.contains("nearest"), "{said}");
+    }
+}
+
+/// Bytes of the weights of a preset, or of a config, as its quantization stores them.
+fn stored_bytes(config: &Value, quantization: &Value) -> f64 {
+    let arch = match config.as_str() {
+        Some(preset) => {
+            let mut arch = Preset::find(preset).unwrap().architecture.clone();
+            arch.stated = Stated::published(quantization, &arch);
+            arch
+        }
+        None => {
+            let mut config = config.clone();
+            config["quantization_config"] = quantization.clone();
+            read_object(&config, "x", "config.json").unwrap()
+        }
+    };
+    let (dtype, recipe) = arch.stated.stored().expect("a known format").format(None);
+    let work = Workload {
+        dtype,
+        recipe,
+        ..Workload::decode(1, 100)
+    };
+    memory_use(&arch, &work).unwrap().weights.bytes()
+}
+
+/// Sizes of published checkpoints: totals of their indices, or of their only file.
+#[test]
+fn quantized_checkpoints_have_their_published_size() {
+    let fp8_blocks = json!({"quant_method": "fp8", "weight_block_size": [128, 128]});
+    let awq = json!({"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": true, "modules_to_not_convert": null});
+    let gptq = json!({"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": true, "desc_act": false});
+    let nested = json!({"quant_method": "bitsandbytes", "load_in_4bit": true, "bnb_4bit_use_double_quant": true});
+    let pack = |weights: Value, inputs: Value| {
+        let group = json!({"weights": weights, "input_activations": inputs, "targets": ["Linear"]});
+        json!({"quant_method": "compressed-tensors", "config_groups": {"group_0": group}, "ignore": ["lm_head"]})
+    };
+    let w4a16 = pack(
+        json!({"num_bits": 4, "type": "int", "group_size": 128, "strategy": "group", "symmetric": true}),
+        Value::Null,
+    );
+    let fp8 = pack(
+        json!({"num_bits": 8, "type": "float", "strategy": "tensor"}),
+        json!({"num_bits": 8, "type": "float"}),
+    );
+    let excluded = json!({"quant_method": "mxfp4", "modules_to_not_convert":
+        ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]});
+    for (preset, quantization, gigabytes, within) in [
+        ("gpt-oss-120b", &excluded, 65.248_815_744, 1e-9),
+        (
+            "gpt-oss-20b",
+            &json!({"quant_method": "mxfp4"}),
+            13.761_264_768,
+            1e-9,
+        ),
+        // Without the 15.4 GB of the layer that predicts the token after the next.
+        ("deepseek-v3", &fp8_blocks, 688.587 - 15.4, 0.002),
+        ("qwen3-14b", &awq, 9.975, 0.003),
+        ("qwen2.5-7b", &awq, 5.57, 0.005),
+        ("mistral-7b-v0.1", &awq, 4.15, 0.005),
+        ("llama-2-7b", &gptq, 3.90, 0.005),
+        ("llama-3-8b", &nested, 5.70, 0.005),
+        ("llama-3-8b", &w4a16, 5.74, 0.01),
+        ("llama-3-8b", &fp8, 9.08, 0.005),
+        (
+            "llama-3-70b",
+            &json!({"quant_algo": "FP8", "exclude_modules": ["lm_head"]}),
+            2.0 * 33.8 * 1.073_741_824,
+            0.005,
+        ),
+    ] {
+        let found = stored_bytes(&preset.into(), quantization) * 1e-9;
+        assert!(
+            (found / gigabytes - 1.0).abs() < within,
+            "{preset} {quantization}: {found}"
+        );
+    }
+}
+
+#[test]
+fn what_is_not_converted_stays_in_16_bits() {
+    let config = json!({"model_type": "llama", "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,
+        "num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 128, "vocab_size": 32000});
+    let gib = |quantization: Value| stored_bytes(&config, &quantization) / f64::from(1 << 30);
+    let names = |prefix: &str, parts: &[&str], layers: &[u64]| -> Vec<String> {
+        let each = layers.iter().flat_map(|layer| {
+            parts
+                .iter()
+                .map(move |part| format!("{prefix}.{layer}.{part}"))
+        });
+        each.collect()
+    };
+    let every: Vec<u64> = (0..16).collect();
+    let attention = [
+        "self_attn.q_proj",
+        "self_attn.k_proj",
+        "self_attn.v_proj",
+        "self_attn.o_proj",
+    ];
+    let mlp = ["mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"];
+    let mut excluded = names("model.layers", &attention, &every);
+    excluded.extend(names("model.layers", &mlp, &[0, 15]));
+    let only_mlp = gib(json!({"quant_method": "fbgemm_fp8", "modules_to_not_convert": excluded}));
+    assert!((only_mlp - 1.4005).abs() < 1e-3, "{only_mlp}");
+    // The same as patterns, as expressions, and the other way about.
+    for (key, list) in [
+        (
+            "ignore",
+            json!([
+                "re:.*self_attn.*",
+                "re:model\\.layers\\.(0|15)\\.mlp.*",
+                "lm_head",
+                "re:visual.*layers.*"
+            ]),
+        ),
+        (
+            "exclude_modules",
+            json!([
+                "*self_attn*",
+                "model.layers.0.*",
+                "model.language_model.layers.15.mlp*",
+                "mtp.layers.1*"
+            ]),
+        ),
+        (
+            "ignored_layers",
+            json!(["self_attn", "layers.0", "layers.15.mlp", "gate"]),
+        ),
+    ] {
+        let alike = gib(json!({"quant_method": "fp8", key: list}));
+        assert!((alike - 1.4005).abs() < 1e-3, "{key}: {alike}");
+    }
+    let layers: serde_json::Map<String, Value> =
+        names("language_model.model.layers", &mlp, &every[1..15])
+            .into_iter()
+            .map(|name| (name, json!({"quant_algo": "FP8"})))
+            .collect();
+    let listed = gib(json!({"quant_algo": "MIXED_PRECISION", "quantized_layers": layers}));
+    assert!((listed - 1.4005).abs() < 1e-3, "{listed}");
+    assert!(gib(json!({"quant_method": "fp8"})) < 1.16);
+}
+
+#[test]
+fn formats_of_every_method_are_read() {
+    let arch = &Preset::find("llama-3-8b").unwrap().architecture;
+    for (config, dtype) in [
+        (json!({"quant_method": "fp8"}), Some(Dtype::Fp8)),
+        (json!({"quant_algo": "NVFP4"}), Some(Dtype::Nvfp4)),
+        (json!({"quant_algo": "W4A16_AWQ"}), Some(Dtype::W4a16)),
+        (
+            json!({"quant_method": "gptq", "bits": 8, "group_size": -1}),
+            Some(Dtype::W8a16),
+        ),
+        (
+            json!({"quant_method": "auto-round", "bits": 4, "group_size": 128, "sym": true}),
+            Some(Dtype::W4a16),
+        ),
+        (
+            json!({"quant_method": "bitsandbytes", "load_in_8bit": true}),
+            Some(Dtype::W8a16),
+        ),
+        (
+            json!({"quant_method": "hqq", "quant_config": {"weight_quant_params": {"nbits": 4, "group_size": 64}}}),
+            Some(Dtype::W4a16),
+        ),
+        (
+            json!({"quant_method": "torchao", "quant_type": {"default": {"_type": "Int4WeightOnlyConfig", "_data": {"group_size": 128}}}}),
+            Some(Dtype::W4a16),
+        ),
+        (
+            json!({"quant_method": "torchao", "quant_type": "float8_dynamic_activation_float8_weight"}),
+            Some(Dtype::Fp8),
+        ),
+        (
+            json!({"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp8_e4m3"}}}),
+            Some(Dtype::Fp8),
+        ),
+        (json!({"bits": 4, "group_size": 64}), Some(Dtype::W4a16)),
+        (json!({"quant_method": "aqlm"}), None),
+        (
+            json!({"quant_method": "compressed-tensors", "config_groups": 7}),
+            None,
+        ),
+    ] {
+        let stored = quantized::read(&config, arch);
+        assert_eq!(stored.map(|stored| stored.dtype), dtype, "{config}");
+    }
+}
+
+#[test]
+fn the_file_of_modelopt_beside_a_config_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        crate::error::write_atomically(&folder.path().join(name), text.as_bytes()).unwrap();
+    };
+    write("config.json", PUBLISHED[2].1);
+    let beside = r#"{"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8", "exclude_modules": ["lm_head"]}}"#;
+    write("hf_quant_config.json", beside);
+    let arch = read_config(folder.path()).unwrap();
+    assert_eq!(
+        arch.stated.stored().map(|stored| stored.dtype),
+        Some(Dtype::Fp8)
+    );
+    let notes = arch.stated.notes(&TRAINING);
+    assert!(
+        notes[0].contains("modelopt FP8 (`hf_quant_config.json`)"),
+        "{notes:?}"
+    );
 }

@@ -31,6 +31,8 @@ const LLAMA: Like = Like {
     linear: None,
     experts: None,
     sinks: false,
+    has_xielu: false,
+    output_gate: false,
     latent: false,
     skips: &[],
     off: &[],
@@ -250,8 +252,87 @@ const PHI: Like = Like {
     ..STARCODER2
 };
 
+/// Ling and Ring.
+const BAILING: Like = Like {
+    qk: (QkNorm::Head, Switch::Field(&["use_qk_norm"], false)),
+    qkv_bias: Switch::Field(&["use_qkv_bias"], false),
+    output_bias: Switch::Field(&["use_bias"], false),
+    experts: Some(moe::BAILING),
+    skips: &[
+        "head_type",
+        "moe_router_enable_routed_scaling",
+        "moe_router_enable_shared_expert",
+        "moe_shared_expert_intermediate_size",
+        "multi_gate",
+        "n_group",
+        "norm_head",
+        "norm_softmax",
+        "norm_topk_prob",
+        "score_function",
+        "topk_group",
+        "topk_method",
+        "use_rmsnorm",
+    ],
+    left_out: DEEPSEEK_V3.left_out,
+    ..PLAIN
+};
+
+const GRANITE_SWA: Like = Like {
+    tied: true,
+    slides: Slides::Every {
+        interval: 4,
+        size: Some(128),
+    },
+    sinks: true,
+    skips: &[
+        "attention_multiplier",
+        "embedding_multiplier",
+        "layer_rope_theta",
+        "logits_scaling",
+        "residual_multiplier",
+    ],
+    ..GRANITE
+};
+
 /// Every type of this style.
 pub(super) const TYPES: &[(&str, &Like)] = &[
+    (
+        "afmoe",
+        &Like {
+            head_dim: Some(128),
+            placement: NormPlacement::Sandwich,
+            qk: (QkNorm::Head, Switch::On),
+            output_gate: true,
+            slides: Slides::Every {
+                interval: 4,
+                size: Some(1024),
+            },
+            experts: Some(moe::AFMOE),
+            skips: &[
+                "global_attn_every_n_layers",
+                "load_balance_coeff",
+                "n_group",
+                "num_expert_groups",
+                "num_limited_groups",
+                "route_norm",
+                "route_scale",
+                "score_func",
+                "topk_group",
+                "use_grouped_mm",
+            ],
+            ..PLAIN
+        },
+    ),
+    (
+        "apertus",
+        &Like {
+            mlp: MlpKind::Gelu,
+            qk: (QkNorm::Head, Switch::Field(&["qk_norm"], true)),
+            has_xielu: true,
+            off: &["post_norm"],
+            ..ATTENTION
+        },
+    ),
     (
         "arcee",
         &Like {
@@ -259,6 +340,8 @@ pub(super) const TYPES: &[(&str, &Like)] = &[
             ..LLAMA
         },
     ),
+    ("bailing_moe", &BAILING),
+    ("bailing_moe_v2", &BAILING),
     (
         "cohere",
         &Like {
@@ -287,6 +370,18 @@ pub(super) const TYPES: &[(&str, &Like)] = &[
             ],
             off: &["use_qk_norm"],
             ..COHERE
+        },
+    ),
+    (
+        "cwm",
+        &Like {
+            kv_heads: Some(8),
+            head_dim: Some(128),
+            slides: Slides::Every {
+                interval: 4,
+                size: Some(8192),
+            },
+            ..PLAIN
         },
     ),
     (
@@ -335,6 +430,37 @@ pub(super) const TYPES: &[(&str, &Like)] = &[
         },
     ),
     (
+        "exaone",
+        &Like {
+            kv_heads: Some(8),
+            skips: &["embed_dropout"],
+            ..PLAIN
+        },
+    ),
+    (
+        "exaone_moe",
+        &Like {
+            kv_heads: Some(32),
+            qk: (QkNorm::Head, Switch::On),
+            slides: Slides::Every {
+                interval: 4,
+                size: Some(4096),
+            },
+            experts: Some(moe::EXAONE),
+            skips: &[
+                "is_moe_layer",
+                "n_group",
+                "norm_topk_prob",
+                "routed_scaling_factor",
+                "scoring_func",
+                "topk_group",
+                "topk_method",
+            ],
+            left_out: DEEPSEEK_V3.left_out,
+            ..PLAIN
+        },
+    ),
+    (
         "exaone4",
         &Like {
             kv_heads: Some(32),
@@ -345,6 +471,14 @@ pub(super) const TYPES: &[(&str, &Like)] = &[
                 size: Some(4096),
             },
             ..PLAIN
+        },
+    ),
+    (
+        "flex_olmo",
+        &Like {
+            experts: Some(moe::FLEX_OLMO),
+            skips: &["norm_topk_prob"],
+            ..OLMO2
         },
     ),
     ("gemma", &GEMMA),
@@ -413,11 +547,79 @@ pub(super) const TYPES: &[(&str, &Like)] = &[
         },
     ),
     (
+        "granitemoe_swa",
+        &Like {
+            mlp_bias: Switch::Off,
+            tied: false,
+            experts: Some(moe::GRANITE_SHARED),
+            ..GRANITE_SWA
+        },
+    ),
+    (
+        // Its layers with attention; the others are refused.
+        "granitemoehybrid",
+        &Like {
+            mlp_bias: Switch::Off,
+            experts: Some(moe::GRANITE_SHARED),
+            skips: &[
+                "attention_multiplier",
+                "embedding_multiplier",
+                "logits_scaling",
+                "mamba_chunk_size",
+                "mamba_conv_bias",
+                "mamba_d_conv",
+                "mamba_d_head",
+                "mamba_d_state",
+                "mamba_expand",
+                "mamba_n_groups",
+                "mamba_n_heads",
+                "mamba_proj_bias",
+                "normalization_function",
+                "position_embedding_type",
+                "residual_multiplier",
+            ],
+            ..GRANITE
+        },
+    ),
+    (
         "granitemoeshared",
         &Like {
             mlp_bias: Switch::Off,
             experts: Some(moe::GRANITE_SHARED),
             ..GRANITE
+        },
+    ),
+    ("granite_swa", &GRANITE_SWA),
+    (
+        "helium",
+        &Like {
+            head_dim: Some(128),
+            output_bias: Switch::Off,
+            ..ATTENTION
+        },
+    ),
+    (
+        "hunyuan_v1_dense",
+        &Like {
+            qk: (QkNorm::Head, Switch::Field(&["use_qk_norm"], true)),
+            // Settings of the family's other models.
+            skips: &[
+                "anyres_pooling_size",
+                "cla_share_factor",
+                "class_num",
+                "dense_list",
+                "moe_topk",
+                "norm_type",
+                "num_experts",
+                "num_media_embeds",
+                "num_shared_expert",
+                "org_vocab_size",
+                "position_embedding_xdrope",
+                "vit_patch",
+                "vit_token",
+            ],
+            off: &["use_cla", "use_mla", "use_mixed_mlp_moe"],
+            ..ATTENTION
         },
     ),
     (
@@ -443,6 +645,18 @@ pub(super) const TYPES: &[(&str, &Like)] = &[
             qkv_bias: Switch::Field(&["qkv_bias"], false),
             output_bias: Switch::Field(&["bias"], false),
             mlp_bias: Switch::Field(&["bias"], false),
+            ..LLAMA
+        },
+    ),
+    (
+        "jais2",
+        &Like {
+            mlp: MlpKind::Gelu,
+            norm: NormKind::LayerNorm,
+            norm_bias: true,
+            qkv_bias: Switch::Field(&["attention_bias"], true),
+            output_bias: Switch::Field(&["attention_bias"], true),
+            mlp_bias: Switch::Field(&["mlp_bias"], true),
             ..LLAMA
         },
     ),
@@ -491,6 +705,14 @@ pub(super) const TYPES: &[(&str, &Like)] = &[
         },
     ),
     (
+        "mimo",
+        &Like {
+            qkv_bias: Switch::Field(&["attention_bias"], true),
+            left_out: DEEPSEEK_V3.left_out,
+            ..QWEN2
+        },
+    ),
+    (
         "minimax_m2",
         &Like {
             kv_heads: Some(8),
@@ -532,6 +754,17 @@ pub(super) const TYPES: &[(&str, &Like)] = &[
             slides: Slides::All(None),
             experts: Some(moe::MIXTRAL),
             ..MISTRAL
+        },
+    ),
+    (
+        "nanochat",
+        &Like {
+            mlp: MlpKind::Gelu,
+            norm: NormKind::UnweightedRmsNorm,
+            placement: NormPlacement::PreAndEmbedding,
+            qk: (QkNorm::Head, Switch::On),
+            skips: &["final_logit_softcapping"],
+            ..ATTENTION
         },
     ),
     (
@@ -684,6 +917,15 @@ pub(super) const TYPES: &[(&str, &Like)] = &[
         },
     ),
     (
+        "sarvam_moe",
+        &Like {
+            head_dim: Some(64),
+            qk: (QkNorm::Head, Switch::Field(&["use_qk_norm"], true)),
+            qkv_bias: Switch::Field(&["attention_bias", "use_qkv_bias"], false),
+            ..GLM4_MOE
+        },
+    ),
+    (
         "seed_oss",
         &Like {
             head_dim: Some(128),
@@ -707,6 +949,14 @@ pub(super) const TYPES: &[(&str, &Like)] = &[
         },
     ),
     (
+        "solar_open",
+        &Like {
+            qk: (QkNorm::Head, Switch::Field(&["use_qk_norm"], false)),
+            experts: Some(moe::DOTS1),
+            ..GLM4_MOE
+        },
+    ),
+    (
         "stablelm",
         &Like {
             kv_heads: Some(32),
@@ -719,6 +969,21 @@ pub(super) const TYPES: &[(&str, &Like)] = &[
         },
     ),
     ("starcoder2", &STARCODER2),
+    (
+        "vaultgemma",
+        &Like {
+            placement: NormPlacement::Pre,
+            ..GEMMA2
+        },
+    ),
+    (
+        "youtu",
+        &Like {
+            tied: true,
+            experts: None,
+            ..DEEPSEEK_V3
+        },
+    ),
 ];
 
 const QWEN3_MOE_WITHOUT_NORMS: Like = Like {

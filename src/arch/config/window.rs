@@ -100,10 +100,11 @@ fn layer_types(fields: &mut Fields<'_>, layers: u64) -> Result<Option<u64>> {
     let sliding = types.iter().filter(slides).count();
     let full = types
         .iter()
-        .filter(|kind| **kind == "full_attention")
+        .filter(|kind| matches!(**kind, "full_attention" | "attention"))
         .count();
     if types.len() as u64 != layers || sliding + full != types.len() {
-        let allowed = "full_attention or sliding_attention for each of num_hidden_layers; others are not timed";
+        let allowed = "full_attention or sliding_attention for each of num_hidden_layers; \
+            state-space layers and others are of a kind that this program does not read here";
         return fields.refuse("layer_types", allowed);
     }
     Ok(Some(sliding as u64))

@@ -26,6 +26,7 @@ pub fn config_json(arch: &Architecture, max_positions: u64) -> Result<Value> {
         ("biases.head", arch.biases.head),
         ("biases.experts", arch.biases.experts),
         ("biases.sinks", arch.biases.sinks),
+        ("biases.activation", arch.biases.activation),
         ("output_gate", arch.output_gate),
         ("linear", arch.linear.is_some()),
     ] {
@@ -40,7 +41,7 @@ pub fn config_json(arch: &Architecture, max_positions: u64) -> Result<Value> {
     let mut config = match arch.norm.kind {
         NormKind::RmsNorm => like_llama(arch, max_positions)?,
         NormKind::LayerNorm => like_gpt(arch, max_positions)?,
-        NormKind::UnweightedLayerNorm => {
+        NormKind::UnweightedLayerNorm | NormKind::UnweightedRmsNorm => {
             let allowed = "rms_norm or layer_norm";
             return demand(arch, false, "norm.kind", arch.norm.kind, allowed).map(|()| json!({}));
         }

@@ -77,7 +77,10 @@ impl Lowering<'_> {
             width_shards: work.expert_ranks(),
             expert_shards: work.ep,
             gated: self.arch.mlp.kind == MlpKind::Swiglu,
-            dtype: work.expert_dtype(),
+            dtype: match self.packs(Role::ExpertsUp) {
+                true => work.expert_dtype(),
+                false => work.activation_dtype(),
+            },
             load: work.router_load,
             ..Experts::new(1, width, moe.d_ff, moe.experts, moe.top_k)
         };

@@ -190,10 +190,17 @@ impl Lowering<'_> {
         }
     }
 
+    /// Whether linear maps of this role are in the format of the workload: all but those that a quantized checkpoint keeps.
+    fn packs(&self, role: Role) -> bool {
+        let stored = self.arch.stored(self.work);
+        stored.is_none_or(|stored| stored.packs(role))
+    }
+
     /// A linear map over `rows` tokens, or over `members` groups of `rows` tokens.
     fn linear(&mut self, linear: &Linear, rows: u64, members: u64, scope: Scope, times: u64) {
         let dtype = match linear.role {
             Role::Logits | Role::Router => self.work.activation_dtype(),
+            role if !self.packs(role) => self.work.activation_dtype(),
             _ => self.work.linear_dtype(),
         };
         let (inputs, outputs) = (linear.inputs, linear.outputs);
@@ -302,7 +309,7 @@ impl Lowering<'_> {
     fn norm(&mut self, role: Role, rows: u64, cols: u64, scope: Scope, times: u64) {
         let kind = match self.arch.norm.kind {
             NormKind::LayerNorm | NormKind::UnweightedLayerNorm => MemoryKind::LayerNorm,
-            NormKind::RmsNorm => MemoryKind::RmsNorm,
+            NormKind::RmsNorm | NormKind::UnweightedRmsNorm => MemoryKind::RmsNorm,
         };
         self.memory(role, kind, rows, cols, scope, times);
         if !self.work.autocast {
