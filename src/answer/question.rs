@@ -346,4 +346,41 @@ mod tests {
             assert_eq!(refused.field_error().unwrap().field, field, "{refused}");
         }
     }
+
+    #[test]
+    fn published_weights_are_served_as_they_are_stored_unless_a_format_is_named() {
+        let ask = |keys: Value| {
+            let mut body = json!({"architecture": "gpt-oss-120b", "gpu": "h100", "batch": 1});
+            body.as_object_mut()
+                .unwrap()
+                .extend(keys.as_object().unwrap().clone());
+            let question = Question::find("predict_model").unwrap();
+            let report = question.ask(body, AtHand::default()).unwrap();
+            serde_json::from_str::<Value>(&report.json()).unwrap()
+        };
+        let served = ask(json!({"mode": "decode"}));
+        // The total of the published index is 65.25 GB.
+        let weights = &served["memory"]["parts_bytes"]["weights"];
+        assert!(
+            (weights.as_f64().unwrap() / 65.25e9 - 1.0).abs() < 1e-3,
+            "{weights}"
+        );
+        assert_eq!(served["memory"]["fits"], true);
+        assert!(
+            served["notes"][0]
+                .as_str()
+                .unwrap()
+                .contains("as stored, mxfp4"),
+            "{served}"
+        );
+        for keys in [json!({"mode": "decode", "dtype": "bf16"}), json!({})] {
+            let other = ask(keys);
+            assert_eq!(other["workload"]["dtype"], "bf16");
+            assert_eq!(other["memory"]["fits"], false);
+            assert!(
+                other["notes"][0].as_str().unwrap().contains("takes bf16"),
+                "{other}"
+            );
+        }
+    }
 }
