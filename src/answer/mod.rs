@@ -34,6 +34,7 @@ use crate::predict::step::{estimate_step, learns_collectives};
 use crate::report::Basis;
 use crate::report::check::CheckReport;
 use crate::report::operator::OperatorReport;
+use crate::report::operator_check::OperatorCheckReport;
 use crate::report::step::StepReport;
 use crate::request::RunRequest;
 
@@ -53,6 +54,24 @@ pub fn operators(predictor: &Predictor, ops: &[Op]) -> Result<Vec<OperatorReport
         OperatorReport::new(predictor.gpu(), op, estimate, basis).with_note(note)
     });
     Ok(reports.collect())
+}
+
+/// The time of one operator, what bounds it and the nearest size that is faster.
+pub fn operator(predictor: &Predictor, op: &Op) -> Result<OperatorReport> {
+    limited(predictor, op).map(|(report, _)| report)
+}
+
+/// The sizing rules on one operator, and what a better size saves.
+pub fn check_operator(predictor: &Predictor, op: &Op) -> Result<OperatorCheckReport> {
+    let (report, limits) = limited(predictor, op)?;
+    let diagnoses = check::check_operator(predictor.gpu(), op, &limits);
+    Ok(OperatorCheckReport::new(report, &diagnoses))
+}
+
+fn limited(predictor: &Predictor, op: &Op) -> Result<(OperatorReport, check::Limits)> {
+    let report = operators(predictor, &[*op])?.remove(0);
+    let limits = check::limits(predictor, op);
+    Ok((report.with_limits(&limits), limits))
 }
 
 /// The time of a step, operator by operator, and what the run takes that is asked about.

@@ -17,6 +17,7 @@ use crate::report::gpus::GpusReport;
 use crate::report::graph::GraphReport;
 use crate::report::models::ModelsReport;
 use crate::report::operator::OperatorReport;
+use crate::report::operator_check::OperatorCheckReport;
 use crate::report::plan::{CompareReport, PlanReport};
 use crate::report::presets::PresetsReport;
 use crate::report::search::SearchReport;
@@ -138,8 +139,13 @@ fn boxed(report: impl AnyReport + 'static) -> Box<dyn AnyReport> {
 fn operator<R: OperatorRequest>(asked: Asked<'_>) -> Result<Box<dyn AnyReport>> {
     let (request, predictor) = asked.read::<R>()?;
     let op = Sizes::fixed(|sizes| request.op(sizes))?;
-    let mut reports = answer::operators(&predictor, &[op])?;
-    Ok(boxed(reports.remove(0)))
+    answer::operator(&predictor, &op).map(boxed)
+}
+
+fn checked<R: OperatorRequest>(asked: Asked<'_>) -> Result<Box<dyn AnyReport>> {
+    let (request, predictor) = asked.read::<R>()?;
+    let op = Sizes::fixed(|sizes| request.op(sizes))?;
+    answer::check_operator(&predictor, &op).map(boxed)
 }
 
 fn swept<R: OperatorRequest>(asked: Asked<'_>) -> Result<Box<dyn AnyReport>> {
@@ -203,6 +209,16 @@ impl Question {
             let (architecture, workload) = Sizes::fixed(|sizes| request.described(&base, sizes))?;
             answer::check(&predictor, &architecture, &workload).map(boxed)
         }),
+        Self::new::<GemmRequest, OperatorCheckReport>(
+            "check_gemm",
+            Some("rules"),
+            checked::<GemmRequest>,
+        ),
+        Self::new::<AttentionRequest, OperatorCheckReport>(
+            "check_attention",
+            Some("rules"),
+            checked::<AttentionRequest>,
+        ),
         Self::new::<SearchRequest, SearchReport>("search", Some("shapes"), |asked| {
             let (request, target): (SearchRequest, _) =
                 json::read(json::with_workload(asked.body))?;

@@ -18,6 +18,9 @@ pub const MOST_PARAMETER_CHANGE: f64 = 0.01;
 const HEAD_SIZES: [u64; 12] = [32, 40, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256];
 const USUAL_HEAD_SIZE: u64 = 128;
 
+/// Tensor-parallel ranks that a cut of heads leaves possible.
+const RANKS: u64 = 4;
+
 /// Steps that a dimension is moved up and down.
 const STEPS: u64 = 3;
 
@@ -97,11 +100,25 @@ impl Near<'_> {
             .collect()
     }
 
-    /// The same width of queries in other head sizes, key/value heads in proportion.
+    /// The same width of queries in other head sizes, key/value heads in proportion; where it is not the hidden width, also
+    /// the same heads in the sizes on either side.
     fn heads(&self) -> Vec<Architecture> {
         if self.arch.mla.is_some() {
             return Vec::new();
         }
+        let is_free = self.arch.heads * self.arch.head_dim != self.arch.hidden;
+        let below = HEAD_SIZES
+            .into_iter()
+            .rev()
+            .find(|size| *size < self.arch.head_dim);
+        let above = HEAD_SIZES
+            .into_iter()
+            .find(|size| *size > self.arch.head_dim);
+        let resized = [below, above].into_iter().flatten().filter(|_| is_free);
+        let resized = resized.map(|size| self.with(|arch| arch.head_dim = size));
+        // Ranks divide by four, as a rule, whether or not any are asked about.
+        let divides =
+            |now: u64, then: u64| !now.is_multiple_of(RANKS) || then.is_multiple_of(RANKS);
         let width = self.arch.heads * self.arch.head_dim;
         let widest = self.arch.head_dim.max(USUAL_HEAD_SIZE);
         HEAD_SIZES
@@ -117,6 +134,9 @@ impl Near<'_> {
                 kv_heads.dedup();
                 kv_heads.into_iter().map(move |kv| (size, heads, kv))
             })
+            .filter(|(_, heads, kv)| {
+                divides(self.arch.heads, *heads) && divides(self.arch.kv_heads, *kv)
+            })
             .map(|(size, heads, kv)| {
                 self.with(|arch| {
                     arch.head_dim = size;
@@ -124,6 +144,7 @@ impl Near<'_> {
                     arch.kv_heads = kv;
                 })
             })
+            .chain(resized)
             .flat_map(|arch| self.fitted(arch))
             .collect()
     }

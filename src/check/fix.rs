@@ -140,6 +140,15 @@ impl<'a> Fixer<'a> {
                 break;
             }
         }
+        // A slower shape fixes nothing where the rule is about speed.
+        let met = fixes.len();
+        if finding.rule.kind == Kind::Speed {
+            fixes.retain(|fix| fix.gain.is_none_or(|gain| gain.expected >= 0.0));
+        }
+        if met > 0 && fixes.is_empty() {
+            let why = format!("of {met} near shapes that meet the rule none is predicted faster");
+            return Some(Remedy::NoNearShape { why });
+        }
         // Near stays before far among those that break no advice.
         fixes.sort_by_key(|fix| !fix.breaks.is_empty());
         if fixes.is_empty() {
@@ -255,7 +264,12 @@ impl<'a> Fixer<'a> {
             work: &near.work,
             gpu,
         };
-        let reason = if near.arch.validate().is_err() || near.work.validate(&near.arch).is_err() {
+        // Key/value heads that the ranks divide stay so.
+        let splits = |arch: &Architecture| arch.kv_heads.is_multiple_of(self.work.tp);
+        let reason = if near.arch.validate().is_err()
+            || near.work.validate(&near.arch).is_err()
+            || (near.work.tp == self.work.tp && splits(self.arch) && !splits(&near.arch))
+        {
             &mut refused.impossible
         } else if self.parameter_change(&near.arch).abs() > MOST_PARAMETER_CHANGE {
             &mut refused.parameters

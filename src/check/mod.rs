@@ -12,6 +12,8 @@ mod compare;
 
 mod fix;
 
+mod operator;
+
 mod workloads;
 
 pub use candidates::MOST_PARAMETER_CHANGE;
@@ -19,6 +21,7 @@ pub use change::Change;
 pub use compare::Gain;
 pub use compare::Outlook;
 pub use fix::Fix;
+pub use operator::{Faster, Limit, Limits, OperatorDiagnosis, Resize, check_operator, limits};
 
 use crate::arch::Architecture;
 use crate::arch::Workload;

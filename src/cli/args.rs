@@ -27,7 +27,6 @@ use std::any::TypeId;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 /// A learned GPU performance predictor for transformers.
 ///
@@ -77,10 +76,13 @@ pub enum Command {
     /// Hold GPUs beside each other, each with its best layout: --gpu h100,h200,b200 or all.
     Compare(Box<CompareArgs>),
     /// Say what is wrong with a shape, what it costs, and which near shape fixes it.
-    Check(Box<CheckArgs>),
+    ///
+    /// `check gemm` and `check attention` judge one operator alike.
+    Check(Box<Check>),
     /// Predict along one dimension: the curve, its steps, a plot.
     ///
-    /// Exactly one size is a range START:END or START:END:STEP with both ends included; the others are numbers.
+    /// Exactly one size is a range or a list, the others are numbers. START:END:STEP has both ends included, START:END about
+    /// a hundred points at multiples of a power of two, START:END:xFACTOR grows by a factor, 4096,8192,11008 is a list.
     #[command(subcommand)]
     Sweep(Box<Sweep>),
     /// Hold the predictor against every finding of the paper behind the sizing rules: a report with plots.
@@ -147,7 +149,7 @@ fn adjusted(command: clap::Command) -> clap::Command {
 /// Refuses ranges where sizes are numbers.
 fn without_ranges(command: clap::Command) -> clap::Command {
     fn number<const LEAST: u64>(text: &str) -> Result<Size<LEAST>, String> {
-        Size::from_str(text).and_then(Size::without_range)
+        Size::fixed(text)
     }
     let command = command.mut_args(|arg: Arg| {
         let kind = arg.get_value_parser().type_id();
@@ -195,7 +197,7 @@ pub enum Predict {
     ///
     /// Sizes of the architecture that are left out stay as they are or follow: --heads keeps the width of attention and
     /// the queries per key head, --hidden keeps the number of heads and the ratio of the MLP.
-    Model(Box<Targeted<StepRequest>>),
+    Model(Box<StepArgs>),
     /// Every line of a file: GEMMs, attentions and models, as JSON lines or CSV.
     ///
     /// A line has the keys of one request, those of the workload beside the others, and its own gpu, model or framework
@@ -208,6 +210,17 @@ pub enum Predict {
     /// What is known is timed kernel by kernel, what is not is named and counted. Shapes are those of the graph; --dim
     /// gives its symbolic dimensions a size. A line of a list has the keys that answers have under `op`, and `count`.
     Graph(GraphArgs),
+}
+
+/// Predicting a step.
+#[derive(Debug, Args)]
+pub struct StepArgs {
+    /// The step.
+    #[command(flatten)]
+    pub subject: Targeted<StepRequest>,
+    /// Draw the operators under the roofline of the GPU: FLOPs per byte against FLOP/s.
+    #[arg(long, value_name = "FILE.svg|FILE.png", value_parser = picture)]
+    pub plot: Option<PathBuf>,
 }
 
 /// Predicting every operator of a graph.
@@ -239,15 +252,15 @@ pub struct BatchArgs {
 #[derive(Debug, Subcommand)]
 #[allow(clippy::large_enum_variant)] // One value a run of the program.
 pub enum Sweep {
-    /// One GEMM, a matrix product (m, k) x (k, n); one of its sizes is a range.
+    /// One GEMM, a matrix product (m, k) x (k, n); one of its sizes is a range or a list.
     ///
     /// Timings of --data are shown beside the prediction, which does not use them.
     Gemm(SweepArgs<GemmRequest>),
-    /// One fused (flash) attention; one of its sizes is a range.
+    /// One fused (flash) attention; one of its sizes is a range or a list.
     ///
     /// Timings of --data are shown beside the prediction, which does not use them.
     Attention(SweepArgs<AttentionRequest>),
-    /// One step of a whole transformer; one of its sizes is a range.
+    /// One step of a whole transformer; one of its sizes is a range or a list.
     ///
     /// Sizes of the architecture that are left out stay as they are or follow: --heads keeps the width of attention and
     /// the queries per key head, --hidden keeps the number of heads and the ratio of the MLP.
@@ -276,6 +289,66 @@ pub struct FileArgs {
     pub plot: Option<PathBuf>,
 }
 
+/// What is judged by the sizing rules: a model, or one operator.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // One value a run of the program.
+pub enum Check {
+    /// Shapes of whole models.
+    Models(CheckArgs),
+    /// One operator.
+    Operator(CheckOperator),
+}
+
+impl FromArgMatches for Check {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        match matches.subcommand_name() {
+            Some(_) => CheckOperator::from_arg_matches(matches).map(Self::Operator),
+            None => CheckArgs::from_arg_matches(matches).map(Self::Models),
+        }
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for Check {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        let command = CheckOperator::augment_subcommands(CheckArgs::augment_args(command));
+        command
+            .args_conflicts_with_subcommands(true)
+            .subcommand_negates_reqs(true)
+            .subcommand_required(false)
+            .arg_required_else_help(false)
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+/// The operator to be judged.
+#[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant)] // One value a run of the program.
+pub enum CheckOperator {
+    /// One GEMM, a matrix product (m, k) x (k, n): what bounds it, and the nearest size that is faster.
+    Gemm(CheckOperatorArgs<GemmRequest>),
+    /// One fused (flash) attention: what bounds it, and the nearest size that is faster.
+    Attention(CheckOperatorArgs<AttentionRequest>),
+}
+
+/// An operator to be judged by the sizing rules.
+#[derive(Debug, Args)]
+pub struct CheckOperatorArgs<R: Args> {
+    /// The operator.
+    #[command(flatten)]
+    pub subject: Targeted<R>,
+    /// What fails.
+    #[command(flatten)]
+    pub limits: FailArgs,
+}
+
 /// A shape to be judged by the sizing rules.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
@@ -285,6 +358,14 @@ pub struct CheckArgs {
     /// Further models, each checked alike.
     #[arg(value_name = "PRESET|CONFIG.json")]
     pub others: Vec<ArchitectureRequest>,
+    /// What fails.
+    #[command(flatten)]
+    pub limits: FailArgs,
+}
+
+/// Which broken rules make the exit code 1.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct FailArgs {
     /// Exit with 1 when any rule is broken, advice included; the report is the same.
     #[arg(long)]
     pub strict: bool,
@@ -294,6 +375,13 @@ pub struct CheckArgs {
     /// Exit with 1 when a rule is broken whose fix is expected to save more than this share of the time, such as 3%.
     #[arg(long, value_name = "FRACTION", value_parser = fraction, conflicts_with = "strict")]
     pub fail_above: Option<f64>,
+}
+
+impl FailArgs {
+    /// Whether broken rules are counted at all.
+    pub fn counts(&self) -> bool {
+        self.strict || self.fail_above.is_some()
+    }
 }
 
 /// Finding a shape.

@@ -221,15 +221,36 @@ fn cell(key: &str, text: &str) -> Value {
     }
 }
 
-/// The time of one line with its interval and its tier.
+/// The time of one line with its interval, the tier of most of it, and what was asked.
 fn short(line: u64, report: &dyn AnyReport) -> String {
     let [time, low, high] = ["time_us", "low_us", "high_us"].map(|key| {
         let number = report.key(key).and_then(|text| text.parse().ok());
         Seconds::from_micros(number.unwrap_or(f64::NAN)).to_string()
     });
     let tier = report.key("tier").unwrap_or_default();
-    let tier = tier.trim_matches('"');
-    format!("{line:>8}  {time:>10}  ({low} to {high})  {tier}\n")
+    let tier = main_tier(report).unwrap_or_else(|| tier.trim_matches('"').to_owned());
+    let text = report.text();
+    let mut heading = text.lines();
+    // The first line of an operator is its shape; a model's name is followed by its workload.
+    let subject = heading.next().unwrap_or_default();
+    let subject = match (report.key("workload"), heading.next()) {
+        (Some(_), Some(workload)) => {
+            let name = subject.split_once(" (").map_or(subject, |(name, _)| name);
+            format!("{name}, {workload}")
+        }
+        _ => subject.to_owned(),
+    };
+    format!("{line:>8}  {time:>10}  ({low} to {high})  {tier:<11}  {subject}\n")
+}
+
+/// The tier of most of the time of a step; none of an operator.
+fn main_tier(report: &dyn AnyReport) -> Option<String> {
+    let shares: Map<String, Value> = serde_json::from_str(&report.key("tier_shares")?).ok()?;
+    let share = |value: &Value| value.as_f64().unwrap_or_default();
+    let most = shares
+        .iter()
+        .max_by(|a, b| share(a.1).total_cmp(&share(b.1)))?;
+    Some(format!("{} {:.0} %", most.0, 100.0 * share(most.1)))
 }
 
 #[cfg(test)]

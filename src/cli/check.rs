@@ -4,12 +4,16 @@ use crate::answer;
 use crate::cli::Answer;
 use crate::cli::DONE;
 use crate::cli::FAILED;
+use crate::cli::args::Check;
 use crate::cli::args::CheckArgs;
+use crate::cli::args::CheckOperator;
+use crate::cli::args::CheckOperatorArgs;
 use crate::cli::args::Format;
 use crate::cli::one_line;
 use crate::cli::render;
 use crate::cli::say;
 use crate::cli::target::answering;
+use crate::error::Error;
 use crate::error::Result;
 use crate::predict::Predictor;
 use crate::report::Report;
@@ -17,10 +21,39 @@ use crate::report::check::CheckReport;
 use crate::report::sarif;
 use crate::request::ArchitectureRequest;
 use crate::request::ModelRequest;
+use crate::request::OperatorRequest;
 use crate::request::Sizes;
+use clap::Args;
 use std::path::Path;
 
-pub(super) fn run(args: &CheckArgs, format: Format) -> Result<Answer> {
+pub(super) fn run(check: &Check, format: Format) -> Result<Answer> {
+    match check {
+        Check::Models(args) => models(args, format),
+        Check::Operator(CheckOperator::Gemm(args)) => operator(args, format),
+        Check::Operator(CheckOperator::Attention(args)) => operator(args, format),
+    }
+}
+
+fn operator<R: OperatorRequest + Args>(
+    args: &CheckOperatorArgs<R>,
+    format: Format,
+) -> Result<Answer> {
+    if format == Format::Sarif {
+        let allowed = "text or json for one operator";
+        return Err(Error::field("command line", "--format", "sarif", allowed));
+    }
+    let op = Sizes::fixed(|sizes| args.subject.request.op(sizes))?;
+    let predictor = answering(&args.subject.target)?;
+    let report = answer::check_operator(&predictor, &op)?;
+    let limits = &args.limits;
+    let failed = limits.counts() && report.fails(!limits.no_advice, limits.fail_above);
+    Ok(Answer {
+        text: render(&report, format),
+        code: if failed { FAILED } else { DONE },
+    })
+}
+
+fn models(args: &CheckArgs, format: Format) -> Result<Answer> {
     let request = &args.subject.request;
     let mut reports = Vec::new();
     let mut failed = false;
@@ -47,10 +80,10 @@ pub(super) fn run(args: &CheckArgs, format: Format) -> Result<Answer> {
             texts.join("\n")
         }
     };
-    let counts = args.strict || args.fail_above.is_some();
+    let limits = &args.limits;
     let broken =
-        |(_, report): &(String, CheckReport)| report.fails(!args.no_advice, args.fail_above);
-    failed |= counts && reports.iter().any(broken);
+        |(_, report): &(String, CheckReport)| report.fails(!limits.no_advice, limits.fail_above);
+    failed |= limits.counts() && reports.iter().any(broken);
     Ok(Answer {
         text,
         code: if failed { FAILED } else { DONE },

@@ -1,7 +1,7 @@
 //! What a wrong option or argument was meant to be.
 
-use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, Command};
 
 /// Names that other programs have for options of this one; the first that the command takes is the one.
 const OTHER_NAMES: &[(&str, &[&str])] = &[
@@ -67,8 +67,27 @@ const OTHER_NAMES: &[(&str, &[&str])] = &[
     ("address", &["listen"]),
     ("output", &["out", "csv", "export"]),
     ("json", &["format json"]),
+    ("batch", &["batch-count"]),
+    ("backward", &["pass backward"]),
+    ("head-size", &["head-dim"]),
+    ("is-causal", &["causal"]),
+    ("kv-len", &["kv-seq"]),
+    ("sliding-window", &["window"]),
     ("model-path", &["model"]),
     ("config", &["framework"]),
+];
+
+/// Names that other programs have for operators.
+const OTHER_OPERATORS: &[(&str, &str)] = &[
+    ("attn", "attention"),
+    ("flash", "attention"),
+    ("flash-attention", "attention"),
+    ("fmha", "attention"),
+    ("mha", "attention"),
+    ("sdpa", "attention"),
+    ("linear", "gemm"),
+    ("matmul", "gemm"),
+    ("mm", "gemm"),
 ];
 
 /// Subcommands of `predict` and `sweep` that a size or a name is meant for.
@@ -83,10 +102,15 @@ pub fn improved(mut error: clap::Error, root: &Command, args: &[String]) -> clap
     let (command, path) = asked(root, args);
     let suggestion = match error.kind() {
         ErrorKind::UnknownArgument => text(&error, ContextKind::InvalidArg)
-            .and_then(|wrong| option(root, command, &path, &wrong)),
+            .and_then(|wrong| option(root, command, &path, &wrong, args)),
         ErrorKind::InvalidSubcommand => text(&error, ContextKind::InvalidSubcommand)
             .filter(|_| command.find_subcommand(WHOLE_MODEL).is_some())
-            .map(|name| format!("shapewise {path} {WHOLE_MODEL} {name}")),
+            .map(
+                |name| match OTHER_OPERATORS.iter().find(|(other, _)| *other == name) {
+                    Some((_, operator)) => format!("shapewise {path} {operator}"),
+                    None => format!("shapewise {path} {WHOLE_MODEL} {name}"),
+                },
+            ),
         _ => None,
     };
     if let Some(suggestion) = suggestion {
@@ -118,7 +142,14 @@ fn asked<'a>(root: &'a Command, args: &[String]) -> (&'a Command, String) {
 }
 
 /// What an unknown option or a value too many was meant to be.
-fn option(root: &Command, command: &Command, path: &str, wrong: &str) -> Option<String> {
+fn option(
+    root: &Command,
+    command: &Command,
+    path: &str,
+    wrong: &str,
+    args: &[String],
+) -> Option<String> {
+    let shorts: Vec<char> = command.get_arguments().filter_map(Arg::get_short).collect();
     let takes = |long: &str| {
         let long = long.split(' ').next();
         let mut arguments = command.get_arguments().chain(root.get_arguments());
@@ -126,12 +157,28 @@ fn option(root: &Command, command: &Command, path: &str, wrong: &str) -> Option<
     };
     let Some(name) = wrong.strip_prefix("--") else {
         // A bare number of parameters after `search`.
-        let is_count = wrong.starts_with(|c: char| c.is_ascii_digit());
-        return (is_count && takes("params")).then(|| format!("shapewise {path} --params {wrong}"));
+        let is_count = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
+        let sizes = ['m', 'n', 'k'];
+        if is_count(wrong) && sizes.iter().all(|size| shorts.contains(size)) {
+            // The sizes of a GEMM in their order.
+            let bare = args.iter().filter(|arg| is_count(arg)).zip(sizes);
+            let named: Vec<_> = bare
+                .map(|(value, size)| format!("-{size} {value}"))
+                .collect();
+            return Some(format!("shapewise {path} {}", named.join(" ")));
+        }
+        return (is_count(wrong) && takes("params"))
+            .then(|| format!("shapewise {path} --params {wrong}"));
     };
     let name = name.split('=').next()?.replace('_', "-");
     if takes(&name) {
         return Some(format!("--{name}"));
+    }
+    let mut letters = name.chars();
+    if let (Some(letter), None) = (letters.next(), letters.next())
+        && shorts.contains(&letter)
+    {
+        return Some(format!("-{letter}"));
     }
     let known = OTHER_NAMES.iter().find(|(other, _)| *other == name)?;
     let meant = known.1.iter().find(|long| takes(long))?;

@@ -4,14 +4,16 @@ use crate::answer;
 use crate::cli::args::Format;
 use crate::cli::args::GraphArgs;
 use crate::cli::args::Predict;
+use crate::cli::args::StepArgs;
 use crate::cli::args::Targeted;
 use crate::cli::render;
 use crate::cli::target::answering;
+use crate::cli::write;
 use crate::error::Result;
 use crate::graph;
+use crate::report::plot;
 use crate::request::OperatorRequest;
 use crate::request::Sizes;
-use crate::request::StepRequest;
 use clap::Args;
 
 pub(super) fn run(command: &Predict, format: Format) -> Result<String> {
@@ -27,15 +29,20 @@ pub(super) fn run(command: &Predict, format: Format) -> Result<String> {
 fn one<R: OperatorRequest + Args>(args: &Targeted<R>, format: Format) -> Result<String> {
     let op = Sizes::fixed(|sizes| args.request.op(sizes))?;
     let predictor = answering(&args.target)?;
-    let reports = answer::operators(&predictor, &[op])?;
-    Ok(render(&reports[0], format))
+    let report = answer::operator(&predictor, &op)?;
+    Ok(render(&report, format))
 }
 
-fn step(args: &Targeted<StepRequest>, format: Format) -> Result<String> {
-    let base = args.request.model.architecture.find()?;
-    let (architecture, workload) = Sizes::fixed(|sizes| args.request.model.step(&base, sizes))?;
-    let predictor = answering(&args.target)?;
-    let report = answer::step(&predictor, &architecture, &workload, &args.request.run)?;
+fn step(args: &StepArgs, format: Format) -> Result<String> {
+    let Targeted { request, target } = &args.subject;
+    let base = request.model.architecture.find()?;
+    let (architecture, workload) = Sizes::fixed(|sizes| request.model.step(&base, sizes))?;
+    let predictor = answering(target)?;
+    let report = answer::step(&predictor, &architecture, &workload, &request.run)?;
+    if let Some(path) = &args.plot {
+        let picture = plot::render(&report.roofline(), plot::Format::of(path)?)?;
+        write(path, &picture)?;
+    }
     Ok(render(&report, format))
 }
 

@@ -23,6 +23,8 @@ named_enum! {
         Batched = "batched",
         /// A head size nobody measured on this stack.
         HeadSize = "head_size",
+        /// No fused kernel takes heads of this size; unfused kernels run, whose scores go through memory.
+        Unfused = "unfused",
         /// A mask or a prefill on a cached prefix that nobody measured on this stack.
         Mask = "mask",
         /// A sliding window on a stack that was measured without: the time without it, by the tiles that are read.
@@ -63,6 +65,9 @@ impl Caveat {
             }
             Self::Batched => "batched GEMM, carried over from another GPU's batched GEMMs",
             Self::HeadSize => "head size not measured on this stack",
+            Self::Unfused => {
+                "no fused kernel takes this head size (multiples of 8 up to 256): unfused kernels, by their traffic"
+            }
             Self::Mask => "mask or cached prefix not measured on this stack",
             Self::Window => "sliding window by its tiles: this stack was measured without",
             Self::BackwardFromForward => "backward attention by its measured ratio to forward",

@@ -42,16 +42,9 @@ struct Contiguous {
 }
 
 impl Contiguous {
-    /// The left operand is contiguous along `k`, or `m` if transposed; the right one along `n`, or `k`; the output
-    /// along `n`.
     const fn of(layout: Layout) -> Self {
-        let left_transposed = matches!(layout, Layout::Nt | Layout::Tt);
-        let right_transposed = matches!(layout, Layout::Tn | Layout::Tt);
-        Self {
-            m: left_transposed,
-            n: true,
-            k: !left_transposed || right_transposed,
-        }
+        let [m, n, k] = layout.contiguous();
+        Self { m, n, k }
     }
 
     /// Those that are no multiple of `alignment`.

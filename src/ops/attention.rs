@@ -175,6 +175,13 @@ impl Attention {
         self.is_latent() && self.head_dim > 256
     }
 
+    /// Whether a fused kernel takes heads of this size: FlashAttention, cuDNN and Transformer Engine take multiples of 8 up to
+    /// 256. Kernels of decoding steps read the cache in any size, and those of latents are made for theirs.
+    pub const fn has_fused_kernel(&self) -> bool {
+        let fits = self.head_dim.is_multiple_of(8) && self.head_dim <= 256;
+        fits || self.is_decode() || self.is_latent()
+    }
+
     /// Whether this is one decoding step: a single query against a cache.
     pub const fn is_decode(&self) -> bool {
         self.seq_q == 1 && self.seq_kv > 1

@@ -23,6 +23,16 @@ named_enum! {
     }
 }
 
+impl Layout {
+    /// Whether some operand lies in memory element by element along `m`, `n` and `k`: the left operand along `k`, or `m`
+    /// if transposed; the right one along `n`, or `k`; the output along `n`.
+    pub const fn contiguous(self) -> [bool; 3] {
+        let left_transposed = matches!(self, Self::Nt | Self::Tt);
+        let right_transposed = matches!(self, Self::Tn | Self::Tt);
+        [left_transposed, true, !left_transposed || right_transposed]
+    }
+}
+
 /// A matrix product `(m, k) x (k, n)`, `k` the reduction, repeated for `batch` independent members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Gemm {

@@ -4,11 +4,11 @@
 //! calibrated, because there are no measurements to calibrate them on.
 
 use crate::gpu::Gpu;
-use crate::ops::{Collective, Dtype, Op};
+use crate::ops::{Attention, Collective, Dtype, Op, Pass};
 use crate::predict::collective::{NETWORK_HALF_WIDTH, Traffic};
 use crate::predict::estimate::{Caveat, Caveats, Estimate, Tier};
 use crate::regressor::artifact::Key;
-use crate::units::{FlopsPerSecond, Seconds};
+use crate::units::{Bytes, FlopsPerSecond, Seconds};
 
 /// The logarithm of the greatest penalty that is carried over: odd sizes cost up to 3.4 times on A100
 /// (the co-design paper's vocabulary sweep), a few more for the smallest heads.
@@ -45,6 +45,8 @@ const fn half_width(caveat: Caveat) -> f64 {
         Caveat::Batched => 0.20,
         // An assumption: the features count what the tile of a head adds.
         Caveat::HeadSize => 0.15,
+        // One run was published, see `SCORE_BANDWIDTH`; kernel by kernel with a mask of its own it is another 1.5 times.
+        Caveat::Unfused => 0.60,
         // An assumption: the features count the tiles that a mask leaves.
         Caveat::Mask => 0.10,
         // Where both were timed, nine in ten are within 0.2 for windows of 1,024 keys and more, 0.7 for 128 keys.
@@ -182,6 +184,40 @@ pub fn roofline(gpu: &Gpu, op: &Op) -> Estimate {
         }
     };
     unlearned(time, Caveat::NotLearned)
+}
+
+/// Times that unfused attention writes or reads its scores: forward both GEMMs and a softmax that reads and writes, backward
+/// the gradients of both operands of both GEMMs and of the softmax.
+const SCORE_PASSES: [f64; 2] = [4.0, 7.0];
+
+/// Share of the bandwidth of streaming kernels that those passes reach, so that a 70B model with heads of 132 takes 1.69 times
+/// the step with heads of 128 on 128 H100 (219 and 370 TFLOP/s: Dao-AILab/flash-attention, issue 1141).
+const SCORE_BANDWIDTH: f64 = 0.55;
+
+/// The estimate of attention whose heads no fused kernel takes: GEMMs over all pairs, masked or not, and the traffic of the scores.
+pub fn unfused(gpu: &Gpu, op: &Attention, fused: Estimate) -> Estimate {
+    let whole = Attention {
+        causal: false,
+        window: 0,
+        ..*op
+    };
+    let pairs = op.batch as f64 * op.heads as f64 * op.seq_q as f64 * op.seq_kv as f64;
+    let passes = match op.pass {
+        Pass::Forward => SCORE_PASSES[0],
+        Pass::Backward => SCORE_PASSES[1],
+    };
+    let traffic = Bytes::from_bytes(passes * pairs * op.dtype.size() as f64);
+    let arithmetic = whole.flops() / (gpu.nearest_peak(op.dtype) * REACHABLE_PEAK);
+    let time = arithmetic + traffic / (gpu.reachable_bandwidth() * SCORE_BANDWIDTH);
+    let mut caveats = fused.caveats;
+    caveats.insert(Caveat::Unfused);
+    let estimate = fused.widened(half_width(Caveat::Unfused));
+    Estimate {
+        time: fused.time.max(time),
+        tier: fused.tier.max(Tier::Transferred),
+        caveats,
+        ..estimate
+    }
 }
 
 /// A collective alone over several nodes; none inside one.

@@ -278,6 +278,14 @@ impl Predictor {
                 let answers = ops.iter().zip(plans.drain(..));
                 let answers = answers.map(|(op, plan)| {
                     let estimate = self.conclude(op, plan, kernels.memory, batch);
+                    let estimate = match op {
+                        Op::Attention(op)
+                            if !op.has_fused_kernel() && estimate.tier != Tier::Measured =>
+                        {
+                            assume::unfused(&self.gpu, op, estimate)
+                        }
+                        _ => estimate,
+                    };
                     self.scoped(op, estimate)
                 });
                 estimates.extend(answers);

@@ -173,10 +173,9 @@ impl From<&Diagnosis> for RuleKeys {
     fn from(diagnosis: &Diagnosis) -> Self {
         let rule = diagnosis.rule();
         let verdict = &diagnosis.finding.verdict;
-        let (name, value, wanted) = match verdict {
-            Verdict::Met { .. } => ("met", None, None),
-            Verdict::NotApplicable { .. } => ("not_applicable", None, None),
-            Verdict::Broken { value, wanted, .. } => ("broken", Some(*value), Some(wanted.clone())),
+        let (value, wanted) = match verdict {
+            Verdict::Broken { value, wanted, .. } => (Some(*value), Some(wanted.clone())),
+            _ => (None, None),
         };
         let (fix, faster, no_fix) = match &diagnosis.remedy {
             None => (None, None, None),
@@ -190,7 +189,7 @@ impl From<&Diagnosis> for RuleKeys {
         Self {
             id: rule.id,
             title: rule.title,
-            verdict: name,
+            verdict: verdict.name(),
             severity: verdict.severity().map(|severity| severity.name()),
             detail: verdict.detail().to_owned(),
             value,

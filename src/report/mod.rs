@@ -40,6 +40,8 @@ pub mod models;
 
 pub mod operator;
 
+pub mod operator_check;
+
 pub mod plan;
 
 mod plan_text;
@@ -52,6 +54,8 @@ pub mod reproduce;
 
 #[cfg(feature = "dataset")]
 pub mod runs;
+
+mod roofline;
 
 pub mod sarif;
 

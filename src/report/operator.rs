@@ -1,5 +1,6 @@
 //! The answer to `predict gemm` and `predict attention`.
 
+use crate::check::{Faster, Limit, Limits};
 use crate::gpu::Gpu;
 use crate::ops::Dtype;
 use crate::ops::Gemm;
@@ -46,6 +47,15 @@ pub struct OperatorReport {
     bandwidth_fraction: f64,
     intensity_flops_per_byte: f64,
     bound: Bound,
+    /// What it loses most of its time to, or waits for where it loses none; none in lists of operators.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bound_by: Option<Limit>,
+    /// The sizes behind that loss.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    bound_detail: String,
+    /// Near sizes that are predicted faster, the greatest loss first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    faster: Vec<FasterKeys>,
     #[serde(skip_serializing_if = "Option::is_none")]
     waves: Option<WaveCount>,
     tier: Tier,
@@ -60,6 +70,74 @@ pub struct OperatorReport {
 pub struct OperatorsReport {
     /// In the order of the question.
     pub ops: Vec<OperatorReport>,
+}
+
+/// A near operator that is predicted faster.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub(super) struct FasterKeys {
+    /// What it fixes.
+    limit: Limit,
+    changes: Vec<ResizeKeys>,
+    time_us: f64,
+    /// The time as it is over this time.
+    factor: f64,
+    /// The FLOP/s of this operator over those as it is.
+    rate_factor: f64,
+    /// The share of the time as it is that is lost without it.
+    pub(super) loss_fraction: f64,
+}
+
+/// One size that is different.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, ToSchema)]
+struct ResizeKeys {
+    size: &'static str,
+    from: u64,
+    to: u64,
+}
+
+impl From<&Faster> for FasterKeys {
+    fn from(near: &Faster) -> Self {
+        let changes = near.changes.iter().map(|change| ResizeKeys {
+            size: change.size,
+            from: change.from,
+            to: change.to,
+        });
+        Self {
+            limit: near.limit,
+            changes: changes.collect(),
+            time_us: near.time.micros(),
+            factor: near.factor,
+            rate_factor: near.rate_factor,
+            loss_fraction: near.loss,
+        }
+    }
+}
+
+impl FasterKeys {
+    /// `n = 11008 takes 477.2 us (2.9 times as fast)`.
+    pub(super) fn text(&self) -> String {
+        let head = self.changes.iter().find(|change| change.size == "head_dim");
+        let sizes: Vec<_> = self
+            .changes
+            .iter()
+            // Values of the same width as keys change alike.
+            .filter(|change| {
+                change.size != "value_dim" || head.is_none_or(|head| head.to != change.to)
+            })
+            .map(|change| format!("{} = {}", change.size, change.to))
+            .collect();
+        let takes = if sizes.len() > 1 { "take" } else { "takes" };
+        // A smaller operator is faster in any case, and a larger one may be at its rate alone.
+        let gain = match self.rate_factor >= self.factor && self.factor > 1.0 {
+            true => format!("{:.2} times as fast", self.factor),
+            false => format!("{:.2} times the FLOP/s", self.rate_factor),
+        };
+        format!(
+            "{} {takes} {} ({gain})",
+            sizes.join(", "),
+            Seconds::from_micros(self.time_us)
+        )
+    }
 }
 
 /// How a GEMM fills the GPU in tiles of 128 x 256.
@@ -101,6 +179,9 @@ impl OperatorReport {
             bandwidth_fraction: traffic / gpu.bandwidth(),
             intensity_flops_per_byte: flops.flops() / bytes.bytes(),
             bound: Bound::of(op, gpu),
+            bound_by: None,
+            bound_detail: String::new(),
+            faster: Vec::new(),
             waves: match op {
                 Op::Gemm(gemm) => WaveCount::of(gemm, gpu),
                 _ => None,
@@ -108,6 +189,30 @@ impl OperatorReport {
             tier: estimate.tier,
             caveats: estimate.caveats.iter().map(Warning::from).collect(),
             notes: Vec::new(),
+        }
+    }
+
+    /// The same with what bounds the operator.
+    #[must_use]
+    pub fn with_limits(mut self, limits: &Limits) -> Self {
+        self.bound_by = Some(limits.bound_by);
+        self.bound_detail.clone_from(&limits.detail);
+        self.faster = limits.faster.iter().map(FasterKeys::from).collect();
+        self
+    }
+
+    /// What bounds the operator, in words.
+    pub(super) fn bound_text(&self) -> String {
+        let ideal = format!(
+            "{} ({} FLOPs per byte)",
+            self.bound.text(),
+            significant(self.intensity_flops_per_byte)
+        );
+        match self.bound_by {
+            Some(limit) if !self.bound_detail.is_empty() => {
+                format!("{limit}: {}; an ideal kernel by {ideal}", self.bound_detail)
+            }
+            _ => ideal,
         }
     }
 
@@ -175,15 +280,9 @@ impl Report for OperatorReport {
                     }
                 ),
             ),
-            (
-                "bound by",
-                format!(
-                    "{} ({} FLOPs per byte)",
-                    self.bound.text(),
-                    significant(self.intensity_flops_per_byte)
-                ),
-            ),
+            ("bound by", self.bound_text()),
         ];
+        lines.extend(self.faster.iter().map(|near| ("faster", near.text())));
         lines.extend(self.waves.map(|waves| ("fill", waves.text())));
         lines.push(("tier", self.tier.to_string()));
         lines.extend(self.basis.iter().map(|basis| ("based on", basis.text())));

@@ -220,6 +220,7 @@ impl PlanReport {
             lines,
             points,
             marks: Vec::new(),
+            areas: Vec::new(),
         }
     }
 }

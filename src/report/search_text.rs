@@ -100,6 +100,7 @@ impl SearchReport {
                 series("baseline", vec![published]),
             ],
             marks: Vec::new(),
+            areas: Vec::new(),
         }
     }
 
@@ -179,6 +180,7 @@ impl SearchReport {
                 },
             ],
             marks: Vec::new(),
+            areas: Vec::new(),
         }
     }
 

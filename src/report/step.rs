@@ -77,6 +77,9 @@ pub struct StepReport {
     #[serde(skip)]
     pub(super) format_notes: usize,
     pub(super) lines: Vec<StepLine>,
+    /// The dense peak in TFLOP/s and the bandwidth of the memory in TB/s.
+    #[serde(skip)]
+    pub(super) roof: [f64; 2],
 }
 
 named_enum! {
@@ -186,6 +189,8 @@ pub(super) struct StepLine {
     pub time_us: f64,
     pub share: f64,
     pub flops: f64,
+    /// Least traffic of the device memory.
+    pub bytes: f64,
     pub tflops_per_s: f64,
     pub tier: Tier,
     pub caveats: Vec<Caveat>,
@@ -378,6 +383,10 @@ impl StepReport {
                 .iter()
                 .map(|line| StepLine::new(line, share(line)))
                 .collect(),
+            roof: [
+                peak.flops_per_sec() / 1e12,
+                gpu.bandwidth().bytes_per_sec() / 1e12,
+            ],
         })
     }
 }
@@ -432,6 +441,7 @@ impl StepLine {
             time_us: line.time.micros(),
             share,
             flops: flops.flops(),
+            bytes: line.item.op.bytes().bytes() * line.item.count as f64,
             // A kernel that a framework fuses away takes no time.
             tflops_per_s: match line.time > Seconds::ZERO {
                 true => (flops / line.time).flops_per_sec() / 1e12,

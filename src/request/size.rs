@@ -40,13 +40,21 @@ impl<const LEAST: u64> Size<LEAST> {
             })
     }
 
-    /// This size if it is a number; a range is for `sweep`.
-    pub fn without_range(self) -> Result<Self, String> {
-        match self {
-            Self::Number(_) => Ok(self),
-            Self::Range(_) => Err(format!(
-                "allowed: whole numbers from {LEAST} to {LARGEST}; only a sweep takes a range"
+    /// What a sweep takes.
+    const SWEPT: &'static str = "a whole number such as 8192 or 8k, a list such as 4096,8192, or a range START:END, START:END:STEP or \
+                                 START:END:xFACTOR, both ends included";
+
+    /// As anything but a sweep reads it: `8,192` is one number.
+    pub fn fixed(text: &str) -> Result<Self, String> {
+        let refused = match Self::number(text, LEAST) {
+            Ok(number) => return Ok(Self::Number(number)),
+            Err(allowed) => allowed,
+        };
+        match Self::from_str(text) {
+            Ok(Self::Range(_)) => Err(format!(
+                "allowed: whole numbers from {LEAST} to {LARGEST}; only a sweep takes a range or a list"
             )),
+            _ => Err(refused),
         }
     }
 }
@@ -60,29 +68,38 @@ impl<const LEAST: u64> Default for Size<LEAST> {
 impl<const LEAST: u64> FromStr for Size<LEAST> {
     type Err = String;
 
+    /// As a sweep reads it: commas separate the values of a list.
     fn from_str(text: &str) -> Result<Self, String> {
-        let range = |start: &str, end: &str, step: &str| {
-            let [start, end] = [Self::number(start, LEAST)?, Self::number(end, LEAST)?];
-            let range = Range::new(start, end, Self::number(step, 1)?);
-            range.map(Self::Range).map_err(|error| error.to_string())
-        };
+        let one = |text: &str| Self::number(text, LEAST);
+        let read =
+            |range: error::Result<Range>| range.map(Self::Range).map_err(|error| error.to_string());
         let parts: Vec<_> = text.split(':').collect();
         match parts[..] {
-            [number] => Self::number(number, LEAST)
-                .map(Self::Number)
-                .map_err(|allowed| {
-                    let range = number.split_once("..").or_else(|| number.split_once('-'));
-                    match range.filter(|(start, end)| !start.is_empty() && !end.is_empty()) {
-                        Some((start, end)) => format!("a range is written {start}:{end}"),
-                        None => allowed,
-                    }
-                }),
-            [start, end, ..] if start.is_empty() || end.is_empty() => {
-                Err("a range is written START:END or START:END:STEP, both ends included".to_owned())
+            [list] if list.contains(',') => {
+                let values: Result<Vec<_>, _> =
+                    list.split(',').map(|value| one(value.trim())).collect();
+                read(Range::of(&values?))
             }
-            [start, end] => range(start, end, "1"),
-            [start, end, step] => range(start, end, step),
-            _ => Err("allowed: a number, START:END or START:END:STEP".to_owned()),
+            [number] => one(number).map(Self::Number).map_err(|_| {
+                let range = number.split_once("..").or_else(|| number.split_once('-'));
+                match range.filter(|(start, end)| !start.is_empty() && !end.is_empty()) {
+                    Some((start, end)) => format!("a range is written {start}:{end}"),
+                    None => format!("allowed: {}", Self::SWEPT),
+                }
+            }),
+            [start, end, ..] if start.is_empty() || end.is_empty() => {
+                Err(format!("allowed: {}", Self::SWEPT))
+            }
+            [start, end] => read(Range::usual(one(start)?, one(end)?)),
+            [start, end, step] => match step.strip_prefix(['x', 'X', '*']) {
+                Some(factor) => read(Range::growing(
+                    one(start)?,
+                    one(end)?,
+                    Self::number(factor, 1)?,
+                )),
+                None => read(Range::new(one(start)?, one(end)?, Self::number(step, 1)?)),
+            },
+            _ => Err(format!("allowed: {}", Self::SWEPT)),
         }
     }
 }
@@ -113,8 +130,12 @@ impl<'de, const LEAST: u64> Deserialize<'de> for Size<LEAST> {
                 .as_u64()
                 .filter(|number| (LEAST..=LARGEST).contains(number))
                 .map(Self::Number),
-            // In JSON a number is a number, so a range has digits alone.
-            Value::String(text) if text.bytes().all(|b| b.is_ascii_digit() || b == b':') => {
+            // In JSON a number is a number, so a range or a list has digits alone.
+            Value::String(text)
+                if text
+                    .bytes()
+                    .all(|b| b.is_ascii_digit() || b":,x".contains(&b)) =>
+            {
                 text.parse().ok()
             }
             _ => None,
@@ -127,7 +148,8 @@ impl<'de, const LEAST: u64> Deserialize<'de> for Size<LEAST> {
             let mut expected = format!("expected a whole number from {LEAST} to {LARGEST}");
             if !value.is_number() {
                 expected += &format!(
-                    ", or in a sweep a range of at most {MOST_VALUES} of them as START:END or START:END:STEP"
+                    ", or in a sweep a range of at most {MOST_VALUES} of them as START:END, START:END:STEP or START:END:xFACTOR, or a list \
+                     such as 4096,8192"
                 );
             }
             serde::de::Error::custom(expected)
@@ -195,7 +217,7 @@ impl Sizes {
             found => format!("in {}", found.join(" and ")),
         };
         Err(Error::usage(format!(
-            "sweep: the range is {value}; allowed: exactly one of {} as START:END:STEP",
+            "sweep: the range is {value}; allowed: exactly one of {} as START:END, START:END:STEP, START:END:xFACTOR or a list such as 4096,8192",
             sizes.keys.join(", ")
         )))
     }
@@ -246,16 +268,27 @@ mod tests {
         let read = |text: &str| text.parse::<Size>();
         assert_eq!(read("4096"), Ok(Size::Number(4096)));
         assert_eq!(read("16:64"), range(16, 64, 1));
+        let listed = |values: &[u64]| Ok(Size::Range(Range::of(values).unwrap()));
+        assert_eq!(read("4096,8192"), listed(&[4096, 8192]));
+        assert_eq!(read("512,768"), listed(&[512, 768]));
+        assert_eq!(Size::<1>::fixed("8,192"), Ok(Size::Number(8192)));
+        assert_eq!(
+            read("1:4096:x2"),
+            Ok(Size::Range(Range::growing(1, 4096, 2).unwrap()))
+        );
         assert_eq!(read("1536:6144:64"), range(1536, 6144, 64));
         assert!(matches!("0:8:4".parse::<Size<0>>(), Ok(Size::Range(_))));
         for (text, part) in [
-            ("", "whole numbers"),
+            ("", "whole number"),
+            ("odd", "a list such as 4096,8192, or a range START:END"),
             ("0:8", "from 1"),
-            ("8:", "START:END or START:END:STEP"),
+            ("0,8", "from 1"),
+            ("8:", "START:END, START:END:STEP"),
             ("64:16", "at least the start, 64"),
             ("1:2:0", "from 1"),
             ("1:2:3:4", "START:END:STEP"),
-            ("1:1000000", "at most 100000"),
+            ("1:1000000:1", "at most 100000"),
+            ("1:8:x1", "at least 2"),
         ] {
             let message = read(text).unwrap_err();
             assert!(message.contains(part), "{text}: {message}");
@@ -266,7 +299,9 @@ mod tests {
     fn in_json_a_number_is_a_number_and_a_range_a_string() {
         let read = |text| serde_json::from_str::<Size>(text);
         assert_eq!(read("8").unwrap(), Size::Number(8));
-        assert!(matches!(read("\"8:64:8\"").unwrap(), Size::Range(_)));
+        for range in ["\"8:64:8\"", "\"8:64:x2\"", "\"8,64\""] {
+            assert!(matches!(read(range).unwrap(), Size::Range(_)));
+        }
         for text in [
             "0",
             "4294967297",
@@ -279,7 +314,7 @@ mod tests {
             "\"8\"",
             "\"8:\"",
             "\"0:8\"",
-            "\"1:20000\"",
+            "\"1:20000:1\"",
         ] {
             let message = read(text).unwrap_err().to_string();
             let allowed = "expected a whole number from 1 to 4294967296";
@@ -313,7 +348,7 @@ mod tests {
             refused.contains("`a` is 2:8:2") && refused.contains("only a sweep"),
             "{refused}"
         );
-        assert!(range.without_range().is_err() && eight.without_range().is_ok());
+        assert!(Size::<1>::fixed("2:8:2").is_err() && Size::<1>::fixed("8").is_ok());
         for (first, second, part) in [(eight, eight, "absent"), (range, range, "in a and b")] {
             let refused = Sizes::swept(pair(first, second)).unwrap_err().to_string();
             assert!(

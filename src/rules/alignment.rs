@@ -6,9 +6,7 @@ use crate::rules::Severity;
 use crate::rules::Subject;
 use crate::rules::Verdict;
 use crate::rules::factors;
-
-/// Bytes that a forward GEMM needs; the rest of the alignment is earned by the reductions of the backward pass.
-const FORWARD_BYTES: u64 = 16;
+use crate::rules::operator::LOAD_BYTES;
 
 /// Judges a width that should be a multiple of `wanted`.
 pub(super) fn aligned(subject: &Subject, what: &str, width: u64, wanted: u64) -> Verdict {
@@ -58,7 +56,7 @@ pub(super) fn vocabulary(subject: &Subject) -> Verdict {
     let wanted = if subject.work.trains() {
         whole
     } else {
-        whole.min(FORWARD_BYTES / size)
+        whole.min(LOAD_BYTES / size)
     };
     aligned(subject, "vocabulary", vocab, wanted * tp)
 }

@@ -3,6 +3,7 @@
 use crate::arch::AttentionKernel;
 use crate::arch::Mode;
 use crate::families::head_tile;
+use crate::ops::Attention;
 use crate::rules::Severity;
 use crate::rules::Subject;
 use crate::rules::Verdict;
@@ -14,6 +15,9 @@ const HEAD_ALIGNMENT: u64 = 64;
 
 /// The one head size between multiples of 64 that FlashAttention 2 and 3 both have a kernel for.
 const EXTRA_FLASH_SIZE: u64 = 96;
+
+/// Head sizes that fused kernels take unpadded.
+pub const FLASH_SIZES: [u64; 5] = [64, EXTRA_FLASH_SIZE, 128, 192, 256];
 
 /// Least head size with fused attention, and what it must be a multiple of.
 const FLASH_LEAST: u64 = 64;
@@ -28,21 +32,29 @@ fn is_flash(subject: &Subject) -> bool {
 }
 
 pub(super) fn head_size(subject: &Subject) -> Verdict {
-    let size = subject.arch.head_dim;
+    if is_flash(subject) {
+        return head_fits(subject.arch.head_dim, subject.wide_alignment());
+    }
     let wanted = subject.wide_alignment().min(HEAD_ALIGNMENT);
-    let verdict = aligned(subject, "head size", size, wanted);
-    if !is_flash(subject) || verdict.is_met() == Some(true) {
-        return verdict;
+    aligned(subject, "head size", subject.arch.head_dim, wanted)
+}
+
+/// Whether fused kernels take a head of this size unpadded, on a GPU of this alignment.
+pub(super) fn head_fits(size: u64, alignment: u64) -> Verdict {
+    let wanted = alignment.min(HEAD_ALIGNMENT);
+    let detail = format!("head size {}", factors(size));
+    if size.is_multiple_of(wanted) {
+        return Verdict::met(detail);
     }
     if size == EXTRA_FLASH_SIZE {
         return Verdict::met(format!("head size {size} has a flash kernel of its own"));
     }
     // What the predictor takes for a size that nobody timed.
     let tile = head_tile(size);
-    let detail = format!(
-        "head size {}: fused kernels compute it as {tile}",
-        factors(size)
-    );
+    let detail = match Attention::new(1, 1, 2, size).has_fused_kernel() {
+        true => format!("{detail}: fused kernels compute it as {tile}"),
+        false => format!("{detail}: no fused kernel takes it"),
+    };
     let wanted = format!("a multiple of {wanted}");
     Verdict::broken(Severity::Advice, size as f64, wanted, &detail)
 }
@@ -51,8 +63,12 @@ pub(super) fn flash(subject: &Subject) -> Verdict {
     if !is_flash(subject) {
         return Verdict::not_applicable("attention is not fused: see head-size");
     }
-    let size = subject.arch.head_dim;
-    let unit = subject.wide_alignment().min(FLASH_UNIT);
+    flash_size(subject.arch.head_dim, subject.wide_alignment())
+}
+
+/// Whether fused kernels run a head of this size fast.
+pub(super) fn flash_size(size: u64, alignment: u64) -> Verdict {
+    let unit = alignment.min(FLASH_UNIT);
     let detail = format!("head size {size}");
     if size >= FLASH_LEAST && size.is_multiple_of(unit) {
         return Verdict::met(detail);

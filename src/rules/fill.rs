@@ -50,13 +50,50 @@ impl ForwardGemm {
 
     /// Output over the tiles it takes, laid either way.
     fn tile_fill(&self) -> f64 {
-        let fill = |tile| Waves::new(&self.gemm, tile, 1.0).tile_fill();
-        fill(Tile::LARGE).max(fill(TURNED))
+        tile_fill(&self.gemm)
     }
 
     fn name(&self) -> String {
         format!("{} {}", self.role, Op::Gemm(self.gemm))
     }
+}
+
+fn tile_fill(gemm: &Gemm) -> f64 {
+    let fill = |tile| Waves::new(gemm, tile, 1.0).tile_fill();
+    fill(Tile::LARGE).max(fill(TURNED))
+}
+
+/// Met where `fill` is at least `least`.
+fn filled(fill: f64, least: f64, detail: String) -> Verdict {
+    if fill >= least {
+        return Verdict::met(detail);
+    }
+    let wanted = format!("{} % or more", least * 100.0);
+    Verdict::broken(Severity::Advice, fill, wanted, &detail)
+}
+
+/// How one GEMM fills its tiles.
+pub(super) fn gemm_tiles(gemm: &Gemm) -> Verdict {
+    let fill = tile_fill(gemm);
+    filled(
+        fill,
+        TILE_FILL,
+        format!("{:.1} % of its tiles are output", fill * 100.0),
+    )
+}
+
+/// How the blocks of one GEMM fill their waves.
+pub(super) fn gemm_waves(gemm: &Gemm, gpu: &Gpu) -> Verdict {
+    let waves = Waves::new(gemm, Tile::LARGE, gpu.sm_count() as f64);
+    let fill = waves.wave_fill();
+    let detail = format!(
+        "{} blocks on {} multiprocessors: {} waves, {:.0} % full",
+        waves.blocks,
+        gpu.sm_count(),
+        waves.rounds(),
+        fill * 100.0
+    );
+    filled(fill, WAVE_FILL, detail)
 }
 
 /// The linear maps of the forward pass; none where the workload cannot be split like this.
@@ -164,11 +201,7 @@ pub(super) fn tiles(subject: &Subject) -> Verdict {
     };
     let fill = worst.tile_fill();
     let detail = format!("{} fills {:.1} % of its tiles", worst.name(), fill * 100.0);
-    if fill >= TILE_FILL {
-        return Verdict::met(detail);
-    }
-    let wanted = format!("{} % or more", TILE_FILL * 100.0);
-    Verdict::broken(Severity::Advice, fill, wanted, &detail)
+    filled(fill, TILE_FILL, detail)
 }
 
 pub(super) fn waves(subject: &Subject) -> Verdict {
@@ -192,11 +225,7 @@ pub(super) fn waves(subject: &Subject) -> Verdict {
         worst.waves(subject.gpu).blocks,
         fill(worst) * 100.0
     );
-    if full >= WAVE_FILL {
-        return Verdict::met(detail);
-    }
-    let wanted = format!("{} % or more", WAVE_FILL * 100.0);
-    Verdict::broken(Severity::Advice, full, wanted, &detail)
+    filled(full, WAVE_FILL, detail)
 }
 
 pub(super) fn depth(subject: &Subject) -> Verdict {

@@ -10,10 +10,14 @@ mod attention;
 
 mod fill;
 
+mod operator;
+
 mod parallel;
 
 mod table;
 
+pub use attention::FLASH_SIZES;
+pub use operator::{LOAD_BYTES, OperatorFinding, judge_operator};
 pub use table::RULES;
 
 use crate::arch::Architecture;
@@ -137,6 +141,15 @@ impl Verdict {
             Self::Met { .. } => Some(true),
             Self::Broken { .. } => Some(false),
             Self::NotApplicable { .. } => None,
+        }
+    }
+
+    /// The name used on the wire.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Met { .. } => "met",
+            Self::Broken { .. } => "broken",
+            Self::NotApplicable { .. } => "not_applicable",
         }
     }
 

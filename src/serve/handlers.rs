@@ -113,8 +113,37 @@ fn one<R: OperatorRequest>(app: &App, asked: &JsonRequest<R>) -> Answered {
     let op = Sizes::fixed(|sizes| asked.request.op(sizes))?;
     let predictor = app.predictors.built_in(&asked.target)?;
     app.metrics.predicted(1);
-    let reports = answer::operators(&predictor, &[op])?;
-    Ok(json(reports[0].json()))
+    Ok(json(answer::operator(&predictor, &op)?.json()))
+}
+
+/// Judge one GEMM by the sizing rules: what bounds it and which near size is faster.
+#[utoipa::path(
+    post, path = "/v1/check/gemm", tag = "check",
+    request_body(content = schema::GemmBody, example = json!({"m": 4096, "n": 11006, "k": 4096, "gpu": "h100"})),
+    responses((status = 200, description = "What every rule on a GEMM says", body = schema::OperatorCheck), Problems),
+)]
+pub async fn check_gemm(State(app): State<App>, asked: JsonRequest<GemmRequest>) -> Answered {
+    check_one(&app, &asked)
+}
+
+/// Judge one fused attention by the sizing rules: what bounds it and which near size is faster.
+#[utoipa::path(
+    post, path = "/v1/check/attention", tag = "check",
+    request_body(content = schema::AttentionBody, example = json!({"batch": 4, "heads": 32, "seq_q": 2048, "head_dim": 80, "causal": true})),
+    responses((status = 200, description = "What every rule on attention says", body = schema::OperatorCheck), Problems),
+)]
+pub async fn check_attention(
+    State(app): State<App>,
+    asked: JsonRequest<AttentionRequest>,
+) -> Answered {
+    check_one(&app, &asked)
+}
+
+fn check_one<R: OperatorRequest>(app: &App, asked: &JsonRequest<R>) -> Answered {
+    let op = Sizes::fixed(|sizes| asked.request.op(sizes))?;
+    let predictor = app.predictors.built_in(&asked.target)?;
+    app.metrics.predicted(1);
+    Ok(json(answer::check_operator(&predictor, &op)?.json()))
 }
 
 /// Predict up to 10,000 operators.

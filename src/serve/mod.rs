@@ -165,6 +165,8 @@ pub fn router(app: App, origins: &[String]) -> Result<Router> {
         .routes(routes!(handlers::predict_graph))
         .routes(routes!(search::search))
         .routes(routes!(handlers::check))
+        .routes(routes!(handlers::check_gemm))
+        .routes(routes!(handlers::check_attention))
         .routes(routes!(handlers::plan))
         .routes(routes!(handlers::compare))
         .routes(routes!(handlers::sweep_any))

@@ -9,6 +9,7 @@ use crate::report::gpus::{GpuReport, GpusReport};
 use crate::report::graph::GraphReport;
 use crate::report::models::ModelsReport;
 use crate::report::operator::{OperatorReport, OperatorsReport};
+use crate::report::operator_check::OperatorCheckReport;
 use crate::report::plan::{CompareReport, PlanReport};
 use crate::report::presets::PresetsReport;
 use crate::report::search::SearchReport;
@@ -60,6 +61,7 @@ pub type Graph = Answer<GraphReport>;
 pub type Models = Answer<ModelsReport>;
 pub type Operator = Answer<OperatorReport>;
 pub type Operators = Answer<OperatorsReport>;
+pub type OperatorCheck = Answer<OperatorCheckReport>;
 pub type Compare = Answer<CompareReport>;
 pub type Plan = Answer<PlanReport>;
 pub type Presets = Answer<PresetsReport>;
@@ -140,8 +142,8 @@ fn widened(schema: &RefOr<Schema>) -> Option<RefOr<Schema>> {
 fn size_or_range<const LEAST: u64>() -> RefOr<Schema> {
     let range = ObjectBuilder::new()
         .schema_type(Type::String)
-        .pattern(Some("^[0-9]{1,10}:[0-9]{1,10}(:[0-9]{1,10})?$"))
-        .description(Some("START:END or START:END:STEP, both ends included"))
+        .pattern(Some("^[0-9]{1,10}(:[0-9]{1,10}(:x?[0-9]{1,10})?|(,[0-9]{1,10}){1,15})$"))
+        .description(Some("START:END, START:END:STEP or START:END:xFACTOR, both ends included, or a list such as 4096,8192"))
         .examples(["1536:6144:64"]);
     OneOfBuilder::new()
         .item(Size::<LEAST>::schema())

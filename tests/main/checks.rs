@@ -103,6 +103,101 @@ fn a_document_has_every_rule_with_its_predicted_cost() {
 }
 
 #[test]
+fn an_operator_is_checked_by_the_rules_that_apply_to_it() {
+    let line = "check gemm -m 4096 -n 11006 -k 4096 --gpu h100";
+    let text = data(line);
+    for part in [
+        "alignment: n = 11006 is a multiple of 2; 16-byte loads need 8",
+        "n = 11008 takes",
+        "times as fast",
+        "BROKEN",
+        "rules that apply are broken",
+    ] {
+        assert!(text.contains(part), "`{part}` is not in\n{text}");
+    }
+    let document = json(line);
+    assert_eq!(document["predicted"]["bound_by"], "alignment");
+    assert_eq!(rule(&document, "loads")["severity"], "hard");
+    let fix = &rule(&document, "loads")["fix"];
+    assert_eq!(fix["changes"][0]["to"], 11008);
+    assert!(number(fix, "factor") > 1.5, "{fix}");
+    for (line, code) in [
+        (line.to_owned(), 0),
+        (format!("{line} --strict"), 1),
+        (format!("{line} --fail-above 20%"), 1),
+        (format!("{line} --fail-above 99%"), 0),
+        (
+            "check gemm -m 4096 -n 11008 -k 4096 --gpu h100 --strict --no-advice".to_owned(),
+            0,
+        ),
+        (
+            "check attention --batch 4 --heads 32 --seq 4096 --head-dim 132 --strict --no-advice"
+                .to_owned(),
+            1,
+        ),
+        (
+            "check attention --batch 4 --heads 32 --seq 4096 --head-dim 128 --strict".to_owned(),
+            0,
+        ),
+    ] {
+        assert_eq!(say(&line).code, code, "{line}");
+    }
+    refused("check gemm -m 4096 -n 11006", 2, &["-k"]);
+    refused(&format!("{line} --format sarif"), 2, &["sarif"]);
+}
+
+#[test]
+fn a_head_that_no_fused_kernel_takes_is_fixed_by_the_same_heads_of_128() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.json");
+    std::fs::write(&path, WIDE_HEADS).unwrap();
+    let path = path.display();
+    // 219 against 370 TFLOP/s on 128 H100: Dao-AILab/flash-attention issue 1141.
+    let options = "--gpu h100 --tp 4 --pp 4 --dp 8 --zero 1 --seq 8192 --batch 1 --microbatches 32 --sequence-parallel";
+    let step = json(&format!("predict model {path} {options}"));
+    let fused = json(&format!("predict model llama-3-70b {options}"));
+    let loss = number(&step, "time_us") / number(&fused, "time_us");
+    assert!((1.4..2.0).contains(&loss), "{loss}");
+    for options in ["--gpu h100", options] {
+        let document = json(&format!("check {path} {options}"));
+        let fix = &rule(&document, "flash")["fix"];
+        let shape = &fix["architecture"];
+        let heads = ["heads", "kv_heads", "head_dim"].map(|key| shape[key].as_u64().unwrap());
+        assert_eq!(heads, [64, 8, 128], "{fix}");
+        assert!(number(&fix["gain"], "time_saved_fraction") > 0.2, "{fix}");
+    }
+}
+
+/// Llama-3-70B with heads of 132 in place of 128.
+const WIDE_HEADS: &str = r#"{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 8192,
+    "intermediate_size": 28672, "num_attention_heads": 64, "num_hidden_layers": 80, "num_key_value_heads": 8,
+    "rms_norm_eps": 1e-05, "vocab_size": 128256, "tie_word_embeddings": false, "max_position_embeddings": 8192,
+    "rope_theta": 500000.0, "hidden_act": "silu", "head_dim": 132}"#;
+
+#[test]
+fn no_fix_of_a_rule_on_speed_is_slower_than_what_it_fixes() {
+    for line in [
+        "check gpt3-2.7b --gpu a100",
+        "check gpt2 --gpu h100",
+        "check pythia-410m",
+    ] {
+        let document = json(line);
+        for rule in document["rules"].as_array().unwrap() {
+            for fix in [&rule["fix"], &rule["faster"]] {
+                let is_of_speed = !["micro-batch", "tensor-parallel", "node-size"]
+                    .contains(&rule["id"].as_str().unwrap());
+                if is_of_speed && !fix["gain"].is_null() {
+                    assert!(
+                        number(&fix["gain"], "time_saved_fraction") >= 0.0,
+                        "{line}: {rule}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn a_split_that_does_not_run_is_explained() {
     let document = json("check llama-2-7b --tp 6");
     assert!(document["predicted"].is_null());

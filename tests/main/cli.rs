@@ -349,6 +349,63 @@ fn every_promised_option_is_in_the_help() {
 }
 
 #[test]
+fn what_operators_are_called_elsewhere_leads_to_them() {
+    for (line, hint) in [
+        ("predict attn --batch 1", "shapewise predict attention"),
+        ("sweep matmul", "shapewise sweep gemm"),
+        ("predict gemm --m 8192 -n 1 -k 1", "`-m`"),
+        ("predict gemm 4096 4096 4096", "-m 4096 -n 4096 -k 4096"),
+        ("predict gemm -m 1 -n 1 -k 1 --batch 8", "`--batch-count`"),
+        (
+            "predict attention --batch 1 --heads 8 --seq 8 --head-dim 64 --backward",
+            "`--pass backward`",
+        ),
+    ] {
+        refused(line, 2, &[hint]);
+    }
+}
+
+#[test]
+fn a_single_operator_says_what_bounds_it_and_which_size_is_faster() {
+    let text = data("predict gemm -m 4096 -n 11006 -k 4096 --gpu h100");
+    for part in ["alignment: n = 11006 is a multiple of 2", "n = 11008 takes"] {
+        assert!(text.contains(part), "{text}");
+    }
+    let backward = json(
+        "predict attention --batch 4 --heads 32 --seq 4096 --head-dim 128 --causal --pass backward",
+    );
+    assert_eq!(backward["op"]["pass"], "backward");
+    let wide = json(
+        "predict attention --batch 4 --heads 32 --seq 4096 --head-dim 132 --causal --gpu h100",
+    );
+    assert_eq!(wide["bound_by"], "alignment");
+    assert_eq!(wide["faster"][0]["changes"][0]["to"], 128, "{wide}");
+    let caveats = wide["caveats"].as_array().unwrap();
+    assert!(caveats.iter().any(|caveat| caveat["caveat"] == "unfused"));
+}
+
+#[test]
+fn the_operators_of_a_step_are_drawn_under_the_roofline() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("roofline.svg");
+    data(&format!(
+        "predict model llama-3-8b --gpu h100 --seq 4096 --batch 1 --plot {}",
+        path.display()
+    ));
+    let picture = std::fs::read_to_string(&path).unwrap();
+    for part in [
+        "roofline of the dense peak",
+        "qkv",
+        "attention",
+        "of the time",
+        "FLOPs per byte",
+    ] {
+        assert!(picture.contains(part), "{part}");
+    }
+    assert!(picture.matches("<circle").count() > 10);
+}
+
+#[test]
 fn wrong_usage_is_two() {
     for (line, parts) in [
         ("predict gemm -m 0 -n 1 -k 1", &["'0'", "-m", "from 1"][..]),

@@ -244,6 +244,6 @@ fn a_step_that_wastes_says_what_to_change() {
     refused(
         "sweep model llama-3-8b --vocab 32000:",
         2,
-        &["START:END or START:END:STEP"],
+        &["START:END, START:END:STEP"],
     );
 }

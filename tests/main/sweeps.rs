@@ -245,7 +245,12 @@ fn what_cannot_be_swept_is_refused() {
         ),
         ("sweep gemm -m 0:4 -n 2 -k 3", 2, &["'0:4'", "from 1"]),
         ("sweep gemm -m 1:4:0 -n 2 -k 3", 2, &["'1:4:0'"]),
-        ("sweep gemm -m 1:900000 -n 2 -k 3", 2, &["at most 100000"]),
+        ("sweep gemm -m 1:900000:1 -n 2 -k 3", 2, &["at most 100000"]),
+        (
+            "sweep gemm -m odd -n 2 -k 3",
+            2,
+            &["'odd'", "4096,8192", "START:END:xFACTOR"],
+        ),
         (
             "sweep gemm -m 1:4 -n 2 -k 3 --plot waves.pdf",
             2,
@@ -268,6 +273,26 @@ fn what_cannot_be_swept_is_refused() {
         }
     }
     assert!(data("sweep --help").contains("START:END:STEP"));
+}
+
+#[test]
+fn a_sweep_takes_lists_factors_and_a_hundred_points() {
+    let values = |line: &str| -> Vec<u64> {
+        let points = json(line)["points"].as_array().unwrap().clone();
+        points
+            .iter()
+            .map(|point| point["value"].as_u64().unwrap())
+            .collect()
+    };
+    let listed = values("sweep gemm -m 4096 -n 4096,8192,11008 -k 4096");
+    assert_eq!(listed, [4096, 8192, 11008]);
+    let grown = values("sweep attention --batch 1:64:x2 --heads 8 --seq 1024 --head-dim 128");
+    assert_eq!(grown, [1, 2, 4, 8, 16, 32, 64]);
+    let usual = values("sweep gemm -m 4096 -n 4096:8192 -k 4096");
+    assert_eq!((usual.len(), usual[1]), (65, 4160));
+    assert_eq!(values("sweep model gpt2 --batch 2,8 --gpu a100"), [2, 8]);
+    let text = data("sweep gemm -m 4096 -n 4096,8192,11008 -k 4096");
+    assert!(text.contains("n over 4096,8192,11008"), "{text}");
 }
 
 #[cfg(feature = "dataset")]

@@ -19,6 +19,9 @@ pub(super) const WIDTH: i32 = 1200;
 pub(super) const HEIGHT: i32 = 700;
 const FAMILY: &str = "sans-serif";
 
+/// Radius of a point whose area stands for the whole, in pixels of the picture.
+const LARGEST_DOT: f64 = 30.0;
+
 pub(super) const INK: RGBColor = RGBColor(34, 34, 34);
 const QUIET: RGBColor = RGBColor(95, 95, 95);
 const GRID: RGBColor = RGBColor(232, 232, 232);
@@ -183,8 +186,13 @@ where
         }
         for (at, series) in chart.points.iter().enumerate() {
             let filled = colour(place_of_points(chart, at)).filled();
-            let radius = if series.points.len() > 150 { 3 } else { 4 };
-            for point in &series.points {
+            let radius: i32 = if series.points.len() > 150 { 3 } else { 4 };
+            let areas = chart.areas.get(at).map_or(&[][..], Vec::as_slice);
+            for (place, point) in series.points.iter().enumerate() {
+                let grown = areas
+                    .get(place)
+                    .map_or(0.0, |share| LARGEST_DOT * share.sqrt());
+                let radius = f64::from(radius).max(grown).round() as i32;
                 let circle = Circle::new(spot(*point), radius * self.scale, filled);
                 self.root.draw(&circle)?;
             }

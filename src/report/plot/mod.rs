@@ -33,6 +33,8 @@ pub struct Chart {
     pub points: Vec<Series>,
     /// Positions on the horizontal axis, the strongest kind last.
     pub marks: Vec<Marks>,
+    /// The share that the area of each point shows, by series of points; empty where all points are alike.
+    pub areas: Vec<Vec<f64>>,
 }
 
 /// One axis.
@@ -172,6 +174,7 @@ mod tests {
                     x: 4.0,
                     label: "2".to_owned(),
                 }],
+                areas: Vec::new(),
             }],
         }
     }

@@ -38,6 +38,7 @@ fn chart(panel: &Panel) -> Chart {
         lines: panel.predicted.iter().map(series).collect(),
         points: panel.points.iter().map(series).collect(),
         marks: marks.collect(),
+        areas: Vec::new(),
     }
 }
 

@@ -59,6 +59,7 @@ impl SweepReport {
                 .chain(self.too_large())
                 .collect(),
             marks: self.likely_waves().map_or(Vec::new(), marks),
+            areas: Vec::new(),
         }
     }
 

@@ -13,11 +13,14 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
-#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct RangeKeys {
     pub start: u64,
     pub end: u64,
-    pub step: u64,
+    /// None where the distance of two values varies.
+    pub step: Option<u64>,
+    /// As it is written.
+    pub text: String,
 }
 
 #[derive(Clone, Debug, Serialize, ToSchema)]

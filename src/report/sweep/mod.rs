@@ -165,6 +165,7 @@ impl SweepReport {
                 start: swept.range.start(),
                 end: swept.range.end(),
                 step: swept.range.step(),
+                text: swept.range.to_string(),
             },
             alignment_of: if by_width {
                 "head_dim".to_owned()

@@ -8,6 +8,7 @@ use crate::report::sweep::SweepReport;
 use crate::report::sweep::keys::DropKeys;
 use crate::report::sweep::keys::ModelKeys;
 use crate::report::sweep::keys::PointKeys;
+use crate::report::sweep::keys::RangeKeys;
 use crate::report::table::Side;
 use crate::report::table::table;
 use crate::report::tier_shares_text;
@@ -30,16 +31,22 @@ impl Report for SweepReport {
 
 impl SweepReport {
     fn heading(&self) -> String {
-        let range = &self.range;
+        let RangeKeys {
+            start,
+            end,
+            step,
+            text,
+        } = &self.range;
+        let values = match step {
+            Some(step) => format!("from {start} to {end} by {step}"),
+            None => format!("over {text}"),
+        };
         format!(
-            "{} on {} ({}): {} from {} to {} by {}\n{}\n{}based on {}\n",
+            "{} on {} ({}): {} {values}\n{}\n{}based on {}\n",
             self.subject,
             self.gpu_title,
             self.gpu,
             self.dimension,
-            range.start,
-            range.end,
-            range.step,
             self.constants(),
             self.framework
                 .as_ref()

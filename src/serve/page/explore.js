@@ -136,7 +136,7 @@ export function show(query) {
 		if (wanted !== op) refuse("op", `“${wanted}” cannot be swept; allowed: ${below(SWEEP).join(", ")}`);
 		if (!sizes.has(vary)) refuse("vary", `“${vary}” is no size of ${op}; allowed: ${[...sizes.keys()].join(", ")}`);
 		const range = head.get("range").replace(/\s/g, "");
-		if (!/^\d+:\d+(:\d+)?$/.test(range)) refuse("range", `“${range}” is not a range; START:END:STEP wanted, such as ${suggested(vary)}`);
+		if (!/^\d+(:\d+(:x?\d+)?|(,\d+)+)$/.test(range)) refuse("range", `“${range}” is not a range; START:END:STEP, START:END:xFACTOR or a list wanted, such as ${suggested(vary)}`);
 		const request = form.request(form.fields.keys(), { [vary]: range });
 		const gpus = [...new Set(COMPARED.map((one) => head.get(one)).filter(Boolean))];
 		const requests = gpus.map((gpu) => ({ ...request, gpu }));

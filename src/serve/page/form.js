@@ -9,7 +9,7 @@ export function refuse(field, detail, value) {
 	throw new Problem({ title: "This is not right yet", field, detail, value });
 }
 
-const RANGE = /^\d+:\d+(:\d+)?$/;
+const RANGE = /^\d+(:\d+(:x?\d+)?|(,\d+)+)$/;
 const DECIMAL = /^(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
 
 function whole(text) {
@@ -30,14 +30,14 @@ const READ = {
 	flag: [(text) => text === "1"],
 	set: [(text) => text.split(",")],
 	whole: [whole, "a whole number"],
-	range: [(text) => (RANGE.test(text) ? text : whole(text)), "a whole number or a range START:END:STEP of whole numbers"],
+	range: [(text) => (RANGE.test(text) ? text : whole(text)), "a whole number, a range START:END:STEP or START:END:xFACTOR, or a list of whole numbers"],
 	number: [(text) => (DECIMAL.test(text) ? Number(text) : undefined), "a number"],
 	json: [json, "JSON"],
 };
 
 /**
  * A field: `name` in the address, `path` in the request, `label`, `hint`, and a `kind`: text, whole, number, range (a
- * whole number or START:END:STEP), choice, flag, set, json, long. `api` is what the service takes where nothing is
+ * whole number, a range or a list), choice, flag, set, json, long. `api` is what the service takes where nothing is
  * sent, `value` what the form starts with; the address leaves out the latter, the request the former unless `always`.
  */
 export class Form {
