@@ -174,8 +174,8 @@ mod tests {
                     x: 4.0,
                     label: "2".to_owned(),
                 }],
-                areas: Vec::new(),
             }],
+            areas: Vec::new(),
         }
     }
 
