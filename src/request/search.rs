@@ -5,6 +5,7 @@ use crate::arch::Dimension;
 use crate::arch::MlpKind;
 use crate::arch::Mode;
 use crate::arch::Moe;
+use crate::arch::Stated;
 use crate::arch::config_json;
 use crate::error::Error;
 use crate::error::Result;
@@ -266,6 +267,11 @@ impl SearchRequest {
         }
         let request = match (like, params) {
             (Some(model), params) => {
+                // How one checkpoint is stored says nothing of shapes that were never trained.
+                let model = &Architecture {
+                    stated: Stated::default(),
+                    ..model.clone()
+                };
                 let base = with_experts(model.clone(), experts);
                 let parameters = params.unwrap_or_else(|| self.count.of(model));
                 let share = Count::Active.of(model) as f64 / self.count.of(model) as f64;

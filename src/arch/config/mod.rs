@@ -159,6 +159,14 @@ pub fn read_object(value: &Value, name: &str, place: &str) -> Result<Architectur
 /// Reads the object of a whole file.
 fn read_whole(object: &Map<String, Value>, place: &str) -> Result<Architecture> {
     let mut fields = Fields::new(object, place);
+    if fields.has("peft_type") && !fields.has("model_type") {
+        let base = fields.value("base_model_name_or_path");
+        let base = base.and_then(Value::as_str).unwrap_or("its base model");
+        return fields.refuse(
+            "peft_type",
+            &format!("a model's config.json, as that of {base}; this is an adapter's"),
+        );
+    }
     let model_type = fields.word("model_type")?;
     let Some((_, text_type)) = WRAPPERS.iter().find(|(known, _)| *known == model_type) else {
         return read_text_model(model_type, fields);

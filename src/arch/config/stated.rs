@@ -8,8 +8,14 @@ use crate::error::Result;
 use crate::ops::Dtype;
 use serde_json::{Map, Value};
 
-/// Where it is said how stored weights are packed; the second is MLX's, the third a file of modelopt beside the config.
-const QUANTIZATION: [&str; 3] = ["quantization_config", "quantization", HF_QUANT];
+/// Where it is said how stored weights are packed; the second is MLX's, the third what `quantization_config` once was, the
+/// last a file of modelopt beside the config.
+const QUANTIZATION: [&str; 4] = [
+    "quantization_config",
+    "quantization",
+    "compression_config",
+    HF_QUANT,
+];
 
 /// The file of modelopt.
 pub(super) const HF_QUANT: &str = "hf_quant_config.json";

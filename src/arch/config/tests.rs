@@ -778,6 +778,33 @@ fn formats_of_every_method_are_read() {
 }
 
 #[test]
+fn an_adapter_is_no_model_and_compression_is_quantization() {
+    let adapter =
+        r#"{"peft_type":"LORA","r":16,"base_model_name_or_path":"meta-llama/Llama-3.1-8B"}"#;
+    let said = parse_config(adapter, "x", "adapter_config.json")
+        .unwrap_err()
+        .to_string();
+    assert!(
+        said.contains("`peft_type`") && said.contains("meta-llama/Llama-3.1-8B"),
+        "{said}"
+    );
+    let group = r#"{"quant_method":"compressed-tensors","config_groups":{"a":{"weights":{"num_bits":8,"type":"int"}}}}"#;
+    let packed = llama_with("compression_config", group).unwrap();
+    assert_eq!(
+        packed.stated.stored().map(|stored| stored.dtype),
+        Some(Dtype::W8a16)
+    );
+}
+
+#[test]
+fn what_a_type_always_has_may_be_said_again() {
+    let qwen = r#"{"model_type":"qwen3","hidden_size":1024,"intermediate_size":3072,"num_attention_heads":16,
+        "num_hidden_layers":3,"num_key_value_heads":8,"vocab_size":1000,"use_qk_norm":true}"#;
+    assert!(parse_config(qwen, "x", "config.json").is_ok());
+    assert!(llama_with("use_qk_norm", "true").is_err());
+}
+
+#[test]
 fn the_file_of_modelopt_beside_a_config_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| {
