@@ -5,6 +5,21 @@ use std::ops::{Add, Mul, Sub};
 /// Quantile of the normal distribution that leaves 5 % on either side.
 pub const NORMAL_90: f64 = 1.645;
 
+/// The standard normal distribution function, to 1e-7 (Abramowitz and Stegun, 26.2.17).
+pub fn normal_cdf(x: f64) -> f64 {
+    const COEFFICIENTS: [f64; 5] = [
+        1.330274429,
+        -1.821255978,
+        1.781477937,
+        -0.356563782,
+        0.319381530,
+    ];
+    let t = 1.0 / (1.0 + 0.2316419 * x.abs());
+    let sum = COEFFICIENTS.iter().fold(0.0, |sum, at| (sum + at) * t);
+    let tail = sum * (-0.5 * x * x).exp() / (2.0 * std::f64::consts::PI).sqrt();
+    if x < 0.0 { tail } else { 1.0 - tail }
+}
+
 /// The sum of two independent deviations; the `hypot` of the C library would ask for glibc 2.35.
 pub fn quadrature(a: f64, b: f64) -> f64 {
     (a * a + b * b).sqrt()
@@ -72,6 +87,21 @@ pub fn correlation(pairs: &[(f64, f64)]) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::units::Seconds;
+
+    #[test]
+    fn the_normal_distribution_is_that_of_scipy() {
+        // scipy.stats.norm.cdf.
+        for (x, expected) in [
+            (0.0, 0.5),
+            (0.524, 0.699_861_4),
+            (-1.645, 0.049_984_9),
+            (4.0, 0.999_968_3),
+        ] {
+            let found = normal_cdf(x);
+            assert!((found - expected).abs() < 2e-7, "{x}: {found}");
+        }
+        assert_eq!(normal_cdf(f64::NEG_INFINITY), 0.0);
+    }
 
     #[test]
     fn quantiles_are_those_of_numpy() {

@@ -84,6 +84,8 @@ pub fn step(
     run.validate(workload)?;
     let workload = &architecture.on(predictor.gpu(), workload);
     predictor.gpu().require(workload.dtypes())?;
+    let framework = predictor.framework(workload.mode)?;
+    framework.check_layout(workload)?;
     let step = estimate_step(predictor, architecture, workload)?;
     let ops = step.lines.iter().map(|line| &line.item.op);
     let bases = step_bases(predictor, workload.mode, ops)?;
@@ -104,6 +106,8 @@ pub fn check(
 ) -> Result<CheckReport> {
     let workload = &architecture.on(predictor.gpu(), workload);
     predictor.gpu().require(workload.dtypes())?;
+    let framework = predictor.framework(workload.mode)?;
+    framework.check_layout(workload)?;
     let check = check::check(predictor, architecture, workload)?;
     let gpu = predictor.gpu();
     Ok(CheckReport::new(gpu, architecture, workload, &check))

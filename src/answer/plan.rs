@@ -15,6 +15,17 @@ pub fn plan(
     architecture: &Architecture,
     request: &PlanRequest,
 ) -> Result<PlanReport> {
+    if let Some(prices) = &request.usd_per_gpu_hour {
+        prices.check("plan", &[predictor.gpu()])?;
+    }
+    on_one_gpu(predictor, architecture, request)
+}
+
+fn on_one_gpu(
+    predictor: &Predictor,
+    architecture: &Architecture,
+    request: &PlanRequest,
+) -> Result<PlanReport> {
     let mut planned = request.planned(architecture)?;
     for query in &mut planned.queries {
         query.workload = architecture.on(predictor.gpu(), &query.workload);
@@ -23,7 +34,13 @@ pub fn plan(
     predictor
         .gpu()
         .require(workloads.flat_map(Workload::dtypes))?;
-    let subject = subject(architecture, request, &planned);
+    let subject = Subject {
+        usd_per_gpu_hour: request
+            .usd_per_gpu_hour
+            .as_ref()
+            .and_then(|prices| prices.of(predictor.gpu())),
+        ..subject(architecture, request, &planned)
+    };
     let mut report = PlanReport::new(predictor, &subject)?;
     let mut refused = None;
     for query in &planned.queries {
@@ -59,15 +76,19 @@ pub fn compare<P: Borrow<Predictor>>(
         let allowed = "one number; `plan` takes a range";
         return Err(Error::field("compare", "gpus", request.gpus, allowed));
     };
+    let gpus = compared(target)?;
+    if let Some(prices) = &request.usd_per_gpu_hour {
+        prices.check("compare", &gpus)?;
+    }
     let mut report = CompareReport::new(&subject(architecture, request, &planned), query.gpus);
-    for gpu in compared(target)? {
+    for gpu in gpus {
         let target = TargetRequest {
             gpu: Some(gpu.name.clone()),
             ..target.clone()
         };
         // A GPU that lacks the format or cannot hold the model is listed with the reason.
         let planned = predictor(&target)
-            .and_then(|predictor| plan(predictor.borrow(), architecture, request));
+            .and_then(|predictor| on_one_gpu(predictor.borrow(), architecture, request));
         report.push(gpu, planned.map_err(|error| error.to_string()));
     }
     Ok(report)
@@ -83,9 +104,9 @@ fn subject<'a>(
         architecture,
         workload: &query.workload,
         global_batch: query.global_batch,
-        request: planned.limits.map(|limits| (limits.prompt, limits.output)),
+        limits: planned.limits.as_ref(),
         tokens: request.tokens.map(|tokens| tokens.0),
-        usd_per_gpu_hour: request.usd_per_gpu_hour.map(|price| price.0),
+        usd_per_gpu_hour: None,
     }
 }
 

@@ -72,9 +72,12 @@ impl Preset {
             .or_else(|| find(without_tuning(key(name))))
             .ok_or_else(|| {
                 let nearest = Self::nearest(name).join(", ");
-                let allowed = format!(
+                let mut allowed = format!(
                     "a preset, nearest {nearest}, or the path of a config.json or of its folder"
                 );
+                if is_count(name) {
+                    allowed += &format!("; `search --params {name}` finds a shape of that size");
+                }
                 Error::field("request", "architecture", format!("`{name}`"), &allowed)
             })
     }
@@ -98,6 +101,12 @@ impl Preset {
             .chain(&self.aliases)
             .map(String::as_str)
     }
+}
+
+/// Whether a name is a number of parameters: `6.7B`.
+fn is_count(name: &str) -> bool {
+    let digits = name.strip_suffix(['B', 'b', 'M', 'm', 'T', 't']);
+    digits.is_some_and(|digits| digits.parse::<f64>().is_ok_and(|count| count > 0.0))
 }
 
 /// A name without what says that a model was tuned, which changes no shape: `mistral7binstructv0.3`, `llama27bchathf`.

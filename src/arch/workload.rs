@@ -472,12 +472,14 @@ impl Workload {
                 "any other without latent attention",
             ),
             _ if !self.dtype.is_element() => {
-                let allowed = match self.dtype {
-                    Dtype::Fp8Block | Dtype::Nvfp4 => format!("fp8 with the recipe {}", self.dtype),
-                    Dtype::SparseFp8 => "fp8 with the recipe sparse_2_4".to_owned(),
-                    Dtype::SparseBf16 => "bf16 or fp16 with the recipe sparse_2_4".to_owned(),
-                    dtype => format!("bf16 or fp16 with the recipe {dtype}"),
+                let (dtype, recipe) = match self.dtype {
+                    Dtype::SparseFp8 => (Dtype::Fp8, "sparse_2_4"),
+                    Dtype::SparseBf16 => (Dtype::Bf16, "sparse_2_4"),
+                    Dtype::Fp8Block | Dtype::Nvfp4 => (Dtype::Fp8, self.dtype.name()),
+                    _ => (Dtype::Bf16, self.dtype.name()),
                 };
+                let allowed =
+                    format!("{dtype} with recipe {recipe} (--dtype {dtype} --recipe {recipe})");
                 fail("dtype", self.dtype, &allowed)
             }
             Mode::Train if self.recipe == Recipe::Sparse => {
@@ -493,19 +495,22 @@ impl Workload {
                 fail("recipe", self.recipe, "any of floating point in training")
             }
             _ if self.recipe.is_integer() && !matches!(self.dtype, Dtype::Bf16 | Dtype::Fp16) => {
-                fail(
-                    "recipe",
-                    self.recipe,
-                    "one of floating point unless dtype is bf16 or fp16",
-                )
+                let allowed = format!(
+                    "with dtype bf16 or fp16 (--dtype bf16 --recipe {})",
+                    self.recipe
+                );
+                fail("recipe", self.recipe, &allowed)
             }
             _ if !is_default(&self.recipe)
                 && !self.recipe.is_integer()
                 && self.recipe != Recipe::Sparse
                 && self.dtype != Dtype::Fp8 =>
             {
-                let allowed = "`tensorwise`, `sparse_2_4` or one of integers unless dtype is fp8";
-                fail("recipe", self.recipe, allowed)
+                let allowed = format!(
+                    "with dtype fp8 alone (--dtype fp8 --recipe {})",
+                    self.recipe
+                );
+                fail("recipe", self.recipe, &allowed)
             }
             _ => Ok(()),
         }
@@ -715,7 +720,7 @@ mod tests {
                     dtype: Dtype::W4a16,
                     ..Workload::decode(1, 10)
                 },
-                "`dtype` is w4a16; allowed: bf16 or fp16 with the recipe w4a16",
+                "`dtype` is w4a16; allowed: bf16 with recipe w4a16 (--dtype bf16 --recipe w4a16)",
             ),
             (
                 "llama-3-8b",
@@ -732,7 +737,7 @@ mod tests {
                     recipe: Recipe::Int8,
                     ..Workload::decode(1, 10)
                 },
-                "unless dtype is bf16 or fp16",
+                "`recipe` is int8; allowed: with dtype bf16 or fp16",
             ),
             (
                 "llama-3-8b",
@@ -740,7 +745,7 @@ mod tests {
                     recipe: Recipe::Nvfp4,
                     ..train
                 },
-                "unless dtype is fp8",
+                "`recipe` is nvfp4; allowed: with dtype fp8 alone (--dtype fp8 --recipe nvfp4)",
             ),
             (
                 "llama-3-8b",
@@ -782,7 +787,7 @@ mod tests {
                     dtype: Dtype::SparseFp8,
                     ..Workload::decode(1, 10)
                 },
-                "`dtype` is sparse_fp8; allowed: fp8 with the recipe sparse_2_4",
+                "`dtype` is sparse_fp8; allowed: fp8 with recipe sparse_2_4",
             ),
         ] {
             let arch = &Preset::find(name).unwrap().architecture;

@@ -10,7 +10,7 @@ mod read;
 
 pub use constant::{Constant, Scale};
 
-use crate::arch::{Architecture, Mode, Workload};
+use crate::arch::{Architecture, Dimension, Mode, Workload};
 use crate::error::{Error, Result};
 use crate::gpu::Generation;
 use serde::{Deserialize, Serialize};
@@ -197,6 +197,8 @@ pub struct Framework {
     pub generations: Vec<Generation>,
     /// ZeRO stages that it runs with more than one replica.
     pub zero_stages: Vec<u8>,
+    /// Ranks that it splits a model over, besides replicas.
+    pub ranks: Vec<Dimension>,
     /// Whose kernels it runs.
     pub kernels: Kernels,
     /// Releases whose expert path takes another time, by a text in the name of the software.
@@ -231,6 +233,47 @@ impl Framework {
     pub fn runs(&self, mode: Mode, generation: Generation) -> bool {
         let generations = &self.generations;
         self.modes.contains(&mode) && (generations.is_empty() || generations.contains(&generation))
+    }
+
+    /// The ranks that a framework may split a model over, besides replicas.
+    pub const RANKS: [Dimension; 5] = [
+        Dimension::Tp,
+        Dimension::Cp,
+        Dimension::Ep,
+        Dimension::Pp,
+        Dimension::Vp,
+    ];
+
+    /// Whether it can run with so many ranks of a kind.
+    pub fn splits(&self, dimension: Dimension, ranks: u64) -> bool {
+        ranks == 1 || !Self::RANKS.contains(&dimension) || self.ranks.contains(&dimension)
+    }
+
+    /// Refuses ranks that it does not split a model over.
+    pub fn check_ranks(&self, place: &str, ranks: &[(Dimension, u64)]) -> Result<()> {
+        let mut ranks = ranks.iter();
+        let Some((dimension, number)) = ranks.find(|(of, number)| !self.splits(*of, *number))
+        else {
+            return Ok(());
+        };
+        let allowed = format!(
+            "1 under framework {}, which does not split a model over {dimension} ranks",
+            self.name
+        );
+        Err(Error::field(place, dimension.name(), number, &allowed))
+    }
+
+    /// Refuses a layout with ranks that it does not split a model over.
+    pub fn check_layout(&self, work: &Workload) -> Result<()> {
+        let [tp, cp, ep, pp, vp] = Self::RANKS;
+        let ranks = [
+            (tp, work.tp),
+            (cp, work.cp),
+            (ep, work.ep),
+            (pp, work.pp),
+            (vp, work.vp),
+        ];
+        self.check_ranks("workload", &ranks)
     }
 
     /// The built-in framework with this name that runs this mode on this generation of GPUs.
@@ -451,6 +494,34 @@ mod tests {
     }
 
     #[test]
+    fn a_framework_runs_its_own_ranks_and_refuses_others() {
+        let of = |name| Framework::find(name, Mode::Train, Generation::Hopper).unwrap();
+        let tp = Workload {
+            tp: 4,
+            ..Workload::train(1, 4096)
+        };
+        for name in ["fsdp1", "ddp", "pytorch", "pytorch-compiled", "llm-foundry"] {
+            let refused = of(name).check_layout(&tp).unwrap_err().to_string();
+            let wanted = format!("`tp` is 4; allowed: 1 under framework {name}");
+            assert!(refused.contains(&wanted), "{refused}");
+            of(name)
+                .check_layout(&Workload { tp: 1, dp: 8, ..tp })
+                .unwrap();
+        }
+        for name in [
+            "megatron",
+            "fsdp2",
+            "megatron-deepspeed",
+            "maxtext",
+            "unknown",
+        ] {
+            of(name).check_layout(&tp).unwrap();
+        }
+        let vp = of("megatron-deepspeed").check_layout(&Workload { pp: 4, vp: 2, ..tp });
+        assert!(vp.is_err());
+    }
+
+    #[test]
     fn software_is_recognised_by_the_longest_text() {
         for (software, mode, name) in [
             (
@@ -521,6 +592,10 @@ mod tests {
             (
                 "[half_widths]\ntrain_dense = 0.0",
                 "`half_widths.train_dense` is 0",
+            ),
+            (
+                "ranks = [\"layers\"]",
+                "`ranks` is layers; allowed: tp, cp, ep, pp, vp",
             ),
             (
                 "engine = \"mine\"",

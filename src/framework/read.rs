@@ -1,7 +1,7 @@
 //! Reading and writing framework files: every constant in its range, every message with file, key and what is allowed.
 
 use super::{Constant, Engine, Figure, Fit, Framework, Kernels, Kind, Provider, Release};
-use crate::arch::Mode;
+use crate::arch::{Dimension, Mode};
 use crate::error::{Error, Result};
 use crate::gpu::Generation;
 use crate::toml_text;
@@ -29,6 +29,9 @@ struct File {
     /// ZeRO stages that it runs; nothing stands for those of the framework it inherits from, else for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     zero_stages: Vec<u8>,
+    /// Ranks that it splits a model over; nothing stands for those of the framework it inherits from, else for all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ranks: Option<Vec<String>>,
     /// Whose memory-bound kernels it runs; nothing stands for those of the framework it inherits from, else of a library.
     #[serde(skip_serializing_if = "Option::is_none")]
     memory_kernels: Option<Provider>,
@@ -94,6 +97,16 @@ pub(super) fn framework(
     }
     if !file.zero_stages.is_empty() {
         framework.zero_stages = file.zero_stages;
+    }
+    if let Some(names) = file.ranks {
+        let rank = |name: &String| {
+            let mut known = Framework::RANKS.into_iter();
+            known.find(|rank| rank.name() == name).ok_or_else(|| {
+                let allowed = Framework::RANKS.map(Dimension::name).join(", ");
+                Error::field(place, "ranks", name, &allowed)
+            })
+        };
+        framework.ranks = names.iter().map(rank).collect::<Result<_>>()?;
     }
     if let Some(provider) = file.memory_kernels {
         framework.kernels.memory = provider;
@@ -176,6 +189,7 @@ fn neutral() -> Framework {
         modes: Vec::new(),
         generations: Vec::new(),
         zero_stages: vec![0, 1, 2, 3],
+        ranks: Framework::RANKS.to_vec(),
         kernels: Kernels::default(),
         releases: Vec::new(),
         figures: Constant::ALL.map(|constant| Figure {
@@ -212,6 +226,10 @@ pub(super) fn to_toml(framework: &Framework) -> String {
             true => Vec::new(),
             false => framework.zero_stages.clone(),
         },
+        ranks: (framework.ranks != base.ranks).then(|| {
+            let ranks = framework.ranks.iter();
+            ranks.map(|rank| rank.name().to_owned()).collect()
+        }),
         memory_kernels: (kernels.memory != inherited.memory).then_some(kernels.memory),
         engine: kernels
             .engine

@@ -7,10 +7,19 @@
 
 use super::Query;
 use crate::arch::{Architecture, Dimension, Recompute, Workload};
+use crate::framework::Framework;
 use crate::gpu::Gpu;
 
 /// The most tensor-parallel ranks: heads and MLP are cut too thin beyond.
 const MOST_TP: u64 = 16;
+
+/// Cards of a server whose number is not known: as many as the usual servers of PCIe cards hold.
+const USUAL_NODE: u64 = 8;
+
+/// The most GPUs that split a layer, which are those of a node.
+pub(super) fn node(gpu: &Gpu) -> u64 {
+    gpu.gpus_per_node().unwrap_or(USUAL_NODE)
+}
 
 /// The fewest tokens of a sequence on one context-parallel rank.
 const LEAST_CONTEXT_TOKENS: u64 = 1024;
@@ -39,16 +48,20 @@ pub(super) fn layouts(
     arch: &Architecture,
     gpu: &Gpu,
     query: &Query,
-    zero_stages: &[u8],
+    framework: &Framework,
 ) -> Vec<Workload> {
     let mut layouts = Vec::new();
     for work in ranks(arch, gpu, query) {
         let work = &work;
         for sharded in experts(arch, query, work) {
-            for zero in zero_stages_of(query, &sharded, zero_stages) {
+            if framework.check_layout(&sharded).is_err() {
+                continue;
+            }
+            for zero in zero_stages_of(query, &sharded, &framework.zero_stages) {
                 for batched in batches(query, &Workload { zero, ..sharded }) {
                     for interleaved in interleavings(arch, query, &batched) {
-                        if interleaved.validate(arch).is_ok() {
+                        let runs = framework.splits(Dimension::Vp, interleaved.vp);
+                        if runs && interleaved.validate(arch).is_ok() {
                             layouts.push(interleaved);
                         }
                     }
@@ -62,7 +75,7 @@ pub(super) fn layouts(
 /// Tensor, context, pipeline and data-parallel ranks.
 fn ranks(arch: &Architecture, gpu: &Gpu, query: &Query) -> Vec<Workload> {
     let base = query.workload;
-    let node = gpu.gpus_per_node().unwrap_or(1).min(MOST_TP);
+    let node = node(gpu).min(MOST_TP);
     let mut all = Vec::new();
     for tp in divisors(query.gpus) {
         if tp > node || !query.keeps(Dimension::Tp, tp) {

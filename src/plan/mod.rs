@@ -122,10 +122,12 @@ pub struct Tried {
 /// Every layout that fits.
 #[derive(Clone, Debug)]
 pub struct AllTried {
-    /// Fastest first; at least one.
+    /// With each kind of recomputation under which it fits, fastest first; at least one.
     pub layouts: Vec<Tried>,
     /// Legal layouts, those that do not fit included.
     pub legal: usize,
+    /// Legal layouts that fit, each counted once however much is recomputed.
+    pub fitting: usize,
     /// The share of a GPU's memory that they take at most.
     pub memory_share: f64,
 }
@@ -165,22 +167,25 @@ pub fn train(predictor: &Predictor, arch: &Architecture, query: &Query) -> Resul
 pub fn tried(predictor: &Predictor, arch: &Architecture, query: &Query) -> Result<AllTried> {
     let gpu = predictor.gpu();
     check(arch, query)?;
-    let zero_stages = &predictor.framework(query.workload.mode)?.zero_stages;
-    let legal = layouts::layouts(arch, gpu, query, zero_stages);
+    let framework = predictor.framework(query.workload.mode)?;
+    framework.check_ranks("plan", &query.kept)?;
+    let legal = layouts::layouts(arch, gpu, query, framework);
     let memory = |work: &Workload| memory_use(arch, work).map_or(MOST, |memory| memory.total());
-    let fitting = |share: f64, offload: Offload| -> Vec<Workload> {
+    let fitting = |share: f64, offload: Offload| -> (usize, Vec<Workload>) {
         let room = MemoryUse::room(gpu, share);
         let fits = |work: &Workload| memory(work) <= room;
         let layouts = legal.par_iter();
         let layouts = layouts.map(|work| Workload { offload, ..*work });
-        layouts
-            .flat_map_iter(|work| layouts::recomputing(arch, query, &work, fits))
-            .collect()
+        let fitting = layouts
+            .map(|work| layouts::recomputing(arch, query, &work, fits))
+            .filter(|with_recomputation| !with_recomputation.is_empty());
+        let fitting: Vec<Vec<Workload>> = fitting.collect();
+        (fitting.len(), fitting.concat())
     };
     let attempts = offloads(gpu, query)
         .flat_map(|offload| [query.memory_share, 1.0].map(|share| (share, offload)));
     let mut filled = attempts.map(|(share, offload)| (share, fitting(share, offload)));
-    let Some((memory_share, fitting)) = filled.find(|(_, layouts)| !layouts.is_empty()) else {
+    let Some((memory_share, (fit, fitting))) = filled.find(|(_, (fit, _))| *fit > 0) else {
         return Err(refusal(predictor, arch, query, &legal));
     };
     let cost = |memo: &mut Memo<'_>, work: &Workload| -> Result<Tried> {
@@ -206,6 +211,7 @@ pub fn tried(predictor: &Predictor, arch: &Architecture, query: &Query) -> Resul
     Ok(AllTried {
         layouts,
         legal: legal.len(),
+        fitting: fit,
         memory_share,
     })
 }
@@ -229,7 +235,14 @@ pub fn sequences(tokens: Option<f64>, seq: u64, gpus: u64) -> Result<u64> {
         () if tokens % 1e6 == 0.0 && binary.fract() == 0.0 => binary,
         () if near(eights) => eights,
         () => {
-            let allowed = format!("a multiple of the tokens of a sequence, {seq}");
+            let least = sequences.round().max(1.0) * seq as f64;
+            let sequences_meant = match tokens < least {
+                true => format!("; {tokens} sequences of {seq} are {}", tokens * seq as f64),
+                false => String::new(),
+            };
+            let allowed = format!(
+                "a number of tokens that {seq}, those of a sequence, divide{sequences_meant}"
+            );
             return Err(Error::field("plan", "global_batch", tokens, &allowed));
         }
     };

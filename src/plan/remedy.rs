@@ -1,6 +1,6 @@
 //! The nearest workload under which a step fits: as few further GPUs as possible, then as few changes.
 
-use super::layouts::RECOMPUTED;
+use super::layouts::{RECOMPUTED, node};
 use crate::arch::{Architecture, MemoryUse, Recompute, Workload, memory_use};
 use crate::error::Result;
 use crate::predict::Predictor;
@@ -27,18 +27,20 @@ pub fn remedy(
     arch: &Architecture,
     work: &Workload,
 ) -> Result<Option<Remedy>> {
-    let zero_stages = &predictor.framework(work.mode)?.zero_stages;
+    let framework = predictor.framework(work.mode)?;
+    let zero_stages = &framework.zero_stages;
     let gpu = predictor.gpu();
     let fits = |work: &Workload| {
         let memory = memory_use(arch, work).ok()?;
         memory.fits(gpu).then_some(memory)
     };
-    let node = gpu.gpus_per_node().unwrap_or(1);
+    let node = node(gpu);
     let factors = std::iter::successors(Some(1), |factor| Some(factor * 2));
     let mut factors =
         factors.take_while(|factor| *factor == 1 || factor * work.gpus() <= MOST_REMEDY_GPUS);
     Ok(factors.find_map(|factor| {
-        let mut spread = spread(work, factor, node).into_iter();
+        let runs = |spread: &Workload| framework.check_layout(spread).is_ok();
+        let mut spread = spread(work, factor, node).into_iter().filter(runs);
         spread.find_map(|spread| {
             let mut near = near(arch, &spread, zero_stages, &|work| fits(work).is_some());
             near.find_map(|workload| fits(&workload).map(|memory| Remedy { workload, memory }))

@@ -1,17 +1,21 @@
 //! How many GPUs an engine takes and how many requests it serves at once, for the most tokens within limits of latency.
 
-use super::layouts::{MOST_EP, divisors};
+use super::layouts::{MOST_EP, divisors, node};
 use super::{MOST_GPUS, Query};
 use crate::arch::{Architecture, Dimension, MemoryUse, Mode, Workload, memory_use};
 use crate::error::{Error, Result};
 use crate::framework::Kind;
 use crate::predict::Predictor;
 use crate::predict::step::{Load, Timed};
+use crate::stats::{NORMAL_90, normal_cdf};
 use crate::units::{Bytes, Seconds};
 use rayon::prelude::*;
 
-/// The most requests in flight on one engine.
+/// The most requests in flight on one engine that are tried where no number is asked for.
 const MOST_CONCURRENT: u64 = 1 << 10;
+
+/// Requests in flight are tried in doublings; above the largest that keeps the limits in steps of this share of it.
+const FINEST: u64 = 16;
 
 /// What requests look like and how long they may take.
 #[derive(Clone, Copy, Debug)]
@@ -20,10 +24,29 @@ pub struct Limits {
     pub prompt: u64,
     /// Tokens that a request generates; 0 where engines do nothing but prompts.
     pub output: u64,
+    /// Requests in flight on all engines together; none where engines take as many as they can.
+    pub concurrency: Option<u64>,
     /// The longest time to the first token.
     pub first_token: Option<Seconds>,
     /// The longest time per further token.
     pub token: Option<Seconds>,
+    /// The least probability with which each time keeps its limit.
+    pub confidence: f64,
+}
+
+impl Limits {
+    /// The probability that is asked for where none is named: the expected time keeps the limit.
+    pub const USUAL_CONFIDENCE: f64 = 0.5;
+
+    /// Requests in flight on one of so many engines, the fullest one where they do not divide.
+    fn each(&self, engines: u64) -> Option<u64> {
+        self.concurrency.map(|all| all.div_ceil(engines))
+    }
+
+    /// Tokens of a sequence whose cache is full.
+    fn longest(&self) -> u64 {
+        self.prompt + self.output
+    }
 }
 
 /// An engine, and what all engines together give.
@@ -37,10 +60,21 @@ pub struct Engine {
     pub token: Option<Seconds>,
     /// Half widths of the 90 % intervals of `ln` of both times; none where the framework has none.
     pub half_widths: [Option<f64>; 2],
+    /// The probabilities that both times keep their limits; none where there is no limit.
+    pub kept: [Option<f64>; 2],
     /// Tokens a second of all engines: generated ones, or those of prompts.
     pub tokens_per_s: f64,
+    /// The ends of its 90 % interval; none where the framework has none.
+    pub tokens_per_s_ends: Option<[f64; 2]>,
     /// Memory of the fullest GPU with every cache full.
     pub memory: Bytes,
+}
+
+impl Engine {
+    /// The probability of the limit that is the less likely kept.
+    fn likelihood(&self) -> f64 {
+        self.kept.into_iter().flatten().fold(1.0, f64::min)
+    }
 }
 
 /// Engines that keep the limits, the most tokens a second first.
@@ -48,7 +82,9 @@ pub struct Engine {
 pub struct Engines {
     /// At least one.
     pub engines: Vec<Engine>,
-    /// Engines that fit, whether or not they keep the limits.
+    /// Ways to split the GPUs into engines.
+    pub legal: usize,
+    /// Those of them that fit with one request in flight, or with as many as were asked for.
     pub fitting: usize,
     /// The share of a GPU's memory that they take at most.
     pub memory_share: f64,
@@ -67,62 +103,23 @@ pub fn serve(
     }
     let gpu = predictor.gpu();
     let room = MemoryUse::room(gpu, query.memory_share);
-    let possible = engines(arch, query, limits, gpu.gpus_per_node().unwrap_or(1));
-    let fitting: Vec<(Workload, Bytes)> = possible
-        .into_iter()
-        .filter_map(|work| {
-            let full = Workload {
-                context: match work.mode {
-                    Mode::Decode => limits.prompt + limits.output,
-                    Mode::Train | Mode::Prefill => 0,
-                },
-                ..work
-            };
-            let memory = memory_use(arch, &full).ok()?.total();
-            (memory <= room).then_some((work, memory))
-        })
+    let legal = splits(arch, query, limits, node(gpu))?;
+    let fitting: Vec<Workload> = legal
+        .iter()
+        .copied()
+        .filter(|work| filled(arch, limits, work).is_some_and(|memory| memory.total() <= room))
         .collect();
     if fitting.is_empty() {
-        return Err(Error::infeasible(format!(
-            "no engine of {} fits {} x {} with {:.0} % of its memory; more GPUs, a smaller format or a shorter prompt would",
-            arch.name,
-            query.gpus,
-            gpu.title,
-            100.0 * query.memory_share
-        )));
+        return Err(too_large(predictor, arch, query, limits, &legal));
     }
-    let timed = fitting
+    let tried = fitting
         .par_iter()
-        .map(|(work, memory)| timed(predictor, arch, limits, work, *memory));
-    let timed = timed.collect::<Result<Vec<_>>>()?;
-    let fitting = timed.len();
-    let within = |time: Option<Seconds>, limit: Option<Seconds>| {
-        limit.is_none_or(|limit| time.is_none_or(|time| time <= limit))
-    };
-    let quickest = |time: &dyn Fn(&Engine) -> Option<Seconds>| {
-        timed
-            .iter()
-            .filter_map(time)
-            .min_by(|a, b| a.secs().total_cmp(&b.secs()))
-    };
-    let best = [
-        quickest(&|engine| Some(engine.first_token)),
-        quickest(&|engine| engine.token),
-    ];
-    let mut engines: Vec<Engine> = timed
-        .into_iter()
-        .filter(|engine| {
-            within(Some(engine.first_token), limits.first_token)
-                && within(engine.token, limits.token)
-        })
-        .collect();
+        .map(|work| tried(predictor, arch, query, limits, work, room));
+    let tried: Vec<Engine> = tried.collect::<Result<Vec<_>>>()?.concat();
+    let is_kept = |engine: &&Engine| engine.likelihood() >= limits.confidence;
+    let mut engines: Vec<Engine> = tried.iter().filter(is_kept).cloned().collect();
     if engines.is_empty() {
-        let [first, token] = best.map(|time| time.map_or(0.0, Seconds::millis));
-        return Err(Error::infeasible(format!(
-            "no engine of {} keeps these limits on {} x {}: the least time to the first token is {first:.0} ms, the least \
-             per further token {token:.1} ms",
-            arch.name, query.gpus, gpu.title
-        )));
+        return Err(too_slow(predictor, arch, query, limits, &tried));
     }
     engines.sort_by(|a, b| {
         let ranks = |engine: &Engine| (engine.workload.tp, engine.workload.pp, engine.workload.ep);
@@ -133,54 +130,195 @@ pub fn serve(
     engines.truncate(query.top.max(1));
     Ok(Engines {
         engines,
-        fitting,
+        legal: legal.len(),
+        fitting: fitting.len(),
         memory_share: query.memory_share,
     })
 }
 
-/// Ranks of an engine, copies of it, and requests in flight.
-fn engines(arch: &Architecture, query: &Query, limits: &Limits, node: u64) -> Vec<Workload> {
-    let mut all = Vec::new();
+/// Memory of an engine with every cache full; none where the engine is not legal.
+fn filled(arch: &Architecture, limits: &Limits, work: &Workload) -> Option<MemoryUse> {
+    let full = Workload {
+        context: match work.mode {
+            Mode::Decode => limits.longest(),
+            Mode::Train | Mode::Prefill => 0,
+        },
+        ..*work
+    };
+    memory_use(arch, &full).ok()
+}
+
+/// Why no engine fits: what the one that takes the least memory holds.
+fn too_large(
+    predictor: &Predictor,
+    arch: &Architecture,
+    query: &Query,
+    limits: &Limits,
+    legal: &[Workload],
+) -> Error {
+    let gpu = predictor.gpu();
+    let taken = legal
+        .iter()
+        .filter_map(|work| Some((filled(arch, limits, work)?, work)));
+    let least = taken.min_by(|a, b| a.0.total().bytes().total_cmp(&b.0.total().bytes()));
+    let Some((memory, work)) = least else {
+        return Error::infeasible(format!("no engine of {} is legal", arch.name));
+    };
+    let requests = match work.batch {
+        1 => format!("one request of {} tokens", limits.longest()),
+        batch => format!("{batch} requests of {} tokens each", limits.longest()),
+    };
+    Error::infeasible(format!(
+        "no engine of {} fits {} x {}: with tp {}, pp {} and {requests} in flight a GPU holds {}, of which weights {} and \
+         cached keys and values {}; {:.0} % of its memory are {}; more GPUs, a smaller format or fewer or shorter requests \
+         would",
+        arch.name,
+        query.gpus,
+        gpu.title,
+        work.tp,
+        work.pp,
+        memory.total(),
+        memory.weights,
+        memory.kv_cache,
+        100.0 * query.memory_share,
+        MemoryUse::room(gpu, query.memory_share),
+    ))
+}
+
+/// Why no engine keeps the limits: the least times, and how likely the likeliest one keeps both limits.
+fn too_slow(
+    predictor: &Predictor,
+    arch: &Architecture,
+    query: &Query,
+    limits: &Limits,
+    tried: &[Engine],
+) -> Error {
+    let least = |time: &dyn Fn(&Engine) -> Option<Seconds>| {
+        let times = tried.iter().filter_map(time).map(Seconds::millis);
+        times.min_by(f64::total_cmp)
+    };
+    let first = least(&|engine| Some(engine.first_token)).unwrap_or_default();
+    let further = match least(&|engine| engine.token) {
+        Some(token) => format!(", the least per further token {token:.1} ms"),
+        None => String::new(),
+    };
+    let likeliest = tried.iter().map(Engine::likelihood).fold(0.0, f64::max);
+    Error::infeasible(format!(
+        "no engine of {} keeps these limits on {} x {} with a probability of {}: the likeliest one has {likeliest:.2}; \
+         the least time to the first token is {first:.0} ms{further}",
+        arch.name,
+        query.gpus,
+        predictor.gpu().title,
+        limits.confidence,
+    ))
+}
+
+/// Ranks of an engine and copies of it, with one request in flight or as many as are asked for; fails where none is legal.
+fn splits(arch: &Architecture, query: &Query, limits: &Limits, node: u64) -> Result<Vec<Workload>> {
     let decodes = query.workload.mode == Mode::Decode;
+    let asked = query.kept(Dimension::Batch);
+    let base = Workload {
+        batch: 1,
+        seq: if decodes { 1 } else { limits.prompt },
+        context: if decodes {
+            limits.prompt + limits.output / 2
+        } else {
+            0
+        },
+        // The requests in flight are spread over the stages of the pipeline.
+        microbatches: 1,
+        ..query.workload
+    };
+    arch.validate()?;
+    base.validate(arch)?;
+    let mut all = Vec::new();
+    let mut refused = None;
+    let experts = arch.moe.map_or(1, |moe| moe.experts);
     for tp in divisors(query.gpus).filter(|&tp| tp <= node && query.keeps(Dimension::Tp, tp)) {
         for pp in divisors(query.gpus / tp)
             .filter(|&pp| pp <= arch.layers && query.keeps(Dimension::Pp, pp))
         {
             let dp = query.gpus / (tp * pp);
-            let experts = arch.moe.map_or(1, |moe| moe.experts);
             let spread = divisors(experts).filter(|&ep| {
                 ep <= MOST_EP && (tp * dp).is_multiple_of(ep) && query.keeps(Dimension::Ep, ep)
             });
             for ep in spread {
-                for batch in (0..)
-                    .map(|power| 1 << power)
-                    .take_while(|&batch| batch <= MOST_CONCURRENT)
-                {
-                    let work = Workload {
-                        tp,
-                        pp,
-                        dp,
-                        ep,
-                        expert_tp: u64::from(ep > 1),
-                        batch,
-                        seq: if decodes { 1 } else { limits.prompt },
-                        context: if decodes {
-                            limits.prompt + limits.output / 2
-                        } else {
-                            0
-                        },
-                        // The requests in flight are spread over the stages of the pipeline.
-                        microbatches: 1,
-                        ..query.workload
-                    };
-                    if query.keeps(Dimension::Batch, batch) && work.validate(arch).is_ok() {
-                        all.push(work);
-                    }
+                let work = Workload {
+                    tp,
+                    pp,
+                    dp,
+                    ep,
+                    expert_tp: u64::from(ep > 1),
+                    batch: asked.or(limits.each(dp)).unwrap_or(1),
+                    ..base
+                };
+                match work.validate(arch) {
+                    Ok(()) => all.push(work),
+                    Err(error) => refused = refused.or(Some(error)),
                 }
             }
         }
     }
-    all
+    match (all.is_empty(), refused) {
+        (false, _) => Ok(all),
+        (true, Some(error)) => Err(error),
+        (true, None) => Err(Error::infeasible(format!(
+            "no engine of {} over {} GPUs is legal: tp and pp must divide the GPUs, tp is at most the {node} GPUs of a node, pp \
+             the {} layers, and ep divides experts and GPUs",
+            arch.name, query.gpus, arch.layers
+        ))),
+    }
+}
+
+/// An engine with each number of requests in flight that fits: doublings, and the largest one that keeps the limits to a
+/// sixteenth.
+fn tried(
+    predictor: &Predictor,
+    arch: &Architecture,
+    query: &Query,
+    limits: &Limits,
+    work: &Workload,
+    room: Bytes,
+) -> Result<Vec<Engine>> {
+    let with = |batch: u64| -> Result<Option<Engine>> {
+        let work = Workload { batch, ..*work };
+        let memory = filled(arch, limits, &work).map(|memory| memory.total());
+        let memory = memory.filter(|memory| *memory <= room);
+        let engine = memory.map(|memory| timed(predictor, arch, limits, &work, memory));
+        engine.transpose()
+    };
+    let is_asked = query.kept(Dimension::Batch).is_some() || limits.concurrency.is_some();
+    if is_asked {
+        return Ok(with(work.batch)?.into_iter().collect());
+    }
+    let mut all = Vec::new();
+    let doublings = std::iter::successors(Some(1), |batch| Some(batch * 2));
+    for batch in doublings.take_while(|batch| *batch <= MOST_CONCURRENT) {
+        let Some(engine) = with(batch)? else { break };
+        all.push(engine);
+    }
+    let keeps = |engine: &Engine| engine.likelihood() >= limits.confidence;
+    let largest = all.iter().rev().find(|engine| keeps(engine));
+    let Some(mut low) = largest.map(|engine| engine.workload.batch) else {
+        return Ok(all);
+    };
+    let (mut high, step) = (2 * low, low.div_ceil(FINEST));
+    if low == MOST_CONCURRENT {
+        return Ok(all);
+    }
+    let mut finest = None;
+    while high - low > step {
+        let middle = (low + high) / 2;
+        match with(middle)?.filter(keeps) {
+            Some(engine) => {
+                low = middle;
+                finest = Some(engine);
+            }
+            None => high = middle,
+        }
+    }
+    all.extend(finest);
+    Ok(all)
 }
 
 fn timed(
@@ -192,16 +330,23 @@ fn timed(
 ) -> Result<Engine> {
     let framework = predictor.framework(work.mode)?;
     let width = |kind| framework.half_width(kind);
+    let in_flight = work.batch * work.dp;
+    let in_flight = limits
+        .concurrency
+        .map_or(in_flight, |all| all.min(in_flight)) as f64;
     let decodes = work.mode == Mode::Decode;
     if !decodes {
         let time = Timed::step(predictor, arch, work)?.time(framework);
-        let tokens = (work.tokens() * work.dp) as f64;
+        let half_width = width(Kind::Prefill);
+        let rate = |factor: f64| in_flight * work.seq as f64 / (time.secs() * factor);
         return Ok(Engine {
             workload: *work,
             first_token: time,
             token: None,
-            half_widths: [width(Kind::Prefill), None],
-            tokens_per_s: tokens / time.secs(),
+            half_widths: [half_width, None],
+            kept: [likelihood(Some(time), half_width, limits.first_token), None],
+            tokens_per_s: rate(1.0),
+            tokens_per_s_ends: half_width.map(|width| [width, -width].map(|at| rate(at.exp()))),
             memory,
         });
     }
@@ -222,15 +367,40 @@ fn timed(
         ..*work
     };
     let first_token = of(&prompt)?;
+    let half_widths @ [first, further] = [width(Kind::FirstToken), width(Kind::of(arch, work))];
     // A request holds its place for its first token and all further ones.
-    let held = first_token + token * limits.output as f64;
-    let in_flight = (work.batch * work.dp) as f64;
+    let output = limits.output as f64;
+    let rate = |first: f64, further: f64| {
+        let held = first_token * first.exp() + token * further.exp() * output;
+        in_flight * output / held.secs()
+    };
+    let ends = first.zip(further);
     Ok(Engine {
         workload: *work,
         first_token,
         token: Some(token),
-        half_widths: [width(Kind::FirstToken), width(Kind::of(arch, work))],
-        tokens_per_s: in_flight * limits.output as f64 / held.secs(),
+        half_widths,
+        kept: [
+            likelihood(Some(first_token), first, limits.first_token),
+            likelihood(Some(token), further, limits.token),
+        ],
+        tokens_per_s: rate(0.0, 0.0),
+        tokens_per_s_ends: ends
+            .map(|(first, further)| [rate(first, further), rate(-first, -further)]),
         memory,
+    })
+}
+
+/// The probability that a time keeps its limit, its logarithm being normal about the expected one; without an interval it
+/// keeps it or not. None without a limit.
+fn likelihood(
+    time: Option<Seconds>,
+    half_width: Option<f64>,
+    limit: Option<Seconds>,
+) -> Option<f64> {
+    let apart = (limit? / time?).ln();
+    Some(match half_width {
+        Some(half_width) => normal_cdf(apart / half_width * NORMAL_90),
+        None => f64::from(u8::from(apart >= 0.0)),
     })
 }

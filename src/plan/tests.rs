@@ -55,6 +55,7 @@ fn every_layout_is_legal_uses_all_gpus_and_the_whole_batch_and_fits() {
         .map(|tried| tried.time.secs())
         .collect();
     assert!(times.is_sorted() && times.len() > 100, "{}", times.len());
+    assert!(plan.tried.fitting <= plan.tried.legal && plan.tried.fitting <= times.len());
     for (layout, time) in plan.layouts.iter().zip(times) {
         assert_eq!(layout.step.time.secs(), time);
         assert!(layout.step.fits);
@@ -115,6 +116,27 @@ fn what_is_kept_is_kept_and_a_framework_runs_its_own_zero_stages() {
         assert_eq!((work.tp, work.pp, work.batch, work.zero), (2, 2, 2, 1));
         assert_eq!(work.recompute, Recompute::Full);
     }
+    let fsdp1 = predictor("h100").with_framework_named("fsdp1");
+    let long = Query {
+        global_batch: 8,
+        ..query(8, Workload::train(1, 20480))
+    };
+    let layouts = tried(&fsdp1, model("qwen2.5-32b"), &long).unwrap().layouts;
+    for tried in &layouts {
+        let work = tried.workload;
+        assert_eq!((work.tp, work.cp, work.pp, work.vp), (1, 1, 1, 1), "{work}");
+    }
+    assert!(layouts.iter().any(|tried| tried.workload.zero == 3));
+    let kept = Query {
+        kept: vec![(Dimension::Tp, 4)],
+        ..long
+    };
+    let refused = tried(&fsdp1, model("qwen2.5-32b"), &kept).unwrap_err();
+    let message = refused.to_string();
+    assert!(
+        message.contains("`tp` is 4; allowed: 1 under framework fsdp1"),
+        "{message}"
+    );
     let fsdp = predictor("h100").with_framework_named("fsdp2");
     for tried in tried(&fsdp, arch, &training(16)).unwrap().layouts {
         let work = tried.workload;
@@ -168,15 +190,109 @@ fn what_cannot_be_planned_says_why() {
     assert!(!infeasible && message.contains("`gpus` is 0"), "{message}");
 }
 
+fn limits(prompt: u64, output: u64) -> Limits {
+    Limits {
+        prompt,
+        output,
+        concurrency: None,
+        first_token: None,
+        token: None,
+        confidence: Limits::USUAL_CONFIDENCE,
+    }
+}
+
+#[test]
+fn any_number_of_requests_is_served_also_one_that_engines_do_not_divide() {
+    let (predictor, arch) = (predictor("h200"), model("llama-3-70b"));
+    let fp8 = Workload {
+        dtype: Dtype::Fp8,
+        ..Workload::decode(1, 2304)
+    };
+    let served = |batch: Option<u64>, concurrency| {
+        let query = Query {
+            kept: batch
+                .map(|batch| (Dimension::Batch, batch))
+                .into_iter()
+                .collect(),
+            memory_share: 0.9,
+            ..query(4, fp8)
+        };
+        let limits = Limits {
+            concurrency,
+            ..limits(2048, 512)
+        };
+        serve(&predictor, arch, &query, &limits)
+    };
+    for batch in [3, 48, 50, 96] {
+        let engines = served(Some(batch), None).unwrap().engines;
+        assert!(engines.iter().all(|engine| engine.workload.batch == batch));
+    }
+    let engines = served(None, Some(50)).unwrap().engines;
+    let mut each: Vec<_> = engines
+        .iter()
+        .map(|engine| (engine.workload.dp, engine.workload.batch))
+        .collect();
+    each.sort();
+    each.dedup();
+    assert_eq!(each, [(1, 50), (2, 25), (4, 13)]);
+    for engine in &engines {
+        let held = engine.first_token + engine.token.unwrap() * 512.0;
+        let all = 50.0 * 512.0 / held.secs();
+        assert!((engine.tokens_per_s / all - 1.0).abs() < 1e-9);
+    }
+    let refused = served(Some(5000), None).unwrap_err();
+    let message = refused.to_string();
+    assert!(
+        refused.is_infeasible() && message.contains("cached keys and values"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_slightly_longer_limit_gives_slightly_more_tokens_and_every_row_says_how_likely_it_is_kept() {
+    let (predictor, arch) = (predictor("h200"), model("llama-3-70b"));
+    let fp8 = Workload {
+        dtype: Dtype::Fp8,
+        ..Workload::decode(1, 4352)
+    };
+    let served = |first_ms: f64, confidence| {
+        let query = Query {
+            memory_share: 0.9,
+            ..query(8, fp8)
+        };
+        let limits = Limits {
+            first_token: Some(Seconds::from_secs(first_ms * 1e-3)),
+            token: Some(Seconds::from_secs(0.04)),
+            confidence,
+            ..limits(4096, 512)
+        };
+        serve(&predictor, arch, &query, &limits).unwrap().engines
+    };
+    let rates: Vec<f64> = (0..12)
+        .map(|step| served(900.0 + 25.0 * f64::from(step), 0.5)[0].tokens_per_s)
+        .collect();
+    for pair in rates.windows(2) {
+        // Requests in flight are tried to a sixteenth.
+        assert!((0.93..1.13).contains(&(pair[1] / pair[0])), "{rates:?}");
+    }
+    let surer = served(1000.0, 0.7);
+    assert!(surer[0].tokens_per_s < rates[4]);
+    for engine in surer {
+        assert!(engine.kept.iter().all(|kept| kept.unwrap() >= 0.7));
+        let [first, _] = engine.half_widths;
+        let within = (1.0 / engine.first_token.secs()).ln() / first.unwrap() * 1.645;
+        // The 70 % quantile of the normal distribution is 0.524.
+        assert!(within >= 0.524);
+    }
+}
+
 #[test]
 fn engines_keep_their_limits_and_slower_limits_give_more_tokens() {
     let (predictor, arch) = (predictor("h100"), model("llama-3-70b"));
     let served = |token_ms: Option<f64>| {
         let limits = Limits {
-            prompt: 2048,
-            output: 256,
-            first_token: None,
             token: token_ms.map(|ms| Seconds::from_secs(ms * 1e-3)),
+            ..limits(2048, 256)
         };
         let query = query(16, Workload::decode(1, 2048));
         serve(
@@ -203,10 +319,8 @@ fn engines_keep_their_limits_and_slower_limits_give_more_tokens() {
         "{refused}"
     );
     let prompts = Limits {
-        prompt: 2048,
-        output: 0,
         first_token: Some(Seconds::from_secs(1.0)),
-        token: None,
+        ..limits(2048, 0)
     };
     let prefill = query(8, Workload::prefill(1, 2048));
     let prefill = serve(&predictor, arch, &prefill, &prompts).unwrap();

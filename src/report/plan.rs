@@ -3,7 +3,7 @@
 use crate::arch::{Architecture, Mode, Workload, parameters};
 use crate::error::Result;
 use crate::gpu::Gpu;
-use crate::plan::{Engine, Engines, Layout, Order, Plan};
+use crate::plan::{Engine, Engines, Layout, Limits, Order, Plan};
 use crate::predict::Predictor;
 use crate::predict::estimate::Tier;
 use crate::report::step::{FrameworkKeys, Lane, LaneKeys};
@@ -29,6 +29,9 @@ pub struct PlanReport {
     /// Tokens that a request generates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) output: Option<u64>,
+    /// What latencies are held against; absent where there is no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) limits: Option<LimitKeys>,
     /// Sequences of a training step over all GPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) global_batch: Option<u64>,
@@ -45,6 +48,27 @@ pub struct PlanReport {
     pub(super) plans: Vec<PlanKeys>,
 }
 
+/// Limits of latency, and how likely each has to be kept.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+pub(super) struct LimitKeys {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttft_us: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tpot_us: Option<f64>,
+    pub confidence: f64,
+}
+
+impl LimitKeys {
+    fn of(limits: &Limits) -> Option<Self> {
+        limits.first_token.or(limits.token)?;
+        Some(Self {
+            ttft_us: limits.first_token.map(Seconds::micros),
+            tpot_us: limits.token.map(Seconds::micros),
+            confidence: limits.confidence,
+        })
+    }
+}
+
 /// The best layouts for one number of GPUs.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct PlanKeys {
@@ -52,9 +76,12 @@ pub(super) struct PlanKeys {
     /// Why there is no layout.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
-    /// Legal layouts, and those of them that fit; with each kind of recomputation that does.
+    /// Legal layouts, and those of them that fit; when serving, ways to split the GPUs into engines.
     pub legal: usize,
     pub fitting: usize,
+    /// Layouts that were predicted: those that fit, with each kind of recomputation under which they do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub predicted: Option<usize>,
     /// The share of a GPU's memory that they take at most.
     pub memory_share: f64,
     pub layouts: Vec<LayoutKeys>,
@@ -90,6 +117,11 @@ pub(super) struct LayoutKeys {
     pub request: Option<LatencyKeys>,
     pub tokens_per_s_of_all_gpus: f64,
     pub tokens_per_s_per_gpu: f64,
+    /// The ends of its 90 % interval; absent where the framework has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens_per_s_per_gpu_low: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens_per_s_per_gpu_high: Option<f64>,
     pub memory_bytes: f64,
     /// Price of a million tokens in US dollars, where the price of a GPU is given.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -116,6 +148,12 @@ pub(super) struct LatencyKeys {
     pub tpot_us: Option<f64>,
     pub tpot_low_us: Option<f64>,
     pub tpot_high_us: Option<f64>,
+    /// The probability that the time to the first token keeps its limit; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttft_kept_probability: Option<f64>,
+    /// The same of the time per further token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tpot_kept_probability: Option<f64>,
 }
 
 /// What a whole run takes, with the ends of its 90 % interval.
@@ -140,8 +178,8 @@ pub struct Subject<'a> {
     pub workload: &'a Workload,
     /// Sequences of a training step.
     pub global_batch: u64,
-    /// Tokens of a prompt and those that a request generates, when serving.
-    pub request: Option<(u64, u64)>,
+    /// What requests look like, when serving.
+    pub limits: Option<&'a Limits>,
     /// Tokens of the whole run.
     pub tokens: Option<f64>,
     /// Price of one GPU for an hour.
@@ -164,11 +202,9 @@ impl PlanReport {
             model: architecture.name.clone(),
             parameters: parameters(architecture).total,
             mode: workload.mode,
-            seq: subject.request.map_or(workload.seq, |(prompt, _)| prompt),
-            output: subject
-                .request
-                .map(|(_, output)| output)
-                .filter(|&output| output > 0),
+            seq: subject.limits.map_or(workload.seq, |limits| limits.prompt),
+            output: output(subject),
+            limits: subject.limits.and_then(LimitKeys::of),
             global_batch: trains.then_some(subject.global_batch),
             format: workload.format_name(),
             framework: FrameworkKeys::of(predictor, architecture, workload)?,
@@ -190,7 +226,8 @@ impl PlanReport {
         let layouts = plan.layouts.iter().enumerate();
         self.plans.push(PlanKeys {
             legal: plan.tried.legal,
-            fitting: plan.tried.layouts.len(),
+            fitting: plan.tried.fitting,
+            predicted: Some(plan.tried.layouts.len()),
             memory_share: plan.tried.memory_share,
             layouts: layouts
                 .map(|(index, layout)| LayoutKeys::of_layout(subject, gpus, index + 1, layout))
@@ -210,7 +247,7 @@ impl PlanReport {
     pub fn push_engines(&mut self, subject: &Subject<'_>, gpus: u64, engines: &Engines) {
         let layouts = engines.engines.iter().enumerate();
         self.plans.push(PlanKeys {
-            legal: engines.fitting,
+            legal: engines.legal,
             fitting: engines.fitting,
             memory_share: engines.memory_share,
             layouts: layouts
@@ -238,6 +275,7 @@ impl PlanKeys {
             refused,
             legal: 0,
             fitting: 0,
+            predicted: None,
             memory_share: 1.0,
             layouts: Vec::new(),
             decided_by: BTreeMap::new(),
@@ -250,6 +288,12 @@ impl PlanKeys {
     pub(super) fn best(&self) -> Option<&LayoutKeys> {
         self.layouts.first()
     }
+}
+
+/// Tokens that a request generates, where it does.
+fn output(subject: &Subject<'_>) -> Option<u64> {
+    let output = subject.limits.map(|limits| limits.output);
+    output.filter(|&output| output > 0)
 }
 
 /// Tokens of a step over all replicas.
@@ -275,7 +319,8 @@ fn decided_by(layouts: &[Layout]) -> BTreeMap<Lane, f64> {
 impl LayoutKeys {
     fn of_layout(subject: &Subject<'_>, gpus: u64, rank: usize, layout: &Layout) -> Self {
         let step = &layout.step;
-        let tokens_per_s = all_tokens(&layout.workload) / step.time.secs();
+        let rate = |time: Seconds| all_tokens(&layout.workload) / time.secs();
+        let tokens_per_s = rate(step.time);
         Self {
             rank,
             tied: layout.tied,
@@ -294,6 +339,8 @@ impl LayoutKeys {
             request: None,
             tokens_per_s_of_all_gpus: tokens_per_s,
             tokens_per_s_per_gpu: tokens_per_s / gpus as f64,
+            tokens_per_s_per_gpu_low: Some(rate(step.high) / gpus as f64),
+            tokens_per_s_per_gpu_high: Some(rate(step.low) / gpus as f64),
             memory_bytes: step.memory.total().bytes(),
             usd_per_million_tokens: usd_per_million_tokens(
                 subject.usd_per_gpu_hour,
@@ -322,9 +369,13 @@ impl LayoutKeys {
                 tpot_us: token.map(Seconds::micros),
                 tpot_low_us: of_token(-1.0),
                 tpot_high_us: of_token(1.0),
+                ttft_kept_probability: engine.kept[0],
+                tpot_kept_probability: engine.kept[1],
             }),
             tokens_per_s_of_all_gpus: engine.tokens_per_s,
             tokens_per_s_per_gpu: engine.tokens_per_s / gpus as f64,
+            tokens_per_s_per_gpu_low: engine.tokens_per_s_ends.map(|[low, _]| low / gpus as f64),
+            tokens_per_s_per_gpu_high: engine.tokens_per_s_ends.map(|[_, high]| high / gpus as f64),
             memory_bytes: engine.memory.bytes(),
             usd_per_million_tokens: usd_per_million_tokens(
                 subject.usd_per_gpu_hour,
@@ -375,6 +426,12 @@ pub struct CompareReport {
     pub(super) parameters: u64,
     pub(super) mode: Mode,
     pub(super) seq: u64,
+    /// Tokens that a request generates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) output: Option<u64>,
+    /// What latencies are held against; absent where there is no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) limits: Option<LimitKeys>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) global_batch: Option<u64>,
     pub(super) format: &'static str,
@@ -413,7 +470,9 @@ impl CompareReport {
             model: architecture.name.clone(),
             parameters: parameters(architecture).total,
             mode: workload.mode,
-            seq: subject.request.map_or(workload.seq, |(prompt, _)| prompt),
+            seq: subject.limits.map_or(workload.seq, |limits| limits.prompt),
+            output: output(subject),
+            limits: subject.limits.and_then(LimitKeys::of),
             global_batch: workload.trains().then_some(subject.global_batch),
             format: workload.format_name(),
             gpus,

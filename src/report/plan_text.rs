@@ -1,9 +1,11 @@
 //! Plans and comparisons as people read them.
 
 use crate::arch::{Mode, Offload, Recompute, Workload};
-use crate::report::plan::{CompareReport, LayoutKeys, PlanKeys, PlanReport, RunKeys};
+use crate::report::plan::{
+    CompareReport, LatencyKeys, LayoutKeys, LimitKeys, PlanKeys, PlanReport, RunKeys,
+};
 use crate::report::plot::{Axis, Chart, Series};
-use crate::report::table::{Side, table};
+use crate::report::table::{Side, filled, table};
 use crate::report::{Report, grouped, percent, signed, tokens};
 use crate::units::{Bytes, Seconds, significant};
 
@@ -61,7 +63,7 @@ impl PlanReport {
     fn ranking(&self, plan: &PlanKeys) -> String {
         match self.mode {
             Mode::Train => training_table(plan),
-            Mode::Prefill | Mode::Decode => serving_table(plan),
+            Mode::Prefill | Mode::Decode => serving_table(plan, self.limits),
         }
     }
 
@@ -102,15 +104,18 @@ impl PlanReport {
         };
         lines.push(match self.mode {
             Mode::Train => format!(
-                "{} legal layouts; {} fit, with each kind of recomputation that does; a layout takes {room}",
+                "{} legal layouts; {} fit, {} with every kind of recomputation; a layout takes {room}",
+                grouped(plan.legal as u64),
+                grouped(plan.fitting as u64),
+                grouped(plan.predicted.unwrap_or(plan.fitting) as u64)
+            ),
+            Mode::Prefill | Mode::Decode => format!(
+                "{} ways to split the GPUs into engines; {} fit; one takes {room} with every cache full",
                 grouped(plan.legal as u64),
                 grouped(plan.fitting as u64)
             ),
-            Mode::Prefill | Mode::Decode => format!(
-                "{} engines fit; one takes {room} with every cache full",
-                grouped(plan.fitting as u64)
-            ),
         });
+        lines.extend(self.limits.map(LimitKeys::text));
         if let Some(run) = &plan.run {
             lines.push(run.text());
         }
@@ -269,7 +274,51 @@ fn training_table(plan: &PlanKeys) -> String {
     table(headings, rows)
 }
 
-fn serving_table(plan: &PlanKeys) -> String {
+impl LimitKeys {
+    fn text(self) -> String {
+        format!(
+            "each limit is kept with a probability of at least {}, by the interval of its time",
+            percent(self.confidence)
+        )
+    }
+}
+
+/// `within 500 ms`, where there is a limit.
+fn limit_headings(limits: Option<LimitKeys>) -> [String; 2] {
+    let limits = limits.map(|limits| [limits.ttft_us, limits.tpot_us]);
+    let within = |limit: Option<f64>| match limit {
+        Some(limit) => format!("within {}", milliseconds(limit)),
+        None => String::new(),
+    };
+    limits.unwrap_or_default().map(within)
+}
+
+fn milliseconds(micros: f64) -> String {
+    format!("{} ms", significant(micros / 1e3))
+}
+
+fn interval(low: Option<f64>, high: Option<f64>) -> String {
+    let ends = low.zip(high);
+    ends.map_or(String::new(), |(low, high)| {
+        format!("{} to {}", milliseconds(low), milliseconds(high))
+    })
+}
+
+/// Both times of a request, each with its interval and the probability that it keeps its limit.
+fn latency_cells(request: &LatencyKeys) -> [String; 6] {
+    let kept = |share: Option<f64>| share.map_or(String::new(), percent);
+    [
+        milliseconds(request.ttft_us),
+        interval(request.ttft_low_us, request.ttft_high_us),
+        kept(request.ttft_kept_probability),
+        request.tpot_us.map_or(String::new(), milliseconds),
+        interval(request.tpot_low_us, request.tpot_high_us),
+        kept(request.tpot_kept_probability),
+    ]
+}
+
+fn serving_table(plan: &PlanKeys, limits: Option<LimitKeys>) -> String {
+    let [within_first, within_further] = limit_headings(limits);
     let headings = [
         ("#", Side::Right),
         ("engine", Side::Left),
@@ -277,22 +326,27 @@ fn serving_table(plan: &PlanKeys) -> String {
         ("requests each", Side::Right),
         ("tokens/s", Side::Right),
         ("per GPU", Side::Right),
+        ("90 %", Side::Right),
         ("first token", Side::Right),
         ("90 %", Side::Right),
+        (&within_first, Side::Right),
         ("per token", Side::Right),
         ("90 %", Side::Right),
+        (&within_further, Side::Right),
         ("memory", Side::Right),
+        ("USD per M tokens", Side::Right),
     ];
-    let milliseconds = |micros: f64| format!("{} ms", significant(micros / 1e3));
-    let interval = |low: Option<f64>, high: Option<f64>| {
-        let ends = low.zip(high);
-        ends.map_or(String::new(), |(low, high)| {
-            format!("{} to {}", milliseconds(low), milliseconds(high))
-        })
-    };
     let rows = plan.layouts.iter().filter_map(|layout| {
         let request = layout.request.as_ref()?;
         let work = &layout.workload;
+        let [
+            first,
+            first_ends,
+            first_kept,
+            further,
+            further_ends,
+            further_kept,
+        ] = latency_cells(request);
         Some([
             rank(layout),
             layout_text(&Workload { dp: 1, ..*work }),
@@ -300,14 +354,33 @@ fn serving_table(plan: &PlanKeys) -> String {
             grouped(work.batch),
             tokens(layout.tokens_per_s_of_all_gpus),
             tokens(layout.tokens_per_s_per_gpu),
-            milliseconds(request.ttft_us),
-            interval(request.ttft_low_us, request.ttft_high_us),
-            request.tpot_us.map_or(String::new(), milliseconds),
-            interval(request.tpot_low_us, request.tpot_high_us),
+            rate_interval(layout),
+            first,
+            first_ends,
+            first_kept,
+            further,
+            further_ends,
+            further_kept,
             Bytes::from_bytes(layout.memory_bytes).to_string(),
+            usd_text(layout),
         ])
     });
-    table(headings, rows)
+    filled(headings, rows)
+}
+
+/// The 90 % interval of the tokens per second and GPU.
+fn rate_interval(layout: &LayoutKeys) -> String {
+    let ends = layout
+        .tokens_per_s_per_gpu_low
+        .zip(layout.tokens_per_s_per_gpu_high);
+    ends.map_or(String::new(), |(low, high)| {
+        format!("{} to {}", tokens(low), tokens(high))
+    })
+}
+
+fn usd_text(layout: &LayoutKeys) -> String {
+    let usd = layout.usd_per_million_tokens;
+    usd.map_or(String::new(), significant)
 }
 
 fn rank(layout: &LayoutKeys) -> String {
@@ -379,7 +452,14 @@ impl Report for CompareReport {
                 grouped(batch),
                 grouped(self.seq)
             ),
-            None => format!("prompts of {} tokens", grouped(self.seq)),
+            None => match self.output {
+                Some(output) => format!(
+                    "requests of {} tokens that generate {}",
+                    grouped(self.seq),
+                    grouped(output)
+                ),
+                None => format!("prompts of {} tokens", grouped(self.seq)),
+            },
         };
         let heading = format!(
             "{} ({} parameters) on {} GPUs, {}: {batch}, {}\n",
@@ -389,34 +469,69 @@ impl Report for CompareReport {
             self.mode,
             self.format
         );
+        let [within_first, within_further] = limit_headings(self.limits);
         let headings = [
             ("GPU", Side::Left),
             ("best layout", Side::Left),
+            ("requests each", Side::Right),
             ("tokens/s per GPU", Side::Right),
+            ("90 %", Side::Right),
             ("per node", Side::Right),
             ("per W", Side::Right),
             ("MFU", Side::Right),
+            ("first token", Side::Right),
+            ("90 %", Side::Right),
+            (&within_first, Side::Right),
+            ("per token", Side::Right),
+            ("90 %", Side::Right),
+            (&within_further, Side::Right),
             ("memory", Side::Right),
             ("from", Side::Left),
             ("USD per M tokens", Side::Right),
+            ("USD a run", Side::Right),
         ];
         let rows = self.compared.iter().filter_map(|compared| {
             let layout = compared.layout.as_ref()?;
             let step = layout.step.as_ref();
             let cell = |text: Option<String>| text.unwrap_or_default();
+            let serves = layout.request.as_ref();
+            let [
+                first,
+                first_ends,
+                first_kept,
+                further,
+                further_ends,
+                further_kept,
+            ] = serves.map(latency_cells).unwrap_or_default();
+            let run = compared.run.as_ref();
             Some([
                 compared.gpu.clone(),
                 layout_text(&layout.workload),
+                cell(serves.map(|_| grouped(layout.workload.batch))),
                 tokens(layout.tokens_per_s_per_gpu),
+                rate_interval(layout),
                 cell(compared.tokens_per_s_per_node.map(tokens)),
                 cell(compared.tokens_per_s_per_watt.map(significant)),
                 cell(step.map(|step| percent(step.mfu))),
+                first,
+                first_ends,
+                first_kept,
+                further,
+                further_ends,
+                further_kept,
                 Bytes::from_bytes(layout.memory_bytes).to_string(),
                 cell(step.map(|step| super::tier_shares_text(&step.tier_shares))),
-                cell(layout.usd_per_million_tokens.map(significant)),
+                usd_text(layout),
+                cell(
+                    run.and_then(|run| run.usd)
+                        .map(|usd| grouped(usd.round() as u64)),
+                ),
             ])
         });
-        let table = table(headings, rows);
+        let table = filled(headings, rows);
+        let limits = self
+            .limits
+            .map_or(String::new(), |limits| format!("\n{}\n", limits.text()));
         let without = self.compared.iter().filter_map(|compared| {
             let reason = compared.refused.as_ref()?;
             Some(format!("{}: {reason}\n", compared.gpu))
@@ -426,6 +541,6 @@ impl Report for CompareReport {
             true => without,
             false => format!("\n{without}"),
         };
-        format!("{heading}\n{table}{without}")
+        format!("{heading}\n{table}{limits}{without}")
     }
 }

@@ -35,7 +35,7 @@ pub use goal::GpuTime;
 pub use graph::{GraphRequest, OperatorList};
 pub use model::{ArchitectureRequest, ModelRequest, UNNAMED};
 pub use operator::{AttentionRequest, GemmRequest, OperatorRequest, read_operator};
-pub use plan::{GpuCounts, PlanRequest, Planned, Tokens, UsdPerHour};
+pub use plan::{GpuCounts, GpuPrices, PlanRequest, Planned, Tokens, UsdPerHour};
 pub use search::{LEAST_POSITIONS, Parameters, SearchRequest};
 pub use size::{Size, Sizes};
 pub use step::{RunRequest, StepRequest};

@@ -8,6 +8,7 @@ use crate::arch::{
     Recompute, Workload,
 };
 use crate::error::{Error, Result};
+use crate::gpu::Gpu;
 use crate::ops::{Dtype, RouterLoad};
 use crate::plan::{Limits, MOST_GPUS, OFFLOAD_LAST, Query, memory_share, sequences};
 use crate::request::workload::format;
@@ -161,6 +162,84 @@ impl PartialSchema for UsdPerHour {
 
 impl ToSchema for UsdPerHour {}
 
+/// Prices of a GPU for an hour, in US dollars: one for all GPUs, or one for each that is named.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GpuPrices {
+    all: Option<UsdPerHour>,
+    named: Vec<(String, UsdPerHour)>,
+}
+
+impl GpuPrices {
+    const ALLOWED: &'static str =
+        "a number above 0 and up to 10000, in US dollars, or one a GPU such as h100=2.5,b200=5";
+
+    /// The price of this GPU, where there is one.
+    pub fn of(&self, gpu: &Gpu) -> Option<f64> {
+        let mut named = self.named.iter();
+        let named = named.find(|(name, _)| is_named(name, gpu));
+        named.map(|(_, price)| *price).or(self.all).map(|usd| usd.0)
+    }
+
+    /// Refuses a price of a GPU that the request is not about.
+    pub fn check(&self, place: &str, gpus: &[&Gpu]) -> Result<()> {
+        let asked = |name: &str| gpus.iter().any(|gpu| is_named(name, gpu));
+        let Some((name, _)) = self.named.iter().find(|(name, _)| !asked(name)) else {
+            return Ok(());
+        };
+        let names: Vec<_> = gpus.iter().map(|gpu| gpu.name.as_str()).collect();
+        let allowed = format!("prices of {}", names.join(", "));
+        Err(Error::field(
+            place,
+            "usd_per_gpu_hour",
+            format!("for `{name}`"),
+            &allowed,
+        ))
+    }
+}
+
+/// Whether a name, which may be another one of it, is that of this GPU.
+fn is_named(name: &str, gpu: &Gpu) -> bool {
+    name == gpu.name || Gpu::find(name).is_ok_and(|found| found.name == gpu.name)
+}
+
+impl FromStr for GpuPrices {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let wrong = |_| format!("allowed: {}", Self::ALLOWED);
+        let (mut all, mut named) = (None, Vec::new());
+        for part in text.split(',') {
+            match part.split_once('=') {
+                Some((name, price)) => {
+                    named.push((name.trim().to_owned(), price.parse().map_err(wrong)?));
+                }
+                None if all.is_none() => all = Some(part.parse().map_err(wrong)?),
+                None => return Err(wrong(String::new())),
+            }
+        }
+        Ok(Self { all, named })
+    }
+}
+
+impl<'de> Deserialize<'de> for GpuPrices {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        number_or_text(deserializer, Self::ALLOWED)
+    }
+}
+
+impl PartialSchema for GpuPrices {
+    fn schema() -> RefOr<Schema> {
+        let text = ObjectBuilder::new()
+            .schema_type(Type::String)
+            .examples(["h100=2.5,b200=5"])
+            .description(Some(Self::ALLOWED));
+        let number = UsdPerHour::schema();
+        OneOfBuilder::new().item(number).item(text).into()
+    }
+}
+
+impl ToSchema for GpuPrices {}
+
 /// Reads what JSON may hold as a number or as a text.
 fn number_or_text<'de, D: Deserializer<'de>, T: FromStr>(
     deserializer: D,
@@ -204,11 +283,14 @@ pub struct PlanRequest {
     #[cfg_attr(feature = "cli", arg(long, value_name = "TOKENS"))]
     pub global_batch: Option<Tokens>,
     /// Tokens per sequence; of a prompt when serving [default: 4096 or what the position table holds].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "S"))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "S", visible_aliases = ["isl", "input-len"], aliases = ["input-length", "prompt"]))]
     pub seq: Option<Size>,
     /// Tokens that a request generates [default: 512].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "T"))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "T", visible_aliases = ["osl", "output-len"], aliases = ["output-length", "max-tokens", "max-new-tokens"]))]
     pub output: Option<Size>,
+    /// Requests in flight on all engines together, such as 50 users at once [default: the most within the limits].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "N", visible_alias = "max-concurrency", aliases = ["concurrent-requests", "users"]))]
+    pub concurrency: Option<Size>,
     /// The longest time to the first token of a request, in ms.
     #[cfg_attr(feature = "cli", arg(long, value_name = "MS", value_parser = milliseconds))]
     #[serde(default, deserialize_with = "limit")]
@@ -219,6 +301,11 @@ pub struct PlanRequest {
     #[serde(default, deserialize_with = "limit")]
     #[schema(exclusive_minimum = 0.0)]
     pub tpot_ms: Option<f64>,
+    /// The least probability with which the times keep their limits [default: 0.5: the expected times keep them].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "FRACTION", value_parser = probability))]
+    #[serde(default, deserialize_with = "confidence")]
+    #[schema(minimum = 0.5, maximum = 0.99)]
+    pub confidence: Option<f64>,
     /// Number format of the linear layers [default: bf16; when serving a quantized checkpoint, as that is stored].
     #[cfg_attr(feature = "cli", arg(long))]
     pub dtype: Option<Dtype>,
@@ -265,8 +352,16 @@ pub struct PlanRequest {
     /// Keep this number of virtual stages a GPU.
     #[cfg_attr(feature = "cli", arg(long, value_name = "V"))]
     pub vp: Option<Size>,
-    /// Keep this number of sequences a micro-batch, or of requests in flight on an engine.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "B"))]
+    /// Keep this number of sequences a micro-batch, or of requests in flight on each engine.
+    #[cfg_attr(
+        feature = "cli",
+        arg(
+            long,
+            value_name = "B",
+            visible_alias = "max-num-seqs",
+            alias = "max-batch-size"
+        )
+    )]
     pub batch: Option<Size>,
     /// Keep this ZeRO stage [default: those that the framework runs].
     #[cfg_attr(feature = "cli", arg(long, value_name = "STAGE", value_parser = clap::value_parser!(u8).range(0..=3)))]
@@ -293,9 +388,9 @@ pub struct PlanRequest {
     /// Tokens of the whole run, such as 15T: how many days and GPU-hours it takes.
     #[cfg_attr(feature = "cli", arg(long, value_name = "COUNT"))]
     pub tokens: Option<Tokens>,
-    /// Price of one GPU for an hour, in US dollars.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "USD"))]
-    pub usd_per_gpu_hour: Option<UsdPerHour>,
+    /// Price of one GPU for an hour, in US dollars: one for all GPUs, or one for each such as h100=2.5,b200=5.
+    #[cfg_attr(feature = "cli", arg(long, value_name = "USD|GPU=USD,…"))]
+    pub usd_per_gpu_hour: Option<GpuPrices>,
 }
 
 /// What to plan: requests that are served within limits, or training steps.
@@ -323,6 +418,7 @@ impl PlanRequest {
                 .unwrap_or(USUAL_OUTPUT.min(room / 2)),
             Mode::Train | Mode::Prefill => 0,
         };
+        let concurrency = sizes.option("concurrency", self.concurrency);
         let seq = sizes.option("seq", self.seq);
         let seq = seq.unwrap_or(USUAL_SEQUENCE.min(room.saturating_sub(output)).max(1));
         let kept = [
@@ -382,8 +478,10 @@ impl PlanRequest {
             limits: serves.then_some(Limits {
                 prompt: seq,
                 output,
+                concurrency,
                 first_token: milliseconds(self.ttft_ms),
                 token: milliseconds(self.tpot_ms),
+                confidence: self.confidence.unwrap_or(Limits::USUAL_CONFIDENCE),
             }),
         })
     }
@@ -392,7 +490,7 @@ impl PlanRequest {
     fn refuse_of_the_other_kind(&self, serves: bool) -> Result<()> {
         let of_training = [
             ("global_batch", self.global_batch.is_some()),
-            ("cp", self.cp.is_some() && self.mode == Mode::Decode),
+            ("cp", self.cp.is_some()),
             ("vp", self.vp.is_some()),
             ("zero", self.zero.is_some()),
             ("recompute", self.recompute.is_some()),
@@ -406,8 +504,10 @@ impl PlanRequest {
         ];
         let of_serving = [
             ("output", self.output.is_some()),
+            ("concurrency", self.concurrency.is_some()),
             ("ttft_ms", self.ttft_ms.is_some()),
             ("tpot_ms", self.tpot_ms.is_some()),
+            ("confidence", self.confidence.is_some()),
             ("kv_cache_dtype", self.kv_cache_dtype != KvCacheDtype::Auto),
             ("router_load", self.router_load != RouterLoad::default()),
         ];
@@ -415,8 +515,34 @@ impl PlanRequest {
             true => (&of_training[..], "nothing when serving"),
             false => (&of_serving[..], "nothing in training"),
         };
-        match wrong.iter().find(|(_, given)| *given) {
-            Some((field, _)) => Err(Error::field("plan", field, "given", allowed)),
+        if let Some((field, _)) = wrong.iter().find(|(_, given)| *given) {
+            return Err(Error::field("plan", field, "given", allowed));
+        }
+        let has_limit = self.ttft_ms.is_some() || self.tpot_ms.is_some();
+        let beside = [
+            (
+                "concurrency",
+                self.concurrency.is_some() && self.batch.is_some(),
+                "nothing beside batch, the requests in flight on each engine",
+            ),
+            (
+                "confidence",
+                self.confidence.is_some() && !has_limit,
+                "nothing without ttft_ms or tpot_ms",
+            ),
+            (
+                "output",
+                self.output.is_some() && self.mode == Mode::Prefill,
+                "nothing in prefill, where engines do nothing but prompts",
+            ),
+            (
+                "tpot_ms",
+                self.tpot_ms.is_some() && self.mode == Mode::Prefill,
+                "nothing in prefill, where engines do nothing but prompts",
+            ),
+        ];
+        match beside.iter().find(|(_, given, _)| *given) {
+            Some((field, _, allowed)) => Err(Error::field("plan", field, "given", allowed)),
             None => Ok(()),
         }
     }
@@ -433,6 +559,22 @@ fn is_share(share: &f64) -> bool {
 fn share(text: &str) -> std::result::Result<f64, String> {
     let read = number::fraction(text).filter(is_share);
     read.ok_or_else(|| "allowed: a fraction from 0.1 to 1".to_owned())
+}
+
+fn is_probability(share: &f64) -> bool {
+    (0.5..=0.99).contains(share)
+}
+
+#[cfg(feature = "cli")]
+fn probability(text: &str) -> std::result::Result<f64, String> {
+    let read = number::fraction(text).filter(is_probability);
+    read.ok_or_else(|| "allowed: a fraction from 0.5 to 0.99".to_owned())
+}
+
+fn confidence<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> std::result::Result<Option<f64>, D::Error> {
+    optional(deserializer, is_probability, "a fraction from 0.5 to 0.99")
 }
 
 fn is_limit(ms: &f64) -> bool {

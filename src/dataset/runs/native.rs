@@ -535,8 +535,13 @@ fn run(
         Mode::Decode => needed("context")?,
         Mode::Train | Mode::Prefill => needed("seq")?,
     };
-    if run.measure == Measure::Batch && run.workload.mode != Mode::Decode {
-        let allowed = "decode, where a static batch was timed";
+    let (mode, allowed) = match run.measure {
+        Measure::Step => (run.workload.mode, ""),
+        Measure::Ttft => (Mode::Prefill, "prefill, where a first token was timed"),
+        Measure::Tpot => (Mode::Decode, "decode, where a further token was timed"),
+        Measure::Batch => (Mode::Decode, "decode, where a static batch was timed"),
+    };
+    if run.workload.mode != mode {
         return Err(Error::field(place, "mode", run.workload.mode, allowed));
     }
     if run.serving.is_some() || run.measure != Measure::Step {

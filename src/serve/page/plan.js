@@ -91,7 +91,7 @@ function planned(answer) {
 	return [
 		heading(answer, `${several ? "" : `${format.grouped(first.gpus)} × `}${gpuTitle(answer.gpu)}`),
 		p("note", h("strong", null, "Framework: "), `${answer.framework.name}${answer.framework.assumed ? ", assumed" : ""}: ${answer.framework.title}`),
-		several ? scaling(answer) : [first.layouts[0].step ? training(first) : serving(first), remarks(answer, first), first.tried.length > 0 && plane(answer, first)],
+		several ? scaling(answer) : [first.layouts[0].step ? training(first) : serving(answer, first), remarks(answer, first), first.tried.length > 0 && plane(answer, first)],
 	];
 }
 
@@ -104,13 +104,34 @@ function training(plan) {
 		format.percent(one.step.lanes.exposed_traffic.share), format.percent(one.step.lanes.bubble.share), format.bytes(one.memory_bytes)]));
 }
 
-function serving(plan) {
-	const headings = [{ num: "#" }, "engine", { num: "engines" }, { num: "requests each" }, { num: "tokens/s" }, { num: "per GPU" }, { num: "first token" }, "90 %", { num: "per token" }, "90 %", { num: "memory", title: "of the fullest GPU with every cache full" }];
-	return table("Ranked engines", headings, plan.layouts.map((one) => [
+/** A table without the columns that no row has anything in. */
+function filled(caption, headings, rows) {
+	const kept = headings.map((_, column) => rows.some((row) => row[column] !== ""));
+	const of = (cells) => cells.filter((_, column) => kept[column]);
+	return table(caption, of(headings), rows.map(of));
+}
+
+/** Headings of both times of a request, each with its interval and the probability that it keeps its limit. */
+function latencyHeadings(limits) {
+	const within = (limit) => ({ num: limit ? `within ${format.time(limit)}` : "", title: "probability that the limit is kept, by the interval of the time" });
+	return [{ num: "first token" }, "90 %", within(limits?.ttft_us), { num: "per token" }, "90 %", within(limits?.tpot_us)];
+}
+
+function latencies(request) {
+	const write = (value, text) => (value === undefined || value === null ? "" : text(value));
+	if (!request) return ["", "", "", "", "", ""];
+	return [format.time(request.ttft_us), ends(request.ttft_low_us, request.ttft_high_us, format.time), write(request.ttft_kept_probability, format.percent),
+		write(request.tpot_us, format.time), ends(request.tpot_low_us, request.tpot_high_us, format.time), write(request.tpot_kept_probability, format.percent)];
+}
+
+const rates = (one) => ends(one.tokens_per_s_per_gpu_low, one.tokens_per_s_per_gpu_high, format.tokens);
+
+function serving(answer, plan) {
+	const headings = [{ num: "#" }, "engine", { num: "engines" }, { num: "requests each" }, { num: "tokens/s" }, { num: "per GPU" }, "90 %", ...latencyHeadings(answer.limits), { num: "memory", title: "of the fullest GPU with every cache full" }];
+	return filled("Ranked engines", headings, plan.layouts.map((one) => [
 		rank(one), format.layout(one.workload, false), format.grouped(one.workload.dp), format.grouped(one.workload.batch),
-		h("strong", null, format.tokens(one.tokens_per_s_of_all_gpus)), format.tokens(one.tokens_per_s_per_gpu),
-		format.time(one.request.ttft_us), ends(one.request.ttft_low_us, one.request.ttft_high_us, format.time),
-		one.request.tpot_us ? format.time(one.request.tpot_us) : "", ends(one.request.tpot_low_us, one.request.tpot_high_us, format.time), format.bytes(one.memory_bytes)]));
+		h("strong", null, format.tokens(one.tokens_per_s_of_all_gpus)), format.tokens(one.tokens_per_s_per_gpu), rates(one),
+		...latencies(one.request), format.bytes(one.memory_bytes)]));
 }
 
 function remarks(answer, plan) {
@@ -119,7 +140,7 @@ function remarks(answer, plan) {
 	return facts([
 		tied && ["=", `tied with the first: layouts within ${format.percent(Math.expm1(answer.order.tie))} are in the wrong order more than one time in five (${answer.order.pairs} measured pairs)`],
 		changes.length > 0 && ["second against first", changes.map(([lane, change]) => `${format.words(lane)} ${format.signed(change)}`).join(", ")],
-		["layouts", `${format.grouped(plan.fitting)} fit; one takes at most ${format.percent(plan.memory_share)} of ${format.bytes(answer.capacity_bytes)}`],
+		["layouts", `${format.grouped(plan.fitting)} of ${format.grouped(plan.legal)} fit; one takes at most ${format.percent(plan.memory_share)} of ${format.bytes(answer.capacity_bytes)}`],
 		plan.run && ["the run", run(plan.run)],
 	]);
 }
@@ -159,14 +180,14 @@ function scaling(answer) {
 
 function compared(answer) {
 	const write = (value, text) => (value === undefined || value === null ? "" : text(value));
-	const headings = ["GPU", "best layout", { num: "tokens/s per GPU" }, { num: "per node" }, { num: "per W" }, { num: "MFU" }, { num: "memory" }, "from", { num: "USD per M tokens" }];
+	const headings = ["GPU", "best layout", { num: "requests each" }, { num: "tokens/s per GPU" }, "90 %", { num: "per node" }, { num: "per W" }, { num: "MFU" }, ...latencyHeadings(answer.limits), { num: "memory" }, "from", { num: "USD per M tokens" }, { num: "USD a run" }];
 	const refused = answer.compared.filter((one) => one.refused);
 	return [
 		heading(answer, `${format.grouped(answer.gpus)} GPUs each`),
-		table("GPUs, most tokens per second first", headings, answer.compared.filter((one) => one.layout).map((one) => [
-			h("span", { title: gpuTitle(one.gpu) }, one.gpu), format.layout(one.layout.workload), h("strong", null, format.tokens(one.layout.tokens_per_s_per_gpu)),
-			write(one.tokens_per_s_per_node, format.tokens), write(one.tokens_per_s_per_watt, format.significant), write(one.layout.step?.mfu, format.percent),
-			format.bytes(one.layout.memory_bytes), one.layout.step ? format.tierShares(one.layout.step.tier_shares) : "", write(one.layout.usd_per_million_tokens, format.significant)])),
+		filled("GPUs, most tokens per second first", headings, answer.compared.filter((one) => one.layout).map((one) => [
+			h("span", { title: gpuTitle(one.gpu) }, one.gpu), format.layout(one.layout.workload), one.layout.request ? format.grouped(one.layout.workload.batch) : "", h("strong", null, format.tokens(one.layout.tokens_per_s_per_gpu)), rates(one.layout),
+			write(one.tokens_per_s_per_node, format.tokens), write(one.tokens_per_s_per_watt, format.significant), write(one.layout.step?.mfu, format.percent), ...latencies(one.layout.request),
+			format.bytes(one.layout.memory_bytes), one.layout.step ? format.tierShares(one.layout.step.tier_shares) : "", write(one.layout.usd_per_million_tokens, format.significant), write(one.run?.usd, format.grouped)])),
 		refused.length > 0 && facts(refused.map((one) => [one.gpu, one.refused])),
 	];
 }
