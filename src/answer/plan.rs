@@ -121,3 +121,67 @@ fn compared(target: &TargetRequest) -> Result<Vec<&'static Gpu>> {
 
 /// Every built-in GPU.
 const ALL: &str = "all";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Report;
+    use serde_json::{Value, json};
+
+    fn compared_on(gpus: &str, mut body: Value) -> Result<CompareReport> {
+        body["architecture"] = json!("llama-3-70b");
+        body["gpus"] = json!(8);
+        let request: PlanRequest = serde_json::from_value(body).unwrap();
+        let target = TargetRequest {
+            gpu: Some(gpus.to_owned()),
+            ..TargetRequest::default()
+        };
+        let predictor = |target: &TargetRequest| {
+            let gpu = Gpu::find(target.gpu.as_deref().unwrap_or_default())?;
+            Predictor::new(gpu, None)
+        };
+        let arch = request.architecture.find()?;
+        compare(&arch, &request, &target, predictor)
+    }
+
+    #[test]
+    fn servers_are_compared_by_latencies_and_prices_of_each_gpu() {
+        let body = json!({
+            "mode": "decode", "dtype": "fp8", "tpot_ms": 40.0, "ttft_ms": 1000.0,
+            "usd_per_gpu_hour": "h200=3.5,b200=5",
+        });
+        let report = compared_on("h200,b200", body).unwrap();
+        let text = report.text();
+        for part in [
+            "first token",
+            "within 1000 ms",
+            "requests each",
+            "90 %",
+            "USD per M tokens",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(
+            !text.contains("MFU") && !text.contains("USD a run"),
+            "{text}"
+        );
+        let document = serde_json::to_value(&report).unwrap();
+        for compared in document["compared"].as_array().unwrap() {
+            let layout = &compared["layout"];
+            let at = |key: &str| layout[key].as_f64().unwrap();
+            let price = if compared["gpu"] == "h200" { 3.5 } else { 5.0 };
+            let usd = price / 3600.0 / at("tokens_per_s_per_gpu") * 1e6;
+            assert!((at("usd_per_million_tokens") / usd - 1.0).abs() < 1e-9);
+            assert!(at("tokens_per_s_per_gpu_low") < at("tokens_per_s_per_gpu"));
+            assert!(at("tokens_per_s_per_gpu_high") > at("tokens_per_s_per_gpu"));
+            let kept = layout["request"]["ttft_kept_probability"].as_f64();
+            assert!((0.5..1.0).contains(&kept.unwrap()), "{compared}");
+        }
+        let other = json!({"usd_per_gpu_hour": "a100=2"});
+        let refused = compared_on("h200", other).unwrap_err().to_string();
+        assert!(
+            refused.contains("for `a100`; allowed: prices of h200"),
+            "{refused}"
+        );
+    }
+}

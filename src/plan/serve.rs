@@ -138,14 +138,18 @@ pub fn serve(
 
 /// Memory of an engine with every cache full; none where the engine is not legal.
 fn filled(arch: &Architecture, limits: &Limits, work: &Workload) -> Option<MemoryUse> {
-    let full = Workload {
+    memory_use(arch, &full(limits, work)).ok()
+}
+
+/// A step of an engine whose caches are full.
+fn full(limits: &Limits, work: &Workload) -> Workload {
+    Workload {
         context: match work.mode {
             Mode::Decode => limits.longest(),
             Mode::Train | Mode::Prefill => 0,
         },
         ..*work
-    };
-    memory_use(arch, &full).ok()
+    }
 }
 
 /// Why no engine fits: what the one that takes the least memory holds.
@@ -230,7 +234,7 @@ fn splits(arch: &Architecture, query: &Query, limits: &Limits, node: u64) -> Res
         ..query.workload
     };
     arch.validate()?;
-    base.validate(arch)?;
+    full(limits, &base).validate(arch)?;
     let mut all = Vec::new();
     let mut refused = None;
     let experts = arch.moe.map_or(1, |moe| moe.experts);

@@ -231,6 +231,9 @@ impl PartialSchema for GpuPrices {
     fn schema() -> RefOr<Schema> {
         let text = ObjectBuilder::new()
             .schema_type(Type::String)
+            .pattern(Some(
+                "^([A-Za-z0-9-]+=)?[0-9]+(\\.[0-9]+)?(,[A-Za-z0-9-]+=[0-9]+(\\.[0-9]+)?)*$",
+            ))
             .examples(["h100=2.5,b200=5"])
             .description(Some(Self::ALLOWED));
         let number = UsdPerHour::schema();
@@ -651,6 +654,40 @@ mod tests {
     }
 
     #[test]
+    fn prices_are_one_for_all_gpus_or_one_for_each() {
+        let [h100, b200] = ["h100", "b200"].map(|name| Gpu::find(name).unwrap());
+        for (text, wanted) in [
+            ("2.5", [Some(2.5), Some(2.5)]),
+            ("h100=2.5,b200=5", [Some(2.5), Some(5.0)]),
+            ("H100=$2.5", [Some(2.5), None]),
+            ("3, b200=5", [Some(3.0), Some(5.0)]),
+        ] {
+            let prices: GpuPrices = text.parse().unwrap();
+            assert_eq!([prices.of(h100), prices.of(b200)], wanted, "{text}");
+        }
+        for text in ["", "h100=", "h100=-1", "1,2", "h100=free", "=nan"] {
+            assert!(text.parse::<GpuPrices>().is_err(), "{text}");
+        }
+        let prices: GpuPrices = "h100=2.5,b200=5".parse().unwrap();
+        prices.check("compare", &[h100, b200]).unwrap();
+        let refused = prices.check("plan", &[h100]).unwrap_err().to_string();
+        assert!(
+            refused.contains("for `b200`; allowed: prices of h100"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn a_number_of_sequences_in_place_of_tokens_is_told_apart() {
+        let refused = planned("llama-3-8b", json!({"gpus": 64, "global_batch": 512}));
+        let message = refused.unwrap_err().to_string();
+        assert!(
+            message.contains("512 sequences of 4096 are 2097152"),
+            "{message}"
+        );
+    }
+
+    #[test]
     fn what_belongs_to_the_other_kind_is_refused() {
         for (body, field) in [
             (json!({"gpus": 8, "ttft_ms": 100.0}), "ttft_ms"),
@@ -659,6 +696,20 @@ mod tests {
                 "global_batch",
             ),
             (json!({"gpus": 8, "mode": "prefill", "zero": 1}), "zero"),
+            (json!({"gpus": 8, "mode": "prefill", "cp": 2}), "cp"),
+            (
+                json!({"gpus": 8, "mode": "prefill", "tpot_ms": 30.0}),
+                "tpot_ms",
+            ),
+            (json!({"gpus": 8, "concurrency": 50}), "concurrency"),
+            (
+                json!({"gpus": 8, "mode": "decode", "concurrency": 50, "batch": 5}),
+                "concurrency",
+            ),
+            (
+                json!({"gpus": 8, "mode": "decode", "confidence": 0.9}),
+                "confidence",
+            ),
             (json!({"gpus": 8, "global_batch": 5000}), "global_batch"),
         ] {
             let refused = planned("llama-3-8b", body).unwrap_err();

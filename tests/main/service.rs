@@ -154,13 +154,13 @@ fn equal_questions() -> Vec<(&'static str, Value, &'static str)> {
         ),
         (
             "/v1/plan",
-            json!({"architecture": "llama-3-70b", "gpu": "h200", "gpus": "8:32", "mode": "decode", "tpot_ms": 40.0, "tp": 8}),
-            "plan llama-3-70b --gpu h200 --gpus 8:32 --mode decode --tpot-ms 40 --tp 8",
+            json!({"architecture": "llama-3-70b", "gpu": "h200", "gpus": "8:32", "mode": "decode", "tpot_ms": 40.0, "tp": 8, "concurrency": 50, "confidence": 0.6}),
+            "plan llama-3-70b --gpu h200 --gpus 8:32 --mode decode --tpot-ms 40 --tp 8 --max-concurrency 50 --confidence 60%",
         ),
         (
             "/v1/compare",
-            json!({"architecture": "llama-3-8b", "gpu": "t4,a100,h100", "gpus": 8, "seq": 2048}),
-            "compare llama-3-8b --gpu t4,a100,h100 --gpus 8 --seq 2048",
+            json!({"architecture": "llama-3-8b", "gpu": "t4,a100,h100", "gpus": 8, "seq": 2048, "usd_per_gpu_hour": "a100=1.5,h100=2.5"}),
+            "compare llama-3-8b --gpu t4,a100,h100 --gpus 8 --seq 2048 --usd-per-gpu-hour a100=1.5,h100=2.5",
         ),
         (
             "/v1/predict/gemm",

@@ -133,7 +133,7 @@ fn a_bad_cell_of_an_own_run_is_named_with_its_place() {
         (
             "measure",
             "ttft",
-            ["row 1: `concurrency` is empty", "from 1"],
+            ["row 1: `mode` is train", "prefill, where a first token"],
         ),
         (
             "sequence_parallel",
@@ -170,6 +170,18 @@ fn a_bad_cell_of_an_own_run_is_named_with_its_place() {
         (
             "model,gpu,mode,batch,seq,seconds\ngpt2,h100,train,1,,1\n",
             "`seq` is empty",
+        ),
+        (
+            "model,gpu,mode,batch,seq,seconds,measure\ngpt2,h100,prefill,1,512,1,ttft\n",
+            "`concurrency` is empty",
+        ),
+        (
+            "model,gpu,mode,batch,context,seconds,measure\ngpt2,h100,decode,1,512,1,ttft\n",
+            "`mode` is decode; allowed: prefill, where a first token was timed",
+        ),
+        (
+            "model,gpu,mode,batch,seq,seconds,measure\ngpt2,h100,prefill,1,512,1,tpot\n",
+            "`mode` is prefill; allowed: decode, where a further token was timed",
         ),
         (
             "model,gpu,mode,batch,seq,seconds\ngpt2,h100\n",
