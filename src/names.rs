@@ -66,15 +66,19 @@ const SUGGESTIONS: usize = 5;
 /// Letters of an unknown name that are compared: no name is longer.
 const LONGEST_NAME: usize = 64;
 
-/// The names with the fewest edits to this one.
+/// The names with the fewest edits to this one, those that it begins first.
 pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let wanted: String = key(name).chars().take(LONGEST_NAME).collect();
     let mut names: Vec<_> = known
-        .map(|name| (edits(&wanted, &key(name)), name))
+        .map(|name| {
+            let key = key(name);
+            let begun = !wanted.is_empty() && key.starts_with(&wanted);
+            (!begun, edits(&wanted, &key), name)
+        })
         .collect();
     names.sort_unstable();
     let nearest = names.into_iter().take(SUGGESTIONS);
-    nearest.map(|(_, name)| name).collect()
+    nearest.map(|(.., name)| name).collect()
 }
 
 /// The names that a slip of the pen makes this one: a letter in four differs at most.

@@ -77,7 +77,8 @@ impl Predictors {
             Some(FrameworkRequest::Named(name)) => Some(name),
             _ => None,
         };
-        match target.model.iter().chain(framework).any(is_path) {
+        let paths = target.model.iter().chain(framework).chain(&target.gpu);
+        match paths.into_iter().any(is_path) {
             true => find(target, GpuCatalog::default()).map(Arc::new),
             false => self.built_in(target),
         }
@@ -101,7 +102,9 @@ pub fn find(target: &TargetRequest, mut gpus: GpuCatalog) -> Result<Predictor> {
     let model = target.model.as_deref().map(artifact).transpose()?;
     gpus.extend(described_by(model.as_deref()));
     let own = model.as_ref().and_then(|model| described_gpu(&model.card));
-    let gpu = gpus.find(target.gpu.as_deref().or(own).unwrap_or(DEFAULT_GPU))?;
+    let name = target.gpu.as_deref().or(own).unwrap_or(DEFAULT_GPU);
+    let described = gpu_file(name)?;
+    let gpu = described.as_ref().map_or_else(|| gpus.find(name), Ok)?;
     let predictor = unframed(target, gpu, model.as_deref())?;
     if let Some(FrameworkRequest::Named(name)) = &target.framework
         && let Some(framework) = framework_file(name)?
@@ -153,6 +156,25 @@ pub fn artifact(name: &str) -> Result<Cow<'static, Artifact>> {
 /// The GPUs that a model describes.
 pub fn described_by(model: Option<&Artifact>) -> impl Iterator<Item = Gpu> {
     model.into_iter().flat_map(|model| model.card.gpus.clone())
+}
+
+/// The GPU of a file; none where the text is the name of one.
+fn gpu_file(name_or_path: &str) -> Result<Option<Gpu>> {
+    let path = Path::new(name_or_path);
+    if path.extension().is_none_or(|extension| extension != "toml") {
+        return Ok(None);
+    }
+    let gpu = Gpu::from_toml(&read_text(path)?, name_or_path)?;
+    if gpu.is_described() {
+        return Ok(Some(gpu));
+    }
+    let allowed = "a name that no built-in GPU has";
+    Err(Error::field(
+        name_or_path,
+        "name",
+        format!("`{}`", gpu.name),
+        allowed,
+    ))
 }
 
 /// The framework of a file; none where the text is the name of a built-in one.

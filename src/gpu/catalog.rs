@@ -53,14 +53,109 @@ impl GpuCatalog {
             return Ok(exact);
         }
         let wanted = spelling(name);
-        let mut gpus = self.iter();
-        let found = gpus.find(|gpu| gpu.names().any(|known| spelling(known) == wanted));
-        found.ok_or_else(|| {
-            let near = nearest(name, self.iter().map(|gpu| gpu.name.as_str())).join(", ");
-            let names: Vec<_> = self.iter().map(|gpu| gpu.name.as_str()).collect();
-            let allowed = format!("nearest {near}; all {}", names.join(", "));
+        let spelled = |gpu: &&Gpu| gpu.names().any(|known| spelling(known) == wanted);
+        let product = Product::new(name);
+        let found = self.iter().find(spelled);
+        found.or_else(|| self.product(&product)).ok_or_else(|| {
+            let allowed = match Product::counted(name).and_then(|one| self.product(&one)) {
+                Some(gpu) => format!("one name without a number of GPUs, here {}", gpu.name),
+                None => format!("{}; `shapewise gpus` lists all", self.near(&product)),
+            };
             Error::field("target", "gpu", quoted(name), &allowed)
         })
+    }
+
+    /// The GPU that is sold under this name, with or without its maker, form and memory.
+    fn product(&self, product: &Product) -> Option<&Gpu> {
+        let mut gpus = self.iter();
+        gpus.find(|gpu| {
+            gpu.names()
+                .any(|known| product.is(&Product::new(known), gpu))
+        })
+    }
+
+    /// The names nearest to it that are not other products altogether.
+    fn near(&self, product: &Product) -> String {
+        let names = self.iter().map(|gpu| gpu.name.as_str());
+        let mut near = nearest(&product.model, names);
+        near.retain(|name| {
+            name.chars()
+                .any(|c| c.is_ascii_digit() && product.model.contains(c))
+        });
+        match near.is_empty() {
+            true => "no known GPU is near".to_owned(),
+            false => format!("nearest {}", near.join(", ")),
+        }
+    }
+}
+
+/// Words of a product's name that say nothing about which GPU it is.
+const MAKERS: [&str; 13] = [
+    "nvidia",
+    "amd",
+    "intel",
+    "r",
+    "tm",
+    "geforce",
+    "tesla",
+    "instinct",
+    "radeon",
+    "gpu",
+    "graphics",
+    "generation",
+    "corporation",
+];
+
+/// Words for the form of a GPU that a plain name stands for.
+const FORMS: [&str; 9] = [
+    "sxm", "sxm2", "sxm3", "sxm4", "sxm5", "sxm6", "oam", "hbm3", "hbm3e",
+];
+
+/// What a name says of a GPU.
+struct Product {
+    /// Letters and digits without maker, form and memory.
+    model: String,
+    /// GB of memory, where the name says them.
+    memory: Option<f64>,
+}
+
+impl Product {
+    fn new(name: &str) -> Self {
+        let lower = name.to_lowercase();
+        let words = lower.split(|c: char| !c.is_alphanumeric());
+        let mut product = Self {
+            model: String::new(),
+            memory: None,
+        };
+        for word in words.filter(|word| !MAKERS.contains(word) && !FORMS.contains(word)) {
+            let digits = word.trim_end_matches('b').strip_suffix('g');
+            match digits.and_then(|digits| digits.parse().ok()) {
+                Some(memory) if !product.model.is_empty() => product.memory = Some(memory),
+                _ => product.model.push_str(word),
+            }
+        }
+        product
+    }
+
+    /// What `4xh200` or `h200 x 4` counts.
+    fn counted(name: &str) -> Option<Self> {
+        let lower = name.to_lowercase();
+        let is_count = |text: &str| text.trim().parse::<u64>().is_ok();
+        let before = lower
+            .split_once(['x', '*', ' '])
+            .filter(|(count, _)| is_count(count));
+        let after = lower
+            .rsplit_once(['x', '*', ':', ' '])
+            .filter(|(_, count)| is_count(count));
+        let one = before.map(|(_, one)| one).or(after.map(|(one, _)| one))?;
+        Some(Self::new(one.trim_matches([' ', 'x', '*'])))
+    }
+
+    /// Whether it is this known name of a GPU; a stated memory must be that of the GPU.
+    fn is(&self, known: &Self, gpu: &Gpu) -> bool {
+        let gigabytes = gpu.memory().bytes() / f64::from(1 << 30);
+        let fits = |memory: f64| (0.9..1.1).contains(&(memory / gigabytes));
+        !self.model.is_empty() && self.model == known.model && self.memory.is_none_or(fits)
     }
 }
 
@@ -112,7 +207,7 @@ mod tests {
         }
         assert_eq!(gpus.iter().count(), Gpu::all().len() + 1);
         let error = gpus.find("h2000").unwrap_err().to_string();
-        assert!(error.contains("a100") && error.ends_with(name), "{error}");
+        assert!(error.ends_with("`shapewise gpus` lists all"), "{error}");
         let near = error.split_once("nearest ").unwrap().1;
         assert!(
             near.starts_with("h200") || near.starts_with("h100"),

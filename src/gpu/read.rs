@@ -54,8 +54,12 @@ pub(super) const GENERATION: (&str, &str) = (
     "volta, turing, ampere, ada, hopper, blackwell, cdna2, cdna3, cdna4, xe2, other",
 );
 const ALIASES: (&str, &str) = ("aliases", "a list of texts, none of them empty");
+const LIKE: (&str, &str) = (
+    "like",
+    "the name of a built-in GPU whose file has no `like`, such as `a100`",
+);
 const TABLE: (&str, &str) = ("figures", "a table of figures");
-const KEYS: [(&str, &str); 6] = [NAME, TITLE, VENDOR, GENERATION, ALIASES, TABLE];
+const KEYS: [(&str, &str); 7] = [NAME, TITLE, LIKE, VENDOR, GENERATION, ALIASES, TABLE];
 
 /// What stands behind the key of a figure.
 const FIGURE: &str = "{ value = a number, source = \"where it is from\" }";
@@ -69,24 +73,78 @@ impl Gpu {
     pub(super) fn from_table(mut table: toml::Table, place: &str) -> Result<Self> {
         let name = take(&mut table, place, NAME)?;
         let title = take(&mut table, place, TITLE)?;
-        let vendor = take(&mut table, place, VENDOR)?;
+        let like = match table.contains_key(LIKE.0) {
+            true => Some(Self::base(
+                &take::<String>(&mut table, place, LIKE)?,
+                place,
+            )?),
+            false => None,
+        };
+        let own = |key: &(&str, &str)| like.is_none() || table.contains_key(key.0);
+        let (own_vendor, own_generation) = (own(&VENDOR), own(&GENERATION));
+        let vendor = match &like {
+            Some(like) if !own_vendor => like.vendor,
+            _ => take(&mut table, place, VENDOR)?,
+        };
+        let generation = match &like {
+            Some(like) if !own_generation => like.generation,
+            _ => take(&mut table, place, GENERATION)?,
+        };
+        let figures = take(&mut table, place, TABLE)?;
         let gpu = Self {
             name,
             title,
             vendor,
-            generation: take(&mut table, place, GENERATION)?,
+            generation,
             aliases: if table.contains_key(ALIASES.0) {
                 take(&mut table, place, ALIASES)?
             } else {
                 Vec::new()
             },
-            figures: read_figures(take(&mut table, place, TABLE)?, vendor, place)?.into(),
+            figures: read_figures(figures, vendor, like.as_ref(), place)?.into(),
         };
         if let Some(key) = table.keys().next() {
             return Err(unknown_key(place, "key", key, KEYS.map(|(key, _)| key)));
         }
         gpu.check(place)?;
         Ok(gpu)
+    }
+
+    /// The built-in GPU that a file takes its other figures from.
+    fn base(name: &str, place: &str) -> Result<Self> {
+        let file = FILES.get_file(format!("{name}.toml"));
+        let text = file.and_then(|file| file.contents_utf8());
+        let table: Option<toml::Table> =
+            text.map(|text| toml_text::parse(text, name)).transpose()?;
+        match table {
+            Some(table) if !table.contains_key(LIKE.0) => Self::from_table(table, name),
+            _ => Err(Error::field(place, LIKE.0, quoted(name), LIKE.1)),
+        }
+    }
+
+    /// Its figures for a part of the same units with other counts and clocks: peaks follow both, and what was measured of
+    /// this GPU is left out where they differ.
+    fn scaled(&self, own: &BTreeMap<String, Figure>) -> BTreeMap<String, Figure> {
+        let ratio = |key: &str| {
+            let asked = own.get(key).map_or(self.required(key), |own| own.value);
+            asked / self.required(key)
+        };
+        let ratio = ratio("sm_count") * ratio("sm_clock_hz");
+        let mut figures = (*self.figures).clone();
+        if ratio != 1.0 {
+            figures.retain(|key, _| !key.starts_with("reachable_"));
+            for (_, figure) in figures
+                .iter_mut()
+                .filter(|(key, _)| key.starts_with("peak_"))
+            {
+                figure.value *= ratio;
+                figure.source = format!(
+                    "derived: units and clock against {}, {}",
+                    self.name, figure.source
+                );
+            }
+        }
+        figures
     }
 
     /// The rules that look at more than one figure, or at none.
@@ -192,6 +250,7 @@ fn read<T: DeserializeOwned>(
 fn read_figures(
     table: toml::Table,
     vendor: Vendor,
+    like: Option<&Gpu>,
     place: &str,
 ) -> Result<BTreeMap<String, Figure>> {
     let mut figures = BTreeMap::new();
@@ -223,6 +282,11 @@ fn read_figures(
             ));
         }
         figures.insert(key, figure);
+    }
+    if let Some(like) = like {
+        let mut inherited = like.scaled(&figures);
+        inherited.append(&mut figures);
+        figures = inherited;
     }
     for (key, least, greatest, required) in FIGURES {
         if *required && !figures.contains_key(*key) {

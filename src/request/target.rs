@@ -56,9 +56,9 @@ impl<'de> Deserialize<'de> for FrameworkRequest {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct TargetRequest {
-    /// The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is asked about that one
-    /// [default: h200].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "NAME"))]
+    /// The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file of another; a model that
+    /// describes its own GPU is asked about that one [default: h200].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "NAME|FILE.toml"))]
     #[schema(default = "h200")]
     #[param(default = "h200")]
     pub gpu: Option<String>,

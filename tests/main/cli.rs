@@ -499,7 +499,33 @@ fn names_of_other_programs_are_answered_with_ours() {
         ("predict model gpt2 --device h200", "`--gpu`"),
         ("predict model gpt2 --json", "`--format json`"),
         ("serve --port 8080", "`--listen`"),
+        ("serve --addr 0.0.0.0", "`--listen`"),
         ("search 6.7B", "`shapewise search --params 6.7B`"),
+        ("search --params 30B --moe", "`--active-params`"),
+        ("predict model gpt2 --mode serve", "`--mode decode`"),
+        ("predict model gpt2 --dtype int4", "`--recipe w4a16`"),
+        ("predict model gpt2 --recipe awq", "`--recipe w4a16`"),
+        ("predict model gpt2 --gpus 8", "`--dp`"),
+        (
+            "predict model gpt2 --lora",
+            "adapters (LoRA, QLoRA) cannot be asked for",
+        ),
+        (
+            "predict model gpt2 --lora-r 16",
+            "adapters (LoRA, QLoRA) cannot be asked for",
+        ),
+        (
+            "predict model gpt2 --num-speculative-tokens 3",
+            "speculative decoding",
+        ),
+        (
+            "predict model gpt2 --gpu-memory-utilization 0.9",
+            "90 % of the memory",
+        ),
+        (
+            "predict model gpt2 --max-num-batched-tokens 8192",
+            "`predict model --mode prefill",
+        ),
         ("predict llama-3-8b", "`shapewise predict model llama-3-8b`"),
     ] {
         let outcome = say(line);
