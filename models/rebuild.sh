@@ -56,22 +56,23 @@ for gpu in h200 h100 a100 b200 b300 gb200 gb300 l40s rtx-pro-6000 b60; do
     # Kernels of memory and of single tokens are left out: nobody runs ours, nor cuDNN's against a cache.
     [ -d "data/measurements/$gpu" ] && own=(data/measurements/h*/gemm-*.parquet "data/measurements/$gpu/attention-bf16.parquet")
     [ -f "data/measurements/$gpu/linear.parquet" ] && own+=("data/measurements/$gpu/linear.parquet")
-    "$shapewise" train --data "${timings[@]}" "${own[@]}" --gpu "$gpu" --out "models/$gpu"
+    "$shapewise" train --force --data "${timings[@]}" "${own[@]}" --gpu "$gpu" --out "models/$gpu"
 done
 for gpu in a100-40gb v100 mi250x; do
-    "$shapewise" train --data "$rows/cookbook.parquet" --gpu "$gpu" --out "models/$gpu"
+    "$shapewise" train --force --data "$rows/cookbook.parquet" --gpu "$gpu" --out "models/$gpu"
 done
 for gpu in mi355x mi300x; do
-    "$shapewise" train --data "$rows/aiter.parquet" --gpu "$gpu" --out "models/$gpu"
+    "$shapewise" train --force --data "$rows/aiter.parquet" --gpu "$gpu" --out "models/$gpu"
 done
-"$shapewise" train --data "${timings[@]}" --across --out models/base
-"$shapewise" train --data "$collectives"/*.parquet --across --out models/collectives
+"$shapewise" train --force --data "${timings[@]}" --across --out models/base
+"$shapewise" train --force --data "$collectives"/*.parquet --across --out models/collectives
 
 # The constants of frameworks, from what the programs just built predict; fsdp1, ddp and maxtext keep their priors,
 # pytorch-compiled the constants of pytorch. What inherits is fitted after what it inherits from.
 fit() {
     local framework=data/frameworks/$1.toml
-    "$shapewise" calibrate --refit --framework "$framework" --out "$framework" --runs "${@:2}"
+    "$shapewise" calibrate --refit --framework "$framework" --out "$rows/$1.toml" --force --runs "${@:2}"
+    mv "$rows/$1.toml" "$framework"
 }
 cargo build --release
 steps=$tables/training_steps.parquet

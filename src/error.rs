@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The result of everything in this crate that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -263,8 +263,56 @@ pub fn panics_are_expected() -> bool {
     PANICS_EXPECTED.get()
 }
 
+/// Whether both are names of one file or folder, also through links.
+pub fn is_same_file(one: &Path, other: &Path) -> bool {
+    #[cfg(unix)]
+    let identity = |path| {
+        use std::os::unix::fs::MetadataExt;
+        let about: std::fs::Metadata = std::fs::metadata(path).ok()?;
+        (about.is_file() || about.is_dir()).then(|| (about.dev(), about.ino()))
+    };
+    #[cfg(not(unix))]
+    let identity = |path| std::fs::canonicalize(path).ok();
+    identity(one).is_some_and(|known| identity(other) == Some(known))
+}
+
 /// Writes a file so that a crash leaves either the old content or the new, never half of it.
+///
+/// A link stays one, and its target is written; streams, pipes and devices take the content as it comes.
 pub fn write_atomically(path: &Path, content: &[u8]) -> Result<()> {
+    let into = |mut stream: Box<dyn io::Write>| {
+        let written = stream.write_all(content).and_then(|()| stream.flush());
+        written.map_err(|source| Error::io(path, source))
+    };
+    match path.to_str() {
+        Some("/dev/stdout" | "/dev/fd/1" | "/proc/self/fd/1") => {
+            return into(Box::new(io::stdout()));
+        }
+        Some("/dev/stderr" | "/dev/fd/2" | "/proc/self/fd/2") => {
+            return into(Box::new(io::stderr()));
+        }
+        _ => {}
+    }
+    if std::fs::metadata(path).is_ok_and(|about| !about.is_file() && !about.is_dir()) {
+        let file = std::fs::File::options().write(true).open(path);
+        return into(Box::new(file.map_err(|source| Error::io(path, source))?));
+    }
+    replace(&destination(path), content)
+}
+
+/// What links lead to, at most as many of them as systems follow.
+fn destination(path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    for _ in 0..40 {
+        let Ok(target) = std::fs::read_link(&path) else {
+            break;
+        };
+        path = path.with_file_name(target);
+    }
+    path
+}
+
+fn replace(path: &Path, content: &[u8]) -> Result<()> {
     let parent = path
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty())
@@ -340,6 +388,48 @@ mod tests {
         file.set_len(MOST_TEXT + 1).unwrap();
         let refused = read_text(&large).unwrap_err().to_string();
         assert!(refused.contains("more than 67108864 bytes"), "{refused}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_followed_and_devices_and_pipes_written_to() {
+        use std::os::unix::fs::FileTypeExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let links = [
+            ("link", "real"),
+            ("to_link", "link"),
+            ("dangling", "deep/new"),
+        ];
+        for (link, target) in links {
+            std::os::unix::fs::symlink(target, path(link)).unwrap();
+        }
+        std::fs::write(path("real"), "old").unwrap();
+        for (link, target) in [("to_link", "real"), ("dangling", "deep/new")] {
+            write_atomically(&path(link), b"new").unwrap();
+            assert!(std::fs::read_link(path(link)).is_ok());
+            assert_eq!(read_text(&path(target)).unwrap(), "new");
+        }
+        let fifo = path("fifo");
+        let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+        assert!(made.unwrap().success());
+        let reader = std::thread::spawn({
+            let fifo = fifo.clone();
+            move || std::fs::read(fifo).unwrap()
+        });
+        write_atomically(&fifo, b"rows").unwrap();
+        assert_eq!(reader.join().unwrap(), b"rows");
+        write_atomically(Path::new("/dev/null"), b"rows").unwrap();
+        let full = write_atomically(Path::new("/dev/full"), b"rows");
+        assert!(full.is_err_and(|error| error.is_io()));
+        for device in ["/dev/null", "/dev/full"] {
+            assert!(
+                std::fs::metadata(device)
+                    .unwrap()
+                    .file_type()
+                    .is_char_device()
+            );
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::answer::predictors::{artifact, described_by, framework_content, frame
 use crate::arch::Mode;
 use crate::calibrate::{Sample, calibrate, departures};
 use crate::dataset::runs::{Runs, read_csv_text, read_objects, read_runs};
-use crate::error::{Error, Result, write_atomically};
+use crate::error::{Error, Result, is_same_file, write_atomically};
 use crate::evaluate::runs::{Choice, judge};
 use crate::framework::Framework;
 use crate::gpu::{Generation, Gpu, GpuCatalog};
@@ -47,6 +47,12 @@ pub fn run(args: &CalibrateRequest) -> Result<CalibrationReport> {
             MeasuredRun::File(path) => files.push(path),
             MeasuredRun::Run(run) => objects.push(run.clone()),
         }
+    }
+    if let Some(out) = &args.out
+        && files.iter().any(|file| is_same_file(file, out))
+    {
+        let allowed = "a file that holds no runs to fit to";
+        return Err(Error::field("request", "out", out.display(), allowed));
     }
     let model = args.model.as_deref().map(artifact).transpose()?;
     let gpus = GpuCatalog::from_iter(described_by(model.as_deref()));

@@ -321,12 +321,18 @@ impl StageLayers {
         head_is_a_layer: false,
     };
 
-    /// Layers of the last of `pp` stages with `vp` virtual stages each: where the layers do not divide evenly but do
-    /// with embedding and head counted as a layer each, they are divided so (Megatron-LM,
-    /// `--account-for-embedding-in-pipeline-split`), else the last stage has no fewer than any other.
-    pub fn new(arch: &Architecture, pp: u64, vp: u64) -> Self {
+    /// Layers of the last stage of a workload: where in training they do not divide evenly but do with embedding and head
+    /// counted as a layer each, they are divided so (Megatron-LM, `--account-for-embedding-in-pipeline-split`), else the
+    /// last stage has no fewer than any other.
+    pub fn of(arch: &Architecture, work: &Workload) -> Self {
+        Self::new(arch, work.pp, work.vp, work.trains())
+    }
+
+    /// The same of the last of `pp` stages with `vp` virtual stages each.
+    pub fn new(arch: &Architecture, pp: u64, vp: u64, trains: bool) -> Self {
         let chunks = pp * vp;
-        let head_is_a_layer = pp > 1
+        let head_is_a_layer = trains
+            && pp > 1
             && !arch.layers.is_multiple_of(chunks)
             && (arch.layers + 2).is_multiple_of(chunks);
         let layers = if head_is_a_layer {

@@ -123,7 +123,7 @@ pub fn memory_use(arch: &Architecture, work: &Workload) -> Result<MemoryUse> {
 }
 
 fn stage_memory(arch: &Architecture, work: &Workload, first: bool, last: bool) -> MemoryUse {
-    let stage = StageLayers::new(arch, work.pp, work.vp);
+    let stage = StageLayers::of(arch, work);
     let shards = Shards::of(work);
     let owned = rank_parameters(arch, shards, stage, first, last) as f64;
     let wide = work.weight_dtype().size() as f64;
@@ -238,7 +238,7 @@ fn served_bytes(work: &Workload) -> f64 {
 /// Bytes of the 16-bit copies of weights that autocast keeps from the forward pass of a micro-batch to its backward pass: of
 /// all but an embedding that is no head; norms and positions, which are few, are counted too.
 fn cast_weights(arch: &Architecture, work: &Workload, first: bool, last: bool) -> f64 {
-    let stage = StageLayers::new(arch, work.pp, work.vp);
+    let stage = StageLayers::of(arch, work);
     let owned = rank_parameters(arch, Shards::of(work), stage, first, last);
     let is_head = arch.tied_embeddings && last;
     let embedding = match first && !is_head {
@@ -256,7 +256,7 @@ fn held_parameters(
     last: bool,
     from_stage: u8,
 ) -> f64 {
-    let stage = StageLayers::new(arch, work.pp, work.vp);
+    let stage = StageLayers::of(arch, work);
     let shards = Shards::of(work);
     let owned = rank_parameters(arch, shards, stage, first, last) as f64;
     if work.zero < from_stage {
@@ -294,7 +294,7 @@ pub fn host_traffic(arch: &Architecture, work: &Workload) -> HostTraffic {
         traffic.kept += Bytes::from_bytes(held * (states + wide));
     }
     if work.offload.activations() {
-        let stage = StageLayers::new(arch, work.pp, work.vp);
+        let stage = StageLayers::of(arch, work);
         let working = match work.recompute {
             Recompute::Full => layer_activations(arch, work, stage, true),
             _ => 0.0,

@@ -1,5 +1,6 @@
 //! What is run on an architecture, and over how many GPUs.
 
+use super::layer::StageLayers;
 use super::{Architecture, Dimension, Positions};
 use crate::error::{Error, Result};
 use crate::ops::{Dtype, RouterLoad};
@@ -511,6 +512,36 @@ impl Workload {
                     self.recipe
                 );
                 fail("recipe", self.recipe, &allowed)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses what would change nothing, where a person has asked for it.
+    pub fn require_effect(&self, arch: &Architecture) -> Result<()> {
+        let stage = StageLayers::of(arch, self).layers;
+        match self {
+            Self { vp: 2.., pp: 1, .. } => fail("vp", self.vp, "1 without a pipeline, pp 1"),
+            Self { expert_tp: 1.., .. } if arch.moe.is_none() => {
+                fail("expert_tp", self.expert_tp, "0 without experts")
+            }
+            Self {
+                sequence_parallel: true,
+                tp: 1,
+                ..
+            } => fail("sequence_parallel", true, "false with tp 1"),
+            Self {
+                recompute_layers: 1..,
+                recompute: Recompute::None,
+                ..
+            } => fail(
+                "recompute_layers",
+                self.recompute_layers,
+                "0 with recompute `none`",
+            ),
+            _ if self.recompute_layers > stage => {
+                let allowed = format!("at most {stage}, the layers of a stage");
+                fail("recompute_layers", self.recompute_layers, &allowed)
             }
             _ => Ok(()),
         }

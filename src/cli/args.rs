@@ -5,6 +5,7 @@ pub mod measure;
 pub mod reproduce;
 
 use crate::cli::hints;
+use crate::cli::output::{Files, ReplaceArgs};
 use crate::ops::LARGEST;
 use crate::report::plot;
 use crate::request::ArchitectureRequest;
@@ -41,6 +42,9 @@ pub struct Cli {
     /// How to print the result.
     #[arg(long, global = true, value_enum, default_value_t = Format::Text)]
     pub format: Format,
+    /// The files that the command line names.
+    #[arg(skip)]
+    pub files: Files,
 }
 
 /// How a result is printed.
@@ -96,7 +100,7 @@ pub enum Command {
     /// Compare predictions with timing tables: the error table.
     Evaluate(EvaluateArgs),
     /// Fit the constants of a framework to measured steps of your own.
-    Calibrate(CalibrateRequest),
+    Calibrate(CalibrateArgs),
     /// Convert public timing tables to our own Parquet schema, or merge files of our own.
     Import(ImportArgs),
     /// List the known GPUs, or every figure of one with its source.
@@ -133,7 +137,10 @@ impl Cli {
                     .collect();
                 hints::improved(error, &command, &words)
             })?;
-        Self::from_arg_matches(&matches).map_err(|error| error.format(&mut Self::command()))
+        let read = Self::from_arg_matches(&matches);
+        let mut read = read.map_err(|error| error.format(&mut Self::command()))?;
+        read.files = Files::of(&command, &matches);
+        Ok(read)
     }
 }
 
@@ -287,6 +294,9 @@ pub struct FileArgs {
     /// Draw the curve, too; the extension chooses the format.
     #[arg(long, value_name = "FILE.svg|FILE.png", value_parser = picture)]
     pub plot: Option<PathBuf>,
+    /// Files that exist.
+    #[command(flatten)]
+    pub replace: ReplaceArgs,
 }
 
 /// What is judged by the sizing rules: a model, or one operator.
@@ -399,6 +409,9 @@ pub struct SearchArgs {
     /// Draw throughput against loss of the reported shapes, with their bands.
     #[arg(long, value_name = "FILE.svg|FILE.png", value_parser = picture)]
     pub loss_plot: Option<PathBuf>,
+    /// Files that exist.
+    #[command(flatten)]
+    pub replace: ReplaceArgs,
 }
 
 /// Planning a layout.
@@ -410,6 +423,9 @@ pub struct PlanArgs {
     /// Draw throughput against memory of the layouts, or against the number of GPUs.
     #[arg(long, value_name = "FILE.svg|FILE.png", value_parser = picture)]
     pub plot: Option<PathBuf>,
+    /// Files that exist.
+    #[command(flatten)]
+    pub replace: ReplaceArgs,
 }
 
 /// Comparing GPUs.
@@ -465,6 +481,9 @@ pub struct TrainArgs {
     /// The GPU whose sub-models to train; auxiliary tables may be of other GPUs [default: the only one in the data].
     #[arg(long, value_name = "NAME")]
     pub gpu: Option<String>,
+    /// Files that exist.
+    #[command(flatten)]
+    pub replace: ReplaceArgs,
 }
 
 /// What training computes on.
@@ -532,6 +551,20 @@ pub struct EvaluateArgs {
     /// held-out errors beside simple predictors on the rows of the tables, which may be of any publisher.
     #[arg(long, value_name = "FILE.md", conflicts_with_all = ["from", "model", "leave_out", "any_stack", "kept_out", "gpu", "stack"])]
     pub accuracy: Option<PathBuf>,
+    /// Files that exist.
+    #[command(flatten)]
+    pub replace: ReplaceArgs,
+}
+
+/// Fitting the constants of a framework.
+#[derive(Debug, Args)]
+pub struct CalibrateArgs {
+    /// What is fitted to what.
+    #[command(flatten)]
+    pub request: CalibrateRequest,
+    /// Files that exist.
+    #[command(flatten)]
+    pub replace: ReplaceArgs,
 }
 
 /// Takes the framework from the software that a run names, and the publisher of a table from its columns.
@@ -549,9 +582,9 @@ pub struct ImportArgs {
     /// The Parquet file to write.
     #[arg(long, value_name = "FILE.parquet")]
     pub out: PathBuf,
-    /// Replace the output if it exists.
-    #[arg(long)]
-    pub force: bool,
+    /// Files that exist.
+    #[command(flatten)]
+    pub replace: ReplaceArgs,
     /// Which rows.
     #[command(flatten)]
     pub filter: FilterArgs,
@@ -575,9 +608,12 @@ pub struct CompletionsArgs {
 /// Writing the manual.
 #[derive(Debug, Args)]
 pub struct ManualArgs {
-    /// The folder of the pages; files of their names are replaced.
+    /// The folder of the pages.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
+    /// Files that exist.
+    #[command(flatten)]
+    pub replace: ReplaceArgs,
 }
 
 /// Our own schema of timing tables.

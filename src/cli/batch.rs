@@ -3,6 +3,7 @@
 use crate::answer::question::AtHand;
 use crate::answer::question::Question;
 use crate::cli::Answer;
+use crate::cli::BUG;
 use crate::cli::DONE;
 use crate::cli::FAILED;
 use crate::cli::args::BatchArgs;
@@ -23,11 +24,15 @@ use crate::units::Seconds;
 use serde_json::{Map, Value, json};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 use std::sync::Arc;
 
 /// The most bytes of one line: a request with a whole config has some thousands.
 const LONGEST_LINE: u64 = 4 << 20;
+
+/// The most bytes of an array, which is read before its first object is answered.
+const LONGEST_ARRAY: u64 = 64 << 20;
 
 pub(super) fn run(args: &BatchArgs, format: Format) -> Result<Answer> {
     let name = args.file.display().to_string();
@@ -40,23 +45,28 @@ pub(super) fn run(args: &BatchArgs, format: Format) -> Result<Answer> {
         }
     };
     let predictor = Arc::new(answering(&args.target)?);
+    let (begin, blank) = begin(&mut *input).map_err(|source| Error::io(&name, source))?;
     let mut lines = Lines {
         name: &name,
         predictor: &predictor,
         target: &args.target.request,
         format,
+        blank,
         asked: 0,
         refused: 0,
+        code: DONE,
     };
-    let begin = input
-        .fill_buf()
-        .map_err(|source| Error::io(&name, source))?;
-    let is_csv = begin.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{');
-    match is_csv {
-        true => lines.read_csv(input)?,
-        false => lines.read_json(input)?,
+    match begin {
+        Some(b'{') => lines.read_json(input)?,
+        Some(b'[') => lines.read_array(input)?,
+        _ => lines.read_csv(input)?,
     }
-    let Lines { asked, refused, .. } = lines;
+    let (asked, refused) = (lines.asked, lines.refused);
+    if asked == 0 {
+        return Err(Error::bad_input(format!(
+            "{name}: no question in it; allowed: JSON lines of one object each, or CSV with the keys in its first line"
+        )));
+    }
     if refused > 0 {
         say(&format!(
             "{refused} of {asked} lines of {name} have no answer"
@@ -64,8 +74,25 @@ pub(super) fn run(args: &BatchArgs, format: Format) -> Result<Answer> {
     }
     Ok(Answer {
         text: String::new(),
-        code: if refused > 0 { FAILED } else { DONE },
+        code: lines.code,
     })
+}
+
+/// The first byte that is no white space, which stays to be read, and the lines before; skips a byte order mark.
+fn begin(input: &mut dyn BufRead) -> io::Result<(Option<u8>, u64)> {
+    let mut mark = "\u{feff}".bytes().peekable();
+    let mut lines = 0;
+    while let Some(&byte) = input.fill_buf()?.first() {
+        if mark.peek() == Some(&byte) {
+            mark.next();
+        } else if byte.is_ascii_whitespace() {
+            lines += u64::from(byte == b'\n');
+        } else {
+            return Ok((Some(byte), lines));
+        }
+        input.consume(1);
+    }
+    Ok((None, lines))
 }
 
 /// The lines of one file.
@@ -74,14 +101,17 @@ struct Lines<'a> {
     predictor: &'a Arc<Predictor>,
     target: &'a TargetRequest,
     format: Format,
+    /// Lines before the first that says anything.
+    blank: u64,
     asked: u64,
     refused: u64,
+    code: u8,
 }
 
 impl Lines<'_> {
     fn read_json(&mut self, mut input: Box<dyn BufRead>) -> Result<()> {
         let mut text = Vec::new();
-        for line in 1.. {
+        for line in self.blank + 1.. {
             text.clear();
             let mut limited = (&mut input).take(LONGEST_LINE);
             let read = limited.read_until(b'\n', &mut text);
@@ -89,8 +119,7 @@ impl Lines<'_> {
                 break;
             }
             if text.len() as u64 == LONGEST_LINE {
-                let sentence = format!("{}:{line}: more than {LONGEST_LINE} bytes", self.name);
-                return Err(Error::bad_input(sentence));
+                return Err(self.too_long(line));
             }
             if text.trim_ascii().is_empty() {
                 continue;
@@ -104,28 +133,63 @@ impl Lines<'_> {
         Ok(())
     }
 
+    /// An array around the objects, of which each counts as a line.
+    fn read_array(&mut self, input: Box<dyn BufRead>) -> Result<()> {
+        let name = self.name;
+        let mut limited = input.take(LONGEST_ARRAY);
+        let bodies: serde_json::Result<Vec<Value>> = serde_json::from_reader(&mut limited);
+        let bodies = bodies.map_err(|error| {
+            Error::bad_input(match limited.limit() {
+                0 => format!(
+                    "{name}: an array of more than {LONGEST_ARRAY} bytes; allowed: one JSON object a line"
+                ),
+                _ => format!("{name}: {error}; allowed: one JSON object a line, or an array of them"),
+            })
+        })?;
+        for (body, line) in bodies.into_iter().zip(1..) {
+            if !self.answer(line, Ok(body))? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn too_long(&self, line: u64) -> Error {
+        Error::bad_input(format!(
+            "{}:{line}: more than {LONGEST_LINE} bytes",
+            self.name
+        ))
+    }
+
     fn read_csv(&mut self, input: Box<dyn BufRead>) -> Result<()> {
         let damaged = |error: csv::Error| Error::bad_input(format!("{}: {error}", self.name));
         let mut reader = csv::ReaderBuilder::new();
-        let mut reader = reader.trim(csv::Trim::All).from_reader(input);
+        let reader = reader.trim(csv::Trim::All);
+        let mut reader = reader.from_reader(input.take(LONGEST_LINE));
         let keys = reader.headers().map_err(damaged)?.clone();
-        for record in reader.records() {
-            let (line, body) = match record {
-                Ok(record) => {
-                    let cells = keys
-                        .iter()
-                        .zip(&record)
-                        .filter(|(_, cell)| !cell.is_empty());
+        let mut record = csv::StringRecord::new();
+        let mut line = self.blank + 1;
+        loop {
+            // A quote that nobody closes makes one record of all that follows.
+            if reader.get_ref().limit() == 0 {
+                return Err(self.too_long(line));
+            }
+            line = self.blank + reader.position().line();
+            reader.get_mut().set_limit(LONGEST_LINE);
+            let read = reader.read_record(&mut record);
+            if reader.get_ref().limit() == 0 {
+                continue;
+            }
+            let (line, body) = match read.map(|more| more.then_some(&record)) {
+                Ok(None) => break,
+                Ok(Some(record)) => {
+                    let cells = keys.iter().zip(record).filter(|(_, cell)| !cell.is_empty());
                     let body: Map<_, _> = cells
                         .map(|(key, text)| (key.to_owned(), cell(key, text)))
                         .collect();
-                    let line = record.position().map_or(0, csv::Position::line);
                     (line, Ok(Value::Object(body)))
                 }
-                Err(error) => {
-                    let line = error.position().map_or(0, csv::Position::line);
-                    (line, Err(Error::bad_input(error.to_string())))
-                }
+                Err(error) => (line, Err(Error::bad_input(error.to_string()))),
             };
             if !self.answer(line, body)? {
                 break;
@@ -137,13 +201,21 @@ impl Lines<'_> {
     /// Answers a line and prints the answer; false where nobody reads any more.
     fn answer(&mut self, line: u64, body: Result<Value>) -> Result<bool> {
         self.asked += 1;
-        let text = match body.and_then(|body| self.ask(body)) {
+        let body = body.and_then(|body| {
+            let answer = panic::catch_unwind(AssertUnwindSafe(|| self.ask(body)));
+            answer.unwrap_or_else(|_| {
+                self.code = BUG;
+                Err(Error::infeasible("a bug of shapewise, named above"))
+            })
+        });
+        let text = match body {
             Ok(report) => match self.format {
                 Format::Text => short(line, &*report),
                 _ => one_line(&report.json()),
             },
             Err(error) => {
                 self.refused += 1;
+                self.code = self.code.max(FAILED);
                 say(&format!("{}:{line}: {error}", self.name));
                 match self.format {
                     Format::Text => format!("{line:>8}  no answer\n"),

@@ -2,12 +2,12 @@
 
 use crate::answer::calibrate::framework;
 use crate::answer::predictors::{artifact, described_by};
-use crate::cli;
 use crate::cli::accuracy;
 use crate::cli::args::AUTO;
 use crate::cli::args::EvaluateArgs;
 use crate::cli::args::FilterArgs;
 use crate::cli::args::Format;
+use crate::cli::output;
 use crate::cli::render;
 use crate::cli::rows;
 use crate::dataset::losses::read_losses;
@@ -76,7 +76,7 @@ pub(super) fn run(args: &EvaluateArgs, format: Format) -> Result<String> {
 /// Writes the table of every timing or run, where one was asked for.
 fn write(args: &EvaluateArgs, table: impl FnOnce() -> Vec<u8>) -> Result<()> {
     match &args.csv {
-        Some(path) => cli::write(path, &table()),
+        Some(path) => output::write(path, &table()),
         None => Ok(()),
     }
 }

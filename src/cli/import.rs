@@ -23,12 +23,6 @@ use std::path::Path;
 
 pub(super) fn run(args: &ImportArgs, format: Format) -> Result<String> {
     dataset::check_target(&args.out)?;
-    if args.out.exists() && !args.force {
-        return Err(Error::bad_input(format!(
-            "--out {} exists already; allowed: a new file, or --force to replace it",
-            args.out.display()
-        )));
-    }
     let mut gpus = GpuCatalog::default();
     let (table, drift) = match args.source == NATIVE {
         true => merge(args, &mut gpus)?,

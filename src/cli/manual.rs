@@ -3,10 +3,10 @@
 use crate::cli::args::Cli;
 use crate::cli::args::CompletionsArgs;
 use crate::cli::args::ManualArgs;
+use crate::cli::output::write_all;
 use crate::cli::say;
 use crate::error::Error;
 use crate::error::Result;
-use crate::error::write_atomically;
 use clap::CommandFactory;
 
 pub(super) fn completions(args: &CompletionsArgs) -> String {
@@ -20,7 +20,7 @@ pub(super) fn pages(args: &ManualArgs) -> Result<String> {
     let mut root = Cli::command();
     root.build();
     let mut commands = vec![root];
-    let mut pages = 0;
+    let mut pages = Vec::new();
     while let Some(command) = commands.pop() {
         let mut page = Vec::new();
         let man = clap_mangen::Man::new(command.clone());
@@ -28,13 +28,14 @@ pub(super) fn pages(args: &ManualArgs) -> Result<String> {
         let path = args.out.join(name);
         man.render(&mut page)
             .map_err(|source| Error::io(&path, source))?;
-        write_atomically(&path, &page)?;
-        pages += 1;
+        pages.push((path, page));
         let visible = command
             .get_subcommands()
             .filter(|part| part.get_name() != "help");
         commands.extend(visible.cloned());
     }
-    say(&format!("wrote {pages} pages below {}", args.out.display()));
+    write_all("--out", &pages, args.replace)?;
+    let (pages, folder) = (pages.len(), args.out.display());
+    say(&format!("wrote {pages} pages below {folder}"));
     Ok(String::new())
 }

@@ -26,6 +26,8 @@ mod manual;
 
 mod models;
 
+mod output;
+
 mod plan;
 
 mod predict;
@@ -54,13 +56,11 @@ use crate::cli::args::Predict;
 use crate::error::Error;
 use crate::error::Result;
 use crate::error::panics_are_expected;
-use crate::error::write_atomically;
 use crate::report::Report;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::panic;
-use std::path::Path;
 use std::process::ExitCode;
 
 /// The command did what it was asked.
@@ -89,6 +89,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     #[cfg(unix)]
     outlive_file_limits();
     let outcome = panic::catch_unwind(|| {
+        cli.files.check()?;
         let answer = execute(&cli)?;
         print(&answer.text).map(|()| answer.code)
     });
@@ -145,7 +146,7 @@ fn execute(cli: &Cli) -> Result<Answer> {
         Command::Evaluate(args) => evaluate::run(args, cli.format),
         #[cfg(feature = "dataset")]
         Command::Calibrate(args) => {
-            let report = crate::answer::calibrate::run(args);
+            let report = crate::answer::calibrate::run(&args.request);
             report.map(|report| render(&report, cli.format))
         }
         #[cfg(not(feature = "dataset"))]
@@ -205,13 +206,6 @@ fn say(line: &str) {
 fn progress_bar(template: &str) -> ProgressBar {
     let style = ProgressStyle::with_template(template).expect("templates are fixed");
     ProgressBar::new(1).with_style(style)
-}
-
-/// Writes a file that was asked for beside the answer, and says so.
-fn write(path: &Path, content: &[u8]) -> Result<()> {
-    write_atomically(path, content)?;
-    say(&format!("wrote {}", path.display()));
-    Ok(())
 }
 
 /// Makes a file that grows beyond the limit of the shell (`ulimit -f`) an error of writing; the signal would end the

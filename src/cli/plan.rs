@@ -3,7 +3,7 @@
 use crate::answer;
 use crate::cli::args::{CompareArgs, Format, PlanArgs, TargetArgs};
 use crate::cli::target::answering;
-use crate::cli::{render, write};
+use crate::cli::{output::write, render};
 use crate::error::Result;
 use crate::report::plot;
 

@@ -3,11 +3,11 @@
 use crate::answer::predictors::{artifact, described_by};
 use crate::cli::args::Format;
 use crate::cli::args::reproduce::ReproduceArgs;
+use crate::cli::output::write_all;
 use crate::cli::render;
 use crate::cli::say;
 use crate::error::Error;
 use crate::error::Result;
-use crate::error::write_atomically;
 use crate::gpu::GpuCatalog;
 use crate::predict::Predictor;
 use crate::regressor::artifact::Artifact;
@@ -34,9 +34,11 @@ pub(super) fn run(args: &ReproduceArgs, format: Format) -> Result<String> {
         return Err(no_row(&args.data));
     }
     let report = ReproduceReport::new(&gpu, timings.0.len() as u64, &findings);
-    for file in report.files()? {
-        write_atomically(&args.out.join(file.name), file.content.as_bytes())?;
-    }
+    let files = report.files()?.into_iter();
+    let files: Vec<_> = files
+        .map(|file| (args.out.join(file.name), file.content.into_bytes()))
+        .collect();
+    write_all("--out", &files, args.replace)?;
     say(&format!("wrote {}", args.out.join("report.html").display()));
     say(&format!("wrote {}", args.out.join("report.md").display()));
     Ok(render(&report, format))

@@ -4,14 +4,12 @@ use crate::answer::predictors;
 use crate::answer::search::search;
 use crate::cli::args::Format;
 use crate::cli::args::SearchArgs;
+use crate::cli::output::{ReplaceArgs, write, write_all};
 use crate::cli::progress_bar;
 use crate::cli::render;
 use crate::cli::say;
 use crate::cli::target::answering;
-use crate::cli::write;
-use crate::error::Error;
 use crate::error::Result;
-use crate::error::write_atomically;
 use crate::gpu::GpuCatalog;
 use crate::report::plot;
 use crate::report::search::SearchReport;
@@ -64,7 +62,7 @@ pub(super) fn run(args: &SearchArgs, format: Format) -> Result<String> {
         say("interrupted: the report shows the best so far");
     }
     if let Some(folder) = &args.export {
-        export(&report, folder)?;
+        export(&report, folder, args.replace)?;
     }
     let charts = [
         (&args.plot, SearchReport::chart as fn(&SearchReport) -> _),
@@ -79,25 +77,14 @@ pub(super) fn run(args: &SearchArgs, format: Format) -> Result<String> {
     Ok(render(&report, format))
 }
 
-/// Writes every shape as `FOLDER/RANK-…/config.json`: all of them or none, and over nothing that is there.
-fn export(report: &SearchReport, folder: &Path) -> Result<()> {
+/// Writes every shape as `FOLDER/RANK-…/config.json`.
+fn export(report: &SearchReport, folder: &Path, replace: ReplaceArgs) -> Result<()> {
     let mut files = Vec::new();
     for (name, config) in report.configs() {
         let path = folder.join(name).join("config.json");
-        if path.exists() {
-            let allowed = "a folder without these files";
-            return Err(Error::field(
-                path.display(),
-                "--export",
-                "there already",
-                allowed,
-            ));
-        }
-        files.push((path, format!("{config:#}\n")));
+        files.push((path, format!("{config:#}\n").into_bytes()));
     }
-    for (path, text) in &files {
-        write_atomically(path, text.as_bytes())?;
-    }
+    write_all("--export", &files, replace)?;
     say(&format!(
         "wrote {} configs below {}",
         files.len(),

@@ -1,11 +1,11 @@
 //! `shapewise sweep`: one GEMM, one attention or a step of a whole model along one of its sizes.
 
 use crate::answer::sweep;
-use crate::cli;
 use crate::cli::args::FileArgs;
 use crate::cli::args::Format;
 use crate::cli::args::Sweep;
 use crate::cli::args::Targeted;
+use crate::cli::output;
 use crate::cli::render;
 use crate::cli::target::answering;
 use crate::cli::target::predicting;
@@ -52,7 +52,7 @@ fn write(report: &SweepReport, files: &FileArgs) -> Result<()> {
         contents.push((path, picture));
     }
     for (path, content) in contents {
-        cli::write(path, &content)?;
+        output::write(path, &content)?;
     }
     Ok(())
 }

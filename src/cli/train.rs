@@ -6,6 +6,7 @@ use crate::cli::args::FilterArgs;
 use crate::cli::args::Format;
 use crate::cli::args::NATIVE;
 use crate::cli::args::TrainArgs;
+use crate::cli::output::refuse_existing;
 use crate::cli::progress_bar;
 use crate::cli::render;
 use crate::cli::rows;
@@ -17,7 +18,7 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::families::{Family, Variant};
 use crate::gpu::GpuCatalog;
-use crate::regressor::artifact::Key;
+use crate::regressor::artifact::{CARD_FILE, Key};
 use crate::report::training::TrainingReport;
 use crate::train::Event;
 use crate::train::Options;
@@ -32,6 +33,9 @@ pub(super) fn run(args: &TrainArgs, format: Format) -> Result<String> {
     };
     if args.backend == Backend::Wgpu && !cfg!(feature = "wgpu") {
         return Err(Error::feature_off("`train --backend wgpu`", "wgpu"));
+    }
+    if !args.replace.force {
+        refuse_existing("--out", &args.out.join(CARD_FILE))?;
     }
     let mut gpus = GpuCatalog::default();
     let table = rows::read_all(NATIVE, &args.data, &FilterArgs::default(), &mut gpus)?;

@@ -163,7 +163,8 @@ pub(super) fn nearest_covered(op: &Attention, asked: &Question<'_>) -> Neighbour
         let hides = op.window < op.seq_kv;
         caveats.insert_if(hides, Caveat::Window);
         if op.is_decode() {
-            covered.seq_kv = op.keys();
+            // One query against one key would be no decoding.
+            covered.seq_kv = op.keys().max(2);
         } else if hides {
             factor = window_share(op);
         }
@@ -205,7 +206,7 @@ pub(super) fn clamped(op: Attention, coverage: &Coverage) -> Attention {
         } else if op.is_decode() {
             op.seq_q
         } else {
-            coverage.clamp(Extent::SeqQ, op.seq_q).min(seq_kv)
+            coverage.clamp(Extent::SeqQ, op.seq_q).clamp(2, seq_kv)
         },
         ..op
     }

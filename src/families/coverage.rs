@@ -44,7 +44,7 @@ impl Extent {
 /// Least and greatest value of each extent; nothing of one that was not recorded. Every prediction asks for several.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
-    from = "BTreeMap<Extent, [u64; 2]>",
+    try_from = "BTreeMap<Extent, [u64; 2]>",
     into = "BTreeMap<Extent, [u64; 2]>"
 )]
 pub struct Ranges([Option<(Extent, [u64; 2])>; Extent::COUNT]);
@@ -59,13 +59,19 @@ impl Ranges {
     }
 }
 
-impl From<BTreeMap<Extent, [u64; 2]>> for Ranges {
-    fn from(known: BTreeMap<Extent, [u64; 2]>) -> Self {
+impl TryFrom<BTreeMap<Extent, [u64; 2]>> for Ranges {
+    type Error = String;
+
+    fn try_from(known: BTreeMap<Extent, [u64; 2]>) -> Result<Self, String> {
         let mut ranges = Self::default();
-        for (extent, range) in known {
-            ranges.set(extent, range);
+        for (extent, [least, most]) in known {
+            if least > most {
+                let range = format!("the range of {extent:?} is [{least}, {most}]");
+                return Err(format!("{range}; allowed: the least size first"));
+            }
+            ranges.set(extent, [least, most]);
         }
-        ranges
+        Ok(ranges)
     }
 }
 

@@ -96,7 +96,7 @@ fn operator(
     for dimension in kind.dimensions() {
         let key = dimension.key(kind);
         let Some(value) = object.remove(key) else {
-            if dimension.unit.is_empty() || ["batch", "window", "ranks", "stride"].contains(&key) {
+            if dimension.unit.is_empty() || ["batch", "window", "stride"].contains(&key) {
                 continue;
             }
             return Err(wrong(key, &"absent", &dimension.domain.allowed()));

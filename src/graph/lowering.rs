@@ -8,13 +8,19 @@ use super::onnx::{Graph, Node, Tensor};
 use super::{Listing, Options, checked};
 use crate::error::{Error, Result};
 use crate::ops::{Dtype, Gemm, Layout, Memory, MemoryKind, Op};
+use rten_onnx::onnx::DataType;
 use std::collections::{HashMap, HashSet};
+
+/// Whole numbers of four bits, as ONNX numbers them.
+const UINT4: DataType = DataType(21);
+const INT4: DataType = DataType(22);
 
 /// What combines two tensors element by element.
 pub(super) fn is_pairwise(kind: &str) -> bool {
-    const KINDS: [&str; 15] = [
+    const KINDS: [&str; 16] = [
         "Add",
         "And",
+        "BiasAdd",
         "BiasGelu",
         "Div",
         "Equal",
@@ -32,15 +38,64 @@ pub(super) fn is_pairwise(kind: &str) -> bool {
     KINDS.contains(&kind)
 }
 
+/// Products of two tensors: which input the second one is, and whether both are of 8-bit integers.
+const PRODUCTS: [(&str, usize, bool); 11] = [
+    ("DynamicQuantizeMatMul", 1, true),
+    ("FusedGemm", 1, false),
+    ("FusedMatMul", 1, false),
+    ("Gemm", 1, false),
+    ("GemmFastGelu", 1, false),
+    ("MatMul", 1, false),
+    ("MatMulInteger", 1, true),
+    ("MatMulIntegerToFloat", 1, true),
+    ("QGemm", 3, true),
+    ("QLinearMatMul", 3, true),
+    ("TransposeMatMul", 1, false),
+];
+
+fn product(kind: &str) -> Option<(usize, bool)> {
+    let mut products = PRODUCTS.iter();
+    let found = products.find(|(name, _, _)| *name == kind);
+    found.map(|(_, second, integers)| (*second, *integers))
+}
+
+/// Products of inputs in 16 bits and of weights in fewer, whose sizes are attributes.
+pub(super) fn packs_weights(kind: &str) -> bool {
+    matches!(kind, "MatMulNBits" | "MatMulBnb4")
+}
+
+/// Both tensors of a product as they multiply, turned where attributes say so: `[.., m, k]` and `[.., k, n]`.
+pub(super) fn factors(graph: &Graph, node: &Node) -> Option<[Vec<u64>; 2]> {
+    let (second, _) = product(&node.kind)?;
+    let factor = |input: usize, turns: &str| {
+        let mut dims = graph.input(node, input)?.dims.clone();
+        if node.int(turns) == Some(1) {
+            let end = dims.len().checked_sub(2)?;
+            dims[end..].reverse();
+        }
+        Some(dims)
+    };
+    Some([factor(0, "transA")?, factor(second, "transB")?])
+}
+
+/// Whether whole numbers are what a node computes with, not shapes, indices or masks.
+fn computes_integers(kind: &str) -> bool {
+    product(kind).is_some()
+        || kind.starts_with("QLinear")
+        || kind.contains("Integer")
+        || matches!(kind, "QuantizeLinear" | "DynamicQuantizeLinear")
+}
+
 /// Functions of one tensor, element by element.
 fn is_unary(kind: &str) -> bool {
-    const KINDS: [&str; 34] = [
+    const KINDS: [&str; 36] = [
         "Abs",
         "Cast",
         "Ceil",
         "Celu",
         "Clip",
         "Cos",
+        "DequantizeLinear",
         "Elu",
         "Erf",
         "Exp",
@@ -55,6 +110,7 @@ fn is_unary(kind: &str) -> bool {
         "Mish",
         "Neg",
         "Not",
+        "QuantizeLinear",
         "QuickGelu",
         "Reciprocal",
         "Relu",
@@ -75,8 +131,9 @@ fn is_unary(kind: &str) -> bool {
 
 /// What is called an activation function.
 fn is_activation(kind: &str) -> bool {
-    const KINDS: [&str; 16] = [
+    const KINDS: [&str; 17] = [
         "BiasGelu",
+        "BiasSplitGelu",
         "Celu",
         "Elu",
         "Erf",
@@ -134,9 +191,11 @@ fn is_reduction(kind: &str) -> bool {
 
 /// Whether the output has the shape of the first input.
 pub(super) fn keeps_shape(kind: &str) -> bool {
-    const KINDS: [&str; 8] = [
+    const KINDS: [&str; 10] = [
+        "BiasSoftmax",
         "CumSum",
         "Dropout",
+        "DynamicQuantizeLinear",
         "Identity",
         "LogSoftmax",
         "RotaryEmbedding",
@@ -168,8 +227,12 @@ pub(super) fn lowered(graph: &Graph, options: &Options, place: &str) -> Result<L
     let found: HashMap<usize, _> = found.into_iter().map(|found| (found.at, found)).collect();
     for at in 0..graph.nodes.len() {
         if let Some(found) = found.get(&at) {
-            match checked(found.op) {
-                Ok(op) => lowering.listing.add(found.kind, op, 1),
+            let ops: std::result::Result<Vec<_>, _> =
+                found.ops.iter().map(|op| checked(*op)).collect();
+            match ops {
+                Ok(ops) => ops
+                    .into_iter()
+                    .for_each(|op| lowering.listing.add(found.kind, op, 1)),
                 Err(reason) => lowering.listing.leave(found.kind, &reason),
             }
         } else if taken_in.contains(&at) {
@@ -221,7 +284,7 @@ impl Lowering<'_> {
         let is_constant = node
             .outputs
             .iter()
-            .all(|name| graph.constants.contains(name));
+            .all(|name| name.is_empty() || graph.constants.contains(name));
         if is_view(kind) || is_constant {
             self.listing.free += 1;
             return;
@@ -247,7 +310,7 @@ impl Lowering<'_> {
             return;
         };
         // Whole numbers are shapes, indices and masks.
-        if output.dtype().is_none() {
+        if output.dtype().is_none() && !computes_integers(kind) {
             self.listing.free += 1;
             return;
         }
@@ -264,10 +327,10 @@ impl Lowering<'_> {
 
     fn is_known(&self, kind: &str) -> bool {
         const KINDS: [&str; 9] = [
+            "BiasSoftmax",
             "Concat",
+            "EmbedLayerNormalization",
             "Gather",
-            "Gemm",
-            "MatMul",
             "Pad",
             "RotaryEmbedding",
             "Slice",
@@ -275,6 +338,9 @@ impl Lowering<'_> {
             "Transpose",
         ];
         KINDS.contains(&kind)
+            || attention::KINDS.contains(&kind)
+            || product(kind).is_some()
+            || packs_weights(kind)
     }
 
     /// Whether a node runs in the kernel of another.
@@ -290,11 +356,11 @@ impl Lowering<'_> {
         };
         let after_gemm = (0..node.inputs.len()).any(|input| {
             graph.source(at, input).is_some_and(|source| {
-                matches!(&*graph.nodes[source].kind, "MatMul" | "Gemm")
+                product(&graph.nodes[source].kind).is_some()
                     && graph.sole_reader(source) == Some(at)
             })
         });
-        if node.kind == "Cast"
+        if matches!(&*node.kind, "Cast" | "QuantizeLinear" | "DequantizeLinear")
             || node.kind == "Add" && after_gemm && node.inputs.iter().any(is_bias)
         {
             return true;
@@ -325,11 +391,26 @@ impl Lowering<'_> {
         };
         let kind = node.kind.as_str();
         Some(match kind {
-            "MatMul" => shape_of(0).and_then(|a| self.product(node, a, shape_of(1)?, false)),
-            "Gemm" => shape_of(0).and_then(|a| self.product(node, a, shape_of(1)?, true)),
-            "Softmax" | "LogSoftmax" => memory(MemoryKind::Softmax, output),
+            _ if product(kind).is_some() => self.product(node),
+            _ if packs_weights(kind) => shape_of(0).and_then(|a| {
+                let sizes = node.count("N").zip(node.count("K"));
+                let (n, k) = sizes.ok_or_else(|| "its attributes N and K are absent".to_owned())?;
+                let dtype = match node.count("bits").unwrap_or(4) {
+                    ..=4 => Dtype::W4a16,
+                    _ => Dtype::W8a16,
+                };
+                checked(Op::Gemm(Gemm {
+                    dtype,
+                    ..Gemm::new(a.elements() / k, n, k)
+                }))
+            }),
+            "DynamicQuantizeLinear" => {
+                shape_of(0).and_then(|input| memory(MemoryKind::Copy, input))
+            }
+            "Softmax" | "LogSoftmax" | "BiasSoftmax" => memory(MemoryKind::Softmax, output),
             "RotaryEmbedding" => memory(MemoryKind::Rotary, output),
-            "Gather" | "EmbedLayerNormalization" => {
+            "EmbedLayerNormalization" => memory(MemoryKind::Embedding, output),
+            "Gather" => {
                 let is_table = node
                     .input(0)
                     .is_some_and(|name| graph.constants.contains(name));
@@ -376,23 +457,37 @@ impl Lowering<'_> {
         self.options.dtype.unwrap_or(own)
     }
 
-    /// A product of two tensors; weights are shared by all rows, so these are one GEMM.
-    fn product(
-        &self,
-        node: &Node,
-        a: &Tensor,
-        b: &Tensor,
-        turns: bool,
-    ) -> std::result::Result<Op, String> {
-        let turned = |name: &str| turns && node.int(name) == Some(1);
-        let ([left @ .., m, k], [right @ .., inner, n]) = (&*a.dims, &*b.dims) else {
-            return Err("it multiplies a vector, which is not timed".to_owned());
+    /// The number format of a product: that of integers where its factors were quantized, also by nodes of their own.
+    fn format(&self, node: &Node, second: usize, integers: bool) -> Dtype {
+        let quantized = |input: usize| {
+            let source = self.graph.writer.get(node.input(input)?)?;
+            let source = &self.graph.nodes[*source];
+            let stored = self.graph.input(source, 0)?.element;
+            (source.kind == "DequantizeLinear").then_some(stored)
         };
-        let (m, k) = if turned("transA") { (k, m) } else { (m, k) };
-        let (inner, n) = if turned("transB") {
-            (n, inner)
-        } else {
-            (inner, n)
+        match (quantized(0), quantized(second)) {
+            _ if integers => Dtype::Int8,
+            (Some(DataType::INT8 | DataType::UINT8), Some(DataType::INT8 | DataType::UINT8)) => {
+                Dtype::Int8
+            }
+            (None, Some(DataType::INT8 | DataType::UINT8)) => Dtype::W8a16,
+            (None, Some(UINT4 | INT4)) => Dtype::W4a16,
+            _ => {
+                let float = self.graph.input(node, 0);
+                float.map_or(Dtype::default(), |float| self.dtype(float))
+            }
+        }
+    }
+
+    /// A product of two tensors; weights are shared by all rows, so these are one GEMM.
+    fn product(&self, node: &Node) -> std::result::Result<Op, String> {
+        if node.int("transBatchA") == Some(1) || node.int("transBatchB") == Some(1) {
+            return Err("it turns batches, which is not timed".to_owned());
+        }
+        let factors = factors(self.graph, node);
+        let [a, b] = factors.ok_or_else(|| "the shape of an input does not follow".to_owned())?;
+        let ([left @ .., m, k], [right @ .., inner, n]) = (&*a, &*b) else {
+            return Err("it multiplies a vector, which is not timed".to_owned());
         };
         if k != inner {
             return Err(format!(
@@ -401,15 +496,16 @@ impl Lowering<'_> {
         }
         let rows: u64 = left.iter().product();
         let others: u64 = right.iter().product();
+        let (second, integers) = product(&node.kind).expect("it is a product");
         let is_weight = node
-            .input(1)
+            .input(second)
             .is_some_and(|name| self.graph.constants.contains(name));
         let (batch, m) = if others == 1 {
             (1, rows * m)
         } else {
             (rows.max(others), *m)
         };
-        let dtype = self.dtype(a);
+        let dtype = self.format(node, second, integers);
         checked(Op::Gemm(Gemm {
             batch,
             // Weights are packed as linear layers keep them, whatever the graph states.

@@ -26,7 +26,7 @@ use std::path::Path;
 pub struct Options {
     /// Sizes of symbolic dimensions by name.
     pub dims: BTreeMap<String, u64>,
-    /// The number format of all operators, whatever the graph says.
+    /// The number format of all operators that the graph does not quantize, whatever it says of them.
     pub dtype: Option<Dtype>,
     /// Whether a mask that the graph adds to attention scores hides what follows a query.
     pub causal: bool,

@@ -229,12 +229,13 @@ impl Graph {
             .collect();
         found.nodes = graph.node.into_iter().map(Node::new).collect();
         for (at, node) in found.nodes.iter().enumerate() {
-            for name in &node.inputs {
+            for name in node.inputs.iter().filter(|name| !name.is_empty()) {
                 found.readers.entry(name.clone()).or_default().push(at);
             }
             found
                 .writer
                 .extend(node.outputs.iter().map(|name| (name.clone(), at)));
+            found.writer.remove("");
         }
         for at in 0..found.nodes.len() {
             shapes::follow(&mut found, at);
@@ -261,7 +262,7 @@ impl Graph {
 
     /// Takes in the shape of a tensor, unless it is known.
     pub fn know(&mut self, name: String, tensor: Tensor) {
-        if tensor.is_possible() {
+        if tensor.is_possible() && !name.is_empty() {
             self.tensors.entry(name).or_insert(tensor);
         }
     }

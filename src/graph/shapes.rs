@@ -6,7 +6,8 @@ use rten_onnx::onnx::DataType;
 /// Finds what follows of the outputs of a node from its inputs.
 pub(super) fn follow(graph: &mut Graph, at: usize) {
     let node = &graph.nodes[at];
-    let Some(name) = node.outputs.first().cloned() else {
+    let first = node.outputs.first().filter(|name| !name.is_empty());
+    let Some(name) = first.cloned() else {
         return;
     };
     if node.kind == "Constant" {
@@ -44,7 +45,14 @@ pub(super) fn follow(graph: &mut Graph, at: usize) {
     }
     let element = element(graph, node);
     if let (Some(dims), Some(element)) = (dims(graph, node), element) {
-        graph.know(name, Tensor { dims, element });
+        let tensor = Tensor { dims, element };
+        // The sum that a norm gives back beside itself.
+        if node.kind.starts_with("Skip")
+            && let Some(sum) = node.outputs.get(3).cloned()
+        {
+            graph.know(sum, tensor.clone());
+        }
+        graph.know(name, tensor);
     }
 }
 
@@ -129,6 +137,12 @@ fn element(graph: &Graph, node: &Node) -> Option<DataType> {
         "Equal" | "Less" | "Greater" | "LessOrEqual" | "GreaterOrEqual" | "And" | "Or" | "Not"
         | "IsNaN" => Some(DataType::BOOL),
         "Where" => of(1).or_else(|| of(2)),
+        "DynamicQuantizeLinear" => Some(DataType::UINT8),
+        "QuantizeLinear" => of(2).or(Some(DataType::UINT8)),
+        "DequantizeLinear" => of(1),
+        "MatMulInteger" | "ConvInteger" => Some(DataType::INT32),
+        "EmbedLayerNormalization" | "MatMulIntegerToFloat" => of(2),
+        "QAttention" => of(3),
         "ConstantOfShape" => Some(
             node.tensor("value")
                 .and_then(|value| value.data_type)
@@ -170,6 +184,12 @@ fn sizes(numbers: &[i64]) -> Option<Vec<u64>> {
 
 /// The shape of the output.
 fn dims(graph: &Graph, node: &Node) -> Option<Vec<u64>> {
+    if let Some([a, b]) = super::lowering::factors(graph, node) {
+        let ([left @ .., m, _], [right @ .., _, n]) = (&*a, &*b) else {
+            return None;
+        };
+        return Some([broadcast(left, right)?, vec![*m, *n]].concat());
+    }
     let of = |at: usize| Some(graph.input(node, at)?.dims.as_slice());
     let list = |attribute: &str, at: usize| -> Option<Vec<i64>> {
         let stated = node.ints(attribute).filter(|list| !list.is_empty());
@@ -178,21 +198,16 @@ fn dims(graph: &Graph, node: &Node) -> Option<Vec<u64>> {
             .or_else(|| graph.numbers.get(node.input(at)?).cloned())
     };
     match node.kind.as_str() {
-        "MatMul" => {
-            let (a, b) = (of(0)?, of(1)?);
-            let ([left @ .., m, _], [right @ .., _, n]) = (a, b) else {
-                return None;
-            };
-            let mut dims = broadcast(left, right)?;
-            dims.extend([*m, *n]);
+        kind if super::lowering::packs_weights(kind) => {
+            let (mut dims, n) = (of(0)?.to_vec(), node.count("N")?);
+            *dims.last_mut()? = n;
             Some(dims)
         }
-        "Gemm" => {
-            let (a, b) = (of(0)?, of(1)?);
-            let side = |dims: &[u64], turned: bool| Some(*dims.get(usize::from(turned))?);
-            let m = side(a, node.int("transA") == Some(1))?;
-            let n = side(b, node.int("transB") != Some(1))?;
-            Some(vec![m, n])
+        "EmbedLayerNormalization" => Some([of(0)?, &[*of(2)?.last()?]].concat()),
+        "BiasSplitGelu" => {
+            let mut dims = of(0)?.to_vec();
+            *dims.last_mut()? /= 2;
+            Some(dims)
         }
         "Transpose" => {
             let dims = of(0)?;
@@ -320,19 +335,10 @@ fn dims(graph: &Graph, node: &Node) -> Option<Vec<u64>> {
             }
             Some(dims)
         }
-        "Attention" | "MultiHeadAttention" | "GroupQueryAttention" => {
-            let (query, values) = (of(0)?, of(2)?);
-            match (query, values) {
-                ([batch, heads, tokens, _], [.., width]) => {
-                    Some(vec![*batch, *heads, *tokens, *width])
-                }
-                ([batch, tokens, width], _) => Some(vec![*batch, *tokens, *width]),
-                _ => None,
-            }
-        }
+        kind if super::attention::KINDS.contains(&kind) => super::attention::output(graph, node),
         kind if super::lowering::is_pairwise(kind) => {
             let mut dims = of(0)?.to_vec();
-            for at in 1..node.inputs.len() {
+            for at in (1..node.inputs.len()).filter(|at| node.input(*at).is_some()) {
                 dims = broadcast(&dims, of(at)?)?;
             }
             Some(dims)

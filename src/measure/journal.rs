@@ -93,6 +93,12 @@ pub fn path_of(target: &Path) -> PathBuf {
 /// Refuses a target that cannot or must not be written, before a device is opened.
 pub fn check_target(target: &Path, existing: Existing) -> Result<()> {
     dataset::check_target(target)?;
+    if fs::metadata(target).is_ok_and(|about| !about.is_file()) {
+        return Err(Error::bad_input(format!(
+            "--out {} is a pipe or a device; allowed: a file, as a run writes more beside it",
+            target.display()
+        )));
+    }
     if existing == Existing::Refuse {
         for path in [
             target.to_owned(),

@@ -231,7 +231,11 @@ impl Report for GraphReport {
             self.gpu_title,
             self.gpu,
             if basis.is_empty() {
-                "a roofline, nothing learned".to_owned()
+                let mut shares = self.tier_shares.iter();
+                match shares.any(|(tier, share)| *tier != Tier::Roofline && *share > 0.0) {
+                    true => "laws of memory-bound kernels".to_owned(),
+                    false => "a roofline, nothing learned".to_owned(),
+                }
             } else {
                 basis.join("; ")
             },

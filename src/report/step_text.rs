@@ -265,7 +265,7 @@ impl Merged<'_> {
             self.count.to_string(),
             self.time.to_string(),
             percent(self.share),
-            if self.first.kind.computes() {
+            if self.first.kind.computes() && self.time > Seconds::ZERO {
                 significant(rate)
             } else {
                 "-".to_owned()

@@ -98,6 +98,9 @@ impl ModelRequest {
     pub fn step(&self, base: &Architecture, sizes: &mut Sizes) -> Result<(Architecture, Workload)> {
         let (architecture, workload) = self.described(base, sizes)?;
         workload.validate(&architecture)?;
+        if !sizes.are_swept() {
+            workload.require_effect(&architecture)?;
+        }
         Ok((architecture, workload))
     }
 

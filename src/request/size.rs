@@ -230,6 +230,11 @@ impl Sizes {
         }
     }
 
+    /// Whether one of them is a range.
+    pub fn are_swept(&self) -> bool {
+        !self.ranges.is_empty()
+    }
+
     /// The number that a size is.
     pub fn number<const LEAST: u64>(&mut self, key: &'static str, size: Size<LEAST>) -> u64 {
         self.keys.push(key);

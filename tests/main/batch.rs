@@ -99,6 +99,62 @@ fn a_bad_line_is_named_and_keeps_its_place() {
     refused("predict batch nowhere.jsonl", 1, &["nowhere.jsonl"]);
 }
 
+#[test]
+fn an_array_and_a_byte_order_mark_are_read_and_no_question_is_an_error() {
+    let line = "{\"kind\": \"gemm\", \"m\": 4096, \"n\": 8192, \"k\": 1024}";
+    let gemm = alone(GEMM);
+    let json = ["--format", "json"];
+    for input in [
+        format!("[{line}]"),
+        format!("\u{feff}[{line}]\n"),
+        format!("\u{feff}{line}"),
+        format!("\n \n{line}\n"),
+        "\u{feff}kind,m,n,k\ngemm,4096,8192,1024\n".to_owned(),
+    ] {
+        let (code, out, err) = batch(&input, &json);
+        assert_eq!((code, &*out, &*err), (Some(0), &*gemm, ""), "{input}");
+    }
+    let (_, out, _) = batch(&format!("\n\n{line}\n{{}}\n"), &json);
+    assert!(out.contains("\"line\":4"), "{out}");
+    for (input, part) in [
+        ("", "no question"),
+        ("\u{feff}\n", "no question"),
+        ("\"x\"", "no question"),
+        ("aaaa", "no question"),
+        ("m,n,k\n", "no question"),
+        ("[]", "no question"),
+        ("[{\"m\": 1}", "one JSON object a line"),
+        ("[1]", "`kind` is absent"),
+    ] {
+        let (code, _, err) = batch(input, &json);
+        assert!(code == Some(1) && err.contains(part), "{input}: {err}");
+    }
+    let heading = format!("m,n,k,{}\n1,1,1,1\n", "x".repeat(5 << 20));
+    let quote = format!("m,n,k\n1,1,1\n1,1,\"{}\n", "x".repeat(5 << 20));
+    for input in [heading, quote] {
+        let (code, out, err) = batch(&input, &json);
+        assert!(code == Some(1) && out.len() < 10_000, "{err}");
+        assert!(err.contains("more than 4194304 bytes"), "{err}");
+    }
+}
+
+/// A decoding step in a window of one key sees itself alone.
+#[test]
+fn a_window_of_one_key_is_answered() {
+    let op = "\"heads\": 8, \"seq_q\": 1, \"seq_kv\": 2048, \"head_dim\": 128";
+    let window =
+        |keys| format!("{{\"kind\": \"attention\", \"batch\": 1, {op}, \"window\": {keys}}}\n");
+    let (code, out, err) = batch(
+        &(window(1) + &window(2) + &window(64)),
+        &["--format", "json"],
+    );
+    assert_eq!(
+        (code, out.lines().count(), &*err),
+        (Some(0), 3, ""),
+        "{out}"
+    );
+}
+
 fn written(folder: &Path, name: &str, heads: u64) -> String {
     let config = json!({
         "model_type": "gpt2", "n_embd": 2560, "n_layer": 32, "n_head": heads, "vocab_size": 50304,

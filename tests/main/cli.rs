@@ -208,6 +208,44 @@ fn a_step_is_answered_in_every_mode() {
 }
 
 #[test]
+fn an_option_without_effect_is_refused() {
+    let model = "predict model llama-3-8b --gpu h100";
+    for (options, parts) in [
+        ("--vp 4", ["`vp` is 4", "pp 1"]),
+        ("--expert-tp 2", ["`expert_tp` is 2", "experts"]),
+        ("--sequence-parallel", ["`sequence_parallel`", "tp 1"]),
+        (
+            "--mode decode --sequence-parallel",
+            ["`sequence_parallel`", "tp 1"],
+        ),
+        (
+            "--recompute-layers 3",
+            ["`recompute_layers` is 3", "`none`"],
+        ),
+        (
+            "--pp 2 --microbatches 2 --recompute full --recompute-layers 17",
+            ["`recompute_layers` is 17", "at most 16"],
+        ),
+    ] {
+        refused(&format!("{model} {options}"), 2, &parts);
+    }
+    data(&format!(
+        "{model} --pp 2 --microbatches 2 --recompute full --recompute-layers 16"
+    ));
+    // In a sweep it has an effect further on.
+    data("sweep model llama-3-8b --gpu h100 --tp 1:2 --sequence-parallel");
+}
+
+#[test]
+fn every_kernel_of_a_served_stage_has_a_time() {
+    let line = "predict model pythia-1b --mode decode --pp 3 --gpu rtx3090";
+    assert!(!data(line).contains("inf"));
+    for line in json(line)["lines"].as_array().unwrap() {
+        assert!(number(line, "time_us") > 0.0, "{line}");
+    }
+}
+
+#[test]
 fn options_reach_the_workload() {
     let line = "predict model mixtral-8x7b --gpu b200 --mode train --batch 2 --seq 1024 --dtype fp8 --recipe mxfp8 \
                 --tp 2 --cp 2 --ep 4 --expert-tp 1 --pp 4 --vp 2 --dp 8 --zero 2 --recompute full --recompute-layers 3 \
@@ -909,7 +947,9 @@ mod tables {
         let import = format!("import cookbook {whole} --out {out}");
         refused(&import, 1, &[&whole]);
         let before = std::fs::read(&whole).unwrap();
-        let over = format!("import cookbook {whole} --out {whole}");
+        let over = format!("import cookbook {whole} --out {whole} --force");
+        refused(&over, 2, &[&whole, "`--out`", "PATH"]);
+        let over = format!("import cookbook {} --out {whole}", file("cut.parquet"));
         refused(&over, 1, &[&whole, "exists", "--force"]);
         assert_eq!(std::fs::read(&whole).unwrap(), before);
         assert!(!Path::new(&out).exists());

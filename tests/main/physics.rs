@@ -37,19 +37,19 @@ fn operator(random: &mut Random) -> Op {
             )
         }),
         2 => {
-            let kv_heads = random.pick(&[1, 8, 12, 32]);
+            let kv_heads = random.pick(&[1, 3, 7, 8, 12, 25, 32]);
             let seq_kv = size(random, 262_144.0);
             let chunk = size(random, seq_kv as f64).min(seq_kv);
             Op::Attention(Attention {
                 kv_heads,
                 seq_q: random.pick(&[1, seq_kv, seq_kv, chunk]),
                 causal: random.uniform() < 0.7,
-                window: random.pick(&[0, 0, 1024]),
+                window: random.pick(&[0, 0, 1, 2, 64, 1024]),
                 pass: random.pick(&Pass::ALL),
                 dtype,
                 ..Attention::new(
                     size(random, 512.0),
-                    kv_heads * random.pick(&[1, 4, 8]),
+                    kv_heads * random.pick(&[1, 3, 4, 8]),
                     seq_kv,
                     random.pick(&[16, 64, 72, 80, 96, 128, 160, 192, 256, 512]),
                 )

@@ -40,7 +40,7 @@ const SWEEPS: [&str; 5] = [
 /// Runs the command into a folder.
 fn reproduce(folder: &Path, options: &[&str]) -> Outcome {
     let out = folder.to_str().unwrap();
-    let outcome = run(&[&["reproduce", "--out", out], options].concat());
+    let outcome = run(&[&["reproduce", "--out", out, "--force"], options].concat());
     assert_eq!(outcome.code, 0, "{}", outcome.err);
     outcome
 }

@@ -395,7 +395,8 @@ async fn runs_in_the_body_become_a_framework_of_other_requests() {
     let [file, out] = ["runs.csv", "calibrated.toml"].map(|name| folder.path().join(name));
     std::fs::write(&file, csv).unwrap();
     let (file, out) = (file.to_str().unwrap(), out.to_str().unwrap());
-    let line = format!("calibrate --runs {file} --framework fsdp2 --out {out} --format json");
+    let line =
+        format!("calibrate --runs {file} --framework fsdp2 --out {out} --force --format json");
     let told: Value = serde_json::from_str(&data(&line)).unwrap();
     for key in ["constants", "half_widths", "base_mean_ape"] {
         assert_eq!(told[key], fitted[key], "{key}");

@@ -39,7 +39,7 @@ pub fn lower(arch: &Architecture, work: &Workload) -> Result<Step> {
     let mut lowering = Lowering {
         arch,
         work,
-        stage: StageLayers::new(arch, work.pp, work.vp),
+        stage: StageLayers::of(arch, work),
         items: Vec::with_capacity(96),
         seen: [0; Role::ALL.len()],
     };

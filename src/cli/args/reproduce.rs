@@ -1,5 +1,6 @@
 //! What `reproduce` takes.
 
+use crate::cli::output::ReplaceArgs;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -17,7 +18,10 @@ pub struct ReproduceArgs {
     /// The paper's raw sweeps in our own schema (`shapewise import cookbook` writes them): measured points of every sweep.
     #[arg(long, num_args = 1.., value_name = "FILE.parquet")]
     pub data: Vec<PathBuf>,
-    /// The folder of the report: report.html, which needs nothing else, and report.md with its plots; files of these names are replaced.
+    /// The folder of the report: report.html, which needs nothing else, and report.md with its plots.
     #[arg(long, default_value = "reproduction", value_name = "DIR")]
     pub out: PathBuf,
+    /// Files that exist.
+    #[command(flatten)]
+    pub replace: ReplaceArgs,
 }
