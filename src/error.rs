@@ -136,7 +136,8 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        // Names out of files may hold anything; a message is one line of it.
+        f.write_str(&limited(&self.0.to_string(), usize::MAX))
     }
 }
 
@@ -459,6 +460,15 @@ mod tests {
         let text = Error::field("config.json", &odd, &odd, "names").to_string();
         assert!(text.chars().count() < 300, "{text}");
         assert!(!text.contains(char::is_control), "{text:?}");
+        for error in [
+            Error::field("table", "gpu", "x", "one of \u{1b}[31m, b\n"),
+            Error::infeasible("h100 \0 has 1 rows"),
+            Error::usage("--dim \u{1a}okens=SIZE"),
+            Error::io("a\nb", io::ErrorKind::NotFound.into()),
+        ] {
+            let text = error.to_string();
+            assert!(!text.contains(char::is_control), "{text:?}");
+        }
         assert_eq!(shortened("größer als 1"), "größer als 1");
     }
 

@@ -16,8 +16,14 @@ pub(super) struct Found {
     pub masked: bool,
 }
 
-/// The most nodes between a product and its softmax: scale, mask, casts, a cap of the scores.
-const BETWEEN: usize = 8;
+/// The most nodes between a product and its softmax: scale, mask, casts, a cap of the scores, where scores are quantized
+/// two more behind each.
+const BETWEEN: usize = 16;
+
+/// Whether both inputs are factors in floating point.
+fn is_product(kind: &str) -> bool {
+    matches!(kind, "MatMul" | "FusedMatMul" | "TransposeMatMul")
+}
 
 /// Every attention of a graph.
 pub(super) fn found(graph: &Graph, options: &Options) -> Vec<Found> {
@@ -104,15 +110,25 @@ fn around_softmax(graph: &Graph, softmax: usize, options: &Options) -> Option<Fo
             .filter(|source| graph.sole_reader(*source) == Some(at))
             .find(|source| {
                 let kind = graph.nodes[*source].kind.as_str();
-                matches!(
-                    kind,
-                    "MatMul" | "Add" | "Mul" | "Div" | "Sub" | "Where" | "Cast" | "Tanh" | "Max"
-                ) && graph.output(&graph.nodes[*source], 0).map(Tensor::elements)
-                    == graph.output(&graph.nodes[softmax], 0).map(Tensor::elements)
+                let between = [
+                    "Add",
+                    "Cast",
+                    "DequantizeLinear",
+                    "Div",
+                    "Max",
+                    "Mul",
+                    "QuantizeLinear",
+                    "Sub",
+                    "Tanh",
+                    "Where",
+                ];
+                (is_product(kind) || between.contains(&kind))
+                    && graph.output(&graph.nodes[*source], 0).map(Tensor::elements)
+                        == graph.output(&graph.nodes[softmax], 0).map(Tensor::elements)
             })?;
         nodes.push(source);
         match graph.nodes[source].kind.as_str() {
-            "MatMul" => break source,
+            kind if is_product(kind) => break source,
             "Add" | "Where" | "Sub" | "Max" => masked = true,
             _ => {}
         }
@@ -130,13 +146,13 @@ fn around_softmax(graph: &Graph, softmax: usize, options: &Options) -> Option<Fo
         let reader = graph.sole_reader(at)?;
         nodes.push(reader);
         match graph.nodes[reader].kind.as_str() {
-            "MatMul"
-                if graph.nodes[reader].input(0)
+            kind if is_product(kind)
+                && graph.nodes[reader].input(0)
                     == graph.nodes[at].outputs.first().map(String::as_str) =>
             {
                 break reader;
             }
-            "Cast" | "Dropout" | "Identity" => at = reader,
+            "Cast" | "Dropout" | "Identity" | "QuantizeLinear" | "DequantizeLinear" => at = reader,
             _ => return None,
         }
     };
@@ -181,7 +197,9 @@ fn around_softmax(graph: &Graph, softmax: usize, options: &Options) -> Option<Fo
             };
             let is_alone = graph.sole_reader(source) == Some(at.0);
             match graph.nodes[source].kind.as_str() {
-                "Transpose" | "Mul" | "Div" if is_alone => nodes.push(source),
+                "Transpose" | "Mul" | "Div" | "QuantizeLinear" | "DequantizeLinear" if is_alone => {
+                    nodes.push(source);
+                }
                 "Reshape" | "Squeeze" | "Unsqueeze" if is_alone => {}
                 _ => break,
             }

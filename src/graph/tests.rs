@@ -362,6 +362,236 @@ fn fused_attention_has_its_heads_cache_and_mask() {
     );
 }
 
+/// `torch.onnx.export` replaces what is no number in rows that are masked entirely.
+#[test]
+fn a_guard_on_masked_rows_is_in_the_kernel_of_attention() {
+    let place = Place::new();
+    let plain = read(&place.graph(layer()), &sized(&TOKENS)).unwrap();
+    let mut guarded = layer();
+    let softmax = guarded
+        .node
+        .iter()
+        .position(|node| node.op_type.as_deref() == Some("Softmax"));
+    let at = softmax.unwrap() + 1;
+    guarded.node[at].input[0] = "kept".to_owned();
+    guarded
+        .node
+        .insert(at, node("Where", "bad zero shares", "kept", &[]));
+    guarded.node.insert(at, node("IsNaN", "shares", "bad", &[]));
+    guarded.initializer.push(weight("zero", &[]));
+    let listing = read(&place.graph(guarded), &sized(&TOKENS)).unwrap();
+    assert_eq!(listing.items, plain.items);
+    assert_eq!(listing.fused, plain.fused + 2);
+}
+
+#[test]
+fn what_onnx_runtime_fuses_and_quantizes_is_timed() {
+    let of_runtime = |node: NodeProto| NodeProto {
+        domain: Some("com.microsoft".to_owned()),
+        ..node
+    };
+    let nodes = vec![
+        node(
+            "EmbedLayerNormalization",
+            "ids - table places - gain shift",
+            "x mask",
+            &[],
+        ),
+        of_runtime(node(
+            "Attention",
+            "x w_qkv b_qkv mask",
+            "a",
+            &[("num_heads", &[8])],
+        )),
+        node("MatMul", "a w", "o", &[]),
+        node(
+            "SkipLayerNormalization",
+            "x o gain shift shift",
+            "n - - sum",
+            &[],
+        ),
+        node(
+            "MatMulNBits",
+            "n packed scales",
+            "up",
+            &[("K", &[512]), ("N", &[2048]), ("bits", &[4])],
+        ),
+        node("FastGelu", "up b_up", "act", &[]),
+        node("DynamicQuantizeMatMul", "act w_down scale", "down", &[]),
+        node(
+            "DynamicQuantizeLinear",
+            "down",
+            "small small_scale small_zero",
+            &[],
+        ),
+        node("MatMulInteger", "small w small_zero", "whole", &[]),
+        node("Cast", "whole", "back", &[("to", &[10])]),
+        node("Mul", "back scale", "scaled", &[]),
+        node("FusedMatMul", "scaled w", "h", &[("transB", &[1])]),
+        node(
+            "SkipSimplifiedLayerNormalization",
+            "sum h gain",
+            "normed",
+            &[],
+        ),
+        node("QuantizeLinear", "normed scale zero", "stored", &[]),
+        node("DequantizeLinear", "stored scale zero", "left", &[]),
+        node("DequantizeLinear", "w_small scale zero", "right", &[]),
+        node("MatMul", "left right", "y", &[]),
+        node(
+            "QLinearAdd",
+            "stored scale zero stored scale zero",
+            "added",
+            &[],
+        ),
+    ];
+    let small = |name, dims: &[i64]| TensorProto {
+        data_type: Some(DataType::INT8),
+        ..weight(name, dims)
+    };
+    let graph = GraphProto {
+        node: nodes,
+        initializer: vec![
+            weight("table", &[1000, 512]),
+            weight("places", &[64, 512]),
+            weight("gain", &[512]),
+            weight("shift", &[512]),
+            weight("w_qkv", &[512, 1536]),
+            weight("b_qkv", &[1536]),
+            weight("w", &[512, 512]),
+            weight("b_up", &[2048]),
+            weight("w_down", &[2048, 512]),
+            weight("scale", &[]),
+            small("zero", &[]),
+            small("w_small", &[512, 256]),
+        ],
+        input: vec![value("ids", DataType::INT64, &[Size(8), Size(64)])],
+        ..GraphProto::default()
+    };
+    let listing = read(&Place::new().graph(graph), &Options::default()).unwrap();
+    let product = |dtype, n, k| {
+        Op::Gemm(Gemm {
+            dtype,
+            ..Gemm::new(512, n, k)
+        })
+    };
+    let attention = Attention {
+        causal: false,
+        dtype: Dtype::Fp16,
+        ..Attention::new(8, 8, 64, 64)
+    };
+    let expected = [
+        (
+            "EmbedLayerNormalization",
+            memory(MemoryKind::Embedding, 512),
+        ),
+        ("com.microsoft.Attention", gemm(512, 1536, 512)),
+        ("com.microsoft.Attention", Op::Attention(attention)),
+        ("MatMul", gemm(512, 512, 512)),
+        ("SkipLayerNormalization", memory(MemoryKind::Add, 512)),
+        ("MatMulNBits", product(Dtype::W4a16, 2048, 512)),
+        ("FastGelu", memory(MemoryKind::Gelu, 2048)),
+        ("DynamicQuantizeMatMul", product(Dtype::Int8, 512, 2048)),
+        ("DynamicQuantizeLinear", memory(MemoryKind::Copy, 512)),
+        ("MatMulInteger", product(Dtype::Int8, 512, 512)),
+        ("Mul", memory(MemoryKind::Copy, 512)),
+        ("FusedMatMul", gemm(512, 512, 512)),
+        (
+            "SkipSimplifiedLayerNormalization",
+            memory(MemoryKind::Add, 512),
+        ),
+        ("MatMul", product(Dtype::Int8, 256, 512)),
+    ];
+    let found: Vec<_> = listing
+        .items
+        .iter()
+        .map(|item| (&*item.kind, item.op))
+        .collect();
+    assert_eq!(found, expected);
+    let unknown: Vec<_> = listing.unknown.iter().map(|one| &*one.kind).collect();
+    assert_eq!(unknown, ["QLinearAdd"]);
+}
+
+#[test]
+fn packed_and_cached_attention_of_onnx_runtime_has_its_heads() {
+    let place = Place::new();
+    let half = |name, dims: &[i64]| {
+        let dims: Vec<_> = dims.iter().map(|size| Size(*size)).collect();
+        value(name, DataType::FLOAT16, &dims)
+    };
+    let graph = |node: NodeProto| GraphProto {
+        node: vec![node, node_after()],
+        input: vec![
+            half("grouped", &[2, 1, 6144]),
+            half("packed", &[2, 16, 8, 3, 64]),
+            half("q", &[2, 16, 512]),
+            half("kv", &[2, 24, 8, 2, 64]),
+            half("tokens", &[100, 512]),
+            half("past", &[2, 8, 1000, 128]),
+            value("offset", DataType::INT32, &[Size(4), Size(64)]),
+        ],
+        initializer: vec![weight("w", &[512, 1536]), weight("b", &[1536])],
+        ..GraphProto::default()
+    };
+    fn node_after() -> NodeProto {
+        node("Relu", "y", "z", &[])
+    }
+    let fp16 = |op: Attention| {
+        Op::Attention(Attention {
+            dtype: Dtype::Fp16,
+            ..op
+        })
+    };
+    let full = |op: Attention| {
+        fp16(Attention {
+            causal: false,
+            ..op
+        })
+    };
+    let eight: [(&str, &[i64]); 1] = [("num_heads", &[8])];
+    let mut packed = node("PackedAttention", "tokens w b offset", "y", &eight);
+    packed.domain = Some("com.microsoft".to_owned());
+    for (node, wanted, elements) in [
+        (
+            node(
+                "GroupQueryAttention",
+                "grouped - - past past",
+                "y",
+                &[("num_heads", &[32]), ("kv_num_heads", &[8])],
+            ),
+            fp16(Attention {
+                kv_heads: 8,
+                seq_kv: 1001,
+                ..Attention::new(2, 32, 1, 128)
+            }),
+            2 * 4096,
+        ),
+        (
+            node("MultiHeadAttention", "packed", "y", &eight),
+            full(Attention::new(2, 8, 16, 64)),
+            2 * 16 * 512,
+        ),
+        (
+            node("MultiHeadAttention", "q kv", "y", &eight),
+            full(Attention {
+                seq_kv: 24,
+                ..Attention::new(2, 8, 16, 64)
+            }),
+            2 * 16 * 512,
+        ),
+        (packed, full(Attention::new(4, 8, 64, 64)), 100 * 512),
+    ] {
+        let kind = node.op_type.clone().unwrap();
+        let listing = read(&place.graph(graph(node)), &Options::default()).unwrap();
+        let ops: Vec<_> = listing.items.iter().map(|item| item.op).collect();
+        assert!(ops.contains(&wanted), "{kind}: {ops:?}");
+        let Some(Op::Memory(relu)) = ops.last() else {
+            panic!("{kind}: {ops:?}")
+        };
+        assert_eq!(relu.rows * relu.cols, elements, "{kind}");
+    }
+}
+
 #[test]
 fn products_follow_their_shapes() {
     let place = Place::new();
@@ -459,6 +689,10 @@ fn a_list_has_the_keys_of_answers_and_counts() {
         (
             r#"{"kind": "gemm", "m": 1, "n": 1}"#,
             ["`k` is absent", "whole numbers"],
+        ),
+        (
+            r#"{"kind": "collective", "pattern": "all_reduce", "bytes": 1024}"#,
+            ["`ranks` is absent", "whole numbers"],
         ),
         (
             r#"{"kind": "gemm", "m": 0, "n": 1, "k": 1}"#,

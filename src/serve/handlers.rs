@@ -70,6 +70,9 @@ pub enum Problems {
     /// Too many requests at once; `Retry-After` says when to try again
     #[response(status = 429, content_type = "application/problem+json")]
     Busy(#[to_schema] problem::Document),
+    /// Address and headers have more than 64 KiB
+    #[response(status = 431, content_type = "application/problem+json")]
+    LargeHeaders(#[to_schema] problem::Document),
     /// A bug of the service; `instance` names it in the log
     #[response(status = 500, content_type = "application/problem+json")]
     Fault(#[to_schema] problem::Document),

@@ -216,9 +216,13 @@ async fn observe(
     next: Next,
 ) -> Response {
     let begun = Instant::now();
-    let mut response = match app.hosts.answer(request.headers()) {
-        true => next.run(request).await,
-        false => Problem::other_host().into_response(),
+    let most = app.limits.header_bytes;
+    let mut response = if header_bytes(&request) > most {
+        Problem::large_headers(most).into_response()
+    } else if app.hosts.answer(request.headers()) {
+        next.run(request).await
+    } else {
+        Problem::other_host().into_response()
     };
     let path = path.as_ref().map_or("other", MatchedPath::as_str);
     app.metrics
@@ -228,6 +232,16 @@ async fn observe(
         response.headers_mut().insert(header::CONNECTION, close);
     }
     response
+}
+
+/// Bytes of the address and of the headers, which the buffer of a connection bounds to a few thousand more.
+fn header_bytes(request: &Request) -> usize {
+    let address = request.uri().path_and_query();
+    let address = address.map_or(0, |address| address.as_str().len());
+    let headers = request.headers().iter();
+    // A colon, a space and the end of the line.
+    let each = headers.map(|(name, value)| name.as_str().len() + value.len() + 4);
+    address + each.sum::<usize>()
 }
 
 /// Which pages of others may ask.

@@ -145,6 +145,14 @@ impl Problem {
         Self::new(status, "/api#method", title, detail)
     }
 
+    /// The headers have more than `most` bytes.
+    pub fn large_headers(most: usize) -> Self {
+        let detail = format!("address and headers have more than {most} bytes");
+        let title = "The headers are too large";
+        let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+        Self::new(status, "/api#headers", title, detail)
+    }
+
     /// The request names another host than this service.
     pub fn other_host() -> Self {
         let detail =

@@ -178,6 +178,9 @@ fn a_loopback_service_does_not_answer_to_other_names() {
     assert_eq!(ask("host: 127.0.0.1:8080\r\n"), 200);
     assert_eq!(ask("host: evil.example\r\n"), 421);
     assert_eq!(ask("host: localhost\r\nhost: evil.example\r\n"), 421);
+    let large = |bytes| format!("host: localhost\r\nx-large: {}\r\n", "x".repeat(bytes));
+    assert_eq!(ask(&large(60 << 10)), 200);
+    assert_eq!(ask(&large(65 << 10)), 431);
 }
 
 #[test]

@@ -17,6 +17,7 @@ use crate::ops::{Dtype, Gemm, Layout, Op};
 use cudarc::cublaslt::result::{self, CublasError};
 use cudarc::cublaslt::sys;
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 use std::rc::Rc;
 
 /// Workspace of cuBLASLt; NVIDIA recommends 32 MiB for Hopper.
@@ -67,10 +68,32 @@ pub(super) fn version() -> String {
     identity::version(unsafe { sys::cublasLtGetVersion() })
 }
 
+/// Plain numbers, as attributes are.
+///
+/// # Safety
+///
+/// A type has no padding, and every pattern of its bits is a value.
+unsafe trait Number: Default {}
+
+// SAFETY: they are integers.
+unsafe impl Number for i8 {}
+// SAFETY: as above.
+unsafe impl Number for u16 {}
+// SAFETY: as above.
+unsafe impl Number for i32 {}
+// SAFETY: as above.
+unsafe impl Number for u32 {}
+// SAFETY: as above.
+unsafe impl Number for u64 {}
+
 impl Description {
-    fn set<T>(&self, attribute: sys::cublasLtMatmulDescAttributes_t, value: &T) -> Result<()> {
-        // SAFETY: the description is alive; the library copies `size_of::<T>()` bytes, and each
-        // attribute is set with a value of the type that its documentation names.
+    fn set<T: Number>(
+        &self,
+        attribute: sys::cublasLtMatmulDescAttributes_t,
+        value: &T,
+    ) -> Result<()> {
+        // SAFETY: the description is alive; the library copies `size_of::<T>()` bytes, all of them of a number; a wrong
+        // size is an error.
         unsafe {
             result::set_matmul_desc_attribute(self.0, attribute, pointer(value), size_of::<T>())
         }
@@ -239,10 +262,9 @@ fn choose(
     // SAFETY: the preference is alive, and the limit is a `size_t` as documented.
     unsafe { result::set_matmul_pref_attribute(preference.0, most, pointer(&bytes), 8) }
         .map_err(failed("describe a preference"))?;
-    // SAFETY: a result is plain numbers, and zero is a valid status (success).
-    let empty: sys::cublasLtMatmulHeuristicResult_t = unsafe { std::mem::zeroed() };
     // A shorter list need not begin like this one.
-    let mut results = vec![empty; MOST_RANKS as usize];
+    let mut results = [const { MaybeUninit::<sys::cublasLtMatmulHeuristicResult_t>::zeroed() };
+        MOST_RANKS as usize];
     let mut found = 0;
     // SAFETY: all descriptors are alive, and the list has as many places as are asked for.
     unsafe {
@@ -255,14 +277,22 @@ fn choose(
             c.0,
             preference.0,
             MOST_RANKS as i32,
-            results.as_mut_ptr(),
+            results.as_mut_ptr().cast(),
             &raw mut found,
         )
     }
     .result()
     .map_err(failed(&format!("find an algorithm for {}", Op::Gemm(*op))))?;
-    results.truncate(usize::try_from(found).unwrap_or(0));
-    results.retain(|result| result.state == sys::cublasStatus_t::CUBLAS_STATUS_SUCCESS);
+    let found = results.iter().take(usize::try_from(found).unwrap_or(0));
+    let results = found.filter_map(|result| {
+        // SAFETY: the status lies in zeroed memory. It is read as the number that it is, since a newer library may have
+        // more of them than the bindings know.
+        let state = unsafe { (&raw const (*result.as_ptr()).state).cast::<u32>().read() };
+        let success = sys::cublasStatus_t::CUBLAS_STATUS_SUCCESS as u32;
+        // SAFETY: with a status that is known, all of it is plain numbers that were zero or that the library wrote.
+        (state == success).then(|| unsafe { result.assume_init_read() })
+    });
+    let results: Vec<_> = results.collect();
     let count = results.len();
     results.into_iter().nth(rank as usize).ok_or_else(|| {
         Error::infeasible(format!(
@@ -273,14 +303,13 @@ fn choose(
 }
 
 /// An attribute of an algorithm; zero where the library does not report it.
-fn attribute<T: Default>(
+fn attribute<T: Number>(
     algorithm: &sys::cublasLtMatmulAlgo_t,
     which: sys::cublasLtMatmulAlgoConfigAttributes_t,
 ) -> T {
     let mut value = T::default();
     let mut written = 0;
-    // SAFETY: the value has as many bytes as are announced, which are those that each attribute is
-    // documented with; a wrong size is an error, not a write.
+    // SAFETY: the value is a number of as many bytes as are announced, whatever bits the library writes.
     let _ = unsafe {
         sys::cublasLtMatmulAlgoConfigGetAttribute(
             algorithm,

@@ -4,6 +4,9 @@
 //! No library of CUDA is needed to build or to start; each is loaded when a device is opened
 //! ([`libraries`]). Without cuDNN there is no attention, without NVRTC there are no memory-bound
 //! kernels. Failed calls, and panics of the bindings on a missing symbol, are errors.
+//!
+//! Calls return their status as an enum of the bindings to CUDA 13.0, so one that only a newer library knows would be no
+//! value of it: the bindings leave no way around that. A status in memory is compared as a number.
 
 #![allow(unsafe_code)] // The libraries of CUDA can be called in no other way; each call says why it is sound.
 

@@ -15,6 +15,7 @@ const PROBLEMS = [
 	["field", 422, "A field holds what it may not."],
 	["infeasible", 422, "The question is right, but no answer can meet it; the detail says what binds."],
 	["busy", 429, "Too much at once; the header Retry-After says when to come back."],
+	["headers", 431, "Address and headers have more than 64 KiB."],
 	["fault", 500, "A fault of the service; instance names it in its log."],
 	["over-time", 503, "The answer would take too long."],
 ];

@@ -73,14 +73,19 @@ impl Drop for Handle {
 }
 
 /// A value of an attribute.
-pub(super) trait Value {
+///
+/// # Safety
+///
+/// Values of the library's type have the size of this one, which has no padding.
+pub(super) unsafe trait Value {
     /// The library's name of the type.
     const TYPE: Type;
 }
 
 macro_rules! values {
     ($($value:ty => $name:ident),+ $(,)?) => {
-        $(impl Value for $value {
+        $(// SAFETY: the types are those that the documentation of the library pairs.
+        unsafe impl Value for $value {
             const TYPE: Type = Type::$name;
         })+
     };
@@ -128,12 +133,22 @@ impl Descriptor {
     /// Sets an attribute to these values.
     pub(super) fn set<T: Value>(&self, name: Name, values: &[T]) -> Result<&Self> {
         let (count, data) = (values.len() as i64, values.as_ptr().cast());
-        self.set_raw(name, T::TYPE, count, data)
+        // SAFETY: there are as many values, of the size that `Value` promises.
+        unsafe { self.set_raw(name, T::TYPE, count, data) }
     }
 
-    fn set_raw(&self, name: Name, of: Type, count: i64, data: *const c_void) -> Result<&Self> {
-        // SAFETY: the descriptor is alive and the library copies as many values as are announced;
-        // `Value` pairs each type of the library with the type of Rust that has its size.
+    /// # Safety
+    ///
+    /// There must be as many values of the library's type.
+    unsafe fn set_raw(
+        &self,
+        name: Name,
+        of: Type,
+        count: i64,
+        data: *const c_void,
+    ) -> Result<&Self> {
+        // SAFETY: the descriptor is alive, the library copies as many values as are announced, and the caller vouches for
+        // them.
         let status = unsafe { sys::cudnnBackendSetAttribute(self.raw, name, of, count, data) };
         succeed(status, &format!("set {name:?} of {}", self.what))?;
         Ok(self)
@@ -142,7 +157,8 @@ impl Descriptor {
     pub(super) fn descriptors(&self, name: Name, values: &[&Self]) -> Result<&Self> {
         let raw: Vec<_> = values.iter().map(|value| value.raw).collect();
         let (count, of) = (raw.len() as i64, Type::CUDNN_TYPE_BACKEND_DESCRIPTOR);
-        self.set_raw(name, of, count, raw.as_ptr().cast())
+        // SAFETY: a list of as many descriptors.
+        unsafe { self.set_raw(name, of, count, raw.as_ptr().cast()) }
     }
 
     pub(super) fn descriptor(&self, name: Name, value: &Self) -> Result<&Self> {
