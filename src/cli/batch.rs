@@ -170,7 +170,7 @@ impl Lines<'_> {
         let mut record = csv::StringRecord::new();
         let mut line = self.blank + 1;
         loop {
-            // A quote that nobody closes makes one record of all that follows.
+            // An open quote makes one record of all that follows.
             if reader.get_ref().limit() == 0 {
                 return Err(self.too_long(line));
             }

@@ -19,6 +19,9 @@ const TOLERANCE: f64 = 0.02;
 /// Traffic is only certain for operands that a cache cannot keep between repetitions.
 const CACHES_EXCEEDED: f64 = 2.0;
 
+/// How often faster than a bound no measurement is, so that the unit must be wrong.
+const UNLIKELY: f64 = 20.0;
+
 /// The bound that a time broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alarm {
@@ -74,8 +77,12 @@ pub(super) fn objection(row: &Row, gpu: &Gpu) -> Option<String> {
         Alarm::FasterThanMemory => "memory",
     };
     let dtype = row.op.dtype().map_or("", |dtype| dtype.name());
+    let unit = match alarm(&row.op, row.time * UNLIKELY, gpu) {
+        Some(_) => "; the time may be in milliseconds, not in microseconds",
+        None => "",
+    };
     Some(format!(
-        "faster than the {bound} of its GPU ({}, {}, {dtype} {})",
+        "faster than the {bound} of its GPU ({}, {}, {dtype} {}){unit}",
         row.gpu,
         row.stack,
         row.op.kind()
@@ -126,5 +133,8 @@ mod tests {
         let reasons: Vec<_> = table.skipped.iter().collect();
         let reason = "faster than the peak arithmetic of its GPU (h200, stack 1.0, bf16 gemm)";
         assert_eq!(reasons, [(reason, 1)]);
+        let gpu = Gpu::find("h200").unwrap();
+        let reason = objection(&at(8192, 8192, 8192, 1.2e-3), gpu).unwrap();
+        assert!(reason.contains("in milliseconds"), "{reason}");
     }
 }

@@ -160,15 +160,25 @@ impl Parquet {
         columns: &[&str],
         ranges: Option<&[Range<usize>]>,
     ) -> Result<impl Iterator<Item = Result<Batch<'_>>>> {
+        let missing = columns.iter().filter(|column| !self.has(column));
+        let missing: Vec<_> = missing.map(|column| format!("`{column}`")).collect();
+        if !missing.is_empty() {
+            let (noun, verb) = match missing.len() {
+                1 => ("column", "is"),
+                _ => ("columns", "are"),
+            };
+            return Err(Error::bad_input(format!(
+                "{}: the {noun} {} {verb} missing; allowed: a file with the columns {}",
+                self.place,
+                missing.join(", "),
+                columns.join(", ")
+            )));
+        }
         let mut leaves: Vec<(String, usize)> = Vec::new();
-        for column in columns {
-            let leaf = self.place_of(column).ok_or_else(|| {
-                Error::bad_input(format!(
-                    "{}: the column `{column}` is missing; allowed: a file with the columns {}",
-                    self.place,
-                    columns.join(", ")
-                ))
-            })?;
+        for (column, leaf) in columns
+            .iter()
+            .filter_map(|column| Some((column, self.place_of(column)?)))
+        {
             if !leaves.iter().any(|(_, known)| *known == leaf) {
                 leaves.push(((*column).to_owned(), leaf));
             }

@@ -141,3 +141,16 @@ pub(super) fn note<T: PartialEq>(values: &mut Vec<T>, value: T) {
         values.push(value);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_upside_down_is_refused() {
+        let read = |text| serde_json::from_str::<Ranges>(text).map_err(|error| error.to_string());
+        assert!(read(r#"{"k": [8, 8192]}"#).is_ok());
+        let sentence = read(r#"{"k": [8192, 8]}"#).unwrap_err();
+        assert!(sentence.contains("K is [8192, 8]; allowed"), "{sentence}");
+    }
+}

@@ -81,9 +81,12 @@ impl Kernels {
 }
 
 impl Engine {
-    /// The engine that a stack names first: `vllm 0.24.0`.
+    /// The engine that a stack names first, in small letters or large: `vllm 0.24.0`.
     pub fn of_stack(stack: &str) -> Option<Self> {
-        Self::parse(stack.split(' ').next()?)
+        match &*stack.split(' ').next()?.to_ascii_lowercase() {
+            "tensorrt-llm" | "tensorrt_llm" => Some(Self::Trtllm),
+            name => Self::parse(name),
+        }
     }
 
     /// The engine that answers for its kernels where its own were not timed: vLLM and SGLang call the same libraries
@@ -113,9 +116,10 @@ impl Kind {
 impl Provider {
     /// Whose kernels a software runs that a table names: a library's, unless its name begins as PyTorch does.
     pub fn of_software(software: &str) -> Self {
-        match software.split([' ', ',']).next() {
-            Some("torch_compile") => Self::Compiled,
-            Some("torch" | "pytorch" | "huggingface") => Self::Eager,
+        let name = software.split([' ', ',']).next().unwrap_or_default();
+        match &*name.to_ascii_lowercase() {
+            "torch_compile" => Self::Compiled,
+            "torch" | "pytorch" | "huggingface" => Self::Eager,
             _ => Self::Fused,
         }
     }
@@ -408,6 +412,20 @@ impl Framework {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stacks_are_known_in_small_letters_and_large() {
+        for (stack, engine) in [
+            ("TRTLLM 1.3.0rc20", Some(Engine::Trtllm)),
+            ("TensorRT-LLM 1.2", Some(Engine::Trtllm)),
+            ("vLLM 0.24.0", Some(Engine::Vllm)),
+            ("SGLang", Some(Engine::Sglang)),
+            ("cublas", None),
+        ] {
+            assert_eq!(Engine::of_stack(stack), engine, "{stack}");
+        }
+        assert_eq!(Provider::of_software("PyTorch 2.9"), Provider::Eager);
+    }
 
     #[test]
     fn every_built_in_framework_loads_and_reads_back() {

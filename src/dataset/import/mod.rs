@@ -288,7 +288,7 @@ impl Filter {
     pub fn objection(&self, gpu: &str, stack: &str) -> Option<String> {
         let lacks = |names: &Option<Vec<String>>, wanted: &str| {
             let names = names.as_ref();
-            names.is_some_and(|names| names.iter().all(|name| name != wanted))
+            names.is_some_and(|names| !names.iter().any(|name| name.eq_ignore_ascii_case(wanted)))
         };
         if lacks(&self.gpus, gpu) {
             return Some(format!("GPU `{gpu}` was not asked for"));
