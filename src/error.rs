@@ -281,22 +281,13 @@ pub fn is_same_file(one: &Path, other: &Path) -> bool {
 ///
 /// A link stays one, and its target is written; streams, pipes and devices take the content as it comes.
 pub fn write_atomically(path: &Path, content: &[u8]) -> Result<()> {
-    let into = |mut stream: Box<dyn io::Write>| {
-        let written = stream.write_all(content).and_then(|()| stream.flush());
-        written.map_err(|source| Error::io(path, source))
-    };
-    match path.to_str() {
-        Some("/dev/stdout" | "/dev/fd/1" | "/proc/self/fd/1") => {
-            return into(Box::new(io::stdout()));
-        }
-        Some("/dev/stderr" | "/dev/fd/2" | "/proc/self/fd/2") => {
-            return into(Box::new(io::stderr()));
-        }
-        _ => {}
-    }
-    if std::fs::metadata(path).is_ok_and(|about| !about.is_file() && !about.is_dir()) {
-        let file = std::fs::File::options().write(true).open(path);
-        return into(Box::new(file.map_err(|source| Error::io(path, source))?));
+    let is_stream = |about: std::fs::Metadata| !about.is_file() && !about.is_dir();
+    // What a shell has bound to a file is still a stream.
+    let is_bound = ["/dev", "/proc"].iter().any(|root| path.starts_with(root));
+    if is_bound || std::fs::metadata(path).is_ok_and(is_stream) {
+        let file = std::fs::File::options().append(true).open(path);
+        let written = file.and_then(|mut file| io::Write::write_all(&mut file, content));
+        return written.map_err(|source| Error::io(path, source));
     }
     replace(&destination(path), content)
 }

@@ -3,6 +3,7 @@
 use crate::cli::say;
 use crate::error::{Error, Result, is_same_file, write_atomically};
 use clap::{ArgMatches, Args, Command};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// The options that name what is written.
@@ -109,7 +110,13 @@ fn is_special(path: &Path) -> bool {
 
 /// Writes a file that was asked for beside the answer, and says so.
 pub fn write(path: &Path, content: &[u8]) -> Result<()> {
-    write_atomically(path, content)?;
+    match path.to_str() {
+        // Opened anew it would begin at the start of a file that a shell has bound it to.
+        Some("/dev/stdout" | "/dev/fd/1" | "/proc/self/fd/1") => io::stdout()
+            .write_all(content)
+            .map_err(|source| Error::io(path, source))?,
+        _ => write_atomically(path, content)?,
+    }
     say(&format!("wrote {}", path.display()));
     Ok(())
 }

@@ -309,6 +309,11 @@ impl Lowering<'_> {
             self.listing.leave(kind, reason);
             return;
         };
+        // Arithmetic on the scales of tensors.
+        if is_elementwise(kind) && output.elements() == 1 {
+            self.listing.free += 1;
+            return;
+        }
         // Whole numbers are shapes, indices and masks.
         if output.dtype().is_none() && !computes_integers(kind) {
             self.listing.free += 1;

@@ -46,11 +46,19 @@ pub(super) fn follow(graph: &mut Graph, at: usize) {
     let element = element(graph, node);
     if let (Some(dims), Some(element)) = (dims(graph, node), element) {
         let tensor = Tensor { dims, element };
-        // The sum that a norm gives back beside itself.
-        if node.kind.starts_with("Skip")
-            && let Some(sum) = node.outputs.get(3).cloned()
-        {
-            graph.know(sum, tensor.clone());
+        let other = |at: usize| node.outputs.get(at).cloned();
+        let beside = match node.kind.as_str() {
+            // The sum that a norm gives back beside itself, and the scale of a whole tensor.
+            kind if kind.starts_with("Skip") => other(3).map(|sum| (sum, tensor.clone())),
+            "DynamicQuantizeLinear" => graph.input(node, 0).zip(other(1)).map(|(input, scale)| {
+                let dims = Vec::new();
+                let element = input.element;
+                (scale, Tensor { dims, element })
+            }),
+            _ => None,
+        };
+        if let Some((name, tensor)) = beside {
+            graph.know(name, tensor);
         }
         graph.know(name, tensor);
     }
@@ -336,6 +344,8 @@ fn dims(graph: &Graph, node: &Node) -> Option<Vec<u64>> {
             Some(dims)
         }
         kind if super::attention::KINDS.contains(&kind) => super::attention::output(graph, node),
+        "QLinearAdd" | "QLinearMul" => broadcast(of(0)?, of(3)?),
+        kind if kind.starts_with("QLinear") => of(0).map(<[u64]>::to_vec),
         kind if super::lowering::is_pairwise(kind) => {
             let mut dims = of(0)?.to_vec();
             for at in (1..node.inputs.len()).filter(|at| node.input(*at).is_some()) {
