@@ -325,11 +325,15 @@ impl StageLayers {
     /// counted as a layer each, they are divided so (Megatron-LM, `--account-for-embedding-in-pipeline-split`), else the
     /// last stage has no fewer than any other.
     pub fn of(arch: &Architecture, work: &Workload) -> Self {
-        Self::new(arch, work.pp, work.vp, work.trains())
+        Self::divided(arch, work.pp, work.vp, work.trains())
     }
 
-    /// The same of the last of `pp` stages with `vp` virtual stages each.
-    pub fn new(arch: &Architecture, pp: u64, vp: u64, trains: bool) -> Self {
+    /// The same of the last of `pp` stages with `vp` virtual stages each, in training.
+    pub fn new(arch: &Architecture, pp: u64, vp: u64) -> Self {
+        Self::divided(arch, pp, vp, true)
+    }
+
+    fn divided(arch: &Architecture, pp: u64, vp: u64, trains: bool) -> Self {
         let chunks = pp * vp;
         let head_is_a_layer = trains
             && pp > 1

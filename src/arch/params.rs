@@ -27,7 +27,7 @@ pub struct ParameterCount {
 /// Counts the parameters of a valid architecture.
 pub fn parameters(arch: &Architecture) -> ParameterCount {
     let embedding = embedding(arch, 1, true, true);
-    let layers = StageLayers::new(arch, 1, 1, true);
+    let layers = StageLayers::new(arch, 1, 1);
     let non_embedding =
         layer_parameters(arch, Shards::WHOLE, layers) + norm_parameters(arch, arch.hidden);
     let total = embedding + non_embedding;
@@ -275,7 +275,7 @@ mod tests {
     fn ranks_and_stages_together_hold_the_model() {
         let arch = &Preset::find("llama-2-70b").unwrap().architecture;
         let total = parameters(arch).total;
-        let stage = StageLayers::new(arch, 4, 1, true);
+        let stage = StageLayers::new(arch, 4, 1);
         let shards = Shards {
             tp: 8,
             ..Shards::WHOLE

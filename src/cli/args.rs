@@ -228,6 +228,9 @@ pub struct StepArgs {
     /// Draw the operators under the roofline of the GPU: FLOPs per byte against FLOP/s.
     #[arg(long, value_name = "FILE.svg|FILE.png", value_parser = picture)]
     pub plot: Option<PathBuf>,
+    /// Files that exist.
+    #[command(flatten)]
+    pub replace: ReplaceArgs,
 }
 
 /// Predicting every operator of a graph.

@@ -8,7 +8,7 @@ use crate::cli::args::StepArgs;
 use crate::cli::args::Targeted;
 use crate::cli::render;
 use crate::cli::target::answering;
-use crate::cli::write;
+use crate::cli::output::write;
 use crate::error::Result;
 use crate::graph;
 use crate::report::plot;
