@@ -87,22 +87,16 @@ fn gpt3_is_told_of_its_heads_and_its_vocabulary() {
 
 /// The paper: 40 heads of 64 are slower than 32 of 80, 20 of 128 faster.
 #[test]
-fn an_aligned_head_that_does_not_pay_is_called_so() {
+fn an_aligned_head_that_does_not_pay_is_not_offered() {
     let arch = preset("gpt3-2.7b");
     let work = Workload {
         attention: AttentionKernel::Unfused,
         ..Workload::train(4, 2048)
     };
     let check = check(&predictor("a100"), &arch, &work).unwrap();
-    let diagnosis = check.diagnosis("head-size").unwrap();
-    let Some(Remedy::Fixed { nearest, faster }) = &diagnosis.remedy else {
-        panic!("{diagnosis:?}");
-    };
-    assert_eq!(nearest.architecture.heads, 40);
-    assert_ne!(nearest.gain.unwrap().outlook(), Outlook::Faster);
-    let faster = faster.as_ref().unwrap();
-    assert!(faster.architecture.head_dim >= 128, "{faster:?}");
-    assert!(faster.gain.unwrap().expected > 0.0);
+    let nearest = nearest(&check, "head-size");
+    assert_eq!(nearest.architecture.heads, 20);
+    assert!(nearest.gain.unwrap().expected > 0.0, "{nearest:?}");
 }
 
 /// Wide heads free memory, so that a larger micro-batch would fit.

@@ -228,6 +228,16 @@ fn equal_questions() -> Vec<(&'static str, Value, &'static str)> {
             "check gpt2 --gpu a100",
         ),
         (
+            "/v1/check/gemm",
+            json!({"m": 4096, "n": 11006, "k": 4096, "gpu": "h100"}),
+            "check gemm -m 4096 -n 11006 -k 4096 --gpu h100",
+        ),
+        (
+            "/v1/check/attention",
+            json!({"batch": 4, "heads": 32, "seq_q": 4096, "head_dim": 136, "pass": "backward"}),
+            "check attention --batch 4 --heads 32 --seq 4096 --head-dim 136 --pass backward",
+        ),
+        (
             "/v1/search",
             json!({"params": "350M"}),
             "search --params 350M",
