@@ -129,7 +129,7 @@ fn execute(cli: &Cli) -> Result<Answer> {
         Command::Plan(args) => plan::plan(args, cli.format),
         Command::Compare(args) => plan::compare(args, cli.format),
         Command::Reproduce(args) => reproduce::run(args, cli.format),
-        Command::Search(args) => search::run(args, cli.format),
+        Command::Search(args) => return search::run(args, cli.format),
         Command::Sweep(args) => sweep::run(args, cli.format),
         Command::Gpus(args) => gpus::run(args, cli.format),
         Command::Completions(args) => Ok(manual::completions(args)),

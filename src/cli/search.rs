@@ -2,6 +2,7 @@
 
 use crate::answer::predictors;
 use crate::answer::search::search;
+use crate::cli::{Answer, DONE, FAILED};
 use crate::cli::args::Format;
 use crate::cli::args::SearchArgs;
 use crate::cli::output::{ReplaceArgs, write, write_all};
@@ -18,12 +19,13 @@ use crate::request::{SearchRequest, TargetRequest};
 use crate::search::Progress;
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Set by Ctrl-C; the search then reports the best so far.
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+/// Shells know a program that a signal ended by this and the signal's number.
+const ENDED_BY_SIGNAL: usize = 128;
 
-pub(super) fn run(args: &SearchArgs, format: Format) -> Result<String> {
+pub(super) fn run(args: &SearchArgs, format: Format) -> Result<Answer> {
     let asked = SearchRequest {
         export: args.export.is_some(),
         ..args.subject.request.clone()
@@ -34,10 +36,7 @@ pub(super) fn run(args: &SearchArgs, format: Format) -> Result<String> {
         say("--export: every head keeps its own keys, as no config of this style holds fewer");
     }
     let predictor = answering(&args.subject.target)?;
-    // Without a handler Ctrl-C ends the program at once.
-    let _ = ctrlc::set_handler(|| {
-        INTERRUPTED.store(true, Ordering::Relaxed);
-    });
+    let signal = signal();
     let bar = progress_bar("searching {bar:40} {percent} %  {elapsed}  {msg}");
     let watch = |progress: &Progress| {
         bar.set_length(progress.total);
@@ -48,16 +47,27 @@ pub(super) fn run(args: &SearchArgs, format: Format) -> Result<String> {
                 cost.exp()
             ));
         }
-        if INTERRUPTED.load(Ordering::Relaxed) {
-            return ControlFlow::Break(());
+        match signal.load(Ordering::Relaxed) {
+            0 => ControlFlow::Continue(()),
+            _ => ControlFlow::Break(()),
         }
-        ControlFlow::Continue(())
     };
     let target = &args.subject.target.request;
     let of = |target: &TargetRequest| predictors::find(target, GpuCatalog::built_in());
     let report = search(&predictor, &asked, &request, target, of, &watch);
     bar.finish_and_clear();
-    let report = report?;
+    let code = match signal.load(Ordering::Relaxed) {
+        0 => DONE,
+        ended => u8::try_from(ENDED_BY_SIGNAL + ended).unwrap_or(FAILED),
+    };
+    let report = match report {
+        Err(error) if code != DONE => {
+            say(&format!("error: {error}"));
+            let text = String::new();
+            return Ok(Answer { text, code });
+        }
+        report => report?,
+    };
     if report.is_interrupted() {
         say("interrupted: the report shows the best so far");
     }
@@ -74,7 +84,30 @@ pub(super) fn run(args: &SearchArgs, format: Format) -> Result<String> {
             write(path, &picture)?;
         }
     }
-    Ok(render(&report, format))
+    let text = render(&report, format);
+    Ok(Answer { text, code })
+}
+
+/// The number of the signal that asked for an end, 0 before; the search then reports the best so far.
+#[cfg(unix)]
+fn signal() -> Arc<AtomicUsize> {
+    let received = Arc::default();
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        // Without a handler the signal ends the program at once.
+        let _ = signal_hook::flag::register_usize(signal, Arc::clone(&received), signal as usize);
+    }
+    received
+}
+
+/// The same where only Ctrl-C is known.
+#[cfg(not(unix))]
+fn signal() -> Arc<AtomicUsize> {
+    const INTERRUPT: usize = 2;
+    let received: Arc<AtomicUsize> = Arc::default();
+    let told = Arc::clone(&received);
+    let _ = ctrlc::set_handler(move || told.store(INTERRUPT, Ordering::Relaxed));
+    received
 }
 
 /// Writes every shape as `FOLDER/RANK-…/config.json`.

@@ -32,6 +32,9 @@ const COLD: f64 = 0.0005;
 /// Proposals that are tried for one move before the state stays where it is.
 const TRIES: u32 = 64;
 
+/// Starts of a chain at most: where most moves are refused, a chain has been walled in, and begins elsewhere.
+const STARTS: u64 = 4;
+
 /// Iterations between two reports of a chain.
 const REPORT: u64 = 100;
 
@@ -66,6 +69,8 @@ pub struct Effort {
     pub chains: u64,
     /// Moves of one chain.
     pub iterations: u64,
+    /// Lattices of up to so many shapes are looked at as a whole instead.
+    pub enumerated: u64,
 }
 
 impl Effort {
@@ -116,20 +121,34 @@ pub fn anneal(
     let ends: Vec<(Archive, bool)> = starts
         .into_par_iter()
         .map(|(shape, random)| {
-            let chain = Chain {
-                space,
-                widths: &widths,
-                moves: &moves,
-                done: &done,
-                total,
-                watch,
-                inner: Mutex::new(Inner {
-                    worker: Worker::new(predictor, space, scale),
-                    random,
-                    moves: 0,
-                }),
+            let mut inner = Inner {
+                worker: Worker::new(predictor, space, scale),
+                random,
+                moves: 0,
             };
-            chain.run(shape, effort)
+            let (mut shape, mut interrupted) = (shape, false);
+            for _ in 0..STARTS {
+                let chain = Chain {
+                    space,
+                    widths: &widths,
+                    moves: &moves,
+                    done: &done,
+                    total,
+                    watch,
+                    inner: Mutex::new(inner),
+                };
+                (inner, interrupted) = chain.run(shape, effort);
+                let archive = &inner.worker.archive;
+                if interrupted || archive.refused <= archive.evaluations {
+                    break;
+                }
+                let Inner { worker, random, .. } = &mut inner;
+                match start(worker, families, random, &go_on) {
+                    Some(elsewhere) => shape = elsewhere,
+                    None => break,
+                }
+            }
+            (inner.worker.archive, interrupted)
         })
         .collect();
     let interrupted = match ends.is_empty() {
@@ -237,8 +256,8 @@ impl Anneal for &Chain<'_> {
     }
 }
 
-impl Chain<'_> {
-    fn run(self, start: Shape, effort: Effort) -> (Archive, bool) {
+impl<'a> Chain<'a> {
+    fn run(self, start: Shape, effort: Effort) -> (Inner<'a>, bool) {
         let random = {
             let mut inner = self.inner.lock().expect("one chain runs on one thread");
             Xoshiro256PlusPlus::from_rng(&mut inner.random)
@@ -254,8 +273,7 @@ impl Chain<'_> {
         // The only error is that of an interrupted cost.
         let interrupted = outcome.is_err();
         let inner = self.inner.into_inner();
-        let worker = inner.expect("one chain runs on one thread").worker;
-        (worker.archive, interrupted)
+        (inner.expect("one chain runs on one thread"), interrupted)
     }
 
     /// One or two dimensions changed; the width is not refitted yet.

@@ -22,6 +22,7 @@ const ASIDE: i32 = 4;
 const QUICK: Effort = Effort {
     chains: 6,
     iterations: 400,
+    enumerated: 2_400,
 };
 
 /// Shares of the draws that the range of sizes leaves out at either end.

@@ -268,7 +268,7 @@ fn a_small_space_is_enumerated_and_a_baseline_fits_and_shares_keys() {
         ..request(1_300_000_000, MODES[0])
     };
     let found = search(&predictor("a100"), &request, &quiet).unwrap();
-    assert!(found.lattice <= EFFORT.moves());
+    assert!(found.lattice <= EFFORT.enumerated);
     assert_eq!(found.stopped, StopReason::Exhausted);
     assert_eq!(found.evaluations + found.refused, found.lattice);
     assert!(found.baseline.fits);
