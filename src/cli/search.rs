@@ -2,7 +2,6 @@
 
 use crate::answer::predictors;
 use crate::answer::search::search;
-use crate::cli::{Answer, DONE, FAILED};
 use crate::cli::args::Format;
 use crate::cli::args::SearchArgs;
 use crate::cli::output::{ReplaceArgs, write, write_all};
@@ -10,6 +9,7 @@ use crate::cli::progress_bar;
 use crate::cli::render;
 use crate::cli::say;
 use crate::cli::target::answering;
+use crate::cli::{Answer, DONE, FAILED};
 use crate::error::Result;
 use crate::gpu::GpuCatalog;
 use crate::report::plot;

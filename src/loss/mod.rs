@@ -61,7 +61,7 @@ named_enum! {
         LinearAttention = "linear_attention",
         /// The two have other windows of attention.
         Window = "window",
-        /// Hidden width over layers outside 3 to 320.
+        /// Hidden width over layers above 320.
         AspectRatio = "aspect_ratio",
         /// Parameters of the MLP over those of attention outside 0.5 to 6.
         MlpShare = "mlp_share",
@@ -76,15 +76,35 @@ impl Reason {
     /// How much is known where it applies.
     pub const fn evidence(self) -> Evidence {
         match self {
-            Self::BeyondSizes | Self::BelowSizes | Self::Deep | Self::ManyExperts => {
-                Evidence::Extrapolated
-            }
+            Self::BeyondSizes
+            | Self::BelowSizes
+            | Self::Deep
+            | Self::ManyExperts
+            | Self::AspectRatio
+            | Self::MlpShare
+            | Self::HeadDim => Evidence::Extrapolated,
             Self::InsideExperts | Self::LatentAttention | Self::LinearAttention | Self::Window => {
                 Evidence::None
             }
-            Self::AspectRatio | Self::MlpShare | Self::HeadDim | Self::Vocabulary => {
-                Evidence::Refused
-            }
+            Self::Vocabulary => Evidence::Refused,
+        }
+    }
+
+    /// The reason as people say it.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::BeyondSizes => "more than 2 billion parameters in the layers",
+            Self::BelowSizes => "fewer than 50 million parameters in the layers",
+            Self::Deep => "hidden size over layers below 10",
+            Self::ManyExperts => "more than 512 experts for one that a token visits",
+            Self::InsideExperts => "the shape inside an MoE",
+            Self::LatentAttention => "latent attention against none",
+            Self::LinearAttention => "another linear attention",
+            Self::Window => "another sliding window",
+            Self::AspectRatio => "hidden size over layers above 320",
+            Self::MlpShare => "MLP parameters outside 0.5 to 6 times those of attention",
+            Self::HeadDim => "head size outside 32 to 256",
+            Self::Vocabulary => "losses of different tokenizers do not compare",
         }
     }
 }
@@ -182,7 +202,7 @@ impl Profile {
 /// A difference of loss to a reference shape at equal tokens.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
-    /// Median of the laws' fits with the medians of the other terms, mnat; positive is worse.
+    /// Median of the laws' fits with the middle of the other terms, mnat; positive is worse.
     pub mnat: f64,
     /// 5th percentile of the draws.
     pub low_mnat: f64,
@@ -244,6 +264,14 @@ impl Ensemble {
             names,
             fits: fits.cloned().collect(),
         }
+    }
+
+    /// Every fit with its weight: each data set counts alike.
+    pub fn weighted(&self) -> impl Iterator<Item = (&String, &Law, f64)> {
+        let of = |name: &str| self.fits.iter().filter(|(other, _)| other == name).count() as f64;
+        let sets: f64 = self.fits.iter().map(|(name, _)| 1.0 / of(name)).sum();
+        let fits = self.fits.iter();
+        fits.map(move |(name, law)| (name, law, 1.0 / of(name) / sets))
     }
 
     /// The law of a joint draw.
@@ -316,6 +344,14 @@ impl Model {
         }
     }
 
+    /// Whether the proportions of a shape are inside what was measured.
+    pub fn knows_proportions(&self, profile: &Profile) -> bool {
+        let limits = &self.terms.limits;
+        limits.aspect_ratio.is_inside(profile.size.aspect_ratio())
+            && limits.mlp_share.is_inside(profile.mlp_share)
+            && limits.head_dim.is_inside(profile.head_dim)
+    }
+
     /// How much is known of a difference, and why not more.
     pub fn evidence(&self, shape: &Profile, reference: &Profile) -> (Evidence, Vec<Reason>) {
         let limits = &self.terms.limits;
@@ -323,26 +359,25 @@ impl Model {
         let ratio = |profile: &Profile| profile.size.aspect_ratio();
         let blocks = |profile: &Profile| profile.size.blocks;
         let unfitted = |profile: &Profile| !limits.parameters.is_inside(blocks(profile));
+        let outside = |profile: &Profile| !limits.aspect_ratio.is_inside(ratio(profile));
         let experts = |profile: &Profile| profile.sparsity != 1.0;
         let applies = |reason: &Reason| match reason {
             Reason::BeyondSizes => either(&|p| unfitted(p) && blocks(p) > 1e9),
             Reason::BelowSizes => either(&|p| unfitted(p) && blocks(p) < 1e9),
-            Reason::Deep => {
-                either(&|p| !limits.aspect_ratio.is_inside(ratio(p)) && ratio(p) < 100.0)
-            }
+            Reason::Deep => either(&|p| outside(p) && ratio(p) < 100.0),
             Reason::ManyExperts => either(&|p| !self.terms.experts_inside(p.sparsity)),
             Reason::InsideExperts => either(&experts),
             Reason::LatentAttention => shape.latent != reference.latent,
             Reason::LinearAttention => shape.linear != reference.linear,
             Reason::Window => shape.window != reference.window,
-            Reason::AspectRatio => either(&|p| !limits.aspect_ratio.is_answered(ratio(p))),
+            Reason::AspectRatio => either(&|p| outside(p) && ratio(p) > 100.0),
             Reason::MlpShare => {
                 let moved = shape.mlp_share != reference.mlp_share;
-                moved && either(&|p| !limits.mlp_share.is_answered(p.mlp_share))
+                moved && either(&|p| !limits.mlp_share.is_inside(p.mlp_share))
             }
             Reason::HeadDim => {
                 let moved = shape.head_dim != reference.head_dim;
-                moved && either(&|p| !limits.head_dim.is_answered(p.head_dim))
+                moved && either(&|p| !limits.head_dim.is_inside(p.head_dim))
             }
             Reason::Vocabulary => shape.vocab != reference.vocab,
         };
@@ -362,30 +397,26 @@ impl Model {
         }
     }
 
-    fn difference(&self, shape: &Profile, reference: &Profile, tokens: f64) -> Difference {
+    /// The middle of the difference of a shape to a reference, both after so many tokens, mnat; whatever is known of it.
+    pub fn middle_difference(&self, shape: &Profile, reference: &Profile, tokens: f64) -> f64 {
         let law =
             |law: &Law| 1e3 * (law.loss(&shape.size, tokens) - law.loss(&reference.size, tokens));
         let fits = self.shapes.fits.iter().map(|(_, fit)| law(fit)).collect();
-        let mut parts = vec![(Part::SizeAndShape, median(fits).unwrap_or(0.0))];
-        let terms = Part::ALL.into_iter().skip(1);
-        let medians = terms.map(|part| {
-            let cost = |chance| {
-                let [a, b] = [shape, reference].map(|one| self.terms.cost(part, one, chance));
-                1e3 * (a - b)
-            };
-            // What both have alike costs nothing, whatever the draw.
-            let alike = self
-                .chances
-                .iter()
-                .take(2)
-                .all(|chance| cost(chance) == 0.0);
-            let draws = || self.chances.iter().map(cost).collect();
-            let middle = if alike { None } else { median(draws()) };
-            (part, middle.unwrap_or(0.0))
+        let [a, b] = [shape, reference].map(|one| self.middle_cost(one));
+        median(fits).unwrap_or(0.0) + 1e3 * (a - b)
+    }
+
+    fn difference(&self, shape: &Profile, reference: &Profile, tokens: f64) -> Difference {
+        let mnat = self.middle_difference(shape, reference, tokens);
+        let terms = Part::ALL.into_iter().skip(1).map(|part| {
+            let [a, b] = [shape, reference].map(|one| self.terms.cost(part, one, &Chance::MIDDLE));
+            (part, 1e3 * (a - b))
         });
-        parts.extend(medians);
-        parts.retain(|(_, mnat)| *mnat != 0.0);
-        let mnat = parts.iter().map(|(_, mnat)| mnat).sum();
+        let terms: Vec<(Part, f64)> = terms.collect();
+        let of_terms: f64 = terms.iter().map(|(_, mnat)| mnat).sum();
+        let mut parts = vec![(Part::SizeAndShape, mnat - of_terms)];
+        parts.extend(terms);
+        parts.retain(|(_, mnat)| mnat.abs() > 1e-9);
         let [of_shape, of_reference] =
             [shape, reference].map(|one| self.losses(&self.shapes, one, tokens));
         let unexplained = self.unexplained(shape, reference);
@@ -443,12 +474,20 @@ impl Model {
         let figures = &self.terms.unexplained;
         let largest = shape.size.blocks.max(reference.size.blocks);
         let inside = self.terms.limits.parameters.is_inside(largest) || largest < 1e9;
-        let mnat = match inside {
+        let (_, reasons) = self.evidence(shape, reference);
+        let ratio = shape.size.aspect_ratio() / reference.size.aspect_ratio();
+        let beyond = reasons.iter().any(|reason| match reason {
+            Reason::AspectRatio => ratio != 1.0,
+            other => matches!(other, Reason::MlpShare | Reason::HeadDim),
+        });
+        let mnat = match inside && !beyond {
             true => figures.inside_mnat,
             false => figures.extrapolated_mnat,
         };
-        let ratio = shape.size.aspect_ratio() / reference.size.aspect_ratio();
-        let away = (ratio.ln().abs() / figures.full_at.ln()).min(1.0).sqrt();
+        let away = match beyond {
+            true => 1.0,
+            false => (ratio.ln().abs() / figures.full_at.ln()).min(1.0).sqrt(),
+        };
         let deeper = usize::from(ratio < 1.0);
         let normals = self.normals.iter();
         normals

@@ -27,7 +27,7 @@ named_enum! {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Terms {
-    /// Where differences are refused or extrapolated.
+    /// Where differences are extrapolated.
     pub limits: Limits,
     /// What the laws leave out.
     pub unexplained: Unexplained,
@@ -52,8 +52,7 @@ pub struct Limits {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limit {
-    inside: Option<[f64; 2]>,
-    refused: Option<[f64; 2]>,
+    inside: [f64; 2],
     #[serde(rename = "source")]
     _source: String,
 }
@@ -61,12 +60,7 @@ pub struct Limit {
 impl Limit {
     /// Whether the fitted shapes reach this value.
     pub fn is_inside(&self, value: f64) -> bool {
-        self.inside.is_none_or(|limits| within(limits, value))
-    }
-
-    /// Whether a difference is given at all.
-    pub fn is_answered(&self, value: f64) -> bool {
-        self.refused.is_none_or(|limits| within(limits, value))
+        within(self.inside, value)
     }
 }
 

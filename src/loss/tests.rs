@@ -153,9 +153,12 @@ fn bands_widen_beyond_the_data_and_what_is_unknown_says_so() {
     assert!(wide > narrow);
     let reference = generic(1e9, 80.0);
     let judged = |shape: Profile| model.compare(&shape, &reference, 2e10);
+    let near = judged(generic(1e9, 160.0)).difference.unwrap();
+    let width = |difference: &Difference| difference.high_mnat - difference.low_mnat;
     for (shape, reason) in [
         (generic(1e9, 330.0), Reason::AspectRatio),
-        (generic(1e9, 2.0), Reason::AspectRatio),
+        (generic(1e9, 2.0), Reason::Deep),
+        (generic(1e9, 8.0), Reason::Deep),
         (
             Profile {
                 mlp_share: 6.5,
@@ -177,23 +180,18 @@ fn bands_widen_beyond_the_data_and_what_is_unknown_says_so() {
             },
             Reason::HeadDim,
         ),
-        (
-            Profile {
-                vocab: 32000,
-                ..reference
-            },
-            Reason::Vocabulary,
-        ),
     ] {
         let found = judged(shape);
-        assert_eq!(
-            (found.evidence, found.difference.is_none()),
-            (Evidence::Refused, true)
-        );
-        assert!(found.reasons.contains(&reason), "{reason}");
+        assert_eq!(found.evidence, Evidence::Extrapolated, "{reason}");
+        assert_eq!(found.reasons, [reason]);
+        assert!(width(&found.difference.unwrap()) > width(&near), "{reason}");
     }
-    let deep = judged(generic(1e9, 8.0));
-    assert_eq!(deep.evidence, Evidence::Extrapolated);
+    let other = judged(Profile {
+        vocab: 32000,
+        ..reference
+    });
+    assert_eq!(other.evidence, Evidence::Refused);
+    assert!(other.difference.is_none() && other.reasons == [Reason::Vocabulary]);
     let experts = judged(Profile {
         sparsity: 8.0,
         ..reference

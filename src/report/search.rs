@@ -49,6 +49,11 @@ pub struct SearchReport {
     pub(super) basis: Vec<Basis>,
     pub(super) baseline: BaselineKeys,
     pub(super) shapes: Vec<ShapeKeys>,
+    /// Whether no shape was found that costs no loss, though the objective wants such ones.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    pub(super) costs_loss: bool,
+    /// The fastest shape by throughput alone, whatever it costs in loss.
     pub(super) fastest: PointKeys,
     pub(super) pareto_front: Vec<PointKeys>,
     pub(super) search: MethodKeys,
@@ -107,6 +112,10 @@ pub(super) struct BaselineKeys {
     pub mfu: f64,
     pub memory_bytes: f64,
     pub fits: bool,
+    /// Whether it is the shape nearest to the centre of the bounds, because no published model is near; then there are no gains.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    pub stands_in: bool,
 }
 
 /// One recommended shape.
@@ -134,8 +143,16 @@ pub(super) struct ShapeKeys {
     pub mfu: f64,
     pub memory_bytes: f64,
     /// Tokens per second and GPU, times parameters, over the baseline's, minus 1; in mixtures of experts the parameters that
-    /// a token meets.
-    pub gain: f64,
+    /// a token meets. Absent where no published model is near.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub gain: Option<f64>,
+    /// GPU time of training to the loss that the baseline's proportions have at equal parameters after the tokens of the
+    /// request, over the time that they take; absent where it is never reached, outside training and where losses do not
+    /// compare.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub gpu_time_to_equal_loss: Option<f64>,
     /// `ln` of GPU time per token over the baseline's: what was minimised.
     pub cost: f64,
     /// Half width of the 90 % interval of the cost, without what all shapes share.
@@ -186,6 +203,14 @@ pub(super) struct PointKeys {
     pub layout: Option<Workload>,
     pub tokens_per_s_per_gpu: f64,
     pub memory_bytes: f64,
+    /// As in the shapes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub gain: Option<f64>,
+    /// As in the shapes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub gpu_time_to_equal_loss: Option<f64>,
     pub centre_distance: f64,
     pub loss: LossKeys,
 }
@@ -198,6 +223,10 @@ pub(super) struct LossKeys {
     pub evidence: Evidence,
     /// Why the evidence is not `inside`.
     pub reasons: Vec<Reason>,
+    /// The same in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub caveat: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub difference_mnat: Option<f64>,
     /// 5th percentile of the draws.
@@ -292,6 +321,18 @@ impl From<&Sizes> for SizesKeys {
     }
 }
 
+/// `extrapolated: more than 2 billion parameters in the layers`.
+fn caveat(comparison: &Comparison) -> Option<String> {
+    let what = match comparison.evidence {
+        Evidence::Inside => return None,
+        Evidence::Extrapolated => "extrapolated",
+        Evidence::None => "without what was never measured",
+        Evidence::Refused => "none",
+    };
+    let why: Vec<_> = comparison.reasons.iter().map(|one| one.words()).collect();
+    Some(format!("{what}: {}", why.join(", ")))
+}
+
 impl From<&Comparison> for LossKeys {
     fn from(comparison: &Comparison) -> Self {
         let difference = comparison.difference.as_ref();
@@ -301,6 +342,7 @@ impl From<&Comparison> for LossKeys {
         Self {
             evidence: comparison.evidence,
             reasons: comparison.reasons.clone(),
+            caveat: caveat(comparison),
             difference_mnat: difference.map(|difference| difference.mnat),
             low_mnat: difference.map(|difference| difference.low_mnat),
             high_mnat: difference.map(|difference| difference.high_mnat),
@@ -336,7 +378,13 @@ pub(super) struct BestKeys {
     pub mfu: f64,
     pub memory_bytes: f64,
     /// Over the baseline on the same GPU in the same format.
-    pub gain: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub gain: Option<f64>,
+    /// As in the shapes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub gpu_time_to_equal_loss: Option<f64>,
 }
 
 impl ElsewhereKeys {
@@ -348,6 +396,7 @@ impl ElsewhereKeys {
                 workload,
                 step,
                 gain,
+                time_to_equal_loss,
                 ..
             } = &found.shapes[0];
             BestKeys {
@@ -356,7 +405,8 @@ impl ElsewhereKeys {
                 tokens_per_s_per_gpu: step.tokens_per_s_per_gpu(),
                 mfu: step.mfu,
                 memory_bytes: step.memory.total().bytes(),
-                gain: *gain,
+                gain: (!found.request.stands_in).then_some(*gain),
+                gpu_time_to_equal_loss: time_to_equal_loss.filter(|time| time.is_finite()),
             }
         });
         Self {
@@ -397,9 +447,11 @@ impl SearchReport {
                 active_parameters: request.active,
                 vocab: request.vocab,
                 tokens: found.tokens,
-                objective: request
-                    .goal
-                    .map_or(Objective::Throughput, |goal| goal.objective),
+                objective: match (request.goal, request.equal_loss) {
+                    (Some(goal), _) => goal.objective,
+                    (None, true) => Objective::EqualLoss,
+                    (None, false) => Objective::Throughput,
+                },
                 budget_gpu_hours: request
                     .goal
                     .and_then(|goal| goal.gpu_time)
@@ -437,7 +489,9 @@ impl SearchReport {
                 mfu: found.baseline.mfu,
                 memory_bytes: found.baseline.memory.total().bytes(),
                 fits: found.baseline.fits,
+                stands_in: request.stands_in,
             },
+            costs_loss: found.costs_loss,
             shapes: shapes
                 .map(|(index, shape)| ShapeKeys::new(found, index + 1, shape))
                 .collect(),
@@ -512,7 +566,8 @@ impl ShapeKeys {
             tokens_per_s_per_gpu: step.tokens_per_s_per_gpu(),
             mfu: step.mfu,
             memory_bytes: step.memory.total().bytes(),
-            gain: shape.gain,
+            gain: (!found.request.stands_in).then_some(shape.gain),
+            gpu_time_to_equal_loss: shape.time_to_equal_loss.filter(|time| time.is_finite()),
             cost: shape.ranked.candidate.cost,
             cost_half_width: shape.ranked.candidate.own_half_width,
             nearest_model: shape.ranked.nearest.preset.architecture.name.clone(),
@@ -581,6 +636,8 @@ impl PointKeys {
             layout: found.sharded.then_some(point.workload),
             tokens_per_s_per_gpu: point.tokens_per_s_per_gpu,
             memory_bytes: point.candidate.memory.bytes(),
+            gain: (!found.request.stands_in).then_some(point.gain),
+            gpu_time_to_equal_loss: point.time_to_equal_loss.filter(|time| time.is_finite()),
             centre_distance: point.centre_distance,
             loss: LossKeys::from(&point.loss),
         }

@@ -188,10 +188,11 @@ impl SearchReport {
         let (request, baseline) = (&self.request, &self.baseline);
         let mut lines = vec![
             format!(
-                "{} {} parameters within {} on {} ({})",
+                "{} {} parameters within {}, vocabulary {}, on {} ({})",
                 grouped(request.parameters),
                 request.count,
                 percent(request.tolerance),
+                grouped(request.vocab),
                 self.gpu_title,
                 self.gpu
             ),
@@ -199,11 +200,15 @@ impl SearchReport {
         ];
         if self.sharded {
             lines.push(format!(
-                "each shape runs under the fastest layout that was found for it over {} GPUs, above is that of the baseline; --gpus sets their number, --global-batch the tokens of a step, --tp, --cp, --pp, --vp and --batch what they say; --no-sharding takes the ranks as they are",
-                grouped(self.workload.gpus())
+                "each shape runs under the fastest layout that was found for it over {}, above is that of the baseline; --gpus sets their number, --global-batch the tokens of a step, --tp, --cp, --pp, --vp and --batch what they say; --no-sharding takes the ranks as they are",
+                match self.workload.gpus() {
+                    1 => "1 GPU".to_owned(),
+                    gpus => format!("{} GPUs", grouped(gpus)),
+                }
             ));
         }
-        if request.objective != Objective::Throughput {
+        let by_goal = [Objective::Loss, Objective::TrainTime].contains(&request.objective);
+        if by_goal {
             let of = match (request.budget_gpu_hours, request.target_loss_nats) {
                 (Some(hours), _) => format!("{} GPU-hours", significant(hours)),
                 (None, Some(nats)) => {
@@ -243,19 +248,28 @@ impl SearchReport {
         if !request.relaxed.is_empty() {
             lines.push(format!("relaxed: {}", request.relaxed.join(", ")));
         }
-        lines.push(format!(
-            "against {} ({} parameters, vocabulary {}): {} tokens/s per GPU, MFU {}{}; gains are at equal {}parameters",
-            baseline.shape.name,
-            grouped(baseline.shape.parameters),
-            baseline.shape.vocab,
-            tokens(baseline.tokens_per_s_per_gpu),
-            percent(baseline.mfu),
-            if baseline.fits { "" } else { ", does not fit" },
-            match self.shapes.first().and_then(|shape| shape.shape.experts) {
-                Some(_) => "active ",
-                None => "",
-            },
-        ));
+        let active = match self.shapes.first().and_then(|shape| shape.shape.experts) {
+            Some(_) => "active ",
+            None => "",
+        };
+        lines.push(match baseline.stands_in {
+            false => format!(
+                "against {} ({} parameters, vocabulary {}): {} tokens/s per GPU, MFU {}{}; gains are at equal {active}parameters",
+                baseline.shape.name,
+                grouped(baseline.shape.parameters),
+                baseline.shape.vocab,
+                tokens(baseline.tokens_per_s_per_gpu),
+                percent(baseline.mfu),
+                if baseline.fits { "" } else { ", does not fit" },
+            ),
+            true => format!(
+                "no published model of this kind, size and vocabulary is built in, so no gain is told; losses are compared with the shape at the centre of the bounds ({} x {}, {} heads, vocabulary {})",
+                baseline.shape.layers_text(),
+                baseline.shape.hidden,
+                baseline.shape.heads,
+                baseline.shape.vocab,
+            ),
+        });
         let search = &self.search;
         lines.push(format!(
             "{}: {} evaluations, {} ruled out, of {} shapes in the lattice; stopped: {}",
@@ -417,6 +431,7 @@ impl SearchReport {
             ("MFU", Side::Right),
             ("memory", Side::Right),
             ("gain", Side::Right),
+            ("GPU time to equal loss", Side::Right),
             ("loss, mnat (90 %)", Side::Left),
             ("nearest", Side::Left),
         ];
@@ -455,13 +470,17 @@ impl SearchReport {
                 .iter()
                 .filter(move |shape| shape.tie_group == tie)
         };
-        let by_speed = self.request.objective == Objective::Throughput;
-        if by_speed && group(1).count() > 1 {
-            lines.push(format!(
-                "Shapes of one tie group are equally fast as far as the prediction can tell; they are ordered by loss, then by closeness to published models. The fastest by a hair is {}: {} tokens/s per GPU.",
-                dimensions(&self.fastest),
-                tokens(self.fastest.tokens_per_s_per_gpu)
-            ));
+        if self.request.objective == Objective::EqualLoss {
+            lines.push(self.verdict());
+        }
+        let by_speed = [Objective::EqualLoss, Objective::Throughput];
+        if by_speed.contains(&self.request.objective) && group(1).count() > 1 {
+            lines.push(
+                "Shapes of one tie group are equally fast as far as the prediction can tell; they are ordered by the rules that they break, then by loss, then by closeness to published models.".to_owned()
+            );
+        }
+        if by_speed.contains(&self.request.objective) {
+            lines.push(self.fastest_sentence());
         }
         if let Some(first) = self.shapes.first() {
             let parts: Vec<_> = first
@@ -490,17 +509,82 @@ impl SearchReport {
         lines.push(self.loss_sentence());
         for shape in &self.shapes {
             for outside in &shape.outside_usual {
+                let [least, most] = outside.usual;
+                let usual = match (least..=most).contains(&outside.value) {
+                    true => "not one of the usual values".to_owned(),
+                    false => format!("outside the usual {least} to {most}"),
+                };
                 lines.push(format!(
-                    "Warning: shape {} has {} {}, outside the usual {} to {}.",
+                    "Warning: shape {} has {} {}, {usual}.",
                     shape.rank,
                     outside.bound,
                     significant(outside.value),
-                    outside.usual[0],
-                    outside.usual[1]
                 ));
             }
         }
         lines.join("\n") + "\n"
+    }
+
+    /// Whether anything beats the baseline.
+    fn verdict(&self) -> String {
+        let name = match self.baseline.stands_in {
+            true => "the centre of the bounds",
+            false => &self.baseline.shape.name,
+        };
+        let ahead = |shape: &ShapeKeys| match (shape.gpu_time_to_equal_loss, shape.gain) {
+            (Some(time), _) => Some((1.0 / time).ln()),
+            (None, Some(gain)) if !self.workload.trains() => Some(gain.ln_1p()),
+            _ => None,
+        };
+        let what = match self.workload.trains() {
+            true => "GPU time to equal loss",
+            false => "throughput",
+        };
+        let known = self.shapes.iter();
+        let known = known.filter_map(|shape| Some((ahead(shape)?, shape.cost_half_width)));
+        let best = known.max_by(|a, b| a.0.total_cmp(&b.0));
+        let ranked = match self.costs_loss {
+            true => {
+                format!("No shape was found that costs no loss against {name}; these cost least.")
+            }
+            false => format!(
+                "Ranked by tokens/s among shapes whose predicted loss is not above that of {name} at equal parameters; `--objective throughput` ranks by tokens/s alone."
+            ),
+        };
+        match best {
+            Some((ahead, _)) if ahead <= 0.0 => {
+                format!(
+                    "{ranked} Nothing found beats {name} in {what}: the best is {} behind.",
+                    percent((-ahead).exp_m1())
+                )
+            }
+            Some((ahead, own)) if ahead <= own => format!(
+                "{ranked} {name} is within {} of the best found in {what}, less than the prediction can tell.",
+                percent(ahead.exp_m1())
+            ),
+            _ => ranked,
+        }
+    }
+
+    /// The fastest shape by throughput alone, and what it costs.
+    fn fastest_sentence(&self) -> String {
+        let fastest = &self.fastest;
+        let mut costs = vec![format!(
+            "{} tokens/s per GPU",
+            tokens(fastest.tokens_per_s_per_gpu)
+        )];
+        costs.extend(fastest.gain.map(|gain| format!("gain {}", signed(gain))));
+        costs.push(format!("loss {} mnat", fastest.loss.cell()));
+        let is_known = self.workload.trains() && fastest.loss.difference_mnat.is_some();
+        costs.extend(match fastest.gpu_time_to_equal_loss {
+            Some(time) => Some(format!("{} times the GPU time to equal loss", ratio(time))),
+            None => is_known.then(|| "a loss that no more tokens make up for".to_owned()),
+        });
+        format!(
+            "Fastest by tokens/s alone: {}: {}.",
+            dimensions(fastest),
+            costs.join(", ")
+        )
     }
 
     /// What the column of losses means and how far it may be trusted.
@@ -510,11 +594,14 @@ impl SearchReport {
             self.baseline.shape.name,
             significant(self.request.tokens / 1e9)
         );
+        if self.workload.trains() {
+            sentence += " GPU time to equal loss: that of the baseline's proportions is 1.";
+        }
         let reasons = |wanted: Evidence| {
             let all = self.shapes.iter().flat_map(|shape| &shape.loss.reasons);
             let mut names: Vec<&str> = all
                 .filter(|reason| reason.evidence() == wanted)
-                .map(|reason: &Reason| reason.name())
+                .map(|reason: &Reason| reason.words())
                 .collect();
             names.sort_unstable();
             names.dedup();
@@ -561,7 +648,6 @@ impl SearchReport {
             let (gpu, dtype) = (place.gpu.clone(), place.dtype.to_string());
             let Some(best) = &place.best else {
                 let refused = place.refused.clone().unwrap_or_default();
-                let none = || "-".to_owned();
                 return [gpu, dtype, refused, none(), none(), none(), none()];
             };
             let shape = &best.shape;
@@ -580,7 +666,7 @@ impl SearchReport {
                 tokens(best.tokens_per_s_per_gpu),
                 percent(best.mfu),
                 Bytes::from_bytes(best.memory_bytes).to_string(),
-                signed(best.gain),
+                gain_text(best.gain),
             ]
         });
         table(headings, rows)
@@ -608,7 +694,20 @@ impl SearchReport {
     }
 }
 
-fn cells(shape: &ShapeKeys, split: String) -> [String; 18] {
+fn none() -> String {
+    "-".to_owned()
+}
+
+fn gain_text(gain: Option<f64>) -> String {
+    gain.map_or_else(none, signed)
+}
+
+/// `0.93`.
+fn ratio(value: f64) -> String {
+    format!("{value:.2}")
+}
+
+fn cells(shape: &ShapeKeys, split: String) -> [String; 19] {
     let arch = &shape.shape;
     let gpus = shape.tokens_per_s / shape.tokens_per_s_per_gpu;
     [
@@ -635,7 +734,8 @@ fn cells(shape: &ShapeKeys, split: String) -> [String; 18] {
         ),
         percent(shape.mfu),
         Bytes::from_bytes(shape.memory_bytes).to_string(),
-        signed(shape.gain),
+        gain_text(shape.gain),
+        shape.gpu_time_to_equal_loss.map_or_else(none, ratio),
         shape.loss.cell(),
         shape.nearest_model.clone(),
     ]

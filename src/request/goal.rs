@@ -34,8 +34,40 @@ impl FromStr for GpuTime {
         let seconds = seconds.filter(|seconds| (0.01 * HOUR..=1e12 * HOUR).contains(seconds));
         seconds
             .map(|seconds| Self(Seconds::from_secs(seconds)))
-            .ok_or_else(|| format!("allowed: {}", Self::ALLOWED))
+            .ok_or_else(|| match meant(&lower) {
+                Some(hours) => format!("write `{hours} gpu-hours`; allowed: {}", Self::ALLOWED),
+                None => format!("allowed: {}", Self::ALLOWED),
+            })
     }
+}
+
+/// GPU-hours of a number without a unit, or of `512 gpus 30 days`.
+fn meant(text: &str) -> Option<f64> {
+    const TIMES: [(&str, f64); 3] = [("hour", 1.0), ("day", 24.0), ("week", 168.0)];
+    let words: Vec<&str> = text
+        .split(|c: char| c.is_whitespace() || c == '*' || c == ',')
+        .filter(|word| !["", "x", "for", "on"].contains(word))
+        .collect();
+    let number = |text: &str| {
+        text.parse()
+            .ok()
+            .filter(|&one: &f64| one > 0.0 && one < 1e12)
+    };
+    let factors: Option<Vec<f64>> = match words.as_slice() {
+        [alone] => return number(alone),
+        // The two in any order, each with its unit.
+        [a, of_a, b, of_b] => [(a, of_a), (b, of_b)]
+            .into_iter()
+            .map(|(count, unit)| {
+                let of_time = TIMES.iter().find(|(name, _)| unit.starts_with(name));
+                let of_gpus = unit.starts_with("gpu").then_some(1.0);
+                Some(number(count)? * of_time.map(|(_, hours)| *hours).or(of_gpus)?)
+            })
+            .collect(),
+        _ => None,
+    };
+    let is_both = words.iter().filter(|word| word.starts_with("gpu")).count() == 1;
+    factors.filter(|_| is_both).map(|all| all.iter().product())
 }
 
 impl<'de> Deserialize<'de> for GpuTime {
@@ -85,6 +117,23 @@ mod tests {
         ] {
             let told = text.parse::<GpuTime>().unwrap_err();
             assert!(told.contains("1000 gpu-hours"), "{text}: {told}");
+        }
+    }
+
+    #[test]
+    fn a_budget_in_other_words_is_told_in_the_right_ones() {
+        for (text, right) in [
+            ("368640", "write `368640 gpu-hours`"),
+            ("512 gpus 30 days", "write `368640 gpu-hours`"),
+            ("30 days on 512 GPUs", "write `368640 gpu-hours`"),
+            ("8 gpus x 2 weeks", "write `2688 gpu-hours`"),
+        ] {
+            let told = text.parse::<GpuTime>().unwrap_err();
+            assert!(told.starts_with(right), "{text}: {told}");
+        }
+        for text in ["512 gpus", "3 days 4 hours", "2 gpus 3 gpus", "-1"] {
+            let told = text.parse::<GpuTime>().unwrap_err();
+            assert!(told.starts_with("allowed: "), "{text}: {told}");
         }
     }
 }

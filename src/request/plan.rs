@@ -23,7 +23,7 @@ use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
 /// Tokens of a sequence or a prompt, unless told otherwise.
-const USUAL_SEQUENCE: u64 = 4096;
+pub(super) const USUAL_SEQUENCE: u64 = 4096;
 
 /// Tokens that a request generates, unless told otherwise.
 const USUAL_OUTPUT: u64 = 512;

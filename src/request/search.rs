@@ -6,6 +6,7 @@ use crate::arch::MlpKind;
 use crate::arch::Mode;
 use crate::arch::Moe;
 use crate::arch::Stated;
+use crate::arch::Workload;
 use crate::arch::config_json;
 use crate::error::Error;
 use crate::error::Result;
@@ -15,6 +16,7 @@ use crate::request::Size;
 use crate::request::Sizes;
 use crate::request::WorkloadRequest;
 use crate::request::number;
+use crate::request::plan::USUAL_SEQUENCE;
 use crate::request::{GpuTime, Tokens};
 use crate::search;
 use crate::search::Free;
@@ -56,11 +58,12 @@ pub struct SearchRequest {
     /// Parameters wanted, such as 6.7B, 350M, 6.7e9 or 6700000000 [default: as many as like has].
     #[cfg_attr(feature = "cli", arg(long, value_name = "COUNT"))]
     pub params: Option<Parameters>,
-    /// What to look for: the most tokens per second, the lowest loss for a budget or a number of tokens, or the
-    /// shortest time to a loss. Without params the last two find the size, too.
+    /// What to look for: the most tokens per second that cost no loss against the baseline, the most whatever they cost, the
+    /// lowest loss for a budget or a number of tokens, or the shortest time to a loss. Without params the last two find the
+    /// size, too.
     #[cfg_attr(feature = "cli", arg(long, default_value_t))]
     #[serde(default)]
-    #[schema(default = "throughput")]
+    #[schema(default = "equal-loss")]
     pub objective: Objective,
     /// GPU time of one training run, such as `1000 gpu-hours` or `50 gpu-days`, for the objective loss.
     #[cfg_attr(feature = "cli", arg(long, value_name = "TIME"))]
@@ -85,13 +88,14 @@ pub struct SearchRequest {
     #[schema(default = 0.01, minimum = 0, maximum = 0.5)]
     pub tolerance: f64,
     /// Start from this model, a preset or a config.json: its norms, positions, biases, kind of MLP and vocabulary
-    /// stay, and gains are reported against it [default: the published model nearest in size, gains only].
+    /// stay, and gains are reported against it [default: the published model of this kind within a quarter of the size, if there
+    /// is one].
     #[cfg_attr(feature = "cli", arg(long, value_name = "MODEL"))]
     pub like: Option<ArchitectureRequest>,
     /// Plain (gelu) or gated (swiglu) MLP [default: as in like, else swiglu].
     #[cfg_attr(feature = "cli", arg(long))]
     pub mlp: Option<MlpKind>,
-    /// Tokens of the vocabulary, which the search pads [default: as in like, else 50257].
+    /// Tokens of the vocabulary, which the search pads [default: as in like or the model that is compared with, else 128256].
     #[cfg_attr(feature = "cli", arg(long, value_name = "V"))]
     pub vocab: Option<Size>,
     /// Vary these too: micro-batches in powers of two, tensor-parallel ranks and pipeline stages up to 8, the share of
@@ -118,13 +122,13 @@ pub struct SearchRequest {
     /// Keep this hidden size.
     #[cfg_attr(feature = "cli", arg(long, value_name = "H"))]
     pub hidden: Option<Size>,
-    /// Keep this number of query heads.
+    /// Keep this number of query heads, also one that 4 does not divide.
     #[cfg_attr(feature = "cli", arg(long, value_name = "A"))]
     pub heads: Option<Size>,
     /// Keep this number of key/value heads.
     #[cfg_attr(feature = "cli", arg(long, value_name = "G"))]
     pub kv_heads: Option<Size>,
-    /// Keep this head size.
+    /// Keep this head size, also one that is not usual.
     #[cfg_attr(feature = "cli", arg(long, value_name = "D"))]
     pub head_dim: Option<Size>,
     /// Keep this MLP width; in a mixture of experts the width of one expert.
@@ -197,11 +201,14 @@ pub struct SearchRequest {
 impl SearchRequest {
     /// What to reach instead of throughput; fails where a size or a budget is missing or has no meaning.
     fn goal(&self) -> Result<Option<Goal>> {
-        if self.objective == Objective::Throughput {
+        if matches!(self.objective, Objective::EqualLoss | Objective::Throughput) {
             let budget = self.budget.map(|_| "budget");
             if let Some(field) = budget.or(self.target_loss.map(|_| "target_loss")) {
-                let allowed = "nothing for the objective throughput; loss and train-time take it";
-                return Err(Error::field("search", field, "given", allowed));
+                let allowed = format!(
+                    "nothing for the objective {}; loss and train-time take it",
+                    self.objective
+                );
+                return Err(Error::field("search", field, "given", &allowed));
             }
             return Ok(None);
         }
@@ -222,6 +229,14 @@ impl SearchRequest {
         }
         let whole_groups = self.export && !groups_can_be_written(&request.base)?;
         request.fixed.kv_group = whole_groups.then_some(1);
+        request.equal_loss = self.objective == Objective::EqualLoss;
+        if like.is_some() {
+            return Ok(request);
+        }
+        let mut request = request.against_usual();
+        if self.vocab.is_none() && !request.stands_in {
+            request.vocab = request.baseline.vocab;
+        }
         Ok(request)
     }
 
@@ -279,13 +294,13 @@ impl SearchRequest {
                     parameters,
                     active: model.moe.map(|_| (parameters as f64 * share) as u64),
                     base,
-                    ..Request::like(model, self.workload.described(model, sizes)?)
+                    ..Request::like(model, self.described(model, sizes)?)
                 }
             }
             (None, Some(parameters)) => {
                 let kind = self.mlp.unwrap_or(MlpKind::Swiglu);
                 let base = with_experts(search::usual_architecture(kind, parameters), experts);
-                let workload = self.workload.described(&base, sizes)?;
+                let workload = self.described(&base, sizes)?;
                 let vocab = vocab.unwrap_or(USUAL_VOCABULARY);
                 Request::of_base(base, parameters, vocab, workload)?
             }
@@ -317,6 +332,10 @@ impl SearchRequest {
             top: self.top as usize,
             ..request
         })
+    }
+
+    fn described(&self, model: &Architecture, sizes: &mut Sizes) -> Result<Workload> {
+        self.workload.described_at(USUAL_SEQUENCE, model, sizes)
     }
 
     /// The experts of what is searched: those of `like`, or usual ones where any option asks for experts.

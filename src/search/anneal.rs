@@ -120,7 +120,10 @@ pub fn anneal(
     let moves = moves(space);
     let ends: Vec<(Archive, bool)> = starts
         .into_par_iter()
-        .map(|(shape, random)| {
+        .enumerate()
+        .map(|(index, (shape, random))| {
+            // The fastest of all is told too, whatever it costs in loss.
+            let by_speed = scale.referee.is_some() && index % 2 == 1;
             let mut inner = Inner {
                 worker: Worker::new(predictor, space, scale),
                 random,
@@ -130,6 +133,7 @@ pub fn anneal(
             for _ in 0..STARTS {
                 let chain = Chain {
                     space,
+                    by_speed,
                     widths: &widths,
                     moves: &moves,
                     done: &done,
@@ -192,11 +196,13 @@ fn start(
         .flat_map(|family| {
             [family.count() / 2, 0, family.count() - 1].map(|index| family.shape(index))
         })
-        .find(|shape| worker.cost(shape).is_finite())
+        .find(|shape| worker.look(shape).is_some())
 }
 
 struct Chain<'a> {
     space: &'a Space,
+    /// Whether speed alone counts.
+    by_speed: bool,
     widths: &'a [u64],
     moves: &'a [&'static [Dimension]],
     done: &'a AtomicU64,
@@ -218,7 +224,11 @@ impl CostFunction for &Chain<'_> {
 
     fn cost(&self, shape: &Shape) -> Result<f64, Error> {
         let mut inner = self.inner.lock().expect("one chain runs on one thread");
-        let cost = inner.worker.cost(shape);
+        let cost = match (inner.worker.look(shape), self.by_speed) {
+            (None, _) => f64::INFINITY,
+            (Some(seen), true) => seen.cost,
+            (Some(seen), false) => seen.score,
+        };
         inner.moves += 1;
         if inner.moves.is_multiple_of(REPORT) {
             let progress = Progress {

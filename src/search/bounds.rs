@@ -30,6 +30,9 @@ pub struct Bound {
     pub widest: [f64; 2],
     /// Where models are built today.
     pub centre: f64,
+    /// What a search chooses from; anything where there are none.
+    #[serde(default)]
+    values: Vec<f64>,
     /// Smallest budget that the bound holds for.
     #[serde(default)]
     from_parameters: Option<f64>,
@@ -60,6 +63,8 @@ named_enum! {
         WidthRatio = "width_ratio",
         /// Width of one head, with latent attention of its values.
         HeadDim = "head_dim",
+        /// Largest power of two, up to [`WHOLE_HEADS`], that divides the query heads.
+        Heads = "heads",
         /// Width of all heads over hidden width, without latent attention.
         HeadWidth = "head_width",
         /// Query heads per key/value head, without latent attention.
@@ -78,6 +83,9 @@ named_enum! {
         ExpertWidth = "expert_width",
     }
 }
+
+/// Query heads that divide by this can be spread over the GPUs of a usual node.
+pub const WHOLE_HEADS: u64 = 8;
 
 impl Quantity {
     /// Its value; `vocab` is the vocabulary asked for, before padding. None where the architecture has no such part.
@@ -100,6 +108,7 @@ impl Quantity {
             }
             Self::WidthRatio => hidden / (parameters(arch).non_embedding as f64).sqrt(),
             Self::HeadDim => arch.value_dim() as f64,
+            Self::Heads => (1 << arch.heads.trailing_zeros()).min(WHOLE_HEADS) as f64,
             Self::HeadWidth if is_latent => return None,
             Self::LatentHeadWidth if !is_latent => return None,
             Self::HeadWidth | Self::LatentHeadWidth => widths,
@@ -117,6 +126,12 @@ impl Quantity {
     }
 }
 
+impl Bound {
+    fn offers(&self, value: f64) -> bool {
+        self.values.is_empty() || self.values.contains(&value)
+    }
+}
+
 /// The step of the lattice up to a size.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -130,6 +145,8 @@ struct Grid {
 #[derive(Clone, Debug)]
 pub struct Bounds {
     bounds: Vec<(&'static Bound, bool)>,
+    /// Whose values are not chosen from the list.
+    given: Vec<Quantity>,
     grid: &'static [Grid],
     vocab: u64,
 }
@@ -155,6 +172,7 @@ impl Bounds {
             bounds: bounds
                 .map(|bound| (bound, relaxed.contains(&bound.name)))
                 .collect(),
+            given: Vec::new(),
             grid: &DOCUMENT.grid,
             vocab,
         }
@@ -167,6 +185,11 @@ impl Bounds {
         }
     }
 
+    /// Takes any value inside the limits, because the user gives it.
+    pub fn give(&mut self, name: Quantity) {
+        self.given.push(name);
+    }
+
     /// The limits in force; everything where no bound of this name holds.
     pub fn limits(&self, quantity: Quantity) -> [f64; 2] {
         self.bounds
@@ -175,6 +198,13 @@ impl Bounds {
             .map_or([0.0, f64::INFINITY], |(bound, relaxed)| {
                 if *relaxed { bound.widest } else { bound.usual }
             })
+    }
+
+    /// Whether a search may choose this value, which is inside the limits.
+    pub fn offers(&self, quantity: Quantity, value: f64) -> bool {
+        let mut held = self.bounds.iter();
+        let held = held.find(|(bound, relaxed)| bound.name == quantity && !relaxed);
+        held.is_none_or(|(bound, _)| bound.offers(value)) || self.given.contains(&quantity)
     }
 
     /// The limits that relaxing allows.
@@ -194,7 +224,9 @@ impl Bounds {
         self.bounds.iter().all(|(bound, relaxed)| {
             let limits = if *relaxed { bound.widest } else { bound.usual };
             let value = bound.name.of(arch, self.vocab);
-            value.is_none_or(|value| inside(limits, value))
+            let is_offered =
+                |value| *relaxed || bound.offers(value) || self.given.contains(&bound.name);
+            value.is_none_or(|value| inside(limits, value) && is_offered(value))
         })
     }
 
@@ -202,7 +234,7 @@ impl Bounds {
     pub fn outside(&self, arch: &Architecture) -> Vec<(&'static Bound, f64)> {
         self.all()
             .filter_map(|bound| Some((bound, bound.name.of(arch, self.vocab)?)))
-            .filter(|(bound, value)| !inside(bound.usual, *value))
+            .filter(|(bound, value)| !inside(bound.usual, *value) || !bound.offers(*value))
             .collect()
     }
 

@@ -18,8 +18,10 @@ named_enum! {
     /// What a search looks for.
     #[derive(Default)]
     Objective {
-        /// The most tokens per second.
+        /// The most tokens per second among shapes that cost no loss against the baseline.
         #[default]
+        EqualLoss = "equal-loss",
+        /// The most tokens per second, whatever it costs in loss.
         Throughput = "throughput",
         /// The lowest loss for a budget of GPU time, or after so many tokens.
         Loss = "loss",
@@ -107,7 +109,7 @@ impl Goal {
                 "absent",
                 "a number of parameters where tokens of the baseline set the loss",
             ),
-            (Objective::Throughput, ..) => {
+            (Objective::EqualLoss | Objective::Throughput, ..) => {
                 wrong("objective", objective, "loss or train-time with a budget")
             }
             _ => Ok(()),
@@ -176,15 +178,8 @@ impl Yardstick {
             Some(_) => model.sizes.only(ABSOLUTE_LAW),
             None => model.sizes.clone(),
         };
-        let count = |name: &str| {
-            let same = ensemble.fits.iter().filter(|(other, _)| other == name);
-            same.count() as f64
-        };
-        let names: std::collections::BTreeSet<&String> =
-            ensemble.fits.iter().map(|(name, _)| name).collect();
-        let sets = names.len() as f64;
-        let fits = ensemble.fits.iter();
-        let fits = fits.map(|(name, law)| (name.clone(), law.clone(), 1.0 / count(name) / sets));
+        let fits = ensemble.weighted();
+        let fits = fits.map(|(name, law, weight)| (name.clone(), law.clone(), weight));
         let reference = Profile::of(&request.baseline, request.vocab);
         Self {
             fits: fits.collect(),
@@ -221,7 +216,7 @@ impl Yardstick {
                     |law: &Law| self.tokens_to_target(law, &shape.size, more, of_reference);
                 weighted(&|law| tokens(law).ln().min(OUT_OF_REACH)) + cost
             }
-            Objective::Loss | Objective::Throughput => {
+            _ => {
                 let tokens = self.tokens(self.per_token * cost.exp());
                 let loss = weighted(&|law| law.loss(&shape.size, tokens)) + more;
                 // Equal losses are ordered by speed.
@@ -294,7 +289,7 @@ impl Yardstick {
             let [low, high] = [0.05, 0.95].map(|share| quantile(&behind, share));
             let scale = match self.goal.objective {
                 Objective::TrainTime => 1.0,
-                Objective::Loss | Objective::Throughput => 1e3,
+                _ => 1e3,
             };
             let better = pairs.filter(|(one, best)| one < best).count();
             let (tokens, losses) = self.central(&shape, entry.per_token);
@@ -327,7 +322,7 @@ impl Yardstick {
                     .map(|(_, law, weight)| weight * tokens(law).ln());
                 logs.sum::<f64>().exp()
             }
-            Objective::Loss | Objective::Throughput => self.tokens(per_token),
+            _ => self.tokens(per_token),
         };
         let mut losses = BTreeMap::new();
         let sets = self.fits.iter().map(|(name, ..)| name.clone());
@@ -372,9 +367,7 @@ impl Yardstick {
                         let tokens = self.tokens_to_target(law, &shape.size, more, of_reference);
                         tokens.ln().min(OUT_OF_REACH) + per_token.secs().ln()
                     }
-                    Objective::Loss | Objective::Throughput => {
-                        law.loss(&shape.size, self.tokens(per_token)) + more
-                    }
+                    _ => law.loss(&shape.size, self.tokens(per_token)) + more,
                 }
             })
             .collect()

@@ -90,7 +90,9 @@ impl Planned {
         if let Some(gpus) = layout.gpus {
             return plans(gpus).map(Some);
         }
-        let counts = std::iter::successors(Some(8), |gpus| Some(gpus * 2));
+        // A card that nobody builds into servers stands alone as long as it holds the states.
+        let least = predictor.gpu().gpus_per_node().map_or(1, |_| 8);
+        let counts = std::iter::successors(Some(least), |gpus| Some(gpus * 2));
         let mut counts = counts.take_while(|&gpus| gpus <= MOST_GPUS);
         // Where no number of GPUs has a layout, what does not fit is said of the workload as it is.
         Ok(counts.find_map(|gpus| Result::ok(plans(gpus))))
@@ -174,7 +176,7 @@ impl Planned {
         }
         let mut worker = Worker::new(predictor, space, scale);
         for shape in &moved {
-            worker.cost(shape);
+            worker.look(shape);
         }
         *archive = std::mem::take(archive).merge(worker.archive);
         !moved.is_empty()
@@ -220,6 +222,15 @@ fn middle(space: &Space, families: &[ShapeFamily]) -> Architecture {
     shapes.sort_by_key(|arch| (arch.hidden, arch.layers, arch.heads));
     let at = shapes.len() / 2;
     shapes.swap_remove(at)
+}
+
+/// The shape of a sample that is nearest to the centre of the bounds.
+pub fn centre(space: &Space, families: &[ShapeFamily]) -> Option<Architecture> {
+    let admitted = sample(space, families).into_iter();
+    let admitted = admitted.filter(|arch| space.bounds.admit(arch));
+    let away = admitted.map(|arch| (space.bounds.distance(&arch), arch));
+    let nearest = away.min_by(|a, b| a.0.total_cmp(&b.0));
+    nearest.map(|(_, arch)| arch)
 }
 
 /// The share of a sample of shapes that fits under the workload as it is.

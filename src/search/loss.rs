@@ -16,6 +16,9 @@ const TOKENS_A_PARAMETER: f64 = 20.0;
 /// Joint draws in which a shape must have the higher loss to be worse for sure.
 const SURE: usize = 250;
 
+/// What a shape that costs loss is worse by, in units of `ln` of time.
+pub const COSTS_LOSS: f64 = 100.0;
+
 /// Compares shapes with the baseline's proportions at equal parameters and tokens.
 pub struct Referee {
     model: &'static Model,
@@ -61,6 +64,37 @@ impl Referee {
             let (shape, reference) = self.pair(arch);
             self.model.compare(&shape, &reference, self.tokens)
         })
+    }
+
+    /// What is added to the score of a shape that costs loss, more than any time differs by, and more for more of it; 0 where it
+    /// costs none.
+    pub fn penalty(&self, arch: &Architecture) -> f64 {
+        let mnat = self.middle(arch);
+        match mnat > 0.0 {
+            true => COSTS_LOSS + mnat / 100.0,
+            false => 0.0,
+        }
+    }
+
+    /// The middle of its loss over the baseline's, mnat; infinite where they do not compare.
+    pub fn middle(&self, arch: &Architecture) -> f64 {
+        if self.vocab != self.reference.vocab {
+            return f64::INFINITY;
+        }
+        let (shape, reference) = self.pair(arch);
+        self.model
+            .middle_difference(&shape, &reference, self.tokens)
+    }
+
+    /// GPU time until a shape has the loss that the baseline's proportions have at equal parameters, over the time that they
+    /// take, where it has so many mnat more and is so many times as fast; infinite where it never has. The laws of size and
+    /// tokens say, in the mean, what mnat are worth.
+    pub fn time_to_equal_loss(&self, mnat: f64, times_as_fast: f64) -> f64 {
+        let logs = self.model.sizes.weighted().map(|(_, law, weight)| {
+            let left = law.of_tokens(self.tokens) - mnat / 1e3;
+            weight * (law.tokens(left) / self.tokens).ln()
+        });
+        logs.sum::<f64>().exp() / times_as_fast
     }
 
     /// A shape and the baseline's proportions at as many parameters.

@@ -41,8 +41,8 @@ pub use sizes::{SizePoint, Sizes};
 
 use crate::arch::Architecture;
 use crate::arch::Dimension;
+use crate::arch::MemoryUse;
 use crate::arch::Workload;
-use crate::arch::{MemoryUse, memory_use};
 use crate::error::Error;
 use crate::error::Result;
 use crate::gpu::Gpu;
@@ -57,7 +57,7 @@ use crate::search::bounds::Bounds;
 use crate::search::bounds::Quantity;
 use crate::search::goal::{Entry, Outcome, Yardstick};
 use crate::search::layout::Planned;
-use crate::search::loss::Referee;
+use crate::search::loss::{COSTS_LOSS, Referee};
 use crate::search::objective::Archive;
 use crate::search::objective::Candidate;
 use crate::search::objective::Scale;
@@ -74,6 +74,12 @@ const EFFORT: Effort = Effort {
     iterations: 1500,
     enumerated: 300_000,
 };
+
+/// So many times smaller is a lattice of shapes under layouts that is looked at whole.
+const JOINT: u64 = 10;
+
+/// Shapes that are ranked, at least, where all cost loss: those that cost least.
+const MOST_COSTLY: usize = 50;
 
 /// Rounds in which the shapes of an answer get the layouts that are the best of each, which may change the answer.
 const REPLANS: usize = 3;
@@ -149,6 +155,9 @@ pub struct Recommendation {
     pub outside: Vec<(Quantity, f64, [f64; 2])>,
     /// Its loss against the baseline's proportions at equal parameters and tokens.
     pub loss: Comparison,
+    /// GPU time of training to the loss that the baseline's proportions have at equal parameters, over the time that they
+    /// take; infinite where it is never reached, none outside training and where losses do not compare.
+    pub time_to_equal_loss: Option<f64>,
     /// What it reaches, where the search has a goal.
     pub outcome: Option<Outcome>,
 }
@@ -177,11 +186,18 @@ pub struct FrontPoint {
     pub candidate: Candidate,
     /// Tokens per second of one GPU.
     pub tokens_per_s_per_gpu: f64,
+    /// As [`Recommendation::gain`].
+    pub gain: f64,
+    /// As [`Recommendation::time_to_equal_loss`].
+    pub time_to_equal_loss: Option<f64>,
     /// Distance from the bounds' centre.
     pub centre_distance: f64,
     /// Its loss against the baseline's proportions at equal parameters and tokens.
     pub loss: Comparison,
 }
+
+/// Name of the shape that stands in for a published model.
+const STAND_IN: &str = "centre-of-bounds";
 
 /// What a search found.
 #[derive(Clone, Debug)]
@@ -192,7 +208,9 @@ pub struct Found {
     pub sharded: bool,
     /// Ranked shapes, at least one.
     pub shapes: Vec<Recommendation>,
-    /// The fastest shape, which need not be the first of its tie group.
+    /// Whether no shape was found that costs no loss, though such ones were wanted.
+    pub costs_loss: bool,
+    /// The fastest shape by throughput alone, whatever it costs in loss.
     pub fastest: FrontPoint,
     /// Of the fastest shape of each layers, width, heads and ranks: those not beaten in throughput, memory and closeness
     /// to the bounds' centre at once.
@@ -285,30 +303,52 @@ fn search_of(
         planned.spread(&mut request, &mut space);
         families = space.families(&go_on)?.ok_or_else(interrupted_early)?;
     }
-    if !request.named {
-        let fits = |arch: &Architecture| {
-            memory_use(arch, &request.workload).is_ok_and(|memory| memory.fits(gpu))
-        };
-        if let Some(preset) = request.usual_baseline(&fits) {
-            request.baseline = preset.architecture.clone();
-        }
+    let stand_in = || -> Result<Architecture> {
+        let centre = layout::centre(&space, &families);
+        let centre = centre.ok_or_else(|| or_interrupted(no_shape(&space)))?;
+        Ok(Architecture {
+            name: STAND_IN.to_owned(),
+            ..centre
+        })
+    };
+    if request.stands_in {
+        request.baseline = stand_in()?;
     }
+    // Losses of different tokenizers do not compare.
+    request.equal_loss &= !request.named || request.vocab == request.baseline.vocab;
     if let Some(planned) = &planned
         && let Some(own) = planned.best(predictor, &request.baseline)
     {
         request.workload = own;
     }
-    let baseline = estimate_step(predictor, &request.baseline, &request.workload)?;
+    let mut baseline = estimate_step(predictor, &request.baseline, &request.workload);
+    if baseline.is_err() && !request.named && !request.stands_in {
+        // The layout of the others does not divide it.
+        request.baseline = stand_in()?;
+        request.stands_in = true;
+        baseline = estimate_step(predictor, &request.baseline, &request.workload);
+    }
+    let baseline = baseline?;
     let reference = baseline.gpu_time_per_token();
     let yardstick = request
         .goal
         .map(|goal| Yardstick::new(&request, goal, reference));
+    // Within a budget of time, what the baseline sees in it.
+    let budget = request.goal.and_then(|goal| goal.gpu_time);
+    let referee = Referee::new(&request, budget.map(|time| time / reference));
+    let costs_none = request.goal.is_none() && request.equal_loss;
     let scale = Scale {
         reference,
         yardstick: yardstick.as_ref(),
+        referee: costs_none.then_some(&referee),
     };
     let lattice = families.iter().map(ShapeFamily::count).sum();
-    if matches!(request.method, Method::Anneal { .. }) && lattice <= effort.enumerated {
+    // Under many layouts most shapes are met again and again, and annealing finds the best in less time.
+    let enumerated = match planned {
+        Some(_) => effort.enumerated / JOINT,
+        None => effort.enumerated,
+    };
+    if matches!(request.method, Method::Anneal { .. }) && lattice <= enumerated {
         request.method = Method::Exhaustive;
     }
     // Whatever else varies makes the lattice larger, not the moves.
@@ -332,13 +372,12 @@ fn search_of(
             ),
         });
     }
-    // Within a budget of time, what the baseline sees in it.
-    let budget = request.goal.and_then(|goal| goal.gpu_time);
-    let referee = Referee::new(&request, budget.map(|time| time / reference));
-    let rank = |space: &Space, archive: &Archive| {
-        let by_score = yardstick.is_some();
-        Ranking::of(predictor, space, &referee, archive, by_score, request.top)
+    let judge = Judge {
+        predictor,
+        request: &request,
+        referee: &referee,
     };
+    let rank = |space: &Space, archive: &Archive| judge.rank(space, archive);
     let mut ranking = rank(&space, &archive);
     for _ in 0..REPLANS {
         let Some(planned) = &mut planned else { break };
@@ -352,10 +391,13 @@ fn search_of(
     let front = rank::pareto_front(&space, &ranking.candidates);
     let point = |(candidate, centre_distance): (Candidate, f64)| {
         let (architecture, workload) = space.build(&candidate.shape);
+        let loss = referee.compare(&candidate.shape, &architecture);
         FrontPoint {
             workload,
             tokens_per_s_per_gpu: 1.0 / (reference * candidate.cost.exp()).secs(),
-            loss: referee.compare(&candidate.shape, &architecture),
+            gain: judge.gain(candidate.cost, &architecture),
+            time_to_equal_loss: judge.time_to_equal_loss(candidate.cost, &architecture),
+            loss,
             architecture,
             centre_distance,
             candidate,
@@ -367,13 +409,14 @@ fn search_of(
     let mut shapes = ranking
         .shapes
         .into_iter()
-        .map(|(ranked, loss)| recommend(predictor, &request, &space, ranked, loss))
+        .map(|(ranked, loss)| judge.recommend(&space, ranked, loss))
         .collect::<Result<Vec<_>>>()?;
     if let Some(yardstick) = &yardstick {
         shapes = by_outcome(yardstick, shapes);
     }
     Ok(Found {
         sharded: planned.is_some(),
+        costs_loss: ranking.costs_loss,
         shapes,
         fastest,
         front,
@@ -395,37 +438,114 @@ struct Ranking {
     candidates: Vec<Candidate>,
     /// What the answer shows.
     shapes: Vec<(Ranked, Comparison)>,
+    /// Whether all of them cost loss, though none should.
+    costs_loss: bool,
 }
 
-impl Ranking {
-    /// That of an archive with any shape; by score where a goal makes one.
-    fn of(
-        predictor: &Predictor,
-        space: &Space,
-        referee: &Referee,
-        archive: &Archive,
-        by_score: bool,
-        top: usize,
-    ) -> Self {
-        let sorted = |mut all: Vec<Candidate>, of: fn(&Candidate) -> f64| {
+/// Puts what was found in order.
+struct Judge<'a> {
+    predictor: &'a Predictor,
+    request: &'a Request,
+    referee: &'a Referee,
+}
+
+impl Judge<'_> {
+    /// The order of an archive with any shape; by score where a goal makes one.
+    fn rank(&self, space: &Space, archive: &Archive) -> Ranking {
+        let Self {
+            predictor,
+            request,
+            referee,
+        } = *self;
+        let sorted = |mut all: Vec<Candidate>, of: &dyn Fn(&Candidate) -> f64| {
             all.sort_by(|a, b| of(a).total_cmp(&of(b)).then(a.shape.cmp(&b.shape)));
             all
         };
-        let all = sorted(archive.ranked(), |one| one.cost);
+        let mut all = archive.ranked();
+        all.extend(archive.fastest.filter(|one| !all.contains(one)));
+        let all = sorted(all, &|one| one.cost);
         let fastest = all[0];
+        let mut wanted = all.clone();
+        let costs_none = request.goal.is_none() && request.equal_loss;
+        let mut costs_loss = false;
+        if costs_none {
+            wanted.retain(|one| one.score < COSTS_LOSS / 2.0);
+            costs_loss = wanted.is_empty();
+            // A shape that is slower than its lower loss is worth comes after all that are not.
+            let time = |one: &Candidate| {
+                let (arch, _) = space.build(&one.shape);
+                self.time_to_equal_loss(one.cost, &arch).unwrap_or(0.0)
+            };
+            let wins: Vec<Candidate> = wanted
+                .iter()
+                .copied()
+                .filter(|one| time(one) <= 1.0)
+                .collect();
+            if !wins.is_empty() {
+                wanted = wins;
+            }
+            if costs_loss {
+                wanted = sorted(all.clone(), &|one| one.score);
+                wanted.truncate(request.top.max(MOST_COSTLY));
+                wanted = sorted(wanted, &|one| one.cost);
+            }
+        }
         let candidates = referee.not_worse(space, all);
-        let shapes = match by_score {
-            false => rank::rank(predictor, space, referee, candidates.clone(), top),
-            true => {
-                let best = sorted(candidates.clone(), |one| one.score);
-                rank::by_score(space, referee, &best, top)
+        let wanted = match costs_none {
+            true => referee.not_worse(space, wanted),
+            false => candidates.clone(),
+        };
+        let shapes = match request.goal {
+            None => rank::rank(predictor, space, referee, wanted, request.top),
+            Some(_) => {
+                let best = sorted(wanted, &|one| one.score);
+                rank::by_score(predictor.gpu(), space, referee, &best, request.top)
             }
         };
-        Self {
+        Ranking {
             fastest,
             candidates,
             shapes,
+            costs_loss,
         }
+    }
+
+    /// Tokens per second and GPU at equal parameters over the baseline's, minus 1.
+    fn gain(&self, cost: f64, arch: &Architecture) -> f64 {
+        (-cost).exp() * self.parameters_over_baseline(arch) - 1.0
+    }
+
+    fn parameters_over_baseline(&self, arch: &Architecture) -> f64 {
+        let count = |arch| self.request.compared(arch) as f64;
+        count(arch) / count(&self.request.baseline)
+    }
+
+    fn time_to_equal_loss(&self, cost: f64, arch: &Architecture) -> Option<f64> {
+        let mnat = self.referee.middle(arch);
+        let trains = self.request.workload.trains() && mnat.is_finite();
+        let as_fast = 1.0 + self.gain(cost, arch);
+        trains.then(|| self.referee.time_to_equal_loss(mnat, as_fast))
+    }
+
+    fn recommend(&self, space: &Space, ranked: Ranked, loss: Comparison) -> Result<Recommendation> {
+        let (architecture, workload) = space.build(&ranked.candidate.shape);
+        let cost = ranked.candidate.cost;
+        let outside = space.bounds.outside(&architecture);
+        Ok(Recommendation {
+            findings: judge_all(&architecture, &workload, self.predictor.gpu()),
+            gain: self.gain(cost, &architecture),
+            parameters_over_baseline: self.parameters_over_baseline(&architecture),
+            time_to_equal_loss: self.time_to_equal_loss(cost, &architecture),
+            outside: outside
+                .into_iter()
+                .map(|(bound, value)| (bound.name, value, bound.usual))
+                .collect(),
+            step: estimate_step(self.predictor, &architecture, &workload)?,
+            ranked,
+            workload,
+            loss,
+            outcome: None,
+        })
     }
 }
 
@@ -476,12 +596,19 @@ fn space_of(gpu: &Gpu, request: &Request) -> Result<Space> {
             allowed,
         ));
     }
-    let bounds = Bounds::new(
+    let mut bounds = Bounds::new(
         request.parameters as f64,
         base,
         request.vocab,
         &request.relaxed,
     );
+    // Heads that are given are a choice of the user's.
+    if request.fixed[Dimension::Heads].is_some() {
+        bounds.relax(Quantity::Heads);
+    }
+    if request.fixed[Dimension::HeadDim].is_some() {
+        bounds.give(Quantity::HeadDim);
+    }
     if let Some(size) = request.fixed[Dimension::HeadDim]
         && base.mla.is_none()
         && let [least, most] = bounds.widest(Quantity::HeadDim)
@@ -582,9 +709,11 @@ impl Explorer<'_> {
                     !layouts.insert(space.interleaved_like(shape).start)
                 });
             }
+            let fastest = archive.fastest.map(|fastest| fastest.shape);
             let fresh: Vec<Shape> = shapes
                 .into_iter()
                 .take(POLISHED)
+                .chain(fastest)
                 .filter(|shape| !done.contains(&size(shape)))
                 .collect();
             if interrupted || fresh.is_empty() {
@@ -603,35 +732,6 @@ impl Explorer<'_> {
         }
         (archive, interrupted)
     }
-}
-
-fn recommend(
-    predictor: &Predictor,
-    request: &Request,
-    space: &Space,
-    ranked: Ranked,
-    loss: Comparison,
-) -> Result<Recommendation> {
-    let (architecture, workload) = space.build(&ranked.candidate.shape);
-    let count = |arch| request.compared(arch) as f64;
-    let parameters_over_baseline = count(&architecture) / count(&request.baseline);
-    let step = estimate_step(predictor, &architecture, &workload)?;
-    let outside = space.bounds.outside(&architecture);
-    let findings = judge_all(&architecture, &workload, predictor.gpu());
-    Ok(Recommendation {
-        findings,
-        gain: (-ranked.candidate.cost).exp() * parameters_over_baseline - 1.0,
-        parameters_over_baseline,
-        outside: outside
-            .into_iter()
-            .map(|(bound, value)| (bound.name, value, bound.usual))
-            .collect(),
-        ranked,
-        workload,
-        step,
-        loss,
-        outcome: None,
-    })
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use crate::arch::memory_use;
 use crate::predict::Predictor;
 use crate::predict::memo::Memo;
 use crate::search::goal::Yardstick;
+use crate::search::loss::Referee;
 use crate::search::shape::Shape;
 use crate::search::space::Space;
 use crate::units::Bytes;
@@ -23,7 +24,7 @@ pub struct Candidate {
     pub shape: Shape,
     /// `ln(GPU time per token / reference)`.
     pub cost: f64,
-    /// What is minimised: the cost, or what a goal makes of it.
+    /// What is minimised: the cost, or what a goal or a loss makes of it.
     pub score: f64,
     /// Half width of the 90 % interval of `cost`, without what all shapes share.
     pub own_half_width: f64,
@@ -46,6 +47,8 @@ pub struct Archive {
     kinds: FxHashMap<Shape, Candidate>,
     /// The best of all.
     pub best: Option<Candidate>,
+    /// The fastest of all.
+    pub fastest: Option<Candidate>,
     /// Shapes that were predicted, repetitions included.
     pub evaluations: u64,
     /// Shapes that bounds or memory ruled out.
@@ -60,9 +63,8 @@ impl Archive {
         if better(&candidate, known) {
             *known = candidate;
         }
-        if self.best.is_none_or(|best| better(&candidate, &best)) {
-            self.best = Some(candidate);
-        }
+        self.best = first([self.best, Some(candidate)], |one| one.score);
+        self.fastest = first([self.fastest, Some(candidate)], |one| one.cost);
     }
 
     /// Both archives in one.
@@ -77,10 +79,8 @@ impl Archive {
                 *known = candidate;
             }
         }
-        self.best = match (self.best, other.best) {
-            (Some(own), Some(other)) if better(&other, &own) => Some(other),
-            (own, other) => own.or(other),
-        };
+        self.best = first([self.best, other.best], |one| one.score);
+        self.fastest = first([self.fastest, other.fastest], |one| one.cost);
         self.evaluations += other.evaluations;
         self.refused += other.refused;
         self
@@ -92,6 +92,15 @@ impl Archive {
         all.sort_by(|a, b| a.score.total_cmp(&b.score).then(a.shape.cmp(&b.shape)));
         all
     }
+}
+
+/// The one of least value, and among equals of the first shape.
+fn first(of: [Option<Candidate>; 2], value: fn(&Candidate) -> f64) -> Option<Candidate> {
+    let given = of.into_iter().flatten();
+    given.min_by(|a, b| {
+        let smaller = value(a).total_cmp(&value(b));
+        smaller.then(a.shape.cmp(&b.shape))
+    })
 }
 
 /// Equal scores are ordered by shape, so that the order of evaluation does not matter.
@@ -106,6 +115,8 @@ pub struct Scale<'a> {
     pub reference: Seconds,
     /// What makes a score of a cost, where a goal does.
     pub yardstick: Option<&'a Yardstick>,
+    /// Who tells what a shape costs in loss, where it may cost none.
+    pub referee: Option<&'a Referee>,
 }
 
 /// Evaluates shapes on one thread.
@@ -132,19 +143,17 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// The cost of a shape; infinite where bounds, memory or the workload rule it out.
-    pub fn cost(&mut self, shape: &Shape) -> f64 {
-        match self.evaluate(shape) {
+    /// Looks at a shape; none where bounds, memory or the workload rule it out.
+    pub fn look(&mut self, shape: &Shape) -> Option<Candidate> {
+        let seen = self.evaluate(shape);
+        match seen {
             Some(candidate) => {
                 self.archive.evaluations += 1;
                 self.archive.keep(candidate, self.space.layouts.len() > 1);
-                candidate.score
             }
-            None => {
-                self.archive.refused += 1;
-                f64::INFINITY
-            }
+            None => self.archive.refused += 1,
         }
+        seen
     }
 
     fn evaluate(&mut self, shape: &Shape) -> Option<Candidate> {
@@ -160,9 +169,10 @@ impl<'a> Worker<'a> {
         let gpus = self.work.gpus_per_replica() as f64;
         let per_token = cost.time * (gpus / cost.tokens as f64);
         let ln_time = (per_token / self.scale.reference).ln();
-        let score = match self.scale.yardstick {
-            Some(yardstick) => yardstick.score(&self.arch, ln_time),
-            None => ln_time,
+        let score = match (self.scale.yardstick, self.scale.referee) {
+            (Some(yardstick), _) => yardstick.score(&self.arch, ln_time),
+            (None, Some(referee)) => ln_time + referee.penalty(&self.arch),
+            (None, None) => ln_time,
         };
         if score == f64::INFINITY {
             return None;

@@ -1,10 +1,12 @@
 //! From evaluated shapes to an answer: ties, the nearest published model, the Pareto front.
 
 use crate::arch::{Architecture, Dimension, Preset, Window};
+use crate::gpu::Gpu;
 use crate::loss::Comparison;
 use crate::predict::Predictor;
 use crate::predict::step::{self, Sensitivity};
-use crate::search::bounds::Bounds;
+use crate::rules::{Finding, judge_all};
+use crate::search::bounds::{Bounds, WHOLE_HEADS};
 use crate::search::free::Free;
 use crate::search::loss::Referee;
 use crate::search::objective::Candidate;
@@ -26,6 +28,8 @@ pub struct Ranked {
     pub tie: u64,
     /// Distance from the bounds' centre, see [`Bounds::distance`].
     pub centre_distance: f64,
+    /// Sizing rules that it breaks.
+    pub broken: usize,
     /// The published model most like it.
     pub nearest: Nearest,
 }
@@ -47,9 +51,9 @@ const APART: [f64; 4] = [0.1, 0.05, 0.02, 0.0];
 /// Shapes that are looked through for each that is wanted, by a goal.
 const MOST_COPIES: usize = 50;
 
-/// Orders candidates, given fastest first: by speed between tie groups, by loss within one, then by closeness to
-/// published models. Shapes of nearly the same layers and width are one: the best of them stands for all, but for the
-/// fastest, which is always there.
+/// Orders candidates, given fastest first: by speed between tie groups; within one by the rules that are broken, heads that
+/// do not divide by [`WHOLE_HEADS`], loss and closeness to published models. Shapes of nearly the same layers and width are
+/// one: the first of them stands for all.
 ///
 /// A group holds all whose 90 % interval, without what all shapes share, overlaps that of the group's fastest; the constants of
 /// the framework are shared, what hangs on them is not.
@@ -63,7 +67,7 @@ pub fn rank(
     let published = Published::new(&space.base);
     let place_all = |group: &[Candidate], tie: u64| {
         let placed = group.par_iter().map(|candidate| {
-            let ranked = place(space, &published, candidate, tie);
+            let ranked = place(predictor.gpu(), space, &published, candidate, tie);
             let loss = referee.compare(&candidate.shape, &ranked.architecture);
             (ranked, loss)
         });
@@ -74,10 +78,15 @@ pub fn rank(
             difference.map_or(f64::INFINITY, |difference| difference.mnat)
         };
         group.sort_by(|a, b| {
+            let uneven = |(one, _): &(Ranked, Comparison)| {
+                let heads = one.architecture.heads;
+                (one.broken, !heads.is_multiple_of(WHOLE_HEADS))
+            };
+            let better = uneven(a).cmp(&uneven(b));
             let lower = mnat(a).total_cmp(&mnat(b));
             let nearer = a.0.nearest.distance.total_cmp(&b.0.nearest.distance);
             let faster = a.0.candidate.cost.total_cmp(&b.0.candidate.cost);
-            lower.then(nearer).then(faster)
+            better.then(lower).then(nearer).then(faster)
         });
         group
     };
@@ -131,6 +140,7 @@ fn spread(
 
 /// The best shapes by a goal, given best first, without near copies.
 pub fn by_score(
+    gpu: &Gpu,
     space: &Space,
     referee: &Referee,
     candidates: &[Candidate],
@@ -142,7 +152,7 @@ pub fn by_score(
     let placed: Vec<_> = candidates[..most]
         .par_iter()
         .map(|candidate| {
-            let ranked = place(space, &published, candidate, 1);
+            let ranked = place(gpu, space, &published, candidate, 1);
             let loss = referee.compare(&candidate.shape, &ranked.architecture);
             (ranked, loss)
         })
@@ -150,7 +160,8 @@ pub fn by_score(
     spread(space, &[placed], top, |ranked| ranked.candidate.score)
 }
 
-/// The first shapes of each group that are at least so far apart, in order, the fastest of each kind of attention among them.
+/// The first shapes of each group that are at least so far apart, in order, with the very first and the fastest of each kind of
+/// attention.
 fn different(
     space: &Space,
     groups: &[Vec<(Ranked, Comparison)>],
@@ -181,8 +192,9 @@ fn different(
     let firsts = by_cost
         .into_iter()
         .filter(|one| kinds.insert(attention(space, &one.0.candidate.shape)));
-    let mut chosen: Vec<&(Ranked, Comparison)> = firsts.take(top).collect();
-    for one in groups.iter().flatten() {
+    let mut chosen: Vec<&(Ranked, Comparison)> = Vec::new();
+    let all = groups.iter().flatten();
+    for one in all.clone().take(1).chain(firsts).chain(all) {
         if chosen.len() == top {
             break;
         }
@@ -213,12 +225,21 @@ fn sensitivity(predictor: &Predictor, space: &Space, shape: &Shape) -> Option<Se
     Some(Sensitivity::of(&ledger, framework))
 }
 
-fn place(space: &Space, published: &Published, candidate: &Candidate, tie: u64) -> Ranked {
-    let (architecture, _) = space.build(&candidate.shape);
+fn place(
+    gpu: &Gpu,
+    space: &Space,
+    published: &Published,
+    candidate: &Candidate,
+    tie: u64,
+) -> Ranked {
+    let (architecture, workload) = space.build(&candidate.shape);
+    let findings = judge_all(&architecture, &workload, gpu).into_iter();
+    let is_broken = |finding: &Finding| finding.verdict.is_met() == Some(false);
     Ranked {
         candidate: *candidate,
         tie,
         centre_distance: space.bounds.distance(&architecture),
+        broken: findings.filter(is_broken).count(),
         nearest: published.nearest(&architecture),
         architecture,
     }

@@ -16,8 +16,8 @@ use crate::arch::QkNorm;
 use crate::arch::Stated;
 use crate::arch::Workload;
 use crate::arch::parameters;
-use crate::error::Error;
 use crate::error::Result;
+use crate::loss::{Model, Profile};
 use crate::search::bounds::Quantity;
 use crate::search::free::Free;
 use crate::search::goal::Goal;
@@ -54,8 +54,12 @@ pub struct Request {
     pub base: Architecture,
     /// The published or given model that gains are reported against.
     pub baseline: Architecture,
-    /// Whether that model was asked for; else the search takes one that fits and is like what it varies.
+    /// Whether that model was asked for; else it is like what the search varies.
     pub named: bool,
+    /// Whether no published model is near: then the shape at the centre of the bounds stands in for one.
+    pub stands_in: bool,
+    /// Whether shapes that cost loss against the baseline come after all others.
+    pub equal_loss: bool,
     /// Tokens that losses are compared after; 20 a parameter where none.
     pub tokens: Option<f64>,
     /// What to reach instead of throughput.
@@ -87,22 +91,27 @@ pub struct Request {
 /// Query heads per key/value head of a baseline for a search that may share keys.
 const SHARED_KEYS: std::ops::RangeInclusive<u64> = 2..=8;
 
-/// What a model with another kind of MLP, windows or keys may be nearer in size, as a logarithm: half as
-/// large again.
+/// What a model with another kind of MLP, of keys or of proportions may be nearer in size, as a logarithm: half as large
+/// again.
 const OTHER_PARTS: f64 = 0.4;
 
-/// A vocabulary of another order and a model that does not fit weigh more than any size.
-const OTHER_ORDER: f64 = 1e2;
-const DOES_NOT_FIT: f64 = 1e4;
+/// How far the baseline that nobody named may be from the parameters asked for, all and active ones, as a factor.
+const NEAR: f64 = 1.25;
 
-/// Tokens of GPT-2's vocabulary, which the models of the co-design paper share.
-pub const USUAL_VOCABULARY: u64 = 50257;
+/// And its vocabulary, whose parameters would else decide a gain.
+const NEAR_VOCABULARY: std::ops::Range<f64> = 0.6..1.7;
+
+/// Tokens of the vocabulary where nothing names one: those of Llama 3.
+pub const USUAL_VOCABULARY: u64 = 128_256;
+
+/// Models of fewer parameters tie head and embedding: Llama 3.2, Qwen2.5 and Qwen3 do, up to 4 billion.
+const UNTIED_FROM: u64 = 4_200_000_000;
 
 /// Widths of experts are so coarse that the parameters a token meets may miss by this many times the tolerance.
 const ACTIVE_SLACK: f64 = 5.0;
 
 impl Request {
-    /// A search that names no model: parts as they are usual today, against the published model nearest in size.
+    /// A search that names no model: parts as they are usual today, against the published model like it.
     pub fn usual(parameters: u64, kind: MlpKind, vocab: u64, workload: Workload) -> Result<Self> {
         Self::of_base(
             usual_architecture(kind, parameters),
@@ -125,48 +134,55 @@ impl Request {
             named: false,
             ..Self::like(&base, workload)
         };
-        let baseline = request.usual_baseline(&|_| true).ok_or_else(|| {
-            Error::infeasible(
-                "search: no published model can run this workload; name one with --like",
-            )
-        })?;
-        Ok(Self {
-            baseline: baseline.architecture.clone(),
-            ..request
-        })
+        Ok(request.against_usual())
     }
 
-    /// The published model, dense or a mixture as the search is, nearest in size that the workload can run on: of those that fit, with a vocabulary of the
-    /// same order, as otherwise a gain would be that of a smaller vocabulary, with the same kind of MLP and of windows, and
-    /// with shared keys where the search may share them; each of these wishes gives way where no model meets it.
-    pub fn usual_baseline(&self, fits: &dyn Fn(&Architecture) -> bool) -> Option<&'static Preset> {
+    /// The same against the published model like it, where there is one.
+    #[must_use]
+    pub fn against_usual(self) -> Self {
+        let preset = self.usual_baseline();
+        let baseline = preset.map_or(&self.base, |preset| &preset.architecture);
+        Self {
+            baseline: baseline.clone(),
+            stands_in: preset.is_none(),
+            ..self
+        }
+    }
+
+    /// The published model nearest in size that the workload can run on, whatever the GPU: dense or a mixture as the search
+    /// is, with its kind of attention, all and active parameters within a factor of [`NEAR`], and a vocabulary of the same
+    /// order. One with the same kind of MLP, with shared keys where the search may share them, and with proportions whose loss
+    /// is known, is as if nearer.
+    fn usual_baseline(&self) -> Option<&'static Preset> {
         let may_share = self.fixed[Dimension::KvHeads].is_none() && self.fixed.kv_group != Some(1);
+        let away = |of: u64, wanted: u64| (of as f64 / wanted as f64).ln().abs();
+        let size = |arch: &Architecture| away(self.count.of(arch), self.parameters);
+        let active = |arch: &Architecture| {
+            let active = self
+                .active
+                .map(|active| away(parameters(arch).active, active));
+            active.unwrap_or(0.0)
+        };
         let badness = |arch: &Architecture| {
-            let size = (self.count.of(arch) as f64 / self.parameters as f64)
-                .ln()
-                .abs();
-            let active = self.active.map_or(0.0, |active| {
-                (parameters(arch).active as f64 / active as f64).ln().abs()
-            });
-            let vocab = arch.vocab as f64 / self.vocab as f64;
             let group = arch.heads / arch.kv_heads;
             let flaws = [
-                (may_share && !SHARED_KEYS.contains(&group), OTHER_PARTS),
-                (arch.mlp.kind != self.base.mlp.kind, OTHER_PARTS),
-                (arch.window != self.base.window, OTHER_PARTS),
-                (!(0.6..1.7).contains(&vocab), OTHER_ORDER),
-                (!fits(arch), DOES_NOT_FIT),
+                may_share && !SHARED_KEYS.contains(&group),
+                !Model::get().knows_proportions(&Profile::of(arch, arch.vocab)),
+                arch.mlp.kind != self.base.mlp.kind,
             ];
-            let flaws = flaws.into_iter().filter(|(has, _)| *has);
-            size + active + flaws.map(|(_, weight)| weight).sum::<f64>()
+            let flaws = flaws.into_iter().filter(|has| *has).count();
+            size(arch) + active(arch) + OTHER_PARTS * flaws as f64
         };
-        let runs = |preset: &&Preset| {
+        let is_near = |preset: &&Preset| {
             let arch = &preset.architecture;
             rank::is_alike(arch, &self.base)
+                && arch.window == self.base.window
+                && size(arch).max(active(arch)) <= NEAR.ln()
+                && NEAR_VOCABULARY.contains(&(arch.vocab as f64 / self.vocab as f64))
                 && self.workload.validate(arch).is_ok()
                 && arch.layers.is_multiple_of(self.workload.pp)
         };
-        let presets = Preset::all().iter().filter(runs);
+        let presets = Preset::all().iter().filter(is_near);
         presets.min_by(|a, b| badness(&a.architecture).total_cmp(&badness(&b.architecture)))
     }
 
@@ -193,6 +209,8 @@ impl Request {
             base: model.clone(),
             baseline: model.clone(),
             named: true,
+            stands_in: false,
+            equal_loss: true,
             tokens: None,
             goal: None,
             sized: true,
@@ -254,7 +272,7 @@ pub const USUAL_LATENT: Mla = Mla {
 pub const USUAL_WINDOW: u64 = 1024;
 
 /// What models are built like today, for a search that names none: Llama's parts with a gated MLP, GPT-NeoX's with
-/// a plain one; head and embedding are tied below a billion parameters.
+/// a plain one; head and embedding are tied up to four billion parameters.
 pub fn usual_architecture(kind: MlpKind, parameters: u64) -> Architecture {
     let plain = kind == MlpKind::Gelu;
     Architecture {
@@ -266,7 +284,7 @@ pub fn usual_architecture(kind: MlpKind, parameters: u64) -> Architecture {
         head_dim: 128,
         mlp: Mlp { kind, d_ff: 11008 },
         vocab: USUAL_VOCABULARY,
-        tied_embeddings: parameters < 1_000_000_000,
+        tied_embeddings: parameters < UNTIED_FROM,
         positions: Positions::Rotary,
         norm: Norm {
             kind: if plain {

@@ -36,7 +36,7 @@ pub fn scan(
                 return worker.archive;
             }
             for shape in block.iter().flat_map(ShapeFamily::shapes) {
-                worker.cost(&shape);
+                worker.look(&shape);
             }
             let families_done = done.fetch_add(block.len() as u64, Ordering::Relaxed);
             let progress = Progress {

@@ -147,11 +147,15 @@ fn of_size(request: &Request, parameters: u64) -> Request {
     if !request.named {
         base.tied_embeddings = usual_architecture(base.mlp.kind, parameters).tied_embeddings;
     }
-    Request {
+    let sized = Request {
         parameters,
         sized: true,
         base,
         ..request.clone()
+    };
+    match request.named {
+        true => sized,
+        false => sized.against_usual(),
     }
 }
 

@@ -250,28 +250,30 @@ impl Space {
         let of_width = |wide: Shape| {
             let mut families = Vec::new();
             let mut scratch = self.base.clone();
-            let outer = [
-                Dimension::Layers,
-                Dimension::Experts,
-                Dimension::TopK,
-                Dimension::KvLoraRank,
-            ];
+            let outer = [Dimension::Experts, Dimension::TopK, Dimension::KvLoraRank];
             let shapes = outer.into_iter().fold(vec![wide], |shapes, dimension| {
                 let shapes = shapes.iter();
                 let chosen = shapes.flat_map(|shape| self.choices(dimension, shape));
                 chosen.collect()
             });
             for shape in shapes {
-                if stopped.load(Ordering::Relaxed) {
-                    break;
-                }
-                let before = families.len();
-                if self.in_reach(&shape, &mut scratch) {
-                    self.families_of(&shape, &NESTED, &mut scratch, &mut families);
-                }
-                let new = families.len() - before;
-                if found.fetch_add(new, Ordering::Relaxed) + new > MOST_FAMILIES || !go_on() {
-                    stopped.store(true, Ordering::Relaxed);
+                // More layers have more parameters, so those within reach are neighbours.
+                let by_layers = self.choices(Dimension::Layers, &shape);
+                let mut ends = |shape: &Shape| self.reach_of_heads(self.count, shape, &mut scratch);
+                let first = by_layers.partition_point(|shape| ends(shape)[1] < self.budget.0);
+                let end = by_layers.partition_point(|shape| ends(shape)[0] <= self.budget.1);
+                for shape in by_layers.get(first..end).into_iter().flatten() {
+                    if stopped.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let before = families.len();
+                    if self.in_reach(shape, &mut scratch) {
+                        self.families_of(shape, &NESTED, &mut scratch, &mut families);
+                    }
+                    let new = families.len() - before;
+                    if found.fetch_add(new, Ordering::Relaxed) + new > MOST_FAMILIES || !go_on() {
+                        stopped.store(true, Ordering::Relaxed);
+                    }
                 }
             }
             families
@@ -434,14 +436,14 @@ impl Space {
                 && self.fixed[Dimension::HeadDim].is_none()
                 && !is_latent
                 && hidden.is_multiple_of(heads)
+                && self.offers_head((hidden / heads) as f64)
             {
-                let size = hidden / heads;
-                let [low, high] = self.bounds.limits(Quantity::HeadDim);
-                if (low..=high).contains(&(size as f64)) {
-                    pairs.push((heads, size));
-                }
+                pairs.push((heads, hidden / heads));
             }
         }
+        // Bounds would refuse the others one by one.
+        let [least, _] = self.bounds.limits(Quantity::Heads);
+        pairs.retain(|(heads, _)| heads.is_multiple_of(least as u64));
         pairs
     }
 
@@ -449,9 +451,20 @@ impl Space {
     fn plain_heads(&self) -> Vec<(u64, u64)> {
         let sizes: Vec<u64> = match self.fixed[Dimension::HeadDim] {
             Some(size) => vec![size],
-            None => head_sizes(self.bounds.limits(Quantity::HeadDim)).collect(),
+            // Multiples of 8, of 16 from 64 on.
+            None => (1..=64u64)
+                .map(|eighths| eighths * 8)
+                .filter(|size| *size < 64 || size.is_multiple_of(16))
+                .filter(|size| self.offers_head(*size as f64))
+                .collect(),
         };
         sizes.into_iter().map(|size| (size, size)).collect()
+    }
+
+    /// Whether heads of this width may be chosen.
+    fn offers_head(&self, size: f64) -> bool {
+        let [least, most] = self.bounds.limits(Quantity::HeadDim);
+        (least..=most).contains(&size) && self.bounds.offers(Quantity::HeadDim, size)
     }
 
     /// The same with it: the usual widths and half of them.
@@ -590,24 +603,28 @@ impl Space {
 
     /// Whether any heads and width can meet the budgets: a quick look before all are tried.
     fn in_reach(&self, shape: &Shape, scratch: &mut Architecture) -> bool {
-        let pairs = self.heads(shape);
-        let width = |(heads, size): &&(u64, u64)| heads * size;
-        let ends = (
-            pairs.iter().min_by_key(width),
-            pairs.iter().max_by_key(width),
-        );
-        let (Some(narrow), Some(wide)) = ends else {
-            return false;
-        };
-        let ends = [*narrow, *wide];
         let mut reaches = |what: Count, (fewest, greatest): (u64, u64)| {
-            let [smallest, largest] = self.reach(what, shape, ends, scratch);
+            let [smallest, largest] = self.reach_of_heads(what, shape, scratch);
             smallest <= greatest && largest >= fewest
         };
         reaches(self.count, self.budget)
             && self
                 .active
                 .is_none_or(|active| reaches(Count::Active, active))
+    }
+
+    /// The least and the greatest count of parameters with any heads; as in [`Space::reach`].
+    fn reach_of_heads(&self, what: Count, shape: &Shape, scratch: &mut Architecture) -> [u64; 2] {
+        let pairs = self.heads(shape);
+        let width = |(heads, size): &&(u64, u64)| heads * size;
+        let ends = (
+            pairs.iter().min_by_key(width),
+            pairs.iter().max_by_key(width),
+        );
+        match ends {
+            (Some(narrow), Some(wide)) => self.reach(what, shape, [*narrow, *wide], scratch),
+            _ => [u64::MAX, 0],
+        }
     }
 
     /// Those of these shapes, heads of one size by rising number, from which some width can meet the budget.
@@ -660,12 +677,4 @@ impl Space {
         let largest = count(wide, wide.0, most.min(1e6), padded);
         [smallest, largest]
     }
-}
-
-/// Head sizes to choose from: multiples of 8, of 16 from 64 on.
-fn head_sizes([least, most]: [f64; 2]) -> impl Iterator<Item = u64> {
-    (1..=64u64)
-        .map(|eighths| eighths * 8)
-        .filter(move |&size| (least..=most).contains(&(size as f64)))
-        .filter(|size| *size < 64 || size.is_multiple_of(16))
 }

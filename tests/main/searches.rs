@@ -126,29 +126,32 @@ fn read_back(line: &str, workload: &str) {
 
 #[test]
 fn exported_configs_are_read_back_to_the_same_prediction() {
-    read_back("search --params 350M --seed 1", "");
+    read_back("search --params 350M --seed 1", "--seq 4096");
     read_back(
         "search --params 350M --mlp gelu --mode prefill",
-        "--mode prefill",
+        "--mode prefill --seq 4096",
     );
     read_back("search --like gpt3-125m --gpu a100", "--gpu a100");
-    read_back("search --like qwen2.5-0.5b --mode decode", "--mode decode");
+    read_back(
+        "search --like qwen2.5-0.5b --mode decode",
+        "--mode decode --context 4096",
+    );
     read_back(
         "search --like deepseek-v2-lite --mode prefill --batch 1",
-        "--mode prefill --batch 1",
+        "--mode prefill --batch 1 --seq 4096",
     );
     read_back(
         "search --params 1.3B --mode decode --kv-lora-rank 256",
-        "--mode decode",
+        "--mode decode --context 4096",
     );
     read_back(
         "search --params 1.3B --mode prefill --batch 1 --layers 24 --window-layers 18 --window 512",
-        "--mode prefill --batch 1",
+        "--mode prefill --batch 1 --seq 4096",
     );
     let mixture = "search --params 3B --active-params 600M --mode decode";
-    read_back(mixture, "--mode decode");
+    read_back(mixture, "--mode decode --context 4096");
     let shared = format!("{mixture} --shared-experts 1 --dense-layers 1");
-    read_back(&shared, "--mode decode");
+    read_back(&shared, "--mode decode --context 4096");
 }
 
 #[test]
@@ -344,7 +347,16 @@ fn bad_requests_are_told_in_one_sentence() {
             2,
             "`budget` is absent",
         ),
-        ("search --objective loss --budget 1000", 2, "1000 gpu-hours"),
+        (
+            "search --objective loss --budget 368640",
+            2,
+            "write `368640 gpu-hours`",
+        ),
+        (
+            "search --params 30B --moe",
+            2,
+            "this may be what you mean: `--active-params`",
+        ),
         (
             "search --params 1.3B --budget 1gpu-hour",
             2,
@@ -383,4 +395,82 @@ fn bad_requests_are_told_in_one_sentence() {
     ]);
     assert_eq!(outcome.code, 1);
     assert!(outcome.err.contains("/proc/shapes"), "{}", outcome.err);
+}
+
+#[test]
+fn a_search_that_a_signal_ends_says_which_by_its_code() {
+    use std::process::{Command, Stdio};
+    for (signal, code) in [("TERM", 143), ("INT", 130), ("HUP", 129)] {
+        let line = "search --params 100B --gpu h100 --gpus 512 --exhaustive --relax aspect_ratio";
+        let mut search = Command::new(env!("CARGO_BIN_EXE_shapewise"))
+            .args(line.split(' '))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // The handler is set before the lattice is laid out.
+        std::thread::sleep(std::time::Duration::from_millis(1500));
+        let id = search.id().to_string();
+        Command::new("kill")
+            .args(["-s", signal, &id])
+            .status()
+            .unwrap();
+        assert_eq!(search.wait().unwrap().code(), Some(code), "{signal}");
+    }
+}
+
+#[test]
+fn the_first_answer_says_what_it_costs_in_loss_and_time_and_so_does_the_fastest() {
+    let document = json("search --params 6.7B --gpu a100 --top 3");
+    assert_eq!(document["request"]["objective"], "equal-loss");
+    let baseline = document["baseline"]["shape"]["name"].as_str().unwrap();
+    assert_eq!(
+        document["request"]["vocab"],
+        document["baseline"]["shape"]["vocab"]
+    );
+    for gpu in ["h100", "b200"] {
+        let there = json(&format!("search --params 6.7B --gpu {gpu} --top 1"));
+        assert_eq!(there["baseline"]["shape"]["name"], baseline, "{gpu}");
+    }
+    for shape in shapes(&document) {
+        assert!(number(&shape["loss"], "difference_mnat") <= 0.0);
+        assert!(number(shape, "gpu_time_to_equal_loss") <= 1.0);
+        assert!(
+            shape["loss"]["caveat"]
+                .as_str()
+                .unwrap()
+                .contains("more than 2 billion")
+        );
+    }
+    assert!(number(&document["fastest"], "gpu_time_to_equal_loss") > 0.0);
+    let text = data("search --params 6.7B --gpu a100 --top 3");
+    for part in [
+        "GPU time to equal loss",
+        "Fastest by tokens/s alone",
+        "Ranked by tokens/s among shapes whose predicted loss is not above",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let serving = json("search --params 6.7B --gpu a100 --mode decode --top 1");
+    assert!(serving["shapes"][0].get("gpu_time_to_equal_loss").is_none());
+    let alone =
+        json("search --params 40B --active-params 11B --gpu h100 --tp 8 --mode decode --top 1");
+    assert_eq!(alone["baseline"]["stands_in"], true);
+    assert!(alone["shapes"][0].get("gain").is_none());
+}
+
+#[test]
+fn what_lacks_evidence_alone_has_a_loss() {
+    let document = json("search --like smollm3-3b --mode prefill --top 3");
+    for shape in shapes(&document) {
+        assert!(number(&shape["loss"], "high_mnat") > number(&shape["loss"], "low_mnat"));
+    }
+}
+
+#[test]
+fn a_card_alone_is_searched_alone() {
+    let document = json("search --like llama-3.2-1b --gpu rtx4090 --top 1");
+    let work = &document["workload"];
+    let ranks = ["tp", "cp", "pp", "dp"].map(|key| work[key].as_u64().unwrap());
+    assert_eq!(ranks.iter().product::<u64>(), 1, "{work}");
 }

@@ -214,9 +214,10 @@ describe("search", () => {
       assert.equal(cells[1], commas(shape.tokens_per_s_per_gpu));
       assert.equal(cells[2], `${commas(shape.tokens_per_s_low / gpus)} to ${commas(shape.tokens_per_s_high / gpus)}`);
       assert.equal(cells[3], `${signed(shape.gain)} ± ${percent(shape.cost_half_width)}`);
-      assert.deepEqual(cells.slice(4, 12), [layers, hidden, heads, kv_heads, head_dim, d_ff, vocab, `${four(parameters / 1e9)}B`].map(String));
-      assert.equal(cells[12], percent(shape.mfu));
-      assert.equal(cells[13], gib(shape.memory_bytes));
+      assert.equal(cells[4], shape.gpu_time_to_equal_loss.toFixed(2));
+      assert.deepEqual(cells.slice(5, 13), [layers, hidden, heads, kv_heads, head_dim, d_ff, vocab, `${four(parameters / 1e9)}B`].map(String));
+      assert.equal(cells[13], percent(shape.mfu));
+      assert.equal(cells[14], gib(shape.memory_bytes));
     });
     const baseline = (await page.$$eval("#view-search tbody.baseline td", (all) => all.map((cell) => cell.innerText))).map(plain);
     assert.equal(baseline[0], commas(found.baseline.tokens_per_s_per_gpu));

@@ -89,7 +89,7 @@ function render(found, request, refused, gpu) {
 		pareto(found),
 		h("h3", null, "What this rests on"),
 		facts([
-			["baseline", `${baseline.shape.name}, ${format.grouped(baseline.shape.parameters)} parameters, vocabulary ${baseline.shape.vocab}: ${format.tokens(baseline.tokens_per_s_per_gpu)} tokens/s per GPU, MFU ${format.percent(baseline.mfu)}${baseline.fits ? "" : ", does not fit"}; gains are at equal parameters`],
+			["baseline", `${baseline.shape.name}, ${format.grouped(baseline.shape.parameters)} parameters, vocabulary ${baseline.shape.vocab}: ${format.tokens(baseline.tokens_per_s_per_gpu)} tokens/s per GPU, MFU ${format.percent(baseline.mfu)}${baseline.fits ? "" : ", does not fit"}; ${baseline.stands_in ? "the shape at the centre of the bounds, as no published model of this kind, size and vocabulary is built in" : "gains are at equal parameters"}`],
 			["method", `${found.search.method}${found.search.seed === undefined ? "" : `, seed ${found.search.seed}`}: ${format.grouped(found.search.evaluations)} evaluations, ${format.grouped(found.search.refused)} ruled out, of ${format.grouped(found.search.lattice_shapes)} shapes in the lattice; stopped: ${found.search.stopped}`],
 			["based on", format.basis(found.basis)],
 			...Object.entries(found.request.free).map(([what, all]) => [`free ${what}`, `from ${all[0]} to ${all.at(-1)} in powers of two`]),
@@ -109,7 +109,7 @@ function elsewhere(found) {
 		h("h3", null, "On other GPUs and in other formats"),
 		table("The best shape elsewhere", headings, found.elsewhere.filter((one) => one.best).map(({ gpu, dtype, best }) => [
 			h("span", { title: gpuTitle(gpu) }, gpu), dtype, shape(best.shape), format.tokens(best.tokens_per_s_per_gpu), format.percent(best.mfu),
-			format.bytes(best.memory_bytes), format.signed(best.gain)])),
+			format.bytes(best.memory_bytes), gained(best)])),
 		refused.length > 0 && facts(refused.map((one) => [`${one.gpu} ${one.dtype}`, one.refused])),
 	];
 }
@@ -117,9 +117,15 @@ function elsewhere(found) {
 /** All GPUs of a layout. */
 const gpus = (work) => work.tp * work.cp * work.pp * work.dp;
 
+/** A gain over a published model, or a dash where none is near. */
+const gained = ({ gain }) => (gain === undefined ? "–" : format.signed(gain));
+
+/** GPU time to equal loss over the baseline's. */
+const timeToLoss = ({ gpu_time_to_equal_loss: time }) => (time === undefined ? "–" : time.toFixed(2));
+
 /** A colour only where the gain is larger than what is uncertain about this shape alone. */
 function sure({ gain, cost_half_width: own }) {
-	if (Math.abs(gain) <= own) return "num";
+	if (gain === undefined || Math.abs(gain) <= own) return "num";
 	return gain < 0 ? "num worse" : "num better";
 }
 
@@ -139,7 +145,7 @@ function ranking(found) {
 	const num = (text, attrs) => h("td", { class: "num", ...attrs }, text);
 	const head = (text, title) => h("th", { scope: "col", class: "num", title }, text);
 	const sizes = (shape) => [format.layers(shape), shape.hidden, shape.heads, shape.kv_lora_rank ? `latent ${shape.kv_lora_rank}` : shape.kv_heads, shape.head_dim, inner(shape), shape.vocab].map((size) => num(size)).concat(num(shape.active_parameters === undefined ? format.parameters(shape.parameters) : `${format.parameters(shape.parameters)} (${format.parameters(shape.active_parameters)})`, { title: `${format.grouped(shape.parameters)} parameters` }));
-	const columns = 15 + (free || found.sharded ? 2 : 0);
+	const columns = 16 + (free || found.sharded ? 2 : 0);
 
 	const row = (one, at) => {
 		const [low, high] = [lows[at], highs[at]];
@@ -149,7 +155,8 @@ function ranking(found) {
 				h("th", { scope: "row", class: "num" }, one.rank),
 				num(h("strong", null, format.tokens(rate))),
 				h("td", null, interval(low, rate, high, scale, reference), span("ends", ` ${format.tokens(low)} to ${format.tokens(high)}`)),
-				num([format.signed(one.gain), h("span", { class: "own", title: "half width of the 90 % interval of this shape alone, without what all shapes share" }, ` ± ${format.percent(one.cost_half_width)}`)], { class: sure(one) }),
+				num([gained(one), h("span", { class: "own", title: "half width of the 90 % interval of this shape alone, without what all shapes share" }, ` ± ${format.percent(one.cost_half_width)}`)], { class: sure(one) }),
+				num(timeToLoss(one)),
 				sizes(one.shape), split(one, one.layout),
 				num(format.percent(one.mfu)), num(format.bytes(one.memory_bytes)),
 				h("td", null, actions(found, one, at))),
@@ -160,24 +167,25 @@ function ranking(found) {
 		h("table", { class: "ranking" },
 			h("caption", { class: "unseen" }, "Shapes in order; a group holds shapes that are equally fast as far as the prediction can tell"),
 			h("thead", null, h("tr", null, head("#"), head("tokens/s", "tokens per second and GPU"), h("th", { scope: "col" }, "90 % interval"), head("gain", "tokens/s per GPU over the baseline, at equal parameters"),
+				head("time to equal loss", "GPU time of training to the loss of the baseline's proportions at equal parameters, over theirs"),
 				head("layers"), head("hidden"), head("heads"), head("kv", "key/value heads"), head("head dim"), head("d_ff", "width of the MLP; of a mixture, experts that a token visits of all, times the width of one"), head("vocab"), head("params", "those that a token meets in brackets"), found.sharded ? [head("batch"), h("th", { scope: "col" }, "layout")] : free && [head("batch"), head("tp")],
 				head("MFU", "share of the peak that model FLOPs use"), head("memory", "of the fullest GPU"), h("th", { scope: "col" }, span("unseen", "config")))),
 			h("tbody", { class: "baseline" }, h("tr", { "data-rank": "baseline" }, h("th", { scope: "row", class: "num" }, "–"),
-				num(format.tokens(reference)), h("td", null, interval(ends[0], reference, ends[1], scale, reference), span("ends", ` ${found.baseline.shape.name}`)), num("baseline"),
+				num(format.tokens(reference)), h("td", null, interval(ends[0], reference, ends[1], scale, reference), span("ends", ` ${found.baseline.shape.name}`)), num("baseline"), num(""),
 				sizes(found.baseline.shape), split(found.workload, found.workload),
 				num(format.percent(found.baseline.mfu)), num([format.bytes(found.baseline.memory_bytes), !found.baseline.fits && span("bad", " does not fit")]), h("td", null))),
 			groups.map((group) => {
 				const members = found.shapes.map((one, at) => [one, at]).filter(([one]) => one.tie_group === group);
 				return h("tbody", { class: "tie", "data-tie": group },
-					h("tr", { class: "group" }, h("th", { scope: "rowgroup", colspan: columns }, h("div", { class: "stay" }, members.length > 1 ? `Tie group ${group}: ${members.length} shapes equally fast as far as the prediction can tell, in order of loss` : `Group ${group}: one shape`))),
+					h("tr", { class: "group" }, h("th", { scope: "rowgroup", colspan: columns }, h("div", { class: "stay" }, members.length > 1 ? `Tie group ${group}: ${members.length} shapes equally fast as far as the prediction can tell, in order of rules broken, then of loss` : `Group ${group}: one shape`))),
 					members.map(([one, at]) => row(one, at)));
 			}))),
 	p("hint", "Rates are per GPU. Bar: 90 % interval and estimate; the upright line is the baseline. Most of it is common to all shapes; what is not stands beside the gain as ±, and decides what ties. Time: the roles that changed most, as a share of the baseline's time at equal parameters.")];
 }
 
 /** `+3.1 mnat (−2.0 to +9.4), extrapolated`. */
-function loss({ evidence, reasons, difference_mnat: middle, low_mnat: low, high_mnat: high }) {
-	const known = evidence === "inside" ? "" : `, ${evidence} (${reasons.map(format.words).join(", ")})`;
+function loss({ caveat, difference_mnat: middle, low_mnat: low, high_mnat: high }) {
+	const known = caveat === undefined ? "" : `, ${caveat}`;
 	return middle === undefined ? known.slice(2) : `${mnat(middle)} mnat (${mnat(low)} to ${mnat(high)})${known}`;
 }
 
@@ -259,9 +267,11 @@ function actions(found, one, at) {
 
 function reasons(found) {
 	const [first] = found.shapes;
-	const tied = found.shapes.filter((one) => one.tie_group === 1).length > 1;
+	const { fastest } = found;
+	const equal = found.request.objective === "equal-loss";
 	return [
-		tied && p("", `The fastest by a hair is ${format.dimensions(found.fastest.shape)}: ${format.tokens(found.fastest.tokens_per_s_per_gpu)} tokens/s per GPU. Shapes of one tie group are ordered by loss, then by closeness to published models.`),
+		equal && p("", found.costs_loss ? "No shape was found that costs no loss against the baseline; these cost least." : "Ranked by tokens/s among shapes whose predicted loss is not above the baseline's at equal parameters; the objective throughput ranks by tokens/s alone."),
+		p("", `Fastest by tokens/s alone: ${format.dimensions(fastest.shape)}: ${format.tokens(fastest.tokens_per_s_per_gpu)} tokens/s per GPU, gain ${gained(fastest)}, loss ${loss(fastest.loss)}, time to equal loss ${timeToLoss(fastest)}.`),
 		first && more("Rules that the first shape meets", p("", first.rules_met.join(", "), ".")),
 	];
 }
