@@ -58,7 +58,7 @@ impl Caveat {
             Self::OtherWidth => "learned in a wider or narrower number format",
             Self::OtherLayout => "learned in another operand layout",
             Self::Alignment => {
-                "misalignment penalty carried over from where odd sizes were measured"
+                "what misaligned sizes cost is carried over from where odd ones were measured"
             }
             Self::AlignmentUnknown => {
                 "misaligned, and odd sizes were measured on no GPU of this maker"

@@ -158,7 +158,7 @@ impl Kernels for Collectives {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::families::Caveat;
+    use crate::families::{Caveat, OddSizes};
 
     #[test]
     fn no_net_is_asked_about_a_network_nor_outside_its_sizes() {
@@ -175,7 +175,7 @@ mod tests {
             let question = Question {
                 variant: Variant::Pattern(CollectiveKind::AllReduce),
                 coverage: &coverage,
-                odd_sizes_known: false,
+                odd_sizes: OddSizes::Unknown,
                 gpus_per_node: Some(8),
             };
             Collectives::nearest_covered(&op, &question)

@@ -8,7 +8,8 @@ use super::rates::Times;
 use super::row::FeatureRow;
 use super::sampling::{Proposal, alignment, size, sizes};
 use super::{
-    Caveat, Caveats, Coverage, Extent, GpuRates, Grouping, Kernels, Neighbour, Question, Variant,
+    Caveat, Caveats, Coverage, Extent, GpuRates, Grouping, Kernels, Neighbour, OddSizes, Question,
+    Variant,
 };
 use crate::ops::{Dtype, Gemm, Layout, Op};
 use crate::tiles::{Tile, Waves};
@@ -56,15 +57,28 @@ impl Contiguous {
         }
     }
 
-    /// The GEMM with these sizes as they are and its aligned, unbatched neighbour, as the sub-model of odd sizes is
-    /// asked: in fp16, the one format it knows, and with a misaligned `m` as the `n` of the transposed GEMM.
-    fn pair(self, op: &Gemm, covered: &Gemm) -> [Op; 2] {
-        let sizes = Gemm {
-            n: if self.n { op.n } else { covered.n },
-            k: if self.k { op.k } else { covered.k },
-            ..*op
+    /// The GEMM with the sizes along which no operand is contiguous rounded up to multiples of 8: no row of memory starts
+    /// elsewhere for them, and tables hold few that 8 does not divide but where they lie contiguously, and cost. An odd
+    /// reduction of weight gradients was timed beside other odd sizes, where it stays.
+    fn rounded(self, op: Gemm) -> Gemm {
+        let round = |stays: bool, size: u64| match stays {
+            true => size,
+            false => size.next_multiple_of(1 << size.ilog2().min(3)),
         };
-        [sizes, *covered].map(|gemm| {
+        let is_odd = !(op.m | op.n).is_multiple_of(8);
+        Gemm {
+            m: round(self.m, op.m),
+            k: round(self.k || is_odd, op.k),
+            ..op
+        }
+    }
+
+    /// A GEMM and its aligned, unbatched neighbour, as the sub-model of odd sizes is asked: in fp16, the one format it
+    /// knows, and with a misaligned `m` as the `n` of the transposed GEMM.
+    fn pair(self, op: Gemm, covered: Gemm) -> [Op; 2] {
+        let contiguous = Self::of(op.layout);
+        [op, covered].map(|gemm| {
+            let gemm = contiguous.rounded(gemm);
             let turned = self.m && !self.n;
             let (m, n) = if turned {
                 (gemm.n, gemm.m)
@@ -217,18 +231,28 @@ impl Kernels for Gemms {
         let penalised = contiguous.misaligned(op, coverage.alignment);
         let batched = op.batch > 1 && coverage.clamp(Extent::Batch, op.batch) == 1;
         caveats.insert_if(!coverage.layouts.contains(&op.layout), Caveat::OtherLayout);
-        let mut covered = timed;
         // A power of two divides both exactly when it divides their union of bits.
-        if penalised.m || !(op.n | op.k).is_multiple_of(coverage.alignment) {
+        let unlike = !(op.n | op.k).is_multiple_of(coverage.alignment);
+        let mut covered = match is_free {
+            true => contiguous.rounded(timed),
+            false => timed,
+        };
+        if penalised.m || unlike {
             covered.n = op.n.next_multiple_of(ALIGNED);
             covered.k = op.k.next_multiple_of(ALIGNED);
         }
         if penalised.m {
             covered.m = op.m.next_multiple_of(ALIGNED);
-        } else if !contiguous.m && is_free {
-            // It holds few rows that 8 does not divide but where they lie contiguously, and cost.
-            covered.m = op.m.next_multiple_of(1 << op.m.ilog2().min(3));
         }
+        // What costs where odd sizes do: those along which an operand is contiguous.
+        let odd = match asked.odd_sizes {
+            OddSizes::Free => covered,
+            _ => Gemm {
+                n: if penalised.n { op.n } else { covered.n },
+                k: if penalised.k { op.k } else { covered.k },
+                ..timed
+            },
+        };
         if batched {
             covered.m = covered.m.saturating_mul(op.batch);
             covered.batch = 1;
@@ -237,11 +261,11 @@ impl Kernels for Gemms {
         let misaligned = penalised != Contiguous::default();
         let mut correction = None;
         if misaligned || batched {
-            if asked.odd_sizes_known {
-                correction = Some(penalised.pair(op, &covered));
-                caveats.insert_if(misaligned, Caveat::Alignment);
-            } else {
+            if asked.odd_sizes == OddSizes::Unknown {
                 caveats.insert(Caveat::AlignmentUnknown);
+            } else {
+                correction = Some(penalised.pair(odd, covered));
+                caveats.insert_if(misaligned, Caveat::Alignment);
             }
             caveats.insert_if(batched, Caveat::Batched);
         }

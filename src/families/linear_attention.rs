@@ -258,6 +258,7 @@ fn examples(decodes: bool) -> Vec<Op> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::families::OddSizes;
 
     #[test]
     fn other_head_sizes_are_asked_for_by_the_elements_of_their_states() {
@@ -269,7 +270,7 @@ mod tests {
         let asked = Question {
             variant: Variant::Recurrence(Recurrence::GatedDeltaNet, Dtype::Bf16),
             coverage: &coverage,
-            odd_sizes_known: false,
+            odd_sizes: OddSizes::Unknown,
             gpus_per_node: None,
         };
         let mamba = LinearAttention {

@@ -194,10 +194,21 @@ pub struct Question<'a> {
     pub variant: Variant,
     /// The region that it was trained on.
     pub coverage: &'a Coverage,
-    /// Whether a sub-model knows odd sizes and batches, of this GPU or another of its maker.
-    pub odd_sizes_known: bool,
+    /// What is known of odd sizes and batches, of this GPU or another of its maker.
+    pub odd_sizes: OddSizes,
     /// GPUs that reach each other over the link; nothing where all do.
     pub gpus_per_node: Option<u64>,
+}
+
+/// What is known of sizes that no table of a GPU is aligned as badly as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OddSizes {
+    /// Nothing.
+    Unknown,
+    /// They cost as much as their aligned neighbours.
+    Free,
+    /// A sub-model knows what they cost.
+    Measured,
 }
 
 /// The nearest shape of the kind that was measured, and how its answer becomes that of the operator.

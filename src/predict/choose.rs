@@ -2,10 +2,10 @@
 //! the nearest GPU of the generation, the nearest two of other generations, the model over all GPUs.
 
 use crate::error::Result;
-use crate::families::{Caveat, Caveats, Coverage, Family, GpuRates, Variant};
+use crate::families::{Caveat, Caveats, Coverage, Extent, Family, GpuRates, OddSizes, Variant};
 use crate::framework::Engine;
 use crate::gpu::{Generation, Gpu, Vendor};
-use crate::ops::{Dtype, Op};
+use crate::ops::{Dtype, Layout, Op};
 use crate::predict::assume;
 use crate::predict::library;
 use crate::regressor::artifact::{ANY_GPU, Artifact, Calibration, Key, Submodel, Weights};
@@ -32,6 +32,8 @@ pub struct LoadedModel {
     pub coverage: Coverage,
     /// Spread to interval.
     pub calibration: Calibration,
+    /// What it misses of GEMMs, by layout and by which sizes are misaligned; nothing where that is not known.
+    misses: Option<Box<[[Miss; 8]; Layout::ALL.len()]>>,
     weights: Arc<Weights>,
     /// Packed when first asked: most sub-models of a GPU answer nothing of a step.
     evaluator: OnceLock<Evaluator>,
@@ -64,6 +66,7 @@ impl LoadedModel {
             },
             coverage: submodel.coverage.clone(),
             calibration: submodel.calibration.clone(),
+            misses: misses(&submodel.key),
             weights: weights.clone(),
             evaluator: OnceLock::new(),
         }
@@ -76,6 +79,19 @@ impl LoadedModel {
             self.rates.features(&self.key.family.usual(), &mut usual);
             Evaluator::around(&self.weights, &usual)
         })
+    }
+
+    /// What it misses of this operator for how its sizes are aligned.
+    pub fn miss(&self, op: &Op) -> Miss {
+        match (&self.misses, op) {
+            (Some(misses), Op::Gemm(op)) => {
+                let sizes = [op.m, op.n, op.k].map(|size| !size.is_multiple_of(8));
+                let miss = misses[op.layout as usize][place(sizes)];
+                let slower = if op.m < FEW_ROWS { 0.0 } else { miss.slower };
+                Miss { slower, ..miss }
+            }
+            _ => Miss::default(),
+        }
     }
 
     /// Whether it was trained over several GPUs.
@@ -360,12 +376,66 @@ struct AlignmentEntry {
     /// Nothing stands for all generations.
     generations: Option<Vec<Generation>>,
     alignment_from: String,
+    /// Whether odd sizes cost nothing there, so that batches alone are carried over.
+    #[serde(default)]
+    odd_sizes_are_free: bool,
+}
+
+/// Of fewer rows nets know misaligned GEMMs from many widths.
+const FEW_ROWS: u64 = 64;
+
+/// What nets miss of GEMMs that are misaligned alike.
+#[derive(Clone, Copy, Default, Deserialize)]
+pub struct Miss {
+    /// Added to `ln(time)`.
+    #[serde(default)]
+    pub slower: f64,
+    /// The least half width of the interval.
+    pub half_width: f64,
+}
+
+/// GEMMs of one layout that are misaligned alike.
+#[derive(Deserialize)]
+struct MisalignedClass {
+    layout: Layout,
+    /// The sizes that 8 does not divide.
+    sizes: Vec<Extent>,
+    #[serde(flatten)]
+    miss: Miss,
+}
+
+/// The sub-models that saw misaligned GEMMs in several layouts, and what they miss of them.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Misaligned {
+    stack: String,
+    class: Vec<MisalignedClass>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Alignment {
     entry: Vec<AlignmentEntry>,
+    misaligned: Misaligned,
+}
+
+/// What a sub-model misses of GEMMs, by layout and by which sizes are misaligned.
+fn misses(key: &Key) -> Option<Box<[[Miss; 8]; Layout::ALL.len()]>> {
+    let Misaligned { stack, class } = &ALIGNMENT.misaligned;
+    if key.family != Family::Gemm || key.stack != *stack {
+        return None;
+    }
+    let mut misses = Box::new([[Miss::default(); 8]; Layout::ALL.len()]);
+    for class in class {
+        let sizes = [Extent::M, Extent::N, Extent::K].map(|size| class.sizes.contains(&size));
+        misses[class.layout as usize][place(sizes)] = class.miss;
+    }
+    Some(misses)
+}
+
+/// The place of a class among those of a layout, by which of `m`, `n` and `k` are misaligned.
+fn place([m, n, k]: [bool; 3]) -> usize {
+    usize::from(m) | usize::from(n) << 1 | usize::from(k) << 2
 }
 
 static ALIGNMENT: LazyLock<Alignment> = built_in!("data/alignment.toml");
@@ -375,27 +445,35 @@ pub fn alignment(
     gpu: &Gpu,
     candidates: &Candidates<'_>,
     models: &mut Vec<LoadedModel>,
-) -> Result<Option<usize>> {
+) -> Result<(OddSizes, Option<usize>)> {
+    let unknown = (OddSizes::Unknown, None);
     let fits = |entry: &&AlignmentEntry| {
         let generations = entry.generations.as_ref();
         entry.vendor == gpu.vendor && generations.is_none_or(|all| all.contains(&gpu.generation))
     };
     let Some(entry) = ALIGNMENT.entry.iter().find(fits) else {
-        return Ok(None);
+        return Ok(unknown);
     };
     let Some(artifact) = library::find(&entry.alignment_from)? else {
-        return Ok(None);
+        return Ok(unknown);
     };
     let gemms = artifact
         .submodels()
         .find(|(submodel, _)| submodel.key.family == Family::Gemm);
     let may_answer = |submodel: &Submodel| candidates.may_answer(artifact, submodel);
     let Some((submodel, weights)) = gemms.filter(|(submodel, _)| may_answer(submodel)) else {
-        return Ok(None);
+        return Ok(unknown);
     };
     // Ratios are taken on the GPU where they were measured.
     let measured_on = Gpu::find(&entry.alignment_from)?;
-    Ok(Some(load(submodel, weights, measured_on, models)))
+    let odd_sizes = match entry.odd_sizes_are_free {
+        true => OddSizes::Free,
+        false => OddSizes::Measured,
+    };
+    Ok((
+        odd_sizes,
+        Some(load(submodel, weights, measured_on, models)),
+    ))
 }
 
 /// The index of this sub-model for this GPU, loaded once.
@@ -821,13 +899,15 @@ mod tests {
             let mut models = Vec::new();
             let gpu = Gpu::find(gpu).unwrap();
             let found = alignment(gpu, &candidates(gpu, None).unwrap(), &mut models).unwrap();
-            found.map(|model| models[model].gpu.clone())
+            (found.0, found.1.map(|model| models[model].gpu.clone()))
         };
-        assert_eq!(from("v100").as_deref(), Some("v100"));
-        assert_eq!(from("a100").as_deref(), Some("a100-40gb"));
-        assert_eq!(from("h100").as_deref(), Some("h200"));
-        assert_eq!(from("b200").as_deref(), Some("h200"));
-        assert_eq!(from("mi300x").as_deref(), Some("mi250x"));
-        assert_eq!(from("b60"), None);
+        let of = |known, gpu: &str| (known, Some(gpu.to_owned()));
+        assert_eq!(from("v100"), of(OddSizes::Measured, "v100"));
+        assert_eq!(from("a100"), of(OddSizes::Measured, "a100-40gb"));
+        assert_eq!(from("rtx4090"), of(OddSizes::Free, "a100-40gb"));
+        assert_eq!(from("h100"), of(OddSizes::Measured, "h200"));
+        assert_eq!(from("b200"), of(OddSizes::Measured, "h200"));
+        assert_eq!(from("mi300x"), of(OddSizes::Measured, "mi250x"));
+        assert_eq!(from("b60"), (OddSizes::Unknown, None));
     }
 }

@@ -26,11 +26,11 @@ pub mod step;
 
 use crate::arch::Mode;
 use crate::error::{Error, Result};
-use crate::families::{self, Family, GpuRates, Question, Variant};
+use crate::families::{self, Family, GpuRates, OddSizes, Question, Variant};
 use crate::framework::{Engine, Framework, Kernels, Provider};
 use crate::gpu::Gpu;
 use crate::ops::{Dtype, Op};
-use crate::predict::choose::{Answer, Answers, LoadedModel};
+use crate::predict::choose::{Answer, Answers, LoadedModel, Miss};
 use crate::predict::estimate::{Caveat, Caveats, Estimate, Tier};
 use crate::predict::laws::Laws;
 use crate::predict::ratios::{Carried, Ratios};
@@ -55,6 +55,7 @@ pub struct Predictor {
     answers: Answers,
     /// What answers in place of those for kernels of an engine.
     of_engines: [Answers; Engine::ALL.len()],
+    odd_sizes: OddSizes,
     /// The model that knows odd sizes and batches, where any GPU of the maker has one.
     alignment: Option<usize>,
     ratios: Ratios,
@@ -105,13 +106,14 @@ impl Predictor {
             of_engines[engine as usize] =
                 choose::answers_of(engine, gpu, candidates, &answers, &mut models)?;
         }
-        let alignment = choose::alignment(gpu, candidates, &mut models)?;
+        let (odd_sizes, alignment) = choose::alignment(gpu, candidates, &mut models)?;
         Ok(Self {
             gpu: gpu.clone(),
             rates: GpuRates::new(gpu, gpu.launch_floor()),
             models,
             answers,
             of_engines,
+            odd_sizes,
             alignment,
             ratios: Ratios::of(gpu)?,
             laws,
@@ -313,7 +315,7 @@ impl Predictor {
         let question = Question {
             variant: answer.asked,
             coverage: &model.coverage,
-            odd_sizes_known: self.alignment.is_some(),
+            odd_sizes: self.odd_sizes,
             gpus_per_node: self.gpu.gpus_per_node(),
         };
         let Some(nearest) = families::nearest_covered(op, &question) else {
@@ -330,6 +332,7 @@ impl Predictor {
                     let sizes = families::grouped_sizes(&nearest.covered);
                     loaded.calibration.size_factor(sizes)
                 },
+                miss: loaded.miss(op),
             }
         };
         let mut carried = match (op, &nearest.covered) {
@@ -354,9 +357,10 @@ impl Predictor {
         let Output { mean, spread } = batch.output(asked.model, asked.row);
         let reference = batch.reference(asked.model, asked.row).micros();
         let calibration = &model.calibration;
+        let half_width = calibration.half_width(reference, asked.size_factor, spread);
         Outcome {
-            output: mean,
-            half_width: calibration.half_width(reference, asked.size_factor, spread),
+            output: mean + asked.miss.slower,
+            half_width: half_width.max(asked.miss.half_width),
             transfer: model.transfer,
         }
     }
@@ -505,6 +509,7 @@ struct Asked {
     reference: Seconds,
     /// What its sizes multiply the half width by.
     size_factor: f64,
+    miss: Miss,
 }
 
 thread_local! {
