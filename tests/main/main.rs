@@ -1,5 +1,7 @@
 //! One binary for all integration tests: each links everything, so many would take minutes to build.
 
+mod accuracy;
+
 mod batch;
 
 mod boundaries;

@@ -1,0 +1,345 @@
+//! How far off the built-in models are on rows that are kept: each group of rows stays within its bounds in
+//! `tests/accuracy.toml`, and neighbouring sizes cost what they should.
+
+use serde::Deserialize;
+use shapewise::arch::{Architecture, Workload};
+use shapewise::gpu::Gpu;
+use shapewise::ops::{Dtype, Gemm, Layout, Op};
+use shapewise::predict::Predictor;
+use shapewise::predict::estimate::Estimate;
+use shapewise::predict::step::estimate_step;
+use shapewise::random::Random;
+use std::collections::BTreeMap;
+
+/// Bounds of a group, or what it shows: of the absolute error its median and 90th percentile, the share inside the 90 %
+/// interval, the median of the signed error.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Figures {
+    rows: usize,
+    median: f64,
+    p90: f64,
+    inside: f64,
+    bias: f64,
+}
+
+/// Predicted over measured times of each group, and whether the measured one is inside the interval.
+#[derive(Default)]
+struct Groups(BTreeMap<String, Vec<(f64, bool)>>);
+
+impl Groups {
+    fn add(&mut self, group: String, ratio: f64, inside: bool) {
+        self.0.entry(group).or_default().push((ratio, inside));
+    }
+
+    /// Fewer rows than this have no quantiles.
+    const LEAST: usize = 4;
+
+    fn figures(&self) -> BTreeMap<&str, Figures> {
+        let judged = self.0.iter().filter(|(_, rows)| rows.len() >= Self::LEAST);
+        let figures = judged.map(|(group, rows)| {
+            let quantile = |value: &dyn Fn(f64) -> f64, share: f64| {
+                let mut values: Vec<f64> = rows.iter().map(|(ratio, _)| value(*ratio)).collect();
+                values.sort_by(f64::total_cmp);
+                shapewise::stats::quantile(&values, share)
+            };
+            let error = |ratio: f64| (ratio - 1.0).abs();
+            let inside = rows.iter().filter(|(_, inside)| *inside).count();
+            let figures = Figures {
+                rows: rows.len(),
+                median: quantile(&error, 0.5),
+                p90: quantile(&error, 0.9),
+                inside: inside as f64 / rows.len() as f64,
+                bias: quantile(&|ratio| ratio - 1.0, 0.5),
+            };
+            (group.as_str(), figures)
+        });
+        figures.collect()
+    }
+
+    /// Fails with all groups that are beyond their bounds.
+    fn hold(&self, table: &str) {
+        #[derive(Deserialize)]
+        struct Bounds(BTreeMap<String, BTreeMap<String, Figures>>);
+        let Bounds(mut bounds) = toml::from_str(include_str!("../accuracy.toml")).unwrap();
+        let bounds = bounds.remove(table).unwrap_or_default();
+        let beyond = |group: &str, now: &Figures| {
+            bounds.get(group).is_none_or(|bound| {
+                now.rows < bound.rows
+                    || now.median > bound.median
+                    || now.p90 > bound.p90
+                    || now.inside < bound.inside
+                    || now.bias.abs() > bound.bias
+            })
+        };
+        let figures = self.figures();
+        let beyond = figures.iter().filter(|(group, now)| beyond(group, now));
+        let said: Vec<String> = beyond
+            .map(|(group, now)| {
+                let Figures { rows, median, p90, inside, bias } = now;
+                format!(
+                    "\"{group}\" = {{ rows = {rows}, median = {median:.4}, p90 = {p90:.4}, inside = {inside:.3}, bias = {bias:.4} }}"
+                )
+            })
+            .collect();
+        assert!(
+            said.is_empty(),
+            "beyond tests/accuracy.toml, [{table}]:\n{}",
+            said.join("\n")
+        );
+        let known: Vec<&str> = bounds.keys().map(String::as_str).collect();
+        let found: Vec<&str> = figures.keys().copied().collect();
+        assert_eq!(found, known, "groups of {table}");
+    }
+}
+
+/// Which sizes of a GEMM 8 does not divide, as `m-k`.
+fn unaligned(op: &Gemm) -> String {
+    let sizes = [("m", op.m), ("n", op.n), ("k", op.k)];
+    let sizes = sizes.map(|(name, size)| if size.is_multiple_of(8) { "-" } else { name });
+    sizes.concat()
+}
+
+#[cfg(feature = "dataset")]
+mod kept_rows {
+    use super::*;
+    use shapewise::dataset::{self, Row};
+    use shapewise::evaluate::{evaluate, family};
+    use shapewise::gpu::GpuCatalog;
+    use std::path::Path;
+
+    fn size_class(us: f64) -> &'static str {
+        match us {
+            ..20.0 => "to 20 us",
+            20.0..100.0 => "to 100 us",
+            100.0..1000.0 => "to 1 ms",
+            _ => "from 1 ms",
+        }
+    }
+
+    /// Judges rows under each of the names that `groups` gives them.
+    fn judge(rows: Vec<Row>, groups: &dyn Fn(&Row) -> Vec<String>) -> Groups {
+        let table = dataset::timings(rows);
+        let answer = |gpu: &Gpu| Predictor::new(gpu, None);
+        let evaluation = evaluate(&table.rows, &GpuCatalog::default(), &answer).unwrap();
+        let mut judged = Groups::default();
+        for (score, place) in evaluation.scores.iter().zip(&evaluation.places) {
+            let Estimate { time, .. } = score.estimate;
+            let inside = (score.estimate.low()..=score.estimate.high()).contains(&score.measured);
+            for group in groups(&table.rows[*place]) {
+                judged.add(group, time / score.measured, inside);
+            }
+        }
+        judged
+    }
+
+    #[test]
+    fn our_own_rows_stay_within_their_bounds() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/measurements");
+        let files = [
+            "h100/gemm-bf16",
+            "h200/gemm-bf16",
+            "h200/gemm-2",
+            "h200/gemm-fp8",
+            "h100/attention-bf16",
+            "h200/attention-bf16",
+        ];
+        let files = files.map(|file| folder.join(file).with_extension("parquet"));
+        let rows = dataset::read_many(&files).unwrap();
+        let groups = |row: &Row| {
+            let dtype = row.op.dtype().unwrap();
+            let name = format!("{} {dtype}", family(&row.op));
+            let by_size = format!("{name}, {}", size_class(row.time.micros()));
+            match &row.op {
+                Op::Gemm(op) => {
+                    let few = if op.m < 64 { ", few rows" } else { "" };
+                    let class = format!("{name} {} {}{few}", op.layout, unaligned(op));
+                    vec![by_size, class]
+                }
+                _ => vec![by_size],
+            }
+        };
+        judge(rows, &groups).hold("own");
+    }
+
+    /// The path of a public table; nothing, and a line that says so, where there are none.
+    fn public(name: &str) -> Option<std::path::PathBuf> {
+        let Some(folder) = std::env::var_os("SHAPEWISE_PUBLIC_DATA") else {
+            let reason = "SHAPEWISE_PUBLIC_DATA does not name the folder of the public tables";
+            crate::skip::skip("tables", reason);
+            return None;
+        };
+        Some(Path::new(&folder).join(name).with_extension("parquet"))
+    }
+
+    /// Rows of these, evenly, judge the nets.
+    const EVENLY: usize = 7;
+
+    #[test]
+    fn public_tables_stay_within_their_bounds() {
+        let mut rows = Vec::new();
+        for table in [
+            "aic_gemm_bf16",
+            "aic_context_attention_bf16",
+            "aic_generation_attention_bf16",
+        ] {
+            let Some(path) = public(table) else { return };
+            let stacks = ["trtllm 1.3.0rc20", "sglang 0.5.10"]
+                .map(str::to_owned)
+                .to_vec();
+            let filter = dataset::Filter {
+                gpus: None,
+                stacks: Some(stacks),
+            };
+            let source = dataset::Source::Aiconfigurator;
+            let table = dataset::import(source, &[path], &filter).unwrap();
+            rows.extend(table.rows.into_iter().step_by(EVENLY));
+        }
+        let group = |row: &Row| vec![format!("{} {} {}", family(&row.op), row.gpu, row.stack)];
+        judge(rows, &group).hold("public");
+    }
+
+    #[test]
+    fn public_runs_stay_within_their_bounds() {
+        use shapewise::dataset::runs::read_runs;
+        use shapewise::evaluate::runs::{Choice, judge};
+        let mut judged = Groups::default();
+        for table in ["training_steps", "inference_runs"] {
+            let Some(path) = public(table) else { return };
+            let runs = read_runs(&[path], &GpuCatalog::default()).unwrap();
+            let answer = |gpu: &Gpu| Predictor::new(gpu, None);
+            for each in judge(&runs, &Choice::Auto, &answer).unwrap() {
+                let ratio = each.time() / each.run.time;
+                let width = each.framework.half_width(each.kind());
+                let inside = width.is_some_and(|width| ratio.ln().abs() <= width);
+                let group = format!(
+                    "{} {} {}",
+                    each.run.measure,
+                    each.kind(),
+                    each.framework.name
+                );
+                judged.add(group, ratio, inside);
+            }
+        }
+        judged.hold("runs");
+    }
+}
+
+fn predict(gpu: &str, ops: &[Gemm]) -> Vec<Estimate> {
+    let predictor = Predictor::new(Gpu::find(gpu).unwrap(), None).unwrap();
+    let ops: Vec<Op> = ops.iter().copied().map(Op::Gemm).collect();
+    predictor.predict(&ops)
+}
+
+/// Random GEMMs with `m` and `k` multiples of 8 and an `n` of any size.
+fn random_gemms(seed: u64, layout: Layout, count: usize) -> Vec<Gemm> {
+    let mut random = Random::seeded(seed);
+    let mut size = || (256.0 * 64f64.powf(random.uniform())) as u64;
+    let gemms = (0..count).map(|_| Gemm {
+        layout,
+        ..Gemm::new(
+            size().next_multiple_of(8),
+            size(),
+            size().next_multiple_of(8),
+        )
+    });
+    gemms.collect()
+}
+
+/// The median of ratios, and the share of them below 0.98.
+fn median_and_faster(mut ratios: Vec<f64>) -> (f64, f64) {
+    ratios.sort_by(f64::total_cmp);
+    let faster = ratios.iter().filter(|ratio| **ratio < 0.98).count();
+    let share = faster as f64 / ratios.len() as f64;
+    (shapewise::stats::quantile(&ratios, 0.5), share)
+}
+
+/// In the layout of weight gradients no operand is contiguous along the reduction, so that a token more is a token more.
+#[test]
+fn one_token_more_or_less_costs_a_token() {
+    for gpu in ["h200", "h100", "h20", "h100-hbm2e", "a100", "b200"] {
+        let mut gemms = random_gemms(5, Layout::Nt, 400);
+        gemms
+            .iter_mut()
+            .for_each(|op| op.n = op.n.next_multiple_of(8));
+        let times = predict(gpu, &gemms);
+        for step in [-1, 1] {
+            let next = gemms.iter().map(|op| Gemm {
+                k: op.k.saturating_add_signed(step),
+                ..*op
+            });
+            let next: Vec<_> = next.collect();
+            let near = predict(gpu, &next).into_iter().zip(&times);
+            let ratios: Vec<f64> = near.map(|(near, time)| near.time / time.time).collect();
+            let most = ratios.iter().copied().fold(0.0, f64::max);
+            let (median, faster) = median_and_faster(ratios);
+            assert!((0.98..1.02).contains(&median), "{gpu} {step}: {median}");
+            // Of neighbours that are both multiples of 8 nets know one better.
+            assert!(most < 1.3 && faster < 0.2, "{gpu} {step}: {most} {faster}");
+        }
+    }
+    for gpu in ["h200", "h100"] {
+        let predictor = Predictor::new(Gpu::find(gpu).unwrap(), None).unwrap();
+        let model = Architecture::find("llama-3-8b").unwrap();
+        let rate = |seq| {
+            let step = estimate_step(&predictor, &model, &Workload::train(1, seq)).unwrap();
+            step.tokens_per_s
+        };
+        let ratio = rate(4095) / rate(4096);
+        assert!((0.98..1.02).contains(&ratio), "{gpu}: {ratio}");
+    }
+}
+
+/// A row more does not make a misaligned GEMM faster.
+#[test]
+fn one_row_more_is_not_faster() {
+    for (gpu, most) in [
+        ("h200", 0.05),
+        ("h100", 0.05),
+        ("h100-hbm2e", 0.05),
+        ("a100", 0.05),
+        ("rtx4090", 0.05),
+        // Ratios of another GPU add its noise: up to 0.29 where it was 1.
+        ("b200", 0.35),
+        ("b300", 0.35),
+        ("gb200", 0.35),
+    ] {
+        for layout in [Layout::Tn, Layout::Nn] {
+            let gemms: Vec<_> = random_gemms(6, layout, 400);
+            let more: Vec<_> = gemms.iter().map(|op| Gemm { m: op.m + 1, ..*op }).collect();
+            let times = predict(gpu, &gemms);
+            let ratios = times.iter().zip(predict(gpu, &more));
+            let ratios = ratios.map(|(one, other)| other.time / one.time).collect();
+            let (median, faster) = median_and_faster(ratios);
+            assert!(
+                median > 0.98 && faster < most,
+                "{gpu} {layout}: {median} {faster}"
+            );
+        }
+    }
+}
+
+/// Square bf16 products on RTX 4090 in TFLOP/s, pytorch/pytorch issue 181718.
+#[test]
+fn odd_sizes_cost_little_on_ada() {
+    let measured = [
+        (2040, 155.9),
+        (2055, 115.6),
+        (2056, 89.6),
+        (2057, 106.8),
+        (2072, 83.6),
+        (2073, 112.0),
+    ];
+    let gemms = measured.map(|(size, _)| Gemm {
+        dtype: Dtype::Bf16,
+        ..Gemm::new(size, size, size)
+    });
+    for ((size, rate), estimate) in measured.into_iter().zip(predict("rtx4090", &gemms)) {
+        let time = 2.0 * f64::from(u32::try_from(size).unwrap()).powi(3) / (rate * 1e12);
+        let [low, high] = [estimate.low(), estimate.high()].map(|end| end.secs());
+        assert!(
+            (low..=high).contains(&time),
+            "{size}: {time} s of {low} to {high}"
+        );
+    }
+}
