@@ -162,15 +162,14 @@ impl Parquet {
     ) -> Result<impl Iterator<Item = Result<Batch<'_>>>> {
         let missing = columns.iter().filter(|column| !self.has(column));
         let missing: Vec<_> = missing.map(|column| format!("`{column}`")).collect();
-        if !missing.is_empty() {
-            let (noun, verb) = match missing.len() {
-                1 => ("column", "is"),
-                _ => ("columns", "are"),
+        if let [first, others @ ..] = &missing[..] {
+            let others = match others {
+                [] => String::new(),
+                others => format!(", nor are there {}", others.join(", ")),
             };
             return Err(Error::bad_input(format!(
-                "{}: the {noun} {} {verb} missing; allowed: a file with the columns {}",
+                "{}: the column {first} is missing{others}; allowed: a file with the columns {}",
                 self.place,
-                missing.join(", "),
                 columns.join(", ")
             )));
         }
