@@ -2,6 +2,7 @@
 //!
 //! Making one takes milliseconds, asking it microseconds, so those that were asked last are kept.
 
+use crate::arch::Mode;
 use crate::error::Error;
 use crate::error::Result;
 use crate::error::read_text;
@@ -54,7 +55,7 @@ impl Predictors {
         // Others go on meanwhile; that two make the same one does no harm.
         let artifact = model.map(built_in).transpose()?;
         let made = unframed(target, gpu, artifact)?;
-        let made = Arc::new(framed(made, target.framework.as_ref())?);
+        let made = Arc::new(framed(made, target)?);
         if let Some(FrameworkRequest::Content { .. }) = target.framework {
             return Ok(made);
         }
@@ -109,9 +110,10 @@ pub fn find(target: &TargetRequest, mut gpus: GpuCatalog) -> Result<Predictor> {
     if let Some(FrameworkRequest::Named(name)) = &target.framework
         && let Some(framework) = framework_file(name)?
     {
+        refuse_eager(target, name)?;
         return Ok(predictor.with_framework(framework));
     }
-    framed(predictor, target.framework.as_ref())
+    framed(predictor, target)
 }
 
 /// The predictor of a target on this GPU, without its framework.
@@ -121,17 +123,65 @@ fn unframed(target: &TargetRequest, gpu: &Gpu, model: Option<&Artifact>) -> Resu
 }
 
 /// The predictor with a framework, whose name is that of a built-in one.
-fn framed(predictor: Predictor, framework: Option<&FrameworkRequest>) -> Result<Predictor> {
-    match framework {
+fn framed(predictor: Predictor, target: &TargetRequest) -> Result<Predictor> {
+    match &target.framework {
+        None if target.enforce_eager => {
+            Ok(predictor.with_framework_named(&eager(Framework::default_name(Mode::Decode))?))
+        }
         None => Ok(predictor),
         Some(FrameworkRequest::Named(name)) => {
             Framework::check_name(name)?;
+            let name = match target.enforce_eager {
+                true => &eager(name)?,
+                false => name,
+            };
             Ok(predictor.with_framework_named(name))
         }
         Some(FrameworkRequest::Content { toml }) => {
-            Ok(predictor.with_framework(framework_content(toml)?))
+            let framework = framework_content(toml)?;
+            refuse_eager(target, &framework.name)?;
+            Ok(predictor.with_framework(framework))
         }
     }
+}
+
+/// The built-in framework that is this one without CUDA graphs.
+fn eager(name: &str) -> Result<String> {
+    const EAGER: &str = "-eager";
+    let eager = match name.ends_with(EAGER) {
+        true => name.to_owned(),
+        false => format!("{name}{EAGER}"),
+    };
+    let known = Framework::all().iter().map(|known| known.name.as_str());
+    if known.clone().any(|known| known == eager) {
+        return Ok(eager);
+    }
+    let with: Vec<_> = known
+        .filter_map(|known| known.strip_suffix(EAGER))
+        .collect();
+    let allowed = format!("with {}", with.join(", "));
+    let field = "enforce_eager";
+    Err(Error::field(
+        "target",
+        field,
+        format!("with {name}"),
+        &allowed,
+    ))
+}
+
+/// Refuses launches by the host beside the constants of a file, which hold what its server does.
+fn refuse_eager(target: &TargetRequest, name: &str) -> Result<()> {
+    if !target.enforce_eager {
+        return Ok(());
+    }
+    let allowed = "with a built-in framework";
+    let field = "enforce_eager";
+    Err(Error::field(
+        "target",
+        field,
+        format!("with {name}"),
+        allowed,
+    ))
 }
 
 /// The framework that a request holds as the text of a file.

@@ -259,9 +259,12 @@ pub struct Step {
     pub items: Vec<Item>,
     /// Tokens that one replica processes per step (decode: produces).
     pub tokens: u64,
-    /// Arithmetic of one replica per step by the convention of published MFU figures (PaLM, arXiv 2204.02311,
-    /// appendix B): the causal half is not taken off, recomputation does not count, backward is twice forward.
+    /// Arithmetic of one replica per step: without what a causal mask leaves out and without recomputation, backward being
+    /// twice forward.
     pub model_flops: Flops,
+    /// The same by the convention of published MFU figures (PaLM, arXiv 2204.02311, appendix B): with the whole square of
+    /// attention.
+    pub square_flops: Flops,
     /// GPUs that share one replica: tensor, context and pipeline ranks.
     pub gpus_per_replica: u64,
     /// Pipeline stages.

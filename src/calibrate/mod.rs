@@ -6,7 +6,7 @@
 //! root of its runs, errors are those of fits without the run's own configuration, and the half width of the interval is
 //! the split-conformal quantile over configurations, each weighing alike.
 
-use crate::framework::{Constant, Figure, Fit, Framework, Kind};
+use crate::framework::{Constant, Figure, Fit, FitGroup, Framework, Kind, Subject};
 use crate::least_squares::least_squares;
 use crate::predict::step::Timed;
 use crate::stats::{quantile, rounded};
@@ -50,6 +50,8 @@ pub struct Sample {
     pub configuration: String,
     /// The kind of step, which shares a half width.
     pub kind: Kind,
+    /// What decides for which steps it speaks.
+    pub subject: Subject,
     /// Whether constants may be fitted to it; else it is only judged.
     pub fitted: bool,
     /// Which of the framework's releases it ran.
@@ -134,27 +136,63 @@ pub fn calibrate(prior: &Framework, samples: &[Sample]) -> Framework {
         }
         let half_width = conformal(&errors);
         framework.set_half_width(kind, half_width);
-        let mut apes: Vec<f64> = of_kind.map(|(_, error)| error.exp_m1().abs()).collect();
-        apes.sort_by(f64::total_cmp);
-        let inside = errors
-            .iter()
-            .filter(|(_, error)| *error <= half_width)
-            .count();
-        let configurations: BTreeSet<&str> = errors.iter().map(|(name, _)| *name).collect();
+        let judged: Vec<(&Sample, f64)> = of_kind.map(|(sample, error)| (sample, *error)).collect();
+        let mut groups: BTreeMap<_, Vec<(&Sample, f64)>> = BTreeMap::new();
+        for &(sample, error) in &judged {
+            let subject = &sample.subject;
+            let group = groups.entry((subject.generation.name(), subject.hybrid));
+            group.or_default().push((sample, error));
+        }
+        let all = group(&judged, half_width);
         framework.fits.insert(
             kind,
             Fit {
                 runs_from: String::new(),
-                runs: errors.len() as u64,
-                configurations: configurations.len() as u64,
-                median_ape: round(quantile(&apes, 0.5)),
-                mean_ape: round(apes.iter().sum::<f64>() / apes.len() as f64),
-                p90_ape: round(quantile(&apes, 0.9)),
-                coverage_90: round(inside as f64 / errors.len() as f64),
+                runs: all.runs,
+                configurations: all.configurations,
+                median_ape: all.median_ape,
+                mean_ape: all.mean_ape,
+                p90_ape: all.p90_ape,
+                coverage_90: all.coverage_90,
+                groups: groups
+                    .values()
+                    .map(|runs| group(runs, half_width))
+                    .collect(),
             },
         );
     }
     framework
+}
+
+/// What runs and the errors of fits without their configurations say; there is at least one.
+fn group(judged: &[(&Sample, f64)], half_width: f64) -> FitGroup {
+    let mut apes: Vec<f64> = judged
+        .iter()
+        .map(|(_, error)| error.exp_m1().abs())
+        .collect();
+    apes.sort_by(f64::total_cmp);
+    let inside = judged.iter().filter(|(_, error)| error.abs() <= half_width);
+    let subjects = || judged.iter().map(|(sample, _)| &sample.subject);
+    let configurations = judged
+        .iter()
+        .map(|(sample, _)| sample.configuration.as_str());
+    let first = &judged[0].0.subject;
+    FitGroup {
+        generation: first.generation,
+        hybrid: first.hybrid,
+        gpus: subjects().map(|subject| subject.gpu.clone()).collect(),
+        formats: subjects()
+            .map(|subject| subject.format.to_owned())
+            .collect(),
+        longest_tokens: subjects().map(|subject| subject.tokens).max().unwrap_or(0),
+        nodes: subjects().map(|subject| subject.nodes).max().unwrap_or(1),
+        runs: judged.len() as u64,
+        configurations: configurations.collect::<BTreeSet<_>>().len() as u64,
+        median_ape: round(quantile(&apes, 0.5)),
+        mean_ape: round(apes.iter().sum::<f64>() / apes.len() as f64),
+        p90_ape: round(quantile(&apes, 0.9)),
+        coverage_90: round(inside.count() as f64 / judged.len() as f64),
+    }
 }
 
 /// The error of each sample by a fit to the other folds; configurations are dealt to folds in order of their names.
@@ -352,6 +390,7 @@ mod tests {
                 timed,
                 configuration: format!("{name} {}", work.seq),
                 kind: Kind::of(arch, &work),
+                subject: Subject::of(predictor.gpu(), arch, &work),
                 fitted: true,
                 release: None,
             }
@@ -387,6 +426,7 @@ mod tests {
                 timed,
                 configuration: format!("{name} {release:?}"),
                 kind: Kind::FirstToken,
+                subject: Subject::of(predictor.gpu(), arch, &Workload::prefill(1, 1000)),
                 fitted: true,
                 release,
             };

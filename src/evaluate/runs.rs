@@ -11,7 +11,7 @@ use crate::dataset::runs::Runs;
 use crate::error::Result;
 use crate::evaluate::Errors;
 use crate::evaluate::Score;
-use crate::framework::{Framework, Kind};
+use crate::framework::{Framework, Kind, Subject};
 use crate::gpu::Gpu;
 use crate::predict::Predictor;
 use crate::predict::estimate::Caveats;
@@ -206,6 +206,7 @@ pub fn judge<'a>(
                     Kind::of(&run.architecture, &run.workload)
                 }
             },
+            subject: Subject::of(&run.gpu, &run.architecture, &run.workload),
             fitted: run.unfitted.is_none(),
             release: framework.release(&run.software),
         };

@@ -45,10 +45,26 @@ named_enum! {
         NotLearned = "not_learned",
         /// Traffic to host memory and Adam on the CPU, by bandwidths: no run that offloads was measured.
         Offload = "offload",
+        /// No run of the framework with models of this kind was compared on GPUs of this generation.
+        UnseenGpu = "unseen_gpu",
+        /// The longest run that was compared is less than a quarter as long.
+        UnseenLength = "unseen_length",
+        /// No run in this number format was compared.
+        UnseenFormat = "unseen_format",
+        /// No run of which a replica spans several nodes was compared.
+        UnseenNodes = "unseen_nodes",
     }
 }
 
 impl Caveat {
+    /// Whether it is of a whole step, not of one of its operators.
+    pub const fn is_of_step(self) -> bool {
+        matches!(
+            self,
+            Self::UnseenGpu | Self::UnseenLength | Self::UnseenFormat | Self::UnseenNodes
+        )
+    }
+
     /// What to tell a person.
     pub const fn text(self) -> &'static str {
         match self {
@@ -82,6 +98,12 @@ impl Caveat {
             Self::Offload => {
                 "offloading assumed from bandwidths: no run that offloads was measured"
             }
+            Self::UnseenGpu => {
+                "no run with a model of this kind on a GPU of this generation was compared"
+            }
+            Self::UnseenLength => "no run of a quarter of this length was compared",
+            Self::UnseenFormat => "no run in this number format was compared",
+            Self::UnseenNodes => "no run of one model over several nodes was compared",
         }
     }
 }

@@ -80,6 +80,8 @@ named_enum! {
         SequenceUs = "sequence_us",
         /// Time per step.
         StepMs = "step_ms",
+        /// What the host of a server takes at least for one decode step: scheduling, inputs, sampling, text.
+        HostStepMs = "host_step_ms",
         /// Share by which a step grows with each doubling of the GPUs beyond eight.
         GrowthPerDoubling = "growth_per_doubling",
         /// Share of the prompt passes of other requests that a server runs between two tokens of one.

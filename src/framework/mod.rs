@@ -6,9 +6,11 @@
 //! inherits from. [`Framework::KERNELS`] is the plain sum of kernels and collectives.
 
 mod constant;
+mod evidence;
 mod read;
 
 pub use constant::{Constant, Scale};
+pub use evidence::{FitGroup, Gap, Subject};
 
 use crate::arch::{Architecture, Dimension, Mode, Workload};
 use crate::error::{Error, Result};
@@ -171,6 +173,9 @@ pub struct Fit {
     pub p90_ape: f64,
     /// Share of held-out runs inside the 90 % interval.
     pub coverage_90: f64,
+    /// The same by generation of the GPUs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<FitGroup>,
 }
 
 /// A release of a framework, or one of several servers that share a file: factors of its constants over those of the

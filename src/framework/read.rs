@@ -112,7 +112,10 @@ pub(super) fn framework(
         framework.kernels.memory = provider;
     }
     framework.kernels.engine = file.engine.or(framework.kernels.engine);
-    framework.fits = file.fits;
+    // What changes no interval is judged by the same runs.
+    if !(file.fits.is_empty() && file.half_widths.is_empty()) {
+        framework.fits = file.fits;
+    }
     for (key, figure) in file.constants {
         let Some(constant) = Constant::parse(&key) else {
             let known = Constant::NAMES.join(", ");
@@ -247,7 +250,10 @@ pub(super) fn to_toml(framework: &Framework) -> String {
             })
             .collect(),
         spreads: BTreeMap::new(),
-        fits: framework.fits.clone(),
+        fits: match framework.fits == base.fits {
+            true => BTreeMap::new(),
+            false => framework.fits.clone(),
+        },
         releases: framework.releases.clone(),
     };
     toml::to_string(&file).expect("texts and finite numbers")

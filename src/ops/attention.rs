@@ -91,19 +91,7 @@ impl Attention {
     ///
     /// Query `i` (0-based, aligned to the end of the keys) sees `seq_kv - seq_q + i + 1` keys when causal.
     pub fn pairs(&self) -> f64 {
-        let (q, kv) = (self.seq_q as f64, self.seq_kv as f64);
-        let window = if self.window == 0 {
-            kv
-        } else {
-            (self.window as f64).min(kv)
-        };
-        if !self.causal {
-            return q * window;
-        }
-        // Queries whose prefix is still shorter than the window see a growing triangle.
-        let first = kv - q;
-        let growing = (window - first).clamp(0.0, q);
-        growing * first + growing * (growing + 1.0) / 2.0 + (q - growing) * window
+        pairs(self.seq_q, self.seq_kv, self.causal, self.window)
     }
 
     /// Two products forward (`q·kᵀ`, `p·v`); backward recomputes the scores: five products, 2.5 times.
@@ -186,6 +174,23 @@ impl Attention {
     pub const fn is_decode(&self) -> bool {
         self.seq_q == 1 && self.seq_kv > 1
     }
+}
+
+/// [`Attention::pairs`] of one head.
+pub(crate) fn pairs(queries: u64, keys: u64, causal: bool, window: u64) -> f64 {
+    let (q, kv) = (queries as f64, keys as f64);
+    let window = if window == 0 {
+        kv
+    } else {
+        (window as f64).min(kv)
+    };
+    if !causal {
+        return q * window;
+    }
+    // Queries whose prefix is still shorter than the window see a growing triangle.
+    let first = kv - q;
+    let growing = (window - first).clamp(0.0, q);
+    growing * first + growing * (growing + 1.0) / 2.0 + (q - growing) * window
 }
 
 impl fmt::Display for Attention {

@@ -14,6 +14,7 @@ mod linear_attention;
 mod memory;
 
 pub use attention::Attention;
+pub(crate) use attention::pairs;
 pub use collective::{Collective, CollectiveKind};
 pub use dimension::{Dimension, Domain, LARGEST, Value};
 pub use experts::{Experts, RouterLoad, Routing, Stratum};

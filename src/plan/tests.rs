@@ -93,7 +93,7 @@ fn large_models_reach_the_utilisation_of_published_runs() {
         ("llama-3-8b", 8),
     ] {
         let plan = train(&predictor, model(name), &training(gpus)).unwrap();
-        let mfu = plan.layouts[0].step.mfu;
+        let mfu = plan.layouts[0].step.mfu_full_attention;
         assert!((0.40..=0.62).contains(&mfu), "{name} on {gpus}: {mfu}");
     }
 }

@@ -60,6 +60,14 @@ impl Bound {
     }
 }
 
+impl Tier {
+    /// The tier of the largest of these shares, in the order of [`Tier::ALL`]; of equal ones the worse.
+    pub fn of_most(shares: [f64; Self::ALL.len()]) -> Self {
+        let most = |a: &Self, b: &Self| shares[*a as usize].total_cmp(&shares[*b as usize]);
+        Self::ALL.into_iter().max_by(most).unwrap_or(Self::Roofline)
+    }
+}
+
 /// The predicted time of one operator.
 ///
 /// The 90 % interval is `[time * exp(-half_width), time * exp(half_width)]`, its lower end no less than physics allows.

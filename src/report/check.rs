@@ -163,7 +163,7 @@ impl From<&StepEstimate> for StepKeys {
             high_us: step.high.micros(),
             tokens_per_s: step.tokens_per_s,
             fits: step.fits,
-            tier: step.worst_tier(),
+            tier: step.main_tier(),
             tier_shares: Tier::ALL.into_iter().zip(step.tier_shares).collect(),
         }
     }

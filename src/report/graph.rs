@@ -101,6 +101,7 @@ impl GraphReport {
         let caveats = estimates
             .iter()
             .fold(Caveats::default(), |all, each| all.union(each.caveats));
+        let tier_shares = Tier::ALL.map(|tier| share(&|each| each.tier == tier));
         Self {
             gpu: gpu.name.clone(),
             gpu_title: gpu.title.clone(),
@@ -112,22 +113,11 @@ impl GraphReport {
             flops: parts()
                 .map(|(item, _)| item.op.flops().flops() * item.count as f64)
                 .sum(),
-            tier: estimates
-                .iter()
-                .map(|each| each.tier)
-                .max()
-                .unwrap_or(Tier::Measured),
-            tier_shares: Tier::ALL
-                .into_iter()
-                .map(|tier| (tier, share(&|each| each.tier == tier)))
-                .collect(),
-            caveats: caveats
-                .iter()
-                .map(|caveat| SharedWarning {
-                    warning: Warning::from(caveat),
-                    time_share: share(&|each| each.caveats.contains(caveat)),
-                })
-                .collect(),
+            tier: Tier::of_most(tier_shares),
+            tier_shares: Tier::ALL.into_iter().zip(tier_shares).collect(),
+            caveats: SharedWarning::sorted(caveats.iter(), |caveat| {
+                share(&|each| each.caveats.contains(caveat))
+            }),
             notes: listing.notes.clone(),
             lines: parts()
                 .map(|(item, each)| GraphLine {

@@ -233,8 +233,10 @@ fn signed(fraction: f64) -> String {
 
 /// The tiers with any share: `94 % learned, 6.0 % roofline`.
 fn tier_shares_text(shares: &BTreeMap<Tier, f64>) -> String {
-    let present = shares.iter().filter(|(_, share)| **share > 0.0);
+    let mut present: Vec<_> = shares.iter().filter(|(_, share)| **share > 0.0).collect();
+    present.sort_by(|a, b| b.1.total_cmp(a.1));
     let parts: Vec<_> = present
+        .into_iter()
         .map(|(tier, share)| format!("{} {tier}", percent(*share)))
         .collect();
     parts.join(", ")

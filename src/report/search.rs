@@ -587,7 +587,7 @@ impl ShapeKeys {
             won: won(found, shape),
             loss: LossKeys::from(&shape.loss),
             outcome: shape.outcome.as_ref().map(OutcomeKeys::from),
-            tier: step.worst_tier(),
+            tier: step.main_tier(),
             tier_shares: Tier::ALL
                 .into_iter()
                 .map(|tier| (tier, step.tier_shares[tier as usize]))

@@ -9,16 +9,18 @@ use crate::arch::Workload;
 use crate::arch::host_traffic;
 use crate::arch::parameters;
 use crate::error::Result;
-use crate::framework::{Fit, Kind};
+use crate::framework::{Fit, Framework, Gap, Subject};
 use crate::ops::Op;
 use crate::plan::Remedy;
 use crate::predict::Predictor;
 use crate::predict::estimate::Caveat;
 use crate::predict::estimate::Tier;
 use crate::predict::step::Line;
+use crate::predict::step::Rest;
 use crate::predict::step::StepEstimate;
 use crate::report::Basis;
 use crate::report::Warning;
+use crate::report::grouped;
 use crate::report::percent;
 use crate::report::plan::{RunKeys, usd_per_million_tokens};
 use crate::report::shape::Shape;
@@ -27,7 +29,7 @@ use crate::units::Flops;
 use crate::units::Seconds;
 use crate::units::significant;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use utoipa::ToSchema;
 
 /// One predicted step of a model.
@@ -51,7 +53,11 @@ pub struct StepReport {
     pub(super) tokens_per_s_per_gpu: f64,
     pub(super) tokens_per_s_of_all_gpus: f64,
     pub(super) model_flops: f64,
+    /// Share of the dense peak that the arithmetic of the model reaches: without what a causal mask leaves out, without
+    /// recomputation.
     pub(super) mfu: f64,
+    /// The same with the whole square of attention, as PaLM and Megatron publish it; above 1 in long causal sequences.
+    pub(super) mfu_full_attention: f64,
     /// Share of the dense peak that executed FLOPs reach: causal attention without what it masks, recomputation counted.
     pub(super) hfu: f64,
     pub(super) gpus: u64,
@@ -80,6 +86,8 @@ pub struct StepReport {
     /// The dense peak in TFLOP/s and the bandwidth of the memory in TB/s.
     #[serde(skip)]
     pub(super) roof: [f64; 2],
+    /// What the time holds besides the lines: both together are `time_us`.
+    pub(super) rest: Vec<RestLine>,
 }
 
 named_enum! {
@@ -116,8 +124,12 @@ pub(super) struct FrameworkKeys {
     pub assumed: bool,
     /// Bandwidth between nodes of one GPU.
     pub network_bytes_per_s: f64,
-    /// Its errors on runs kept out of the fit of its constants, for this kind of step.
+    /// Its errors on runs kept out of the fit of its constants: those of this kind of step, on GPUs of this generation, of at
+    /// least a quarter of the length; none where there are no such runs.
     pub fit: Option<Fit>,
+    /// Which runs speak for this step, or why none does; absent where the framework was compared with no run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<String>,
 }
 
 /// What a GPU keeps in the memory of its host, and how fast it reaches that.
@@ -159,6 +171,20 @@ pub(super) struct SharedWarning {
 }
 
 impl SharedWarning {
+    /// The warnings of these caveats, the one that touches most of the time first.
+    pub(super) fn sorted(
+        caveats: impl Iterator<Item = Caveat>,
+        share: impl Fn(Caveat) -> f64,
+    ) -> Vec<Self> {
+        let all = caveats.map(|caveat| Self {
+            warning: Warning::from(caveat),
+            time_share: share(caveat),
+        });
+        let mut all: Vec<_> = all.collect();
+        all.sort_by(|a, b| b.time_share.total_cmp(&a.time_share));
+        all
+    }
+
     /// The lines that people read, without those that would say 0.0 % of the time.
     pub(super) fn lines(all: &[Self]) -> impl Iterator<Item = (&'static str, String)> {
         let seen = all.iter().filter(|shared| shared.time_share >= 0.000_5);
@@ -168,6 +194,17 @@ impl SharedWarning {
             ("caveat", text)
         })
     }
+}
+
+/// What the time of a step holds besides its operators.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+pub(super) struct RestLine {
+    pub role: Rest,
+    pub count: u64,
+    pub each_us: f64,
+    /// Negative where time is saved.
+    pub time_us: f64,
+    pub share: f64,
 }
 
 /// One operator of the step.
@@ -183,9 +220,12 @@ pub(super) struct StepLine {
     #[serde(skip)]
     pub kind: KernelKind,
     pub count: u64,
+    /// What one call takes in this step; of traffic the part that shows. Times `count` it is `time_us`.
     pub each_us: f64,
     pub each_low_us: f64,
     pub each_high_us: f64,
+    /// What one call takes by itself, as the operator alone is predicted: before what the framework makes of it.
+    pub alone_us: f64,
     pub time_us: f64,
     pub share: f64,
     pub flops: f64,
@@ -229,13 +269,18 @@ impl FrameworkKeys {
         workload: &Workload,
     ) -> Result<Self> {
         let framework = predictor.framework(workload.mode)?;
-        let kind = Kind::of(architecture, workload);
+        let subject = Subject::of(predictor.gpu(), architecture, workload);
+        let compared = framework.evidence(&subject);
+        let evidence = compared.as_ref();
+        let evidence =
+            evidence.map(|(fit, gaps)| evidence_text(framework, &subject, fit.as_ref(), gaps));
         Ok(Self {
             name: framework.name.clone(),
             title: framework.title.clone(),
             assumed: predictor.assumes_framework(),
             network_bytes_per_s: predictor.gpu().network_bandwidth().bytes_per_sec(),
-            fit: framework.fits.get(&kind).cloned(),
+            fit: compared.and_then(|(fit, _)| fit),
+            evidence,
         })
     }
 
@@ -254,6 +299,65 @@ impl FrameworkKeys {
             String::new()
         };
         format!("framework {}{assumed}: {}{network}", self.name, self.title)
+    }
+}
+
+/// `41 of training_steps on h100, h200, up to 8,192 tokens: median 2.1 % off, …`, or why no run speaks for the step.
+fn evidence_text(
+    framework: &Framework,
+    subject: &Subject,
+    fit: Option<&Fit>,
+    gaps: &[Gap],
+) -> String {
+    let list = |names: &BTreeSet<String>| names.iter().cloned().collect::<Vec<_>>().join(", ");
+    let all = &framework.fits[&subject.kind];
+    if let Some(fit) = fit {
+        let group = fit.groups.first();
+        let gpus = group.map(|group| {
+            let longest = grouped(group.longest_tokens);
+            format!(" on {}, up to {longest} tokens", list(&group.gpus))
+        });
+        return format!(
+            "{} of {}{}: median {} off, mean {}, on configurations kept out of the fit of its constants",
+            grouped(fit.runs),
+            fit.runs_from,
+            gpus.unwrap_or_default(),
+            percent(fit.median_ape),
+            percent(fit.mean_ape)
+        );
+    }
+    if gaps.contains(&Gap::Length) {
+        let alike = all
+            .groups
+            .iter()
+            .filter(|group| group.generation == subject.generation);
+        let longest = alike.map(|group| group.longest_tokens).max().unwrap_or(0);
+        return format!(
+            "no run of such a length was compared: the longest has {} tokens",
+            grouped(longest)
+        );
+    }
+    if all.groups.is_empty() {
+        return "the framework does not tell on which GPUs its runs were".to_owned();
+    }
+    let of_generation = all
+        .groups
+        .iter()
+        .any(|group| group.generation == subject.generation);
+    let elsewhere: BTreeSet<String> = all
+        .groups
+        .iter()
+        .flat_map(|group| group.gpus.clone())
+        .collect();
+    match of_generation {
+        true => {
+            "no run of a model with such layers was compared on GPUs of this generation".to_owned()
+        }
+        false => format!(
+            "no run on this GPU was compared, nor on one of its generation; the {} compared ran on {}",
+            grouped(all.runs),
+            list(&elsewhere)
+        ),
     }
 }
 
@@ -302,7 +406,10 @@ impl StepReport {
     ) -> Result<Self> {
         let gpu = predictor.gpu();
         let share = |line: &Line| line.time / step.time;
-        let touched = |caveat| {
+        let touched = |caveat: Caveat| {
+            if caveat.is_of_step() {
+                return 1.0;
+            }
             if caveat == Caveat::Offload {
                 return step.lanes.offload / step.time;
             }
@@ -337,6 +444,7 @@ impl StepReport {
             tokens_per_s_of_all_gpus: step.tokens_per_s * workload.dp as f64,
             model_flops: step.model_flops.flops(),
             mfu: step.mfu,
+            mfu_full_attention: step.mfu_full_attention,
             gpus: workload.gpus(),
             lanes: LaneKeys::of(step),
             run: None,
@@ -360,16 +468,9 @@ impl StepReport {
                     .map_or(0.0, |link| link.bytes_per_sec()),
                 host_memory_bandwidth_bytes_per_s: gpu.host_memory_bandwidth().bytes_per_sec(),
             }),
-            tier: step.worst_tier(),
+            tier: step.main_tier(),
             tier_shares: Tier::ALL.into_iter().zip(step.tier_shares).collect(),
-            caveats: step
-                .caveats
-                .iter()
-                .map(|caveat| SharedWarning {
-                    warning: Warning::from(caveat),
-                    time_share: touched(caveat),
-                })
-                .collect(),
+            caveats: SharedWarning::sorted(step.caveats.iter(), touched),
             format_notes: architecture.stated.format_note(workload).iter().count(),
             notes: architecture
                 .stated
@@ -381,7 +482,19 @@ impl StepReport {
             lines: step
                 .lines
                 .iter()
-                .map(|line| StepLine::new(line, share(line)))
+                .map(|line| StepLine::new(line, step.time))
+                .collect(),
+            rest: step
+                .rest()
+                .into_iter()
+                .filter(|(_, time)| *time != Seconds::ZERO)
+                .map(|(role, time)| RestLine {
+                    role,
+                    count: 1,
+                    each_us: time.micros(),
+                    time_us: time.micros(),
+                    share: time / step.time,
+                })
                 .collect(),
             roof: [
                 peak.flops_per_sec() / 1e12,
@@ -425,8 +538,10 @@ impl StepReport {
 }
 
 impl StepLine {
-    fn new(line: &Line, share: f64) -> Self {
+    fn new(line: &Line, step: Seconds) -> Self {
         let flops = line.item.flops();
+        let each = line.own / line.item.count as f64;
+        let scale = each / line.each.time;
         Self {
             label: line.item.label(),
             role: line.item.role.name(),
@@ -435,16 +550,17 @@ impl StepLine {
             shown: line.item.op.to_string(),
             kind: KernelKind::of(&line.item.op),
             count: line.item.count,
-            each_us: line.each.time.micros(),
-            each_low_us: line.each.low().micros(),
-            each_high_us: line.each.high().micros(),
-            time_us: line.time.micros(),
-            share,
+            each_us: each.micros(),
+            each_low_us: line.each.low().micros() * scale,
+            each_high_us: line.each.high().micros() * scale,
+            alone_us: line.each.time.micros(),
+            time_us: line.own.micros(),
+            share: line.own / step,
             flops: flops.flops(),
             bytes: line.item.op.bytes().bytes() * line.item.count as f64,
-            // A kernel that a framework fuses away takes no time.
-            tflops_per_s: match line.time > Seconds::ZERO {
-                true => (flops / line.time).flops_per_sec() / 1e12,
+            // Traffic that hides takes no time.
+            tflops_per_s: match line.own > Seconds::ZERO {
+                true => (flops / line.own).flops_per_sec() / 1e12,
                 false => 0.0,
             },
             tier: line.each.tier,

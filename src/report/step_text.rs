@@ -7,6 +7,7 @@ use crate::report::Basis;
 use crate::report::Report;
 use crate::report::grouped;
 use crate::report::percent;
+use crate::report::step::RestLine;
 use crate::report::step::SharedWarning;
 use crate::report::step::StepLine;
 use crate::report::step::StepReport;
@@ -19,8 +20,8 @@ use crate::units::Seconds;
 use crate::units::significant;
 use serde_json::Value;
 
-/// MFU that no kernel reaches: it counts the full attention square, which long causal sequences leave half out.
-const HIGH_MFU: f64 = 0.8;
+/// HFU over MFU from which the step executes so much more than the model that both are worth a line.
+const EXECUTES_MORE: f64 = 1.15;
 
 impl Report for StepReport {
     fn text(&self) -> String {
@@ -86,18 +87,6 @@ impl StepReport {
         )
     }
 
-    /// How far the framework was off on runs kept out of the fit of its constants.
-    fn fit(&self) -> Option<String> {
-        let fit = self.framework.fit.as_ref()?;
-        Some(format!(
-            "{} of {}: median {} off, mean {}, on configurations kept out of the fit of its constants",
-            grouped(fit.runs),
-            fit.runs_from,
-            percent(fit.median_ape),
-            percent(fit.mean_ape)
-        ))
-    }
-
     /// `91 % kernels, 6.0 % exposed traffic`.
     fn lanes_text(&self) -> String {
         let shown = self.lanes.iter().filter(|(_, lane)| lane.share > 0.0005);
@@ -105,6 +94,19 @@ impl StepReport {
             format!("{} {}", percent(keys.share), lane.name().replace('_', " "))
         });
         shown.collect::<Vec<_>>().join(", ")
+    }
+
+    /// How attention counts in the MFU, where it counts.
+    fn convention(&self) -> String {
+        let square = self.mfu_full_attention;
+        match square / self.mfu {
+            ratio if ratio < 1.005 => String::new(),
+            _ if square > 1.0 => "the causal half of attention, ".to_owned(),
+            _ => format!(
+                "the causal half of attention, {} as published with all of it; ",
+                percent(square)
+            ),
+        }
     }
 
     fn operators(&self) -> String {
@@ -117,7 +119,11 @@ impl StepReport {
             ("TFLOP/s", Side::Right),
             ("tier", Side::Left),
         ];
-        table(headings, merged(&self.lines).iter().map(Merged::cells))
+        let rest = self.rest.iter().map(RestLine::cells);
+        table(
+            headings,
+            merged(&self.lines).iter().map(Merged::cells).chain(rest),
+        )
     }
 
     fn summary(&self) -> String {
@@ -148,8 +154,9 @@ impl StepReport {
             (
                 "MFU",
                 format!(
-                    "{} (model FLOPs: full attention square, no recomputation; dense peak of {})",
+                    "{} (model FLOPs: {}no recomputation; dense peak of {})",
                     percent(self.mfu),
+                    self.convention(),
                     self.workload.dtype
                 ),
             ),
@@ -189,9 +196,8 @@ impl StepReport {
             let shown = format!("{each} per GPU, {all} on all {} GPUs", grouped(self.gpus));
             lines.insert(2, ("", shown));
         }
-        if self.mfu > HIGH_MFU {
-            let executed = "executed FLOPs, so without what a causal mask leaves out";
-            let shown = format!("{} ({executed})", percent(self.hfu));
+        if self.hfu > EXECUTES_MORE * self.mfu {
+            let shown = format!("{} (executed FLOPs, recomputation too)", percent(self.hfu));
             let after = lines.iter().position(|(name, _)| *name == "MFU");
             lines.insert(after.map_or(0, |at| at + 1), ("HFU", shown));
         }
@@ -200,7 +206,8 @@ impl StepReport {
             let shown = format!("{} USD for a million tokens", significant(usd));
             ("cost", shown)
         }));
-        lines.extend(self.fit().map(|fit| ("runs", fit)));
+        let evidence = self.framework.evidence.clone();
+        lines.extend(evidence.map(|evidence| ("runs", evidence)));
         lines.extend(SharedWarning::lines(&self.caveats));
         let (format, others) = self.notes.split_at(self.format_notes);
         lines.splice(0..0, format.iter().map(|note| ("weights", note.clone())));
@@ -253,6 +260,21 @@ fn merged(lines: &[StepLine]) -> Vec<Merged<'_>> {
         }
     }
     all
+}
+
+impl RestLine {
+    fn cells(&self) -> [String; 7] {
+        let dash = || "-".to_owned();
+        [
+            self.role.name().to_owned(),
+            dash(),
+            dash(),
+            Seconds::from_micros(self.time_us).to_string(),
+            percent(self.share),
+            dash(),
+            dash(),
+        ]
+    }
 }
 
 impl Merged<'_> {

@@ -66,12 +66,16 @@ pub struct TargetRequest {
     #[cfg_attr(feature = "cli", arg(long, value_name = "NAME|PATH"))]
     pub model: Option<String>,
     /// What runs whole steps: a built-in framework, on the command line also the path of a calibrated one; kernels is
-    /// the plain sum, unknown holds whichever it is [default: megatron in training, vllm in serving]. Operators asked for
+    /// the plain sum, unknown or unknown-server holds whichever it is [default: megatron in training, vllm in serving]. Operators asked for
     /// alone are its kernels, where it is named.
     #[cfg_attr(feature = "cli", arg(long, value_name = "NAME|PATH"))]
     #[schema(inline)]
     #[param(value_type = Option<String>)]
     pub framework: Option<FrameworkRequest>,
+    /// The server launches every kernel from the host instead of replaying CUDA graphs (vLLM's --enforce-eager, SGLang's
+    /// --disable-cuda-graph).
+    #[cfg_attr(feature = "cli", arg(long, visible_alias = "disable-cuda-graph"))]
+    pub enforce_eager: bool,
     /// Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that of the GPU's usual server].
     #[cfg_attr(feature = "cli", arg(long = "network-gbit-per-s", value_name = "GBIT", value_parser = gigabits))]
     #[serde(deserialize_with = "network")]
@@ -93,10 +97,11 @@ pub struct TargetRequest {
 
 impl TargetRequest {
     /// The keys that stand beside those of any request.
-    pub const KEYS: [&'static str; 6] = [
+    pub const KEYS: [&'static str; 7] = [
         "gpu",
         "model",
         "framework",
+        "enforce_eager",
         "network_gbit_per_s",
         "host_gbyte_per_s",
         "any_stack",

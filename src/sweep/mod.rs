@@ -69,7 +69,7 @@ pub struct Point {
     pub flops: Flops,
     /// The least traffic of the memory of one GPU.
     pub bytes: Bytes,
-    /// The worst tier that any part comes from.
+    /// The tier of most of the time.
     pub tier: Tier,
     /// Why it is less certain than usual.
     pub caveats: Caveats,
@@ -209,7 +209,7 @@ fn model_point(
         high: step.high,
         flops: step.model_flops / step.gpus_per_replica as f64,
         bytes,
-        tier: step.worst_tier(),
+        tier: step.main_tier(),
         caveats: step.caveats,
         subject: Subject::Model(ModelPoint {
             parameters: parameters(architecture).total,

@@ -45,25 +45,158 @@ fn long_attention_is_transferred_with_an_interval_of_use() {
 }
 
 #[test]
-fn a_share_above_all_of_the_peak_or_the_bandwidth_says_why() {
-    let long = "predict model qwen2.5-3b --mode prefill --seq 131072";
+fn a_share_of_the_peak_counts_what_a_causal_mask_keeps() {
+    // 1.83e15 FLOPs of the layers, whose head sees one row, and 4.50e15 of causal attention in 9.8 s.
+    let long = "predict model llama-3-8b --gpu h100 --mode prefill --batch 1 --seq 131072";
     let (step, text) = (json(long), data(long));
+    let seconds = number(&step, "time_us") * 1e-6;
     assert!(
-        number(&step, "mfu") > 1.0 && number(&step, "hfu") < 0.9,
+        (number(&step, "model_flops") / 6.33e15 - 1.0).abs() < 0.005,
         "{text}"
     );
-    assert!(text.contains("\nHFU "), "{text}");
+    assert!((number(&step, "mfu") * seconds * 989.4e12 / 6.33e15 - 1.0).abs() < 0.006);
+    assert!(number(&step, "mfu_full_attention") > 1.0, "{text}");
+    assert!(
+        text.contains("(model FLOPs: the causal half of attention, no recomputation"),
+        "{text}"
+    );
     let usual = "predict model llama-3-8b";
-    assert!(!data(usual).contains("\nHFU "));
-    let recomputed = json(&format!("{usual} --recompute full"));
+    let text = data(usual);
+    assert!(!text.contains("\nHFU ") && text.contains("as published with all of it"));
+    let recomputed = format!("{usual} --recompute full");
+    assert!(data(&recomputed).contains("\nHFU "));
+    let recomputed = json(&recomputed);
     let [mfu, hfu] = ["mfu", "hfu"].map(|key| number(&recomputed, key));
     assert!(hfu > mfu, "recomputation is executed: {hfu} {mfu}");
+    for gpu in ["h200", "mi300x", "b200"] {
+        for mode in ["train", "prefill"] {
+            let line = format!(
+                "predict model qwen2.5-3b --gpu {gpu} --mode {mode} --batch 1 --seq 262144"
+            );
+            let step = json(&line);
+            let [mfu, hfu] = ["mfu", "hfu"].map(|key| number(&step, key));
+            assert!(mfu < 1.0 && hfu < 1.0, "{line}: {mfu} {hfu}");
+        }
+    }
     let cached = data("predict gemm -m 4096 -n 4096 -k 128 --gpu l40s");
     assert!(
         cached.contains("of the bandwidth of the memory (operands that stay in the L2 cache are not read from it)"),
         "{cached}"
     );
     assert!(!data("predict gemm -m 4096 -n 4096 -k 4096").contains("L2"));
+}
+
+/// Steps that users measured and published: huggingface/trl issue 6845, huggingface/accelerate issue 4184,
+/// tenstorrent/tt-inference-server issues 143, 340, 356 and 394, QwenLM/Qwen3 issue 1536, sgl-project/sglang issue 2643,
+/// AlexsJones/llmfit pull request 1046.
+#[test]
+fn steps_that_users_published_lie_inside() {
+    let long = "--gpu h100 --zero 3 --batch 1 --recompute full --framework fsdp2";
+    let r1 = "deepseek-v3 --mode decode --dtype fp8 --recipe fp8_block --context 192";
+    for (options, milliseconds) in [
+        (format!("qwen3-8b --cp 8 --seq 1048576 {long}"), [364e3, 373e3]),
+        (format!("qwen3-32b --cp 8 --seq 1048576 {long}"), [1295e3; 2]),
+        (format!("qwen3-8b --cp 16 --seq 2097152 {long}"), [696e3; 2]),
+        (format!("{r1} --gpu h100 --tp 16 --batch 1 --framework vllm"), [25.9; 2]),
+        (format!("{r1} --gpu h100 --tp 16 --batch 32 --framework vllm"), [44.7; 2]),
+        (format!("{r1} --gpu h100 --tp 16 --batch 1 --framework sglang"), [23.1; 2]),
+        (format!("{r1} --gpu h100 --tp 16 --batch 32 --framework sglang"), [32.5; 2]),
+        (format!("{r1} --gpu h200 --tp 8 --batch 1 --framework unknown-server"), [33.3; 2]),
+        ("qwen3-0.6b --gpu a100 --mode decode --batch 1 --context 192".to_owned(), [4.2; 2]),
+        (
+            "qwen3-14b --gpu a100 --mode decode --batch 1 --recipe w4a16 --context 16100 --enforce-eager".to_owned(),
+            [20.6; 2],
+        ),
+        ("qwen2.5-72b --gpu h100 --mode decode --batch 1 --tp 2 --context 192".to_owned(), [30.9; 2]),
+        ("qwen3-14b --gpu a100 --mode decode --batch 1 --context 192".to_owned(), [24.0, 28.3]),
+        ("qwen3-8b --gpu rtx4090 --mode decode --batch 1 --context 300".to_owned(), [17.0; 2]),
+        ("qwen3-4b --gpu rtx4090 --mode decode --batch 1 --context 192".to_owned(), [10.5; 2]),
+    ] {
+        let step = json(&format!("predict model {options}"));
+        let [low, high] = ["low_us", "high_us"].map(|key| number(&step, key) * 1e-3);
+        let inside = milliseconds.map(|measured| (low..=high).contains(&measured));
+        assert_eq!(inside, [true; 2], "{options}: {low} to {high} ms, measured {milliseconds:?}");
+    }
+    let eager = "predict model llama-3-8b --framework kernels --mode decode --enforce-eager";
+    refused(eager, 1, &["`enforce_eager` is with kernels"]);
+}
+
+/// Errors of a fit stand only under steps that its runs speak for.
+#[test]
+fn a_step_quotes_runs_of_its_own_generation_kind_and_length() {
+    for (options, part, widened) in [
+        (
+            "llama-3-8b --gpu h100",
+            "runs      169 of training_steps on h100, up to 8,192 tokens",
+            false,
+        ),
+        (
+            "llama-3-8b --gpu rtx4090",
+            "runs      no run on this GPU was compared",
+            true,
+        ),
+        (
+            "llama-3-8b --gpu mi300x",
+            "runs      no run on this GPU was compared",
+            true,
+        ),
+        (
+            "llama-3-8b --gpu h100 --seq 131072 --batch 1",
+            "runs      no run of such a length was compared",
+            true,
+        ),
+        (
+            "nemotron-h-8b --gpu a100",
+            "runs      no run of a model with such layers was compared",
+            true,
+        ),
+    ] {
+        let line = format!("predict model {options}");
+        let (text, step) = (data(&line), json(&line));
+        assert!(text.contains(part), "{text}");
+        assert_eq!(step["framework"]["fit"].is_null(), widened, "{line}");
+        let said = step["framework"]["evidence"].as_str().unwrap();
+        assert!(part.ends_with(&said[..part.len() - 10]), "{said}");
+        let half_width = (number(&step, "high_us") / number(&step, "time_us")).ln();
+        assert!(!widened || half_width > 0.2, "{line}: {half_width}");
+    }
+}
+
+/// The rows of a step are its time, each row is its count times one call, and no kernel takes less than its launch.
+#[test]
+fn the_rows_of_a_step_add_up() {
+    for gpu in ["h100", "h200", "b200", "a100", "rtx4090", "mi300x", "l4"] {
+        for options in [
+            "llama-3-8b --mode decode --batch 16 --context 4096",
+            "qwen3-0.6b --mode decode --batch 1 --context 192",
+            "deepseek-v2-lite --mode decode --batch 4 --context 1000 --tp 2",
+            "llama-3-8b --mode prefill --batch 1 --seq 4096",
+            "llama-3-8b --tp 2 --pp 4 --microbatches 8 --batch 1 --sequence-parallel --dp 2 --zero 1",
+            "mixtral-8x7b --dp 8 --zero 3 --ep 8 --batch 1 --framework fsdp2",
+            "gpt3-2.7b --batch 1 --framework unknown --offload optimizer",
+        ] {
+            let line = format!("predict model {options} --gpu {gpu}");
+            let step = json(&line);
+            let rows = |key: &str| step[key].as_array().unwrap().clone();
+            let mut sum = 0.0;
+            for row in rows("lines").iter().chain(&rows("rest")) {
+                let [each, count, time] =
+                    ["each_us", "count", "time_us"].map(|key| number(row, key));
+                assert!(
+                    (each * count - time).abs() <= 1e-9 * time.abs(),
+                    "{line}: {row}"
+                );
+                sum += time;
+                let kernel = row.get("op").is_some_and(|op| op["kind"] != "collective");
+                assert!(!kernel || each >= 1.499, "{line}: {row}");
+            }
+            let time = number(&step, "time_us");
+            assert!((sum / time - 1.0).abs() < 1e-9, "{line}: {sum} {time}");
+            let shares = rows("caveats");
+            let shares: Vec<f64> = shares.iter().map(|one| number(one, "time_share")).collect();
+            assert!(shares.is_sorted_by(|a, b| a >= b), "{line}: {shares:?}");
+        }
+    }
 }
 
 /// Sweeps say what the memory does not hold and where the number of a step comes from, in every form.

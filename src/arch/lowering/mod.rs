@@ -29,7 +29,7 @@ use super::{
     Positions, Recompute, Role, Step, Workload,
 };
 use crate::error::Result;
-use crate::ops::{Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
+use crate::ops::{Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass, pairs};
 use crate::units::Flops;
 
 /// Lowers one step to the operators of one GPU; fails where architecture or workload is impossible.
@@ -53,7 +53,8 @@ pub fn lower(arch: &Architecture, work: &Workload) -> Result<Step> {
     lowering.optimizer_and_collectives();
     Ok(Step {
         tokens: work.tokens() * work.microbatches,
-        model_flops: model_flops(arch, work),
+        model_flops: model_flops(arch, work, true),
+        square_flops: model_flops(arch, work, false),
         gpus_per_replica: work.gpus_per_replica(),
         stages: work.pp,
         virtual_stages: work.vp,
@@ -67,20 +68,21 @@ pub fn lower(arch: &Architecture, work: &Workload) -> Result<Step> {
 
 /// Forward arithmetic of one step, three times that in training; see [`Step::model_flops`].
 ///
-/// `2 ·` (weights a token meets) `· tokens`, plus `2·b·a·q·kv·(d + d_v)` per layer for the two attention
-/// GEMMs; a window bounds `kv`. Latent attention counts in its expanded form in every mode, linear attention the products with
-/// its states.
-fn model_flops(arch: &Architecture, work: &Workload) -> Flops {
+/// `2 ·` (weights a token meets) `· tokens`, plus `2·b·a·pairs·(d + d_v)` per layer for the two attention
+/// GEMMs, `pairs` being all `q·kv` or those that a causal mask keeps; a window bounds `kv`. Latent attention counts in
+/// its expanded form in every mode, linear attention the products with its states.
+fn model_flops(arch: &Architecture, work: &Workload, causal: bool) -> Flops {
     let (layer_weights, head_weights) = active_weights(arch);
     let linear = 2.0 * layer_weights as f64 * work.tokens() as f64;
     let head = 2.0 * head_weights as f64 * (head_rows(work) * context_ranks(work)) as f64;
     let windowed = arch.window.map_or(0, |window| window.layers);
-    let seen = arch.window.map_or(0, |window| window.size.min(work.keys()));
+    let pairs = |window| pairs(work.seq, work.keys(), causal, window);
+    let seen = arch.window.map_or(0.0, |window| pairs(window.size));
     let full = arch.attention_layers().saturating_sub(windowed);
-    let keys = (windowed * seen + full * work.keys()) as f64;
+    let pairs = windowed as f64 * seen + full as f64 * pairs(0);
     let width = (arch.heads * (arch.head_dim + arch.value_dim())) as f64;
     let recurrence = arch.linear_layers() as f64 * linear::flops(arch, work);
-    let attention = 2.0 * work.tokens() as f64 * keys * width + recurrence;
+    let attention = 2.0 * work.batch as f64 * pairs * width + recurrence;
     let passes = if work.trains() { 3.0 } else { 1.0 };
     Flops::from_flops((linear + head + attention) * passes * work.microbatches as f64)
 }

@@ -77,14 +77,18 @@ impl Factors {
             false => 1.0,
         };
         let path = get(C::MoePath);
+        let reach = framework.attention_reach(ledger.kind, ledger.tokens);
         let mut terms = [1.0; Term::COUNT];
         for (term, factor) in [
             (Term::Gemm, get(C::Gemm)),
             (Term::GemmFp8, get(C::GemmFp8) * linear),
             (Term::Experts, get(C::Experts) * integer * path),
             (Term::ExpertsFp8, get(C::ExpertsFp8) * experts * path),
-            (Term::Attention, get(C::Attention)),
-            (Term::AttentionBackward, get(C::AttentionBackward)),
+            (Term::Attention, get(C::Attention).powf(reach)),
+            (
+                Term::AttentionBackward,
+                get(C::AttentionBackward).powf(reach),
+            ),
             (Term::LinearAttention, get(C::LinearAttention)),
             (Term::Memory, get(C::Memory)),
             (Term::Permute, get(C::Permute) * path),
@@ -220,6 +224,11 @@ impl Lanes {
 
         let plain = compute + bubble + data_shown + sharded_shown + updated + constant + offload;
         let growth = get(C::GrowthPerDoubling) * (ledger.gpus / 8.0).log2().max(0.0);
+        let grown = plain * (1.0 + growth);
+        let waiting = match ledger.mode {
+            Mode::Decode => (get(C::HostStepMs) * 1e-3 - grown).max(0.0),
+            Mode::Train | Mode::Prefill => 0.0,
+        };
         let seconds = Seconds::from_secs;
         Self {
             kernels: seconds(micro * (layer_kernels * in_last + head_kernels * in_head) + updated),
@@ -229,10 +238,10 @@ impl Lanes {
                     + sharded_shown,
             ),
             bubble: seconds(bubble),
-            host: seconds(micro * in_last * (stage - device)),
+            host: seconds(micro * in_last * (stage - device) + waiting),
             overhead: seconds(micro * in_last * fixed + constant + plain * growth),
             offload: seconds(offload),
-            total: seconds(plain * (1.0 + growth)),
+            total: seconds(grown + waiting),
             sections: [in_last, in_head, 1.0],
             exposed_data: share(data_shown, data),
             exposed_sharded: share(sharded_shown, sharded),

@@ -7,7 +7,7 @@ use crate::arch::{
     Architecture, Item, Mode, Offload, Phase, Recipe, Role, Step, Workload, host_traffic,
 };
 use crate::error::{Error, Result};
-use crate::framework::{Constant, Framework};
+use crate::framework::{Constant, Framework, Kind};
 use crate::gpu::Gpu;
 use crate::ops::{Collective, Gemm, Memory, MemoryKind, Op};
 use crate::predict::Predictor;
@@ -120,6 +120,9 @@ pub struct Ledger {
     /// Kernel launches per micro-batch.
     pub(super) launches: f64,
     pub(super) mode: Mode,
+    pub(super) kind: Kind,
+    /// Keys that the last token of a sequence sees.
+    pub(super) tokens: f64,
     pub(super) recipe: Recipe,
     pub(super) microbatches: f64,
     /// Micro-batches of idle time while the pipeline fills and drains.
@@ -189,6 +192,8 @@ impl Ledger {
             l2: (context.gpu.l2() / context.gpu.bandwidth()).secs(),
             launches: 0.0,
             mode: workload.mode,
+            kind: Kind::of(context.architecture, workload),
+            tokens: workload.keys() as f64,
             recipe: workload.recipe,
             microbatches: step.microbatches as f64,
             bubble: step.bubble(),

@@ -12,11 +12,12 @@ pub use timed::{Load, Timed};
 
 use crate::arch::{Architecture, Item, MemoryUse, Step, Workload, lower, memory_use};
 use crate::error::Result;
-use crate::framework::{Constant, Framework, Kind};
+use crate::framework::{Constant, Framework, Gap, Subject};
 use crate::ops::{MemoryKind, Op};
 use crate::predict::Predictor;
 use crate::predict::assume;
-use crate::predict::estimate::{Caveats, Estimate, Tier};
+use crate::predict::estimate::{Caveat, Caveats, Estimate, Tier};
+use crate::stats::quadrature;
 use crate::units::Flops;
 use crate::units::Seconds;
 use lanes::Factors;
@@ -32,6 +33,28 @@ pub struct Line {
     pub each: Estimate,
     /// What all calls of the step add to its time; of traffic the part that shows.
     pub time: Seconds,
+    /// What all calls take as kernels of their own on the stage that runs them: no kernel less than its launch.
+    pub own: Seconds,
+    /// The part of [`Line::own`] that the slowest stage runs.
+    pub stage_share: f64,
+}
+
+named_enum! {
+    /// What the time of a step holds besides the sum of [`Line::own`].
+    Rest {
+        /// Launches and traffic that a framework saves where it fuses kernels into their neighbours; negative.
+        Fused = "fused_into_neighbours",
+        /// Kernels that another stage runs at the same time; negative.
+        OtherStages = "on_other_stages",
+        /// Idle while the pipeline fills and drains.
+        Bubble = "bubble",
+        /// Waiting for the host to launch kernels.
+        Host = "host",
+        /// Fixed times of layers, sequences and steps.
+        Overhead = "overhead",
+        /// Waiting for the link to the host and for Adam on the CPU.
+        Offload = "offload",
+    }
 }
 
 /// A predicted step of one model on one GPU (or one rank of its parallel group).
@@ -61,9 +84,12 @@ pub struct StepEstimate {
     pub tokens_per_s_high: f64,
     /// Arithmetic of the step on this replica, as [`StepEstimate::mfu`] counts it.
     pub model_flops: Flops,
-    /// Model FLOPs utilisation per GPU, against the dense peak of the workload's format (full-square attention,
-    /// no recompute: the PaLM convention).
+    /// Model FLOPs utilisation per GPU, against the dense peak of the workload's format: without what a causal mask leaves
+    /// out, without recomputation.
     pub mfu: f64,
+    /// The same with the whole square of attention, as PaLM and Megatron publish it: above 1 where long causal sequences
+    /// leave half of it out.
+    pub mfu_full_attention: f64,
     /// GPUs of one replica: tensor, context and pipeline ranks.
     pub gpus_per_replica: u64,
     /// Memory of one GPU by part.
@@ -102,13 +128,31 @@ impl StepEstimate {
         self.tokens_per_s / self.gpus_per_replica as f64
     }
 
-    /// The worst tier with any share of the time.
-    pub fn worst_tier(&self) -> Tier {
-        Tier::ALL
-            .into_iter()
-            .rev()
-            .find(|&tier| self.tier_shares[tier as usize] > 0.0)
-            .unwrap_or(Tier::Measured)
+    /// The tier of most of the time; of equal shares the worse.
+    pub fn main_tier(&self) -> Tier {
+        Tier::of_most(self.tier_shares)
+    }
+
+    /// What the time holds besides the lines: the sum of both is [`StepEstimate::time`].
+    pub fn rest(&self) -> [(Rest, Seconds); Rest::ALL.len()] {
+        let [mut fused, mut elsewhere] = [Seconds::ZERO; 2];
+        for line in &self.lines {
+            let run = line.own * line.stage_share;
+            fused += line.time - run;
+            elsewhere += run - line.own;
+        }
+        let lanes = &self.lanes;
+        Rest::ALL.map(|rest| {
+            let time = match rest {
+                Rest::Fused => fused,
+                Rest::OtherStages => elsewhere,
+                Rest::Bubble => lanes.bubble,
+                Rest::Host => lanes.host,
+                Rest::Overhead => lanes.overhead,
+                Rest::Offload => lanes.offload,
+            };
+            (rest, time)
+        })
     }
 }
 
@@ -126,14 +170,17 @@ pub fn estimate_step(
     let estimates = estimates(predictor, &context, &step);
     let whole = Whole::of(&context, &step, &estimates);
     let lines = step.items.iter().zip(&estimates).zip(&whole.shown);
-    let lines = lines.map(|((item, each), &time)| Line {
+    let lines = lines.map(|((item, each), shown)| Line {
         item: *item,
         each: *each,
-        time,
+        time: shown.time,
+        own: shown.own,
+        stage_share: shown.stage_share,
     });
     let sum = &whole.sum;
     let time = whole.lanes.total;
-    let half_width = whole.half_width(framework, Kind::of(architecture, workload));
+    let subject = Subject::of(predictor.gpu(), architecture, workload);
+    let (half_width, unseen) = whole.half_width(framework, &subject);
     let rate = |time: Seconds| step.tokens as f64 / time.secs();
     let low = (time * (-half_width).exp()).max(whole.least.min(time));
     let high = time * half_width.exp();
@@ -148,11 +195,12 @@ pub fn estimate_step(
         tokens_per_s_high: rate(low),
         model_flops: step.model_flops,
         mfu: step.model_flops / time / peak,
+        mfu_full_attention: step.square_flops / time / peak,
         gpus_per_replica: step.gpus_per_replica,
         fits: memory.fits(predictor.gpu()),
         memory,
         tier_shares: sum.tiers.map(|part| part / sum.time),
-        caveats: sum.caveats,
+        caveats: sum.caveats.union(unseen),
         lines: lines.collect(),
         time,
         low,
@@ -205,12 +253,22 @@ fn estimates(predictor: &Predictor, context: &Context<'_>, step: &Step) -> Vec<E
 pub(super) struct Whole {
     pub(super) lanes: Lanes,
     ledger: Ledger,
-    /// The time of each item that shows.
-    shown: Vec<Seconds>,
+    /// What each item takes.
+    shown: Vec<Shown>,
     pub(super) sum: Sum,
     /// The arithmetic of all matrix kernels at the dense peak, or what they read at the bandwidth of the memory: no step is
     /// faster.
     least: Seconds,
+}
+
+/// What a kernel takes at least on a GPU, whatever a law says of its traffic.
+const LEAST_KERNEL: Seconds = Seconds::from_secs(1.5e-6);
+
+/// The times of a [`Line`].
+struct Shown {
+    time: Seconds,
+    own: Seconds,
+    stage_share: f64,
 }
 
 impl Whole {
@@ -247,11 +305,19 @@ impl Whole {
                 least += entry.least(factors.cold_share) * item.count as f64;
                 factors.seconds(*term, entry) * share
             });
-            let of_section = lanes.sections[parts.section as usize];
-            let time: f64 = time.sum::<f64>() * item.count as f64 * of_section;
-            let time = Seconds::from_secs(time);
+            let stage_share = lanes.sections[parts.section as usize];
+            let call = time.sum::<f64>();
+            let time = Seconds::from_secs(call * item.count as f64 * stage_share);
             sum.add(time, each);
-            time
+            let least = match item.op {
+                Op::Collective(_) => Seconds::ZERO,
+                _ => context.gpu.launch_floor().min(each.time.max(LEAST_KERNEL)),
+            };
+            Shown {
+                time,
+                own: Seconds::from_secs(call).max(least) * item.count as f64,
+                stage_share,
+            }
         });
         let shown = shown.collect();
         if lanes.offload > Seconds::ZERO {
@@ -266,13 +332,28 @@ impl Whole {
         }
     }
 
-    /// Half width of the 90 % interval of the logarithm of the step: that of the framework, or of the operators where
-    /// they are less sure.
-    fn half_width(&self, framework: &Framework, kind: Kind) -> f64 {
+    /// Half width of the 90 % interval of the logarithm of the step: that of the framework, wider by what none of its runs
+    /// covers and by what is offloaded, or that of the operators where they are less sure.
+    fn half_width(&self, framework: &Framework, subject: &Subject) -> (f64, Caveats) {
         let operators = self.sum.half_width();
-        framework
-            .half_width(kind)
-            .map_or(operators, |whole| whole.max(operators))
+        let mut unseen = Caveats::default();
+        let Some(mut whole) = framework.half_width(subject.kind) else {
+            return (operators, unseen);
+        };
+        let gaps = framework.evidence(subject).map(|(_, gaps)| gaps);
+        for gap in gaps.unwrap_or_default() {
+            let caveat = match gap {
+                Gap::Gpu => Caveat::UnseenGpu,
+                Gap::Length => Caveat::UnseenLength,
+                Gap::Format => Caveat::UnseenFormat,
+                Gap::Nodes => Caveat::UnseenNodes,
+            };
+            unseen.insert(caveat);
+            whole = quadrature(whole, assume::half_width(caveat));
+        }
+        let offloaded = self.lanes.offload / self.lanes.total;
+        whole = quadrature(whole, offloaded * assume::half_width(Caveat::Offload));
+        (whole.max(operators), unseen)
     }
 }
 

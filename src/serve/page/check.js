@@ -102,10 +102,11 @@ function asIs(predicted, step) {
 function operators(step) {
 	const headings = ["operator", "shape", { num: "count" }, { num: "each" }, { num: "90 %" }, { num: "time" }, { num: "share" }, { num: "TFLOP/s" }, "tier"];
 	const counted = ["gemm", "attention"];
-	return table("Operators of one step", headings, step.lines.map(({ op: { kind, ...op }, ...line }) => [
+	const rest = step.rest.map((one) => [format.words(one.role), "–", "–", "–", "–", format.time(one.time_us), format.percent(one.share), "–", "–"]);
+	return table("Operators of one step", headings, [...step.lines.map(({ op: { kind, ...op }, ...line }) => [
 		format.words(line.label), format.settings(op, { batch: "1" }), format.grouped(line.count), format.time(line.each_us),
 		`${format.time(line.each_low_us)} to ${format.time(line.each_high_us)}`, format.time(line.time_us), format.percent(line.share),
-		counted.includes(kind) ? format.significant(line.tflops_per_s) : "–", line.tier]));
+		counted.includes(kind) ? format.significant(line.tflops_per_s) : "–", line.tier]), ...rest]);
 }
 
 function paragraph(checked, rule) {

@@ -242,7 +242,7 @@ function why(one) {
 		`time: ${won(one)}`,
 		one.rules_broken.length ? h("strong", null, `breaks ${one.rules_broken.join(", ")}`) : `meets all ${one.rules_met.length} rules`,
 		...one.outside_usual.map((bound) => span("bad", `${format.words(bound.bound)} ${format.significant(bound.value)}, outside the usual ${bound.usual[0]} to ${bound.usual[1]}`)),
-		h("span", { title: `worst tier: ${one.tier}` }, format.tierShares(one.tier_shares)),
+		h("span", { title: `tier of most of the time: ${one.tier}` }, format.tierShares(one.tier_shares)),
 		`nearest ${one.nearest_model}`,
 		h("span", { title: "0.001 nat per token over the baseline's proportions at equal parameters and tokens, with the 90 % band" }, `loss ${loss(one.loss)}`),
 	];

@@ -1,0 +1,210 @@
+//! Which measured runs speak for a step, and what none of them covers.
+
+use super::{Fit, Framework, Kind};
+use crate::arch::{Architecture, Recipe, Workload};
+use crate::gpu::{Generation, Gpu};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use utoipa::ToSchema;
+
+/// How many times as long as the longest run a sequence may be for the runs to speak for it.
+const REACH: f64 = 4.0;
+
+/// What of a step decides which runs speak for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Subject {
+    /// The kind of step.
+    pub kind: Kind,
+    /// Whether some layers are recurrences.
+    pub hybrid: bool,
+    /// Our name of the GPU.
+    pub gpu: String,
+    /// Its generation.
+    pub generation: Generation,
+    /// Number format, or the recipe of fp8.
+    pub format: &'static str,
+    /// Keys that the last token of a sequence sees.
+    pub tokens: u64,
+    /// Nodes of a replica.
+    pub nodes: u64,
+}
+
+/// Runs of one generation of GPUs, and the errors of a fit without their own configuration.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FitGroup {
+    /// The generation of the GPUs.
+    pub generation: Generation,
+    /// Whether some layers of the models are recurrences.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub hybrid: bool,
+    /// The GPUs.
+    pub gpus: BTreeSet<String>,
+    /// Number formats, or recipes of fp8.
+    pub formats: BTreeSet<String>,
+    /// Tokens of the longest sequence.
+    pub longest_tokens: u64,
+    /// Nodes of the largest replica.
+    pub nodes: u64,
+    /// Runs.
+    pub runs: u64,
+    /// Configurations: model, GPU and format.
+    pub configurations: u64,
+    /// Median absolute percentage error on held-out configurations, as a fraction.
+    pub median_ape: f64,
+    /// Mean of the same.
+    pub mean_ape: f64,
+    /// 90th percentile of the same.
+    pub p90_ape: f64,
+    /// Share of held-out runs inside the 90 % interval.
+    pub coverage_90: f64,
+}
+
+/// What none of the runs of a framework covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gap {
+    /// GPUs of this generation, with models of this kind.
+    Gpu,
+    /// Sequences of a quarter of this length.
+    Length,
+    /// The number format.
+    Format,
+    /// A replica over several nodes.
+    Nodes,
+}
+
+impl Subject {
+    /// That of a step.
+    pub fn of(gpu: &Gpu, architecture: &Architecture, workload: &Workload) -> Self {
+        let node = gpu.gpus_per_node().unwrap_or(u64::MAX);
+        Self {
+            kind: Kind::of(architecture, workload),
+            hybrid: architecture.linear_layers() > 0,
+            gpu: gpu.name.clone(),
+            generation: gpu.generation,
+            // What sources call fp8 of models whose weights are in blocks.
+            format: match workload.recipe {
+                Recipe::Fp8Block => workload.dtype.name(),
+                _ => workload.format_name(),
+            },
+            tokens: workload.keys(),
+            nodes: workload.gpus_per_replica().div_ceil(node),
+        }
+    }
+}
+
+impl Framework {
+    /// The runs that speak for a step, as the only group of their fit, and what they do not cover; none where no run of its
+    /// kind was compared.
+    pub fn evidence(&self, subject: &Subject) -> Option<(Option<Fit>, Vec<Gap>)> {
+        let fit = self.fits.get(&subject.kind)?;
+        let is_alike = |group: &&FitGroup| {
+            (group.generation, group.hybrid) == (subject.generation, subject.hybrid)
+        };
+        let Some(group) = fit.groups.iter().find(is_alike) else {
+            let gaps = match fit.groups.is_empty() {
+                true => Vec::new(),
+                false => vec![Gap::Gpu],
+            };
+            return Some((None, gaps));
+        };
+        let is_long = subject.tokens as f64 > REACH * group.longest_tokens as f64;
+        let gaps = [
+            (is_long, Gap::Length),
+            (!group.formats.contains(subject.format), Gap::Format),
+            (subject.nodes > group.nodes && group.nodes == 1, Gap::Nodes),
+        ];
+        let gaps = gaps.into_iter().filter(|(holds, _)| *holds);
+        let gaps = gaps.map(|(_, gap)| gap).collect();
+        let of_group = Fit {
+            runs_from: fit.runs_from.clone(),
+            runs: group.runs,
+            configurations: group.configurations,
+            median_ape: group.median_ape,
+            mean_ape: group.mean_ape,
+            p90_ape: group.p90_ape,
+            coverage_90: group.coverage_90,
+            groups: vec![group.clone()],
+        };
+        Some(((!is_long).then_some(of_group), gaps))
+    }
+
+    /// How far its constants of attention hold for sequences of so many tokens: wholly up to the longest run, beyond four
+    /// times that not at all, when the kernel answers by itself.
+    pub fn attention_reach(&self, kind: Kind, tokens: f64) -> f64 {
+        let longest = self.fits.get(&kind).and_then(|fit| {
+            let longest = fit.groups.iter().map(|group| group.longest_tokens);
+            longest.max()
+        });
+        longest.map_or(1.0, |longest| {
+            (1.0 - (tokens / longest as f64).log(REACH)).clamp(0.0, 1.0)
+        })
+    }
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::{Mode, Preset};
+
+    fn gaps(gpu: &str, model: &str, work: Workload, framework: &str) -> (Option<u64>, Vec<Gap>) {
+        let gpu = Gpu::find(gpu).unwrap();
+        let arch = &Preset::find(model).unwrap().architecture;
+        let framework = Framework::find(framework, work.mode, gpu.generation).unwrap();
+        let (fit, gaps) = framework
+            .evidence(&Subject::of(gpu, arch, &work))
+            .expect("runs of this kind");
+        (fit.map(|fit| fit.runs), gaps)
+    }
+
+    #[test]
+    fn runs_speak_for_their_generation_kind_length_and_format() {
+        let train = Workload::train(1, 4096);
+        let (runs, none) = gaps("h100", "llama-3-8b", train, "megatron");
+        assert!(
+            runs.is_some_and(|runs| (20..294).contains(&runs)) && none.is_empty(),
+            "{runs:?}"
+        );
+        for gpu in ["rtx4090", "mi300x", "v100", "l4"] {
+            assert_eq!(
+                gaps(gpu, "llama-3-8b", train, "megatron"),
+                (None, vec![Gap::Gpu]),
+                "{gpu}"
+            );
+        }
+        let long = gaps(
+            "h100",
+            "llama-3-8b",
+            Workload::train(1, 1 << 20),
+            "megatron",
+        );
+        assert_eq!(long, (None, vec![Gap::Length]));
+        let int8 = Workload {
+            recipe: Recipe::Int8,
+            ..train
+        };
+        let (runs, gap) = gaps("h100", "llama-3-8b", int8, "megatron");
+        assert!(runs.is_some() && gap == [Gap::Format]);
+        let nodes = Workload {
+            tp: 16,
+            ..Workload::decode(1, 192)
+        };
+        let (_, gap) = gaps("h100", "llama-2-70b", nodes, "vllm");
+        assert_eq!(gap, [Gap::Nodes]);
+    }
+
+    #[test]
+    fn constants_of_attention_fade_beyond_the_longest_run() {
+        let fsdp2 = Framework::find("fsdp2", Mode::Train, Generation::Hopper).unwrap();
+        let reach = |tokens: f64| fsdp2.attention_reach(Kind::TrainDense, tokens);
+        assert_eq!([8192.0, 262_144.0].map(reach), [1.0, 1.0]);
+        assert!((reach(524_288.0) - 0.5).abs() < 1e-9);
+        assert_eq!(reach(1_048_576.0), 0.0);
+        let kernels = Framework::find("kernels", Mode::Train, Generation::Hopper).unwrap();
+        assert_eq!(kernels.attention_reach(Kind::TrainDense, 1e9), 1.0);
+    }
+}
