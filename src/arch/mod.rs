@@ -18,6 +18,8 @@ mod workload;
 
 mod memory;
 
+mod optimizer;
+
 mod step;
 
 mod stored;
@@ -33,14 +35,16 @@ mod config;
 pub use config::{Stated, config_json, parse_config, read_config, read_object};
 pub use dimension::Dimension;
 pub use lowering::lower;
-pub use memory::{HostTraffic, MemoryUse, host_traffic, memory_use};
+pub use memory::{HostTraffic, MemoryUse, MemoryVerdict, Peak, Practice, host_traffic, memory_use};
+pub use optimizer::Optimizer;
 pub use params::{ParameterCount, attention_weights, parameters};
 pub use placement::Group;
 pub use presets::Preset;
 pub use step::{Item, Phase, Role, Step};
 pub use stored::Stored;
 pub use workload::{
-    AttentionKernel, KvCacheDtype, Mode, Offload, OptimizerStates, Recipe, Recompute, Workload,
+    AttentionKernel, GradientDtype, KvCacheDtype, Loss, Mode, Offload, OptimizerStates, Recipe,
+    Recompute, Workload,
 };
 
 use crate::error::Result;

@@ -1,7 +1,7 @@
 //! What is run on an architecture, and over how many GPUs.
 
 use super::layer::StageLayers;
-use super::{Architecture, Dimension, Positions};
+use super::{Architecture, Dimension, Optimizer, Positions};
 use crate::error::{Error, Result};
 use crate::ops::{Dtype, RouterLoad};
 use serde::{Deserialize, Serialize};
@@ -124,6 +124,40 @@ named_enum! {
 }
 
 named_enum! {
+    /// The number format in which training accumulates and reduces gradients.
+    #[derive(Default)]
+    GradientDtype {
+        /// As the framework does.
+        #[default]
+        Auto = "auto",
+        /// Four bytes, whatever the weights have.
+        Fp32 = "fp32" or "float32" or "float",
+        /// The 16 bits of the weights, bf16 or fp16.
+        Bf16 = "bf16" or "bfloat16" or "fp16",
+    }
+}
+
+named_enum! {
+    /// How the loss is computed, which says how many bytes each logit takes at once.
+    #[derive(Default)]
+    Loss {
+        /// As the framework does.
+        #[default]
+        Auto = "auto",
+        /// A kernel for each operation: logits, their fp32 copy and the gradients of both live together.
+        Eager = "eager" or "plain",
+        /// `torch.compile` over the loss: some of these are never stored.
+        Compiled = "compiled" or "compile",
+        /// One kernel that overwrites an fp32 copy with its gradient (Triton, Transformer Engine, Megatron).
+        Triton = "triton" or "kernel" or "te",
+        /// The output layer and the loss a few tokens at a time.
+        Chunked = "chunked" or "chunk",
+        /// The output layer and the loss in one kernel, no logits stored (Liger-Kernel, Cut Cross-Entropy).
+        Fused = "fused" or "liger" or "cce" or "linear",
+    }
+}
+
+named_enum! {
     /// The number format in which a server keeps keys and values.
     #[derive(Default)]
     KvCacheDtype {
@@ -195,6 +229,18 @@ pub struct Workload {
     /// Format of the optimizer's states.
     #[serde(default, skip_serializing_if = "is_default")]
     pub optimizer_states: OptimizerStates,
+    /// What updates the weights.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub optimizer: Optimizer,
+    /// Whether each gradient updates its weights as soon as it is computed, and is freed.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub optimizer_in_backward: bool,
+    /// Format of accumulated gradients.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub gradient_dtype: GradientDtype,
+    /// How the loss is computed.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub loss: Loss,
     /// Whether training keeps weights in fp32 and casts them, and what comes from a norm, where 16-bit linear maps use them
     /// (`torch.autocast`). The residual stream, its norms and all gradients of weights are fp32 too.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -244,6 +290,10 @@ impl Workload {
             microbatches: 1,
             offload: Offload::None,
             optimizer_states: OptimizerStates::Fp32,
+            optimizer: Optimizer::AdamW,
+            optimizer_in_backward: false,
+            gradient_dtype: GradientDtype::Auto,
+            loss: Loss::Auto,
             autocast: false,
             kv_cache_dtype: KvCacheDtype::Auto,
             router_load: RouterLoad::PowerLaw101,
@@ -448,6 +498,42 @@ impl Workload {
                     "`fp32` where weights have four bytes",
                 )
             }
+            Mode::Prefill | Mode::Decode if !is_default(&self.optimizer) => {
+                fail("optimizer", self.optimizer, "`adamw` outside training")
+            }
+            Mode::Prefill | Mode::Decode if !is_default(&self.gradient_dtype) => fail(
+                "gradient_dtype",
+                self.gradient_dtype,
+                "`auto` outside training",
+            ),
+            Mode::Prefill | Mode::Decode if !is_default(&self.loss) => {
+                fail("loss", self.loss, "`auto` outside training")
+            }
+            Mode::Prefill | Mode::Decode if self.optimizer_in_backward => {
+                fail("optimizer_in_backward", true, "false outside training")
+            }
+            _ if self.optimizer_in_backward
+                && (self.microbatches > 1 || self.offload.optimizer()) =>
+            {
+                let allowed =
+                    "false where gradients accumulate over micro-batches or go to the host";
+                fail("optimizer_in_backward", true, allowed)
+            }
+            _ if self.gradient_dtype == GradientDtype::Bf16 && self.weight_dtype().size() != 2 => {
+                fail(
+                    "gradient_dtype",
+                    self.gradient_dtype,
+                    "`auto` or `fp32` where weights have four bytes",
+                )
+            }
+            _ if !is_default(&self.optimizer_states) && !self.optimizer.has_moments() => fail(
+                "optimizer_states",
+                self.optimizer_states,
+                &format!(
+                    "`fp32` with {}, whose states have a format of their own",
+                    self.optimizer
+                ),
+            ),
             Mode::Prefill | Mode::Decode if self.autocast => {
                 fail("autocast", true, "false outside training")
             }
@@ -661,6 +747,18 @@ impl fmt::Display for Workload {
         }
         if !is_default(&self.optimizer_states) {
             write!(f, ", {} optimizer states", self.optimizer_states)?;
+        }
+        if !is_default(&self.optimizer) {
+            write!(f, ", {}", self.optimizer)?;
+        }
+        if self.optimizer_in_backward {
+            write!(f, ", optimizer in backward")?;
+        }
+        if !is_default(&self.gradient_dtype) {
+            write!(f, ", {} gradients", self.gradient_dtype)?;
+        }
+        if !is_default(&self.loss) {
+            write!(f, ", {} loss", self.loss)?;
         }
         if self.autocast {
             write!(f, ", autocast")?;

@@ -2,7 +2,6 @@
 
 use crate::arch::Architecture;
 use crate::arch::Workload;
-use crate::arch::memory_use;
 use crate::arch::parameters;
 use crate::check::MOST_PARAMETER_CHANGE;
 use crate::check::Remedy;
@@ -276,7 +275,10 @@ impl<'a> Fixer<'a> {
         } else if is_met(rule, &subject) != Some(true) {
             &mut refused.unmet
         } else if self.must_fit()
-            && !memory_use(&near.arch, &near.work).is_ok_and(|memory| memory.fits(gpu))
+            && !self
+                .predictor
+                .memory_use(&near.arch, &near.work)
+                .is_ok_and(|memory| memory.fits(gpu))
         {
             &mut refused.memory
         } else {

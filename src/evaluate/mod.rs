@@ -6,6 +6,8 @@
 pub mod baselines;
 pub mod layouts;
 pub mod loss;
+#[cfg(all(test, feature = "dataset"))]
+mod memory;
 pub mod runs;
 
 use crate::dataset::Row;

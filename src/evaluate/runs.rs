@@ -1,7 +1,7 @@
 //! Predicted against measured whole models: training steps, prompt passes, time to the first token and per token.
 
 use super::layouts::{self, PairErrors};
-use crate::arch::{KvCacheDtype, Recompute, Workload, memory_use};
+use crate::arch::{GradientDtype, KvCacheDtype, Recompute, Workload, memory_use};
 use crate::calibrate::Sample;
 use crate::dataset::Skipped;
 use crate::dataset::runs::Measure;
@@ -211,7 +211,8 @@ pub fn judge<'a>(
             release: framework.release(&run.software),
         };
         let fits = |work: &Workload| {
-            memory_use(&run.architecture, work).map(|memory| memory.fits(&run.gpu))
+            memory_use(&run.architecture, work, &framework.practice)
+                .map(|memory| memory.fits(&run.gpu))
         };
         // What a source leaves open may have been recomputed, or cached in fp8.
         let mut most = run.workload;
@@ -220,11 +221,16 @@ pub fn judge<'a>(
         } else if !run.recompute_stated {
             (most.recompute, most.recompute_layers) = (Recompute::Full, 0);
         }
+        // No source says in which format gradients are reduced, which recipes of Megatron choose.
+        if most.trains() && most.weight_dtype().size() == 2 {
+            most.gradient_dtype = GradientDtype::Bf16;
+        }
+        let fits = fits(&run.workload)? || fits(&most)?;
         judged.push(Judged {
             run,
             framework,
             sample,
-            fits: fits(&run.workload)? || fits(&most)?,
+            fits,
         });
     }
     Ok(judged)

@@ -12,7 +12,7 @@ mod read;
 pub use constant::{Constant, Scale};
 pub use evidence::{FitGroup, Gap, Subject};
 
-use crate::arch::{Architecture, Dimension, Mode, Workload};
+use crate::arch::{Architecture, Dimension, Mode, Practice, Workload};
 use crate::error::{Error, Result};
 use crate::gpu::Generation;
 use serde::{Deserialize, Serialize};
@@ -210,6 +210,8 @@ pub struct Framework {
     pub ranks: Vec<Dimension>,
     /// Whose kernels it runs.
     pub kernels: Kernels,
+    /// What it keeps in memory while it trains.
+    pub practice: Practice,
     /// Releases whose expert path takes another time, by a text in the name of the software.
     pub releases: Vec<Release>,
     figures: [Figure; Constant::ALL.len()],
@@ -448,6 +450,82 @@ mod tests {
                     name
                 );
             }
+        }
+    }
+
+    /// Weights, gradients and optimizer states that Megatron-LM logs after its first step: 54,250.98 MB for Mixtral 8x7B on 16
+    /// H100 (issue 756); 18 bytes a parameter in all (issue 654).
+    #[test]
+    fn gradients_of_megatron_take_four_bytes() {
+        let memory = |name: &str, model: &str, work: Workload| {
+            let framework = Framework::find(name, Mode::Train, Generation::Hopper).unwrap();
+            let arch = Architecture::find(model).unwrap();
+            crate::arch::memory_use(&arch, &work, &framework.practice).unwrap()
+        };
+        let work = Workload {
+            tp: 2,
+            ep: 8,
+            dp: 8,
+            zero: 1,
+            microbatches: 16,
+            sequence_parallel: true,
+            ..Workload::train(1, 2048)
+        };
+        let kept = memory("megatron", "mixtral-8x7b", work);
+        let states = kept.weights + kept.gradients + kept.optimizer;
+        let gib = states.bytes() / f64::from(1 << 30);
+        assert!((gib - 52.86).abs() < 0.01, "{gib}");
+        let narrow = Workload {
+            gradient_dtype: crate::arch::GradientDtype::Bf16,
+            ..work
+        };
+        let narrow = memory("megatron", "mixtral-8x7b", narrow);
+        assert_eq!(narrow.gradients.bytes(), kept.gradients.bytes() / 2.0);
+        let work = Workload {
+            dp: 8,
+            zero: 1,
+            ..Workload::train(1, 64)
+        };
+        let memory = memory("megatron", "llama-2-7b", work);
+        let small = crate::gpu::Gpu::find("a100-40gb").unwrap();
+        assert!(!memory.fits(small), "{memory:?}");
+    }
+
+    /// Peaks in GiB that pytorch/torchtitan (docs/performance.md) states, of Llama 3 8B on H100 with 96 GB.
+    #[test]
+    fn peaks_of_torchtitan_are_within_a_tenth() {
+        use crate::arch::Recompute;
+        use crate::ops::Dtype;
+        let framework = Framework::find("fsdp2", Mode::Train, Generation::Hopper).unwrap();
+        let arch = Architecture::find("llama-3-8b").unwrap();
+        let sharded = |dp, cp, batch, seq| Workload {
+            dp,
+            cp,
+            zero: 3,
+            ..Workload::train(batch, seq)
+        };
+        let long = |dp, cp| Workload {
+            recompute: Recompute::Full,
+            dtype: Dtype::Fp8,
+            ..sharded(dp, cp, 1, 32_768 * cp)
+        };
+        let selective = Workload {
+            recompute: Recompute::Operators,
+            ..sharded(8, 1, 2, 8192)
+        };
+        for (work, measured) in [
+            (selective, 82.4),
+            (long(8, 1), 83.9),
+            (long(4, 2), 84.2),
+            (long(2, 4), 84.0),
+            (long(1, 8), 84.5),
+        ] {
+            let memory = crate::arch::memory_use(&arch, &work, &framework.practice).unwrap();
+            let gib = memory.total().bytes() / f64::from(1 << 30);
+            assert!(
+                (gib / measured - 1.0).abs() < 0.1,
+                "{work}: {gib}, {measured}"
+            );
         }
     }
 

@@ -1,7 +1,7 @@
 //! Reading and writing framework files: every constant in its range, every message with file, key and what is allowed.
 
 use super::{Constant, Engine, Figure, Fit, Framework, Kernels, Kind, Provider, Release};
-use crate::arch::{Dimension, Mode};
+use crate::arch::{Dimension, Mode, Practice};
 use crate::error::{Error, Result};
 use crate::gpu::Generation;
 use crate::toml_text;
@@ -38,6 +38,9 @@ struct File {
     /// Whose other kernels it runs; nothing stands for those of the framework it inherits from, else for each GPU's default.
     #[serde(skip_serializing_if = "Option::is_none")]
     engine: Option<Engine>,
+    /// What it keeps in memory while it trains; nothing stands for that of the framework it inherits from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    training_memory: Option<Practice>,
     #[serde(default)]
     half_widths: BTreeMap<Kind, f64>,
     #[serde(default)]
@@ -112,6 +115,9 @@ pub(super) fn framework(
         framework.kernels.memory = provider;
     }
     framework.kernels.engine = file.engine.or(framework.kernels.engine);
+    if let Some(practice) = file.training_memory {
+        framework.practice = practice;
+    }
     // What changes no interval is judged by the same runs.
     if !(file.fits.is_empty() && file.half_widths.is_empty()) {
         framework.fits = file.fits;
@@ -194,6 +200,7 @@ fn neutral() -> Framework {
         zero_stages: vec![0, 1, 2, 3],
         ranks: Framework::RANKS.to_vec(),
         kernels: Kernels::default(),
+        practice: Practice::default(),
         releases: Vec::new(),
         figures: Constant::ALL.map(|constant| Figure {
             value: constant.neutral(),
@@ -237,6 +244,7 @@ pub(super) fn to_toml(framework: &Framework) -> String {
         engine: kernels
             .engine
             .filter(|_| kernels.engine != inherited.engine),
+        training_memory: (framework.practice != base.practice).then(|| framework.practice.clone()),
         half_widths: half_widths
             .filter(|(kind, width)| base.half_widths.get(kind) != Some(width))
             .map(|(&kind, &width)| (kind, width))

@@ -74,6 +74,9 @@ impl Query {
                 recipe: like.recipe,
                 attention: like.attention,
                 optimizer_states: like.optimizer_states,
+                optimizer: like.optimizer,
+                gradient_dtype: like.gradient_dtype,
+                loss: like.loss,
                 autocast: like.autocast,
                 ..Workload::train(1, like.seq)
             },
@@ -170,9 +173,11 @@ pub fn tried(predictor: &Predictor, arch: &Architecture, query: &Query) -> Resul
     let framework = predictor.framework(query.workload.mode)?;
     framework.check_ranks("plan", &query.kept)?;
     let legal = layouts::layouts(arch, gpu, query, framework);
-    let memory = |work: &Workload| memory_use(arch, work).map_or(MOST, |memory| memory.total());
+    let memory = |work: &Workload| {
+        memory_use(arch, work, &framework.practice).map_or(MOST, |memory| memory.total())
+    };
     let fitting = |share: f64, offload: Offload| -> (usize, Vec<Workload>) {
-        let room = MemoryUse::room(gpu, share);
+        let room = MemoryUse::room(gpu, share, true);
         let fits = |work: &Workload| memory(work) <= room;
         let layouts = legal.par_iter();
         let layouts = layouts.map(|work| Workload { offload, ..*work });
@@ -283,7 +288,7 @@ fn refusal(predictor: &Predictor, arch: &Architecture, query: &Query, legal: &[W
             offload,
             ..*work
         };
-        let memory = memory_use(arch, &work).ok()?;
+        let memory = predictor.memory_use(arch, &work).ok()?;
         Some((memory.total(), work))
     });
     let least = least.min_by(|a, b| a.0.bytes().total_cmp(&b.0.bytes()));

@@ -2,7 +2,7 @@
 
 use super::layouts::{MOST_EP, divisors, node};
 use super::{MOST_GPUS, Query};
-use crate::arch::{Architecture, Dimension, MemoryUse, Mode, Workload, memory_use};
+use crate::arch::{Architecture, Dimension, MemoryUse, Mode, Practice, Workload, memory_use};
 use crate::error::{Error, Result};
 use crate::framework::Kind;
 use crate::predict::Predictor;
@@ -102,7 +102,7 @@ pub fn serve(
         return Err(Error::field("plan", "gpus", query.gpus, &allowed));
     }
     let gpu = predictor.gpu();
-    let room = MemoryUse::room(gpu, query.memory_share);
+    let room = MemoryUse::room(gpu, query.memory_share, false);
     let legal = splits(arch, query, limits, node(gpu))?;
     let fitting: Vec<Workload> = legal
         .iter()
@@ -138,7 +138,7 @@ pub fn serve(
 
 /// Memory of an engine with every cache full; none where the engine is not legal.
 fn filled(arch: &Architecture, limits: &Limits, work: &Workload) -> Option<MemoryUse> {
-    memory_use(arch, &full(limits, work)).ok()
+    memory_use(arch, &full(limits, work), &Practice::default()).ok()
 }
 
 /// A step of an engine whose caches are full.
@@ -185,7 +185,7 @@ fn too_large(
         memory.weights,
         memory.kv_cache,
         100.0 * query.memory_share,
-        MemoryUse::room(gpu, query.memory_share),
+        MemoryUse::room(gpu, query.memory_share, false),
     ))
 }
 

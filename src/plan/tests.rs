@@ -41,7 +41,10 @@ fn every_layout_is_legal_uses_all_gpus_and_the_whole_batch_and_fits() {
         work.validate(arch).unwrap();
         assert_eq!(work.gpus(), 64);
         assert_eq!(work.batch * work.microbatches * work.dp, 1024, "{work}");
-        assert_eq!(memory_use(arch, work).unwrap().total(), tried.memory);
+        assert_eq!(
+            predictor.memory_use(arch, work).unwrap().total(),
+            tried.memory
+        );
         assert!(tried.memory <= capacity * plan.tried.memory_share, "{work}");
         assert!(
             work.vp == 1 || work.microbatches.is_multiple_of(work.pp),

@@ -24,7 +24,7 @@ pub mod scope;
 
 pub mod step;
 
-use crate::arch::Mode;
+use crate::arch::{Architecture, MemoryUse, Mode, Practice, Workload, memory_use};
 use crate::error::{Error, Result};
 use crate::families::{self, Family, GpuRates, OddSizes, Question, Variant};
 use crate::framework::{Engine, Framework, Kernels, Provider};
@@ -177,6 +177,20 @@ impl Predictor {
                 Err(Error::field(&framework.name, "mode", mode, &allowed))
             }
         }
+    }
+
+    /// What the framework of this mode keeps in memory while it trains.
+    pub fn practice(&self, mode: Mode) -> Practice {
+        let framework = self.framework(mode);
+        framework.map_or_else(
+            |_| Practice::default(),
+            |framework| framework.practice.clone(),
+        )
+    }
+
+    /// Memory on the fullest GPU of a replica under the framework of the workload's mode.
+    pub fn memory_use(&self, arch: &Architecture, work: &Workload) -> Result<MemoryUse> {
+        memory_use(arch, work, &self.framework(work.mode)?.practice)
     }
 
     /// Whose kernels operators run that are asked for alone: those of the framework that was asked for, else the default.

@@ -2,7 +2,10 @@
 
 use crate::arch::Architecture;
 use crate::arch::AttentionKernel;
+use crate::arch::Loss;
+use crate::arch::MemoryVerdict;
 use crate::arch::Offload;
+use crate::arch::Peak;
 use crate::arch::Phase;
 use crate::arch::Recompute;
 use crate::arch::Workload;
@@ -149,6 +152,20 @@ pub(super) struct MemoryKeys {
     pub memory_bytes: f64,
     pub capacity_bytes: f64,
     pub fits: bool,
+    /// `fits`, `tight` or `does_not_fit`.
+    pub verdict: MemoryVerdict,
+    /// What training likely takes of the GPU: live bytes, and those that the allocator caches or cannot use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reserved_bytes: Option<f64>,
+    /// When training takes most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak: Option<Peak>,
+    /// How the loss is computed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss: Option<Loss>,
+    /// Bytes of an accumulated gradient.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_per_gradient: Option<f64>,
     /// The nearest workload that fits, where this one does not and there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<RemedyKeys>,
@@ -424,6 +441,8 @@ impl StepReport {
         let matrices = matrices.filter(|line| KernelKind::of(&line.item.op).computes());
         let executed: f64 = matrices.map(|line| line.item.flops().flops()).sum();
         let peak = gpu.nearest_peak(workload.dtype);
+        let practice = &predictor.framework(workload.mode)?.practice;
+        let trained = |bytes: f64| workload.trains().then_some(bytes);
         Ok(Self {
             hfu: Flops::from_flops(executed) / step.time / peak,
             gpu: gpu.name.clone(),
@@ -459,6 +478,11 @@ impl StepReport {
                 memory_bytes: step.memory.total().bytes(),
                 capacity_bytes: gpu.memory().bytes(),
                 fits: step.fits,
+                verdict: step.memory.verdict(gpu),
+                reserved_bytes: trained(step.memory.reserved().bytes()),
+                peak: workload.trains().then_some(step.memory.peak),
+                loss: workload.trains().then(|| practice.loss(workload)),
+                bytes_per_gradient: trained(practice.gradient_bytes(workload)),
                 remedy: None,
             },
             offload: (workload.offload != Offload::None).then(|| OffloadKeys {

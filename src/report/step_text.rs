@@ -1,6 +1,6 @@
 //! A predicted step as people read it: one line per role, then the sums.
 
-use crate::arch::Workload;
+use crate::arch::{MemoryVerdict, Workload};
 use crate::plan::MOST_REMEDY_GPUS;
 use crate::predict::estimate::Tier;
 use crate::report::Basis;
@@ -57,7 +57,7 @@ impl StepReport {
     fn remedy_text(&self) -> String {
         let Some(remedy) = &self.memory.remedy else {
             return format!(
-                "no ZeRO stage, micro-batch, recomputation or ranks fit, up to {} GPUs",
+                "no format, loss, ZeRO stage, micro-batch, recomputation, optimizer, offload or ranks fit, up to {} GPUs",
                 grouped(MOST_REMEDY_GPUS)
             );
         };
@@ -167,10 +167,11 @@ impl StepReport {
                     "{} of {} per GPU: {} ({})",
                     Bytes::from_bytes(memory.memory_bytes),
                     Bytes::from_bytes(memory.capacity_bytes),
-                    if memory.fits {
-                        "fits"
-                    } else {
-                        "DOES NOT FIT, 2 GB being kept free"
+                    match memory.verdict {
+                        MemoryVerdict::Fits => "fits".to_owned(),
+                        MemoryVerdict::Tight => "tight, an allocator usually takes more".to_owned(),
+                        MemoryVerdict::DoesNotFit =>
+                            "DOES NOT FIT, 2 GB being kept free".to_owned(),
                     },
                     parts.join(", ")
                 ),
@@ -180,7 +181,7 @@ impl StepReport {
         if let Some(offload) = self.offload {
             let gigabytes = |rate: f64| significant(rate * 1e-9);
             let shown = format!(
-                "{} of host memory per GPU over {} GB/s, Adam at {} GB/s of it; assumed, no such run was measured",
+                "{} of host memory per GPU over {} GB/s, Adam at up to {} GB/s of it; one published run says how ranks share a CPU",
                 Bytes::from_bytes(offload.kept_bytes),
                 gigabytes(offload.host_bandwidth_bytes_per_s),
                 gigabytes(offload.host_memory_bandwidth_bytes_per_s),

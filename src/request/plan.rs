@@ -4,8 +4,8 @@
 use super::search::MOST_SHAPES as MOST_LAYOUTS;
 use super::search::{shapes as layouts, ten};
 use crate::arch::{
-    Architecture, AttentionKernel, Dimension, KvCacheDtype, Mode, Offload, OptimizerStates, Recipe,
-    Recompute, Workload,
+    Architecture, AttentionKernel, Dimension, GradientDtype, KvCacheDtype, Loss, Mode, Offload,
+    Optimizer, OptimizerStates, Recipe, Recompute, Workload,
 };
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
@@ -326,6 +326,21 @@ pub struct PlanRequest {
     #[serde(default)]
     #[schema(default = "fp32")]
     pub optimizer_states: OptimizerStates,
+    /// What updates the weights.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[serde(default)]
+    #[schema(default = "adamw")]
+    pub optimizer: Optimizer,
+    /// Number format of accumulated gradients; `auto` is that of the framework, fp32 in Megatron.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[serde(default)]
+    #[schema(default = "auto")]
+    pub gradient_dtype: GradientDtype,
+    /// How the loss is computed; `auto` is as the framework does. It changes memory, not time.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[serde(default)]
+    #[schema(default = "auto")]
+    pub loss: Loss,
     /// Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps use them.
     #[cfg_attr(feature = "cli", arg(long))]
     #[serde(default)]
@@ -377,7 +392,7 @@ pub struct PlanRequest {
     /// Keep this in host memory [default: nothing, or what it takes where nothing fits].
     #[cfg_attr(feature = "cli", arg(long))]
     pub offload: Option<Offload>,
-    /// Share of a GPU's memory that a layout takes at most [default: 0.8 in training, 0.9 when serving].
+    /// Share of a GPU's memory that a layout takes at most [default: 0.88 in training, 0.9 when serving].
     #[cfg_attr(feature = "cli", arg(long, value_name = "FRACTION", value_parser = share))]
     #[serde(default, deserialize_with = "fraction")]
     #[schema(minimum = 0.1, maximum = 1.0)]
@@ -448,6 +463,9 @@ impl PlanRequest {
             recipe,
             attention: self.attention,
             optimizer_states: self.optimizer_states,
+            optimizer: self.optimizer,
+            gradient_dtype: self.gradient_dtype,
+            loss: self.loss,
             autocast: self.autocast,
             kv_cache_dtype: self.kv_cache_dtype,
             router_load: self.router_load,
@@ -502,6 +520,12 @@ impl PlanRequest {
                 "optimizer_states",
                 self.optimizer_states != OptimizerStates::Fp32,
             ),
+            ("optimizer", self.optimizer != Optimizer::default()),
+            (
+                "gradient_dtype",
+                self.gradient_dtype != GradientDtype::default(),
+            ),
+            ("loss", self.loss != Loss::default()),
             ("autocast", self.autocast),
             ("tokens", self.tokens.is_some()),
         ];

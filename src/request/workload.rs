@@ -2,9 +2,12 @@
 
 use crate::arch::Architecture;
 use crate::arch::AttentionKernel;
+use crate::arch::GradientDtype;
 use crate::arch::KvCacheDtype;
+use crate::arch::Loss;
 use crate::arch::Mode;
 use crate::arch::Offload;
+use crate::arch::Optimizer;
 use crate::arch::OptimizerStates;
 use crate::arch::Recipe;
 use crate::arch::Recompute;
@@ -98,6 +101,18 @@ pub struct WorkloadRequest {
     /// Number format of what Adam keeps: fp32 moments and master weights, or bf16 moments alone.
     #[cfg_attr(feature = "cli", arg(long, default_value_t))]
     pub optimizer_states: OptimizerStates,
+    /// What updates the weights.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    pub optimizer: Optimizer,
+    /// Update each weight as soon as its gradient is computed, which is freed then (LOMO, torchtune's `optimizer_in_bwd`).
+    #[cfg_attr(feature = "cli", arg(long))]
+    pub optimizer_in_backward: bool,
+    /// Number format of accumulated gradients; `auto` is that of the framework, fp32 in Megatron.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    pub gradient_dtype: GradientDtype,
+    /// How the loss is computed; `auto` is as the framework does. It changes memory, not time.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    pub loss: Loss,
     /// Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps use them.
     #[cfg_attr(feature = "cli", arg(long))]
     pub autocast: bool,
@@ -182,6 +197,10 @@ impl WorkloadRequest {
             microbatches,
             offload: self.offload,
             optimizer_states: self.optimizer_states,
+            optimizer: self.optimizer,
+            optimizer_in_backward: self.optimizer_in_backward,
+            gradient_dtype: self.gradient_dtype,
+            loss: self.loss,
             autocast: self.autocast,
             kv_cache_dtype: self.kv_cache_dtype,
             router_load: self.router_load,
@@ -194,6 +213,10 @@ impl WorkloadRequest {
             let every = Workload {
                 offload: Offload::All,
                 optimizer_states: OptimizerStates::Bf16,
+                optimizer: Optimizer::Sgd,
+                optimizer_in_backward: true,
+                gradient_dtype: GradientDtype::Fp32,
+                loss: Loss::Fused,
                 autocast: true,
                 kv_cache_dtype: KvCacheDtype::Fp8,
                 router_load: RouterLoad::Even,

@@ -5,7 +5,7 @@ use crate::arch::Phase;
 use crate::arch::Role;
 use crate::arch::Workload;
 use crate::arch::lower;
-use crate::arch::memory_use;
+use crate::arch::{Practice, memory_use};
 use crate::gpu::Gpu;
 use crate::ops::Gemm;
 use crate::ops::Op;
@@ -163,7 +163,8 @@ pub(super) fn micro_batch(subject: &Subject) -> Verdict {
         batch: work.batch * 2,
         ..*work
     };
-    let fits = memory_use(subject.arch, &doubled).is_ok_and(|memory| memory.fits(subject.gpu));
+    let fits = memory_use(subject.arch, &doubled, &Practice::default())
+        .is_ok_and(|memory| memory.fits(subject.gpu));
     if !fits {
         return Verdict::met(format!(
             "batch {}; batch {} does not fit",

@@ -1,7 +1,7 @@
 //! Rules on how a model is split over GPUs.
 
 use crate::arch::Workload;
-use crate::arch::memory_use;
+use crate::arch::{Practice, memory_use};
 use crate::rules::Severity;
 use crate::rules::Subject;
 use crate::rules::Verdict;
@@ -17,7 +17,8 @@ pub(super) fn tensor_parallel(subject: &Subject) -> Verdict {
             tp: *tp,
             ..*subject.work
         };
-        memory_use(subject.arch, &work).is_ok_and(|memory| memory.fits(subject.gpu))
+        memory_use(subject.arch, &work, &Practice::default())
+            .is_ok_and(|memory| memory.fits(subject.gpu))
     };
     let fewer = (1..=tp / 2).filter(|fewer| tp.is_multiple_of(*fewer));
     match fewer.into_iter().find(fits) {

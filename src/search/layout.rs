@@ -117,7 +117,7 @@ impl Planned {
         }
         Self {
             layouts,
-            room: MemoryUse::room(gpu, tried.memory_share),
+            room: MemoryUse::room(gpu, tried.memory_share, true),
             query,
             seen: HashSet::new(),
         }
@@ -237,7 +237,7 @@ pub fn centre(space: &Space, families: &[ShapeFamily]) -> Option<Architecture> {
 fn share_that_fits(space: &Space, gpu: &Gpu, families: &[ShapeFamily]) -> f64 {
     let shapes = sample(space, families);
     let fits = |arch: &&Architecture| {
-        memory_use(arch, &space.layouts[0]).is_ok_and(|memory| memory.fits(gpu))
+        memory_use(arch, &space.layouts[0], &space.practice).is_ok_and(|memory| memory.fits(gpu))
     };
     shapes.iter().filter(fits).count() as f64 / shapes.len().max(1) as f64
 }

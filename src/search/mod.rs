@@ -45,7 +45,6 @@ use crate::arch::MemoryUse;
 use crate::arch::Workload;
 use crate::error::Error;
 use crate::error::Result;
-use crate::gpu::Gpu;
 use crate::loss::Comparison;
 use crate::predict::Predictor;
 use crate::predict::step::StepEstimate;
@@ -279,7 +278,7 @@ fn search_of(
     let asked = request;
     let mut request = request.clone();
     let gpu = predictor.gpu();
-    let mut space = space_of(gpu, &request)?;
+    let mut space = space_of(predictor, &request)?;
     let begun = Progress {
         done: 0,
         total: 1,
@@ -570,7 +569,8 @@ fn interrupted_early() -> Error {
     Error::infeasible("interrupted before any shape was found")
 }
 
-fn space_of(gpu: &Gpu, request: &Request) -> Result<Space> {
+fn space_of(predictor: &Predictor, request: &Request) -> Result<Space> {
+    let gpu = predictor.gpu();
     let Request { base, workload, .. } = request;
     if base.moe.is_none()
         && let Some(active) = request.active
@@ -627,7 +627,8 @@ fn space_of(gpu: &Gpu, request: &Request) -> Result<Space> {
         base: base.clone(),
         layouts: vec![*workload],
         interleaved: Vec::new(),
-        room: MemoryUse::room(gpu, 1.0),
+        room: MemoryUse::room(gpu, 1.0, workload.trains()),
+        practice: predictor.practice(workload.mode),
         window_size: request.window_size,
         latent: base.mla.unwrap_or(USUAL_LATENT),
         budget: within(request.parameters, request.tolerance),

@@ -161,7 +161,9 @@ impl<'a> Worker<'a> {
         if !self.space.bounds.admit(&self.arch) {
             return None;
         }
-        let memory = memory_use(&self.arch, &self.work).ok()?.total();
+        let memory = memory_use(&self.arch, &self.work, &self.space.practice)
+            .ok()?
+            .total();
         if memory > self.space.room {
             return None;
         }

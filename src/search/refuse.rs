@@ -82,7 +82,7 @@ pub fn nothing_fits(
 ) -> Option<Error> {
     let (shape, total) = smallest(space, families)?;
     let (arch, work) = space.build(&shape);
-    let memory = memory_use(&arch, &work).expect("it was computed before");
+    let memory = memory_use(&arch, &work, &space.practice).expect("it was computed before");
     if memory.total() <= space.room {
         return None;
     }
@@ -102,7 +102,8 @@ pub fn nothing_fits(
             let families = all_families(&space, go_on).unwrap_or_default();
             self::smallest(&space, &families).is_some_and(|(shape, _)| {
                 let (arch, work) = space.build(&shape);
-                memory_use(&arch, &work).is_ok_and(|memory| memory.total() <= space.room)
+                memory_use(&arch, &work, &space.practice)
+                    .is_ok_and(|memory| memory.total() <= space.room)
             })
         })
         .map(|(text, _)| text)
@@ -150,7 +151,7 @@ fn smallest(space: &Space, families: &[ShapeFamily]) -> Option<(Shape, Bytes)> {
         .filter_map(|family| {
             let shape = family.shape(0);
             space.fill(&shape, &mut arch, &mut work);
-            let memory = memory_use(&arch, &work).ok()?;
+            let memory = memory_use(&arch, &work, &space.practice).ok()?;
             space.bounds.admit(&arch).then(|| (shape, memory.total()))
         })
         .min_by(|a, b| a.1.bytes().total_cmp(&b.1.bytes()))

@@ -3,6 +3,7 @@
 //! A [`ShapeFamily`] fixes everything but the width of the MLP, or of an expert. The number of parameters is linear in
 //! that width, so the widths that meet the budget are an interval, found exactly.
 
+use crate::arch::Practice;
 use crate::arch::{Architecture, Dimension, Mla, Window, Workload};
 use crate::error::Error;
 use crate::error::Result;
@@ -56,6 +57,8 @@ pub struct Space {
     pub interleaved: Vec<Range<usize>>,
     /// Memory of a GPU that a shape may take.
     pub room: Bytes,
+    /// What the framework keeps in memory.
+    pub practice: Practice,
     /// Keys that a windowed layer sees.
     pub window_size: u64,
     /// The proportions of latent attention.

@@ -1,6 +1,6 @@
 //! Configs as published read as the preset of the same model, and anything doubtful is refused.
 
-use super::super::{Preset, Recipe, Workload, memory_use, parameters};
+use super::super::{Practice, Preset, Recipe, Workload, memory_use, parameters};
 use super::*;
 use crate::ops::Dtype;
 use serde::Deserialize;
@@ -611,7 +611,10 @@ fn stored_bytes(config: &Value, quantization: &Value) -> f64 {
         recipe,
         ..Workload::decode(1, 100)
     };
-    memory_use(&arch, &work).unwrap().weights.bytes()
+    memory_use(&arch, &work, &Practice::default())
+        .unwrap()
+        .weights
+        .bytes()
 }
 
 /// Sizes of published checkpoints: totals of their indices, or of their only file.

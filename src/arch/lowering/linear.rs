@@ -89,7 +89,7 @@ impl Lowering<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::{Preset, memory_use};
+    use super::super::super::{Practice, Preset, memory_use};
     use super::*;
     use crate::arch::{Step, lower};
 
@@ -163,7 +163,8 @@ mod tests {
     fn states_do_not_grow_with_the_context() {
         let arch = &Preset::find("qwen3-next-80b-a3b").unwrap().architecture;
         let cache = |context| {
-            let memory = memory_use(arch, &Workload::decode(1, context)).unwrap();
+            let memory =
+                memory_use(arch, &Workload::decode(1, context), &Practice::default()).unwrap();
             memory.kv_cache.bytes()
         };
         let states = 36.0 * (32.0 * 128.0 * 128.0 * 4.0 + 8192.0 * 3.0 * 2.0);

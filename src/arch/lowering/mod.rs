@@ -23,10 +23,11 @@ mod mlp;
 
 use super::communication::collectives;
 use super::layer::{Linear, Shards, StageLayers, rank_vocab};
+use super::optimizer::relative_traffic;
 use super::params::{active_weights, rank_expert_parameters, rank_parameters};
 use super::{
-    Architecture, AttentionKernel, Item, NormKind, NormPlacement, OptimizerStates, Phase,
-    Positions, Recompute, Role, Step, Workload,
+    Architecture, AttentionKernel, Item, NormKind, NormPlacement, Optimizer, OptimizerStates,
+    Phase, Positions, Recompute, Role, Step, Workload,
 };
 use crate::error::Result;
 use crate::ops::{Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass, pairs};
@@ -452,6 +453,11 @@ impl Lowering<'_> {
             let (kind, dtype) = match work.optimizer_states {
                 OptimizerStates::Fp32 => (MemoryKind::Adam, Dtype::Fp32),
                 OptimizerStates::Bf16 => (MemoryKind::PlainAdam, work.activation_dtype()),
+            };
+            let updated = match work.optimizer {
+                Optimizer::AdamW => updated,
+                // As many elements of Adam as move the bytes.
+                _ => (updated as f64 * relative_traffic(work)).ceil() as u64,
             };
             let adam = Op::Memory(Memory::forward(kind, updated, 1, dtype));
             let on_gpu = u64::from(!work.offload.optimizer());

@@ -2,7 +2,7 @@
 
 use super::cells::Cells;
 use super::{Measure, Publisher, Reason, Run, Runs, Serving, known_gpu};
-use crate::arch::{Preset, Workload, memory_use};
+use crate::arch::{Practice, Preset, Workload, memory_use};
 use crate::dataset::columns::Parquet;
 use crate::error::Result;
 use crate::ops::Dtype;
@@ -73,7 +73,8 @@ fn run(cells: Cells<'_>) -> std::result::Result<Run, Reason> {
         context: 2 * tokens,
         ..workload
     };
-    let memory = memory_use(&architecture, &full).map_err(|error| error.to_string())?;
+    let memory = memory_use(&architecture, &full, &Practice::default())
+        .map_err(|error| error.to_string())?;
     if !memory.fits(gpu) {
         return Err("the caches of the batch do not fit: fewer requests ran at once".to_owned());
     }

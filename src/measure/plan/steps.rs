@@ -3,7 +3,7 @@
 use super::{Set, Sizing, gemms};
 use crate::arch::{
     Architecture, Biases, Item, Mlp, MlpKind, Mode, Norm, NormKind, NormPlacement, Positions,
-    QkNorm, Stated, Workload, lower, memory_use,
+    Practice, QkNorm, Stated, Workload, lower, memory_use,
 };
 use crate::measure::device::Case;
 use crate::random::Random;
@@ -160,7 +160,7 @@ fn fits(sizing: &Sizing<'_>, step: &PlannedStep) -> bool {
     let (architecture, workload) = (&step.architecture, &step.workload);
     let (Ok(lowered), Ok(memory)) = (
         lower(architecture, workload),
-        memory_use(architecture, workload),
+        memory_use(architecture, workload, &Practice::default()),
     ) else {
         return false;
     };

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use shapewise::arch::{lower, memory_use, parameters};
+use shapewise::arch::{Practice, lower, memory_use, parameters};
 use shapewise::request::{Sizes, StepRequest};
 use shapewise::serve::body;
 
@@ -22,6 +22,6 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok((architecture, workload)) = Sizes::fixed(|sizes| model.step(&base, sizes)) {
         let _ = parameters(&architecture);
         lower(&architecture, &workload).unwrap();
-        memory_use(&architecture, &workload).unwrap();
+        memory_use(&architecture, &workload, &Practice::default()).unwrap();
     }
 });
