@@ -77,8 +77,12 @@ impl Contiguous {
     /// knows, and with a misaligned `m` as the `n` of the transposed GEMM.
     fn pair(self, op: Gemm, covered: Gemm) -> [Op; 2] {
         let contiguous = Self::of(op.layout);
+        let is_row = !contiguous.m && op.batch == 1;
         [op, covered].map(|gemm| {
-            let gemm = contiguous.rounded(gemm);
+            let mut gemm = contiguous.rounded(gemm);
+            if is_row {
+                gemm.m = quarter_octave(gemm.m);
+            }
             let turned = self.m && !self.n;
             let (m, n) = if turned {
                 (gemm.n, gemm.m)
@@ -93,6 +97,13 @@ impl Contiguous {
             })
         })
     }
+}
+
+/// The nearest of four sizes an octave: what misaligned rows of memory cost hardly changes with how many there are, and so
+/// one row more is answered by the same ratio.
+fn quarter_octave(size: u64) -> u64 {
+    let step = 1 << size.ilog2().saturating_sub(2);
+    (size + step / 2) / step * step
 }
 
 /// GEMMs.
