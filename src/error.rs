@@ -207,14 +207,20 @@ pub fn read_text(path: &Path) -> Result<String> {
 /// The most bytes of a text file: configs, cards, constants and plans have some thousands.
 const MOST_TEXT: u64 = 64 << 20;
 
-/// Reads a whole file of at most so many bytes; the error names it.
-pub fn read_bytes(path: &Path, most: u64) -> Result<Vec<u8>> {
+/// Reads the first bytes of a file, at most so many; the error names it.
+pub fn read_start(path: &Path, most: u64) -> Result<Vec<u8>> {
     let fail = |source| Error::io(path, source);
     require_regular(path)?;
     let file = std::fs::File::open(path).map_err(fail)?;
     let mut bytes = Vec::new();
-    let mut limited = io::Read::take(file, most + 1);
+    let mut limited = io::Read::take(file, most);
     io::Read::read_to_end(&mut limited, &mut bytes).map_err(fail)?;
+    Ok(bytes)
+}
+
+/// Reads a whole file of at most so many bytes; the error names it.
+pub fn read_bytes(path: &Path, most: u64) -> Result<Vec<u8>> {
+    let bytes = read_start(path, most + 1)?;
     if bytes.len() as u64 > most {
         return Err(Error::bad_input(format!(
             "{}: the file has more than {most} bytes; allowed: at most as many",

@@ -7,7 +7,8 @@ pub mod baselines;
 pub mod layouts;
 pub mod loss;
 #[cfg(all(test, feature = "dataset"))]
-mod memory;
+#[path = "tests/memory.rs"]
+mod memory_of_runs;
 pub mod runs;
 
 use crate::dataset::Row;

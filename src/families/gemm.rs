@@ -57,13 +57,16 @@ impl Contiguous {
         }
     }
 
-    /// The GEMM with the sizes along which no operand is contiguous rounded up to multiples of 8: no row of memory starts
+    /// The GEMM with the sizes along which no operand is contiguous rounded to multiples of 8: no row of memory starts
     /// elsewhere for them, and tables hold few that 8 does not divide but where they lie contiguously, and cost. An odd
     /// reduction of weight gradients was timed beside other odd sizes, where it stays.
     fn rounded(self, op: Gemm) -> Gemm {
         let round = |stays: bool, size: u64| match stays {
             true => size,
-            false => size.next_multiple_of(1 << size.ilog2().min(3)),
+            false => {
+                let step = 1 << size.ilog2().min(3);
+                (size + step / 2) / step * step
+            }
         };
         let is_odd = !(op.m | op.n).is_multiple_of(8);
         Gemm {

@@ -122,7 +122,9 @@ struct Product {
 impl Product {
     fn new(name: &str) -> Self {
         let lower = name.to_lowercase();
+        let is_path = name.contains(['/', '\\']);
         let words = lower.split(|c: char| !c.is_alphanumeric());
+        let words = words.filter(|_| !is_path);
         let mut product = Self {
             model: String::new(),
             memory: None,

@@ -294,13 +294,13 @@ mod tests {
                 "deepseek-v3",
                 "h100",
                 Workload::decode(8, 2048),
-                "recipe \"w4a16\", tp 8",
+                "tp 8, pp 4",
             ),
             (
                 "deepseek-v3",
                 "l4",
                 Workload::train(1, 4096),
-                "tp 8, dp 128, zero 3, recompute \"full\", sequence_parallel true",
+                "tp 8, pp 16, sequence_parallel true, offload \"optimizer\"",
             ),
             (
                 "llama-3-8b",
@@ -310,7 +310,7 @@ mod tests {
                     zero: 1,
                     ..train(8, 16)
                 },
-                "batch 2, microbatches 8",
+                "batch 1, microbatches 16",
             ),
         ] {
             found.push([model.to_owned(), changed(model, gpu, work)]);

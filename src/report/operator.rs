@@ -360,7 +360,7 @@ mod tests {
             "(4096, 2560) x (2560, 50257) tn bf16",
             "2.000 ms",
             "transferred",
-            "misalignment",
+            "misaligned",
         ] {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }

@@ -68,7 +68,7 @@ impl StepReport {
         let (before, after) = (keys(&self.workload), keys(&remedy.workload));
         let changed = after
             .into_iter()
-            .filter(|(key, value)| before[key] != *value);
+            .filter(|(key, value)| before.get(key) != Some(value));
         let options = changed.map(|(key, value)| {
             let option = key.replace('_', "-");
             match value {

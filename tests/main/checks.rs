@@ -158,13 +158,14 @@ fn a_head_that_no_fused_kernel_takes_is_fixed_by_the_same_heads_of_128() {
     let fused = json(&format!("predict model llama-3-70b {options}"));
     let loss = number(&step, "time_us") / number(&fused, "time_us");
     assert!((1.4..2.0).contains(&loss), "{loss}");
-    for options in ["--gpu h100", options] {
+    // 16 % of a step of 2,048 tokens, 41 % of one of 8,192.
+    for (options, least) in [("--gpu h100", 0.1), (options, 0.2)] {
         let document = json(&format!("check {path} {options}"));
         let fix = &rule(&document, "flash")["fix"];
         let shape = &fix["architecture"];
         let heads = ["heads", "kv_heads", "head_dim"].map(|key| shape[key].as_u64().unwrap());
         assert_eq!(heads, [64, 8, 128], "{fix}");
-        assert!(number(&fix["gain"], "time_saved_fraction") > 0.2, "{fix}");
+        assert!(number(&fix["gain"], "time_saved_fraction") > least, "{fix}");
     }
 }
 

@@ -121,7 +121,7 @@ fn read_back(line: &str, workload: &str) {
     // Nothing that is there is written over.
     let again = say(&line);
     assert_eq!(again.code, 1);
-    assert!(again.err.contains("there already"), "{}", again.err);
+    assert!(again.err.contains("--force to replace it"), "{}", again.err);
 }
 
 #[test]
@@ -470,7 +470,7 @@ fn what_lacks_evidence_alone_has_a_loss() {
 
 #[test]
 fn a_card_alone_is_searched_alone() {
-    let document = json("search --like llama-3.2-1b --gpu rtx4090 --top 1");
+    let document = json("search --like qwen2.5-0.5b --gpu rtx4090 --top 1");
     let work = &document["workload"];
     let ranks = ["tp", "cp", "pp", "dp"].map(|key| work[key].as_u64().unwrap());
     assert_eq!(ranks.iter().product::<u64>(), 1, "{work}");

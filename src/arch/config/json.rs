@@ -1,30 +1,22 @@
 //! JSON as Python writes it, and what a file is that is none.
 
-use crate::error::{Error, Result, read_bytes};
+use crate::error::{Error, Result, read_bytes, read_start};
 use serde_json::Value;
-use std::io::Read;
 use std::path::Path;
 
 /// The most bytes of a config.
 const MOST: u64 = 16 << 20;
 
 /// Bytes at the start of a file that tell what it is.
-const START: usize = 256;
+const START: u64 = 256;
 
 /// The text of a file that may hold JSON; of another the error says what it is.
 pub(super) fn read(path: &Path) -> Result<String> {
     let place = path.display().to_string();
-    let mut start = [0; START];
-    if path.is_file() {
-        let file = std::fs::File::open(path).map_err(|source| Error::io(path, source))?;
-        let mut file = file.take(START as u64);
-        let mut filled = 0;
-        while let Ok(count @ 1..) = file.read(&mut start[filled..]) {
-            filled += count;
-        }
-        if let Some(kind) = kind(&start[..filled]) {
-            return Err(no_json(&place, kind));
-        }
+    if path.is_file()
+        && let Some(kind) = kind(&read_start(path, START)?)
+    {
+        return Err(no_json(&place, kind));
     }
     let bytes = read_bytes(path, MOST)?;
     String::from_utf8(bytes).map_err(|_| no_json(&place, BINARY))

@@ -728,7 +728,7 @@ fn a_layer_of_vidur_is_five_memory_bound_kernels_on_one_rank() {
         Source::Vidur,
         &Filter::default(),
         vec![
-            ("gpu", texts(&["h100", "l20", "h100"])),
+            ("gpu", texts(&["h100", "l20000", "h100"])),
             ("num_tokens", sizes(&[4096; 3])),
             ("n_embd", sizes(&[8192, 8192, 2560])),
             ("n_expanded_embd", sizes(&[28672, 28672, 10240])),
@@ -767,7 +767,7 @@ fn a_layer_of_vidur_is_five_memory_bound_kernels_on_one_rank() {
     assert_eq!(
         reasons(&table),
         [
-            ("GPU `l20` is not in data/gpus", 1),
+            ("GPU `l20000` is not in data/gpus", 1),
             ("a sum of three tensors", 1),
             ("less than 20 us, rounded to 1 us", 1),
             ("no norm in front of the MLP", 1),
@@ -966,7 +966,7 @@ fn tuned_minima_and_means_are_stacks_of_their_own() {
         Source::Pipeweave,
         &Filter::default(),
         vec![
-            ("hardware", texts(&["NVIDIA H100", "NVIDIA L20"])),
+            ("hardware", texts(&["NVIDIA H100", "NVIDIA L20000"])),
             ("M", sizes(&[4096; 2])),
             ("N", sizes(&[4096; 2])),
             ("K", sizes(&[4096; 2])),

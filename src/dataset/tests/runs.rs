@@ -42,7 +42,10 @@ fn reasons(runs: &Runs) -> Vec<(&str, u64)> {
 fn a_step_of_mpt_lasts_its_tokens_over_the_rate_of_one_gpu() {
     let runs = read(vec![
         ("Model", texts(["7b", "7b", "7b", "7b"])),
-        ("GPU", texts(["a100_80gb", "a100_40gb", "h100_80gb", "l20"])),
+        (
+            "GPU",
+            texts(["a100_80gb", "a100_40gb", "h100_80gb", "l20000"]),
+        ),
         ("# GPUs", counts([8, 16, 8, 8])),
         ("SeqLen (T)", counts([2048; 4])),
         ("MicroBatchSize", counts([6; 4])),
@@ -66,7 +69,7 @@ fn a_step_of_mpt_lasts_its_tokens_over_the_rate_of_one_gpu() {
     assert_eq!(
         reasons(&runs),
         [
-            ("GPU `l20` is not in data/gpus", 1),
+            ("GPU `l20000` is not in data/gpus", 1),
             ("precision amp_fp8 has no net", 1),
             ("the time is not more than 0", 1),
         ]
@@ -121,7 +124,7 @@ fn a_served_model_gives_a_prefill_and_a_decode_step_of_the_median_iteration() {
     let runs = read(vec![
         (
             "file",
-            texts(["tp2_H100", "tp2_H100", "tp2_H100", "tp2_H100", "L20"]),
+            texts(["tp2_H100", "tp2_H100", "tp2_H100", "tp2_H100", "L20000"]),
         ),
         ("run_name", texts(["Qwen3-32B-arxiv_12"; 5])),
         ("batch_size", counts([12; 5])),
@@ -143,7 +146,7 @@ fn a_served_model_gives_a_prefill_and_a_decode_step_of_the_median_iteration() {
     assert_eq!(
         reasons(&runs),
         [
-            ("GPU `L20` is not in data/gpus", 1),
+            ("GPU `L20000` is not in data/gpus", 1),
             ("not one iteration of a run", 1),
         ]
     );
@@ -766,7 +769,7 @@ fn the_published_tables_are_kept_but_for_named_reasons() {
             7,
         ),
         ("vtrain_training_iterations", Publisher::Vtrain, 1549, 0),
-        ("pipeweave_e2e_inference", Publisher::Pipeweave, 80, 23),
+        ("pipeweave_e2e_inference", Publisher::Pipeweave, 88, 15),
         (
             "llm_inference_bench",
             Publisher::LlmInferenceBench,
