@@ -257,7 +257,15 @@ fn median_and_faster(mut ratios: Vec<f64>) -> (f64, f64) {
 /// In the layout of weight gradients no operand is contiguous along the reduction, so that a token more is a token more.
 #[test]
 fn one_token_more_or_less_costs_a_token() {
-    for gpu in ["h200", "h100", "h20", "h100-hbm2e", "a100", "b200"] {
+    for (gpu, most) in [
+        ("h200", 0.02),
+        ("h100", 0.02),
+        ("h20", 0.02),
+        ("h100-hbm2e", 0.02),
+        // Measured 0.972: tables of one layout are asked at multiples of 64.
+        ("a100", 0.03),
+        ("b200", 0.03),
+    ] {
         let mut gemms = random_gemms(5, Layout::Nt, 400);
         gemms
             .iter_mut()
@@ -271,11 +279,8 @@ fn one_token_more_or_less_costs_a_token() {
             let next: Vec<_> = next.collect();
             let near = predict(gpu, &next).into_iter().zip(&times);
             let ratios: Vec<f64> = near.map(|(near, time)| near.time / time.time).collect();
-            let most = ratios.iter().copied().fold(0.0, f64::max);
-            let (median, faster) = median_and_faster(ratios);
-            assert!((0.98..1.02).contains(&median), "{gpu} {step}: {median}");
-            // Of neighbours that are both multiples of 8 nets know one better.
-            assert!(most < 1.3 && faster < 0.2, "{gpu} {step}: {most} {faster}");
+            let far = ratios.iter().find(|ratio| (*ratio - 1.0).abs() > most);
+            assert_eq!(far, None, "{gpu} {step}");
         }
     }
     for gpu in ["h200", "h100"] {
@@ -299,10 +304,9 @@ fn one_row_more_is_not_faster() {
         ("h100-hbm2e", 0.05),
         ("a100", 0.05),
         ("rtx4090", 0.05),
-        // Ratios of another GPU add its noise: up to 0.29 where it was 1.
-        ("b200", 0.35),
-        ("b300", 0.35),
-        ("gb200", 0.35),
+        ("b200", 0.05),
+        ("b300", 0.05),
+        ("gb200", 0.05),
     ] {
         for layout in [Layout::Tn, Layout::Nn] {
             let gemms: Vec<_> = random_gemms(6, layout, 400);

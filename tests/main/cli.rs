@@ -421,10 +421,11 @@ fn a_single_operator_says_what_bounds_it_and_which_size_is_faster() {
 fn the_operators_of_a_step_are_drawn_under_the_roofline() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("roofline.svg");
-    data(&format!(
+    let outcome = say(&format!(
         "predict model llama-3-8b --gpu h100 --seq 4096 --batch 1 --plot {}",
         path.display()
     ));
+    assert_eq!(outcome.code, 0, "{}", outcome.err);
     let picture = std::fs::read_to_string(&path).unwrap();
     for part in [
         "roofline of the dense peak",

@@ -118,7 +118,7 @@ fn steps_that_users_published_lie_inside() {
         assert_eq!(inside, [true; 2], "{options}: {low} to {high} ms, measured {milliseconds:?}");
     }
     let eager = "predict model llama-3-8b --framework kernels --mode decode --enforce-eager";
-    refused(eager, 1, &["`enforce_eager` is with kernels"]);
+    refused(eager, 2, &["`enforce_eager` is with kernels"]);
 }
 
 /// Errors of a fit stand only under steps that its runs speak for.

@@ -769,7 +769,7 @@ fn the_published_tables_are_kept_but_for_named_reasons() {
             7,
         ),
         ("vtrain_training_iterations", Publisher::Vtrain, 1549, 0),
-        ("pipeweave_e2e_inference", Publisher::Pipeweave, 88, 15),
+        ("pipeweave_e2e_inference", Publisher::Pipeweave, 88, 3),
         (
             "llm_inference_bench",
             Publisher::LlmInferenceBench,
