@@ -542,7 +542,7 @@ fn a_watcher_stops_a_search_and_gets_the_best_so_far() {
     for method in [Method::Anneal { seed: 0 }, Method::Exhaustive] {
         let request = Request {
             method,
-            ..request(1_300_000_000, MODES[1])
+            ..request(13_000_000_000, MODES[1])
         };
         let at_once = |_: &Progress| ControlFlow::Break(());
         let error = search(&predictor, &request, &at_once).unwrap_err();

@@ -773,8 +773,8 @@ fn the_published_tables_are_kept_but_for_named_reasons() {
         (
             "llm_inference_bench",
             Publisher::LlmInferenceBench,
-            2131,
-            2641,
+            2487,
+            2285,
         ),
         ("neusight_model_runs", Publisher::Neusight, 29, 120),
         ("training_steps", Publisher::TrainingSteps, 597, 235),
