@@ -90,6 +90,8 @@ class CompareReport(Report):
     parameters: int
     mode: Literal["train", "prefill", "decode"]
     seq: int
+    output: int | None
+    limits: _LimitKeys | None
     global_batch: int | None
     format: str
     gpus: int
@@ -121,6 +123,12 @@ class ModelsReport(Report):
     """The built-in models."""
     models: list[_ModelLine]
 
+class OperatorCheckReport(Report):
+    """One operator under the rules that apply to it."""
+    predicted: OperatorReport
+    broken: int
+    rules: list[_OperatorRuleKeys]
+
 class OperatorReport(Report):
     """One predicted operator."""
     gpu: str
@@ -137,6 +145,9 @@ class OperatorReport(Report):
     bandwidth_fraction: float
     intensity_flops_per_byte: float
     bound: Literal["compute", "memory", "launch"]
+    bound_by: Literal["alignment", "waves", "compute", "memory", "launch"] | None
+    bound_detail: str | None
+    faster: list[_FasterKeys] | None
     waves: _WaveCount | None
     tier: Literal["measured", "learned", "transferred", "roofline"]
     caveats: list[_Warning]
@@ -150,11 +161,13 @@ class PlanReport(Report):
     mode: Literal["train", "prefill", "decode"]
     seq: int
     output: int | None
+    limits: _LimitKeys | None
     global_batch: int | None
     format: str
     framework: _FrameworkKeys
     capacity_bytes: float
     order: _Order | None
+    notes: list[str] | None
     plans: list[_PlanKeys]
 
 class PresetsReport(Report):
@@ -172,6 +185,7 @@ class SearchReport(Report):
     basis: list[_Basis]
     baseline: _BaselineKeys
     shapes: list[_ShapeKeys]
+    costs_loss: bool | None
     fastest: _FrontPoint
     pareto_front: list[_FrontPoint]
     search: _MethodKeys
@@ -198,6 +212,7 @@ class StepReport(Report):
     tokens_per_s_of_all_gpus: float
     model_flops: float
     mfu: float
+    mfu_full_attention: float
     hfu: float
     gpus: int
     gpus_per_replica: int
@@ -211,6 +226,7 @@ class StepReport(Report):
     caveats: list[_SharedWarning]
     notes: list[str] | None
     lines: list[_StepLine]
+    rest: list[_RestLine]
 
 class SweepReport(Report):
     """A predicted curve."""
@@ -267,6 +283,7 @@ class _BaselineKeys(Record):
     mfu: float
     memory_bytes: float
     fits: bool
+    stands_in: bool | None
 
 class _Basis(Record):
     """What the numbers of one operator family are based on."""
@@ -282,7 +299,8 @@ class _BestKeys(Record):
     tokens_per_s_per_gpu: float
     mfu: float
     memory_bytes: float
-    gain: float
+    gain: float | None
+    gpu_time_to_equal_loss: float | None
 
 class _ChangeKeys(Record):
     """One changed dimension."""
@@ -320,12 +338,37 @@ class _ErrorKeys(Record):
     coverage_90: float
     interval_half_width_median: float
 
+class _FasterKeys(Record):
+    """A near operator that is predicted faster."""
+    limit: Literal["alignment", "waves", "compute", "memory", "launch"]
+    changes: list[_ResizeKeys]
+    time_us: float
+    factor: float
+    rate_factor: float
+    loss_fraction: float
+
 class _Fit(Record):
     """What the constants of a framework were fitted to, and the error on configurations kept out of
 
     the fit.
     """
     runs_from: str
+    runs: int
+    configurations: int
+    median_ape: float
+    mean_ape: float
+    p90_ape: float
+    coverage_90: float
+    groups: list[_FitGroup] | None
+
+class _FitGroup(Record):
+    """Runs of one generation of GPUs, and the errors of a fit without their own configuration."""
+    generation: Literal["volta", "turing", "ampere", "ada", "hopper", "blackwell", "cdna2", "cdna3", "cdna4", "xe2", "other"]
+    hybrid: bool | None
+    gpus: list[str]
+    formats: list[str]
+    longest_tokens: int
+    nodes: int
     runs: int
     configurations: int
     median_ape: float
@@ -351,6 +394,7 @@ class _FrameworkKeys(Record):
     assumed: bool
     network_bytes_per_s: float
     fit: _Fit | None
+    evidence: str | None
 
 class _FrontPoint(Record):
     """A shape in the plane of throughput, memory and habit."""
@@ -358,6 +402,8 @@ class _FrontPoint(Record):
     layout: _Workload | None
     tokens_per_s_per_gpu: float
     memory_bytes: float
+    gain: float | None
+    gpu_time_to_equal_loss: float | None
     centre_distance: float
     loss: _LossDifference
 
@@ -407,6 +453,8 @@ class _LatencyKeys(Record):
     tpot_us: float | None
     tpot_low_us: float | None
     tpot_high_us: float | None
+    ttft_kept_probability: float | None
+    tpot_kept_probability: float | None
 
 class _LayoutKeys(Record):
     """A layout with its prediction."""
@@ -417,8 +465,16 @@ class _LayoutKeys(Record):
     request: _LatencyKeys | None
     tokens_per_s_of_all_gpus: float
     tokens_per_s_per_gpu: float
+    tokens_per_s_per_gpu_low: float | None
+    tokens_per_s_per_gpu_high: float | None
     memory_bytes: float
     usd_per_million_tokens: float | None
+
+class _LimitKeys(Record):
+    """Limits of latency, and how likely each has to be kept."""
+    ttft_us: float | None
+    tpot_us: float | None
+    confidence: float
 
 class _LossDifference(Record):
     """What a shape costs in loss against the baseline's proportions at equal parameters and tokens, in
@@ -427,6 +483,7 @@ class _LossDifference(Record):
     """
     evidence: Literal["inside", "extrapolated", "none", "refused"]
     reasons: list[Literal["beyond_2b", "below_50m", "aspect_below_10", "experts_beyond_512", "shape_inside_experts", "latent_attention", "linear_attention", "window", "aspect_ratio", "mlp_share", "head_dim", "vocabulary"]]
+    caveat: str | None
     difference_mnat: float | None
     low_mnat: float | None
     high_mnat: float | None
@@ -444,6 +501,11 @@ class _MemoryKeys(Record):
     memory_bytes: float
     capacity_bytes: float
     fits: bool
+    verdict: Literal["fits", "tight", "does_not_fit"]
+    reserved_bytes: float | None
+    peak: Literal["loss", "backward", "update"] | None
+    loss: Literal["auto", "eager", "compiled", "triton", "chunked", "fused"] | None
+    bytes_per_gradient: float | None
     remedy: _RemedyKeys | None
 
 class _MethodKeys(Record):
@@ -481,6 +543,19 @@ class _OffloadKeys(Record):
     host_bandwidth_bytes_per_s: float
     host_memory_bandwidth_bytes_per_s: float
 
+class _OperatorRuleKeys(Record):
+    """What one rule says."""
+    id: str
+    verdict: str
+    severity: str | None
+    detail: str
+    value: float | None
+    wanted: str | None
+    demand: str
+    reason: str
+    source: str
+    fix: _FasterKeys | None
+
 class _Order(Record):
     """Errors of predicted ratios between measured layouts of one model, GPU and number of GPUs."""
     tie: float
@@ -500,6 +575,7 @@ class _PlanKeys(Record):
     refused: str | None
     legal: int
     fitting: int
+    predicted: int | None
     memory_share: float
     layouts: list[_LayoutKeys]
     decided_by: Mapping[str, float]
@@ -533,7 +609,8 @@ class _PresetLine(Record):
 class _RangeKeys(Record):
     start: int
     end: int
-    step: int
+    step: int | None
+    text: str
 
 class _RemedyKeys(Record):
     """The nearest workload that fits."""
@@ -549,13 +626,26 @@ class _RequestKeys(Record):
     active_parameters: int | None
     vocab: int
     tokens: float
-    objective: Literal["throughput", "loss", "train-time"]
+    objective: Literal["equal-loss", "throughput", "loss", "train-time"]
     budget_gpu_hours: float | None
     target_loss_nats: float | None
     relaxed: list[str]
     free: Mapping[str, list[int]]
     free_attention: list[Literal["micro-batch", "tp", "pp", "window", "latent"]] | None
     kv_group: int | None
+
+class _ResizeKeys(Record):
+    """One size that is different."""
+    size: str
+    to: int
+
+class _RestLine(Record):
+    """What the time of a step holds besides its operators."""
+    role: Literal["fused_into_neighbours", "on_other_stages", "bubble", "host", "overhead", "offload"]
+    count: int
+    each_us: float
+    time_us: float
+    share: float
 
 class _RoleGain(Record):
     """How the share of one role changed against the baseline, at equal parameters."""
@@ -624,7 +714,8 @@ class _ShapeKeys(Record):
     tokens_per_s_per_gpu: float
     mfu: float
     memory_bytes: float
-    gain: float
+    gain: float | None
+    gpu_time_to_equal_loss: float | None
     cost: float
     cost_half_width: float
     nearest_model: str
@@ -640,7 +731,7 @@ class _ShapeKeys(Record):
     tier_shares: Mapping[str, float]
 
 class _SharedWarning(Record):
-    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "other_recurrence", "other_recurrence_decode", "other_provider", "backward_assumed", "physics", "not_learned", "offload"]
+    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "other_recurrence", "other_recurrence_decode", "other_provider", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes"]
     text: str
     time_share: float
 
@@ -695,12 +786,14 @@ class _StepLine(Record):
     each_us: float
     each_low_us: float
     each_high_us: float
+    alone_us: float
     time_us: float
     share: float
     flops: float
+    bytes: float
     tflops_per_s: float
     tier: Literal["measured", "learned", "transferred", "roofline"]
-    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "other_recurrence", "other_recurrence_decode", "other_provider", "backward_assumed", "physics", "not_learned", "offload"]]
+    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "other_recurrence", "other_recurrence_decode", "other_provider", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes"]]
 
 class _SweepPoint(Record):
     tokens_per_s: float | None
@@ -721,7 +814,7 @@ class _SweepPoint(Record):
     tflops_per_s: float
     waves: int | None
     tier: Literal["measured", "learned", "transferred", "roofline"]
-    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "other_recurrence", "other_recurrence_decode", "other_provider", "backward_assumed", "physics", "not_learned", "offload"]]
+    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "other_recurrence", "other_recurrence_decode", "other_provider", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes"]]
 
 class _TrainingStepKeys(Record):
     """A training step."""
@@ -745,7 +838,7 @@ class _UnknownNodes(Record):
 
 class _Warning(Record):
     """A warning about a number."""
-    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "mask", "window", "backward_from_forward", "other_recurrence", "other_recurrence_decode", "other_provider", "backward_assumed", "physics", "not_learned", "offload"]
+    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "other_recurrence", "other_recurrence_decode", "other_provider", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes"]
     text: str
 
 class _WaveCount(Record):
@@ -787,6 +880,10 @@ class _Workload(Record):
     microbatches: int
     offload: Literal["none", "optimizer", "activations", "all"] | None
     optimizer_states: Literal["fp32", "bf16"] | None
+    optimizer: Literal["adamw", "adamw8bit", "paged_adamw", "paged_adamw8bit", "lion", "muon", "adafactor", "sgd"] | None
+    optimizer_in_backward: bool | None
+    gradient_dtype: Literal["auto", "fp32", "bf16"] | None
+    loss: Literal["auto", "eager", "compiled", "triton", "chunked", "fused"] | None
     autocast: bool | None
     kv_cache_dtype: Literal["auto", "fp8"] | None
     router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None
@@ -803,6 +900,7 @@ def predict_gemm(  # type: ignore[overload-overlap]
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
+    enforce_eager: bool | None = None,
     network_gbit_per_s: float | None = None,
     host_gbyte_per_s: float | None = None,
     any_stack: bool | None = None,
@@ -816,13 +914,16 @@ def predict_gemm(  # type: ignore[overload-overlap]
     layout: Which operand is stored transposed, in cuBLAS terms; a linear layer runs forward as tn,
         its input gradient as nn, its weight gradient as nt.
     dtype: Number format of the operands.
-    gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
-        asked about that one [default: h200].
+    gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
+        of another; a model that describes its own GPU is asked about that one [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
-        calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
-        in training, vllm in serving]. Operators asked for alone are its kernels, where it is named.
+        calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
+        [default: megatron in training, vllm in serving]. Operators asked for alone are its kernels,
+        where it is named.
+    enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
+        (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
@@ -844,6 +945,7 @@ def predict_gemm(
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
+    enforce_eager: bool | None = None,
     network_gbit_per_s: float | None = None,
     host_gbyte_per_s: float | None = None,
     any_stack: bool | None = None,
@@ -857,13 +959,16 @@ def predict_gemm(
     layout: Which operand is stored transposed, in cuBLAS terms; a linear layer runs forward as tn,
         its input gradient as nn, its weight gradient as nt.
     dtype: Number format of the operands.
-    gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
-        asked about that one [default: h200].
+    gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
+        of another; a model that describes its own GPU is asked about that one [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
-        calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
-        in training, vllm in serving]. Operators asked for alone are its kernels, where it is named.
+        calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
+        [default: megatron in training, vllm in serving]. Operators asked for alone are its kernels,
+        where it is named.
+    enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
+        (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
@@ -890,6 +995,7 @@ def predict_attention(  # type: ignore[overload-overlap]
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
+    enforce_eager: bool | None = None,
     network_gbit_per_s: float | None = None,
     host_gbyte_per_s: float | None = None,
     any_stack: bool | None = None,
@@ -908,13 +1014,16 @@ def predict_attention(  # type: ignore[overload-overlap]
     window: The most keys that each query sees, a sliding window; 0 is all.
     pass_: Forward or backward.
     dtype: Number format of queries, keys and values.
-    gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
-        asked about that one [default: h200].
+    gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
+        of another; a model that describes its own GPU is asked about that one [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
-        calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
-        in training, vllm in serving]. Operators asked for alone are its kernels, where it is named.
+        calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
+        [default: megatron in training, vllm in serving]. Operators asked for alone are its kernels,
+        where it is named.
+    enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
+        (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
@@ -941,6 +1050,7 @@ def predict_attention(
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
+    enforce_eager: bool | None = None,
     network_gbit_per_s: float | None = None,
     host_gbyte_per_s: float | None = None,
     any_stack: bool | None = None,
@@ -959,13 +1069,16 @@ def predict_attention(
     window: The most keys that each query sees, a sliding window; 0 is all.
     pass_: Forward or backward.
     dtype: Number format of queries, keys and values.
-    gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
-        asked about that one [default: h200].
+    gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
+        of another; a model that describes its own GPU is asked about that one [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
-        calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
-        in training, vllm in serving]. Operators asked for alone are its kernels, where it is named.
+        calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
+        [default: megatron in training, vllm in serving]. Operators asked for alone are its kernels,
+        where it is named.
+    enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
+        (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
@@ -985,6 +1098,7 @@ def predict_graph(
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
+    enforce_eager: bool | None = None,
     network_gbit_per_s: float | None = None,
     host_gbyte_per_s: float | None = None,
     any_stack: bool | None = None,
@@ -996,13 +1110,16 @@ def predict_graph(
     dtype: Number format of all operators [default: what the graph says].
     causal: Masks that the graph adds to the scores of attention hide what follows a query, so half
         of it is computed; in a list, attention that does not say `causal` is.
-    gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
-        asked about that one [default: h200].
+    gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
+        of another; a model that describes its own GPU is asked about that one [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
-        calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
-        in training, vllm in serving]. Operators asked for alone are its kernels, where it is named.
+        calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
+        [default: megatron in training, vllm in serving]. Operators asked for alone are its kernels,
+        where it is named.
+    enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
+        (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
@@ -1055,12 +1172,17 @@ class Model:
         microbatches: int | None = None,
         offload: Literal["none", "optimizer", "activations", "all"] | None = None,
         optimizer_states: Literal["fp32", "bf16"] | None = None,
+        optimizer: Literal["adamw", "adamw8bit", "paged_adamw", "paged_adamw8bit", "lion", "muon", "adafactor", "sgd"] | None = None,
+        optimizer_in_backward: bool | None = None,
+        gradient_dtype: Literal["auto", "fp32", "bf16"] | None = None,
+        loss: Literal["auto", "eager", "compiled", "triton", "chunked", "fused"] | None = None,
         autocast: bool | None = None,
         kv_cache_dtype: Literal["auto", "fp8"] | None = None,
         router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
         gpu: str | None = None,
         model: str | None = None,
         framework: str | Mapping[str, Any] | None = None,
+        enforce_eager: bool | None = None,
         network_gbit_per_s: float | None = None,
         host_gbyte_per_s: float | None = None,
         any_stack: bool | None = None,
@@ -1078,13 +1200,15 @@ class Model:
             tokens, costs.
         mode: What one step does.
         batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
-        seq: Tokens per sequence; in decode the cached ones, as context [default: 2048 or what the
-            position table holds].
-        context: Cached tokens per sequence [default: 2048 or what the position table leaves in decode,
-            else 0].
-        dtype: Number format of the linear layers.
+        seq: Tokens per sequence; in decode the cached ones, as context [default: 2048, of a search
+            4096, or what the position table holds].
+        context: Cached tokens per sequence [default: 2048, of a search 4096, or what the position table
+            leaves in decode, else 0].
+        dtype: Number format of the linear layers [default: bf16; when serving a quantized checkpoint,
+            as that is stored].
         recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
-            served bf16 or fp16 to integers, too.
+            served bf16 or fp16 to integers, too [default: tensorwise; when serving a quantized
+            checkpoint, as that is stored].
         tp: Tensor-parallel ranks.
         cp: Context-parallel ranks, which share every sequence.
         ep: Expert-parallel ranks, which hold different routed experts.
@@ -1102,18 +1226,27 @@ class Model:
             activations, or both.
         optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
             moments alone.
+        optimizer: What updates the weights.
+        optimizer_in_backward: Update each weight as soon as its gradient is computed, which is freed
+            then (LOMO, torchtune's `optimizer_in_bwd`).
+        gradient_dtype: Number format of accumulated gradients; `auto` is that of the framework, fp32 in
+            Megatron.
+        loss: How the loss is computed; `auto` is as the framework does. It changes memory, not time.
         autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
             use them.
         kv_cache_dtype: Number format of cached keys and values.
         router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
             busy experts are replicated (EPLB).
-        gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
-            asked about that one [default: h200].
+        gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
+            of another; a model that describes its own GPU is asked about that one [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
             the model of the GPU].
         framework: What runs whole steps: a built-in framework, on the command line also the path of a
-            calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
-            in training, vllm in serving]. Operators asked for alone are its kernels, where it is named.
+            calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
+            [default: megatron in training, vllm in serving]. Operators asked for alone are its kernels,
+            where it is named.
+        enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
+            (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
         network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
             of the GPU's usual server].
         host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
@@ -1152,12 +1285,17 @@ class Model:
         microbatches: int | None = None,
         offload: Literal["none", "optimizer", "activations", "all"] | None = None,
         optimizer_states: Literal["fp32", "bf16"] | None = None,
+        optimizer: Literal["adamw", "adamw8bit", "paged_adamw", "paged_adamw8bit", "lion", "muon", "adafactor", "sgd"] | None = None,
+        optimizer_in_backward: bool | None = None,
+        gradient_dtype: Literal["auto", "fp32", "bf16"] | None = None,
+        loss: Literal["auto", "eager", "compiled", "triton", "chunked", "fused"] | None = None,
         autocast: bool | None = None,
         kv_cache_dtype: Literal["auto", "fp8"] | None = None,
         router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
         gpu: str | None = None,
         model: str | None = None,
         framework: str | Mapping[str, Any] | None = None,
+        enforce_eager: bool | None = None,
         network_gbit_per_s: float | None = None,
         host_gbyte_per_s: float | None = None,
         any_stack: bool | None = None,
@@ -1172,13 +1310,15 @@ class Model:
         vocab: Rows of the token embedding.
         mode: What one step does.
         batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
-        seq: Tokens per sequence; in decode the cached ones, as context [default: 2048 or what the
-            position table holds].
-        context: Cached tokens per sequence [default: 2048 or what the position table leaves in decode,
-            else 0].
-        dtype: Number format of the linear layers.
+        seq: Tokens per sequence; in decode the cached ones, as context [default: 2048, of a search
+            4096, or what the position table holds].
+        context: Cached tokens per sequence [default: 2048, of a search 4096, or what the position table
+            leaves in decode, else 0].
+        dtype: Number format of the linear layers [default: bf16; when serving a quantized checkpoint,
+            as that is stored].
         recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
-            served bf16 or fp16 to integers, too.
+            served bf16 or fp16 to integers, too [default: tensorwise; when serving a quantized
+            checkpoint, as that is stored].
         tp: Tensor-parallel ranks.
         cp: Context-parallel ranks, which share every sequence.
         ep: Expert-parallel ranks, which hold different routed experts.
@@ -1196,18 +1336,27 @@ class Model:
             activations, or both.
         optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
             moments alone.
+        optimizer: What updates the weights.
+        optimizer_in_backward: Update each weight as soon as its gradient is computed, which is freed
+            then (LOMO, torchtune's `optimizer_in_bwd`).
+        gradient_dtype: Number format of accumulated gradients; `auto` is that of the framework, fp32 in
+            Megatron.
+        loss: How the loss is computed; `auto` is as the framework does. It changes memory, not time.
         autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
             use them.
         kv_cache_dtype: Number format of cached keys and values.
         router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
             busy experts are replicated (EPLB).
-        gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
-            asked about that one [default: h200].
+        gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
+            of another; a model that describes its own GPU is asked about that one [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
             the model of the GPU].
         framework: What runs whole steps: a built-in framework, on the command line also the path of a
-            calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
-            in training, vllm in serving]. Operators asked for alone are its kernels, where it is named.
+            calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
+            [default: megatron in training, vllm in serving]. Operators asked for alone are its kernels,
+            where it is named.
+        enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
+            (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
         network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
             of the GPU's usual server].
         host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
@@ -1246,12 +1395,17 @@ class Model:
         microbatches: int | str | None = None,
         offload: Literal["none", "optimizer", "activations", "all"] | None = None,
         optimizer_states: Literal["fp32", "bf16"] | None = None,
+        optimizer: Literal["adamw", "adamw8bit", "paged_adamw", "paged_adamw8bit", "lion", "muon", "adafactor", "sgd"] | None = None,
+        optimizer_in_backward: bool | None = None,
+        gradient_dtype: Literal["auto", "fp32", "bf16"] | None = None,
+        loss: Literal["auto", "eager", "compiled", "triton", "chunked", "fused"] | None = None,
         autocast: bool | None = None,
         kv_cache_dtype: Literal["auto", "fp8"] | None = None,
         router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
         gpu: str | None = None,
         model: str | None = None,
         framework: str | Mapping[str, Any] | None = None,
+        enforce_eager: bool | None = None,
         network_gbit_per_s: float | None = None,
         host_gbyte_per_s: float | None = None,
         any_stack: bool | None = None,
@@ -1266,13 +1420,15 @@ class Model:
         vocab: Rows of the token embedding.
         mode: What one step does.
         batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
-        seq: Tokens per sequence; in decode the cached ones, as context [default: 2048 or what the
-            position table holds].
-        context: Cached tokens per sequence [default: 2048 or what the position table leaves in decode,
-            else 0].
-        dtype: Number format of the linear layers.
+        seq: Tokens per sequence; in decode the cached ones, as context [default: 2048, of a search
+            4096, or what the position table holds].
+        context: Cached tokens per sequence [default: 2048, of a search 4096, or what the position table
+            leaves in decode, else 0].
+        dtype: Number format of the linear layers [default: bf16; when serving a quantized checkpoint,
+            as that is stored].
         recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
-            served bf16 or fp16 to integers, too.
+            served bf16 or fp16 to integers, too [default: tensorwise; when serving a quantized
+            checkpoint, as that is stored].
         tp: Tensor-parallel ranks.
         cp: Context-parallel ranks, which share every sequence.
         ep: Expert-parallel ranks, which hold different routed experts.
@@ -1290,18 +1446,27 @@ class Model:
             activations, or both.
         optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
             moments alone.
+        optimizer: What updates the weights.
+        optimizer_in_backward: Update each weight as soon as its gradient is computed, which is freed
+            then (LOMO, torchtune's `optimizer_in_bwd`).
+        gradient_dtype: Number format of accumulated gradients; `auto` is that of the framework, fp32 in
+            Megatron.
+        loss: How the loss is computed; `auto` is as the framework does. It changes memory, not time.
         autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
             use them.
         kv_cache_dtype: Number format of cached keys and values.
         router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
             busy experts are replicated (EPLB).
-        gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
-            asked about that one [default: h200].
+        gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
+            of another; a model that describes its own GPU is asked about that one [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
             the model of the GPU].
         framework: What runs whole steps: a built-in framework, on the command line also the path of a
-            calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
-            in training, vllm in serving]. Operators asked for alone are its kernels, where it is named.
+            calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
+            [default: megatron in training, vllm in serving]. Operators asked for alone are its kernels,
+            where it is named.
+        enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
+            (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
         network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
             of the GPU's usual server].
         host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
@@ -1318,12 +1483,17 @@ class Model:
         global_batch: float | str | None = None,
         seq: int | None = None,
         output: int | None = None,
+        concurrency: int | None = None,
         ttft_ms: float | None = None,
         tpot_ms: float | None = None,
+        confidence: float | None = None,
         dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
         recipe: Literal["tensorwise", "rowwise", "mxfp8", "fp8_block", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
         attention: Literal["flash", "unfused"] | None = None,
         optimizer_states: Literal["fp32", "bf16"] | None = None,
+        optimizer: Literal["adamw", "adamw8bit", "paged_adamw", "paged_adamw8bit", "lion", "muon", "adafactor", "sgd"] | None = None,
+        gradient_dtype: Literal["auto", "fp32", "bf16"] | None = None,
+        loss: Literal["auto", "eager", "compiled", "triton", "chunked", "fused"] | None = None,
         autocast: bool | None = None,
         kv_cache_dtype: Literal["auto", "fp8"] | None = None,
         router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
@@ -1339,10 +1509,11 @@ class Model:
         memory_share: float | None = None,
         top: int | None = None,
         tokens: float | str | None = None,
-        usd_per_gpu_hour: float | None = None,
+        usd_per_gpu_hour: float | str | None = None,
         gpu: str | None = None,
         model: str | None = None,
         framework: str | Mapping[str, Any] | None = None,
+        enforce_eager: bool | None = None,
         network_gbit_per_s: float | None = None,
         host_gbyte_per_s: float | None = None,
         any_stack: bool | None = None,
@@ -1356,14 +1527,24 @@ class Model:
         seq: Tokens per sequence; of a prompt when serving [default: 4096 or what the position table
             holds].
         output: Tokens that a request generates [default: 512].
+        concurrency: Requests in flight on all engines together, such as 50 users at once [default: the
+            most within the limits].
         ttft_ms: The longest time to the first token of a request, in ms.
         tpot_ms: The longest time per further token of a request, in ms.
-        dtype: Number format of the linear layers.
+        confidence: The least probability with which the times keep their limits [default: 0.5: the
+            expected times keep them].
+        dtype: Number format of the linear layers [default: bf16; when serving a quantized checkpoint,
+            as that is stored].
         recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
-            served bf16 or fp16 to integers, too.
+            served bf16 or fp16 to integers, too [default: tensorwise; when serving a quantized
+            checkpoint, as that is stored].
         attention: Fused or unfused attention.
         optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
             moments alone.
+        optimizer: What updates the weights.
+        gradient_dtype: Number format of accumulated gradients; `auto` is that of the framework, fp32 in
+            Megatron.
+        loss: How the loss is computed; `auto` is as the framework does. It changes memory, not time.
         autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
             use them.
         kv_cache_dtype: Number format of cached keys and values.
@@ -1374,22 +1555,26 @@ class Model:
         ep: Keep this number of expert-parallel ranks.
         pp: Keep this number of pipeline stages.
         vp: Keep this number of virtual stages a GPU.
-        batch: Keep this number of sequences a micro-batch, or of requests in flight on an engine.
+        batch: Keep this number of sequences a micro-batch, or of requests in flight on each engine.
         zero: Keep this ZeRO stage [default: those that the framework runs].
         recompute: Keep this recomputation [default: the fastest that fits].
         offload: Keep this in host memory [default: nothing, or what it takes where nothing fits].
-        memory_share: Share of a GPU's memory that a layout takes at most [default: 0.8 in training, 0.9
-            when serving].
+        memory_share: Share of a GPU's memory that a layout takes at most [default: 0.88 in training,
+            0.9 when serving].
         top: Layouts to report.
         tokens: Tokens of the whole run, such as 15T: how many days and GPU-hours it takes.
-        usd_per_gpu_hour: Price of one GPU for an hour, in US dollars.
-        gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
-            asked about that one [default: h200].
+        usd_per_gpu_hour: Price of one GPU for an hour, in US dollars: one for all GPUs, or one for each
+            such as h100=2.5,b200=5.
+        gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
+            of another; a model that describes its own GPU is asked about that one [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
             the model of the GPU].
         framework: What runs whole steps: a built-in framework, on the command line also the path of a
-            calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
-            in training, vllm in serving]. Operators asked for alone are its kernels, where it is named.
+            calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
+            [default: megatron in training, vllm in serving]. Operators asked for alone are its kernels,
+            where it is named.
+        enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
+            (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
         network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
             of the GPU's usual server].
         host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
@@ -1406,12 +1591,17 @@ class Model:
         global_batch: float | str | None = None,
         seq: int | None = None,
         output: int | None = None,
+        concurrency: int | None = None,
         ttft_ms: float | None = None,
         tpot_ms: float | None = None,
+        confidence: float | None = None,
         dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
         recipe: Literal["tensorwise", "rowwise", "mxfp8", "fp8_block", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
         attention: Literal["flash", "unfused"] | None = None,
         optimizer_states: Literal["fp32", "bf16"] | None = None,
+        optimizer: Literal["adamw", "adamw8bit", "paged_adamw", "paged_adamw8bit", "lion", "muon", "adafactor", "sgd"] | None = None,
+        gradient_dtype: Literal["auto", "fp32", "bf16"] | None = None,
+        loss: Literal["auto", "eager", "compiled", "triton", "chunked", "fused"] | None = None,
         autocast: bool | None = None,
         kv_cache_dtype: Literal["auto", "fp8"] | None = None,
         router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
@@ -1427,10 +1617,11 @@ class Model:
         memory_share: float | None = None,
         top: int | None = None,
         tokens: float | str | None = None,
-        usd_per_gpu_hour: float | None = None,
+        usd_per_gpu_hour: float | str | None = None,
         gpu: str | None = None,
         model: str | None = None,
         framework: str | Mapping[str, Any] | None = None,
+        enforce_eager: bool | None = None,
         network_gbit_per_s: float | None = None,
         host_gbyte_per_s: float | None = None,
         any_stack: bool | None = None,
@@ -1444,14 +1635,24 @@ class Model:
         seq: Tokens per sequence; of a prompt when serving [default: 4096 or what the position table
             holds].
         output: Tokens that a request generates [default: 512].
+        concurrency: Requests in flight on all engines together, such as 50 users at once [default: the
+            most within the limits].
         ttft_ms: The longest time to the first token of a request, in ms.
         tpot_ms: The longest time per further token of a request, in ms.
-        dtype: Number format of the linear layers.
+        confidence: The least probability with which the times keep their limits [default: 0.5: the
+            expected times keep them].
+        dtype: Number format of the linear layers [default: bf16; when serving a quantized checkpoint,
+            as that is stored].
         recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
-            served bf16 or fp16 to integers, too.
+            served bf16 or fp16 to integers, too [default: tensorwise; when serving a quantized
+            checkpoint, as that is stored].
         attention: Fused or unfused attention.
         optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
             moments alone.
+        optimizer: What updates the weights.
+        gradient_dtype: Number format of accumulated gradients; `auto` is that of the framework, fp32 in
+            Megatron.
+        loss: How the loss is computed; `auto` is as the framework does. It changes memory, not time.
         autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
             use them.
         kv_cache_dtype: Number format of cached keys and values.
@@ -1462,22 +1663,26 @@ class Model:
         ep: Keep this number of expert-parallel ranks.
         pp: Keep this number of pipeline stages.
         vp: Keep this number of virtual stages a GPU.
-        batch: Keep this number of sequences a micro-batch, or of requests in flight on an engine.
+        batch: Keep this number of sequences a micro-batch, or of requests in flight on each engine.
         zero: Keep this ZeRO stage [default: those that the framework runs].
         recompute: Keep this recomputation [default: the fastest that fits].
         offload: Keep this in host memory [default: nothing, or what it takes where nothing fits].
-        memory_share: Share of a GPU's memory that a layout takes at most [default: 0.8 in training, 0.9
-            when serving].
+        memory_share: Share of a GPU's memory that a layout takes at most [default: 0.88 in training,
+            0.9 when serving].
         top: Layouts to report.
         tokens: Tokens of the whole run, such as 15T: how many days and GPU-hours it takes.
-        usd_per_gpu_hour: Price of one GPU for an hour, in US dollars.
-        gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
-            asked about that one [default: h200].
+        usd_per_gpu_hour: Price of one GPU for an hour, in US dollars: one for all GPUs, or one for each
+            such as h100=2.5,b200=5.
+        gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
+            of another; a model that describes its own GPU is asked about that one [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
             the model of the GPU].
         framework: What runs whole steps: a built-in framework, on the command line also the path of a
-            calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
-            in training, vllm in serving]. Operators asked for alone are its kernels, where it is named.
+            calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
+            [default: megatron in training, vllm in serving]. Operators asked for alone are its kernels,
+            where it is named.
+        enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
+            (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
         network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
             of the GPU's usual server].
         host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
@@ -1490,7 +1695,7 @@ class Model:
         self,
         *,
         params: float | str | None = None,
-        objective: Literal["throughput", "loss", "train-time"] | None = None,
+        objective: Literal["equal-loss", "throughput", "loss", "train-time"] | None = None,
         budget: str | None = None,
         tokens: float | str | None = None,
         target_loss: float | None = None,
@@ -1501,7 +1706,7 @@ class Model:
         free: Sequence[Literal["micro-batch", "tp", "pp", "window", "latent"]] | None = None,
         also_gpus: Sequence[str] | None = None,
         also_dtypes: Sequence[Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"]] | None = None,
-        relax: Sequence[Literal["aspect_ratio", "layers", "ffn_ratio_plain", "ffn_ratio_gated", "mlp_attention_ratio", "width_ratio", "head_dim", "head_width", "kv_group", "latent_head_width", "latent_rank", "vocab_padding", "experts", "expert_share", "expert_width"]] | None = None,
+        relax: Sequence[Literal["aspect_ratio", "layers", "ffn_ratio_plain", "ffn_ratio_gated", "mlp_attention_ratio", "width_ratio", "head_dim", "heads", "head_width", "kv_group", "latent_head_width", "latent_rank", "vocab_padding", "experts", "expert_share", "expert_width"]] | None = None,
         layers: int | None = None,
         hidden: int | None = None,
         heads: int | None = None,
@@ -1544,12 +1749,17 @@ class Model:
         microbatches: int | None = None,
         offload: Literal["none", "optimizer", "activations", "all"] | None = None,
         optimizer_states: Literal["fp32", "bf16"] | None = None,
+        optimizer: Literal["adamw", "adamw8bit", "paged_adamw", "paged_adamw8bit", "lion", "muon", "adafactor", "sgd"] | None = None,
+        optimizer_in_backward: bool | None = None,
+        gradient_dtype: Literal["auto", "fp32", "bf16"] | None = None,
+        loss: Literal["auto", "eager", "compiled", "triton", "chunked", "fused"] | None = None,
         autocast: bool | None = None,
         kv_cache_dtype: Literal["auto", "fp8"] | None = None,
         router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
         gpu: str | None = None,
         model: str | None = None,
         framework: str | Mapping[str, Any] | None = None,
+        enforce_eager: bool | None = None,
         network_gbit_per_s: float | None = None,
         host_gbyte_per_s: float | None = None,
         any_stack: bool | None = None,
@@ -1558,9 +1768,9 @@ class Model:
 
         params: Parameters wanted, such as 6.7B, 350M, 6.7e9 or 6700000000 [default: as many as like
             has].
-        objective: What to look for: the most tokens per second, the lowest loss for a budget or a
-            number of tokens, or the shortest time to a loss. Without params the last two find the size,
-            too.
+        objective: What to look for: the most tokens per second that cost no loss against the baseline,
+            the most whatever they cost, the lowest loss for a budget or a number of tokens, or the
+            shortest time to a loss. Without params the last two find the size, too.
         budget: GPU time of one training run, such as `1000 gpu-hours` or `50 gpu-days`, for the
             objective loss.
         tokens: Tokens that losses are compared after; for the objective train-time those after which
@@ -1571,7 +1781,8 @@ class Model:
             a token meets.
         tolerance: Largest miss of params, as a fraction.
         mlp: Plain (gelu) or gated (swiglu) MLP [default: as in like, else swiglu].
-        vocab: Tokens of the vocabulary, which the search pads [default: as in like, else 50257].
+        vocab: Tokens of the vocabulary, which the search pads [default: as in like or the model that is
+            compared with, else 128256].
         free: Vary these too: micro-batches in powers of two, tensor-parallel ranks and pipeline stages
             up to 8, the share of layers with a sliding window, latent attention; the fastest of each
             kind of attention is in the answer.
@@ -1582,9 +1793,9 @@ class Model:
             data/search-bounds.toml.
         layers: Keep this number of layers.
         hidden: Keep this hidden size.
-        heads: Keep this number of query heads.
+        heads: Keep this number of query heads, also one that 4 does not divide.
         kv_heads: Keep this number of key/value heads.
-        head_dim: Keep this head size.
+        head_dim: Keep this head size, also one that is not usual.
         d_ff: Keep this MLP width; in a mixture of experts the width of one expert.
         active_params: Search mixtures of experts in which a token meets this many parameters, such as
             3B; missed by at most five times the tolerance [default: the same share as in like].
@@ -1611,13 +1822,15 @@ class Model:
         export: Answer with the config.json of each shape too; then every shape can be written as one.
         mode: What one step does.
         batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
-        seq: Tokens per sequence; in decode the cached ones, as context [default: 2048 or what the
-            position table holds].
-        context: Cached tokens per sequence [default: 2048 or what the position table leaves in decode,
-            else 0].
-        dtype: Number format of the linear layers.
+        seq: Tokens per sequence; in decode the cached ones, as context [default: 2048, of a search
+            4096, or what the position table holds].
+        context: Cached tokens per sequence [default: 2048, of a search 4096, or what the position table
+            leaves in decode, else 0].
+        dtype: Number format of the linear layers [default: bf16; when serving a quantized checkpoint,
+            as that is stored].
         recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
-            served bf16 or fp16 to integers, too.
+            served bf16 or fp16 to integers, too [default: tensorwise; when serving a quantized
+            checkpoint, as that is stored].
         tp: Tensor-parallel ranks.
         cp: Context-parallel ranks, which share every sequence.
         ep: Expert-parallel ranks, which hold different routed experts.
@@ -1635,18 +1848,27 @@ class Model:
             activations, or both.
         optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
             moments alone.
+        optimizer: What updates the weights.
+        optimizer_in_backward: Update each weight as soon as its gradient is computed, which is freed
+            then (LOMO, torchtune's `optimizer_in_bwd`).
+        gradient_dtype: Number format of accumulated gradients; `auto` is that of the framework, fp32 in
+            Megatron.
+        loss: How the loss is computed; `auto` is as the framework does. It changes memory, not time.
         autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
             use them.
         kv_cache_dtype: Number format of cached keys and values.
         router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
             busy experts are replicated (EPLB).
-        gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
-            asked about that one [default: h200].
+        gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
+            of another; a model that describes its own GPU is asked about that one [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
             the model of the GPU].
         framework: What runs whole steps: a built-in framework, on the command line also the path of a
-            calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
-            in training, vllm in serving]. Operators asked for alone are its kernels, where it is named.
+            calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
+            [default: megatron in training, vllm in serving]. Operators asked for alone are its kernels,
+            where it is named.
+        enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
+            (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
         network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
             of the GPU's usual server].
         host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
@@ -1659,7 +1881,7 @@ class Model:
 def search(
     params: float | str | None = None,
     *,
-    objective: Literal["throughput", "loss", "train-time"] | None = None,
+    objective: Literal["equal-loss", "throughput", "loss", "train-time"] | None = None,
     budget: str | None = None,
     tokens: float | str | None = None,
     target_loss: float | None = None,
@@ -1671,7 +1893,7 @@ def search(
     free: Sequence[Literal["micro-batch", "tp", "pp", "window", "latent"]] | None = None,
     also_gpus: Sequence[str] | None = None,
     also_dtypes: Sequence[Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"]] | None = None,
-    relax: Sequence[Literal["aspect_ratio", "layers", "ffn_ratio_plain", "ffn_ratio_gated", "mlp_attention_ratio", "width_ratio", "head_dim", "head_width", "kv_group", "latent_head_width", "latent_rank", "vocab_padding", "experts", "expert_share", "expert_width"]] | None = None,
+    relax: Sequence[Literal["aspect_ratio", "layers", "ffn_ratio_plain", "ffn_ratio_gated", "mlp_attention_ratio", "width_ratio", "head_dim", "heads", "head_width", "kv_group", "latent_head_width", "latent_rank", "vocab_padding", "experts", "expert_share", "expert_width"]] | None = None,
     layers: int | None = None,
     hidden: int | None = None,
     heads: int | None = None,
@@ -1714,12 +1936,17 @@ def search(
     microbatches: int | None = None,
     offload: Literal["none", "optimizer", "activations", "all"] | None = None,
     optimizer_states: Literal["fp32", "bf16"] | None = None,
+    optimizer: Literal["adamw", "adamw8bit", "paged_adamw", "paged_adamw8bit", "lion", "muon", "adafactor", "sgd"] | None = None,
+    optimizer_in_backward: bool | None = None,
+    gradient_dtype: Literal["auto", "fp32", "bf16"] | None = None,
+    loss: Literal["auto", "eager", "compiled", "triton", "chunked", "fused"] | None = None,
     autocast: bool | None = None,
     kv_cache_dtype: Literal["auto", "fp8"] | None = None,
     router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
+    enforce_eager: bool | None = None,
     network_gbit_per_s: float | None = None,
     host_gbyte_per_s: float | None = None,
     any_stack: bool | None = None,
@@ -1728,9 +1955,9 @@ def search(
 
     params: Parameters wanted, such as 6.7B, 350M, 6.7e9 or 6700000000 [default: as many as like
         has].
-    objective: What to look for: the most tokens per second, the lowest loss for a budget or a
-        number of tokens, or the shortest time to a loss. Without params the last two find the size,
-        too.
+    objective: What to look for: the most tokens per second that cost no loss against the baseline,
+        the most whatever they cost, the lowest loss for a budget or a number of tokens, or the
+        shortest time to a loss. Without params the last two find the size, too.
     budget: GPU time of one training run, such as `1000 gpu-hours` or `50 gpu-days`, for the
         objective loss.
     tokens: Tokens that losses are compared after; for the objective train-time those after which
@@ -1741,10 +1968,11 @@ def search(
         a token meets.
     tolerance: Largest miss of params, as a fraction.
     like: Start from this model, a preset or a config.json: its norms, positions, biases, kind of
-        MLP and vocabulary stay, and gains are reported against it [default: the published model
-        nearest in size, gains only].
+        MLP and vocabulary stay, and gains are reported against it [default: the published model of
+        this kind within a quarter of the size, if there is one].
     mlp: Plain (gelu) or gated (swiglu) MLP [default: as in like, else swiglu].
-    vocab: Tokens of the vocabulary, which the search pads [default: as in like, else 50257].
+    vocab: Tokens of the vocabulary, which the search pads [default: as in like or the model that is
+        compared with, else 128256].
     free: Vary these too: micro-batches in powers of two, tensor-parallel ranks and pipeline stages
         up to 8, the share of layers with a sliding window, latent attention; the fastest of each
         kind of attention is in the answer.
@@ -1755,9 +1983,9 @@ def search(
         data/search-bounds.toml.
     layers: Keep this number of layers.
     hidden: Keep this hidden size.
-    heads: Keep this number of query heads.
+    heads: Keep this number of query heads, also one that 4 does not divide.
     kv_heads: Keep this number of key/value heads.
-    head_dim: Keep this head size.
+    head_dim: Keep this head size, also one that is not usual.
     d_ff: Keep this MLP width; in a mixture of experts the width of one expert.
     active_params: Search mixtures of experts in which a token meets this many parameters, such as
         3B; missed by at most five times the tolerance [default: the same share as in like].
@@ -1784,13 +2012,15 @@ def search(
     export: Answer with the config.json of each shape too; then every shape can be written as one.
     mode: What one step does.
     batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
-    seq: Tokens per sequence; in decode the cached ones, as context [default: 2048 or what the
-        position table holds].
-    context: Cached tokens per sequence [default: 2048 or what the position table leaves in decode,
-        else 0].
-    dtype: Number format of the linear layers.
+    seq: Tokens per sequence; in decode the cached ones, as context [default: 2048, of a search
+        4096, or what the position table holds].
+    context: Cached tokens per sequence [default: 2048, of a search 4096, or what the position table
+        leaves in decode, else 0].
+    dtype: Number format of the linear layers [default: bf16; when serving a quantized checkpoint,
+        as that is stored].
     recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
-        served bf16 or fp16 to integers, too.
+        served bf16 or fp16 to integers, too [default: tensorwise; when serving a quantized
+        checkpoint, as that is stored].
     tp: Tensor-parallel ranks.
     cp: Context-parallel ranks, which share every sequence.
     ep: Expert-parallel ranks, which hold different routed experts.
@@ -1808,18 +2038,27 @@ def search(
         activations, or both.
     optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
         moments alone.
+    optimizer: What updates the weights.
+    optimizer_in_backward: Update each weight as soon as its gradient is computed, which is freed
+        then (LOMO, torchtune's `optimizer_in_bwd`).
+    gradient_dtype: Number format of accumulated gradients; `auto` is that of the framework, fp32 in
+        Megatron.
+    loss: How the loss is computed; `auto` is as the framework does. It changes memory, not time.
     autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
         use them.
     kv_cache_dtype: Number format of cached keys and values.
     router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
         busy experts are replicated (EPLB).
-    gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
-        asked about that one [default: h200].
+    gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
+        of another; a model that describes its own GPU is asked about that one [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
-        calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
-        in training, vllm in serving]. Operators asked for alone are its kernels, where it is named.
+        calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
+        [default: megatron in training, vllm in serving]. Operators asked for alone are its kernels,
+        where it is named.
+    enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
+        (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
@@ -1859,12 +2098,17 @@ def check(
     microbatches: int | None = None,
     offload: Literal["none", "optimizer", "activations", "all"] | None = None,
     optimizer_states: Literal["fp32", "bf16"] | None = None,
+    optimizer: Literal["adamw", "adamw8bit", "paged_adamw", "paged_adamw8bit", "lion", "muon", "adafactor", "sgd"] | None = None,
+    optimizer_in_backward: bool | None = None,
+    gradient_dtype: Literal["auto", "fp32", "bf16"] | None = None,
+    loss: Literal["auto", "eager", "compiled", "triton", "chunked", "fused"] | None = None,
     autocast: bool | None = None,
     kv_cache_dtype: Literal["auto", "fp8"] | None = None,
     router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
+    enforce_eager: bool | None = None,
     network_gbit_per_s: float | None = None,
     host_gbyte_per_s: float | None = None,
     any_stack: bool | None = None,
@@ -1879,13 +2123,15 @@ def check(
     vocab: Rows of the token embedding.
     mode: What one step does.
     batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
-    seq: Tokens per sequence; in decode the cached ones, as context [default: 2048 or what the
-        position table holds].
-    context: Cached tokens per sequence [default: 2048 or what the position table leaves in decode,
-        else 0].
-    dtype: Number format of the linear layers.
+    seq: Tokens per sequence; in decode the cached ones, as context [default: 2048, of a search
+        4096, or what the position table holds].
+    context: Cached tokens per sequence [default: 2048, of a search 4096, or what the position table
+        leaves in decode, else 0].
+    dtype: Number format of the linear layers [default: bf16; when serving a quantized checkpoint,
+        as that is stored].
     recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
-        served bf16 or fp16 to integers, too.
+        served bf16 or fp16 to integers, too [default: tensorwise; when serving a quantized
+        checkpoint, as that is stored].
     tp: Tensor-parallel ranks.
     cp: Context-parallel ranks, which share every sequence.
     ep: Expert-parallel ranks, which hold different routed experts.
@@ -1903,18 +2149,27 @@ def check(
         activations, or both.
     optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
         moments alone.
+    optimizer: What updates the weights.
+    optimizer_in_backward: Update each weight as soon as its gradient is computed, which is freed
+        then (LOMO, torchtune's `optimizer_in_bwd`).
+    gradient_dtype: Number format of accumulated gradients; `auto` is that of the framework, fp32 in
+        Megatron.
+    loss: How the loss is computed; `auto` is as the framework does. It changes memory, not time.
     autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
         use them.
     kv_cache_dtype: Number format of cached keys and values.
     router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
         busy experts are replicated (EPLB).
-    gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
-        asked about that one [default: h200].
+    gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
+        of another; a model that describes its own GPU is asked about that one [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
-        calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
-        in training, vllm in serving]. Operators asked for alone are its kernels, where it is named.
+        calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
+        [default: megatron in training, vllm in serving]. Operators asked for alone are its kernels,
+        where it is named.
+    enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
+        (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
@@ -1932,12 +2187,17 @@ def plan(
     global_batch: float | str | None = None,
     seq: int | None = None,
     output: int | None = None,
+    concurrency: int | None = None,
     ttft_ms: float | None = None,
     tpot_ms: float | None = None,
+    confidence: float | None = None,
     dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
     recipe: Literal["tensorwise", "rowwise", "mxfp8", "fp8_block", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
     attention: Literal["flash", "unfused"] | None = None,
     optimizer_states: Literal["fp32", "bf16"] | None = None,
+    optimizer: Literal["adamw", "adamw8bit", "paged_adamw", "paged_adamw8bit", "lion", "muon", "adafactor", "sgd"] | None = None,
+    gradient_dtype: Literal["auto", "fp32", "bf16"] | None = None,
+    loss: Literal["auto", "eager", "compiled", "triton", "chunked", "fused"] | None = None,
     autocast: bool | None = None,
     kv_cache_dtype: Literal["auto", "fp8"] | None = None,
     router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
@@ -1953,10 +2213,11 @@ def plan(
     memory_share: float | None = None,
     top: int | None = None,
     tokens: float | str | None = None,
-    usd_per_gpu_hour: float | None = None,
+    usd_per_gpu_hour: float | str | None = None,
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
+    enforce_eager: bool | None = None,
     network_gbit_per_s: float | None = None,
     host_gbyte_per_s: float | None = None,
     any_stack: bool | None = None,
@@ -1970,14 +2231,24 @@ def plan(
     seq: Tokens per sequence; of a prompt when serving [default: 4096 or what the position table
         holds].
     output: Tokens that a request generates [default: 512].
+    concurrency: Requests in flight on all engines together, such as 50 users at once [default: the
+        most within the limits].
     ttft_ms: The longest time to the first token of a request, in ms.
     tpot_ms: The longest time per further token of a request, in ms.
-    dtype: Number format of the linear layers.
+    confidence: The least probability with which the times keep their limits [default: 0.5: the
+        expected times keep them].
+    dtype: Number format of the linear layers [default: bf16; when serving a quantized checkpoint,
+        as that is stored].
     recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
-        served bf16 or fp16 to integers, too.
+        served bf16 or fp16 to integers, too [default: tensorwise; when serving a quantized
+        checkpoint, as that is stored].
     attention: Fused or unfused attention.
     optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
         moments alone.
+    optimizer: What updates the weights.
+    gradient_dtype: Number format of accumulated gradients; `auto` is that of the framework, fp32 in
+        Megatron.
+    loss: How the loss is computed; `auto` is as the framework does. It changes memory, not time.
     autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
         use them.
     kv_cache_dtype: Number format of cached keys and values.
@@ -1988,22 +2259,26 @@ def plan(
     ep: Keep this number of expert-parallel ranks.
     pp: Keep this number of pipeline stages.
     vp: Keep this number of virtual stages a GPU.
-    batch: Keep this number of sequences a micro-batch, or of requests in flight on an engine.
+    batch: Keep this number of sequences a micro-batch, or of requests in flight on each engine.
     zero: Keep this ZeRO stage [default: those that the framework runs].
     recompute: Keep this recomputation [default: the fastest that fits].
     offload: Keep this in host memory [default: nothing, or what it takes where nothing fits].
-    memory_share: Share of a GPU's memory that a layout takes at most [default: 0.8 in training, 0.9
-        when serving].
+    memory_share: Share of a GPU's memory that a layout takes at most [default: 0.88 in training,
+        0.9 when serving].
     top: Layouts to report.
     tokens: Tokens of the whole run, such as 15T: how many days and GPU-hours it takes.
-    usd_per_gpu_hour: Price of one GPU for an hour, in US dollars.
-    gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
-        asked about that one [default: h200].
+    usd_per_gpu_hour: Price of one GPU for an hour, in US dollars: one for all GPUs, or one for each
+        such as h100=2.5,b200=5.
+    gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
+        of another; a model that describes its own GPU is asked about that one [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
-        calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
-        in training, vllm in serving]. Operators asked for alone are its kernels, where it is named.
+        calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
+        [default: megatron in training, vllm in serving]. Operators asked for alone are its kernels,
+        where it is named.
+    enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
+        (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
@@ -2021,12 +2296,17 @@ def compare(
     global_batch: float | str | None = None,
     seq: int | None = None,
     output: int | None = None,
+    concurrency: int | None = None,
     ttft_ms: float | None = None,
     tpot_ms: float | None = None,
+    confidence: float | None = None,
     dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
     recipe: Literal["tensorwise", "rowwise", "mxfp8", "fp8_block", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
     attention: Literal["flash", "unfused"] | None = None,
     optimizer_states: Literal["fp32", "bf16"] | None = None,
+    optimizer: Literal["adamw", "adamw8bit", "paged_adamw", "paged_adamw8bit", "lion", "muon", "adafactor", "sgd"] | None = None,
+    gradient_dtype: Literal["auto", "fp32", "bf16"] | None = None,
+    loss: Literal["auto", "eager", "compiled", "triton", "chunked", "fused"] | None = None,
     autocast: bool | None = None,
     kv_cache_dtype: Literal["auto", "fp8"] | None = None,
     router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
@@ -2042,10 +2322,11 @@ def compare(
     memory_share: float | None = None,
     top: int | None = None,
     tokens: float | str | None = None,
-    usd_per_gpu_hour: float | None = None,
+    usd_per_gpu_hour: float | str | None = None,
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
+    enforce_eager: bool | None = None,
     network_gbit_per_s: float | None = None,
     host_gbyte_per_s: float | None = None,
     any_stack: bool | None = None,
@@ -2059,14 +2340,24 @@ def compare(
     seq: Tokens per sequence; of a prompt when serving [default: 4096 or what the position table
         holds].
     output: Tokens that a request generates [default: 512].
+    concurrency: Requests in flight on all engines together, such as 50 users at once [default: the
+        most within the limits].
     ttft_ms: The longest time to the first token of a request, in ms.
     tpot_ms: The longest time per further token of a request, in ms.
-    dtype: Number format of the linear layers.
+    confidence: The least probability with which the times keep their limits [default: 0.5: the
+        expected times keep them].
+    dtype: Number format of the linear layers [default: bf16; when serving a quantized checkpoint,
+        as that is stored].
     recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
-        served bf16 or fp16 to integers, too.
+        served bf16 or fp16 to integers, too [default: tensorwise; when serving a quantized
+        checkpoint, as that is stored].
     attention: Fused or unfused attention.
     optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
         moments alone.
+    optimizer: What updates the weights.
+    gradient_dtype: Number format of accumulated gradients; `auto` is that of the framework, fp32 in
+        Megatron.
+    loss: How the loss is computed; `auto` is as the framework does. It changes memory, not time.
     autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
         use them.
     kv_cache_dtype: Number format of cached keys and values.
@@ -2077,22 +2368,26 @@ def compare(
     ep: Keep this number of expert-parallel ranks.
     pp: Keep this number of pipeline stages.
     vp: Keep this number of virtual stages a GPU.
-    batch: Keep this number of sequences a micro-batch, or of requests in flight on an engine.
+    batch: Keep this number of sequences a micro-batch, or of requests in flight on each engine.
     zero: Keep this ZeRO stage [default: those that the framework runs].
     recompute: Keep this recomputation [default: the fastest that fits].
     offload: Keep this in host memory [default: nothing, or what it takes where nothing fits].
-    memory_share: Share of a GPU's memory that a layout takes at most [default: 0.8 in training, 0.9
-        when serving].
+    memory_share: Share of a GPU's memory that a layout takes at most [default: 0.88 in training,
+        0.9 when serving].
     top: Layouts to report.
     tokens: Tokens of the whole run, such as 15T: how many days and GPU-hours it takes.
-    usd_per_gpu_hour: Price of one GPU for an hour, in US dollars.
-    gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
-        asked about that one [default: h200].
+    usd_per_gpu_hour: Price of one GPU for an hour, in US dollars: one for all GPUs, or one for each
+        such as h100=2.5,b200=5.
+    gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
+        of another; a model that describes its own GPU is asked about that one [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
-        calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
-        in training, vllm in serving]. Operators asked for alone are its kernels, where it is named.
+        calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
+        [default: megatron in training, vllm in serving]. Operators asked for alone are its kernels,
+        where it is named.
+    enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
+        (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
@@ -2115,6 +2410,7 @@ def sweep(
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
+    enforce_eager: bool | None = None,
     network_gbit_per_s: float | None = None,
     host_gbyte_per_s: float | None = None,
     any_stack: bool | None = None,
@@ -2128,13 +2424,16 @@ def sweep(
     layout: Which operand is stored transposed, in cuBLAS terms; a linear layer runs forward as tn,
         its input gradient as nn, its weight gradient as nt.
     dtype: Number format of the operands.
-    gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
-        asked about that one [default: h200].
+    gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
+        of another; a model that describes its own GPU is asked about that one [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
-        calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
-        in training, vllm in serving]. Operators asked for alone are its kernels, where it is named.
+        calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
+        [default: megatron in training, vllm in serving]. Operators asked for alone are its kernels,
+        where it is named.
+    enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
+        (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
@@ -2162,6 +2461,7 @@ def sweep(
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
+    enforce_eager: bool | None = None,
     network_gbit_per_s: float | None = None,
     host_gbyte_per_s: float | None = None,
     any_stack: bool | None = None,
@@ -2180,13 +2480,16 @@ def sweep(
     window: The most keys that each query sees, a sliding window; 0 is all.
     pass_: Forward or backward.
     dtype: Number format of queries, keys and values.
-    gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
-        asked about that one [default: h200].
+    gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
+        of another; a model that describes its own GPU is asked about that one [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
-        calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
-        in training, vllm in serving]. Operators asked for alone are its kernels, where it is named.
+        calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
+        [default: megatron in training, vllm in serving]. Operators asked for alone are its kernels,
+        where it is named.
+    enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
+        (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
@@ -2228,12 +2531,17 @@ def sweep(
     microbatches: int | str | None = None,
     offload: Literal["none", "optimizer", "activations", "all"] | None = None,
     optimizer_states: Literal["fp32", "bf16"] | None = None,
+    optimizer: Literal["adamw", "adamw8bit", "paged_adamw", "paged_adamw8bit", "lion", "muon", "adafactor", "sgd"] | None = None,
+    optimizer_in_backward: bool | None = None,
+    gradient_dtype: Literal["auto", "fp32", "bf16"] | None = None,
+    loss: Literal["auto", "eager", "compiled", "triton", "chunked", "fused"] | None = None,
     autocast: bool | None = None,
     kv_cache_dtype: Literal["auto", "fp8"] | None = None,
     router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
+    enforce_eager: bool | None = None,
     network_gbit_per_s: float | None = None,
     host_gbyte_per_s: float | None = None,
     any_stack: bool | None = None,
@@ -2248,13 +2556,15 @@ def sweep(
     vocab: Rows of the token embedding.
     mode: What one step does.
     batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
-    seq: Tokens per sequence; in decode the cached ones, as context [default: 2048 or what the
-        position table holds].
-    context: Cached tokens per sequence [default: 2048 or what the position table leaves in decode,
-        else 0].
-    dtype: Number format of the linear layers.
+    seq: Tokens per sequence; in decode the cached ones, as context [default: 2048, of a search
+        4096, or what the position table holds].
+    context: Cached tokens per sequence [default: 2048, of a search 4096, or what the position table
+        leaves in decode, else 0].
+    dtype: Number format of the linear layers [default: bf16; when serving a quantized checkpoint,
+        as that is stored].
     recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
-        served bf16 or fp16 to integers, too.
+        served bf16 or fp16 to integers, too [default: tensorwise; when serving a quantized
+        checkpoint, as that is stored].
     tp: Tensor-parallel ranks.
     cp: Context-parallel ranks, which share every sequence.
     ep: Expert-parallel ranks, which hold different routed experts.
@@ -2272,18 +2582,27 @@ def sweep(
         activations, or both.
     optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
         moments alone.
+    optimizer: What updates the weights.
+    optimizer_in_backward: Update each weight as soon as its gradient is computed, which is freed
+        then (LOMO, torchtune's `optimizer_in_bwd`).
+    gradient_dtype: Number format of accumulated gradients; `auto` is that of the framework, fp32 in
+        Megatron.
+    loss: How the loss is computed; `auto` is as the framework does. It changes memory, not time.
     autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
         use them.
     kv_cache_dtype: Number format of cached keys and values.
     router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
         busy experts are replicated (EPLB).
-    gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them; a model that describes its own GPU is
-        asked about that one [default: h200].
+    gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
+        of another; a model that describes its own GPU is asked about that one [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
-        calibrated one; kernels is the plain sum, unknown holds whichever it is [default: megatron
-        in training, vllm in serving]. Operators asked for alone are its kernels, where it is named.
+        calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
+        [default: megatron in training, vllm in serving]. Operators asked for alone are its kernels,
+        where it is named.
+    enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
+        (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s

@@ -269,7 +269,7 @@ def test_ray_maps_configurations_to_the_same_numbers():
 
     def times(configs):
         models = [shapewise.Model.from_config(config) for config in configs]
-        return [model.predict(gpu="h200", mode="decode").time_us for model in models]
+        return [model.predict(gpu="h200", mode="train").time_us for model in models]
 
     configs = [
         LLAMA | {"num_hidden_layers": layers, "intermediate_size": 128 * width}

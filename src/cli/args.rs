@@ -197,9 +197,9 @@ pub struct Targeted<R: Args> {
 #[derive(Debug, Subcommand)]
 pub enum Predict {
     /// One GEMM, a matrix product (m, k) x (k, n).
-    Gemm(Targeted<GemmRequest>),
+    Gemm(Box<Targeted<GemmRequest>>),
     /// One fused (flash) attention.
-    Attention(Targeted<AttentionRequest>),
+    Attention(Box<Targeted<AttentionRequest>>),
     /// One step of a whole transformer, operator by operator.
     ///
     /// Sizes of the architecture that are left out stay as they are or follow: --heads keeps the width of attention and

@@ -74,7 +74,7 @@ fn asked(row: &HashMap<String, String>) -> Option<Asked> {
     let arch = Architecture::find(named(&MODELS, text("model"), |one| one.0)?.1).ok()?;
     let gpu = Gpu::find(named(&GPUS, text("gpu"), |one| one.0)?.1).ok()?;
     let (_, framework, foreach) = named(&TRAINERS, text("framework"), |one| one.0)?;
-    if !matches!(text("seq_kind"), "packed" | "fixed") || text("suspect") != "" {
+    if !matches!(text("seq_kind"), "packed" | "fixed") || !text("suspect").is_empty() {
         return None;
     }
     let gpus = number("n_gpus", 0)?;
