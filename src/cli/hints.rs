@@ -79,8 +79,6 @@ const OTHER_NAMES: &[(&str, &[&str])] = &[
     ("n-gpus", &["gpus", "dp"]),
     ("world-size", &["gpus", "dp"]),
     ("nodes", &["gpus", "dp"]),
-    ("moe", &["active-params"]),
-    ("num-experts", &["experts"]),
     ("active-parameters", &["active-params"]),
     ("causal-mask", &["causal"]),
     ("concurrency", &["batch"]),

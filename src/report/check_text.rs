@@ -15,6 +15,16 @@ use crate::report::table::table;
 use crate::report::tier_shares_text;
 use crate::units::Seconds;
 
+/// A verdict as tables show it: broken rules that are no advice in capitals.
+pub(super) fn verdict_text(verdict: &str, severity: Option<&str>) -> &'static str {
+    match (verdict, severity) {
+        ("broken", Some("hard")) => "BROKEN",
+        ("broken", _) => "broken (advice)",
+        ("met", _) => "met",
+        _ => "-",
+    }
+}
+
 /// Columns of a paragraph.
 const WIDTH: usize = 120;
 
@@ -70,12 +80,7 @@ impl CheckReport {
             ("what decides", Side::Left),
         ];
         let rows = self.rules.iter().map(|rule| {
-            let verdict = match (rule.verdict, rule.severity) {
-                ("broken", Some("hard")) => "BROKEN",
-                ("broken", _) => "broken (advice)",
-                ("met", _) => "met",
-                _ => "-",
-            };
+            let verdict = verdict_text(rule.verdict, rule.severity);
             [rule.id.to_owned(), verdict.to_owned(), rule.detail.clone()]
         });
         table(headings, rows)

@@ -4,6 +4,7 @@
 use crate::check::OperatorDiagnosis;
 use crate::report::Report;
 use crate::report::check::ADVICE;
+use crate::report::check_text::verdict_text;
 use crate::report::operator::{FasterKeys, OperatorReport};
 use crate::report::percent;
 use crate::report::table::{Side, table};
@@ -94,12 +95,7 @@ impl Report for OperatorCheckReport {
             ("what a better size saves", Side::Left),
         ];
         let rows = self.rules.iter().map(|rule| {
-            let verdict = match (rule.verdict, rule.severity) {
-                ("broken", Some("hard")) => "BROKEN",
-                ("broken", _) => "broken (advice)",
-                ("met", _) => "met",
-                _ => "-",
-            };
+            let verdict = verdict_text(rule.verdict, rule.severity);
             let saves = match (&rule.fix, rule.is_broken()) {
                 (Some(fix), _) => {
                     format!("{} of the time: {}", percent(fix.loss_fraction), fix.text())
