@@ -76,10 +76,7 @@ fit() {
 }
 cargo build --release
 steps=$tables/training_steps.parquet
-for gpu in h200 h100; do
-    python3 docs/gpu-kit/runs.py "data/measurements/$gpu/pytorch.jsonl" >"$rows/pytorch-$gpu.csv"
-done
-fit pytorch "$rows"/pytorch-h{200,100}.csv
+fit pytorch data/measurements/h{200,100}/pytorch-h*.csv
 fit megatron "$steps"
 fit fsdp2 "$steps"
 fit llm-foundry-ampere "$tables/llmfoundry_training_throughput.parquet"

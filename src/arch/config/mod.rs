@@ -9,6 +9,8 @@
 //! `transformers` itself leaves defaults out.
 //!
 //! Of a model that also sees or hears, the `text_config` is read; all else describes what is not counted.
+//!
+//! An object with the keys of `data/architectures` is read as it is.
 
 mod fields;
 
@@ -43,6 +45,7 @@ use super::Architecture;
 use crate::error::{Error, Result};
 use crate::names::{misspelt, nearest};
 use fields::Fields;
+use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::path::Path;
 
@@ -140,15 +143,24 @@ pub fn parse_config(text: &str, name: &str, place: &str) -> Result<Architecture>
     read_object(&json::parse(text, place)?, name, place)
 }
 
-/// Reads a `config.json` that is JSON already; `place` names it in messages.
+/// Reads a `config.json`, or an architecture with the keys of `data/architectures`, that is JSON already; `place` names
+/// it in messages.
 pub fn read_object(value: &Value, name: &str, place: &str) -> Result<Architecture> {
     let Value::Object(object) = value else {
         return Err(Error::bad_input(format!(
             "{place}: is not a JSON object, so not a Hugging Face config"
         )));
     };
-    let mut arch = read_whole(object, place)?;
-    name.clone_into(&mut arch.name);
+    // Only the keys of `data/architectures` call the layers so.
+    let is_own = object.contains_key("layers") && !object.contains_key("model_type");
+    let mut arch = match is_own {
+        true => Architecture::deserialize(value)
+            .map_err(|error| Error::bad_input(format!("{place}: {error}")))?,
+        false => read_whole(object, place)?,
+    };
+    if !is_own {
+        name.clone_into(&mut arch.name);
+    }
     arch.validate()
         .map_err(|error| Error::bad_input(format!("{place}: {error}")))?;
     let stored = Stated::read_stored(object, &arch);

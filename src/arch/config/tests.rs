@@ -1,6 +1,6 @@
 //! Configs as published read as the preset of the same model, and anything doubtful is refused.
 
-use super::super::{Practice, Preset, Recipe, Workload, memory_use, parameters};
+use super::super::{Positions, Practice, Preset, Recipe, Workload, memory_use, parameters};
 use super::*;
 use crate::ops::Dtype;
 use serde::Deserialize;
@@ -42,6 +42,28 @@ fn what_is_downloaded_most_has_its_parameters_or_is_refused_with_its_own_reason(
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn an_architecture_of_our_own_keys_is_read_as_it_is_and_a_wrong_key_is_refused() {
+    let mut preset = Preset::find("opt-2.7b").unwrap().architecture.clone();
+    preset.positions = Positions::None;
+    preset.tied_embeddings = false;
+    let mut own = serde_json::to_value(&preset).unwrap();
+    assert_eq!(read_object(&own, "x", "own.json").unwrap(), preset);
+    own["depth"] = json!(3);
+    let refused = read_object(&own, "x", "own.json").unwrap_err().to_string();
+    assert!(
+        refused.starts_with("own.json: unknown field `depth`"),
+        "{refused}"
+    );
+    own.as_object_mut().unwrap().remove("depth");
+    own["layers"] = json!(0);
+    let refused = read_object(&own, "x", "own.json").unwrap_err().to_string();
+    assert!(
+        refused.starts_with("own.json: ") && refused.contains("layers"),
+        "{refused}"
+    );
 }
 
 /// Published configs without the fields that shape nothing, and the preset each must equal.

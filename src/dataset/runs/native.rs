@@ -6,7 +6,7 @@
 use super::{Measure, Run, Serving};
 use crate::arch::{
     Architecture, AttentionKernel, Dimension, KvCacheDtype, Mode, OptimizerStates, Preset, Recipe,
-    Recompute, Workload, read_config, read_object,
+    Recompute, Workload, parse_config, read_config,
 };
 use crate::dataset::check_target;
 use crate::dataset::column::Kind;
@@ -570,13 +570,11 @@ fn column(name: &str) -> &'static Column {
 /// The architecture that a cell of `model` means; nothing where it is none. Without a file no path is read.
 fn model(text: &str, path: Option<&Path>) -> Result<Option<Architecture>> {
     if text.starts_with('{') {
-        if let Ok(config) = serde_json::from_str::<Value>(text)
-            && config.get("model_type").is_some()
-        {
-            return read_object(&config, "config", "model").map(Some);
-        }
-        let found = serde_json::from_str::<Architecture>(text).ok();
-        return Ok(found.filter(|architecture| architecture.validate().is_ok()));
+        let read = parse_config(text, "config", "model");
+        return match text.contains("\"model_type\"") {
+            true => read.map(Some),
+            false => Ok(read.ok()),
+        };
     }
     if let Ok(preset) = Preset::find(text) {
         return Ok(Some(preset.architecture.clone()));
