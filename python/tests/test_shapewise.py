@@ -255,12 +255,13 @@ def test_the_stubs_are_those_of_the_questions():
 
 
 def test_the_examples_of_the_documentation_run():
-    text = (Path(__file__).parents[2] / "docs/python.md").read_text()
-    examples = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(examples) == 3
     pytest.importorskip("pandas")
-    for example in examples:
-        exec(compile(example, "docs/python.md", "exec"), {})
+    for file, count in ("README.md", 1), ("docs/python.md", 3):
+        text = (Path(__file__).parents[2] / file).read_text()
+        examples = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+        assert len(examples) == count, file
+        for example in examples:
+            exec(compile(example, file, "exec"), {})
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")

@@ -612,8 +612,11 @@ pub struct CompletionsArgs {
 #[derive(Debug, Args)]
 pub struct ManualArgs {
     /// The folder of the pages.
-    #[arg(long, value_name = "DIR")]
-    pub out: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "markdown")]
+    pub out: Option<PathBuf>,
+    /// Print every command and option as one Markdown document instead.
+    #[arg(long, conflicts_with = "out")]
+    pub markdown: bool,
     /// Files that exist.
     #[command(flatten)]
     pub replace: ReplaceArgs,

@@ -72,7 +72,7 @@ mod predictions;
 mod products;
 
 #[cfg(unix)]
-mod readme;
+mod documents;
 
 mod reliability;
 
