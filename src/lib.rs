@@ -156,3 +156,7 @@ pub mod cli;
 
 #[doc = include_str!("../docs/method.md")]
 pub mod method {}
+
+#[cfg(test)]
+#[path = "../tests/main/skip.rs"]
+pub(crate) mod skip;

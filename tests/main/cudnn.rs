@@ -90,7 +90,10 @@ fn driver(packages: &Path) -> tempfile::TempDir {
 /// there is none, said on standard error.
 fn environment() -> Option<(PathBuf, tempfile::TempDir)> {
     let Some(prefix) = std::env::var_os("SHAPEWISE_CUDNN").map(PathBuf::from) else {
-        eprintln!("skipped: SHAPEWISE_CUDNN names no Python environment with cuDNN's wheel");
+        crate::skip::skip(
+            "cudnn",
+            "SHAPEWISE_CUDNN names no Python environment with cuDNN's wheel",
+        );
         return None;
     };
     let versions = std::fs::read_dir(prefix.join("lib")).unwrap();

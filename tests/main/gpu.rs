@@ -9,8 +9,7 @@ use shapewise::report::probe::ProbeReport;
 #[test]
 fn a_real_gpu_passes_its_checks_and_answers_the_log() {
     let Some(index) = std::env::var_os("SHAPEWISE_GPU") else {
-        eprintln!("skipped: SHAPEWISE_GPU names no GPU");
-        return;
+        return crate::skip::skip("gpu", "SHAPEWISE_GPU names no GPU");
     };
     let index = index.to_str().and_then(|index| index.parse().ok());
     let mut device = cuda::open(index.expect("the number of a GPU")).unwrap();

@@ -145,6 +145,25 @@ fn the_least_rust_version_is_stated_once() {
     assert!(version(least) >= (1, 85), "{least}");
 }
 
+/// A need without a meaning would never be required by anybody.
+#[test]
+fn every_need_is_explained_where_tests_are_run() {
+    let script = text_of(".ci/run");
+    for need in [
+        "tables", "nvrtc", "browser", "wgpu", "c++", "full", "curl", "slurm", "gpu", "cudnn",
+    ] {
+        let explained = |line: &str| {
+            line.starts_with("# ") && line.split([' ', ',', '(', ')']).any(|word| word == need)
+        };
+        let explained = script.lines().any(explained);
+        assert!(explained, ".ci/run explains no `{need}`");
+        // Only a CUDA GPU can run these.
+        let optional = ["gpu", "cudnn"].contains(&need);
+        let listed = script.contains(&format!("{need},")) || script.contains(&format!(",{need}"));
+        assert!(listed || optional, ".ci/run requires no `{need}`");
+    }
+}
+
 /// What the program is built from must be in the package.
 #[test]
 fn the_package_holds_what_is_built_in() {
