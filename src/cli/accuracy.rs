@@ -94,6 +94,7 @@ fn filter(models: &[&Artifact]) -> Filter {
     Filter {
         gpus: Some(gpus.into_iter().collect()),
         stacks: Some(stacks.into_iter().collect()),
+        ..Filter::default()
     }
 }
 

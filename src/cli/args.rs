@@ -501,10 +501,10 @@ pub enum Backend {
 /// Which rows of a table to take.
 #[derive(Debug, Default, Args)]
 pub struct FilterArgs {
-    /// Only rows of these GPUs.
+    /// Only rows of these GPUs; one holds for all rows of a file that names none.
     #[arg(long, num_args = 1.., value_name = "NAME")]
     pub gpu: Vec<String>,
-    /// Only rows of these software stacks, such as "trtllm 1.3.0rc20".
+    /// Only rows of these software stacks, such as "trtllm 1.3.0rc20"; one holds for all rows of a file that names none.
     #[arg(long, num_args = 1.., value_name = "NAME")]
     pub stack: Vec<String>,
 }
@@ -579,9 +579,16 @@ pub struct ImportArgs {
     /// Whose tables they are; native merges files of our own, such as shards of a plan.
     #[arg(value_parser = PossibleValuesParser::new([NATIVE].iter().chain(PUBLISHERS)))]
     pub source: String,
-    /// The tables.
+    /// The tables, as they are published: the GPU of a file that does not name it is that of its folder or the one of
+    /// `--gpu`.
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<PathBuf>,
+    /// Where all rows of a CSV without the column `source` are from.
+    #[arg(long = "source", value_name = "TEXT")]
+    pub of_source: Option<String>,
+    /// The licence (SPDX) of all rows of a CSV without the column `licence`.
+    #[arg(long, value_name = "SPDX")]
+    pub licence: Option<String>,
     /// The Parquet file to write.
     #[arg(long, value_name = "FILE.parquet")]
     pub out: PathBuf,

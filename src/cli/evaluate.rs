@@ -52,7 +52,7 @@ pub(super) fn run(args: &EvaluateArgs, format: Format) -> Result<String> {
         },
         None => &args.filter,
     };
-    let mut table = rows::read(&args.from, &args.data, filter, &mut gpus)?;
+    let mut table = rows::read(&args.from, &args.data, &rows::filter(filter), &mut gpus)?;
     let model = args.model.as_deref().map(artifact).transpose()?;
     gpus.extend(described_by(model.as_deref()));
     if let Some(model) = model.as_deref().filter(|_| args.kept_out) {

@@ -6,6 +6,7 @@ use crate::cli::args::NATIVE;
 use crate::cli::render;
 use crate::cli::rows;
 use crate::dataset;
+use crate::dataset::Filter;
 use crate::dataset::Role;
 use crate::dataset::Row;
 use crate::dataset::Table;
@@ -24,10 +25,26 @@ use std::path::Path;
 pub(super) fn run(args: &ImportArgs, format: Format) -> Result<String> {
     dataset::check_target(&args.out)?;
     let mut gpus = GpuCatalog::default();
+    let stated = [("source", &args.of_source), ("licence", &args.licence)];
+    if let Some((option, text)) = stated
+        .into_iter()
+        .find_map(|(name, text)| Some((name, text.as_ref()?)))
+        && args.source != NATIVE
+    {
+        return Err(Error::bad_input(format!(
+            "`--{option}` is `{text}`, and tables of {} have their own; allowed: with `import {NATIVE}`",
+            args.source
+        )));
+    }
+    let filter = Filter {
+        source: args.of_source.clone(),
+        licence: args.licence.clone(),
+        ..rows::filter(&args.filter)
+    };
     let (table, drift) = match args.source == NATIVE {
-        true => merge(args, &mut gpus)?,
+        true => merge(args, &filter, &mut gpus)?,
         false => (
-            rows::read(&args.source, &args.paths, &args.filter, &mut gpus)?,
+            rows::read(&args.source, &args.paths, &filter, &mut gpus)?,
             Vec::new(),
         ),
     };
@@ -45,13 +62,17 @@ pub(super) fn run(args: &ImportArgs, format: Format) -> Result<String> {
 /// Files of our own in one, without exact duplicates: shards of a plan, runs of several days.
 ///
 /// Rows of two GPUs or stacks in one file would be taken for one machine's, so they must be asked for.
-fn merge(args: &ImportArgs, gpus: &mut GpuCatalog) -> Result<(Table, Vec<FileDrift>)> {
+fn merge(
+    args: &ImportArgs,
+    filter: &Filter,
+    gpus: &mut GpuCatalog,
+) -> Result<(Table, Vec<FileDrift>)> {
     let mut merged = Table::default();
     let mut known = HashSet::new();
     let mut first: Option<(&Path, Row)> = None;
     let mut files: Vec<(&Path, Vec<Row>)> = Vec::new();
     for path in &args.paths {
-        let table = rows::read_native(path, &args.filter, gpus)?;
+        let table = rows::read_native(path, filter, gpus)?;
         merged.skipped.merge(&table.skipped);
         files.push((
             path,

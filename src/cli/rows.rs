@@ -22,10 +22,10 @@ use std::sync::Arc;
 pub(super) fn read(
     from: &str,
     paths: &[PathBuf],
-    args: &FilterArgs,
+    filter: &Filter,
     gpus: &mut GpuCatalog,
 ) -> Result<Table> {
-    let table = read_all(from, paths, args, gpus)?;
+    let table = read_all(from, paths, filter, gpus)?;
     let mut timings = dataset::timings(table.rows);
     timings.skipped.merge(&table.skipped);
     filled(timings, &named(paths))
@@ -44,14 +44,13 @@ pub(super) fn named(paths: &[PathBuf]) -> String {
 pub(super) fn read_all(
     from: &str,
     paths: &[PathBuf],
-    args: &FilterArgs,
+    filter: &Filter,
     gpus: &mut GpuCatalog,
 ) -> Result<Table> {
-    let filter = filter(args);
     let table = match Source::parse(from) {
-        Some(source) => dataset::import(source, paths, &filter)?,
-        None if from == AUTO => recognised(paths, &filter, gpus)?,
-        None => native(paths, &filter, gpus)?,
+        Some(source) => dataset::import(source, paths, filter)?,
+        None if from == AUTO => recognised(paths, filter, gpus)?,
+        None => native(paths, filter, gpus)?,
     };
     filled(table, &named(paths))
 }
@@ -64,7 +63,7 @@ pub(super) fn recognised(
 ) -> Result<Table> {
     let mut all = Table::default();
     for path in paths {
-        let mut table = match Source::recognise(path)? {
+        let mut table = match Source::recognise(path, filter)? {
             Some(source) => dataset::import(source, &[path], filter)?,
             None => native(std::slice::from_ref(path), filter, gpus)?,
         };
@@ -75,12 +74,8 @@ pub(super) fn recognised(
 }
 
 /// The rows of one file of our own, which may be none: another file of a merge may have them.
-pub(super) fn read_native(
-    path: &PathBuf,
-    args: &FilterArgs,
-    gpus: &mut GpuCatalog,
-) -> Result<Table> {
-    native(std::slice::from_ref(path), &filter(args), gpus)
+pub(super) fn read_native(path: &PathBuf, filter: &Filter, gpus: &mut GpuCatalog) -> Result<Table> {
+    native(std::slice::from_ref(path), filter, gpus)
 }
 
 /// Which rows or runs are asked for.
@@ -89,6 +84,7 @@ pub(super) fn filter(args: &FilterArgs) -> Filter {
     Filter {
         gpus: names(&args.gpu),
         stacks: names(&args.stack),
+        ..Filter::default()
     }
 }
 
@@ -145,6 +141,7 @@ pub(super) fn skipped(skipped: &Skipped) -> Vec<SkippedRows> {
     let rows = |(reason, rows): (&str, u64)| SkippedRows {
         reason: reason.to_owned(),
         rows,
+        first: skipped.first(reason).map(str::to_owned),
     };
     skipped.iter().map(rows).collect()
 }
@@ -153,10 +150,11 @@ fn native(paths: &[PathBuf], filter: &Filter, catalog: &mut GpuCatalog) -> Resul
     for path in paths {
         catalog.extend(dataset::described_gpus(path)?);
     }
-    let mut rows = dataset::read_many(paths)?;
+    let files = paths.iter().map(|path| dataset::read_known(path, filter));
+    let mut files: Vec<Vec<Row>> = files.collect::<Result<_>>()?;
     // Whoever writes CSV spells GPUs as drivers do; a file has few of them.
     let mut names: HashMap<Arc<str>, Arc<str>> = HashMap::new();
-    for row in &mut rows {
+    for row in files.iter_mut().flatten() {
         let name = names
             .entry(Arc::clone(&row.gpu))
             .or_insert_with_key(|spelled| {
@@ -168,18 +166,21 @@ fn native(paths: &[PathBuf], filter: &Filter, catalog: &mut GpuCatalog) -> Resul
     // Rows of a GPU that no file describes may still be asked for, under their own name.
     let filter = filter.resolved(|name| match catalog.find(name) {
         Ok(gpu) => Ok(gpu.name.clone()),
-        Err(_) if rows.iter().any(|row| *row.gpu == *name) => Ok(name.to_owned()),
+        Err(_) if files.iter().flatten().any(|row| *row.gpu == *name) => Ok(name.to_owned()),
         Err(error) => Err(error),
     })?;
-    let mut kept = Vec::new();
-    let mut skipped = Skipped::default();
-    for row in rows {
-        match filter.objection(&row.gpu, &row.stack) {
-            None => kept.push(row),
-            Some(reason) => skipped.add(&reason, 1),
+    let mut table = Table::default();
+    for (path, rows) in paths.iter().zip(files) {
+        for (index, row) in rows.into_iter().enumerate() {
+            let objection = filter.objection(&row.gpu, &row.stack);
+            match objection.or_else(|| dataset::alarms::ruled_out(&row, catalog)) {
+                None => table.rows.push(row),
+                Some(reason) => {
+                    let first = || Some(format!("{}: row {}", path.display(), index + 1));
+                    table.skipped.add_at(&reason, 1, first);
+                }
+            }
         }
     }
-    let mut table = dataset::alarms::screen(kept, catalog);
-    table.skipped.merge(&skipped);
     Ok(table)
 }

@@ -2,7 +2,6 @@
 
 use crate::answer::predictors::{artifact, described_by};
 use crate::cli::args::Backend;
-use crate::cli::args::FilterArgs;
 use crate::cli::args::Format;
 use crate::cli::args::NATIVE;
 use crate::cli::args::TrainArgs;
@@ -12,6 +11,7 @@ use crate::cli::render;
 use crate::cli::rows;
 use crate::cli::say;
 use crate::dataset;
+use crate::dataset::Filter;
 use crate::dataset::Row;
 use crate::dataset::RunToRun;
 use crate::error::Error;
@@ -38,7 +38,7 @@ pub(super) fn run(args: &TrainArgs, format: Format) -> Result<String> {
         refuse_existing("--out", &args.out.join(CARD_FILE))?;
     }
     let mut gpus = GpuCatalog::default();
-    let table = rows::read_all(NATIVE, &args.data, &FilterArgs::default(), &mut gpus)?;
+    let table = rows::read_all(NATIVE, &args.data, &Filter::default(), &mut gpus)?;
     let base = args.base.as_deref().map(artifact).transpose()?;
     gpus.extend(described_by(base.as_deref()));
     let options = Options {

@@ -4,7 +4,7 @@
 //! predictor that learns from them learns nonsense. The bounds are generous, so that an alarm
 //! is never a matter of opinion.
 
-use super::{Row, Table};
+use super::Row;
 use crate::gpu::Gpu;
 use crate::gpu::GpuCatalog;
 use crate::ops::Op;
@@ -52,22 +52,9 @@ pub fn alarm(op: &Op, time: Seconds, gpu: &Gpu) -> Option<Alarm> {
     None
 }
 
-/// Moves the rows that physics rules out to the skipped ones, with their GPU, stack and family.
-///
-/// Rows of a GPU that is not in the catalogue are kept: nothing contradicts them.
-pub fn screen(rows: Vec<Row>, gpus: &GpuCatalog) -> Table {
-    let mut table = Table::default();
-    for row in rows {
-        match gpus
-            .find(&row.gpu)
-            .ok()
-            .and_then(|gpu| objection(&row, gpu))
-        {
-            None => table.rows.push(row),
-            Some(reason) => table.skipped.add(&reason, 1),
-        }
-    }
-    table
+/// Why physics rules a row out; nothing for rows of a GPU that is not in the catalogue.
+pub fn ruled_out(row: &Row, gpus: &GpuCatalog) -> Option<String> {
+    objection(row, gpus.find(&row.gpu).ok()?)
 }
 
 /// The reason to leave a row out, if its time raises an alarm.
@@ -128,11 +115,11 @@ mod tests {
             at(8192, 8192, 8192, 1.5),
             foreign,
         ];
-        let table = screen(rows, &GpuCatalog::default());
-        assert_eq!(table.rows.len(), 2);
-        let reasons: Vec<_> = table.skipped.iter().collect();
+        let gpus = GpuCatalog::default();
+        let reasons: Vec<_> = rows.iter().map(|row| ruled_out(row, &gpus)).collect();
         let reason = "faster than the peak arithmetic of its GPU (h200, stack 1.0, bf16 gemm)";
-        assert_eq!(reasons, [(reason, 1)]);
+        let ruled_out: Vec<_> = reasons.iter().flatten().collect();
+        assert_eq!(ruled_out, [reason]);
         let gpu = Gpu::find("h200").unwrap();
         let reason = objection(&at(8192, 8192, 8192, 1.2e-3), gpu).unwrap();
         assert!(reason.contains("in milliseconds"), "{reason}");

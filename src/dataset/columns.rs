@@ -29,11 +29,25 @@ const MOST_BYTES: u64 = 256 << 20;
 
 const ROWS_PER_BATCH: usize = 1 << 16;
 
+/// How a file begins whose content Git LFS keeps elsewhere.
+const LFS_POINTER: &[u8] = b"version https://git-lfs";
+
 /// An open Parquet file whose footer has been read, or a CSV file as one of texts.
 pub(super) struct Parquet {
     place: String,
     reader: Box<dyn FileReader>,
     is_text: bool,
+    supplied: Vec<(&'static str, Supplied)>,
+}
+
+/// What a column holds that a file lacks.
+pub(super) enum Supplied {
+    /// The same text in every row.
+    Text(String),
+    /// Null in every row.
+    Null,
+    /// What this column of the file holds.
+    Same(&'static str),
 }
 
 impl Parquet {
@@ -44,6 +58,11 @@ impl Parquet {
 
     /// A table in CSV that `place` names in messages.
     pub fn of_csv(content: &[u8], place: String) -> Result<Self> {
+        if content.starts_with(LFS_POINTER) {
+            return Err(Error::bad_input(format!(
+                "{place}: this is a pointer of Git LFS and not the table; allowed: the file that `git lfs pull` fetches"
+            )));
+        }
         let content = Bytes::from(csv::to_parquet(content, &place)?);
         let reader = guard(&place, || SerializedFileReader::new(content))?;
         Self::of_reader(reader, place, true)
@@ -54,6 +73,7 @@ impl Parquet {
             place,
             reader: Box::new(reader),
             is_text,
+            supplied: Vec::new(),
         };
         let mut known = HashSet::new();
         if let Some(name) = file.columns().find(|&name| !known.insert(name)) {
@@ -73,11 +93,15 @@ impl Parquet {
         let about = file.metadata().map_err(|source| Error::io(path, source))?;
         if about.len() == 0 {
             return Err(Error::bad_input(format!(
-                "{place}: the file is empty; allowed: a table in Parquet, or in CSV where its name ends in .csv"
+                "{place}: the file is empty; allowed: a table in Parquet, or in CSV where its name ends in .csv or .txt"
             )));
         }
         let file = match is_csv(path) {
             true => Self::of_csv(&read_bytes(path, MOST_BYTES)?, place)?,
+            // The pointer is short and no Parquet file.
+            false if about.len() < 1024 && read_bytes(path, 1024)?.starts_with(LFS_POINTER) => {
+                Self::of_csv(LFS_POINTER, place)?
+            }
             false => {
                 let reader = guard(&place, || SerializedFileReader::new(file))?;
                 Self::of_reader(reader, place, false)?
@@ -96,6 +120,30 @@ impl Parquet {
     /// The path, for messages.
     pub fn place(&self) -> &str {
         &self.place
+    }
+
+    /// Columns that hold something where the file lacks them.
+    pub fn supply(&mut self, columns: impl IntoIterator<Item = (&'static str, Supplied)>) {
+        let lacking = columns.into_iter().filter(|(name, supplied)| {
+            let source = match supplied {
+                Supplied::Same(source) => self.leaf(source).is_some(),
+                Supplied::Text(_) | Supplied::Null => true,
+            };
+            source && self.leaf(name).is_none()
+        });
+        self.supplied = lacking.collect();
+    }
+
+    fn supplied(&self, column: &str) -> Option<&Supplied> {
+        let mut supplied = self.supplied.iter();
+        supplied
+            .find(|(name, _)| *name == column)
+            .map(|(_, supplied)| supplied)
+    }
+
+    /// Row `row` of the file, for messages; the first is row 1.
+    pub fn position(&self, row: usize) -> String {
+        format!("{}: row {}", self.place, row + 1)
     }
 
     /// Whether it is CSV: the file states neither types nor metadata.
@@ -123,7 +171,7 @@ impl Parquet {
 
     /// Whether there is a column of this name.
     pub fn has(&self, column: &str) -> bool {
-        self.place_of(column).is_some()
+        self.leaf(column).is_some() || self.supplied(column).is_some()
     }
 
     /// Whether there are columns of all these names.
@@ -137,8 +185,16 @@ impl Parquet {
         fields.get_fields().iter().map(|field| field.name())
     }
 
-    /// The first leaf of the column of this name.
+    /// The first leaf of the column that holds this one's values.
     fn place_of(&self, column: &str) -> Option<usize> {
+        match self.supplied(column) {
+            Some(Supplied::Same(source)) => self.leaf(source),
+            _ => self.leaf(column),
+        }
+    }
+
+    /// The first leaf of the column of this name.
+    fn leaf(&self, column: &str) -> Option<usize> {
         let schema = self.reader.metadata().file_metadata().schema_descr();
         let mut leaves = schema.columns().iter();
         leaves.position(|leaf| {
@@ -167,8 +223,15 @@ impl Parquet {
                 [] => String::new(),
                 others => format!(", nor are there {}", others.join(", ")),
             };
+            // What `Filter::supplied` can say.
+            let known = match self.is_text && columns.contains(&"licence") {
+                true => {
+                    ", of which gpu, stack, source and licence may be stated for all rows of a file at once"
+                }
+                false => "",
+            };
             return Err(Error::bad_input(format!(
-                "{}: the column {first} is missing{others}; allowed: a file with the columns {}",
+                "{}: the column {first} is missing{others}; allowed: a file with the columns {}{known}",
                 self.place,
                 columns.join(", ")
             )));
@@ -182,6 +245,14 @@ impl Parquet {
                 leaves.push(((*column).to_owned(), leaf));
             }
         }
+        let constant = columns
+            .iter()
+            .filter_map(|column| match self.supplied(column)? {
+                Supplied::Text(text) => Some(((*column).to_owned(), Some(text.as_str()))),
+                Supplied::Null => Some(((*column).to_owned(), None)),
+                Supplied::Same(_) => None,
+            });
+        let constant: Vec<(String, Option<&str>)> = constant.collect();
         let promised = ranges.map_or(self.rows(), |ranges| ranges.iter().map(Range::len).sum());
         let mut pieces = self.pieces(ranges).into_iter();
         let mut group = None;
@@ -212,12 +283,18 @@ impl Parquet {
                     let column = cursor.read(&piece.ranges)?;
                     Ok((name, column))
                 });
+                let mut columns = columns.collect::<std::result::Result<Vec<_>, String>>()?;
+                let rows = piece.ranges.iter().map(Range::len).sum();
+                columns.extend(constant.iter().map(|(name, text)| {
+                    let texts = TextColumn::constant(*text, rows);
+                    (name.clone(), Column::Supplied(texts))
+                }));
                 Ok(Some(Batch {
                     place: &self.place,
                     is_text: self.is_text,
                     first_row,
-                    rows: piece.ranges.iter().map(Range::len).sum(),
-                    columns: columns.collect::<std::result::Result<_, String>>()?,
+                    rows,
+                    columns,
                 }))
             });
             let batch = next.transpose()?;
@@ -321,7 +398,7 @@ impl Batch<'_> {
     /// A column of texts.
     pub fn texts(&self, column: &str) -> Result<Texts<'_>> {
         match self.column(column)? {
-            Column::Texts(texts) => Ok(Texts(texts)),
+            Column::Texts(texts) | Column::Supplied(texts) => Ok(Texts(texts)),
             other => Err(self.wrong_type(column, other.kind(), "text")),
         }
     }
@@ -331,24 +408,25 @@ impl Batch<'_> {
         let allowed = "64-bit integers";
         match self.column(column)? {
             Column::Counts(counts) => Ok(Counts(counts.into())),
-            Column::Texts(texts) if self.is_text => {
-                let counts = self.parsed(column, texts, allowed, csv::whole)?;
-                Ok(Counts(counts.into()))
-            }
-            other => Err(self.wrong_type(column, other.kind(), allowed)),
+            other => Ok(Counts(
+                self.parsed(column, other, allowed, csv::whole)?.into(),
+            )),
         }
     }
 
     /// A column of real numbers.
     pub fn numbers(&self, column: &str) -> Result<Numbers<'_>> {
-        let allowed = "floating-point numbers";
+        let allowed = "numbers";
         match self.column(column)? {
             Column::Numbers(numbers) => Ok(Numbers(numbers.into())),
-            Column::Texts(texts) if self.is_text => {
-                let numbers = self.parsed(column, texts, allowed, |text| text.parse().ok())?;
-                Ok(Numbers(numbers.into()))
+            Column::Counts(counts) => {
+                let numbers = counts.iter().map(|count| count.map(|count| count as f64));
+                Ok(Numbers(numbers.collect::<Vec<_>>().into()))
             }
-            other => Err(self.wrong_type(column, other.kind(), allowed)),
+            other => Ok(Numbers(
+                self.parsed(column, other, allowed, |text| text.parse().ok())?
+                    .into(),
+            )),
         }
     }
 
@@ -357,22 +435,25 @@ impl Batch<'_> {
         let allowed = "true or false";
         match self.column(column)? {
             Column::Flags(flags) => Ok(Flags(flags.into())),
-            Column::Texts(texts) if self.is_text => {
-                let flags = self.parsed(column, texts, allowed, csv::flag)?;
-                Ok(Flags(flags.into()))
-            }
-            other => Err(self.wrong_type(column, other.kind(), allowed)),
+            other => Ok(Flags(
+                self.parsed(column, other, allowed, csv::flag)?.into(),
+            )),
         }
     }
 
-    /// The values that the cells of a table in CSV spell.
+    /// The values that the cells of a table in CSV, or a supplied column, spell.
     fn parsed<T>(
         &self,
         column: &str,
-        texts: &TextColumn,
+        content: &Column,
         allowed: &str,
         parse: impl Fn(&str) -> Option<T>,
     ) -> Result<Vec<Option<T>>> {
+        let texts = match content {
+            Column::Texts(texts) if self.is_text => texts,
+            Column::Supplied(texts) => texts,
+            other => return Err(self.wrong_type(column, other.kind(), allowed)),
+        };
         let cells = (0..self.rows).map(|row| match texts.get(row) {
             None => Ok(None),
             Some(text) => match parse(text) {
@@ -386,7 +467,7 @@ impl Batch<'_> {
     /// A cell of any column as text; empty where it is null.
     pub fn written(&self, column: &str, row: usize) -> Result<String> {
         let text = match self.column(column)? {
-            Column::Texts(texts) => texts.get(row).map(str::to_owned),
+            Column::Texts(texts) | Column::Supplied(texts) => texts.get(row).map(str::to_owned),
             Column::Counts(counts) => counts[row].map(|count| count.to_string()),
             Column::Numbers(numbers) => numbers[row].map(|number| number.to_string()),
             Column::Flags(flags) => flags[row].map(|flag| flag.to_string()),

@@ -5,12 +5,12 @@
 //! not at all, and a row that could not be read back is refused on writing. Tables in CSV, which others write, are read
 //! with the columns of the newest layout that they have.
 
-use super::Row;
 use super::column::{Cell, Column, Kind, Presence};
 use super::columns::write::{self, Field, Values};
 use super::columns::{Batch, Counts, Flags, Numbers, Parquet, Texts};
 use super::draft::Draft;
 use super::schema::{self, OLDEST_SCHEMA, SCHEMA, columns, columns_of_file};
+use super::{Filter, Row};
 use crate::error::{Error, Result, write_atomically};
 use crate::gpu::Gpu;
 use crate::gpu::GpuCatalog;
@@ -131,7 +131,15 @@ pub fn described_gpus(path: &Path) -> Result<Vec<Gpu>> {
 
 /// Reads all rows of a file that [`write()`] has written.
 pub fn read(path: &Path) -> Result<Vec<Row>> {
-    let file = Parquet::open(path)?;
+    read_known(path, &Filter::default())
+}
+
+/// The same of a table in CSV, too, that lacks what `known` says of all its rows.
+pub fn read_known(path: &Path, known: &Filter) -> Result<Vec<Row>> {
+    let mut file = Parquet::open(path)?;
+    if file.is_text() {
+        file.supply(known.supplied());
+    }
     let version = check_schema(&file)?;
     let columns = columns(version).filter(|column| {
         !file.is_text() || file.has(column.name) || column.presence == Presence::Always

@@ -23,7 +23,9 @@ mod split;
 pub mod steps;
 
 pub use digest::digest;
-pub use file::{check_target, described_gpus, property, read, read_many, write, write_with};
+pub use file::{
+    check_target, described_gpus, property, read, read_known, read_many, write, write_with,
+};
 pub use import::{Filter, Source, import};
 pub use measured::{Cache, Measured, Role, Stop};
 pub use schema::{SCHEMA, columns_markdown};
@@ -136,15 +138,29 @@ pub struct Table {
 
 /// How many rows were left out, by reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Skipped(BTreeMap<String, u64>);
+pub struct Skipped(BTreeMap<String, LeftOut>);
+
+/// Rows that were left out for one reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct LeftOut {
+    rows: u64,
+    /// The file and row of the first of them, where it is known.
+    first: Option<String>,
+}
 
 impl Skipped {
     /// Counts `rows` more rows under this reason.
     pub fn add(&mut self, reason: &str, rows: u64) {
+        self.add_at(reason, rows, || None);
+    }
+
+    /// The same, the first of which `place` names.
+    pub fn add_at(&mut self, reason: &str, rows: u64, place: impl FnOnce() -> Option<String>) {
         match self.0.get_mut(reason) {
-            Some(count) => *count += rows,
+            Some(known) => known.rows += rows,
             None if rows > 0 => {
-                self.0.insert(reason.to_owned(), rows);
+                let first = place();
+                self.0.insert(reason.to_owned(), LeftOut { rows, first });
             }
             None => {}
         }
@@ -152,19 +168,25 @@ impl Skipped {
 
     /// Adds the counts of another table.
     pub fn merge(&mut self, other: &Self) {
-        for (reason, rows) in other.iter() {
-            self.add(reason, rows);
+        for (reason, left_out) in &other.0 {
+            self.add_at(reason, left_out.rows, || left_out.first.clone());
         }
     }
 
     /// All rows left out.
     pub fn total(&self) -> u64 {
-        self.0.values().sum()
+        self.0.values().map(|left_out| left_out.rows).sum()
     }
 
     /// Reasons in alphabetical order, each with its number of rows.
     pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.0.iter().map(|(reason, &rows)| (reason.as_str(), rows))
+        let reasons = self.0.iter();
+        reasons.map(|(reason, left_out)| (reason.as_str(), left_out.rows))
+    }
+
+    /// The file and row of the first row left out for this reason, where it is known.
+    pub fn first(&self, reason: &str) -> Option<&str> {
+        self.0.get(reason)?.first.as_deref()
     }
 }
 

@@ -227,6 +227,7 @@ mod tests {
             ..Evaluation::default()
         };
         let skipped = vec![SkippedRows {
+            first: None,
             reason: "no time".to_owned(),
             rows: 3,
         }];

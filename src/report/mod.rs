@@ -169,6 +169,9 @@ pub struct SkippedRows {
     pub reason: String,
     /// How many.
     pub rows: u64,
+    /// The file and row of the first of them, where it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first: Option<String>,
 }
 
 /// One line per reason, or nothing.
@@ -180,7 +183,11 @@ fn skipped_text(skipped: &[SkippedRows]) -> String {
     let total: u64 = skipped.iter().map(|skip| skip.rows).sum();
     let lines: String = skipped
         .iter()
-        .map(|skip| format!("{:>9}  {}\n", skip.rows, skip.reason))
+        .map(|skip| {
+            let first = skip.first.as_ref();
+            let first = first.map_or_else(String::new, |first| format!(" (first: {first})"));
+            format!("{:>9}  {}{first}\n", skip.rows, skip.reason)
+        })
         .collect();
     format!("skipped {total} rows:\n{lines}")
 }

@@ -190,6 +190,7 @@ mod kept_rows {
             let filter = dataset::Filter {
                 gpus: None,
                 stacks: Some(stacks),
+                ..dataset::Filter::default()
             };
             let source = dataset::Source::Aiconfigurator;
             let table = dataset::import(source, &[path], &filter).unwrap();

@@ -330,7 +330,17 @@ fn every_promised_option_is_in_the_help() {
                 "--sequence-parallel",
             ],
         ),
-        ("import", &["--out", "--force", "--gpu", "--stack"]),
+        (
+            "import",
+            &[
+                "--out",
+                "--force",
+                "--gpu",
+                "--stack",
+                "--source",
+                "--licence",
+            ],
+        ),
         (
             "train",
             &["--data", "--out", "--base", "--seed", "--epochs", "--gpu"],

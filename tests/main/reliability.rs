@@ -298,6 +298,63 @@ fn a_merge_takes_what_is_asked_for_from_the_files_that_have_it() {
     }
 }
 
+/// What all rows of a table in CSV share is stated once.
+#[cfg(feature = "dataset")]
+#[test]
+fn gpu_stack_source_and_licence_of_a_csv_are_options() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (mine, out) = (path("mine.csv"), path("out.parquet"));
+    let table = "family,dtype,layout,batch,m,n,k,time_us\ngemm,bf16,tn,1,4096,4096,4096,220\n";
+    std::fs::write(&mine, table).unwrap();
+    let missing = crate::cli::run(&["import", "native", &mine, "--out", &out]);
+    assert_eq!(missing.code, 1);
+    for part in [
+        "`gpu`",
+        "`stack`",
+        "`source`",
+        "`licence`",
+        "stated for all rows of a file at once",
+    ] {
+        assert!(missing.err.contains(part), "{}", missing.err);
+    }
+    let stated = [
+        "--gpu",
+        "NVIDIA H100 80GB HBM3",
+        "--stack",
+        "torch 2.9",
+        "--source",
+        "a script",
+        "--licence",
+        "MIT",
+    ];
+    let line = ["import", "native", &mine, "--out", &out];
+    let imported = crate::cli::run(&[&line[..], &stated[..]].concat());
+    assert_eq!(imported.code, 0, "{}", imported.err);
+    let rows = shapewise::dataset::read(out.as_ref()).unwrap();
+    let [row] = &rows[..] else { panic!("{rows:?}") };
+    let origin = &row.origin;
+    assert_eq!((&*row.gpu, &*row.stack), ("h100", "torch 2.9"));
+    assert_eq!((&*origin.source, &*origin.licence), ("a script", "MIT"));
+    let line = [
+        "import",
+        "cookbook",
+        &mine,
+        "--out",
+        &out,
+        "--force",
+        "--licence",
+        "MIT",
+    ];
+    let refused = crate::cli::run(&line);
+    assert_eq!(refused.code, 1);
+    assert!(
+        refused.err.contains("tables of cookbook have their own"),
+        "{}",
+        refused.err
+    );
+}
+
 /// A model of one's own that has not the usual format says so and how to ask it.
 #[cfg(feature = "dataset")]
 #[test]

@@ -8,8 +8,11 @@ use std::path::Path;
 
 /// Whether a file is CSV by its name.
 pub(in crate::dataset) fn is_csv(path: &Path) -> bool {
-    path.extension()
-        .is_some_and(|ending| ending.eq_ignore_ascii_case("csv"))
+    let named = |ending: &str| {
+        path.extension()
+            .is_some_and(|own| own.eq_ignore_ascii_case(ending))
+    };
+    named("csv") || named("txt")
 }
 
 /// The bytes of a Parquet file whose columns are texts, null where a cell is empty; errors name the table `place`.

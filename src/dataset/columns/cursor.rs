@@ -20,6 +20,8 @@ pub(super) enum Column {
     Numbers(Vec<Option<f64>>),
     /// True and false.
     Flags(Vec<Option<bool>>),
+    /// What the file lacks and its reader supplies.
+    Supplied(TextColumn),
     /// Something that none of our columns is, in the format's words.
     Other(String),
 }
@@ -28,7 +30,7 @@ impl Column {
     /// What it holds, for messages.
     pub fn kind(&self) -> &str {
         match self {
-            Self::Texts(_) => "text",
+            Self::Texts(_) | Self::Supplied(_) => "text",
             Self::Counts(_) => "64-bit integers",
             Self::Numbers(_) => "floating-point numbers",
             Self::Flags(_) => "true or false",
@@ -47,6 +49,14 @@ pub(super) struct TextColumn {
 impl TextColumn {
     pub fn get(&self, row: usize) -> Option<&str> {
         self.keys[row].map(|key| &*self.texts[key as usize])
+    }
+
+    /// The same text, or null, in all of `rows` rows.
+    pub fn constant(text: Option<&str>, rows: usize) -> Self {
+        Self {
+            keys: vec![text.map(|_| 0); rows],
+            texts: text.into_iter().map(Into::into).collect(),
+        }
     }
 
     fn new(values: Vec<Option<ByteArray>>) -> Result<Self, String> {

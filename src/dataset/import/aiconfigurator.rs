@@ -6,13 +6,16 @@
 //! of the activation; trtllm attention includes the rotary embedding and the cache write.
 
 use super::{
-    Batch, Importer, MICROSECOND, MILLISECOND, Parquet, Reader, Reading, Reason, Recipe, unknown,
+    Batch, Filter, Importer, MICROSECOND, MILLISECOND, Parquet, Reader, Reading, Reason, Recipe,
+    Supplied, unknown,
 };
 use crate::error::Result;
+use crate::gpu::Gpu;
 use crate::ops::{
     Attention, Collective, CollectiveKind, Dtype, Experts, Gemm, Layout, LinearAttention, Memory,
     MemoryKind, Op, Pass, Recurrence, RouterLoad,
 };
+use std::path::Path;
 
 const GEMM: &[&str] = &[
     "gemm_dtype",
@@ -115,6 +118,10 @@ const LINEAR: &[&str] = &[
     "latency",
 ];
 
+/// Sizes of delta rules, and of state-space models.
+const DELTA: [&str; 4] = ["num_k_heads", "head_k_dim", "num_v_heads", "head_v_dim"];
+const STATE_SPACE: [&str; 4] = ["n_groups", "d_state", "nheads", "head_dim"];
+
 const QUANTIZE: &[&str] = &[
     "op_name",
     "kernel_source",
@@ -132,12 +139,41 @@ pub(super) const IMPORTER: Importer = Importer {
     recipe,
 };
 
+/// What tables lack as they are published, `…/h200_sxm/gemm/trtllm/1.3.0rc10/gemm_perf.parquet`: the GPU is in the path
+/// and, as its driver names it, in a column; `context_mla` or `gdn` is the name of the file.
+pub(super) fn supplied(path: &Path, filter: &Filter) -> Vec<(&'static str, Supplied)> {
+    let folders = || path.parent().into_iter().flat_map(Path::components);
+    let mut folders = folders().filter_map(|folder| folder.as_os_str().to_str());
+    let gpu = folders.find(|name| Gpu::find(name).is_ok());
+    let stem = path
+        .file_stem()
+        .and_then(|stem| stem.to_str())
+        .unwrap_or("");
+    let table = stem.strip_suffix("_perf").unwrap_or(stem);
+    let asked = filter.supplied().filter(|(name, _)| *name == "gpu");
+    let known = gpu.map(|name| ("gpu", Supplied::Text(name.to_owned())));
+    let same = [
+        ("gpu", "device"),
+        ("dtype", "nccl_dtype"),
+        ("dtype", "allreduce_dtype"),
+    ];
+    // Of tables in one file only some have these.
+    let null = ["suspect", "window_size", "bmm_dtype", "num_tokens"].iter();
+    let null = null.chain(&DELTA).chain(&STATE_SPACE);
+    asked
+        .chain(known)
+        .chain(same.map(|(name, column)| (name, Supplied::Same(column))))
+        .chain([("table", Supplied::Text(table.to_owned()))])
+        .chain(null.map(|&name| (name, Supplied::Null)))
+        .collect()
+}
+
 /// What to do with a file, judged by its columns.
 fn recipe(file: &Parquet) -> Option<Recipe> {
     let recipe = |columns: &'static [&'static str], reader| {
         file.has_all(columns).then_some(Recipe {
             identity: &["gpu", "framework", "version"],
-            identify: |texts| (texts[0].to_owned(), format!("{} {}", texts[1], texts[2])),
+            identify: |texts| (texts[0].to_owned(), stack(texts, "")),
             columns,
             readers: vec![reader],
         })
@@ -157,8 +193,7 @@ fn recipe(file: &Parquet) -> Option<Recipe> {
                     } else {
                         ""
                     };
-                    let stack = format!("{} {}{integers}", texts[1], texts[2]);
-                    (texts[0].to_owned(), stack)
+                    (texts[0].to_owned(), stack(texts, integers))
                 },
                 columns: COLLECTIVE,
                 readers: vec![collective],
@@ -169,8 +204,8 @@ fn recipe(file: &Parquet) -> Option<Recipe> {
             file.has_all(ALL_TO_ALL).then_some(Recipe {
                 identity: &["gpu", "framework", "version", "op_name", "kernel_source"],
                 identify: |texts| {
-                    let stack = format!("{} {} {} {}", texts[1], texts[2], texts[4], texts[3]);
-                    (texts[0].to_owned(), stack)
+                    let library = format!(" {} {}", texts[4], texts[3]);
+                    (texts[0].to_owned(), stack(texts, &library))
                 },
                 columns: ALL_TO_ALL,
                 readers: vec![all_to_all],
@@ -194,13 +229,20 @@ fn recipe(file: &Parquet) -> Option<Recipe> {
                         "sglang_flashinfer_trtllm_moe" => " flashinfer_trtllm",
                         _ => "",
                     };
-                    let stack = format!("{} {}{scales}{library}", texts[1], texts[2]);
-                    (texts[0].to_owned(), stack)
+                    (
+                        texts[0].to_owned(),
+                        stack(texts, &format!("{scales}{library}")),
+                    )
                 },
                 columns: EXPERTS,
                 readers: vec![experts],
             })
         })
+}
+
+/// The software of a row, which tables call `TRTLLM` as well as `trtllm`.
+fn stack(texts: &[&str], suffix: &str) -> String {
+    format!("{} {}{suffix}", texts[1].to_ascii_lowercase(), texts[2])
 }
 
 /// How vLLM's block-scaled kernels are named; their rows take as long for one token as for 3,000: 60 us on Hopper, 240 us on B200, 440 us on GB300.
@@ -416,7 +458,11 @@ fn all_to_all<'a>(batch: &'a Batch<'_>) -> Result<Reader<'a>> {
             (other, _) => return Err(unknown("op_name", other)),
         };
         let (copies, ranks, time) = if call.get(row) == Some("ll") {
-            if gpu.get(row).is_some_and(|gpu| gpu.starts_with("gb")) {
+            if gpu
+                .get(row)
+                .and_then(|gpu| Gpu::find(gpu).ok())
+                .is_some_and(|gpu| gpu.name.starts_with("gb"))
+            {
                 return Err("DeepEP over an unknown number of Grace Blackwell GPUs".to_owned());
             }
             let copies = tokens.count(row) * top_k.count(row);
@@ -454,6 +500,11 @@ fn experts<'a>(batch: &'a Batch<'_>) -> Result<Reader<'a>> {
     let latency = batch.numbers("latency")?;
     let kernel = batch.texts("kernel_source")?;
     Ok(Box::new(move |row| {
+        let is = |name| {
+            framework
+                .get(row)
+                .is_some_and(|own: &str| own.eq_ignore_ascii_case(name))
+        };
         let op = Experts {
             tokens: tokens.size(row),
             hidden: hidden.size(row),
@@ -478,8 +529,7 @@ fn experts<'a>(batch: &'a Batch<'_>) -> Result<Reader<'a>> {
                 other => return Err(unknown("moe_dtype", other)),
             },
         };
-        let unsharded =
-            framework.get(row) == Some("sglang") && (op.hidden, op.width) == (2816, 704);
+        let unsharded = is("sglang") && (op.hidden, op.width) == (2816, 704);
         if unsharded && op.expert_shards > 1 {
             return Err(
                 "two to eight expert shards take longer than one, as if every rank ran all tokens"
@@ -490,7 +540,7 @@ fn experts<'a>(batch: &'a Batch<'_>) -> Result<Reader<'a>> {
         // draw logits without regard to that: some ranks get up to five times their share, and an even load visits half of the
         // experts.
         let group_limited = dtype.get(row) == Some("fp8_block")
-            && framework.get(row) != Some("trtllm")
+            && !is("trtllm")
             && (op.hidden, op.width, op.experts, op.top_k) == (7168, 2048, 256, 8);
         if group_limited && (op.expert_shards > 1 || op.load == RouterLoad::Even) {
             return Err(
@@ -579,12 +629,10 @@ fn linear<'a>(batch: &'a Batch<'_>) -> Result<Reader<'a>> {
     let table = batch.texts("table")?;
     let (kernel, phase) = (batch.texts("kernel_source")?, batch.texts("phase")?);
     let (members, length) = (batch.counts("batch_size")?, batch.counts("seq_len")?);
-    let delta = ["num_k_heads", "head_k_dim", "num_v_heads", "head_v_dim"];
-    let state_space = ["n_groups", "d_state", "nheads", "head_dim"];
     let read = |names: [&str; 4]| -> Result<Vec<_>> {
         names.iter().map(|name| batch.numbers(name)).collect()
     };
-    let (delta, state_space) = (read(delta)?, read(state_space)?);
+    let (delta, state_space) = (read(DELTA)?, read(STATE_SPACE)?);
     let latency = batch.numbers("latency")?;
     Ok(Box::new(move |row| {
         let (kind, sizes) = match table.get(row) {

@@ -15,7 +15,7 @@ mod vidur;
 mod xla;
 
 use super::alarms::objection;
-use super::columns::{Batch, Parquet, Texts};
+use super::columns::{Batch, Parquet, Supplied, Texts};
 use super::schema;
 use super::{Origin, Row, Skipped, Table};
 use crate::error::{Error, Result};
@@ -80,20 +80,39 @@ impl Source {
     }
 
     /// The source whose tables have the columns of this file; nothing where none has.
-    pub fn recognise(path: &Path) -> Result<Option<Self>> {
-        let file = Parquet::open(path)?;
-        let known = |source: &Self| (source.importer().recipe)(&file).is_some();
+    pub fn recognise(path: &Path, filter: &Filter) -> Result<Option<Self>> {
+        if cookbook::is_log(path) {
+            return Ok(Some(Self::Cookbook));
+        }
+        let mut file = Parquet::open(path)?;
+        let known = |source: &Self| source.recipe(&mut file, path, filter).is_some();
         Ok(Self::ALL.into_iter().find(known))
+    }
+
+    /// How to read this file, whose missing columns are supplied; none where it is not of this source.
+    fn recipe(self, file: &mut Parquet, path: &Path, filter: &Filter) -> Option<Recipe> {
+        match self {
+            Self::Aiconfigurator => file.supply(aiconfigurator::supplied(path, filter)),
+            Self::Cookbook => file.supply(cookbook::supplied(path, filter)),
+            _ => file.supply([]),
+        }
+        (self.importer().recipe)(file)
     }
 }
 
-/// Which rows to import; the default is all.
+/// Which rows to import, and what the caller knows of files that do not say it; the default is all rows and nothing.
+///
+/// One GPU, one stack, the source and the licence hold for all rows of files that name none.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     /// Only these GPUs, by name or alias.
     pub gpus: Option<Vec<String>>,
     /// Only these stacks, as in [`Row::stack`] (`trtllm 1.3.0rc20`).
     pub stacks: Option<Vec<String>>,
+    /// [`Origin::source`] of rows without one.
+    pub source: Option<String>,
+    /// [`Origin::licence`] of rows without one.
+    pub licence: Option<String>,
 }
 
 /// Imports files of one source; what is not kept is counted with its reason.
@@ -181,8 +200,11 @@ struct Place {
 type Run = (Range<usize>, Arc<Place>);
 
 fn import_file(source: Source, path: &Path, wanted: &Filter) -> Result<Table> {
-    let file = Parquet::open(path)?;
-    let recipe = (source.importer().recipe)(&file).ok_or_else(|| {
+    let mut file = match source == Source::Cookbook && cookbook::is_log(path) {
+        true => cookbook::open_log(path)?,
+        false => Parquet::open(path)?,
+    };
+    let recipe = source.recipe(&mut file, path, wanted).ok_or_else(|| {
         Error::bad_input(format!(
             "{}: no table of {} has these columns; allowed: {}",
             file.place(),
@@ -194,7 +216,7 @@ fn import_file(source: Source, path: &Path, wanted: &Filter) -> Result<Table> {
     let ranges: Vec<Range<usize>> = runs.iter().map(|(range, _)| range.clone()).collect();
     let mut places = runs
         .iter()
-        .flat_map(|(range, place)| range.clone().map(move |_| place));
+        .flat_map(|(range, place)| range.clone().map(move |row| (row, place)));
     let mut origins = Origins::new(source);
     let mut table = Table {
         rows: Vec::with_capacity(ranges.iter().map(Range::len).sum()),
@@ -204,12 +226,14 @@ fn import_file(source: Source, path: &Path, wanted: &Filter) -> Result<Table> {
         let batch = batch?;
         let readers = recipe.readers.iter().map(|resolve| resolve(&batch));
         let readers: Vec<Reader<'_>> = readers.collect::<Result<_>>()?;
-        for (row, place) in (0..batch.len()).zip(&mut places) {
+        for (row, (number, place)) in (0..batch.len()).zip(&mut places) {
             for read in &readers {
                 let kept = read(row).and_then(|reading| keep(reading, place, &mut origins));
                 match kept {
                     Ok(row) => table.rows.push(row),
-                    Err(reason) => table.skipped.add(&reason, 1),
+                    Err(reason) => table
+                        .skipped
+                        .add_at(&reason, 1, || Some(file.position(number))),
                 }
             }
         }
@@ -265,7 +289,10 @@ fn locate(file: &Parquet, recipe: &Recipe, wanted: &Filter) -> Result<(Vec<Run>,
                 .or_insert_with(|| wanted.place((recipe.identify)(&texts)));
             match decided {
                 Ok(place) => runs.push((next_row + start..next_row + end, Arc::clone(place))),
-                Err(reason) => skipped.add(reason, (end - start) as u64),
+                Err(reason) => {
+                    let first = || Some(file.position(next_row + start));
+                    skipped.add_at(reason, (end - start) as u64, first);
+                }
             }
             start = end;
         }
@@ -280,8 +307,26 @@ impl Filter {
         let resolve_all = |names: &Vec<String>| names.iter().map(|name| resolve(name)).collect();
         Ok(Self {
             gpus: self.gpus.as_ref().map(resolve_all).transpose()?,
-            stacks: self.stacks.clone(),
+            ..self.clone()
         })
+    }
+
+    /// What holds for all rows of a file without such columns.
+    pub(super) fn supplied(&self) -> impl Iterator<Item = (&'static str, Supplied)> {
+        let only = |names: &Option<Vec<String>>| match names.as_deref() {
+            Some([name]) => Some(name.clone()),
+            _ => None,
+        };
+        let columns = [
+            ("gpu", only(&self.gpus)),
+            ("stack", only(&self.stacks)),
+            ("source", self.source.clone()),
+            ("licence", self.licence.clone()),
+        ];
+        let stated = columns
+            .into_iter()
+            .filter_map(|(name, text)| Some((name, text?)));
+        stated.map(|(name, text)| (name, Supplied::Text(text)))
     }
 
     /// Why rows of this GPU, by its name, and this stack are not wanted; nothing where they are.

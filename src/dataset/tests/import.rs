@@ -175,6 +175,7 @@ fn filters_and_unknown_gpus_are_counted_by_name() {
     let filter = Filter {
         gpus: Some(vec!["NVIDIA H200".to_owned()]),
         stacks: Some(vec!["trtllm 1.0".to_owned()]),
+        ..Filter::default()
     };
     let table = imported(Source::Aiconfigurator, &filter, columns);
     assert_eq!(table.rows.len(), 1);
@@ -192,7 +193,7 @@ fn filters_and_unknown_gpus_are_counted_by_name() {
     );
     let unknown = Filter {
         gpus: Some(vec!["abacus".to_owned()]),
-        stacks: None,
+        ..Filter::default()
     };
     let error = import(Source::Aiconfigurator, &["absent"], &unknown).unwrap_err();
     assert!(error.is_bad_input(), "{error}");
@@ -1138,7 +1139,7 @@ fn an_update_of_adam_is_one_memory_bound_kernel_also_in_csv() {
     )
     .unwrap();
     assert_eq!(
-        Source::recognise(&path).unwrap(),
+        Source::recognise(&path, &Filter::default()).unwrap(),
         Some(Source::Publications)
     );
     let table = import(Source::Publications, &[path], &Filter::default()).unwrap();
@@ -1222,5 +1223,148 @@ fn operators_of_neusights_models_are_read_by_their_shapes() {
     assert_eq!(
         reasons(&table),
         [("operator `drop`", 1), ("operator `fc#`", 1)]
+    );
+}
+
+/// Writes a file as a publisher does and imports it.
+fn published(
+    source: Source,
+    filter: &Filter,
+    name: &str,
+    content: &str,
+) -> crate::error::Result<Table> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(&path, content).unwrap();
+    let auto = Source::recognise(&path, filter)?;
+    assert!(auto.is_none_or(|found| found == source), "{auto:?}");
+    import(source, &[path], filter)
+}
+
+const PUBLISHED_GEMM: &str = "\
+framework,version,device,op_name,kernel_source,gemm_dtype,m,n,k,latency
+TRTLLM,1.3.0rc10,NVIDIA H200,gemm,torch_flow,bfloat16,16,1024,512,0.005
+TRTLLM,1.3.0rc10,NVIDIA H200,gemm,torch_flow,fp6,16,1024,512,0.005
+";
+
+#[test]
+fn aiconfigurator_files_as_published_say_their_gpu_by_folder_or_driver() {
+    for name in [
+        "h200_sxm/trtllm/1.3.0rc10/gemm_perf.txt",
+        "h200_sxm/gemm/trtllm/1.3.0rc10/gemm_perf.csv",
+        "gemm_perf.txt",
+    ] {
+        let table = published(
+            Source::Aiconfigurator,
+            &Filter::default(),
+            name,
+            PUBLISHED_GEMM,
+        );
+        let table = table.unwrap();
+        let [row] = &table.rows[..] else {
+            panic!("{name}: {:?}", table.rows)
+        };
+        assert_eq!(
+            (&*row.gpu, &*row.stack),
+            ("h200", "trtllm 1.3.0rc10"),
+            "{name}"
+        );
+        let (reason, rows) = table.skipped.iter().next().unwrap();
+        assert_eq!(rows, 1);
+        let first = table.skipped.first(reason).unwrap();
+        assert!(first.ends_with("row 2"), "{first}");
+    }
+}
+
+#[test]
+fn aiconfigurator_tables_as_published_are_told_by_the_name_of_the_file() {
+    let latent = "\
+framework,version,device,op_name,kernel_source,mla_dtype,kv_cache_dtype,num_heads,batch_size,isl,tp_size,step,latency
+SGLang,0.5.10,NVIDIA H200,mla_context,flashinfer,bfloat16,bfloat16,16,2,1024,8,0,0.5
+";
+    let name = "h200_sxm/sglang/0.5.10/context_mla_perf.txt";
+    let table = published(Source::Aiconfigurator, &Filter::default(), name, latent).unwrap();
+    let [row] = &table.rows[..] else {
+        panic!("{:?}", table.rows)
+    };
+    let Op::Attention(op) = row.op else {
+        panic!("{:?}", row.op)
+    };
+    assert_eq!(
+        (op.heads, op.kv_heads, op.head_dim, op.seq_q),
+        (16, 16, 192, 1024)
+    );
+    assert_eq!(&*row.stack, "sglang 0.5.10");
+
+    let reduce = "\
+framework,version,device,op_name,kernel_source,nccl_dtype,num_gpus,message_size,latency
+NCCL,2.26.2,NVIDIA H100 80GB HBM3,all_reduce,NCCL,half,8,1048576,0.05
+";
+    let name = "nccl_perf.txt";
+    let table = published(Source::Aiconfigurator, &Filter::default(), name, reduce).unwrap();
+    let op = Collective::new(CollectiveKind::AllReduce, 2 << 20, 8);
+    let ops: Vec<_> = table.rows.iter().map(|row| (row.op, &*row.gpu)).collect();
+    assert_eq!(ops, [(Op::Collective(op), "h100")]);
+}
+
+#[test]
+fn a_file_of_git_lfs_is_not_taken_for_a_table() {
+    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:de41\nsize 8815104\n";
+    for name in ["h200_sxm/gemm_perf.txt", "h200_sxm/gemm_perf.parquet"] {
+        let error = published(Source::Aiconfigurator, &Filter::default(), name, pointer);
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("pointer of Git LFS"), "{error}");
+    }
+}
+
+#[test]
+fn cookbook_logs_as_published_are_products_whose_times_are_their_throughput() {
+    let log = "\
+num_attention_heads: 64, hidden_size: 32512, train_micro_batch_size_per_gpu: 4, tensor_mp_size: 4, dp_size: 1
+Elapsed time for 1024x4096x64: 0.000
+Throughput (in TFLOP/s) for 1024x4096x64: 50.0
+Throughput (in TFLOP/s) for attention_key_query_prob (64x2048x508x2048): 100.0
+Throughput (in TFLOP/s) for mlp_4h_to_h (4x32512x8128, b=2048): 250.0
+Throughput (in TFLOP/s) for 8192x51136x14336, b=1: 200.0
+";
+    let table = published(Source::Cookbook, &Filter::default(), "mm/a100.out", log).unwrap();
+    let shapes = table.rows.iter().map(|row| match row.op {
+        Op::Gemm(op) => (op.batch, op.m, op.n, op.k, op.layout),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(
+        shapes.collect::<Vec<_>>(),
+        [
+            (1, 1024, 64, 4096, Layout::Nn),
+            (64, 2048, 2048, 508, Layout::Nn),
+            (1, 8192, 8128, 32512, Layout::Tn),
+            (1, 8192, 14336, 51136, Layout::Tn),
+        ]
+    );
+    // 2 x 1024 x 4096 x 64 FLOP at 50 TFLOP/s.
+    assert_eq!(micros(&table.rows[0]), 10.737);
+    // 64 members are micro-batch 4 times heads / 4: 64 heads of 508.
+    assert_eq!(table.rows[1].group, Some(508 * 64));
+    assert_eq!(&*table.rows[0].gpu, "a100-40gb");
+
+    let gpu = |name: &str| Filter {
+        gpus: Some(vec![name.to_owned()]),
+        ..Filter::default()
+    };
+    let table = published(Source::Cookbook, &gpu("v100"), "h_sweep.out", log).unwrap();
+    assert!(table.rows.iter().all(|row| &*row.gpu == "v100"));
+    let nameless = published(Source::Cookbook, &Filter::default(), "h_sweep.out", log);
+    let error = nameless.unwrap_err().to_string();
+    assert!(
+        error.contains("of a GPU that the path or `gpu` names"),
+        "{error}"
+    );
+    let damaged = log.replace("1024x4096x64: 50.0", "1024xx64: 50.0");
+    let error = published(Source::Cookbook, &gpu("v100"), "h_sweep.out", &damaged);
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.contains("h_sweep.out: line 3: `Throughput` is `1024xx64: 50.0`"),
+        "{error}"
     );
 }
