@@ -5,7 +5,7 @@ use crate::arch::Mode;
 use crate::calibrate::{Sample, calibrate, departures};
 use crate::dataset::runs::{Runs, read_csv_text, read_objects, read_runs};
 use crate::error::{Error, Result, is_same_file, write_atomically};
-use crate::evaluate::runs::{Choice, judge};
+use crate::evaluate::runs::{Choice, fittable, judge};
 use crate::framework::Framework;
 use crate::gpu::{Generation, Gpu, GpuCatalog};
 use crate::predict::Predictor;
@@ -67,21 +67,10 @@ pub fn run(args: &CalibrateRequest) -> Result<CalibrationReport> {
         None => Framework::default_for(mode(&runs)).clone(),
     };
     let answer = |gpu: &Gpu| Predictor::new(gpu, model.as_deref());
-    let choice = match args.refit {
-        true => Choice::Shared(&base),
-        false => Choice::Given(&base),
+    let judged = match args.refit {
+        true => fittable(&runs, &base, &answer)?,
+        false => judge(&runs, &Choice::Given(&base), &answer)?,
     };
-    let mut judged = judge(&runs, &choice, &answer)?;
-    if args.refit {
-        judged.retain(|each| {
-            let run = each.run;
-            let known = Framework::recognise(&run.software, run.workload.mode, run.gpu.generation);
-            let is_base = |known: &Framework| {
-                known.name == base.name && known.generations == base.generations
-            };
-            base.name == Framework::UNKNOWN || known.is_some_and(is_base)
-        });
-    }
     let samples: Vec<Sample> = judged.into_iter().map(|each| each.sample).collect();
     if samples.len() < LEAST_RUNS {
         return Err(Error::infeasible(format!(

@@ -1,122 +1,158 @@
-//! `shapewise evaluate --accuracy`: writes the document on the accuracy of the built-in models.
+//! `shapewise evaluate --accuracy`: writes the page on the accuracy of the built-in models.
 
+use crate::calibrate::{Sample, calibrate};
 use crate::cli::rows;
-use crate::dataset;
-use crate::dataset::Filter;
-use crate::dataset::Row;
 use crate::dataset::runs::{Publisher, read_runs};
-use crate::error::Error;
-use crate::error::Result;
-use crate::error::write_atomically;
-use crate::evaluate::baselines::baselines;
-use crate::evaluate::evaluate;
+use crate::dataset::{self, Filter, Row};
+use crate::error::{Error, Result, write_atomically};
 use crate::evaluate::layouts::planned;
-use crate::evaluate::runs::{Choice, Judged, compared, judge as judge_runs};
+use crate::evaluate::runs::{Choice, Judged as JudgedRun, fittable, judge};
+use crate::evaluate::{Errors, Score, evaluate, family};
 use crate::families::{Family, Variant};
-use crate::gpu::Gpu;
-use crate::gpu::GpuCatalog;
-use crate::predict::Predictor;
-use crate::predict::library;
-use crate::regressor::artifact::Artifact;
+use crate::framework::{Fit, Framework};
+use crate::gpu::{Gpu, GpuCatalog};
+use crate::predict::{Predictor, library};
 use crate::regressor::artifact::Submodel;
-use crate::report::accuracy::HeadAccuracy;
-use crate::report::accuracy::ModelAccuracy;
-use crate::report::accuracy::WholeModels;
-use crate::report::accuracy::markdown;
-use rayon::prelude::*;
-use std::collections::BTreeSet;
-use std::path::Path;
-use std::path::PathBuf;
+use crate::report::accuracy::{Judged, class, fitted, markdown};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Of so many rows one is judged.
+const EVENLY: usize = 7;
 
 /// Writes `out` from timing tables, public ones or our own, and whole-model measurements.
 pub(super) fn run(data: &[PathBuf], runs: &[PathBuf], out: &Path) -> Result<String> {
-    let models = built_in()?;
-    let filter = filter(&models);
-    let table = rows::recognised(data, &filter, &mut GpuCatalog::default())?;
-    let mut rows = dataset::timings(table.rows).rows;
-    let timings = rows.len();
-    let heads = || models.iter().flat_map(|artifact| &artifact.card.submodels);
-    rows.retain(|row| heads().any(|head| is_of(row, head)));
-    // As if nobody had measured the GPU of each row.
-    let left_out = evaluate(&rows, &GpuCatalog::default(), &Predictor::leaving_out)?;
-    let models: Vec<ModelAccuracy<'_>> = models
-        .iter()
-        .map(|artifact| judge(artifact, &rows))
-        .collect();
-    let whole = if runs.is_empty() {
-        None
-    } else {
-        let answer = |gpu: &Gpu| Predictor::new(gpu, None);
-        let runs = read_runs(runs, &GpuCatalog::built_in())?;
-        let judged = judge_runs(&runs, &Choice::Auto, &answer)?;
-        let comparison = compared(&runs, &judged);
-        // Others publish sweeps over layouts, or what fits: nobody called those the fastest.
-        let tuned = |judged: &Judged<'_>| {
-            judged.run.publisher == Publisher::TrainingSteps && judged.framework.name == "megatron"
-        };
-        let tuned: Vec<_> = judged.into_iter().filter(tuned).collect();
-        Some(WholeModels {
-            comparison,
-            planned: planned(&tuned, &answer)?,
-        })
-    };
-    let text = markdown(&models, &left_out, whole.as_ref());
-    write_atomically(out, text.as_bytes())?;
-    Ok(format!(
-        "wrote {} from {} timings of {} models and {} groups of whole-model runs\n",
-        out.display(),
-        timings,
-        models.len(),
-        whole.map_or(0, |whole| whole.comparison.groups.len())
-    ))
-}
-
-/// The built-in models: those of one GPU by name, then the one over all GPUs.
-fn built_in() -> Result<Vec<&'static Artifact>> {
-    let mut names: Vec<&str> = library::names().collect();
-    names.sort_unstable_by_key(|&name| (name == library::BASE, name));
-    let models: Vec<&Artifact> = names
-        .into_iter()
-        .filter_map(|name| library::find(name).transpose())
-        .collect::<Result<_>>()?;
+    let models = library::all()?;
     if models.is_empty() {
         return Err(Error::infeasible("no model is built in"));
     }
-    Ok(models)
+    let submodels: Vec<&Submodel> = models
+        .iter()
+        .flat_map(|model| &model.card.submodels)
+        .collect();
+    let mut judged = Judged {
+        left_out: left_out(data, &submodels)?,
+        ..Judged::default()
+    };
+    if !runs.is_empty() {
+        judge_runs(runs, &mut judged)?;
+    }
+    write_atomically(out, markdown(&models, &judged).as_bytes())?;
+    Ok(format!(
+        "wrote {} from {} timings of {} models and {} runs that no constant was fitted to\n",
+        out.display(),
+        judged
+            .left_out
+            .values()
+            .map(|errors| errors.n)
+            .sum::<usize>(),
+        models.len(),
+        judged
+            .unfitted
+            .values()
+            .map(|errors| errors.n)
+            .sum::<usize>()
+    ))
 }
 
-/// Lets through what some head was trained for; a public table holds far more.
-fn filter(models: &[&Artifact]) -> Filter {
-    let heads = || models.iter().flat_map(|artifact| &artifact.card.submodels);
-    let known = |head: &&Submodel| Gpu::find(&head.key.gpu).is_ok();
-    let gpus: BTreeSet<String> = heads().filter(known).map(|h| h.key.gpu.clone()).collect();
-    let stacks: BTreeSet<String> = heads().filter(known).map(|h| h.key.stack.clone()).collect();
-    Filter {
-        gpus: Some(gpus.into_iter().collect()),
-        stacks: Some(stacks.into_iter().collect()),
+/// Each GPU as if it had no table: the rows that its own sub-models learned from.
+fn left_out(data: &[PathBuf], submodels: &[&Submodel]) -> Result<BTreeMap<[String; 2], Errors>> {
+    let of = |name: fn(&Submodel) -> &String| {
+        let known = submodels
+            .iter()
+            .filter(|submodel| Gpu::find(&submodel.key.gpu).is_ok());
+        let names: BTreeSet<&String> = known.map(|submodel| name(submodel)).collect();
+        Some(names.into_iter().cloned().collect())
+    };
+    let filter = Filter {
+        gpus: of(|submodel| &submodel.key.gpu),
+        stacks: of(|submodel| &submodel.key.stack),
         ..Filter::default()
+    };
+    let table = rows::recognised(data, &filter, &mut GpuCatalog::default())?;
+    let mut rows = dataset::timings(table.rows).rows;
+    rows.retain(|row| submodels.iter().any(|submodel| is_of(row, submodel)));
+    let rows: Vec<Row> = rows.into_iter().step_by(EVENLY).collect();
+    let evaluation = evaluate(&rows, &GpuCatalog::default(), &Predictor::leaving_out)?;
+    let mut scores: BTreeMap<[String; 2], Vec<Score>> = BTreeMap::new();
+    for (score, place) in evaluation.scores.into_iter().zip(evaluation.places) {
+        let row = &rows[place];
+        let key = [row.gpu.to_string(), class(family(&row.op)).to_owned()];
+        scores.entry(key).or_default().push(score);
     }
+    Ok(errors(scores))
 }
 
-/// Every head beside the simple predictors on the rows it was trained for.
-fn judge<'a>(artifact: &'a Artifact, rows: &[Row]) -> ModelAccuracy<'a> {
-    let heads = artifact.card.submodels.par_iter().map(|head| HeadAccuracy {
-        head,
-        baselines: Gpu::find(&head.key.gpu).ok().and_then(|gpu| {
-            let own: Vec<&Row> = rows.iter().filter(|row| is_of(row, head)).collect();
-            let training = &head.training;
-            baselines(gpu, &own, training.held_out_fraction, training.seed)
-        }),
-    });
-    ModelAccuracy {
-        artifact,
-        heads: heads.collect(),
-    }
+fn errors<K: Ord>(scores: BTreeMap<K, Vec<Score>>) -> BTreeMap<K, Errors> {
+    scores
+        .into_iter()
+        .map(|(key, scores)| (key, Errors::of(&scores)))
+        .collect()
 }
 
-fn is_of(row: &Row, head: &Submodel) -> bool {
-    *row.gpu == *head.key.gpu
-        && *row.stack == *head.key.stack
-        && Family::of(&row.op) == head.key.family
-        && Variant::of(&row.op) == head.key.variant
+fn judge_runs(files: &[PathBuf], to: &mut Judged) -> Result<()> {
+    let answer = |gpu: &Gpu| Predictor::new(gpu, None);
+    let mut scores: BTreeMap<[String; 3], Vec<Score>> = BTreeMap::new();
+    for file in files {
+        let runs = read_runs(std::slice::from_ref(file), &GpuCatalog::built_in())?;
+        let judged = judge(&runs, &Choice::Auto, &answer)?;
+        for each in judged.iter().filter(|each| !is_fitted_to(each, file)) {
+            let (measure, kind) = (each.run.measure.name(), each.kind().name());
+            let key = [measure, kind, &each.framework.name].map(str::to_owned);
+            scores.entry(key).or_default().push(each.score());
+        }
+        // Others publish sweeps over layouts, or what fits: no source calls those the fastest.
+        let tuned = |judged: &JudgedRun<'_>| {
+            judged.run.publisher == Publisher::TrainingSteps && judged.framework.name == "megatron"
+        };
+        let tuned: Vec<_> = judged.into_iter().filter(tuned).collect();
+        to.planned.extend(planned(&tuned, &answer)?);
+    }
+    to.unfitted = errors(scores);
+    for framework in fitted() {
+        let is_used = |file: &&PathBuf| framework.fits.values().any(|fit| is_from(file, fit));
+        let files: Vec<&PathBuf> = files.iter().filter(is_used).collect();
+        if files.is_empty() {
+            continue;
+        }
+        let runs = read_runs(&files, &GpuCatalog::built_in())?;
+        let judged = fittable(&runs, framework, &answer)?;
+        let samples = judged.into_iter().map(|each| Sample {
+            configuration: each.run.architecture.name.clone(),
+            ..each.sample
+        });
+        let mut by_model = calibrate(framework, &samples.collect::<Vec<_>>());
+        for kind in framework.fits.keys() {
+            if let Some(half_width) = framework.half_width(*kind) {
+                by_model.set_half_width(*kind, half_width);
+            }
+        }
+        to.by_model.push(by_model);
+    }
+    Ok(())
+}
+
+/// Whether constants of its framework were fitted to this run of a file.
+fn is_fitted_to(judged: &JudgedRun<'_>, file: &Path) -> bool {
+    let names = [&judged.framework.name, Framework::UNKNOWN];
+    let of_kind = |known: &Framework| {
+        let fit = known.fits.get(&judged.kind());
+        fit.is_some_and(|fit| is_from(file, fit))
+    };
+    let known = Framework::all().iter();
+    let mut known = known.filter(|known| names.contains(&known.name.as_str()));
+    judged.sample.fitted && known.any(of_kind)
+}
+
+/// Whether the constants were fitted to runs of this file.
+fn is_from(file: &Path, fit: &Fit) -> bool {
+    file.file_stem()
+        .is_some_and(|stem| fit.runs_from.split(", ").any(|from| from == stem))
+}
+
+fn is_of(row: &Row, submodel: &Submodel) -> bool {
+    *row.gpu == *submodel.key.gpu
+        && *row.stack == *submodel.key.stack
+        && Family::of(&row.op) == submodel.key.family
+        && Variant::of(&row.op) == submodel.key.variant
 }

@@ -550,8 +550,8 @@ pub struct EvaluateArgs {
     /// Which rows.
     #[command(flatten)]
     pub filter: FilterArgs,
-    /// Write the document on the accuracy of all built-in models to this file instead: their
-    /// held-out errors beside simple predictors on the rows of the tables, which may be of any publisher.
+    /// Write the page on the accuracy of all built-in models and frameworks to this file instead: held-out errors, each GPU
+    /// as if it had no table (of the rows of `--data`), and whole runs (`--runs`).
     #[arg(long, value_name = "FILE.md", conflicts_with_all = ["from", "model", "leave_out", "any_stack", "kept_out", "gpu", "stack"])]
     pub accuracy: Option<PathBuf>,
     /// Files that exist.

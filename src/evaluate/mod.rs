@@ -3,7 +3,6 @@
 //! APE is the absolute percentage error `|predicted / measured - 1|`, as a fraction. Every statistic
 //! that a handful of rows cannot give is absent, never a NaN.
 
-pub mod baselines;
 pub mod layouts;
 pub mod loss;
 #[cfg(all(test, feature = "dataset"))]
@@ -83,6 +82,8 @@ pub struct Errors {
     pub mean_ape: Option<f64>,
     /// 90th percentile of the APE.
     pub p90_ape: Option<f64>,
+    /// Median of `predicted / measured - 1`.
+    pub bias: Option<f64>,
     /// Largest APE.
     pub max_ape: Option<f64>,
     /// Coefficient of determination of `ln(time)`.
@@ -191,9 +192,8 @@ impl Errors {
         if n == 0 {
             return Self::default();
         }
-        let apes = sorted(scores, |score| {
-            (score.estimate.time / score.measured - 1.0).abs()
-        });
+        let error = |score: &Score| score.estimate.time / score.measured - 1.0;
+        let apes = sorted(scores, |score| error(score).abs());
         let half_widths = sorted(scores, |score| {
             let Estimate { time, .. } = score.estimate;
             (score.estimate.high() - score.estimate.low()) / time / 2.0
@@ -206,6 +206,7 @@ impl Errors {
             median_ape: Some(quantile(&apes, 0.5)),
             mean_ape: Some(apes.iter().sum::<f64>() / n as f64),
             p90_ape: Some(quantile(&apes, 0.9)),
+            bias: Some(quantile(&sorted(scores, error), 0.5)),
             max_ape: apes.last().copied(),
             r2: r2(scores),
             spearman: spearman(scores),

@@ -236,6 +236,23 @@ pub fn judge<'a>(
     Ok(judged)
 }
 
+/// The runs that constants of this framework are fitted to, predicted by the constants that its servers share.
+pub fn fittable<'a>(
+    runs: &'a Runs,
+    base: &Framework,
+    answer: &dyn Fn(&Gpu) -> Result<Predictor>,
+) -> Result<Vec<Judged<'a>>> {
+    let mut judged = judge(runs, &Choice::Shared(base), answer)?;
+    judged.retain(|each| {
+        let run = each.run;
+        let known = Framework::recognise(&run.software, run.workload.mode, run.gpu.generation);
+        let is_base =
+            |known: &Framework| known.name == base.name && known.generations == base.generations;
+        base.name == Framework::UNKNOWN || known.is_some_and(is_base)
+    });
+    Ok(judged)
+}
+
 /// The GPU of a run in its network.
 pub(super) fn placed(run: &Run) -> Gpu {
     let gpu = run.gpu.clone().into_owned();

@@ -22,6 +22,11 @@ pub fn names() -> impl Iterator<Item = &'static str> {
         .filter_map(|folder| folder.path().to_str())
 }
 
+/// All built-in models.
+pub fn all() -> Result<Vec<&'static Artifact>> {
+    names().filter_map(|name| find(name).transpose()).collect()
+}
+
 /// The built-in model of this name, if there is one.
 pub fn find(name: &str) -> Result<Option<&'static Artifact>> {
     static PARSED: OnceLock<BTreeMap<&'static str, OnceLock<Artifact>>> = OnceLock::new();

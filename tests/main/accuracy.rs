@@ -3,6 +3,7 @@
 
 use serde::Deserialize;
 use shapewise::arch::{Architecture, Workload};
+use shapewise::evaluate::{Errors, Score};
 use shapewise::gpu::Gpu;
 use shapewise::ops::{Dtype, Gemm, Layout, Op};
 use shapewise::predict::Predictor;
@@ -23,13 +24,13 @@ struct Figures {
     bias: f64,
 }
 
-/// Predicted over measured times of each group, and whether the measured one is inside the interval.
+/// Predictions of each group beside what was measured.
 #[derive(Default)]
-struct Groups(BTreeMap<String, Vec<(f64, bool)>>);
+struct Groups(BTreeMap<String, Vec<Score>>);
 
 impl Groups {
-    fn add(&mut self, group: String, ratio: f64, inside: bool) {
-        self.0.entry(group).or_default().push((ratio, inside));
+    fn add(&mut self, group: String, score: Score) {
+        self.0.entry(group).or_default().push(score);
     }
 
     /// Fewer rows than this have no quantiles.
@@ -38,19 +39,13 @@ impl Groups {
     fn figures(&self) -> BTreeMap<&str, Figures> {
         let judged = self.0.iter().filter(|(_, rows)| rows.len() >= Self::LEAST);
         let figures = judged.map(|(group, rows)| {
-            let quantile = |value: &dyn Fn(f64) -> f64, share: f64| {
-                let mut values: Vec<f64> = rows.iter().map(|(ratio, _)| value(*ratio)).collect();
-                values.sort_by(f64::total_cmp);
-                shapewise::stats::quantile(&values, share)
-            };
-            let error = |ratio: f64| (ratio - 1.0).abs();
-            let inside = rows.iter().filter(|(_, inside)| *inside).count();
+            let errors = Errors::of(rows);
             let figures = Figures {
-                rows: rows.len(),
-                median: quantile(&error, 0.5),
-                p90: quantile(&error, 0.9),
-                inside: inside as f64 / rows.len() as f64,
-                bias: quantile(&|ratio| ratio - 1.0, 0.5),
+                rows: errors.n,
+                median: errors.median_ape.unwrap(),
+                p90: errors.p90_ape.unwrap(),
+                inside: errors.coverage_90.unwrap(),
+                bias: errors.bias.unwrap(),
             };
             (group.as_str(), figures)
         });
@@ -93,6 +88,18 @@ impl Groups {
     }
 }
 
+/// What needs no published table of the page on accuracy is always compared.
+#[test]
+fn the_page_on_accuracy_is_that_of_the_cards_and_frameworks() {
+    use shapewise::report::accuracy::{operators, steps};
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/accuracy.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let models = shapewise::predict::library::all().unwrap();
+    for part in [operators(&models), steps()] {
+        assert!(page.contains(&part), "docs/accuracy.md lacks:\n{part}");
+    }
+}
+
 /// Which sizes of a GEMM 8 does not divide, as `m-k`.
 fn unaligned(op: &Gemm) -> String {
     let sizes = [("m", op.m), ("n", op.n), ("k", op.k)];
@@ -106,6 +113,7 @@ mod kept_rows {
     use shapewise::dataset::{self, Row};
     use shapewise::evaluate::{evaluate, family};
     use shapewise::gpu::GpuCatalog;
+    use std::ffi::OsString;
     use std::path::Path;
 
     fn size_class(us: f64) -> &'static str {
@@ -124,13 +132,55 @@ mod kept_rows {
         let evaluation = evaluate(&table.rows, &GpuCatalog::default(), &answer).unwrap();
         let mut judged = Groups::default();
         for (score, place) in evaluation.scores.iter().zip(&evaluation.places) {
-            let Estimate { time, .. } = score.estimate;
-            let inside = (score.estimate.low()..=score.estimate.high()).contains(&score.measured);
             for group in groups(&table.rows[*place]) {
-                judged.add(group, time / score.measured, inside);
+                judged.add(group, *score);
             }
         }
         judged
+    }
+
+    /// What the page on accuracy takes from published tables and runs.
+    const PAGE: [&[&str]; 2] = [
+        &[
+            "aic_gemm_bf16",
+            "aic_gemm_fp8",
+            "aic_context_attention_bf16",
+            "aic_generation_attention_bf16",
+            "aic_moe",
+        ],
+        &[
+            "training_steps",
+            "inference_runs",
+            "pipeweave_e2e_inference",
+            "llmfoundry_training_throughput",
+            "vtrain_training_iterations",
+            "neusight_model_runs",
+            "llm_inference_bench",
+        ],
+    ];
+
+    #[test]
+    #[cfg(feature = "cli")]
+    fn the_page_on_accuracy_is_what_the_program_writes() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("accuracy.md");
+        let mut command: Vec<OsString> = ["evaluate", "--accuracy"].map(OsString::from).to_vec();
+        command.push(out.clone().into());
+        for (option, tables) in ["--data", "--runs"].into_iter().zip(PAGE) {
+            command.push(option.into());
+            for table in tables {
+                let Some(path) = public(table) else { return };
+                command.push(path.into());
+            }
+        }
+        let outcome = crate::cli::run(&command);
+        assert_eq!(outcome.code, 0, "{}", outcome.err);
+        let written = std::fs::read_to_string(&out).unwrap();
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/accuracy.md");
+        if std::env::var_os("SHAPEWISE_BLESS").is_some() {
+            std::fs::write(&page, &written).unwrap();
+        }
+        assert_eq!(written, std::fs::read_to_string(page).unwrap());
     }
 
     #[test]
@@ -210,16 +260,13 @@ mod kept_rows {
             let runs = read_runs(&[path], &GpuCatalog::default()).unwrap();
             let answer = |gpu: &Gpu| Predictor::new(gpu, None);
             for each in judge(&runs, &Choice::Auto, &answer).unwrap() {
-                let ratio = each.time() / each.run.time;
-                let width = each.framework.half_width(each.kind());
-                let inside = width.is_some_and(|width| ratio.ln().abs() <= width);
                 let group = format!(
                     "{} {} {}",
                     each.run.measure,
                     each.kind(),
                     each.framework.name
                 );
-                judged.add(group, ratio, inside);
+                judged.add(group, each.score());
             }
         }
         judged.hold("runs");
