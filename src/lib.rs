@@ -69,10 +69,9 @@
 //!
 //! `examples/` has a search and the training of such a model.
 //!
-//! The modules stand in the order in which data flows: the vocabulary first, then the pipeline
+//! The modules follow the order in which data flows: the vocabulary first, then the pipeline
 //! from a timing table to a prediction, then the edge that talks to people. `ARCHITECTURE.md`
-//! has the map and the table of who may import whom; a test keeps that table true. How a table
-//! becomes a number is in [`method`].
+//! has the map, `tests/boundaries.toml` who may import whom. How a table becomes a number is in [`method`].
 
 // Vocabulary.
 
@@ -155,6 +154,17 @@ pub mod serve;
 pub mod cli;
 
 #[doc = include_str!("../docs/method.md")]
+#[doc = include_str!("../docs/method/measuring.md")]
+#[doc = include_str!("../docs/method/features.md")]
+#[doc = include_str!("../docs/method/nets.md")]
+#[doc = include_str!("../docs/method/intervals.md")]
+#[doc = include_str!("../docs/method/gemm.md")]
+#[doc = include_str!("../docs/method/attention.md")]
+#[doc = include_str!("../docs/method/kernels.md")]
+#[doc = include_str!("../docs/method/steps.md")]
+#[doc = include_str!("../docs/method/serving.md")]
+#[doc = include_str!("../docs/method/memory.md")]
+#[doc = include_str!("../docs/method/search.md")]
 pub mod method {}
 
 #[cfg(test)]

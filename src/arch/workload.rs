@@ -249,7 +249,7 @@ pub struct Workload {
     #[serde(default, skip_serializing_if = "is_default")]
     pub kv_cache_dtype: KvCacheDtype,
     /// How unevenly the router of a server spreads the tokens over the experts: published runs of servers are nearer to a power
-    /// law than to an even load (docs/method.md), which balancers that replicate busy experts are near.
+    /// law than to an even load (docs/method/kernels.md), which balancers that replicate busy experts are near.
     #[serde(default, skip_serializing_if = "is_default")]
     pub router_load: RouterLoad,
 }

@@ -34,7 +34,7 @@ pub struct GpuRates {
 
 /// The largest exponent of a power of two in a size that nets of GEMMs are told of: rows a multiple of 4,096 elements apart compete
 /// for few sets of a cache. Up to Ampere and CDNA 2 it is that of a tile edge: along the widths of the co-design paper's sweep
-/// rates do not fall after 2,048 and 4,096 (docs/method.md).
+/// rates do not fall after 2,048 and 4,096 (docs/method/features.md).
 const fn largest_power(generation: Generation) -> u32 {
     match generation {
         Generation::Volta | Generation::Turing | Generation::Ampere | Generation::Cdna2 => {

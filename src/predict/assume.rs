@@ -80,7 +80,7 @@ pub(super) const fn half_width(caveat: Caveat) -> f64 {
 }
 
 /// Half width that learning on another GPU adds: of equal GPUs, for each e-fold between peaks and bandwidths, and for
-/// another maker. Quantile regression at 90 % over leave-one-GPU-out errors (docs/method.md).
+/// another maker. Quantile regression at 90 % over leave-one-GPU-out errors (docs/method/intervals.md).
 const EQUAL_GPUS: f64 = 0.14;
 const PER_E_FOLD: f64 = 0.30;
 const OTHER_VENDOR: f64 = 0.60;
@@ -108,7 +108,7 @@ pub fn other_gpu(gpu: &Gpu, known: &Key) -> f64 {
 }
 
 /// Rates of short bursts over the best sustained ones: the fastest bf16 GEMMs of public tables of A100, H100, H200, B300, GB200 and MI355X over
-/// what ml-engineering sustains there, 1.02 to 1.075 (docs/method.md).
+/// what ml-engineering sustains there, 1.02 to 1.075 (docs/method/intervals.md).
 const BURST: f64 = 1.08;
 
 /// The fastest arithmetic in 16 bits of a GPU whose kernels nobody timed; none where no sustained rate was published.
@@ -126,7 +126,7 @@ fn reachable_share(gpu: &Gpu) -> Option<f64> {
 const HELD_UNITS: f64 = 0.9;
 
 /// By which the peaks of a GPU are multiplied before nets that saw another one are asked, so that the share of the peak that
-/// they learned there makes the rate that this GPU reaches. 1 for GPUs that reach no more than 0.9 of it: there it does not help (docs/method.md).
+/// they learned there makes the rate that this GPU reaches. 1 for GPUs that reach no more than 0.9 of it: there it does not help (docs/method/intervals.md).
 pub fn peaks_of_held_units(gpu: &Gpu, known: &Key) -> f64 {
     let usual = || {
         let other = Gpu::find(&known.gpu).ok();

@@ -121,7 +121,7 @@ pub struct Answer {
     /// Stack and GPU, of both models where there are two.
     pub name: String,
     /// A second model of GEMMs, of another generation of GPUs, where the first one is of another generation than the GPU, too:
-    /// the mean of both is nearer than either (docs/method.md).
+    /// the mean of both is nearer than either (docs/method/notebook.md).
     pub beside: Option<usize>,
     /// What another sub-model answers for, and which.
     elsewhere: Option<(Unseen, Box<Answer>)>,
@@ -640,7 +640,7 @@ fn is_linked(gpu: &Gpu) -> bool {
     link.is_some_and(|link| link.bytes_per_sec() > 64e9)
 }
 
-/// Farther apart than the GPUs of one maker on which the mean of two others was tried (docs/method.md).
+/// Farther apart than the GPUs of one maker on which the mean of two others was tried (docs/method/notebook.md).
 const FAR: f64 = 2.0;
 
 /// The other GPUs with a model of their own, of a dense table: first those of the same generation, nearest in units,

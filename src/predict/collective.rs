@@ -14,7 +14,7 @@ use crate::units::{BytesPerSecond, Seconds};
 const LINK_SHARE: f64 = 0.76;
 
 /// What a gather or a reduction over several nodes takes before its transfer, fitted to all-reduces over 2 and 4 nodes
-/// (docs/method.md).
+/// (docs/method/kernels.md).
 const RING_START: Seconds = Seconds::from_micros(80.0);
 
 /// What a send to another node takes before its transfer, fitted as well.

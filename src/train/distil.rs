@@ -12,7 +12,7 @@ use crate::regressor::net::Output;
 use crate::train::fit::Samples;
 use crate::train::teacher::{LabelledTable, Teacher};
 
-/// What trees weigh in the labels beside the members: chosen from five shares on held-out pairs of H200 (docs/method.md).
+/// What trees weigh in the labels beside the members: chosen from five shares on held-out pairs of H200 (docs/method/notebook.md).
 const TEACHER: f32 = 0.7;
 
 /// The measured shapes of `own` tables and this many synthetic ones between them: normalised features with two targets each,

@@ -43,7 +43,7 @@ impl Effort {
             hidden: match family {
                 // One kind of kernel, of few heads.
                 Family::LinearPrefill | Family::LinearDecode | Family::Memory => vec![48; 2],
-                // Depth follows the changes of protocol where width does not (docs/method.md).
+                // Depth follows the changes of protocol where width does not (docs/method/notebook.md).
                 Family::Collective => vec![48; 3],
                 _ => vec![96; 2],
             },
@@ -59,7 +59,7 @@ impl Effort {
             learning_rate: 5e-3,
             // Twenty sizes of a GPU and number of ranks are few.
             weight_decay: if collectives { 0.1 } else { 0.02 },
-            // Of few model sizes: takes 3 % off the error of Hopper (docs/method.md).
+            // Of few model sizes: takes 3 % off the error of Hopper (docs/method/notebook.md).
             forests: if experts { 3 } else { 1 },
             trees: if experts { 1500 } else { 600 },
             pseudo_labels: if gemms { 40_000 } else { 20_000 },

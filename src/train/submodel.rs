@@ -282,7 +282,7 @@ fn fit_net(
                 },
             )
         };
-    // Rounding to 8 bits adds a sixth to the median error of nets of our own rows, and nothing to that of public tables (docs/method.md).
+    // Rounding to 8 bits adds a sixth to the median error of nets of our own rows, and nothing to that of public tables (docs/method/notebook.md).
     let rounded = match tables.own_rows().all(|row| row.measured.is_some()) {
         true => Net::rounded,
         false => Net::narrowed,
@@ -325,7 +325,7 @@ fn fit_net(
     Ok(weights)
 }
 
-/// Widths of the hidden layers of a distilled net before it is pruned: depth follows the jumps of trees where width does not (docs/method.md).
+/// Widths of the hidden layers of a distilled net before it is pruned: depth follows the jumps of trees where width does not (docs/method/notebook.md).
 const DISTILLED_HIDDEN: [usize; 3] = [128, 128, 128];
 
 /// Sets the random numbers of a distilled net apart from those of the members.

@@ -2,7 +2,7 @@
 //!
 //! The bins of four features lie side by side, so that one load serves four counts, and so do their
 //! histograms, so that four features are scanned at once. Against one feature at a time this grows
-//! trees 1.6 times as fast on the H200 GEMM table (docs/method.md).
+//! trees 1.6 times as fast on the H200 GEMM table (docs/method/notebook.md).
 
 use crate::train::trees::bins::Column;
 use std::array::from_fn;

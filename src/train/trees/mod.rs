@@ -6,7 +6,7 @@
 //! counted, the other's being the parent's less that one. Every tree sees its own draw of rows
 //! (stochastic gradient boosting, Friedman 2002) and of features.
 //!
-//! `docs/method.md` compares it with learners of other crates.
+//! `docs/method/notebook.md` compares it with learners of other crates.
 
 mod bins;
 mod grower;
