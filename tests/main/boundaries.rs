@@ -1,10 +1,10 @@
-//! Who may know whom: the tables of `ARCHITECTURE.md`, kept true.
+//! Who may know whom: the tables of `tests/boundaries.toml`, kept true.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A row of a table: what the first column names, and what the second allows it.
+/// What each name is allowed.
 type Table = BTreeMap<String, Vec<String>>;
 
 fn root() -> &'static Path {
@@ -15,33 +15,17 @@ fn text_of(file: &str) -> String {
     fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
-/// Every name in backticks.
-fn quoted(cell: &str) -> Vec<String> {
-    let names = cell.split('`').skip(1).step_by(2);
-    names.map(str::to_owned).collect()
-}
-
-/// The table of `ARCHITECTURE.md` under this heading; several names in the first column share a row.
-fn table(document: &str, heading: &str) -> Table {
-    let mut rows = Table::new();
-    let lines = document.lines().skip_while(|line| *line != heading).skip(2);
-    for line in lines.take_while(|line| line.starts_with('|')) {
-        let cells: Vec<_> = line.trim_matches('|').split('|').collect();
-        for name in quoted(cells[0]) {
-            let before = rows.insert(name.clone(), quoted(cells[1]));
-            assert!(before.is_none(), "`{name}` stands twice below {heading}");
-        }
-    }
-    assert!(!rows.is_empty(), "ARCHITECTURE.md has no table {heading}");
-    rows
+/// The tables of `tests/boundaries.toml`.
+fn tables() -> BTreeMap<String, Table> {
+    toml::from_str(include_str!("../boundaries.toml")).unwrap()
 }
 
 fn imports() -> Table {
-    table(&text_of("ARCHITECTURE.md"), "| module | may import |")
+    tables().remove("imports").unwrap()
 }
 
 fn crates() -> Table {
-    table(&text_of("ARCHITECTURE.md"), "| crate | known to |")
+    tables().remove("crates").unwrap()
 }
 
 /// Every Rust file below `folder`, as its path from the root and its text, in a stable order.
@@ -234,7 +218,7 @@ fn the_table_has_a_row_for_every_module_and_no_other() {
     let rows: Vec<_> = table.keys().map(String::as_str).collect();
     assert_eq!(
         rows, modules,
-        "rows of ARCHITECTURE.md against modules of src/lib.rs"
+        "rows of tests/boundaries.toml against modules of src/lib.rs"
     );
     for (module, allowed) in &table {
         for name in allowed {
@@ -268,7 +252,7 @@ fn foreign_crates_stay_behind_their_modules() {
     for name in table.keys() {
         let line = format!("{name} = ");
         let known = manifest.lines().any(|entry| entry.starts_with(&line));
-        assert!(known, "`{name}` of ARCHITECTURE.md is no dependency");
+        assert!(known, "`{name}` of tests/boundaries.toml is no dependency");
     }
     hold(|file, text| strayed_crates(file, text, &table));
 }
