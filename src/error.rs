@@ -255,7 +255,7 @@ thread_local! {
     static PANICS_EXPECTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs a step of a library that answers damaged input with a panic; none where it did.
+/// Runs a step of a library that answers damaged input with a panic; `None` if it did.
 ///
 /// Whatever the step has left half done is dropped with the error.
 pub fn caught<T>(step: impl FnOnce() -> T) -> Option<T> {
@@ -265,7 +265,7 @@ pub fn caught<T>(step: impl FnOnce() -> T) -> Option<T> {
     outcome.ok()
 }
 
-/// Whether a panic on this thread would be caught by [`caught`]: it is about input then, and nobody's bug.
+/// Whether this thread runs inside [`caught`], where a panic means bad input, not a bug.
 pub fn panics_are_expected() -> bool {
     PANICS_EXPECTED.get()
 }

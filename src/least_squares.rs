@@ -93,7 +93,7 @@ fn product(matrix: &[Vec<f64>], vector: &[f64]) -> Vec<f64> {
     matrix.iter().map(row).collect()
 }
 
-/// The inverse by Gauss-Jordan elimination with partial pivoting; none where the matrix is singular.
+/// The inverse by Gauss-Jordan elimination with partial pivoting; `None` if the matrix is singular.
 fn inverse(matrix: &[Vec<f64>]) -> Option<Vec<Vec<f64>>> {
     let n = matrix.len();
     let mut rows: Vec<Vec<f64>> = matrix

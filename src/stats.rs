@@ -71,7 +71,7 @@ pub fn conformal_rank(n: usize, coverage: f64) -> usize {
     (((n + 1) as f64 * coverage).ceil() as usize).min(n)
 }
 
-/// Pearson's correlation; none where one side does not vary.
+/// Pearson's correlation; `None` if one side does not vary.
 pub fn correlation(pairs: &[(f64, f64)]) -> Option<f64> {
     let count = pairs.len() as f64;
     let mean = |side: fn(&(f64, f64)) -> f64| pairs.iter().map(side).sum::<f64>() / count;

@@ -208,7 +208,7 @@ pub fn described_by(model: Option<&Artifact>) -> impl Iterator<Item = Gpu> {
     model.into_iter().flat_map(|model| model.card.gpus.clone())
 }
 
-/// The GPU of a file; none where the text is the name of one.
+/// The GPU of a file; `None` if the text is the name of one.
 fn gpu_file(name_or_path: &str) -> Result<Option<Gpu>> {
     let path = Path::new(name_or_path);
     if path.extension().is_none_or(|extension| extension != "toml") {
@@ -227,7 +227,7 @@ fn gpu_file(name_or_path: &str) -> Result<Option<Gpu>> {
     ))
 }
 
-/// The framework of a file; none where the text is the name of a built-in one.
+/// The framework of a file; `None` if the text is the name of a built-in one.
 pub fn framework_file(name_or_path: &str) -> Result<Option<Framework>> {
     let path = Path::new(name_or_path);
     if path.extension().is_none_or(|extension| extension != "toml") {

@@ -367,7 +367,7 @@ impl Window {
         }
     }
 
-    /// Windowed layers for each one that sees everything, of so many layers, rounded; none where all are windowed.
+    /// Windowed layers for each one that sees everything, of so many layers, rounded; `None` if all are windowed.
     pub fn pattern(self, layers: u64) -> Option<u64> {
         let full = layers.saturating_sub(self.layers);
         (full > 0).then(|| (self.layers as f64 / full as f64).round() as u64)

@@ -254,7 +254,7 @@ pub struct Workload {
     pub router_load: RouterLoad,
 }
 
-/// Whether an option is as it is where nobody names it.
+/// Whether an option has its default value.
 fn is_default<T: Default + PartialEq>(option: &T) -> bool {
     *option == T::default()
 }

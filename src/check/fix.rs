@@ -49,7 +49,7 @@ pub struct Fix {
     pub parameter_change: f64,
     /// Its step.
     pub step: StepEstimate,
-    /// What it gains; none where the shape as it is does not run.
+    /// What it gains; `None` if the shape as it is does not run.
     pub gain: Option<Gain>,
     /// Broken rules that it meets.
     pub fixes: Vec<&'static Rule>,
@@ -305,7 +305,7 @@ impl<'a> Fixer<'a> {
         })
     }
 
-    /// Broken rules that the shape meets and advice that it breaks; none where it breaks a hard rule that was met.
+    /// Broken rules that the shape meets and advice that it breaks; `None` if it breaks a hard rule that was met.
     fn effect(&self, near: &Candidate) -> Option<(Vec<&'static Rule>, Vec<&'static Rule>)> {
         let findings = judge_all(&near.arch, &near.work, self.predictor.gpu());
         if self.is_worse(&findings) {
@@ -324,7 +324,7 @@ impl<'a> Fixer<'a> {
         Some((changed(false), changed(true)))
     }
 
-    /// The shape with its predicted step; none where it cannot be lowered.
+    /// The shape with its predicted step; `None` if it cannot be lowered.
     fn predicted(
         &self,
         near: Candidate,

@@ -42,7 +42,7 @@ pub struct Check {
     pub as_is: std::result::Result<StepEstimate, Error>,
     /// Every rule, in the order of [`crate::rules::RULES`].
     pub diagnoses: Vec<Diagnosis>,
-    /// One shape that fixes as many rules as possible by its dimensions alone; none where that is none.
+    /// One shape that fixes as many rules as possible by its dimensions alone; `None` if that is none.
     pub together: Option<Fix>,
 }
 

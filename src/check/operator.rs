@@ -150,7 +150,7 @@ struct Near<'a> {
 }
 
 impl Near<'_> {
-    /// The nearest aligned operator of those that lose least; none where nothing is lost.
+    /// The nearest aligned operator of those that lose least; `None` if nothing is lost.
     fn aligned(&self) -> Option<(Op, Faster)> {
         let candidates = match self.op {
             Op::Gemm(gemm) => aligned_gemms(self.predictor.gpu(), gemm),

@@ -80,7 +80,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::read(args) {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version come this way too; a closed pipe is nobody's failure.
+            // Help and version come this way too; a closed pipe is not an error.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
         }

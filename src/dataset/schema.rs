@@ -84,7 +84,7 @@ const MEASURED: &[Column] = columns! {
     stop: Measured, Name { names: &Stop::NAMES, }, "why no more replays were taken",
         |row| measured(row).map(|about| about.stop.name()),
         |draft, name| Stop::parse(name).map(|stop| draft.measured.stop = stop);
-    kernel: Known, Text {}, "the algorithm, where the library tells",
+    kernel: Known, Text {}, "the algorithm, where the library reports it",
         |row| kernel(row)?.name.as_deref(), |draft, text| draft.kernel.name = Some(text.to_owned());
     at_s: Measured, Real { range: [0.0, 1e9], }, "seconds since the run began, on the device's clock",
         |row| measured(row).map(|about| about.at_s), |draft, at_s| draft.measured.at_s = at_s;

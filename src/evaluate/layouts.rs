@@ -161,7 +161,7 @@ pub struct Planned {
     pub gpu: String,
     /// The published layout.
     pub published: Workload,
-    /// The plan's best layout; none where no layout of the plan fits.
+    /// The plan's best layout; `None` if no layout of the plan fits.
     pub best: Option<Workload>,
     /// Predicted time of the published layout over that of the best, less 1.
     pub behind: Option<f64>,

@@ -50,7 +50,7 @@ pub struct Group {
     pub key: GroupKey,
     /// How far off the predictions are.
     pub errors: Errors,
-    /// The stack and GPU that were learned from; none where nothing was learned.
+    /// The stack and GPU that were learned from; `None` if nothing was learned.
     pub basis: Option<String>,
     /// Share of the rows by tier, in the order of [`Tier::ALL`].
     pub tier_shares: [f64; Tier::ALL.len()],
@@ -226,7 +226,7 @@ fn sorted(scores: &[Score], value: impl Fn(&Score) -> f64) -> Vec<f64> {
     values
 }
 
-/// `1 - residual / total sum of squares` of `ln(time)`; none where all timings are equal.
+/// `1 - residual / total sum of squares` of `ln(time)`; `None` if all timings are equal.
 fn r2(scores: &[Score]) -> Option<f64> {
     let logs: Vec<f64> = scores.iter().map(|s| s.measured.secs().ln()).collect();
     let mean = logs.iter().sum::<f64>() / logs.len() as f64;
@@ -240,7 +240,7 @@ fn r2(scores: &[Score]) -> Option<f64> {
     (total > equal).then(|| 1.0 - residual / total)
 }
 
-/// Pearson's correlation of the ranks; none where either side has no order.
+/// Pearson's correlation of the ranks; `None` if either side has no order.
 fn spearman(scores: &[Score]) -> Option<f64> {
     let measured = ranks(scores.iter().map(|s| s.measured.secs()));
     let predicted = ranks(scores.iter().map(|s| s.estimate.time.secs()));

@@ -57,7 +57,7 @@ fn tuned_files() -> &'static [Tuned] {
     })
 }
 
-/// One line of the file; none where it is no such line, which a test excludes.
+/// One line of the file; `None` if it is no such line, which a test excludes.
 fn tuned_file(line: &'static str) -> Option<Tuned> {
     let mut fields = line.splitn(5, ',');
     let gpu = fields.next()?;

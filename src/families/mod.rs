@@ -152,7 +152,7 @@ trait Kernels {
     /// The struct that describes its operators.
     type Shape: Copy + 'static;
 
-    /// The operator as that struct; none where these kernels do not run it.
+    /// The operator as that struct; `None` if these kernels do not run it.
     fn shape(op: &Op) -> Option<Self::Shape>;
 
     /// What selects kernels besides the family.
@@ -173,7 +173,7 @@ trait Kernels {
     /// Widens the measured region to hold a measured operator.
     fn cover(op: &Self::Shape, coverage: &mut Coverage);
 
-    /// The nearest shape of the kind that was measured; none where nothing runs.
+    /// The nearest shape of the kind that was measured; `None` if nothing runs.
     fn nearest_covered(op: &Self::Shape, asked: &Question<'_>) -> Option<Neighbour>;
 
     /// Draws shapes between measured ones.
@@ -196,7 +196,7 @@ pub struct Question<'a> {
     pub coverage: &'a Coverage,
     /// What is known of odd sizes and batches, of this GPU or another of its maker.
     pub odd_sizes: OddSizes,
-    /// GPUs that reach each other over the link; nothing where all do.
+    /// GPUs per link domain; `None` if the link reaches all of them.
     pub gpus_per_node: Option<u64>,
 }
 
@@ -325,7 +325,7 @@ pub fn split_key(op: &Op) -> [u64; 4] {
     dispatch!(op, F, op => F::split_key(op))
 }
 
-/// The nearest shape of the kind that was measured; none where nothing runs.
+/// The nearest shape of the kind that was measured; `None` if nothing runs.
 pub fn nearest_covered(op: &Op, asked: &Question<'_>) -> Option<Neighbour> {
     dispatch!(op, F, op => F::nearest_covered(op, asked))
 }

@@ -24,7 +24,7 @@ pub struct GpuRates {
     pub(super) link: f64,
     /// Bytes/s to a GPU of another node.
     pub(super) network: f64,
-    /// GPUs that reach each other over the link; nothing where all do.
+    /// GPUs per link domain; `None` if the link reaches all of them.
     pub(super) gpus_per_node: Option<u64>,
     /// The largest exponent of a power of two in a size that nets of GEMMs are told of.
     pub(super) largest_power: u32,

@@ -1,4 +1,4 @@
-//! Shapes that nobody measured, inside the measured region: what pseudo-labels are given to.
+//! Samples unmeasured shapes inside the measured region, for the teacher to label.
 
 use super::{Family, Kernels};
 use crate::ops::Op;

@@ -95,7 +95,7 @@ named_enum! {
         FirstTokenSteps = "first_token_steps",
         /// Time to the first token besides all that.
         FirstTokenMs = "first_token_ms",
-        /// Time to the first token over what the constants above make of it: servers differ.
+        /// Measured over predicted time to the first token; differs by server.
         FirstToken = "first_token",
     }
 }

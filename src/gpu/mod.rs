@@ -171,7 +171,7 @@ impl Gpu {
         self.bandwidth() * self.figures.reachable.unwrap_or(0.85)
     }
 
-    /// The best sustained bf16 rate that was published; none where nobody measured it.
+    /// The best sustained bf16 rate that was published; `None` if nobody measured it.
     pub fn reachable_peak(&self) -> Option<FlopsPerSecond> {
         let best = self.get("reachable_bf16_flops_per_s");
         best.map(FlopsPerSecond::from_flops_per_sec)
@@ -187,7 +187,7 @@ impl Gpu {
         Bytes::from_bytes(self.required("l2_bytes"))
     }
 
-    /// Dense peak in this format; none where it has no such units or none is published. Where weights alone are quantized,
+    /// Dense peak in this format; `None` if it has no such units or none is published. Where weights alone are quantized,
     /// the arithmetic is that of 16 bits; where two of four weights are zero, twice the dense peak with the zeros counted.
     pub fn peak(&self, dtype: Dtype) -> Option<FlopsPerSecond> {
         let figure = |dtype: Dtype| self.figures.peaks[dtype as usize];
@@ -252,7 +252,7 @@ impl Gpu {
         BytesPerSecond::from_bytes_per_sec(known.unwrap_or(50e9))
     }
 
-    /// Bandwidth to the memory of the host, one direction; none where nothing is known.
+    /// Bandwidth to the memory of the host, one direction; `None` if nothing is known.
     pub fn host_bandwidth(&self) -> Option<BytesPerSecond> {
         self.get("host_bandwidth_bytes_per_s")
             .map(BytesPerSecond::from_bytes_per_sec)

@@ -376,7 +376,7 @@ impl Lowering<'_> {
         })
     }
 
-    /// The operator of a node; none where its type is not known.
+    /// The operator of a node; `None` if its type is not known.
     fn op(&self, node: &Node, output: &Tensor) -> Option<std::result::Result<Op, String>> {
         let graph = self.graph;
         let shape_of = |at: usize| {

@@ -42,7 +42,7 @@ impl Tensor {
         self.dims.len() <= MOST_DIMENSIONS && elements.is_some_and(|all| all <= MOST_ELEMENTS)
     }
 
-    /// The number format of its elements; none where they are no floating-point numbers that kernels multiply.
+    /// The number format of its elements; `None` if they are no floating-point numbers that kernels multiply.
     pub fn dtype(&self) -> Option<Dtype> {
         match self.element {
             DataType::FLOAT => Some(Dtype::Fp32),
@@ -113,7 +113,7 @@ impl Node {
             .any(|attribute| attribute.g.is_some())
     }
 
-    /// The name of an input; none where it is left out.
+    /// The name of an input; `None` if it is left out.
     pub fn input(&self, at: usize) -> Option<&str> {
         self.inputs
             .get(at)

@@ -22,7 +22,7 @@ enum Message {
 }
 
 impl Message {
-    /// The message that a field holds; none where it holds a number, a text or bytes.
+    /// The message that a field holds; `None` if it holds a number, a text or bytes.
     fn inner(self, field: u64) -> Option<Self> {
         Some(match (self, field) {
             (Self::Model, 7) | (Self::Attribute, 6) => Self::Graph,

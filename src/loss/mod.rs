@@ -219,7 +219,7 @@ pub struct Comparison {
     pub evidence: Evidence,
     /// Why not more.
     pub reasons: Vec<Reason>,
-    /// The difference; none where it is refused.
+    /// The difference; `None` if it is refused.
     pub difference: Option<Difference>,
 }
 

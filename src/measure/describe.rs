@@ -37,7 +37,7 @@ fn of_rows(name: &str, driver: &DriverInfo, rows: &[Row]) -> Result<Gpu> {
     ] {
         match reported {
             Some(value) => put(key, value, "reported by the driver"),
-            None => put(key, assumed, "assumed: the driver does not tell"),
+            None => put(key, assumed, "assumed: the driver does not report it"),
         }
     }
     put("alignment_bytes", 64.0, "assumed: a cache line");

@@ -215,7 +215,7 @@ pub trait Device {
         ))
     }
 
-    /// Sets up a step of a transformer on one GPU; each run of it tells its wall time.
+    /// Sets up one transformer step on one GPU; each run returns its wall time.
     ///
     /// Without a framework of the device's own it is the chain of the operators that the step consists of.
     fn open_step(
@@ -295,7 +295,7 @@ pub trait Chain {
     fn kernel(&self) -> Option<Kernel>;
 }
 
-/// Runs a whole step once and tells its wall time.
+/// Runs a whole step once and returns its wall time.
 pub type Step<'a> = dyn FnMut() -> Result<Seconds> + 'a;
 
 /// Operators that are set up to run one after the other.

@@ -155,7 +155,7 @@ fn timed(device: &mut dyn Device, case: &Case) -> Result<Timed> {
     let clocks: Vec<_> = replays.iter().filter_map(|replay| replay.clock).collect();
     let chained = median(replays.iter().map(|replay| replay.elapsed.secs()).collect());
     let chained = chained.filter(|time| *time > 0.0 && time.is_finite());
-    let chained = chained.ok_or_else(|| Error::infeasible("the device told no time"))?;
+    let chained = chained.ok_or_else(|| Error::infeasible("the device reported no time"))?;
     Ok(Timed {
         set_up: Duration::try_from_secs_f64(took).unwrap_or_default(),
         alone,

@@ -56,7 +56,7 @@ impl Dimension {
         }
     }
 
-    /// The content of this field; none where the operator is of another family.
+    /// The content of this field; `None` if the operator is of another family.
     pub fn get(&self, op: &Op) -> Option<Value> {
         (self.get)(op)
     }

@@ -142,7 +142,7 @@ pub struct Plan {
     pub layouts: Vec<Layout>,
     /// Every layout that fits.
     pub tried: AllTried,
-    /// How far apart two layouts must be to be told apart; none where no pairs were measured.
+    /// How far apart two layouts must be to be told apart; `None` if no pairs were measured.
     pub order: Option<&'static Order>,
 }
 

@@ -24,7 +24,7 @@ pub struct Limits {
     pub prompt: u64,
     /// Tokens that a request generates; 0 where engines do nothing but prompts.
     pub output: u64,
-    /// Requests in flight on all engines together; none where engines take as many as they can.
+    /// Requests in flight on all engines together; `None` if engines take as many as they can.
     pub concurrency: Option<u64>,
     /// The longest time to the first token.
     pub first_token: Option<Seconds>,
@@ -56,15 +56,15 @@ pub struct Engine {
     pub workload: Workload,
     /// Time to the first token of a request beside the others.
     pub first_token: Seconds,
-    /// Time per further token; none where engines do nothing but prompts.
+    /// Time per further token; `None` if engines do nothing but prompts.
     pub token: Option<Seconds>,
-    /// Half widths of the 90 % intervals of `ln` of both times; none where the framework has none.
+    /// Half widths of the 90 % intervals of `ln` of both times; `None` if the framework has none.
     pub half_widths: [Option<f64>; 2],
-    /// The probabilities that both times keep their limits; none where there is no limit.
+    /// The probabilities that both times keep their limits; `None` if there is no limit.
     pub kept: [Option<f64>; 2],
     /// Tokens a second of all engines: generated ones, or those of prompts.
     pub tokens_per_s: f64,
-    /// The ends of its 90 % interval; none where the framework has none.
+    /// The ends of its 90 % interval; `None` if the framework has none.
     pub tokens_per_s_ends: Option<[f64; 2]>,
     /// Memory of the fullest GPU with every cache full.
     pub memory: Bytes,
@@ -136,7 +136,7 @@ pub fn serve(
     })
 }
 
-/// Memory of an engine with every cache full; none where the engine is not legal.
+/// Memory of an engine with every cache full; `None` if the engine is not legal.
 fn filled(arch: &Architecture, limits: &Limits, work: &Workload) -> Option<MemoryUse> {
     memory_use(arch, &full(limits, work), &Practice::default()).ok()
 }

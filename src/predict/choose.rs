@@ -146,7 +146,7 @@ impl Unseen {
 }
 
 impl Answer {
-    /// This answer, or that of the next best sub-model where this one saw hardly a row.
+    /// The next best sub-model for shapes this one has almost no data on, else this one.
     pub fn to(&self, op: &Op) -> &Self {
         match &self.elsewhere {
             Some((unseen, answer)) if unseen.holds(op) => answer,
@@ -198,7 +198,7 @@ pub fn answers_of(
     Ok(answers)
 }
 
-/// Finds the sub-model that fits best and loads it; none where no model knows the family.
+/// Finds the sub-model that fits best and loads it; `None` if no model knows the family.
 pub fn choose(
     gpu: &Gpu,
     candidates: &Candidates<'_>,
@@ -343,7 +343,7 @@ fn next_best<'a>(
     Some((&submodel.key, answer))
 }
 
-/// A sub-model that saw hardly a GEMM of fewer rows.
+/// A sub-model with almost no training data below `m_from` rows.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SparseEntry {
@@ -710,7 +710,7 @@ fn carries(submodel: &Submodel, gpu: &Gpu) -> bool {
     is_measured(submodel, gpu) || (gpu.vendor == Vendor::Nvidia && is_linked(gpu))
 }
 
-/// How far a sub-model is from the question; none where it knows another kind of kernel.
+/// How far a sub-model is from the question; `None` if it knows another kind of kernel.
 ///
 /// Assumed, as an order of preference: another 16-bit format runs the same kernels (1), so it goes before another GPU
 /// of the generation (3), that before all GPUs together (4), and a format of another width comes last (6).

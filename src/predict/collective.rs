@@ -38,7 +38,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// The traffic of one collective; none where one rank exchanges nothing.
+    /// The traffic of one collective; `None` if one rank exchanges nothing.
     pub fn of(gpu: &Gpu, op: &Collective) -> Option<Self> {
         if op.ranks < 2 {
             return None;
@@ -75,7 +75,7 @@ impl Traffic {
         })
     }
 
-    /// The part of a collective inside a node, which the nets know; none where every rank is in a node of its own.
+    /// The part of a collective inside a node, which the nets know; `None` if every rank is in a node of its own.
     pub fn in_node(gpu: &Gpu, op: &Collective) -> Option<Collective> {
         let inside = match gpu.gpus_per_node() {
             Some(node) => op.ranks_per_node(node),

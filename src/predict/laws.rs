@@ -138,7 +138,7 @@ impl Laws {
         &mut self.0[provider as usize][kernel as usize][pass as usize][usize::from(wide)]
     }
 
-    /// The time of a kernel of this provider; none where no GPU has a law of it.
+    /// The time of a kernel of this provider; `None` if no GPU has a law of it.
     pub fn estimate(&self, op: &Memory, provider: Provider) -> Option<Estimate> {
         let wide = usize::from(is_wide(8 * op.dtype.size()));
         let near = &self.0[provider as usize][op.kind as usize][op.pass as usize][wide];

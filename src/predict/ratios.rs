@@ -65,7 +65,7 @@ pub struct Curve {
     pub bits: u64,
     /// Head size of queries and keys.
     pub head_dim: u64,
-    /// Which keys a query saw; none where the ratio is not of the backward pass.
+    /// Which keys a query saw; `None` if the ratio is not of the backward pass.
     pub mask: Option<Mask>,
     /// The ratio by length.
     points: LogLog,

@@ -61,7 +61,7 @@ struct OtherStacks {
 
 static OTHER_STACKS: LazyLock<OtherStacks> = built_in!("data/other_stacks.toml");
 
-/// The half width that another stack of the GPU adds to an answer; none where `data/other_stacks.toml` has no entry.
+/// The half width that another stack of the GPU adds to an answer; `None` if `data/other_stacks.toml` has no entry.
 pub fn other_stacks(op: &Op) -> Option<f64> {
     let (family, variant) = (Family::of(op), Variant::of(op));
     let mut entries = OTHER_STACKS.entry.iter();

@@ -112,7 +112,7 @@ impl Report for LossReport {
             ]
         });
         let table = table(headings, rows);
-        let note = "Differences of loss in mnat per token, between shapes after equal tokens whose parameters differ by at most 12 %; signs of differences above 10 mnat.\n";
+        let note = "Differences of loss in 10^-3 nats per token, between shapes after equal tokens whose parameters differ by at most 12 %; signs of differences above 0.01 nats.\n";
         let unjudged = self.unjudged_pairs.iter();
         let unjudged: String = unjudged
             .map(|(reason, pairs)| format!("{pairs:>9}  {reason}\n"))

@@ -73,7 +73,7 @@ impl PlanReport {
             && plan.layouts.iter().filter(|layout| layout.tied).count() > 1
         {
             lines.push(format!(
-                "= is tied with the first: layouts within {} are in the wrong order more than one time in five ({} measured pairs)",
+                "= tied with the first: layouts within {} of each other were ranked wrongly more than one time in five ({} measured pairs)",
                 percent(order.tie.exp_m1()),
                 order.pairs
             ));

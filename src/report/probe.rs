@@ -236,7 +236,9 @@ impl Report for ProbeReport {
             self.after.text()
         ));
         let clocked = self.clocked.map_or(0.0, |share| 100.0 * share);
-        lines.push(format!("clock       told by {clocked:.0} % of the replays"));
+        lines.push(format!(
+            "clock       reported for {clocked:.0} % of the replays"
+        ));
         lines.push(format!("took        {:.1} s", self.spent_s));
         format!("{}\n", lines.join("\n"))
     }

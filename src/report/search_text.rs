@@ -25,7 +25,7 @@ use crate::search::goal::{ABSOLUTE_LAW, Objective, TIE};
 use crate::units::Bytes;
 use crate::units::significant;
 
-/// `ln` of a time from which it is called never.
+/// `ln` of the time from which the text says "never".
 const OUT_OF_SIGHT: f64 = 5.0;
 
 /// Points of the front that are shown; the document has all.
@@ -143,7 +143,7 @@ impl SearchReport {
                 significant(self.request.tokens / 1e9)
             ),
             x: axis("throughput per GPU", "tokens/s"),
-            y: axis("loss over the baseline", "mnat"),
+            y: axis("loss over the baseline", "10^-3 nats"),
             band: Some(Band {
                 name: "90 % band".to_owned(),
                 points: known
@@ -263,7 +263,7 @@ impl SearchReport {
                 if baseline.fits { "" } else { ", does not fit" },
             ),
             true => format!(
-                "no published model of this kind, size and vocabulary is built in, so no gain is told; losses are compared with the shape at the centre of the bounds ({} x {}, {} heads, vocabulary {})",
+                "no published model of this kind, size and vocabulary is built in, so no gain is shown; losses are compared with the shape at the centre of the bounds ({} x {}, {} heads, vocabulary {})",
                 baseline.shape.layers_text(),
                 baseline.shape.hidden,
                 baseline.shape.heads,
@@ -348,7 +348,7 @@ impl SearchReport {
         let behind = if is_time {
             "time behind the best (90 %)"
         } else {
-            "behind the best, mnat (90 %)"
+            "behind the best, 10^-3 nats (90 %)"
         };
         let headings = [
             (what, Side::Left),
@@ -432,7 +432,7 @@ impl SearchReport {
             ("memory", Side::Right),
             ("gain", Side::Right),
             ("GPU time to equal loss", Side::Right),
-            ("loss, mnat (90 %)", Side::Left),
+            ("loss, 10^-3 nats (90 %)", Side::Left),
             ("nearest", Side::Left),
         ];
         let rows = self.shapes.iter().map(|shape| {
@@ -476,7 +476,7 @@ impl SearchReport {
         let by_speed = [Objective::EqualLoss, Objective::Throughput];
         if by_speed.contains(&self.request.objective) && group(1).count() > 1 {
             lines.push(
-                "Shapes of one tie group are equally fast as far as the prediction can tell; they are ordered by the rules that they break, then by loss, then by closeness to published models.".to_owned()
+                "Shapes of one tie group are equally fast within the uncertainty of the prediction; they are ordered by the rules that they break, then by loss, then by closeness to published models.".to_owned()
             );
         }
         if by_speed.contains(&self.request.objective) {
@@ -559,7 +559,7 @@ impl SearchReport {
                 )
             }
             Some((ahead, own)) if ahead <= own => format!(
-                "{ranked} {name} is within {} of the best found in {what}, less than the prediction can tell.",
+                "{ranked} {name} is within {} of the best found in {what}, less than the uncertainty of the prediction.",
                 percent(ahead.exp_m1())
             ),
             _ => ranked,
@@ -574,7 +574,7 @@ impl SearchReport {
             tokens(fastest.tokens_per_s_per_gpu)
         )];
         costs.extend(fastest.gain.map(|gain| format!("gain {}", signed(gain))));
-        costs.push(format!("loss {} mnat", fastest.loss.cell()));
+        costs.push(format!("loss {} x 10^-3 nats", fastest.loss.cell()));
         let is_known = self.workload.trains() && fastest.loss.difference_mnat.is_some();
         costs.extend(match fastest.gpu_time_to_equal_loss {
             Some(time) => Some(format!("{} times the GPU time to equal loss", ratio(time))),
@@ -625,7 +625,7 @@ impl SearchReport {
         sentence
     }
 
-    /// Every how manyth point of the front is named, so that a reader can take them in.
+    /// Labels every n-th point of the front, so that labels do not overlap.
     fn every_shown(&self) -> usize {
         self.pareto_front.len().div_ceil(SHOWN).max(1)
     }
@@ -677,7 +677,7 @@ impl SearchReport {
             ("Pareto front", Side::Left),
             ("tokens/s/GPU", Side::Right),
             ("memory", Side::Right),
-            ("loss, mnat (90 %)", Side::Left),
+            ("loss, 10^-3 nats (90 %)", Side::Left),
             ("from centre", Side::Right),
         ];
         let points = self.pareto_front.iter().step_by(self.every_shown());

@@ -301,11 +301,11 @@ impl FrameworkKeys {
         })
     }
 
-    /// `framework megatron, assumed (--framework names another): …; 400 Gb/s between nodes a GPU`, the network where
+    /// `framework megatron (assumed; --framework chooses): …; 400 Gb/s between nodes a GPU`, the network where
     /// there is one.
     pub(super) fn text(&self, network: bool) -> String {
         let assumed = if self.assumed {
-            ", assumed (--framework names another)"
+            " (assumed; --framework chooses)"
         } else {
             ""
         };
@@ -355,7 +355,7 @@ fn evidence_text(
         );
     }
     if all.groups.is_empty() {
-        return "the framework does not tell on which GPUs its runs were".to_owned();
+        return "the framework does not say which GPUs its runs used".to_owned();
     }
     let of_generation = all
         .groups

@@ -98,7 +98,7 @@ pub struct Panel {
     pub predicted: Vec<Curve>,
     /// Series of single points: measured where `basis` says what they are, else predicted.
     pub points: Vec<Curve>,
-    /// What the measured series are, each kind once; none where nothing was measured.
+    /// What the measured series are, each kind once; `None` if nothing was measured.
     pub basis: Vec<Basis>,
     /// Horizontal positions that matter, by name.
     #[serde(skip)]

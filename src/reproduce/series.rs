@@ -212,7 +212,7 @@ pub fn is_measured(points: &[Point]) -> bool {
     points.len() >= LEAST_POINTS
 }
 
-/// The value of a layer or a step; none where the ranks do not divide it and that is asked for.
+/// The value of a layer or a step; `None` if the ranks do not divide it and that is asked for.
 fn value(
     spec: &SeriesSpec,
     place: &str,

@@ -356,7 +356,7 @@ impl SeriesSpec {
     }
 }
 
-/// Sizes that vary together, value by value; none where their numbers of values differ.
+/// Sizes that vary together, value by value; `None` if their numbers of values differ.
 fn zipped(sizes: &BTreeMap<String, Values>) -> Option<Vec<Sizes>> {
     let lists: Vec<_> = sizes.iter().map(|(name, v)| (name, v.list())).collect();
     let count = lists.first().map_or(1, |(_, list)| list.len());

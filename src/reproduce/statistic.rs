@@ -366,7 +366,7 @@ fn level(points: &[Point]) -> f64 {
 }
 
 impl Statistic {
-    /// Its number; none where it is several.
+    /// Its number; `None` if it is several.
     fn number(&self, evaluation: &Evaluation) -> Result<Option<Number>> {
         let series = |name: &String| evaluation.series(name);
         let number = match self {

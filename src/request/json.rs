@@ -14,7 +14,7 @@ const PLACE: &str = "request";
 /// What errors call the request itself, where it is no object.
 pub const WHOLE: &str = "body";
 
-/// Reads a request with its GPU and model, whose keys stand beside its own.
+/// Reads a request and its target from one JSON object.
 pub fn read<R: FromJson>(body: Value) -> Result<(R, TargetRequest)> {
     let (target, body) = apart(body, &TargetRequest::KEYS);
     let target = plain(target)?;
@@ -156,7 +156,7 @@ fn dotted(path: &Path) -> String {
     if text == "." { String::new() } else { text }
 }
 
-/// What stands at a path.
+/// The value at a path.
 fn at<'a>(body: &'a Value, path: &Path) -> Option<&'a Value> {
     path.iter().try_fold(body, |value, segment| match segment {
         Segment::Map { key } => value.get(key),

@@ -207,7 +207,7 @@ impl WorkloadRequest {
         })
     }
 
-    /// Whether a workload has this key, so that messages can say where it stands.
+    /// Whether this key belongs to the workload; error messages use it to name the place.
     pub fn has(key: &str) -> bool {
         static KEYS: LazyLock<Value> = LazyLock::new(|| {
             let every = Workload {

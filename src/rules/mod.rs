@@ -135,7 +135,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Whether the rule is met; none where it does not apply.
+    /// Whether the rule is met; `None` if it does not apply.
     pub const fn is_met(&self) -> Option<bool> {
         match self {
             Self::Met { .. } => Some(true),
@@ -153,7 +153,7 @@ impl Verdict {
         }
     }
 
-    /// How much it says that the rule is broken; none where it is not.
+    /// How much it says that the rule is broken; `None` if it is not.
     pub const fn severity(&self) -> Option<Severity> {
         match self {
             Self::Broken { severity, .. } => Some(*severity),
@@ -212,7 +212,7 @@ impl Rule {
     }
 }
 
-/// Whether the subject meets the rule; none where it does not apply.
+/// Whether the subject meets the rule; `None` if it does not apply.
 pub fn is_met(rule: &Rule, subject: &Subject) -> Option<bool> {
     rule.judge(subject).is_met()
 }

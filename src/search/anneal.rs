@@ -179,7 +179,7 @@ fn moves(space: &Space) -> Vec<&'static [Dimension]> {
     moves
 }
 
-/// A feasible shape: the first one from a random family on, round the lattice once; none where `go_on` says no.
+/// A feasible shape: the first one from a random family on, round the lattice once; `None` if `go_on` says no.
 fn start(
     worker: &mut Worker<'_>,
     families: &[ShapeFamily],

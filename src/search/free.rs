@@ -30,7 +30,7 @@ impl Free {
         }
     }
 
-    /// What there is to choose from of the workload: powers of two; none where the choices depend on the architecture.
+    /// What there is to choose from of the workload: powers of two; `None` if the choices depend on the architecture.
     pub fn powers(self) -> Option<Vec<u64>> {
         let largest_log2 = match self {
             Self::MicroBatch => 6,

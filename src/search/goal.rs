@@ -122,7 +122,7 @@ impl Goal {
 pub struct Outcome {
     /// Tokens it is trained on.
     pub tokens: f64,
-    /// GPU time it takes; none where tokens alone are given.
+    /// GPU time it takes; `None` if tokens alone are given.
     pub gpu_time: Option<Seconds>,
     /// Against the best of the answer, mean, 5th and 95th percentile: of the loss in mnat, or of `ln` of the time.
     pub behind: [f64; 3],

@@ -21,7 +21,7 @@ const SAMPLE: usize = 1024;
 /// Layers and heads are a multiple of this where any shape's are.
 const DIVISIBLE: u64 = 8;
 
-/// The most GPUs that a search takes where nobody says how many.
+/// Default upper bound on the GPUs of a search.
 const MOST_GPUS: u64 = 1 << 13;
 
 /// How much slower a layout of one shape may be that is tried on all others.
@@ -139,7 +139,7 @@ impl Planned {
         space.room = self.room;
     }
 
-    /// The fastest layout of an architecture; none where no layout fits.
+    /// The fastest layout of an architecture; `None` if no layout fits.
     pub fn best(&self, predictor: &Predictor, arch: &Architecture) -> Option<Workload> {
         let tried = plan::tried(predictor, arch, &self.query).ok()?;
         Some(tried.layouts[0].workload)

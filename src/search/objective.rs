@@ -143,7 +143,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Looks at a shape; none where bounds, memory or the workload rule it out.
+    /// Looks at a shape; `None` if bounds, memory or the workload rule it out.
     pub fn look(&mut self, shape: &Shape) -> Option<Candidate> {
         let seen = self.evaluate(shape);
         match seen {

@@ -217,7 +217,7 @@ pub fn ties(faster: &Candidate, slower: &Candidate, of_framework: f64) -> bool {
     slower.cost - faster.cost <= quadrature(own, of_framework)
 }
 
-/// How the time of a shape moves with the constants of the framework; none where it cannot be lowered, which no candidate is.
+/// How the time of a shape moves with the constants of the framework; `None` if it cannot be lowered, which no candidate is.
 fn sensitivity(predictor: &Predictor, space: &Space, shape: &Shape) -> Option<Sensitivity> {
     let (architecture, workload) = space.build(shape);
     let framework = predictor.framework(workload.mode).ok()?;

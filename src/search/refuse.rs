@@ -133,7 +133,7 @@ fn has_shapes(space: &Space, go_on: &GoOn<'_>) -> bool {
     })
 }
 
-/// The families of a space; none where there are too many, or the caller asked to stop.
+/// The families of a space; `None` if there are too many, or the caller asked to stop.
 fn all_families(space: &Space, go_on: &GoOn<'_>) -> Option<Vec<ShapeFamily>> {
     if !go_on() {
         return None;

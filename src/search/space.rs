@@ -168,7 +168,7 @@ impl Space {
     }
 
     /// Every family of the lattice that can meet budget and bounds, by rising hidden width, under one layout after the other as
-    /// far as memory should hold them; none where `go_on` says no.
+    /// far as memory should hold them; `None` if `go_on` says no.
     ///
     /// Fails where there are more under one layout.
     pub fn families(&self, go_on: &(dyn Fn() -> bool + Sync)) -> Result<Option<Vec<ShapeFamily>>> {

@@ -374,7 +374,7 @@ async fn job(
     self::work(app, move || work(&predictor)).await
 }
 
-/// The same for a document that more than one predictor answers.
+/// The same for work that opens its own predictors.
 pub async fn work(
     app: &App,
     work: impl FnOnce() -> Result<String, Problem> + Send + 'static,

@@ -122,7 +122,7 @@ fn connect(
     let app = app.clone();
     tokio::spawn(async move {
         let _open = app.metrics.open();
-        // A connection that breaks off is nobody's failure.
+        // A dropped connection is not an error.
         let _ = connection.await;
         drop(place);
     });

@@ -90,7 +90,7 @@ pub struct App {
 }
 
 impl App {
-    /// A service with these limits; `say` takes lines for whoever runs it.
+    /// A service with these limits; `say` receives one line per event.
     pub fn new(limits: Limits, say: fn(&str)) -> Self {
         let admission = |what, running, queued| Arc::new(Admission::new(what, running, queued));
         Self {
@@ -282,7 +282,7 @@ fn caught(app: &App) -> CatchPanicLayer<impl Fn(Box<dyn Any + Send>) -> Response
     CatchPanicLayer::custom(move |_: Box<dyn Any + Send>| app.fault().into_response())
 }
 
-/// Serves until the program is told to stop; `say` takes lines for the person who started it.
+/// Serves until Ctrl-C or SIGTERM; `say` receives one line per event.
 pub fn run(options: &Options, say: fn(&str)) -> Result<()> {
     let mut app = App::new(options.limits, say);
     if options.listen.ip().is_loopback() {
@@ -303,7 +303,7 @@ pub fn run(options: &Options, say: fn(&str)) -> Result<()> {
         let stop = signals().map_err(|error| Error::io("signals", error))?;
         say(&format!("listening on http://{bound}"));
         if !bound.ip().is_loopback() {
-            say("this is no loopback address: whoever reaches this machine can ask, without a password");
+            say("warning: not a loopback address; anyone who can reach this machine can use the service without a password");
         }
         listen::serve(listener, router, app, stop).await;
         Ok(())
@@ -313,7 +313,7 @@ pub fn run(options: &Options, say: fn(&str)) -> Result<()> {
     served
 }
 
-/// Ready when the program is told to stop, by Ctrl-C or by a service manager.
+/// Ready at Ctrl-C or SIGTERM.
 fn signals() -> std::io::Result<impl Future<Output = ()>> {
     #[cfg(unix)]
     let mut terminate = {

@@ -110,7 +110,7 @@ impl Range {
         self.end
     }
 
-    /// The distance of two values; none where it varies.
+    /// The distance of two values; `None` if it varies.
     pub fn step(self) -> Option<u64> {
         match self.steps {
             Steps::By(step) | Steps::Multiples(step) => Some(step),

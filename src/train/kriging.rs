@@ -298,7 +298,7 @@ impl Kriging {
         all.collect::<Option<_>>().unwrap_or_default()
     }
 
-    /// Of a grid; none where a covariance is none of its pairs.
+    /// Of a grid; `None` if a covariance is none of its pairs.
     fn of(grid: Grid, covariances: &Covariances) -> Option<Self> {
         let pairs = grid.pairs();
         let factor = |covariance: &Covariance| {

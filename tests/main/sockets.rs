@@ -84,7 +84,7 @@ fn one_connection_takes_many_questions() {
 fn who_can_be_asked_by_others_says_so() {
     let server = Server::listening("0.0.0.0:0");
     wait_until("a second line", || server.said().lines().count() == 2);
-    assert!(server.said().contains("no loopback address"));
+    assert!(server.said().contains("not a loopback address"));
     assert_eq!(server.get("/healthz").status, 200);
 }
 

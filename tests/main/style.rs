@@ -1,5 +1,6 @@
-//! The words of `docs/style.md`: retired ones occur in no identifier.
+//! The words of `docs/style.md`: retired ones occur in no identifier, vague ones get fewer.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -122,4 +123,124 @@ fn files_that_contributors_are_sent_to_exist() {
     for path in paths {
         assert!(root().join(path).exists(), "CONTRIBUTING.md names {path}");
     }
+}
+
+/// The comments of Rust source, and its string literals.
+fn prose(source: &str) -> [String; 2] {
+    let (mut comments, mut strings) = (String::new(), String::new());
+    let mut rest = source;
+    while let Some(letter) = rest.chars().next() {
+        let raw = ["r\"", "r#\"", "r##\""]
+            .into_iter()
+            .find(|start| rest.starts_with(start));
+        if rest.starts_with("//") {
+            let end = rest.find('\n').unwrap_or(rest.len());
+            comments.push_str(&rest[..end]);
+            comments.push('\n');
+            rest = &rest[end..];
+        } else if let Some(start) = raw {
+            let inside = &rest[start.len()..];
+            let end = format!("\"{}", "#".repeat(start.len() - 2));
+            let (text, after) = inside.split_once(&end).unwrap_or((inside, ""));
+            strings.push_str(text);
+            strings.push('\n');
+            rest = after;
+        } else if letter == '"' {
+            let mut is_escaped = false;
+            let ends = |(_, letter): &(usize, char)| {
+                let ends = *letter == '"' && !is_escaped;
+                is_escaped = *letter == '\\' && !is_escaped;
+                ends
+            };
+            let end = rest[1..]
+                .char_indices()
+                .find(ends)
+                .map_or(rest.len() - 1, |(at, _)| at);
+            strings.push_str(&rest[1..=end]);
+            strings.push('\n');
+            rest = rest.get(end + 2..).unwrap_or_default();
+        } else {
+            // A quote as a letter is no string.
+            let skipped = match rest.starts_with("'\"'") {
+                true => 3,
+                false => letter.len_utf8(),
+            };
+            rest = &rest[skipped..];
+        }
+    }
+    [comments, strings]
+}
+
+/// How often a text has these words, whole and in any case.
+fn occurrences(text: &str, words: &str) -> usize {
+    let text = text.to_lowercase();
+    let is_part = |letter: Option<char>| letter.is_some_and(|c| c.is_alphanumeric() || c == '_');
+    let whole = |(at, _): &(usize, &str)| {
+        let (before, after) = (&text[..*at], &text[at + words.len()..]);
+        !is_part(before.chars().next_back()) && !is_part(after.chars().next())
+    };
+    text.match_indices(words).filter(whole).count()
+}
+
+/// Every document that people read.
+fn documents() -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![root().to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let is_ours = folder != root()
+                || ["docs", "data", "models"]
+                    .iter()
+                    .any(|name| path.ends_with(name));
+            if path.is_dir() && is_ours {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ending| ending == "md") {
+                files.push(path);
+            }
+        }
+    }
+    files
+}
+
+/// Words that hide who does what are as many as `tests/style.toml` says, or fewer: it may only fall.
+#[test]
+fn vague_words_get_fewer() {
+    let read = |path: PathBuf| fs::read_to_string(path).unwrap();
+    let bounds: BTreeMap<String, [usize; 3]> =
+        toml::from_str(&read(root().join("tests/style.toml"))).unwrap();
+    let [mut comments, mut messages] = [String::new(), String::new()];
+    for file in sources() {
+        let [said, shown] = prose(&read(file.clone()));
+        comments.push_str(&said);
+        if file.starts_with(root().join("src")) {
+            messages.push_str(&shown);
+        }
+    }
+    let documents: String = documents().into_iter().map(read).collect();
+    let texts = [comments, messages, documents];
+    let mut more = Vec::new();
+    for (words, most) in bounds {
+        let counts = texts.each_ref().map(|text| occurrences(text, &words));
+        if counts.iter().zip(most).any(|(count, most)| *count > most) {
+            more.push(format!("\"{words}\" = {counts:?}, at most {most:?}"));
+        }
+    }
+    assert!(
+        more.is_empty(),
+        "tests/style.toml, [comments, messages, documents]:\n{}",
+        more.join("\n")
+    );
+}
+
+#[test]
+fn prose_is_told_from_code() {
+    let source =
+        "let nobody = \"a \\\" nobody\"; // nobody\nlet letter = '\"'; let raw = r#\"nobody \"#;";
+    let [comments, strings] = prose(source);
+    assert_eq!(
+        [comments, strings],
+        ["// nobody\n", "a \\\" nobody\nnobody \n"]
+    );
+    assert_eq!(occurrences("Nobody, nobody_else; a busybody", "nobody"), 1);
 }

@@ -173,7 +173,7 @@ impl<'a> Fields<'a> {
         self.object.get(key).filter(|value| !value.is_null())
     }
 
-    /// Whether the field stands in the file, `null` included.
+    /// Whether the file has this field, even if it is `null`.
     pub fn has(&self, key: &str) -> bool {
         self.object.contains_key(key)
     }

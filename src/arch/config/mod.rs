@@ -8,7 +8,7 @@
 //! (layers, hidden, heads, MLP width, vocabulary) have no default, but in a `text_config`, from which
 //! `transformers` itself leaves defaults out.
 //!
-//! Of a model that also sees or hears, the `text_config` is read; all else describes what is not counted.
+//! Of a multimodal model only `text_config` is read; the other parts are not modelled.
 //!
 //! An object with the keys of `data/architectures` is read as it is.
 

@@ -214,7 +214,7 @@ const MODULES: &[(Role, &[&[&str]])] = &[
     (Role::Logits, &[&["lm_head"]]),
 ];
 
-/// Where the packed parts of this architecture are, as a `quantization_config` says; none where it says nothing that is known.
+/// Where the packed parts of this architecture are, as a `quantization_config` says; `None` if it says nothing that is known.
 pub(super) fn read(config: &Value, arch: &Architecture) -> Option<Stored> {
     let quantization = Quantization::read(config.as_object()?)?;
     let linears = rank_linears(arch, Shards::WHOLE, StageLayers::new(arch, 1, 1), true);

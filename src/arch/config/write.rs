@@ -165,7 +165,7 @@ const QWEN3_MOE: Type = Type {
     ..QWEN3
 };
 
-/// Routes as DeepSeek-V3 does, with shared experts and leading dense layers, beside grouped keys.
+/// DeepSeek-V3 routing, shared experts and dense first layers, with grouped-query attention.
 const GLM4_MOE: Type = Type {
     name: "glm4_moe",
     class: "Glm4MoeForCausalLM",

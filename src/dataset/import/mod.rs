@@ -341,7 +341,7 @@ impl Filter {
         lacks(&self.stacks, stack).then(|| format!("stack `{stack}` was not asked for"))
     }
 
-    /// The place of rows of this GPU and stack, unless nobody asked for them.
+    /// The table for this GPU and stack, or the reason why it is skipped.
     fn place(&self, (gpu, stack): (String, String)) -> std::result::Result<Arc<Place>, Reason> {
         let known = Gpu::find(&gpu).map_err(|_| format!("GPU `{gpu}` is not in data/gpus"))?;
         let place = || Place {

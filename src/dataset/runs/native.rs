@@ -210,7 +210,7 @@ static COLUMNS: [Column; 34] = [
     dimension!(
         "expert_tp",
         ExpertTp,
-        "tensor-parallel ranks of one routed expert; 0 stands for `tp`"
+        "tensor-parallel ranks of one routed expert; 0 means `tp`"
     ),
     dimension!("pp", Pp, "pipeline stages"),
     dimension!("vp", Vp, "virtual pipeline stages a GPU"),
@@ -220,7 +220,7 @@ static COLUMNS: [Column; 34] = [
     dimension!(
         "recompute_layers",
         RecomputeLayers,
-        "layers of a stage that recompute; 0 stands for all"
+        "layers of a stage that recompute; 0 means all"
     ),
     flag!(
         sequence_parallel,

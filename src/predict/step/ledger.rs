@@ -316,7 +316,7 @@ impl<'a> Context<'a> {
             .flatten()
     }
 
-    /// The operator that a predictor is asked for in place of one; none where the time follows from traffic alone.
+    /// The operator that a predictor is asked for in place of one; `None` if the time follows from traffic alone.
     pub fn asked(&self, op: &Op) -> Option<Op> {
         match op {
             Op::Collective(op) => self.learned_part(op).map(Op::Collective),

@@ -118,7 +118,7 @@ impl ReproduceReport {
         )
     }
 
-    /// What the numbers stand on.
+    /// A sentence on the data behind the numbers.
     fn basis(&self) -> String {
         let rows = match self.measured_rows {
             0 => "no timings were handed over (`--data`); single measured numbers are quoted with their source".to_owned(),

@@ -62,7 +62,7 @@ pub(super) fn page(report: &ReproduceReport, markup: &impl Markup) -> String {
         ("finding", Column::Plain),
         ("verdict", Column::Plain),
         ("met", Column::Number),
-        ("stands on", Column::Roomy),
+        ("evidence", Column::Roomy),
         ("what decides", Column::Roomy),
     ];
     let findings = report.findings.iter().enumerate();
@@ -98,7 +98,7 @@ fn section(finding: &FindingDocument, at: usize, markup: &impl Markup) -> String
         ("value", Column::Number),
         ("allowed", Column::Number),
         ("met", Column::Plain),
-        ("stands on", Column::Plain),
+        ("evidence", Column::Plain),
     ];
     let rows = finding.criteria.iter().map(|row| {
         vec![

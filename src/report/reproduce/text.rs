@@ -12,7 +12,7 @@ impl Report for ReproduceReport {
             ("finding", Side::Left),
             ("verdict", Side::Left),
             ("met", Side::Right),
-            ("stands on", Side::Left),
+            ("evidence", Side::Left),
             ("what decides", Side::Left),
         ];
         let rows = self.findings.iter().map(|finding| {

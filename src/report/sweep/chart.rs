@@ -104,7 +104,7 @@ impl SweepReport {
 }
 
 impl SweepReport {
-    /// The points of a model that the memory does not hold, so that nobody reads them as times to expect.
+    /// Points that do not fit in memory, drawn apart because their times cannot be reached.
     fn too_large(&self) -> Option<Series> {
         let large = self.points.iter();
         let large = large.filter(|point| point.model.as_ref().is_some_and(|model| !model.fits));

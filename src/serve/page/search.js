@@ -165,7 +165,7 @@ function ranking(found) {
 	const groups = [...new Set(found.shapes.map((one) => one.tie_group))];
 	return [scroller("Ranked shapes",
 		h("table", { class: "ranking" },
-			h("caption", { class: "unseen" }, "Shapes in order; a group holds shapes that are equally fast as far as the prediction can tell"),
+			h("caption", { class: "unseen" }, "Shapes in order; a group holds shapes that are equally fast within the uncertainty of the prediction"),
 			h("thead", null, h("tr", null, head("#"), head("tokens/s", "tokens per second and GPU"), h("th", { scope: "col" }, "90 % interval"), head("gain", "tokens/s per GPU over the baseline, at equal parameters"),
 				head("time to equal loss", "GPU time of training to the loss of the baseline's proportions at equal parameters, over theirs"),
 				head("layers"), head("hidden"), head("heads"), head("kv", "key/value heads"), head("head dim"), head("d_ff", "width of the MLP; of a mixture, experts that a token visits of all, times the width of one"), head("vocab"), head("params", "those that a token meets in brackets"), found.sharded ? [head("batch"), h("th", { scope: "col" }, "layout")] : free && [head("batch"), head("tp")],
@@ -177,16 +177,16 @@ function ranking(found) {
 			groups.map((group) => {
 				const members = found.shapes.map((one, at) => [one, at]).filter(([one]) => one.tie_group === group);
 				return h("tbody", { class: "tie", "data-tie": group },
-					h("tr", { class: "group" }, h("th", { scope: "rowgroup", colspan: columns }, h("div", { class: "stay" }, members.length > 1 ? `Tie group ${group}: ${members.length} shapes equally fast as far as the prediction can tell, in order of rules broken, then of loss` : `Group ${group}: one shape`))),
+					h("tr", { class: "group" }, h("th", { scope: "rowgroup", colspan: columns }, h("div", { class: "stay" }, members.length > 1 ? `Tie group ${group}: ${members.length} shapes equally fast within the uncertainty of the prediction, in order of rules broken, then of loss` : `Group ${group}: one shape`))),
 					members.map(([one, at]) => row(one, at)));
 			}))),
 	p("hint", "Rates are per GPU. Bar: 90 % interval and estimate; the upright line is the baseline. Most of it is common to all shapes; what is not stands beside the gain as ±, and decides what ties. Time: the roles that changed most, as a share of the baseline's time at equal parameters.")];
 }
 
-/** `+3.1 mnat (−2.0 to +9.4), extrapolated`. */
+/** `+3.1 × 10⁻³ nats (−2.0 to +9.4), extrapolated`. */
 function loss({ caveat, difference_mnat: middle, low_mnat: low, high_mnat: high }) {
 	const known = caveat === undefined ? "" : `, ${caveat}`;
-	return middle === undefined ? known.slice(2) : `${mnat(middle)} mnat (${mnat(low)} to ${mnat(high)})${known}`;
+	return middle === undefined ? known.slice(2) : `${mnat(middle)} × 10⁻³ nats (${mnat(low)} to ${mnat(high)})${known}`;
 }
 
 const mnat = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(1)}`;
@@ -196,7 +196,7 @@ function outcomes(found, what, rows) {
 	const time = found.request.objective === "train-time";
 	const value = (behind) => (time ? format.signed(Math.expm1(behind)) : mnat(behind));
 	return table(`What each ${what} reaches`,
-		[what, { num: "tokens" }, { num: "GPU-hours" }, { num: time ? "time behind the best (90 %)" : "behind the best, mnat (90 %)" }, { num: "beats it", title: "share of the joint draws of throughput and loss; a tie from 20 % on" }, { num: "best of all" }],
+		[what, { num: "tokens" }, { num: "GPU-hours" }, { num: time ? "time behind the best (90 %)" : "behind the best, 10⁻³ nats (90 %)" }, { num: "beats it", title: "share of the joint draws of throughput and loss; a tie from 20 % on" }, { num: "best of all" }],
 		rows.map(([name, one]) => [name, one.tokens === undefined ? "not reached" : `${format.significant(one.tokens / 1e9)}B`, one.gpu_hours === undefined ? "–" : format.significant(one.gpu_hours),
 			`${value(one.behind)} (${value(one.behind_low)} to ${value(one.behind_high)})`, `${format.percent(one.beats_best)}${one.beats_best >= 0.2 ? ", tie" : ""}`, format.percent(one.wins)]));
 }
@@ -223,7 +223,7 @@ function losses(found) {
 		label: "Throughput against loss: recommended shapes with 90 % bands, baseline",
 		flat: true,
 		x: { label: "tokens/s per GPU", loose: true },
-		y: { label: "loss over the baseline, mnat" },
+		y: { label: "loss over the baseline, 10⁻³ nats" },
 		series: [
 			{ name: "recommended, 90 % band", kind: "line", tone: 0, points: known.map(at) },
 			{ name: `baseline ${found.baseline.shape.name}`, kind: "points", symbol: "diamond", tone: 1, points: [{ x: found.baseline.tokens_per_s_per_gpu, y: 0 }] },
