@@ -598,8 +598,11 @@ fn counts_in_prose_are_those_of_the_program() {
 /// Links to files of the repository lead somewhere.
 #[test]
 fn links_of_documents_lead_to_files() {
-    let docs = fs::read_dir(path_of("docs")).unwrap();
-    let docs = docs.map(|entry| format!("docs/{}", entry.unwrap().file_name().to_string_lossy()));
+    let files_of = |folder: &'static str| {
+        let files = fs::read_dir(path_of(folder)).unwrap();
+        files.map(move |entry| format!("{folder}/{}", entry.unwrap().file_name().to_string_lossy()))
+    };
+    let docs = files_of("docs").chain(files_of("docs/method"));
     let others = ["README.md", "CONTRIBUTING.md", "ARCHITECTURE.md"].map(str::to_owned);
     for file in docs.chain(others).filter(|file| file.ends_with(".md")) {
         for link in text_of(&file).split("](").skip(1) {
