@@ -1,24 +1,29 @@
 #!/bin/sh
-# Packs what a machine with an NVIDIA GPU needs into one archive: the program, three runs and the
-# comparison with PyTorch. Plans are built in. That machine needs neither Rust nor a network.
+# Packs what a machine with an NVIDIA GPU needs into one archive: the program with CUDA and wgpu, the Vulkan loader, and
+# the scripts and lists of this folder. That machine needs neither Rust nor a network.
 #
 #     docs/gpu-kit/pack.sh [OUT.tar.xz]
 #
-# Build on a machine whose glibc is not newer than that of the GPU's machine (`ldd --version`).
-# SHAPEWISE names a program that is built already.
+# SHAPEWISE names a program that is built already, VULKAN the libvulkan.so.1 to carry.
 set -eu
 kit=$(cd "$(dirname "$0")" && pwd)
 out=${1:-shapewise-gpu-kit.tar.xz}
 program=${SHAPEWISE:-}
 if [ -z "$program" ]; then
-    (cd "$kit/../.." && cargo build --release --locked)
-    program=$kit/../../target/release/shapewise
+    (cd "$kit/../.." && cargo build --release --locked --features wgpu)
+    program=${CARGO_TARGET_DIR:-$kit/../../target}/release/shapewise
 fi
 [ -x "$program" ] || { echo "pack.sh: $program is no program; allowed: an executable" >&2; exit 1; }
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-mkdir "$folder/gpu-kit"
+mkdir -p "$folder/gpu-kit/lib"
 cp "$program" "$folder/gpu-kit/shapewise"
-cp "$kit/common.sh" "$kit/run-1.sh" "$kit/run-2.sh" "$kit/run-3.sh" "$kit"/torch_*.py "$kit/compare.py" "$kit/runs.py" "$kit/laws.py" "$kit/rows.py" "$folder/gpu-kit/"
-tar -C "$folder" -cJf "$out" gpu-kit
-echo "$out: $(wc -c <"$out") bytes; unpack it on the machine of the GPU and start gpu-kit/run-1.sh"
+strip "$folder/gpu-kit/shapewise" 2>/dev/null || true
+cp "$kit/run.sh" "$kit"/*.py "$kit"/*.jsonl "$folder/gpu-kit/"
+vulkan=${VULKAN:-$(ldconfig -p | sed -n 's/.*libvulkan\.so\.1 .*x86-64.* => //p' | head -n 1)}
+if [ -n "$vulkan" ]; then cp -L "$vulkan" "$folder/gpu-kit/lib/libvulkan.so.1"; else echo "pack.sh: no libvulkan.so.1 here, so wgpu needs one there"; fi
+# The newest versions that any file asks of the C library there.
+objdump -T "$folder/gpu-kit/shapewise" "$folder"/gpu-kit/lib/* 2>/dev/null | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -n 1 |
+    sed 's/GLIBC_/needs glibc /'
+tar -C "$folder" -c gpu-kit | xz -9e -T1 >"$out"
+echo "$out: $(wc -c <"$out") bytes; unpack it on the machine of the GPU and start gpu-kit/run.sh --seconds 560"

@@ -1,6 +1,6 @@
 """Times linear attention on this GPU: Mamba-2 by mamba_ssm's kernels, Gated DeltaNet and Kimi Delta Attention by fla's.
 
-    torch_linear.py OUT.json --seconds N           writes one JSON line a measurement
+    torch_linear.py OUT.jsonl --seconds N          writes one JSON line a measurement
     torch_linear.py --compile --seconds N          only compiles: several such processes fill Triton's cache together
 
 Needs PyTorch, `fla-core` and the folder `mamba_ssm` of its source release, of which no module that is compiled ahead is imported.
@@ -13,15 +13,47 @@ import os
 import pathlib
 import random
 import re
+import statistics
 import sys
 import time
 import types
 
 import torch
 
-from torch_truth import BF16, CACHE_BYTES, Log, chain
+from steps import Log, between
 
+BF16 = torch.bfloat16
+CACHE_BYTES = 180 << 20
 DEVICE = "cuda"
+flushed = None
+
+
+def flush():
+    global flushed
+    if flushed is None:
+        flushed = torch.empty(200 << 20, dtype=torch.uint8, device="cuda")
+    flushed.sum()
+
+
+def chain(call, sets, replays=9, stream=None):
+    """Median time of a call in a graph of calls that rotate over `sets` sets of operands; backward passes run on the stream of forward."""
+    stream = stream or torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        call(0)
+        stream.synchronize()
+        once = between(lambda: call(0))
+        calls = max(1, min(64, round(1000 / max(1.0, once))))
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            for number in range(calls):
+                call(number % sets)
+        times = []
+        for _ in range(replays + 1):
+            if calls < sets:
+                flush()
+            torch.cuda._sleep(120_000)  # the whole graph is enqueued before it begins
+            times.append(between(graph.replay) / calls)
+    return {"time_us": statistics.median(times[1:]), "min_us": min(times), "calls": calls, "samples": replays}
 
 
 def without_extensions():
@@ -262,16 +294,20 @@ def main():
         compile_all(asked.seconds)
         return
     brief_tuning()
-    log = Log(asked.out, asked.seconds)
+    with Log(asked.out, asked.seconds) as log:
+        measure(log)
+
+
+def measure(log):
     log.line(part="environment", **environment())
     for name in KINDS:
-        log.measure("check", lambda: check(name), kind=name)
+        log.measure(lambda: check(name), part="check", kind=name)
     for name, kind in KINDS.items():
         make, call = kind["token"]
         for heads in kind["heads"]:
             for batch in TOKENS:
                 one = lambda: timed(call, sets_of(lambda: make(batch, *heads, *kind["dims"], *kind["each"])), False)  # noqa: E731
-                log.measure("linear", one, **about(name, heads, batch, 1, "forward"))
+                log.measure(one, part="linear", **about(name, heads, batch, 1, "forward"))
     for name, heads, batch, seq in cases():
         make, call = KINDS[name]["sequence"]
         for direction in KINDS[name]["passes"]:
@@ -281,7 +317,7 @@ def main():
                 sets = sets_of(lambda: make(batch, *heads, seq, *KINDS[name]["dims"], *KINDS[name]["each"]))
                 return timed(call, sets, direction == "backward")
 
-            log.measure("linear", one, **about(name, heads, batch, seq, direction))
+            log.measure(one, part="linear", **about(name, heads, batch, seq, direction))
 
 
 def compile_all(seconds):
