@@ -4,7 +4,8 @@
 #     learn.sh RESULTS [--out DIR] [OPTION OF `shapewise train`...]
 #
 # RESULTS holds timing tables (*.parquet), steps (*.jsonl of steps.py, or pytorch*.csv) and linear.jsonl; what is absent
-# is left out. SHAPEWISE names the program, PYTHON the interpreter. An interrupted training goes on.
+# is left out. ALSO is a folder with tables of the same GPU to learn beside them, SHAPEWISE the program, PYTHON the
+# interpreter. An interrupted training goes on.
 set -eu
 kit=$(cd "$(dirname "$0")" && pwd)
 shapewise=${SHAPEWISE:-shapewise}
@@ -24,7 +25,7 @@ shown() {
 there() { for file; do [ -s "$file" ] && printf '%s\n' "$file"; done; }
 
 # A second run of a plan (repeat) judges and is not learned; choices and wgpu's kernels are tables of their own.
-tables=$(there "$results"/*.parquet | grep -vE '/(choices|wgpu|repeat|.*\.steps|.*\.loads)\.parquet$') || true
+tables=$(there "$results"/*.parquet ${ALSO:+"$ALSO"/*.parquet} | grep -vE '/(choices|wgpu|repeat|.*\.steps|.*\.loads)\.parquet$') || true
 if [ -s "$results/linear.jsonl" ] && grep -q '"environment"' "$results/linear.jsonl"; then
     first=$(there "$results/gaps.out" "$results"/*.out | head -n 1)
     gpu=$("$python" -c 'import json, sys; print(json.load(open(sys.argv[1]))["gpu"])' "$first")
@@ -70,5 +71,12 @@ runs() {
 for list in steps-2.7b steps-1.3b steps-gated steps-again; do
     [ -s "$results/$list.jsonl" ] || continue
     say "$list"
-    shown "$out/$list.txt" "$python" "$kit/judge.py" "$kit/$list.jsonl" "$results/$list.jsonl"
+    judged=$kit/$list.jsonl
+    gpu=$("$python" -c 'import json, sys; print(json.loads(open(sys.argv[1]).readline())["gpu"])' "$results/$list.jsonl")
+    if "$python" "$kit/judge.py" "$judged" "$results/$list.jsonl" | grep 'predictions for no GPU' >/dev/null; then
+        # None was committed for this GPU: the new model, which saw operators and no step, predicts.
+        "$python" "$kit/lists.py" predict "$judged" --gpu "$gpu" --model "$out/model" --program "$shapewise" >"$out/$list.jsonl"
+        judged=$out/$list.jsonl
+    fi
+    shown "$out/$list.txt" "$python" "$kit/judge.py" "$judged" "$results/$list.jsonl"
 done

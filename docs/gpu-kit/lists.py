@@ -29,7 +29,7 @@ def ask(program, *arguments):
     return json.loads(done.stdout)
 
 
-def predict(rows, gpu, program):
+def predict(rows, gpu, program, *options):
     """Adds to each line what the program predicts on that GPU; a line that it cannot answer stays without."""
     lines = []
     for row in rows:
@@ -38,7 +38,7 @@ def predict(rows, gpu, program):
         if "recipe" in row:
             lines[-1]["dtype"] = "fp8"
     text = "".join(json.dumps(line) + "\n" for line in lines)
-    arguments = [program, "predict", "batch", "-", "--gpu", gpu, "--format", "json"]
+    arguments = [program, "predict", "batch", "-", "--gpu", gpu, "--format", "json", *options]
     done = subprocess.run(arguments, input=text, capture_output=True, text=True)
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     if len(answers) != len(rows):
@@ -231,6 +231,7 @@ def main():
     parser.add_argument("what", choices=["make", "predict"])
     parser.add_argument("list", nargs="?")
     parser.add_argument("--gpu")
+    parser.add_argument("--model", help="the model that predicts; that of the GPU if left out")
     parser.add_argument("--program", default="./shapewise")
     asked = parser.parse_args()
     if asked.what == "make":
@@ -239,7 +240,7 @@ def main():
     if not asked.list or not asked.gpu:
         parser.error("predict needs a list and --gpu")
     rows = [json.loads(line) for line in open(asked.list)]
-    predict(rows, asked.gpu, asked.program)
+    predict(rows, asked.gpu, asked.program, *(["--model", asked.model] if asked.model else []))
     for row in rows:
         print(json.dumps(row))
 

@@ -26,6 +26,10 @@ def lines(name):
     return [json.loads(line) for line in (KIT / f"{name}.jsonl").read_text().splitlines()]
 
 
+def has_choices():
+    return bool(SHAPEWISE) and b"--choices" in subprocess.run([SHAPEWISE, "measure", "--help"], capture_output=True).stdout
+
+
 def shape(name, roles, parameters, predicted):
     told = {"h100": {"seconds": predicted, "low_s": predicted * 0.95, "high_s": predicted * 1.05}}
     return {"name": name, "roles": roles, "architecture": {"name": name}, "batch": 1, "seq": 1, "parameters": parameters, "predicted": told}
@@ -221,6 +225,23 @@ class Runner(unittest.TestCase):
         wrong = self.start("--seconds", "6", command=(KIT / "run.sh",))
         self.assertIn("STOP: the program does not start", wrong.communicate()[1])
         self.assertFalse((self.results / "parts.jsonl").exists())
+
+    @unittest.skipUnless(has_choices(), "skipped: SHAPEWISE names no program with `measure --choices`")
+    def test_the_scripted_device_gives_every_part_that_needs_no_pytorch(self):
+        run = (KIT / "run.sh",)
+        first = self.start("--seconds", "70", command=run)
+        deadline = time.monotonic() + 30
+        while not (self.results / "gaps.parquet.journal").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        first.send_signal(signal.SIGKILL)
+        first.communicate()
+        begin = time.monotonic()
+        said, _ = self.start("--seconds", "60", command=run).communicate()
+        self.assertLess(time.monotonic() - begin, 60)
+        for part in ("choices", "gaps"):
+            self.assertTrue((self.results / f"{part}.parquet").exists(), said)
+            self.assertFalse((self.results / f"{part}.parquet.journal").exists(), said)
+        self.assertIn("steps-2.7b: left out, there is no torch", said)
 
     @unittest.skipUnless(SHAPEWISE, "skipped: SHAPEWISE names no program")
     def test_a_step_far_from_its_prediction_ends_the_sitting(self):
