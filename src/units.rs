@@ -2,7 +2,7 @@
 //!
 //! Each type wraps one `f64` in its SI base unit. Constructors and getters name the unit;
 //! a division that has a physical meaning yields the right type. On disk and on the wire the
-//! unit stands in the key instead (`time_us`, `memory_bytes`).
+//! key names the unit instead (`time_us`, `memory_bytes`).
 
 use std::fmt;
 use std::iter::Sum;

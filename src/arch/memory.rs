@@ -62,9 +62,9 @@ const KEPT_OF_OPERATORS: f64 = 0.5;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Practice {
-    /// Format of accumulated gradients; `auto` stands for that of the weights.
+    /// Format of accumulated gradients; `auto` means that of the weights.
     pub gradient_dtype: GradientDtype,
-    /// How the loss is computed; `auto` stands for one kernel.
+    /// How the loss is computed; `auto` means one kernel.
     pub loss: Loss,
     /// Whether gradients have their place before the first backward pass.
     pub gradient_buffers: bool,

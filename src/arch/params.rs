@@ -224,7 +224,7 @@ mod tests {
         }
     }
 
-    /// Totals in billions of models whose exact totals nobody published: arXiv 2005.14165, table 2.1; xai-org/grok-1;
+    /// Totals in billions of models without published exact totals: arXiv 2005.14165, table 2.1; xai-org/grok-1;
     /// the card of mosaicml/mpt-30b; arXiv 2402.16819 and 2406.11704; arXiv 2205.01068, table 1.
     const ROUNDED: [(&str, f64); 13] = [
         ("gpt3-1.3b", 1.3),

@@ -11,7 +11,7 @@ use crate::ops::Dtype;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Packing {
     pub bits: u64,
-    /// Weights that share a scale; 0 stands for a row of inputs.
+    /// Weights that share a scale; 0 means a row of inputs.
     pub group: u64,
     /// Bits of the scale of a group, and of its zero.
     pub group_bits: u64,

@@ -198,7 +198,7 @@ impl Lines<'_> {
         Ok(())
     }
 
-    /// Answers a line and prints the answer; false where nobody reads any more.
+    /// Answers a line and prints the answer; false if the reader is gone.
     fn answer(&mut self, line: u64, body: Result<Value>) -> Result<bool> {
         self.asked += 1;
         let body = body.and_then(|body| {

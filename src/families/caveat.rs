@@ -21,11 +21,11 @@ named_enum! {
         AlignmentUnknown = "alignment_unknown",
         /// Batched GEMM, learned from single GEMMs and the batched ones of another GPU.
         Batched = "batched",
-        /// A head size nobody measured on this stack.
+        /// A head size without measurements on this stack.
         HeadSize = "head_size",
         /// No fused kernel takes heads of this size; unfused kernels run, whose scores go through memory.
         Unfused = "unfused",
-        /// A mask or a prefill on a cached prefix that nobody measured on this stack.
+        /// A mask or a prefill on a cached prefix without measurements on this stack.
         Mask = "mask",
         /// A sliding window on a stack that was measured without: the time without it, by the tiles that are read.
         Window = "window",

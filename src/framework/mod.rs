@@ -68,7 +68,7 @@ named_enum! {
 pub struct Kernels {
     /// The memory-bound ones.
     pub memory: Provider,
-    /// The others; nothing stands for those that each GPU's default sub-models timed.
+    /// The others; empty means those that each GPU's default sub-models timed.
     pub engine: Option<Engine>,
 }
 
@@ -196,13 +196,13 @@ pub struct Framework {
     pub name: String,
     /// Full name with versions.
     pub title: String,
-    /// The built-in file that its own departs from; nothing stands for the plain sum.
+    /// The built-in file that its own departs from; empty means the plain sum.
     pub inherits: Option<String>,
     /// Texts in the name of a software by which it is recognised.
     pub software: Vec<String>,
     /// What it runs.
     pub modes: Vec<Mode>,
-    /// GPU generations that the constants are for; nothing stands for all. Files of one name differ in these.
+    /// GPU generations that the constants are for; empty means all. Files of one name differ in these.
     pub generations: Vec<Generation>,
     /// ZeRO stages that it runs with more than one replica.
     pub zero_stages: Vec<u8>,

@@ -18,7 +18,7 @@ static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/data/frameworks");
 struct File {
     name: String,
     title: String,
-    /// Where constants and half widths that are not named come from; nothing stands for the plain sum.
+    /// Where constants and half widths that are not named come from; empty means the plain sum.
     #[serde(skip_serializing_if = "Option::is_none")]
     inherits: Option<String>,
     #[serde(default)]
@@ -26,19 +26,19 @@ struct File {
     modes: Vec<Mode>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     generations: Vec<Generation>,
-    /// ZeRO stages that it runs; nothing stands for those of the framework it inherits from, else for all.
+    /// ZeRO stages that it runs; empty means those of the framework it inherits from, else for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     zero_stages: Vec<u8>,
-    /// Ranks that it splits a model over; nothing stands for those of the framework it inherits from, else for all.
+    /// Ranks that it splits a model over; empty means those of the framework it inherits from, else for all.
     #[serde(skip_serializing_if = "Option::is_none")]
     ranks: Option<Vec<String>>,
-    /// Whose memory-bound kernels it runs; nothing stands for those of the framework it inherits from, else of a library.
+    /// Whose memory-bound kernels it runs; empty means those of the framework it inherits from, else of a library.
     #[serde(skip_serializing_if = "Option::is_none")]
     memory_kernels: Option<Provider>,
-    /// Whose other kernels it runs; nothing stands for those of the framework it inherits from, else for each GPU's default.
+    /// Whose other kernels it runs; empty means those of the framework it inherits from, else for each GPU's default.
     #[serde(skip_serializing_if = "Option::is_none")]
     engine: Option<Engine>,
-    /// What it keeps in memory while it trains; nothing stands for that of the framework it inherits from.
+    /// What it keeps in memory while it trains; empty means that of the framework it inherits from.
     #[serde(skip_serializing_if = "Option::is_none")]
     training_memory: Option<Practice>,
     #[serde(default)]

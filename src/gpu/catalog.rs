@@ -1,4 +1,4 @@
-//! The GPUs that a name may stand for: those of `data/gpus`, and those that opened files describe.
+//! The GPUs that a name may mean: those of `data/gpus`, and those that opened files describe.
 //!
 //! A catalogue is a value that whoever opens a table or a model fills and hands on, so what a name means
 //! follows from the files that were opened for one question, not from what else the program has read.
@@ -106,7 +106,7 @@ const MAKERS: [&str; 13] = [
     "corporation",
 ];
 
-/// Words for the form of a GPU that a plain name stands for.
+/// Words for the form of a GPU that a plain name means.
 const FORMS: [&str; 9] = [
     "sxm", "sxm2", "sxm3", "sxm4", "sxm5", "sxm6", "oam", "hbm3", "hbm3e",
 ];

@@ -166,12 +166,12 @@ impl Gpu {
         BytesPerSecond::from_bytes_per_sec(known.expect("the range table requires it"))
     }
 
-    /// Share of [`Gpu::bandwidth`] that a streaming kernel reaches; 0.85 where nobody measured it.
+    /// Share of [`Gpu::bandwidth`] that a streaming kernel reaches; 0.85 if unmeasured.
     pub fn reachable_bandwidth(&self) -> BytesPerSecond {
         self.bandwidth() * self.figures.reachable.unwrap_or(0.85)
     }
 
-    /// The best sustained bf16 rate that was published; `None` if nobody measured it.
+    /// The best sustained bf16 rate that was published; `None` if unmeasured.
     pub fn reachable_peak(&self) -> Option<FlopsPerSecond> {
         let best = self.get("reachable_bf16_flops_per_s");
         best.map(FlopsPerSecond::from_flops_per_sec)
@@ -300,7 +300,7 @@ impl Gpu {
         (self.required("alignment_bytes") as u64 / dtype.size()).max(1)
     }
 
-    /// The least time one kernel takes inside a stream of kernels; 2.5 us where nobody measured it.
+    /// The least time one kernel takes inside a stream of kernels; 2.5 us if unmeasured.
     pub fn launch_floor(&self) -> Seconds {
         Seconds::from_secs(self.figures.launch.unwrap_or(2.5e-6))
     }

@@ -9,7 +9,7 @@ pub(super) struct Found {
     pub kind: &'static str,
     /// The attention, behind the product that its operator runs first.
     pub ops: Vec<Op>,
-    /// The node that stands for it.
+    /// The node that represents it.
     pub at: usize,
     pub nodes: Vec<usize>,
     /// Whether the graph adds a mask of its own to the scores.

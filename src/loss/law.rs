@@ -161,7 +161,7 @@ fn penalty(aspect: &[f64], ln_ratio: f64) -> f64 {
     weight * away * away
 }
 
-/// Laws that stand for one data set in one form: the fit and its bootstrap draws over shapes.
+/// Laws of one data set in one form: the fit and its bootstrap draws over shapes.
 #[derive(Clone, Debug)]
 pub struct Member {
     /// Name of the data set and the schedule.

@@ -123,7 +123,7 @@ fn experts(arch: &Architecture, query: &Query, work: &Workload) -> Vec<Workload>
     let sharing = work.tp * work.cp * work.dp;
     let mut all = Vec::new();
     for ep in divisors(moe.experts).filter(|&ep| ep <= MOST_EP && sharing.is_multiple_of(ep)) {
-        // 0 stands for all tensor-parallel ranks.
+        // 0 means all tensor-parallel ranks.
         let cut: &[u64] = match (ep, work.tp) {
             (1, _) => &[0],
             (_, 1) => &[1],

@@ -111,7 +111,7 @@ pub fn other_gpu(gpu: &Gpu, known: &Key) -> f64 {
 /// what ml-engineering sustains there, 1.02 to 1.075 (docs/method/intervals.md).
 const BURST: f64 = 1.08;
 
-/// The fastest arithmetic in 16 bits of a GPU whose kernels nobody timed; `None` if no sustained rate was published.
+/// The fastest arithmetic in 16 bits of a GPU without timed kernels; `None` if no sustained rate was published.
 pub fn reachable_peak(gpu: &Gpu) -> Option<FlopsPerSecond> {
     gpu.reachable_peak().map(|sustained| sustained * BURST)
 }

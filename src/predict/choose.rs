@@ -350,7 +350,7 @@ struct SparseEntry {
     gpu: String,
     stack: String,
     m_from: u64,
-    #[allow(dead_code)] // evidence for whoever reads the file
+    #[allow(dead_code)] // evidence for readers of the file
     source: String,
 }
 
@@ -373,7 +373,7 @@ static SPARSE: LazyLock<Sparse> = built_in!("data/sparse.toml");
 #[serde(deny_unknown_fields)]
 struct AlignmentEntry {
     vendor: Vendor,
-    /// Nothing stands for all generations.
+    /// Empty means all generations.
     generations: Option<Vec<Generation>>,
     alignment_from: String,
     /// Whether odd sizes cost nothing there, so that batches alone are carried over.
@@ -605,7 +605,7 @@ fn knows_gemms(artifact: &Artifact) -> bool {
     })
 }
 
-/// The models that may answer for a GPU as if nobody had measured it: those of all other GPUs, the nearest of its
+/// The models that may answer for a GPU as if it had no measurements: those of all other GPUs, the nearest of its
 /// generation first, then of other generations.
 pub fn candidates_without(gpu: &Gpu) -> Result<Candidates<'_>> {
     let others = others(gpu)?.into_iter();

@@ -87,7 +87,7 @@ impl Predictor {
         Ok(predictor)
     }
 
-    /// A predictor of a GPU as if nobody had measured it: from the built-in models that saw no row of it, neither their own
+    /// A predictor of a GPU as if it had no measurements: from the built-in models that saw no row of it, neither their own
     /// nor through a teacher. Odd sizes are known from elsewhere; measured ratios between kernels of attention stay, laws of its memory-bound
     /// kernels do not.
     pub fn leaving_out(gpu: &Gpu) -> Result<Self> {

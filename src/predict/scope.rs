@@ -32,14 +32,14 @@ impl Scope {
 #[serde(deny_unknown_fields)]
 struct OtherStack {
     family: Family,
-    /// Formats that it holds for; nothing stands for all.
+    /// Formats that it holds for; empty means all.
     dtypes: Option<Vec<Dtype>>,
-    /// The kind that it holds for; nothing stands for all.
+    /// The kind that it holds for; empty means all.
     kind: Option<String>,
     half_width: f64,
-    #[allow(dead_code)] // evidence for whoever reads the file
+    #[allow(dead_code)] // evidence for readers of the file
     tables: u64,
-    #[allow(dead_code)] // evidence for whoever reads the file
+    #[allow(dead_code)] // evidence for readers of the file
     coverage: f64,
 }
 

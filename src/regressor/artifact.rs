@@ -168,7 +168,7 @@ impl From<Key> for KeyFields {
     }
 }
 
-/// The GPU of a sub-model that was trained over all GPUs, for GPUs nobody measured.
+/// The GPU of a sub-model that was trained over all GPUs, for unmeasured GPUs.
 pub const ANY_GPU: &str = "any";
 
 /// One predictor: an ensemble of nets, or one net distilled from it, with its provenance.

@@ -21,7 +21,7 @@ pub const RATIO_ERROR: f64 = 0.15;
 pub const SHARE_ERROR: f64 = 0.06;
 
 named_enum! {
-    /// What a criterion stands on.
+    /// The evidence of a criterion.
     Basis {
         /// Measurements that the shipped nets never saw.
         KeptOut = "kept_out",
@@ -46,7 +46,7 @@ impl Basis {
         }
     }
 
-    /// Whether numbers stand behind it.
+    /// Whether it has numbers.
     pub const fn is_measured(self) -> bool {
         !matches!(self, Self::Claim)
     }
@@ -114,7 +114,7 @@ pub enum Limit {
 pub struct Criterion {
     /// What the number is.
     pub statement: String,
-    /// What it stands on.
+    /// Its evidence.
     pub basis: Basis,
     /// The number.
     pub value: f64,
@@ -186,7 +186,7 @@ named_enum! {
 pub struct Verdict {
     /// How many criteria are met.
     pub outcome: Outcome,
-    /// Whether any of them stands on measurements.
+    /// Whether any of them has measurements as evidence.
     pub measured: bool,
     /// Criteria that are met.
     pub met: usize,

@@ -58,7 +58,7 @@ pub struct Finding {
     pub title: String,
     /// What the paper says, in one sentence.
     pub claim: String,
-    /// Where that and the quoted numbers stand.
+    /// The place of that and of the quoted numbers.
     pub source: String,
     /// The rules that follow, by their ids.
     pub rules: Vec<String>,
@@ -132,7 +132,7 @@ pub struct Curve {
     pub name: String,
     /// Horizontal and vertical values.
     pub points: Vec<(f64, f64)>,
-    /// What stands beside each point; empty, or one text per point.
+    /// Labels of the points; empty, or one text per point.
     #[serde(skip)]
     pub labels: Vec<String>,
 }

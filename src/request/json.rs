@@ -23,7 +23,7 @@ pub fn read<R: FromJson>(body: Value) -> Result<(R, TargetRequest)> {
 
 /// What a JSON object is read as.
 pub trait FromJson: Sized {
-    /// Reads an object; `others` are the keys that may stand beside its own.
+    /// Reads an object; `others` are further keys that are allowed.
     fn from_json(body: Value, others: &str) -> Result<Self>;
 }
 
@@ -49,7 +49,7 @@ pub fn plain<R: DeserializeOwned>(body: Value) -> Result<R> {
     read_as(body, "")
 }
 
-/// Moves keys of the workload that stand beside the others to where a request has them.
+/// Moves top-level keys of the workload to where a request has them.
 ///
 /// Keyword arguments and columns of a table are flat.
 pub fn with_workload(mut body: Value) -> Value {

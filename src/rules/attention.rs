@@ -49,7 +49,7 @@ pub(super) fn head_fits(size: u64, alignment: u64) -> Verdict {
     if size == EXTRA_FLASH_SIZE {
         return Verdict::met(format!("head size {size} has a flash kernel of its own"));
     }
-    // What the predictor takes for a size that nobody timed.
+    // What the predictor takes for an untimed size.
     let tile = head_tile(size);
     let detail = match Attention::new(1, 1, 2, size).has_fused_kernel() {
         true => format!("{detail}: fused kernels compute it as {tile}"),

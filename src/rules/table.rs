@@ -9,7 +9,7 @@ use crate::rules::attention;
 use crate::rules::fill;
 use crate::rules::parallel;
 
-/// Every rule, in the paper's order; those that follow-ups added stand behind.
+/// Every rule, in the paper's order; those that follow-ups added come last.
 pub static RULES: &[Rule] = &[
     Rule {
         id: "vocabulary",

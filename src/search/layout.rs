@@ -90,7 +90,7 @@ impl Planned {
         if let Some(gpus) = layout.gpus {
             return plans(gpus).map(Some);
         }
-        // A card that nobody builds into servers stands alone as long as it holds the states.
+        // A consumer card is searched alone as long as it holds the states.
         let least = predictor.gpu().gpus_per_node().map_or(1, |_| 8);
         let counts = std::iter::successors(Some(least), |gpus| Some(gpus * 2));
         let mut counts = counts.take_while(|&gpus| gpus <= MOST_GPUS);

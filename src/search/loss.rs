@@ -35,7 +35,7 @@ pub struct Referee {
 impl Referee {
     /// Against the baseline of a request; after the tokens of the request where none are given.
     pub fn new(request: &Request, tokens: Option<f64>) -> Self {
-        // A baseline that nobody named lends its proportions, not its tokenizer.
+        // An unnamed baseline lends its proportions, not its tokenizer.
         let vocab = match request.named {
             true => request.baseline.vocab,
             false => request.vocab,

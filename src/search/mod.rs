@@ -195,7 +195,7 @@ pub struct FrontPoint {
     pub loss: Comparison,
 }
 
-/// Name of the shape that stands in for a published model.
+/// Name of the shape that replaces a published model.
 const STAND_IN: &str = "centre-of-bounds";
 
 /// What a search found.

@@ -53,7 +53,7 @@ const MOST_COPIES: usize = 50;
 
 /// Orders candidates, given fastest first: by speed between tie groups; within one by the rules that are broken, heads that
 /// do not divide by [`WHOLE_HEADS`], loss and closeness to published models. Shapes of nearly the same layers and width are
-/// one: the first of them stands for all.
+/// one: the first of them represents all.
 ///
 /// A group holds all whose 90 % interval, without what all shapes share, overlaps that of the group's fastest; the constants of
 /// the framework are shared, what hangs on them is not.

@@ -1,4 +1,4 @@
-//! What may be asked of a search, and what stands in where nothing is said.
+//! What may be asked of a search, and its defaults.
 
 use crate::arch::Architecture;
 use crate::arch::Biases;
@@ -95,7 +95,7 @@ const SHARED_KEYS: std::ops::RangeInclusive<u64> = 2..=8;
 /// again.
 const OTHER_PARTS: f64 = 0.4;
 
-/// How far the baseline that nobody named may be from the parameters asked for, all and active ones, as a factor.
+/// How far an unnamed baseline may be from the parameters asked for, all and active ones, as a factor.
 const NEAR: f64 = 1.25;
 
 /// And its vocabulary, whose parameters would else decide a gain.

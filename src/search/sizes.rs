@@ -141,7 +141,7 @@ pub fn search_sizes(
     Ok(answer)
 }
 
-/// The request of one size: parts that nobody named are as usual at that size.
+/// The request of one size: unnamed parts are as usual at that size.
 fn of_size(request: &Request, parameters: u64) -> Request {
     let mut base = request.base.clone();
     if !request.named {

@@ -85,7 +85,7 @@ pub struct App {
     hosts: Hosts,
     metrics: Arc<Metrics>,
     draining: Arc<AtomicBool>,
-    /// Takes lines for whoever runs the service.
+    /// Receives one line per event.
     say: fn(&str),
 }
 
@@ -308,7 +308,7 @@ pub fn run(options: &Options, say: fn(&str)) -> Result<()> {
         listen::serve(listener, router, app, stop).await;
         Ok(())
     });
-    // A search that nobody waits for any more stops at its next move; it is not waited for.
+    // A search without a waiting client stops at its next move; it is not waited for.
     runtime.shutdown_background();
     served
 }

@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(chosen.len(), 20);
         assert!(chosen.iter().all(|place| place % 2 == 1), "{chosen:?}");
         assert_eq!(chosen, query_by_committee(gpu, &rows, &candidates, 20));
-        // A format nobody timed, and rows that are too few.
+        // An untimed format, and rows that are too few.
         let other = Op::Gemm(Gemm::square(512, Layout::Tn, Dtype::Fp16));
         assert!(query_by_committee(gpu, &rows, &[other], 20).is_empty());
         assert!(

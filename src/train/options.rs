@@ -141,7 +141,7 @@ pub struct Options {
     pub gpus: GpuCatalog,
     /// Train the sub-models of this GPU only; without it the rows must be of one GPU.
     pub gpu: Option<String>,
-    /// One sub-model a family over all GPUs, for GPUs nobody measured.
+    /// One sub-model a family over all GPUs, for unmeasured GPUs.
     pub across: bool,
     /// Model to fine-tune instead of starting fresh.
     pub base: Option<Artifact>,

@@ -2,7 +2,7 @@
 //!
 //! Trees follow the jumps of kernel heuristics better than small nets on the same features, but are too slow
 //! and too coarse to ship. So they see the sub-model's own rows and those of its auxiliary tables, and give
-//! pseudo-labels to shapes that nobody measured; the nets learn rows and labels together (distillation, Hinton et al., arXiv 1503.02531).
+//! pseudo-labels to unmeasured shapes; the nets learn rows and labels together (distillation, Hinton et al., arXiv 1503.02531).
 
 use crate::families::{Family, GpuRates, Role};
 use crate::ops::{Gemm, Op};

@@ -4,7 +4,7 @@
 //! frequencies, soft caps) are known and skipped, a value that would change the computation in a way this crate does not
 //! model is refused. Of fields that its `model_type` does not define, those that may change a shape by their name are
 //! refused, all at once, unless they are off; the others are passed over, and named with each answer. Where a field is missing, only the default
-//! that `transformers` documents for that `model_type` stands in; sizes without which no model exists
+//! that `transformers` documents for that `model_type` is taken; sizes without which no model exists
 //! (layers, hidden, heads, MLP width, vocabulary) have no default, but in a `text_config`, from which
 //! `transformers` itself leaves defaults out.
 //!

@@ -210,7 +210,7 @@ impl Stated {
         ))
     }
 
-    /// Sentences about an answer, for whoever reads it; that about the number format is the first.
+    /// Sentences about an answer, for its reader; that about the number format is the first.
     pub fn notes(&self, work: &Workload) -> Vec<String> {
         let left_out = self.left_out.iter().cloned();
         self.format_note(work).into_iter().chain(left_out).collect()

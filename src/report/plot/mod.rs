@@ -64,7 +64,7 @@ pub struct Series {
     pub name: String,
     /// Horizontal and vertical values.
     pub points: Vec<(f64, f64)>,
-    /// What stands beside each point; empty, or one text per point.
+    /// Labels of the points; empty, or one text per point.
     pub labels: Vec<String>,
 }
 
@@ -82,9 +82,9 @@ pub struct Marks {
 /// One vertical line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mark {
-    /// Where it stands.
+    /// Its position.
     pub x: f64,
-    /// What stands at its head; may be empty.
+    /// Its title; may be empty.
     pub label: String,
 }
 

@@ -1,4 +1,4 @@
-//! The range of an axis and where its numbers stand.
+//! The range of an axis and the positions of its numbers.
 
 use crate::report::grouped;
 use crate::report::plot::Axis;
@@ -14,7 +14,7 @@ pub(super) struct Scale {
     log: bool,
     /// The range in positions.
     pub range: Range<f64>,
-    /// Where numbers stand, in positions.
+    /// Positions of the numbers.
     pub ticks: Vec<f64>,
     step: f64,
 }
@@ -67,7 +67,7 @@ impl Scale {
         place(self.log, value)
     }
 
-    /// The number that stands at a position.
+    /// The number at a position.
     pub(super) fn number(&self, position: f64) -> String {
         let value = if self.log {
             10f64.powf(position)

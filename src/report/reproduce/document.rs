@@ -42,7 +42,7 @@ pub(super) struct FindingDocument {
     pub verdict: Outcome,
     pub verdict_text: &'static str,
     pub measured: bool,
-    /// What the criteria stand on, each kind once.
+    /// The evidence of the criteria, each kind once.
     stands_on: Vec<Basis>,
     pub criteria_met: usize,
     pub criteria: Vec<CriterionDocument>,
@@ -71,7 +71,7 @@ pub(super) struct CriterionDocument {
 }
 
 impl FindingDocument {
-    /// What the verdict stands on, for a narrow column.
+    /// The evidence of the verdict, for a narrow column.
     pub(super) fn stands_on(&self) -> String {
         let texts = self
             .stands_on

@@ -32,7 +32,7 @@ pub(super) enum Column {
     Roomy,
 }
 
-/// What stands in a table.
+/// A table.
 pub(super) enum Cell<'a> {
     /// A text.
     Text(String),

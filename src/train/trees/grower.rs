@@ -16,7 +16,7 @@ struct Branch {
     step: f32,
 }
 
-/// A leaf of the growing tree. Its histograms stand at its own number.
+/// A leaf of the growing tree. Its histograms are at its own number.
 #[derive(Clone)]
 struct Leaf {
     /// Its rows' range in [`Grower::bag`].
@@ -354,7 +354,7 @@ impl<'a> Grower<'a> {
         }
     }
 
-    /// The tree's nodes for a forest in which it stands at `root`.
+    /// The tree's nodes for a forest in which it begins at `root`.
     pub(super) fn nodes(&self, root: usize) -> impl Iterator<Item = Node> {
         self.branches.iter().enumerate().map(move |(at, branch)| {
             let children = branch.children.map(|child| (root + child) as u32);

@@ -35,7 +35,7 @@ pub(super) fn pack(columns: &[Column], group: &[usize], packed: &mut [[u8; LANES
     }
 }
 
-/// Counts a group's histogram over the rows of a leaf, whose pairs stand in the same order.
+/// Counts a group's histogram over the rows of a leaf, whose pairs are in the same order.
 pub(super) fn count_group(
     histogram: &mut Histogram,
     packed: &[[u8; LANES]],

@@ -1,4 +1,4 @@
-//! Gradient-boosted regression trees, which label the shapes that nobody measured.
+//! Gradient-boosted regression trees, which label unmeasured shapes.
 //!
 //! A small histogram learner in the manner of LightGBM (Ke et al., "LightGBM: A Highly Efficient
 //! Gradient Boosting Decision Tree", NIPS 2017) for squared loss: features are cut into at most 256
@@ -135,7 +135,7 @@ impl Forest {
 /// Grows a forest on row-major, finite `inputs` for squared loss.
 ///
 /// Rows of weight zero play no part, nor do features with one value. One thread does all the work,
-/// so a seed gives the same forest everywhere; `progress` hears how many trees stand.
+/// so a seed gives the same forest everywhere; `progress` receives the number of finished trees.
 pub fn grow(
     width: usize,
     inputs: &[f32],
