@@ -64,8 +64,8 @@ COMPILERS = "for i in 1 2 3 4 5 6 7 8 9 10; do '%s' '{kit}/torch_linear.py' --co
 PARTS = [
     measure("choices", 15, 240, "--choices", "1000000", beside=True),
     steps("steps-2.7b", 40, 185),
-    steps("steps-1.3b", 20, 60),
-    steps("steps-gated", 20, 70),
+    steps("steps-1.3b", 20, 70),
+    steps("steps-gated", 20, 85),
     measure("gaps", 40, 110, "--plan", "gaps"),
     steps("transformers", 30, 90, needs=("torch", "transformers")),
     measure("wgpu", 40, 120, "--plan", "quick", device="wgpu:0", needs=("cuda",)),
