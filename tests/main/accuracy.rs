@@ -368,6 +368,31 @@ fn one_row_more_is_not_faster() {
     }
 }
 
+/// Nor an aligned one, where no operand is contiguous along `m`: 12 % were told between odd and whole tiles, where our own
+/// rows hold whole tiles alone.
+#[test]
+fn one_row_more_of_whole_tiles_is_hardly_faster() {
+    for gpu in ["h200", "h100", "h20", "h100-hbm2e"] {
+        for layout in [Layout::Tn, Layout::Nn] {
+            let mut gemms = random_gemms(7, layout, 400);
+            for (past, gemm) in (0..64).cycle().zip(&mut gemms) {
+                gemm.m += past;
+                gemm.n = gemm.n.next_multiple_of(64);
+                gemm.k = gemm.k.next_multiple_of(64);
+            }
+            let more: Vec<_> = gemms.iter().map(|op| Gemm { m: op.m + 1, ..*op }).collect();
+            let times = predict(gpu, &gemms);
+            let ratios = times.iter().zip(predict(gpu, &more));
+            let ratios = ratios.map(|(one, other)| other.time / one.time).collect();
+            let (median, faster) = median_and_faster(ratios);
+            assert!(
+                median > 0.999 && faster < 0.005,
+                "{gpu} {layout}: {median} {faster}"
+            );
+        }
+    }
+}
+
 /// Square bf16 products on RTX 4090 in TFLOP/s, pytorch/pytorch issue 181718.
 #[test]
 fn odd_sizes_cost_little_on_ada() {
