@@ -86,6 +86,7 @@ mod service;
 mod skip;
 
 #[cfg(feature = "serve")]
+mod size;
 mod sockets;
 
 mod style;
