@@ -1202,7 +1202,7 @@ class Model:
         batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
         seq: Tokens per sequence; in decode the cached ones, as context [default: 2048, of a search
             4096, or what the position table holds].
-        context: Cached tokens per sequence [default: 2048, of a search 4096, or what the position table
+        context: Cached tokens per sequence [default: 4096, or what the position table
             leaves in decode, else 0].
         dtype: Number format of the linear layers [default: bf16; when serving a quantized checkpoint,
             as that is stored].
@@ -1312,7 +1312,7 @@ class Model:
         batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
         seq: Tokens per sequence; in decode the cached ones, as context [default: 2048, of a search
             4096, or what the position table holds].
-        context: Cached tokens per sequence [default: 2048, of a search 4096, or what the position table
+        context: Cached tokens per sequence [default: 4096, or what the position table
             leaves in decode, else 0].
         dtype: Number format of the linear layers [default: bf16; when serving a quantized checkpoint,
             as that is stored].
@@ -1422,7 +1422,7 @@ class Model:
         batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
         seq: Tokens per sequence; in decode the cached ones, as context [default: 2048, of a search
             4096, or what the position table holds].
-        context: Cached tokens per sequence [default: 2048, of a search 4096, or what the position table
+        context: Cached tokens per sequence [default: 4096, or what the position table
             leaves in decode, else 0].
         dtype: Number format of the linear layers [default: bf16; when serving a quantized checkpoint,
             as that is stored].
@@ -1824,7 +1824,7 @@ class Model:
         batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
         seq: Tokens per sequence; in decode the cached ones, as context [default: 2048, of a search
             4096, or what the position table holds].
-        context: Cached tokens per sequence [default: 2048, of a search 4096, or what the position table
+        context: Cached tokens per sequence [default: 4096, or what the position table
             leaves in decode, else 0].
         dtype: Number format of the linear layers [default: bf16; when serving a quantized checkpoint,
             as that is stored].
@@ -2014,7 +2014,7 @@ def search(
     batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
     seq: Tokens per sequence; in decode the cached ones, as context [default: 2048, of a search
         4096, or what the position table holds].
-    context: Cached tokens per sequence [default: 2048, of a search 4096, or what the position table
+    context: Cached tokens per sequence [default: 4096, or what the position table
         leaves in decode, else 0].
     dtype: Number format of the linear layers [default: bf16; when serving a quantized checkpoint,
         as that is stored].
@@ -2125,7 +2125,7 @@ def check(
     batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
     seq: Tokens per sequence; in decode the cached ones, as context [default: 2048, of a search
         4096, or what the position table holds].
-    context: Cached tokens per sequence [default: 2048, of a search 4096, or what the position table
+    context: Cached tokens per sequence [default: 4096, or what the position table
         leaves in decode, else 0].
     dtype: Number format of the linear layers [default: bf16; when serving a quantized checkpoint,
         as that is stored].
@@ -2558,7 +2558,7 @@ def sweep(
     batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
     seq: Tokens per sequence; in decode the cached ones, as context [default: 2048, of a search
         4096, or what the position table holds].
-    context: Cached tokens per sequence [default: 2048, of a search 4096, or what the position table
+    context: Cached tokens per sequence [default: 4096, or what the position table
         leaves in decode, else 0].
     dtype: Number format of the linear layers [default: bf16; when serving a quantized checkpoint,
         as that is stored].

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::ops::{Dtype, RouterLoad};
 use crate::plan::{Limits, MOST_GPUS, OFFLOAD_LAST, Query, memory_share, sequences};
-use crate::request::workload::format;
+use crate::request::workload::{USUAL_SEQUENCE, format};
 use crate::request::{ArchitectureRequest, Size, Sizes, number};
 use crate::units::Seconds;
 use serde::de::{Deserialize, Deserializer, Error as _};
@@ -21,9 +21,6 @@ use std::str::FromStr;
 use utoipa::openapi::schema::{OneOfBuilder, Type};
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
-
-/// Tokens of a sequence or a prompt, unless told otherwise.
-pub(super) const USUAL_SEQUENCE: u64 = 4096;
 
 /// Tokens that a request generates, unless told otherwise.
 const USUAL_OUTPUT: u64 = 512;

@@ -6,7 +6,6 @@ use crate::arch::MlpKind;
 use crate::arch::Mode;
 use crate::arch::Moe;
 use crate::arch::Stated;
-use crate::arch::Workload;
 use crate::arch::config_json;
 use crate::error::Error;
 use crate::error::Result;
@@ -16,7 +15,6 @@ use crate::request::Size;
 use crate::request::Sizes;
 use crate::request::WorkloadRequest;
 use crate::request::number;
-use crate::request::plan::USUAL_SEQUENCE;
 use crate::request::{GpuTime, Tokens};
 use crate::search;
 use crate::search::Free;
@@ -294,13 +292,13 @@ impl SearchRequest {
                     parameters,
                     active: model.moe.map(|_| (parameters as f64 * share) as u64),
                     base,
-                    ..Request::like(model, self.described(model, sizes)?)
+                    ..Request::like(model, self.workload.described(model, sizes)?)
                 }
             }
             (None, Some(parameters)) => {
                 let kind = self.mlp.unwrap_or(MlpKind::Swiglu);
                 let base = with_experts(search::usual_architecture(kind, parameters), experts);
-                let workload = self.described(&base, sizes)?;
+                let workload = self.workload.described(&base, sizes)?;
                 let vocab = vocab.unwrap_or(USUAL_VOCABULARY);
                 Request::of_base(base, parameters, vocab, workload)?
             }
@@ -332,10 +330,6 @@ impl SearchRequest {
             top: self.top as usize,
             ..request
         })
-    }
-
-    fn described(&self, model: &Architecture, sizes: &mut Sizes) -> Result<Workload> {
-        self.workload.described_at(USUAL_SEQUENCE, model, sizes)
     }
 
     /// The experts of what is searched: those of `like`, or usual ones where any option asks for experts.

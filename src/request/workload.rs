@@ -23,8 +23,8 @@ use serde_json::Value;
 use std::sync::LazyLock;
 use utoipa::{IntoParams, ToSchema};
 
-/// New tokens per sequence in training and prefill, and cached tokens in decode, unless told otherwise.
-const USUAL_SEQUENCE: u64 = 2048;
+/// Tokens per sequence in training and prefill, cached tokens in decode and tokens of a prompt, unless stated.
+pub(super) const USUAL_SEQUENCE: u64 = 4096;
 
 /// What one step does and over how many GPUs it is spread.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema, IntoParams)]
@@ -39,10 +39,10 @@ pub struct WorkloadRequest {
     /// Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
     #[cfg_attr(feature = "cli", arg(long, value_name = "B"))]
     pub batch: Option<Size>,
-    /// Tokens per sequence; in decode the cached ones, as context [default: 2048, of a search 4096, or what the position table holds].
+    /// Tokens per sequence; in decode the cached ones, as context [default: 4096, or what the position table holds].
     #[cfg_attr(feature = "cli", arg(long, value_name = "S"))]
     pub seq: Option<Size>,
-    /// Cached tokens per sequence [default: 2048, of a search 4096, or what the position table leaves in decode, else 0].
+    /// Cached tokens per sequence [default: 4096, or what the position table leaves in decode, else 0].
     #[cfg_attr(feature = "cli", arg(long, value_name = "T"))]
     pub context: Option<Size<0>>,
     /// Number format of the linear layers [default: bf16; when serving a quantized checkpoint, as that is stored].
@@ -127,16 +127,6 @@ pub struct WorkloadRequest {
 impl WorkloadRequest {
     /// The workload on this architecture, whether or not it can run.
     pub fn described(&self, architecture: &Architecture, sizes: &mut Sizes) -> Result<Workload> {
-        self.described_at(USUAL_SEQUENCE, architecture, sizes)
-    }
-
-    /// The same with so many tokens per sequence, unless told otherwise.
-    pub fn described_at(
-        &self,
-        usual: u64,
-        architecture: &Architecture,
-        sizes: &mut Sizes,
-    ) -> Result<Workload> {
         let batch = sizes.option("batch", self.batch);
         let seq = sizes.option("seq", self.seq);
         let context = sizes.option("context", self.context);
@@ -166,10 +156,14 @@ impl WorkloadRequest {
         let room = architecture.positions.longest();
         // A decoding step makes one new token, so there `seq` can only mean what is cached.
         let cached = context.or(seq.filter(|_| decode));
-        let context = cached.unwrap_or(if decode { usual.min(room - 1) } else { 0 });
+        let context = cached.unwrap_or(if decode {
+            USUAL_SEQUENCE.min(room - 1)
+        } else {
+            0
+        });
         let (usual_batch, usual_seq) = match self.mode {
-            Mode::Train => (4, usual),
-            Mode::Prefill => (1, usual),
+            Mode::Train => (4, USUAL_SEQUENCE),
+            Mode::Prefill => (1, USUAL_SEQUENCE),
             Mode::Decode => (8, 1),
         };
         let (dtype, recipe) = format(self.mode, architecture, self.dtype, self.recipe);
