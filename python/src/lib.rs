@@ -1,4 +1,4 @@
-//! Python bindings: every question of `shapewise::answer::question` as JSON text, and operators in arrays.
+//! Python bindings: every question of `shapewise::answer::question` as JSON text, operators in arrays, and the program.
 //!
 //! What makes keyword arguments of keys and attributes of reports is Python, in `shapewise/`.
 
@@ -17,6 +17,7 @@ use shapewise::report::AnyReport;
 use shapewise::request::{
     AttentionRequest, GemmRequest, OperatorRequest, Size, Sizes, TargetRequest, UNNAMED, json,
 };
+use std::ffi::OsString;
 
 create_exception!(
     shapewise,
@@ -275,6 +276,17 @@ impl Row for AttentionRequest {
     }
 }
 
+/// Runs the program with the arguments of this process; the exit code.
+#[pyfunction]
+fn main(py: Python<'_>) -> PyResult<u8> {
+    let args: Vec<OsString> = py.import("sys")?.getattr("argv")?.extract()?;
+    // Python would notice Ctrl-C only once the program is done.
+    let signal = py.import("signal")?;
+    let handler = (signal.getattr("SIGINT")?, signal.getattr("SIG_DFL")?);
+    signal.call_method1("signal", handler)?;
+    Ok(py.detach(|| shapewise::cli::code(args)))
+}
+
 #[pymodule]
 fn _shapewise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
@@ -283,6 +295,7 @@ fn _shapewise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Model>()?;
     for function in [
         wrap_pyfunction!(ask, module)?,
+        wrap_pyfunction!(main, module)?,
         wrap_pyfunction!(questions, module)?,
         wrap_pyfunction!(tiers, module)?,
         wrap_pyfunction!(times, module)?,

@@ -264,6 +264,18 @@ def test_the_examples_of_the_documentation_run():
             exec(compile(example, file, "exec"), {})
 
 
+def test_the_wheel_carries_the_command():
+    def run(*words):
+        command = Path(sys.executable).with_name("shapewise")
+        return subprocess.run([command, *words], capture_output=True, text=True)
+
+    printed = run("predict", "model", "llama-3-8b", "--gpu", "h100")
+    step = shapewise.Model.from_config("llama-3-8b").predict(gpu="h100")
+    assert (printed.returncode, printed.stdout.rstrip(), printed.stderr) == (0, str(step).rstrip(), "")
+    wrong = run("predict", "model", "llama-3-8b", "--gpu", "h1oo")
+    assert wrong.returncode == 2 and wrong.stdout == "" and "h100" in wrong.stderr
+
+
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")
 def test_ray_maps_configurations_to_the_same_numbers():
     import ray

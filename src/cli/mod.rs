@@ -77,12 +77,17 @@ const BUG: u8 = 70;
 
 /// Runs the program with these arguments, the program's name first.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    ExitCode::from(code(args))
+}
+
+/// The exit code of the program with these arguments, for those who run it inside another one.
+pub fn code(args: impl IntoIterator<Item = OsString>) -> u8 {
     let cli = match Cli::read(args) {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version come this way too; a closed pipe is not an error.
             let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
+            return if error.use_stderr() { USAGE } else { 0 };
         }
     };
     announce_bugs();
@@ -94,12 +99,12 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         print(&answer.text).map(|()| answer.code)
     });
     match outcome {
-        Ok(Ok(code)) => ExitCode::from(code),
+        Ok(Ok(code)) => code,
         Ok(Err(error)) => {
             say(&format!("error: {error}"));
-            ExitCode::from(if error.is_usage() { USAGE } else { FAILED })
+            if error.is_usage() { USAGE } else { FAILED }
         }
-        Err(_) => ExitCode::from(BUG),
+        Err(_) => BUG,
     }
 }
 

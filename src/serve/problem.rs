@@ -261,7 +261,7 @@ fn sentence(field: &str, value: &str, allowed: &str) -> String {
 const LONGEST: usize = 1000;
 
 /// A field breaks a rule.
-const FIELD: (&str, &str) = ("/api#field", "A field holds what it may not");
+const FIELD: (&str, &str) = ("/api#field", "A value is not allowed");
 
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
