@@ -110,7 +110,7 @@ mod tests {
     fn screening_counts_what_it_drops_and_trusts_unknown_gpus() {
         let mut foreign = at(8192, 8192, 8192, 0.5);
         foreign.gpu = "a gpu nobody described".into();
-        let rows = vec![
+        let rows = [
             at(8192, 8192, 8192, 0.5),
             at(8192, 8192, 8192, 1.5),
             foreign,
