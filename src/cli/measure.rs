@@ -8,10 +8,12 @@ use crate::measure::journal::{self, Existing};
 use crate::measure::plan::{self, Shard};
 use crate::measure::{self, Event, Options};
 use crate::report::Report;
+use crate::report::choices::ChoicesReport;
 use crate::report::measure::MeasureReport;
 use crate::report::probe::ProbeReport;
 use indicatif::ProgressBar;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Set by Ctrl-C; the run then ends after the case in flight and writes its file.
@@ -31,6 +33,9 @@ pub(super) fn run(args: &MeasureArgs, format: Format) -> Result<Answer> {
     };
     // Checks the arguments before a device is opened.
     journal::check_target(out, existing)?;
+    if let Some(shapes) = args.choices {
+        return choices(args, out, existing, shapes, format);
+    }
     let plan = plan::find(&args.plan)?;
     let shard = shard(args)?;
     let mut device = measure::open(&args.device)?;
@@ -68,6 +73,40 @@ pub(super) fn run(args: &MeasureArgs, format: Format) -> Result<Answer> {
         std::mem::forget(device);
     }
     Ok(answer(&report, report.is_sound(), format))
+}
+
+/// Asks for the kernels of many GEMMs.
+fn choices(
+    args: &MeasureArgs,
+    out: &Path,
+    existing: Existing,
+    shapes: u64,
+    format: Format,
+) -> Result<Answer> {
+    let device = measure::open(&args.device)?;
+    let _ = ctrlc::set_handler(interrupt);
+    let options = measure::choices::Options {
+        out,
+        existing,
+        shapes,
+        budget: args.budget,
+        threads: args.threads.map(|threads| threads as usize),
+        seed: args.seed,
+    };
+    let bar = progress_bar("asking {bar:30} {pos}/{len}");
+    bar.set_length(shapes);
+    let mut watch = |asked: u64| {
+        bar.set_position(asked);
+        match INTERRUPTED.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    };
+    let outcome = measure::choices::choices(&*device, &options, &mut watch);
+    bar.finish_and_clear();
+    let outcome = outcome?;
+    let report = ChoicesReport::new(out, &outcome, rows::skipped(&outcome.skipped));
+    Ok(answer(&report, true, format))
 }
 
 /// Checks the device and times a few operators.
@@ -207,12 +246,11 @@ fn show(event: &Event<'_>, bar: &ProgressBar) {
                 row.time
             ));
         }
-        Event::Loaded { load } => bar.set_message(format!("under load: {}", load.name)),
         Event::Stepped { step } => {
             let (name, workload) = (&step.architecture.name, step.workload);
             bar.set_message(format!("{name}, {workload} in {:.4} s", step.seconds));
         }
-        Event::LoadFailed { name, reason } => milestone(format!("left out: {name}: {reason}")),
+        Event::StepFailed { name, reason } => milestone(format!("left out: {name}: {reason}")),
         Event::Failed { case, reason } => milestone(format!("left out: {}: {reason}", case.op)),
         Event::Round { round, cases } => {
             milestone(format!(

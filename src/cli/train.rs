@@ -125,6 +125,11 @@ fn show(event: &Event<'_>, bar: &ProgressBar) {
                 ));
             }
         }
+        Event::BaseKept { base, learned, .. } => milestone(format!(
+            "  the base is kept: off by {:.2} % in the mean on held-out keys, what was learned by {:.2} %",
+            100.0 * base,
+            100.0 * learned
+        )),
         Event::Resumed { net } => milestone(format!("  {net}: finished in an earlier run")),
         Event::SubmodelSkipped { reason, .. } => milestone(format!("skipped: {reason}")),
     }

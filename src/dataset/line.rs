@@ -1,11 +1,11 @@
 //! One row as one JSON object, for journals: the names and units of the columns are those of our Parquet tables.
 //!
-//! GPU, stack and origin are equal for all rows of a journal and stand in its header.
+//! GPU, stack and origin are in the header of a journal.
 
 use super::column::{Cell, Column, Kind};
 use super::draft::Draft;
 use super::schema::{self, columns_of_line, columns_of_operator};
-use super::{Origin, Row};
+use super::{OWN_KERNELS, Origin, Row, is_own_kernel};
 use crate::error::Result;
 use crate::ops::Op;
 use crate::units::Seconds;
@@ -21,6 +21,16 @@ pub struct Shared {
     pub stack: Arc<str>,
     /// Where the rows are from.
     pub origin: Arc<Origin>,
+}
+
+impl Shared {
+    /// The stack of an operator: that of the libraries, or our own kernels.
+    pub fn stack_of(&self, op: &Op) -> Arc<str> {
+        match is_own_kernel(&self.stack, op) {
+            true => OWN_KERNELS.into(),
+            false => Arc::clone(&self.stack),
+        }
+    }
 }
 
 /// The columns of an operator that are not null.
@@ -63,5 +73,9 @@ pub fn from_object(object: &Map<String, Value>, shared: &Shared, place: &str) ->
     };
     let Shared { gpu, stack, origin } = shared.clone();
     let row = Draft::new(gpu, stack, origin).read(columns_of_line(), cell);
-    row.map_err(|problem| problem.at(place))
+    let row = row.map_err(|problem| problem.at(place))?;
+    Ok(Row {
+        stack: shared.stack_of(&row.op),
+        ..row
+    })
 }

@@ -41,6 +41,9 @@ named_enum! {
     }
 }
 
+/// Set of the rows whose fp8 products are summed without fast accumulation.
+pub const SLOW_SUMS: &str = "slow_sums";
+
 /// How a row was measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
@@ -74,4 +77,11 @@ pub struct Measured {
     pub temperature_celsius: Option<f64>,
     /// The algorithm that ran, where the library tells.
     pub kernel: Option<Kernel>,
+}
+
+impl Measured {
+    /// Whether fp8 products were promoted to single precision while they were summed, as frameworks sum gradients.
+    pub fn has_slow_sums(&self) -> bool {
+        self.set == SLOW_SUMS
+    }
 }

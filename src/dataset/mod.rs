@@ -5,6 +5,7 @@
 //! in [`Skipped`] with the reason. This module alone knows the Parquet crate.
 
 pub mod alarms;
+pub mod choices;
 mod clock;
 mod column;
 mod columns;
@@ -13,7 +14,6 @@ mod draft;
 mod file;
 mod import;
 pub mod line;
-pub mod loads;
 pub mod losses;
 mod measured;
 pub mod runs;
@@ -27,10 +27,11 @@ pub use file::{
     check_target, described_gpus, property, read, read_known, read_many, write, write_with,
 };
 pub use import::{Filter, Source, import};
-pub use measured::{Cache, Measured, Role, Stop};
+pub use measured::{Cache, Measured, Role, SLOW_SUMS, Stop};
 pub use schema::{SCHEMA, columns_markdown};
 pub use select::{
-    AnchorChange, RESERVED, RunToRun, anchor_change, is_reserved, is_timing, run_to_run, timings,
+    AnchorChange, OWN_KERNELS, RESERVED, RunToRun, anchor_change, is_own_kernel, is_reserved,
+    is_timing, run_to_run, timings,
 };
 pub use split::{HeldOut, Key, fold, is_held_out, key, split};
 

@@ -73,12 +73,12 @@ const ORIGIN: &[Column] = columns! {
 
 /// How a row of `measure` was measured; null in rows of other tables, as the first column shows.
 const MEASURED: &[Column] = columns! {
-    set: Measured, Text {}, "the set of the plan",
+    set: Measured, Text {}, "the set of the plan; fp8 products of `slow_sums` are summed without fast accumulation",
         |row| measured(row).map(|about| about.set.as_str()), |draft, text| draft.begin_measured(text);
     role: Measured, Name { names: &Role::NAMES, }, "why it was measured",
         |row| measured(row).map(|about| about.role.name()),
         |draft, name| Role::parse(name).map(|role| draft.measured.role = role);
-    cache: Measured, Name { names: &Cache::NAMES, }, "where the operands are when a call begins",
+    cache: Measured, Name { names: &Cache::NAMES, }, "where the operands are when a call begins; `cold` in new rows",
         |row| measured(row).map(|about| about.cache.name()),
         |draft, name| Cache::parse(name).map(|cache| draft.measured.cache = cache);
     stop: Measured, Name { names: &Stop::NAMES, }, "why no more replays were taken",
@@ -104,7 +104,7 @@ const MEASURED: &[Column] = columns! {
         |draft, value| draft.measured.temperature_celsius = Some(value);
     waves: Known, Real { range: [0.0, 1e12], }, "rounds of blocks over all processors, as the library counts them",
         |row| kernel(row)?.waves, |draft, waves| draft.kernel.waves = Some(waves);
-    rank: Measured, Whole { range: [0, LARGEST_32], }, "the library's algorithm, 0 for its first choice",
+    rank: Measured, Whole { range: [0, LARGEST_32], }, "the library's algorithm, 0 for its first choice, as in all new rows",
         |row| measured(row).map(|about| about.rank.into()), |draft, rank| draft.measured.rank = rank as u32;
     calls: Measured, Whole { range: [1, LARGEST_32], }, "calls in the chain that one replay runs",
         |row| measured(row).map(|about| about.calls.into()), |draft, calls| draft.measured.calls = calls as u32;

@@ -1,9 +1,11 @@
 //! Which rows are the time of a shape, which are kept from every fit, and how far two runs of one case differ.
 //!
-//! A file of `measure` holds more than one row for some shapes: warm caches, other algorithms, anchors and repeats.
+//! A file of `measure` holds more than one row for some shapes: anchors and repeats, in old files warm caches and other
+//! algorithms.
 
 use super::clock::to_usual_clock;
 use super::{Cache, Role, Row, Table, is_held_out, key};
+use crate::ops::Op;
 use crate::stats::{median, quantile};
 use std::collections::HashMap;
 
@@ -13,26 +15,47 @@ pub const RESERVED: f64 = 0.10;
 /// The seed of that choice, fixed for good.
 const RESERVED_SEED: u64 = 0;
 
+/// Stack of what our harness alone runs on CUDA.
+pub const OWN_KERNELS: &str = "shapewise-cuda";
+
+/// Whether a measured operator runs on kernels that no framework runs so: our memory-bound ones on CUDA, and cuDNN's
+/// attention of one query against a cache that is one tensor.
+pub fn is_own_kernel(stack: &str, op: &Op) -> bool {
+    let is_cuda = stack == OWN_KERNELS || stack.starts_with("cublaslt ");
+    is_cuda
+        && match op {
+            Op::Memory(_) => true,
+            Op::Attention(op) => op.is_decode(),
+            _ => false,
+        }
+}
+
 /// Whether this row is the time of its shape: cold operands, the algorithm that the library puts first, timed for its
 /// own sake. Every row of a table of others is.
 pub fn is_timing(row: &Row) -> bool {
     row.measured.as_ref().is_none_or(|about| {
         about.cache == Cache::Cold
             && about.rank == 0
+            && !about.has_slow_sums()
             && matches!(about.role, Role::Plan | Role::Active)
     })
 }
 
-/// Keeps the rows that are the time of their shape, in their order and at their usual clock, and counts the others.
+/// Keeps the rows that are the time of their shape by kernels that somebody else runs, too, in their order and at their
+/// usual clock, and counts the others.
 pub fn timings(rows: Vec<Row>) -> Table {
     let mut table = Table::default();
+    let is_own = |row: &Row| is_own_kernel(&row.stack, &row.op);
     for row in rows {
-        match row.measured.as_ref().filter(|_| !is_timing(&row)) {
+        let about = row.measured.as_ref();
+        match about.filter(|_| !is_timing(&row) || is_own(&row)) {
             None => table.rows.push(row),
             Some(about) => {
                 let reason = match (about.role, about.cache) {
                     (Role::Anchor, _) => "an anchor, timed again and again to see drift",
                     (Role::Repeat, _) => "a repeat, timed once more to see noise",
+                    _ if is_timing(&row) => "a kernel of our harness, which no framework runs",
+                    _ if about.has_slow_sums() => "summed without fast accumulation",
                     (_, Cache::Hot) => "timed with operands in the cache",
                     _ => "timed with an algorithm that the library does not put first",
                 };
@@ -66,7 +89,14 @@ pub fn run_to_run<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Option<RunToRu
     let (mut first, mut repeats) = (HashMap::new(), Vec::new());
     for row in rows {
         let Some(about) = &row.measured else { continue };
-        let case = (row.op, about.cache, about.rank, &*row.gpu, &*row.stack);
+        let case = (
+            row.op,
+            about.cache,
+            about.rank,
+            about.has_slow_sums(),
+            &*row.gpu,
+            &*row.stack,
+        );
         match about.role {
             Role::Plan | Role::Active => {
                 first.entry(case).or_insert(row.time);
@@ -115,6 +145,7 @@ pub fn anchor_change(earlier: &[Row], later: &[Row]) -> Option<AnchorChange> {
                     row.op,
                     about.cache,
                     about.rank,
+                    about.has_slow_sums(),
                     row.gpu.clone(),
                     row.stack.clone(),
                 );

@@ -3,12 +3,13 @@
 //! A device sets up operators and runs chains of calls; statistics, order and repetition are those
 //! of [`protocol`](crate::measure::protocol), which is the same for all devices.
 
-use crate::arch::{Architecture, Workload, lower};
+use crate::arch::{Architecture, Workload};
 pub use crate::dataset::Cache;
 use crate::dataset::{Kernel, Row, line};
 use crate::error::{Error, Result};
+use crate::measure::choices::OpenChooser;
 use crate::measure::path::KernelPath;
-use crate::ops::{Dtype, MemoryKind, Op};
+use crate::ops::{Dtype, Op};
 use crate::units::{Hertz, Seconds};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -23,17 +24,17 @@ pub struct Case {
     pub op: Op,
     /// State of the last-level cache before a call.
     pub cache: Cache,
-    /// Rank of the algorithm in the library's heuristic: 0 is its first choice.
-    pub rank: u32,
+    /// Whether an fp8 GEMM is summed without fast accumulation, as frameworks sum gradients.
+    pub slow_sums: bool,
 }
 
 impl Case {
-    /// The operator with cold operands and the library's first algorithm.
+    /// The operator with cold operands and fast accumulation.
     pub const fn cold(op: Op) -> Self {
         Self {
             op,
             cache: Cache::Cold,
-            rank: 0,
+            slow_sums: false,
         }
     }
 
@@ -42,7 +43,7 @@ impl Case {
         let about = row.measured.as_ref();
         Self {
             cache: about.map_or(Cache::Cold, |about| about.cache),
-            rank: about.map_or(0, |about| about.rank),
+            slow_sums: about.is_some_and(|about| about.has_slow_sums()),
             ..Self::cold(row.op)
         }
     }
@@ -53,7 +54,11 @@ impl Case {
     pub fn canonical(&self) -> String {
         let mut columns: BTreeMap<String, Value> = line::operator(&self.op).into_iter().collect();
         columns.insert("cache".to_owned(), self.cache.name().into());
-        columns.insert("rank".to_owned(), self.rank.into());
+        // Every case takes the library's first algorithm.
+        columns.insert("rank".to_owned(), 0.into());
+        if self.slow_sums {
+            columns.insert("slow_sums".to_owned(), true.into());
+        }
         serde_json::to_string(&columns).expect("names and numbers are JSON")
     }
 }
@@ -98,19 +103,6 @@ pub struct Replay {
     pub elapsed: Seconds,
     /// Processor clock during the replay, where the device reports it.
     pub clock: Option<Hertz>,
-}
-
-/// Times of one run of a recorded sequence.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Span {
-    /// From the start of the first operator of the first pass to the end of the last one.
-    pub elapsed: Seconds,
-    /// Time of each operator in the last pass.
-    pub operators: Vec<Seconds>,
-    /// Processor clock, where the device reports it.
-    pub clock: Option<Hertz>,
-    /// Sensors during the run.
-    pub sensors: Sensors,
 }
 
 /// Readings of the device's sensors.
@@ -208,31 +200,22 @@ pub trait Device {
     /// Sets up the operands, finds the algorithm and runs the case once; the chain owns all of it.
     fn open(&mut self, case: &Case) -> Result<Box<dyn Chain + '_>>;
 
-    /// Sets up operators that run one after the other, each on operands of its own.
-    fn open_sequence(&mut self, _ops: &[Op]) -> Result<Box<dyn Sequence + '_>> {
+    /// Sets up one transformer step of a framework on one GPU; each run of it returns its wall time.
+    fn open_step(
+        &mut self,
+        _architecture: &Architecture,
+        _workload: &Workload,
+    ) -> Result<Box<Step<'_>>> {
         Err(Error::infeasible(
-            "this device runs no sequences of operators",
+            "no framework runs whole steps on this device",
         ))
     }
 
-    /// Sets up one transformer step on one GPU; each run returns its wall time.
-    ///
-    /// Without a framework of the device's own it is the chain of the operators that the step consists of.
-    fn open_step(
-        &mut self,
-        architecture: &Architecture,
-        workload: &Workload,
-    ) -> Result<Box<Step<'_>>> {
-        let lowered = lower(architecture, workload)?;
-        // Gradients of one micro-batch are added to nothing.
-        let is_sum = |op: &Op| matches!(op, Op::Memory(memory) if memory.kind == MemoryKind::AccumulateGradient);
-        let items = lowered.items.iter().filter(|item| !is_sum(&item.op));
-        let ops: Vec<Op> = items
-            .flat_map(|item| std::iter::repeat_n(item.op, item.count as usize))
-            .collect();
-        let mut sequence = self.open_sequence(&ops)?;
-        sequence.record(1)?;
-        Ok(Box::new(move || Ok(sequence.replay()?.elapsed)))
+    /// What answers on any thread which kernel the library puts first for a GEMM.
+    fn chooser(&self) -> Result<OpenChooser> {
+        Err(Error::infeasible(
+            "the library of this device does not report which kernel it chooses",
+        ))
     }
 
     /// Compares every kernel and library path in these formats with the reference on the CPU, on
@@ -298,15 +281,6 @@ pub trait Chain {
 /// Runs a whole step once and returns its wall time.
 pub type Step<'a> = dyn FnMut() -> Result<Seconds> + 'a;
 
-/// Operators that are set up to run one after the other.
-pub trait Sequence {
-    /// Records this many passes over the operators, at least one; they replace earlier ones.
-    fn record(&mut self, passes: u32) -> Result<()>;
-
-    /// Runs the passes once and waits for them.
-    fn replay(&mut self) -> Result<Span>;
-}
-
 /// A device name in our spelling from a product name: `NVIDIA RTX 6000 Ada` becomes
 /// `nvidia-rtx-6000-ada`; trademark signs and clocks (`@ 2.00GHz`) are dropped.
 pub fn device_name(title: &str) -> String {
@@ -336,15 +310,14 @@ mod tests {
         );
         let attention = Case {
             cache: Cache::Hot,
-            rank: 2,
             ..Case::cold(Op::Attention(Attention::new(1, 8, 128, 64)))
         };
         assert_eq!(
             attention.canonical(),
-            r#"{"batch":1,"cache":"hot","causal":true,"dtype":"bf16","family":"attention","head_dim":64,"heads":8,"kv_heads":8,"pass":"forward","rank":2,"seq_kv":128,"seq_q":128,"value_dim":64,"window":0}"#
+            r#"{"batch":1,"cache":"hot","causal":true,"dtype":"bf16","family":"attention","head_dim":64,"heads":8,"kv_heads":8,"pass":"forward","rank":0,"seq_kv":128,"seq_q":128,"value_dim":64,"window":0}"#
         );
         let shard = |case: &Case| (1..=8).find(|&index| Shard { index, of: 8 }.holds(case));
-        assert_eq!((shard(&gemm), shard(&attention)), (Some(1), Some(5)));
+        assert_eq!((shard(&gemm), shard(&attention)), (Some(1), Some(6)));
     }
 
     #[test]

@@ -9,9 +9,6 @@ mod header;
 
 pub use header::{Header, RunKey};
 
-use crate::dataset::loads::{
-    Load, load_from_object, load_to_object, loads_path, read_loads, write_loads,
-};
 use crate::dataset::steps::{MeasuredStep, read_steps, steps_path, write_steps};
 use crate::dataset::{self, Row, SCRIPTED, line};
 use crate::error::{Error, Result, require_regular};
@@ -47,8 +44,6 @@ pub enum Existing {
 enum Line {
     /// A row.
     Row(Map<String, Value>),
-    /// A sustained load.
-    Load(Value),
     /// A whole step.
     Step(Box<MeasuredStep>),
     /// A case that failed, as the object of its columns, and why; a resumed run skips it.
@@ -73,8 +68,6 @@ pub struct Earlier {
     pub header: Option<Header>,
     /// Rows of the journal and of the finished file that it continues.
     pub rows: Vec<Row>,
-    /// Sustained loads, of both likewise.
-    pub loads: Vec<Load>,
     /// Whole steps, of both likewise.
     pub steps: Vec<MeasuredStep>,
     /// Canonical text of the cases that failed, and why.
@@ -100,12 +93,7 @@ pub fn check_target(target: &Path, existing: Existing) -> Result<()> {
         )));
     }
     if existing == Existing::Refuse {
-        for path in [
-            target.to_owned(),
-            loads_path(target),
-            steps_path(target),
-            path_of(target),
-        ] {
+        for path in [target.to_owned(), steps_path(target), path_of(target)] {
             if path.exists() {
                 return Err(Error::bad_input(format!(
                     "--out {}: {} exists already; allowed: --resume to go on with it, --force to replace it, or a new file",
@@ -201,10 +189,6 @@ impl Journal {
                         let row = line::from_object(&row, &shared, &place(number))?;
                         earlier.rows.push(row);
                     }
-                    Line::Load(object) => {
-                        let load = load_from_object(object, &shared, &place(number))?;
-                        earlier.loads.push(load);
-                    }
                     Line::Step(step) => earlier.steps.push(*step),
                     Line::Failed { case, reason } => {
                         earlier.failed.push((case.to_string(), reason))
@@ -226,13 +210,6 @@ impl Journal {
                 .rows
                 .retain(|row| !known.contains(&fingerprint(row)));
             earlier.rows.splice(0..0, rows);
-            let beside = loads_path(&self.target);
-            if beside.exists() {
-                let loads = read_loads(&beside, &header.shared())?;
-                let is_new = |load: &Load| loads.iter().all(|known| known.name != load.name);
-                earlier.loads.retain(is_new);
-                earlier.loads.splice(0..0, loads);
-            }
             let beside = steps_path(&self.target);
             if beside.exists() {
                 let steps = read_steps(&beside)?;
@@ -259,11 +236,6 @@ impl Journal {
     /// Appends a row.
     pub fn row(&mut self, row: &Row) -> Result<()> {
         self.line(&Line::Row(line::to_object(row)?))
-    }
-
-    /// Appends a sustained load.
-    pub fn load(&mut self, load: &Load) -> Result<()> {
-        self.line(&Line::Load(load_to_object(load)))
     }
 
     /// Appends a whole step.
@@ -331,22 +303,16 @@ impl Journal {
         })
     }
 
-    /// Writes the Parquet file with all rows and the description of their GPU, beside it those of the
-    /// sustained loads and of the whole steps if there are any, then removes the journal.
+    /// Writes the Parquet file with all rows and the description of their GPU, beside it that of the
+    /// whole steps if there are any, then removes the journal.
     pub fn finish(
         mut self,
         header: &Header,
         rows: &[Row],
-        loads: &[Load],
         steps: &[MeasuredStep],
         gpu: &Gpu,
     ) -> Result<()> {
         self.sync()?;
-        let beside = loads_path(&self.target);
-        match loads.is_empty() {
-            false => write_loads(&beside, loads, &header.shared())?,
-            true => remove(&beside)?,
-        }
         let beside = steps_path(&self.target);
         match steps.is_empty() {
             false => write_steps(&beside, steps, gpu, &header.run.identity.stack)?,

@@ -1,6 +1,7 @@
 //! Measuring: one protocol for CUDA, wgpu, the CPU and a script, with rows in a crash-safe journal.
 
 pub mod checks;
+pub mod choices;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 pub mod describe;
@@ -8,7 +9,6 @@ pub mod device;
 pub mod drift;
 pub mod format;
 pub mod journal;
-pub mod load;
 mod open;
 pub mod path;
 pub mod plan;

@@ -35,8 +35,6 @@ pub struct Timing {
     pub clock: Option<Hertz>,
     /// Whether the clock was well below the median of its class.
     pub throttled: bool,
-    /// Time of the trial call.
-    pub trial: Seconds,
     /// Sensors after the last replay.
     pub sensors: Sensors,
     /// The algorithm that ran.
@@ -45,18 +43,6 @@ pub struct Timing {
     pub busy: Seconds,
     /// Total time on the device's clock, with set-up.
     pub took: Duration,
-}
-
-/// What came of timing a case.
-#[derive(Clone, Debug)]
-pub enum Timed {
-    /// Its timing.
-    Timing(Box<Timing>),
-    /// A trial took longer than was allowed, so nothing more was timed.
-    TooSlow {
-        /// Total time on the device's clock.
-        took: Duration,
-    },
 }
 
 /// Running medians of the clock by class: cases that draw more power run at lower clocks, so only
@@ -93,7 +79,7 @@ pub fn chain_length(chain: Seconds, call: Seconds) -> u32 {
     ((chain / call).ceil() as u32).clamp(1, LONGEST_CHAIN)
 }
 
-/// Times a case; none of it but a trial call where that takes over `slowest`.
+/// Times a case.
 ///
 /// A low clock is flagged and the time kept: a rested chip would be faster than one in a training
 /// step.
@@ -102,32 +88,20 @@ pub fn time(
     case: &Case,
     limits: &Limits,
     clocks: &mut Clocks,
-    slowest: Option<Seconds>,
-) -> Result<Timed> {
+) -> Result<Timing> {
     let begin = device.now();
-    let timing = once(device, case, limits, slowest)?;
+    let mut timing = once(device, case, limits)?;
     let took = device.now().saturating_sub(begin);
-    let Some(mut timing) = timing else {
-        return Ok(Timed::TooSlow { took });
-    };
     timing.throttled = clocks.is_throttled(&case.op, timing.summary.median, timing.clock);
     timing.sensors = device.sensors();
     timing.took = took;
-    Ok(Timed::Timing(Box::new(timing)))
+    Ok(timing)
 }
 
-fn once(
-    device: &mut dyn Device,
-    case: &Case,
-    limits: &Limits,
-    slowest: Option<Seconds>,
-) -> Result<Option<Timing>> {
+fn once(device: &mut dyn Device, case: &Case, limits: &Limits) -> Result<Timing> {
     // Opening runs the case once, which pays for whatever is loaded lazily.
     let mut chain = device.open(case)?;
     let call = positive(chain.trial()?, case)?;
-    if slowest.is_some_and(|slowest| call > slowest) {
-        return Ok(None);
-    }
     let calls = chain_length(limits.chain, call);
     chain.record(calls)?;
     let mut busy = call;
@@ -147,17 +121,16 @@ fn once(
     let summary = rule
         .summary(stop)
         .expect("the rule was fed before it stopped");
-    Ok(Some(Timing {
+    Ok(Timing {
         summary,
         calls,
         clock: median(clocks).map(Hertz::from_hertz),
         throttled: false,
-        trial: call,
         sensors: Sensors::default(),
         kernel: chain.kernel(),
         busy,
         took: Duration::ZERO,
-    }))
+    })
 }
 
 /// Refuses a time that is not positive and finite.

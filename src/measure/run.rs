@@ -3,7 +3,6 @@
 
 mod anchors_and_repeats;
 mod fair_share;
-mod loads;
 mod prepare;
 mod queue;
 mod scheduler;
@@ -14,9 +13,8 @@ use super::describe::gpu_of;
 use super::device::{Case, Device};
 use super::drift::{Drift, drift};
 use super::journal::{Existing, Header, Journal, RunKey};
-use crate::dataset::loads::Load;
 use crate::dataset::steps::MeasuredStep;
-use crate::dataset::{self, Role, Row, RunToRun, Skipped};
+use crate::dataset::{self, Row, RunToRun, Skipped};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::measure::plan::{DeviceRates, Plan, Shard};
@@ -102,18 +100,13 @@ pub enum Event<'a> {
         /// Why.
         reason: &'a str,
     },
-    /// A sustained load is in the journal.
-    Loaded {
-        /// The load.
-        load: &'a Load,
-    },
     /// A whole step is in the journal.
     Stepped {
         /// The step.
         step: &'a MeasuredStep,
     },
-    /// A sustained load or a whole step failed and is left out.
-    LoadFailed {
+    /// A whole step failed and is left out.
+    StepFailed {
         /// Its name.
         name: &'a str,
         /// Why.
@@ -160,8 +153,6 @@ pub struct Outcome {
     pub header: Header,
     /// All rows of the file.
     pub rows: Vec<Row>,
-    /// All sustained loads of the file beside it.
-    pub loads: Vec<Load>,
     /// All whole steps of the file beside it.
     pub steps: Vec<MeasuredStep>,
     /// Rows that this run added.
@@ -215,13 +206,12 @@ pub fn measure(
     let mut run = Run::new(device, options, prepared, journal, earlier, start);
     let ended = run.execute(propose, watch)?;
     let spent = run.spent();
-    let unreached = run.queue.len() + run.planned_loads.len() + run.planned_steps.len();
+    let unreached = run.queue.len() + run.planned_steps.len();
     let (set_up, added, notes) = (run.set_up(), run.added, run.device.notes());
     let Run {
         journal,
         header,
         rows,
-        loads,
         steps,
         skipped,
         lost,
@@ -243,7 +233,7 @@ pub fn measure(
     let _ = watch(&Event::Writing { rows: rows.len() });
     // The files of a device without a datasheet carry its description.
     let gpu = gpu_of(&identity.gpu, &identity.driver, &rows)?;
-    journal.finish(&header, &rows, &loads, &steps, &gpu)?;
+    journal.finish(&header, &rows, &steps, &gpu)?;
     let clocks = rows.iter().filter_map(|row| row.clock);
     Ok(Outcome {
         drift: drift(&rows),
@@ -251,7 +241,6 @@ pub fn measure(
         clock: median(clocks.map(Hertz::hertz).collect()).map(Hertz::from_hertz),
         header,
         rows,
-        loads,
         steps,
         added,
         unreached,
@@ -263,10 +252,4 @@ pub fn measure(
         spent,
         verdict,
     })
-}
-
-/// Whether a row times a case of the plan or of active learning, neither an anchor nor a repeat.
-fn is_own(row: &Row) -> bool {
-    let role = row.measured.as_ref().map(|about| about.role);
-    matches!(role, Some(Role::Plan | Role::Active))
 }

@@ -3,12 +3,13 @@
 //! Its rows carry the GPU name [`SCRIPTED`], which no model is trained on.
 
 use super::device::{
-    Case, Chain, Checked, Checks, ClockReasons, Device, DriverInfo, Identity, Replay, Sensors,
-    Sequence, Span,
+    Case, Chain, Checked, Checks, ClockReasons, Device, DriverInfo, Identity, Replay, Sensors, Step,
 };
 use super::path::{KernelPath, Refusals};
+use crate::arch::{Architecture, Workload, lower};
 use crate::dataset::{Kernel, SCRIPTED};
 use crate::error::{Error, Result};
+use crate::measure::choices::OpenChooser;
 use crate::ops::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
 use crate::random::{Random, fnv1a};
 use crate::units::{Bytes, BytesPerSecond, FlopsPerSecond, Hertz, Seconds};
@@ -51,8 +52,6 @@ pub struct Script {
     pub dtypes: Vec<Dtype>,
     /// Whether fused attention is supported.
     pub attention: bool,
-    /// Algorithms per GEMM.
-    pub ranks: u32,
     /// Device time to set up a case.
     pub set_up: Duration,
     /// Device time of every trial and replay beyond its calls: flush of the cache, hold of the
@@ -87,7 +86,6 @@ impl Default for Script {
             wrong: 0,
             dtypes: vec![Dtype::Bf16, Dtype::Fp32],
             attention: true,
-            ranks: 4,
             set_up: Duration::from_micros(1500),
             launch: Duration::ZERO,
             compile: Duration::ZERO,
@@ -176,7 +174,7 @@ pub struct Scripted {
     opened: u64,
     random: Random,
     /// When the plan of each attention is or was compiled.
-    compiled: HashMap<(Attention, u32), Duration>,
+    compiled: HashMap<Attention, Duration>,
     /// When each worker has nothing left to compile.
     free: Vec<Duration>,
     refusals: Refusals,
@@ -218,11 +216,12 @@ impl Scripted {
             .map_or(1.0, |dtype| dtype.size() as f64 / 2.0);
         let arithmetic = case.op.flops() / (script.rate * (1.0 / wide));
         let traffic = case.op.bytes() / script.bandwidth;
-        // Every algorithm after the first is slower, and every shape up to 10 % off the roofline.
-        let rank = 1.0 + 0.07 * f64::from(case.rank);
+        // Every shape is up to 10 % off the roofline.
         let shape = fnv1a(Case::cold(case.op).canonical().as_bytes());
         let offset = 1.0 + 0.1 * Random::new(shape, "offset").uniform();
-        script.floor + arithmetic.max(traffic) * (rank * offset)
+        // Sums without fast accumulation take a sixth longer.
+        let sums = if case.slow_sums { 7.0 / 6.0 } else { 1.0 };
+        script.floor + arithmetic.max(traffic) * (offset * sums)
     }
 
     /// One operator of each path in these formats, the first format of the script last.
@@ -297,10 +296,31 @@ const CLOCK: Hertz = Hertz::from_hertz(1.5e9);
 const THROTTLED: f64 = 0.7;
 
 /// The plan that a case compiles, if it is of attention.
-fn plan_of(case: &Case) -> Option<(Attention, u32)> {
+fn plan_of(case: &Case) -> Option<Attention> {
     match case.op {
-        Op::Attention(op) => Some((op, case.rank)),
+        Op::Attention(op) => Some(op),
         _ => None,
+    }
+}
+
+/// The kernel of the made-up heuristic.
+fn made_up(gemm: &Gemm) -> Kernel {
+    const TILES: [(u32, u32); 4] = [(256, 128), (128, 128), (64, 128), (64, 64)];
+    let blocks = |(rows, cols): (u32, u32)| {
+        gemm.batch * gemm.m.div_ceil(rows.into()) * gemm.n.div_ceil(cols.into())
+    };
+    let place = TILES.iter().position(|&tile| blocks(tile) >= 100);
+    let place = place.unwrap_or(TILES.len() - 1);
+    let missing = 100 / blocks(TILES[place]).max(1);
+    let split = missing.clamp(1, gemm.k.div_ceil(512).min(16)) as u32;
+    Kernel {
+        name: Some(format!("algorithm {}", 60 + place)),
+        tile: Some(TILES[place]),
+        stages: Some(3 + u32::from(gemm.k >= 1024)),
+        split_k: Some(split),
+        cluster: Some((1 + u32::from(gemm.m >= 512), 1)),
+        waves: None,
+        workspace_bytes: Some(if split > 1 { 4 * gemm.m * gemm.n } else { 0 }),
     }
 }
 
@@ -321,9 +341,6 @@ impl Device for Scripted {
         }
         if !self.script.attention && matches!(case.op, Op::Attention(_)) {
             return Some("there is no fused attention here".to_owned());
-        }
-        if case.rank >= self.script.ranks {
-            return Some("the library offers fewer algorithms".to_owned());
         }
         if let Some(reason) = self.refusals.reason(&case.op) {
             return Some(reason);
@@ -353,7 +370,7 @@ impl Device for Scripted {
         // The first call, which no event times.
         self.pass(truth);
         let kernel = matches!(case.op, Op::Gemm(_)).then(|| Kernel {
-            name: Some(format!("algorithm {}", case.rank)),
+            name: Some("algorithm 0".to_owned()),
             tile: Some((128, 128)),
             ..Kernel::default()
         });
@@ -365,18 +382,40 @@ impl Device for Scripted {
         }))
     }
 
-    fn open_sequence(&mut self, ops: &[Op]) -> Result<Box<dyn Sequence + '_>> {
-        let cases = || ops.iter().map(|&op| Case::cold(op));
-        if let Some(reason) = cases().find_map(|case| self.refuses(&case)) {
+    /// The sum of the operators that the step consists of.
+    fn open_step(
+        &mut self,
+        architecture: &Architecture,
+        workload: &Workload,
+    ) -> Result<Box<Step<'_>>> {
+        let items = lower(architecture, workload)?.items;
+        let cases = || items.iter().map(|item| (Case::cold(item.op), item.count));
+        if let Some(reason) = cases().find_map(|(case, _)| self.refuses(&case)) {
             return Err(Error::infeasible(reason));
         }
-        let truths = cases().map(|case| self.truth(&case)).collect();
-        self.now += self.script.set_up * ops.len() as u32;
-        Ok(Box::new(ScriptedSequence {
-            device: self,
-            truths,
-            passes: 1,
-            busy: Seconds::ZERO,
+        let truth: Seconds = cases()
+            .map(|(case, count)| self.truth(&case) * count as f64)
+            .sum();
+        self.now += self.script.set_up * items.len() as u32;
+        Ok(Box::new(move || {
+            let time = self.sample(truth);
+            self.pass(time);
+            Ok(time)
+        }))
+    }
+
+    /// A made-up heuristic: the largest tile of a list that leaves a block for each processor, split along `k` where none does.
+    fn chooser(&self) -> Result<OpenChooser> {
+        let dtypes = self.script.dtypes.clone();
+        Ok(Box::new(move || {
+            let dtypes = dtypes.clone();
+            Ok(Box::new(move |gemm: &Gemm| {
+                if !dtypes.contains(&gemm.dtype) {
+                    let reason = format!("{} does not run here", gemm.dtype);
+                    return Err(Error::infeasible(reason));
+                }
+                Ok(made_up(gemm))
+            }))
         }))
     }
 
@@ -437,47 +476,6 @@ impl Device for Scripted {
             // The cap on power while it is throttled.
             clock_reasons: Some(ClockReasons(u64::from(self.is_throttled()) << 2)),
         }
-    }
-}
-
-/// Time of load after which the power limit holds the clock down.
-const SETTLING: Seconds = Seconds::from_micros(0.4e6);
-
-/// Share of the clock under a load that lasts.
-const SUSTAINED: f64 = 0.85;
-
-struct ScriptedSequence<'a> {
-    device: &'a mut Scripted,
-    truths: Vec<Seconds>,
-    passes: u32,
-    busy: Seconds,
-}
-
-impl Sequence for ScriptedSequence<'_> {
-    fn record(&mut self, passes: u32) -> Result<()> {
-        self.passes = passes.max(1);
-        Ok(())
-    }
-
-    fn replay(&mut self) -> Result<Span> {
-        let share = if self.busy > SETTLING { SUSTAINED } else { 1.0 };
-        let truths = self.truths.iter();
-        let operators: Vec<Seconds> = truths
-            .map(|truth| self.device.sample(*truth) / share)
-            .collect();
-        let pass = operators
-            .iter()
-            .fold(Seconds::ZERO, |sum, time| sum + *time);
-        let elapsed = pass * f64::from(self.passes);
-        self.busy += elapsed;
-        self.device.pass(elapsed);
-        self.device.now += self.device.script.launch;
-        Ok(Span {
-            elapsed,
-            operators,
-            clock: Some(CLOCK * share),
-            sensors: self.device.sensors(),
-        })
     }
 }
 

@@ -151,10 +151,6 @@ fn a_run_measures_every_case_once_and_says_how() {
         "{:?}",
         off.last()
     );
-    // Three of four algorithms after the first are offered; the refused ones are counted, not
-    // timed.
-    let refused = outcome.skipped.iter().next().unwrap();
-    assert_eq!(refused.0, "refused: the library offers fewer algorithms");
     assert!(roles(&outcome.rows, Role::Active).count() > 5);
     assert!(outcome.drift.unwrap().largest.abs() < 0.005);
     // Set-up runs each case once.
@@ -721,6 +717,72 @@ fn what_is_asked_for_is_timed_in_the_order_of_asking() {
     assert_eq!(timed, asked);
 }
 
-mod loads;
 mod speed;
 mod steps;
+
+#[test]
+fn kernels_that_no_framework_runs_are_timed_where_a_plan_asks_and_never_learned() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = Script {
+        stack: "cublaslt 1 cudnn 2".to_owned(),
+        ..Script::default()
+    };
+    let run = |plan: &Plan, name: &str| {
+        let out = folder.path().join(name);
+        let outcome = Setting::new(plan).run(&script, &out).unwrap();
+        (outcome, dataset::read(&out).unwrap())
+    };
+    let is_own = |row: &&Row| dataset::is_own_kernel(&row.stack, &row.op);
+    let mut plan = small();
+    let (outcome, rows) = run(&plan, "usual.parquet");
+    assert_eq!(roles(&rows, Role::Plan).filter(is_own).count(), 0);
+    let left_out = outcome.skipped.iter();
+    let left_out = left_out.filter(|(reason, _)| reason.contains("no framework runs this kernel"));
+    assert!(left_out.map(|(_, cases)| cases).sum::<u64>() > 30);
+    plan.own_kernels = true;
+    let (_, rows) = run(&plan, "own.parquet");
+    let own: Vec<&Row> = roles(&rows, Role::Plan).filter(is_own).collect();
+    assert!(own.iter().any(|row| matches!(row.op, Op::Attention(_))));
+    assert!(own.iter().any(|row| matches!(row.op, Op::Memory(_))));
+    for row in &rows {
+        let stack = match is_own(&row) {
+            true => dataset::OWN_KERNELS,
+            false => &script.stack,
+        };
+        assert_eq!(*row.stack, *stack);
+    }
+    let (kept, all) = (dataset::timings(rows.clone()), rows.len());
+    assert!(kept.rows.iter().all(|row| !is_own(&row)) && !kept.rows.is_empty());
+    assert_eq!(kept.rows.len() + kept.skipped.total() as usize, all);
+    // Files of before name the libraries in every row.
+    let named = |mut row: Row| {
+        row.stack = "cublaslt 13.1.0".into();
+        row
+    };
+    let old = dataset::timings(rows.into_iter().map(named).collect());
+    assert_eq!(old.rows.len(), kept.rows.len());
+}
+
+#[test]
+fn fp8_is_summed_both_ways_in_rows_that_are_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("mine.parquet");
+    let mut plan = plan::find("gaps").unwrap();
+    plan.sets = vec![(plan::Set::Sobol, 200), (plan::Set::SlowSums, 20)];
+    let script = Script::h200();
+    let outcome = Setting::new(&plan).run(&script, &out).unwrap();
+    let rows = dataset::read(&out).unwrap();
+    let is_slow = |row: &&Row| Case::of(row).slow_sums;
+    let slow: Vec<&Row> = roles(&rows, Role::Plan).filter(is_slow).collect();
+    assert_eq!(slow.len(), 20);
+    let device = Scripted::new(script.clone());
+    for row in &slow {
+        let fast = roles(&rows, Role::Plan).find(|fast| fast.op == row.op && !is_slow(fast));
+        assert!(fast.is_some(), "{}", row.op);
+        let off = row.time / device.truth(&Case::of(row));
+        assert!((0.98..1.02).contains(&off), "{off}");
+    }
+    assert!(dataset::timings(rows).rows.iter().all(|row| !is_slow(&row)));
+    let again = Setting::resuming(&plan).run(&script, &out).unwrap();
+    assert_eq!((again.added, again.rows.len()), (0, outcome.rows.len()));
+}

@@ -1,6 +1,5 @@
 //! The answer to `measure`: what is in the file, how noisy the machine was, and how the plan was scaled to it.
 
-use crate::dataset::loads::{Load, LoadKind, loads_path, settled_over_cold};
 use crate::dataset::steps::{MeasuredStep, steps_path, steps_run_to_run};
 use crate::dataset::{RunToRun, SCRIPTED};
 use crate::measure::Ended;
@@ -78,27 +77,10 @@ pub struct MeasureReport {
     pub set_up_us: f64,
     /// Duration of the run on the device's clock.
     pub spent_s: f64,
-    /// Sustained loads in the file beside the rows; none where the plan has none.
-    pub loads: Option<LoadsLine>,
     /// Whole steps in the file beside the rows; none where the plan has none.
     pub steps: Option<StepsLine>,
     /// Rates that the sizes of the plan follow from.
     pub scale: ScaleLine,
-}
-
-/// Sustained loads.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-pub struct LoadsLine {
-    /// The file that was written.
-    pub out: String,
-    /// Operators that ran alone.
-    pub operators: u64,
-    /// Median over them of the settled time over the time of a short chain.
-    pub sustained_over_burst: Option<f64>,
-    /// Layers of transformers.
-    pub layers: u64,
-    /// Median over them of the settled time of a layer over the sum of its operators' times alone.
-    pub layer_over_operators: Option<f64>,
 }
 
 /// Whole steps of transformers.
@@ -252,7 +234,6 @@ impl MeasureReport {
             clock_hz: outcome.clock.map(|clock| clock.hertz()),
             set_up_us: outcome.set_up.micros(),
             spent_s: outcome.spent.as_secs_f64(),
-            loads: LoadsLine::new(out, &outcome.loads),
             steps: StepsLine::new(out, &outcome.steps),
             scale: ScaleLine {
                 floor_us: header.rates.floor_us,
@@ -261,32 +242,6 @@ impl MeasureReport {
                 memory_bytes_per_s: header.rates.memory_bytes_per_s,
             },
         }
-    }
-}
-
-impl LoadsLine {
-    fn new(out: &Path, loads: &[Load]) -> Option<Self> {
-        let of = |kind: LoadKind| loads.iter().filter(move |load| load.kind == kind);
-        (!loads.is_empty()).then(|| Self {
-            out: loads_path(out).display().to_string(),
-            operators: of(LoadKind::Operator).count() as u64,
-            sustained_over_burst: settled_over_cold(of(LoadKind::Operator)),
-            layers: of(LoadKind::Layer).count() as u64,
-            layer_over_operators: settled_over_cold(of(LoadKind::Layer)),
-        })
-    }
-
-    fn text(&self) -> String {
-        let times =
-            |ratio: Option<f64>| ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.3}"));
-        format!(
-            "under load  {} operators at {} of their time in a short chain, {} layers at {} of the sum of their operators: {}",
-            self.operators,
-            times(self.sustained_over_burst),
-            self.layers,
-            times(self.layer_over_operators),
-            self.out
-        )
     }
 }
 
@@ -431,7 +386,6 @@ impl Report for MeasureReport {
             "set-up      {} a case",
             Seconds::from_micros(self.set_up_us)
         ));
-        lines.extend(self.loads.as_ref().map(LoadsLine::text));
         lines.extend(self.steps.as_ref().map(StepsLine::text));
         lines.push(format!("scaled to   {}", self.scale.text()));
         lines.push(format!(

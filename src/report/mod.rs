@@ -12,6 +12,8 @@ pub mod architecture;
 pub mod calibration;
 
 pub mod check;
+#[cfg(feature = "measure")]
+pub mod choices;
 
 mod check_text;
 

@@ -58,6 +58,23 @@ impl Residuals {
         }
     }
 
+    /// The mean of `|ln(predicted / measured)|`.
+    pub fn mean_error(&self) -> f64 {
+        let sum: f64 = self.errors.iter().map(|error| error.abs()).sum();
+        sum / self.errors.len().max(1) as f64
+    }
+
+    /// Whether these errors are less than those of another model of the same rows, by more than two standard errors of the
+    /// mean difference.
+    pub fn is_better_than(&self, other: &Self) -> bool {
+        let pairs = self.errors.iter().zip(&other.errors);
+        let gains: Vec<f64> = pairs.map(|(own, other)| other.abs() - own.abs()).collect();
+        let rows = gains.len().max(2) as f64;
+        let mean = gains.iter().sum::<f64>() / rows;
+        let squares: f64 = gains.iter().map(|gain| (gain - mean).powi(2)).sum();
+        mean > 2.0 * (squares / (rows - 1.0) / rows).sqrt()
+    }
+
     /// The groups of every row: by reference time, then by each size.
     fn groups(&self) -> Vec<Vec<usize>> {
         let by_time = self.references_us.iter();

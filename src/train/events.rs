@@ -54,6 +54,15 @@ pub enum Event<'a> {
         /// All rows first, then by reference time and by size.
         errors: &'a [GroupErrors],
     },
+    /// What was learned is not significantly nearer on held-out keys than the sub-model of the base, which is kept.
+    BaseKept {
+        /// Which.
+        key: &'a Key,
+        /// Mean error of the base, of `ln(time)`.
+        base: f64,
+        /// That of what was learned.
+        learned: f64,
+    },
     /// A net was already in the checkpoints.
     Resumed {
         /// Name of the net.

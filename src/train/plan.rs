@@ -4,7 +4,7 @@ use crate::dataset::Row;
 use crate::error::{Error, Result};
 use crate::families::{Family, Variant};
 use crate::gpu::Gpu;
-use crate::regressor::artifact::{ANY_GPU, Artifact, Key, Waves, Weights};
+use crate::regressor::artifact::{ANY_GPU, Artifact, Key, Submodel, Waves, Weights};
 use crate::train::options::Options;
 use crate::train::recipe::{Budget, Recipe};
 use std::collections::BTreeMap;
@@ -211,7 +211,7 @@ fn key_of(gpu: &str, stack: &str, family: Family, variant: Variant) -> Key {
 }
 
 /// The nets of `base` to start a sub-model from: the same family and kind, the same format if there is one.
-pub(super) fn start_of<'a>(base: &'a Artifact, key: &Key) -> Option<&'a Weights> {
+pub(super) fn start_of<'a>(base: &'a Artifact, key: &Key) -> Option<(&'a Submodel, &'a Weights)> {
     let same = |exact: bool| {
         let mut submodels = base.submodels();
         submodels.find(|(known, _)| {
@@ -223,7 +223,7 @@ pub(super) fn start_of<'a>(base: &'a Artifact, key: &Key) -> Option<&'a Weights>
     };
     same(true)
         .or_else(|| same(false))
-        .map(|(_, weights)| weights.as_ref())
+        .map(|(submodel, weights)| (submodel, weights.as_ref()))
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use crate::train::fit::{FitConfig, Samples, fit, forward, fresh};
 use crate::train::prune::pruned;
 use crate::train::tables::Tables;
 use crate::train::teacher::{LabelledTable, Prior, Teacher};
+use crate::units::Seconds;
 use rayon::prelude::*;
 
 /// Share of the keys held out for the error table and the calibration, where they are not few.
@@ -47,7 +48,7 @@ fn samples_of(tables: &[LabelledTable<'_>], family: Family) -> Samples {
 pub fn train_submodel(
     submodel_key: artifact::Key,
     tables: &Tables<'_>,
-    start: Option<&Weights>,
+    start: Option<(&Submodel, &Weights)>,
     effort: &Effort,
     run: &Run<'_>,
 ) -> Result<(Submodel, Weights)> {
@@ -63,8 +64,13 @@ pub fn train_submodel(
     let seed = run.seed;
     let held_out = HeldOut::of(tables.own_rows(), HELD_OUT, seed);
     let seen = |row: &Row| !is_reserved(row);
-    let held_out_fits = || -> Result<Residuals> {
-        let mut residuals = Residuals::new(family);
+    // Nets of this GPU and format may know more than a small table tells.
+    let base = start.filter(|(base, _)| {
+        (&base.key.gpu, base.key.variant) == (&submodel_key.gpu, submodel_key.variant)
+    });
+    let start = start.map(|(_, weights)| weights);
+    let held_out_fits = || -> Result<(Residuals, Residuals)> {
+        let (mut residuals, mut of_base) = (Residuals::new(family), Residuals::new(family));
         for fit in 0..held_out.fits() {
             let hidden = |row: &Row| held_out.holds(row, fit);
             // Rows of our own that are reserved for tests are probed by the first fit alone, unless their key is held out.
@@ -90,13 +96,32 @@ pub fn train_submodel(
                 }),
             )?;
             residuals.add(&weights, &samples, &probe);
+            if let Some((base, weights)) = base {
+                let launch = Seconds::from_micros(base.launch_us);
+                let probe: Vec<_> = tables
+                    .own
+                    .iter()
+                    .map(|table| table.labelled_from(launch, probed))
+                    .collect();
+                of_base.add(weights, &samples_of(&probe, family), &probe);
+            }
         }
-        Ok(residuals)
+        Ok((residuals, of_base))
     };
     // Rows of our own that are reserved for tests stay out of what is shipped, too.
     let shipped_fit = || fit_net(&submodel_key, tables, &seen, start, effort, run, None);
     let (residuals, weights) = rayon::join(held_out_fits, shipped_fit);
-    let (residuals, weights) = (residuals?, weights?);
+    let ((residuals, of_base), weights) = (residuals?, weights?);
+    if let Some((base, weights)) = base
+        && !residuals.is_better_than(&of_base)
+    {
+        run.tell(Event::BaseKept {
+            key: &submodel_key,
+            base: of_base.mean_error(),
+            learned: residuals.mean_error(),
+        });
+        return Ok((base.clone(), weights.clone()));
+    }
     let calibration = residuals.calibrate();
     let errors = residuals.errors(&calibration);
     run.tell(Event::SubmodelHeldOut {

@@ -38,8 +38,13 @@ impl<'a> TableRows<'a> {
 
     /// The rows that `keep` lets through, with the GPU and launch term they are seen with.
     pub fn labelled(&self, keep: impl Fn(&Row) -> bool) -> LabelledTable<'a> {
+        self.labelled_from(self.launch(), keep)
+    }
+
+    /// The same with the launch term of another table.
+    pub fn labelled_from(&self, launch: Seconds, keep: impl Fn(&Row) -> bool) -> LabelledTable<'a> {
         LabelledTable {
-            rates: GpuRates::new(self.gpu, self.launch()),
+            rates: GpuRates::new(self.gpu, launch),
             rows: self
                 .rows
                 .iter()

@@ -38,6 +38,7 @@ shortest_us = 1
 longest_us = 3000
 active_rounds = 1
 dtypes = { bf16 = 0.7, fp8 = 0.3 }
+own_kernels = true
 
 [sets]
 sobol = 20

@@ -2,13 +2,15 @@
 
 use crate::cli::{parse, refuses, run};
 use crate::made_up;
+use shapewise::dataset::runs::read_runs;
 use shapewise::dataset::{Row, is_held_out, key, read, write};
+use shapewise::evaluate::runs::{Choice, Judged, judge};
 use shapewise::families::{Family, Variant};
 use shapewise::framework::Kernels;
 use shapewise::gpu::{Gpu, GpuCatalog};
 use shapewise::ops::{Collective, CollectiveKind, Dtype, Memory, MemoryKind, Op, Pass};
-use shapewise::predict::Predictor;
 use shapewise::predict::estimate::Tier;
+use shapewise::predict::{Predictor, library};
 use shapewise::regressor::artifact::{Artifact, Weights};
 use shapewise::regressor::evaluate::Evaluator;
 use shapewise::regressor::net::Output;
@@ -380,4 +382,62 @@ fn wgpu_trains_like_the_cpu() {
     for (a, b) in here.forward(&inputs).iter().zip(there.forward(&inputs)) {
         assert!((a - b).abs() < 1e-2, "{a} {b}");
     }
+}
+
+/// What `measure` gave on an H200, every thirtieth row of each file: GEMMs and attention by libraries that PyTorch runs, too, and
+/// kernels of our own.
+fn measured_on_h200() -> Vec<Row> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/measurements/h200");
+    let files = ["gemm-bf16", "attention-bf16", "decode-bf16", "memory"];
+    let rows = files.map(|name| read(&folder.join(name).with_extension("parquet")).unwrap());
+    rows.into_iter()
+        .flat_map(|rows| rows.into_iter().step_by(30))
+        .collect()
+}
+
+#[test]
+fn a_table_of_ones_own_does_not_make_steps_of_pytorch_worse() {
+    let folder = tempfile::tempdir().unwrap();
+    let fine_tuned = Options {
+        base: library::find("h200").unwrap().cloned(),
+        ..options(&folder.path().join("mine"))
+    };
+    let kept = std::sync::Mutex::new(Vec::new());
+    let listen = |event: Event<'_>| {
+        if let Event::BaseKept { key, .. } = event {
+            kept.lock().unwrap().push(key.family);
+        }
+    };
+    let model = train(&measured_on_h200(), &fine_tuned, &listen).unwrap();
+    let families: Vec<Family> = model
+        .card
+        .submodels
+        .iter()
+        .map(|sub| sub.key.family)
+        .collect();
+    assert!(families.contains(&Family::Gemm) && !families.contains(&Family::Memory));
+    assert!(!families.contains(&Family::Decode), "{families:?}");
+    // The base learned all of these rows and many more.
+    assert!(kept.lock().unwrap().contains(&Family::Gemm));
+
+    let steps =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("data/measurements/h200/pytorch-h200.csv");
+    let runs = read_runs(&[steps], &GpuCatalog::default()).unwrap();
+    let error_and_inside = |model: Option<&Artifact>| {
+        let answer = |gpu: &Gpu| Predictor::new(gpu, model);
+        let judged = judge(&runs, &Choice::Auto, &answer).unwrap();
+        assert_eq!(judged.len(), 60);
+        let count = judged.len() as f64;
+        let off = |each: &Judged<'_>| (each.time() / each.run.time - 1.0).abs();
+        let is_inside = |each: &&Judged<'_>| {
+            let ratio = each.time() / each.run.time;
+            let width = each.framework.half_width(each.kind());
+            width.is_some_and(|width| ratio.ln().abs() <= width)
+        };
+        let inside = judged.iter().filter(is_inside).count() as f64 / count;
+        (judged.iter().map(off).sum::<f64>() / count, inside)
+    };
+    let (before, after) = (error_and_inside(None), error_and_inside(Some(&model)));
+    println!("mean error and share inside: {before:.4?} before, {after:.4?} after");
+    assert!(after.0 <= before.0 + 0.002 && after.1 >= before.1 - 0.02);
 }

@@ -4,7 +4,7 @@
 use crate::skip::skip;
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
-use shapewise::dataset::{Cache, Role, Row, SCRIPTED, read, write};
+use shapewise::dataset::{Role, Row, SCRIPTED, read, write};
 use shapewise::ops::Op;
 use shapewise::random::Random;
 use std::collections::HashSet;
@@ -30,7 +30,7 @@ dtypes = { bf16 = 1.0 }
 transformer = 60
 sobol = 120
 memory = 60
-hot = 60
+alignment = 60
 "#;
 
 struct Place {
@@ -96,12 +96,10 @@ fn refused(output: &Output) -> String {
     sentence.to_owned()
 }
 
-fn planned(rows: &[Row]) -> Vec<(Op, Cache, u32)> {
+fn planned(rows: &[Row]) -> Vec<Op> {
     let about = |row: &Row| row.measured.clone().unwrap();
     let planned = rows.iter().filter(|row| about(row).role == Role::Plan);
-    planned
-        .map(|row| (row.op, about(row).cache, about(row).rank))
-        .collect()
+    planned.map(|row| row.op).collect()
 }
 
 /// Whole lines of rows in a journal.

@@ -12,7 +12,7 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "DEVICE")]
     pub device: String,
     /// quick (2 minutes), standard (5), full (9), steps (10, with whole steps of small transformers),
-    /// training or attention (9) and adam (20 s) for a data-centre GPU, or a plan of your own: a TOML
+    /// training, attention (9) or gaps (2) for a data-centre GPU, or a plan of your own: a TOML
     /// file with the numbers of cases of each set, number formats and times; docs/measure.md describes
     /// it, data/plans has the built-in ones.
     #[arg(long, default_value = "standard", value_name = "PLAN|FILE.toml")]
@@ -28,6 +28,13 @@ pub struct MeasureArgs {
     /// worth its time.
     #[arg(long, conflicts_with_all = ["out", "resume", "force", "shard", "budget", "checked"])]
     pub probe: bool,
+    /// Time nothing: ask the library which kernel it puts first for so many GEMMs, and write these answers to --out.
+    #[arg(long, value_name = "SHAPES", conflicts_with_all = ["probe", "shard", "strict", "checked"],
+          value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    pub choices: Option<u64>,
+    /// Threads of --choices, each with a handle of the library [default: the processor's cores less one, at most 8].
+    #[arg(long, value_name = "N", requires = "choices", value_parser = clap::value_parser!(u64).range(1..=64))]
+    pub threads: Option<u64>,
     /// Go on with an interrupted run, or add to a finished file what the plan still misses.
     #[arg(long, conflicts_with = "force")]
     pub resume: bool,

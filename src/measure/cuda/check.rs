@@ -134,11 +134,11 @@ fn allowed(op: &Op) -> f64 {
 pub(super) fn run(device: &mut CudaDevice, formats: &[Dtype]) -> Result<Checks> {
     let mut checks = Checks::default();
     for (seed, op) in operators(formats).iter().enumerate() {
-        if device.refuses_op(op, 0).is_some() {
+        if device.refuses_op(op).is_some() {
             continue;
         }
         let compared = guarded(|| {
-            let prepared = device.prepare(op, 0, |_| 1)?;
+            let prepared = device.prepare(op, |_| 1)?;
             compare(device, op, &prepared, seed as u64)
         });
         match compared {

@@ -2,6 +2,7 @@
 
 use crate::dataset::Kernel;
 use crate::error::{Error, Result};
+use crate::measure::choices::OpenChooser;
 use crate::measure::cuda::algorithm::Algorithm;
 use crate::measure::cuda::attention::FlashAttention;
 use crate::measure::cuda::chain::CudaChain;
@@ -9,7 +10,7 @@ use crate::measure::cuda::check;
 use crate::measure::cuda::clock::Stamps;
 use crate::measure::cuda::compile::Source;
 use crate::measure::cuda::cudnn;
-use crate::measure::cuda::driver::Driver;
+use crate::measure::cuda::driver::{Driver, failed};
 use crate::measure::cuda::fill::{self, Filled, Filler};
 use crate::measure::cuda::gemm::{self, CublasLtGemm};
 use crate::measure::cuda::guarded;
@@ -20,16 +21,14 @@ use crate::measure::cuda::libraries::Library;
 use crate::measure::cuda::memory::{self, Limits, MemoryBound};
 use crate::measure::cuda::placement::{Arena, Placement, too_large};
 use crate::measure::cuda::sensor::{Sampler, Sensor};
-use crate::measure::cuda::sequence::CudaSequence;
-use crate::measure::device::{
-    Cache, Case, Chain, Checks, Device, Identity, Replay, Sensors, Sequence,
-};
+use crate::measure::device::{Cache, Case, Chain, Checks, Device, Identity, Replay, Sensors};
 use crate::measure::path::{KernelPath, Refusals};
 use crate::ops::{Attention, Dtype, Gemm, Layout, Op, Pass};
 use crate::units::Seconds;
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Largest number of operand sets that calls rotate over; chains are no longer.
@@ -205,36 +204,14 @@ impl CudaDevice {
 
     /// Sets up an operator with as many operand sets as `wanted` says for their size, one behind
     /// the other.
-    pub(super) fn prepare(
-        &self,
-        op: &Op,
-        rank: u32,
-        wanted: impl Fn(u64) -> u64,
-    ) -> Result<Prepared> {
+    pub(super) fn prepare(&self, op: &Op, wanted: impl Fn(u64) -> u64) -> Result<Prepared> {
         // Whoever asks for this writes where inputs of cases may be.
         self.filled.borrow_mut().clear();
         let mut arena = self.arena.clone();
         Ok(Prepared {
-            algorithm: self.algorithm(op, rank, &mut arena)?,
+            algorithm: self.algorithm(&Case::cold(*op), &mut arena)?,
             operands: Placement::new(op, &mut arena, wanted)?,
         })
-    }
-
-    /// Rest of the pool, for operands.
-    pub(super) fn arena(&self) -> Arena {
-        self.arena.clone()
-    }
-
-    /// Sets up an operator in what is left of an arena, with one set of filled operands of its own.
-    pub(super) fn prepare_in(&self, op: &Op, arena: &mut Arena) -> Result<Prepared> {
-        self.filled.borrow_mut().clear();
-        let prepared = Prepared {
-            algorithm: self.algorithm(op, 0, arena)?,
-            operands: Placement::new(op, arena, |_| 1)?,
-        };
-        let draw = (fill::format_of(op), self.draw);
-        self.fill(op, &prepared.operands, draw, prepared.operands.region())?;
-        Ok(prepared)
     }
 
     /// Sets up a case with filled operands; it shares what it only reads with other cases.
@@ -248,7 +225,7 @@ impl CudaDevice {
             draw => (1 + draw % 61) * SHIFT_BYTES,
         };
         arena.take(shift)?;
-        let algorithm = self.algorithm(op, case.rank, &mut arena)?;
+        let algorithm = self.algorithm(case, &mut arena)?;
         let wanted = self.sets_for(case.cache);
         let operands = Placement::sharing(op, &mut arena, home + shift, wanted)?;
         let (own, shared) = (operands.region(), operands.shared());
@@ -305,18 +282,19 @@ impl CudaDevice {
     }
 
     /// The library or kernel for an operator, with its scratch memory.
-    fn algorithm(&self, op: &Op, rank: u32, arena: &mut Arena) -> Result<Box<dyn Algorithm>> {
-        Ok(match op {
+    fn algorithm(&self, case: &Case, arena: &mut Arena) -> Result<Box<dyn Algorithm>> {
+        Ok(match &case.op {
             Op::Gemm(op) => {
                 let (handle, workspace) = (&self.cublas, self.workspace);
-                Box::new(CublasLtGemm::new(handle, op, rank, workspace, self.one)?)
+                let slow = case.slow_sums;
+                Box::new(CublasLtGemm::new(handle, op, slow, workspace, self.one)?)
             }
             Op::Attention(op) => {
                 let handle = self.cudnn.as_ref();
                 let handle = handle.map_err(|reason| Error::infeasible(reason.clone()))?;
                 let plan = match &self.plans {
-                    Some(plans) => plans.plan(handle, op, rank)?,
-                    None => Rc::new(cudnn::Plan::new(op, handle, rank)?),
+                    Some(plans) => plans.plan(handle, op)?,
+                    None => Rc::new(cudnn::Plan::new(op, handle)?),
                 };
                 Box::new(FlashAttention::new(handle, plan, arena)?)
             }
@@ -326,7 +304,7 @@ impl CudaDevice {
                 let (driver, limits) = (&self.driver, self.limits);
                 Box::new(MemoryBound::new(op, driver, kernels, limits, arena)?)
             }
-            _ => return Err(Error::infeasible(refusal(op))),
+            op => return Err(Error::infeasible(refusal(op))),
         })
     }
 
@@ -375,7 +353,7 @@ impl CudaDevice {
         };
         let square = |size| Op::Gemm(Gemm::square(size, Layout::Tn, dtype));
         let mut op = square(SOAK_SIZE);
-        if self.refuses_op(&op, 0).is_some() {
+        if self.refuses_op(&op).is_some() {
             op = square(SOAK_SIZE / 4);
         }
         let prepared = self.arrange(&Case {
@@ -395,16 +373,15 @@ impl CudaDevice {
     }
 
     /// Why an operator cannot run here, if it cannot.
-    pub(super) fn refuses_op(&self, op: &Op, rank: u32) -> Option<String> {
+    pub(super) fn refuses_op(&self, op: &Op) -> Option<String> {
         let refused = match op {
-            Op::Gemm(op) => gemm::refuses(op, rank, self.capability),
+            Op::Gemm(op) => gemm::refuses(op, self.capability),
             Op::Attention(op) => match (&self.cudnn, &self.kernels) {
                 (Err(reason), _) | (_, Err(reason)) => Some(reason.clone()),
                 _ => cudnn::refuses(op).or_else(|| cudnn::refuses_release(op)),
             },
             Op::Memory(op) => match &self.kernels {
                 Err(reason) => Some(reason.clone()),
-                Ok(_) if rank > 0 => Some("our kernels have one algorithm".to_owned()),
                 Ok(_) => memory::refuses(op, self.limits),
             },
             _ => Some(refusal(op)),
@@ -439,9 +416,9 @@ fn refusal(op: &Op) -> String {
 }
 
 /// Key of the plan of a case, if it is of attention.
-fn plan_of(case: &Case) -> Option<(Attention, u32)> {
+fn plan_of(case: &Case) -> Option<Attention> {
     match case.op {
-        Op::Attention(op) => Some((op, case.rank)),
+        Op::Attention(op) => Some(op),
         _ => None,
     }
 }
@@ -473,7 +450,7 @@ impl Device for CudaDevice {
     }
 
     fn refuses(&self, case: &Case) -> Option<String> {
-        self.refuses_op(&case.op, case.rank)
+        self.refuses_op(&case.op)
     }
 
     fn open(&mut self, case: &Case) -> Result<Box<dyn Chain + '_>> {
@@ -481,8 +458,24 @@ impl Device for CudaDevice {
         Ok(Box::new(Guarded(chain)))
     }
 
-    fn open_sequence(&mut self, ops: &[Op]) -> Result<Box<dyn Sequence + '_>> {
-        guarded(|| Ok(Box::new(CudaSequence::new(self, ops)?) as Box<dyn Sequence + '_>))
+    fn chooser(&self) -> Result<OpenChooser> {
+        let context = Arc::clone(self.driver.context());
+        let (capability, workspace, one) = (self.capability, self.workspace, self.one);
+        Ok(Box::new(move || {
+            context
+                .bind_to_thread()
+                .map_err(failed("bind its context"))?;
+            let handle = gemm::Handle::new()?;
+            Ok(Box::new(move |op: &Gemm| {
+                if let Some(reason) = gemm::refuses(op, capability) {
+                    return Err(Error::infeasible(reason));
+                }
+                let chosen = guarded(|| CublasLtGemm::new(&handle, op, false, workspace, one))?;
+                chosen
+                    .kernel()
+                    .ok_or_else(|| Error::infeasible("cuBLASLt names no kernel"))
+            }))
+        }))
     }
 
     fn check(&mut self, formats: &[Dtype]) -> Result<Checks> {

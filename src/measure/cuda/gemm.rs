@@ -1,5 +1,5 @@
-//! GEMMs through cuBLASLt: all layouts and formats, strided batches, any of the heuristic's
-//! algorithms.
+//! GEMMs through cuBLASLt: all layouts and formats, strided batches, the heuristic's first
+//! algorithm.
 //!
 //! Our matrices are row-major and those of cuBLASLt column-major, so it computes the transpose: its
 //! `A` is our `(k, n)` operand, its `B` our `(m, k)` operand, and its output has `n` rows and `m`
@@ -23,8 +23,8 @@ use std::rc::Rc;
 /// Workspace of cuBLASLt; NVIDIA recommends 32 MiB for Hopper.
 pub(super) const WORKSPACE_BYTES: u64 = 32 << 20;
 
-/// Number of algorithms requested of the heuristic.
-const MOST_RANKS: u32 = 8;
+/// Number of algorithms that the heuristic is asked for: a shorter list need not begin like this one.
+const ASKED: u32 = 8;
 
 fn failed(what: &str) -> impl Fn(CublasError) -> Error {
     let what = what.to_owned();
@@ -161,15 +161,10 @@ fn unsupported(dtype: Dtype) -> String {
 }
 
 /// Why a GEMM cannot run on a device of this compute capability, if it cannot.
-pub(super) fn refuses(op: &Gemm, rank: u32, capability: (i32, i32)) -> Option<String> {
+pub(super) fn refuses(op: &Gemm, capability: (i32, i32)) -> Option<String> {
     let sizes = [op.m, op.n, op.k, op.batch];
     if sizes.iter().any(|&size| size == 0 || size >= 1 << 31) {
         return Some("sizes of a GEMM must be 1 to 2^31 - 1".to_owned());
-    }
-    if rank >= MOST_RANKS {
-        return Some(format!(
-            "cuBLASLt is asked for its first {MOST_RANKS} algorithms"
-        ));
     }
     if formats(op.dtype).is_none() {
         return Some(unsupported(op.dtype));
@@ -203,12 +198,11 @@ pub(super) struct CublasLtGemm {
 }
 
 impl CublasLtGemm {
-    /// Asks the heuristic and takes the algorithm at `rank`; `one` is the address of a 1.0 in
-    /// device memory.
+    /// Takes the first algorithm of the heuristic; `one` is the address of a 1.0 in device memory.
     pub(super) fn new(
         handle: &Rc<Handle>,
         op: &Gemm,
-        rank: u32,
+        slow_sums: bool,
         workspace: u64,
         one: u64,
     ) -> Result<Self> {
@@ -224,8 +218,9 @@ impl CublasLtGemm {
         if op.dtype == Dtype::Fp8 {
             description.set(Attribute::CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &one)?;
             description.set(Attribute::CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &one)?;
-            // Accumulates in tensor cores without promotion, as training frameworks do forward.
-            description.set(Attribute::CUBLASLT_MATMUL_DESC_FAST_ACCUM, &1i8)?;
+            // Fast: in tensor cores without promotion, as training frameworks sum forward.
+            let fast = i8::from(!slow_sums);
+            description.set(Attribute::CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast)?;
         }
         let stored = |transposed: bool, rows: u64, columns: u64| match transposed {
             true => Matrix::new(operand, columns, rows, op.batch),
@@ -234,7 +229,7 @@ impl CublasLtGemm {
         let a = stored(a_transposed, op.n, op.k)?;
         let b = stored(b_transposed, op.k, op.m)?;
         let c = Matrix::new(output, op.n, op.m, op.batch)?;
-        let chosen = choose(handle, &description, [&a, &b, &c], op, rank)?;
+        let chosen = choose(handle, &description, [&a, &b, &c], op)?;
         Ok(Self {
             handle: Rc::clone(handle),
             description,
@@ -247,13 +242,12 @@ impl CublasLtGemm {
     }
 }
 
-/// The algorithm at `rank` of the heuristic's list.
+/// The first algorithm of the heuristic's list.
 fn choose(
     handle: &Handle,
     description: &Description,
     [a, b, c]: [&Matrix; 3],
     op: &Gemm,
-    rank: u32,
 ) -> Result<sys::cublasLtMatmulHeuristicResult_t> {
     let preference = result::create_matmul_pref().map_err(failed("describe a preference"))?;
     let preference = Preference(preference);
@@ -262,9 +256,8 @@ fn choose(
     // SAFETY: the preference is alive, and the limit is a `size_t` as documented.
     unsafe { result::set_matmul_pref_attribute(preference.0, most, pointer(&bytes), 8) }
         .map_err(failed("describe a preference"))?;
-    // A shorter list need not begin like this one.
-    let mut results = [const { MaybeUninit::<sys::cublasLtMatmulHeuristicResult_t>::zeroed() };
-        MOST_RANKS as usize];
+    let mut results =
+        [const { MaybeUninit::<sys::cublasLtMatmulHeuristicResult_t>::zeroed() }; ASKED as usize];
     let mut found = 0;
     // SAFETY: all descriptors are alive, and the list has as many places as are asked for.
     unsafe {
@@ -276,7 +269,7 @@ fn choose(
             c.0,
             c.0,
             preference.0,
-            MOST_RANKS as i32,
+            ASKED as i32,
             results.as_mut_ptr().cast(),
             &raw mut found,
         )
@@ -284,7 +277,7 @@ fn choose(
     .result()
     .map_err(failed(&format!("find an algorithm for {}", Op::Gemm(*op))))?;
     let found = results.iter().take(usize::try_from(found).unwrap_or(0));
-    let results = found.filter_map(|result| {
+    let mut results = found.filter_map(|result| {
         // SAFETY: the status lies in zeroed memory. It is read as the number that it is, since a newer library may have
         // more of them than the bindings know.
         let state = unsafe { (&raw const (*result.as_ptr()).state).cast::<u32>().read() };
@@ -292,13 +285,8 @@ fn choose(
         // SAFETY: with a status that is known, all of it is plain numbers that were zero or that the library wrote.
         (state == success).then(|| unsafe { result.assume_init_read() })
     });
-    let results: Vec<_> = results.collect();
-    let count = results.len();
-    results.into_iter().nth(rank as usize).ok_or_else(|| {
-        Error::infeasible(format!(
-            "cuBLASLt has {count} algorithms for {}, none at rank {rank}",
-            Op::Gemm(*op)
-        ))
+    results.next().ok_or_else(|| {
+        Error::infeasible(format!("cuBLASLt has no algorithm for {}", Op::Gemm(*op)))
     })
 }
 
@@ -381,16 +369,15 @@ mod tests {
     #[test]
     fn what_cannot_be_multiplied_is_refused_with_a_reason() {
         let fp8 = Gemm::square(64, Layout::Tn, Dtype::Fp8);
-        assert_eq!(refuses(&fp8, 0, (9, 0)), None);
-        for (op, rank, capability, reason) in [
-            (fp8, 0, (8, 0), "8.9"),
-            (Gemm { k: 72, ..fp8 }, 0, (9, 0), "multiples of 16"),
+        assert_eq!(refuses(&fp8, (9, 0)), None);
+        for (op, capability, reason) in [
+            (fp8, (8, 0), "8.9"),
+            (Gemm { k: 72, ..fp8 }, (9, 0), "multiples of 16"),
             (
                 Gemm {
                     layout: Layout::Nn,
                     ..fp8
                 },
-                0,
                 (9, 0),
                 "tn only",
             ),
@@ -399,14 +386,12 @@ mod tests {
                     dtype: Dtype::Bf16,
                     ..fp8
                 },
-                0,
                 (7, 5),
                 "8.0",
             ),
-            (Gemm { m: 0, ..fp8 }, 0, (9, 0), "sizes"),
-            (fp8, MOST_RANKS, (9, 0), "first 8"),
+            (Gemm { m: 0, ..fp8 }, (9, 0), "sizes"),
         ] {
-            let said = refuses(&op, rank, capability).unwrap();
+            let said = refuses(&op, capability).unwrap();
             assert!(said.contains(reason), "{said}");
         }
     }

@@ -27,7 +27,6 @@ pub mod libraries;
 mod memory;
 mod placement;
 mod sensor;
-mod sequence;
 mod tuning;
 
 pub use device::CudaDevice;

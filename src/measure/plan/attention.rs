@@ -3,6 +3,7 @@
 
 use super::Sizing;
 use super::shares::weighted;
+use super::sobol::log_between;
 use crate::measure::device::Case;
 use crate::ops::{Attention, Dtype, Op, Pass};
 use crate::random::Random;
@@ -46,7 +47,13 @@ pub fn cases(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
     let mut cases = Vec::new();
     // Around 1024 tokens in steps of ten: the edges of tiles along the sequence.
     let steps = (-13i64..=13).map(|step| 1024u64.saturating_add_signed(10 * step));
-    for seq in steps.cycle().take(wanted / 10) {
+    let [least, most] = shares.tokens;
+    let near = if (least..=most).contains(&1024) {
+        wanted / 10
+    } else {
+        0
+    };
+    for seq in steps.cycle().take(near) {
         let op = Attention {
             dtype: weighted(&dtypes, random.uniform()),
             ..Attention::new(1, 16, seq, random.pick(&shares.head_dims))
@@ -60,9 +67,7 @@ pub fn cases(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
         let heads = random.pick(&HEADS);
         let group = random.pick(groups);
         let head_dim = random.pick(&shares.head_dims);
-        let drawn = (64f64.ln() + (512f64).ln() * random.uniform())
-            .exp()
-            .round() as u64;
+        let drawn = log_between((least as f64, most as f64), random.uniform()).round() as u64;
         let seq = match random.uniform() < shares.off_grid {
             true => drawn,
             false => drawn.next_multiple_of(128),

@@ -14,7 +14,7 @@ use std::fmt::Display;
 use std::path::Path;
 
 /// The built-in plans by name.
-pub const BUILT_IN: [(&str, &str); 8] = [
+pub const BUILT_IN: [(&str, &str); 7] = [
     ("quick", include_str!("../../../data/plans/quick.toml")),
     (
         "standard",
@@ -29,8 +29,7 @@ pub const BUILT_IN: [(&str, &str); 8] = [
         "attention",
         include_str!("../../../data/plans/attention.toml"),
     ),
-    ("adam", include_str!("../../../data/plans/adam.toml")),
-    ("layers", include_str!("../../../data/plans/layers.toml")),
+    ("gaps", include_str!("../../../data/plans/gaps.toml")),
     ("steps", include_str!("../../../data/plans/steps.toml")),
 ];
 
@@ -50,6 +49,8 @@ struct Document {
     chain_us: Option<f64>,
     #[serde(default)]
     fewest: Option<usize>,
+    #[serde(default = "once")]
+    few_rows: f64,
     dtypes: BTreeMap<Dtype, f64>,
     #[serde(default = "layouts")]
     layouts: BTreeMap<Layout, f64>,
@@ -57,9 +58,15 @@ struct Document {
     attention: AttentionShares,
     #[serde(default)]
     memory: MemoryShares,
+    #[serde(default)]
+    own_kernels: bool,
     sets: BTreeMap<Set, u32>,
     #[serde(default)]
     scale: Option<DeviceRates>,
+}
+
+fn once() -> f64 {
+    1.0
 }
 
 fn layouts() -> BTreeMap<Layout, f64> {
@@ -108,10 +115,12 @@ pub fn parse(text: &str, place: &str) -> Result<Plan> {
         active_rounds: document.active_rounds as usize,
         chain: document.chain_us.map_or(usual.chain, Seconds::from_micros),
         fewest: document.fewest.unwrap_or(usual.fewest),
+        few_rows: document.few_rows,
         dtypes: document.dtypes.into_iter().collect(),
         layouts: document.layouts.into_iter().collect(),
         attention: document.attention,
         memory: document.memory,
+        own_kernels: document.own_kernels,
         sets: document
             .sets
             .into_iter()
@@ -161,6 +170,13 @@ fn check(document: &Document, place: &str) -> Result<()> {
         let holds = (0.0..=1.0).contains(&share);
         require(holds, &name, &share, "a share from 0 to 1")?;
     }
+    let [least, most] = attention.tokens;
+    let holds = 1 <= least && least <= most && most <= 1 << 20;
+    let tokens = format!("[{least}, {most}]");
+    let allowed = "the least and the most of 1 to 1048576 tokens";
+    require(holds, "attention.tokens", &tokens, allowed)?;
+    let holds = (1.0..=100.0).contains(&document.few_rows);
+    require(holds, "few_rows", &document.few_rows, "1 to 100")?;
     let (name, allowed) = ("memory.kinds", "at least one kernel, such as [\"adam\"]");
     require(!memory.kinds.is_empty(), name, &"empty", allowed)?;
     let allowed = "at least one set with a number of cases of 1 or more";
@@ -206,7 +222,7 @@ mod tests {
 
     #[test]
     fn every_built_in_plan_is_read_and_says_its_name() {
-        let budgets = [120, 300, 540, 540, 540, 20, 300].map(Duration::from_secs);
+        let budgets = [120, 300, 540, 540, 540, 120, 600].map(Duration::from_secs);
         for ((name, _), budget) in BUILT_IN.into_iter().zip(budgets) {
             let plan = find(name).unwrap();
             assert_eq!((plan.name.as_str(), plan.budget), (name, budget));

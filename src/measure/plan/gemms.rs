@@ -7,6 +7,7 @@ use super::sobol::{Sobol, log_between};
 use crate::measure::device::Case;
 use crate::ops::{Dtype, Gemm, Layout, Op};
 use crate::random::Random;
+use std::ops::RangeInclusive;
 
 /// Hidden sizes of published transformers, then awkward ones: odd, not multiples of 64, or just
 /// beside one.
@@ -26,9 +27,6 @@ const DECODED: [u64; 5] = [1, 4, 16, 64, 128];
 
 /// Largest dimension of a space-filling shape.
 const LARGEST: f64 = 131_072.0;
-
-/// Number of algorithms that are timed of one shape.
-const RANKS: u32 = 8;
 
 /// What sizes are multiples of, by turns.
 const UNITS: [u64; 3] = [1, 8, 64];
@@ -70,6 +68,8 @@ pub fn transformer(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
         (weight, shapes)
     });
     let shapes = in_shares(shares.collect());
+    let mut kept = kept(sizing, "transformer rows");
+    let shapes = shapes.filter(|&(m, ..)| kept(m));
     let cases = shapes.filter_map(|(m, n, k, layout)| {
         let dtype = sizing.supported.dtype(random.uniform());
         let mut allowed = sizing.supported.layouts(dtype).iter();
@@ -80,6 +80,16 @@ pub fn transformer(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
         fitting(sizing, gemm([m, n, k], layout, dtype)?)
     });
     cases.take(wanted).collect()
+}
+
+/// Rows of GEMMs that a plan may draw oftener than others.
+const FEW_ROWS: RangeInclusive<u64> = 17..=512;
+
+/// Whether a GEMM of so many rows is kept, so that those of few rows are as much oftener as the plan says.
+fn kept(sizing: &Sizing<'_>, stream: &str) -> impl FnMut(u64) -> bool + use<> {
+    let mut random = Random::new(sizing.seed, stream);
+    let weight = sizing.plan.few_rows;
+    move |m| FEW_ROWS.contains(&m) || weight == 1.0 || random.uniform() * weight < 1.0
 }
 
 /// The power of two that widths and tokens are divided by, so that 60 % of the layers in the most
@@ -108,7 +118,9 @@ fn shrink(sizing: &Sizing<'_>) -> u64 {
 ///
 /// Over independent sizes half of the points would take a few microseconds.
 pub fn space_filling(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
+    let mut kept = kept(sizing, "sobol rows");
     sobol_gemms(sizing, "sobol", 20 * wanted.max(1), |_| 1)
+        .filter(|case| matches!(case.op, Op::Gemm(op) if kept(op.m)))
         .take(wanted)
         .collect()
 }
@@ -261,15 +273,6 @@ pub fn sweeps(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
         })
     });
     cases.take(wanted).collect()
-}
-
-/// Shapes of the space-filling set with each of the library's first eight algorithms.
-pub fn best_of(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
-    let shapes = space_filling(sizing, wanted);
-    let ranked = shapes
-        .into_iter()
-        .flat_map(|case| (0..RANKS).map(move |rank| Case { rank, ..case }));
-    ranked.collect()
 }
 
 /// The format with the largest share.

@@ -8,7 +8,6 @@ mod anchors;
 mod attention;
 pub mod file;
 mod gemms;
-mod loads;
 mod memory;
 pub mod rates;
 mod shares;
@@ -16,14 +15,13 @@ pub mod sobol;
 mod steps;
 
 pub use file::find;
-pub use loads::PlannedLoad;
 pub use rates::DeviceRates;
 pub use shares::{AttentionShares, MemoryShares};
 pub use steps::PlannedStep;
 
-use super::device::{Cache, Case};
+use super::device::Case;
 use super::stopping::Limits;
-use crate::dataset::Row;
+use crate::dataset::{Row, is_own_kernel};
 use crate::error::{Error, Result};
 use crate::ops::{Attention, Dtype, Gemm, Layout, MemoryKind, Op, Pass};
 use crate::random::{Random, fnv1a};
@@ -46,22 +44,16 @@ named_enum! {
         Alignment = "alignment",
         /// One dimension in steps of one and of eight: edges of tiles and waves.
         Sweeps = "sweeps",
+        /// GEMMs in fp8 of the sets above once more, without fast accumulation.
+        SlowSums = "slow_sums",
         /// Independent GEMMs in one call.
         Batched = "batched",
-        /// Shapes with the first eight algorithms of the library each.
-        BestOf = "best_of",
         /// Fused attention: forward and backward, causal or not, grouped heads, decoding.
         Attention = "attention",
         /// Memory-bound kernels.
         Memory = "memory",
         /// Operators of small transformers, drawn like those of the whole steps, of which none is among them.
         StepOperators = "step_operators",
-        /// Cases of the other sets once more with operands in the cache.
-        Hot = "hot",
-        /// Long operators one by one, each for 1.5 s.
-        Sustained = "sustained",
-        /// Layers of transformers, forward and backward, each for 1.5 s.
-        Layers = "layers",
         /// Whole steps of small transformers: training, prefill, decode.
         Steps = "steps",
         /// Cases that active learning chooses during the run.
@@ -100,6 +92,9 @@ pub struct Plan {
     /// Least number of replays of a call over 1 ms.
     #[serde(skip_serializing_if = "is_usual_fewest")]
     pub fewest: usize,
+    /// How much oftener GEMMs of 17 to 512 rows are drawn than others.
+    #[serde(skip_serializing_if = "is_one")]
+    pub few_rows: f64,
     /// Number formats with their shares of the cases.
     pub dtypes: Vec<(Dtype, f64)>,
     /// Layouts of GEMMs with their shares of the cases.
@@ -108,6 +103,9 @@ pub struct Plan {
     pub attention: AttentionShares,
     /// What the set of memory-bound kernels consists of.
     pub memory: MemoryShares,
+    /// Whether kernels are timed that no framework runs ([`is_own_kernel`](crate::dataset::is_own_kernel)).
+    #[serde(skip_serializing_if = "is_false")]
+    pub own_kernels: bool,
     /// Number of cases wanted of each set.
     pub sets: Vec<(Set, usize)>,
     /// Rates to use instead of a probe.
@@ -115,6 +113,13 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Why the plan leaves out an operator that the software runs.
+    pub fn leaves_out(&self, stack: &str, op: &Op) -> Option<String> {
+        let is_left_out = !self.own_kernels && is_own_kernel(stack, op);
+        is_left_out
+            .then(|| "no framework runs this kernel; a plan with own_kernels times it".to_owned())
+    }
+
     /// Cases wanted of a set.
     pub fn cases_of(&self, set: Set) -> usize {
         let found = self.sets.iter().find(|(name, _)| *name == set);
@@ -143,6 +148,14 @@ fn micros<S: serde::Serializer>(
 
 fn is_usual_chain(chain: &Seconds) -> bool {
     *chain == Limits::default().chain
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+fn is_one(weight: &f64) -> bool {
+    *weight == 1.0
 }
 
 fn is_usual_fewest(fewest: &usize) -> bool {
@@ -315,14 +328,13 @@ impl Sizing<'_> {
                 Set::Sobol => gemms::space_filling(self, wanted),
                 Set::Alignment => gemms::alignment(self, wanted),
                 Set::Sweeps => gemms::sweeps(self, wanted),
+                Set::SlowSums => slow_sums(&sets, wanted),
                 Set::Batched => gemms::batched(self, wanted),
-                Set::BestOf => gemms::best_of(self, wanted),
                 Set::Attention => attention::cases(self, wanted),
                 Set::Memory => memory::cases(self, wanted),
                 Set::StepOperators => steps::operators(self, wanted),
-                Set::Hot => hot(&sets, wanted),
-                // Lists of operators, and what is chosen during the run.
-                Set::Sustained | Set::Layers | Set::Steps | Set::Active => Vec::new(),
+                // Whole steps, and what is chosen during the run.
+                Set::Steps | Set::Active => Vec::new(),
             };
             let fresh = cases.into_iter().filter(|case| known.insert(*case));
             let mut cases: Vec<Planned> = fresh.map(|case| Planned { case, set }).collect();
@@ -335,11 +347,6 @@ impl Sizing<'_> {
     /// Anchors that runs of all plans on a device have in common.
     pub fn anchors(&self, refuses: &dyn Fn(&Case) -> Option<String>) -> Vec<Planned> {
         anchors::anchors(self, refuses)
-    }
-
-    /// The sustained loads of the plan in the order in which they are measured.
-    pub fn loads(&self) -> Vec<PlannedLoad> {
-        loads::loads(self)
     }
 
     /// The whole steps of the plan in the order in which they are measured, each shape twice.
@@ -374,20 +381,19 @@ pub fn max_bytes(memory_bytes: Option<f64>) -> Bytes {
     })
 }
 
-/// Cases of other sets, spread evenly over them, with operands in the cache.
-fn hot(sets: &[Vec<Planned>], wanted: usize) -> Vec<Case> {
-    let plain = sets
-        .iter()
-        .flatten()
-        .filter(|planned| planned.case.rank == 0);
-    let plain: Vec<&Case> = plain.map(|planned| &planned.case).collect();
-    let wanted = wanted.min(plain.len());
-    let spread = (0..wanted).map(|index| plain[index * plain.len() / wanted]);
-    let warmed = spread.map(|case| Case {
-        cache: Cache::Hot,
-        ..*case
+/// Cases in fp8 of other sets, spread evenly over them, without fast accumulation.
+fn slow_sums(sets: &[Vec<Planned>], wanted: usize) -> Vec<Case> {
+    let all = sets.iter().flatten().map(|planned| planned.case);
+    let eight: Vec<Case> = all
+        .filter(|case| matches!(case.op, Op::Gemm(op) if op.dtype == Dtype::Fp8))
+        .collect();
+    let wanted = wanted.min(eight.len());
+    let spread = (0..wanted).map(|index| eight[index * eight.len() / wanted]);
+    let slow = spread.map(|case| Case {
+        slow_sums: true,
+        ..case
     });
-    warmed.collect()
+    slow.collect()
 }
 
 /// Merges the sets into one order of which every prefix holds each set in proportion.
@@ -423,11 +429,6 @@ impl Shard {
     /// have made plans of different sizes.
     pub fn holds(self, case: &Case) -> bool {
         self.holds_text(&case.canonical())
-    }
-
-    /// Whether this shard holds the load.
-    pub fn holds_load(self, load: &PlannedLoad) -> bool {
-        self.holds_text(&load.name)
     }
 
     /// Whether this shard holds the step.

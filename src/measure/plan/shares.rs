@@ -8,6 +8,14 @@ use serde::{Deserialize, Serialize};
 /// and none runs as `tt`.
 pub const LAYOUTS: [(Layout, f64); 3] = [(Layout::Tn, 0.6), (Layout::Nn, 0.2), (Layout::Nt, 0.2)];
 
+/// Lengths of whole sequences where a plan names none.
+const TOKENS: [u64; 2] = [64, 32_768];
+
+// Plans that leave the lengths out have the digest of before there was that key.
+fn is_usual(tokens: &[u64; 2]) -> bool {
+    *tokens == TOKENS
+}
+
 /// What the attention set consists of.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -22,6 +30,9 @@ pub struct AttentionShares {
     pub decode: f64,
     /// Share of lengths that need not be a multiple of 128 tokens.
     pub off_grid: f64,
+    /// Least and greatest length of whole sequences.
+    #[serde(skip_serializing_if = "is_usual")]
+    pub tokens: [u64; 2],
 }
 
 impl Default for AttentionShares {
@@ -32,6 +43,7 @@ impl Default for AttentionShares {
             backward: 0.5,
             decode: 0.2,
             off_grid: 0.3,
+            tokens: TOKENS,
         }
     }
 }

@@ -82,7 +82,7 @@ impl Iterator for Sobol {
 }
 
 /// The value at `at`, from 0 to 1, on the logarithmic scale of a range.
-pub(super) fn log_between((least, most): (f64, f64), at: f64) -> f64 {
+pub fn log_between((least, most): (f64, f64), at: f64) -> f64 {
     (least.ln() + (most / least).ln() * at).exp()
 }
 

@@ -124,9 +124,6 @@ impl Device for Portable {
     }
 
     fn refuses(&self, case: &Case) -> Option<String> {
-        if case.rank > 0 {
-            return Some("burn chooses its algorithm itself".to_owned());
-        }
         let Some(dtype) = case.op.dtype() else {
             return Some("collectives need several devices".to_owned());
         };
@@ -242,11 +239,6 @@ mod tests {
         assert_eq!(device.refuses(&square(64, Dtype::Fp32)), None);
         assert!(refusal(&square(64, Dtype::Bf16)).contains("bf16"));
         assert!(refusal(&square(1 << 15, Dtype::Fp32)).contains("1 GiB"));
-        let second = Case {
-            rank: 1,
-            ..square(64, Dtype::Fp32)
-        };
-        assert!(refusal(&second).contains("algorithm"));
         let attention = Attention {
             kv_heads: 2,
             dtype: Dtype::Fp32,

@@ -2,7 +2,7 @@
 //! of active learning.
 
 use super::scheduler::{REPEAT_EVERY, Run};
-use super::{Event, Options, Propose, Watch, is_own};
+use super::{Event, Options, Propose, Watch};
 use crate::dataset::{self, Role};
 use crate::error::Result;
 use crate::measure::describe::gpu_of;
@@ -87,7 +87,11 @@ impl Run<'_> {
         if wanted == 0 || self.rows.is_empty() {
             return Ok(());
         }
-        let own = self.rows.iter().filter(|row| is_own(row)).map(Case::of);
+        let own = self
+            .rows
+            .iter()
+            .filter(|row| dataset::is_timing(row))
+            .map(Case::of);
         let mut known: HashSet<Case> = own.chain(self.queue.cases()).collect();
         let drawn = CANDIDATES * wanted * shard.of as usize;
         let mut candidates = self.sizing.candidates(round, drawn);

@@ -1,16 +1,14 @@
 //! Everything before the first timing: room on the disk, right results, rates, cases.
 
-use super::{Event, Options, Watch, is_own};
+use super::{Event, Options, Watch};
 use crate::dataset::steps::MeasuredStep;
-use crate::dataset::{Role, Skipped};
+use crate::dataset::{Role, Row, Skipped, is_timing};
 use crate::error::Result;
 use crate::measure::checks::{Verdict, verify};
 use crate::measure::device::{Case, Device};
 use crate::measure::journal::{Earlier, Header, Journal, RunKey};
 use crate::measure::path::KernelPath;
-use crate::measure::plan::{
-    self, DeviceRates, Planned, PlannedLoad, PlannedStep, Set, Sizing, Supported,
-};
+use crate::measure::plan::{self, DeviceRates, Planned, PlannedStep, Set, Sizing, Supported};
 use std::collections::{HashSet, VecDeque};
 
 /// Upper bound of the bytes of a row in the journal and of its copies.
@@ -22,7 +20,6 @@ pub struct Prepared<'a> {
     pub verdict: Verdict,
     pub sizing: Sizing<'a>,
     pub queue: VecDeque<(Planned, Role)>,
-    pub loads: VecDeque<PlannedLoad>,
     pub steps: VecDeque<PlannedStep>,
     pub skipped: Skipped,
 }
@@ -38,9 +35,6 @@ pub fn prepare<'a>(
 ) -> Result<Prepared<'a>> {
     let plan = options.plan;
     let rows = plan.sets.iter().map(|(set, cases)| match set {
-        Set::BestOf => 8 * cases,
-        // Windows and operators.
-        Set::Sustained | Set::Layers => 100 * cases,
         // Two visits of a step with its architecture.
         Set::Steps => 4 * cases,
         _ => *cases,
@@ -92,11 +86,6 @@ pub fn prepare<'a>(
     };
     let (queue, mut skipped) = queue(device, options, &sizing, earlier);
     skipped.merge(&failed);
-    let mut loads = sizing.loads();
-    loads.retain(|load| {
-        let done = earlier.loads.iter().any(|known| known.name == load.name);
-        options.shard.holds_load(load) && !done
-    });
     let mut steps = sizing.steps();
     // Each shape comes as often as it is visited; earlier visits are done.
     let mut done: Vec<&_> = earlier.steps.iter().collect();
@@ -106,14 +95,13 @@ pub fn prepare<'a>(
         found.map(|place| done.swap_remove(place));
         options.shard.holds_step(step) && found.is_none()
     });
-    let cases = queue.len() + loads.len() + steps.len();
+    let cases = queue.len() + steps.len();
     let _ = watch(&Event::Planned { cases });
     Ok(Prepared {
         verdict,
         header,
         sizing,
         queue,
-        loads: loads.into(),
         steps: steps.into(),
         skipped,
     })
@@ -127,7 +115,8 @@ fn queue(
     sizing: &Sizing<'_>,
     earlier: &Earlier,
 ) -> (VecDeque<(Planned, Role)>, Skipped) {
-    let own = earlier.rows.iter().filter(|row| is_own(row));
+    let is_done = |row: &&Row| is_timing(row) || Case::of(row).slow_sums;
+    let own = earlier.rows.iter().filter(is_done);
     let done: HashSet<Case> = own.map(Case::of).collect();
     let mut failed = HashSet::new();
     let mut skipped = Skipped::default();
@@ -135,14 +124,19 @@ fn queue(
         failed.insert(case.as_str());
         skipped.add(&format!("failed: {reason}"), 1);
     }
+    let stack = &device.identity().stack;
+    let refuses = |case: &Case| {
+        let refusal = device.refuses(case);
+        refusal.or_else(|| options.plan.leaves_out(stack, &case.op))
+    };
     let mut queue = VecDeque::new();
     let cases = sizing.cases();
     for &(set, wanted) in &options.plan.sets {
         // A family of operators that the device lacks altogether has no cases to refuse one by one.
-        let is_queued = !matches!(set, Set::Active | Set::Sustained | Set::Layers | Set::Steps);
+        let is_queued = !matches!(set, Set::Active | Set::Steps);
         if wanted > 0 && is_queued && !cases.iter().any(|planned| planned.set == set) {
             let sample = plan::sample(set, &sizing.supported);
-            let refusal = sample.and_then(|case| device.refuses(&case));
+            let refusal = sample.and_then(|case| refuses(&case));
             let reason = refusal.unwrap_or_else(|| "nothing of it is short enough here".to_owned());
             let share = (wanted as u64).div_ceil(options.shard.of);
             skipped.add(&format!("refused: set {set}: {reason}"), share);
@@ -153,7 +147,7 @@ fn queue(
         if !options.shard.holds(case) {
             continue;
         }
-        if let Some(reason) = device.refuses(case) {
+        if let Some(reason) = refuses(case) {
             skipped.add(&format!("refused: {reason}"), 1);
         } else if !done.contains(case) && !failed.contains(case.canonical().as_str()) {
             queue.push_back((planned, Role::Plan));

@@ -3,8 +3,7 @@
 use crate::dataset::Role;
 use crate::measure::device::Case;
 use crate::measure::plan::{Planned, Set};
-use crate::ops::Op;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Number of cases at the front of each queue that a device may set up ahead, and of which one that
 /// is ready may overtake those that are not.
@@ -27,7 +26,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Queues cases in this order; the algorithms of one shape follow each other by rank.
+    /// Queues cases in this order.
     pub fn new(cases: impl IntoIterator<Item = (Planned, Role)>) -> Self {
         let mut queue = Self::default();
         for ((planned, role), place) in cases.into_iter().zip(1..) {
@@ -37,9 +36,6 @@ impl Queue {
                 planned,
                 role,
             });
-        }
-        if let Some(entries) = queue.sets.get_mut(&Set::BestOf) {
-            group(entries);
         }
         queue
     }
@@ -114,30 +110,13 @@ impl Queue {
     }
 }
 
-/// Brings the algorithms of each shape together, by rank, where the first of them was.
-fn group(entries: &mut VecDeque<Entry>) {
-    let places: Vec<i64> = entries.iter().map(|entry| entry.place).collect();
-    let mut first: HashMap<Op, i64> = HashMap::new();
-    for entry in entries.iter() {
-        first.entry(entry.planned.case.op).or_insert(entry.place);
-    }
-    let entries = entries.make_contiguous();
-    entries.sort_by_key(|entry| (first[&entry.planned.case.op], entry.planned.case.rank));
-    for (entry, place) in entries.iter_mut().zip(places) {
-        entry.place = place;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::Gemm;
+    use crate::ops::{Gemm, Op};
 
-    fn planned(set: Set, size: u64, rank: u32) -> (Planned, Role) {
-        let case = Case {
-            rank,
-            ..Case::cold(Op::Gemm(Gemm::new(size, 8, 8)))
-        };
+    fn planned(set: Set, size: u64) -> (Planned, Role) {
+        let case = Case::cold(Op::Gemm(Gemm::new(size, 8, 8)));
         (Planned { case, set }, Role::Plan)
     }
 
@@ -156,8 +135,8 @@ mod tests {
     /// Odd sizes in one set, even sizes in another.
     fn two_sets() -> Queue {
         Queue::new((1..=8).map(|size| match size % 2 {
-            0 => planned(Set::Attention, size, 0),
-            _ => planned(Set::Sobol, size, 0),
+            0 => planned(Set::Attention, size),
+            _ => planned(Set::Sobol, size),
         }))
     }
 
@@ -172,29 +151,16 @@ mod tests {
         // Where nothing is ready, the first of the plan is waited for.
         assert_eq!(sizes(two_sets(), |_| false, &[])[0], 1);
         let mut queue = two_sets();
-        queue.push_front(&[planned(Set::Active, 90, 0), planned(Set::Active, 91, 0)]);
-        queue.push_front(&[planned(Set::Active, 80, 0)]);
+        queue.push_front(&[planned(Set::Active, 90), planned(Set::Active, 91)]);
+        queue.push_front(&[planned(Set::Active, 80)]);
         assert_eq!((queue.len(), queue.cases().count()), (11, 11));
         assert_eq!(queue.first(2, |_| true)[0].set, Set::Active);
         assert_eq!(sizes(queue, all, &[])[..4], [80, 90, 91, 1]);
     }
 
     #[test]
-    fn the_algorithms_of_a_shape_follow_each_other_by_rank() {
-        let cases = [(5, 1), (6, 0), (5, 0), (6, 2), (6, 1)];
-        let mut queue = Queue::new(cases.map(|(size, rank)| planned(Set::BestOf, size, rank)));
-        let order = std::iter::from_fn(|| queue.next(|_| false, |_| true));
-        let order: Vec<_> = order.map(|(planned, _)| planned).collect();
-        let sorted = [(5, 0), (5, 1), (6, 0), (6, 1), (6, 2)];
-        assert_eq!(
-            order,
-            sorted.map(|(size, rank)| planned(Set::BestOf, size, rank).0)
-        );
-    }
-
-    #[test]
     fn only_the_front_of_a_queue_is_looked_at() {
-        let cases = (1..=2 * LOOK_AHEAD as u64).map(|size| planned(Set::Sobol, size, 0));
+        let cases = (1..=2 * LOOK_AHEAD as u64).map(|size| planned(Set::Sobol, size));
         let queue = Queue::new(cases);
         assert_eq!(queue.upcoming().count(), LOOK_AHEAD);
         let last = 2 * LOOK_AHEAD as u64;

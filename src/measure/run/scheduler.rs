@@ -5,17 +5,15 @@ use super::fair_share::FairShare;
 use super::prepare::Prepared;
 use super::queue::Queue;
 use super::{Ended, Event, Options, Propose, Watch};
-use crate::dataset::loads::Load;
 use crate::dataset::steps::MeasuredStep;
 use crate::dataset::{Measured, Role, Row, Skipped, line};
 use crate::error::Result;
 use crate::measure::device::{Case, Device};
 use crate::measure::journal::{Earlier, Header, Journal};
 use crate::measure::path::KernelPath;
-use crate::measure::plan::{Planned, PlannedLoad, PlannedStep, Set, Sizing};
-use crate::measure::protocol::{Clocks, Timed, Timing, time};
+use crate::measure::plan::{Planned, PlannedStep, Sizing};
+use crate::measure::protocol::{Clocks, Timing, time};
 use crate::measure::stopping::Limits;
-use crate::ops::Op;
 use crate::units::{Hertz, Seconds};
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ops::ControlFlow;
@@ -26,9 +24,6 @@ pub(super) const REPEAT_EVERY: usize = 20;
 
 /// Largest share of the budget that the soak takes.
 const SOAK_SHARE: f64 = 0.05;
-
-/// Of the algorithms of one shape, those whose trial takes this many times the least are left out.
-const SLOWER: f64 = 1.3;
 
 /// Failures of a path without any success after which its other cases are refused.
 const FAILURES: u32 = 16;
@@ -45,13 +40,9 @@ pub struct Run<'a> {
     /// End of the run that is continued, in seconds; added to the device's clock.
     pub(super) earlier: f64,
     pub queue: Queue,
-    pub planned_loads: VecDeque<PlannedLoad>,
     pub planned_steps: VecDeque<PlannedStep>,
     pub rows: Vec<Row>,
-    pub loads: Vec<Load>,
     pub steps: Vec<MeasuredStep>,
-    /// Loads that were measured, refused or failed.
-    pub(super) loads_done: usize,
     /// Steps that were measured or failed.
     pub(super) steps_done: usize,
     /// Longest time that a step took with its set-up.
@@ -60,8 +51,6 @@ pub struct Run<'a> {
     pub skipped: Skipped,
     clocks: Clocks,
     limits: Limits,
-    /// The shape whose algorithms are compared, with the least trial time of one of them.
-    compared: Option<(Op, Seconds)>,
     pub(super) anchors: Vec<Planned>,
     /// Time of the last visit of all anchors.
     pub(super) anchor_cost: Duration,
@@ -109,14 +98,10 @@ impl<'a> Run<'a> {
             header: prepared.header,
             sizing: prepared.sizing,
             queue,
-            compared: None,
             skipped: prepared.skipped,
-            planned_loads: prepared.loads,
             planned_steps: prepared.steps,
             rows: earlier.rows,
-            loads: earlier.loads,
             steps: earlier.steps,
-            loads_done: 0,
             steps_done: 0,
             longest_step: None,
             device,
@@ -178,8 +163,7 @@ impl<'a> Run<'a> {
     /// Measures until the end of the plan or of the budget, or until the watcher breaks off.
     pub fn execute(&mut self, propose: &mut Propose<'_>, watch: &mut Watch<'_>) -> Result<Ended> {
         let Options { plan, budget, .. } = *self.options;
-        let left = self.queue.len() + self.planned_loads.len() + self.planned_steps.len();
-        if left == 0 {
+        if self.queue.is_empty() && self.planned_steps.is_empty() {
             return Ok(Ended::Complete);
         }
         let soak = plan.soak.min(budget.mul_f64(SOAK_SHARE));
@@ -190,7 +174,7 @@ impl<'a> Run<'a> {
         if self.anchors.is_empty() {
             let most = plan
                 .anchors
-                .min(self.queue.len() / 20 + self.planned_loads.len() + self.planned_steps.len());
+                .min(self.queue.len() / 20 + self.planned_steps.len());
             let is_plain = |case: &Case| *case == Case::cold(case.op);
             let mut anchors = self.sizing.anchors(&|case| self.device.refuses(case));
             anchors.extend(self.queue.first(most, is_plain));
@@ -227,16 +211,6 @@ impl<'a> Run<'a> {
                 let share = (done as f64 / planned as f64 / progress).min(1.0);
                 self.query(round, share, propose, watch)?;
                 round += 1;
-            }
-            if self.is_due(self.loads_done, self.planned_loads.len(), progress) {
-                if self.spent() + self.load_margin() + self.anchor_cost >= budget {
-                    let _ = self.visit_anchors(watch)?;
-                    return Ok(self.ended(Ended::Budget));
-                }
-                if self.load(watch)?.is_break() {
-                    return Ok(self.ended(Ended::Interrupted));
-                }
-                continue;
             }
             // A step that does not fit in time is left out; the cases after it may.
             if self.is_due(self.steps_done, self.planned_steps.len(), progress) {
@@ -318,29 +292,15 @@ impl<'a> Run<'a> {
             Role::Repeat => self.repeats as u64,
             _ => 0,
         });
-        let compares = planned.set == Set::BestOf && role == Role::Plan;
-        let rival = self
-            .compared
-            .filter(|(op, _)| compares && *op == planned.case.op);
-        let slowest = rival.map(|(_, least)| least * SLOWER);
         let clocks = &mut self.clocks;
-        let timed = time(self.device, &planned.case, &self.limits, clocks, slowest);
-        let timing = match timed {
-            Ok(Timed::Timing(timing)) => timing,
-            Ok(Timed::TooSlow { took }) => {
-                self.shares.add(planned.set, took);
-                return self.leave_out(&planned.case, watch);
-            }
+        let timing = match time(self.device, &planned.case, &self.limits, clocks) {
+            Ok(timing) => timing,
             Err(error) => {
                 let took = self.device.now().saturating_sub(begin);
                 self.shares.add(planned.set, took);
                 return self.fail(&planned.case, role, &error.to_string(), watch);
             }
         };
-        if compares {
-            let least = rival.map_or(timing.trial, |(_, least)| least.min(timing.trial));
-            self.compared = Some((planned.case.op, least));
-        }
         self.failures.insert(KernelPath::of(&planned.case.op), None);
         self.shares.add(planned.set, timing.took);
         self.busy += timing.busy;
@@ -354,18 +314,6 @@ impl<'a> Run<'a> {
             done,
             cases,
             spent: self.spent(),
-        }))
-    }
-
-    /// Journals that an algorithm is not worth timing.
-    fn leave_out(&mut self, case: &Case, watch: &mut Watch<'_>) -> Result<ControlFlow<()>> {
-        let reason = format!("a trial took over {SLOWER} times that of a faster algorithm");
-        self.failures.insert(KernelPath::of(&case.op), None);
-        self.journal.failed(case, &reason)?;
-        self.skipped.add(&format!("failed: {reason}"), 1);
-        Ok(watch(&Event::Failed {
-            case,
-            reason: &reason,
         }))
     }
 
@@ -406,7 +354,7 @@ impl<'a> Run<'a> {
         Row {
             op: planned.case.op,
             gpu: self.shared.gpu.clone(),
-            stack: self.shared.stack.clone(),
+            stack: self.shared.stack_of(&planned.case.op),
             time: summary.median,
             p10: summary.tails.map(|tails| tails.0),
             p90: summary.tails.map(|tails| tails.1),
@@ -420,7 +368,7 @@ impl<'a> Run<'a> {
                 set: planned.set.name().to_owned(),
                 role,
                 cache: planned.case.cache,
-                rank: planned.case.rank,
+                rank: 0,
                 // Digits that no clock tells would not compress.
                 at_s: (at * 1024.0).round() / 1024.0,
                 calls: timing.calls,

@@ -38,7 +38,7 @@ impl Run<'_> {
         self.longest_step = Some(self.longest_step.unwrap_or_default().max(took));
         let time = match timed {
             Ok(time) => time,
-            Err(error) => return self.fail_beside("step", &planned.name, &error, watch),
+            Err(error) => return self.fail_step(&planned.name, &error, watch),
         };
         let step = MeasuredStep {
             architecture: planned.architecture,
@@ -49,6 +49,23 @@ impl Run<'_> {
         let flow = watch(&Event::Stepped { step: &step });
         self.steps.push(step);
         Ok(flow)
+    }
+
+    /// Counts a step that failed; a lost device ends the run.
+    fn fail_step(
+        &mut self,
+        name: &str,
+        error: &Error,
+        watch: &mut Watch<'_>,
+    ) -> Result<ControlFlow<()>> {
+        let reason = error.to_string().replace('\n', " ");
+        self.skipped.add(&format!("failed: step: {reason}"), 1);
+        self.lost = self.device.lost();
+        let flow = watch(&Event::StepFailed {
+            name,
+            reason: &reason,
+        });
+        Ok(self.unless_lost(flow))
     }
 }
 

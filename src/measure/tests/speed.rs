@@ -1,5 +1,4 @@
-//! How fast a run is on the clock of the scripted H200: rows a minute, compiling ahead, comparing
-//! algorithms.
+//! How fast a run is on the clock of the scripted H200: rows a minute, compiling ahead.
 
 use super::{Setting, roles};
 use crate::dataset::{Role, Row};
@@ -100,32 +99,10 @@ fn what_is_compiled_ahead_is_timed_as_well_as_what_is_not() {
 }
 
 #[test]
-fn an_algorithm_that_a_trial_shows_to_be_slow_is_left_out_and_counted() {
-    let plan = only(&[(Set::BestOf, 40)]);
-    let script = Script {
-        ranks: 8,
-        ..Script::h200()
-    };
-    let outcome = run(&plan, &script);
-    let slow: u64 = outcome
-        .skipped
-        .iter()
-        .filter(|(reason, _)| reason.contains("over 1.3 times that of a faster algorithm"))
-        .map(|(_, cases)| cases)
-        .sum();
-    let timed = roles(&outcome.rows, Role::Plan).count() as u64;
-    assert_eq!(timed + slow, 40 * 8);
-    // Rank 5 takes 1.35 times rank 0, where the floor does not hide it.
-    assert!((40..160).contains(&slow), "{slow}");
-    let worst = roles(&outcome.rows, Role::Plan).map(|row| row.measured.as_ref().unwrap().rank);
-    assert!(worst.max().unwrap() >= 4);
-}
-
-#[test]
 fn the_plan_for_training_ends_within_300_s() {
     let plan = plan::find("training").unwrap();
     let cases: usize = plan.sets.iter().map(|(_, cases)| cases).sum();
-    assert!(cases >= 15_000 && plan.cases_of(Set::Attention) >= 3000);
+    assert!(cases >= 12_500 && plan.cases_of(Set::Attention) >= 3000);
     let outcome = run(&plan, &Script::h200());
     assert_eq!((outcome.ended, outcome.unreached), (Ended::Complete, 0));
     let attentions = roles(&outcome.rows, Role::Plan)
@@ -133,6 +110,6 @@ fn the_plan_for_training_ends_within_300_s() {
         .count();
     let (all, spent) = (outcome.rows.len(), outcome.spent.as_secs_f64());
     println!("{all} rows, {attentions} attentions of the plan, in {spent:.0} s");
-    assert!(all > 14_000 && attentions > 2900, "{all} {attentions}");
+    assert!(all > 12_500 && attentions > 2900, "{all} {attentions}");
     assert!(spent <= 300.0, "{spent}");
 }

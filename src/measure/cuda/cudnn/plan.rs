@@ -140,26 +140,18 @@ pub(in crate::measure::cuda) struct Plan {
 }
 
 impl Plan {
-    /// Compiles the configuration at `rank` among those of the heuristic's list that finalize.
-    pub(in crate::measure::cuda) fn new(
-        op: &Attention,
-        handle: &Handle,
-        rank: u32,
-    ) -> Result<Self> {
+    /// Compiles the first configuration of the heuristic's list that finalizes.
+    pub(in crate::measure::cuda) fn new(op: &Attention, handle: &Handle) -> Result<Self> {
         let (bindings, graph) = build(op)?;
         let target = Target::Device(handle);
         let finalized = target.finalize(&graph)?;
         let configurations = target.configurations(&finalized)?;
-        let (count, mut left, mut refusal) = (configurations.len(), rank, None);
+        let (count, mut refusal) = (configurations.len(), None);
         let mut numbered = configurations.into_iter().enumerate();
         let chosen =
             numbered.find_map(
                 |(number, configuration)| match target.plan(&configuration) {
-                    Ok(plan) if left == 0 => Some((number, configuration, plan)),
-                    Ok(_) => {
-                        left -= 1;
-                        None
-                    }
+                    Ok(plan) => Some((number, configuration, plan)),
                     Err(error) => {
                         refusal.get_or_insert(error);
                         None
@@ -170,7 +162,7 @@ impl Plan {
             let op = Op::Attention(*op);
             let reason = refusal.map_or_else(String::new, |error| format!("; the first: {error}"));
             Error::infeasible(format!(
-                "cuDNN has {count} engines for {op}, none that finalizes at rank {rank}{reason}"
+                "cuDNN has {count} engines for {op}, none that finalizes{reason}"
             ))
         })?;
         let mut planned = planned(&plan)?;

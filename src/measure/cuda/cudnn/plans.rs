@@ -18,9 +18,6 @@ const MOST_WORKERS: usize = 12;
 /// Processor cores that are left to the thread that times, to the driver and to the system.
 const SPARED_CORES: usize = 4;
 
-/// An operator and the rank of the engine among those of the heuristic.
-type Key = (Attention, u32);
-
 /// What is known of running plans of another handle than that which compiled them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trust {
@@ -32,10 +29,10 @@ enum Trust {
 /// The plans of a device.
 pub(in crate::measure::cuda) struct Plans {
     // Refers to the handles of the workers: destroyed first.
-    known: RefCell<HashMap<Key, Rc<Plan>>>,
+    known: RefCell<HashMap<Attention, Rc<Plan>>>,
     /// Those of them that workers compiled.
-    foreign: RefCell<HashSet<Key>>,
-    workers: Background<Key, Plan>,
+    foreign: RefCell<HashSet<Attention>>,
+    workers: Background<Attention, Plan>,
     trust: Cell<Trust>,
 }
 
@@ -58,7 +55,7 @@ impl Plans {
                     .map_err(failed("bind its context to a worker"))?;
                 // SAFETY: the default stream outlives everything, and no work is enqueued on it.
                 let handle = unsafe { Handle::new(std::ptr::null_mut()) }?;
-                Ok(move |(op, rank): &Key| Plan::new(op, &handle, *rank))
+                Ok(move |op: &Attention| Plan::new(op, &handle))
             }),
             trust: Cell::new(Trust::Untried),
         }
@@ -69,27 +66,25 @@ impl Plans {
         &self,
         handle: &Handle,
         op: &Attention,
-        rank: u32,
     ) -> Result<Rc<Plan>> {
-        let key = (*op, rank);
-        if let Some(plan) = self.known.borrow().get(&key) {
+        if let Some(plan) = self.known.borrow().get(op) {
             return Ok(Rc::clone(plan));
         }
         let worked = match self.trust.get() {
             Trust::Fails => None,
-            _ => self.workers.take(&key),
+            _ => self.workers.take(op),
         };
         if worked.is_some() {
-            self.foreign.borrow_mut().insert(key);
+            self.foreign.borrow_mut().insert(*op);
         }
-        let plan = worked.unwrap_or_else(|| Plan::new(op, handle, rank))?;
+        let plan = worked.unwrap_or_else(|| Plan::new(op, handle))?;
         let plan = Rc::new(plan);
-        self.known.borrow_mut().insert(key, Rc::clone(&plan));
+        self.known.borrow_mut().insert(*op, Rc::clone(&plan));
         Ok(plan)
     }
 
     /// Has workers compile what is not known.
-    pub(in crate::measure::cuda) fn look_ahead(&self, keys: impl Iterator<Item = Key>) {
+    pub(in crate::measure::cuda) fn look_ahead(&self, keys: impl Iterator<Item = Attention>) {
         if self.trust.get() != Trust::Fails {
             let known = self.known.borrow();
             self.workers
@@ -98,7 +93,7 @@ impl Plans {
     }
 
     /// Whether the plan of this key is there, or nobody is compiling it.
-    pub(in crate::measure::cuda) fn is_ready(&self, key: &Key) -> bool {
+    pub(in crate::measure::cuda) fn is_ready(&self, key: &Attention) -> bool {
         self.known.borrow().contains_key(key)
             || self.trust.get() == Trust::Fails
             || !self.workers.is_pending(key)
@@ -118,7 +113,7 @@ impl Plans {
     ///
     /// The documentation of cuDNN does not say that a handle runs the plans of another one. If none
     /// of a worker's ever ran, none is used from then on.
-    pub(in crate::measure::cuda) fn ran(&self, key: &Key, succeeded: bool) -> bool {
+    pub(in crate::measure::cuda) fn ran(&self, key: &Attention, succeeded: bool) -> bool {
         if !self.foreign.borrow().contains(key) {
             return false;
         }
