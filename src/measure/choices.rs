@@ -133,7 +133,7 @@ pub fn shape(seed: u64, number: u64) -> Gemm {
             let mut near = || {
                 let class = 1 << random.below(8);
                 let base = log_between((256.0, 16_384.0), random.uniform()) as u64;
-                (base / class | 1) * class
+                ((base / class) | 1) * class
             };
             [near(), near(), near()]
         }
