@@ -87,8 +87,7 @@ fn question(random: &mut Xoshiro256PlusPlus) -> Request {
 
 /// Looks at everything and anneals, and fails where an annealed answer is more than one per cent from the best there is.
 fn quality() {
-    let predictors =
-        ["a100", "h100", "b200"].map(|gpu| Predictor::new(Gpu::find(gpu).unwrap(), None).unwrap());
+    let predictors = ["a100", "h100", "b200"].map(|gpu| Predictor::new(Gpu::find(gpu).unwrap(), None).unwrap());
     let mut random = Xoshiro256PlusPlus::seed_from_u64(0);
     let (mut asked, mut annealed, mut worst) = (0, 0, 0.0_f64);
     while asked < QUESTIONS {
@@ -113,10 +112,7 @@ fn quality() {
             annealed += 1;
             let best = |found: &Found| {
                 let ranked = found.shapes.iter().map(|shape| shape.ranked.candidate.cost);
-                [
-                    found.fastest.candidate.cost,
-                    ranked.reduce(f64::min).unwrap(),
-                ]
+                [found.fastest.candidate.cost, ranked.reduce(f64::min).unwrap()]
             };
             for (of_all, of_seed) in best(&all).into_iter().zip(best(&found)) {
                 let off = (of_seed - of_all).exp_m1();

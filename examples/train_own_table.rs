@@ -55,21 +55,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let listener = |event: Event<'_>| {
         if let Event::SubmodelHeldOut { errors, .. } = event {
-            println!(
-                "median error on held-out keys: {:.1} %",
-                100.0 * errors[0].median_ape
-            );
+            println!("median error on held-out keys: {:.1} %", 100.0 * errors[0].median_ape);
         }
     };
     let model = train(&rows, &options, &listener)?;
     let predictor = Predictor::new(gpu, Some(&model))?;
     let op = Op::Gemm(Gemm::new(2048, 2048, 2048));
     let estimate = &predictor.predict(&[op])[0];
-    println!(
-        "{op}: {:.1} us, {}",
-        estimate.time.micros(),
-        estimate.tier.name()
-    );
+    println!("{op}: {:.1} us, {}", estimate.time.micros(), estimate.tier.name());
     std::fs::remove_dir_all(&folder)?;
     Ok(())
 }

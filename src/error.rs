@@ -27,13 +27,8 @@ enum Kind {
     Usage(String),
     #[error("{0}")]
     Infeasible(String),
-    #[error(
-        "{what} needs the feature `{feature}`, which this build leaves out; build with `--features {feature}`"
-    )]
-    FeatureOff {
-        what: &'static str,
-        feature: &'static str,
-    },
+    #[error("{what} needs the feature `{feature}`, which this build leaves out; build with `--features {feature}`")]
+    FeatureOff { what: &'static str, feature: &'static str },
 }
 
 /// A field that breaks a rule.
@@ -58,10 +53,7 @@ impl Error {
 
     /// Input that breaks a rule; the sentence names the file, the field, its value and what is allowed.
     pub fn bad_input(sentence: impl Into<String>) -> Self {
-        Self(Box::new(Kind::BadInput(limited(
-            &sentence.into(),
-            SENTENCE,
-        ))))
+        Self(Box::new(Kind::BadInput(limited(&sentence.into(), SENTENCE))))
     }
 
     /// A request that is wrong in no single field.
@@ -70,12 +62,7 @@ impl Error {
     }
 
     /// The usual [`Error::bad_input`]: `place: field is value; allowed: allowed`.
-    pub fn field(
-        place: impl fmt::Display,
-        field: &str,
-        value: impl fmt::Display,
-        allowed: &str,
-    ) -> Self {
+    pub fn field(place: impl fmt::Display, field: &str, value: impl fmt::Display, allowed: &str) -> Self {
         Self(Box::new(Kind::Field {
             place: place.to_string(),
             at: FieldError {
@@ -103,18 +90,13 @@ impl Error {
 
     /// Whether the input broke a rule.
     pub fn is_bad_input(&self) -> bool {
-        matches!(
-            *self.0,
-            Kind::BadInput(_) | Kind::Field { .. } | Kind::Usage(_)
-        )
+        matches!(*self.0, Kind::BadInput(_) | Kind::Field { .. } | Kind::Usage(_))
     }
 
     /// Whether a request itself is wrong: an option, a key or a name, nothing that was read from a file.
     pub fn is_usage(&self) -> bool {
         match &*self.0 {
-            Kind::Field { place, .. } => {
-                REQUESTS.contains(&&**place) || place.starts_with("architecture ")
-            }
+            Kind::Field { place, .. } => REQUESTS.contains(&&**place) || place.starts_with("architecture "),
             Kind::Usage(_) => true,
             _ => false,
         }
@@ -394,11 +376,7 @@ mod tests {
         use std::os::unix::fs::FileTypeExt;
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
-        let links = [
-            ("link", "real"),
-            ("to_link", "link"),
-            ("dangling", "deep/new"),
-        ];
+        let links = [("link", "real"), ("to_link", "link"), ("dangling", "deep/new")];
         for (link, target) in links {
             std::os::unix::fs::symlink(target, path(link)).unwrap();
         }
@@ -421,12 +399,7 @@ mod tests {
         let full = write_atomically(Path::new("/dev/full"), b"rows");
         assert!(full.is_err_and(|error| error.is_io()));
         for device in ["/dev/null", "/dev/full"] {
-            assert!(
-                std::fs::metadata(device)
-                    .unwrap()
-                    .file_type()
-                    .is_char_device()
-            );
+            assert!(std::fs::metadata(device).unwrap().file_type().is_char_device());
         }
     }
 
@@ -476,14 +449,7 @@ mod tests {
         write_atomically(&path, b"old").unwrap();
         write_atomically(&path, b"new").unwrap();
         assert_eq!(read_text(&path).unwrap(), "new");
-        assert_eq!(
-            std::fs::read_dir(path.parent().unwrap()).unwrap().count(),
-            1
-        );
-        assert!(
-            read_text(&folder.path().join("absent"))
-                .unwrap_err()
-                .is_io()
-        );
+        assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+        assert!(read_text(&folder.path().join("absent")).unwrap_err().is_io());
     }
 }

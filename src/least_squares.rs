@@ -12,11 +12,7 @@ pub struct Solution {
 const STEP: f64 = 1e-4;
 
 /// Minimises the sum of squares of `residuals`, whose standard deviation is 1.
-pub fn least_squares(
-    residuals: &dyn Fn(&[f64]) -> Vec<f64>,
-    start: &[f64],
-    iterations: usize,
-) -> Solution {
+pub fn least_squares(residuals: &dyn Fn(&[f64]) -> Vec<f64>, start: &[f64], iterations: usize) -> Solution {
     let mut at = start.to_vec();
     let mut here = residuals(&at);
     let mut damping = 1e-3;
@@ -56,11 +52,7 @@ pub fn least_squares(
 }
 
 /// `J^T J` and `J^T r` by forward differences.
-fn normal_equations(
-    residuals: &dyn Fn(&[f64]) -> Vec<f64>,
-    at: &[f64],
-    here: &[f64],
-) -> (Vec<Vec<f64>>, Vec<f64>) {
+fn normal_equations(residuals: &dyn Fn(&[f64]) -> Vec<f64>, at: &[f64], here: &[f64]) -> (Vec<Vec<f64>>, Vec<f64>) {
     let columns: Vec<Vec<f64>> = (0..at.len())
         .map(|index| {
             let mut moved = at.to_vec();
@@ -78,10 +70,7 @@ fn normal_equations(
         .iter()
         .map(|a| columns.iter().map(|b| dot(a, b)).collect())
         .collect();
-    (
-        normal,
-        columns.iter().map(|column| dot(column, here)).collect(),
-    )
+    (normal, columns.iter().map(|column| dot(column, here)).collect())
 }
 
 fn squares(values: &[f64]) -> f64 {
@@ -105,8 +94,7 @@ fn inverse(matrix: &[Vec<f64>]) -> Option<Vec<Vec<f64>>> {
         })
         .collect();
     for column in 0..n {
-        let pivot =
-            (column..n).max_by(|&a, &b| rows[a][column].abs().total_cmp(&rows[b][column].abs()))?;
+        let pivot = (column..n).max_by(|&a, &b| rows[a][column].abs().total_cmp(&rows[b][column].abs()))?;
         rows.swap(column, pivot);
         let scale = rows[column][column];
         if scale.abs() < 1e-300 {

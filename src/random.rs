@@ -104,10 +104,7 @@ mod tests {
         let values: Vec<f64> = (0..20_000).map(|_| random.normal()).collect();
         let mean = values.iter().sum::<f64>() / 20_000.0;
         let square = values.iter().map(|value| value * value).sum::<f64>() / 20_000.0;
-        assert!(
-            mean.abs() < 0.03 && (square - 1.0).abs() < 0.05,
-            "{mean} {square}"
-        );
+        assert!(mean.abs() < 0.03 && (square - 1.0).abs() < 0.05, "{mean} {square}");
         let mut order: Vec<usize> = (0..100).collect();
         random.shuffle(&mut order);
         let mut sorted = order.clone();

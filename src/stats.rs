@@ -7,13 +7,7 @@ pub const NORMAL_90: f64 = 1.645;
 
 /// The standard normal distribution function, to 1e-7 (Abramowitz and Stegun, 26.2.17).
 pub fn normal_cdf(x: f64) -> f64 {
-    const COEFFICIENTS: [f64; 5] = [
-        1.330274429,
-        -1.821255978,
-        1.781477937,
-        -0.356563782,
-        0.319381530,
-    ];
+    const COEFFICIENTS: [f64; 5] = [1.330274429, -1.821255978, 1.781477937, -0.356563782, 0.319381530];
     let t = 1.0 / (1.0 + 0.2316419 * x.abs());
     let sum = COEFFICIENTS.iter().fold(0.0, |sum, at| (sum + at) * t);
     let tail = sum * (-0.5 * x * x).exp() / (2.0 * std::f64::consts::PI).sqrt();
@@ -32,10 +26,7 @@ where
     T: Copy + Add<Output = T> + Sub<Output = T> + Mul<f64, Output = T>,
 {
     let place = share * (sorted.len() - 1) as f64;
-    let (below, above) = (
-        sorted[place.floor() as usize],
-        sorted[place.ceil() as usize],
-    );
+    let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
     below + (above - below) * place.fract()
 }
 
@@ -76,9 +67,7 @@ pub fn correlation(pairs: &[(f64, f64)]) -> Option<f64> {
     let count = pairs.len() as f64;
     let mean = |side: fn(&(f64, f64)) -> f64| pairs.iter().map(side).sum::<f64>() / count;
     let (a, b) = (mean(|pair| pair.0), mean(|pair| pair.1));
-    let sum = |product: &dyn Fn(f64, f64) -> f64| -> f64 {
-        pairs.iter().map(|(x, y)| product(x - a, y - b)).sum()
-    };
+    let sum = |product: &dyn Fn(f64, f64) -> f64| -> f64 { pairs.iter().map(|(x, y)| product(x - a, y - b)).sum() };
     let spread = (sum(&|x, _| x * x) * sum(&|_, y| y * y)).sqrt();
     (spread > 0.0).then(|| sum(&|x, y| x * y) / spread)
 }
@@ -129,10 +118,7 @@ mod tests {
         assert_eq!(order_statistic(vec![4.0, 1.0, 2.0, 3.0], 0.5), Some(3.0));
         assert_eq!(order_statistic(vec![7.0], 1.0), Some(7.0));
         assert_eq!(order_statistic(vec![], 0.5), None);
-        assert_eq!(
-            [9, 10, 99, 5].map(|n| conformal_rank(n, 0.9)),
-            [9, 10, 90, 5]
-        );
+        assert_eq!([9, 10, 99, 5].map(|n| conformal_rank(n, 0.9)), [9, 10, 90, 5]);
         assert_eq!(conformal_rank(0, 0.9), 0);
     }
 

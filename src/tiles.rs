@@ -131,13 +131,8 @@ mod tests {
         // One step before, 153 blocks are 2 waves; twice the GEMM has twice the blocks.
         let narrower = Gemm { n: 2176, ..gemm };
         let waves = Waves::new(&narrower, tile, 80.0);
-        assert!(
-            (waves.waste() - 1.0).abs() < 1e-12 && (waves.idle() - 160.0 / 153.0).abs() < 1e-12
-        );
-        let twice = Gemm {
-            batch: 2,
-            ..narrower
-        };
+        assert!((waves.waste() - 1.0).abs() < 1e-12 && (waves.idle() - 160.0 / 153.0).abs() < 1e-12);
+        let twice = Gemm { batch: 2, ..narrower };
         let idle = Waves::new(&twice, tile, 80.0).idle();
         assert!((idle - 320.0 / 306.0).abs() < 1e-12, "{idle}");
     }

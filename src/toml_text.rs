@@ -32,14 +32,10 @@ mod tests {
 
     #[test]
     fn a_message_names_the_place_and_the_line() {
-        let read =
-            |text| parse::<BTreeMap<String, u64>>(text, "my.toml").map_err(|e| e.to_string());
+        let read = |text| parse::<BTreeMap<String, u64>>(text, "my.toml").map_err(|e| e.to_string());
         assert_eq!(read("a = 1\n").unwrap()["a"], 1);
         let wrong_type = read("a = 1\nb = \"two\"\n").unwrap_err();
-        assert!(
-            wrong_type.starts_with("my.toml: line 2: invalid type"),
-            "{wrong_type}"
-        );
+        assert!(wrong_type.starts_with("my.toml: line 2: invalid type"), "{wrong_type}");
         let no_toml = read("a = 1\n\nb = \n").unwrap_err();
         assert!(no_toml.starts_with("my.toml: line 3: "), "{no_toml}");
         assert!(!no_toml.contains('\n'));

@@ -251,14 +251,8 @@ mod tests {
             (Seconds::from_secs(2.5).to_string(), "2.500 s"),
             (Seconds::from_micros(1234.5).to_string(), "1.234 ms"),
             (Seconds::from_micros(7.25).to_string(), "7.250 us"),
-            (
-                Bytes::from_bytes(3.0 * 1024.0 * 1024.0).to_string(),
-                "3.000 MiB",
-            ),
-            (
-                FlopsPerSecond::from_flops_per_sec(7.5e14).to_string(),
-                "750.0 TFLOP/s",
-            ),
+            (Bytes::from_bytes(3.0 * 1024.0 * 1024.0).to_string(), "3.000 MiB"),
+            (FlopsPerSecond::from_flops_per_sec(7.5e14).to_string(), "750.0 TFLOP/s"),
             (significant(0.0), "0"),
             (significant(123_456.0), "123456"),
         ] {

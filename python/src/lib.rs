@@ -14,9 +14,7 @@ use shapewise::error::Error;
 use shapewise::ops::{LARGEST, Op};
 use shapewise::predict::estimate::Tier;
 use shapewise::report::AnyReport;
-use shapewise::request::{
-    AttentionRequest, GemmRequest, OperatorRequest, Size, Sizes, TargetRequest, UNNAMED, json,
-};
+use shapewise::request::{AttentionRequest, GemmRequest, OperatorRequest, Size, Sizes, TargetRequest, UNNAMED, json};
 use std::ffi::OsString;
 
 create_exception!(
@@ -108,12 +106,7 @@ impl Model {
 /// Answers a question.
 #[pyfunction]
 #[pyo3(signature = (name, body, model=None))]
-fn ask(
-    py: Python<'_>,
-    name: &str,
-    body: &str,
-    model: Option<&Bound<'_, Model>>,
-) -> PyResult<Answer> {
+fn ask(py: Python<'_>, name: &str, body: &str, model: Option<&Bound<'_, Model>>) -> PyResult<Answer> {
     let body = parsed(body)?;
     let at_hand = AtHand {
         base: model.map(|model| &model.get().0),
@@ -154,10 +147,7 @@ fn times<'py>(
         .collect::<PyResult<_>>()?;
     let columns = py.detach(|| predicted(body, &columns)).map_err(raised)?;
     let [time, low, high] = [0, 1, 2].map(|at| {
-        let bytes: Vec<u8> = columns.0[at]
-            .iter()
-            .flat_map(|time| time.to_ne_bytes())
-            .collect();
+        let bytes: Vec<u8> = columns.0[at].iter().flat_map(|time| time.to_ne_bytes()).collect();
         PyByteArray::new(py, &bytes)
     });
     Ok([time, low, high, PyByteArray::new(py, &columns.1)])
@@ -184,10 +174,7 @@ fn predicted_as<R: Row>(mut body: Value, columns: &Columns) -> Result<Times, Err
     let first = Sizes::fixed(|sizes| request.op(sizes))?;
     predictor.gpu().require(first.dtype())?;
     let mut times: Times = ([const { Vec::new() }; 3], Vec::with_capacity(rows));
-    times
-        .0
-        .iter_mut()
-        .for_each(|column| column.reserve_exact(rows));
+    times.0.iter_mut().for_each(|column| column.reserve_exact(rows));
     let mut ops: Vec<Op> = Vec::with_capacity(BATCH.min(rows));
     for start in (0..rows).step_by(BATCH) {
         ops.clear();
@@ -226,12 +213,7 @@ fn set(request: &mut impl Row, key: &str, size: i64, at: usize) -> Result<(), Er
 
 fn in_row(error: Error, at: usize) -> Error {
     match error.field_error() {
-        Some(wrong) => Error::field(
-            format!("row {at}"),
-            &wrong.field,
-            &wrong.value,
-            &wrong.allowed,
-        ),
+        Some(wrong) => Error::field(format!("row {at}"), &wrong.field, &wrong.value, &wrong.allowed),
         None => error,
     }
 }

@@ -78,11 +78,7 @@ pub fn run(args: &CalibrateRequest) -> Result<CalibrationReport> {
             samples.len()
         )));
     }
-    let prior = if args.refit {
-        base.clone()
-    } else {
-        departures(&base)
-    };
+    let prior = if args.refit { base.clone() } else { departures(&base) };
     let mut fitted = calibrate(&prior, &samples);
     if !args.refit {
         let stem = args.out.as_deref().and_then(Path::file_stem);

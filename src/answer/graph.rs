@@ -34,19 +34,12 @@ pub fn read(request: GraphRequest) -> Result<(Listing, String)> {
         (Some(onnx), None) => {
             let model = BASE64_STANDARD.decode(&onnx).map_err(|error| {
                 let found = format!("no base64 ({error})");
-                Error::field(
-                    "request",
-                    "onnx",
-                    found,
-                    "an ONNX model as base64 with padding",
-                )
+                Error::field("request", "onnx", found, "an ONNX model as base64 with padding")
             })?;
             graph::of_onnx(&model, &options, &name)?
         }
         (None, Some(OperatorList::Lines(lines))) => graph::of_lines(&lines, &options, &name)?,
-        (None, Some(OperatorList::Objects(ops))) => {
-            graph::of_operators(ops, &options, &name, "ops")?
-        }
+        (None, Some(OperatorList::Objects(ops))) => graph::of_operators(ops, &options, &name, "ops")?,
         (onnx, _) => {
             let found = onnx.map_or("absent, as is `ops`", |_| "given beside `ops`");
             let allowed = "an ONNX model here, or a list of operators in `ops`";
@@ -65,8 +58,6 @@ pub fn report(predictor: &Predictor, listing: &Listing, name: &str) -> Result<Gr
     predictor.gpu().require(formats.iter().copied())?;
     let estimates = predictor.predict(&ops);
     let bases = bases(predictor, predictor.kernels(), ops.iter());
-    let notes = formats
-        .into_iter()
-        .filter_map(|dtype| predictor.format_note(dtype));
+    let notes = formats.into_iter().filter_map(|dtype| predictor.format_note(dtype));
     Ok(GraphReport::new(predictor.gpu(), name, listing, &estimates, bases).with_notes(notes))
 }

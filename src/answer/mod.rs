@@ -99,11 +99,7 @@ pub fn step(
 }
 
 /// The sizing rules on a shape, the predicted cost of each broken one, and what fixes it.
-pub fn check(
-    predictor: &Predictor,
-    architecture: &Architecture,
-    workload: &Workload,
-) -> Result<CheckReport> {
+pub fn check(predictor: &Predictor, architecture: &Architecture, workload: &Workload) -> Result<CheckReport> {
     let workload = &architecture.on(predictor.gpu(), workload);
     predictor.gpu().require(workload.dtypes())?;
     let framework = predictor.framework(workload.mode)?;
@@ -127,22 +123,14 @@ fn basis(predictor: &Predictor, kernels: Kernels, op: &Op) -> Option<Basis> {
 }
 
 /// What the estimates of the operators of a step are based on, each basis once; of collectives where nets are asked for them.
-fn step_bases<'a>(
-    predictor: &Predictor,
-    mode: Mode,
-    ops: impl Iterator<Item = &'a Op>,
-) -> Result<Vec<Basis>> {
+fn step_bases<'a>(predictor: &Predictor, mode: Mode, ops: impl Iterator<Item = &'a Op>) -> Result<Vec<Basis>> {
     let kernels = predictor.framework(mode)?.kernels;
     let is_asked = |op: &&Op| learns_collectives(mode) || !matches!(op, Op::Collective(_));
     Ok(bases(predictor, kernels, ops.filter(is_asked)))
 }
 
 /// What the estimates of these operators are based on, each basis once.
-fn bases<'a>(
-    predictor: &Predictor,
-    kernels: Kernels,
-    ops: impl Iterator<Item = &'a Op>,
-) -> Vec<Basis> {
+fn bases<'a>(predictor: &Predictor, kernels: Kernels, ops: impl Iterator<Item = &'a Op>) -> Vec<Basis> {
     let (mut bases, mut seen) = (Vec::new(), Vec::new());
     for op in ops {
         let kind = (Family::of(op), Variant::of(op));

@@ -10,30 +10,20 @@ use crate::request::{PlanRequest, Planned, TargetRequest};
 use std::borrow::Borrow;
 
 /// The best layouts of a request for each number of its GPUs; fails where none of them has one.
-pub fn plan(
-    predictor: &Predictor,
-    architecture: &Architecture,
-    request: &PlanRequest,
-) -> Result<PlanReport> {
+pub fn plan(predictor: &Predictor, architecture: &Architecture, request: &PlanRequest) -> Result<PlanReport> {
     if let Some(prices) = &request.usd_per_gpu_hour {
         prices.check("plan", &[predictor.gpu()])?;
     }
     on_one_gpu(predictor, architecture, request)
 }
 
-fn on_one_gpu(
-    predictor: &Predictor,
-    architecture: &Architecture,
-    request: &PlanRequest,
-) -> Result<PlanReport> {
+fn on_one_gpu(predictor: &Predictor, architecture: &Architecture, request: &PlanRequest) -> Result<PlanReport> {
     let mut planned = request.planned(architecture)?;
     for query in &mut planned.queries {
         query.workload = architecture.on(predictor.gpu(), &query.workload);
     }
     let workloads = planned.queries.iter().map(|query| &query.workload);
-    predictor
-        .gpu()
-        .require(workloads.flat_map(Workload::dtypes))?;
+    predictor.gpu().require(workloads.flat_map(Workload::dtypes))?;
     let subject = Subject {
         usd_per_gpu_hour: request
             .usd_per_gpu_hour
@@ -47,8 +37,9 @@ fn on_one_gpu(
         let pushed = match &planned.limits {
             Some(limits) => plan::serve(predictor, architecture, query, limits)
                 .map(|engines| report.push_engines(&subject, query.gpus, &engines)),
-            None => plan::train(predictor, architecture, query)
-                .map(|plan| report.push_plan(&subject, query.gpus, &plan)),
+            None => {
+                plan::train(predictor, architecture, query).map(|plan| report.push_plan(&subject, query.gpus, &plan))
+            }
         };
         match pushed {
             Err(error) if error.is_infeasible() => {
@@ -87,18 +78,13 @@ pub fn compare<P: Borrow<Predictor>>(
             ..target.clone()
         };
         // A GPU that lacks the format or cannot hold the model is listed with the reason.
-        let planned = predictor(&target)
-            .and_then(|predictor| on_one_gpu(predictor.borrow(), architecture, request));
+        let planned = predictor(&target).and_then(|predictor| on_one_gpu(predictor.borrow(), architecture, request));
         report.push(gpu, planned.map_err(|error| error.to_string()));
     }
     Ok(report)
 }
 
-fn subject<'a>(
-    architecture: &'a Architecture,
-    request: &PlanRequest,
-    planned: &'a Planned,
-) -> Subject<'a> {
+fn subject<'a>(architecture: &'a Architecture, request: &PlanRequest, planned: &'a Planned) -> Subject<'a> {
     let query = &planned.queries[0];
     Subject {
         architecture,
@@ -161,10 +147,7 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        assert!(
-            !text.contains("MFU") && !text.contains("USD a run"),
-            "{text}"
-        );
+        assert!(!text.contains("MFU") && !text.contains("USD a run"), "{text}");
         let document = serde_json::to_value(&report).unwrap();
         for compared in document["compared"].as_array().unwrap() {
             let layout = &compared["layout"];
@@ -179,9 +162,6 @@ mod tests {
         }
         let other = json!({"usd_per_gpu_hour": "a100=2"});
         let refused = compared_on("h200", other).unwrap_err().to_string();
-        assert!(
-            refused.contains("for `a100`; allowed: prices of h200"),
-            "{refused}"
-        );
+        assert!(refused.contains("for `a100`; allowed: prices of h200"), "{refused}");
     }
 }

@@ -156,17 +156,10 @@ fn eager(name: &str) -> Result<String> {
     if known.clone().any(|known| known == eager) {
         return Ok(eager);
     }
-    let with: Vec<_> = known
-        .filter_map(|known| known.strip_suffix(EAGER))
-        .collect();
+    let with: Vec<_> = known.filter_map(|known| known.strip_suffix(EAGER)).collect();
     let allowed = format!("with {}", with.join(", "));
     let field = "enforce_eager";
-    Err(Error::field(
-        "target",
-        field,
-        format!("with {name}"),
-        &allowed,
-    ))
+    Err(Error::field("target", field, format!("with {name}"), &allowed))
 }
 
 /// Refuses launches by the host beside the constants of a file, which hold what its server does.
@@ -176,12 +169,7 @@ fn refuse_eager(target: &TargetRequest, name: &str) -> Result<()> {
     }
     let allowed = "with a built-in framework";
     let field = "enforce_eager";
-    Err(Error::field(
-        "target",
-        field,
-        format!("with {name}"),
-        allowed,
-    ))
+    Err(Error::field("target", field, format!("with {name}"), allowed))
 }
 
 /// The framework that a request holds as the text of a file.
@@ -219,12 +207,7 @@ fn gpu_file(name_or_path: &str) -> Result<Option<Gpu>> {
         return Ok(Some(gpu));
     }
     let allowed = "a name that no built-in GPU has";
-    Err(Error::field(
-        name_or_path,
-        "name",
-        format!("`{}`", gpu.name),
-        allowed,
-    ))
+    Err(Error::field(name_or_path, "name", format!("`{}`", gpu.name), allowed))
 }
 
 /// The framework of a file; `None` if the text is the name of a built-in one.

@@ -122,10 +122,7 @@ fn predictor(
     }
 }
 
-fn known_or_found<'a>(
-    known: Option<&'a Architecture>,
-    request: &ArchitectureRequest,
-) -> Result<Cow<'a, Architecture>> {
+fn known_or_found<'a>(known: Option<&'a Architecture>, request: &ArchitectureRequest) -> Result<Cow<'a, Architecture>> {
     match known {
         Some(known) => Ok(Cow::Borrowed(known)),
         None => request.find().map(Cow::Owned),
@@ -187,11 +184,7 @@ impl Question {
     /// All of them.
     pub const ALL: &[Self] = &[
         Self::new::<GemmRequest, OperatorReport>("predict_gemm", None, operator::<GemmRequest>),
-        Self::new::<AttentionRequest, OperatorReport>(
-            "predict_attention",
-            None,
-            operator::<AttentionRequest>,
-        ),
+        Self::new::<AttentionRequest, OperatorReport>("predict_attention", None, operator::<AttentionRequest>),
         Self::new::<StepRequest, StepReport>("predict_model", Some("lines"), |asked| {
             let base = asked.base;
             let (request, predictor) = asked.flat::<StepRequest>()?;
@@ -209,19 +202,14 @@ impl Question {
             let (architecture, workload) = Sizes::fixed(|sizes| request.described(&base, sizes))?;
             answer::check(&predictor, &architecture, &workload).map(boxed)
         }),
-        Self::new::<GemmRequest, OperatorCheckReport>(
-            "check_gemm",
-            Some("rules"),
-            checked::<GemmRequest>,
-        ),
+        Self::new::<GemmRequest, OperatorCheckReport>("check_gemm", Some("rules"), checked::<GemmRequest>),
         Self::new::<AttentionRequest, OperatorCheckReport>(
             "check_attention",
             Some("rules"),
             checked::<AttentionRequest>,
         ),
         Self::new::<SearchRequest, SearchReport>("search", Some("shapes"), |asked| {
-            let (request, target): (SearchRequest, _) =
-                json::read(json::with_workload(asked.body))?;
+            let (request, target): (SearchRequest, _) = json::read(json::with_workload(asked.body))?;
             let predictor = predictor(asked.predictors, asked.usual, &target)?;
             let like = request.like.as_ref().map(ArchitectureRequest::find);
             let searched = request.request(like.transpose()?.as_ref())?;
@@ -242,11 +230,7 @@ impl Question {
             answer::plan::compare(&base, &request, &target, of).map(boxed)
         }),
         Self::new::<GemmRequest, SweepReport>("sweep_gemm", Some("points"), swept::<GemmRequest>),
-        Self::new::<AttentionRequest, SweepReport>(
-            "sweep_attention",
-            Some("points"),
-            swept::<AttentionRequest>,
-        ),
+        Self::new::<AttentionRequest, SweepReport>("sweep_attention", Some("points"), swept::<AttentionRequest>),
         Self::new::<ModelRequest, SweepReport>("sweep_model", Some("points"), |asked| {
             let (request, base, predictor) = asked.model()?;
             sweep::model(&predictor, &base, &request).map(boxed)
@@ -254,12 +238,11 @@ impl Question {
         #[cfg(feature = "dataset")]
         Self {
             has_target: false,
-            ..Self::new::<
-                crate::request::CalibrateRequest,
-                crate::report::calibration::CalibrationReport,
-            >("calibrate", Some("constants"), |asked| {
-                answer::calibrate::run(&json::plain(asked.body)?).map(boxed)
-            })
+            ..Self::new::<crate::request::CalibrateRequest, crate::report::calibration::CalibrationReport>(
+                "calibrate",
+                Some("constants"),
+                |asked| answer::calibrate::run(&json::plain(asked.body)?).map(boxed),
+            )
         },
         Self::catalog::<GpusReport>("gpus", "gpus", |_| Ok(boxed(catalog::gpus()))),
         Self::catalog::<ModelsReport>("models", "models", |_| catalog::models().map(boxed)),
@@ -331,10 +314,7 @@ mod tests {
             let schema = &described["schemas"][report];
             assert!(schema.is_object(), "{question}");
             if let Some(rows) = question["rows"].as_str() {
-                assert!(
-                    schema["properties"][rows].is_object(),
-                    "{question} {schema}"
-                );
+                assert!(schema["properties"][rows].is_object(), "{question} {schema}");
             }
         }
     }
@@ -351,11 +331,7 @@ mod tests {
         assert_eq!(time, document["time_us"].to_string());
         for (name, body, field) in [
             ("predict_gemm", json!({"m": 1, "n": 1}), "k"),
-            (
-                "check",
-                json!({"architecture": "gpt2", "tp": 0}),
-                "workload.tp",
-            ),
+            ("check", json!({"architecture": "gpt2", "tp": 0}), "workload.tp"),
             ("search", json!({"params": "1B", "gpu": "h2000"}), "gpu"),
         ] {
             let refused = ask(name, body).err().unwrap();
@@ -367,9 +343,7 @@ mod tests {
     fn published_weights_are_served_as_they_are_stored_unless_a_format_is_named() {
         let ask = |keys: Value| {
             let mut body = json!({"architecture": "gpt-oss-120b", "gpu": "h100", "batch": 1});
-            body.as_object_mut()
-                .unwrap()
-                .extend(keys.as_object().unwrap().clone());
+            body.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
             let question = Question::find("predict_model").unwrap();
             let report = question.ask(body, AtHand::default()).unwrap();
             serde_json::from_str::<Value>(&report.json()).unwrap()
@@ -377,26 +351,17 @@ mod tests {
         let served = ask(json!({"mode": "decode"}));
         // The total of the published index is 65.25 GB.
         let weights = &served["memory"]["parts_bytes"]["weights"];
-        assert!(
-            (weights.as_f64().unwrap() / 65.25e9 - 1.0).abs() < 1e-3,
-            "{weights}"
-        );
+        assert!((weights.as_f64().unwrap() / 65.25e9 - 1.0).abs() < 1e-3, "{weights}");
         assert_eq!(served["memory"]["fits"], true);
         assert!(
-            served["notes"][0]
-                .as_str()
-                .unwrap()
-                .contains("as stored, mxfp4"),
+            served["notes"][0].as_str().unwrap().contains("as stored, mxfp4"),
             "{served}"
         );
         for keys in [json!({"mode": "decode", "dtype": "bf16"}), json!({})] {
             let other = ask(keys);
             assert_eq!(other["workload"]["dtype"], "bf16");
             assert_eq!(other["memory"]["fits"], false);
-            assert!(
-                other["notes"][0].as_str().unwrap().contains("takes bf16"),
-                "{other}"
-            );
+            assert!(other["notes"][0].as_str().unwrap().contains("takes bf16"), "{other}");
         }
     }
 }

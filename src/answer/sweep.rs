@@ -30,11 +30,7 @@ pub struct Timing {
 }
 
 /// The curve of a step of a model; `base` is its architecture as it is named.
-pub fn model(
-    predictor: &Predictor,
-    base: &Architecture,
-    request: &ModelRequest,
-) -> Result<SweepReport> {
+pub fn model(predictor: &Predictor, base: &Architecture, request: &ModelRequest) -> Result<SweepReport> {
     let (dimension, range) = Sizes::swept(|sizes| request.described(base, sizes))?;
     let at = |value| {
         let (architecture, workload) = request.step(base, &mut Sizes::at(value))?;
@@ -97,12 +93,7 @@ pub fn operator(
 }
 
 /// The timings that lie on the curve of this dimension, by rising value.
-fn along(
-    timings: &[Timing],
-    dimension: &str,
-    range: Range,
-    at: impl Fn(u64) -> Result<Op>,
-) -> Vec<Measured> {
+fn along(timings: &[Timing], dimension: &str, range: Range, at: impl Fn(u64) -> Result<Op>) -> Vec<Measured> {
     let on_curve = timings.iter().filter_map(|timing| {
         let value = timing.op.dimension(dimension)?.get(&timing.op)?.count()?;
         let lies_on = range.contains(value) && at(value).is_ok_and(|op| op == timing.op);

@@ -176,11 +176,7 @@ fn expert_parallel(
     }
 }
 
-fn pipeline_parallel(
-    arch: &Architecture,
-    work: &Workload,
-    push: &mut impl FnMut(Role, Phase, Op, u64),
-) {
+fn pipeline_parallel(arch: &Architecture, work: &Workload, push: &mut impl FnMut(Role, Phase, Op, u64)) {
     if work.pp == 1 {
         return;
     }
@@ -202,10 +198,7 @@ fn data_parallel(
     let shards = Shards::of(work);
     let all = rank_parameters(arch, shards, stage, work.pp == 1, true);
     let experts = rank_expert_parameters(arch, shards, stage);
-    let both = [
-        (all - experts, work.data_group()),
-        (experts, work.expert_data_group()),
-    ];
+    let both = [(all - experts, work.data_group()), (experts, work.expert_data_group())];
     for (weights, group) in both {
         if group.size > 1 && weights > 0 {
             let bytes = weights * work.weight_dtype().size();
@@ -215,12 +208,7 @@ fn data_parallel(
 }
 
 /// What replicas of `bytes` of weights exchange per step.
-fn replicas(
-    work: &Workload,
-    bytes: u64,
-    group: Group,
-    push: &mut impl FnMut(Role, Phase, Op, u64),
-) {
+fn replicas(work: &Workload, bytes: u64, group: Group, push: &mut impl FnMut(Role, Phase, Op, u64)) {
     let mut data = |phase, kind, count| {
         let op = collective(kind, bytes, group);
         push(Role::DataParallel, phase, op, count);

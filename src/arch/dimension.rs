@@ -359,9 +359,7 @@ mod tests {
             ("llama-3-8b", 2, "no multiple of the 4"),
             ("gpt3-2.7b", 0, "do not divide"),
         ] {
-            let message = resized(name, Dimension::Heads, heads)
-                .unwrap_err()
-                .to_string();
+            let message = resized(name, Dimension::Heads, heads).unwrap_err().to_string();
             assert!(message.contains(part), "{message}");
         }
     }
@@ -400,10 +398,7 @@ mod tests {
     #[test]
     fn a_value_that_is_put_is_the_value_that_is_got() {
         let mut arch = Preset::find("deepseek-v3").unwrap().architecture.clone();
-        arch.window = Some(crate::arch::Window {
-            size: 1024,
-            layers: 1,
-        });
+        arch.window = Some(crate::arch::Window { size: 1024, layers: 1 });
         let mut work = Workload::train(1, 64);
         for (index, dimension) in Dimension::ALL.into_iter().enumerate() {
             assert_eq!(

@@ -77,19 +77,9 @@ pub(super) fn attention_linears(arch: &Architecture, tp: u64) -> impl Iterator<I
             let expanded = heads * (mla.qk_nope + mla.v_head_dim);
             [
                 down,
-                Some(Linear::new(
-                    Role::QueryUp,
-                    rank.unwrap_or(hidden),
-                    queries,
-                    false,
-                )),
+                Some(Linear::new(Role::QueryUp, rank.unwrap_or(hidden), queries, false)),
                 Some(Linear::new(Role::KeyValueDown, hidden, latent, biases.qkv)),
-                Some(Linear::new(
-                    Role::KeyValueUp,
-                    mla.kv_lora_rank,
-                    expanded,
-                    false,
-                )),
+                Some(Linear::new(Role::KeyValueUp, mla.kv_lora_rank, expanded, false)),
             ]
         }
     };
@@ -213,34 +203,15 @@ pub(super) fn moe_linears(arch: &Architecture, shards: Shards) -> Vec<Linear> {
     };
     let mut linears = vec![
         Linear::new(Role::Router, arch.hidden, moe.experts, moe.router_bias),
-        experts(
-            Role::ExpertsUp,
-            moe.routed_width(arch.hidden),
-            factor * inner,
-        ),
+        experts(Role::ExpertsUp, moe.routed_width(arch.hidden), factor * inner),
         experts(Role::ExpertsDown, inner, moe.routed_width(arch.hidden)),
     ];
     if let Some(latent) = moe.latent {
-        linears.push(Linear::new(
-            Role::ExpertsLatentDown,
-            arch.hidden,
-            latent,
-            false,
-        ));
-        linears.push(Linear::new(
-            Role::ExpertsLatentUp,
-            latent,
-            arch.hidden,
-            false,
-        ));
+        linears.push(Linear::new(Role::ExpertsLatentDown, arch.hidden, latent, false));
+        linears.push(Linear::new(Role::ExpertsLatentUp, latent, arch.hidden, false));
     }
     if shared > 0 {
-        linears.push(Linear::new(
-            Role::SharedUp,
-            arch.hidden,
-            factor * shared,
-            false,
-        ));
+        linears.push(Linear::new(Role::SharedUp, arch.hidden, factor * shared, false));
         linears.push(Linear::new(Role::SharedDown, shared, arch.hidden, false));
     }
     linears
@@ -286,11 +257,7 @@ pub(super) fn linear_attention_parameters(arch: &Architecture, tp: u64) -> u64 {
 
 /// Attention sinks per layer on one rank.
 pub(super) fn sinks(arch: &Architecture, tp: u64) -> u64 {
-    if arch.biases.sinks {
-        rank_heads(arch, tp)
-    } else {
-        0
-    }
+    if arch.biases.sinks { rank_heads(arch, tp) } else { 0 }
 }
 
 /// How many layers of each kind the slowest (last) pipeline stage runs.
@@ -335,10 +302,8 @@ impl StageLayers {
 
     fn divided(arch: &Architecture, pp: u64, vp: u64, trains: bool) -> Self {
         let chunks = pp * vp;
-        let head_is_a_layer = trains
-            && pp > 1
-            && !arch.layers.is_multiple_of(chunks)
-            && (arch.layers + 2).is_multiple_of(chunks);
+        let head_is_a_layer =
+            trains && pp > 1 && !arch.layers.is_multiple_of(chunks) && (arch.layers + 2).is_multiple_of(chunks);
         let layers = if head_is_a_layer {
             (arch.layers + 2) / pp
         } else {

@@ -39,15 +39,10 @@
 //! end, where all gradients of weights live; and the update. Gradients live at the loss only where they accumulate over
 //! micro-batches or a framework allocates them first.
 
-use super::layer::{
-    Shards, StageLayers, attention_linears, hidden_norms, rank_kv_heads, rank_linear, rank_vocab,
-};
+use super::layer::{Shards, StageLayers, attention_linears, hidden_norms, rank_kv_heads, rank_linear, rank_vocab};
 use super::optimizer::{further_bytes_of_edges, state_bytes};
 use super::params::{rank_expert_parameters, rank_linears, rank_parameters};
-use super::{
-    Architecture, AttentionKernel, GradientDtype, Loss, NormPlacement, QkNorm, Recipe, Recompute,
-    Workload,
-};
+use super::{Architecture, AttentionKernel, GradientDtype, Loss, NormPlacement, QkNorm, Recipe, Recompute, Workload};
 use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::ops::Dtype;
@@ -216,9 +211,7 @@ impl MemoryUse {
     pub fn verdict(&self, gpu: &Gpu) -> MemoryVerdict {
         match () {
             () if !self.fits(gpu) => MemoryVerdict::DoesNotFit,
-            () if self.is_trained && self.total() * Self::LEAST_RESERVED > gpu.memory() => {
-                MemoryVerdict::Tight
-            }
+            () if self.is_trained && self.total() * Self::LEAST_RESERVED > gpu.memory() => MemoryVerdict::Tight,
             () => MemoryVerdict::Fits,
         }
     }
@@ -249,20 +242,10 @@ pub fn memory_use(arch: &Architecture, work: &Workload, practice: &Practice) -> 
     }
     let first = stage_memory(arch, work, practice, true, false);
     let last = stage_memory(arch, work, practice, false, true);
-    Ok(if first.total() > last.total() {
-        first
-    } else {
-        last
-    })
+    Ok(if first.total() > last.total() { first } else { last })
 }
 
-fn stage_memory(
-    arch: &Architecture,
-    work: &Workload,
-    practice: &Practice,
-    first: bool,
-    last: bool,
-) -> MemoryUse {
+fn stage_memory(arch: &Architecture, work: &Workload, practice: &Practice, first: bool, last: bool) -> MemoryUse {
     let stage = StageLayers::of(arch, work);
     let shards = Shards::of(work);
     let owned = rank_parameters(arch, shards, stage, first, last) as f64;
@@ -364,17 +347,12 @@ fn stage_memory(
         memory.kv_cache = Bytes::from_bytes(kv_cache(arch, work, stage));
     }
     if last {
-        let rows = if work.trains() {
-            work.rank_tokens()
-        } else {
-            work.batch
-        };
+        let rows = if work.trains() { work.rank_tokens() } else { work.batch };
         let loss = match work.trains() {
             true => practice.loss(work),
             false => Loss::Triton,
         };
-        memory.logits =
-            Bytes::from_bytes(logit_bytes(loss, rows) * rank_vocab(arch, work.tp) as f64);
+        memory.logits = Bytes::from_bytes(logit_bytes(loss, rows) * rank_vocab(arch, work.tp) as f64);
     }
     if !work.trains() {
         return memory;
@@ -455,11 +433,7 @@ fn states(arch: &Architecture, work: &Workload, first: bool, last: bool) -> f64 
         further => {
             let shards = Shards::of(work);
             let edges = rank_parameters(arch, shards, StageLayers::NONE, first, last) as f64;
-            let replicas = if work.zero > 0 {
-                work.data_group().size
-            } else {
-                1
-            };
+            let replicas = if work.zero > 0 { work.data_group().size } else { 1 };
             bytes + further * edges / replicas as f64
         }
     }
@@ -493,13 +467,7 @@ fn cast_weights(arch: &Architecture, work: &Workload, first: bool, last: bool) -
 }
 
 /// Parameters whose states a GPU of this stage holds where `from_stage` of ZeRO shards them.
-fn held_parameters(
-    arch: &Architecture,
-    work: &Workload,
-    first: bool,
-    last: bool,
-    from_stage: u8,
-) -> f64 {
+fn held_parameters(arch: &Architecture, work: &Workload, first: bool, last: bool, from_stage: u8) -> f64 {
     let stage = StageLayers::of(arch, work);
     let shards = Shards::of(work);
     let owned = rank_parameters(arch, shards, stage, first, last) as f64;
@@ -553,12 +521,7 @@ pub fn host_traffic(arch: &Architecture, work: &Workload) -> HostTraffic {
 }
 
 /// Bytes kept by all layers of a stage for `in_flight` micro-batches.
-fn kept_activations(
-    arch: &Architecture,
-    work: &Workload,
-    stage: StageLayers,
-    in_flight: f64,
-) -> f64 {
+fn kept_activations(arch: &Architecture, work: &Workload, stage: StageLayers, in_flight: f64) -> f64 {
     let scores = matches!(work.recompute, Recompute::None | Recompute::LatentUp);
     let mut layers = stage.layers as f64 * residual_activations(arch, work)
         + stage.attention() as f64 * attention_activations(arch, work, scores)
@@ -579,12 +542,7 @@ fn kept_activations(
 }
 
 /// Bytes the largest layer of a stage keeps for one micro-batch; `scores` says whether unfused scores are kept.
-fn layer_activations(
-    arch: &Architecture,
-    work: &Workload,
-    stage: StageLayers,
-    scores: bool,
-) -> f64 {
+fn layer_activations(arch: &Architecture, work: &Workload, stage: StageLayers, scores: bool) -> f64 {
     let mut mixer: f64 = 0.0;
     if stage.attention() > 0 {
         mixer = attention_activations(arch, work, scores);
@@ -713,11 +671,7 @@ fn mlp_activations(arch: &Architecture, work: &Workload, moe: bool) -> f64 {
     let (wide, saved) = (work.activation_dtype().size() as f64, saved_bytes(work));
     let recompute = recomputed(work);
     // In units of the width of an activation: what goes into the elementwise function, and what comes out.
-    let output = if is_pointwise(work) {
-        0.0
-    } else {
-        saved / wide
-    };
+    let output = if is_pointwise(work) { 0.0 } else { saved / wide };
     let inner_copies = match recompute {
         Recompute::Mlp => 0.0,
         _ => arch.mlp.kind.up_factor() as f64 + output,
@@ -824,10 +778,7 @@ mod tests {
         };
         for (work, per_layer) in [
             (unfused, 34.0 + scores),
-            (
-                sharded(false, Recompute::None),
-                10.0 + (24.0 + scores) / 8.0,
-            ),
+            (sharded(false, Recompute::None), 10.0 + (24.0 + scores) / 8.0),
             (sharded(true, Recompute::None), (34.0 + scores) / 8.0),
             (sharded(true, Recompute::Selective), 34.0 / 8.0),
         ] {
@@ -896,8 +847,7 @@ mod tests {
 
     #[test]
     fn caches_hold_two_vectors_per_key_head_a_latent_or_a_window() {
-        let bytes =
-            |name: &str, work: &Workload| memory_use(preset(name), work).unwrap().kv_cache.bytes();
+        let bytes = |name: &str, work: &Workload| memory_use(preset(name), work).unwrap().kv_cache.bytes();
         let work = Workload::decode(4, 4095);
         assert_eq!(
             bytes("llama-2-7b", &work),
@@ -907,10 +857,7 @@ mod tests {
             bytes("llama-2-70b", &Workload { tp: 8, ..work }),
             2.0 * 80.0 * 4.0 * 4096.0 * 128.0 * 2.0
         );
-        assert_eq!(
-            bytes("deepseek-v3", &work),
-            61.0 * 4.0 * 4096.0 * 576.0 * 2.0
-        );
+        assert_eq!(bytes("deepseek-v3", &work), 61.0 * 4.0 * 4096.0 * 576.0 * 2.0);
         let long = Workload::decode(1, 32767);
         assert_eq!(
             bytes("gemma-3-1b", &long),
@@ -1041,10 +988,7 @@ mod tests {
         };
         let [wide, narrow] = [true, false].map(|autocast| use_of("llama-3-8b", autocast));
         let count = parameters(preset("llama-3-8b"));
-        let (all, copied) = (
-            count.total as f64,
-            (count.total - count.embedding / 2) as f64,
-        );
+        let (all, copied) = (count.total as f64, (count.total - count.embedding / 2) as f64);
         assert_eq!(wide.weights.bytes(), 4.0 * all + 2.0 * copied);
         assert_eq!(wide.gradients.bytes(), 4.0 * all);
         assert_eq!(wide.optimizer.bytes(), 8.0 * all);
@@ -1066,9 +1010,6 @@ mod tests {
         let count = parameters(arch);
         let edges = count.embedding + arch.hidden;
         let expected = (count.total - edges) + 2 * edges;
-        assert_eq!(
-            memory_use(arch, &work).unwrap().weights.bytes(),
-            expected as f64
-        );
+        assert_eq!(memory_use(arch, &work).unwrap().weights.bytes(), expected as f64);
     }
 }

@@ -43,8 +43,7 @@ pub use presets::Preset;
 pub use step::{Item, Phase, Role, Step};
 pub use stored::Stored;
 pub use workload::{
-    AttentionKernel, GradientDtype, KvCacheDtype, Loss, Mode, Offload, OptimizerStates, Recipe,
-    Recompute, Workload,
+    AttentionKernel, GradientDtype, KvCacheDtype, Loss, Mode, Offload, OptimizerStates, Recipe, Recompute, Workload,
 };
 
 use crate::error::Result;

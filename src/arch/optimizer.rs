@@ -96,9 +96,7 @@ pub(super) fn further_bytes_of_edges(work: &Workload) -> f64 {
 pub(super) fn relative_traffic(work: &Workload) -> f64 {
     let bytes = |work: &Workload| {
         let wide = work.weight_dtype().size() as f64;
-        let copied = work.optimizer.kept().master
-            && work.optimizer_states == OptimizerStates::Fp32
-            && wide < 4.0;
+        let copied = work.optimizer.kept().master && work.optimizer_states == OptimizerStates::Fp32 && wide < 4.0;
         let read = if copied { 0.0 } else { wide };
         2.0 * wide + read + 2.0 * state_bytes(work)
     };

@@ -5,9 +5,8 @@
 //! lowering executes, and tests pin them to published totals.
 
 use super::layer::{
-    Linear, Shards, StageLayers, attention_linears, attention_norm_width, hidden_norms,
-    linear_attention_linears, linear_attention_parameters, mlp_linears, moe_linears, rank_vocab,
-    shared_gate_parameters, sinks,
+    Linear, Shards, StageLayers, attention_linears, attention_norm_width, hidden_norms, linear_attention_linears,
+    linear_attention_parameters, mlp_linears, moe_linears, rank_vocab, shared_gate_parameters, sinks,
 };
 use super::{Architecture, NormKind, NormPlacement, Positions, Role};
 
@@ -28,8 +27,7 @@ pub struct ParameterCount {
 pub fn parameters(arch: &Architecture) -> ParameterCount {
     let embedding = embedding(arch, 1, true, true);
     let layers = StageLayers::new(arch, 1, 1);
-    let non_embedding =
-        layer_parameters(arch, Shards::WHOLE, layers) + norm_parameters(arch, arch.hidden);
+    let non_embedding = layer_parameters(arch, Shards::WHOLE, layers) + norm_parameters(arch, arch.hidden);
     let total = embedding + non_embedding;
     ParameterCount {
         total,
@@ -47,21 +45,12 @@ pub(super) fn rank_parameters(
     first: bool,
     last: bool,
 ) -> u64 {
-    let final_norm = if last {
-        norm_parameters(arch, arch.hidden)
-    } else {
-        0
-    };
+    let final_norm = if last { norm_parameters(arch, arch.hidden) } else { 0 };
     embedding(arch, shards.tp, first, last) + layer_parameters(arch, shards, layers) + final_norm
 }
 
 /// The linear maps on one rank of a stage, and how many layers have each; a head of its own is one of one layer.
-pub(super) fn rank_linears(
-    arch: &Architecture,
-    shards: Shards,
-    stage: StageLayers,
-    last: bool,
-) -> Vec<(Linear, u64)> {
+pub(super) fn rank_linears(arch: &Architecture, shards: Shards, stage: StageLayers, last: bool) -> Vec<(Linear, u64)> {
     let tp = shards.tp;
     let head = Linear {
         role: Role::Logits,
@@ -82,11 +71,7 @@ pub(super) fn rank_linears(
 }
 
 /// Those of [`rank_parameters`] that belong to routed experts.
-pub(super) fn rank_expert_parameters(
-    arch: &Architecture,
-    shards: Shards,
-    layers: StageLayers,
-) -> u64 {
+pub(super) fn rank_expert_parameters(arch: &Architecture, shards: Shards, layers: StageLayers) -> u64 {
     layers.moe * expert_parameters(arch, shards)
 }
 
@@ -206,10 +191,7 @@ mod tests {
         let billions = |count: u64, published: f64| {
             let digit = if published < 100.0 { 0.05 } else { 0.5 };
             let counted = count as f64 / 1e9;
-            assert!(
-                (counted - published).abs() <= digit,
-                "{counted} {published}"
-            );
+            assert!((counted - published).abs() <= digit, "{counted} {published}");
         };
         // arXiv 2402.16819, section 2.
         billions(count("nemotron-4-15b").embedding, 3.1);
@@ -250,10 +232,7 @@ mod tests {
         assert_eq!(names, ROUNDED.map(|(name, _)| name));
         for (name, published) in ROUNDED {
             let billions = count(name).total as f64 / 1e9;
-            assert!(
-                (billions / published - 1.0).abs() < 0.025,
-                "{name}: {billions}"
-            );
+            assert!((billions / published - 1.0).abs() < 0.025, "{name}: {billions}");
         }
     }
 
@@ -261,11 +240,7 @@ mod tests {
     fn only_mixtures_have_idle_parameters() {
         let dense = count("llama-2-7b");
         assert_eq!(dense.active, dense.total);
-        for (name, billions) in [
-            ("mixtral-8x7b", 12.9),
-            ("qwen3-30b-a3b", 3.3),
-            ("deepseek-v3", 37.6),
-        ] {
+        for (name, billions) in [("mixtral-8x7b", 12.9), ("qwen3-30b-a3b", 3.3), ("deepseek-v3", 37.6)] {
             let active = count(name).active as f64 / 1e9;
             assert!((active - billions).abs() < 0.1, "{name}: {active}");
         }
@@ -276,12 +251,9 @@ mod tests {
         let arch = &Preset::find("llama-2-70b").unwrap().architecture;
         let total = parameters(arch).total;
         let stage = StageLayers::new(arch, 4, 1);
-        let shards = Shards {
-            tp: 8,
-            ..Shards::WHOLE
-        };
-        let ends = rank_parameters(arch, shards, stage, true, false)
-            + rank_parameters(arch, shards, stage, false, true);
+        let shards = Shards { tp: 8, ..Shards::WHOLE };
+        let ends =
+            rank_parameters(arch, shards, stage, true, false) + rank_parameters(arch, shards, stage, false, true);
         let middle = rank_parameters(arch, shards, stage, false, false);
         // Norms are on every one of the eight ranks.
         let replicated = 7 * (2 * arch.layers + 1) * arch.hidden;

@@ -51,9 +51,7 @@ impl Preset {
                 .files()
                 .map(|file| {
                     let place = file.path().display().to_string();
-                    let text = file
-                        .contents_utf8()
-                        .expect("presets are UTF-8; a test loads them all");
+                    let text = file.contents_utf8().expect("presets are UTF-8; a test loads them all");
                     Self::from_toml(text, &place).expect("a test loads every embedded preset")
                 })
                 .collect();
@@ -72,9 +70,7 @@ impl Preset {
             .or_else(|| find(without_tuning(key(name))))
             .ok_or_else(|| {
                 let nearest = Self::nearest(name).join(", ");
-                let mut allowed = format!(
-                    "a preset, nearest {nearest}, or the path of a config.json or of its folder"
-                );
+                let mut allowed = format!("a preset, nearest {nearest}, or the path of a config.json or of its folder");
                 if is_count(name) {
                     allowed += &format!("; `search --params {name}` finds a shape of that size");
                 }
@@ -113,9 +109,7 @@ fn is_count(name: &str) -> bool {
 fn without_tuning(key: String) -> String {
     let key = key.replace("instruct", "");
     let ends = ["hf", "chat", "it", "base"];
-    let plain = ends
-        .iter()
-        .fold(&*key, |key, end| key.strip_suffix(end).unwrap_or(key));
+    let plain = ends.iter().fold(&*key, |key, end| key.strip_suffix(end).unwrap_or(key));
     plain.to_owned()
 }
 
@@ -136,10 +130,7 @@ mod tests {
             if let Some(published) = preset.published_parameters
                 && published != total
             {
-                wrong.push(format!(
-                    "{}: {total} is not the published {published}",
-                    arch.name
-                ));
+                wrong.push(format!("{}: {total} is not the published {published}", arch.name));
             }
         }
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -147,11 +138,7 @@ mod tests {
 
     #[test]
     fn no_two_presets_share_a_name() {
-        let mut keys: Vec<_> = Preset::all()
-            .iter()
-            .flat_map(Preset::names)
-            .map(key)
-            .collect();
+        let mut keys: Vec<_> = Preset::all().iter().flat_map(Preset::names).map(key).collect();
         keys.sort();
         assert!(keys.windows(2).all(|pair| pair[0] != pair[1]), "{keys:?}");
     }

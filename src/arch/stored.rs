@@ -94,9 +94,7 @@ impl Stored {
 
     /// Bytes that packing saves of an embedding with so many elements.
     pub(super) fn saved_of_embedding(&self, elements: u64, hidden: u64, wide: f64) -> f64 {
-        let saved = self
-            .embedding
-            .map_or(0.0, |packing| wide - packing.bytes(hidden));
+        let saved = self.embedding.map_or(0.0, |packing| wide - packing.bytes(hidden));
         elements as f64 * saved
     }
 
@@ -130,9 +128,7 @@ const fn unpacked(dtype: Dtype) -> Dtype {
 impl Architecture {
     /// How the checkpoint stores its weights, where this workload serves it so.
     pub(super) fn stored(&self, work: &Workload) -> Option<&Stored> {
-        self.stated
-            .stored()
-            .filter(|stored| stored.is_taken_by(work))
+        self.stated.stored().filter(|stored| stored.is_taken_by(work))
     }
 
     /// The workload in the format that this GPU takes for a checkpoint, where it serves one as it is stored.
@@ -142,10 +138,6 @@ impl Architecture {
             return *work;
         };
         let (dtype, recipe) = stored.format(Some(gpu));
-        Workload {
-            dtype,
-            recipe,
-            ..*work
-        }
+        Workload { dtype, recipe, ..*work }
     }
 }

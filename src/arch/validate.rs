@@ -137,11 +137,7 @@ mod tests {
             ("llama-2-7b", |a| a.layers = 0, "`layers` is 0"),
             ("llama-2-7b", |a| a.kv_heads = 5, "divisor of heads = 32"),
             ("llama-2-7b", |a| a.vocab = 1 << 40, "`vocab`"),
-            (
-                "gpt-j-6b",
-                |a| a.parallel_layers = false,
-                "`norm.placement` is shared",
-            ),
+            ("gpt-j-6b", |a| a.parallel_layers = false, "`norm.placement` is shared"),
             (
                 "mistral-7b-v0.1",
                 |a| a.layers = 31,

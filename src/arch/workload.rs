@@ -357,11 +357,7 @@ impl Workload {
 
     /// GPUs that share one routed expert.
     pub const fn expert_ranks(&self) -> u64 {
-        if self.expert_tp == 0 {
-            self.tp
-        } else {
-            self.expert_tp
-        }
+        if self.expert_tp == 0 { self.tp } else { self.expert_tp }
     }
 
     /// Format of the linear maps inside layers, as their GEMMs have it.
@@ -467,65 +463,46 @@ impl Workload {
                 self.router_load,
                 "`power_law_1.01` in training, where all experts get as many tokens",
             ),
-            _ if !is_default(&self.router_load) && arch.moe.is_none() => fail(
-                "router_load",
-                self.router_load,
-                "`power_law_1.01` without experts",
-            ),
-            Mode::Decode if self.seq != 1 => fail(
-                "seq",
-                self.seq,
-                "1 in decode; the cached tokens are `context`",
-            ),
+            _ if !is_default(&self.router_load) && arch.moe.is_none() => {
+                fail("router_load", self.router_load, "`power_law_1.01` without experts")
+            }
+            Mode::Decode if self.seq != 1 => fail("seq", self.seq, "1 in decode; the cached tokens are `context`"),
             Mode::Prefill | Mode::Decode if self.recompute != Recompute::None => {
                 fail("recompute", self.recompute, "`none` outside training")
             }
-            Mode::Prefill | Mode::Decode if self.zero > 0 => {
-                fail("zero", self.zero, "0 outside training")
-            }
+            Mode::Prefill | Mode::Decode if self.zero > 0 => fail("zero", self.zero, "0 outside training"),
             Mode::Prefill | Mode::Decode if !is_default(&self.offload) => {
                 fail("offload", self.offload, "`none` outside training")
             }
-            Mode::Prefill | Mode::Decode if !is_default(&self.optimizer_states) => fail(
+            Mode::Prefill | Mode::Decode if !is_default(&self.optimizer_states) => {
+                fail("optimizer_states", self.optimizer_states, "`fp32` outside training")
+            }
+            _ if !is_default(&self.optimizer_states) && self.activation_dtype().size() != 2 => fail(
                 "optimizer_states",
                 self.optimizer_states,
-                "`fp32` outside training",
+                "`fp32` where weights have four bytes",
             ),
-            _ if !is_default(&self.optimizer_states) && self.activation_dtype().size() != 2 => {
-                fail(
-                    "optimizer_states",
-                    self.optimizer_states,
-                    "`fp32` where weights have four bytes",
-                )
-            }
             Mode::Prefill | Mode::Decode if !is_default(&self.optimizer) => {
                 fail("optimizer", self.optimizer, "`adamw` outside training")
             }
-            Mode::Prefill | Mode::Decode if !is_default(&self.gradient_dtype) => fail(
-                "gradient_dtype",
-                self.gradient_dtype,
-                "`auto` outside training",
-            ),
+            Mode::Prefill | Mode::Decode if !is_default(&self.gradient_dtype) => {
+                fail("gradient_dtype", self.gradient_dtype, "`auto` outside training")
+            }
             Mode::Prefill | Mode::Decode if !is_default(&self.loss) => {
                 fail("loss", self.loss, "`auto` outside training")
             }
             Mode::Prefill | Mode::Decode if self.optimizer_in_backward => {
                 fail("optimizer_in_backward", true, "false outside training")
             }
-            _ if self.optimizer_in_backward
-                && (self.microbatches > 1 || self.offload.optimizer()) =>
-            {
-                let allowed =
-                    "false where gradients accumulate over micro-batches or go to the host";
+            _ if self.optimizer_in_backward && (self.microbatches > 1 || self.offload.optimizer()) => {
+                let allowed = "false where gradients accumulate over micro-batches or go to the host";
                 fail("optimizer_in_backward", true, allowed)
             }
-            _ if self.gradient_dtype == GradientDtype::Bf16 && self.weight_dtype().size() != 2 => {
-                fail(
-                    "gradient_dtype",
-                    self.gradient_dtype,
-                    "`auto` or `fp32` where weights have four bytes",
-                )
-            }
+            _ if self.gradient_dtype == GradientDtype::Bf16 && self.weight_dtype().size() != 2 => fail(
+                "gradient_dtype",
+                self.gradient_dtype,
+                "`auto` or `fp32` where weights have four bytes",
+            ),
             _ if !is_default(&self.optimizer_states) && !self.optimizer.has_moments() => fail(
                 "optimizer_states",
                 self.optimizer_states,
@@ -534,15 +511,9 @@ impl Workload {
                     self.optimizer
                 ),
             ),
-            Mode::Prefill | Mode::Decode if self.autocast => {
-                fail("autocast", true, "false outside training")
-            }
+            Mode::Prefill | Mode::Decode if self.autocast => fail("autocast", true, "false outside training"),
             _ if self.autocast && !matches!(self.linear_dtype(), Dtype::Bf16 | Dtype::Fp16) => {
-                fail(
-                    "autocast",
-                    true,
-                    "false unless dtype is bf16 or fp16 without a recipe",
-                )
+                fail("autocast", true, "false unless dtype is bf16 or fp16 without a recipe")
             }
             _ if self.autocast && !is_default(&self.optimizer_states) => fail(
                 "optimizer_states",
@@ -550,14 +521,10 @@ impl Workload {
                 "`fp32` under autocast, which keeps fp32 weights",
             ),
             Mode::Decode if self.cp > 1 => fail("cp", self.cp, "1 in decode"),
-            Mode::Prefill | Mode::Decode if self.vp > 1 => {
-                fail("vp", self.vp, "1 outside training")
+            Mode::Prefill | Mode::Decode if self.vp > 1 => fail("vp", self.vp, "1 outside training"),
+            _ if self.recompute == Recompute::LatentUp && arch.mla.is_none() => {
+                fail("recompute", self.recompute, "any other without latent attention")
             }
-            _ if self.recompute == Recompute::LatentUp && arch.mla.is_none() => fail(
-                "recompute",
-                self.recompute,
-                "any other without latent attention",
-            ),
             _ if !self.dtype.is_element() => {
                 let (dtype, recipe) = match self.dtype {
                     Dtype::SparseFp8 => (Dtype::Fp8, "sparse_2_4"),
@@ -565,27 +532,19 @@ impl Workload {
                     Dtype::Fp8Block | Dtype::Nvfp4 => (Dtype::Fp8, self.dtype.name()),
                     _ => (Dtype::Bf16, self.dtype.name()),
                 };
-                let allowed =
-                    format!("{dtype} with recipe {recipe} (--dtype {dtype} --recipe {recipe})");
+                let allowed = format!("{dtype} with recipe {recipe} (--dtype {dtype} --recipe {recipe})");
                 fail("dtype", self.dtype, &allowed)
             }
             Mode::Train if self.recipe == Recipe::Sparse => {
                 fail("recipe", self.recipe, "any of dense weights in training")
             }
-            _ if self.recipe == Recipe::Sparse
-                && !matches!(self.dtype, Dtype::Fp8 | Dtype::Bf16 | Dtype::Fp16) =>
-            {
+            _ if self.recipe == Recipe::Sparse && !matches!(self.dtype, Dtype::Fp8 | Dtype::Bf16 | Dtype::Fp16) => {
                 let allowed = "one of dense weights unless dtype is fp8, bf16 or fp16";
                 fail("recipe", self.recipe, allowed)
             }
-            Mode::Train if self.recipe.is_integer() => {
-                fail("recipe", self.recipe, "any of floating point in training")
-            }
+            Mode::Train if self.recipe.is_integer() => fail("recipe", self.recipe, "any of floating point in training"),
             _ if self.recipe.is_integer() && !matches!(self.dtype, Dtype::Bf16 | Dtype::Fp16) => {
-                let allowed = format!(
-                    "with dtype bf16 or fp16 (--dtype bf16 --recipe {})",
-                    self.recipe
-                );
+                let allowed = format!("with dtype bf16 or fp16 (--dtype bf16 --recipe {})", self.recipe);
                 fail("recipe", self.recipe, &allowed)
             }
             _ if !is_default(&self.recipe)
@@ -593,10 +552,7 @@ impl Workload {
                 && self.recipe != Recipe::Sparse
                 && self.dtype != Dtype::Fp8 =>
             {
-                let allowed = format!(
-                    "with dtype fp8 alone (--dtype fp8 --recipe {})",
-                    self.recipe
-                );
+                let allowed = format!("with dtype fp8 alone (--dtype fp8 --recipe {})", self.recipe);
                 fail("recipe", self.recipe, &allowed)
             }
             _ => Ok(()),
@@ -608,9 +564,7 @@ impl Workload {
         let stage = StageLayers::of(arch, self).layers;
         match self {
             Self { vp: 2.., pp: 1, .. } => fail("vp", self.vp, "1 without a pipeline, pp 1"),
-            Self { expert_tp: 1.., .. } if arch.moe.is_none() => {
-                fail("expert_tp", self.expert_tp, "0 without experts")
-            }
+            Self { expert_tp: 1.., .. } if arch.moe.is_none() => fail("expert_tp", self.expert_tp, "0 without experts"),
             Self {
                 sequence_parallel: true,
                 tp: 1,
@@ -620,11 +574,7 @@ impl Workload {
                 recompute_layers: 1..,
                 recompute: Recompute::None,
                 ..
-            } => fail(
-                "recompute_layers",
-                self.recompute_layers,
-                "0 with recompute `none`",
-            ),
+            } => fail("recompute_layers", self.recompute_layers, "0 with recompute `none`"),
             _ if self.recompute_layers > stage => {
                 let allowed = format!("at most {stage}, the layers of a stage");
                 fail("recompute_layers", self.recompute_layers, &allowed)
@@ -638,35 +588,16 @@ impl Workload {
         let moe = arch.moe;
         for (field, ranks, name, width) in [
             ("tp", tp, "heads", arch.heads),
-            (
-                "tp",
-                tp,
-                "linear.heads",
-                arch.linear.map_or(0, |linear| linear.heads),
-            ),
+            ("tp", tp, "linear.heads", arch.linear.map_or(0, |linear| linear.heads)),
             ("tp", tp, "mlp.d_ff", arch.mlp.d_ff),
             (
-                if self.expert_tp == 0 {
-                    "tp"
-                } else {
-                    "expert_tp"
-                },
+                if self.expert_tp == 0 { "tp" } else { "expert_tp" },
                 self.expert_ranks(),
                 "moe.d_ff",
                 moe.map_or(0, |moe| moe.d_ff),
             ),
-            (
-                "tp",
-                tp,
-                "moe.shared_d_ff",
-                moe.map_or(0, |moe| moe.shared_d_ff),
-            ),
-            (
-                "ep",
-                self.ep,
-                "moe.experts",
-                moe.map_or(0, |moe| moe.experts),
-            ),
+            ("tp", tp, "moe.shared_d_ff", moe.map_or(0, |moe| moe.shared_d_ff)),
+            ("ep", self.ep, "moe.experts", moe.map_or(0, |moe| moe.experts)),
             ("cp", self.cp, "seq", self.seq),
         ] {
             if !width.is_multiple_of(ranks) {
@@ -788,11 +719,7 @@ mod tests {
         for (name, work, part) in [
             ("gpt2", Workload::train(1, 1025), "`seq` is 1025"),
             ("gpt2", Workload::decode(1, 1024), "position table"),
-            (
-                "gpt2",
-                Workload { tp: 5, ..train },
-                "a divisor of heads = 12",
-            ),
+            ("gpt2", Workload { tp: 5, ..train }, "a divisor of heads = 12"),
             (
                 "llama-3-8b",
                 Workload { batch: 0, ..train },

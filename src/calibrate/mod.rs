@@ -71,9 +71,7 @@ impl Sample {
 /// `ln(predicted / measured)` of each sample.
 fn errors(framework: &Framework, samples: &[&Sample]) -> Vec<f64> {
     let releases = 0..framework.releases.len();
-    let releases: Vec<Framework> = releases
-        .map(|release| framework.clone().at_release(release))
-        .collect();
+    let releases: Vec<Framework> = releases.map(|release| framework.clone().at_release(release)).collect();
     let error = |sample: &&Sample| {
         let framework = sample.release.map_or(framework, |at| &releases[at]);
         (sample.timed.time(framework) / sample.measured).ln()
@@ -123,10 +121,7 @@ pub fn calibrate(prior: &Framework, samples: &[Sample]) -> Framework {
     let held_out = held_out_errors(prior, samples);
     let mut framework = fit(prior, &samples.iter().collect::<Vec<_>>());
     for kind in Kind::ALL {
-        let of_kind = samples
-            .iter()
-            .zip(&held_out)
-            .filter(|(sample, _)| sample.kind == kind);
+        let of_kind = samples.iter().zip(&held_out).filter(|(sample, _)| sample.kind == kind);
         let errors: Vec<(&str, f64)> = of_kind
             .clone()
             .map(|(sample, error)| (sample.configuration.as_str(), error.abs()))
@@ -154,10 +149,7 @@ pub fn calibrate(prior: &Framework, samples: &[Sample]) -> Framework {
                 mean_ape: all.mean_ape,
                 p90_ape: all.p90_ape,
                 coverage_90: all.coverage_90,
-                groups: groups
-                    .values()
-                    .map(|runs| group(runs, half_width))
-                    .collect(),
+                groups: groups.values().map(|runs| group(runs, half_width)).collect(),
             },
         );
     }
@@ -166,24 +158,17 @@ pub fn calibrate(prior: &Framework, samples: &[Sample]) -> Framework {
 
 /// What runs and the errors of fits without their configurations say; there is at least one.
 fn group(judged: &[(&Sample, f64)], half_width: f64) -> FitGroup {
-    let mut apes: Vec<f64> = judged
-        .iter()
-        .map(|(_, error)| error.exp_m1().abs())
-        .collect();
+    let mut apes: Vec<f64> = judged.iter().map(|(_, error)| error.exp_m1().abs()).collect();
     apes.sort_by(f64::total_cmp);
     let inside = judged.iter().filter(|(_, error)| error.abs() <= half_width);
     let subjects = || judged.iter().map(|(sample, _)| &sample.subject);
-    let configurations = judged
-        .iter()
-        .map(|(sample, _)| sample.configuration.as_str());
+    let configurations = judged.iter().map(|(sample, _)| sample.configuration.as_str());
     let first = &judged[0].0.subject;
     FitGroup {
         generation: first.generation,
         hybrid: first.hybrid,
         gpus: subjects().map(|subject| subject.gpu.clone()).collect(),
-        formats: subjects()
-            .map(|subject| subject.format.to_owned())
-            .collect(),
+        formats: subjects().map(|subject| subject.format.to_owned()).collect(),
         longest_tokens: subjects().map(|subject| subject.tokens).max().unwrap_or(0),
         nodes: subjects().map(|subject| subject.nodes).max().unwrap_or(1),
         runs: judged.len() as u64,
@@ -197,10 +182,7 @@ fn group(judged: &[(&Sample, f64)], half_width: f64) -> FitGroup {
 
 /// The error of each sample by a fit to the other folds; configurations are dealt to folds in order of their names.
 fn held_out_errors(prior: &Framework, samples: &[Sample]) -> Vec<f64> {
-    let configurations: BTreeSet<&str> = samples
-        .iter()
-        .map(|sample| sample.configuration.as_str())
-        .collect();
+    let configurations: BTreeSet<&str> = samples.iter().map(|sample| sample.configuration.as_str()).collect();
     let folds = FOLDS.min(configurations.len());
     let fold: BTreeMap<&str, usize> = configurations
         .iter()
@@ -212,9 +194,7 @@ fn held_out_errors(prior: &Framework, samples: &[Sample]) -> Vec<f64> {
     for out in 0..folds {
         let (held_out, rest): (Vec<usize>, Vec<usize>) =
             (0..samples.len()).partition(|&sample| fold_of(&samples[sample]) == out);
-        let these = |places: &[usize]| -> Vec<&Sample> {
-            places.iter().map(|&place| &samples[place]).collect()
-        };
+        let these = |places: &[usize]| -> Vec<&Sample> { places.iter().map(|&place| &samples[place]).collect() };
         let fitted = fit(prior, &these(&rest));
         let errors = errors(&fitted, &these(&held_out));
         for (place, error) in held_out.into_iter().zip(errors) {
@@ -230,11 +210,7 @@ fn fit(prior: &Framework, samples: &[&Sample]) -> Framework {
         .into_iter()
         .filter(|&constant| prior.figure(constant).prior_sd() > 0.0)
         .collect();
-    let fitted: Vec<&Sample> = samples
-        .iter()
-        .filter(|sample| sample.fitted)
-        .copied()
-        .collect();
+    let fitted: Vec<&Sample> = samples.iter().filter(|sample| sample.fitted).copied().collect();
     let mut runs: BTreeMap<&str, f64> = BTreeMap::new();
     for sample in &fitted {
         *runs.entry(sample.configuration.as_str()).or_default() += 1.0;
@@ -259,10 +235,7 @@ fn fit(prior: &Framework, samples: &[&Sample]) -> Framework {
             .filter(|(_, (_, factor))| factor.prior_sd() > 0.0)
     };
     start.extend(releases().map(|(_, (_, factor))| factor.prior_value().ln()));
-    let mut deviations: Vec<f64> = free
-        .iter()
-        .map(|&constant| prior.figure(constant).prior_sd())
-        .collect();
+    let mut deviations: Vec<f64> = free.iter().map(|&constant| prior.figure(constant).prior_sd()).collect();
     deviations.extend(releases().map(|(_, (_, factor))| factor.prior_sd()));
     let with = |at: &[f64]| {
         let mut framework = prior.clone();
@@ -275,9 +248,7 @@ fn fit(prior: &Framework, samples: &[&Sample]) -> Framework {
                 value: value.exp(),
                 ..before.clone()
             };
-            framework.releases[release]
-                .factors
-                .insert(*constant, factor);
+            framework.releases[release].factors.insert(*constant, factor);
         }
         framework
     };
@@ -346,10 +317,7 @@ fn conformal(errors: &[(&str, f64)]) -> f64 {
     for (name, _) in errors {
         *runs.entry(name).or_default() += 1.0;
     }
-    let mut weighted: Vec<(f64, f64)> = errors
-        .iter()
-        .map(|(name, error)| (*error, 1.0 / runs[name]))
-        .collect();
+    let mut weighted: Vec<(f64, f64)> = errors.iter().map(|(name, error)| (*error, 1.0 / runs[name])).collect();
     weighted.sort_by(|a, b| a.0.total_cmp(&b.0));
     let configurations = runs.len() as f64;
     let wanted = if configurations < MANY {
@@ -365,9 +333,7 @@ fn conformal(errors: &[(&str, f64)]) -> f64 {
         }
     }
     // Too few configurations for the quantile: a tenth more than the largest error.
-    let largest = weighted
-        .last()
-        .map_or(LEAST_HALF_WIDTH, |(error, _)| *error);
+    let largest = weighted.last().map_or(LEAST_HALF_WIDTH, |(error, _)| *error);
     round((1.1 * largest).max(LEAST_HALF_WIDTH))
 }
 
@@ -397,9 +363,7 @@ mod tests {
         };
         let models = ["qwen2.5-1.5b", "llama-3.2-1b", "llama-3.2-3b", "qwen3-4b"];
         let works = [Workload::train(1, 2048), Workload::train(2, 8192)];
-        let pairs = models
-            .into_iter()
-            .flat_map(|name| works.map(|work| (name, work)));
+        let pairs = models.into_iter().flat_map(|name| works.map(|work| (name, work)));
         pairs.map(sample).collect()
     }
 
@@ -407,8 +371,7 @@ mod tests {
     fn a_server_that_is_slower_than_the_others_gets_a_factor_of_its_own() {
         let base = Framework::find("unknown", Mode::Prefill, Generation::Hopper).unwrap();
         let slow = base.release("SGLang 0.5").unwrap();
-        let at =
-            |framework: &Framework| framework.releases[slow].factors[&Constant::FirstToken].value;
+        let at = |framework: &Framework| framework.releases[slow].factors[&Constant::FirstToken].value;
         let mut slower = base.clone();
         let factor = slower.releases[slow].factors.get_mut(&Constant::FirstToken);
         factor.unwrap().value = 3.0;
@@ -434,13 +397,9 @@ mod tests {
             sample
         };
         let models = ["llama-3.2-1b", "llama-3.2-3b", "qwen3-4b", "llama-3-8b"];
-        let both = models
-            .into_iter()
-            .flat_map(|name| [(name, None), (name, Some(slow))]);
+        let both = models.into_iter().flat_map(|name| [(name, None), (name, Some(slow))]);
         let loads = both.flat_map(|(name, release)| [1, 8, 64].map(|load| (name, release, load)));
-        let samples: Vec<Sample> = loads
-            .map(|(name, release, load)| sample(name, release, load))
-            .collect();
+        let samples: Vec<Sample> = loads.map(|(name, release, load)| sample(name, release, load)).collect();
         let fitted = calibrate(base, &samples);
         assert!((at(&fitted) / 3.0).ln().abs() < 0.2, "{}", at(&fitted));
         // The server's own file takes the factor from the one that it inherits from.
@@ -464,12 +423,7 @@ mod tests {
             apes.sum::<f64>() / others.len() as f64
         };
         assert!(mean(base) > 0.15, "{}", mean(base));
-        assert!(
-            mean(&fitted) < mean(base) / 3.0,
-            "{} of {}",
-            mean(&fitted),
-            mean(base)
-        );
+        assert!(mean(&fitted) < mean(base) / 3.0, "{} of {}", mean(&fitted), mean(base));
         assert!(fitted.fits[&Kind::TrainDense].runs == 3);
         // What the runs say nothing of stays where it was.
         let exposed = Constant::ExposedTp;
@@ -512,13 +466,8 @@ mod tests {
 
     #[test]
     fn each_configuration_weighs_alike_in_the_quantile() {
-        let many: Vec<(String, f64)> = (0..20)
-            .map(|i| (format!("c{i}"), 0.01 * f64::from(i)))
-            .collect();
-        let mut errors: Vec<(&str, f64)> = many
-            .iter()
-            .map(|(name, error)| (name.as_str(), *error))
-            .collect();
+        let many: Vec<(String, f64)> = (0..20).map(|i| (format!("c{i}"), 0.01 * f64::from(i))).collect();
+        let mut errors: Vec<(&str, f64)> = many.iter().map(|(name, error)| (name.as_str(), *error)).collect();
         let alone = conformal(&errors);
         // A hundred more runs of the easiest configuration change nothing.
         errors.extend([("c0", 0.0); 100]);

@@ -32,17 +32,9 @@ pub(super) struct Candidate {
 }
 
 /// Shapes near `arch` under `work` that may meet `rule`.
-pub(super) fn candidates(
-    rule: &Rule,
-    arch: &Architecture,
-    work: &Workload,
-    gpu: &Gpu,
-) -> Vec<Candidate> {
+pub(super) fn candidates(rule: &Rule, arch: &Architecture, work: &Workload, gpu: &Gpu) -> Vec<Candidate> {
     let near = Near { arch, work, gpu };
-    rule.fix
-        .iter()
-        .flat_map(|fix| near.adjusted(*fix))
-        .collect()
+    rule.fix.iter().flat_map(|fix| near.adjusted(*fix)).collect()
 }
 
 struct Near<'a> {
@@ -107,18 +99,12 @@ impl Near<'_> {
             return Vec::new();
         }
         let is_free = self.arch.heads * self.arch.head_dim != self.arch.hidden;
-        let below = HEAD_SIZES
-            .into_iter()
-            .rev()
-            .find(|size| *size < self.arch.head_dim);
-        let above = HEAD_SIZES
-            .into_iter()
-            .find(|size| *size > self.arch.head_dim);
+        let below = HEAD_SIZES.into_iter().rev().find(|size| *size < self.arch.head_dim);
+        let above = HEAD_SIZES.into_iter().find(|size| *size > self.arch.head_dim);
         let resized = [below, above].into_iter().flatten().filter(|_| is_free);
         let resized = resized.map(|size| self.with(|arch| arch.head_dim = size));
         // Ranks divide by four, as a rule, whether or not any are asked about.
-        let divides =
-            |now: u64, then: u64| !now.is_multiple_of(RANKS) || then.is_multiple_of(RANKS);
+        let divides = |now: u64, then: u64| !now.is_multiple_of(RANKS) || then.is_multiple_of(RANKS);
         let width = self.arch.heads * self.arch.head_dim;
         let widest = self.arch.head_dim.max(USUAL_HEAD_SIZE);
         HEAD_SIZES
@@ -134,9 +120,7 @@ impl Near<'_> {
                 kv_heads.dedup();
                 kv_heads.into_iter().map(move |kv| (size, heads, kv))
             })
-            .filter(|(_, heads, kv)| {
-                divides(self.arch.heads, *heads) && divides(self.arch.kv_heads, *kv)
-            })
+            .filter(|(_, heads, kv)| divides(self.arch.heads, *heads) && divides(self.arch.kv_heads, *kv))
             .map(|(size, heads, kv)| {
                 self.with(|arch| {
                     arch.head_dim = size;
@@ -152,9 +136,7 @@ impl Near<'_> {
     /// Heads cut anew; where the width has no good cut, also other widths.
     fn heads_or_hiddens(&self) -> Vec<Architecture> {
         let mut shapes = self.heads();
-        let good = |arch: &Architecture| {
-            arch.head_dim != self.arch.head_dim && arch.head_dim.is_multiple_of(64)
-        };
+        let good = |arch: &Architecture| arch.head_dim != self.arch.head_dim && arch.head_dim.is_multiple_of(64);
         if !shapes.iter().any(good) {
             shapes.extend(self.hiddens());
         }
@@ -347,9 +329,7 @@ impl Near<'_> {
         }
         let budget = parameters(self.arch).total as f64;
         let count = |arch: &Architecture| parameters(arch).total as f64;
-        if (count(&shape) / budget - 1.0).abs() <= MOST_PARAMETER_CHANGE
-            && shape.mlp == self.arch.mlp
-        {
+        if (count(&shape) / budget - 1.0).abs() <= MOST_PARAMETER_CHANGE && shape.mlp == self.arch.mlp {
             return vec![shape];
         }
         // A mixture has its parameters in the experts.

@@ -20,10 +20,7 @@ pub struct Change {
 }
 
 /// Every dimension that is different.
-pub(super) fn changes(
-    from: (&Architecture, &Workload),
-    to: (&Architecture, &Workload),
-) -> Vec<Change> {
+pub(super) fn changes(from: (&Architecture, &Workload), to: (&Architecture, &Workload)) -> Vec<Change> {
     Dimension::ALL
         .into_iter()
         .map(|dimension| Change {

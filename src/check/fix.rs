@@ -300,8 +300,7 @@ impl<'a> Fixer<'a> {
     /// Whether a hard rule is broken that was not, or was only advice.
     fn is_worse(&self, findings: &[Finding]) -> bool {
         self.findings.iter().zip(findings).any(|(before, after)| {
-            after.verdict.severity() == Some(Severity::Hard)
-                && before.verdict.severity() != Some(Severity::Hard)
+            after.verdict.severity() == Some(Severity::Hard) && before.verdict.severity() != Some(Severity::Hard)
         })
     }
 
@@ -325,20 +324,13 @@ impl<'a> Fixer<'a> {
     }
 
     /// The shape with its predicted step; `None` if it cannot be lowered.
-    fn predicted(
-        &self,
-        near: Candidate,
-        fixes: Vec<&'static Rule>,
-        breaks: Vec<&'static Rule>,
-    ) -> Option<Fix> {
+    fn predicted(&self, near: Candidate, fixes: Vec<&'static Rule>, breaks: Vec<&'static Rule>) -> Option<Fix> {
         let step = estimate_step(self.predictor, &near.arch, &near.work).ok()?;
         let framework = self.predictor.framework(near.work.mode).ok()?;
         Some(Fix {
             changes: self.changes(&near),
             parameter_change: self.parameter_change(&near.arch),
-            gain: self
-                .as_is
-                .map(|before| Gain::between(framework, before, &step)),
+            gain: self.as_is.map(|before| Gain::between(framework, before, &step)),
             architecture: near.arch,
             workload: near.work,
             step,

@@ -92,9 +92,7 @@ impl Check {
 
     /// What is said of the rule with this id.
     pub fn diagnosis(&self, id: &str) -> Option<&Diagnosis> {
-        self.diagnoses
-            .iter()
-            .find(|diagnosis| diagnosis.rule().id == id)
+        self.diagnoses.iter().find(|diagnosis| diagnosis.rule().id == id)
     }
 }
 
@@ -128,10 +126,7 @@ pub fn check(predictor: &Predictor, arch: &Architecture, work: &Workload) -> Res
     let as_is = estimate_step(predictor, arch, work);
     let findings = judge_all(arch, work, predictor.gpu());
     let fixer = Fixer::new(predictor, arch, work, as_is.as_ref().ok(), &findings);
-    let remedies: Vec<_> = findings
-        .iter()
-        .map(|finding| fixer.remedy(finding))
-        .collect();
+    let remedies: Vec<_> = findings.iter().map(|finding| fixer.remedy(finding)).collect();
     let together = fixer.together();
     let diagnoses = findings
         .into_iter()

@@ -131,8 +131,7 @@ pub fn limits(predictor: &Predictor, op: &Op) -> Limits {
 pub fn check_operator(gpu: &Gpu, op: &Op, limits: &Limits) -> Vec<OperatorDiagnosis> {
     let diagnosed = judge_operator(op, gpu).into_iter().map(|finding| {
         let fixes = |faster: &&Faster| {
-            finding.verdict.is_met() == Some(false)
-                && (faster.limit == Limit::Waves) == finding.is_of_waves
+            finding.verdict.is_met() == Some(false) && (faster.limit == Limit::Waves) == finding.is_of_waves
         };
         OperatorDiagnosis {
             faster: limits.faster.iter().find(fixes).cloned(),
@@ -217,17 +216,14 @@ impl Near<'_> {
 /// The sizes in which two operators of a family differ.
 fn changes(from: &Op, to: &Op) -> Vec<Resize> {
     let dimensions = from.kind().dimensions().iter();
-    let both =
-        dimensions.filter_map(
-            |dimension| match (dimension.get(from)?, dimension.get(to)?) {
-                (Value::Count(from), Value::Count(to)) if from != to => Some(Resize {
-                    size: dimension.name,
-                    from,
-                    to,
-                }),
-                _ => None,
-            },
-        );
+    let both = dimensions.filter_map(|dimension| match (dimension.get(from)?, dimension.get(to)?) {
+        (Value::Count(from), Value::Count(to)) if from != to => Some(Resize {
+            size: dimension.name,
+            from,
+            to,
+        }),
+        _ => None,
+    });
     both.collect()
 }
 
@@ -287,9 +283,7 @@ fn aligned_heads(attention: &Attention) -> Vec<Op> {
 fn whole(blocks: u64, across: u64, sms: f64) -> impl Iterator<Item = u64> {
     let waves = blocks as f64 * across as f64 / sms;
     let counts = [waves.floor(), waves.ceil()].map(|full| (full * sms / across as f64) as u64);
-    counts
-        .into_iter()
-        .filter(move |count| *count > 0 && *count != blocks)
+    counts.into_iter().filter(move |count| *count > 0 && *count != blocks)
 }
 
 /// The GEMM with `n` or `m` at whole waves of a usual tile.
@@ -318,10 +312,7 @@ fn filled_attentions(sms: f64, attention: &Attention) -> Vec<Op> {
     let mut near = Vec::new();
     let blocks = attention.seq_q.div_ceil(QUERIES);
     for seq in [attention.seq_q / QUERIES * QUERIES, blocks * QUERIES] {
-        if attention.seq_q == attention.seq_kv
-            && seq != attention.seq_q
-            && is_near(seq, attention.seq_q)
-        {
+        if attention.seq_q == attention.seq_kv && seq != attention.seq_q && is_near(seq, attention.seq_q) {
             near.push(Op::Attention(Attention {
                 seq_q: seq,
                 seq_kv: seq,
@@ -331,10 +322,7 @@ fn filled_attentions(sms: f64, attention: &Attention) -> Vec<Op> {
     }
     for batch in whole(attention.batch, blocks.saturating_mul(attention.heads), sms) {
         if is_near(batch, attention.batch) {
-            near.push(Op::Attention(Attention {
-                batch,
-                ..*attention
-            }));
+            near.push(Op::Attention(Attention { batch, ..*attention }));
         }
     }
     near
@@ -380,9 +368,7 @@ fn detail(gpu: &Gpu, op: &Op, near: &Faster) -> String {
             )
         }
         (_, Op::Attention(attention)) => {
-            let blocks = attention.seq_q.div_ceil(QUERIES) as f64
-                * attention.heads as f64
-                * attention.batch as f64;
+            let blocks = attention.seq_q.div_ceil(QUERIES) as f64 * attention.heads as f64 * attention.batch as f64;
             let waves = blocks / gpu.sm_count() as f64;
             format!(
                 "{blocks} blocks of {QUERIES} queries on {} multiprocessors are {waves:.1} waves",
@@ -396,10 +382,7 @@ fn detail(gpu: &Gpu, op: &Op, near: &Faster) -> String {
 fn head_detail(attention: &Attention) -> String {
     let size = attention.head_dim;
     match attention.has_fused_kernel() {
-        true => format!(
-            "head_dim = {size}; fused kernels compute it as {}",
-            head_tile(size)
-        ),
+        true => format!("head_dim = {size}; fused kernels compute it as {}", head_tile(size)),
         false => {
             format!("head_dim = {size}; no fused kernel takes it, only multiples of 8 up to 256")
         }
@@ -420,10 +403,7 @@ mod tests {
     fn an_unaligned_gemm_is_bound_by_alignment_and_its_padded_neighbour_is_named() {
         let limits = of("h100", Op::Gemm(Gemm::new(4096, 11006, 4096)));
         assert_eq!(limits.bound_by, Limit::Alignment);
-        assert_eq!(
-            limits.detail,
-            "n = 11006 is a multiple of 2; 16-byte loads need 8"
-        );
+        assert_eq!(limits.detail, "n = 11006 is a multiple of 2; 16-byte loads need 8");
         let nearest = &limits.faster[0];
         let padded = Resize {
             size: "n",

@@ -46,9 +46,7 @@ fn keeps_its_promises(rule: &'static Rule, fix: &Fix, arch: &Architecture, gpu: 
 fn all_fixes(check: &Check) -> impl Iterator<Item = (&'static Rule, &Fix)> {
     check.diagnoses.iter().flat_map(|diagnosis| {
         let fixes = match &diagnosis.remedy {
-            Some(Remedy::Fixed { nearest, faster }) => {
-                vec![&**nearest].into_iter().chain(faster.as_deref())
-            }
+            Some(Remedy::Fixed { nearest, faster }) => vec![&**nearest].into_iter().chain(faster.as_deref()),
             _ => Vec::new().into_iter().chain(None),
         };
         fixes.map(|fix| (diagnosis.rule(), fix))
@@ -143,8 +141,7 @@ fn impossible_input_is_refused() {
 #[test]
 fn the_same_step_gains_nothing_for_certain() {
     let predictor = predictor("h200");
-    let step =
-        |batch| estimate_step(&predictor, &preset("gpt2"), &Workload::train(batch, 1024)).unwrap();
+    let step = |batch| estimate_step(&predictor, &preset("gpt2"), &Workload::train(batch, 1024)).unwrap();
     let framework = predictor.framework(crate::arch::Mode::Train).unwrap();
     let same = Gain::between(framework, &step(4), &step(4));
     assert_eq!((same.expected, same.low, same.high), (0.0, 0.0, 0.0));
@@ -155,13 +152,7 @@ fn the_same_step_gains_nothing_for_certain() {
 }
 
 fn shapes() -> impl Strategy<Value = (Architecture, Workload)> {
-    let presets = [
-        "gpt2",
-        "llama-2-7b",
-        "llama-3-8b",
-        "mixtral-8x7b",
-        "gemma-2-2b",
-    ];
+    let presets = ["gpt2", "llama-2-7b", "llama-3-8b", "mixtral-8x7b", "gemma-2-2b"];
     (
         0..presets.len(),
         (1u64..40, 1u64..40, 1u64..24, 1u64..33),

@@ -46,10 +46,7 @@ pub(super) fn fewer_ranks(work: &Workload) -> Vec<Workload> {
     fewer.retain(|fewer| *fewer < work.tp);
     fewer.sort_unstable();
     fewer.dedup();
-    fewer
-        .into_iter()
-        .map(|tp| Workload { tp, ..*work })
-        .collect()
+    fewer.into_iter().map(|tp| Workload { tp, ..*work }).collect()
 }
 
 #[cfg(test)]
@@ -63,10 +60,7 @@ mod tests {
                 tp,
                 ..Workload::train(1, 1)
             };
-            fewer_ranks(&work)
-                .iter()
-                .map(|fewer| fewer.tp)
-                .collect::<Vec<_>>()
+            fewer_ranks(&work).iter().map(|fewer| fewer.tp).collect::<Vec<_>>()
         };
         assert!(ranks(1).is_empty());
         assert_eq!(ranks(16), [1, 2, 4, 8]);

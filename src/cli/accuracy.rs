@@ -26,10 +26,7 @@ pub(super) fn run(data: &[PathBuf], runs: &[PathBuf], out: &Path) -> Result<Stri
     if models.is_empty() {
         return Err(Error::infeasible("no model is built in"));
     }
-    let submodels: Vec<&Submodel> = models
-        .iter()
-        .flat_map(|model| &model.card.submodels)
-        .collect();
+    let submodels: Vec<&Submodel> = models.iter().flat_map(|model| &model.card.submodels).collect();
     let mut judged = Judged {
         left_out: left_out(data, &submodels)?,
         ..Judged::default()
@@ -41,26 +38,16 @@ pub(super) fn run(data: &[PathBuf], runs: &[PathBuf], out: &Path) -> Result<Stri
     Ok(format!(
         "wrote {} from {} timings of {} models and {} runs that no constant was fitted to\n",
         out.display(),
-        judged
-            .left_out
-            .values()
-            .map(|errors| errors.n)
-            .sum::<usize>(),
+        judged.left_out.values().map(|errors| errors.n).sum::<usize>(),
         models.len(),
-        judged
-            .unfitted
-            .values()
-            .map(|errors| errors.n)
-            .sum::<usize>()
+        judged.unfitted.values().map(|errors| errors.n).sum::<usize>()
     ))
 }
 
 /// Each GPU as if it had no table: the rows that its own sub-models learned from.
 fn left_out(data: &[PathBuf], submodels: &[&Submodel]) -> Result<BTreeMap<[String; 2], Errors>> {
     let of = |name: fn(&Submodel) -> &String| {
-        let known = submodels
-            .iter()
-            .filter(|submodel| Gpu::find(&submodel.key.gpu).is_ok());
+        let known = submodels.iter().filter(|submodel| Gpu::find(&submodel.key.gpu).is_ok());
         let names: BTreeSet<&String> = known.map(|submodel| name(submodel)).collect();
         Some(names.into_iter().cloned().collect())
     };

@@ -120,23 +120,14 @@ impl Cli {
     pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let command = adjusted(Self::command()).mut_subcommands(|command| {
             let sweeps = command.get_name() == "sweep";
-            if sweeps {
-                command
-            } else {
-                without_ranges(command)
-            }
+            if sweeps { command } else { without_ranges(command) }
         });
         let args: Vec<OsString> = args.into_iter().collect();
-        let matches: ArgMatches = command
-            .clone()
-            .try_get_matches_from(&args)
-            .map_err(|error| {
-                let words = args.iter().skip(1);
-                let words: Vec<_> = words
-                    .map(|arg| arg.to_string_lossy().into_owned())
-                    .collect();
-                hints::improved(error, &command, &words)
-            })?;
+        let matches: ArgMatches = command.clone().try_get_matches_from(&args).map_err(|error| {
+            let words = args.iter().skip(1);
+            let words: Vec<_> = words.map(|arg| arg.to_string_lossy().into_owned()).collect();
+            hints::improved(error, &command, &words)
+        })?;
         let read = Self::from_arg_matches(&matches);
         let mut read = read.map_err(|error| error.format(&mut Self::command()))?;
         read.files = Files::of(&command, &matches);

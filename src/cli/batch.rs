@@ -68,9 +68,7 @@ pub(super) fn run(args: &BatchArgs, format: Format) -> Result<Answer> {
         )));
     }
     if refused > 0 {
-        say(&format!(
-            "{refused} of {asked} lines of {name} have no answer"
-        ));
+        say(&format!("{refused} of {asked} lines of {name} have no answer"));
     }
     Ok(Answer {
         text: String::new(),
@@ -124,8 +122,8 @@ impl Lines<'_> {
             if text.trim_ascii().is_empty() {
                 continue;
             }
-            let body = serde_json::from_slice(&text)
-                .map_err(|error| Error::bad_input(format!("not a JSON object: {error}")));
+            let body =
+                serde_json::from_slice(&text).map_err(|error| Error::bad_input(format!("not a JSON object: {error}")));
             if !self.answer(line, body)? {
                 break;
             }
@@ -140,9 +138,7 @@ impl Lines<'_> {
         let bodies: serde_json::Result<Vec<Value>> = serde_json::from_reader(&mut limited);
         let bodies = bodies.map_err(|error| {
             Error::bad_input(match limited.limit() {
-                0 => format!(
-                    "{name}: an array of more than {LONGEST_ARRAY} bytes; allowed: one JSON object a line"
-                ),
+                0 => format!("{name}: an array of more than {LONGEST_ARRAY} bytes; allowed: one JSON object a line"),
                 _ => format!("{name}: {error}; allowed: one JSON object a line, or an array of them"),
             })
         })?;
@@ -155,10 +151,7 @@ impl Lines<'_> {
     }
 
     fn too_long(&self, line: u64) -> Error {
-        Error::bad_input(format!(
-            "{}:{line}: more than {LONGEST_LINE} bytes",
-            self.name
-        ))
+        Error::bad_input(format!("{}:{line}: more than {LONGEST_LINE} bytes", self.name))
     }
 
     fn read_csv(&mut self, input: Box<dyn BufRead>) -> Result<()> {
@@ -184,9 +177,7 @@ impl Lines<'_> {
                 Ok(None) => break,
                 Ok(Some(record)) => {
                     let cells = keys.iter().zip(record).filter(|(_, cell)| !cell.is_empty());
-                    let body: Map<_, _> = cells
-                        .map(|(key, text)| (key.to_owned(), cell(key, text)))
-                        .collect();
+                    let body: Map<_, _> = cells.map(|(key, text)| (key.to_owned(), cell(key, text))).collect();
                     (line, Ok(Value::Object(body)))
                 }
                 Err(error) => (line, Err(Error::bad_input(error.to_string()))),
@@ -221,10 +212,7 @@ impl Lines<'_> {
                     Format::Text => format!("{line:>8}  no answer\n"),
                     _ => {
                         let error = error.to_string();
-                        format!(
-                            "{}\n",
-                            json!({"schema": SCHEMA, "line": line, "error": error})
-                        )
+                        format!("{}\n", json!({"schema": SCHEMA, "line": line, "error": error}))
                     }
                 }
             }
@@ -268,14 +256,7 @@ impl Lines<'_> {
 }
 
 /// Keys whose cells are texts even where they look like numbers, as `4090` does, or have units of their own, as 4M tokens.
-const TEXTS: [&str; 6] = [
-    "architecture",
-    "framework",
-    "gpu",
-    "kind",
-    "model",
-    "tokens",
-];
+const TEXTS: [&str; 6] = ["architecture", "framework", "gpu", "kind", "model", "tokens"];
 
 /// A cell of CSV as JSON: a truth value, a whole number, a number, else a text.
 fn cell(key: &str, text: &str) -> Value {
@@ -319,9 +300,7 @@ fn short(line: u64, report: &dyn AnyReport) -> String {
 fn main_tier(report: &dyn AnyReport) -> Option<String> {
     let shares: Map<String, Value> = serde_json::from_str(&report.key("tier_shares")?).ok()?;
     let share = |value: &Value| value.as_f64().unwrap_or_default();
-    let most = shares
-        .iter()
-        .max_by(|a, b| share(a.1).total_cmp(&share(b.1)))?;
+    let most = shares.iter().max_by(|a, b| share(a.1).total_cmp(&share(b.1)))?;
     Some(format!("{} {:.0} %", most.0, 100.0 * share(most.1)))
 }
 

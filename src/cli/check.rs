@@ -34,10 +34,7 @@ pub(super) fn run(check: &Check, format: Format) -> Result<Answer> {
     }
 }
 
-fn operator<R: OperatorRequest + Args>(
-    args: &CheckOperatorArgs<R>,
-    format: Format,
-) -> Result<Answer> {
+fn operator<R: OperatorRequest + Args>(args: &CheckOperatorArgs<R>, format: Format) -> Result<Answer> {
     if format == Format::Sarif {
         let allowed = "text or json for one operator";
         return Err(Error::field("command line", "--format", "sarif", allowed));
@@ -71,18 +68,14 @@ fn models(args: &CheckArgs, format: Format) -> Result<Answer> {
     let text = match (format, &reports[..]) {
         (Format::Sarif, all) => format!("{:#}\n", sarif::document(all)),
         (_, [(_, only)]) if args.others.is_empty() => render(only, format),
-        (Format::Json, all) => all
-            .iter()
-            .map(|(_, report)| one_line(&report.json()))
-            .collect(),
+        (Format::Json, all) => all.iter().map(|(_, report)| one_line(&report.json())).collect(),
         (Format::Text, all) => {
             let texts: Vec<_> = all.iter().map(|(_, report)| report.text()).collect();
             texts.join("\n")
         }
     };
     let limits = &args.limits;
-    let broken =
-        |(_, report): &(String, CheckReport)| report.fails(!limits.no_advice, limits.fail_above);
+    let broken = |(_, report): &(String, CheckReport)| report.fails(!limits.no_advice, limits.fail_above);
     failed |= limits.counts() && reports.iter().any(broken);
     Ok(Answer {
         text,
@@ -90,11 +83,7 @@ fn models(args: &CheckArgs, format: Format) -> Result<Answer> {
     })
 }
 
-fn one(
-    predictor: &Predictor,
-    request: &ModelRequest,
-    architecture: &ArchitectureRequest,
-) -> Result<CheckReport> {
+fn one(predictor: &Predictor, request: &ModelRequest, architecture: &ArchitectureRequest) -> Result<CheckReport> {
     let base = architecture.find()?;
     let (architecture, workload) = Sizes::fixed(|sizes| request.described(&base, sizes))?;
     answer::check(predictor, &architecture, &workload)

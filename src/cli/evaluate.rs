@@ -32,9 +32,7 @@ pub(super) fn run(args: &EvaluateArgs, format: Format) -> Result<String> {
     }
     if !args.runs.is_empty() {
         if !args.data.is_empty() {
-            return Err(Error::usage(
-                "`--data` and `--runs` together need `--accuracy`",
-            ));
+            return Err(Error::usage("`--data` and `--runs` together need `--accuracy`"));
         }
         return runs(args, format);
     }

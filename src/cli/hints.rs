@@ -138,9 +138,7 @@ const OTHER_OPERATORS: &[(&str, &str)] = &[
 /// What people ask of other programs that no option of this one says: names that the option begins with, and what to do instead.
 const NOT_HERE: &[(&[&str], &str)] = &[
     (
-        &[
-            "lora", "qlora", "peft", "adapter", "use-lora", "use-peft", "dora",
-        ],
+        &["lora", "qlora", "peft", "adapter", "use-lora", "use-peft", "dora"],
         "adapters (LoRA, QLoRA) cannot be asked for; training all weights is an upper bound of their time and memory",
     ),
     (
@@ -157,12 +155,7 @@ const NOT_HERE: &[(&[&str], &str)] = &[
         "steps that mix prefill and decode cannot be asked for; `predict model --mode prefill --seq TOKENS` says what one chunk takes",
     ),
     (
-        &[
-            "enable-prefix-caching",
-            "prefix-cach",
-            "cache-hit",
-            "enable-radix",
-        ],
+        &["enable-prefix-caching", "prefix-cach", "cache-hit", "enable-radix"],
         "cached prefixes cannot be asked for; ask for the tokens that are not cached as --seq",
     ),
     (
@@ -192,11 +185,7 @@ const OTHER_VALUES: &[(&str, &[&str], &str)] = &[
         &["serve", "serving", "inference", "generate", "generation"],
         "--mode decode",
     ),
-    (
-        "mode",
-        &["training", "pretrain", "finetune"],
-        "--mode train",
-    ),
+    ("mode", &["training", "pretrain", "finetune"], "--mode train"),
     ("mode", &["encode", "prompt"], "--mode prefill"),
     (
         "dtype",
@@ -209,11 +198,7 @@ const OTHER_VALUES: &[(&str, &[&str], &str)] = &[
         &["mxfp8", "rowwise", "tensorwise", "blockwise"],
         "--dtype fp8 --recipe mxfp8",
     ),
-    (
-        "dtype",
-        &["fp4", "mxfp4", "nf4"],
-        "--dtype fp8 --recipe nvfp4",
-    ),
+    ("dtype", &["fp4", "mxfp4", "nf4"], "--dtype fp8 --recipe nvfp4"),
     (
         "recipe",
         &["int4", "4bit", "awq", "gptq", "nf4", "q4"],
@@ -221,11 +206,7 @@ const OTHER_VALUES: &[(&str, &[&str], &str)] = &[
     ),
     ("recipe", &["8bit", "q8"], "--recipe w8a16"),
     ("recipe", &["fp4", "mxfp4"], "--dtype fp8 --recipe nvfp4"),
-    (
-        "recompute",
-        &["activation", "all", "true", "yes"],
-        "--recompute full",
-    ),
+    ("recompute", &["activation", "all", "true", "yes"], "--recompute full"),
 ];
 
 /// Subcommands of `predict` and `sweep` that a size or a name is meant for.
@@ -263,12 +244,10 @@ pub fn improved(mut error: clap::Error, root: &Command, args: &[String]) -> clap
         }
         ErrorKind::InvalidSubcommand => text(&error, ContextKind::InvalidSubcommand)
             .filter(|_| command.find_subcommand(WHOLE_MODEL).is_some())
-            .map(
-                |name| match OTHER_OPERATORS.iter().find(|(other, _)| *other == name) {
-                    Some((_, operator)) => Hint::Meant(format!("shapewise {path} {operator}")),
-                    None => Hint::Meant(format!("shapewise {path} {WHOLE_MODEL} {name}")),
-                },
-            ),
+            .map(|name| match OTHER_OPERATORS.iter().find(|(other, _)| *other == name) {
+                Some((_, operator)) => Hint::Meant(format!("shapewise {path} {operator}")),
+                None => Hint::Meant(format!("shapewise {path} {WHOLE_MODEL} {name}")),
+            }),
         _ => None,
     };
     if let Some(suggestion) = suggestion {
@@ -282,10 +261,7 @@ pub fn improved(mut error: clap::Error, root: &Command, args: &[String]) -> clap
             Hint::Meant(meant) => format!("this may be what you mean: `{meant}`"),
             Hint::Sentence(sentence) => sentence.to_owned(),
         };
-        error.insert(
-            ContextKind::Suggested,
-            ContextValue::StyledStrs(vec![hint.into()]),
-        );
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![hint.into()]));
     }
     error
 }
@@ -304,13 +280,7 @@ fn asked<'a>(root: &'a Command, args: &[String]) -> (&'a Command, String) {
 }
 
 /// What an unknown option or a value too many was meant to be.
-fn option(
-    root: &Command,
-    command: &Command,
-    path: &str,
-    wrong: &str,
-    args: &[String],
-) -> Option<String> {
+fn option(root: &Command, command: &Command, path: &str, wrong: &str, args: &[String]) -> Option<String> {
     let shorts: Vec<char> = command.get_arguments().filter_map(Arg::get_short).collect();
     let takes = |long: &str| {
         let long = long.split(' ').next();
@@ -324,13 +294,10 @@ fn option(
         if is_count(wrong) && sizes.iter().all(|size| shorts.contains(size)) {
             // The sizes of a GEMM in their order.
             let bare = args.iter().filter(|arg| is_count(arg)).zip(sizes);
-            let named: Vec<_> = bare
-                .map(|(value, size)| format!("-{size} {value}"))
-                .collect();
+            let named: Vec<_> = bare.map(|(value, size)| format!("-{size} {value}")).collect();
             return Some(format!("shapewise {path} {}", named.join(" ")));
         }
-        return (is_count(wrong) && takes("params"))
-            .then(|| format!("shapewise {path} --params {wrong}"));
+        return (is_count(wrong) && takes("params")).then(|| format!("shapewise {path} --params {wrong}"));
     };
     let name = name.split('=').next()?.replace('_', "-");
     if takes(&name) {
@@ -360,7 +327,6 @@ fn other_value(argument: &str, wrong: &str) -> Option<&'static str> {
     let name = argument.trim_start_matches('-').split(' ').next()?;
     let wrong = wrong.to_lowercase().replace('_', "-");
     let known = OTHER_VALUES.iter();
-    let mut known =
-        known.filter(|(option, values, _)| *option == name && values.contains(&&*wrong));
+    let mut known = known.filter(|(option, values, _)| *option == name && values.contains(&&*wrong));
     known.next().map(|(.., meant)| *meant)
 }

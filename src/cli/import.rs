@@ -26,9 +26,7 @@ pub(super) fn run(args: &ImportArgs, format: Format) -> Result<String> {
     dataset::check_target(&args.out)?;
     let mut gpus = GpuCatalog::default();
     let stated = [("source", &args.of_source), ("licence", &args.licence)];
-    if let Some((option, text)) = stated
-        .into_iter()
-        .find_map(|(name, text)| Some((name, text.as_ref()?)))
+    if let Some((option, text)) = stated.into_iter().find_map(|(name, text)| Some((name, text.as_ref()?)))
         && args.source != NATIVE
     {
         return Err(Error::bad_input(format!(
@@ -43,10 +41,7 @@ pub(super) fn run(args: &ImportArgs, format: Format) -> Result<String> {
     };
     let (table, drift) = match args.source == NATIVE {
         true => merge(args, &filter, &mut gpus)?,
-        false => (
-            rows::read(&args.source, &args.paths, &filter, &mut gpus)?,
-            Vec::new(),
-        ),
+        false => (rows::read(&args.source, &args.paths, &filter, &mut gpus)?, Vec::new()),
     };
     dataset::write_with(&args.out, &table.rows, &gpus, &[])?;
     let report = ImportReport {
@@ -62,11 +57,7 @@ pub(super) fn run(args: &ImportArgs, format: Format) -> Result<String> {
 /// Files of our own in one, without exact duplicates: shards of a plan, runs of several days.
 ///
 /// Rows of two GPUs or stacks in one file would be taken for one machine's, so they must be asked for.
-fn merge(
-    args: &ImportArgs,
-    filter: &Filter,
-    gpus: &mut GpuCatalog,
-) -> Result<(Table, Vec<FileDrift>)> {
+fn merge(args: &ImportArgs, filter: &Filter, gpus: &mut GpuCatalog) -> Result<(Table, Vec<FileDrift>)> {
     let mut merged = Table::default();
     let mut known = HashSet::new();
     let mut first: Option<(&Path, Row)> = None;
@@ -74,15 +65,7 @@ fn merge(
     for path in &args.paths {
         let table = rows::read_native(path, filter, gpus)?;
         merged.skipped.merge(&table.skipped);
-        files.push((
-            path,
-            table
-                .rows
-                .iter()
-                .filter(|row| is_anchor(row))
-                .cloned()
-                .collect(),
-        ));
+        files.push((path, table.rows.iter().filter(|row| is_anchor(row)).cloned().collect()));
         for row in table.rows {
             let (before, other) = first.get_or_insert_with(|| (path, row.clone()));
             let asked = [
@@ -91,16 +74,8 @@ fn merge(
             ];
             for (field, one, two, names) in asked {
                 if one != two && names.is_empty() {
-                    let allowed = format!(
-                        "`{one}`, as in {}, or both named after --{field}",
-                        before.display()
-                    );
-                    return Err(Error::field(
-                        path.display(),
-                        field,
-                        format!("`{two}`"),
-                        &allowed,
-                    ));
+                    let allowed = format!("`{one}`, as in {}, or both named after --{field}", before.display());
+                    return Err(Error::field(path.display(), field, format!("`{two}`"), &allowed));
                 }
             }
             match known.insert(identity(&row)?) {
@@ -120,31 +95,25 @@ fn is_anchor(row: &Row) -> bool {
 
 /// The change of the anchors of each further file against those of the first that has some in common.
 fn drift(files: &[(&Path, Vec<Row>)]) -> Vec<FileDrift> {
-    let changes = files
-        .iter()
-        .enumerate()
-        .filter_map(|(place, (file, rows))| {
-            let mut before = files[..place].iter();
-            before.find_map(|(first, earlier)| {
-                let change = anchor_change(earlier, rows)?;
-                Some(FileDrift {
-                    file: file.display().to_string(),
-                    against: first.display().to_string(),
-                    anchors: change.anchors as u64,
-                    change: change.change,
-                })
+    let changes = files.iter().enumerate().filter_map(|(place, (file, rows))| {
+        let mut before = files[..place].iter();
+        before.find_map(|(first, earlier)| {
+            let change = anchor_change(earlier, rows)?;
+            Some(FileDrift {
+                file: file.display().to_string(),
+                against: first.display().to_string(),
+                anchors: change.anchors as u64,
+                change: change.change,
             })
-        });
+        })
+    });
     changes.collect()
 }
 
 /// Everything that a row says.
 fn identity(row: &Row) -> Result<String> {
     let object = serde_json::Value::Object(line::to_object(row)?);
-    Ok(format!(
-        "{object} {} {} {:?}",
-        row.gpu, row.stack, row.origin
-    ))
+    Ok(format!("{object} {} {} {:?}", row.gpu, row.stack, row.origin))
 }
 
 fn kept(rows: &[Row]) -> Vec<KeptRows> {

@@ -32,12 +32,9 @@ pub(super) fn pages(args: &ManualArgs) -> Result<String> {
         let man = clap_mangen::Man::new(command.clone());
         let name = man.get_filename();
         let path = folder.join(name);
-        man.render(&mut page)
-            .map_err(|source| Error::io(&path, source))?;
+        man.render(&mut page).map_err(|source| Error::io(&path, source))?;
         pages.push((path, page));
-        let visible = command
-            .get_subcommands()
-            .filter(|part| part.get_name() != "help");
+        let visible = command.get_subcommands().filter(|part| part.get_name() != "help");
         commands.extend(visible.cloned());
     }
     write_all("--out", &pages, args.replace)?;
@@ -48,9 +45,10 @@ pub(super) fn pages(args: &ManualArgs) -> Result<String> {
 
 /// Every command, then every option once with the commands that take it.
 fn markdown(root: &Command) -> String {
-    let mut text = "# Command line\n\nWritten by `shapewise manual --markdown`. `--help` after a command says more.\n\n\
+    let mut text =
+        "# Command line\n\nWritten by `shapewise manual --markdown`. `--help` after a command says more.\n\n\
         | command | what it does |\n| --- | --- |\n"
-        .to_owned();
+            .to_owned();
     let mut options: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
     let mut commands: Vec<&Command> = root.get_subcommands().collect();
     commands.reverse();
@@ -62,21 +60,12 @@ fn markdown(root: &Command) -> String {
         if name == "help" {
             continue;
         }
-        let about = command
-            .get_about()
-            .map(ToString::to_string)
-            .unwrap_or_default();
+        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
         let places = command.get_positionals().map(|place| format!(" {place}"));
         let places: String = places.collect();
-        text += &format!(
-            "| `{name}{}` | {} |\n",
-            places.replace('|', "\\|"),
-            cell(&about)
-        );
+        text += &format!("| `{name}{}` | {} |\n", places.replace('|', "\\|"), cell(&about));
         for option in command.get_opts().filter(|option| !option.is_hide_set()) {
-            let of = options
-                .entry((option.to_string(), meaning(option)))
-                .or_default();
+            let of = options.entry((option.to_string(), meaning(option))).or_default();
             of.push(name.clone());
         }
         commands.extend(parts.into_iter().rev());
@@ -91,24 +80,15 @@ fn markdown(root: &Command) -> String {
 
 /// The help of an option with its default and its values.
 fn meaning(option: &Arg) -> String {
-    let mut text = option
-        .get_help()
-        .map(ToString::to_string)
-        .unwrap_or_default();
+    let mut text = option.get_help().map(ToString::to_string).unwrap_or_default();
     let values = option.get_possible_values();
-    if option.get_action().takes_values()
-        && !values.is_empty()
-        && !option.is_hide_possible_values_set()
-    {
+    if option.get_action().takes_values() && !values.is_empty() && !option.is_hide_possible_values_set() {
         let names: Vec<&str> = values.iter().map(|value| value.get_name()).collect();
         text += &format!(": {}", names.join(", "));
     }
     let defaults = option.get_default_values().iter();
     let defaults: Vec<_> = defaults.map(|value| value.to_string_lossy()).collect();
-    if option.get_action().takes_values()
-        && !defaults.is_empty()
-        && !option.is_hide_default_value_set()
-    {
+    if option.get_action().takes_values() && !defaults.is_empty() && !option.is_hide_default_value_set() {
         text += &format!(" [default: {}]", defaults.join(" "));
     }
     cell(&text)

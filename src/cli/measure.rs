@@ -55,8 +55,7 @@ pub(super) fn run(args: &MeasureArgs, format: Format) -> Result<Answer> {
     let mut propose = crate::train::committee::query_by_committee;
     // Without the forests of that feature, no round adds a case.
     #[cfg(not(feature = "train"))]
-    let mut propose =
-        |_: &crate::gpu::Gpu, _: &[crate::dataset::Row], _: &[crate::ops::Op], _| Vec::new();
+    let mut propose = |_: &crate::gpu::Gpu, _: &[crate::dataset::Row], _: &[crate::ops::Op], _| Vec::new();
     let mut watch = |event: &Event<'_>| {
         show(event, &bar);
         match INTERRUPTED.load(Ordering::Relaxed) {
@@ -76,13 +75,7 @@ pub(super) fn run(args: &MeasureArgs, format: Format) -> Result<Answer> {
 }
 
 /// Asks for the kernels of many GEMMs.
-fn choices(
-    args: &MeasureArgs,
-    out: &Path,
-    existing: Existing,
-    shapes: u64,
-    format: Format,
-) -> Result<Answer> {
+fn choices(args: &MeasureArgs, out: &Path, existing: Existing, shapes: u64, format: Format) -> Result<Answer> {
     let device = measure::open(&args.device)?;
     let _ = ctrlc::set_handler(interrupt);
     let options = measure::choices::Options {
@@ -158,38 +151,20 @@ fn shard(args: &MeasureArgs) -> Result<Shard> {
     let needed = |name: &'static str| {
         variable(name)?.ok_or_else(|| {
             let allowed = "the bounds of the job array, or --shard I/N";
-            Error::field(
-                "environment",
-                name,
-                "not set beside SLURM_ARRAY_TASK_ID",
-                allowed,
-            )
+            Error::field("environment", name, "not set beside SLURM_ARRAY_TASK_ID", allowed)
         })
     };
-    let (least, most) = (
-        needed("SLURM_ARRAY_TASK_MIN")?,
-        needed("SLURM_ARRAY_TASK_MAX")?,
-    );
+    let (least, most) = (needed("SLURM_ARRAY_TASK_MIN")?, needed("SLURM_ARRAY_TASK_MAX")?);
     let tasks = most.saturating_sub(least) / step + 1;
     if let Some(count) = variable("SLURM_ARRAY_TASK_COUNT")?.filter(|&count| count != tasks) {
         // A list such as 1,5,6 has gaps, so the number of the shard does not follow from the task.
         let allowed = format!("{tasks}, an array without gaps, or --shard I/N");
-        return Err(Error::field(
-            "environment",
-            "SLURM_ARRAY_TASK_COUNT",
-            count,
-            &allowed,
-        ));
+        return Err(Error::field("environment", "SLURM_ARRAY_TASK_COUNT", count, &allowed));
     }
     let index = task.saturating_sub(least) / step + 1;
     if index > tasks || task < least {
         let allowed = format!("{least} to {most}");
-        return Err(Error::field(
-            "environment",
-            "SLURM_ARRAY_TASK_ID",
-            task,
-            &allowed,
-        ));
+        return Err(Error::field("environment", "SLURM_ARRAY_TASK_ID", task, &allowed));
     }
     let shard = Shard { index, of: tasks };
     say(&format!(
@@ -211,9 +186,7 @@ fn show(event: &Event<'_>, bar: &ProgressBar) {
         Event::Checked { verdict, kept } => {
             let right = verdict.paths.len() - verdict.wrong.len();
             let when = if *kept { " (checked earlier)" } else { "" };
-            milestone(format!(
-                "{right} kernels and library paths agree with the CPU{when}"
-            ));
+            milestone(format!("{right} kernels and library paths agree with the CPU{when}"));
             for lost in verdict.wrong.iter().chain(&verdict.missing) {
                 milestone(format!("not timed: {}: {}", lost.path, lost.reason));
             }
@@ -239,12 +212,7 @@ fn show(event: &Event<'_>, bar: &ProgressBar) {
                 bar.set_length(*cases as u64);
                 bar.set_position(*done as u64);
             }
-            bar.set_message(format!(
-                "{:.0} s, {} in {}",
-                spent.as_secs_f64(),
-                row.op,
-                row.time
-            ));
+            bar.set_message(format!("{:.0} s, {} in {}", spent.as_secs_f64(), row.op, row.time));
         }
         Event::Stepped { step } => {
             let (name, workload) = (&step.architecture.name, step.workload);

@@ -195,9 +195,7 @@ fn one_line(document: &str) -> String {
 fn print(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Error::io("standard output", error))
-        }
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Error::io("standard output", error)),
         _ => Ok(()),
     }
 }
@@ -233,9 +231,7 @@ fn announce_bugs() {
             default(info);
         }
         let message = info.payload_as_str().unwrap_or("no message");
-        let place = info
-            .location()
-            .map_or_else(String::new, |at| format!(" at {at}"));
+        let place = info.location().map_or_else(String::new, |at| format!(" at {at}"));
         say(&format!(
             "bug: {message}{place}; this is a fault of shapewise, not of your input: please report it with the command line"
         ));

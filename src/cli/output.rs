@@ -46,9 +46,7 @@ impl Files {
         for arg in command.get_arguments() {
             let id = arg.get_id().as_str();
             let named = arg.get_value_names().unwrap_or_default();
-            let is_path = named
-                .iter()
-                .any(|name| PATHS.iter().any(|word| name.contains(word)));
+            let is_path = named.iter().any(|name| PATHS.iter().any(|word| name.contains(word)));
             let list = match OUTPUTS.contains(&id) {
                 true => &mut files.written,
                 false if is_path => &mut files.read,
@@ -59,12 +57,7 @@ impl Files {
                 |long| format!("--{long}"),
             );
             let values = matches.try_get_raw(id).ok().flatten();
-            list.extend(
-                values
-                    .into_iter()
-                    .flatten()
-                    .map(|path| (option.clone(), path.into())),
-            );
+            list.extend(values.into_iter().flatten().map(|path| (option.clone(), path.into())));
         }
         files
     }
@@ -73,18 +66,12 @@ impl Files {
     pub fn check(&self) -> Result<()> {
         for (at, (option, path)) in self.written.iter().enumerate() {
             let is_same = |(_, other): &&(String, PathBuf)| is_same_file(path, other);
-            let twice = |(_, other): &&(String, PathBuf)| {
-                other == path && !is_special(path) || is_same_file(path, other)
-            };
+            let twice =
+                |(_, other): &&(String, PathBuf)| other == path && !is_special(path) || is_same_file(path, other);
             let clash = self.read.iter().find(is_same);
             if let Some((other, _)) = clash.or_else(|| self.written[..at].iter().find(twice)) {
                 let allowed = format!("another file than that of {other}");
-                return Err(Error::field(
-                    "command line",
-                    option,
-                    path.display(),
-                    &allowed,
-                ));
+                return Err(Error::field("command line", option, path.display(), &allowed));
             }
         }
         let mut files = self.written.iter().filter(|_| !self.replace);
@@ -124,9 +111,7 @@ pub fn write(path: &Path, content: &[u8]) -> Result<()> {
 /// Writes files below the folder that an option names: all of them, or none where one exists and may not be replaced.
 pub fn write_all(option: &str, files: &[(PathBuf, Vec<u8>)], replace: ReplaceArgs) -> Result<()> {
     if !replace.force {
-        files
-            .iter()
-            .try_for_each(|(path, _)| refuse_existing(option, path))?;
+        files.iter().try_for_each(|(path, _)| refuse_existing(option, path))?;
     }
     files
         .iter()
@@ -155,20 +140,11 @@ mod tests {
             ("evaluate --runs OWN --csv LINK --force", "--runs"),
             ("evaluate --runs NEW LINK --csv HARD --force", "--runs"),
             ("calibrate --runs OWN --out OWN --force", "--runs"),
-            (
-                "calibrate --runs NEW --framework OWN --out LINK --force",
-                "--framework",
-            ),
+            ("calibrate --runs NEW --framework OWN --out LINK --force", "--framework"),
             ("import native OWN --out OWN --force", "PATH"),
-            (
-                "measure --device cpu --plan OWN --out OWN --force",
-                "--plan",
-            ),
+            ("measure --device cpu --plan OWN --out OWN --force", "--plan"),
             ("sweep model OWN --csv OWN --force", "CONFIG.json"),
-            (
-                "sweep gemm -m 1:2 -n 1 -k 1 --csv NEW.svg --plot NEW.svg",
-                "--csv",
-            ),
+            ("sweep gemm -m 1:2 -n 1 -k 1 --csv NEW.svg --plot NEW.svg", "--csv"),
             ("evaluate --runs NEW --csv OWN", "--force"),
             ("evaluate --data NEW --accuracy OWN", "--force"),
             ("calibrate --runs NEW --out LINK", "--force"),

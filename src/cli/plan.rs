@@ -22,10 +22,7 @@ pub(super) fn plan(args: &PlanArgs, format: Format) -> Result<String> {
 pub(super) fn compare(args: &CompareArgs, format: Format) -> Result<String> {
     let request = &args.subject.request;
     let architecture = request.architecture.find()?;
-    let TargetArgs {
-        request: target,
-        data,
-    } = &args.subject.target;
+    let TargetArgs { request: target, data } = &args.subject.target;
     let report = answer::plan::compare(&architecture, request, target, |target| {
         answering(&TargetArgs {
             request: target.clone(),

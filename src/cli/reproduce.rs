@@ -45,10 +45,7 @@ pub(super) fn run(args: &ReproduceArgs, format: Format) -> Result<String> {
 }
 
 fn no_row(paths: &[PathBuf]) -> Error {
-    let names: Vec<_> = paths
-        .iter()
-        .map(|path| path.display().to_string())
-        .collect();
+    let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
     Error::infeasible(format!(
         "--data {}: no row lies on a sweep of the paper; allowed: tables of `shapewise import cookbook` with rows of {}",
         names.join(" "),

@@ -19,12 +19,7 @@ use std::sync::Arc;
 /// Reads tables of this publisher, of our own schema or, with `auto`, of whichever their columns tell; physically
 /// impossible rows are skipped, and those of our own rows that are not the time of their shape. The GPUs that the tables
 /// describe are registered in `gpus`.
-pub(super) fn read(
-    from: &str,
-    paths: &[PathBuf],
-    filter: &Filter,
-    gpus: &mut GpuCatalog,
-) -> Result<Table> {
+pub(super) fn read(from: &str, paths: &[PathBuf], filter: &Filter, gpus: &mut GpuCatalog) -> Result<Table> {
     let table = read_all(from, paths, filter, gpus)?;
     let mut timings = dataset::timings(table.rows);
     timings.skipped.merge(&table.skipped);
@@ -33,20 +28,12 @@ pub(super) fn read(
 
 /// The names of files, for messages.
 pub(super) fn named(paths: &[PathBuf]) -> String {
-    let names: Vec<_> = paths
-        .iter()
-        .map(|path| path.display().to_string())
-        .collect();
+    let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
     names.join(", ")
 }
 
 /// The same with anchors, repeats, warm caches and other algorithms.
-pub(super) fn read_all(
-    from: &str,
-    paths: &[PathBuf],
-    filter: &Filter,
-    gpus: &mut GpuCatalog,
-) -> Result<Table> {
+pub(super) fn read_all(from: &str, paths: &[PathBuf], filter: &Filter, gpus: &mut GpuCatalog) -> Result<Table> {
     let table = match Source::parse(from) {
         Some(source) => dataset::import(source, paths, filter)?,
         None if from == AUTO => recognised(paths, filter, gpus)?,
@@ -56,11 +43,7 @@ pub(super) fn read_all(
 }
 
 /// Reads each table as whoever published it wrote it, which its columns tell.
-pub(super) fn recognised(
-    paths: &[PathBuf],
-    filter: &Filter,
-    gpus: &mut GpuCatalog,
-) -> Result<Table> {
+pub(super) fn recognised(paths: &[PathBuf], filter: &Filter, gpus: &mut GpuCatalog) -> Result<Table> {
     let mut all = Table::default();
     for path in paths {
         let mut table = match Source::recognise(path, filter)? {
@@ -129,9 +112,7 @@ pub(super) fn retain_kept_out(table: &mut Table, model: &Artifact) -> Result<()>
         )));
     }
     if seen > 0 {
-        table
-            .skipped
-            .add(&format!("not kept out of model {name}"), seen);
+        table.skipped.add(&format!("not kept out of model {name}"), seen);
     }
     Ok(())
 }
@@ -155,12 +136,10 @@ fn native(paths: &[PathBuf], filter: &Filter, catalog: &mut GpuCatalog) -> Resul
     // Whoever writes CSV spells GPUs as drivers do; a file has few of them.
     let mut names: HashMap<Arc<str>, Arc<str>> = HashMap::new();
     for row in files.iter_mut().flatten() {
-        let name = names
-            .entry(Arc::clone(&row.gpu))
-            .or_insert_with_key(|spelled| {
-                let known = catalog.find(spelled);
-                known.map_or_else(|_| Arc::clone(spelled), |gpu| gpu.name.as_str().into())
-            });
+        let name = names.entry(Arc::clone(&row.gpu)).or_insert_with_key(|spelled| {
+            let known = catalog.find(spelled);
+            known.map_or_else(|_| Arc::clone(spelled), |gpu| gpu.name.as_str().into())
+        });
         row.gpu = Arc::clone(name);
     }
     // Rows of a GPU that no file describes may still be asked for, under their own name.

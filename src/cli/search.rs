@@ -42,10 +42,7 @@ pub(super) fn run(args: &SearchArgs, format: Format) -> Result<Answer> {
         bar.set_length(progress.total);
         bar.set_position(progress.done);
         if let Some(cost) = progress.best_cost() {
-            bar.set_message(format!(
-                "one chain at {:.2} of the baseline's time",
-                cost.exp()
-            ));
+            bar.set_message(format!("one chain at {:.2} of the baseline's time", cost.exp()));
         }
         match signal.load(Ordering::Relaxed) {
             0 => ControlFlow::Continue(()),
@@ -118,10 +115,6 @@ fn export(report: &SearchReport, folder: &Path, replace: ReplaceArgs) -> Result<
         files.push((path, format!("{config:#}\n").into_bytes()));
     }
     write_all("--export", &files, replace)?;
-    say(&format!(
-        "wrote {} configs below {}",
-        files.len(),
-        folder.display()
-    ));
+    say(&format!("wrote {} configs below {}", files.len(), folder.display()));
     Ok(())
 }

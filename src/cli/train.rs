@@ -77,20 +77,16 @@ fn noise(rows: &[Row], key: &Key) -> Option<RunToRun> {
 fn show(event: &Event<'_>, bar: &ProgressBar) {
     let milestone = |line: String| bar.suspend(|| say(&line));
     match event {
-        Event::SubmodelStarted {
-            key,
-            rows,
-            held_out,
-        } => milestone(format!("{key}: {rows} rows, {held_out} of them held out")),
+        Event::SubmodelStarted { key, rows, held_out } => {
+            milestone(format!("{key}: {rows} rows, {held_out} of them held out"))
+        }
         Event::Tree { tree, of, .. } => {
             bar.set_message("teacher, tree");
             bar.set_length(*of as u64);
             bar.set_position(*tree as u64);
         }
         Event::TeacherHeldOut {
-            median_ape,
-            p90_ape,
-            ..
+            median_ape, p90_ape, ..
         } => milestone(format!(
             "  teacher: held-out median {:.2} %, p90 {:.2} %",
             100.0 * median_ape,

@@ -110,11 +110,7 @@ mod tests {
     fn screening_counts_what_it_drops_and_trusts_unknown_gpus() {
         let mut foreign = at(8192, 8192, 8192, 0.5);
         foreign.gpu = "a gpu nobody described".into();
-        let rows = [
-            at(8192, 8192, 8192, 0.5),
-            at(8192, 8192, 8192, 1.5),
-            foreign,
-        ];
+        let rows = [at(8192, 8192, 8192, 0.5), at(8192, 8192, 8192, 1.5), foreign];
         let gpus = GpuCatalog::default();
         let reasons: Vec<_> = rows.iter().map(|row| ruled_out(row, &gpus)).collect();
         let reason = "faster than the peak arithmetic of its GPU (h200, stack 1.0, bf16 gemm)";

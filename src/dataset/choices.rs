@@ -43,28 +43,18 @@ const ABOUT: &str = "shapewise.choices";
 type Column = (&'static str, Kind, fn(&Choice) -> Option<Cell<'_>>);
 
 const COLUMNS: [Column; 13] = [
-    ("dtype", Kind::Text, |at| {
-        Some(Cell::Text(at.gemm.dtype.name()))
-    }),
-    ("layout", Kind::Text, |at| {
-        Some(Cell::Text(at.gemm.layout.name()))
-    }),
+    ("dtype", Kind::Text, |at| Some(Cell::Text(at.gemm.dtype.name()))),
+    ("layout", Kind::Text, |at| Some(Cell::Text(at.gemm.layout.name()))),
     ("m", Kind::Whole, |at| Some(Cell::Whole(at.gemm.m as i64))),
     ("n", Kind::Whole, |at| Some(Cell::Whole(at.gemm.n as i64))),
     ("k", Kind::Whole, |at| Some(Cell::Whole(at.gemm.k as i64))),
-    ("kernel", Kind::Text, |at| {
-        at.kernel.name.as_deref().map(Cell::Text)
-    }),
+    ("kernel", Kind::Text, |at| at.kernel.name.as_deref().map(Cell::Text)),
     ("tile_rows", Kind::Whole, |at| whole(at.kernel.tile?.0)),
     ("tile_cols", Kind::Whole, |at| whole(at.kernel.tile?.1)),
     ("stages", Kind::Whole, |at| whole(at.kernel.stages?)),
     ("split_k", Kind::Whole, |at| whole(at.kernel.split_k?)),
-    ("cluster_rows", Kind::Whole, |at| {
-        whole(at.kernel.cluster?.0)
-    }),
-    ("cluster_cols", Kind::Whole, |at| {
-        whole(at.kernel.cluster?.1)
-    }),
+    ("cluster_rows", Kind::Whole, |at| whole(at.kernel.cluster?.0)),
+    ("cluster_cols", Kind::Whole, |at| whole(at.kernel.cluster?.1)),
     ("workspace_bytes", Kind::Whole, |at| {
         Some(Cell::Whole(at.kernel.workspace_bytes? as i64))
     }),
@@ -103,9 +93,7 @@ pub fn write_choices(path: &Path, choices: &[Choice], asked: &Asked) -> Result<(
 /// Reads a table of [`write_choices`].
 pub fn read_choices(path: &Path) -> Result<(Asked, Vec<Choice>)> {
     let file = Parquet::open(path)?;
-    let about = file
-        .property(ABOUT)
-        .and_then(|text| serde_json::from_str(text).ok());
+    let about = file.property(ABOUT).and_then(|text| serde_json::from_str(text).ok());
     let about: Asked = about.ok_or_else(|| {
         let allowed = "a file of `shapewise measure --choices`";
         Error::field(file.place(), ABOUT, "missing or not readable", allowed)
@@ -113,33 +101,18 @@ pub fn read_choices(path: &Path) -> Result<(Asked, Vec<Choice>)> {
     let mut choices = Vec::new();
     for batch in file.batches(&COLUMNS.map(|(name, ..)| name), None)? {
         let batch = batch?;
-        let (dtypes, layouts, kernels) = (
-            batch.texts("dtype")?,
-            batch.texts("layout")?,
-            batch.texts("kernel")?,
-        );
+        let (dtypes, layouts, kernels) = (batch.texts("dtype")?, batch.texts("layout")?, batch.texts("kernel")?);
         let whole = |name: &str| batch.counts(name);
         let sizes = [whole("m")?, whole("n")?, whole("k")?];
         let tile = [whole("tile_rows")?, whole("tile_cols")?];
         let cluster = [whole("cluster_rows")?, whole("cluster_cols")?];
-        let (stages, splits, workspace) = (
-            whole("stages")?,
-            whole("split_k")?,
-            whole("workspace_bytes")?,
-        );
+        let (stages, splits, workspace) = (whole("stages")?, whole("split_k")?, whole("workspace_bytes")?);
         for row in 0..batch.len() {
             let refuse = |column: &str, allowed: &str| {
-                Error::field(
-                    batch.position(row),
-                    column,
-                    "missing or another value",
-                    allowed,
-                )
+                Error::field(batch.position(row), column, "missing or another value", allowed)
             };
             let small = |value: Option<i64>| value.and_then(|value| u32::try_from(value).ok());
-            let pair = |of: &[super::columns::Counts<'_>; 2]| {
-                Some((small(of[0].get(row))?, small(of[1].get(row))?))
-            };
+            let pair = |of: &[super::columns::Counts<'_>; 2]| Some((small(of[0].get(row))?, small(of[1].get(row))?));
             let dtype = dtypes.get(row).and_then(Dtype::parse);
             let layout = layouts.get(row).and_then(Layout::parse);
             let [m, n, k] = [0, 1, 2].map(|at: usize| {
@@ -162,9 +135,7 @@ pub fn read_choices(path: &Path) -> Result<(Asked, Vec<Choice>)> {
                     split_k: small(splits.get(row)),
                     cluster: pair(&cluster),
                     waves: None,
-                    workspace_bytes: workspace
-                        .get(row)
-                        .and_then(|bytes| u64::try_from(bytes).ok()),
+                    workspace_bytes: workspace.get(row).and_then(|bytes| u64::try_from(bytes).ok()),
                 },
             });
         }

@@ -31,10 +31,7 @@ pub(super) fn to_usual_clock(rows: &mut [Row]) {
         };
         let key = (row.gpu.clone(), row.stack.clone(), row.op.kind());
         let rate = work / row.time.secs();
-        alike
-            .entry(key)
-            .or_default()
-            .push((rate, clock.hertz(), place));
+        alike.entry(key).or_default().push((rate, clock.hertz(), place));
     }
     for ((gpu, ..), mut clocks) in alike {
         let Ok(gpu) = Gpu::find(&gpu) else { continue };
@@ -91,10 +88,7 @@ mod tests {
 
     #[test]
     fn the_time_beyond_the_traffic_scales_with_the_clock() {
-        let clocks: Vec<f64> = (0..41)
-            .map(|place| [1.4, 1.6, 1.8][place % 3])
-            .chain([1.6])
-            .collect();
+        let clocks: Vec<f64> = (0..41).map(|place| [1.4, 1.6, 1.8][place % 3]).chain([1.6]).collect();
         let mut rows = at(&clocks);
         to_usual_clock(&mut rows);
         for row in &rows {
@@ -112,9 +106,7 @@ mod tests {
         others.extend(at(&[1.8; 20]));
         let mut unknown = others.clone();
         others.iter_mut().for_each(|row| row.measured = None);
-        unknown
-            .iter_mut()
-            .for_each(|row| row.gpu = "no such part".into());
+        unknown.iter_mut().for_each(|row| row.gpu = "no such part".into());
         for rows in [few, others, unknown] {
             let mut moved = rows.clone();
             to_usual_clock(&mut moved);

@@ -127,10 +127,7 @@ impl Column {
         let Content::Dimension(of) = &self.content else {
             return false;
         };
-        let mut having = OpKind::ALL
-            .into_iter()
-            .zip(of)
-            .filter(|(_, has)| has.is_some());
+        let mut having = OpKind::ALL.into_iter().zip(of).filter(|(_, has)| has.is_some());
         having.all(|(having, _)| having == kind)
     }
 
@@ -217,13 +214,9 @@ impl Column {
                 Domain::Count { least, .. } => is_within(value, [least, LARGEST_COUNT]),
                 Domain::Flag | Domain::Choice(_) => false,
             },
-            (Content::Text { .. }, Cell::Text(text)) => {
-                self.presence == Presence::Known || !text.is_empty()
-            }
+            (Content::Text { .. }, Cell::Text(text)) => self.presence == Presence::Known || !text.is_empty(),
             (Content::Time { .. }, Cell::Micros(micros)) => micros > 0.0 && micros <= LONGEST_US,
-            (Content::Real { range, .. }, Cell::Real(value)) => {
-                (range[0]..=range[1]).contains(&value)
-            }
+            (Content::Real { range, .. }, Cell::Real(value)) => (range[0]..=range[1]).contains(&value),
             (Content::Whole { range, .. }, Cell::Whole(value)) => is_within(value, *range),
             _ => true,
         }

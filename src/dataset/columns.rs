@@ -136,9 +136,7 @@ impl Parquet {
 
     fn supplied(&self, column: &str) -> Option<&Supplied> {
         let mut supplied = self.supplied.iter();
-        supplied
-            .find(|(name, _)| *name == column)
-            .map(|(_, supplied)| supplied)
+        supplied.find(|(name, _)| *name == column).map(|(_, supplied)| supplied)
     }
 
     /// Row `row` of the file, for messages; the first is row 1.
@@ -197,12 +195,7 @@ impl Parquet {
     fn leaf(&self, column: &str) -> Option<usize> {
         let schema = self.reader.metadata().file_metadata().schema_descr();
         let mut leaves = schema.columns().iter();
-        leaves.position(|leaf| {
-            leaf.path()
-                .parts()
-                .first()
-                .is_some_and(|name| name == column)
-        })
+        leaves.position(|leaf| leaf.path().parts().first().is_some_and(|name| name == column))
     }
 
     /// How many rows the footer promises.
@@ -225,9 +218,7 @@ impl Parquet {
             };
             // What `Filter::supplied` can say.
             let known = match self.is_text && columns.contains(&"licence") {
-                true => {
-                    ", of which gpu, stack, source and licence may be stated for all rows of a file at once"
-                }
+                true => ", of which gpu, stack, source and licence may be stated for all rows of a file at once",
                 false => "",
             };
             return Err(Error::bad_input(format!(
@@ -245,13 +236,11 @@ impl Parquet {
                 leaves.push(((*column).to_owned(), leaf));
             }
         }
-        let constant = columns
-            .iter()
-            .filter_map(|column| match self.supplied(column)? {
-                Supplied::Text(text) => Some(((*column).to_owned(), Some(text.as_str()))),
-                Supplied::Null => Some(((*column).to_owned(), None)),
-                Supplied::Same(_) => None,
-            });
+        let constant = columns.iter().filter_map(|column| match self.supplied(column)? {
+            Supplied::Text(text) => Some(((*column).to_owned(), Some(text.as_str()))),
+            Supplied::Null => Some(((*column).to_owned(), None)),
+            Supplied::Same(_) => None,
+        });
         let constant: Vec<(String, Option<&str>)> = constant.collect();
         let promised = ranges.map_or(self.rows(), |ranges| ranges.iter().map(Range::len).sum());
         let mut pieces = self.pieces(ranges).into_iter();
@@ -262,19 +251,14 @@ impl Parquet {
             let next = guard(&self.place, || {
                 let Some(piece) = pieces.next() else {
                     let short = format!("it ends after {first_row} of {promised} rows");
-                    return if first_row < promised {
-                        Err(short)
-                    } else {
-                        Ok(None)
-                    };
+                    return if first_row < promised { Err(short) } else { Ok(None) };
                 };
                 if group != Some(piece.group) {
                     let rows = self.reader.get_row_group(piece.group);
                     let rows = rows.map_err(|error| error.to_string())?;
                     cursors.clear();
                     for (_, leaf) in &leaves {
-                        cursors
-                            .push(Cursor::new(&*rows, *leaf).map_err(|error| error.to_string())?);
+                        cursors.push(Cursor::new(&*rows, *leaf).map_err(|error| error.to_string())?);
                     }
                     group = Some(piece.group);
                 }
@@ -359,10 +343,7 @@ struct Piece {
 }
 
 /// Runs a step of the Parquet reader, which answers some kinds of damage with a panic.
-fn guard<T, E: fmt::Display>(
-    place: &str,
-    step: impl FnOnce() -> std::result::Result<T, E>,
-) -> Result<T> {
+fn guard<T, E: fmt::Display>(place: &str, step: impl FnOnce() -> std::result::Result<T, E>) -> Result<T> {
     let detail = match caught(step) {
         Some(Ok(value)) => return Ok(value),
         Some(Err(error)) => error.to_string().replace('\n', " "),
@@ -408,9 +389,7 @@ impl Batch<'_> {
         let allowed = "64-bit integers";
         match self.column(column)? {
             Column::Counts(counts) => Ok(Counts(counts.into())),
-            other => Ok(Counts(
-                self.parsed(column, other, allowed, csv::whole)?.into(),
-            )),
+            other => Ok(Counts(self.parsed(column, other, allowed, csv::whole)?.into())),
         }
     }
 
@@ -424,8 +403,7 @@ impl Batch<'_> {
                 Ok(Numbers(numbers.collect::<Vec<_>>().into()))
             }
             other => Ok(Numbers(
-                self.parsed(column, other, allowed, |text| text.parse().ok())?
-                    .into(),
+                self.parsed(column, other, allowed, |text| text.parse().ok())?.into(),
             )),
         }
     }
@@ -435,9 +413,7 @@ impl Batch<'_> {
         let allowed = "true or false";
         match self.column(column)? {
             Column::Flags(flags) => Ok(Flags(flags.into())),
-            other => Ok(Flags(
-                self.parsed(column, other, allowed, csv::flag)?.into(),
-            )),
+            other => Ok(Flags(self.parsed(column, other, allowed, csv::flag)?.into())),
         }
     }
 
@@ -482,9 +458,9 @@ impl Batch<'_> {
     fn column(&self, column: &str) -> Result<&Column> {
         let mut columns = self.columns.iter();
         let found = columns.find(|(name, _)| name == column);
-        found.map(|(_, column)| column).ok_or_else(|| {
-            Error::bad_input(format!("{}: the column `{column}` is missing", self.place))
-        })
+        found
+            .map(|(_, column)| column)
+            .ok_or_else(|| Error::bad_input(format!("{}: the column `{column}` is missing", self.place)))
     }
 
     fn wrong_type(&self, column: &str, found: &str, allowed: &str) -> Error {

@@ -57,10 +57,7 @@ mod tests {
             ..b.clone()
         };
         assert_ne!(both, digest(&[a.clone(), slower]));
-        let grouped = Row {
-            group: Some(1),
-            ..b
-        };
+        let grouped = Row { group: Some(1), ..b };
         assert_ne!(both, digest(&[a, grouped]));
     }
 
@@ -68,10 +65,7 @@ mod tests {
     #[test]
     fn digests_stay_as_the_cards_of_models_have_them() {
         let ours = digest(&[measured_row(1, 2, 3)]);
-        assert_eq!(
-            ours,
-            "5500e1422f514aeaf4e6358ec687f5fc7ee48e1c6ffc0534c5c2bb4119d7d985"
-        );
+        assert_eq!(ours, "5500e1422f514aeaf4e6358ec687f5fc7ee48e1c6ffc0534c5c2bb4119d7d985");
         let attention = Attention {
             kv_heads: 3,
             seq_q: 4,

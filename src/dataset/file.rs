@@ -31,10 +31,7 @@ pub fn check_target(path: &Path) -> Result<()> {
         None => "is not the path of a file".to_owned(),
         _ if path.is_dir() => "is a folder".to_owned(),
         Some(folder) if folder.as_os_str().is_empty() || folder.is_dir() => return Ok(()),
-        Some(folder) => format!(
-            "is in the folder {}, which does not exist",
-            folder.display()
-        ),
+        Some(folder) => format!("is in the folder {}, which does not exist", folder.display()),
     };
     Err(Error::bad_input(format!(
         "{} {problem}; allowed: a file in an existing folder",
@@ -49,16 +46,10 @@ pub fn write(path: &Path, rows: &[Row]) -> Result<()> {
 
 /// Writes rows with the descriptions that `gpus` has of their GPUs, which [`described_gpus`] reads,
 /// and with entries of the file's own metadata, which [`property`] reads.
-pub fn write_with(
-    path: &Path,
-    rows: &[Row],
-    gpus: &GpuCatalog,
-    properties: &[(&str, String)],
-) -> Result<()> {
+pub fn write_with(path: &Path, rows: &[Row], gpus: &GpuCatalog, properties: &[(&str, String)]) -> Result<()> {
     check_target(path)?;
     for (index, row) in rows.iter().enumerate() {
-        schema::check(row)
-            .map_err(|problem| problem.at(format!("{}: row {}", path.display(), index + 1)))?;
+        schema::check(row).map_err(|problem| problem.at(format!("{}: row {}", path.display(), index + 1)))?;
     }
     let content = encode(rows, gpus, properties)
         .map_err(|error| Error::bad_input(format!("{}: cannot encode: {error}", path.display())))?;
@@ -72,11 +63,7 @@ pub fn property(path: &Path, key: &str) -> Result<Option<String>> {
     Ok(file.property(key).map(str::to_owned))
 }
 
-fn encode(
-    rows: &[Row],
-    gpus: &GpuCatalog,
-    properties: &[(&str, String)],
-) -> parquet::errors::Result<Vec<u8>> {
+fn encode(rows: &[Row], gpus: &GpuCatalog, properties: &[(&str, String)]) -> parquet::errors::Result<Vec<u8>> {
     let version = (SCHEMA_KEY, SCHEMA.to_string());
     let entries = std::iter::once(&version).chain(properties);
     let entries = entries.map(|(key, value)| KeyValue::new((*key).to_owned(), value.clone()));
@@ -117,9 +104,7 @@ pub(super) fn descriptions<'a>(gpus: impl Iterator<Item = &'a Gpu>) -> Vec<KeyVa
 /// The GPUs that an opened file describes.
 pub(super) fn described_in(file: &Parquet) -> Result<Vec<Gpu>> {
     let descriptions = file.properties_of(GPU_KEY);
-    descriptions
-        .map(|text| Gpu::from_json(text, file.place()))
-        .collect()
+    descriptions.map(|text| Gpu::from_json(text, file.place())).collect()
 }
 
 /// The GPUs that a file describes: those of its rows that `data/gpus` did not know when it was written.
@@ -141,9 +126,8 @@ pub fn read_known(path: &Path, known: &Filter) -> Result<Vec<Row>> {
         file.supply(known.supplied());
     }
     let version = check_schema(&file)?;
-    let columns = columns(version).filter(|column| {
-        !file.is_text() || file.has(column.name) || column.presence == Presence::Always
-    });
+    let columns = columns(version)
+        .filter(|column| !file.is_text() || file.has(column.name) || column.presence == Presence::Always);
     let columns: Vec<&Column> = columns.collect();
     let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
     let mut rows = Vec::new();
@@ -227,10 +211,7 @@ fn check_schema(file: &Parquet) -> Result<u64> {
 /// Refuses a table in CSV with a column that is none of ours: it might be meant as one.
 fn check_names(file: &Parquet) -> Result<()> {
     let known = || columns(SCHEMA).map(|column| column.name);
-    match file
-        .columns()
-        .find(|name| known().all(|column| column != *name))
-    {
+    match file.columns().find(|name| known().all(|column| column != *name)) {
         None => Ok(()),
         Some(unknown) => Err(Error::bad_input(format!(
             "{}: the column `{unknown}` is not known; allowed: those of data/README.md, such as {}",

@@ -135,8 +135,7 @@ fn read(batch: &Batch<'_>, row: usize) -> Result<std::result::Result<LossRun, St
     let mut missing = None;
     let mut sizes = [0.0; 10];
     let names = [
-        "layers", "width", "heads", "head_dim", "kv_heads", "d_ff", "vocab", "params", "tokens",
-        "loss",
+        "layers", "width", "heads", "head_dim", "kv_heads", "d_ff", "vocab", "params", "tokens", "loss",
     ];
     for (size, name) in sizes.iter_mut().zip(names) {
         match number(name)? {

@@ -23,15 +23,13 @@ mod split;
 pub mod steps;
 
 pub use digest::digest;
-pub use file::{
-    check_target, described_gpus, property, read, read_known, read_many, write, write_with,
-};
+pub use file::{check_target, described_gpus, property, read, read_known, read_many, write, write_with};
 pub use import::{Filter, Source, import};
 pub use measured::{Cache, Measured, Role, SLOW_SUMS, Stop};
 pub use schema::{SCHEMA, columns_markdown};
 pub use select::{
-    AnchorChange, OWN_KERNELS, RESERVED, RunToRun, anchor_change, is_own_kernel, is_reserved,
-    is_timing, run_to_run, timings,
+    AnchorChange, OWN_KERNELS, RESERVED, RunToRun, anchor_change, is_own_kernel, is_reserved, is_timing, run_to_run,
+    timings,
 };
 pub use split::{HeldOut, Key, fold, is_held_out, key, split};
 
@@ -73,12 +71,7 @@ pub struct Row {
 
 impl Row {
     /// A time of which nothing else is known.
-    pub fn new(
-        op: Op,
-        gpu: impl Into<Arc<str>>,
-        stack: impl Into<Arc<str>>,
-        time: Seconds,
-    ) -> Self {
+    pub fn new(op: Op, gpu: impl Into<Arc<str>>, stack: impl Into<Arc<str>>, time: Seconds) -> Self {
         Self {
             op,
             gpu: gpu.into(),

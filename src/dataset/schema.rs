@@ -225,8 +225,7 @@ pub fn columns_markdown() -> String {
             Content::Dimension(families) => {
                 let known = OpKind::ALL.into_iter().zip(families);
                 let known = known.filter_map(|(kind, dimension)| Some((kind, (*dimension)?)));
-                let (kinds, mut units): (Vec<_>, Vec<_>) =
-                    known.map(|(kind, about)| (kind.name(), about.unit)).unzip();
+                let (kinds, mut units): (Vec<_>, Vec<_>) = known.map(|(kind, about)| (kind.name(), about.unit)).unzip();
                 units.dedup();
                 (kinds.join(", "), units.join(" or "))
             }
@@ -240,8 +239,7 @@ pub fn columns_markdown() -> String {
             }
         };
         let (name, allowed) = (column.name, column.allowed(None));
-        writeln!(table, "| `{name}` | {rows} | {meaning} | {allowed} |")
-            .expect("a String grows without failing");
+        writeln!(table, "| `{name}` | {rows} | {meaning} | {allowed} |").expect("a String grows without failing");
     }
     table
 }
@@ -277,10 +275,7 @@ mod tests {
         assert_eq!(names.join(" "), expected);
         let required = columns_of_file().filter(|column| column.presence == Presence::Always);
         let required: Vec<&str> = required.map(|column| column.name).collect();
-        assert_eq!(
-            required.join(" "),
-            "gpu stack time_us source licence family"
-        );
+        assert_eq!(required.join(" "), "gpu stack time_us source licence family");
         let mut of_digest: Vec<&str> = columns(SCHEMA).map(|column| column.name).collect();
         let mut names = names;
         of_digest.sort_unstable();

@@ -158,9 +158,7 @@ pub fn anchor_change(earlier: &[Row], later: &[Row]) -> Option<AnchorChange> {
             .collect::<HashMap<_, _>>()
     };
     let (earlier, later) = (medians(earlier), medians(later));
-    let common = later
-        .iter()
-        .filter_map(|(case, time)| Some(time / earlier.get(case)?));
+    let common = later.iter().filter_map(|(case, time)| Some(time / earlier.get(case)?));
     let ratios: Vec<f64> = common.collect();
     Some(AnchorChange {
         anchors: ratios.len(),

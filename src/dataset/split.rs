@@ -55,9 +55,7 @@ impl HeldOut {
         let mut keys: Vec<Key> = keys.into_iter().collect();
         let few = match keys.first() {
             // Of twenty message sizes a share would be two, of forty optimizer steps five.
-            Some(Key::Sizes([families::COLLECTIVE_KEY, ..] | [families::MEMORY_KEY, 1, ..])) => {
-                usize::MAX
-            }
+            Some(Key::Sizes([families::COLLECTIVE_KEY, ..] | [families::MEMORY_KEY, 1, ..])) => usize::MAX,
             _ => FEW_KEYS,
         };
         if !(FOLDS..few).contains(&keys.len()) {
@@ -97,8 +95,7 @@ impl HeldOut {
 
 /// Splits rows into those to train on and those to test with, by whole key.
 pub fn split(rows: &[Row], fraction: f64, seed: u64) -> (Vec<&Row>, Vec<&Row>) {
-    rows.iter()
-        .partition(|row| !is_held_out(key(row), fraction, seed))
+    rows.iter().partition(|row| !is_held_out(key(row), fraction, seed))
 }
 
 /// Which of `folds` parts this key belongs to, for cross-validation.
@@ -112,9 +109,7 @@ fn hash(key: Key, seed: u64) -> u64 {
         Key::Group(group) => [1, group, 0, 0],
         Key::Sizes(words) => words,
     };
-    words
-        .iter()
-        .fold(scramble(seed), |state, &word| scramble(state ^ word))
+    words.iter().fold(scramble(seed), |state, &word| scramble(state ^ word))
 }
 
 #[cfg(test)]
@@ -126,13 +121,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn rows() -> impl Strategy<Value = Vec<Row>> {
-        let sizes = (
-            1u64..9,
-            1u64..9,
-            1u64..9,
-            proptest::option::of(0u64..4),
-            0usize..3,
-        );
+        let sizes = (1u64..9, 1u64..9, 1u64..9, proptest::option::of(0u64..4), 0usize..3);
         let row = sizes.prop_map(|(m, n, k, group, gpu)| Row {
             group,
             gpu: ["h200", "a100", "mi300x"][gpu].into(),
@@ -215,10 +204,7 @@ mod tests {
         for cols in 0..5000 {
             sizes[fold(Key::Sizes([4, cols, 0, 0]), 5, 7)] += 1;
         }
-        assert!(
-            sizes.iter().all(|size| (850..1150).contains(size)),
-            "{sizes:?}"
-        );
+        assert!(sizes.iter().all(|size| (850..1150).contains(size)), "{sizes:?}");
         // Pinned: a change here would move shapes between the sides of published error tables.
         let pinned = hash(key(&gemm_row(1, 4096, 12288)), 0);
         assert_eq!(pinned, 1_885_905_272_494_425_321);

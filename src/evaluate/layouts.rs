@@ -82,8 +82,7 @@ pub fn pairs(judged: &[Judged<'_>]) -> Vec<PairErrors> {
         let mut groups: BTreeMap<Compared<'_>, Vec<Times>> = BTreeMap::new();
         for each in trained() {
             let work = each.run.workload;
-            let [measured, predicted] =
-                [each.run.time, each.time()].map(|time| a_token(&work, time).ln());
+            let [measured, predicted] = [each.run.time, each.time()].map(|time| a_token(&work, time).ln());
             let group = groups.entry(compared(each, same_release)).or_default();
             match group.iter_mut().find(|times| times.layout == work) {
                 Some(times) => times.all.push([measured, predicted]),
@@ -96,8 +95,7 @@ pub fn pairs(judged: &[Judged<'_>]) -> Vec<PairErrors> {
         let mut by_kind: BTreeMap<Kind, Vec<(f64, f64)>> = BTreeMap::new();
         for ((kind, ..), group) in groups {
             let layouts = group.into_iter().filter_map(|times| {
-                let median =
-                    |of: usize| stats::median(times.all.iter().map(|pair| pair[of]).collect());
+                let median = |of: usize| stats::median(times.all.iter().map(|pair| pair[of]).collect());
                 Some((median(0)?, median(1)?))
             });
             let layouts: Vec<(f64, f64)> = layouts.collect();
@@ -123,16 +121,11 @@ impl PairErrors {
             .map(|(measured, predicted)| (measured - predicted).abs())
             .collect();
         off.sort_by(f64::total_cmp);
-        let apart: Vec<_> = ratios
-            .iter()
-            .filter(|(measured, _)| measured.abs() > APART)
-            .collect();
+        let apart: Vec<_> = ratios.iter().filter(|(measured, _)| measured.abs() > APART).collect();
         if off.is_empty() {
             return None;
         }
-        let right = apart
-            .iter()
-            .filter(|(measured, predicted)| measured * predicted > 0.0);
+        let right = apart.iter().filter(|(measured, predicted)| measured * predicted > 0.0);
         Some(Self {
             kind,
             same_release,
@@ -181,10 +174,7 @@ impl Planned {
 }
 
 /// Plans the GPUs and the batch of every published configuration once.
-pub fn planned(
-    judged: &[Judged<'_>],
-    answer: &dyn Fn(&Gpu) -> Result<Predictor>,
-) -> Result<Vec<Planned>> {
+pub fn planned(judged: &[Judged<'_>], answer: &dyn Fn(&Gpu) -> Result<Predictor>) -> Result<Vec<Planned>> {
     let mut fastest: BTreeMap<Compared<'_>, f64> = BTreeMap::new();
     for each in judged.iter().filter(|judged| judged.run.workload.trains()) {
         let time = a_token(&each.run.workload, each.run.time);

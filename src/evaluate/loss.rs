@@ -117,9 +117,7 @@ pub fn pair_test(losses: &LossRuns) -> Result<PairTest> {
                 Judge::BuiltInFitted => built_in(&pairs, true, &mut test.unjudged),
                 Judge::BuiltIn => built_in(&pairs, false, &mut test.unjudged),
                 Judge::Refitted => refitted(&runs, &pairs, &FORMS, &mut test.unjudged)?,
-                Judge::WithoutShape => {
-                    refitted(&runs, &pairs, &[Form::Total], &mut Skipped::default())?
-                }
+                Judge::WithoutShape => refitted(&runs, &pairs, &[Form::Total], &mut Skipped::default())?,
             };
             test.errors
                 .extend(PairErrors::of(Some(set), judge, &shapes, &predicted));
@@ -129,8 +127,7 @@ pub fn pair_test(losses: &LossRuns) -> Result<PairTest> {
         }
     }
     for (judge, (shapes, predicted)) in all {
-        test.errors
-            .extend(PairErrors::of(None, judge, &shapes, &predicted));
+        test.errors.extend(PairErrors::of(None, judge, &shapes, &predicted));
     }
     Ok(test)
 }
@@ -225,9 +222,7 @@ fn kept<'a>(
     for (pair, predicted) in pairs.iter().zip(predicted) {
         match predicted {
             Ok(predicted) => {
-                found
-                    .0
-                    .extend([pair.a.shape.as_str(), pair.b.shape.as_str()]);
+                found.0.extend([pair.a.shape.as_str(), pair.b.shape.as_str()]);
                 found.1.push(predicted);
             }
             Err(reason) => skipped.add(&reason, 1),
@@ -237,12 +232,7 @@ fn kept<'a>(
 }
 
 /// By laws that saw no run of the folds of both shapes.
-fn refitted<'a>(
-    runs: &[&'a LossRun],
-    pairs: &[Pair<'a>],
-    forms: &[Form],
-    skipped: &mut Skipped,
-) -> Result<Found<'a>> {
+fn refitted<'a>(runs: &[&'a LossRun], pairs: &[Pair<'a>], forms: &[Form], skipped: &mut Skipped) -> Result<Found<'a>> {
     let shapes: BTreeSet<&str> = runs.iter().map(|run| run.shape.as_str()).collect();
     if shapes.len() < ENOUGH_SHAPES {
         let reason = format!("not refitted: a set of fewer than {ENOUGH_SHAPES} shapes");
@@ -292,8 +282,7 @@ fn thinned<'a>(runs: &[&'a LossRun]) -> Vec<&'a LossRun> {
     // From the end: the last point of a run says most.
     let counts: BTreeSet<u64> = counts.into_iter().rev().step_by(step).collect();
     let runs = runs.iter().copied();
-    runs.filter(|run| counts.contains(&(run.tokens as u64)))
-        .collect()
+    runs.filter(|run| counts.contains(&(run.tokens as u64))).collect()
 }
 
 /// A model of laws fitted to these runs, with bootstrap draws over shapes.
@@ -335,12 +324,7 @@ fn model_of(runs: &[&LossRun], forms: &[Form]) -> Result<Model> {
 
 impl PairErrors {
     /// The statistics of these pairs; none of no pairs.
-    fn of(
-        set: Option<&LossSet>,
-        judge: Judge,
-        shapes: &BTreeSet<&str>,
-        predicted: &[Predicted],
-    ) -> Option<Self> {
+    fn of(set: Option<&LossSet>, judge: Judge, shapes: &BTreeSet<&str>, predicted: &[Predicted]) -> Option<Self> {
         let error = |pair: &Predicted| (pair.central - pair.measured).abs();
         let rms = |values: &dyn Fn(&Predicted) -> f64| {
             let squares = predicted.iter().map(|pair| values(pair).powi(2));
@@ -350,9 +334,7 @@ impl PairErrors {
             let count = right.iter().filter(|right| **right).count();
             (!right.is_empty()).then(|| count as f64 / right.len() as f64)
         };
-        let visible = predicted
-            .iter()
-            .filter(|pair| pair.measured.abs() > VISIBLE);
+        let visible = predicted.iter().filter(|pair| pair.measured.abs() > VISIBLE);
         let signs = visible.map(|pair| (pair.measured > 0.0) == (pair.central > 0.0));
         let inside = predicted.iter().filter_map(|pair| {
             let [low, high] = pair.band?;
@@ -379,11 +361,7 @@ mod tests {
 
     /// Runs of a law at three sizes, with layers and width swapped within a size where `shuffled`.
     fn runs(shuffled: bool) -> LossRuns {
-        let law = Law::new(
-            Form::Aspect,
-            vec![1.9, -0.1, 0.23, -0.8, 0.45, 0.0, 3.8, 0.1, 0.05],
-        )
-        .unwrap();
+        let law = Law::new(Form::Aspect, vec![1.9, -0.1, 0.23, -0.8, 0.45, 0.0, 3.8, 0.1, 0.05]).unwrap();
         let mut random = Random::new(7, "shapes");
         let mut all = LossRuns::default();
         for blocks in [1e8, 3e8, 9e8] {
@@ -437,19 +415,11 @@ mod tests {
     #[test]
     fn a_term_of_the_shape_is_found_where_there_is_one_and_nowhere_else() {
         let test = pair_test(&runs(false)).unwrap();
-        let [with, without] =
-            [Judge::Refitted, Judge::WithoutShape].map(|judge| errors(&test, judge));
-        assert!(
-            with.median_error < 0.25 * without.median_error,
-            "{with:?} {without:?}"
-        );
+        let [with, without] = [Judge::Refitted, Judge::WithoutShape].map(|judge| errors(&test, judge));
+        assert!(with.median_error < 0.25 * without.median_error, "{with:?} {without:?}");
         assert!(with.sign_right.unwrap() > 0.95);
         let shuffled = pair_test(&runs(true)).unwrap();
-        let [with, without] =
-            [Judge::Refitted, Judge::WithoutShape].map(|judge| errors(&shuffled, judge));
-        assert!(
-            with.median_error > 0.8 * without.median_error,
-            "{with:?} {without:?}"
-        );
+        let [with, without] = [Judge::Refitted, Judge::WithoutShape].map(|judge| errors(&shuffled, judge));
+        assert!(with.median_error > 0.8 * without.median_error, "{with:?} {without:?}");
     }
 }

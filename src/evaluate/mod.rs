@@ -97,11 +97,7 @@ pub struct Errors {
 }
 
 /// Predicts every row and compares; `answer` gives the predictor of a GPU of the catalogue.
-pub fn evaluate(
-    rows: &[Row],
-    gpus: &GpuCatalog,
-    answer: &dyn Fn(&Gpu) -> Result<Predictor>,
-) -> Result<Evaluation> {
+pub fn evaluate(rows: &[Row], gpus: &GpuCatalog, answer: &dyn Fn(&Gpu) -> Result<Predictor>) -> Result<Evaluation> {
     let mut evaluation = Evaluation::default();
     let mut by_gpu: BTreeMap<&Arc<str>, Vec<usize>> = BTreeMap::new();
     for (place, row) in rows.iter().enumerate() {
@@ -198,9 +194,7 @@ impl Errors {
             let Estimate { time, .. } = score.estimate;
             (score.estimate.high() - score.estimate.low()) / time / 2.0
         });
-        let covered = |score: &Score| {
-            (score.estimate.low()..=score.estimate.high()).contains(&score.measured)
-        };
+        let covered = |score: &Score| (score.estimate.low()..=score.estimate.high()).contains(&score.measured);
         Self {
             n,
             median_ape: Some(quantile(&apes, 0.5)),
@@ -231,10 +225,7 @@ fn r2(scores: &[Score]) -> Option<f64> {
     let logs: Vec<f64> = scores.iter().map(|s| s.measured.secs().ln()).collect();
     let mean = logs.iter().sum::<f64>() / logs.len() as f64;
     let total: f64 = logs.iter().map(|log| (log - mean).powi(2)).sum();
-    let residual: f64 = scores
-        .iter()
-        .map(|s| (s.estimate.time / s.measured).ln().powi(2))
-        .sum();
+    let residual: f64 = scores.iter().map(|s| (s.estimate.time / s.measured).ln().powi(2)).sum();
     // Equal times differ in their last bits once they are logarithms.
     let equal = 1e-18 * logs.len() as f64;
     (total > equal).then(|| 1.0 - residual / total)
@@ -294,13 +285,7 @@ mod tests {
     #[test]
     fn the_error_table_of_five_rows_worked_out_by_hand() {
         // APE: 0.1, 0.2, 0, 0.5, 0.25; sorted 0, 0.1, 0.2, 0.25, 0.5.
-        let pairs = [
-            (10.0, 11.0),
-            (20.0, 16.0),
-            (40.0, 40.0),
-            (80.0, 120.0),
-            (160.0, 200.0),
-        ];
+        let pairs = [(10.0, 11.0), (20.0, 16.0), (40.0, 40.0), (80.0, 120.0), (160.0, 200.0)];
         let errors = Errors::of(&scores(&pairs, 1.26f64.ln()));
         assert_eq!(errors.n, 5);
         near(errors.median_ape, 0.2);
@@ -321,10 +306,7 @@ mod tests {
 
     #[test]
     fn ranks_share_ties_and_reversed_order_is_minus_one() {
-        assert_eq!(
-            ranks([3.0, 1.0, 3.0, 2.0].into_iter()),
-            [2.5, 0.0, 2.5, 1.0]
-        );
+        assert_eq!(ranks([3.0, 1.0, 3.0, 2.0].into_iter()), [2.5, 0.0, 2.5, 1.0]);
         let reversed = scores(&[(1.0, 3.0), (2.0, 2.0), (3.0, 1.0)], 0.1);
         near(spearman(&reversed), -1.0);
         // d = (0, 1, -1): 1 - 6 * 2 / (3 * 8).

@@ -166,19 +166,14 @@ pub fn judge<'a>(
     let mut predictors: BTreeMap<String, Predictor> = BTreeMap::new();
     let mut judged = Vec::with_capacity(runs.runs.len());
     for run in &runs.runs {
-        let network = run
-            .network
-            .map(|network| network.bytes_per_sec().to_string());
+        let network = run.network.map(|network| network.bytes_per_sec().to_string());
         let framework = choice.of(run)?;
         // A trainer and a server may share a name, as those of unknown software do.
         let (gpu, mode) = (&run.gpu.name, run.workload.mode);
         let (name, kernels) = (&framework.name, framework.kernels);
         let key = format!("{gpu} {network:?} {name} {kernels:?} {mode}");
         if !predictors.contains_key(&key) {
-            predictors.insert(
-                key.clone(),
-                answer(&placed(run))?.with_framework(framework.clone()),
-            );
+            predictors.insert(key.clone(), answer(&placed(run))?.with_framework(framework.clone()));
         }
         let predictor = &predictors[&key];
         let timed = match (run.measure, run.serving) {
@@ -202,17 +197,14 @@ pub fn judge<'a>(
             configuration: run.configuration.clone(),
             kind: match run.measure {
                 Measure::Ttft => Kind::FirstToken,
-                Measure::Step | Measure::Tpot | Measure::Batch => {
-                    Kind::of(&run.architecture, &run.workload)
-                }
+                Measure::Step | Measure::Tpot | Measure::Batch => Kind::of(&run.architecture, &run.workload),
             },
             subject: Subject::of(&run.gpu, &run.architecture, &run.workload),
             fitted: run.unfitted.is_none(),
             release: framework.release(&run.software),
         };
         let fits = |work: &Workload| {
-            memory_use(&run.architecture, work, &framework.practice)
-                .map(|memory| memory.fits(&run.gpu))
+            memory_use(&run.architecture, work, &framework.practice).map(|memory| memory.fits(&run.gpu))
         };
         // What a source leaves open may have been recomputed, or cached in fp8.
         let mut most = run.workload;
@@ -246,8 +238,7 @@ pub fn fittable<'a>(
     judged.retain(|each| {
         let run = each.run;
         let known = Framework::recognise(&run.software, run.workload.mode, run.gpu.generation);
-        let is_base =
-            |known: &Framework| known.name == base.name && known.generations == base.generations;
+        let is_base = |known: &Framework| known.name == base.name && known.generations == base.generations;
         base.name == Framework::UNKNOWN || known.is_some_and(is_base)
     });
     Ok(judged)
@@ -283,9 +274,7 @@ pub fn compared(runs: &Runs, judged: &[Judged<'_>]) -> Comparison {
 impl RunGroup {
     fn new(key: RunKey, group: &[&Judged<'_>]) -> Self {
         let distance = |judged: &Judged<'_>| (judged.time() / judged.run.time).ln().abs();
-        let worst = group
-            .iter()
-            .max_by(|a, b| distance(a).total_cmp(&distance(b)));
+        let worst = group.iter().max_by(|a, b| distance(a).total_cmp(&distance(b)));
         Self {
             key,
             errors: RunErrors::of(group),
@@ -308,9 +297,7 @@ impl RunErrors {
             errors.coverage_90 = None;
             errors.interval_half_width_median = None;
         }
-        let logs = scores
-            .iter()
-            .map(|score| (score.estimate.time / score.measured).ln());
+        let logs = scores.iter().map(|score| (score.estimate.time / score.measured).ln());
         Self {
             errors,
             bias: (logs.sum::<f64>() / scores.len() as f64).exp_m1(),
@@ -348,10 +335,8 @@ mod tests {
             let answer = |gpu: &Gpu| Predictor::new(gpu, None);
             judge(&runs, &Choice::Auto, &answer).unwrap()[0].time()
         };
-        let token =
-            |dp, concurrency| time(dp, concurrency, Measure::Tpot, Workload::decode(8, 1050));
-        let first =
-            |dp, concurrency| time(dp, concurrency, Measure::Ttft, Workload::prefill(1, 1000));
+        let token = |dp, concurrency| time(dp, concurrency, Measure::Tpot, Workload::decode(8, 1050));
+        let first = |dp, concurrency| time(dp, concurrency, Measure::Ttft, Workload::prefill(1, 1000));
         assert_eq!(token(4, 32), token(1, 8));
         assert_eq!(first(4, 32), first(1, 8));
         assert!(token(4, 64) > token(4, 32));

@@ -73,10 +73,7 @@ pub(super) use attention_kernels;
 /// Shapes that every family of attention is shown: with eight key heads in each format, with as many key heads as query
 /// heads, without a mask, in a window. Besides, the shape with eight key heads, from which others depart.
 pub(super) fn examples(plain: Attention, window: u64) -> (Vec<Attention>, Attention) {
-    let grouped = Attention {
-        kv_heads: 8,
-        ..plain
-    };
+    let grouped = Attention { kv_heads: 8, ..plain };
     let formats = Dtype::ELEMENTS.map(|dtype| Attention { dtype, ..grouped });
     let others = [
         plain,
@@ -112,10 +109,7 @@ fn extents(op: &Attention) -> [(Extent, u64); 6] {
 /// The width of a head and what its tile adds.
 pub(super) fn head_width(op: &Attention, row: &mut impl FeatureRow) {
     row.log("ln_head_dim", op.head_dim as f64);
-    row.log(
-        "ln_head_dim_waste",
-        head_tile(op.head_dim) / op.head_dim as f64,
-    );
+    row.log("ln_head_dim_waste", head_tile(op.head_dim) / op.head_dim as f64);
 }
 
 /// All attention with these heads, whatever batch and lengths.
@@ -282,9 +276,7 @@ pub(super) fn proposal(measured: &[Attention]) -> Proposal {
         if self_attending {
             op.seq_q = op.seq_kv;
         }
-        op.heads
-            .is_multiple_of(op.kv_heads)
-            .then_some(Op::Attention(op))
+        op.heads.is_multiple_of(op.kv_heads).then_some(Op::Attention(op))
     })
 }
 

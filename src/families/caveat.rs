@@ -73,12 +73,8 @@ impl Caveat {
             Self::OtherDtype => "learned in another number format",
             Self::OtherWidth => "learned in a wider or narrower number format",
             Self::OtherLayout => "learned in another operand layout",
-            Self::Alignment => {
-                "what misaligned sizes cost is carried over from where odd ones were measured"
-            }
-            Self::AlignmentUnknown => {
-                "misaligned, and odd sizes were measured on no GPU of this maker"
-            }
+            Self::Alignment => "what misaligned sizes cost is carried over from where odd ones were measured",
+            Self::AlignmentUnknown => "misaligned, and odd sizes were measured on no GPU of this maker",
             Self::Batched => "batched GEMM, carried over from another GPU's batched GEMMs",
             Self::HeadSize => "head size not measured on this stack",
             Self::Unfused => {
@@ -88,19 +84,13 @@ impl Caveat {
             Self::Window => "sliding window by its tiles: this stack was measured without",
             Self::BackwardFromForward => "backward attention by its measured ratio to forward",
             Self::OtherRecurrence => "learned from linear attention of another recurrence",
-            Self::OtherRecurrenceDecode => {
-                "learned from decoding steps of linear attention of another recurrence"
-            }
+            Self::OtherRecurrenceDecode => "learned from decoding steps of linear attention of another recurrence",
             Self::OtherProvider => "memory-bound kernel of another library",
             Self::BackwardAssumed => "backward pass by an assumed ratio to forward",
             Self::Physics => "the nets were faster than peak or memory allow; that bound answers",
             Self::NotLearned => "roofline at reachable bandwidth, not learned",
-            Self::Offload => {
-                "offloading assumed from bandwidths: no run that offloads was measured"
-            }
-            Self::UnseenGpu => {
-                "no run with a model of this kind on a GPU of this generation was compared"
-            }
+            Self::Offload => "offloading assumed from bandwidths: no run that offloads was measured",
+            Self::UnseenGpu => "no run with a model of this kind on a GPU of this generation was compared",
             Self::UnseenLength => "no run of a quarter of this length was compared",
             Self::UnseenFormat => "no run in this number format was compared",
             Self::UnseenNodes => "no run of one model over several nodes was compared",
@@ -138,9 +128,7 @@ impl Caveats {
 
     /// The members in a fixed order.
     pub fn iter(self) -> impl Iterator<Item = Caveat> {
-        Caveat::ALL
-            .into_iter()
-            .filter(move |&caveat| self.contains(caveat))
+        Caveat::ALL.into_iter().filter(move |&caveat| self.contains(caveat))
     }
 }
 

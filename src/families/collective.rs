@@ -65,11 +65,7 @@ impl Kernels for Collectives {
     }
 
     fn roofline(op: &Collective, gpu: &GpuRates) -> f64 {
-        let rate = if inside(op, gpu) {
-            gpu.link
-        } else {
-            gpu.network
-        };
+        let rate = if inside(op, gpu) { gpu.link } else { gpu.network };
         op.wire_bytes().bytes() / rate
     }
 
@@ -139,18 +135,10 @@ impl Kernels for Collectives {
     }
 
     fn examples() -> Vec<Op> {
-        let sizes = [
-            (1, 2),
-            (1 << 10, 8),
-            (12_345_678, 6),
-            (1 << 30, 64),
-            (1 << 36, 512),
-        ];
+        let sizes = [(1, 2), (1 << 10, 8), (12_345_678, 6), (1 << 30, 64), (1 << 36, 512)];
         let collectives = CollectiveKind::ALL.into_iter().zip(sizes);
-        let patterns =
-            collectives.map(|(kind, (bytes, ranks))| Collective::new(kind, bytes, ranks));
-        let again =
-            sizes.map(|(bytes, ranks)| Collective::new(CollectiveKind::AllReduce, bytes, ranks));
+        let patterns = collectives.map(|(kind, (bytes, ranks))| Collective::new(kind, bytes, ranks));
+        let again = sizes.map(|(bytes, ranks)| Collective::new(CollectiveKind::AllReduce, bytes, ranks));
         patterns.chain(again).map(Op::Collective).collect()
     }
 }
@@ -181,10 +169,7 @@ mod tests {
             Collectives::nearest_covered(&op, &question)
         };
         for (ranks, stride) in [(1, 1), (2, 8), (4, 4), (16, 1)] {
-            assert!(
-                asked(1 << 15, ranks, stride).is_none(),
-                "{ranks} x {stride}"
-            );
+            assert!(asked(1 << 15, ranks, stride).is_none(), "{ranks} x {stride}");
         }
         let inside = asked(1 << 15, 4, 2).unwrap();
         assert!(inside.covered == inside.timed && inside.caveats == Caveats::default());

@@ -43,10 +43,7 @@ impl Extent {
 
 /// Least and greatest value of each extent; nothing of one that was not recorded. Every prediction asks for several.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(
-    try_from = "BTreeMap<Extent, [u64; 2]>",
-    into = "BTreeMap<Extent, [u64; 2]>"
-)]
+#[serde(try_from = "BTreeMap<Extent, [u64; 2]>", into = "BTreeMap<Extent, [u64; 2]>")]
 pub struct Ranges([Option<(Extent, [u64; 2])>; Extent::COUNT]);
 
 impl Ranges {
@@ -122,11 +119,7 @@ impl Coverage {
     }
 
     /// Warns of every extent outside its range; an extent without a range was not recorded.
-    pub(super) fn check(
-        &self,
-        extents: impl IntoIterator<Item = (Extent, u64)>,
-        caveats: &mut Caveats,
-    ) {
+    pub(super) fn check(&self, extents: impl IntoIterator<Item = (Extent, u64)>, caveats: &mut Caveats) {
         let outside = |(extent, size): (Extent, u64)| {
             let range = self.ranges.get(extent);
             range.is_some_and(|[least, most]| !(least..=most).contains(&size))

@@ -15,12 +15,7 @@ const CHUNKS: [f64; 3] = [64.0, 128.0, 512.0];
 pub(super) struct Decode;
 
 /// Features of one query a sequence against a cache, given the traffic; returns the reference time in seconds.
-pub(super) fn features(
-    op: &Attention,
-    bytes: Bytes,
-    gpu: &GpuRates,
-    row: &mut impl FeatureRow,
-) -> f64 {
+pub(super) fn features(op: &Attention, bytes: Bytes, gpu: &GpuRates, row: &mut impl FeatureRow) -> f64 {
     let [batch, heads, kv_heads] = [op.batch, op.heads, op.kv_heads].map(|dim| dim as f64);
     let keys = op.pairs();
     let width = (op.head_dim + op.value_dim) as f64;

@@ -67,10 +67,7 @@ fn tuned_file(line: &'static str) -> Option<Tuned> {
         let (tokens, shape) = entry.split_once(':')?;
         let mut sizes = shape.split(['x', '/']).map(|size| size.parse().ok());
         let mut size = || sizes.next()?;
-        Some((
-            tokens.parse().ok()?,
-            tile(size()?, size()?, size()?, size()?),
-        ))
+        Some((tokens.parse().ok()?, tile(size()?, size()?, size()?, size()?)))
     };
     let tiles = fields.next()?.split(' ').map(entry);
     Some(Tuned {
@@ -97,9 +94,7 @@ fn chosen(op: &Experts, tokens: f64, gpu: &GpuRates) -> (Tile, bool) {
     let bits = 8 * op.dtype.size();
     let found = gpu
         .fused_tiles
-        .binary_search_by_key(&(bits, experts, width), |file| {
-            (file.bits, file.experts, file.width)
-        });
+        .binary_search_by_key(&(bits, experts, width), |file| (file.bits, file.experts, file.width));
     if let Ok(place) = found {
         let gap = |(known, _): &&(u64, Tile)| known.abs_diff(tokens as u64);
         if let Some((_, tile)) = gpu.fused_tiles[place].tiles.iter().min_by_key(gap) {
@@ -226,10 +221,7 @@ impl Kernels for FusedExperts {
         row.log("ln_routed", routing.routed);
         row.log("ln_visited", routing.visited);
         row.log("ln_tokens_an_expert", routing.routed / routing.visited);
-        row.log(
-            "ln_imbalance",
-            routing.largest * routing.visited / routing.routed,
-        );
+        row.log("ln_imbalance", routing.largest * routing.visited / routing.routed);
         row.log("ln_rank_tokens_per_expert", here / own);
         row.log("ln_intensity", compute / memory);
         row.log("ln_roofline_per_launch", roofline / gpu.launch);
@@ -239,10 +231,7 @@ impl Kernels for FusedExperts {
         row.log("ln_weights_per_l2", weights / gpu.l2);
         row.log("ln_between_per_l2", between / gpu.l2);
         row.log("ln_between_time", between / gpu.bandwidth / reference);
-        row.log(
-            "ln_between_all_time",
-            between_all / gpu.bandwidth / reference,
-        );
+        row.log("ln_between_all_time", between_all / gpu.bandwidth / reference);
         row.log("ln_dispatched_per_routed", dispatched / routing.routed);
         row.log(
             "ln_dispatched_compute_share",
@@ -270,8 +259,7 @@ impl Kernels for FusedExperts {
         row.bins("width", width);
 
         let (tile, is_tuned) = chosen(op, here, gpu);
-        let [rows, columns, depth, group] =
-            [tile.rows, tile.columns, tile.depth, tile.group].map(f64::from);
+        let [rows, columns, depth, group] = [tile.rows, tile.columns, tile.depth, tile.group].map(f64::from);
         row.flag("tuned", is_tuned);
         row.log("ln_chosen_rows", rows);
         row.log("ln_chosen_columns", columns);
@@ -281,10 +269,7 @@ impl Kernels for FusedExperts {
         let tiles = routing.tiles(rows);
         let columns_up = (up * width / columns).ceil() * hidden;
         let columns_down = (hidden / columns).ceil() * width;
-        row.log(
-            "ln_weight_tiles_time",
-            tiles * expert / gpu.bandwidth / reference,
-        );
+        row.log("ln_weight_tiles_time", tiles * expert / gpu.bandwidth / reference);
         row.log(
             "ln_token_tiles_time",
             tiles * rows * (columns_up + columns_down) * size / gpu.bandwidth / reference,

@@ -7,10 +7,7 @@ use super::coverage::note;
 use super::rates::Times;
 use super::row::FeatureRow;
 use super::sampling::{Proposal, alignment, size, sizes};
-use super::{
-    Caveat, Caveats, Coverage, Extent, GpuRates, Grouping, Kernels, Neighbour, OddSizes, Question,
-    Variant,
-};
+use super::{Caveat, Caveats, Coverage, Extent, GpuRates, Grouping, Kernels, Neighbour, OddSizes, Question, Variant};
 use crate::ops::{Dtype, Gemm, Layout, Op};
 use crate::tiles::{Tile, Waves};
 
@@ -91,11 +88,7 @@ impl Contiguous {
                 gemm.m = quarter_octave(gemm.m);
             }
             let turned = self.m && !self.n;
-            let (m, n) = if turned {
-                (gemm.n, gemm.m)
-            } else {
-                (gemm.m, gemm.n)
-            };
+            let (m, n) = if turned { (gemm.n, gemm.m) } else { (gemm.m, gemm.n) };
             Op::Gemm(Gemm {
                 m,
                 n,
@@ -194,14 +187,8 @@ impl Kernels for Gemms {
         row.power_of_two("n_k", op.n | op.k, gpu.largest_power);
         row.log("ln_sms", gpu.sms / 100.0);
         row.log("ln_flops_per_clock", gpu.flops_per_clock / 2048.0);
-        row.flag(
-            "left_transposed",
-            matches!(op.layout, Layout::Nt | Layout::Tt),
-        );
-        row.flag(
-            "right_transposed",
-            matches!(op.layout, Layout::Tn | Layout::Tt),
-        );
+        row.flag("left_transposed", matches!(op.layout, Layout::Nt | Layout::Tt));
+        row.flag("right_transposed", matches!(op.layout, Layout::Tn | Layout::Tt));
 
         row.bins("m", m);
         row.bins("n", n);
@@ -293,10 +280,7 @@ impl Kernels for Gemms {
         }
         // The paper's sweeps through single sizes step by two, but for one along `k`.
         let odd = contiguous.misaligned(op, 2) != Contiguous::default();
-        caveats.insert_if(
-            odd && op.batch == 1 && !misaligned && !is_free,
-            Caveat::Alignment,
-        );
+        caveats.insert_if(odd && op.batch == 1 && !misaligned && !is_free, Caveat::Alignment);
         // Beyond the largest sizes the share of the roofline stays as it was at the largest.
         if caveats.contains(Caveat::OutOfDomain) && !batched {
             covered.m = coverage.clamp(Extent::M, covered.m);
@@ -315,8 +299,7 @@ impl Kernels for Gemms {
 
     fn proposal(measured: &[Gemm]) -> Proposal {
         let known = measured.to_vec();
-        let [m, n, k] =
-            [|op: &Gemm| op.m, |op: &Gemm| op.n, |op: &Gemm| op.k].map(|size| sizes(&known, size));
+        let [m, n, k] = [|op: &Gemm| op.m, |op: &Gemm| op.n, |op: &Gemm| op.k].map(|size| sizes(&known, size));
         let step = alignment(n.iter().chain(&k));
         Box::new(move |random| {
             let mut op = known[random.below(known.len())];

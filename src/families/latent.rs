@@ -7,9 +7,7 @@ use super::attention::{attention_kernels, clamped};
 use super::coverage::note;
 use super::row::FeatureRow;
 use super::sampling::{Proposal, size, sizes};
-use super::{
-    Caveat, Caveats, Coverage, Extent, GpuRates, Grouping, Kernels, Neighbour, Question, Variant,
-};
+use super::{Caveat, Caveats, Coverage, Extent, GpuRates, Grouping, Kernels, Neighbour, Question, Variant};
 use super::{decode, prefill};
 use crate::ops::{Attention, Dtype, Op, Pass};
 
@@ -125,15 +123,10 @@ const fn is_absorbed(op: &Attention) -> bool {
 }
 
 /// Shapes of every format, one of a single head, and the longest.
-fn shapes(
-    shape: fn(u64, u64, u64) -> Attention,
-    longest: u64,
-) -> impl IntoIterator<Item = Attention> {
+fn shapes(shape: fn(u64, u64, u64) -> Attention, longest: u64) -> impl IntoIterator<Item = Attention> {
     let plain = shape(16, 3, 777);
     let formats = Dtype::ELEMENTS.map(|dtype| Attention { dtype, ..plain });
-    formats
-        .into_iter()
-        .chain([shape(1, 1, 2), shape(128, 64, longest)])
+    formats.into_iter().chain([shape(1, 1, 2), shape(128, 64, longest)])
 }
 
 /// All attention with these heads, whatever batch and lengths.

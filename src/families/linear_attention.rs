@@ -4,9 +4,7 @@ use super::coverage::note;
 use super::rates::Times;
 use super::row::FeatureRow;
 use super::sampling::{Proposal, sizes};
-use super::{
-    Caveat, Caveats, Coverage, Extent, GpuRates, Grouping, Kernels, Neighbour, Question, Variant,
-};
+use super::{Caveat, Caveats, Coverage, Extent, GpuRates, Grouping, Kernels, Neighbour, Question, Variant};
 use crate::ops::{Dtype, LinearAttention, Op, Pass, Recurrence};
 
 /// Tokens of a chunk, and parts that the values of a head are cut into, of kernels that pass a state from chunk to chunk.

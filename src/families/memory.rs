@@ -125,8 +125,7 @@ impl Kernels for MemoryBound {
             })
         };
         let chosen = kinds.into_iter().zip(formats).zip(shapes);
-        let both =
-            chosen.flat_map(|(kernel, shape)| Pass::ALL.map(|pass| memory(kernel, shape, pass)));
+        let both = chosen.flat_map(|(kernel, shape)| Pass::ALL.map(|pass| memory(kernel, shape, pass)));
         both.collect()
     }
 }

@@ -242,10 +242,9 @@ impl Family {
     /// The family whose features, in their order, are those of this one too.
     pub const fn like(self) -> Option<Self> {
         match self {
-            Self::Bidirectional
-            | Self::PrefillBackward
-            | Self::LatentPrefill
-            | Self::AbsorbedPrefill => Some(Self::Prefill),
+            Self::Bidirectional | Self::PrefillBackward | Self::LatentPrefill | Self::AbsorbedPrefill => {
+                Some(Self::Prefill)
+            }
             Self::LatentDecode => Some(Self::Decode),
             _ => None,
         }
@@ -276,8 +275,7 @@ impl Family {
 
     /// The features of this family and the digest of their definition.
     pub fn schema(self) -> &'static Schema {
-        static SCHEMAS: [OnceLock<Schema>; Family::ALL.len()] =
-            [const { OnceLock::new() }; Family::ALL.len()];
+        static SCHEMAS: [OnceLock<Schema>; Family::ALL.len()] = [const { OnceLock::new() }; Family::ALL.len()];
         SCHEMAS[self as usize].get_or_init(|| {
             dispatch_family!(self, F => {
                 let features = |op: &Op, gpu: &GpuRates, row: &mut Description| {

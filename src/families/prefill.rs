@@ -56,10 +56,7 @@ pub(super) fn features(op: &Attention, gpu: &GpuRates, row: &mut impl FeatureRow
     row.log("ln_memory_share", memory / reference);
     row.number("launch_share", gpu.launch / reference);
     row.log("ln_operands_per_l2", op.bytes().bytes() / gpu.l2);
-    row.log(
-        "ln_cache_per_l2",
-        batch * kv_heads * seq_kv * width * size / gpu.l2,
-    );
+    row.log("ln_cache_per_l2", batch * kv_heads * seq_kv * width * size / gpu.l2);
     row.log("ln_heads_per_sm", batch * heads / gpu.sms);
     row.log("ln_kv_heads_per_sm", batch * kv_heads / gpu.sms);
     row.log("ln_sms", gpu.sms / 100.0);
@@ -97,10 +94,7 @@ pub(super) fn features(op: &Attention, gpu: &GpuRates, row: &mut impl FeatureRow
         let tile_time = 2.0 * tile_q * tile_kv * width / (gpu.peak[op.dtype as usize] / gpu.sms);
         let suffix = if packed { "_packed" } else { "" };
         row.tile(format_args!("{tile_q}x{tile_kv}{suffix}"));
-        row.log(
-            "ln_tile_waste",
-            tiles * tile_q * tile_kv / (batch * heads * op.pairs()),
-        );
+        row.log("ln_tile_waste", tiles * tile_q * tile_kv / (batch * heads * op.pairs()));
         row.number("last_wave_idle", waves.ceil() / waves - 1.0);
         row.log("ln_waves", waves);
         let busiest = (tiles / gpu.sms).max(longest);

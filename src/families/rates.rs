@@ -37,9 +37,7 @@ pub struct GpuRates {
 /// rates do not fall after 2,048 and 4,096 (docs/method/features.md).
 const fn largest_power(generation: Generation) -> u32 {
     match generation {
-        Generation::Volta | Generation::Turing | Generation::Ampere | Generation::Cdna2 => {
-            TILE_EDGE
-        }
+        Generation::Volta | Generation::Turing | Generation::Ampere | Generation::Cdna2 => TILE_EDGE,
         _ => 12,
     }
 }
@@ -139,8 +137,8 @@ impl GpuRates {
         Self {
             sms: 132.0,
             peak: [
-                6.7e13, 4.945e14, 9.89e14, 9.89e14, 1.979e15, 1.979e15, 1.979e15, 3.958e15,
-                9.89e14, 9.89e14, 1.979e15, 3.958e15,
+                6.7e13, 4.945e14, 9.89e14, 9.89e14, 1.979e15, 1.979e15, 1.979e15, 3.958e15, 9.89e14, 9.89e14, 1.979e15,
+                3.958e15,
             ],
             bandwidth: 4.8e12,
             l2: 5.0e7,
@@ -155,8 +153,8 @@ impl GpuRates {
         Self {
             sms: 80.0,
             peak: [
-                1.57e13, 1.57e13, 1.25e14, 1.25e14, 1.25e14, 1.25e14, 1.25e14, 1.25e14, 1.25e14,
-                1.25e14, 1.25e14, 1.25e14,
+                1.57e13, 1.57e13, 1.25e14, 1.25e14, 1.25e14, 1.25e14, 1.25e14, 1.25e14, 1.25e14, 1.25e14, 1.25e14,
+                1.25e14,
             ],
             bandwidth: 9.0e11,
             l2: 6.0e6,

@@ -14,19 +14,15 @@ pub fn sample_unlabelled(measured: &[&Op], count: usize, seed: u64) -> Vec<Op> {
     let Some(family) = measured.first().map(|op| Family::of(op)) else {
         return Vec::new();
     };
-    let most =
-        |amount: &dyn Fn(&Op) -> f64| measured.iter().map(|op| amount(op)).fold(0.0, f64::max);
+    let most = |amount: &dyn Fn(&Op) -> f64| measured.iter().map(|op| amount(op)).fold(0.0, f64::max);
     let most_bytes = most(&|op| op.bytes().bytes());
     let most_flops = most(&|op| op.flops().flops());
     let propose = dispatch_family!(family, F => F::proposal(&members::<F>(measured)));
     let mut random = Random::seeded(seed);
     let mut shapes = BTreeSet::new();
     for _ in 0..8 * count {
-        let fits = |op: &Op| {
-            Family::of(op) == family
-                && op.bytes().bytes() <= most_bytes
-                && op.flops().flops() <= most_flops
-        };
+        let fits =
+            |op: &Op| Family::of(op) == family && op.bytes().bytes() <= most_bytes && op.flops().flops() <= most_flops;
         shapes.extend(propose(&mut random).filter(fits));
         if shapes.len() == count {
             break;
@@ -47,10 +43,7 @@ pub(super) fn sizes<T>(known: &[T], size: fn(&T) -> u64) -> Vec<u64> {
 
 /// The greatest power of two, at most 128, that divides every size.
 pub fn alignment<'a>(sizes: impl Iterator<Item = &'a u64>) -> u64 {
-    1 << sizes
-        .fold(0, |bits, size| bits | size)
-        .trailing_zeros()
-        .min(7)
+    1 << sizes.fold(0, |bits, size| bits | size).trailing_zeros().min(7)
 }
 
 /// Half the time one of the sorted `sizes`, else log-uniform between their ends, a multiple of `step`.
@@ -79,10 +72,7 @@ mod tests {
         let mut between = 0;
         for op in &shapes {
             let Op::Gemm(gemm) = op else { panic!("{op}") };
-            assert!(
-                (1..=8192).contains(&gemm.m) && (32..=1024).contains(&gemm.n),
-                "{op}"
-            );
+            assert!((1..=8192).contains(&gemm.m) && (32..=1024).contains(&gemm.n), "{op}");
             assert_eq!((gemm.n % 32, gemm.k % 32), (0, 0), "{op}");
             between += usize::from(![1, 333, 8192].contains(&gemm.m));
         }
@@ -100,15 +90,10 @@ mod tests {
                 dtype: Dtype::Bf16,
             })
         };
-        let collective =
-            |bytes, ranks| Op::Collective(Collective::new(CollectiveKind::AllReduce, bytes, ranks));
+        let collective = |bytes, ranks| Op::Collective(Collective::new(CollectiveKind::AllReduce, bytes, ranks));
         for measured in [
             [kernel(1, 4096), kernel(64, 1024), kernel(8192, 8192)],
-            [
-                collective(1 << 10, 2),
-                collective(1 << 20, 4),
-                collective(1 << 28, 8),
-            ],
+            [collective(1 << 10, 2), collective(1 << 20, 4), collective(1 << 28, 8)],
         ] {
             let known: Vec<&Op> = measured.iter().collect();
             let shapes = sample_unlabelled(&known, 100, 3);

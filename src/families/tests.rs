@@ -3,8 +3,7 @@
 use super::*;
 use crate::gpu::Gpu;
 use crate::ops::{
-    Attention, Collective, CollectiveKind, Dtype, Gemm, LinearAttention, Memory, MemoryKind,
-    OpKind, Pass,
+    Attention, Collective, CollectiveKind, Dtype, Gemm, LinearAttention, Memory, MemoryKind, OpKind, Pass,
 };
 
 fn row(op: &Op) -> (Seconds, Vec<f32>) {
@@ -74,23 +73,13 @@ fn the_rows_of_shipped_nets_are_as_wide_as_ever_and_end_in_tiles() {
         for (place, feature) in schema.features.iter().enumerate() {
             let name = &feature.name;
             let aligns = name.starts_with("power_of_two");
-            assert_eq!(
-                schema.places(Role::Alignment).any(|at| at == place),
-                aligns,
-                "{name}"
-            );
+            assert_eq!(schema.places(Role::Alignment).any(|at| at == place), aligns, "{name}");
             let tiled = name.contains("last_wave_idle") || name.contains("_waste_");
             assert!(!tiled || feature.role == Role::Tile, "{name}");
         }
         let first = schema.places(Role::Tile).next();
-        let after = schema
-            .features
-            .iter()
-            .skip(first.unwrap_or(schema.features.len()));
-        assert!(
-            after.into_iter().all(|feature| feature.role == Role::Tile),
-            "{family}"
-        );
+        let after = schema.features.iter().skip(first.unwrap_or(schema.features.len()));
+        assert!(after.into_iter().all(|feature| feature.role == Role::Tile), "{family}");
     }
     let alignment: Vec<_> = Family::Gemm.schema().places(Role::Alignment).collect();
     assert_eq!(alignment, [14, 15, 16, 17]);
@@ -110,12 +99,7 @@ fn waves_follow_the_textbook_example() {
 
 #[test]
 fn rows_a_multiple_of_4096_elements_apart_are_known_where_nets_gain_by_it() {
-    for (gpu, power) in [
-        ("h100", 12.0),
-        ("mi355x", 12.0),
-        ("a100", 7.0),
-        ("v100", 7.0),
-    ] {
+    for (gpu, power) in [("h100", 12.0), ("mi355x", 12.0), ("a100", 7.0), ("v100", 7.0)] {
         let gpu = GpuRates::new(Gpu::find(gpu).unwrap(), Seconds::from_micros(2.5));
         let mut row = vec![f32::NAN; Family::Gemm.width()];
         gpu.features(&gemm(96, 8192, 4096), &mut row);
@@ -127,10 +111,7 @@ fn rows_a_multiple_of_4096_elements_apart_are_known_where_nets_gain_by_it() {
 fn the_reference_time_is_the_launch_term_plus_the_roofline() {
     let (reference, _) = row(&gemm(8192, 8192, 8192));
     let expected = 2.5 + 2.0 * 8192f64.powi(3) / 989.4e12 * 1e6;
-    assert!(
-        (reference.micros() / expected - 1.0).abs() < 1e-3,
-        "{reference}"
-    );
+    assert!((reference.micros() / expected - 1.0).abs() < 1e-3, "{reference}");
 }
 
 /// One feature as a formula writes it.
@@ -161,8 +142,7 @@ impl FeatureRow for Recorded {
     }
 
     fn power_of_two(&mut self, name: &str, size: u64, largest: u32) {
-        self.0
-            .push(Entry::PowerOfTwo(name.to_owned(), size, largest));
+        self.0.push(Entry::PowerOfTwo(name.to_owned(), size, largest));
     }
 
     fn tile(&mut self, tile: std::fmt::Arguments<'_>) {

@@ -26,9 +26,7 @@ impl Variant {
     /// The operand format, where there is one.
     pub const fn dtype(self) -> Option<Dtype> {
         match self {
-            Self::Format(dtype) | Self::Kernel(_, dtype) | Self::Recurrence(_, dtype) => {
-                Some(dtype)
-            }
+            Self::Format(dtype) | Self::Kernel(_, dtype) | Self::Recurrence(_, dtype) => Some(dtype),
             Self::Pattern(_) => None,
         }
     }
@@ -62,11 +60,7 @@ impl Variant {
     }
 
     /// The variant of a family with these names, on disk; what is allowed where there is none.
-    pub fn parse(
-        family: Family,
-        kind: Option<&str>,
-        dtype: Option<Dtype>,
-    ) -> Result<Self, &'static str> {
+    pub fn parse(family: Family, kind: Option<&str>, dtype: Option<Dtype>) -> Result<Self, &'static str> {
         match (family, kind, dtype) {
             (Family::Memory, Some(kind), Some(dtype)) => {
                 let kind = MemoryKind::parse(kind).ok_or("the kind of a memory-bound kernel")?;

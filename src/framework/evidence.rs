@@ -98,9 +98,7 @@ impl Framework {
     /// kind was compared.
     pub fn evidence(&self, subject: &Subject) -> Option<(Option<Fit>, Vec<Gap>)> {
         let fit = self.fits.get(&subject.kind)?;
-        let is_alike = |group: &&FitGroup| {
-            (group.generation, group.hybrid) == (subject.generation, subject.hybrid)
-        };
+        let is_alike = |group: &&FitGroup| (group.generation, group.hybrid) == (subject.generation, subject.hybrid);
         let Some(group) = fit.groups.iter().find(is_alike) else {
             let gaps = match fit.groups.is_empty() {
                 true => Vec::new(),
@@ -176,12 +174,7 @@ mod tests {
                 "{gpu}"
             );
         }
-        let long = gaps(
-            "h100",
-            "llama-3-8b",
-            Workload::train(1, 1 << 20),
-            "megatron",
-        );
+        let long = gaps("h100", "llama-3-8b", Workload::train(1, 1 << 20), "megatron");
         assert_eq!(long, (None, vec![Gap::Length]));
         let int8 = Workload {
             recipe: Recipe::Int8,

@@ -263,8 +263,7 @@ impl Framework {
     /// Refuses ranks that it does not split a model over.
     pub fn check_ranks(&self, place: &str, ranks: &[(Dimension, u64)]) -> Result<()> {
         let mut ranks = ranks.iter();
-        let Some((dimension, number)) = ranks.find(|(of, number)| !self.splits(*of, *number))
-        else {
+        let Some((dimension, number)) = ranks.find(|(of, number)| !self.splits(*of, *number)) else {
             return Ok(());
         };
         let allowed = format!(
@@ -289,9 +288,7 @@ impl Framework {
 
     /// The built-in framework with this name that runs this mode on this generation of GPUs.
     pub fn find(name: &str, mode: Mode, generation: Generation) -> Result<&'static Self> {
-        let mut runs = Self::all()
-            .iter()
-            .filter(|known| known.runs(mode, generation));
+        let mut runs = Self::all().iter().filter(|known| known.runs(mode, generation));
         let found = runs.clone().find(|framework| framework.name == name);
         found.ok_or_else(|| {
             let names: Vec<&str> = runs.by_ref().map(|known| known.name.as_str()).collect();
@@ -303,18 +300,15 @@ impl Framework {
     /// Whose kernels the built-in framework with this name runs on this generation of GPUs; the default ones where there is
     /// none.
     pub fn kernels_of(name: &str, generation: Generation) -> Kernels {
-        let named = Self::all().iter().find(|known| {
-            known.name == name && known.modes.iter().any(|&mode| known.runs(mode, generation))
-        });
+        let named = Self::all()
+            .iter()
+            .find(|known| known.name == name && known.modes.iter().any(|&mode| known.runs(mode, generation)));
         named.map(|known| known.kernels).unwrap_or_default()
     }
 
     /// Refuses a name that no built-in framework has, whatever the mode.
     pub fn check_name(name: &str) -> Result<()> {
-        let mut names: Vec<&str> = Self::all()
-            .iter()
-            .map(|known| known.name.as_str())
-            .collect();
+        let mut names: Vec<&str> = Self::all().iter().map(|known| known.name.as_str()).collect();
         names.dedup();
         if names.contains(&name) {
             return Ok(());
@@ -329,8 +323,7 @@ impl Framework {
 
     /// The framework that is assumed where none is named.
     pub fn default_for(mode: Mode) -> &'static Self {
-        Self::find(Self::default_name(mode), mode, Generation::Other)
-            .expect("a test loads the default frameworks")
+        Self::find(Self::default_name(mode), mode, Generation::Other).expect("a test loads the default frameworks")
     }
 
     /// This framework in the release that the name of a software tells.
@@ -445,10 +438,7 @@ mod tests {
         for mode in Mode::ALL {
             assert!(Framework::default_for(mode).modes.contains(&mode));
             for name in [Framework::KERNELS, Framework::UNKNOWN] {
-                assert_eq!(
-                    Framework::find(name, mode, Generation::Ada).unwrap().name,
-                    name
-                );
+                assert_eq!(Framework::find(name, mode, Generation::Ada).unwrap().name, name);
             }
         }
     }
@@ -522,10 +512,7 @@ mod tests {
         ] {
             let memory = crate::arch::memory_use(&arch, &work, &framework.practice).unwrap();
             let gib = memory.total().bytes() / f64::from(1 << 30);
-            assert!(
-                (gib / measured - 1.0).abs() < 0.1,
-                "{work}: {gib}, {measured}"
-            );
+            assert!((gib / measured - 1.0).abs() < 0.1, "{work}: {gib}, {measured}");
         }
     }
 
@@ -542,8 +529,7 @@ mod tests {
     fn constants_of_an_unknown_trainer_spread_as_those_of_the_fitted_ones_do() {
         let of = |name, generation| Framework::find(name, Mode::Train, generation).unwrap();
         let [unknown, megatron, fsdp2, deepspeed] =
-            ["unknown", "megatron", "fsdp2", "megatron-deepspeed"]
-                .map(|name| of(name, Generation::Hopper));
+            ["unknown", "megatron", "fsdp2", "megatron-deepspeed"].map(|name| of(name, Generation::Hopper));
         let foundry = [Generation::Ampere, Generation::Hopper].map(|gpus| of("llm-foundry", gpus));
         let others = [fsdp2, deepspeed, foundry[0], foundry[1]];
         for constant in Constant::ALL {
@@ -555,10 +541,7 @@ mod tests {
             let line = |of: &Framework| constant.to_line(of.get(constant));
             let squares = others.map(|other| (line(other) - line(megatron)).powi(2));
             let spread = (squares.iter().sum::<f64>() / others.len() as f64).sqrt();
-            assert!(
-                (figure.sd / spread - 1.0).abs() < 0.2,
-                "{constant}: {spread}"
-            );
+            assert!((figure.sd / spread - 1.0).abs() < 0.2, "{constant}: {spread}");
         }
     }
 
@@ -605,17 +588,9 @@ mod tests {
             let refused = of(name).check_layout(&tp).unwrap_err().to_string();
             let wanted = format!("`tp` is 4; allowed: 1 under framework {name}");
             assert!(refused.contains(&wanted), "{refused}");
-            of(name)
-                .check_layout(&Workload { tp: 1, dp: 8, ..tp })
-                .unwrap();
+            of(name).check_layout(&Workload { tp: 1, dp: 8, ..tp }).unwrap();
         }
-        for name in [
-            "megatron",
-            "fsdp2",
-            "megatron-deepspeed",
-            "maxtext",
-            "unknown",
-        ] {
+        for name in ["megatron", "fsdp2", "megatron-deepspeed", "maxtext", "unknown"] {
             of(name).check_layout(&tp).unwrap();
         }
         let vp = of("megatron-deepspeed").check_layout(&Workload { pp: 4, vp: 2, ..tp });
@@ -625,40 +600,20 @@ mod tests {
     #[test]
     fn software_is_recognised_by_the_longest_text() {
         for (software, mode, name) in [
-            (
-                "dgxc-benchmarking v24.11.1, NeMo 24.09",
-                Mode::Train,
-                Some("megatron"),
-            ),
-            (
-                "NeMo container 26.06, Megatron-Bridge",
-                Mode::Train,
-                Some("megatron"),
-            ),
-            (
-                "NeMo AutoModel (PyTorch FSDP2), 2026-04-17",
-                Mode::Train,
-                Some("fsdp2"),
-            ),
+            ("dgxc-benchmarking v24.11.1, NeMo 24.09", Mode::Train, Some("megatron")),
+            ("NeMo container 26.06, Megatron-Bridge", Mode::Train, Some("megatron")),
+            ("NeMo AutoModel (PyTorch FSDP2), 2026-04-17", Mode::Train, Some("fsdp2")),
             (
                 "torchtitan 9dec370, torch 2024-12-23 nightly",
                 Mode::Train,
                 Some("fsdp2"),
             ),
-            (
-                "Megatron-DeepSpeed 2022",
-                Mode::Train,
-                Some("megatron-deepspeed"),
-            ),
+            ("Megatron-DeepSpeed 2022", Mode::Train, Some("megatron-deepspeed")),
             ("llm-foundry 2023", Mode::Train, Some("llm-foundry")),
             ("vLLM 0.9.1", Mode::Decode, Some("vllm")),
             ("vLLM 0.9.1", Mode::Train, None),
             ("PyTorch eager 2.11.0", Mode::Train, Some("pytorch")),
-            (
-                "PyTorch compiled 2.11.0",
-                Mode::Train,
-                Some("pytorch-compiled"),
-            ),
+            ("PyTorch compiled 2.11.0", Mode::Train, Some("pytorch-compiled")),
             ("a trainer of our own", Mode::Train, None),
         ] {
             let found = Framework::recognise(software, mode, Generation::Hopper);
@@ -668,11 +623,8 @@ mod tests {
 
     #[test]
     fn bad_files_name_the_place_and_what_is_allowed() {
-        let file = |body: &str| {
-            format!(
-                "name = \"x\"\ntitle = \"X\"\ninherits = \"megatron\"\nmodes = [\"train\"]\n{body}"
-            )
-        };
+        let file =
+            |body: &str| format!("name = \"x\"\ntitle = \"X\"\ninherits = \"megatron\"\nmodes = [\"train\"]\n{body}");
         for (body, part) in [
             (
                 "[constants]\nspeed = { value = 1.0, source = \"a\" }",
@@ -690,14 +642,8 @@ mod tests {
                 "[[releases]]\nsoftware = \"2\"\nmoe_path = { value = nan, source = \"a\" }",
                 "`releases[0].moe_path` is NaN",
             ),
-            (
-                "[half_widths]\ntrain_dense = 0.0",
-                "`half_widths.train_dense` is 0",
-            ),
-            (
-                "ranks = [\"layers\"]",
-                "`ranks` is layers; allowed: tp, cp, ep, pp, vp",
-            ),
+            ("[half_widths]\ntrain_dense = 0.0", "`half_widths.train_dense` is 0"),
+            ("ranks = [\"layers\"]", "`ranks` is layers; allowed: tp, cp, ep, pp, vp"),
             (
                 "engine = \"mine\"",
                 "unknown variant `mine`, expected one of `sglang`, `trtllm`, `vllm`",
@@ -707,13 +653,8 @@ mod tests {
                 "unknown variant `handmade`, expected one of `fused`, `compiled`, `eager`",
             ),
         ] {
-            let message = Framework::from_toml(&file(body), "my.toml")
-                .unwrap_err()
-                .to_string();
-            assert!(
-                message.starts_with("my.toml: ") && message.contains(part),
-                "{message}"
-            );
+            let message = Framework::from_toml(&file(body), "my.toml").unwrap_err().to_string();
+            assert!(message.starts_with("my.toml: ") && message.contains(part), "{message}");
         }
     }
 }

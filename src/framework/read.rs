@@ -72,20 +72,14 @@ pub(super) fn all() -> &'static [Framework] {
 pub(super) fn embedded(name: &str) -> Result<Framework> {
     let path = format!("{name}.toml");
     let file = FILES.get_file(&path);
-    let text = file.and_then(|file| file.contents_utf8()).ok_or_else(|| {
-        Error::bad_input(format!("data/frameworks/{path}: there is no such file"))
-    })?;
-    framework(text, &format!("data/frameworks/{path}"), &|name| {
-        embedded(name)
-    })
+    let text = file
+        .and_then(|file| file.contents_utf8())
+        .ok_or_else(|| Error::bad_input(format!("data/frameworks/{path}: there is no such file")))?;
+    framework(text, &format!("data/frameworks/{path}"), &|name| embedded(name))
 }
 
 /// Reads a framework; `find` knows the one it inherits from.
-pub(super) fn framework(
-    text: &str,
-    place: &str,
-    find: &dyn Fn(&str) -> Result<Framework>,
-) -> Result<Framework> {
+pub(super) fn framework(text: &str, place: &str, find: &dyn Fn(&str) -> Result<Framework>) -> Result<Framework> {
     let file: File = toml_text::parse(text, place)?;
     let mut framework = base(file.inherits.as_deref(), &file.software, find)?;
     framework.inherits = file.inherits;
@@ -142,23 +136,13 @@ pub(super) fn framework(
     }
     for (at, release) in framework.releases.iter().enumerate() {
         for (&constant, factor) in &release.factors {
-            check(
-                place,
-                &format!("releases[{at}].{constant}"),
-                factor,
-                constant,
-            )?;
+            check(place, &format!("releases[{at}].{constant}"), factor, constant)?;
         }
     }
     for (kind, half_width) in file.half_widths {
         if !(half_width > 0.0 && half_width <= 10.0) {
             let field = format!("half_widths.{kind}");
-            return Err(Error::field(
-                place,
-                &field,
-                half_width,
-                "more than 0, at most 10",
-            ));
+            return Err(Error::field(place, &field, half_width, "more than 0, at most 10"));
         }
         framework.set_half_width(kind, half_width);
     }
@@ -166,11 +150,7 @@ pub(super) fn framework(
 }
 
 /// What a framework departs from: the one it inherits from, in the release that its software tells, else the plain sum.
-fn base(
-    inherits: Option<&str>,
-    software: &[String],
-    find: &dyn Fn(&str) -> Result<Framework>,
-) -> Result<Framework> {
+fn base(inherits: Option<&str>, software: &[String], find: &dyn Fn(&str) -> Result<Framework>) -> Result<Framework> {
     let Some(name) = inherits else {
         return Ok(neutral());
     };
@@ -215,11 +195,7 @@ fn neutral() -> Framework {
 
 /// The file of a framework with all that departs from what it inherits.
 pub(super) fn to_toml(framework: &Framework) -> String {
-    let base = base(
-        framework.inherits.as_deref(),
-        &framework.software,
-        &embedded,
-    );
+    let base = base(framework.inherits.as_deref(), &framework.software, &embedded);
     let base = base.expect("what is inherited was found when it was read");
     let departs = |constant: &Constant| framework.figure(*constant) != base.figure(*constant);
     let constants = Constant::ALL.into_iter().filter(departs);
@@ -241,21 +217,14 @@ pub(super) fn to_toml(framework: &Framework) -> String {
             ranks.map(|rank| rank.name().to_owned()).collect()
         }),
         memory_kernels: (kernels.memory != inherited.memory).then_some(kernels.memory),
-        engine: kernels
-            .engine
-            .filter(|_| kernels.engine != inherited.engine),
+        engine: kernels.engine.filter(|_| kernels.engine != inherited.engine),
         training_memory: (framework.practice != base.practice).then(|| framework.practice.clone()),
         half_widths: half_widths
             .filter(|(kind, width)| base.half_widths.get(kind) != Some(width))
             .map(|(&kind, &width)| (kind, width))
             .collect(),
         constants: constants
-            .map(|constant| {
-                (
-                    constant.name().to_owned(),
-                    framework.figure(constant).clone(),
-                )
-            })
+            .map(|constant| (constant.name().to_owned(), framework.figure(constant).clone()))
             .collect(),
         spreads: BTreeMap::new(),
         fits: match framework.fits == base.fits {

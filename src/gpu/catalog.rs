@@ -19,9 +19,7 @@ pub struct GpuCatalog {
 impl GpuCatalog {
     /// The GPUs of `data/gpus` alone.
     pub const fn built_in() -> Self {
-        Self {
-            described: Vec::new(),
-        }
+        Self { described: Vec::new() }
     }
 
     /// Adds a described GPU; a built-in one of the same name stays as `data/gpus` has it.
@@ -68,20 +66,14 @@ impl GpuCatalog {
     /// The GPU that is sold under this name, with or without its maker, form and memory.
     fn product(&self, product: &Product) -> Option<&Gpu> {
         let mut gpus = self.iter();
-        gpus.find(|gpu| {
-            gpu.names()
-                .any(|known| product.is(&Product::new(known), gpu))
-        })
+        gpus.find(|gpu| gpu.names().any(|known| product.is(&Product::new(known), gpu)))
     }
 
     /// The names nearest to it that are not other products altogether.
     fn near(&self, product: &Product) -> String {
         let names = self.iter().map(|gpu| gpu.name.as_str());
         let mut near = nearest(&product.model, names);
-        near.retain(|name| {
-            name.chars()
-                .any(|c| c.is_ascii_digit() && product.model.contains(c))
-        });
+        near.retain(|name| name.chars().any(|c| c.is_ascii_digit() && product.model.contains(c)));
         match near.is_empty() {
             true => "no known GPU is near".to_owned(),
             false => format!("nearest {}", near.join(", ")),
@@ -107,9 +99,7 @@ const MAKERS: [&str; 13] = [
 ];
 
 /// Words for the form of a GPU that a plain name means.
-const FORMS: [&str; 9] = [
-    "sxm", "sxm2", "sxm3", "sxm4", "sxm5", "sxm6", "oam", "hbm3", "hbm3e",
-];
+const FORMS: [&str; 9] = ["sxm", "sxm2", "sxm3", "sxm4", "sxm5", "sxm6", "oam", "hbm3", "hbm3e"];
 
 /// What a name says of a GPU.
 struct Product {
@@ -143,9 +133,7 @@ impl Product {
     fn counted(name: &str) -> Option<Self> {
         let lower = name.to_lowercase();
         let is_count = |text: &str| text.trim().parse::<u64>().is_ok();
-        let before = lower
-            .split_once(['x', '*', ' '])
-            .filter(|(count, _)| is_count(count));
+        let before = lower.split_once(['x', '*', ' ']).filter(|(count, _)| is_count(count));
         let after = lower
             .rsplit_once(['x', '*', ':', ' '])
             .filter(|(_, count)| is_count(count));
@@ -211,10 +199,7 @@ mod tests {
         let error = gpus.find("h2000").unwrap_err().to_string();
         assert!(error.ends_with("`shapewise gpus` lists all"), "{error}");
         let near = error.split_once("nearest ").unwrap().1;
-        assert!(
-            near.starts_with("h200") || near.starts_with("h100"),
-            "{error}"
-        );
+        assert!(near.starts_with("h200") || near.starts_with("h100"), "{error}");
     }
 
     #[test]

@@ -36,9 +36,8 @@ impl Gpu {
 
     /// Reads a description as a file carries it; `place` names the file in messages.
     pub fn from_json(text: &str, place: &str) -> Result<Self> {
-        let table = serde_json::from_str(text).map_err(|error| {
-            Error::bad_input(format!("{place}: the description of its GPU: {error}"))
-        })?;
+        let table = serde_json::from_str(text)
+            .map_err(|error| Error::bad_input(format!("{place}: the description of its GPU: {error}")))?;
         Self::from_table(table, place)
     }
 }

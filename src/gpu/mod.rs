@@ -106,9 +106,7 @@ impl Gpu {
     /// All GPUs this build knows, by name.
     pub fn all() -> &'static [Self] {
         static ALL: OnceLock<Vec<Gpu>> = OnceLock::new();
-        ALL.get_or_init(|| {
-            read::load(read::embedded()).expect("a test loads every embedded GPU file")
-        })
+        ALL.get_or_init(|| read::load(read::embedded()).expect("a test loads every embedded GPU file"))
     }
 
     /// The built-in GPU with this name or alias, as [`GpuCatalog::find`] looks it up.
@@ -136,9 +134,7 @@ impl Gpu {
 
     /// All figures with their sources, by key.
     pub fn figures(&self) -> impl Iterator<Item = (&str, &Figure)> {
-        self.figures
-            .iter()
-            .map(|(key, figure)| (key.as_str(), figure))
+        self.figures.iter().map(|(key, figure)| (key.as_str(), figure))
     }
 
     fn get(&self, key: &str) -> Option<f64> {
@@ -215,12 +211,7 @@ impl Gpu {
         let known = known.filter(|&dtype| self.peak(dtype).is_some());
         let names: Vec<_> = known.map(Dtype::name).collect();
         let allowed = format!("what {} has units for: {}", self.name, names.join(", "));
-        Err(Error::field(
-            "workload",
-            "dtype",
-            format!("`{dtype}`"),
-            &allowed,
-        ))
+        Err(Error::field("workload", "dtype", format!("`{dtype}`"), &allowed))
     }
 
     /// [`Gpu::peak`], or that of the format such work is run in instead: 4 bits in 8, 8 bits and bf16 in 16, tf32 in fp32.
@@ -322,11 +313,7 @@ mod tests {
 
     /// The H200 file, to be broken in one place.
     fn h200() -> &'static str {
-        FILES
-            .get_file("h200.toml")
-            .unwrap()
-            .contents_utf8()
-            .unwrap()
+        FILES.get_file("h200.toml").unwrap().contents_utf8().unwrap()
     }
 
     /// The message for the H200 file with one text replaced.
@@ -350,10 +337,7 @@ mod tests {
     #[test]
     fn a_clock_in_megahertz_does_not_load() {
         assert_eq!(
-            message(
-                "sm_clock_hz = { value = 1.83e9",
-                "sm_clock_hz = { value = 1830"
-            ),
+            message("sm_clock_hz = { value = 1.83e9", "sm_clock_hz = { value = 1830"),
             "my.toml: `sm_clock_hz` is 1830; allowed: 1e8 to 5e9"
         );
     }
@@ -370,9 +354,7 @@ mod tests {
 
     #[test]
     fn unknown_missing_and_mistyped_keys_are_named() {
-        assert!(
-            message("sm_count", "sms").contains("figure `sms` is not known; allowed: sm_count")
-        );
+        assert!(message("sm_count", "sms").contains("figure `sms` is not known; allowed: sm_count"));
         assert!(message("title =", "label = 1\ntitle =").contains("key `label` is not known"));
         assert!(message("name = \"h200\"", "").contains("`name` is missing"));
         assert!(message("[figures]", "[numbers]").contains("`figures` is missing"));
@@ -386,10 +368,7 @@ mod tests {
         );
         assert!(message("value = 132", "value = \"132\"").contains("`sm_count` is { "));
         assert!(message("value = 132", "valeu = 132").contains("allowed: { value = a number"));
-        let without_count: Vec<_> = h200()
-            .lines()
-            .filter(|line| !line.starts_with("sm_count"))
-            .collect();
+        let without_count: Vec<_> = h200().lines().filter(|line| !line.starts_with("sm_count")).collect();
         assert_eq!(
             Gpu::from_toml(&without_count.join("\n"), "my.toml")
                 .unwrap_err()
@@ -422,10 +401,7 @@ mod tests {
 
     #[test]
     fn a_figure_needs_a_source_and_a_name_is_kebab_case() {
-        let clock = h200()
-            .lines()
-            .find(|line| line.starts_with("sm_clock_hz"))
-            .unwrap();
+        let clock = h200().lines().find(|line| line.starts_with("sm_clock_hz")).unwrap();
         assert_eq!(
             message(clock, "sm_clock_hz = { value = 1.83e9, source = \" \" }"),
             "my.toml: `sm_clock_hz.source` is empty; allowed: where the figure is from"
@@ -496,9 +472,9 @@ mod tests {
             let named = quoted(key);
             let range = format!("| {} to {} |", number(*least), number(*greatest));
             assert!(
-                readme.lines().any(|line| line.starts_with('|')
-                    && line.contains(&named)
-                    && line.contains(&range)),
+                readme
+                    .lines()
+                    .any(|line| line.starts_with('|') && line.contains(&named) && line.contains(&range)),
                 "data/README.md has no row for {key} with {range}"
             );
         }
@@ -543,10 +519,7 @@ mod tests {
             ("h2000", "nearest h200, "),
             ("h1oo", "nearest h100, "),
             ("4xh200", "one name without a number of GPUs, here h200"),
-            (
-                "8 x NVIDIA H100",
-                "one name without a number of GPUs, here h100",
-            ),
+            ("8 x NVIDIA H100", "one name without a number of GPUs, here h100"),
             ("h100:8", "one name without a number of GPUs, here h100"),
             ("gaudi", "no known GPU is near"),
         ] {
@@ -631,15 +604,9 @@ mod tests {
     fn a_part_of_ones_own_takes_what_it_does_not_state_from_another() {
         let text = "name = \"mine\"\ntitle = \"Mine\"\nlike = \"h100\"\n[figures]\n\
                     sm_count = { value = 66, source = \"here\" }\n";
-        let (mine, h100) = (
-            Gpu::from_toml(text, "mine.toml").unwrap(),
-            Gpu::find("h100").unwrap(),
-        );
+        let (mine, h100) = (Gpu::from_toml(text, "mine.toml").unwrap(), Gpu::find("h100").unwrap());
         assert_eq!((mine.generation, mine.l2()), (h100.generation, h100.l2()));
-        assert_eq!(
-            h100.nearest_peak(Dtype::Bf16) / mine.nearest_peak(Dtype::Bf16),
-            2.0
-        );
+        assert_eq!(h100.nearest_peak(Dtype::Bf16) / mine.nearest_peak(Dtype::Bf16), 2.0);
         assert!(mine.reachable_peak().is_none());
         for base in ["h1000", "a800"] {
             let error = Gpu::from_toml(&text.replace("h100", base), "mine.toml").unwrap_err();

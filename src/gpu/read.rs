@@ -74,10 +74,7 @@ impl Gpu {
         let name = take(&mut table, place, NAME)?;
         let title = take(&mut table, place, TITLE)?;
         let like = match table.contains_key(LIKE.0) {
-            true => Some(Self::base(
-                &take::<String>(&mut table, place, LIKE)?,
-                place,
-            )?),
+            true => Some(Self::base(&take::<String>(&mut table, place, LIKE)?, place)?),
             false => None,
         };
         let own = |key: &(&str, &str)| like.is_none() || table.contains_key(key.0);
@@ -114,8 +111,7 @@ impl Gpu {
     fn base(name: &str, place: &str) -> Result<Self> {
         let file = FILES.get_file(format!("{name}.toml"));
         let text = file.and_then(|file| file.contents_utf8());
-        let table: Option<toml::Table> =
-            text.map(|text| toml_text::parse(text, name)).transpose()?;
+        let table: Option<toml::Table> = text.map(|text| toml_text::parse(text, name)).transpose()?;
         match table {
             Some(table) if !table.contains_key(LIKE.0) => Self::from_table(table, name),
             _ => Err(Error::field(place, LIKE.0, quoted(name), LIKE.1)),
@@ -133,15 +129,9 @@ impl Gpu {
         let mut figures = (*self.figures).clone();
         if ratio != 1.0 {
             figures.retain(|key, _| !key.starts_with("reachable_"));
-            for (_, figure) in figures
-                .iter_mut()
-                .filter(|(key, _)| key.starts_with("peak_"))
-            {
+            for (_, figure) in figures.iter_mut().filter(|(key, _)| key.starts_with("peak_")) {
                 figure.value *= ratio;
-                figure.source = format!(
-                    "derived: units and clock against {}, {}",
-                    self.name, figure.source
-                );
+                figure.source = format!("derived: units and clock against {}, {}", self.name, figure.source);
             }
         }
         figures
@@ -189,18 +179,14 @@ pub(super) fn load<'a>(files: impl Iterator<Item = (String, &'a str)>) -> Result
         let gpu = Gpu::from_toml(text, &place)?;
         let expected = format!("{}.toml", gpu.name);
         if place != expected {
-            let allowed = format!(
-                "the name of the file, `{}`",
-                place.trim_end_matches(".toml")
-            );
+            let allowed = format!("the name of the file, `{}`", place.trim_end_matches(".toml"));
             return Err(Error::field(&place, NAME.0, quoted(&gpu.name), &allowed));
         }
         for (index, known) in gpu.names().enumerate() {
             if let Some(owner) = owners.insert(spelling(known), place.clone()) {
                 let field = if index == 0 { NAME.0 } else { ALIASES.0 };
-                let allowed = format!(
-                    "a spelling used once; {owner} has it already (case, `_`, `-` and space do not count)"
-                );
+                let allowed =
+                    format!("a spelling used once; {owner} has it already (case, `_`, `-` and space do not count)");
                 return Err(Error::field(&place, field, quoted(known), &allowed));
             }
         }
@@ -222,11 +208,7 @@ fn parse(text: &str, place: &str) -> Result<toml::Table> {
 }
 
 /// Removes one required key from the table and reads it.
-fn take<T: DeserializeOwned>(
-    table: &mut toml::Table,
-    place: &str,
-    (key, allowed): (&str, &str),
-) -> Result<T> {
+fn take<T: DeserializeOwned>(table: &mut toml::Table, place: &str, (key, allowed): (&str, &str)) -> Result<T> {
     let value = table
         .remove(key)
         .ok_or_else(|| Error::field(place, key, "missing", allowed))?;
@@ -234,12 +216,7 @@ fn take<T: DeserializeOwned>(
 }
 
 /// Reads one value; the message shows it as the file has it.
-fn read<T: DeserializeOwned>(
-    value: toml::Value,
-    place: &str,
-    key: &str,
-    allowed: &str,
-) -> Result<T> {
+fn read<T: DeserializeOwned>(value: toml::Value, place: &str, key: &str, allowed: &str) -> Result<T> {
     T::deserialize(value.clone()).map_err(|_| {
         let shown = value.to_string().replace('\n', " ");
         Error::field(place, key, shown, allowed)
@@ -255,8 +232,7 @@ fn read_figures(
 ) -> Result<BTreeMap<String, Figure>> {
     let mut figures = BTreeMap::new();
     for (key, value) in table {
-        let Some(&(_, least, greatest, _)) = FIGURES.iter().find(|(known, ..)| *known == key)
-        else {
+        let Some(&(_, least, greatest, _)) = FIGURES.iter().find(|(known, ..)| *known == key) else {
             let known = FIGURES.iter().map(|(known, ..)| *known);
             return Err(unknown_key(place, "figure", &key, known));
         };
@@ -274,12 +250,7 @@ fn read_figures(
         }
         if figure.source.trim().is_empty() {
             let field = format!("{key}.source");
-            return Err(Error::field(
-                place,
-                &field,
-                "empty",
-                "where the figure is from",
-            ));
+            return Err(Error::field(place, &field, "empty", "where the figure is from"));
         }
         figures.insert(key, figure);
     }
@@ -297,12 +268,7 @@ fn read_figures(
     Ok(figures)
 }
 
-fn unknown_key<'a>(
-    place: &str,
-    kind: &str,
-    key: &str,
-    known: impl IntoIterator<Item = &'a str>,
-) -> Error {
+fn unknown_key<'a>(place: &str, kind: &str, key: &str, known: impl IntoIterator<Item = &'a str>) -> Error {
     let known: Vec<_> = known.into_iter().collect();
     Error::bad_input(format!(
         "{place}: {kind} `{key}` is not known; allowed: {}",

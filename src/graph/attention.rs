@@ -84,9 +84,7 @@ impl Operands {
             value_dim: self.value_dim,
             // Causal queries see the keys before them, of which there are at least as many.
             causal: causal && self.seq_kv >= self.seq_q,
-            dtype: options
-                .dtype
-                .unwrap_or_else(|| of.dtype().unwrap_or_default()),
+            dtype: options.dtype.unwrap_or_else(|| of.dtype().unwrap_or_default()),
             ..Attention::new(self.batch, self.heads, self.seq_q, self.head_dim)
         })
     }
@@ -147,8 +145,7 @@ fn around_softmax(graph: &Graph, softmax: usize, options: &Options) -> Option<Fo
         nodes.push(reader);
         match graph.nodes[reader].kind.as_str() {
             kind if is_product(kind)
-                && graph.nodes[reader].input(0)
-                    == graph.nodes[at].outputs.first().map(String::as_str) =>
+                && graph.nodes[reader].input(0) == graph.nodes[at].outputs.first().map(String::as_str) =>
             {
                 break reader;
             }
@@ -161,8 +158,7 @@ fn around_softmax(graph: &Graph, softmax: usize, options: &Options) -> Option<Fo
         graph.input(&graph.nodes[score], 1)?,
     );
     let values = graph.input(&graph.nodes[value], 1)?;
-    let ([left @ .., seq_q, head_dim], [.., seq_kv, value_dim]) = (&*query.dims, &*values.dims)
-    else {
+    let ([left @ .., seq_q, head_dim], [.., seq_kv, value_dim]) = (&*query.dims, &*values.dims) else {
         return None;
     };
     let (batch, heads) = match left {
@@ -170,9 +166,7 @@ fn around_softmax(graph: &Graph, softmax: usize, options: &Options) -> Option<Fo
         [all] => (1, *all),
         [batch, heads @ ..] => (*batch, heads.iter().product()),
     };
-    let shared: u64 = keys.dims[..keys.dims.len().checked_sub(2)?]
-        .iter()
-        .product();
+    let shared: u64 = keys.dims[..keys.dims.len().checked_sub(2)?].iter().product();
     let kv_heads = (shared / batch.max(1)).clamp(1, heads.max(1));
     let operands = Operands {
         batch,
@@ -248,17 +242,15 @@ fn operands(graph: &Graph, node: &Node) -> Option<Operands> {
     let heads = || node.count("num_heads");
     Some(match node.kind.as_str() {
         "Attention" => match (of(0)?, of(1)?, of(2)?) {
-            (&[batch, heads, seq_q, head_dim], &[_, kv_heads, new, _], &[.., value_dim]) => {
-                Operands {
-                    batch,
-                    heads,
-                    kv_heads,
-                    seq_q,
-                    seq_kv: cached(4, new),
-                    head_dim,
-                    value_dim,
-                }
-            }
+            (&[batch, heads, seq_q, head_dim], &[_, kv_heads, new, _], &[.., value_dim]) => Operands {
+                batch,
+                heads,
+                kv_heads,
+                seq_q,
+                seq_kv: cached(4, new),
+                head_dim,
+                value_dim,
+            },
             (&[batch, seq_q, width], &[_, new, _], &[.., values]) => {
                 let (heads, kv_heads) = (node.count("q_num_heads")?, node.count("kv_num_heads")?);
                 Operands {

@@ -43,12 +43,7 @@ pub(super) fn listed(
 fn filled(listing: Listing, options: &Options, place: &str) -> Result<Listing> {
     if let Some((name, _)) = options.dims.iter().next() {
         let allowed = "nothing: a list of operators has no symbolic dimensions";
-        return Err(Error::field(
-            "request",
-            "dims",
-            format!("`{name}`"),
-            allowed,
-        ));
+        return Err(Error::field("request", "dims", format!("`{name}`"), allowed));
     }
     match listing.items.is_empty() {
         true => Err(Error::bad_input(format!(
@@ -60,12 +55,7 @@ fn filled(listing: Listing, options: &Options, place: &str) -> Result<Listing> {
 
 /// The operator of an object and how often it runs. Sizes that are left out are those of the smallest operator, but those
 /// of attention that follow from others. Errors put `before` in front of the field.
-fn operator(
-    mut object: Map<String, Value>,
-    options: &Options,
-    place: &str,
-    before: &str,
-) -> Result<(Op, u64)> {
+fn operator(mut object: Map<String, Value>, options: &Options, place: &str, before: &str) -> Result<(Op, u64)> {
     let wrong = |field: &str, value: &dyn Display, allowed: &str| {
         Error::field(place, &format!("{before}{field}"), value, allowed)
     };
@@ -74,23 +64,16 @@ fn operator(
     let kind = found.ok_or_else(|| wrong("kind", &kind, &OpKind::NAMES.join(", ")))?;
     let count = object.remove("count").unwrap_or_else(|| 1.into());
     let times = count.as_u64().filter(|count| (1..=1 << 32).contains(count));
-    let times =
-        times.ok_or_else(|| wrong("count", &count, "a whole number from 1 to 4294967296"))?;
+    let times = times.ok_or_else(|| wrong("count", &count, "a whole number from 1 to 4294967296"))?;
     // A name is for people.
     object.remove("name");
     if kind == OpKind::Attention {
-        for (from, to) in [
-            ("heads", "kv_heads"),
-            ("seq_q", "seq_kv"),
-            ("head_dim", "value_dim"),
-        ] {
+        for (from, to) in [("heads", "kv_heads"), ("seq_q", "seq_kv"), ("head_dim", "value_dim")] {
             if let (Some(value), false) = (object.get(from).cloned(), object.contains_key(to)) {
                 object.insert(to.to_owned(), value);
             }
         }
-        object
-            .entry("causal")
-            .or_insert_with(|| options.causal.into());
+        object.entry("causal").or_insert_with(|| options.causal.into());
     }
     let mut op = kind.smallest();
     for dimension in kind.dimensions() {
@@ -101,15 +84,10 @@ fn operator(
             }
             return Err(wrong(key, &"absent", &dimension.domain.allowed()));
         };
-        let text = value
-            .as_str()
-            .map_or_else(|| value.to_string(), str::to_owned);
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let parsed = dimension.domain.parse(&text);
         let parsed = parsed.map_err(|allowed| wrong(key, &value, &allowed))?;
-        assert!(
-            dimension.set(&mut op, parsed),
-            "it is a dimension of this kind"
-        );
+        assert!(dimension.set(&mut op, parsed), "it is a dimension of this kind");
     }
     if let Some(dtype) = options.dtype
         && let Some(dimension) = op.dimension("dtype")
@@ -118,11 +96,7 @@ fn operator(
         assert!(dimension.set(&mut op, value), "it has a format");
     }
     if let Some((key, value)) = object.iter().next() {
-        let keys: Vec<_> = kind
-            .dimensions()
-            .iter()
-            .map(|dimension| dimension.key(kind))
-            .collect();
+        let keys: Vec<_> = kind.dimensions().iter().map(|dimension| dimension.key(kind)).collect();
         let allowed = format!("{}, count, name", keys.join(", "));
         return Err(wrong(key, value, &allowed));
     }

@@ -157,9 +157,9 @@ fn is_activation(kind: &str) -> bool {
 fn norm(kind: &str) -> Option<MemoryKind> {
     match kind {
         "LayerNormalization" | "SkipLayerNormalization" => Some(MemoryKind::LayerNorm),
-        "RMSNormalization"
-        | "SimplifiedLayerNormalization"
-        | "SkipSimplifiedLayerNormalization" => Some(MemoryKind::RmsNorm),
+        "RMSNormalization" | "SimplifiedLayerNormalization" | "SkipSimplifiedLayerNormalization" => {
+            Some(MemoryKind::RmsNorm)
+        }
         _ => None,
     }
 }
@@ -220,19 +220,13 @@ pub(super) fn lowered(graph: &Graph, options: &Options, place: &str) -> Result<L
     // The nodes that a kernel of attention takes in are not seen one by one.
     let found = attention::found(graph, options);
     let masked = found.iter().filter(|found| found.masked).count();
-    let taken_in: HashSet<usize> = found
-        .iter()
-        .flat_map(|found| found.nodes.iter().copied())
-        .collect();
+    let taken_in: HashSet<usize> = found.iter().flat_map(|found| found.nodes.iter().copied()).collect();
     let found: HashMap<usize, _> = found.into_iter().map(|found| (found.at, found)).collect();
     for at in 0..graph.nodes.len() {
         if let Some(found) = found.get(&at) {
-            let ops: std::result::Result<Vec<_>, _> =
-                found.ops.iter().map(|op| checked(*op)).collect();
+            let ops: std::result::Result<Vec<_>, _> = found.ops.iter().map(|op| checked(*op)).collect();
             match ops {
-                Ok(ops) => ops
-                    .into_iter()
-                    .for_each(|op| lowering.listing.add(found.kind, op, 1)),
+                Ok(ops) => ops.into_iter().for_each(|op| lowering.listing.add(found.kind, op, 1)),
                 Err(reason) => lowering.listing.leave(found.kind, &reason),
             }
         } else if taken_in.contains(&at) {
@@ -243,11 +237,7 @@ pub(super) fn lowered(graph: &Graph, options: &Options, place: &str) -> Result<L
     }
     let mut listing = lowering.listing;
     if listing.items.is_empty() {
-        let kinds: Vec<_> = listing
-            .unknown
-            .iter()
-            .map(|unknown| &*unknown.kind)
-            .collect();
+        let kinds: Vec<_> = listing.unknown.iter().map(|unknown| &*unknown.kind).collect();
         return Err(Error::infeasible(format!(
             "{place}: no node of the graph can be timed; what it has: {}",
             kinds.join(", ")
@@ -297,10 +287,7 @@ impl Lowering<'_> {
             return;
         }
         let Some(output) = graph.output(node, 0) else {
-            let is_known = is_elementwise(kind)
-                || norm(kind).is_some()
-                || is_reduction(kind)
-                || self.is_known(kind);
+            let is_known = is_elementwise(kind) || norm(kind).is_some() || is_reduction(kind) || self.is_known(kind);
             let reason = if is_known {
                 "its shape does not follow: export the graph with shapes (onnx.shape_inference)"
             } else {
@@ -342,10 +329,7 @@ impl Lowering<'_> {
             "Softmax",
             "Transpose",
         ];
-        KINDS.contains(&kind)
-            || attention::KINDS.contains(&kind)
-            || product(kind).is_some()
-            || packs_weights(kind)
+        KINDS.contains(&kind) || attention::KINDS.contains(&kind) || product(kind).is_some() || packs_weights(kind)
     }
 
     /// Whether a node runs in the kernel of another.
@@ -361,8 +345,7 @@ impl Lowering<'_> {
         };
         let after_gemm = (0..node.inputs.len()).any(|input| {
             graph.source(at, input).is_some_and(|source| {
-                product(&graph.nodes[source].kind).is_some()
-                    && graph.sole_reader(source) == Some(at)
+                product(&graph.nodes[source].kind).is_some() && graph.sole_reader(source) == Some(at)
             })
         });
         if matches!(&*node.kind, "Cast" | "QuantizeLinear" | "DequantizeLinear")
@@ -387,12 +370,7 @@ impl Lowering<'_> {
         let memory = |kind: MemoryKind, tensor: &Tensor| {
             let cols = tensor.dims.last().copied().unwrap_or(1).max(1);
             let rows = tensor.elements() / cols;
-            checked(Op::Memory(Memory::forward(
-                kind,
-                rows,
-                cols,
-                self.dtype(tensor),
-            )))
+            checked(Op::Memory(Memory::forward(kind, rows, cols, self.dtype(tensor))))
         };
         let kind = node.kind.as_str();
         Some(match kind {
@@ -409,16 +387,12 @@ impl Lowering<'_> {
                     ..Gemm::new(a.elements() / k, n, k)
                 }))
             }),
-            "DynamicQuantizeLinear" => {
-                shape_of(0).and_then(|input| memory(MemoryKind::Copy, input))
-            }
+            "DynamicQuantizeLinear" => shape_of(0).and_then(|input| memory(MemoryKind::Copy, input)),
             "Softmax" | "LogSoftmax" | "BiasSoftmax" => memory(MemoryKind::Softmax, output),
             "RotaryEmbedding" => memory(MemoryKind::Rotary, output),
             "EmbedLayerNormalization" => memory(MemoryKind::Embedding, output),
             "Gather" => {
-                let is_table = node
-                    .input(0)
-                    .is_some_and(|name| graph.constants.contains(name));
+                let is_table = node.input(0).is_some_and(|name| graph.constants.contains(name));
                 let kind = if is_table {
                     MemoryKind::Embedding
                 } else {
@@ -427,16 +401,10 @@ impl Lowering<'_> {
                 memory(kind, output)
             }
             "Transpose" => memory(MemoryKind::Permute, output),
-            "Concat" | "Slice" | "Pad" | "Tile" | "ScatterND" | "CumSum" => {
-                memory(MemoryKind::Copy, output)
-            }
-            "SkipLayerNormalization" | "SkipSimplifiedLayerNormalization" => {
-                memory(MemoryKind::Add, output)
-            }
+            "Concat" | "Slice" | "Pad" | "Tile" | "ScatterND" | "CumSum" => memory(MemoryKind::Copy, output),
+            "SkipLayerNormalization" | "SkipSimplifiedLayerNormalization" => memory(MemoryKind::Add, output),
             _ if norm(kind).is_some() => memory(norm(kind)?, output),
-            _ if is_reduction(kind) => {
-                shape_of(0).and_then(|input| memory(MemoryKind::Copy, input))
-            }
+            _ if is_reduction(kind) => shape_of(0).and_then(|input| memory(MemoryKind::Copy, input)),
             _ if is_activation(kind) => memory(MemoryKind::Gelu, output),
             _ if is_elementwise(kind) => {
                 let whole = |name: &&String| {
@@ -444,14 +412,7 @@ impl Lowering<'_> {
                     !graph.constants.contains(*name) && dims == Some(&output.dims)
                 };
                 let two = node.inputs.iter().filter(whole).count() >= 2;
-                memory(
-                    if two {
-                        MemoryKind::Add
-                    } else {
-                        MemoryKind::Copy
-                    },
-                    output,
-                )
+                memory(if two { MemoryKind::Add } else { MemoryKind::Copy }, output)
             }
             _ => return None,
         })
@@ -472,9 +433,7 @@ impl Lowering<'_> {
         };
         match (quantized(0), quantized(second)) {
             _ if integers => Dtype::Int8,
-            (Some(DataType::INT8 | DataType::UINT8), Some(DataType::INT8 | DataType::UINT8)) => {
-                Dtype::Int8
-            }
+            (Some(DataType::INT8 | DataType::UINT8), Some(DataType::INT8 | DataType::UINT8)) => Dtype::Int8,
             (None, Some(DataType::INT8 | DataType::UINT8)) => Dtype::W8a16,
             (None, Some(UINT4 | INT4)) => Dtype::W4a16,
             _ => {
@@ -495,9 +454,7 @@ impl Lowering<'_> {
             return Err("it multiplies a vector, which is not timed".to_owned());
         };
         if k != inner {
-            return Err(format!(
-                "its operands do not fit: {k} columns and {inner} rows"
-            ));
+            return Err(format!("its operands do not fit: {k} columns and {inner} rows"));
         }
         let rows: u64 = left.iter().product();
         let others: u64 = right.iter().product();

@@ -142,10 +142,7 @@ fn checked(op: Op) -> std::result::Result<Op, String> {
             && !dimension.domain.contains(value)
         {
             let allowed = dimension.domain.allowed();
-            return Err(format!(
-                "its {} is out of range; allowed: {allowed}",
-                dimension.name
-            ));
+            return Err(format!("its {} is out of range; allowed: {allowed}", dimension.name));
         }
     }
     if let Op::Attention(attention) = op

@@ -3,9 +3,7 @@
 use super::{Options, shapes, wire};
 use crate::error::{Error, Result};
 use crate::ops::Dtype;
-use rten_onnx::onnx::{
-    AttributeProto, DataType, ModelProto, NodeProto, TensorProto, ValueInfoProto,
-};
+use rten_onnx::onnx::{AttributeProto, DataType, ModelProto, NodeProto, TensorProto, ValueInfoProto};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt::Display;
 
@@ -30,9 +28,7 @@ pub(super) struct Tensor {
 impl Tensor {
     /// How many elements it has.
     pub fn elements(&self) -> u64 {
-        self.dims
-            .iter()
-            .fold(1, |product, dim| product.saturating_mul(*dim))
+        self.dims.iter().fold(1, |product, dim| product.saturating_mul(*dim))
     }
 
     /// Whether it is no larger than any machine: products of its sizes can be formed.
@@ -69,14 +65,9 @@ impl Node {
         let kind = node.op_type.unwrap_or_default();
         let domain = node.domain.unwrap_or_default();
         // Fused attention is another operator in either domain; what else ONNX Runtime adds has a name of its own.
-        let is_usual =
-            matches!(&*domain, "" | "ai.onnx") || domain == "com.microsoft" && kind != "Attention";
+        let is_usual = matches!(&*domain, "" | "ai.onnx") || domain == "com.microsoft" && kind != "Attention";
         Self {
-            kind: if is_usual {
-                kind
-            } else {
-                format!("{domain}.{kind}")
-            },
+            kind: if is_usual { kind } else { format!("{domain}.{kind}") },
             inputs: node.input,
             outputs: node.output,
             attributes: attributes
@@ -108,17 +99,12 @@ impl Node {
 
     /// Whether it holds graphs of its own, as branches and loops do.
     pub fn has_graphs(&self) -> bool {
-        self.attributes
-            .values()
-            .any(|attribute| attribute.g.is_some())
+        self.attributes.values().any(|attribute| attribute.g.is_some())
     }
 
     /// The name of an input; `None` if it is left out.
     pub fn input(&self, at: usize) -> Option<&str> {
-        self.inputs
-            .get(at)
-            .map(String::as_str)
-            .filter(|name| !name.is_empty())
+        self.inputs.get(at).map(String::as_str).filter(|name| !name.is_empty())
     }
 }
 
@@ -152,11 +138,9 @@ impl Graph {
             ));
         }
         let model = ModelProto::parse_buf(model).map_err(|error| no_model(&error))?;
-        let graph = model.graph.ok_or_else(|| {
-            Error::bad_input(format!(
-                "{place}: the model has no graph; allowed: an ONNX model"
-            ))
-        })?;
+        let graph = model
+            .graph
+            .ok_or_else(|| Error::bad_input(format!("{place}: the model has no graph; allowed: an ONNX model")))?;
         if graph.node.is_empty() {
             let sentence = format!("{place}: the graph has no node; allowed: an ONNX model");
             return Err(Error::bad_input(sentence));
@@ -172,13 +156,11 @@ impl Graph {
             !found.constants.contains(name)
         });
         let inputs: Vec<_> = inputs.collect();
-        for (value, is_input) in inputs.iter().map(|value| (*value, true)).chain(
-            graph
-                .value_info
-                .iter()
-                .chain(&graph.output)
-                .map(|value| (value, false)),
-        ) {
+        for (value, is_input) in inputs
+            .iter()
+            .map(|value| (*value, true))
+            .chain(graph.value_info.iter().chain(&graph.output).map(|value| (value, false)))
+        {
             let shape = Shape::of(value);
             known.extend(shape.symbols.iter().cloned());
             match shape.with(&options.dims) {
@@ -188,10 +170,7 @@ impl Graph {
                     }
                 }
                 Err(_) if is_input => {
-                    let open = shape
-                        .symbols
-                        .iter()
-                        .filter(|name| !options.dims.contains_key(*name));
+                    let open = shape.symbols.iter().filter(|name| !options.dims.contains_key(*name));
                     unnamed.extend(open.cloned());
                 }
                 // A symbol of an exporter's own: the shape follows from the inputs, or it stays unknown.
@@ -199,10 +178,7 @@ impl Graph {
             }
         }
         if !unnamed.is_empty() {
-            let each: Vec<_> = unnamed
-                .iter()
-                .map(|name| format!("--dim {name}=SIZE"))
-                .collect();
+            let each: Vec<_> = unnamed.iter().map(|name| format!("--dim {name}=SIZE")).collect();
             let names: Vec<_> = unnamed.into_iter().collect();
             let allowed = format!("a size for each; on the command line {}", each.join(" "));
             return Err(Error::field(
@@ -215,26 +191,15 @@ impl Graph {
         if let Some(name) = options.dims.keys().find(|name| !known.contains(*name)) {
             let names: Vec<_> = known.into_iter().collect();
             let allowed = format!("the symbolic dimensions of {place}: {}", names.join(", "));
-            return Err(Error::field(
-                "request",
-                "dims",
-                format!("`{name}`"),
-                &allowed,
-            ));
+            return Err(Error::field("request", "dims", format!("`{name}`"), &allowed));
         }
-        found.outputs = graph
-            .output
-            .iter()
-            .filter_map(|value| value.name.clone())
-            .collect();
+        found.outputs = graph.output.iter().filter_map(|value| value.name.clone()).collect();
         found.nodes = graph.node.into_iter().map(Node::new).collect();
         for (at, node) in found.nodes.iter().enumerate() {
             for name in node.inputs.iter().filter(|name| !name.is_empty()) {
                 found.readers.entry(name.clone()).or_default().push(at);
             }
-            found
-                .writer
-                .extend(node.outputs.iter().map(|name| (name.clone(), at)));
+            found.writer.extend(node.outputs.iter().map(|name| (name.clone(), at)));
             found.writer.remove("");
         }
         for at in 0..found.nodes.len() {
@@ -245,10 +210,7 @@ impl Graph {
 
     /// Takes in a weight or a constant.
     pub fn constant(&mut self, name: &str, tensor: &TensorProto) {
-        let dims = tensor
-            .dims
-            .iter()
-            .map(|dim| u64::try_from(*dim).unwrap_or(0));
+        let dims = tensor.dims.iter().map(|dim| u64::try_from(*dim).unwrap_or(0));
         let known = Tensor {
             dims: dims.collect(),
             element: tensor.data_type.unwrap_or(DataType(0)),
@@ -323,11 +285,7 @@ fn whole_numbers(tensor: &TensorProto, known: &Tensor) -> Option<Vec<i64>> {
                 .collect()
         }
         DataType::INT64 => tensor.int64_data.clone(),
-        DataType::INT32 => tensor
-            .int32_data
-            .iter()
-            .map(|number| (*number).into())
-            .collect(),
+        DataType::INT32 => tensor.int32_data.iter().map(|number| (*number).into()).collect(),
         _ => return None,
     };
     (numbers.len() == count).then_some(numbers)
@@ -349,23 +307,15 @@ enum Dim<'a> {
 
 impl<'a> Shape<'a> {
     fn of(value: &'a ValueInfoProto) -> Self {
-        let tensor = value
-            .r#type
-            .as_ref()
-            .and_then(|kind| kind.tensor_type.as_ref());
-        let dims = tensor
-            .and_then(|tensor| tensor.shape.as_ref())
-            .map(|shape| {
-                let dims = shape
-                    .dim
-                    .iter()
-                    .map(|dim| match (dim.dim_value, &dim.dim_param) {
-                        (Some(size), _) => u64::try_from(size).map_or(Dim::Open, Dim::Size),
-                        (None, Some(name)) if !name.is_empty() => Dim::Symbol(name),
-                        (None, _) => Dim::Open,
-                    });
-                dims.collect::<Vec<_>>()
+        let tensor = value.r#type.as_ref().and_then(|kind| kind.tensor_type.as_ref());
+        let dims = tensor.and_then(|tensor| tensor.shape.as_ref()).map(|shape| {
+            let dims = shape.dim.iter().map(|dim| match (dim.dim_value, &dim.dim_param) {
+                (Some(size), _) => u64::try_from(size).map_or(Dim::Open, Dim::Size),
+                (None, Some(name)) if !name.is_empty() => Dim::Symbol(name),
+                (None, _) => Dim::Open,
             });
+            dims.collect::<Vec<_>>()
+        });
         let symbols = dims.iter().flatten().filter_map(|dim| match dim {
             Dim::Symbol(name) => Some((*name).to_owned()),
             _ => None,
@@ -386,15 +336,10 @@ impl<'a> Shape<'a> {
         for dim in dims {
             match dim {
                 Dim::Size(size) => known.push(*size),
-                Dim::Symbol(name) => {
-                    known.push(*sizes.get(*name).ok_or_else(|| (*name).to_owned())?)
-                }
+                Dim::Symbol(name) => known.push(*sizes.get(*name).ok_or_else(|| (*name).to_owned())?),
                 Dim::Open => return Ok(None),
             }
         }
-        Ok(Some(Tensor {
-            dims: known,
-            element,
-        }))
+        Ok(Some(Tensor { dims: known, element }))
     }
 }

@@ -93,22 +93,13 @@ fn numbers(graph: &Graph, node: &Node) -> Option<Vec<i64>> {
             let place = |at: i64| (if at < 0 { at + rank } else { at }).clamp(0, rank) as usize;
             let start = place(node.int("start").unwrap_or(0));
             let end = place(node.int("end").unwrap_or(rank));
-            Some(
-                dims.get(start..end)?
-                    .iter()
-                    .map(|dim| *dim as i64)
-                    .collect(),
-            )
+            Some(dims.get(start..end)?.iter().map(|dim| *dim as i64).collect())
         }
         "Identity" | "Cast" | "Unsqueeze" | "Squeeze" => of(0).cloned(),
         "Gather" => {
             let (list, at) = (of(0)?, of(1)?);
             let place = |at: &i64| {
-                if *at < 0 {
-                    *at + list.len() as i64
-                } else {
-                    *at
-                }
+                if *at < 0 { *at + list.len() as i64 } else { *at }
             };
             at.iter()
                 .map(|at| list.get(usize::try_from(place(at)).ok()?).copied())
@@ -142,8 +133,9 @@ fn element(graph: &Graph, node: &Node) -> Option<DataType> {
     match node.kind.as_str() {
         "Cast" => Some(DataType(i32::try_from(node.int("to")?).ok()?)),
         "Shape" | "Size" | "ArgMax" | "NonZero" => Some(DataType::INT64),
-        "Equal" | "Less" | "Greater" | "LessOrEqual" | "GreaterOrEqual" | "And" | "Or" | "Not"
-        | "IsNaN" => Some(DataType::BOOL),
+        "Equal" | "Less" | "Greater" | "LessOrEqual" | "GreaterOrEqual" | "And" | "Or" | "Not" | "IsNaN" => {
+            Some(DataType::BOOL)
+        }
         "Where" => of(1).or_else(|| of(2)),
         "DynamicQuantizeLinear" => Some(DataType::UINT8),
         "QuantizeLinear" => of(2).or(Some(DataType::UINT8)),
@@ -184,10 +176,7 @@ pub(super) fn broadcast(a: &[u64], b: &[u64]) -> Option<Vec<u64>> {
 }
 
 fn sizes(numbers: &[i64]) -> Option<Vec<u64>> {
-    numbers
-        .iter()
-        .map(|number| u64::try_from(*number).ok())
-        .collect()
+    numbers.iter().map(|number| u64::try_from(*number).ok()).collect()
 }
 
 /// The shape of the output.
@@ -257,23 +246,15 @@ fn dims(graph: &Graph, node: &Node) -> Option<Vec<u64>> {
         "Squeeze" => {
             let dims = of(0)?;
             let gone = list("axes", 1);
-            let gone = gone.map(|axes| {
-                axes.iter()
-                    .filter_map(|at| axis(*at, dims.len()))
-                    .collect::<Vec<_>>()
-            });
+            let gone = gone.map(|axes| axes.iter().filter_map(|at| axis(*at, dims.len())).collect::<Vec<_>>());
             let kept = dims.iter().enumerate();
-            let kept = kept
-                .filter(|(at, dim)| gone.as_ref().map_or(**dim != 1, |gone| !gone.contains(at)));
+            let kept = kept.filter(|(at, dim)| gone.as_ref().map_or(**dim != 1, |gone| !gone.contains(at)));
             Some(kept.map(|(_, dim)| *dim).collect())
         }
         "Unsqueeze" => {
             let (mut dims, axes) = (of(0)?.to_vec(), list("axes", 1)?);
             let rank = dims.len() + axes.len();
-            let mut places = axes
-                .iter()
-                .map(|at| axis(*at, rank))
-                .collect::<Option<Vec<_>>>()?;
+            let mut places = axes.iter().map(|at| axis(*at, rank)).collect::<Option<Vec<_>>>()?;
             places.sort_unstable();
             for place in places {
                 (place <= dims.len()).then(|| dims.insert(place, 1))?;
@@ -291,11 +272,7 @@ fn dims(graph: &Graph, node: &Node) -> Option<Vec<u64>> {
         "Gather" => {
             let (data, indices) = (of(0)?, of(1)?);
             let at = axis(node.int("axis").unwrap_or(0), data.len())?;
-            let scalar = graph
-                .numbers
-                .get(node.input(1)?)
-                .is_some_and(|list| list.len() == 1)
-                && indices == [1];
+            let scalar = graph.numbers.get(node.input(1)?).is_some_and(|list| list.len() == 1) && indices == [1];
             let middle = if scalar { &[][..] } else { indices };
             Some([data.get(..at)?, middle, data.get(at + 1..)?].concat())
         }
@@ -307,14 +284,7 @@ fn dims(graph: &Graph, node: &Node) -> Option<Vec<u64>> {
             for (((start, end), at), step) in starts.iter().zip(&ends).zip(&axes).zip(&steps) {
                 let dim = dims.get_mut(axis(*at, of(0)?.len())?)?;
                 let length = *dim as i64;
-                let place = |at: i64| {
-                    (if at < 0 {
-                        at.saturating_add(length)
-                    } else {
-                        at
-                    })
-                    .clamp(0, length)
-                };
+                let place = |at: i64| (if at < 0 { at.saturating_add(length) } else { at }).clamp(0, length);
                 let span = u64::try_from(place(*end) - place(*start)).ok()?;
                 *dim = span.div_ceil(u64::try_from(*step).ok().filter(|step| *step > 0)?);
             }
@@ -327,18 +297,12 @@ fn dims(graph: &Graph, node: &Node) -> Option<Vec<u64>> {
             let mut dims = of(0)?.to_vec();
             let rank = dims.len();
             let axes = list("axes", 1).unwrap_or_else(|| (0..rank as i64).collect());
-            let places = axes
-                .iter()
-                .map(|at| axis(*at, rank))
-                .collect::<Option<Vec<_>>>()?;
+            let places = axes.iter().map(|at| axis(*at, rank)).collect::<Option<Vec<_>>>()?;
             for place in &places {
                 *dims.get_mut(*place)? = 1;
             }
             if node.int("keepdims") == Some(0) {
-                let kept = dims
-                    .iter()
-                    .enumerate()
-                    .filter(|(at, _)| !places.contains(at));
+                let kept = dims.iter().enumerate().filter(|(at, _)| !places.contains(at));
                 return Some(kept.map(|(_, dim)| *dim).collect());
             }
             Some(dims)

@@ -3,8 +3,8 @@
 use super::*;
 use crate::ops::{Attention, Gemm, Layout, Memory, MemoryKind, Pass};
 use rten_onnx::onnx::{
-    AttributeProto, DataType, Dimension, GraphProto, ModelProto, NodeProto, TensorProto,
-    TensorShapeProto, TypeProto, TypeProtoTensor, ValueInfoProto,
+    AttributeProto, DataType, Dimension, GraphProto, ModelProto, NodeProto, TensorProto, TensorShapeProto, TypeProto,
+    TypeProtoTensor, ValueInfoProto,
 };
 use std::path::PathBuf;
 
@@ -64,11 +64,7 @@ fn node(kind: &str, inputs: &str, outputs: &str, attributes: &[(&str, &[i64])]) 
     let attribute = attributes.iter().map(|(name, values)| AttributeProto {
         name: Some((*name).to_owned()),
         i: (values.len() == 1).then(|| values[0]),
-        ints: if values.len() == 1 {
-            Vec::new()
-        } else {
-            values.to_vec()
-        },
+        ints: if values.len() == 1 { Vec::new() } else { values.to_vec() },
         ..AttributeProto::default()
     });
     NodeProto {
@@ -84,61 +80,31 @@ fn node(kind: &str, inputs: &str, outputs: &str, attributes: &[(&str, &[i64])]) 
 fn layer() -> GraphProto {
     let heads = |from: &str, to: &str| {
         [
-            node(
-                "Reshape",
-                &format!("{from} split_shape"),
-                &format!("{to}_split"),
-                &[],
-            ),
-            node(
-                "Transpose",
-                &format!("{to}_split"),
-                to,
-                &[("perm", &[0, 2, 1, 3])],
-            ),
+            node("Reshape", &format!("{from} split_shape"), &format!("{to}_split"), &[]),
+            node("Transpose", &format!("{to}_split"), to, &[("perm", &[0, 2, 1, 3])]),
         ]
     };
     let mut nodes = vec![
         node("Gather", "table ids", "x", &[]),
-        node(
-            "LayerNormalization",
-            "x gain shift",
-            "normed",
-            &[("axis", &[-1])],
-        ),
+        node("LayerNormalization", "x gain shift", "normed", &[("axis", &[-1])]),
         node("MatMul", "normed w_qkv", "qkv_plain", &[]),
         node("Add", "qkv_plain b_qkv", "qkv", &[]),
         node("Split", "qkv", "q k v", &[("axis", &[-1])]),
         node("Shape", "ids", "ids_shape", &[]),
-        node(
-            "Concat",
-            "ids_shape eight_sixty_four",
-            "split_shape",
-            &[("axis", &[0])],
-        ),
+        node("Concat", "ids_shape eight_sixty_four", "split_shape", &[("axis", &[0])]),
     ];
     nodes.extend(heads("q", "q_heads"));
     nodes.extend(heads("v", "v_heads"));
     nodes.extend([
         node("Reshape", "k split_shape", "k_split", &[]),
-        node(
-            "Transpose",
-            "k_split",
-            "k_heads",
-            &[("perm", &[0, 2, 3, 1])],
-        ),
+        node("Transpose", "k_split", "k_heads", &[("perm", &[0, 2, 3, 1])]),
         node("MatMul", "q_heads k_heads", "scores", &[]),
         node("Mul", "scores scale", "scaled", &[]),
         node("Add", "scaled mask", "masked", &[]),
         node("Softmax", "masked", "shares", &[("axis", &[-1])]),
         node("MatMul", "shares v_heads", "mixed", &[]),
         node("Transpose", "mixed", "turned", &[("perm", &[0, 2, 1, 3])]),
-        node(
-            "Concat",
-            "ids_shape five_twelve",
-            "joined_shape",
-            &[("axis", &[0])],
-        ),
+        node("Concat", "ids_shape five_twelve", "joined_shape", &[("axis", &[0])]),
         node("Reshape", "turned joined_shape", "joined", &[]),
         node("Gemm_like", "joined", "ignored", &[]),
         node("MatMul", "joined w_out", "out", &[]),
@@ -207,10 +173,7 @@ impl Place {
 
 fn sized(sizes: &[(&str, u64)]) -> Options {
     Options {
-        dims: sizes
-            .iter()
-            .map(|(name, size)| ((*name).to_owned(), *size))
-            .collect(),
+        dims: sizes.iter().map(|(name, size)| ((*name).to_owned(), *size)).collect(),
         ..Options::default()
     }
 }
@@ -248,11 +211,7 @@ fn a_layer_is_its_kernels_and_what_is_not_known_is_named() {
         ("Gather", memory(MemoryKind::Embedding, 512), 1),
         ("LayerNormalization", memory(MemoryKind::LayerNorm, 512), 1),
         ("MatMul", gemm(512, 1536, 512), 1),
-        (
-            "attention of MatMul, Softmax, MatMul",
-            Op::Attention(attention),
-            1,
-        ),
+        ("attention of MatMul, Softmax, MatMul", Op::Attention(attention), 1),
         ("MatMul", gemm(512, 512, 512), 1),
         ("Add", memory(MemoryKind::Add, 512), 2),
         ("MatMul", gemm(512, 2048, 512), 1),
@@ -265,11 +224,7 @@ fn a_layer_is_its_kernels_and_what_is_not_known_is_named() {
         count,
     });
     assert_eq!(listing.items, expected);
-    let unknown: Vec<_> = listing
-        .unknown
-        .iter()
-        .map(|one| (&*one.kind, one.nodes))
-        .collect();
+    let unknown: Vec<_> = listing.unknown.iter().map(|one| (&*one.kind, one.nodes)).collect();
     assert_eq!(unknown, [("Gemm_like", 1)]);
     // Both biases; of attention all but the second product: 3 of heads, 5 before it, 1 behind it.
     assert_eq!(listing.fused, 2 + 8);
@@ -299,10 +254,7 @@ fn symbolic_dimensions_are_asked_for_by_name() {
     }
     assert!(refused(&[]).contains("open (batch, tokens)"));
     let other = refused(&[("batch", 4), ("tokens", 8), ("heads", 2)]);
-    assert!(
-        other.contains("`heads`") && other.contains("batch, tokens"),
-        "{other}"
-    );
+    assert!(other.contains("`heads`") && other.contains("batch, tokens"), "{other}");
 }
 
 #[test]
@@ -310,21 +262,9 @@ fn fused_attention_has_its_heads_cache_and_mask() {
     let inputs = |width: i64| {
         vec![
             value("q", DataType::BFLOAT16, &[Size(2), Size(1), Size(width)]),
-            value(
-                "k",
-                DataType::BFLOAT16,
-                &[Size(2), Size(1), Size(width / 4)],
-            ),
-            value(
-                "v",
-                DataType::BFLOAT16,
-                &[Size(2), Size(1), Size(width / 4)],
-            ),
-            value(
-                "past",
-                DataType::BFLOAT16,
-                &[Size(2), Size(8), Size(1000), Size(128)],
-            ),
+            value("k", DataType::BFLOAT16, &[Size(2), Size(1), Size(width / 4)]),
+            value("v", DataType::BFLOAT16, &[Size(2), Size(1), Size(width / 4)]),
+            value("past", DataType::BFLOAT16, &[Size(2), Size(8), Size(1000), Size(128)]),
         ]
     };
     let graph = |node: NodeProto| GraphProto {
@@ -337,11 +277,7 @@ fn fused_attention_has_its_heads_cache_and_mask() {
         seq_kv: 1001,
         ..Attention::new(2, 32, 1, 128)
     };
-    let heads: [(&str, &[i64]); 3] = [
-        ("q_num_heads", &[32]),
-        ("kv_num_heads", &[8]),
-        ("is_causal", &[1]),
-    ];
+    let heads: [(&str, &[i64]); 3] = [("q_num_heads", &[32]), ("kv_num_heads", &[8]), ("is_causal", &[1])];
     let grouped: [(&str, &[i64]); 2] = [("num_heads", &[32]), ("kv_num_heads", &[8])];
     let place = Place::new();
     for node in [
@@ -356,10 +292,7 @@ fn fused_attention_has_its_heads_cache_and_mask() {
     let mut other = node("Attention", "q k v", "y", &[]);
     other.domain = Some("com.microsoft".to_owned());
     let refused = read(&place.graph(graph(other)), &Options::default()).unwrap_err();
-    assert!(
-        refused.to_string().contains("com.microsoft.Attention"),
-        "{refused}"
-    );
+    assert!(refused.to_string().contains("com.microsoft.Attention"), "{refused}");
 }
 
 /// `torch.onnx.export` replaces what is no number in rows that are masked entirely.
@@ -374,9 +307,7 @@ fn a_guard_on_masked_rows_is_in_the_kernel_of_attention() {
         .position(|node| node.op_type.as_deref() == Some("Softmax"));
     let at = softmax.unwrap() + 1;
     guarded.node[at].input[0] = "kept".to_owned();
-    guarded
-        .node
-        .insert(at, node("Where", "bad zero shares", "kept", &[]));
+    guarded.node.insert(at, node("Where", "bad zero shares", "kept", &[]));
     guarded.node.insert(at, node("IsNaN", "shares", "bad", &[]));
     guarded.initializer.push(weight("zero", &[]));
     let listing = read(&place.graph(guarded), &sized(&TOKENS)).unwrap();
@@ -397,19 +328,9 @@ fn what_onnx_runtime_fuses_and_quantizes_is_timed() {
             "x mask",
             &[],
         ),
-        of_runtime(node(
-            "Attention",
-            "x w_qkv b_qkv mask",
-            "a",
-            &[("num_heads", &[8])],
-        )),
+        of_runtime(node("Attention", "x w_qkv b_qkv mask", "a", &[("num_heads", &[8])])),
         node("MatMul", "a w", "o", &[]),
-        node(
-            "SkipLayerNormalization",
-            "x o gain shift shift",
-            "n - - sum",
-            &[],
-        ),
+        node("SkipLayerNormalization", "x o gain shift shift", "n - - sum", &[]),
         node(
             "MatMulNBits",
             "n packed scales",
@@ -418,32 +339,17 @@ fn what_onnx_runtime_fuses_and_quantizes_is_timed() {
         ),
         node("FastGelu", "up b_up", "act", &[]),
         node("DynamicQuantizeMatMul", "act w_down scale", "down", &[]),
-        node(
-            "DynamicQuantizeLinear",
-            "down",
-            "small small_scale small_zero",
-            &[],
-        ),
+        node("DynamicQuantizeLinear", "down", "small small_scale small_zero", &[]),
         node("MatMulInteger", "small w small_zero", "whole", &[]),
         node("Cast", "whole", "back", &[("to", &[10])]),
         node("Mul", "back scale", "scaled", &[]),
         node("FusedMatMul", "scaled w", "h", &[("transB", &[1])]),
-        node(
-            "SkipSimplifiedLayerNormalization",
-            "sum h gain",
-            "normed",
-            &[],
-        ),
+        node("SkipSimplifiedLayerNormalization", "sum h gain", "normed", &[]),
         node("QuantizeLinear", "normed scale zero", "stored", &[]),
         node("DequantizeLinear", "stored scale zero", "left", &[]),
         node("DequantizeLinear", "w_small scale zero", "right", &[]),
         node("MatMul", "left right", "y", &[]),
-        node(
-            "QLinearAdd",
-            "stored scale zero stored scale zero",
-            "added",
-            &[],
-        ),
+        node("QLinearAdd", "stored scale zero stored scale zero", "added", &[]),
     ];
     let small = |name, dims: &[i64]| TensorProto {
         data_type: Some(DataType::INT8),
@@ -481,10 +387,7 @@ fn what_onnx_runtime_fuses_and_quantizes_is_timed() {
         ..Attention::new(8, 8, 64, 64)
     };
     let expected = [
-        (
-            "EmbedLayerNormalization",
-            memory(MemoryKind::Embedding, 512),
-        ),
+        ("EmbedLayerNormalization", memory(MemoryKind::Embedding, 512)),
         ("com.microsoft.Attention", gemm(512, 1536, 512)),
         ("com.microsoft.Attention", Op::Attention(attention)),
         ("MatMul", gemm(512, 512, 512)),
@@ -496,17 +399,10 @@ fn what_onnx_runtime_fuses_and_quantizes_is_timed() {
         ("MatMulInteger", product(Dtype::Int8, 512, 512)),
         ("Mul", memory(MemoryKind::Copy, 512)),
         ("FusedMatMul", gemm(512, 512, 512)),
-        (
-            "SkipSimplifiedLayerNormalization",
-            memory(MemoryKind::Add, 512),
-        ),
+        ("SkipSimplifiedLayerNormalization", memory(MemoryKind::Add, 512)),
         ("MatMul", product(Dtype::Int8, 256, 512)),
     ];
-    let found: Vec<_> = listing
-        .items
-        .iter()
-        .map(|item| (&*item.kind, item.op))
-        .collect();
+    let found: Vec<_> = listing.items.iter().map(|item| (&*item.kind, item.op)).collect();
     assert_eq!(found, expected);
     let unknown: Vec<_> = listing.unknown.iter().map(|one| &*one.kind).collect();
     assert_eq!(unknown, ["QLinearAdd"]);
@@ -542,12 +438,7 @@ fn packed_and_cached_attention_of_onnx_runtime_has_its_heads() {
             ..op
         })
     };
-    let full = |op: Attention| {
-        fp16(Attention {
-            causal: false,
-            ..op
-        })
-    };
+    let full = |op: Attention| fp16(Attention { causal: false, ..op });
     let eight: [(&str, &[i64]); 1] = [("num_heads", &[8])];
     let mut packed = node("PackedAttention", "tokens w b offset", "y", &eight);
     packed.domain = Some("com.microsoft".to_owned());
@@ -624,24 +515,13 @@ fn products_follow_their_shapes() {
         ..Gemm::new(10, 30, 20)
     };
     assert_eq!(ops, [fp32(batched), fp32(Gemm::new(100, 300, 200))]);
-    let reasons: Vec<_> = listing
-        .unknown
-        .iter()
-        .map(|one| (&*one.kind, &*one.reason))
-        .collect();
+    let reasons: Vec<_> = listing.unknown.iter().map(|one| (&*one.kind, &*one.reason)).collect();
     assert!(
         reasons[0].0 == "MatMul" && reasons[0].1.contains("200 columns and 7 rows"),
         "{reasons:?}"
     );
-    assert!(
-        reasons[1].0 == "Relu" && reasons[1].1.contains("shape"),
-        "{reasons:?}"
-    );
-    assert!(
-        listing.notes[0].contains("`dtype` such as bf16"),
-        "{:?}",
-        listing.notes
-    );
+    assert!(reasons[1].0 == "Relu" && reasons[1].1.contains("shape"), "{reasons:?}");
+    assert!(listing.notes[0].contains("`dtype` such as bf16"), "{:?}", listing.notes);
 }
 
 #[test]
@@ -653,11 +533,7 @@ fn a_list_has_the_keys_of_answers_and_counts() {
 {"kind": "memory", "function": "rms_norm", "rows": 512, "cols": 512, "dtype": "fp16"}
 {"kind": "attention", "heads": 8, "kv_heads": 2, "seq_q": 128, "head_dim": 64, "causal": true, "dtype": "fp16"}
 "#;
-    let listing = read(
-        &place.file("ops.jsonl", lines.as_bytes()),
-        &Options::default(),
-    )
-    .unwrap();
+    let listing = read(&place.file("ops.jsonl", lines.as_bytes()), &Options::default()).unwrap();
     let counts: Vec<_> = listing.items.iter().map(|item| item.count).collect();
     assert_eq!(counts, [4, 1, 1]);
     assert_eq!(listing.items[0].op, gemm(64, 512, 256));
@@ -682,10 +558,7 @@ fn a_list_has_the_keys_of_answers_and_counts() {
         assert_eq!(listing.items[0].op, Op::Attention(attention));
     }
     for (line, parts) in [
-        (
-            r#"{"kind": "conv", "m": 1}"#,
-            ["`kind` is \"conv\"", "gemm, attention"],
-        ),
+        (r#"{"kind": "conv", "m": 1}"#, ["`kind` is \"conv\"", "gemm, attention"]),
         (
             r#"{"kind": "gemm", "m": 1, "n": 1}"#,
             ["`k` is absent", "whole numbers"],
@@ -694,10 +567,7 @@ fn a_list_has_the_keys_of_answers_and_counts() {
             r#"{"kind": "collective", "pattern": "all_reduce", "bytes": 1024}"#,
             ["`ranks` is absent", "whole numbers"],
         ),
-        (
-            r#"{"kind": "gemm", "m": 0, "n": 1, "k": 1}"#,
-            ["`m` is 0", "from 1"],
-        ),
+        (r#"{"kind": "gemm", "m": 0, "n": 1, "k": 1}"#, ["`m` is 0", "from 1"]),
         (
             r#"{"kind": "gemm", "m": 1, "n": 1, "k": 1, "o": 2}"#,
             ["`o` is 2", "m, n, k"],
@@ -717,10 +587,7 @@ fn a_list_has_the_keys_of_answers_and_counts() {
         ("[]", ["no JSON object", "one operator"]),
         ("", ["no operator", "one a line"]),
     ] {
-        let refused = read(
-            &place.file("bad.jsonl", line.as_bytes()),
-            &Options::default(),
-        );
+        let refused = read(&place.file("bad.jsonl", line.as_bytes()), &Options::default());
         let refused = refused.unwrap_err().to_string();
         assert!(refused.contains("bad.jsonl"), "{refused}");
         assert!(parts.iter().all(|part| refused.contains(part)), "{refused}");
@@ -754,17 +621,10 @@ fn a_field_that_states_more_than_the_file_has_is_refused_before_it_is_read() {
         let (low, high) = (deep.len() as u8 | 0x80, (deep.len() >> 7) as u8);
         deep.splice(..0, [field, low, high]);
     }
-    let deep = [
-        &[0x3a, deep.len() as u8 | 0x80, (deep.len() >> 7) as u8],
-        &*deep,
-    ]
-    .concat();
+    let deep = [&[0x3a, deep.len() as u8 | 0x80, (deep.len() >> 7) as u8], &*deep].concat();
     for bytes in [beyond.concat(), deep, vec![0x3b], vec![0x38, 0xff]] {
         let refused = of_onnx(&bytes, &Options::default(), "model").unwrap_err();
-        assert!(
-            refused.to_string().contains("beyond its message"),
-            "{refused}"
-        );
+        assert!(refused.to_string().contains("beyond its message"), "{refused}");
     }
 }
 
@@ -786,11 +646,7 @@ fn shapes_that_grow_without_end_stay_unknown() {
     // Each node doubles the sizes, the dimensions, or the numbers of the one before.
     for (kind, axis) in [("Concat", 0), ("Gather", 0), ("Concat", 1)] {
         let doubled = (0..64).map(|at| {
-            let before = if at == 0 {
-                "x".to_owned()
-            } else {
-                format!("x{at}")
-            };
+            let before = if at == 0 { "x".to_owned() } else { format!("x{at}") };
             node(
                 kind,
                 &format!("{before} {before}"),

@@ -23,9 +23,7 @@ impl Form {
     /// The names of the coefficients, in order.
     pub const fn columns(self) -> &'static [&'static str] {
         match self {
-            Self::Aspect => &[
-                "E", "lnA", "a", "lnB", "b", "kappa", "lnR0", "q_wide", "q_deep",
-            ],
+            Self::Aspect => &["E", "lnA", "a", "lnB", "b", "kappa", "lnR0", "q_wide", "q_deep"],
             Self::WidthDepth => &["E", "lnA", "a", "lnB", "b", "lnW", "aw", "lnL", "al"],
             Self::Total => &["E", "lnA", "a", "lnB", "b"],
         }
@@ -85,8 +83,7 @@ pub struct Law {
 impl Law {
     /// A law of this form; fails where the coefficients are not as many or not finite.
     pub fn new(form: Form, coefficients: Vec<f64>) -> Result<Self> {
-        let right = coefficients.len() == form.columns().len()
-            && coefficients.iter().all(|value| value.is_finite());
+        let right = coefficients.len() == form.columns().len() && coefficients.iter().all(|value| value.is_finite());
         if !right {
             let allowed = format!("{} finite numbers", form.columns().len());
             let given = format!("{coefficients:?}");
@@ -211,17 +208,10 @@ pub fn read() -> Result<(Vec<Source>, Vec<Member>)> {
     let member = |keys: MemberKeys| {
         if keys.columns != keys.form.columns() {
             let allowed = keys.form.columns().join(", ");
-            return Err(Error::field(
-                PLACE,
-                "columns",
-                keys.columns.join(", "),
-                &allowed,
-            ));
+            return Err(Error::field(PLACE, "columns", keys.columns.join(", "), &allowed));
         }
         let draws = keys.draws.into_iter();
-        let draws: Vec<Law> = draws
-            .map(|draw| Law::new(keys.form, draw))
-            .collect::<Result<_>>()?;
+        let draws: Vec<Law> = draws.map(|draw| Law::new(keys.form, draw)).collect::<Result<_>>()?;
         if draws.is_empty() {
             return Err(Error::field(PLACE, "draws", "empty", "at least the fit"));
         }

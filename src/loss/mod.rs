@@ -83,9 +83,7 @@ impl Reason {
             | Self::AspectRatio
             | Self::MlpShare
             | Self::HeadDim => Evidence::Extrapolated,
-            Self::InsideExperts | Self::LatentAttention | Self::LinearAttention | Self::Window => {
-                Evidence::None
-            }
+            Self::InsideExperts | Self::LatentAttention | Self::LinearAttention | Self::Window => Evidence::None,
             Self::Vocabulary => Evidence::Refused,
         }
     }
@@ -156,16 +154,12 @@ impl Profile {
             head_dim: arch.head_dim as f64,
             heads: arch.heads as f64,
             kv_group: arch.heads as f64 / arch.kv_heads as f64,
-            sparsity: arch
-                .moe
-                .map_or(1.0, |moe| moe.experts as f64 / moe.top_k as f64),
+            sparsity: arch.moe.map_or(1.0, |moe| moe.experts as f64 / moe.top_k as f64),
             latent: arch.mla.is_some(),
             linear: arch
                 .linear
                 .map(|linear| (linear.kind, linear.layers as f64 / arch.layers as f64)),
-            window: arch
-                .window
-                .map(|window| (window.size, window.pattern(arch.layers))),
+            window: arch.window.map(|window| (window.size, window.pattern(arch.layers))),
             vocab,
         }
     }
@@ -187,11 +181,7 @@ impl Profile {
                 high = middle;
             }
         }
-        let factor = if count(&self.size) == wanted {
-            1.0
-        } else {
-            low
-        };
+        let factor = if count(&self.size) == wanted { 1.0 } else { low };
         Self {
             size: self.size.scaled(factor),
             ..*self
@@ -237,10 +227,7 @@ impl Ensemble {
     /// Every draw of these members, each as likely.
     pub fn new(members: &[Member]) -> Self {
         Self {
-            laws: members
-                .iter()
-                .flat_map(|member| member.draws.clone())
-                .collect(),
+            laws: members.iter().flat_map(|member| member.draws.clone()).collect(),
             names: members
                 .iter()
                 .flat_map(|member| vec![member.name.clone(); member.draws.len()])
@@ -307,9 +294,7 @@ impl Model {
     }
 
     fn new(sources: Vec<Source>, members: Vec<Member>) -> Self {
-        let (totals, shaped): (Vec<_>, Vec<_>) = members
-            .into_iter()
-            .partition(|member| member.form == Form::Total);
+        let (totals, shaped): (Vec<_>, Vec<_>) = members.into_iter().partition(|member| member.form == Form::Total);
         let annealed: Vec<Member> = shaped
             .iter()
             .filter(|member| member.schedule == Schedule::Annealed)
@@ -399,8 +384,7 @@ impl Model {
 
     /// The middle of the difference of a shape to a reference, both after so many tokens, mnat; whatever is known of it.
     pub fn middle_difference(&self, shape: &Profile, reference: &Profile, tokens: f64) -> f64 {
-        let law =
-            |law: &Law| 1e3 * (law.loss(&shape.size, tokens) - law.loss(&reference.size, tokens));
+        let law = |law: &Law| 1e3 * (law.loss(&shape.size, tokens) - law.loss(&reference.size, tokens));
         let fits = self.shapes.fits.iter().map(|(_, fit)| law(fit)).collect();
         let [a, b] = [shape, reference].map(|one| self.middle_cost(one));
         median(fits).unwrap_or(0.0) + 1e3 * (a - b)
@@ -417,8 +401,7 @@ impl Model {
         let mut parts = vec![(Part::SizeAndShape, mnat - of_terms)];
         parts.extend(terms);
         parts.retain(|(_, mnat)| mnat.abs() > 1e-9);
-        let [of_shape, of_reference] =
-            [shape, reference].map(|one| self.losses(&self.shapes, one, tokens));
+        let [of_shape, of_reference] = [shape, reference].map(|one| self.losses(&self.shapes, one, tokens));
         let unexplained = self.unexplained(shape, reference);
         let draws = of_shape.iter().zip(&of_reference).zip(unexplained);
         let mut draws: Vec<f64> = draws.map(|((a, b), more)| 1e3 * (a - b + more)).collect();
@@ -437,17 +420,13 @@ impl Model {
         let laws = ensemble.laws.iter();
         let of_laws: Vec<f64> = laws.map(|law| law.loss(&profile.size, tokens)).collect();
         let costs = self.costs(profile).into_iter().enumerate();
-        costs
-            .map(|(draw, cost)| of_laws[draw % of_laws.len()] + cost)
-            .collect()
+        costs.map(|(draw, cost)| of_laws[draw % of_laws.len()] + cost).collect()
     }
 
     /// The first of these draws, for differences between shapes.
     pub fn first_losses(&self, profile: &Profile, tokens: f64, draws: usize) -> Vec<f64> {
         let chances = self.chances.iter().take(draws).enumerate();
-        let loss = |(draw, chance)| {
-            self.shapes.law(draw).loss(&profile.size, tokens) + self.cost(profile, chance)
-        };
+        let loss = |(draw, chance)| self.shapes.law(draw).loss(&profile.size, tokens) + self.cost(profile, chance);
         chances.map(loss).collect()
     }
 
@@ -464,9 +443,7 @@ impl Model {
 
     fn cost(&self, profile: &Profile, chance: &Chance) -> f64 {
         let parts = Part::ALL.into_iter().skip(1);
-        parts
-            .map(|part| self.terms.cost(part, profile, chance))
-            .sum()
+        parts.map(|part| self.terms.cost(part, profile, chance)).sum()
     }
 
     /// What the laws leave out of a difference in every joint draw, nats per token.
@@ -490,9 +467,7 @@ impl Model {
         };
         let deeper = usize::from(ratio < 1.0);
         let normals = self.normals.iter();
-        normals
-            .map(|pair| pair[deeper] * mnat * away / 1e3)
-            .collect()
+        normals.map(|pair| pair[deeper] * mnat * away / 1e3).collect()
     }
 
     /// What this vocabulary costs at equal FLOPs against the best one of its family of tokenizers, mnat, and the best.

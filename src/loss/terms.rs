@@ -217,9 +217,7 @@ impl Terms {
         if size == 128.0 {
             return [0.0; 3];
         }
-        let after = self
-            .head_dim
-            .partition_point(|known| (known.size as f64) < size);
+        let after = self.head_dim.partition_point(|known| (known.size as f64) < size);
         let after = after.clamp(1, self.head_dim.len() - 1);
         let [below, above] = [&self.head_dim[after - 1], &self.head_dim[after]];
         let [low, high] = [below.size as f64, above.size as f64];

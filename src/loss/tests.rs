@@ -95,10 +95,7 @@ fn the_share_of_the_mlp_costs_what_the_table_says() {
         ..generic(1e9, 80.0)
     };
     for (share, expected, band) in [(3.0, 6.0, [1.0, 10.0]), (4.0, 11.0, [3.0, 19.0])] {
-        let found = Model::get()
-            .compare(&with(share), &with(2.0), 2e10)
-            .difference
-            .unwrap();
+        let found = Model::get().compare(&with(share), &with(2.0), 2e10).difference.unwrap();
         assert!((found.mnat - expected).abs() <= 0.6, "{found:?}");
         assert!(found.low_mnat >= band[0] - 0.5 && found.high_mnat <= band[1] + 0.5);
         assert_eq!(found.parts.len(), 1);
@@ -112,10 +109,7 @@ fn an_equal_shape_costs_nothing_and_the_band_holds_the_median() {
     let reference = Profile::of(llama, llama.vocab);
     let same = model.compare(&reference, &reference, 1e11);
     let difference = same.difference.unwrap();
-    assert_eq!(
-        [difference.mnat, difference.low_mnat, difference.high_mnat],
-        [0.0; 3]
-    );
+    assert_eq!([difference.mnat, difference.low_mnat, difference.high_mnat], [0.0; 3]);
     for ratio in [12.0, 40.0, 79.0, 81.0, 200.0] {
         let found = model.compare(&generic(1e9, ratio), &generic(1e9, 80.0), 2e10);
         let found = found.difference.unwrap();
@@ -126,12 +120,9 @@ fn an_equal_shape_costs_nothing_and_the_band_holds_the_median() {
 #[test]
 fn the_penalty_is_continuous_where_it_turns() {
     for (_, fit) in &Model::get().shapes.fits {
-        let turn = fit
-            .coefficients()
-            .get(6)
-            .map_or(80.0, |ln_ratio| ln_ratio.exp());
-        let [below, above] = [1.0 - 1e-9, 1.0 + 1e-9]
-            .map(|factor| fit.loss(&generic(1e9, turn.max(5.0) * factor).size, 2e10));
+        let turn = fit.coefficients().get(6).map_or(80.0, |ln_ratio| ln_ratio.exp());
+        let [below, above] =
+            [1.0 - 1e-9, 1.0 + 1e-9].map(|factor| fit.loss(&generic(1e9, turn.max(5.0) * factor).size, 2e10));
         assert!((below - above).abs() < 1e-7);
     }
 }
@@ -140,11 +131,7 @@ fn the_penalty_is_continuous_where_it_turns() {
 fn bands_widen_beyond_the_data_and_what_is_unknown_says_so() {
     let model = Model::get();
     let width = |blocks: f64| {
-        let found = model.compare(
-            &generic(blocks, 160.0),
-            &generic(blocks, 80.0),
-            20.0 * blocks,
-        );
+        let found = model.compare(&generic(blocks, 160.0), &generic(blocks, 80.0), 20.0 * blocks);
         let difference = found.difference.unwrap();
         (found.evidence, difference.high_mnat - difference.low_mnat)
     };
@@ -225,10 +212,7 @@ fn heads_and_keys_cost_what_the_sources_say() {
         sparsity: 8.0,
         ..reference
     });
-    assert!(
-        (experts.mnat + 52.0 * 2.4 * 0.95).abs() < 10.0,
-        "{experts:?}"
-    );
+    assert!((experts.mnat + 52.0 * 2.4 * 0.95).abs() < 10.0, "{experts:?}");
 }
 
 #[test]
@@ -243,10 +227,7 @@ fn vocabularies_are_best_where_the_law_says() {
         let mut profile = generic(blocks, 100.0);
         profile.size.width = width;
         let (cost, found) = model.vocabulary(&profile, ratio * blocks);
-        assert!(
-            (found as f64 / 1e3 / best - 1.0).abs() < 0.07,
-            "{found} for {best}"
-        );
+        assert!((found as f64 / 1e3 / best - 1.0).abs() < 0.07, "{found} for {best}");
         assert!((0.0..7.0).contains(&cost));
     }
 }
@@ -288,14 +269,12 @@ fn a_law_is_found_again_from_its_own_losses() {
         let law = match form {
             Form::Total => Law::new(form, vec![1.8, 6.2, 0.34, 6.2, 0.3]),
             Form::Aspect => Law::new(form, vec![1.9, -0.1, 0.23, -0.8, 0.45, 0.3, 3.8, 0.1, 0.05]),
-            Form::WidthDepth => {
-                Law::new(form, vec![1.2, -0.7, 0.3, -0.8, 0.45, -0.9, 0.4, -1.0, 0.6])
-            }
+            Form::WidthDepth => Law::new(form, vec![1.2, -0.7, 0.3, -0.8, 0.45, -0.9, 0.4, -1.0, 0.6]),
         }
         .unwrap();
-        let shapes = [1e8, 3e8, 1e9].into_iter().flat_map(|blocks| {
-            [8.0, 20.0, 45.0, 90.0, 180.0, 300.0].map(|ratio| generic(blocks, ratio).size)
-        });
+        let shapes = [1e8, 3e8, 1e9]
+            .into_iter()
+            .flat_map(|blocks| [8.0, 20.0, 45.0, 90.0, 180.0, 300.0].map(|ratio| generic(blocks, ratio).size));
         let observations: Vec<_> = shapes
             .flat_map(|size| {
                 let law = &law;

@@ -95,11 +95,7 @@ impl Verdict {
         let Some(first) = self.wrong.first() else {
             return Ok(());
         };
-        let end = |why: &str, reason: &str| {
-            Err(Error::infeasible(format!(
-                "{gpu}: {why}{reason}; nothing was timed"
-            )))
-        };
+        let end = |why: &str, reason: &str| Err(Error::infeasible(format!("{gpu}: {why}{reason}; nothing was timed")));
         if strict {
             return end("", &first.reason);
         }
@@ -200,8 +196,7 @@ impl Kept {
                 "a file that `measure --checked` wrote, or a new one",
             )
         })?;
-        let is_same = kept.digest == Self::digest(identity)
-            && formats.iter().all(|dtype| kept.formats.contains(dtype));
+        let is_same = kept.digest == Self::digest(identity) && formats.iter().all(|dtype| kept.formats.contains(dtype));
         Ok(is_same.then_some(kept.verdict))
     }
 
@@ -249,9 +244,7 @@ mod tests {
                 for result in 0..20 {
                     let error = if is_wrong && result == 3 { 0.5 } else { 1e-3 };
                     let name = format!("{layout} {batch} {result}");
-                    checks
-                        .compared
-                        .push(check(gemm(layout, batch), &name, error));
+                    checks.compared.push(check(gemm(layout, batch), &name, error));
                 }
             }
         }
@@ -262,8 +255,7 @@ mod tests {
     fn one_wrong_path_is_refused_and_the_run_goes_on() {
         let verdict = Verdict::of(&gemms(1));
         assert_eq!((verdict.wrong.len(), verdict.paths.len()), (1, 8));
-        let reason =
-            "the result of tn 1 3 is off by 5.000e-1 of the reference's norm; allowed: 1.000e-2";
+        let reason = "the result of tn 1 3 is off by 5.000e-1 of the reference's norm; allowed: 1.000e-2";
         assert_eq!(verdict.wrong[0].reason, reason);
         verdict.judge("h200", false).unwrap();
         let strict = verdict.judge("h200", true).unwrap_err().to_string();
@@ -276,9 +268,7 @@ mod tests {
         assert!(two.to_string().contains("2 of 8 paths are wrong"), "{two}");
         let mut checks = gemms(0);
         let attention = Op::Attention(Attention::new(1, 8, 128, 64));
-        checks
-            .compared
-            .push(check(attention, "attention", f64::NAN));
+        checks.compared.push(check(attention, "attention", f64::NAN));
         let all = Verdict::of(&checks).judge("h200", false).unwrap_err();
         let expected = "all paths of attention are wrong: the result of attention is off by NaN";
         assert!(all.to_string().contains(expected), "{all}");
@@ -293,9 +283,7 @@ mod tests {
             reason: "no algorithm".to_owned(),
         };
         let attention = Op::Attention(Attention::new(1, 8, 128, 64));
-        checks
-            .not_run
-            .push(not_run(gemm(Layout::Tn, 1), "tn 1x1x1"));
+        checks.not_run.push(not_run(gemm(Layout::Tn, 1), "tn 1x1x1"));
         checks.not_run.push(not_run(attention, "attention"));
         let verdict = Verdict::of(&checks);
         assert_eq!(verdict.missing.len(), 1);

@@ -140,11 +140,7 @@ pub fn shape(seed: u64, number: u64) -> Gemm {
     };
     // fp8 takes multiples of 16 alone.
     let [m, n, k] = match dtype {
-        Dtype::Fp8 => [
-            sizes[0],
-            sizes[1].next_multiple_of(16),
-            sizes[2].next_multiple_of(16),
-        ],
+        Dtype::Fp8 => [sizes[0], sizes[1].next_multiple_of(16), sizes[2].next_multiple_of(16)],
         _ => sizes,
     };
     Gemm {
@@ -175,18 +171,13 @@ pub fn choices(
         asked.asked = earlier.asked;
         if earlier != asked {
             let allowed = "the GPU, libraries and --seed of this run, or --force to begin anew";
-            let held = format!(
-                "of {} with {}, seed {}",
-                earlier.gpu, earlier.stack, earlier.seed
-            );
+            let held = format!("of {} with {}, seed {}", earlier.gpu, earlier.stack, earlier.seed);
             return Err(Error::field(options.out.display(), "run", held, allowed));
         }
         answers = known;
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = options
-        .threads
-        .unwrap_or((cores - 1).clamp(1, MOST_THREADS));
+    let threads = options.threads.unwrap_or((cores - 1).clamp(1, MOST_THREADS));
     let (begin, before) = (Instant::now(), asked.asked);
     let (mut written, mut skipped, mut ended) = (begin, Skipped::default(), Ended::Complete);
     let parts = options.shapes.saturating_sub(before).div_ceil(PART);
@@ -243,10 +234,7 @@ pub fn choices(
             if ended == Ended::Complete {
                 if watch(asked.asked).is_break() {
                     ended = Ended::Interrupted;
-                } else if options
-                    .budget
-                    .is_some_and(|budget| begin.elapsed() >= budget)
-                {
+                } else if options.budget.is_some_and(|budget| begin.elapsed() >= budget) {
                     ended = Ended::Budget;
                 }
                 if ended != Ended::Complete {
@@ -304,22 +292,12 @@ mod tests {
     #[test]
     fn an_interrupted_run_is_a_whole_file_that_goes_on() {
         let folder = tempfile::tempdir().unwrap();
-        let (whole, cut) = (
-            folder.path().join("whole.parquet"),
-            folder.path().join("cut.parquet"),
-        );
+        let (whole, cut) = (folder.path().join("whole.parquet"), folder.path().join("cut.parquet"));
         let all = asked(&whole, Existing::Refuse, 5000, u64::MAX).unwrap();
-        assert_eq!(
-            (all.ended, all.asked.asked, all.added),
-            (Ended::Complete, 5000, 5000)
-        );
+        assert_eq!((all.ended, all.asked.asked, all.added), (Ended::Complete, 5000, 5000));
         let first = asked(&cut, Existing::Refuse, 5000, 1000).unwrap();
         assert_eq!(first.ended, Ended::Interrupted);
-        assert!(
-            (1000..5000).contains(&first.asked.asked),
-            "{:?}",
-            first.asked
-        );
+        assert!((1000..5000).contains(&first.asked.asked), "{:?}", first.asked);
         let (about, begun) = read_choices(&cut).unwrap();
         assert_eq!((about, begun.len()), (first.asked.clone(), first.answers));
         let rest = asked(&cut, Existing::Resume, 5000, u64::MAX).unwrap();
@@ -344,16 +322,9 @@ mod tests {
             assert!((of_bf16(layout) - 0.2).abs() < 0.02);
         }
         let eight = |gemm: &Gemm| gemm.dtype == Dtype::Fp8;
-        assert_eq!(
-            share(&|gemm| eight(gemm) && (gemm.n % 16 > 0 || gemm.k % 16 > 0)),
-            0.0
-        );
+        assert_eq!(share(&|gemm| eight(gemm) && (gemm.n % 16 > 0 || gemm.k % 16 > 0)), 0.0);
         let distinct: std::collections::HashSet<&Gemm> = shapes.iter().collect();
-        assert!(
-            distinct.len() * 100 > shapes.len() * 95,
-            "{}",
-            distinct.len()
-        );
+        assert!(distinct.len() * 100 > shapes.len() * 95, "{}", distinct.len());
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("many.parquet");
         let outcome = asked(&out, Existing::Refuse, 20_000, u64::MAX).unwrap();

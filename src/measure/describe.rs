@@ -26,11 +26,7 @@ fn of_rows(name: &str, driver: &DriverInfo, rows: &[Row]) -> Result<Gpu> {
         figures.insert(key.to_owned(), Figure { value, source });
     };
     for (key, reported, assumed) in [
-        (
-            "sm_count",
-            driver.processors.map(|count| count as f64),
-            64.0,
-        ),
+        ("sm_count", driver.processors.map(|count| count as f64), 64.0),
         ("sm_clock_hz", driver.clock_hz, 1.5e9),
         ("memory_bytes", driver.memory_bytes.map(f64::round), 8e9),
         ("l2_bytes", driver.cache_bytes.map(f64::round), 64.0 * MIB),
@@ -42,9 +38,7 @@ fn of_rows(name: &str, driver: &DriverInfo, rows: &[Row]) -> Result<Gpu> {
     }
     put("alignment_bytes", 64.0, "assumed: a cache line");
     let count = rows.len();
-    let bandwidth = best(rows, |row| {
-        Some((row.op.bytes() / row.time).bytes_per_sec())
-    });
+    let bandwidth = best(rows, |row| Some((row.op.bytes() / row.time).bytes_per_sec()));
     let source = format!("measured: the most bytes a second of {count} timings");
     put("memory_bandwidth_bytes_per_s", bandwidth, &source);
     let source = "the bandwidth is a measured one";
@@ -104,10 +98,7 @@ mod tests {
             processors: Some(2),
             ..DriverInfo::default()
         };
-        let rows = [
-            row(100, 40.0, Dtype::Fp32),
-            row(1000, 20_000.0, Dtype::Fp32),
-        ];
+        let rows = [row(100, 40.0, Dtype::Fp32), row(1000, 20_000.0, Dtype::Fp32)];
         let gpu = gpu_of("some-cpu-2-cores", &driver, &rows).unwrap();
         // 2e9 FLOPs in 20 ms are twice 2e6 in 40 us; 120 kB in 40 us are more than 12 MB in 20 ms.
         let peak = gpu.peak(Dtype::Fp32).unwrap().flops_per_sec();
@@ -134,10 +125,7 @@ mod tests {
     fn built_in_devices_are_not_described() {
         let driver = DriverInfo::default();
         let rows = [row(100, 40.0, Dtype::Fp16)];
-        assert_eq!(
-            gpu_of("h200", &driver, &rows).unwrap(),
-            *Gpu::find("h200").unwrap()
-        );
+        assert_eq!(gpu_of("h200", &driver, &rows).unwrap(), *Gpu::find("h200").unwrap());
         assert_eq!(gpu_of(SCRIPTED, &driver, &rows).unwrap().name, SCRIPTED);
     }
 }

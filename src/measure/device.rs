@@ -201,14 +201,8 @@ pub trait Device {
     fn open(&mut self, case: &Case) -> Result<Box<dyn Chain + '_>>;
 
     /// Sets up one transformer step of a framework on one GPU; each run of it returns its wall time.
-    fn open_step(
-        &mut self,
-        _architecture: &Architecture,
-        _workload: &Workload,
-    ) -> Result<Box<Step<'_>>> {
-        Err(Error::infeasible(
-            "no framework runs whole steps on this device",
-        ))
+    fn open_step(&mut self, _architecture: &Architecture, _workload: &Workload) -> Result<Box<Step<'_>>> {
+        Err(Error::infeasible("no framework runs whole steps on this device"))
     }
 
     /// What answers on any thread which kernel the library puts first for a GEMM.
@@ -339,10 +333,7 @@ mod tests {
                 "Intel(R) Xeon(R) Platinum 8480+ CPU @ 2.00GHz",
                 "intel-xeon-platinum-8480-cpu",
             ),
-            (
-                "llvmpipe (LLVM 15.0.6, 256 bits)",
-                "llvmpipe-llvm-15-0-6-256-bits",
-            ),
+            ("llvmpipe (LLVM 15.0.6, 256 bits)", "llvmpipe-llvm-15-0-6-256-bits"),
             ("NVIDIA RTX(TM) 6000  Ada", "nvidia-rtx-6000-ada"),
             ("  ", "unnamed"),
         ] {

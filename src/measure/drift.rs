@@ -41,9 +41,7 @@ pub fn drift(rows: &[Row]) -> Option<Drift> {
     let visits = times.values().map(Vec::len).max()?;
     let changes: Vec<f64> = (1..visits)
         .filter_map(|visit| {
-            let ratios = times
-                .values()
-                .filter_map(|times| Some(times.get(visit)? / times[0]));
+            let ratios = times.values().filter_map(|times| Some(times.get(visit)? / times[0]));
             median(ratios.collect()).map(|ratio| ratio - 1.0)
         })
         .collect();

@@ -66,18 +66,10 @@ pub fn decode(dtype: Dtype, bits: u32) -> f32 {
         return f32::NAN;
     }
     if dtype != Dtype::Fp8 && exponent == all_ones {
-        return if mantissa == 0 {
-            sign * f32::INFINITY
-        } else {
-            f32::NAN
-        };
+        return if mantissa == 0 { sign * f32::INFINITY } else { f32::NAN };
     }
     let bias = (1 << (layout.exponent_bits - 1)) - 1;
-    let hidden = if exponent == 0 {
-        0
-    } else {
-        1 << layout.mantissa_bits
-    };
+    let hidden = if exponent == 0 { 0 } else { 1 << layout.mantissa_bits };
     let power = exponent.max(1) as i32 - bias - layout.mantissa_bits as i32;
     sign * (f64::from(hidden + mantissa) * power_of_two(power)) as f32
 }
@@ -132,10 +124,7 @@ mod tests {
     fn ties_round_to_even() {
         // Between 1 and 1 + 2^-7 in bf16, and between 1 + 2^-7 and 1 + 2^-6.
         assert_eq!(rounded(Dtype::Bf16, 1.0 + 0.003_906_25), 1.0);
-        assert_eq!(
-            rounded(Dtype::Bf16, 1.0 + 3.0 * 0.003_906_25),
-            1.0 + 4.0 * 0.003_906_25
-        );
+        assert_eq!(rounded(Dtype::Bf16, 1.0 + 3.0 * 0.003_906_25), 1.0 + 4.0 * 0.003_906_25);
     }
 
     #[test]

@@ -174,8 +174,7 @@ impl Journal {
         };
         // A header without its line break was never finished, so there are no rows behind it.
         if let Some((number, first)) = lines.next().filter(|(_, line)| line.ends_with(b"\n")) {
-            let header: Header =
-                serde_json::from_slice(first).map_err(|error| broken(number, error))?;
+            let header: Header = serde_json::from_slice(first).map_err(|error| broken(number, error))?;
             header.check(wanted, &self.path)?;
             let shared = header.shared();
             self.whole = first.len() as u64;
@@ -190,25 +189,18 @@ impl Journal {
                         earlier.rows.push(row);
                     }
                     Line::Step(step) => earlier.steps.push(*step),
-                    Line::Failed { case, reason } => {
-                        earlier.failed.push((case.to_string(), reason))
-                    }
+                    Line::Failed { case, reason } => earlier.failed.push((case.to_string(), reason)),
                 }
                 self.whole += line.len() as u64;
             }
             earlier.header = Some(header);
         }
-        let continues = earlier
-            .header
-            .as_ref()
-            .is_none_or(|header| header.continues);
+        let continues = earlier.header.as_ref().is_none_or(|header| header.continues);
         if continues && self.target.exists() && existing == Existing::Resume {
             let (header, rows) = finished(&self.target, wanted)?;
             // The journal may hold rows that the file has already: killed between the two.
             let known: HashSet<String> = rows.iter().map(fingerprint).collect();
-            earlier
-                .rows
-                .retain(|row| !known.contains(&fingerprint(row)));
+            earlier.rows.retain(|row| !known.contains(&fingerprint(row)));
             earlier.rows.splice(0..0, rows);
             let beside = steps_path(&self.target);
             if beside.exists() {
@@ -277,9 +269,7 @@ impl Journal {
     /// Flushes the journal to the disk, so that its lines survive a power cut.
     pub fn sync(&mut self) -> Result<()> {
         self.unsynced = 0;
-        self.file
-            .sync_data()
-            .map_err(|source| Error::io(&self.path, source))
+        self.file.sync_data().map_err(|source| Error::io(&self.path, source))
     }
 
     /// Checks that the disk has room for this many bytes, before any case is timed.
@@ -305,13 +295,7 @@ impl Journal {
 
     /// Writes the Parquet file with all rows and the description of their GPU, beside it that of the
     /// whole steps if there are any, then removes the journal.
-    pub fn finish(
-        mut self,
-        header: &Header,
-        rows: &[Row],
-        steps: &[MeasuredStep],
-        gpu: &Gpu,
-    ) -> Result<()> {
+    pub fn finish(mut self, header: &Header, rows: &[Row], steps: &[MeasuredStep], gpu: &Gpu) -> Result<()> {
         self.sync()?;
         let beside = steps_path(&self.target);
         match steps.is_empty() {
@@ -325,11 +309,7 @@ impl Journal {
         let text = serde_json::to_string(header).expect("a header has only plain fields");
         dataset::write_with(&self.target, rows, &gpus, &[(RUN_KEY, text)])?;
         // The new name must be on disk before the old one goes.
-        if let Some(folder) = self
-            .target
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty())
-        {
+        if let Some(folder) = self.target.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             let _ = File::open(folder).and_then(|folder| folder.sync_all());
         }
         fs::remove_file(&self.path).map_err(|source| Error::io(&self.path, source))
@@ -357,13 +337,8 @@ fn sibling(target: &Path, suffix: &str) -> PathBuf {
 
 /// Removes partial files of killed runs; the lock excludes a live writer.
 fn sweep(target: &Path) {
-    let folder = target
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    let prefix = format!(
-        ".{}.",
-        target.file_name().unwrap_or_default().to_string_lossy()
-    );
+    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let prefix = format!(".{}.", target.file_name().unwrap_or_default().to_string_lossy());
     let entries = fs::read_dir(folder.unwrap_or(Path::new(".")))
         .into_iter()
         .flatten()
@@ -397,8 +372,5 @@ fn finished(target: &Path, wanted: &RunKey) -> Result<(Header, Vec<Row>)> {
 
 /// Text that identifies a measurement: no two have the same start time.
 fn fingerprint(row: &Row) -> String {
-    line::to_object(row).map_or_else(
-        |_| String::new(),
-        |object| Value::Object(object).to_string(),
-    )
+    line::to_object(row).map_or_else(|_| String::new(), |object| Value::Object(object).to_string())
 }

@@ -63,10 +63,7 @@ mod tests {
             assert!(sentence.contains(&expected), "{sentence}");
         }
         let sentence = open("scripted:speed=9").err().unwrap().to_string();
-        assert!(
-            sentence.contains("`speed=9`; allowed: seed=N"),
-            "{sentence}"
-        );
+        assert!(sentence.contains("`speed=9`; allowed: seed=N"), "{sentence}");
         let device = open("scripted:seed=4,fail=2").unwrap();
         assert_eq!(device.identity().gpu, crate::dataset::SCRIPTED);
     }

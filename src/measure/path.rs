@@ -50,10 +50,7 @@ impl KernelPath {
     pub const fn of(op: &Op) -> Self {
         match op {
             Op::Gemm(Gemm {
-                layout,
-                dtype,
-                batch,
-                ..
+                layout, dtype, batch, ..
             }) => Self::Gemm {
                 layout: *layout,
                 dtype: *dtype,
@@ -94,11 +91,7 @@ impl KernelPath {
 impl fmt::Display for KernelPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Gemm {
-                layout,
-                dtype,
-                batched,
-            } => {
+            Self::Gemm { layout, dtype, batched } => {
                 let batched = if *batched { "batched " } else { "" };
                 write!(f, "{batched}gemm {layout} {dtype}")
             }

@@ -101,12 +101,8 @@ pub fn probe(device: &mut dyn Device) -> Result<Probe> {
 /// The operators of a probe, the cheapest to set up first.
 pub fn cases() -> Vec<Case> {
     let square = |size, dtype| Op::Gemm(Gemm::square(size, Layout::Tn, dtype));
-    let mut ops: Vec<Op> = [256, 1024, 4096, 8192]
-        .map(|size| square(size, Dtype::Bf16))
-        .to_vec();
-    ops.extend(
-        [Dtype::Fp16, Dtype::Tf32, Dtype::Fp8, Dtype::Fp32].map(|dtype| square(4096, dtype)),
-    );
+    let mut ops: Vec<Op> = [256, 1024, 4096, 8192].map(|size| square(size, Dtype::Bf16)).to_vec();
+    ops.extend([Dtype::Fp16, Dtype::Tf32, Dtype::Fp8, Dtype::Fp32].map(|dtype| square(4096, dtype)));
     ops.extend([1u64 << 20, 64 << 20, 1 << 30].map(|bytes| {
         let (kind, pass, dtype, cols) = (MemoryKind::Copy, Pass::Forward, Dtype::Bf16, 4096);
         let rows = bytes / cols / dtype.size();

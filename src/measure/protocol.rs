@@ -83,12 +83,7 @@ pub fn chain_length(chain: Seconds, call: Seconds) -> u32 {
 ///
 /// A low clock is flagged and the time kept: a rested chip would be faster than one in a training
 /// step.
-pub fn time(
-    device: &mut dyn Device,
-    case: &Case,
-    limits: &Limits,
-    clocks: &mut Clocks,
-) -> Result<Timing> {
+pub fn time(device: &mut dyn Device, case: &Case, limits: &Limits, clocks: &mut Clocks) -> Result<Timing> {
     let begin = device.now();
     let mut timing = once(device, case, limits)?;
     let took = device.now().saturating_sub(begin);
@@ -118,9 +113,7 @@ fn once(device: &mut dyn Device, case: &Case, limits: &Limits) -> Result<Timing>
             break stop;
         }
     };
-    let summary = rule
-        .summary(stop)
-        .expect("the rule was fed before it stopped");
+    let summary = rule.summary(stop).expect("the rule was fed before it stopped");
     Ok(Timing {
         summary,
         calls,
@@ -177,8 +170,7 @@ mod tests {
         );
         // All in one decade of time: what draws more power has a clock of its own.
         let call = Seconds::from_micros(200.0);
-        let mut judge =
-            |op: &Op, hertz| clocks.is_throttled(op, call, Some(Hertz::from_hertz(hertz)));
+        let mut judge = |op: &Op, hertz| clocks.is_throttled(op, call, Some(Hertz::from_hertz(hertz)));
         for _ in 0..20 {
             assert!(!judge(&copy, 1.98e9));
             assert!(!judge(&square, 1.5e9));

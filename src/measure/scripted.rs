@@ -2,9 +2,7 @@
 //!
 //! Its rows carry the GPU name [`SCRIPTED`], which no model is trained on.
 
-use super::device::{
-    Case, Chain, Checked, Checks, ClockReasons, Device, DriverInfo, Identity, Replay, Sensors, Step,
-};
+use super::device::{Case, Chain, Checked, Checks, ClockReasons, Device, DriverInfo, Identity, Replay, Sensors, Step};
 use super::path::{KernelPath, Refusals};
 use crate::arch::{Architecture, Workload, lower};
 use crate::dataset::{Kernel, SCRIPTED};
@@ -111,13 +109,7 @@ impl Script {
     /// launch and reading back 0.06), 0.8 s to compile a plan of attention, 12 workers.
     pub fn h200() -> Self {
         Self {
-            dtypes: vec![
-                Dtype::Bf16,
-                Dtype::Fp16,
-                Dtype::Fp8,
-                Dtype::Fp32,
-                Dtype::Tf32,
-            ],
+            dtypes: vec![Dtype::Bf16, Dtype::Fp16, Dtype::Fp8, Dtype::Fp32, Dtype::Tf32],
             set_up: Duration::from_micros(1000),
             launch: Duration::from_micros(180),
             compile: Duration::from_millis(800),
@@ -133,8 +125,7 @@ impl Script {
     pub fn parse(text: &str) -> Result<Self> {
         let mut script = Self::default();
         for option in text.split(',').filter(|option| !option.is_empty()) {
-            let refuse =
-                || Error::field("--device scripted", "option", format!("`{option}`"), KEYS);
+            let refuse = || Error::field("--device scripted", "option", format!("`{option}`"), KEYS);
             let (key, value) = option.split_once('=').ok_or_else(refuse)?;
             let whole = || value.parse::<u64>().map_err(|_| refuse());
             let real = || {
@@ -210,10 +201,7 @@ impl Scripted {
     /// The time of one call without noise.
     pub fn truth(&self, case: &Case) -> Seconds {
         let script = &self.script;
-        let wide = case
-            .op
-            .dtype()
-            .map_or(1.0, |dtype| dtype.size() as f64 / 2.0);
+        let wide = case.op.dtype().map_or(1.0, |dtype| dtype.size() as f64 / 2.0);
         let arithmetic = case.op.flops() / (script.rate * (1.0 / wide));
         let traffic = case.op.bytes() / script.bandwidth;
         // Every shape is up to 10 % off the roofline.
@@ -277,11 +265,7 @@ impl Scripted {
             }
         };
         let drift = 1.0 + self.script.drift_per_hour * self.now.as_secs_f64() / 3600.0;
-        let slow = if self.is_throttled() {
-            1.0 / THROTTLED
-        } else {
-            1.0
-        };
+        let slow = if self.is_throttled() { 1.0 / THROTTLED } else { 1.0 };
         truth * (noise.max(0.1) * drift * slow)
     }
 
@@ -306,9 +290,7 @@ fn plan_of(case: &Case) -> Option<Attention> {
 /// The kernel of the made-up heuristic.
 fn made_up(gemm: &Gemm) -> Kernel {
     const TILES: [(u32, u32); 4] = [(256, 128), (128, 128), (64, 128), (64, 64)];
-    let blocks = |(rows, cols): (u32, u32)| {
-        gemm.batch * gemm.m.div_ceil(rows.into()) * gemm.n.div_ceil(cols.into())
-    };
+    let blocks = |(rows, cols): (u32, u32)| gemm.batch * gemm.m.div_ceil(rows.into()) * gemm.n.div_ceil(cols.into());
     let place = TILES.iter().position(|&tile| blocks(tile) >= 100);
     let place = place.unwrap_or(TILES.len() - 1);
     let missing = 100 / blocks(TILES[place]).max(1);
@@ -362,9 +344,7 @@ impl Device for Scripted {
             return Err(Error::infeasible(lost));
         }
         if self.script.failing.contains(&number) {
-            return Err(Error::infeasible(format!(
-                "the script lets case {number} fail"
-            )));
+            return Err(Error::infeasible(format!("the script lets case {number} fail")));
         }
         let truth = self.truth(case);
         // The first call, which no event times.
@@ -383,19 +363,13 @@ impl Device for Scripted {
     }
 
     /// The sum of the operators that the step consists of.
-    fn open_step(
-        &mut self,
-        architecture: &Architecture,
-        workload: &Workload,
-    ) -> Result<Box<Step<'_>>> {
+    fn open_step(&mut self, architecture: &Architecture, workload: &Workload) -> Result<Box<Step<'_>>> {
         let items = lower(architecture, workload)?.items;
         let cases = || items.iter().map(|item| (Case::cold(item.op), item.count));
         if let Some(reason) = cases().find_map(|(case, _)| self.refuses(&case)) {
             return Err(Error::infeasible(reason));
         }
-        let truth: Seconds = cases()
-            .map(|(case, count)| self.truth(&case) * count as f64)
-            .sum();
+        let truth: Seconds = cases().map(|(case, count)| self.truth(&case) * count as f64).sum();
         self.now += self.script.set_up * items.len() as u32;
         Ok(Box::new(move || {
             let time = self.sample(truth);
@@ -501,11 +475,7 @@ impl Chain for ScriptedChain<'_> {
 
     fn replay(&mut self) -> Result<Replay> {
         let elapsed = self.device.sample(self.truth) * f64::from(self.calls);
-        let share = if self.device.is_throttled() {
-            THROTTLED
-        } else {
-            1.0
-        };
+        let share = if self.device.is_throttled() { THROTTLED } else { 1.0 };
         self.device.pass(elapsed);
         self.device.now += self.device.script.launch;
         Ok(Replay {

@@ -89,8 +89,7 @@ pub struct Summary {
 impl Summary {
     /// Half the width of the interval over the median.
     pub fn half_width(&self) -> Option<f64> {
-        self.interval
-            .map(|(low, high)| (high - low) / self.median / 2.0)
+        self.interval.map(|(low, high)| (high - low) / self.median / 2.0)
     }
 }
 
@@ -209,20 +208,14 @@ mod tests {
     /// Two modes, the upper one with this weight, `4·spread` above the lower, each with half the
     /// spread.
     fn modes(random: &mut Random, spread: f64, upper: f64) -> f64 {
-        let mode = if random.uniform() < upper {
-            4.0 * spread
-        } else {
-            0.0
-        };
+        let mode = if random.uniform() < upper { 4.0 * spread } else { 0.0 };
         1.0 + mode + 0.5 * spread * random.normal()
     }
 
     /// The median of that mixture by bisection of its distribution, from 20,000 sorted draws.
     fn median_of_modes(spread: f64, upper: f64) -> f64 {
         let mut random = Random::new(99, "median");
-        let mut draws: Vec<f64> = (0..40_001)
-            .map(|_| modes(&mut random, 1.0, upper))
-            .collect();
+        let mut draws: Vec<f64> = (0..40_001).map(|_| modes(&mut random, 1.0, upper)).collect();
         draws.sort_by(f64::total_cmp);
         1.0 + (draws[20_000] - 1.0) * spread
     }
@@ -306,10 +299,7 @@ mod tests {
                 let share = covered as f64 / SHAPES as f64;
                 let mean = replays as f64 / SHAPES as f64;
                 // 3000 shapes at 95 % scatter by 0.4 %.
-                assert!(
-                    share >= 0.945,
-                    "{name} {spread}: {share} covered, {mean:.1} replays"
-                );
+                assert!(share >= 0.945, "{name} {spread}: {share} covered, {mean:.1} replays");
             }
         }
     }
@@ -365,8 +355,7 @@ mod tests {
 
     #[test]
     fn short_calls_may_be_half_as_precise() {
-        let spread =
-            |size: f64| move |index: usize| size * (1.0 + 0.008 * (index % 2) as f64 * 2.0);
+        let spread = |size: f64| move |index: usize| size * (1.0 + 0.008 * (index % 2) as f64 * 2.0);
         // Half-width 0.8 %: enough below 20 us only.
         assert_eq!(run(spread(10e-6), 64).stop, Stop::Precise);
         assert_eq!(run(spread(40e-6), 25).stop, Stop::Replays);

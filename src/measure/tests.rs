@@ -86,12 +86,7 @@ impl<'a> Setting<'a> {
         assert!(path_of(out).exists());
     }
 
-    fn run_asking(
-        &self,
-        script: &Script,
-        out: &Path,
-        propose: &mut Propose<'_>,
-    ) -> Result<Outcome> {
+    fn run_asking(&self, script: &Script, out: &Path, propose: &mut Propose<'_>) -> Result<Outcome> {
         let mut device = Scripted::new(script.clone());
         let options = Options {
             out,
@@ -154,11 +149,7 @@ fn a_run_measures_every_case_once_and_says_how() {
     assert!(roles(&outcome.rows, Role::Active).count() > 5);
     assert!(outcome.drift.unwrap().largest.abs() < 0.005);
     // Set-up runs each case once.
-    assert!(
-        (1.5e-3..3e-3).contains(&outcome.set_up.secs()),
-        "{}",
-        outcome.set_up
-    );
+    assert!((1.5e-3..3e-3).contains(&outcome.set_up.secs()), "{}", outcome.set_up);
 }
 
 #[test]
@@ -171,9 +162,7 @@ fn a_budget_ends_in_time_with_repeats_and_the_last_anchors() {
         drift_per_hour: 3.0,
         ..Script::default()
     };
-    let outcome = setting
-        .run(&script, &folder.path().join("cut.parquet"))
-        .unwrap();
+    let outcome = setting.run(&script, &folder.path().join("cut.parquet")).unwrap();
     assert_eq!(outcome.ended, Ended::Budget);
     assert!(outcome.unreached > 10_000);
     assert!(
@@ -183,16 +172,10 @@ fn a_budget_ends_in_time_with_repeats_and_the_last_anchors() {
     );
     // 3 an hour is 2.5 % in 30 s.
     let drift = outcome.drift.unwrap();
-    assert!(
-        (0.015..0.03).contains(&drift.last) && drift.is_bad(),
-        "{drift:?}"
-    );
+    assert!((0.015..0.03).contains(&drift.last) && drift.is_bad(), "{drift:?}");
     assert!(drift.visits >= 4, "{drift:?}");
     let noise = outcome.noise.unwrap();
-    assert!(
-        noise.pairs > 20 && (0.002..0.03).contains(&noise.median),
-        "{noise:?}"
-    );
+    assert!(noise.pairs > 20 && (0.002..0.03).contains(&noise.median), "{noise:?}");
 }
 
 #[test]
@@ -239,10 +222,7 @@ fn a_throttled_case_is_flagged_and_its_first_time_kept() {
         let outcome = Setting::new(&plan).run(script, &folder.path().join(name));
         outcome.unwrap()
     };
-    let (outcome, plain) = (
-        run(&script, "hot.parquet"),
-        run(&Script::default(), "plain.parquet"),
-    );
+    let (outcome, plain) = (run(&script, "hot.parquet"), run(&Script::default(), "plain.parquet"));
     let about = |row: &Row| row.measured.clone().unwrap();
     let flagged = outcome.rows.iter().filter(|row| about(row).throttled);
     let device = Scripted::new(Script::default());
@@ -255,10 +235,7 @@ fn a_throttled_case_is_flagged_and_its_first_time_kept() {
         assert!(row.clock.unwrap().hertz() < 0.8 * 1.5e9);
     }
     assert!((1..20).contains(&count), "{count}");
-    let held = outcome
-        .rows
-        .iter()
-        .map(|row| about(row).clock_reasons.unwrap());
+    let held = outcome.rows.iter().map(|row| about(row).clock_reasons.unwrap());
     let held: HashSet<String> = held.collect();
     assert_eq!(held, HashSet::from(["none".into(), "sw_power_cap".into()]));
     assert!(plain.rows.iter().all(|row| !about(row).throttled));
@@ -392,9 +369,7 @@ fn a_wrong_path_costs_its_rows_and_many_end_the_run_before_anything_is_timed() {
     let of_wrong = |row: &&Row| KernelPath::of(&row.op) == wrong;
     assert_eq!(outcome.rows.iter().filter(of_wrong).count(), 0);
     let refused: Vec<_> = outcome.skipped.iter().collect();
-    let lost = refused
-        .iter()
-        .find(|(why, _)| why.starts_with("refused: wrong: "));
+    let lost = refused.iter().find(|(why, _)| why.starts_with("refused: wrong: "));
     let all = Setting::new(&plan)
         .run(&script(0), &folder.path().join("all.parquet"))
         .unwrap();
@@ -406,10 +381,7 @@ fn a_wrong_path_costs_its_rows_and_many_end_the_run_before_anything_is_timed() {
 #[test]
 fn an_interrupted_run_writes_its_rows_and_goes_on_to_the_same_shapes() {
     let folder = tempfile::tempdir().unwrap();
-    let (out, other) = (
-        folder.path().join("mine.parquet"),
-        folder.path().join("whole.parquet"),
-    );
+    let (out, other) = (folder.path().join("mine.parquet"), folder.path().join("whole.parquet"));
     let plan = small();
     let whole = Setting::new(&plan).run(&Script::default(), &other).unwrap();
     let cut = Setting {
@@ -417,10 +389,7 @@ fn an_interrupted_run_writes_its_rows_and_goes_on_to_the_same_shapes() {
         ..Setting::new(&plan)
     };
     let outcome = cut.run(&Script::default(), &out).unwrap();
-    assert_eq!(
-        (outcome.ended, outcome.rows.len()),
-        (Ended::Interrupted, 90)
-    );
+    assert_eq!((outcome.ended, outcome.rows.len()), (Ended::Interrupted, 90));
     assert_eq!(dataset::read(&out).unwrap().len(), 90);
 
     let resumed = Setting::resuming(&plan);
@@ -434,19 +403,11 @@ fn an_interrupted_run_writes_its_rows_and_goes_on_to_the_same_shapes() {
     assert_eq!(shapes(&outcome.rows), shapes(&whole.rows));
     // Times go on where they were.
     let at = |row: &Row| row.measured.as_ref().unwrap().at_s;
-    assert!(
-        outcome
-            .rows
-            .windows(2)
-            .all(|pair| at(&pair[0]) < at(&pair[1]))
-    );
+    assert!(outcome.rows.windows(2).all(|pair| at(&pair[0]) < at(&pair[1])));
     // Nothing is left to do.
     let again = resumed.run(&script, &out).unwrap();
     assert_eq!(shapes(&again.rows), shapes(&whole.rows));
-    assert_eq!(
-        roles(&again.rows, Role::Plan).count(),
-        shapes(&whole.rows).len()
-    );
+    assert_eq!(roles(&again.rows, Role::Plan).count(), shapes(&whole.rows).len());
 }
 
 #[test]
@@ -463,10 +424,7 @@ fn shards_of_a_run_have_the_shapes_of_the_whole() {
             ..Setting::new(&plan)
         };
         let outcome = shard
-            .run(
-                &Script::default(),
-                &folder.path().join(format!("{index}.parquet")),
-            )
+            .run(&Script::default(), &folder.path().join(format!("{index}.parquet")))
             .unwrap();
         for shape in shapes(&outcome.rows) {
             assert!(all.insert(shape), "two shards hold {shape:?}");
@@ -505,10 +463,7 @@ fn what_is_there_is_not_mixed_with_another_run() {
             "`stack` is `scripted 1`; allowed: `scripted 2`",
         ),
         (
-            Setting {
-                seed: 1,
-                ..resume()
-            },
+            Setting { seed: 1, ..resume() },
             Script::default(),
             "`seed` is `0`; allowed: `1`",
         ),
@@ -547,10 +502,7 @@ fn what_is_there_is_not_mixed_with_another_run() {
     assert_eq!(dataset::read(&out).unwrap().len(), 5);
 
     dataset::write(&out, &[]).unwrap();
-    let sentence = resume()
-        .run(&Script::default(), &out)
-        .unwrap_err()
-        .to_string();
+    let sentence = resume().run(&Script::default(), &out).unwrap_err().to_string();
     assert!(
         sentence.contains("is not of a run of `shapewise measure`"),
         "{sentence}"
@@ -591,13 +543,9 @@ fn a_journal_is_cut_after_its_last_whole_line_and_damage_is_named() {
     let mut damaged = journal.clone();
     damaged[lines[2] + 3] = b'!';
     fs::write(path_of(&out), &damaged).unwrap();
-    let sentence = resumed
-        .run(&Script::default(), &out)
-        .unwrap_err()
-        .to_string();
+    let sentence = resumed.run(&Script::default(), &out).unwrap_err().to_string();
     assert!(
-        sentence.contains(".journal: line 4: not a line of a journal")
-            && sentence.contains("allowed: "),
+        sentence.contains(".journal: line 4: not a line of a journal") && sentence.contains("allowed: "),
         "{sentence}"
     );
 }
@@ -630,10 +578,7 @@ fn a_kill_between_the_file_and_the_end_of_the_journal_doubles_nothing() {
     // And with the file from before the rename.
     fs::write(&out, &first).unwrap();
     fs::write(path_of(&out), &journal).unwrap();
-    assert_eq!(
-        resume(1).run(&Script::default(), &out).unwrap().rows.len(),
-        rows
-    );
+    assert_eq!(resume(1).run(&Script::default(), &out).unwrap().rows.len(), rows);
 }
 
 #[test]
@@ -648,10 +593,7 @@ fn a_journal_has_one_writer() {
         most: 1,
         ..Setting::resuming(&plan)
     };
-    let sentence = resumed
-        .run(&Script::default(), &out)
-        .unwrap_err()
-        .to_string();
+    let sentence = resumed.run(&Script::default(), &out).unwrap_err().to_string();
     assert!(
         sentence.contains("another run is writing to it; allowed: "),
         "{sentence}"
@@ -683,10 +625,7 @@ fn a_full_disk_is_told_before_anything_is_timed() {
         .run(&Script::default(), &missing)
         .unwrap_err()
         .to_string();
-    assert!(
-        sentence.contains("which does not exist; allowed: "),
-        "{sentence}"
-    );
+    assert!(sentence.contains("which does not exist; allowed: "), "{sentence}");
 }
 
 #[test]
@@ -704,15 +643,9 @@ fn what_is_asked_for_is_timed_in_the_order_of_asking() {
         chosen
     };
     let outcome = Setting::new(&plan)
-        .run_asking(
-            &Script::default(),
-            &folder.path().join("a.parquet"),
-            &mut propose,
-        )
+        .run_asking(&Script::default(), &folder.path().join("a.parquet"), &mut propose)
         .unwrap();
-    let timed: Vec<Op> = roles(&outcome.rows, Role::Active)
-        .map(|row| row.op)
-        .collect();
+    let timed: Vec<Op> = roles(&outcome.rows, Role::Active).map(|row| row.op).collect();
     assert!(timed.len() > 5);
     assert_eq!(timed, asked);
 }

@@ -96,10 +96,7 @@ impl Attention {
 
     /// Two products forward (`q·kᵀ`, `p·v`); backward recomputes the scores: five products, 2.5 times.
     pub fn flops(&self) -> Flops {
-        let forward = 2.0
-            * product(&[self.batch, self.heads])
-            * self.pairs()
-            * (self.head_dim + self.value_dim) as f64;
+        let forward = 2.0 * product(&[self.batch, self.heads]) * self.pairs() * (self.head_dim + self.value_dim) as f64;
         Flops::from_flops(match self.pass {
             Pass::Forward => forward,
             Pass::Backward => 2.5 * forward,
@@ -145,11 +142,7 @@ impl Attention {
 
     /// Width of the values that lie beside the keys: those of a latent are the first part of its keys.
     const fn cached_values(&self) -> u64 {
-        if self.is_absorbed() {
-            0
-        } else {
-            self.value_dim
-        }
+        if self.is_absorbed() { 0 } else { self.value_dim }
     }
 
     /// Whether values are of another width than keys, as where both are expanded from a latent or are one.
@@ -179,11 +172,7 @@ impl Attention {
 /// [`Attention::pairs`] of one head.
 pub(crate) fn pairs(queries: u64, keys: u64, causal: bool, window: u64) -> f64 {
     let (q, kv) = (queries as f64, keys as f64);
-    let window = if window == 0 {
-        kv
-    } else {
-        (window as f64).min(kv)
-    };
+    let window = if window == 0 { kv } else { (window as f64).min(kv) };
     if !causal {
         return q * window;
     }
@@ -197,10 +186,7 @@ impl fmt::Display for Attention {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (batch, heads, kv_heads) = (self.batch, self.heads, self.kv_heads);
         let (q, kv, width) = (self.seq_q, self.seq_kv, self.head_dim);
-        write!(
-            f,
-            "b {batch} heads {heads}/{kv_heads} q {q} kv {kv} d {width}"
-        )?;
+        write!(f, "b {batch} heads {heads}/{kv_heads} q {q} kv {kv} d {width}")?;
         if self.value_dim != self.head_dim {
             write!(f, "/{}", self.value_dim)?;
         }
@@ -248,11 +234,7 @@ mod tests {
             let counted: u64 = (0..q)
                 .map(|i| {
                     let visible = if causal { kv - q + i + 1 } else { kv };
-                    if window == 0 {
-                        visible
-                    } else {
-                        visible.min(window)
-                    }
+                    if window == 0 { visible } else { visible.min(window) }
                 })
                 .sum();
             assert_eq!(op.pairs(), counted as f64, "{op:?}");

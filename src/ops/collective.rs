@@ -79,9 +79,9 @@ impl Collective {
         let ranks = self.ranks.max(1) as f64;
         let share = match self.kind {
             CollectiveKind::AllReduce => 2.0 * (ranks - 1.0) / ranks,
-            CollectiveKind::AllGather
-            | CollectiveKind::ReduceScatter
-            | CollectiveKind::AllToAll => (ranks - 1.0) / ranks,
+            CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllToAll => {
+                (ranks - 1.0) / ranks
+            }
             CollectiveKind::SendReceive => 1.0,
         };
         Bytes::from_bytes(self.bytes as f64 * share)
@@ -116,20 +116,9 @@ mod tests {
             stride,
             ..Collective::new(CollectiveKind::AllGather, 1 << 20, ranks)
         };
-        let cases = [
-            (8, 1, 8),
-            (16, 1, 8),
-            (4, 2, 4),
-            (8, 4, 2),
-            (2, 8, 1),
-            (64, 64, 1),
-        ];
+        let cases = [(8, 1, 8), (16, 1, 8), (4, 2, 4), (8, 4, 2), (2, 8, 1), (64, 64, 1)];
         for (ranks, stride, inside) in cases {
-            assert_eq!(
-                op(ranks, stride).ranks_per_node(8),
-                inside,
-                "{ranks} x {stride}"
-            );
+            assert_eq!(op(ranks, stride).ranks_per_node(8), inside, "{ranks} x {stride}");
             assert_eq!(op(ranks, stride).is_inside(8), inside == ranks);
         }
     }

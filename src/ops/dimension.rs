@@ -241,11 +241,7 @@ mod tests {
             }
             // What the table does not name would be missing on disk and on the wire: all fields are there.
             let shown = format!("{smallest:?}");
-            assert_eq!(
-                shown.matches(": ").count(),
-                kind.dimensions().len(),
-                "{shown}"
-            );
+            assert_eq!(shown.matches(": ").count(), kind.dimensions().len(), "{shown}");
         }
     }
 
@@ -254,18 +250,11 @@ mod tests {
         let mut op = Op::Gemm(Gemm::new(1, 2, 3));
         let m = op.dimension("m").unwrap();
         assert!(!m.set(&mut op, Value::Flag(true)));
-        assert!(
-            !op.dimension("layout")
-                .unwrap()
-                .set(&mut op, Value::Choice("bf16"))
-        );
+        assert!(!op.dimension("layout").unwrap().set(&mut op, Value::Choice("bf16")));
         let mut other = Op::Attention(Attention::new(1, 2, 3, 4));
         assert!(!m.set(&mut other, Value::Count(7)) && m.get(&other).is_none());
         assert!(op.dimension("heads").is_none());
-        assert_eq!(
-            m.domain.parse("0"),
-            Err(format!("whole numbers from 1 to {LARGEST}"))
-        );
+        assert_eq!(m.domain.parse("0"), Err(format!("whole numbers from 1 to {LARGEST}")));
         assert_eq!(m.domain.parse("x"), m.domain.parse("4294967297"));
     }
 }

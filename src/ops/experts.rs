@@ -174,8 +174,7 @@ impl Experts {
 
     /// How the tokens fall to the experts of this rank.
     pub fn routing(&self) -> Routing {
-        let [tokens, experts, shards] =
-            [self.tokens, self.experts, self.expert_shards].map(|size| size as f64);
+        let [tokens, experts, shards] = [self.tokens, self.experts, self.expert_shards].map(|size| size as f64);
         let routed = tokens * self.top_k as f64;
         let own = self.rank_experts() as f64;
         let exponent = self.load.exponent();
@@ -313,10 +312,7 @@ mod tests {
         assert_eq!((routing(1).visited, routing(1).largest), (8.0, 1.0));
         assert_eq!(routing(16).visited, 128.0);
         let many = routing(4096);
-        assert_eq!(
-            (many.visited, many.largest, many.routed),
-            (128.0, 256.0, 32_768.0)
-        );
+        assert_eq!((many.visited, many.largest, many.routed), (128.0, 256.0, 32_768.0));
         assert_eq!((many.tiles(64.0), many.tiles(100.0)), (512.0, 384.0));
     }
 

@@ -169,9 +169,7 @@ impl Memory {
         Bytes::from_bytes(match self.kind {
             MemoryKind::Adam => elements * ADAM_BYTES_PER_PARAMETER,
             MemoryKind::AccumulateGradient => elements * ACCUMULATE_BYTES_PER_WEIGHT,
-            MemoryKind::Downcast | MemoryKind::Upcast => {
-                elements * (self.dtype.size() + Dtype::Fp32.size()) as f64
-            }
+            MemoryKind::Downcast | MemoryKind::Upcast => elements * (self.dtype.size() + Dtype::Fp32.size()) as f64,
             MemoryKind::Quantize => elements * (self.dtype.size() as f64 + 2.0),
             MemoryKind::CastFp8 => elements * (self.dtype.size() as f64 + 1.0),
             kind => {
@@ -187,11 +185,7 @@ impl Memory {
 
 impl fmt::Display for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} ({}, {}) {}",
-            self.kind, self.rows, self.cols, self.dtype
-        )
+        write!(f, "{} ({}, {}) {}", self.kind, self.rows, self.cols, self.dtype)
     }
 }
 

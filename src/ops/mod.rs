@@ -65,8 +65,7 @@ impl Dtype {
     pub const ELEMENTS: [Self; 5] = [Self::Fp32, Self::Tf32, Self::Fp16, Self::Bf16, Self::Fp8];
 
     /// The names of [`Dtype::ELEMENTS`].
-    pub const ELEMENT_NAMES: [&'static str; Self::ELEMENTS.len()] =
-        ["fp32", "tf32", "fp16", "bf16", "fp8"];
+    pub const ELEMENT_NAMES: [&'static str; Self::ELEMENTS.len()] = ["fp32", "tf32", "fp16", "bf16", "fp8"];
 
     /// The formats of layers of experts: those that were timed in fp8 have scales of blocks.
     pub const EXPERT_NAMES: [&'static str; Self::ALL.len() - 1] = [
@@ -311,16 +310,8 @@ mod tests {
 
     #[test]
     fn names_round_trip() {
-        assert!(
-            Dtype::ALL
-                .iter()
-                .all(|&d| Dtype::parse(d.name()) == Some(d))
-        );
-        assert!(
-            Layout::ALL
-                .iter()
-                .all(|&l| Layout::parse(l.name()) == Some(l))
-        );
+        assert!(Dtype::ALL.iter().all(|&d| Dtype::parse(d.name()) == Some(d)));
+        assert!(Layout::ALL.iter().all(|&l| Layout::parse(l.name()) == Some(l)));
         assert_eq!(Pass::parse("backward"), Some(Pass::Backward));
         assert_eq!(Dtype::parse("fp64"), None);
     }

@@ -44,12 +44,7 @@ pub(super) const RECOMPUTED: [Recompute; 5] = [
 ];
 
 /// The layouts of a query before memory rules any out, without recomputation.
-pub(super) fn layouts(
-    arch: &Architecture,
-    gpu: &Gpu,
-    query: &Query,
-    framework: &Framework,
-) -> Vec<Workload> {
+pub(super) fn layouts(arch: &Architecture, gpu: &Gpu, query: &Query, framework: &Framework) -> Vec<Workload> {
     let mut layouts = Vec::new();
     for work in ranks(arch, gpu, query) {
         let work = &work;
@@ -110,9 +105,7 @@ fn ranks(arch: &Architecture, gpu: &Gpu, query: &Query) -> Vec<Workload> {
 fn is_even(layers: u64, pp: u64) -> bool {
     let longest = layers.div_ceil(pp);
     let shares_head = (layers + 2).is_multiple_of(pp);
-    pp <= layers
-        && (longest * (pp - 1) < layers)
-        && (shares_head || (longest * pp) as f64 <= UNEVEN * layers as f64)
+    pp <= layers && (longest * (pp - 1) < layers) && (shares_head || (longest * pp) as f64 <= UNEVEN * layers as f64)
 }
 
 /// Expert-parallel ranks, whose experts are whole or cut like a dense MLP.
@@ -130,11 +123,7 @@ fn experts(arch: &Architecture, query: &Query, work: &Workload) -> Vec<Workload>
             _ => &[1, 0],
         };
         if query.keeps(Dimension::Ep, ep) {
-            all.extend(cut.iter().map(|&expert_tp| Workload {
-                ep,
-                expert_tp,
-                ..*work
-            }));
+            all.extend(cut.iter().map(|&expert_tp| Workload { ep, expert_tp, ..*work }));
         }
     }
     all
@@ -148,9 +137,7 @@ fn zero_stages_of(query: &Query, work: &Workload, stages: &[u8]) -> Vec<u8> {
         return vec![0];
     }
     let possible = stages.iter().copied();
-    possible
-        .filter(|&stage| stage < 2 || work.pp == 1)
-        .collect()
+    possible.filter(|&stage| stage < 2 || work.pp == 1).collect()
 }
 
 /// Sequences of a micro-batch in powers of two, and how many micro-batches fill the batch.

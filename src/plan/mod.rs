@@ -91,8 +91,7 @@ impl Query {
 
     fn kept(&self, dimension: Dimension) -> Option<u64> {
         let mut kept = self.kept.iter();
-        kept.find(|(of, _)| *of == dimension)
-            .map(|(_, value)| *value)
+        kept.find(|(of, _)| *of == dimension).map(|(_, value)| *value)
     }
 
     pub(crate) fn keeps(&self, dimension: Dimension, value: u64) -> bool {
@@ -173,9 +172,7 @@ pub fn tried(predictor: &Predictor, arch: &Architecture, query: &Query) -> Resul
     let framework = predictor.framework(query.workload.mode)?;
     framework.check_ranks("plan", &query.kept)?;
     let legal = layouts::layouts(arch, gpu, query, framework);
-    let memory = |work: &Workload| {
-        memory_use(arch, work, &framework.practice).map_or(MOST, |memory| memory.total())
-    };
+    let memory = |work: &Workload| memory_use(arch, work, &framework.practice).map_or(MOST, |memory| memory.total());
     let fitting = |share: f64, offload: Offload| -> (usize, Vec<Workload>) {
         let room = MemoryUse::room(gpu, share, true);
         let fits = |work: &Workload| memory(work) <= room;
@@ -187,8 +184,7 @@ pub fn tried(predictor: &Predictor, arch: &Architecture, query: &Query) -> Resul
         let fitting: Vec<Vec<Workload>> = fitting.collect();
         (fitting.len(), fitting.concat())
     };
-    let attempts = offloads(gpu, query)
-        .flat_map(|offload| [query.memory_share, 1.0].map(|share| (share, offload)));
+    let attempts = offloads(gpu, query).flat_map(|offload| [query.memory_share, 1.0].map(|share| (share, offload)));
     let mut filled = attempts.map(|(share, offload)| (share, fitting(share, offload)));
     let Some((memory_share, (fit, fitting))) = filled.find(|(_, (fit, _))| *fit > 0) else {
         return Err(refusal(predictor, arch, query, &legal));
@@ -245,9 +241,7 @@ pub fn sequences(tokens: Option<f64>, seq: u64, gpus: u64) -> Result<u64> {
                 true => format!("; {tokens} sequences of {seq} are {}", tokens * seq as f64),
                 false => String::new(),
             };
-            let allowed = format!(
-                "a number of tokens that {seq}, those of a sequence, divide{sequences_meant}"
-            );
+            let allowed = format!("a number of tokens that {seq}, those of a sequence, divide{sequences_meant}");
             return Err(Error::field("plan", "global_batch", tokens, &allowed));
         }
     };
@@ -277,9 +271,7 @@ fn check(arch: &Architecture, query: &Query) -> Result<()> {
 /// Why no layout is left: none is legal, or the one with the least memory still has too much.
 fn refusal(predictor: &Predictor, arch: &Architecture, query: &Query, legal: &[Workload]) -> Error {
     let gpu = predictor.gpu();
-    let Query {
-        gpus, global_batch, ..
-    } = query;
+    let Query { gpus, global_batch, .. } = query;
     let recompute = query.recompute.unwrap_or(Recompute::Full);
     let offload = offloads(gpu, query).last().unwrap_or_default();
     let least = legal.iter().filter_map(|work| {

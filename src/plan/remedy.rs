@@ -1,9 +1,7 @@
 //! The nearest workload under which a step fits: as few further GPUs as possible, then as few changes.
 
 use super::layouts::{RECOMPUTED, node};
-use crate::arch::{
-    Architecture, Loss, MemoryUse, Offload, Optimizer, Recipe, Recompute, Workload, memory_use,
-};
+use crate::arch::{Architecture, Loss, MemoryUse, Offload, Optimizer, Recipe, Recompute, Workload, memory_use};
 use crate::error::Result;
 use crate::framework::Framework;
 use crate::gpu::Gpu;
@@ -28,11 +26,7 @@ pub struct Remedy {
 /// micro-batches (when serving the largest batch that fits), recomputation, 8-bit Adam and offloading, then two and more of
 /// them; then the same on two, four, eight times as many GPUs, as tensor-parallel ranks inside a node, replicas that shard,
 /// and pipeline stages.
-pub fn remedy(
-    predictor: &Predictor,
-    arch: &Architecture,
-    work: &Workload,
-) -> Result<Option<Remedy>> {
+pub fn remedy(predictor: &Predictor, arch: &Architecture, work: &Workload) -> Result<Option<Remedy>> {
     let framework = predictor.framework(work.mode)?;
     let gpu = predictor.gpu();
     let fits = |work: &Workload| {
@@ -41,8 +35,7 @@ pub fn remedy(
     };
     let node = node(gpu);
     let factors = std::iter::successors(Some(1), |factor| Some(factor * 2));
-    let mut factors =
-        factors.take_while(|factor| *factor == 1 || factor * work.gpus() <= MOST_REMEDY_GPUS);
+    let mut factors = factors.take_while(|factor| *factor == 1 || factor * work.gpus() <= MOST_REMEDY_GPUS);
     Ok(factors.find_map(|factor| {
         let runs = |spread: &Workload| framework.check_layout(spread).is_ok();
         let mut spread = spread(work, factor, node).into_iter().filter(runs);
@@ -58,8 +51,7 @@ pub fn remedy(
 /// The workload over `factor` times as many GPUs: as many of them tensor-parallel ranks as the node has, then replicas,
 /// then pipeline stages.
 fn spread(work: &Workload, factor: u64, node: u64) -> Vec<Workload> {
-    let powers =
-        |most: u64| std::iter::successors(Some(1), |p| Some(p * 2)).take_while(move |p| *p <= most);
+    let powers = |most: u64| std::iter::successors(Some(1), |p| Some(p * 2)).take_while(move |p| *p <= most);
     let mut all: Vec<_> = powers(factor)
         .flat_map(|tp| powers(factor / tp).map(move |dp| [tp, dp, factor / (tp * dp)]))
         .filter(|[tp, dp, _]| (*tp == 1 || work.tp * tp <= node) && (*dp == 1 || work.trains()))
@@ -112,9 +104,7 @@ impl Options {
         if !trains {
             let is_wide = work.recipe == Recipe::Tensorwise && work.dtype.size() == 2;
             if is_wide && arch.stated.stored().is_none() {
-                let fp8 = gpu
-                    .peak(Dtype::Fp8)
-                    .map(|_| (Dtype::Fp8, Recipe::Tensorwise));
+                let fp8 = gpu.peak(Dtype::Fp8).map(|_| (Dtype::Fp8, Recipe::Tensorwise));
                 options.dtypes.extend(fp8);
                 options.dtypes.push((work.dtype, Recipe::W4a16));
             }
@@ -132,13 +122,9 @@ impl Options {
         if work.dp * work.cp > 1 {
             let stages = framework.zero_stages.iter().copied();
             let higher = stages.filter(|stage| *stage > work.zero);
-            options
-                .zero
-                .extend(higher.filter(|stage| *stage < 2 || work.pp == 1));
+            options.zero.extend(higher.filter(|stage| *stage < 2 || work.pp == 1));
         }
-        let halves = std::iter::successors(Some(work.batch), |batch| {
-            batch.is_multiple_of(2).then_some(batch / 2)
-        });
+        let halves = std::iter::successors(Some(work.batch), |batch| batch.is_multiple_of(2).then_some(batch / 2));
         options.batches.extend(halves.skip(1));
         // What is recomputed today may be none of these, and less than the first of them.
         let at = RECOMPUTED.iter().position(|one| *one == work.recompute);
@@ -171,11 +157,7 @@ impl Options {
                 false => work.microbatches,
             },
             recompute: self.recomputed[recompute],
-            recompute_layers: if recompute > 0 {
-                0
-            } else {
-                work.recompute_layers
-            },
+            recompute_layers: if recompute > 0 { 0 } else { work.recompute_layers },
             optimizer: self.optimizers[optimizer],
             offload: self.offloads[offload],
             ..*work
@@ -184,11 +166,7 @@ impl Options {
 
     /// Workloads over as many GPUs that take less memory, the fewest changes first, of as many the cheapest; this one alone where
     /// all changes do not make it fit.
-    fn near(
-        self,
-        work: &Workload,
-        fits: &dyn Fn(&Workload) -> bool,
-    ) -> impl Iterator<Item = Workload> + use<> {
+    fn near(self, work: &Workload, fits: &dyn Fn(&Workload) -> bool) -> impl Iterator<Item = Workload> + use<> {
         let sizes = [
             self.dtypes.len(),
             self.losses.len(),
@@ -224,9 +202,7 @@ impl Options {
             )
         });
         let work = *work;
-        changes
-            .into_iter()
-            .map(move |places| self.with(&work, places))
+        changes.into_iter().map(move |places| self.with(&work, places))
     }
 }
 
@@ -252,10 +228,7 @@ mod tests {
         let predictor = Predictor::new(crate::gpu::Gpu::find(gpu).unwrap(), None).unwrap();
         let arch = Architecture::find(model).unwrap();
         assert!(
-            !predictor
-                .memory_use(&arch, &work)
-                .unwrap()
-                .fits(predictor.gpu()),
+            !predictor.memory_use(&arch, &work).unwrap().fits(predictor.gpu()),
             "{work:?}"
         );
         let Some(remedy) = remedy(&predictor, &arch, &work).unwrap() else {
@@ -284,18 +257,8 @@ mod tests {
             ("gpt3-1.3b", "h100", train(1, 64), "batch 8, microbatches 8"),
             // Before a second GPU: what the update reads goes to the host.
             ("llama-3-8b", "h100", train(1, 4), "offload \"optimizer\""),
-            (
-                "llama-3-70b",
-                "h200",
-                Workload::decode(16, 4096),
-                "dtype \"fp8\"",
-            ),
-            (
-                "deepseek-v3",
-                "h100",
-                Workload::decode(8, 2048),
-                "tp 8, pp 4",
-            ),
+            ("llama-3-70b", "h200", Workload::decode(16, 4096), "dtype \"fp8\""),
+            ("deepseek-v3", "h100", Workload::decode(8, 2048), "tp 8, pp 4"),
             (
                 "deepseek-v3",
                 "l4",

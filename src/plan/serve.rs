@@ -91,12 +91,7 @@ pub struct Engines {
 }
 
 /// The engines of a query with the most tokens a second within the limits.
-pub fn serve(
-    predictor: &Predictor,
-    arch: &Architecture,
-    query: &Query,
-    limits: &Limits,
-) -> Result<Engines> {
+pub fn serve(predictor: &Predictor, arch: &Architecture, query: &Query, limits: &Limits) -> Result<Engines> {
     if !(1..=MOST_GPUS).contains(&query.gpus) {
         let allowed = format!("1 to {MOST_GPUS}");
         return Err(Error::field("plan", "gpus", query.gpus, &allowed));
@@ -153,13 +148,7 @@ fn full(limits: &Limits, work: &Workload) -> Workload {
 }
 
 /// Why no engine fits: what the one that takes the least memory holds.
-fn too_large(
-    predictor: &Predictor,
-    arch: &Architecture,
-    query: &Query,
-    limits: &Limits,
-    legal: &[Workload],
-) -> Error {
+fn too_large(predictor: &Predictor, arch: &Architecture, query: &Query, limits: &Limits, legal: &[Workload]) -> Error {
     let gpu = predictor.gpu();
     let taken = legal
         .iter()
@@ -190,13 +179,7 @@ fn too_large(
 }
 
 /// Why no engine keeps the limits: the least times, and how likely the likeliest one keeps both limits.
-fn too_slow(
-    predictor: &Predictor,
-    arch: &Architecture,
-    query: &Query,
-    limits: &Limits,
-    tried: &[Engine],
-) -> Error {
+fn too_slow(predictor: &Predictor, arch: &Architecture, query: &Query, limits: &Limits, tried: &[Engine]) -> Error {
     let least = |time: &dyn Fn(&Engine) -> Option<Seconds>| {
         let times = tried.iter().filter_map(time).map(Seconds::millis);
         times.min_by(f64::total_cmp)
@@ -224,11 +207,7 @@ fn splits(arch: &Architecture, query: &Query, limits: &Limits, node: u64) -> Res
     let base = Workload {
         batch: 1,
         seq: if decodes { 1 } else { limits.prompt },
-        context: if decodes {
-            limits.prompt + limits.output / 2
-        } else {
-            0
-        },
+        context: if decodes { limits.prompt + limits.output / 2 } else { 0 },
         // The requests in flight are spread over the stages of the pipeline.
         microbatches: 1,
         ..query.workload
@@ -239,13 +218,10 @@ fn splits(arch: &Architecture, query: &Query, limits: &Limits, node: u64) -> Res
     let mut refused = None;
     let experts = arch.moe.map_or(1, |moe| moe.experts);
     for tp in divisors(query.gpus).filter(|&tp| tp <= node && query.keeps(Dimension::Tp, tp)) {
-        for pp in divisors(query.gpus / tp)
-            .filter(|&pp| pp <= arch.layers && query.keeps(Dimension::Pp, pp))
-        {
+        for pp in divisors(query.gpus / tp).filter(|&pp| pp <= arch.layers && query.keeps(Dimension::Pp, pp)) {
             let dp = query.gpus / (tp * pp);
-            let spread = divisors(experts).filter(|&ep| {
-                ep <= MOST_EP && (tp * dp).is_multiple_of(ep) && query.keeps(Dimension::Ep, ep)
-            });
+            let spread = divisors(experts)
+                .filter(|&ep| ep <= MOST_EP && (tp * dp).is_multiple_of(ep) && query.keeps(Dimension::Ep, ep));
             for ep in spread {
                 let work = Workload {
                     tp,
@@ -335,9 +311,7 @@ fn timed(
     let framework = predictor.framework(work.mode)?;
     let width = |kind| framework.half_width(kind);
     let in_flight = work.batch * work.dp;
-    let in_flight = limits
-        .concurrency
-        .map_or(in_flight, |all| all.min(in_flight)) as f64;
+    let in_flight = limits.concurrency.map_or(in_flight, |all| all.min(in_flight)) as f64;
     let decodes = work.mode == Mode::Decode;
     if !decodes {
         let time = Timed::step(predictor, arch, work)?.time(framework);
@@ -359,9 +333,7 @@ fn timed(
         prompt: limits.prompt,
         output: limits.output,
     };
-    let of = |work: &Workload| {
-        Timed::served(predictor, arch, work, load).map(|timed| timed.time(framework))
-    };
+    let of = |work: &Workload| Timed::served(predictor, arch, work, load).map(|timed| timed.time(framework));
     let token = of(work)?;
     let prompt = Workload {
         mode: Mode::Prefill,
@@ -389,19 +361,14 @@ fn timed(
             likelihood(Some(token), further, limits.token),
         ],
         tokens_per_s: rate(0.0, 0.0),
-        tokens_per_s_ends: ends
-            .map(|(first, further)| [rate(first, further), rate(-first, -further)]),
+        tokens_per_s_ends: ends.map(|(first, further)| [rate(first, further), rate(-first, -further)]),
         memory,
     })
 }
 
 /// The probability that a time keeps its limit, its logarithm being normal about the expected one; without an interval it
 /// keeps it or not. None without a limit.
-fn likelihood(
-    time: Option<Seconds>,
-    half_width: Option<f64>,
-    limit: Option<Seconds>,
-) -> Option<f64> {
+fn likelihood(time: Option<Seconds>, half_width: Option<f64>, limit: Option<Seconds>) -> Option<f64> {
     let apart = (limit? / time?).ln();
     Some(match half_width {
         Some(half_width) => normal_cdf(apart / half_width * NORMAL_90),

@@ -41,22 +41,11 @@ fn every_layout_is_legal_uses_all_gpus_and_the_whole_batch_and_fits() {
         work.validate(arch).unwrap();
         assert_eq!(work.gpus(), 64);
         assert_eq!(work.batch * work.microbatches * work.dp, 1024, "{work}");
-        assert_eq!(
-            predictor.memory_use(arch, work).unwrap().total(),
-            tried.memory
-        );
+        assert_eq!(predictor.memory_use(arch, work).unwrap().total(), tried.memory);
         assert!(tried.memory <= capacity * plan.tried.memory_share, "{work}");
-        assert!(
-            work.vp == 1 || work.microbatches.is_multiple_of(work.pp),
-            "{work}"
-        );
+        assert!(work.vp == 1 || work.microbatches.is_multiple_of(work.pp), "{work}");
     }
-    let times: Vec<f64> = plan
-        .tried
-        .layouts
-        .iter()
-        .map(|tried| tried.time.secs())
-        .collect();
+    let times: Vec<f64> = plan.tried.layouts.iter().map(|tried| tried.time.secs()).collect();
     assert!(times.is_sorted() && times.len() > 100, "{}", times.len());
     assert!(plan.tried.fitting <= plan.tried.legal && plan.tried.fitting <= times.len());
     for (layout, time) in plan.layouts.iter().zip(times) {
@@ -90,11 +79,7 @@ fn host_memory_is_used_only_where_nothing_fits_without_it_or_where_it_is_asked_f
 #[test]
 fn large_models_reach_the_utilisation_of_published_runs() {
     let predictor = predictor("h100");
-    for (name, gpus) in [
-        ("llama-3-70b", 512),
-        ("llama-3.1-405b", 1024),
-        ("llama-3-8b", 8),
-    ] {
+    for (name, gpus) in [("llama-3-70b", 512), ("llama-3.1-405b", 1024), ("llama-3-8b", 8)] {
         let plan = train(&predictor, model(name), &training(gpus)).unwrap();
         let mfu = plan.layouts[0].step.mfu_full_attention;
         assert!((0.40..=0.62).contains(&mfu), "{name} on {gpus}: {mfu}");
@@ -105,11 +90,7 @@ fn large_models_reach_the_utilisation_of_published_runs() {
 fn what_is_kept_is_kept_and_a_framework_runs_its_own_zero_stages() {
     let arch = model("llama-3-8b");
     let kept = Query {
-        kept: vec![
-            (Dimension::Tp, 2),
-            (Dimension::Pp, 2),
-            (Dimension::Batch, 2),
-        ],
+        kept: vec![(Dimension::Tp, 2), (Dimension::Pp, 2), (Dimension::Batch, 2)],
         zero: Some(1),
         recompute: Some(Recompute::Full),
         ..training(16)
@@ -172,10 +153,7 @@ fn what_cannot_be_planned_says_why() {
         (refused.is_infeasible(), refused.to_string())
     };
     let (infeasible, message) = refused("llama-3.1-405b", &training(8));
-    assert!(
-        infeasible && message.contains("the least takes"),
-        "{message}"
-    );
+    assert!(infeasible && message.contains("the least takes"), "{message}");
     let odd = Query {
         global_batch: 7,
         ..training(64)
@@ -213,10 +191,7 @@ fn any_number_of_requests_is_served_also_one_that_engines_do_not_divide() {
     };
     let served = |batch: Option<u64>, concurrency| {
         let query = Query {
-            kept: batch
-                .map(|batch| (Dimension::Batch, batch))
-                .into_iter()
-                .collect(),
+            kept: batch.map(|batch| (Dimension::Batch, batch)).into_iter().collect(),
             memory_share: 0.9,
             ..query(4, fp8)
         };
@@ -317,10 +292,7 @@ fn engines_keep_their_limits_and_slower_limits_give_more_tokens() {
     let rate = |engines: &Engines| engines.engines[0].tokens_per_s;
     assert!(rate(&quick) < rate(&slow) && rate(&slow) <= rate(&free));
     let refused = served(Some(0.1)).unwrap_err();
-    assert!(
-        refused.to_string().contains("per further token"),
-        "{refused}"
-    );
+    assert!(refused.to_string().contains("per further token"), "{refused}");
     let prompts = Limits {
         first_token: Some(Seconds::from_secs(1.0)),
         ..limits(2048, 0)

@@ -99,11 +99,7 @@ pub fn other_gpu(gpu: &Gpu, known: &Key) -> f64 {
     let dtype = known.variant.dtype().unwrap_or(Dtype::Bf16);
     let peaks = (gpu.nearest_peak(dtype) / other.nearest_peak(dtype)).ln();
     let bandwidths = (gpu.bandwidth() / other.bandwidth()).ln();
-    let maker = if gpu.vendor == other.vendor {
-        0.0
-    } else {
-        OTHER_VENDOR
-    };
+    let maker = if gpu.vendor == other.vendor { 0.0 } else { OTHER_VENDOR };
     EQUAL_GPUS + PER_E_FOLD * (peaks.abs() + bandwidths.abs()) + maker
 }
 
@@ -267,9 +263,7 @@ mod tests {
         let tiny = roofline(gpu, &norm(1));
         assert!(tiny.time.secs() >= gpu.launch_floor().secs());
         let large = roofline(gpu, &norm(1 << 20));
-        assert!(
-            (large.time / (norm(1 << 20).bytes() / gpu.reachable_bandwidth()) - 1.0).abs() < 0.01
-        );
+        assert!((large.time / (norm(1 << 20).bytes() / gpu.reachable_bandwidth()) - 1.0).abs() < 0.01);
         assert_eq!(large.tier, Tier::Roofline);
     }
 

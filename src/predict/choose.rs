@@ -156,11 +156,7 @@ impl Answer {
 }
 
 /// What answers for a GPU.
-pub fn answers(
-    gpu: &Gpu,
-    candidates: &Candidates<'_>,
-    models: &mut Vec<LoadedModel>,
-) -> Result<Answers> {
+pub fn answers(gpu: &Gpu, candidates: &Candidates<'_>, models: &mut Vec<LoadedModel>) -> Result<Answers> {
     let mut answers = Family::ALL.map(|_| Vec::new());
     for family in Family::ALL {
         for variant in family.variants() {
@@ -184,12 +180,11 @@ pub fn answers_of(
     let candidates = candidates.preferring(engine);
     for family in candidates.beside_default(engine) {
         for (variant, known) in family.variants().into_iter().zip(&default[family as usize]) {
-            let may_differ = |known: &&Answer| {
-                candidates.named.is_empty() || models[known.model].engine().is_some()
-            };
+            let may_differ = |known: &&Answer| candidates.named.is_empty() || models[known.model].engine().is_some();
             let answer = match known.as_ref().filter(may_differ).map(|known| known.model) {
-                Some(known) => choose(gpu, &candidates, family, variant, models)?
-                    .filter(|answer| answer.model != known),
+                Some(known) => {
+                    choose(gpu, &candidates, family, variant, models)?.filter(|answer| answer.model != known)
+                }
                 None => None,
             };
             answers[family as usize].push(answer);
@@ -238,12 +233,7 @@ pub fn choose(
 /// The second sub-model of GEMMs where `best` is of a GPU of another generation: of a third generation, of the same maker, as
 /// near as any pair that this was tried on. A part with a link of its own between GPUs errs otherwise than a card, so
 /// both together err less; a card is better off without.
-fn beside(
-    gpu: &Gpu,
-    candidates: &Candidates<'_>,
-    best: &Key,
-    models: &mut Vec<LoadedModel>,
-) -> Option<Answer> {
+fn beside(gpu: &Gpu, candidates: &Candidates<'_>, best: &Key, models: &mut Vec<LoadedModel>) -> Option<Answer> {
     let first = Gpu::find(&best.gpu).ok()?.generation;
     if first == gpu.generation {
         return None;
@@ -259,13 +249,7 @@ fn beside(
                     || (linked_alike && is_linked(other) != is_linked(gpu))
             })
         };
-        let found = next_best(
-            gpu,
-            candidates,
-            (best.family, best.variant),
-            &unlike,
-            models,
-        );
+        let found = next_best(gpu, candidates, (best.family, best.variant), &unlike, models);
         found.map(|(_, answer)| answer)
     };
     of(true).or_else(|| is_linked(gpu).then(|| of(false))?)
@@ -298,12 +282,7 @@ fn next_best<'a>(
         let known = others.filter_map(|(place, submodel, weights)| {
             let distance = distance(gpu, variant, &submodel.key)?;
             // A net of collectives that saw this GPU goes before one of the engine that did not.
-            let rank = (
-                distance,
-                !is_measured(submodel, gpu),
-                place,
-                unlike(submodel),
-            );
+            let rank = (distance, !is_measured(submodel, gpu), place, unlike(submodel));
             (distance <= most).then_some((rank, submodel, weights))
         });
         known.min_by_key(|(rank, ..)| *rank)
@@ -312,8 +291,7 @@ fn next_best<'a>(
     // the family, the one with the same features answers, and where ratios carry that over, this GPU's before another's.
     let families = || std::iter::once(family).chain(family.like());
     let nearest_of = |family, most| {
-        nearest(&candidates.named, family, SAME_WIDTH)
-            .or_else(|| nearest(&candidates.all, family, most))
+        nearest(&candidates.named, family, SAME_WIDTH).or_else(|| nearest(&candidates.all, family, most))
     };
     let own = family.is_carried().then_some(SAME_GPU);
     let (_, submodel, weights) = own
@@ -324,10 +302,7 @@ fn next_best<'a>(
     let mut caveats = Caveats::default();
     caveats.insert_if(!is_measured(submodel, gpu), Caveat::OtherGpu);
     let as_wide = runs_as(variant, known);
-    caveats.insert_if(
-        known.dtype() != variant.dtype() && as_wide,
-        Caveat::OtherDtype,
-    );
+    caveats.insert_if(known.dtype() != variant.dtype() && as_wide, Caveat::OtherDtype);
     caveats.insert_if(!as_wide, Caveat::OtherWidth);
     let model = load(submodel, weights, gpu, models);
     let answer = Answer {
@@ -470,19 +445,11 @@ pub fn alignment(
         true => OddSizes::Free,
         false => OddSizes::Measured,
     };
-    Ok((
-        odd_sizes,
-        Some(load(submodel, weights, measured_on, models)),
-    ))
+    Ok((odd_sizes, Some(load(submodel, weights, measured_on, models))))
 }
 
 /// The index of this sub-model for this GPU, loaded once.
-fn load(
-    submodel: &Submodel,
-    weights: &Arc<Weights>,
-    gpu: &Gpu,
-    models: &mut Vec<LoadedModel>,
-) -> usize {
+fn load(submodel: &Submodel, weights: &Arc<Weights>, gpu: &Gpu, models: &mut Vec<LoadedModel>) -> usize {
     let known = models
         .iter()
         .position(|model| model.key == submodel.key && model.gpu == gpu.name);
@@ -520,8 +487,7 @@ impl Candidates<'_> {
             let mut submodels = artifact.card.submodels.iter();
             submodels.any(|submodel| {
                 submodel.key.family == family
-                    && (unlikeness(engine, submodel).is_some()
-                        || is_default(artifact, submodel, Some(engine)))
+                    && (unlikeness(engine, submodel).is_some() || is_default(artifact, submodel, Some(engine)))
                     && !is_default(artifact, submodel, None)
             })
         };
@@ -556,13 +522,9 @@ fn unlikeness(engine: Engine, submodel: &Submodel) -> Option<u8> {
 /// Whether a sub-model is the first of its GPU, family and variant; for an engine the first that timed any engine, if one did.
 fn is_default(artifact: &Artifact, submodel: &Submodel, engine: Option<Engine>) -> bool {
     let Key {
-        gpu,
-        family,
-        variant,
-        ..
+        gpu, family, variant, ..
     } = &submodel.key;
-    let alike =
-        |other: &&Key| other.family == *family && other.variant == *variant && other.gpu == *gpu;
+    let alike = |other: &&Key| other.family == *family && other.variant == *variant && other.gpu == *gpu;
     let keys = artifact.card.submodels.iter().map(|other| &other.key);
     let mut alike = keys.filter(alike);
     let first = alike.clone().next();
@@ -724,12 +686,10 @@ fn distance(gpu: &Gpu, variant: Variant, key: &Key) -> Option<u32> {
         _ if key.variant.kind() != variant.kind() => return None,
         (false, true) => 1,
         // Of other widths, the one whose inputs are as wide.
-        (false, false) => {
-            match key.variant.dtype().map(Dtype::size) == variant.dtype().map(Dtype::size) {
-                true => 6,
-                false => 7,
-            }
-        }
+        (false, false) => match key.variant.dtype().map(Dtype::size) == variant.dtype().map(Dtype::size) {
+            true => 6,
+            false => 7,
+        },
     };
     let gpu = match key.gpu.as_str() {
         name if name == gpu.name => 0,
@@ -747,11 +707,7 @@ mod tests {
     fn sparse_tables_are_of_built_in_models_and_no_siblings() {
         for entry in &SPARSE.submodel {
             let artifact = library::find(&entry.gpu).unwrap().unwrap();
-            assert!(
-                artifact
-                    .submodels()
-                    .any(|(submodel, _)| entry.is(&submodel.key))
-            );
+            assert!(artifact.submodels().any(|(submodel, _)| entry.is(&submodel.key)));
             assert!(entry.m_from > 1 && entry.source.contains("rows"));
         }
         for ampere in ["a30", "a100-40gb", "a100-40gb-pcie"] {
@@ -795,10 +751,7 @@ mod tests {
         let answer = gemm(&candidates.preferring(Engine::Trtllm));
         let answering = [answer.model, answer.beside.unwrap()].map(|model| &models[model].key.gpu);
         assert_eq!(answering, ["a100", "b200"]);
-        assert_eq!(
-            answer.name,
-            "sglang 0.5.10 on a100 and trtllm 1.3.0rc20 on b200"
-        );
+        assert_eq!(answer.name, "sglang 0.5.10 on a100 and trtllm 1.3.0rc20 on b200");
         // H200's fp8 GEMMs of SGLang saw no row of H100, but answer for their engine alone.
         let fp8 = Variant::Format(Dtype::Fp8);
         let mut name = |candidates: &Candidates<'_>| {
@@ -850,32 +803,14 @@ mod tests {
             ("h200", Engine::Sglang, gemm, fp8, ours, sglang),
             ("h200", Engine::Trtllm, gemm, bf16, ours, trtllm),
             ("h200", Engine::Vllm, gemm, bf16, ours, trtllm),
-            (
-                "h200",
-                Engine::Vllm,
-                Family::Prefill,
-                bf16,
-                ours,
-                sglang_5_10,
-            ),
+            ("h200", Engine::Vllm, Family::Prefill, bf16, ours, sglang_5_10),
             ("h200", Engine::Vllm, gemm, fp8, ours, sglang),
             ("h200", Engine::Trtllm, gemm, fp8, ours, trtllm),
-            (
-                "h200",
-                Engine::Trtllm,
-                decode,
-                bf16,
-                "sglang 0.5.10 on h200",
-                trtllm,
-            ),
+            ("h200", Engine::Trtllm, decode, bf16, "sglang 0.5.10 on h200", trtllm),
         ] {
             let (found, of_engine) = of(gpu, engine, family, dtype);
             assert_eq!(found, default);
-            assert_eq!(
-                of_engine.as_deref(),
-                Some(own),
-                "{gpu} {engine} {family} {dtype}"
-            );
+            assert_eq!(of_engine.as_deref(), Some(own), "{gpu} {engine} {family} {dtype}");
         }
         for (gpu, engine, family, dtype) in [
             ("a100", Engine::Sglang, decode, bf16),

@@ -56,13 +56,11 @@ impl Traffic {
         let (in_node, between) = match op.kind {
             CollectiveKind::SendReceive if nodes > 1.0 => (0.0, bytes),
             CollectiveKind::SendReceive => (bytes, 0.0),
-            CollectiveKind::AllToAll => {
-                (bytes * (inside - 1.0) / ranks, bytes * (1.0 - 1.0 / nodes))
-            }
+            CollectiveKind::AllToAll => (bytes * (inside - 1.0) / ranks, bytes * (1.0 - 1.0 / nodes)),
             // A ring crosses from node to node once a channel, and each GPU's adapter carries the share of one channel.
-            CollectiveKind::AllReduce
-            | CollectiveKind::AllGather
-            | CollectiveKind::ReduceScatter => (wire, wire / inside),
+            CollectiveKind::AllReduce | CollectiveKind::AllGather | CollectiveKind::ReduceScatter => {
+                (wire, wire / inside)
+            }
         };
         // Where every rank is in a node of its own the link is not used, where all are in one the network is not.
         let in_node = if inside > 1.0 { in_node } else { 0.0 };

@@ -116,10 +116,7 @@ impl Laws {
                 for wide in [false, true] {
                     let near = Near::new((law, on), document.transfer, gpu, provider, wide);
                     let known = laws.entry(provider, law.kernel, law.pass, wide);
-                    if known
-                        .as_ref()
-                        .is_none_or(|known| near.distance < known.distance)
-                    {
+                    if known.as_ref().is_none_or(|known| near.distance < known.distance) {
                         *known = Some(near);
                     }
                 }
@@ -128,13 +125,7 @@ impl Laws {
         Ok(laws)
     }
 
-    fn entry(
-        &mut self,
-        provider: Provider,
-        kernel: MemoryKind,
-        pass: Pass,
-        wide: bool,
-    ) -> &mut Option<Near> {
+    fn entry(&mut self, provider: Provider, kernel: MemoryKind, pass: Pass, wide: bool) -> &mut Option<Near> {
         &mut self.0[provider as usize][kernel as usize][pass as usize][usize::from(wide)]
     }
 
@@ -322,13 +313,13 @@ mod tests {
             };
             laws.estimate(&op, provider)
         };
-        let [compiled, fused] = [Provider::Compiled, Provider::Fused]
-            .map(|provider| of(MemoryKind::CrossEntropy, provider).unwrap());
+        let [compiled, fused] =
+            [Provider::Compiled, Provider::Fused].map(|provider| of(MemoryKind::CrossEntropy, provider).unwrap());
         assert!(compiled.caveats.contains(Caveat::OtherProvider));
         assert_eq!(compiled.time, fused.time);
         assert!(compiled.half_width > 2.0 * fused.half_width);
-        let [eager, fused] = [Provider::Eager, Provider::Fused]
-            .map(|provider| of(MemoryKind::Swiglu, provider).unwrap());
+        let [eager, fused] =
+            [Provider::Eager, Provider::Fused].map(|provider| of(MemoryKind::Swiglu, provider).unwrap());
         assert!(eager.time > fused.time * 2.0);
         for provider in Provider::ALL {
             assert!(of(MemoryKind::Permute, provider).is_none());
@@ -340,9 +331,10 @@ mod tests {
         for gpu in Gpu::all() {
             let rates = GpuRates::new(gpu, gpu.launch_floor());
             let laws = Laws::of(gpu, true).unwrap();
-            for (kind, rows, cols) in MemoryKind::ALL.into_iter().flat_map(|kind| {
-                [(1, 1), (16, 4096), (8192, 4096), (1 << 20, 1 << 14)].map(|at| (kind, at.0, at.1))
-            }) {
+            for (kind, rows, cols) in MemoryKind::ALL
+                .into_iter()
+                .flat_map(|kind| [(1, 1), (16, 4096), (8192, 4096), (1 << 20, 1 << 14)].map(|at| (kind, at.0, at.1)))
+            {
                 for (pass, provider) in Pass::ALL
                     .into_iter()
                     .flat_map(|pass| Provider::ALL.map(|provider| (pass, provider)))

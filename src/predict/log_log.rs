@@ -21,9 +21,7 @@ impl TryFrom<Vec<(f64, f64)>> for LogLog {
     type Error = &'static str;
 
     fn try_from(points: Vec<(f64, f64)>) -> Result<Self, Self::Error> {
-        let positive = points
-            .iter()
-            .all(|&(size, value)| size > 0.0 && value > 0.0);
+        let positive = points.iter().all(|&(size, value)| size > 0.0 && value > 0.0);
         if !positive || points.is_empty() || !points.is_sorted_by(|a, b| a.0 < b.0) {
             return Err("allowed are one point or more, with rising sizes and positive values");
         }

@@ -56,8 +56,7 @@ impl<'a> Memo<'a> {
         }
         for item in &step.items {
             let asked = context.asked(&item.op);
-            self.missing
-                .extend(asked.filter(|op| !self.known.contains_key(op)));
+            self.missing.extend(asked.filter(|op| !self.known.contains_key(op)));
         }
         if !self.missing.is_empty() {
             let estimates = self.predictor.predict_by(kernels, &self.missing);

@@ -91,11 +91,7 @@ impl Predictor {
     /// nor through a teacher. Odd sizes are known from elsewhere; measured ratios between kernels of attention stay, laws of its memory-bound
     /// kernels do not.
     pub fn leaving_out(gpu: &Gpu) -> Result<Self> {
-        Self::of(
-            gpu,
-            &choose::candidates_without(gpu)?,
-            Laws::of(gpu, false)?,
-        )
+        Self::of(gpu, &choose::candidates_without(gpu)?, Laws::of(gpu, false)?)
     }
 
     fn of(gpu: &Gpu, candidates: &choose::Candidates<'_>, laws: Laws) -> Result<Self> {
@@ -103,8 +99,7 @@ impl Predictor {
         let answers = choose::answers(gpu, candidates, &mut models)?;
         let mut of_engines = Engine::ALL.map(|_| Family::ALL.map(|_| Vec::new()));
         for engine in Engine::ALL {
-            of_engines[engine as usize] =
-                choose::answers_of(engine, gpu, candidates, &answers, &mut models)?;
+            of_engines[engine as usize] = choose::answers_of(engine, gpu, candidates, &answers, &mut models)?;
         }
         let (odd_sizes, alignment) = choose::alignment(gpu, candidates, &mut models)?;
         Ok(Self {
@@ -182,10 +177,7 @@ impl Predictor {
     /// What the framework of this mode keeps in memory while it trains.
     pub fn practice(&self, mode: Mode) -> Practice {
         let framework = self.framework(mode);
-        framework.map_or_else(
-            |_| Practice::default(),
-            |framework| framework.practice.clone(),
-        )
+        framework.map_or_else(|_| Practice::default(), |framework| framework.practice.clone())
     }
 
     /// Memory on the fullest GPU of a replica under the framework of the workload's mode.
@@ -220,23 +212,13 @@ impl Predictor {
     }
 
     /// The stack and GPU that answer for these kernels of this family and variant (`trtllm 1.3.0rc20 on h200`).
-    pub fn basis(
-        &self,
-        kernels: Kernels,
-        family: Family,
-        variant: impl Into<Variant>,
-    ) -> Option<String> {
+    pub fn basis(&self, kernels: Kernels, family: Family, variant: impl Into<Variant>) -> Option<String> {
         self.answer(kernels.engine, family, variant.into())
             .map(|answer| answer.name.clone())
     }
 
     /// The family whose kernels answer for a family: another one where the GPU has no model of it.
-    pub fn answering(
-        &self,
-        kernels: Kernels,
-        family: Family,
-        variant: impl Into<Variant>,
-    ) -> Family {
+    pub fn answering(&self, kernels: Kernels, family: Family, variant: impl Into<Variant>) -> Family {
         self.answer(kernels.engine, family, variant.into())
             .map_or(family, |answer| answer.family)
     }
@@ -254,9 +236,7 @@ impl Predictor {
 
     /// What answers for each family and variant: the stack and GPU, and what is unlike the question; the default before
     /// what answers in its place for kernels of an engine.
-    pub fn answers(
-        &self,
-    ) -> impl Iterator<Item = (Family, Variant, Option<Engine>, &str, Caveats)> {
+    pub fn answers(&self) -> impl Iterator<Item = (Family, Variant, Option<Engine>, &str, Caveats)> {
         let asked = Family::ALL.into_iter().flat_map(|family| {
             let variants = family.variants().into_iter();
             variants.map(move |variant| (family, variant))
@@ -266,13 +246,7 @@ impl Predictor {
             let tables = std::iter::once((None, &self.answers)).chain(of_engines);
             tables.filter_map(move |(engine, table)| {
                 let answer = at(table, family, variant)?;
-                Some((
-                    family,
-                    variant,
-                    engine,
-                    answer.name.as_str(),
-                    answer.caveats,
-                ))
+                Some((family, variant, engine, answer.name.as_str(), answer.caveats))
             })
         })
     }
@@ -295,9 +269,7 @@ impl Predictor {
                 let answers = answers.map(|(op, plan)| {
                     let estimate = self.conclude(op, plan, kernels.memory, batch);
                     let estimate = match op {
-                        Op::Attention(op)
-                            if !op.has_fused_kernel() && estimate.tier != Tier::Measured =>
-                        {
+                        Op::Attention(op) if !op.has_fused_kernel() && estimate.tier != Tier::Measured => {
                             assume::unfused(&self.gpu, op, estimate)
                         }
                         _ => estimate,

@@ -250,15 +250,7 @@ mod tests {
             causal: false,
             ..causal
         };
-        for gpu in [
-            "h100",
-            "h200",
-            "rtx-pro-6000",
-            "a100",
-            "t4",
-            "mi300x",
-            "b60",
-        ] {
+        for gpu in ["h100", "h200", "rtx-pro-6000", "a100", "t4", "mi300x", "b60"] {
             let factor = ratios(gpu).carry(&full, &causal).factor;
             assert!((1.5..2.0).contains(&factor), "{gpu}: {factor}");
         }

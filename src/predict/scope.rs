@@ -47,9 +47,7 @@ impl OtherStack {
     fn holds(&self, family: Family, variant: Variant) -> bool {
         let has = |dtype| self.dtypes.as_ref().is_none_or(|all| all.contains(&dtype));
         let is_of_kind = |kind: &String| variant.kind() == Some(kind);
-        self.family == family
-            && variant.dtype().is_none_or(has)
-            && self.kind.as_ref().is_none_or(is_of_kind)
+        self.family == family && variant.dtype().is_none_or(has) && self.kind.as_ref().is_none_or(is_of_kind)
     }
 }
 
@@ -78,19 +76,14 @@ mod tests {
     fn every_family_and_variant_has_a_width_of_other_stacks() {
         for family in Family::ALL {
             for variant in family.variants() {
-                let known = OTHER_STACKS
-                    .entry
-                    .iter()
-                    .find(|entry| entry.holds(family, variant));
+                let known = OTHER_STACKS.entry.iter().find(|entry| entry.holds(family, variant));
                 let width = known.map(|entry| entry.half_width);
                 assert!(width.is_some_and(|width| width > 0.0), "{family} {variant}");
             }
         }
         for entry in &OTHER_STACKS.entry {
             let variants = entry.family.variants();
-            let mut held = variants
-                .iter()
-                .filter(|&&variant| entry.holds(entry.family, variant));
+            let mut held = variants.iter().filter(|&&variant| entry.holds(entry.family, variant));
             assert!(held.next().is_some(), "{entry:?}");
         }
     }

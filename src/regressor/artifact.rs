@@ -426,8 +426,8 @@ impl Artifact {
         struct Version {
             schema: u32,
         }
-        let version: Version = serde_json::from_str(card)
-            .map_err(|error| bad(format!("{CARD_FILE} is not a model card: {error}")))?;
+        let version: Version =
+            serde_json::from_str(card).map_err(|error| bad(format!("{CARD_FILE} is not a model card: {error}")))?;
         if version.schema != SCHEMA {
             let found = version.schema;
             return Err(Error::field(
@@ -437,10 +437,9 @@ impl Artifact {
                 &SCHEMA.to_string(),
             ));
         }
-        let card: Card =
-            serde_json::from_str(card).map_err(|error| bad(format!("{CARD_FILE}: {error}")))?;
-        let tensors = SafeTensors::deserialize(weights)
-            .map_err(|error| bad(format!("{WEIGHTS_FILE} is damaged: {error}")))?;
+        let card: Card = serde_json::from_str(card).map_err(|error| bad(format!("{CARD_FILE}: {error}")))?;
+        let tensors =
+            SafeTensors::deserialize(weights).map_err(|error| bad(format!("{WEIGHTS_FILE} is damaged: {error}")))?;
         let used = Cell::new(0);
         let loaded = card
             .submodels
@@ -458,10 +457,7 @@ impl Artifact {
                 "{WEIGHTS_FILE} holds {extra} tensors that the card does not describe"
             )));
         }
-        Ok(Self {
-            card,
-            weights: loaded,
-        })
+        Ok(Self { card, weights: loaded })
     }
 
     /// Writes both files and gives the card the digest of the weights; the card goes last, so that a folder with a card is
@@ -472,8 +468,7 @@ impl Artifact {
             store_submodel(&mut tensors, index, weights);
         }
         let views = tensors.iter().map(|(name, (dtype, shape, bytes))| {
-            let view = TensorView::new(*dtype, shape.clone(), bytes)
-                .expect("shape and bytes were made together");
+            let view = TensorView::new(*dtype, shape.clone(), bytes).expect("shape and bytes were made together");
             (name.as_str(), view)
         });
         let bytes = safetensors::serialize(views, None)
@@ -505,12 +500,7 @@ fn store_submodel(tensors: &mut BTreeMap<String, Stored>, index: usize, weights:
     };
     for (name, values) in [("mean", &weights.mean), ("scale", &weights.scale)] {
         let bytes = values.iter().flat_map(|value| value.to_le_bytes());
-        store(
-            format!("{index}.{name}"),
-            F32,
-            &[values.len()],
-            bytes.collect(),
-        );
+        store(format!("{index}.{name}"), F32, &[values.len()], bytes.collect());
     }
     for (member, net) in weights.nets.iter().enumerate() {
         for (depth, layer) in net.layers.iter().enumerate() {
@@ -523,10 +513,7 @@ fn store_submodel(tensors: &mut BTreeMap<String, Stored>, index: usize, weights:
                 let integers = quantized.integers.iter();
                 let (dtype, bytes): (_, Vec<u8>) = match quantized.is_narrow() {
                     true => (I8, integers.map(|&integer| integer as u8).collect()),
-                    false => (
-                        I16,
-                        integers.flat_map(|integer| integer.to_le_bytes()).collect(),
-                    ),
+                    false => (I16, integers.flat_map(|integer| integer.to_le_bytes()).collect()),
                 };
                 store(named("weight"), dtype, &shape, bytes);
                 store(named("scale"), F16, &shape[1..], halved(&quantized.scales));
@@ -561,19 +548,14 @@ fn load_submodel(
     let by_time = (calibration.factors.len(), calibration.bounds_us.len());
     let by_sizes = calibration.sizes.iter();
     let by_sizes = by_sizes.map(|by| (by.factors.len(), by.bounds.len()));
-    if let Some((groups, _)) = by_sizes
-        .chain([by_time])
-        .find(|(groups, bounds)| *groups != bounds + 1)
-    {
+    if let Some((groups, _)) = by_sizes.chain([by_time]).find(|(groups, bounds)| *groups != bounds + 1) {
         return Err(format!(
             "{name}: the calibration has {groups} factors, one more than its bounds is allowed"
         ));
     }
     let known = key.family.groupings();
     let known = known.into_iter().map(|(by, _)| by);
-    if !calibration.sizes.is_empty()
-        && !calibration.sizes.iter().map(|by| &*by.by).eq(known.clone())
-    {
+    if !calibration.sizes.is_empty() && !calibration.sizes.iter().map(|by| &*by.by).eq(known.clone()) {
         let found: Vec<_> = calibration.sizes.iter().map(|by| &*by.by).collect();
         return Err(format!(
             "{name}: the calibration goes by {}; allowed: {}",
@@ -601,9 +583,7 @@ fn load_submodel(
         ));
     }
     if submodel.hidden.contains(&0) {
-        return Err(format!(
-            "{name} has a hidden layer of width 0; allowed: 1 or more"
-        ));
+        return Err(format!("{name} has a hidden layer of width 0; allowed: 1 or more"));
     }
     let is_distilled = submodel.training.distilled.is_some();
     if is_distilled && submodel.members != 1 {
@@ -636,9 +616,7 @@ fn load_submodel(
         let values: Vec<f32> = match dtype {
             F16 => {
                 let halves = bytes.as_chunks().0.iter();
-                halves
-                    .map(|&half| f16::from_le_bytes(half).to_f32())
-                    .collect()
+                halves.map(|&half| f16::from_le_bytes(half).to_f32()).collect()
             }
             _ => {
                 let singles = bytes.as_chunks().0.iter();
@@ -647,9 +625,7 @@ fn load_submodel(
         };
         match values.iter().all(|value| value.is_finite()) {
             true => Ok(values),
-            false => Err(format!(
-                "{name}: tensor `{tensor}` holds a value that is not a number"
-            )),
+            false => Err(format!("{name}: tensor `{tensor}` holds a value that is not a number")),
         }
     };
     let inputs = key.family.width();
@@ -669,17 +645,8 @@ fn load_submodel(
             } else {
                 let (dtype, bytes) = take(&named("weight"), &[I8, I16], pair)?;
                 let integers = match dtype {
-                    I8 => bytes
-                        .iter()
-                        .map(|&byte| byte.cast_signed().into())
-                        .collect(),
-                    _ => bytes
-                        .as_chunks()
-                        .0
-                        .iter()
-                        .copied()
-                        .map(i16::from_le_bytes)
-                        .collect(),
+                    I8 => bytes.iter().map(|&byte| byte.cast_signed().into()).collect(),
+                    _ => bytes.as_chunks().0.iter().copied().map(i16::from_le_bytes).collect(),
                 };
                 let quantized = Quantized {
                     integers,

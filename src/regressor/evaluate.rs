@@ -4,9 +4,7 @@
 //! through its hidden layers, and each output is a dot product with the units of the last of them.
 
 use crate::regressor::artifact::{Weights, normalised};
-use crate::regressor::kernel::{
-    Codes, Dense, Instructions, Loops, ROW, clear_end, grown, vectorised,
-};
+use crate::regressor::kernel::{Codes, Dense, Instructions, Loops, ROW, clear_end, grown, vectorised};
 use crate::regressor::net::{Layer, Net, Output};
 use std::cell::RefCell;
 
@@ -135,9 +133,7 @@ impl Loops for Block<'_> {
 
     #[inline(always)] // into a function that is compiled for vectors
     fn run(self) {
-        let Self {
-            rows, scratch, out, ..
-        } = self;
+        let Self { rows, scratch, out, .. } = self;
         self.evaluator.evaluate_block(rows, scratch, out);
     }
 }
@@ -275,9 +271,7 @@ mod tests {
             assert_eq!(out.len(), expected.len());
             assert_eq!(*first.get_or_insert_with(|| out.clone()), out);
             for (row, (found, expected)) in out.iter().zip(&expected).enumerate() {
-                for (found, expected) in
-                    [(found.mean, expected.mean), (found.spread, expected.spread)]
-                {
+                for (found, expected) in [(found.mean, expected.mean), (found.spread, expected.spread)] {
                     // Inputs of each layer are rounded to 16 bits.
                     let near = (found - expected).abs() <= 1e-4 * (1.0 + expected.abs());
                     assert!(near, "{instructions:?} row {row}: {found}, not {expected}");

@@ -57,9 +57,7 @@ impl Instructions {
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi1"),
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => {
-                is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni")
-            }
+            Self::Avx512 => is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni"),
         }
     }
 
@@ -243,12 +241,7 @@ impl Dense {
     /// # Safety
     /// The processor must have the instructions of `V`.
     #[inline(always)]
-    unsafe fn multiply_strip<V: Vector, const VECTORS: usize>(
-        &self,
-        start: usize,
-        codes: &Codes,
-        output: &mut [f32],
-    ) {
+    unsafe fn multiply_strip<V: Vector, const VECTORS: usize>(&self, start: usize, codes: &Codes, output: &mut [f32]) {
         let outputs = VECTORS * V::LANES;
         let lines = self.inputs / ROW;
         let weights = &self.weights[start * lines..][..outputs * lines];
@@ -408,13 +401,7 @@ trait Vector: Copy {
     unsafe fn add_products(self, left: Self::Pairs, right: Self::Pairs) -> Self;
 
     /// Stores `max(0, self · scale · step + bias)`, rounded after each operation; all three must point to `LANES` numbers.
-    unsafe fn store_rectified(
-        self,
-        step: f32,
-        scales: *const f32,
-        biases: *const f32,
-        to: *mut f32,
-    );
+    unsafe fn store_rectified(self, step: f32, scales: *const f32, biases: *const f32, to: *mut f32);
 }
 
 impl Vector for [i32; 4] {
@@ -442,8 +429,7 @@ impl Vector for [i32; 4] {
         // SAFETY: the caller promises four pairs.
         let pairs = unsafe { from.cast::<[[i16; 2]; 4]>().read() };
         let bits = pairs.into_iter().enumerate();
-        bits.map(|(place, pair)| u64::from(pair != [0; 2]) << place)
-            .sum()
+        bits.map(|(place, pair)| u64::from(pair != [0; 2]) << place).sum()
     }
 
     #[inline(always)]
@@ -453,13 +439,7 @@ impl Vector for [i32; 4] {
     }
 
     #[inline(always)]
-    unsafe fn store_rectified(
-        self,
-        step: f32,
-        scales: *const f32,
-        biases: *const f32,
-        to: *mut f32,
-    ) {
+    unsafe fn store_rectified(self, step: f32, scales: *const f32, biases: *const f32, to: *mut f32) {
         // SAFETY: the caller promises four numbers each.
         unsafe {
             let (scales, biases) = (scales.cast::<[f32; 4]>(), biases.cast::<[f32; 4]>());
@@ -514,13 +494,7 @@ macro_rules! vector {
             }
 
             #[inline(always)]
-            unsafe fn store_rectified(
-                self,
-                step: f32,
-                scales: *const f32,
-                biases: *const f32,
-                to: *mut f32,
-            ) {
+            unsafe fn store_rectified(self, step: f32, scales: *const f32, biases: *const f32, to: *mut f32) {
                 unsafe {
                     let scaled = $multiply($convert(self), $load_real(scales));
                     let value = $add($multiply(scaled, $splat_real(step)), $load_real(biases));

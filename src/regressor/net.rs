@@ -66,9 +66,7 @@ impl Quantized {
         let mut integers = Vec::with_capacity(layer.weight.len());
         for weights in layer.weight.chunks_exact(layer.outputs) {
             let weights = weights.iter().zip(&inverses);
-            integers.extend(
-                weights.map(|(weight, inverse)| nearest((weight * inverse).max(-most).min(most))),
-            );
+            integers.extend(weights.map(|(weight, inverse)| nearest((weight * inverse).max(-most).min(most))));
         }
         Self { integers, scales }
     }

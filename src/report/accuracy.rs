@@ -58,12 +58,7 @@ These figures were chosen by looking at the rows that the errors above count, so
 
 /// The whole page.
 pub fn markdown(models: &[&Artifact], judged: &Judged) -> String {
-    let parts = [
-        operators(models),
-        left_out(judged),
-        steps(),
-        kept_out(judged),
-    ];
+    let parts = [operators(models), left_out(judged), steps(), kept_out(judged)];
     format!("{PREAMBLE}{}{CHOSEN}", parts.concat())
 }
 
@@ -111,11 +106,7 @@ pub fn operators(models: &[&Artifact]) -> String {
     }
     let mut text = OPERATORS.to_owned();
     for ([gpu, stack], cells) in rows {
-        let cell = |class| {
-            cells
-                .get(class)
-                .map_or_else(String::new, |cells| cells.join(", "))
-        };
+        let cell = |class| cells.get(class).map_or_else(String::new, |cells| cells.join(", "));
         let [gemm, attention, experts] = [GEMM, ATTENTION, EXPERTS].map(cell);
         line(&mut text, &[gpu, stack, &gemm, &attention, &experts]);
     }
@@ -133,13 +124,7 @@ pub fn operators(models: &[&Artifact]) -> String {
         };
         line(
             &mut text,
-            &[
-                &name,
-                &errors.len().to_string(),
-                &range(0),
-                &range(1),
-                &range(2),
-            ],
+            &[&name, &errors.len().to_string(), &range(0), &range(1), &range(2)],
         );
     }
     text
@@ -194,10 +179,7 @@ fn left_out(judged: &Judged) -> String {
             }
             None => String::new(),
         });
-        line(
-            &mut text,
-            &[gpu, &grouped(rows as u64), &gemm, &attention, &experts],
-        );
+        line(&mut text, &[gpu, &grouped(rows as u64), &gemm, &attention, &experts]);
     }
     text
 }
@@ -238,17 +220,8 @@ fn fits<'a>(head: &str, frameworks: impl IntoIterator<Item = &'a Framework>) -> 
             let [runs, together] = [fit.runs, fit.configurations].map(grouped);
             let [median, mean, p90] = [fit.median_ape, fit.mean_ape, fit.p90_ape].map(percent);
             let half_width = shown(framework.half_width(*kind), percent);
-            let names = [
-                framework.name.as_str(),
-                kind.name(),
-                &generations,
-                &runs,
-                &together,
-            ];
-            line(
-                &mut text,
-                &[&names[..], &[&median, &mean, &p90, &half_width]].concat(),
-            );
+            let names = [framework.name.as_str(), kind.name(), &generations, &runs, &together];
+            line(&mut text, &[&names[..], &[&median, &mean, &p90, &half_width]].concat());
         }
     }
     text
@@ -279,13 +252,8 @@ The half width is the shipped one.
     for (key, errors) in &judged.unfitted {
         let mut cells = key.to_vec();
         cells.push(grouped(errors.n as u64));
-        cells.extend(
-            [errors.median_ape, errors.mean_ape, errors.p90_ape].map(|ape| shown(ape, percent)),
-        );
-        cells.extend([
-            shown(errors.bias, signed),
-            shown(errors.coverage_90, percent),
-        ]);
+        cells.extend([errors.median_ape, errors.mean_ape, errors.p90_ape].map(|ape| shown(ape, percent)));
+        cells.extend([shown(errors.bias, signed), shown(errors.coverage_90, percent)]);
         line(&mut text, &cells);
     }
     text.push_str(LAYOUTS);
@@ -346,13 +314,9 @@ mod tests {
         let judged = Judged {
             left_out: [(["h100", GEMM].map(str::to_owned), errors)].into(),
             by_model: vec![
-                Framework::find(
-                    "megatron",
-                    crate::arch::Mode::Train,
-                    crate::gpu::Generation::Hopper,
-                )
-                .unwrap()
-                .clone(),
+                Framework::find("megatron", crate::arch::Mode::Train, crate::gpu::Generation::Hopper)
+                    .unwrap()
+                    .clone(),
             ],
             unfitted: [(["step", "train_dense", "ddp"].map(str::to_owned), errors)].into(),
             planned: vec![planned(0.0625), planned(0.25), planned(0.03)],
@@ -365,10 +329,6 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
-        assert_eq!(
-            text.matches("| megatron | train_dense |").count(),
-            2,
-            "{text}"
-        );
+        assert_eq!(text.matches("| megatron | train_dense |").count(), 2, "{text}");
     }
 }

@@ -80,8 +80,7 @@ impl ArchitectureShape {
 
     /// The inner width of the MLP, `11008`, or of the experts, `8 of 128 x 768`; with `+ 1536` for shared ones.
     pub(super) fn inner_width(&self) -> String {
-        let (Some(experts), Some(top_k), Some(width)) = (self.experts, self.top_k, self.moe_d_ff)
-        else {
+        let (Some(experts), Some(top_k), Some(width)) = (self.experts, self.top_k, self.moe_d_ff) else {
             return self.d_ff.to_string();
         };
         let shared = self.moe_shared_d_ff.filter(|shared| *shared > 0);

@@ -39,12 +39,7 @@ struct Moved {
 
 impl CalibrationReport {
     /// Describes the framework `fitted` from `base` to `samples` that was written to `out`.
-    pub fn new(
-        base: &Framework,
-        fitted: &Framework,
-        samples: &[Sample],
-        out: Option<&Path>,
-    ) -> Self {
+    pub fn new(base: &Framework, fitted: &Framework, samples: &[Sample], out: Option<&Path>) -> Self {
         let moved = Constant::ALL
             .into_iter()
             .filter(|&constant| fitted.figure(constant).prior.is_some());
@@ -100,7 +95,9 @@ impl Report for CalibrationReport {
                 percent(fit.mean_ape),
                 percent(fit.p90_ape),
                 percent(fit.coverage_90),
-                self.half_widths.get(kind).map_or_else(String::new, |half| percent(*half)),
+                self.half_widths
+                    .get(kind)
+                    .map_or_else(String::new, |half| percent(*half)),
             ));
         }
         text.push_str(&format!(

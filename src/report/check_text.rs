@@ -57,11 +57,7 @@ impl CheckReport {
             (None, Some(why)) => format!("does not run: {why}"),
             (None, None) => String::new(),
         };
-        let notes: Vec<_> = self
-            .notes
-            .iter()
-            .map(|note| format!("note {note}\n"))
-            .collect();
+        let notes: Vec<_> = self.notes.iter().map(|note| format!("note {note}\n")).collect();
         format!(
             "{} ({} parameters) on {} ({})\n{}\n{}{step}\n",
             self.model.name,
@@ -108,10 +104,7 @@ impl CheckReport {
 
     /// A fix and its predicted cost.
     fn proposal(&self, fix: &FixKeys) -> String {
-        let heads = fix
-            .changes
-            .iter()
-            .find(|one| one.dimension == Dimension::Heads);
+        let heads = fix.changes.iter().find(|one| one.dimension == Dimension::Heads);
         let changes: Vec<_> = fix
             .changes
             .iter()
@@ -167,16 +160,10 @@ impl CheckReport {
     }
 
     fn summary(&self) -> String {
-        let applicable = self
-            .rules
-            .iter()
-            .filter(|rule| rule.verdict != "not_applicable");
+        let applicable = self.rules.iter().filter(|rule| rule.verdict != "not_applicable");
         match self.broken {
             0 => format!("all {} rules that apply are met", applicable.count()),
-            broken => format!(
-                "{broken} of {} rules that apply are broken",
-                applicable.count()
-            ),
+            broken => format!("{broken} of {} rules that apply are broken", applicable.count()),
         }
     }
 }
@@ -184,11 +171,7 @@ impl CheckReport {
 /// `254.4 ms (90 %: 224.0 ms to 288.9 ms)`.
 fn timed(step: &StepKeys) -> String {
     let [time, low, high] = [step.time_us, step.low_us, step.high_us].map(Seconds::from_micros);
-    let memory = if step.fits {
-        ""
-    } else {
-        "; DOES NOT FIT the memory"
-    };
+    let memory = if step.fits { "" } else { "; DOES NOT FIT the memory" };
     format!("{time} (90 %: {low} to {high}){memory}")
 }
 

@@ -63,9 +63,9 @@ impl ChoicesReport {
 
 impl Report for ChoicesReport {
     fn text(&self) -> String {
-        let each = self.answer_us.map_or(String::new(), |each| {
-            format!(", {each:.1} us a shape and thread")
-        });
+        let each = self
+            .answer_us
+            .map_or(String::new(), |each| format!(", {each:.1} us a shape and thread"));
         format!(
             "{}: {} answers of {} on {}\nasked       {} shapes, {} now, ended by {} after {:.1} s with {} threads{each}\n{}",
             self.out,

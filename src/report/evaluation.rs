@@ -128,9 +128,7 @@ impl From<&Group> for GroupKeys {
 
 impl ErrorKeys {
     fn cells(&self) -> [String; 9] {
-        let number = |value: Option<f64>, shown: fn(f64) -> String| {
-            value.map_or_else(|| "-".to_owned(), shown)
-        };
+        let number = |value: Option<f64>, shown: fn(f64) -> String| value.map_or_else(|| "-".to_owned(), shown);
         let four = |value: f64| format!("{value:.4}");
         [
             grouped(self.n as u64),

@@ -44,9 +44,7 @@ impl GpusReport {
             memory_bytes: gpu.memory().bytes(),
             models: models(gpu),
         });
-        Self {
-            gpus: gpus.collect(),
-        }
+        Self { gpus: gpus.collect() }
     }
 }
 
@@ -183,11 +181,7 @@ impl Report for GpuReport {
             };
             [line.figure.clone(), value, line.source.clone()]
         });
-        let headings = [
-            ("figure", Side::Left),
-            ("value", Side::Right),
-            ("source", Side::Left),
-        ];
+        let headings = [("figure", Side::Left), ("value", Side::Right), ("source", Side::Left)];
         text + "\n" + &self.answers_text() + "\n" + &table(headings, rows)
     }
 }

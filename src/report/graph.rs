@@ -76,13 +76,7 @@ struct UnknownNodes {
 
 impl GraphReport {
     /// Describes the operators of a graph with the estimate of each on `gpu`.
-    pub fn new(
-        gpu: &Gpu,
-        name: &str,
-        listing: &Listing,
-        estimates: &[Estimate],
-        basis: Vec<Basis>,
-    ) -> Self {
+    pub fn new(gpu: &Gpu, name: &str, listing: &Listing, estimates: &[Estimate], basis: Vec<Basis>) -> Self {
         let parts = || listing.items.iter().zip(estimates);
         let sum = |of: fn(&Estimate) -> Seconds| {
             let times = parts().map(|(item, each)| (of(each) * item.count as f64).micros());
@@ -115,9 +109,7 @@ impl GraphReport {
                 .sum(),
             tier: Tier::of_most(tier_shares),
             tier_shares: Tier::ALL.into_iter().zip(tier_shares).collect(),
-            caveats: SharedWarning::sorted(caveats.iter(), |caveat| {
-                share(&|each| each.caveats.contains(caveat))
-            }),
+            caveats: SharedWarning::sorted(caveats.iter(), |caveat| share(&|each| each.caveats.contains(caveat))),
             notes: listing.notes.clone(),
             lines: parts()
                 .map(|(item, each)| GraphLine {
@@ -189,9 +181,7 @@ impl Report for GraphReport {
         let mut lines = vec![
             (
                 "sum",
-                format!(
-                    "{time}   (90 %: {low} to {high}); kernels alone, without gaps between them"
-                ),
+                format!("{time}   (90 %: {low} to {high}); kernels alone, without gaps between them"),
             ),
             ("tiers", tier_shares_text(&self.tier_shares)),
         ];
@@ -204,17 +194,11 @@ impl Report for GraphReport {
         }
         lines.extend(self.unknown.iter().map(|unknown| {
             let nodes = grouped(unknown.nodes);
-            (
-                "unknown",
-                format!("{nodes} x {}: {}", unknown.label, unknown.reason),
-            )
+            ("unknown", format!("{nodes} x {}: {}", unknown.label, unknown.reason))
         }));
         lines.extend(SharedWarning::lines(&self.caveats));
         lines.extend(self.notes.iter().map(|note| ("note", note.clone())));
-        let summary: String = lines
-            .iter()
-            .map(|(name, text)| format!("{name:<9} {text}\n"))
-            .collect();
+        let summary: String = lines.iter().map(|(name, text)| format!("{name:<9} {text}\n")).collect();
         format!(
             "{} on {} ({})\nbased on {}\n\n{}\n{summary}",
             self.graph,

@@ -58,11 +58,7 @@ impl<'a> Serializer for Of<'a> {
         value.serialize(self)
     }
 
-    fn serialize_newtype_struct<T: Serialize + ?Sized>(
-        self,
-        _: &'static str,
-        value: &T,
-    ) -> Result<Found, Error> {
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, _: &'static str, value: &T) -> Result<Found, Error> {
         value.serialize(self)
     }
 
@@ -84,11 +80,7 @@ impl<'a> Serializer for Of<'a> {
         Err(Error::custom("a list"))
     }
 
-    fn serialize_tuple_struct(
-        self,
-        _: &'static str,
-        _: usize,
-    ) -> Result<Self::SerializeTupleStruct, Error> {
+    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Self::SerializeTupleStruct, Error> {
         Err(Error::custom("a list"))
     }
 
@@ -129,11 +121,7 @@ impl SerializeStruct for Object<'_> {
     type Ok = Found;
     type Error = Error;
 
-    fn serialize_field<T: Serialize + ?Sized>(
-        &mut self,
-        key: &'static str,
-        value: &T,
-    ) -> Result<(), Error> {
+    fn serialize_field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Result<(), Error> {
         if key == self.wanted {
             self.found = Some(serde_json::to_string(value)?);
         }

@@ -190,10 +190,7 @@ impl MeasureReport {
         let header = &outcome.header;
         let (run, identity, verdict) = (&header.run, &header.run.identity, &outcome.verdict);
         let rates = |rates: &BTreeMap<crate::ops::Dtype, f64>| {
-            rates
-                .iter()
-                .map(|(dtype, rate)| (dtype.name(), *rate))
-                .collect()
+            rates.iter().map(|(dtype, rate)| (dtype.name(), *rate)).collect()
         };
         Self {
             out: out.display().to_string(),
@@ -279,10 +276,7 @@ impl StepsLine {
             || "no shape timed twice".to_owned(),
             |noise| format!("run to run {}", noise.text("shapes")),
         );
-        format!(
-            "steps       {} of transformers, {noise}: {}",
-            self.steps, self.out
-        )
+        format!("steps       {} of transformers, {noise}: {}", self.steps, self.out)
     }
 }
 
@@ -342,15 +336,9 @@ impl Report for MeasureReport {
             self.stack,
             self.libraries
         ));
-        lines.extend(
-            self.library_files
-                .iter()
-                .map(|file| format!("library     {file}")),
-        );
+        lines.extend(self.library_files.iter().map(|file| format!("library     {file}")));
         if self.scripted {
-            lines.push(
-                "scripted    a script made these rows up; no model is trained on them".to_owned(),
-            );
+            lines.push("scripted    a script made these rows up; no model is trained on them".to_owned());
         }
         let unreached = match self.unreached_cases {
             0 => String::new(),
@@ -382,10 +370,7 @@ impl Report for MeasureReport {
         if let Some(clock) = self.clock_hz {
             lines.push(format!("clock       {:.0} MHz in the median", clock / 1e6));
         }
-        lines.push(format!(
-            "set-up      {} a case",
-            Seconds::from_micros(self.set_up_us)
-        ));
+        lines.push(format!("set-up      {} a case", Seconds::from_micros(self.set_up_us)));
         lines.extend(self.steps.as_ref().map(StepsLine::text));
         lines.push(format!("scaled to   {}", self.scale.text()));
         lines.push(format!(
@@ -418,21 +403,14 @@ impl Report for MeasureReport {
 impl ScaleLine {
     fn text(&self) -> String {
         let rates = |name: &str, rates: &BTreeMap<&str, f64>| {
-            let rate = |(dtype, rate): (&&str, &f64)| {
-                format!(
-                    "{name} {dtype} {}",
-                    FlopsPerSecond::from_flops_per_sec(*rate)
-                )
-            };
+            let rate =
+                |(dtype, rate): (&&str, &f64)| format!("{name} {dtype} {}", FlopsPerSecond::from_flops_per_sec(*rate));
             rates.iter().map(rate).collect::<Vec<_>>()
         };
         let mut parts = vec![format!("floor {}", Seconds::from_micros(self.floor_us))];
         parts.extend(rates("gemm", &self.gemm_flops_per_s));
         parts.extend(rates("attention", &self.attention_flops_per_s));
-        if let Some(rate) = self
-            .memory_bytes_per_s
-            .map(BytesPerSecond::from_bytes_per_sec)
-        {
+        if let Some(rate) = self.memory_bytes_per_s.map(BytesPerSecond::from_bytes_per_sec) {
             parts.push(format!("memory {:.0} GB/s", rate.bytes_per_sec() / 1e9));
         }
         parts.join(", ")

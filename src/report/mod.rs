@@ -99,8 +99,8 @@ pub trait Report: Serialize + Sized {
             schema: SCHEMA,
             report: self,
         };
-        let mut text = serde_json::to_string_pretty(&document)
-            .expect("documents hold strings, numbers and lists of them only");
+        let mut text =
+            serde_json::to_string_pretty(&document).expect("documents hold strings, numbers and lists of them only");
         text.push('\n');
         text
     }
@@ -199,9 +199,7 @@ fn skipped_text(skipped: &[SkippedRows]) -> String {
 fn csv<L: Serialize>(lines: impl Iterator<Item = L>) -> Vec<u8> {
     let mut table = csv::Writer::from_writer(Vec::new());
     for line in lines {
-        table
-            .serialize(line)
-            .expect("lines hold strings and numbers only");
+        table.serialize(line).expect("lines hold strings and numbers only");
     }
     table.into_inner().expect("memory takes every line")
 }

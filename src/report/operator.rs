@@ -121,9 +121,7 @@ impl FasterKeys {
             .changes
             .iter()
             // Values of the same width as keys change alike.
-            .filter(|change| {
-                change.size != "value_dim" || head.is_none_or(|head| head.to != change.to)
-            })
+            .filter(|change| change.size != "value_dim" || head.is_none_or(|head| head.to != change.to))
             .map(|change| format!("{} = {}", change.size, change.to))
             .collect();
         let takes = if sizes.len() > 1 { "take" } else { "takes" };
@@ -286,11 +284,7 @@ impl Report for OperatorReport {
         lines.extend(self.waves.map(|waves| ("fill", waves.text())));
         lines.push(("tier", self.tier.to_string()));
         lines.extend(self.basis.iter().map(|basis| ("based on", basis.text())));
-        lines.extend(
-            self.caveats
-                .iter()
-                .map(|warning| ("caveat", warning.text.to_owned())),
-        );
+        lines.extend(self.caveats.iter().map(|warning| ("caveat", warning.text.to_owned())));
         lines.extend(self.notes.iter().map(|note| ("note", note.clone())));
         let body: String = lines
             .iter()
@@ -340,15 +334,11 @@ mod tests {
 
     #[test]
     fn waves_are_counted_in_tiles_of_128_by_256() {
-        let waves = report(2304, 4096, 4096, Seconds::from_micros(100.0))
-            .waves
-            .unwrap();
+        let waves = report(2304, 4096, 4096, Seconds::from_micros(100.0)).waves.unwrap();
         // 18 x 16 tiles on 132 SMs: 2.18 waves, the last one 0.18 full.
         assert_eq!((waves.tiles, waves.tile_fill), (288, 1.0));
         assert!((waves.last_wave_fill - (288.0 / 132.0 - 2.0)).abs() < 1e-12);
-        let exact = report(128 * 132, 256, 64, Seconds::from_micros(9.0))
-            .waves
-            .unwrap();
+        let exact = report(128 * 132, 256, 64, Seconds::from_micros(9.0)).waves.unwrap();
         assert_eq!((exact.waves, exact.last_wave_fill), (1.0, 1.0));
     }
 

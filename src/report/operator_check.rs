@@ -103,24 +103,12 @@ impl Report for OperatorCheckReport {
                 (None, true) => "no near size is predicted faster".to_owned(),
                 (None, false) => String::new(),
             };
-            [
-                rule.id.to_owned(),
-                verdict.to_owned(),
-                rule.detail.clone(),
-                saves,
-            ]
+            [rule.id.to_owned(), verdict.to_owned(), rule.detail.clone(), saves]
         });
         let summary = match self.broken {
             0 => format!("all {} rules that apply are met", self.rules.len()),
-            broken => format!(
-                "{broken} of {} rules that apply are broken",
-                self.rules.len()
-            ),
+            broken => format!("{broken} of {} rules that apply are broken", self.rules.len()),
         };
-        format!(
-            "{}\n{}\n{summary}\n",
-            self.predicted.text(),
-            table(headings, rows)
-        )
+        format!("{}\n{}\n{summary}\n", self.predicted.text(), table(headings, rows))
     }
 }

@@ -190,9 +190,7 @@ impl PlanReport {
     /// A report without plans.
     pub fn new(predictor: &Predictor, subject: &Subject<'_>) -> Result<Self> {
         let Subject {
-            architecture,
-            workload,
-            ..
+            architecture, workload, ..
         } = *subject;
         let gpu = predictor.gpu();
         let trains = workload.trains();
@@ -311,8 +309,7 @@ fn decided_by(layouts: &[Layout]) -> BTreeMap<Lane, f64> {
         shares.map(|share| share * layout.step.time.secs())
     };
     let both = seconds(first).into_iter().zip(seconds(second));
-    let changes =
-        both.map(|(first_lane, second_lane)| (second_lane - first_lane) / first.step.time.secs());
+    let changes = both.map(|(first_lane, second_lane)| (second_lane - first_lane) / first.step.time.secs());
     Lane::ALL.into_iter().zip(changes).collect()
 }
 
@@ -342,11 +339,7 @@ impl LayoutKeys {
             tokens_per_s_per_gpu_low: Some(rate(step.high) / gpus as f64),
             tokens_per_s_per_gpu_high: Some(rate(step.low) / gpus as f64),
             memory_bytes: step.memory.total().bytes(),
-            usd_per_million_tokens: usd_per_million_tokens(
-                subject.usd_per_gpu_hour,
-                gpus,
-                tokens_per_s,
-            ),
+            usd_per_million_tokens: usd_per_million_tokens(subject.usd_per_gpu_hour, gpus, tokens_per_s),
         }
     }
 
@@ -377,21 +370,13 @@ impl LayoutKeys {
             tokens_per_s_per_gpu_low: engine.tokens_per_s_ends.map(|[low, _]| low / gpus as f64),
             tokens_per_s_per_gpu_high: engine.tokens_per_s_ends.map(|[_, high]| high / gpus as f64),
             memory_bytes: engine.memory.bytes(),
-            usd_per_million_tokens: usd_per_million_tokens(
-                subject.usd_per_gpu_hour,
-                gpus,
-                engine.tokens_per_s,
-            ),
+            usd_per_million_tokens: usd_per_million_tokens(subject.usd_per_gpu_hour, gpus, engine.tokens_per_s),
         }
     }
 }
 
 /// What a million tokens cost at this rate of all GPUs.
-pub(super) fn usd_per_million_tokens(
-    usd_per_gpu_hour: Option<f64>,
-    gpus: u64,
-    tokens_per_s: f64,
-) -> Option<f64> {
+pub(super) fn usd_per_million_tokens(usd_per_gpu_hour: Option<f64>, gpus: u64, tokens_per_s: f64) -> Option<f64> {
     let usd_per_s = usd_per_gpu_hour? * gpus as f64 / 3600.0;
     Some(usd_per_s / tokens_per_s * 1e6)
 }
@@ -462,9 +447,7 @@ impl CompareReport {
     /// A report without GPUs.
     pub fn new(subject: &Subject<'_>, gpus: u64) -> Self {
         let Subject {
-            architecture,
-            workload,
-            ..
+            architecture, workload, ..
         } = *subject;
         Self {
             model: architecture.name.clone(),
@@ -498,17 +481,11 @@ impl CompareReport {
             framework,
             refused,
             tokens_per_s_per_node: rate.zip(node).map(|(rate, node)| rate * node),
-            tokens_per_s_per_watt: rate
-                .zip(gpu.power_watts())
-                .map(|(rate, watts)| rate / watts),
+            tokens_per_s_per_watt: rate.zip(gpu.power_watts()).map(|(rate, watts)| rate / watts),
             run: plan.and_then(|plan| plan.run),
             layout,
         });
-        let rate = |keys: &ComparedKeys| {
-            keys.layout
-                .as_ref()
-                .map_or(0.0, |layout| layout.tokens_per_s_per_gpu)
-        };
+        let rate = |keys: &ComparedKeys| keys.layout.as_ref().map_or(0.0, |layout| layout.tokens_per_s_per_gpu);
         self.compared.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
     }
 }

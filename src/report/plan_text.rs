@@ -1,9 +1,7 @@
 //! Plans and comparisons as people read them.
 
 use crate::arch::{Mode, Offload, Recompute, Workload};
-use crate::report::plan::{
-    CompareReport, LatencyKeys, LayoutKeys, LimitKeys, PlanKeys, PlanReport, RunKeys,
-};
+use crate::report::plan::{CompareReport, LatencyKeys, LayoutKeys, LimitKeys, PlanKeys, PlanReport, RunKeys};
 use crate::report::plot::{Axis, Chart, Series};
 use crate::report::table::{Side, filled, table};
 use crate::report::{Report, grouped, percent, signed, tokens};
@@ -44,11 +42,7 @@ impl PlanReport {
             [plan] => format!("{} x ", grouped(plan.gpus)),
             _ => String::new(),
         };
-        let notes: Vec<_> = self
-            .notes
-            .iter()
-            .map(|note| format!("note {note}\n"))
-            .collect();
+        let notes: Vec<_> = self.notes.iter().map(|note| format!("note {note}\n")).collect();
         format!(
             "{} ({} parameters) on {gpus}{} ({})\n{what}\n{}\n{}",
             self.model,
@@ -86,10 +80,7 @@ impl PlanReport {
             .map(|(lane, change)| format!("{} {}", lane.name().replace('_', " "), signed(*change)))
             .collect();
         if !changes.is_empty() {
-            lines.push(format!(
-                "the second against the first: {}",
-                changes.join(", ")
-            ));
+            lines.push(format!("the second against the first: {}", changes.join(", ")));
         }
         let room = match plan.memory_share < 1.0 {
             true => format!(
@@ -140,15 +131,8 @@ impl PlanReport {
                 cell(best.map(|best| tokens(best.tokens_per_s_of_all_gpus))),
                 cell(rate.map(tokens)),
                 cell(rate.zip(first).map(|(rate, first)| percent(rate / first))),
-                cell(
-                    best.and_then(|best| best.step.as_ref())
-                        .map(|step| percent(step.mfu)),
-                ),
-                cell(
-                    plan.run
-                        .as_ref()
-                        .map(|run| format!("{} days", significant(run.days))),
-                ),
+                cell(best.and_then(|best| best.step.as_ref()).map(|step| percent(step.mfu))),
+                cell(plan.run.as_ref().map(|run| format!("{} days", significant(run.days)))),
             ]
         });
         let headings = [
@@ -173,8 +157,7 @@ impl PlanReport {
         let (x, lines, points) = match &self.plans[..] {
             [plan] => {
                 let tried = plan.tried.iter();
-                let tried =
-                    tried.map(|tried| (tried.memory_bytes / GIB, tried.tokens_per_s_per_gpu));
+                let tried = tried.map(|tried| (tried.memory_bytes / GIB, tried.tokens_per_s_per_gpu));
                 let ranked = plan.layouts.iter();
                 let ranked: Vec<_> = ranked
                     .map(|layout| (layout.memory_bytes / GIB, layout.tokens_per_s_per_gpu))
@@ -194,14 +177,12 @@ impl PlanReport {
                 (axis("memory per GPU", "GiB", false), Vec::new(), series)
             }
             plans => {
-                let best = plans.iter().filter_map(|plan| {
-                    Some((plan.gpus as f64, plan.best()?.tokens_per_s_of_all_gpus))
-                });
+                let best = plans
+                    .iter()
+                    .filter_map(|plan| Some((plan.gpus as f64, plan.best()?.tokens_per_s_of_all_gpus)));
                 let best: Vec<_> = best.collect();
                 let linear = best.first().map_or(Vec::new(), |&(gpus, rate)| {
-                    best.iter()
-                        .map(|&(count, _)| (count, rate * count / gpus))
-                        .collect()
+                    best.iter().map(|&(count, _)| (count, rate * count / gpus)).collect()
                 });
                 let line = |name: &str, points| Series {
                     name: name.to_owned(),
@@ -339,14 +320,7 @@ fn serving_table(plan: &PlanKeys, limits: Option<LimitKeys>) -> String {
     let rows = plan.layouts.iter().filter_map(|layout| {
         let request = layout.request.as_ref()?;
         let work = &layout.workload;
-        let [
-            first,
-            first_ends,
-            first_kept,
-            further,
-            further_ends,
-            further_kept,
-        ] = latency_cells(request);
+        let [first, first_ends, first_kept, further, further_ends, further_kept] = latency_cells(request);
         Some([
             rank(layout),
             layout_text(&Workload { dp: 1, ..*work }),
@@ -370,9 +344,7 @@ fn serving_table(plan: &PlanKeys, limits: Option<LimitKeys>) -> String {
 
 /// The 90 % interval of the tokens per second and GPU.
 fn rate_interval(layout: &LayoutKeys) -> String {
-    let ends = layout
-        .tokens_per_s_per_gpu_low
-        .zip(layout.tokens_per_s_per_gpu_high);
+    let ends = layout.tokens_per_s_per_gpu_low.zip(layout.tokens_per_s_per_gpu_high);
     ends.map_or(String::new(), |(low, high)| {
         format!("{} to {}", tokens(low), tokens(high))
     })
@@ -384,11 +356,7 @@ fn usd_text(layout: &LayoutKeys) -> String {
 }
 
 fn rank(layout: &LayoutKeys) -> String {
-    let mark = if layout.tied && layout.rank > 1 {
-        "="
-    } else {
-        ""
-    };
+    let mark = if layout.tied && layout.rank > 1 { "=" } else { "" };
     format!("{mark}{}", layout.rank)
 }
 
@@ -447,11 +415,7 @@ impl RunKeys {
 impl Report for CompareReport {
     fn text(&self) -> String {
         let batch = match self.global_batch {
-            Some(batch) => format!(
-                "steps of {} sequences of {} tokens",
-                grouped(batch),
-                grouped(self.seq)
-            ),
+            Some(batch) => format!("steps of {} sequences of {} tokens", grouped(batch), grouped(self.seq)),
             None => match self.output {
                 Some(output) => format!(
                     "requests of {} tokens that generate {}",
@@ -495,14 +459,8 @@ impl Report for CompareReport {
             let step = layout.step.as_ref();
             let cell = |text: Option<String>| text.unwrap_or_default();
             let serves = layout.request.as_ref();
-            let [
-                first,
-                first_ends,
-                first_kept,
-                further,
-                further_ends,
-                further_kept,
-            ] = serves.map(latency_cells).unwrap_or_default();
+            let [first, first_ends, first_kept, further, further_ends, further_kept] =
+                serves.map(latency_cells).unwrap_or_default();
             let run = compared.run.as_ref();
             Some([
                 compared.gpu.clone(),
@@ -522,10 +480,7 @@ impl Report for CompareReport {
                 Bytes::from_bytes(layout.memory_bytes).to_string(),
                 cell(step.map(|step| super::tier_shares_text(&step.tier_shares))),
                 usd_text(layout),
-                cell(
-                    run.and_then(|run| run.usd)
-                        .map(|usd| grouped(usd.round() as u64)),
-                ),
+                cell(run.and_then(|run| run.usd).map(|usd| grouped(usd.round() as u64))),
             ])
         });
         let table = filled(headings, rows);

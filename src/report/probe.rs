@@ -69,9 +69,8 @@ impl From<Sensors> for SensorLine {
 
 impl SensorLine {
     fn text(&self) -> String {
-        let shown = |value: Option<f64>, unit: &str| {
-            value.map_or_else(|| "-".to_owned(), |value| format!("{value:.0} {unit}"))
-        };
+        let shown =
+            |value: Option<f64>, unit: &str| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.0} {unit}"));
         let power = shown(self.power_watts, "W");
         format!("{power}, {}", shown(self.temperature_celsius, "C"))
     }
@@ -119,16 +118,11 @@ impl ProbeReport {
                     .map(|timed| (case.op.flops() / timed.chained).flops_per_sec())
                     .filter(|rate| *rate > 0.0),
                 bytes_per_s: timed.map(|timed| (case.op.bytes() / timed.chained).bytes_per_sec()),
-                clock_hz: timed
-                    .and_then(|timed| timed.clock)
-                    .map(|clock| clock.hertz()),
+                clock_hz: timed.and_then(|timed| timed.clock).map(|clock| clock.hertz()),
                 reason: outcome.as_ref().err().cloned(),
             }
         });
-        let shares = probe
-            .timed
-            .iter()
-            .filter_map(|(_, outcome)| outcome.as_ref().ok());
+        let shares = probe.timed.iter().filter_map(|(_, outcome)| outcome.as_ref().ok());
         let shares: Vec<f64> = shares.map(|timed| timed.clocked).collect();
         Self {
             gpu: identity.gpu.clone(),
@@ -171,9 +165,7 @@ impl Report for ProbeReport {
             ("MHz", Side::Right),
         ];
         let number = |value: Option<f64>, scale: f64, digits: usize| {
-            value.map_or("-".to_owned(), |value| {
-                format!("{:.digits$}", value * scale)
-            })
+            value.map_or("-".to_owned(), |value| format!("{:.digits$}", value * scale))
         };
         let timed = self.operators.iter().filter(|line| line.reason.is_none());
         let rows = timed.map(|line| {
@@ -193,11 +185,7 @@ impl Report for ProbeReport {
             "device      {} ({}), {}; {}",
             self.gpu, self.title, self.stack, self.libraries
         ));
-        lines.extend(
-            self.library_files
-                .iter()
-                .map(|file| format!("library     {file}")),
-        );
+        lines.extend(self.library_files.iter().map(|file| format!("library     {file}")));
         lines.push(format!(
             "checked     {} results of {} kernels and library paths against the CPU in {:.1} s, {} wrong, {} missing",
             self.checked_results,
@@ -236,9 +224,7 @@ impl Report for ProbeReport {
             self.after.text()
         ));
         let clocked = self.clocked.map_or(0.0, |share| 100.0 * share);
-        lines.push(format!(
-            "clock       reported for {clocked:.0} % of the replays"
-        ));
+        lines.push(format!("clock       reported for {clocked:.0} % of the replays"));
         lines.push(format!("took        {:.1} s", self.spent_s));
         format!("{}\n", lines.join("\n"))
     }

@@ -20,25 +20,17 @@ impl StepReport {
                 roles.entry(line.role).or_default().push(point);
             }
         }
-        let total =
-            |points: &[(f64, f64, f64)]| points.iter().map(|(.., share)| share).sum::<f64>();
+        let total = |points: &[(f64, f64, f64)]| points.iter().map(|(.., share)| share).sum::<f64>();
         let mut roles: Vec<_> = roles.into_iter().collect();
         roles.sort_by(|a, b| total(&b.1).total_cmp(&total(&a.1)));
-        let (named, rest): (Vec<_>, Vec<_>) = roles
-            .into_iter()
-            .partition(|(_, points)| total(points) >= NAMED);
-        let rest = rest
-            .into_iter()
-            .flat_map(|(_, points)| points)
-            .collect::<Vec<_>>();
+        let (named, rest): (Vec<_>, Vec<_>) = roles.into_iter().partition(|(_, points)| total(points) >= NAMED);
+        let rest = rest.into_iter().flat_map(|(_, points)| points).collect::<Vec<_>>();
         let rest = Some(("other", rest)).filter(|(_, points)| !points.is_empty());
         let all: Vec<_> = named.into_iter().chain(rest).collect();
         let [peak, bandwidth] = self.roof;
         let intensities = all.iter().flat_map(|(_, points)| points).map(|(x, ..)| *x);
         let ridge = peak / bandwidth;
-        let (least, most) = intensities.fold((ridge, ridge), |(least, most), x| {
-            (least.min(x), most.max(x))
-        });
+        let (least, most) = intensities.fold((ridge, ridge), |(least, most), x| (least.min(x), most.max(x)));
         let axis = |label: &str, unit: &str| Axis {
             label: label.to_owned(),
             unit: unit.to_owned(),
@@ -60,10 +52,7 @@ impl StepReport {
             .iter()
             .map(|(_, points)| points.iter().map(|(.., share)| *share).collect());
         Chart {
-            title: format!(
-                "Operators of a step of {} on {}",
-                self.model, self.gpu_title
-            ),
+            title: format!("Operators of a step of {} on {}", self.model, self.gpu_title),
             subtitle: format!(
                 "{}\nareas are shares of the time; above the roof of the memory where operands stay in the L2 cache",
                 self.workload

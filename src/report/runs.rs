@@ -287,13 +287,7 @@ impl Report for RunsReport {
             cells.try_into().expect("five names and eight figures")
         };
         let groups = self.groups.iter().map(|group| {
-            let names = [
-                group.measure,
-                group.kind,
-                &group.framework,
-                &group.gpu,
-                group.dtype,
-            ];
+            let names = [group.measure, group.kind, &group.framework, &group.gpu, group.dtype];
             line(names, &group.errors)
         });
         let misfits: usize = self.groups.iter().map(|group| group.misfits).sum();
@@ -306,9 +300,6 @@ impl Report for RunsReport {
         let rows: Vec<[String; 13]> = groups.chain(all).collect();
         let table = table(headings, rows);
         let (order, plans) = (self.order_text(), self.plans_text());
-        format!(
-            "{table}{memory}{order}{plans}{}",
-            skipped_text(&self.skipped)
-        )
+        format!("{table}{memory}{order}{plans}{}", skipped_text(&self.skipped))
     }
 }

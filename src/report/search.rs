@@ -336,9 +336,7 @@ fn caveat(comparison: &Comparison) -> Option<String> {
 impl From<&Comparison> for LossKeys {
     fn from(comparison: &Comparison) -> Self {
         let difference = comparison.difference.as_ref();
-        let parts = difference
-            .into_iter()
-            .flat_map(|difference| &difference.parts);
+        let parts = difference.into_iter().flat_map(|difference| &difference.parts);
         Self {
             evidence: comparison.evidence,
             reasons: comparison.reasons.clone(),
@@ -457,12 +455,7 @@ impl SearchReport {
                     .and_then(|goal| goal.gpu_time)
                     .map(|time| time.secs() / HOUR),
                 target_loss_nats: request.goal.and_then(|goal| goal.target_loss),
-                relaxed: request
-                    .relaxed
-                    .iter()
-                    .copied()
-                    .map(Quantity::name)
-                    .collect(),
+                relaxed: request.relaxed.iter().copied().map(Quantity::name).collect(),
                 free: request
                     .free
                     .iter()
@@ -496,11 +489,7 @@ impl SearchReport {
                 .map(|(index, shape)| ShapeKeys::new(found, index + 1, shape))
                 .collect(),
             fastest: PointKeys::new(found, &found.fastest),
-            pareto_front: found
-                .front
-                .iter()
-                .map(|point| PointKeys::new(found, point))
-                .collect(),
+            pareto_front: found.front.iter().map(|point| PointKeys::new(found, point)).collect(),
             search: MethodKeys::new(found),
             elsewhere: Vec::new(),
             sizes: found.sizes.as_ref().map(SizesKeys::from),
@@ -540,9 +529,7 @@ impl SearchReport {
 
 impl ShapeKeys {
     fn new(found: &Found, rank: usize, shape: &Recommendation) -> Self {
-        let Request {
-            count, parameters, ..
-        } = found.request;
+        let Request { count, parameters, .. } = found.request;
         let architecture = &shape.ranked.architecture;
         let counted = count.of(architecture);
         let judged = |wanted| {

@@ -122,8 +122,7 @@ impl SearchReport {
             .collect();
         known.sort_by(|a, b| a.0.total_cmp(&b.0));
         let front = self.pareto_front.iter();
-        let front = front
-            .filter_map(|point| Some((point.tokens_per_s_per_gpu, point.loss.difference_mnat?)));
+        let front = front.filter_map(|point| Some((point.tokens_per_s_per_gpu, point.loss.difference_mnat?)));
         let baseline = &self.baseline;
         let axis = |label: &str, unit: &str| Axis {
             label: label.to_owned(),
@@ -146,17 +145,11 @@ impl SearchReport {
             y: axis("loss over the baseline", "10^-3 nats"),
             band: Some(Band {
                 name: "90 % band".to_owned(),
-                points: known
-                    .iter()
-                    .map(|(x, [_, low, high], _)| (*x, *low, *high))
-                    .collect(),
+                points: known.iter().map(|(x, [_, low, high], _)| (*x, *low, *high)).collect(),
             }),
             lines: vec![Series {
                 name: "recommended".to_owned(),
-                points: known
-                    .iter()
-                    .map(|(x, [middle, ..], _)| (*x, *middle))
-                    .collect(),
+                points: known.iter().map(|(x, [middle, ..], _)| (*x, *middle)).collect(),
                 labels: Vec::new(),
             }],
             points: vec![
@@ -167,10 +160,7 @@ impl SearchReport {
                 },
                 Series {
                     name: "rank".to_owned(),
-                    points: known
-                        .iter()
-                        .map(|(x, [middle, ..], _)| (*x, *middle))
-                        .collect(),
+                    points: known.iter().map(|(x, [middle, ..], _)| (*x, *middle)).collect(),
                     labels: known.iter().map(|(.., label)| label.clone()).collect(),
                 },
                 Series {
@@ -223,16 +213,12 @@ impl SearchReport {
         }
         for (name, choices) in &request.free {
             if let (Some(least), Some(most)) = (choices.first(), choices.last()) {
-                lines.push(format!(
-                    "free: {name} from {least} to {most} in powers of two"
-                ));
+                lines.push(format!("free: {name} from {least} to {most} in powers of two"));
             }
         }
         for free in &request.free_attention {
             let varied = match free {
-                Free::Window => {
-                    "windows in none, a half, three quarters or five sixths of the layers"
-                }
+                Free::Window => "windows in none, a half, three quarters or five sixths of the layers",
                 _ => "latent attention of several ranks, or none",
             };
             lines.push(format!(
@@ -240,10 +226,7 @@ impl SearchReport {
             ));
         }
         if let Some(size) = self.shapes.iter().find_map(|shape| shape.shape.window) {
-            lines.push(format!(
-                "a query of a windowed layer sees {} keys",
-                grouped(size)
-            ));
+            lines.push(format!("a query of a windowed layer sees {} keys", grouped(size)));
         }
         if !request.relaxed.is_empty() {
             lines.push(format!("relaxed: {}", request.relaxed.join(", ")));
@@ -283,11 +266,7 @@ impl SearchReport {
             search.stopped
         ));
         let basis: Vec<_> = self.basis.iter().map(super::Basis::text).collect();
-        lines.push(format!(
-            "framework {}; based on {}",
-            self.framework,
-            basis.join("; ")
-        ));
+        lines.push(format!("framework {}; based on {}", self.framework, basis.join("; ")));
         lines.join("\n") + "\n"
     }
 
@@ -320,10 +299,7 @@ impl SearchReport {
             return String::new();
         }
         let shapes = self.shapes.iter().filter_map(|shape| {
-            let size = format!(
-                "{} ({} x {})",
-                shape.rank, shape.shape.layers, shape.shape.hidden
-            );
+            let size = format!("{} ({} x {})", shape.rank, shape.shape.layers, shape.shape.hidden);
             Some((size, shape.outcome.as_ref()?))
         });
         let table = self.outcome_table("rank (shape)", shapes);
@@ -339,11 +315,7 @@ impl SearchReport {
         table + &losses.unwrap_or_default()
     }
 
-    fn outcome_table<'a>(
-        &self,
-        what: &str,
-        rows: impl Iterator<Item = (String, &'a OutcomeKeys)>,
-    ) -> String {
+    fn outcome_table<'a>(&self, what: &str, rows: impl Iterator<Item = (String, &'a OutcomeKeys)>) -> String {
         let is_time = self.request.objective == Objective::TrainTime;
         let behind = if is_time {
             "time behind the best (90 %)"
@@ -372,9 +344,7 @@ impl SearchReport {
                     || "not reached".to_owned(),
                     |tokens| format!("{}B", significant(tokens / 1e9)),
                 ),
-                outcome
-                    .gpu_hours
-                    .map_or_else(|| "-".to_owned(), significant),
+                outcome.gpu_hours.map_or_else(|| "-".to_owned(), significant),
                 match is_best {
                     true => "best".to_owned(),
                     false => format!(
@@ -386,12 +356,7 @@ impl SearchReport {
                 },
                 percent(outcome.beats_best),
                 percent(outcome.wins),
-                if outcome.beats_best >= TIE[0] {
-                    "tie"
-                } else {
-                    ""
-                }
-                .to_owned(),
+                if outcome.beats_best >= TIE[0] { "tie" } else { "" }.to_owned(),
             ]
         });
         table(headings, rows)
@@ -400,16 +365,9 @@ impl SearchReport {
     fn ranking(&self) -> String {
         let split = match self.sharded {
             true => "layout".to_owned(),
-            false => self
-                .split()
-                .map(Dimension::name)
-                .collect::<Vec<_>>()
-                .join(" x "),
+            false => self.split().map(Dimension::name).collect::<Vec<_>>().join(" x "),
         };
-        let mixed = self
-            .shapes
-            .iter()
-            .any(|shape| shape.shape.experts.is_some());
+        let mixed = self.shapes.iter().any(|shape| shape.shape.experts.is_some());
         let (width, parameters) = match mixed {
             true => ("experts x d_ff", "params (active)"),
             false => ("d_ff", "params"),
@@ -465,11 +423,7 @@ impl SearchReport {
     /// Why the first shape wins, and what to mind about any of them.
     fn reasons(&self) -> String {
         let mut lines = Vec::new();
-        let group = |tie| {
-            self.shapes
-                .iter()
-                .filter(move |shape| shape.tie_group == tie)
-        };
+        let group = |tie| self.shapes.iter().filter(move |shape| shape.tie_group == tie);
         if self.request.objective == Objective::EqualLoss {
             lines.push(self.verdict());
         }
@@ -486,13 +440,7 @@ impl SearchReport {
             let parts: Vec<_> = first
                 .won
                 .iter()
-                .map(|role| {
-                    format!(
-                        "{} {}",
-                        role.role.replace('_', " "),
-                        signed(role.time_change)
-                    )
-                })
+                .map(|role| format!("{} {}", role.role.replace('_', " "), signed(role.time_change)))
                 .collect();
             lines.push(format!(
                 "What won the time of the first (share of the baseline's, at equal parameters): {}.",
@@ -569,10 +517,7 @@ impl SearchReport {
     /// The fastest shape by throughput alone, and what it costs.
     fn fastest_sentence(&self) -> String {
         let fastest = &self.fastest;
-        let mut costs = vec![format!(
-            "{} tokens/s per GPU",
-            tokens(fastest.tokens_per_s_per_gpu)
-        )];
+        let mut costs = vec![format!("{} tokens/s per GPU", tokens(fastest.tokens_per_s_per_gpu))];
         costs.extend(fastest.gain.map(|gain| format!("gain {}", signed(gain))));
         costs.push(format!("loss {} x 10^-3 nats", fastest.loss.cell()));
         let is_known = self.workload.trains() && fastest.loss.difference_mnat.is_some();
@@ -612,10 +557,7 @@ impl SearchReport {
                 Evidence::Extrapolated,
                 " * extrapolated beyond the runs that the laws were fitted to",
             ),
-            (
-                Evidence::None,
-                " ** without a part that has never been measured",
-            ),
+            (Evidence::None, " ** without a part that has never been measured"),
             (Evidence::Refused, " Refused"),
         ] {
             if let Some(names) = reasons(evidence) {
@@ -744,9 +686,7 @@ fn cells(shape: &ShapeKeys, split: String) -> [String; 19] {
 impl LossKeys {
     /// `+3.1 (-2.0 to +9.4)`, with a star where it is extrapolated and two where a part is missing.
     fn cell(&self) -> String {
-        let (Some(middle), Some(low), Some(high)) =
-            (self.difference_mnat, self.low_mnat, self.high_mnat)
-        else {
+        let (Some(middle), Some(low), Some(high)) = (self.difference_mnat, self.low_mnat, self.high_mnat) else {
             return "refused".to_owned();
         };
         let mark = match self.evidence {

@@ -189,10 +189,7 @@ pub(super) struct SharedWarning {
 
 impl SharedWarning {
     /// The warnings of these caveats, the one that touches most of the time first.
-    pub(super) fn sorted(
-        caveats: impl Iterator<Item = Caveat>,
-        share: impl Fn(Caveat) -> f64,
-    ) -> Vec<Self> {
+    pub(super) fn sorted(caveats: impl Iterator<Item = Caveat>, share: impl Fn(Caveat) -> f64) -> Vec<Self> {
         let all = caveats.map(|caveat| Self {
             warning: Warning::from(caveat),
             time_share: share(caveat),
@@ -280,17 +277,12 @@ impl KernelKind {
 
 impl FrameworkKeys {
     /// The framework of a predictor for steps like this one.
-    pub(super) fn of(
-        predictor: &Predictor,
-        architecture: &Architecture,
-        workload: &Workload,
-    ) -> Result<Self> {
+    pub(super) fn of(predictor: &Predictor, architecture: &Architecture, workload: &Workload) -> Result<Self> {
         let framework = predictor.framework(workload.mode)?;
         let subject = Subject::of(predictor.gpu(), architecture, workload);
         let compared = framework.evidence(&subject);
         let evidence = compared.as_ref();
-        let evidence =
-            evidence.map(|(fit, gaps)| evidence_text(framework, &subject, fit.as_ref(), gaps));
+        let evidence = evidence.map(|(fit, gaps)| evidence_text(framework, &subject, fit.as_ref(), gaps));
         Ok(Self {
             name: framework.name.clone(),
             title: framework.title.clone(),
@@ -320,12 +312,7 @@ impl FrameworkKeys {
 }
 
 /// `41 of training_steps on h100, h200, up to 8,192 tokens: median 2.1 % off, …`, or why no run speaks for the step.
-fn evidence_text(
-    framework: &Framework,
-    subject: &Subject,
-    fit: Option<&Fit>,
-    gaps: &[Gap],
-) -> String {
+fn evidence_text(framework: &Framework, subject: &Subject, fit: Option<&Fit>, gaps: &[Gap]) -> String {
     let list = |names: &BTreeSet<String>| names.iter().cloned().collect::<Vec<_>>().join(", ");
     let all = &framework.fits[&subject.kind];
     if let Some(fit) = fit {
@@ -344,10 +331,7 @@ fn evidence_text(
         );
     }
     if gaps.contains(&Gap::Length) {
-        let alike = all
-            .groups
-            .iter()
-            .filter(|group| group.generation == subject.generation);
+        let alike = all.groups.iter().filter(|group| group.generation == subject.generation);
         let longest = alike.map(|group| group.longest_tokens).max().unwrap_or(0);
         return format!(
             "no run of such a length was compared: the longest has {} tokens",
@@ -357,19 +341,10 @@ fn evidence_text(
     if all.groups.is_empty() {
         return "the framework does not say which GPUs its runs used".to_owned();
     }
-    let of_generation = all
-        .groups
-        .iter()
-        .any(|group| group.generation == subject.generation);
-    let elsewhere: BTreeSet<String> = all
-        .groups
-        .iter()
-        .flat_map(|group| group.gpus.clone())
-        .collect();
+    let of_generation = all.groups.iter().any(|group| group.generation == subject.generation);
+    let elsewhere: BTreeSet<String> = all.groups.iter().flat_map(|group| group.gpus.clone()).collect();
     match of_generation {
-        true => {
-            "no run of a model with such layers was compared on GPUs of this generation".to_owned()
-        }
+        true => "no run of a model with such layers was compared on GPUs of this generation".to_owned(),
         false => format!(
             "no run on this GPU was compared, nor on one of its generation; the {} compared ran on {}",
             grouped(all.runs),
@@ -395,8 +370,7 @@ impl StepReport {
     #[must_use]
     pub fn with_cost(mut self, tokens: Option<f64>, usd_per_gpu_hour: Option<f64>) -> Self {
         let times = [self.time_us, self.low_us, self.high_us].map(Seconds::from_micros);
-        self.run =
-            tokens.map(|tokens| RunKeys::new(tokens, &self.workload, times, usd_per_gpu_hour));
+        self.run = tokens.map(|tokens| RunKeys::new(tokens, &self.workload, times, usd_per_gpu_hour));
         let rate = self.tokens_per_s_of_all_gpus;
         self.usd_per_million_tokens = usd_per_million_tokens(usd_per_gpu_hour, self.gpus, rate);
         self
@@ -431,10 +405,7 @@ impl StepReport {
                 return step.lanes.offload / step.time;
             }
             let lines = step.lines.iter();
-            let sum: f64 = lines
-                .filter(|line| line.each.caveats.contains(caveat))
-                .map(share)
-                .sum();
+            let sum: f64 = lines.filter(|line| line.each.caveats.contains(caveat)).map(share).sum();
             sum.min(1.0)
         };
         let matrices = step.lines.iter();
@@ -470,11 +441,7 @@ impl StepReport {
             usd_per_million_tokens: None,
             gpus_per_replica: step.gpus_per_replica,
             memory: MemoryKeys {
-                parts_bytes: step
-                    .memory
-                    .parts()
-                    .map(|(name, part)| (name, part.bytes()))
-                    .into(),
+                parts_bytes: step.memory.parts().map(|(name, part)| (name, part.bytes())).into(),
                 memory_bytes: step.memory.total().bytes(),
                 capacity_bytes: gpu.memory().bytes(),
                 fits: step.fits,
@@ -487,9 +454,7 @@ impl StepReport {
             },
             offload: (workload.offload != Offload::None).then(|| OffloadKeys {
                 kept_bytes: host_traffic(architecture, workload).kept.bytes(),
-                host_bandwidth_bytes_per_s: gpu
-                    .host_bandwidth()
-                    .map_or(0.0, |link| link.bytes_per_sec()),
+                host_bandwidth_bytes_per_s: gpu.host_bandwidth().map_or(0.0, |link| link.bytes_per_sec()),
                 host_memory_bandwidth_bytes_per_s: gpu.host_memory_bandwidth().bytes_per_sec(),
             }),
             tier: step.main_tier(),
@@ -503,11 +468,7 @@ impl StepReport {
                 .chain(predictor.format_note(workload.linear_dtype()))
                 .chain(hints(workload, step))
                 .collect(),
-            lines: step
-                .lines
-                .iter()
-                .map(|line| StepLine::new(line, step.time))
-                .collect(),
+            lines: step.lines.iter().map(|line| StepLine::new(line, step.time)).collect(),
             rest: step
                 .rest()
                 .into_iter()
@@ -520,10 +481,7 @@ impl StepReport {
                     share: time / step.time,
                 })
                 .collect(),
-            roof: [
-                peak.flops_per_sec() / 1e12,
-                gpu.bandwidth().bytes_per_sec() / 1e12,
-            ],
+            roof: [peak.flops_per_sec() / 1e12, gpu.bandwidth().bytes_per_sec() / 1e12],
         })
     }
 }

@@ -25,12 +25,7 @@ const EXECUTES_MORE: f64 = 1.15;
 
 impl Report for StepReport {
     fn text(&self) -> String {
-        format!(
-            "{}\n{}\n{}",
-            self.heading(),
-            self.operators(),
-            self.summary()
-        )
+        format!("{}\n{}\n{}", self.heading(), self.operators(), self.summary())
     }
 }
 
@@ -66,9 +61,7 @@ impl StepReport {
             _ => unreachable!("a workload is an object"),
         };
         let (before, after) = (keys(&self.workload), keys(&remedy.workload));
-        let changed = after
-            .into_iter()
-            .filter(|(key, value)| before.get(key) != Some(value));
+        let changed = after.into_iter().filter(|(key, value)| before.get(key) != Some(value));
         let options = changed.map(|(key, value)| {
             let option = key.replace('_', "-");
             match value {
@@ -90,9 +83,7 @@ impl StepReport {
     /// `91 % kernels, 6.0 % exposed traffic`.
     fn lanes_text(&self) -> String {
         let shown = self.lanes.iter().filter(|(_, lane)| lane.share > 0.0005);
-        let shown = shown.map(|(lane, keys)| {
-            format!("{} {}", percent(keys.share), lane.name().replace('_', " "))
-        });
+        let shown = shown.map(|(lane, keys)| format!("{} {}", percent(keys.share), lane.name().replace('_', " ")));
         shown.collect::<Vec<_>>().join(", ")
     }
 
@@ -120,10 +111,7 @@ impl StepReport {
             ("tier", Side::Left),
         ];
         let rest = self.rest.iter().map(RestLine::cells);
-        table(
-            headings,
-            merged(&self.lines).iter().map(Merged::cells).chain(rest),
-        )
+        table(headings, merged(&self.lines).iter().map(Merged::cells).chain(rest))
     }
 
     fn summary(&self) -> String {
@@ -170,8 +158,7 @@ impl StepReport {
                     match memory.verdict {
                         MemoryVerdict::Fits => "fits".to_owned(),
                         MemoryVerdict::Tight => "tight, an allocator usually takes more".to_owned(),
-                        MemoryVerdict::DoesNotFit =>
-                            "DOES NOT FIT, 2 GB being kept free".to_owned(),
+                        MemoryVerdict::DoesNotFit => "DOES NOT FIT, 2 GB being kept free".to_owned(),
                     },
                     parts.join(", ")
                 ),

@@ -38,9 +38,7 @@ fn hold(predicted: &[Fall], wanted: &[Drop], measured: &[Drop]) -> Held {
     let found = wanted
         .iter()
         .filter_map(|position| Some((*position, depth_at(position.0)?)));
-    let missed = wanted
-        .iter()
-        .filter(|position| depth_at(position.0).is_none());
+    let missed = wanted.iter().filter(|position| depth_at(position.0).is_none());
     let is_known = |drop: &Fall| measured.iter().any(|position| near(position.0, drop.value));
     let invented = predicted.iter().filter(|drop| !is_known(drop));
     Held {
@@ -89,10 +87,7 @@ pub fn evaluate(evaluation: &mut Evaluation, of: &str, explained: &[Drop], measu
     let known = fallen(&series.measured, measured);
     let held = hold(&falls(&series.predicted), explained, &known);
     if !explained.is_empty() {
-        let mut statement = format!(
-            "{gpu}: share of the {} wave drops found within {STEP}",
-            explained.len()
-        );
+        let mut statement = format!("{gpu}: share of the {} wave drops found within {STEP}", explained.len());
         if !held.missed.is_empty() {
             statement.push_str(&format!(" (missed at {})", list(&held.missed)));
         }
@@ -162,24 +157,14 @@ mod tests {
     #[test]
     fn rows_tell_a_drop_only_where_both_ends_of_a_step_were_timed() {
         // From 1,600 to 1,792 two widths are missing: their fall is no drop of one step.
-        let rows = [
-            (1536.0, 100.0),
-            (1600.0, 90.0),
-            (1792.0, 70.0),
-            (1856.0, 71.0),
-        ];
+        let rows = [(1536.0, 100.0), (1600.0, 90.0), (1792.0, 70.0), (1856.0, 71.0)];
         let [drop] = fallen(&rows, &[])[..] else {
             panic!("one drop")
         };
         assert_eq!(drop.0, 1600);
         assert!((drop.1 - 0.1).abs() < 1e-12);
         // Several rows of one width are their median, in any order.
-        let noisy = [
-            (1536.0, 100.0),
-            (1600.0, 99.0),
-            (1600.0, 50.0),
-            (1600.0, 98.0),
-        ];
+        let noisy = [(1536.0, 100.0), (1600.0, 99.0), (1600.0, 50.0), (1600.0, 98.0)];
         assert_eq!(fallen(&noisy, &[]), []);
         // A quoted drop stands where the rows do not reach, and falls where they say otherwise.
         let quoted = [(1600, 0.17), (1792, 0.18)];
@@ -194,9 +179,7 @@ mod tests {
         let steps = |tile: Tile, sms: f64| -> Vec<u64> {
             let waves = |n: u64| Waves::new(&Gemm::new(2304, n, 4096), tile, sms).rounds();
             let values: Vec<_> = (1536..=6144).step_by(64).collect();
-            let pairs = values
-                .windows(2)
-                .filter(|pair| waves(pair[1]) > waves(pair[0]));
+            let pairs = values.windows(2).filter(|pair| waves(pair[1]) > waves(pair[0]));
             pairs.map(|pair| pair[1]).collect()
         };
         let specs = FindingSpec::all().unwrap();

@@ -28,10 +28,7 @@ enum Term {
 }
 
 #[derive(Deserialize)]
-#[serde(
-    untagged,
-    expecting = "expected a whole number or a formula such as \"3*h/ranks\""
-)]
+#[serde(untagged, expecting = "expected a whole number or a formula such as \"3*h/ranks\"")]
 enum Written {
     Number(u64),
     Text(String),
@@ -91,10 +88,7 @@ impl Formula {
                 Term::Number(number) => *number,
                 Term::Name(name) => *sizes.get(name).ok_or_else(|| {
                     let known: Vec<_> = sizes.keys().map(String::as_str).collect();
-                    format!(
-                        "formula `{self}` names `{name}`; allowed: {}",
-                        known.join(", ")
-                    )
+                    format!("formula `{self}` names `{name}`; allowed: {}", known.join(", "))
                 })?,
             };
             let next = match operation {
@@ -177,10 +171,7 @@ mod tests {
     #[test]
     fn texts_are_filled_with_values() {
         let value = |name: &str| Formula::parse(name)?.value(&sizes()).map(|v| v.to_string());
-        assert_eq!(
-            fill("{ranks} ranks of {h/ranks}", value).unwrap(),
-            "4 ranks of 640"
-        );
+        assert_eq!(fill("{ranks} ranks of {h/ranks}", value).unwrap(), "4 ranks of 640");
         assert!(fill("{ranks", value).unwrap_err().contains("brace"));
         assert!(fill("{width}", value).unwrap_err().contains("allowed: h"));
     }

@@ -93,24 +93,13 @@ impl HeadlineSpec {
     pub fn evaluate(&self, predictors: &Predictors, finding: &mut Finding) -> Result<()> {
         for gpu in &self.gpus {
             for (kernel, text) in &self.attention {
-                self.add(
-                    predictors.of(gpu),
-                    *kernel,
-                    &format!("{gpu}, {text}"),
-                    finding,
-                )?;
+                self.add(predictors.of(gpu), *kernel, &format!("{gpu}, {text}"), finding)?;
             }
         }
         Ok(())
     }
 
-    fn add(
-        &self,
-        predictor: &Predictor,
-        kernel: AttentionKernel,
-        place: &str,
-        finding: &mut Finding,
-    ) -> Result<()> {
+    fn add(&self, predictor: &Predictor, kernel: AttentionKernel, place: &str, finding: &mut Finding) -> Result<()> {
         let model = Architecture::find(&self.preset)?;
         let wanted = parameters(&model).total as f64;
         let work = Workload {
@@ -132,11 +121,7 @@ impl HeadlineSpec {
         let name = &self.name;
         for (what, above, below) in [
             ("best of the search over the poorest by hand", &best, poor),
-            (
-                &*format!("best of the search over {name}"),
-                &best,
-                &published,
-            ),
+            (&*format!("best of the search over {name}"), &best, &published),
             ("best by hand over the poorest by hand", good, poor),
         ] {
             let ratio = above.tokens_per_s / below.tokens_per_s;
@@ -195,12 +180,7 @@ impl HeadlineSpec {
 
 /// Tokens per second of one GPU times parameters over those wanted: the throughput at equal
 /// parameters.
-fn judged(
-    predictor: &Predictor,
-    arch: Architecture,
-    work: &Workload,
-    wanted: f64,
-) -> Result<Shape> {
+fn judged(predictor: &Predictor, arch: Architecture, work: &Workload, wanted: f64) -> Result<Shape> {
     let rate = estimate_step(predictor, &arch, work)?.tokens_per_s_per_gpu();
     let tokens_per_s = rate * parameters(&arch).total as f64 / wanted;
     Ok(Shape { arch, tokens_per_s })
@@ -209,12 +189,6 @@ fn judged(
 fn describe(arch: &Architecture) -> String {
     format!(
         "{} layers of {}, {} heads ({} kv) of {}, d_ff {}, {} words",
-        arch.layers,
-        arch.hidden,
-        arch.heads,
-        arch.kv_heads,
-        arch.head_dim,
-        arch.mlp.d_ff,
-        arch.vocab
+        arch.layers, arch.hidden, arch.heads, arch.kv_heads, arch.head_dim, arch.mlp.d_ff, arch.vocab
     )
 }

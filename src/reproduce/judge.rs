@@ -126,13 +126,7 @@ pub struct Criterion {
 
 impl Criterion {
     /// A number with what it must keep to.
-    pub fn new(
-        statement: impl Into<String>,
-        basis: Basis,
-        value: f64,
-        unit: Unit,
-        limit: Limit,
-    ) -> Self {
+    pub fn new(statement: impl Into<String>, basis: Basis, value: f64, unit: Unit, limit: Limit) -> Self {
         Self {
             statement: statement.into(),
             basis,
@@ -149,13 +143,7 @@ impl Criterion {
             statement.into()
         );
         let error = (predicted / measured - 1.0).abs();
-        Self::new(
-            statement,
-            basis,
-            error,
-            Unit::Share,
-            Limit::AtMost(RATIO_ERROR),
-        )
+        Self::new(statement, basis, error, Unit::Share, Limit::AtMost(RATIO_ERROR))
     }
 
     /// Whether it holds; a number that does not exist never does.
@@ -276,34 +264,16 @@ mod tests {
     #[test]
     fn a_verdict_follows_from_its_criteria_alone() {
         let verdict = |values: &[f64], basis| {
-            let criteria: Vec<_> = values
-                .iter()
-                .map(|value| criterion(basis, *value))
-                .collect();
+            let criteria: Vec<_> = values.iter().map(|value| criterion(basis, *value)).collect();
             Verdict::of(&criteria)
         };
-        assert_eq!(
-            verdict(&[1.0, 2.0], Basis::KeptOut).outcome,
-            Outcome::Reproduced
-        );
-        assert_eq!(
-            verdict(&[0.9, 2.0], Basis::KeptOut).outcome,
-            Outcome::Partly
-        );
+        assert_eq!(verdict(&[1.0, 2.0], Basis::KeptOut).outcome, Outcome::Reproduced);
+        assert_eq!(verdict(&[0.9, 2.0], Basis::KeptOut).outcome, Outcome::Partly);
         let none = verdict(&[0.9, 0.0], Basis::Trained);
-        assert_eq!(
-            (none.outcome, none.text()),
-            (Outcome::NotReproduced, "not reproduced")
-        );
+        assert_eq!((none.outcome, none.text()), (Outcome::NotReproduced, "not reproduced"));
         assert_eq!(verdict(&[], Basis::Claim).text(), "nothing to compare with");
-        assert_eq!(
-            verdict(&[2.0], Basis::Claim).text(),
-            "direction only: agrees"
-        );
-        assert_eq!(
-            verdict(&[0.0], Basis::Claim).text(),
-            "direction only: disagrees"
-        );
+        assert_eq!(verdict(&[2.0], Basis::Claim).text(), "direction only: agrees");
+        assert_eq!(verdict(&[0.0], Basis::Claim).text(), "direction only: disagrees");
         // One measurement among directions makes it a measured verdict.
         let mixed = [criterion(Basis::Claim, 2.0), criterion(Basis::KeptOut, 2.0)];
         assert_eq!(Verdict::of(&mixed).text(), "reproduced");
@@ -313,13 +283,7 @@ mod tests {
     fn a_number_that_does_not_exist_meets_nothing() {
         assert!(!criterion(Basis::KeptOut, f64::NAN).is_met());
         assert!(!Criterion::near("a ratio", Basis::KeptOut, f64::NAN, 1.0).is_met());
-        let none = Criterion::new(
-            "e",
-            Basis::KeptOut,
-            median_error(&[]),
-            Unit::Share,
-            Limit::AtMost(1.0),
-        );
+        let none = Criterion::new("e", Basis::KeptOut, median_error(&[]), Unit::Share, Limit::AtMost(1.0));
         assert!(!none.is_met());
         let flat = correlation(&[(1.0, 1.0), (2.0, 1.0)]);
         assert!(flat.is_nan());

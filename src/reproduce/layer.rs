@@ -29,22 +29,14 @@ impl Layer {
         let inside = |item: &Item| {
             !matches!(
                 item.role,
-                Role::Embedding
-                    | Role::PositionEmbedding
-                    | Role::CacheWrite
-                    | Role::FinalNorm
-                    | Role::Logits
+                Role::Embedding | Role::PositionEmbedding | Role::CacheWrite | Role::FinalNorm | Role::Logits
             )
         };
         let one = Architecture {
             layers: 1,
             ..model.clone()
         };
-        let items: Vec<_> = lower(&one, work)?
-            .items
-            .into_iter()
-            .filter(inside)
-            .collect();
+        let items: Vec<_> = lower(&one, work)?.items.into_iter().filter(inside).collect();
         let ops: Vec<Op> = items.iter().map(|item| item.op).collect();
         let timed = items.iter().zip(predictor.predict(&ops));
         Ok(Self {

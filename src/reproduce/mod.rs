@@ -192,17 +192,13 @@ impl Evaluation<'_> {
         self.filled(text, |name| match (name, self.named.get(name)) {
             ("target", _) => Ok(self.target.to_owned()),
             (_, Some(value)) => Ok(format!("{value:.1}")),
-            (_, None) => Err(format!(
-                "text `{text}` names `{name}`; allowed: target, a statistic"
-            )),
+            (_, None) => Err(format!("text `{text}` names `{name}`; allowed: target, a statistic")),
         })
     }
 
     /// A text with sizes in place of their formulas in braces.
     fn label(&self, text: &str, sizes: &Sizes) -> Result<String> {
-        self.filled(text, |formula| {
-            Ok(Formula::parse(formula)?.value(sizes)?.to_string())
-        })
+        self.filled(text, |formula| Ok(Formula::parse(formula)?.value(sizes)?.to_string()))
     }
 
     /// The labels of all predicted points of a series.
@@ -211,11 +207,7 @@ impl Evaluation<'_> {
         sizes.map(|sizes| self.label(text, sizes)).collect()
     }
 
-    fn filled(
-        &self,
-        text: &str,
-        value: impl Fn(&str) -> std::result::Result<String, String>,
-    ) -> Result<String> {
+    fn filled(&self, text: &str, value: impl Fn(&str) -> std::result::Result<String, String>) -> Result<String> {
         let place = &self.spec.place;
         fill(text, value).map_err(|error| Error::bad_input(format!("{place}: {error}")))
     }
@@ -225,11 +217,7 @@ impl Evaluation<'_> {
 ///
 /// Whole models are predicted with `target`, the sweeps with the models of the GPUs they were
 /// measured on, or with `model` where it answers for these.
-pub fn reproduce(
-    target: Predictor,
-    model: Option<&Artifact>,
-    timings: &Timings,
-) -> Result<Vec<Finding>> {
+pub fn reproduce(target: Predictor, model: Option<&Artifact>, timings: &Timings) -> Result<Vec<Finding>> {
     let specs = FindingSpec::all()?;
     let predictors = Predictors::new(target, model, specs.iter().flat_map(FindingSpec::gpus))?;
     let rows = Rows {

@@ -18,10 +18,7 @@ pub fn evaluate(spec: &PanelSpec, evaluation: &Evaluation) -> Result<Panel> {
         predicted: Vec::new(),
         points: Vec::new(),
         basis: Vec::new(),
-        marks: spec
-            .marks
-            .as_ref()
-            .map(|marks| (marks.name.clone(), marks.at.clone())),
+        marks: spec.marks.as_ref().map(|marks| (marks.name.clone(), marks.at.clone())),
     };
     for curve in &spec.curves {
         match curve {
@@ -32,35 +29,22 @@ pub fn evaluate(spec: &PanelSpec, evaluation: &Evaluation) -> Result<Panel> {
             } => {
                 let series = evaluation.series(series);
                 let name = evaluation.text(predicted)?;
-                panel
-                    .predicted
-                    .push(Curve::new(name, series.predicted.clone()));
+                panel.predicted.push(Curve::new(name, series.predicted.clone()));
                 if let Some(name) = measured {
                     panel.measured(name, series, |_| true);
                 }
             }
             CurveSpec::ByAlignment { series } => panel.by_alignment(evaluation.series(series)),
-            CurveSpec::Points {
-                series,
-                name,
-                label,
-            } => {
+            CurveSpec::Points { series, name, label } => {
                 let series = evaluation.series(series);
                 panel.points.push(Curve {
                     labels: evaluation.labels(label, series)?,
                     ..Curve::new(evaluation.text(name)?, series.predicted.clone())
                 });
             }
-            CurveSpec::Parity {
-                series,
-                name,
-                label,
-            } => {
+            CurveSpec::Parity { series, name, label } => {
                 let series = evaluation.series(series);
-                let points = series
-                    .judged
-                    .iter()
-                    .map(|point| (point.measured, point.predicted));
+                let points = series.judged.iter().map(|point| (point.measured, point.predicted));
                 panel.points.push(Curve {
                     labels: evaluation.labels(label, series)?,
                     ..Curve::new(evaluation.text(name)?, points.collect())
@@ -98,8 +82,7 @@ impl Panel {
         for (class, wanted) in classes {
             let line = of_sizes(&series.predicted, wanted);
             if !line.is_empty() {
-                self.predicted
-                    .push(Curve::new(format!("predicted, {class}"), line));
+                self.predicted.push(Curve::new(format!("predicted, {class}"), line));
                 self.measured(&format!("measured, {class}"), series, wanted);
             }
         }

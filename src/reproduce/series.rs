@@ -68,12 +68,7 @@ pub struct Rows<'a> {
 
 impl Series {
     /// Predicts a series; `place` names its file.
-    pub fn new(
-        spec: &SeriesSpec,
-        place: &str,
-        predictors: &Predictors,
-        rows: &Rows,
-    ) -> Result<Self> {
+    pub fn new(spec: &SeriesSpec, place: &str, predictors: &Predictors, rows: &Rows) -> Result<Self> {
         let points = spec.points(place)?;
         let gpu = &predictors.of(&spec.gpu).gpu().name;
         let along = spec.along.as_ref().or_else(|| spec.sizes.keys().next());
@@ -99,9 +94,7 @@ impl Series {
                 }
             }
             let values = rates(predictors.of(&spec.gpu), &gemms);
-            let means = values
-                .chunks(inner.len())
-                .map(|each| mean(each.iter().copied()));
+            let means = values.chunks(inner.len()).map(|each| mean(each.iter().copied()));
             series.predicted = points.iter().map(|point| point.0).zip(means).collect();
             series.sizes = points.into_iter().map(|(_, sizes)| sizes).collect();
             if spec.rows {
@@ -121,10 +114,7 @@ impl Series {
             series.predicted = by_power_of_two(&series.predicted);
         }
         if let (true, Some((_, first))) = (spec.over_first, series.predicted.first().copied()) {
-            series
-                .predicted
-                .iter_mut()
-                .for_each(|point| point.1 /= first);
+            series.predicted.iter_mut().for_each(|point| point.1 /= first);
         }
         if !spec.rows {
             let judged = spec.measured.iter().map(|(x, measured)| {
@@ -157,11 +147,7 @@ impl Series {
             predicted: self.predicted[at].1,
         };
         self.judged = judging.on_grid(&self.gpu, &grid).map(point).collect();
-        self.measured = self
-            .judged
-            .iter()
-            .map(|point| (point.x, point.measured))
-            .collect();
+        self.measured = self.judged.iter().map(|point| (point.x, point.measured)).collect();
         // Neighbours are those of the whole sweep, whether they judge or not.
         self.disturbed = rows.all.disturbed(&self.gpu, &grid);
     }
@@ -196,10 +182,7 @@ impl Series {
 
 /// Measured with predicted values.
 pub fn pairs(points: &[Point]) -> Vec<(f64, f64)> {
-    points
-        .iter()
-        .map(|point| (point.measured, point.predicted))
-        .collect()
+    points.iter().map(|point| (point.measured, point.predicted)).collect()
 }
 
 /// Correlation of measured and predicted values.
@@ -213,12 +196,7 @@ pub fn is_measured(points: &[Point]) -> bool {
 }
 
 /// The value of a layer or a step; `None` if the ranks do not divide it and that is asked for.
-fn value(
-    spec: &SeriesSpec,
-    place: &str,
-    predictors: &Predictors,
-    sizes: &Sizes,
-) -> Result<Option<f64>> {
+fn value(spec: &SeriesSpec, place: &str, predictors: &Predictors, sizes: &Sizes) -> Result<Option<f64>> {
     let predictor = predictors.of(&spec.gpu);
     let value = match &spec.predict {
         Subject::Gemm(_) => return Ok(None),
@@ -228,9 +206,7 @@ fn value(
             match value {
                 LayerValue::Rate => layer.rate(),
                 LayerValue::AttentionRate => layer.attention_rate(),
-                LayerValue::AttentionShare => {
-                    1.0 - layer.share(|role| role.name().starts_with("mlp"))
-                }
+                LayerValue::AttentionShare => 1.0 - layer.share(|role| role.name().starts_with("mlp")),
                 LayerValue::Millis => layer.time().millis(),
                 LayerValue::ShareOf(roles) => layer.share(|role| roles.contains(&role)),
             }
@@ -248,9 +224,7 @@ fn value(
                 StepValue::Millis => step.time.millis(),
             }
         }
-        Subject::LayerParameters { model } => {
-            parameters(&spec.within(place, model.at(sizes))?).non_embedding as f64
-        }
+        Subject::LayerParameters { model } => parameters(&spec.within(place, model.at(sizes))?).non_embedding as f64,
     };
     Ok(Some(value))
 }
@@ -264,9 +238,7 @@ pub fn power_of_two(size: u64) -> u64 {
 fn by_power_of_two(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let powers = (0..7).map(|exponent| 1 << exponent);
     let means = powers.map(|power| {
-        let of = points
-            .iter()
-            .filter(|point| power_of_two(point.0 as u64) == power);
+        let of = points.iter().filter(|point| power_of_two(point.0 as u64) == power);
         (power as f64, mean(of.map(|point| point.1)))
     });
     // A power that divides no size has no mean.
@@ -347,10 +319,7 @@ mod tests {
         let powers = [50257, 50258, 12, 40, 48, 96, 64, 51200].map(power_of_two);
         assert_eq!(powers, [1, 2, 4, 8, 16, 32, 64, 64]);
         let points = [(1.0, 10.0), (2.0, 5.0), (3.0, 20.0), (128.0, 7.0)];
-        assert_eq!(
-            by_power_of_two(&points),
-            [(1.0, 15.0), (2.0, 5.0), (64.0, 7.0)]
-        );
+        assert_eq!(by_power_of_two(&points), [(1.0, 15.0), (2.0, 5.0), (64.0, 7.0)]);
     }
 
     #[test]

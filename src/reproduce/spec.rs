@@ -176,10 +176,7 @@ pub enum CurveSpec {
         label: String,
     },
     /// A line to compare with.
-    Fixed {
-        name: String,
-        points: Vec<(f64, f64)>,
-    },
+    Fixed { name: String, points: Vec<(f64, f64)> },
 }
 
 impl CurveSpec {
@@ -273,9 +270,7 @@ impl FindingSpec {
 impl SeriesSpec {
     fn check(&self, place: &str) -> Result<()> {
         let of = |field: &str| format!("series {}: {field}", self.name);
-        let refuse = |field: &str, value: &str, allowed| {
-            Err(Error::field(place, &of(field), value, allowed))
-        };
+        let refuse = |field: &str, value: &str, allowed| Err(Error::field(place, &of(field), value, allowed));
         if self.gpu != TARGET && Gpu::find(&self.gpu).is_err() {
             return refuse("gpu", &self.gpu, "`target` or a GPU of `data/gpus`");
         }
@@ -293,17 +288,11 @@ impl SeriesSpec {
         }
         let points = self.points(place)?;
         let is_point = |x: f64| match self.by_power_of_two {
-            true => points
-                .iter()
-                .any(|point| power_of_two(point.0 as u64) as f64 == x),
+            true => points.iter().any(|point| power_of_two(point.0 as u64) as f64 == x),
             false => points.iter().any(|point| point.0 == x),
         };
         if let Some((x, _)) = self.measured.iter().find(|(x, _)| !is_point(*x)) {
-            return refuse(
-                "measured",
-                &x.to_string(),
-                "horizontal values of the series",
-            );
+            return refuse("measured", &x.to_string(), "horizontal values of the series");
         }
         if let Some((size, _)) = &self.scale {
             among(place, &of("scale"), size, self.sizes.keys().map(|s| &**s))?;
@@ -323,8 +312,7 @@ impl SeriesSpec {
 
     /// The result of a formula, its error with file and series.
     pub fn within<T>(&self, place: &str, result: std::result::Result<T, String>) -> Result<T> {
-        result
-            .map_err(|error| Error::bad_input(format!("{place}: series `{}`: {error}", self.name)))
+        result.map_err(|error| Error::bad_input(format!("{place}: series `{}`: {error}", self.name)))
     }
 
     /// The horizontal value and the sizes of each point.
@@ -341,8 +329,8 @@ impl SeriesSpec {
                 return Err(Error::field(place, &at("along"), "absent", allowed));
             }
         };
-        let points = zipped(&self.sizes)
-            .ok_or_else(|| Error::field(place, &at("sizes"), "uneven", "lists of one length"))?;
+        let points =
+            zipped(&self.sizes).ok_or_else(|| Error::field(place, &at("sizes"), "uneven", "lists of one length"))?;
         let points = points.into_iter().map(|sizes| {
             let x = along.map_or(1, |name| sizes[name]);
             (x as f64, sizes)
@@ -363,21 +351,12 @@ fn zipped(sizes: &BTreeMap<String, Values>) -> Option<Vec<Sizes>> {
     if count == 0 || lists.iter().any(|(_, list)| list.len() != count) {
         return None;
     }
-    let at = |place: usize| {
-        lists
-            .iter()
-            .map(move |(name, list)| ((*name).clone(), list[place]))
-    };
+    let at = |place: usize| lists.iter().map(move |(name, list)| ((*name).clone(), list[place]));
     Some((0..count).map(|place| at(place).collect()).collect())
 }
 
 /// Refuses a value that is not among the allowed ones.
-pub fn among<'a>(
-    place: &str,
-    field: &str,
-    value: &str,
-    allowed: impl Iterator<Item = &'a str>,
-) -> Result<()> {
+pub fn among<'a>(place: &str, field: &str, value: &str, allowed: impl Iterator<Item = &'a str>) -> Result<()> {
     let allowed: Vec<_> = allowed.collect();
     match allowed.contains(&value) {
         true => Ok(()),
@@ -433,32 +412,12 @@ curves = [{ line = { series = "rate", predicted = "predicted", measured = "measu
     fn what_is_not_understood_is_refused_with_file_field_and_what_is_allowed() {
         assert_eq!(FindingSpec::parse(WHOLE, "x.toml").unwrap().id, "made-up");
         for (from, to, parts) in [
-            (
-                "claim = \"Wider is faster.\"\n",
-                "",
-                ["missing field", "claim"],
-            ),
-            (
-                "Wider is faster.",
-                " ",
-                ["`claim` is empty", "allowed: a text"],
-            ),
-            (
-                "source =",
-                "origin =",
-                ["unknown field `origin`", "`source`"],
-            ),
-            (
-                "\"vocabulary\"",
-                "\"vocab\"",
-                ["`rules` is vocab", "allowed: "],
-            ),
+            ("claim = \"Wider is faster.\"\n", "", ["missing field", "claim"]),
+            ("Wider is faster.", " ", ["`claim` is empty", "allowed: a text"]),
+            ("source =", "origin =", ["unknown field `origin`", "`source`"]),
+            ("\"vocabulary\"", "\"vocab\"", ["`rules` is vocab", "allowed: "]),
             ("a100-40gb", "a1000", ["gpu` is a1000", "`target` or a GPU"]),
-            (
-                "predict.gemm",
-                "predict.gem",
-                ["unknown variant `gem`", "`gemm`"],
-            ),
+            ("predict.gemm", "predict.gem", ["unknown variant `gem`", "`gemm`"]),
             (
                 "layout = \"tn\"",
                 "layout = \"rows\"",
@@ -471,32 +430,16 @@ curves = [{ line = { series = "rate", predicted = "predicted", measured = "measu
                 "\"2*k\"",
                 ["series `rate`: formula `2*k` names `k`", "allowed: n"],
             ),
-            (
-                "\"2*n\"",
-                "\"n/3\"",
-                ["formula `n/3`", "allowed: exact divisions"],
-            ),
+            ("\"2*n\"", "\"n/3\"", ["formula `n/3`", "allowed: exact divisions"]),
             ("\"2*n\"", "-1", ["whole number", "formula"]),
-            (
-                "step = 256",
-                "by = 256",
-                ["a list of sizes", "`from`, `to` and `step`"],
-            ),
+            ("step = 256", "by = 256", ["a list of sizes", "`from`, `to` and `step`"]),
             (
                 "[[512,",
                 "[[513,",
                 ["measured` is 513", "horizontal values of the series"],
             ),
-            (
-                "basis = \"kept_out\"",
-                "",
-                ["basis` is claim", "allowed: kept_out"],
-            ),
-            (
-                "kept_out",
-                "guessed",
-                ["unknown variant `guessed`", "`fitted`"],
-            ),
+            ("basis = \"kept_out\"", "", ["basis` is claim", "allowed: kept_out"]),
+            ("kept_out", "guessed", ["unknown variant `guessed`", "`fitted`"]),
             (
                 "value.ratio",
                 "value.rate",
@@ -517,16 +460,8 @@ curves = [{ line = { series = "rate", predicted = "predicted", measured = "measu
                 "series = \"r\"",
                 ["curves.series` is r", "allowed: rate"],
             ),
-            (
-                "name = \"gain\"",
-                "judged = \"x\"",
-                ["statistic", "or the two others"],
-            ),
-            (
-                "\"tflops_per_s\"",
-                "\"flops\"",
-                ["unknown variant `flops`", "`share`"],
-            ),
+            ("name = \"gain\"", "judged = \"x\"", ["statistic", "or the two others"]),
+            ("\"tflops_per_s\"", "\"flops\"", ["unknown variant `flops`", "`share`"]),
             (
                 "conditions =",
                 "subtitle =",

@@ -195,9 +195,7 @@ impl Statistic {
                 .flatten()
                 .map(String::as_str)
                 .collect(),
-            Self::MedianError { of, .. } | Self::GreatestDifference { of } => {
-                of.iter().map(String::as_str).collect()
-            }
+            Self::MedianError { of, .. } | Self::GreatestDifference { of } => of.iter().map(String::as_str).collect(),
             Self::Quotient { .. } => Vec::new(),
             Self::Level { of }
             | Self::Correlation { of }
@@ -217,31 +215,19 @@ impl Statistic {
 
 impl StatisticSpec {
     /// Refuses what no finding can show; `known` refuses series, `named` are the statistics before.
-    pub fn check(
-        &self,
-        place: &str,
-        known: &impl Fn(&str, &str) -> Result<()>,
-        named: &[&str],
-    ) -> Result<()> {
+    pub fn check(&self, place: &str, known: &impl Fn(&str, &str) -> Result<()>, named: &[&str]) -> Result<()> {
         for series in self.value.series() {
             known("statistic.value.of", series)?;
         }
         if let Statistic::Quotient { of, over } = &self.value {
             for name in [of, over] {
-                super::spec::among(
-                    place,
-                    "statistic.value.quotient",
-                    name,
-                    named.iter().copied(),
-                )?;
+                super::spec::among(place, "statistic.value.quotient", name, named.iter().copied())?;
             }
         }
         let texts = (&self.shown, &self.judged, &self.shown_and_judged);
         let is_whole = matches!(self.value, Statistic::Drops { .. });
         let allowed = match (&self.value, texts) {
-            (_, (Some(_), _, Some(_)) | (_, Some(_), Some(_))) => {
-                "`shown_and_judged` or the two others"
-            }
+            (_, (Some(_), _, Some(_)) | (_, Some(_), Some(_))) => "`shown_and_judged` or the two others",
             (_, (None, None, None)) if self.name.is_none() && !is_whole => {
                 "`name`, `shown`, `judged` or `shown_and_judged`"
             }
@@ -320,13 +306,7 @@ impl StatisticSpec {
         Ok(())
     }
 
-    fn rows(
-        &self,
-        evaluation: &mut Evaluation,
-        of: &str,
-        left_out: Option<&LeftOut>,
-        disturbed: Option<&str>,
-    ) {
+    fn rows(&self, evaluation: &mut Evaluation, of: &str, left_out: Option<&LeftOut>, disturbed: Option<&str>) {
         let series = evaluation.series(of);
         let mut judged = series.judged.clone();
         let mut what = self.judged.clone().unwrap_or_default();
@@ -370,12 +350,7 @@ impl Statistic {
     fn number(&self, evaluation: &Evaluation) -> Result<Option<Number>> {
         let series = |name: &String| evaluation.series(name);
         let number = match self {
-            Self::Ratio {
-                of,
-                over,
-                at,
-                least,
-            } => {
+            Self::Ratio { of, over, at, least } => {
                 let (of, over) = (series(of), series(over.as_ref().unwrap_or(of)));
                 let total = |ratios: Vec<f64>| match least {
                     true => ratios.into_iter().fold(f64::INFINITY, f64::min),
@@ -399,14 +374,8 @@ impl Statistic {
                 let value = evaluation.named[of] / evaluation.named[over];
                 Number::new(value, Unit::Ratio, Limit::AtLeast(1.0))
             }
-            Self::Level { of } => {
-                Number::new(level(&series(of).judged), Unit::Ratio, Limit::AtLeast(1.0))
-            }
-            Self::MedianError {
-                of,
-                from,
-                multiple_of,
-            } => {
+            Self::Level { of } => Number::new(level(&series(of).judged), Unit::Ratio, Limit::AtLeast(1.0)),
+            Self::MedianError { of, from, multiple_of } => {
                 let points = of.iter().flat_map(|name| &series(name).judged);
                 let counts = |point: &&Point| {
                     let size = point.x as u64;
@@ -435,9 +404,7 @@ impl Statistic {
             }
             Self::Rising { of } => Number::steps(series(of), |before, after| after > before),
             Self::Falling { of } => Number::steps(series(of), |before, after| after < before),
-            Self::Decreasing { of } => {
-                Number::truth(series(of).steps().all(|(before, after)| before > after))
-            }
+            Self::Decreasing { of } => Number::truth(series(of).steps().all(|(before, after)| before > after)),
             Self::Crossing { of, level, between } => {
                 let at = |x| series(of).at(&evaluation.spec.place, x);
                 Number::truth(at(between.0)? > *level && at(between.1)? < *level)

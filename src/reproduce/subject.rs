@@ -162,10 +162,7 @@ impl GemmSpec {
 }
 
 fn optional(formula: &Option<Formula>, sizes: &Sizes) -> std::result::Result<Option<u64>, String> {
-    formula
-        .as_ref()
-        .map(|formula| formula.value(sizes))
-        .transpose()
+    formula.as_ref().map(|formula| formula.value(sizes)).transpose()
 }
 
 impl ModelSpec {

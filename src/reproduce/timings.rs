@@ -27,11 +27,7 @@ pub struct Predictors {
 impl Predictors {
     /// The named model where it answers, else the built-in ones, beside the predictor of the
     /// target.
-    pub fn new<'a>(
-        target: Predictor,
-        model: Option<&Artifact>,
-        gpus: impl Iterator<Item = &'a str>,
-    ) -> Result<Self> {
+    pub fn new<'a>(target: Predictor, model: Option<&Artifact>, gpus: impl Iterator<Item = &'a str>) -> Result<Self> {
         // The authors timed kernels and single layers.
         let plain = |predictor: Predictor| predictor.with_framework_named(Framework::KERNELS);
         let mut by_gpu = BTreeMap::from([(TARGET.to_owned(), plain(target))]);
@@ -85,9 +81,7 @@ pub fn rates(predictor: &Predictor, gemms: &[Gemm]) -> Vec<f64> {
     let ops: Vec<_> = gemms.iter().map(|gemm| Op::Gemm(*gemm)).collect();
     let estimates = predictor.predict(&ops);
     let timed = ops.iter().zip(&estimates);
-    timed
-        .map(|(op, estimate)| tflops(op, estimate.time))
-        .collect()
+    timed.map(|(op, estimate)| tflops(op, estimate.time)).collect()
 }
 
 fn tflops(op: &Op, time: Seconds) -> f64 {
@@ -120,8 +114,7 @@ impl Timings {
     /// What judges sweeps that nets are fitted to: of a GPU whose nets kept keys out, these keys
     /// alone.
     pub fn judging(&self, predictors: &Predictors) -> Self {
-        let judges =
-            |timing: &&Timing| timing.kept_out || predictors.fitted(&timing.gpu) != Basis::KeptOut;
+        let judges = |timing: &&Timing| timing.kept_out || predictors.fitted(&timing.gpu) != Basis::KeptOut;
         Self(self.0.iter().filter(judges).cloned().collect())
     }
 

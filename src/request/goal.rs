@@ -13,8 +13,7 @@ use utoipa::{PartialSchema, ToSchema};
 pub struct GpuTime(pub Seconds);
 
 impl GpuTime {
-    const ALLOWED: &'static str =
-        "GPU time from 0.01 to 1e12 GPU-hours, such as `1000 gpu-hours` or `50 gpu-days`";
+    const ALLOWED: &'static str = "GPU time from 0.01 to 1e12 GPU-hours, such as `1000 gpu-hours` or `50 gpu-days`";
 }
 
 impl FromStr for GpuTime {
@@ -48,11 +47,7 @@ fn meant(text: &str) -> Option<f64> {
         .split(|c: char| c.is_whitespace() || c == '*' || c == ',')
         .filter(|word| !["", "x", "for", "on"].contains(word))
         .collect();
-    let number = |text: &str| {
-        text.parse()
-            .ok()
-            .filter(|&one: &f64| one > 0.0 && one < 1e12)
-    };
+    let number = |text: &str| text.parse().ok().filter(|&one: &f64| one > 0.0 && one < 1e12);
     let factors: Option<Vec<f64>> = match words.as_slice() {
         [alone] => return number(alone),
         // The two in any order, each with its unit.
@@ -107,14 +102,7 @@ mod tests {
             let wanted = GpuTime(Seconds::from_secs(3600.0 * hours));
             assert_eq!(text.parse(), Ok(wanted), "{text}");
         }
-        for text in [
-            "1000",
-            "1000 hours",
-            "gpu-hours",
-            "-1 gpu-hours",
-            "0 gpu-hours",
-            "$100",
-        ] {
+        for text in ["1000", "1000 hours", "gpu-hours", "-1 gpu-hours", "0 gpu-hours", "$100"] {
             let told = text.parse::<GpuTime>().unwrap_err();
             assert!(told.contains("1000 gpu-hours"), "{text}: {told}");
         }

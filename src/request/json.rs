@@ -57,9 +57,7 @@ pub fn with_workload(mut body: Value) -> Value {
     if let Some(object) = body.as_object_mut()
         && !moved.is_empty()
     {
-        let workload = object
-            .entry("workload")
-            .or_insert_with(|| Map::new().into());
+        let workload = object.entry("workload").or_insert_with(|| Map::new().into());
         if let Some(workload) = workload.as_object_mut() {
             workload.extend(moved);
         }
@@ -84,11 +82,7 @@ fn taken(body: &mut Value, wanted: impl Fn(&str) -> bool) -> Map<String, Value> 
     let mut taken = Map::new();
     if let Some(object) = body.as_object_mut() {
         for (key, value) in std::mem::take(object) {
-            let side = if wanted(&key) {
-                &mut taken
-            } else {
-                &mut *object
-            };
+            let side = if wanted(&key) { &mut taken } else { &mut *object };
             side.insert(key, value);
         }
     }
@@ -113,12 +107,7 @@ fn refused(place: &str, found: Option<&Value>, sentence: &str, others: &str) -> 
     };
     let expected = sentence.split_once("expected ").map(|(_, wanted)| wanted);
     if sentence.starts_with("missing field") {
-        return Error::field(
-            PLACE,
-            &inner(quoted),
-            "absent",
-            "a value; it has no default",
-        );
+        return Error::field(PLACE, &inner(quoted), "absent", "a value; it has no default");
     }
     if sentence.starts_with("unknown field") {
         // The path of an unknown field ends with it.

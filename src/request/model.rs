@@ -105,11 +105,7 @@ impl ModelRequest {
     }
 
     /// The same whether or not that can run.
-    pub fn described(
-        &self,
-        base: &Architecture,
-        sizes: &mut Sizes,
-    ) -> Result<(Architecture, Workload)> {
+    pub fn described(&self, base: &Architecture, sizes: &mut Sizes) -> Result<(Architecture, Workload)> {
         // In the order in which they are applied; all are turned into numbers before anything can fail.
         let asked = [
             (Dimension::Layers, self.layers),

@@ -71,10 +71,7 @@ pub struct GemmRequest {
     #[cfg_attr(feature = "cli", arg(short))]
     pub k: Size,
     /// Independent GEMMs in one call.
-    #[cfg_attr(
-        feature = "cli",
-        arg(long = "batch-count", default_value_t, value_name = "B")
-    )]
+    #[cfg_attr(feature = "cli", arg(long = "batch-count", default_value_t, value_name = "B"))]
     #[serde(default)]
     #[schema(default = 1)]
     pub batch: Size,
@@ -163,9 +160,7 @@ impl OperatorRequest for AttentionRequest {
             seq_q,
             seq_kv: sizes.option("seq_kv", self.seq_kv).unwrap_or(seq_q),
             head_dim,
-            value_dim: sizes
-                .option("value_dim", self.value_dim)
-                .unwrap_or(head_dim),
+            value_dim: sizes.option("value_dim", self.value_dim).unwrap_or(head_dim),
             causal: self.causal,
             window: sizes.number("window", self.window),
             pass: self.pass,
@@ -186,7 +181,8 @@ mod tests {
     #[test]
     fn an_operator_that_no_machine_holds_is_refused() {
         let refused = |body| read_operator(body).unwrap_err().to_string();
-        let attention = json!({"kind": "attention", "batch": 1, "heads": 8, "seq_q": 64, "head_dim": 64, "dtype": "nvfp4"});
+        let attention =
+            json!({"kind": "attention", "batch": 1, "heads": 8, "seq_q": 64, "head_dim": 64, "dtype": "nvfp4"});
         assert_eq!(
             refused(attention),
             "attention: `dtype` is nvfp4; allowed: fp32, tf32, fp16, bf16, fp8"
@@ -199,10 +195,7 @@ mod tests {
                 "value_dim": value_dim})
         };
         let text = refused(wide(1 << 20, 128));
-        assert!(
-            text.contains("`head_dim` is 1048576; allowed: at most 4096"),
-            "{text}"
-        );
+        assert!(text.contains("`head_dim` is 1048576; allowed: at most 4096"), "{text}");
         assert!(refused(wide(128, 4097)).contains("`value_dim` is 4097"));
         assert!(read_operator(wide(4096, 4096)).is_ok());
         let many = json!({"kind": "attention", "batch": most, "heads": 64, "seq_q": 1 << 20, "head_dim": 128});

@@ -4,8 +4,8 @@
 use super::search::MOST_SHAPES as MOST_LAYOUTS;
 use super::search::{shapes as layouts, ten};
 use crate::arch::{
-    Architecture, AttentionKernel, Dimension, GradientDtype, KvCacheDtype, Loss, Mode, Offload,
-    Optimizer, OptimizerStates, Recipe, Recompute, Workload,
+    Architecture, AttentionKernel, Dimension, GradientDtype, KvCacheDtype, Loss, Mode, Offload, Optimizer,
+    OptimizerStates, Recipe, Recompute, Workload,
 };
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
@@ -33,8 +33,7 @@ pub struct GpuCounts {
 }
 
 impl GpuCounts {
-    const ALLOWED: &'static str =
-        "a whole number from 1 to 131072, or START:END in doublings such as 8:1024";
+    const ALLOWED: &'static str = "a whole number from 1 to 131072, or START:END in doublings such as 8:1024";
 
     /// The numbers, rising.
     pub fn values(self) -> impl Iterator<Item = u64> {
@@ -76,11 +75,7 @@ impl PartialSchema for GpuCounts {
         let text = ObjectBuilder::new()
             .pattern(Some("^[0-9]+(:[0-9]+)?$"))
             .examples(["8:1024"]);
-        number_or_text_schema(
-            Type::Integer,
-            MOST_GPUS as f64,
-            text.description(Some(Self::ALLOWED)),
-        )
+        number_or_text_schema(Type::Integer, MOST_GPUS as f64, text.description(Some(Self::ALLOWED)))
     }
 }
 
@@ -100,9 +95,7 @@ impl FromStr for Tokens {
     fn from_str(text: &str) -> std::result::Result<Self, String> {
         let tokens = number::with_unit(text, &number::DECIMAL).map(f64::round);
         let tokens = tokens.filter(|tokens| (1.0..=1e18).contains(tokens));
-        tokens
-            .map(Self)
-            .ok_or_else(|| format!("allowed: {}", Self::ALLOWED))
+        tokens.map(Self).ok_or_else(|| format!("allowed: {}", Self::ALLOWED))
     }
 }
 
@@ -370,12 +363,7 @@ pub struct PlanRequest {
     /// Keep this number of sequences a micro-batch, or of requests in flight on each engine.
     #[cfg_attr(
         feature = "cli",
-        arg(
-            long,
-            value_name = "B",
-            visible_alias = "max-num-seqs",
-            alias = "max-batch-size"
-        )
+        arg(long, value_name = "B", visible_alias = "max-num-seqs", alias = "max-batch-size")
     )]
     pub batch: Option<Size>,
     /// Keep this ZeRO stage [default: those that the framework runs].
@@ -446,9 +434,7 @@ impl PlanRequest {
         ]
         .map(|(dimension, size)| (dimension, sizes.option(dimension.name(), size)));
         let kept = kept.into_iter();
-        let kept: Vec<_> = kept
-            .filter_map(|(dimension, size)| Some((dimension, size?)))
-            .collect();
+        let kept: Vec<_> = kept.filter_map(|(dimension, size)| Some((dimension, size?))).collect();
         let base = match self.mode {
             Mode::Train => Workload::train(1, seq),
             Mode::Prefill => Workload::prefill(1, seq),
@@ -471,11 +457,9 @@ impl PlanRequest {
         let largest = self.gpus.values().last().unwrap_or(1);
         let tokens = self.global_batch.map(|tokens| tokens.0);
         let global_batch = sequences(tokens, seq, largest)?;
-        let memory_share = self.memory_share.unwrap_or(if serves {
-            SERVING_MEMORY_SHARE
-        } else {
-            memory_share()
-        });
+        let memory_share = self
+            .memory_share
+            .unwrap_or(if serves { SERVING_MEMORY_SHARE } else { memory_share() });
         let queries = self.gpus.values().map(|gpus| Query {
             gpus,
             global_batch,
@@ -513,15 +497,9 @@ impl PlanRequest {
             ("zero", self.zero.is_some()),
             ("recompute", self.recompute.is_some()),
             ("offload", self.offload.is_some()),
-            (
-                "optimizer_states",
-                self.optimizer_states != OptimizerStates::Fp32,
-            ),
+            ("optimizer_states", self.optimizer_states != OptimizerStates::Fp32),
             ("optimizer", self.optimizer != Optimizer::default()),
-            (
-                "gradient_dtype",
-                self.gradient_dtype != GradientDtype::default(),
-            ),
+            ("gradient_dtype", self.gradient_dtype != GradientDtype::default()),
             ("loss", self.loss != Loss::default()),
             ("autocast", self.autocast),
             ("tokens", self.tokens.is_some()),
@@ -595,9 +573,7 @@ fn probability(text: &str) -> std::result::Result<f64, String> {
     read.ok_or_else(|| "allowed: a fraction from 0.5 to 0.99".to_owned())
 }
 
-fn confidence<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> std::result::Result<Option<f64>, D::Error> {
+fn confidence<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<f64>, D::Error> {
     optional(deserializer, is_probability, "a fraction from 0.5 to 0.99")
 }
 
@@ -623,9 +599,7 @@ fn optional<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     }
 }
 
-fn fraction<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> std::result::Result<Option<f64>, D::Error> {
+fn fraction<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<f64>, D::Error> {
     optional(deserializer, is_share, "a fraction from 0.1 to 1")
 }
 
@@ -656,10 +630,7 @@ mod tests {
         for (body, wanted) in [
             (json!({"gpus": 64}), (64, 1024)),
             (json!({"gpus": 96}), (96, 1056)),
-            (
-                json!({"gpus": 64, "global_batch": "4M", "seq": 8192}),
-                (64, 512),
-            ),
+            (json!({"gpus": 64, "global_batch": "4M", "seq": 8192}), (64, 512)),
             (json!({"gpus": 64, "global_batch": 1048576}), (64, 256)),
             (json!({"gpus": "8:64"}), (8, 1024)),
         ] {
@@ -692,20 +663,14 @@ mod tests {
         let prices: GpuPrices = "h100=2.5,b200=5".parse().unwrap();
         prices.check("compare", &[h100, b200]).unwrap();
         let refused = prices.check("plan", &[h100]).unwrap_err().to_string();
-        assert!(
-            refused.contains("for `b200`; allowed: prices of h100"),
-            "{refused}"
-        );
+        assert!(refused.contains("for `b200`; allowed: prices of h100"), "{refused}");
     }
 
     #[test]
     fn a_number_of_sequences_in_place_of_tokens_is_told_apart() {
         let refused = planned("llama-3-8b", json!({"gpus": 64, "global_batch": 512}));
         let message = refused.unwrap_err().to_string();
-        assert!(
-            message.contains("512 sequences of 4096 are 2097152"),
-            "{message}"
-        );
+        assert!(message.contains("512 sequences of 4096 are 2097152"), "{message}");
     }
 
     #[test]
@@ -718,19 +683,13 @@ mod tests {
             ),
             (json!({"gpus": 8, "mode": "prefill", "zero": 1}), "zero"),
             (json!({"gpus": 8, "mode": "prefill", "cp": 2}), "cp"),
-            (
-                json!({"gpus": 8, "mode": "prefill", "tpot_ms": 30.0}),
-                "tpot_ms",
-            ),
+            (json!({"gpus": 8, "mode": "prefill", "tpot_ms": 30.0}), "tpot_ms"),
             (json!({"gpus": 8, "concurrency": 50}), "concurrency"),
             (
                 json!({"gpus": 8, "mode": "decode", "concurrency": 50, "batch": 5}),
                 "concurrency",
             ),
-            (
-                json!({"gpus": 8, "mode": "decode", "confidence": 0.9}),
-                "confidence",
-            ),
+            (json!({"gpus": 8, "mode": "decode", "confidence": 0.9}), "confidence"),
             (json!({"gpus": 8, "global_batch": 5000}), "global_batch"),
         ] {
             let refused = planned("llama-3-8b", body).unwrap_err();

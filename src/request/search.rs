@@ -260,13 +260,11 @@ impl SearchRequest {
             (Dimension::WindowLayers, self.window_layers),
             (Dimension::KvLoraRank, self.kv_lora_rank),
         ];
-        let parts =
-            parts.map(|(dimension, size)| (dimension, sizes.option(dimension.name(), size)));
+        let parts = parts.map(|(dimension, size)| (dimension, sizes.option(dimension.name(), size)));
         let window = sizes.option("window", self.window);
         let goal = self.goal()?;
         // A goal that sets the size itself starts from any.
-        let free_size =
-            goal.is_some_and(|goal| goal.gpu_time.is_some() || goal.target_loss.is_some());
+        let free_size = goal.is_some_and(|goal| goal.gpu_time.is_some() || goal.target_loss.is_some());
         let sized = self.params.is_some() || !free_size;
         let params = self.params.map(|params| params.0);
         let params = params.or((free_size && like.is_none()).then_some(FIRST_SIZE));
@@ -311,9 +309,7 @@ impl SearchRequest {
             vocab: vocab.unwrap_or(request.vocab),
             count: self.count,
             tolerance: self.tolerance,
-            active: self
-                .active_params
-                .map_or(request.active, |active| Some(active.0)),
+            active: self.active_params.map_or(request.active, |active| Some(active.0)),
             tokens: self.tokens.map(|tokens| tokens.0),
             goal,
             sized,
@@ -342,9 +338,7 @@ impl SearchRequest {
             ("dense_layers", self.dense_layers),
         ]
         .map(|(name, size)| sizes.option(name, size));
-        let given = [experts, top_k, shared, dense_layers]
-            .iter()
-            .any(Option::is_some);
+        let given = [experts, top_k, shared, dense_layers].iter().any(Option::is_some);
         if !given && self.active_params.is_none() {
             return Ok(of_like);
         }
@@ -389,16 +383,13 @@ impl SearchRequest {
             (Dimension::Pp, workload.pp),
             (Dimension::Vp, workload.vp),
         ];
-        let several =
-            ranks.map(|(dimension, size)| (dimension, sizes.number(dimension.name(), size)));
+        let several = ranks.map(|(dimension, size)| (dimension, sizes.number(dimension.name(), size)));
         let several = several.into_iter().filter(|(_, ranks)| *ranks > 1);
         let batch = sizes.option("batch", workload.batch);
         Ok(search::Layout {
             gpus,
             global_batch: self.global_batch.map(|tokens| tokens.0),
-            kept: several
-                .chain(batch.map(|batch| (Dimension::Batch, batch)))
-                .collect(),
+            kept: several.chain(batch.map(|batch| (Dimension::Batch, batch))).collect(),
         })
     }
 
@@ -418,10 +409,7 @@ impl SearchRequest {
                 return Err(Error::field("search", field, value, allowed));
             }
         }
-        let parts = [
-            (Free::Window, self.window_layers),
-            (Free::Latent, self.kv_lora_rank),
-        ];
+        let parts = [(Free::Window, self.window_layers), (Free::Latent, self.kv_lora_rank)];
         for (free, given) in parts {
             if let Some(value) = given.filter(|_| self.free.contains(&free)) {
                 let allowed = format!("nothing where free varies {free}");
@@ -462,8 +450,7 @@ fn groups_can_be_written(base: &Architecture) -> Result<bool> {
 }
 
 /// What is allowed where parameters are counted.
-const PARAMETERS_ALLOWED: &str =
-    "a number from 10M to 10T, such as 6.7B, 350M, 6.7e9 or 6700000000";
+const PARAMETERS_ALLOWED: &str = "a number from 10M to 10T, such as 6.7B, 350M, 6.7e9 or 6700000000";
 
 /// A number of parameters, as a number or as people write it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -498,9 +485,7 @@ impl PartialSchema for Parameters {
             .maximum(Some(PARAMETERS.1));
         let text = ObjectBuilder::new()
             .schema_type(Type::String)
-            .pattern(Some(
-                "^[0-9]+(,[0-9]{3})*(\\.[0-9]+)?([Ee][0-9]{1,2}| ?[KkMmBbTt])?$",
-            ))
+            .pattern(Some("^[0-9]+(,[0-9]{3})*(\\.[0-9]+)?([Ee][0-9]{1,2}| ?[KkMmBbTt])?$"))
             .description(Some(PARAMETERS_ALLOWED))
             .examples(["6.7B"]);
         OneOfBuilder::new().item(number).item(text).into()
@@ -514,9 +499,7 @@ fn parameters(text: &str) -> Option<u64> {
     let value = number::with_unit(text, &number::DECIMAL)?;
     // What is too large for a whole number is out of range too.
     let count = value.round() as u64;
-    (PARAMETERS.0..=PARAMETERS.1)
-        .contains(&count)
-        .then_some(count)
+    (PARAMETERS.0..=PARAMETERS.1).contains(&count).then_some(count)
 }
 
 /// Reads the largest miss of a number of parameters.
@@ -548,20 +531,14 @@ fn loss(text: &str) -> std::result::Result<f64, String> {
     value.ok_or_else(|| format!("allowed: {LOSS_ALLOWED}"))
 }
 
-fn some_loss<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> std::result::Result<Option<f64>, D::Error> {
+fn some_loss<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<f64>, D::Error> {
     match Option::<f64>::deserialize(deserializer)? {
-        Some(value) if !is_loss(&value) => {
-            Err(D::Error::custom(format!("expected {LOSS_ALLOWED}")))
-        }
+        Some(value) if !is_loss(&value) => Err(D::Error::custom(format!("expected {LOSS_ALLOWED}"))),
         value => Ok(value),
     }
 }
 
-pub(super) fn shapes<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> std::result::Result<u64, D::Error> {
+pub(super) fn shapes<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<u64, D::Error> {
     let top = Some(u64::deserialize(deserializer)?).filter(|top| (1..=MOST_SHAPES).contains(top));
     top.ok_or_else(|| D::Error::custom(format!("expected a whole number from 1 to {MOST_SHAPES}")))
 }
@@ -591,9 +568,7 @@ mod tests {
         ] {
             assert_eq!(parameters(text), Some(count), "{text}");
         }
-        for text in [
-            "", "B", "-1B", "6,7B", "six", "0", "1e99", "nan", "inf", "6.7 GB",
-        ] {
+        for text in ["", "B", "-1B", "6,7B", "six", "0", "1e99", "nan", "inf", "6.7 GB"] {
             assert!(parameters(text).is_none(), "{text}");
         }
     }

@@ -33,11 +33,7 @@ impl<const LEAST: u64> Size<LEAST> {
     fn number(text: &str, least: u64) -> Result<u64, String> {
         number::size(text)
             .filter(|number| (least..=LARGEST).contains(number))
-            .ok_or_else(|| {
-                format!(
-                    "allowed: whole numbers from {least} to {LARGEST}, such as 8192, 8,192 or 8k"
-                )
-            })
+            .ok_or_else(|| format!("allowed: whole numbers from {least} to {LARGEST}, such as 8192, 8,192 or 8k"))
     }
 
     /// What a sweep takes.
@@ -71,13 +67,11 @@ impl<const LEAST: u64> FromStr for Size<LEAST> {
     /// As a sweep reads it: commas separate the values of a list.
     fn from_str(text: &str) -> Result<Self, String> {
         let one = |text: &str| Self::number(text, LEAST);
-        let read =
-            |range: error::Result<Range>| range.map(Self::Range).map_err(|error| error.to_string());
+        let read = |range: error::Result<Range>| range.map(Self::Range).map_err(|error| error.to_string());
         let parts: Vec<_> = text.split(':').collect();
         match parts[..] {
             [list] if list.contains(',') => {
-                let values: Result<Vec<_>, _> =
-                    list.split(',').map(|value| one(value.trim())).collect();
+                let values: Result<Vec<_>, _> = list.split(',').map(|value| one(value.trim())).collect();
                 read(Range::of(&values?))
             }
             [number] => one(number).map(Self::Number).map_err(|_| {
@@ -87,16 +81,10 @@ impl<const LEAST: u64> FromStr for Size<LEAST> {
                     None => format!("allowed: {}", Self::SWEPT),
                 }
             }),
-            [start, end, ..] if start.is_empty() || end.is_empty() => {
-                Err(format!("allowed: {}", Self::SWEPT))
-            }
+            [start, end, ..] if start.is_empty() || end.is_empty() => Err(format!("allowed: {}", Self::SWEPT)),
             [start, end] => read(Range::usual(one(start)?, one(end)?)),
             [start, end, step] => match step.strip_prefix(['x', 'X', '*']) {
-                Some(factor) => read(Range::growing(
-                    one(start)?,
-                    one(end)?,
-                    Self::number(factor, 1)?,
-                )),
+                Some(factor) => read(Range::growing(one(start)?, one(end)?, Self::number(factor, 1)?)),
                 None => read(Range::new(one(start)?, one(end)?, Self::number(step, 1)?)),
             },
             _ => Err(format!("allowed: {}", Self::SWEPT)),
@@ -131,13 +119,7 @@ impl<'de, const LEAST: u64> Deserialize<'de> for Size<LEAST> {
                 .filter(|number| (LEAST..=LARGEST).contains(number))
                 .map(Self::Number),
             // In JSON a number is a number, so a range or a list has digits alone.
-            Value::String(text)
-                if text
-                    .bytes()
-                    .all(|b| b.is_ascii_digit() || b":,x".contains(&b)) =>
-            {
-                text.parse().ok()
-            }
+            Value::String(text) if text.bytes().all(|b| b.is_ascii_digit() || b":,x".contains(&b)) => text.parse().ok(),
             _ => None,
         };
         let read = read.filter(|size| match size {
@@ -202,9 +184,7 @@ impl Sizes {
     }
 
     /// The only range among the sizes that `make` asks for, with its key.
-    pub fn swept<T>(
-        make: impl FnOnce(&mut Self) -> error::Result<T>,
-    ) -> error::Result<(&'static str, Range)> {
+    pub fn swept<T>(make: impl FnOnce(&mut Self) -> error::Result<T>) -> error::Result<(&'static str, Range)> {
         let mut sizes = Self::default();
         // What is impossible at the start may be possible later on.
         let _ = make(&mut sizes);
@@ -248,11 +228,7 @@ impl Sizes {
     }
 
     /// The number that a size is, if it was asked for.
-    pub fn option<const LEAST: u64>(
-        &mut self,
-        key: &'static str,
-        size: Option<Size<LEAST>>,
-    ) -> Option<u64> {
+    pub fn option<const LEAST: u64>(&mut self, key: &'static str, size: Option<Size<LEAST>>) -> Option<u64> {
         match size {
             Some(size) => Some(self.number(key, size)),
             None => {
@@ -277,10 +253,7 @@ mod tests {
         assert_eq!(read("4096,8192"), listed(&[4096, 8192]));
         assert_eq!(read("512,768"), listed(&[512, 768]));
         assert_eq!(Size::<1>::fixed("8,192"), Ok(Size::Number(8192)));
-        assert_eq!(
-            read("1:4096:x2"),
-            Ok(Size::Range(Range::growing(1, 4096, 2).unwrap()))
-        );
+        assert_eq!(read("1:4096:x2"), Ok(Size::Range(Range::growing(1, 4096, 2).unwrap())));
         assert_eq!(read("1536:6144:64"), range(1536, 6144, 64));
         assert!(matches!("0:8:4".parse::<Size<0>>(), Ok(Size::Range(_))));
         for (text, part) in [
@@ -325,24 +298,15 @@ mod tests {
             let allowed = "expected a whole number from 1 to 4294967296";
             assert!(message.contains(allowed), "{text}: {message}");
             let is_number = text.parse::<f64>().is_ok();
-            assert_ne!(
-                message.contains("START:END:STEP"),
-                is_number,
-                "{text}: {message}"
-            );
+            assert_ne!(message.contains("START:END:STEP"), is_number, "{text}: {message}");
         }
-        assert_eq!(
-            serde_json::from_str::<Size<0>>("0").unwrap(),
-            Size::Number(0)
-        );
+        assert_eq!(serde_json::from_str::<Size<0>>("0").unwrap(), Size::Number(0));
     }
 
     #[test]
     fn a_range_is_one_size_of_a_sweep_and_none_of_anything_else() {
         let range: Size = "2:8:2".parse().unwrap();
-        let pair = |a: Size, b: Size| {
-            move |sizes: &mut Sizes| Ok((sizes.number("a", a), sizes.option("b", Some(b))))
-        };
+        let pair = |a: Size, b: Size| move |sizes: &mut Sizes| Ok((sizes.number("a", a), sizes.option("b", Some(b))));
         let eight = Size::Number(8);
         assert_eq!(Sizes::fixed(pair(eight, eight)).unwrap(), (8, Some(8)));
         assert_eq!(pair(eight, range)(&mut Sizes::at(4)).unwrap(), (8, Some(4)));
@@ -356,10 +320,7 @@ mod tests {
         assert!(Size::<1>::fixed("2:8:2").is_err() && Size::<1>::fixed("8").is_ok());
         for (first, second, part) in [(eight, eight, "absent"), (range, range, "in a and b")] {
             let refused = Sizes::swept(pair(first, second)).unwrap_err().to_string();
-            assert!(
-                refused.contains(part) && refused.contains("one of a, b"),
-                "{refused}"
-            );
+            assert!(refused.contains(part) && refused.contains("one of a, b"), "{refused}");
         }
     }
 }

@@ -43,12 +43,7 @@ impl RunRequest {
     /// Refuses a number of tokens where nothing is trained.
     pub fn validate(&self, workload: &Workload) -> Result<()> {
         match self.tokens.is_some() && !workload.trains() {
-            true => Err(Error::field(
-                "run",
-                "tokens",
-                "given",
-                "nothing when serving",
-            )),
+            true => Err(Error::field("run", "tokens", "given", "nothing when serving")),
             false => Ok(()),
         }
     }
@@ -68,9 +63,7 @@ impl FromJson for StepRequest {
 impl PartialSchema for StepRequest {
     fn schema() -> RefOr<Schema> {
         let mut schema = ModelRequest::schema();
-        if let (RefOr::T(Schema::Object(model)), RefOr::T(Schema::Object(run))) =
-            (&mut schema, RunRequest::schema())
-        {
+        if let (RefOr::T(Schema::Object(model)), RefOr::T(Schema::Object(run))) = (&mut schema, RunRequest::schema()) {
             model.properties.extend(run.properties);
         }
         schema
@@ -102,11 +95,7 @@ mod tests {
         let refused = json::read::<ModelRequest>(body).unwrap_err();
         assert_eq!(refused.field_error().unwrap().field, "tokens");
         for (body, field, allowed) in [
-            (
-                json!({"architecture": "gpt2", "tokens": "x"}),
-                "tokens",
-                "15T",
-            ),
+            (json!({"architecture": "gpt2", "tokens": "x"}), "tokens", "15T"),
             (
                 json!({"architecture": "gpt2", "token": 1}),
                 "token",

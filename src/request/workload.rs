@@ -148,19 +148,13 @@ impl WorkloadRequest {
             && seq != 1
             && seq != context
         {
-            let allowed = format!(
-                "what context says, {context}, or nothing: in decode both are the cached tokens"
-            );
+            let allowed = format!("what context says, {context}, or nothing: in decode both are the cached tokens");
             return Err(Error::field("decode", "seq", seq, &allowed));
         }
         let room = architecture.positions.longest();
         // A decoding step makes one new token, so there `seq` can only mean what is cached.
         let cached = context.or(seq.filter(|_| decode));
-        let context = cached.unwrap_or(if decode {
-            USUAL_SEQUENCE.min(room - 1)
-        } else {
-            0
-        });
+        let context = cached.unwrap_or(if decode { USUAL_SEQUENCE.min(room - 1) } else { 0 });
         let (usual_batch, usual_seq) = match self.mode {
             Mode::Train => (4, USUAL_SEQUENCE),
             Mode::Prefill => (1, USUAL_SEQUENCE),
@@ -230,9 +224,7 @@ pub(super) fn format(
     recipe: Option<Recipe>,
 ) -> (Dtype, Recipe) {
     match architecture.stated.stored() {
-        Some(stored) if mode != Mode::Train && dtype.is_none() && recipe.is_none() => {
-            stored.format(None)
-        }
+        Some(stored) if mode != Mode::Train && dtype.is_none() && recipe.is_none() => stored.format(None),
         _ => (dtype.unwrap_or_default(), recipe.unwrap_or_default()),
     }
 }

@@ -114,9 +114,6 @@ pub(super) fn inner(arch: &Architecture) -> [(&'static str, u64); 3] {
     [
         ("d_ff", if dense { arch.mlp.d_ff } else { 0 }),
         ("expert d_ff", arch.moe.map_or(0, |moe| moe.d_ff)),
-        (
-            "shared expert d_ff",
-            arch.moe.map_or(0, |moe| moe.shared_d_ff),
-        ),
+        ("shared expert d_ff", arch.moe.map_or(0, |moe| moe.shared_d_ff)),
     ]
 }

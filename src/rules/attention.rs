@@ -85,11 +85,7 @@ pub(super) fn few_heads(subject: &Subject) -> Verdict {
     if heads == 1 {
         return Verdict::not_applicable("there is one head");
     }
-    let least = if is_flash(subject) {
-        WIDE_FLASH
-    } else {
-        WIDE_UNFUSED
-    };
+    let least = if is_flash(subject) { WIDE_FLASH } else { WIDE_UNFUSED };
     let detail = format!("{heads} heads of {size}");
     if size >= least {
         return Verdict::met(detail);

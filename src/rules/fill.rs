@@ -137,10 +137,7 @@ pub(super) fn tokens(subject: &Subject) -> Verdict {
     match aligned(subject, &what, work.tokens(), subject.alignment()) {
         // Only the backward pass reduces over tokens.
         Verdict::Broken {
-            value,
-            wanted,
-            detail,
-            ..
+            value, wanted, detail, ..
         } if !work.trains() => Verdict::Broken {
             severity: Severity::Advice,
             value,
@@ -163,22 +160,15 @@ pub(super) fn micro_batch(subject: &Subject) -> Verdict {
         batch: work.batch * 2,
         ..*work
     };
-    let fits = memory_use(subject.arch, &doubled, &Practice::default())
-        .is_ok_and(|memory| memory.fits(subject.gpu));
+    let fits = memory_use(subject.arch, &doubled, &Practice::default()).is_ok_and(|memory| memory.fits(subject.gpu));
     if !fits {
-        return Verdict::met(format!(
-            "batch {}; batch {} does not fit",
-            work.batch, doubled.batch
-        ));
+        return Verdict::met(format!("batch {}; batch {} does not fit", work.batch, doubled.batch));
     }
     let fewest = forward_gemms(subject)
         .iter()
         .map(|item| item.waves(subject.gpu).waves())
         .fold(f64::INFINITY, f64::min);
-    let detail = format!(
-        "batch {}: the smallest GEMM fills {fewest:.1} waves",
-        work.batch
-    );
+    let detail = format!("batch {}: the smallest GEMM fills {fewest:.1} waves", work.batch);
     if fewest >= ENOUGH_WAVES {
         return Verdict::met(detail);
     }
@@ -234,18 +224,10 @@ pub(super) fn depth(subject: &Subject) -> Verdict {
         return Verdict::not_applicable("training is judged by throughput, not by latency");
     }
     let (hidden, layers) = (subject.arch.hidden, subject.arch.layers);
-    let detail = format!(
-        "hidden {hidden} over {layers} layers: {} a layer",
-        hidden / layers
-    );
+    let detail = format!("hidden {hidden} over {layers} layers: {} a layer", hidden / layers);
     if hidden >= LEAST_ASPECT * layers {
         return Verdict::met(detail);
     }
     let wanted = format!("{LEAST_ASPECT} or more");
-    Verdict::broken(
-        Severity::Advice,
-        hidden as f64 / layers as f64,
-        wanted,
-        &detail,
-    )
+    Verdict::broken(Severity::Advice, hidden as f64 / layers as f64, wanted, &detail)
 }

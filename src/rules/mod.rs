@@ -170,9 +170,7 @@ impl Verdict {
     }
 
     fn met(detail: impl Into<String>) -> Self {
-        Self::Met {
-            detail: detail.into(),
-        }
+        Self::Met { detail: detail.into() }
     }
 
     fn not_applicable(why: impl Into<String>) -> Self {

@@ -71,10 +71,7 @@ pub fn judge_operator(op: &Op, gpu: &Gpu) -> Vec<OperatorFinding> {
         ],
         Op::Attention(attention) => vec![
             OperatorFinding::like("head-size", head(attention, gpu)),
-            OperatorFinding::like(
-                "flash",
-                flash_size(attention.head_dim, gpu.alignment(attention.dtype)),
-            ),
+            OperatorFinding::like("flash", flash_size(attention.head_dim, gpu.alignment(attention.dtype))),
         ],
         _ => Vec::new(),
     }
@@ -86,10 +83,7 @@ fn sizes(gemm: &Gemm, wanted: u64, severity: Severity) -> Verdict {
         .into_iter()
         .zip([gemm.m, gemm.n, gemm.k])
         .zip(gemm.layout.contiguous());
-    let contiguous: Vec<_> = contiguous
-        .filter(|(_, is)| *is)
-        .map(|(size, _)| size)
-        .collect();
+    let contiguous: Vec<_> = contiguous.filter(|(_, is)| *is).map(|(size, _)| size).collect();
     let of = |(name, size): &(&str, u64)| format!("{name} {}", factors(*size));
     let odd: Vec<_> = contiguous
         .iter()

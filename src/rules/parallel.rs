@@ -17,8 +17,7 @@ pub(super) fn tensor_parallel(subject: &Subject) -> Verdict {
             tp: *tp,
             ..*subject.work
         };
-        memory_use(subject.arch, &work, &Practice::default())
-            .is_ok_and(|memory| memory.fits(subject.gpu))
+        memory_use(subject.arch, &work, &Practice::default()).is_ok_and(|memory| memory.fits(subject.gpu))
     };
     let fewer = (1..=tp / 2).filter(|fewer| tp.is_multiple_of(*fewer));
     match fewer.into_iter().find(fits) {
@@ -70,9 +69,7 @@ pub(super) fn node_size(subject: &Subject) -> Verdict {
     ];
     let mut rest = widths.iter().filter(|(_, width)| !width.is_multiple_of(tp));
     let Some(first) = rest.next() else {
-        return Verdict::met(format!(
-            "tp {tp} divides heads, hidden, d_ff and vocabulary"
-        ));
+        return Verdict::met(format!("tp {tp} divides heads, hidden, d_ff and vocabulary"));
     };
     let names: Vec<_> = std::iter::once(first)
         .chain(rest)

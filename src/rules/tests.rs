@@ -10,9 +10,7 @@ fn preset(name: &str) -> Architecture {
 
 fn verdict(rule: &str, arch: &Architecture, work: &Workload, gpu: &str) -> Verdict {
     let gpu = Gpu::find(gpu).unwrap();
-    Rule::find(rule)
-        .unwrap()
-        .judge(&Subject { arch, work, gpu })
+    Rule::find(rule).unwrap().judge(&Subject { arch, work, gpu })
 }
 
 fn met(rule: &str, arch: &Architecture, work: &Workload, gpu: &str) -> Option<bool> {
@@ -38,21 +36,13 @@ fn split(tp: u64, pp: u64) -> Workload {
 fn head_size_80_fails_at_64_and_passes_at_8_and_where_nothing_is_aligned() {
     let gpt = preset("gpt3-2.7b");
     for work in [unfused(), train()] {
-        for (gpu, expected) in [
-            ("a100", false),
-            ("h200", false),
-            ("v100", true),
-            ("mi250x", true),
-        ] {
+        for (gpu, expected) in [("a100", false), ("h200", false), ("v100", true), ("mi250x", true)] {
             assert_eq!(met("head-size", &gpt, &work, gpu), Some(expected), "{gpu}");
         }
     }
     let hard = verdict("head-size", &gpt, &unfused(), "a100");
     assert_eq!(hard.severity(), Some(Severity::Hard));
-    assert_eq!(
-        hard.detail(),
-        "head size 80 = 16 · 5; a multiple of 64 wanted"
-    );
+    assert_eq!(hard.detail(), "head size 80 = 16 · 5; a multiple of 64 wanted");
     let advice = verdict("head-size", &gpt, &train(), "a100");
     assert_eq!(advice.severity(), Some(Severity::Advice));
     assert!(advice.detail().contains("compute it as 128"), "{advice:?}");
@@ -71,11 +61,7 @@ fn vocabularies_of_the_paper() {
         (10922, false),
     ] {
         arch.vocab = vocab;
-        assert_eq!(
-            met("vocabulary", &arch, &work, "a100"),
-            Some(expected),
-            "{vocab}"
-        );
+        assert_eq!(met("vocabulary", &arch, &work, "a100"), Some(expected), "{vocab}");
     }
     arch.vocab = 49960;
     assert_eq!(met("vocabulary", &arch, &work, "v100"), Some(true));
@@ -123,21 +109,14 @@ fn gated_widths_of_the_paper() {
         (49954, false),
     ] {
         arch.mlp.d_ff = width;
-        assert_eq!(
-            met("swiglu-width", &arch, &train(), "a100"),
-            Some(expected),
-            "{width}"
-        );
+        assert_eq!(met("swiglu-width", &arch, &train(), "a100"), Some(expected), "{width}");
     }
     let llama = preset("llama-2-7b");
     for gpu in ["v100", "a100", "h200", "mi250x"] {
         assert_eq!(met("swiglu-width", &llama, &train(), gpu), Some(true));
     }
     // 11008 = 256 · 43: eight ranks hold 1376 = 32 · 43.
-    assert_eq!(
-        met("swiglu-width", &llama, &split(8, 1), "a100"),
-        Some(false)
-    );
+    assert_eq!(met("swiglu-width", &llama, &split(8, 1), "a100"), Some(false));
     assert_eq!(met("mlp-shard", &llama, &train(), "a100"), None);
     assert_eq!(met("swiglu-width", &preset("gpt2"), &train(), "a100"), None);
 }
@@ -160,28 +139,12 @@ fn fp8_wants_twice_as_many_elements() {
 #[test]
 fn flash_drops_the_power_of_two_but_not_the_eight() {
     let mut arch = preset("gpt3-2.7b");
-    for (size, expected) in [
-        (32, false),
-        (60, false),
-        (64, true),
-        (80, true),
-        (84, false),
-    ] {
+    for (size, expected) in [(32, false), (60, false), (64, true), (80, true), (84, false)] {
         arch.head_dim = size;
-        assert_eq!(
-            met("flash", &arch, &train(), "a100"),
-            Some(expected),
-            "{size}"
-        );
+        assert_eq!(met("flash", &arch, &train(), "a100"), Some(expected), "{size}");
     }
     assert_eq!(met("flash", &arch, &unfused(), "a100"), None);
-    for (size, expected) in [
-        (64, true),
-        (96, true),
-        (112, false),
-        (128, true),
-        (192, true),
-    ] {
+    for (size, expected) in [(64, true), (96, true), (112, false), (128, true), (192, true)] {
         arch.head_dim = size;
         let found = met("head-size", &arch, &train(), "a100");
         assert_eq!(found, Some(expected), "{size}");
@@ -201,11 +164,7 @@ fn every_rule_is_met_by_one_shape_and_broken_by_another() {
     };
     type Run = (Architecture, Workload);
     let cases: Vec<(&str, Run, Run)> = vec![
-        (
-            "vocabulary",
-            (llama.clone(), train()),
-            (gpt.clone(), train()),
-        ),
+        ("vocabulary", (llama.clone(), train()), (gpt.clone(), train())),
         (
             "micro-batch",
             (gpt.clone(), train()),
@@ -216,11 +175,7 @@ fn every_rule_is_met_by_one_shape_and_broken_by_another() {
             (llama.clone(), train()),
             (llama.clone(), Workload::train(1, 1001)),
         ),
-        (
-            "head-size",
-            (llama.clone(), train()),
-            (gpt.clone(), train()),
-        ),
+        ("head-size", (llama.clone(), train()), (gpt.clone(), train())),
         (
             "hidden-shard",
             (llama.clone(), train()),
@@ -236,11 +191,7 @@ fn every_rule_is_met_by_one_shape_and_broken_by_another() {
             (preset("llama-3.1-405b"), split(8, 8)),
             (llama.clone(), split(8, 1)),
         ),
-        (
-            "few-heads",
-            (llama.clone(), train()),
-            (small.clone(), train()),
-        ),
+        ("few-heads", (llama.clone(), train()), (small.clone(), train())),
         (
             "flash",
             (gpt.clone(), train()),
@@ -271,16 +222,8 @@ fn every_rule_is_met_by_one_shape_and_broken_by_another() {
             (llama.clone(), Workload::train(16, 2048)),
             (preset("gpt2"), Workload::train(2, 1024)),
         ),
-        (
-            "pipeline",
-            (llama.clone(), split(1, 8)),
-            (llama.clone(), split(1, 5)),
-        ),
-        (
-            "node-size",
-            (llama.clone(), split(8, 1)),
-            (llama.clone(), split(6, 1)),
-        ),
+        ("pipeline", (llama.clone(), split(1, 8)), (llama.clone(), split(1, 5))),
+        ("node-size", (llama.clone(), split(8, 1)), (llama.clone(), split(6, 1))),
         (
             "depth",
             (preset("pythia-1b"), Workload::decode(8, 1024)),
@@ -302,14 +245,9 @@ fn every_rule_is_met_by_one_shape_and_broken_by_another() {
 fn a_split_that_does_not_run_is_still_judged() {
     let llama = preset("llama-3-8b");
     let findings = judge_all(&llama, &split(6, 1), Gpu::find("h200").unwrap());
-    let node = findings
-        .iter()
-        .find(|finding| finding.rule.id == "node-size");
+    let node = findings.iter().find(|finding| finding.rule.id == "node-size");
     let detail = node.unwrap().verdict.detail();
-    assert!(
-        detail.contains("heads 32") && detail.contains("d_ff 14336"),
-        "{detail}"
-    );
+    assert!(detail.contains("heads 32") && detail.contains("d_ff 14336"), "{detail}");
 }
 
 #[test]

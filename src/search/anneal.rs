@@ -55,8 +55,7 @@ const MOVES: [&[Dimension]; 8] = [
 ];
 
 /// Those of mixtures of experts.
-const EXPERT_MOVES: [&[Dimension]; 2] =
-    [&[Dimension::Experts, Dimension::TopK], &[Dimension::TopK]];
+const EXPERT_MOVES: [&[Dimension]; 2] = [&[Dimension::Experts, Dimension::TopK], &[Dimension::TopK]];
 
 /// Those of what else may vary.
 const WINDOW_MOVES: [&[Dimension]; 1] = [&[Dimension::WindowLayers]];
@@ -193,9 +192,7 @@ fn start(
         .chain(before.chunks(BLOCK))
         .take_while(|_| go_on())
         .flatten()
-        .flat_map(|family| {
-            [family.count() / 2, 0, family.count() - 1].map(|index| family.shape(index))
-        })
+        .flat_map(|family| [family.count() / 2, 0, family.count() - 1].map(|index| family.shape(index)))
         .find(|shape| worker.look(shape).is_some())
 }
 
@@ -370,13 +367,7 @@ impl<'a> Chain<'a> {
     }
 
     /// Heads for another width: of the same size where it divides that width and `recut` does not ask for another.
-    fn other_heads(
-        &self,
-        shape: &Shape,
-        next: Shape,
-        recut: bool,
-        random: &mut Xoshiro256PlusPlus,
-    ) -> Shape {
+    fn other_heads(&self, shape: &Shape, next: Shape, recut: bool, random: &mut Xoshiro256PlusPlus) -> Shape {
         let [heads, hidden] = [Dimension::Heads, Dimension::Hidden];
         let choices = self.space.choices(heads, &next);
         let same = choices.iter().find(|other| {

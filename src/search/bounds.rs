@@ -161,17 +161,13 @@ impl Bounds {
         };
         let holds = |bound: &&Bound| {
             bound.name != unused
-                && bound
-                    .experts
-                    .is_none_or(|experts| experts == base.moe.is_some())
+                && bound.experts.is_none_or(|experts| experts == base.moe.is_some())
                 && bound.from_parameters.is_none_or(|from| budget >= from)
                 && bound.below_parameters.is_none_or(|below| budget < below)
         };
         let bounds = DOCUMENT.bound.iter().filter(holds);
         Self {
-            bounds: bounds
-                .map(|bound| (bound, relaxed.contains(&bound.name)))
-                .collect(),
+            bounds: bounds.map(|bound| (bound, relaxed.contains(&bound.name))).collect(),
             given: Vec::new(),
             grid: &DOCUMENT.grid,
             vocab,
@@ -195,9 +191,12 @@ impl Bounds {
         self.bounds
             .iter()
             .find(|(bound, _)| bound.name == quantity)
-            .map_or([0.0, f64::INFINITY], |(bound, relaxed)| {
-                if *relaxed { bound.widest } else { bound.usual }
-            })
+            .map_or(
+                [0.0, f64::INFINITY],
+                |(bound, relaxed)| {
+                    if *relaxed { bound.widest } else { bound.usual }
+                },
+            )
     }
 
     /// Whether a search may choose this value, which is inside the limits.
@@ -224,8 +223,7 @@ impl Bounds {
         self.bounds.iter().all(|(bound, relaxed)| {
             let limits = if *relaxed { bound.widest } else { bound.usual };
             let value = bound.name.of(arch, self.vocab);
-            let is_offered =
-                |value| *relaxed || bound.offers(value) || self.given.contains(&bound.name);
+            let is_offered = |value| *relaxed || bound.offers(value) || self.given.contains(&bound.name);
             value.is_none_or(|value| inside(limits, value) && is_offered(value))
         })
     }
@@ -273,17 +271,13 @@ impl Bounds {
 
     /// The step of MLP widths near `width` over `tp` ranks: each rank's share stays a multiple of 64.
     pub fn d_ff_step(&self, width: f64, tp: u64) -> u64 {
-        let grid = self
-            .grids(Dimension::DFf)
-            .find(|grid| width <= grid.until as f64);
+        let grid = self.grids(Dimension::DFf).find(|grid| width <= grid.until as f64);
         let step = grid.map_or(64, |grid| grid.step);
         lcm(step, 64 * tp)
     }
 
     fn grids(&self, dimension: Dimension) -> impl Iterator<Item = &Grid> {
-        self.grid
-            .iter()
-            .filter(move |grid| grid.dimension == dimension)
+        self.grid.iter().filter(move |grid| grid.dimension == dimension)
     }
 }
 
@@ -320,11 +314,7 @@ mod tests {
                 let mut once = names.clone();
                 once.sort();
                 once.dedup();
-                assert_eq!(
-                    once.len(),
-                    names.len(),
-                    "two bounds of one name at {budget}"
-                );
+                assert_eq!(once.len(), names.len(), "two bounds of one name at {budget}");
             }
         }
     }
@@ -385,9 +375,6 @@ mod tests {
             assert!(sizes.contains(&size), "{size}");
         }
         assert!(!sizes.contains(&(8192 + 64)));
-        assert_eq!(
-            (bounds.d_ff_step(11008.0, 1), bounds.d_ff_step(28672.0, 8)),
-            (64, 512)
-        );
+        assert_eq!((bounds.d_ff_step(11008.0, 1), bounds.d_ff_step(28672.0, 8)), (64, 512));
     }
 }

@@ -61,9 +61,7 @@ pub struct Goal {
 impl Goal {
     /// Fails where too little or too much was given for the objective.
     pub fn check(&self, request: &Request, sized: bool) -> Result<()> {
-        let wrong = |field: &str, value: &str, allowed: &str| {
-            Err(Error::field("search", field, value, allowed))
-        };
+        let wrong = |field: &str, value: &str, allowed: &str| Err(Error::field("search", field, value, allowed));
         let objective = self.objective.name();
         if !request.workload.trains() {
             let allowed = format!("train for the objective {objective}");
@@ -78,9 +76,7 @@ impl Goal {
                 "given",
                 "nothing for the objective loss: train-time reaches a loss",
             ),
-            (Objective::Loss, Some(_), Some(_), _) => {
-                wrong("tokens", "given", "nothing beside budget")
-            }
+            (Objective::Loss, Some(_), Some(_), _) => wrong("tokens", "given", "nothing beside budget"),
             (Objective::Loss, None, None, _) => wrong(
                 "budget",
                 "absent",
@@ -101,9 +97,7 @@ impl Goal {
                 "absent",
                 "a loss in nats per token, or tokens after which the baseline has it",
             ),
-            (Objective::TrainTime, _, Some(_), Some(_)) => {
-                wrong("tokens", "given", "nothing beside target_loss")
-            }
+            (Objective::TrainTime, _, Some(_), Some(_)) => wrong("tokens", "given", "nothing beside target_loss"),
             (Objective::TrainTime, _, Some(_), None) if !sized => wrong(
                 "params",
                 "absent",
@@ -202,18 +196,13 @@ impl Yardstick {
             return f64::INFINITY;
         }
         let more = self.model.middle_cost(&shape);
-        let weighted = |value: &dyn Fn(&Law) -> f64| -> f64 {
-            self.fits
-                .iter()
-                .map(|(_, law, weight)| weight * value(law))
-                .sum()
-        };
+        let weighted =
+            |value: &dyn Fn(&Law) -> f64| -> f64 { self.fits.iter().map(|(_, law, weight)| weight * value(law)).sum() };
         match self.goal.objective {
             Objective::TrainTime => {
                 // A law by which the loss is out of reach counts as a very long time.
                 let of_reference = self.of_reference;
-                let tokens =
-                    |law: &Law| self.tokens_to_target(law, &shape.size, more, of_reference);
+                let tokens = |law: &Law| self.tokens_to_target(law, &shape.size, more, of_reference);
                 weighted(&|law| tokens(law).ln().min(OUT_OF_REACH)) + cost
             }
             _ => {
@@ -235,10 +224,7 @@ impl Yardstick {
             embeddings: 2.0 * self.vocab as f64 * width,
         };
         let tokens = |law: &Law| self.tokens_to_target(law, &size, 0.0, 0.0);
-        let logs = self
-            .fits
-            .iter()
-            .map(|(_, law, weight)| weight * tokens(law).ln());
+        let logs = self.fits.iter().map(|(_, law, weight)| weight * tokens(law).ln());
         logs.sum::<f64>().exp()
     }
 
@@ -261,11 +247,7 @@ impl Yardstick {
 
     /// Outcomes of these shapes against each other, in the order given, and the draws behind them. What the laws leave out
     /// of differences between shapes counts where it is asked for: sizes have alike shapes.
-    pub fn outcomes(
-        &self,
-        entries: &[Entry<'_>],
-        unexplained: bool,
-    ) -> (Vec<Outcome>, Vec<Vec<f64>>) {
+    pub fn outcomes(&self, entries: &[Entry<'_>], unexplained: bool) -> (Vec<Outcome>, Vec<Vec<f64>>) {
         let draws = entries.iter().map(|entry| self.draws(entry, unexplained));
         let draws: Vec<Vec<f64>> = draws.collect();
         let mut wins = vec![0.0; entries.len()];
@@ -314,12 +296,8 @@ impl Yardstick {
         let tokens = match self.goal.objective {
             Objective::TrainTime => {
                 let of_reference = self.of_reference;
-                let tokens =
-                    |law: &Law| self.tokens_to_target(law, &shape.size, more, of_reference);
-                let logs = self
-                    .fits
-                    .iter()
-                    .map(|(_, law, weight)| weight * tokens(law).ln());
+                let tokens = |law: &Law| self.tokens_to_target(law, &shape.size, more, of_reference);
+                let logs = self.fits.iter().map(|(_, law, weight)| weight * tokens(law).ln());
                 logs.sum::<f64>().exp()
             }
             _ => self.tokens(per_token),
@@ -380,13 +358,7 @@ mod tests {
     use crate::arch::{MlpKind, Preset, Workload};
 
     fn request() -> Request {
-        Request::usual(
-            2_700_000_000,
-            MlpKind::Swiglu,
-            50257,
-            Workload::train(4, 2048),
-        )
-        .unwrap()
+        Request::usual(2_700_000_000, MlpKind::Swiglu, 50257, Workload::train(4, 2048)).unwrap()
     }
 
     fn hours(hours: f64) -> Goal {
@@ -467,10 +439,7 @@ mod tests {
     #[test]
     fn what_a_goal_lacks_is_told() {
         let request = request();
-        let named = Request::like(
-            &Preset::find("llama-2-7b").unwrap().architecture,
-            request.workload,
-        );
+        let named = Request::like(&Preset::find("llama-2-7b").unwrap().architecture, request.workload);
         let other = Request {
             vocab: 128_256,
             ..named.clone()
@@ -492,15 +461,7 @@ mod tests {
             (both, &request, true, "nothing beside budget"),
             (hours(1.0), &decode, true, "`mode` is decode"),
             (hours(1.0), &other, true, "different tokenizers"),
-            (
-                Goal {
-                    gpu_time: None,
-                    ..both
-                },
-                &request,
-                false,
-                "`params` is absent",
-            ),
+            (Goal { gpu_time: None, ..both }, &request, false, "`params` is absent"),
             (
                 Goal {
                     objective: Objective::TrainTime,

@@ -72,9 +72,7 @@ impl Planned {
             true => request.baseline.clone(),
             false => middle(space, families),
         };
-        let layers = families
-            .iter()
-            .map(|family| family.shape[Dimension::Layers]);
+        let layers = families.iter().map(|family| family.shape[Dimension::Layers]);
         let most_layers = layers.max().unwrap_or(0).max(arch.layers);
         let plans = |gpus: u64| {
             let global_batch = plan::sequences(layout.global_batch, work.seq, gpus)?;
@@ -154,9 +152,7 @@ impl Planned {
         shapes: impl IntoIterator<Item = Shape>,
         archive: &mut Archive,
     ) -> bool {
-        let fresh = shapes
-            .into_iter()
-            .filter(|shape| self.seen.insert(shape.under_any()));
+        let fresh = shapes.into_iter().filter(|shape| self.seen.insert(shape.under_any()));
         let shapes: Vec<Shape> = fresh.collect();
         let best: Vec<Option<Workload>> = shapes
             .par_iter()
@@ -196,9 +192,7 @@ fn sample<'a>(space: &'a Space, families: &'a [ShapeFamily]) -> Vec<Architecture
         })
     };
     let mildest: Vec<_> = families.iter().filter(is_mildest).collect();
-    let chosen = mildest
-        .iter()
-        .step_by(mildest.len().div_ceil(SAMPLE).max(1));
+    let chosen = mildest.iter().step_by(mildest.len().div_ceil(SAMPLE).max(1));
     let (mut arch, mut work) = (space.base.clone(), space.layouts[0]);
     let built = chosen.map(|family| {
         space.fill(&family.shape(family.count() / 2), &mut arch, &mut work);
@@ -211,8 +205,7 @@ fn sample<'a>(space: &'a Space, families: &'a [ShapeFamily]) -> Vec<Architecture
 /// divide where there is one.
 fn middle(space: &Space, families: &[ShapeFamily]) -> Architecture {
     let mut shapes = sample(space, families);
-    let sizes: [fn(&Architecture) -> u64; 3] =
-        [|arch| arch.heads, |arch| arch.kv_heads, |arch| arch.layers];
+    let sizes: [fn(&Architecture) -> u64; 3] = [|arch| arch.heads, |arch| arch.kv_heads, |arch| arch.layers];
     for size in sizes {
         let divides = |arch: &Architecture| size(arch).is_multiple_of(DIVISIBLE);
         if shapes.iter().any(divides) {

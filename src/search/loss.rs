@@ -82,8 +82,7 @@ impl Referee {
             return f64::INFINITY;
         }
         let (shape, reference) = self.pair(arch);
-        self.model
-            .middle_difference(&shape, &reference, self.tokens)
+        self.model.middle_difference(&shape, &reference, self.tokens)
     }
 
     /// GPU time until a shape has the loss that the baseline's proportions have at equal parameters, over the time that they

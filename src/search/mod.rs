@@ -34,8 +34,8 @@ mod space;
 
 pub use free::Free;
 pub use request::{
-    Layout, Method, PARAMETERS, Request, USUAL_EXPERTS, USUAL_LATENT, USUAL_VOCABULARY,
-    USUAL_WINDOW, usual_architecture,
+    Layout, Method, PARAMETERS, Request, USUAL_EXPERTS, USUAL_LATENT, USUAL_VOCABULARY, USUAL_WINDOW,
+    usual_architecture,
 };
 pub use sizes::{SizePoint, Sizes};
 
@@ -263,16 +263,10 @@ pub fn search(predictor: &Predictor, request: &Request, watch: &Watch<'_>) -> Re
 }
 
 /// A search of one size.
-fn search_of(
-    predictor: &Predictor,
-    request: &Request,
-    effort: Effort,
-    watch: &Watch<'_>,
-) -> Result<Found> {
+fn search_of(predictor: &Predictor, request: &Request, effort: Effort, watch: &Watch<'_>) -> Result<Found> {
     predictor.gpu().require(request.workload.dtypes())?;
     if request.base.linear.is_some() {
-        let allowed =
-            "a model of softmax attention alone: the lattice has no layers with linear attention";
+        let allowed = "a model of softmax attention alone: the lattice has no layers with linear attention";
         return Err(Error::field("search", "like", &request.base.name, allowed));
     }
     let asked = request;
@@ -329,9 +323,7 @@ fn search_of(
     }
     let baseline = baseline?;
     let reference = baseline.gpu_time_per_token();
-    let yardstick = request
-        .goal
-        .map(|goal| Yardstick::new(&request, goal, reference));
+    let yardstick = request.goal.map(|goal| Yardstick::new(&request, goal, reference));
     // Within a budget of time, what the baseline sees in it.
     let budget = request.goal.and_then(|goal| goal.gpu_time);
     let referee = Referee::new(&request, budget.map(|time| time / reference));
@@ -365,10 +357,9 @@ fn search_of(
     if archive.best.is_none() {
         return Err(match stopped {
             StopReason::Interrupted => interrupted_early(),
-            _ => or_interrupted(
-                refuse::nothing_fits(&space, gpu, &families, &go_on)
-                    .unwrap_or_else(|| no_shape(&space)),
-            ),
+            _ => {
+                or_interrupted(refuse::nothing_fits(&space, gpu, &families, &go_on).unwrap_or_else(|| no_shape(&space)))
+            }
         });
     }
     let judge = Judge {
@@ -475,11 +466,7 @@ impl Judge<'_> {
                 let (arch, _) = space.build(&one.shape);
                 self.time_to_equal_loss(one.cost, &arch).unwrap_or(0.0)
             };
-            let wins: Vec<Candidate> = wanted
-                .iter()
-                .copied()
-                .filter(|one| time(one) <= 1.0)
-                .collect();
+            let wins: Vec<Candidate> = wanted.iter().copied().filter(|one| time(one) <= 1.0).collect();
             if !wins.is_empty() {
                 wanted = wins;
             }
@@ -580,28 +567,13 @@ fn space_of(predictor: &Predictor, request: &Request) -> Result<Space> {
     }
     if !(PARAMETERS.0..=PARAMETERS.1).contains(&request.parameters) {
         let allowed = format!("{} to {}", PARAMETERS.0, PARAMETERS.1);
-        return Err(Error::field(
-            "search",
-            "params",
-            request.parameters,
-            &allowed,
-        ));
+        return Err(Error::field("search", "params", request.parameters, &allowed));
     }
     if !(0.0..=0.5).contains(&request.tolerance) {
         let allowed = "0 to 0.5, a fraction of the parameters";
-        return Err(Error::field(
-            "search",
-            "tolerance",
-            request.tolerance,
-            allowed,
-        ));
+        return Err(Error::field("search", "tolerance", request.tolerance, allowed));
     }
-    let mut bounds = Bounds::new(
-        request.parameters as f64,
-        base,
-        request.vocab,
-        &request.relaxed,
-    );
+    let mut bounds = Bounds::new(request.parameters as f64, base, request.vocab, &request.relaxed);
     // Heads that are given are a choice of the user's.
     if request.fixed[Dimension::Heads].is_some() {
         bounds.relax(Quantity::Heads);
@@ -633,9 +605,7 @@ fn space_of(predictor: &Predictor, request: &Request) -> Result<Space> {
         latent: base.mla.unwrap_or(USUAL_LATENT),
         budget: within(request.parameters, request.tolerance),
         count: request.count,
-        active: request
-            .active
-            .map(|active| within(active, request.active_tolerance())),
+        active: request.active.map(|active| within(active, request.active_tolerance())),
         vocab: request.vocab,
         fixed: request.fixed,
         free: request.free.clone(),
@@ -663,15 +633,7 @@ impl Explorer<'_> {
             }
             Method::Anneal { seed } => {
                 let (predictor, space, families) = (self.predictor, self.space, self.families);
-                let annealed = anneal::anneal(
-                    predictor,
-                    space,
-                    self.scale,
-                    families,
-                    self.effort,
-                    seed,
-                    self.watch,
-                );
+                let annealed = anneal::anneal(predictor, space, self.scale, families, self.effort, seed, self.watch);
                 if annealed.0.best.is_none() && !annealed.1 {
                     // No chain found a start, so whether there is any shape takes a look at all.
                     (self.scan(families), StopReason::Exhausted)
@@ -706,9 +668,7 @@ impl Explorer<'_> {
                 // The best of each layout first: around another layout lie other shapes.
                 shapes.truncate(CLOSE);
                 let mut layouts = HashSet::new();
-                shapes.sort_by_cached_key(|shape| {
-                    !layouts.insert(space.interleaved_like(shape).start)
-                });
+                shapes.sort_by_cached_key(|shape| !layouts.insert(space.interleaved_like(shape).start));
             }
             let fastest = archive.fastest.map(|fastest| fastest.shape);
             let fresh: Vec<Shape> = shapes

@@ -34,12 +34,7 @@ pub struct Candidate {
 
 /// Dimensions in which shapes of one kind may differ: width of MLP and experts, padding, and the size of the heads; and
 /// where layouts are planned, the layout.
-const WITHIN_KIND: [Dimension; 4] = [
-    Dimension::HeadDim,
-    Dimension::DFf,
-    Dimension::Vocab,
-    Dimension::MoeDFf,
-];
+const WITHIN_KIND: [Dimension; 4] = [Dimension::HeadDim, Dimension::DFf, Dimension::Vocab, Dimension::MoeDFf];
 
 /// The best shape of each kind, and how many were looked at.
 #[derive(Clone, Debug, Default)]
@@ -161,9 +156,7 @@ impl<'a> Worker<'a> {
         if !self.space.bounds.admit(&self.arch) {
             return None;
         }
-        let memory = memory_use(&self.arch, &self.work, &self.space.practice)
-            .ok()?
-            .total();
+        let memory = memory_use(&self.arch, &self.work, &self.space.practice).ok()?.total();
         if memory > self.space.room {
             return None;
         }

@@ -170,11 +170,7 @@ fn different(
     cost: fn(&Ranked) -> f64,
 ) -> Vec<(Ranked, Comparison)> {
     let apart = |a: &Ranked, b: &Ranked| {
-        let away = |of: fn(&Architecture) -> u64| {
-            (of(&a.architecture) as f64 / of(&b.architecture) as f64)
-                .ln()
-                .abs()
-        };
+        let away = |of: fn(&Architecture) -> u64| (of(&a.architecture) as f64 / of(&b.architecture) as f64).ln().abs();
         let parts = |one: &Ranked| {
             let experts = one.architecture.moe.map(|moe| (moe.experts, moe.top_k));
             (experts, attention(space, &one.candidate.shape))
@@ -225,13 +221,7 @@ fn sensitivity(predictor: &Predictor, space: &Space, shape: &Shape) -> Option<Se
     Some(Sensitivity::of(&ledger, framework))
 }
 
-fn place(
-    gpu: &Gpu,
-    space: &Space,
-    published: &Published,
-    candidate: &Candidate,
-    tie: u64,
-) -> Ranked {
+fn place(gpu: &Gpu, space: &Space, published: &Published, candidate: &Candidate, tie: u64) -> Ranked {
     let (architecture, workload) = space.build(&candidate.shape);
     let findings = judge_all(&architecture, &workload, gpu).into_iter();
     let is_broken = |finding: &Finding| finding.verdict.is_met() == Some(false);
@@ -253,9 +243,9 @@ pub fn pareto_front(space: &Space, candidates: &[Candidate]) -> Vec<(Candidate, 
         space.fill(&candidate.shape, &mut arch, &mut work);
         let distance = distance(&space.bounds, &arch);
         // Everything on the front is at least as fast.
-        let beaten = front.iter().any(|(other, nearer)| {
-            other.memory.bytes() <= candidate.memory.bytes() && *nearer <= distance
-        });
+        let beaten = front
+            .iter()
+            .any(|(other, nearer)| other.memory.bytes() <= candidate.memory.bytes() && *nearer <= distance);
         if !beaten {
             front.push((*candidate, distance));
         }
@@ -304,9 +294,7 @@ impl Published {
 /// Whether a published model may stand beside searched ones: dense or a mixture as `base` is, and with latent attention only
 /// where `base` has it.
 pub fn is_alike(arch: &Architecture, base: &Architecture) -> bool {
-    arch.linear.is_none()
-        && arch.moe.is_some() == base.moe.is_some()
-        && (arch.mla.is_none() || base.mla.is_some())
+    arch.linear.is_none() && arch.moe.is_some() == base.moe.is_some() && (arch.mla.is_none() || base.mla.is_some())
 }
 
 /// What kind of attention a shape has, where that may differ: its latent, and how many windowed layers there are for each one

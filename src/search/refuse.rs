@@ -34,10 +34,7 @@ pub fn no_shape(space: &Space, target: u64, tolerance: f64, go_on: &GoOn<'_>) ->
         }
     }
     for (dimension, fixed) in space.fixed.without_each() {
-        let space = Space {
-            fixed,
-            ..space.clone()
-        };
+        let space = Space { fixed, ..space.clone() };
         if has_shapes(&space, go_on) {
             let option = match dimension {
                 Dimension::MoeDFf => Dimension::DFf,
@@ -74,12 +71,7 @@ pub fn no_shape(space: &Space, target: u64, tolerance: f64, go_on: &GoOn<'_>) ->
 
 /// No shape fits the memory: the part that weighs most in the smallest one, and every single change that helps.
 /// None where no shape is within the bounds.
-pub fn nothing_fits(
-    space: &Space,
-    gpu: &Gpu,
-    families: &[ShapeFamily],
-    go_on: &GoOn<'_>,
-) -> Option<Error> {
+pub fn nothing_fits(space: &Space, gpu: &Gpu, families: &[ShapeFamily], go_on: &GoOn<'_>) -> Option<Error> {
     let (shape, total) = smallest(space, families)?;
     let (arch, work) = space.build(&shape);
     let memory = memory_use(&arch, &work, &space.practice).expect("it was computed before");
@@ -102,8 +94,7 @@ pub fn nothing_fits(
             let families = all_families(&space, go_on).unwrap_or_default();
             self::smallest(&space, &families).is_some_and(|(shape, _)| {
                 let (arch, work) = space.build(&shape);
-                memory_use(&arch, &work, &space.practice)
-                    .is_ok_and(|memory| memory.total() <= space.room)
+                memory_use(&arch, &work, &space.practice).is_ok_and(|memory| memory.total() <= space.room)
             })
         })
         .map(|(text, _)| text)
@@ -144,9 +135,7 @@ fn all_families(space: &Space, go_on: &GoOn<'_>) -> Option<Vec<ShapeFamily>> {
 /// The shape of a sample that takes the least memory.
 fn smallest(space: &Space, families: &[ShapeFamily]) -> Option<(Shape, Bytes)> {
     let (mut arch, mut work) = (space.base.clone(), space.layouts[0]);
-    let sample = families
-        .iter()
-        .step_by(families.len().div_ceil(2048).max(1));
+    let sample = families.iter().step_by(families.len().div_ceil(2048).max(1));
     sample
         .filter_map(|family| {
             let shape = family.shape(0);

@@ -113,21 +113,11 @@ const ACTIVE_SLACK: f64 = 5.0;
 impl Request {
     /// A search that names no model: parts as they are usual today, against the published model like it.
     pub fn usual(parameters: u64, kind: MlpKind, vocab: u64, workload: Workload) -> Result<Self> {
-        Self::of_base(
-            usual_architecture(kind, parameters),
-            parameters,
-            vocab,
-            workload,
-        )
+        Self::of_base(usual_architecture(kind, parameters), parameters, vocab, workload)
     }
 
     /// The same from these parts.
-    pub fn of_base(
-        base: Architecture,
-        parameters: u64,
-        vocab: u64,
-        workload: Workload,
-    ) -> Result<Self> {
+    pub fn of_base(base: Architecture, parameters: u64, vocab: u64, workload: Workload) -> Result<Self> {
         let request = Self {
             vocab,
             parameters,
@@ -158,9 +148,7 @@ impl Request {
         let away = |of: u64, wanted: u64| (of as f64 / wanted as f64).ln().abs();
         let size = |arch: &Architecture| away(self.count.of(arch), self.parameters);
         let active = |arch: &Architecture| {
-            let active = self
-                .active
-                .map(|active| away(parameters(arch).active, active));
+            let active = self.active.map(|active| away(parameters(arch).active, active));
             active.unwrap_or(0.0)
         };
         let badness = |arch: &Architecture| {
@@ -287,19 +275,11 @@ pub fn usual_architecture(kind: MlpKind, parameters: u64) -> Architecture {
         tied_embeddings: parameters < UNTIED_FROM,
         positions: Positions::Rotary,
         norm: Norm {
-            kind: if plain {
-                NormKind::LayerNorm
-            } else {
-                NormKind::RmsNorm
-            },
+            kind: if plain { NormKind::LayerNorm } else { NormKind::RmsNorm },
             placement: NormPlacement::Pre,
             qk: QkNorm::None,
         },
-        biases: if plain {
-            Biases::ALL_BUT_HEAD
-        } else {
-            Biases::default()
-        },
+        biases: if plain { Biases::ALL_BUT_HEAD } else { Biases::default() },
         parallel_layers: false,
         moe: None,
         mla: None,

@@ -60,9 +60,7 @@ pub fn near<'a>(
     families: &'a [ShapeFamily],
     shape: &'a Shape,
 ) -> impl Iterator<Item = ShapeFamily> + 'a {
-    let within = |dimension: Dimension, other: &Shape, reach: u64| {
-        other[dimension].abs_diff(shape[dimension]) <= reach
-    };
+    let within = |dimension: Dimension, other: &Shape, reach: u64| other[dimension].abs_diff(shape[dimension]) <= reach;
     let layouts = space.interleaved_like(shape);
     // Two steps of the lattice are at most an eighth of a width.
     let reach = (shape[Dimension::Hidden] / 16).max(128);

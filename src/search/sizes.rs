@@ -52,12 +52,7 @@ pub struct Sizes {
 }
 
 /// Searches the sizes around the best one, then that one thoroughly.
-pub fn search_sizes(
-    predictor: &Predictor,
-    request: &Request,
-    goal: Goal,
-    watch: &Watch<'_>,
-) -> Result<Found> {
+pub fn search_sizes(predictor: &Predictor, request: &Request, goal: Goal, watch: &Watch<'_>) -> Result<Found> {
     let middle = first_guess(predictor, request, goal)?;
     let factors = (-ASIDE..=ASIDE).map(|step| f64::powf(2.0, f64::from(step) / 2.0));
     let sizes: Vec<u64> = factors
@@ -97,9 +92,7 @@ pub fn search_sizes(
         }
     }
     let Some((_, first)) = found.first() else {
-        return Err(
-            refused.unwrap_or_else(|| Error::infeasible("search: no size can be asked for"))
-        );
+        return Err(refused.unwrap_or_else(|| Error::infeasible("search: no size can be asked for")));
     };
     // One reference for all, so that outcomes compare.
     let yardstick = Yardstick::new(&first.request, goal, first.baseline.gpu_time_per_token());
@@ -115,8 +108,7 @@ pub fn search_sizes(
     let mut answer = match of(rounded(middle, 2) as u64, searches - 1, EFFORT) {
         // The best of the sizes that were searched before is the answer so far.
         Err(_) if is_stopped(searches - 1) => {
-            let order =
-                |a: &(_, Outcome), b: &(_, Outcome)| a.1.behind[0].total_cmp(&b.1.behind[0]);
+            let order = |a: &(_, Outcome), b: &(_, Outcome)| a.1.behind[0].total_cmp(&b.1.behind[0]);
             let best = found.into_iter().zip(outcomes).min_by(order);
             let ((_, best), _) = best.expect("one was found");
             return Ok(Found {
@@ -161,10 +153,7 @@ fn of_size(request: &Request, parameters: u64) -> Request {
 
 /// The size that a usual share of the peak and 20 tokens a parameter are best for.
 fn first_guess(predictor: &Predictor, request: &Request, goal: Goal) -> Result<f64> {
-    let peak = predictor
-        .gpu()
-        .nearest_peak(request.workload.dtype)
-        .flops_per_sec();
+    let peak = predictor.gpu().nearest_peak(request.workload.dtype).flops_per_sec();
     let at = |seconds: f64| (seconds * peak * USUAL_MFU / FLOPS_A_PARAMETER_SQUARED).sqrt();
     if let (Objective::Loss, Some(time)) = (goal.objective, goal.gpu_time) {
         return Ok(at(time.secs()));
@@ -218,9 +207,7 @@ mod tests {
         // Lowest at 3e9 in the first draw, beyond the last in the second.
         let of = |best: f64| counts.map(|count: f64| (count / best).ln().powi(2));
         let [first, second] = [of(3e9), of(1e12)];
-        let draws: Vec<Vec<f64>> = (0..4)
-            .map(|index| vec![first[index], second[index]])
-            .collect();
+        let draws: Vec<Vec<f64>> = (0..4).map(|index| vec![first[index], second[index]]).collect();
         let found = optima(&counts, &draws);
         assert!((found[0] / 3e9 - 1.0).abs() < 1e-9, "{found:?}");
         assert_eq!(found[1], 8e9);

@@ -142,11 +142,7 @@ impl Space {
             Dimension::Hidden => self.hidden_sizes(),
             Dimension::Heads => {
                 let pairs = self.heads(shape).into_iter();
-                let cut = |(heads, size)| {
-                    shape
-                        .with(Dimension::Heads, heads)
-                        .with(Dimension::HeadDim, size)
-                };
+                let cut = |(heads, size)| shape.with(Dimension::Heads, heads).with(Dimension::HeadDim, size);
                 return pairs.map(cut).collect();
             }
             Dimension::KvHeads => self.kv_heads(shape),
@@ -161,10 +157,7 @@ impl Space {
                 powers.unwrap_or_else(|| vec![shape[other]])
             }
         };
-        values
-            .into_iter()
-            .map(|value| shape.with(dimension, value))
-            .collect()
+        values.into_iter().map(|value| shape.with(dimension, value)).collect()
     }
 
     /// Every family of the lattice that can meet budget and bounds, by rising hidden width, under one layout after the other as
@@ -199,17 +192,11 @@ impl Space {
             let alike = known.iter().find(|(other, _)| *other == ranks);
             let (_, by_layers) = alike.expect("it was added");
             let stages = layout.pp * layout.vp;
-            let whole = by_layers
-                .iter()
-                .filter(|(layers, _)| layers.is_multiple_of(stages));
-            all.extend(
-                whole
-                    .flat_map(|(_, families)| families)
-                    .map(|family| ShapeFamily {
-                        shape: family.shape.under(at, layout, &self.base),
-                        ..*family
-                    }),
-            );
+            let whole = by_layers.iter().filter(|(layers, _)| layers.is_multiple_of(stages));
+            all.extend(whole.flat_map(|(_, families)| families).map(|family| ShapeFamily {
+                shape: family.shape.under(at, layout, &self.base),
+                ..*family
+            }));
             if all.len() > MOST_FAMILIES {
                 break;
             }
@@ -237,11 +224,7 @@ impl Space {
     }
 
     /// The families with the sizes that are possible under one layout, whatever its stages.
-    fn families_under(
-        &self,
-        layout: usize,
-        go_on: &(dyn Fn() -> bool + Sync),
-    ) -> Result<Option<Vec<ShapeFamily>>> {
+    fn families_under(&self, layout: usize, go_on: &(dyn Fn() -> bool + Sync)) -> Result<Option<Vec<ShapeFamily>>> {
         let (found, stopped) = (AtomicUsize::new(0), AtomicBool::new(false));
         let workload = &self.layouts[layout];
         let start = Shape::of(&self.base, workload)
@@ -322,8 +305,7 @@ impl Space {
 
     /// The same whatever the stages of its layout.
     fn sized(&self, shape: Shape, scratch: &mut Architecture) -> Option<ShapeFamily> {
-        let [heads, kv_heads, tp] =
-            [Dimension::Heads, Dimension::KvHeads, Dimension::Tp].map(|one| shape[one]);
+        let [heads, kv_heads, tp] = [Dimension::Heads, Dimension::KvHeads, Dimension::Tp].map(|one| shape[one]);
         let divided = kv_heads.is_multiple_of(tp) || tp.is_multiple_of(kv_heads);
         let windows = shape[Dimension::WindowLayers] <= shape[Dimension::Layers];
         if !heads.is_multiple_of(kv_heads) || !heads.is_multiple_of(tp) || !divided || !windows {
@@ -332,19 +314,14 @@ impl Space {
         let mut work = self.layouts[0];
         self.fill(&shape, scratch, &mut work);
         let ranks = match scratch.moe {
-            Some(moe)
-                if !moe.experts.is_multiple_of(work.ep) || moe.dense_layers > scratch.layers =>
-            {
+            Some(moe) if !moe.experts.is_multiple_of(work.ep) || moe.dense_layers > scratch.layers => {
                 return None;
             }
             Some(_) => work.expert_ranks(),
             None => tp,
         };
         let [mut low, mut high] = self.width_limits(&shape);
-        let budgets = [
-            (self.count, Some(self.budget)),
-            (Count::Active, self.active),
-        ];
+        let budgets = [(self.count, Some(self.budget)), (Count::Active, self.active)];
         for (count, budget) in budgets {
             let Some((fewest, most)) = budget else {
                 continue;
@@ -428,9 +405,7 @@ impl Space {
         for (size, value) in sizes {
             let heads = |share: f64| share * hidden as f64 / value as f64;
             let range = (heads(least) - 1e-9).ceil() as u64..=(heads(most) + 1e-9) as u64;
-            let wanted = |&heads: &u64| {
-                heads > 0 && (heads * value == hidden || heads.is_multiple_of(apart))
-            };
+            let wanted = |&heads: &u64| heads > 0 && (heads * value == hidden || heads.is_multiple_of(apart));
             pairs.extend(range.filter(wanted).map(|heads| (heads, size)));
         }
         if let Some(heads) = self.fixed[Dimension::Heads] {
@@ -514,10 +489,7 @@ impl Space {
     /// How many of so many layers see a window; 0 where none does.
     fn windowed_layers(&self, layers: u64) -> Vec<u64> {
         if let Some(fixed) = self.fixed[Dimension::WindowLayers] {
-            return Some(fixed)
-                .filter(|fixed| *fixed <= layers)
-                .into_iter()
-                .collect();
+            return Some(fixed).filter(|fixed| *fixed <= layers).into_iter().collect();
         }
         if !self.free.contains(&Free::Window) {
             let own = self.base.window;
@@ -597,10 +569,7 @@ impl Space {
         };
         let shared = base.shared_d_ff as f64 / base.d_ff as f64;
         let visited = shape[Dimension::TopK] as f64 + shared;
-        let [least, most] = self
-            .bounds
-            .limits(Quantity::ExpertWidth)
-            .map(|limit| limit * hidden);
+        let [least, most] = self.bounds.limits(Quantity::ExpertWidth).map(|limit| limit * hidden);
         [least.max(met[0] / visited), most.min(met[1] / visited)]
     }
 
@@ -610,20 +579,14 @@ impl Space {
             let [smallest, largest] = self.reach_of_heads(what, shape, scratch);
             smallest <= greatest && largest >= fewest
         };
-        reaches(self.count, self.budget)
-            && self
-                .active
-                .is_none_or(|active| reaches(Count::Active, active))
+        reaches(self.count, self.budget) && self.active.is_none_or(|active| reaches(Count::Active, active))
     }
 
     /// The least and the greatest count of parameters with any heads; as in [`Space::reach`].
     fn reach_of_heads(&self, what: Count, shape: &Shape, scratch: &mut Architecture) -> [u64; 2] {
         let pairs = self.heads(shape);
         let width = |(heads, size): &&(u64, u64)| heads * size;
-        let ends = (
-            pairs.iter().min_by_key(width),
-            pairs.iter().max_by_key(width),
-        );
+        let ends = (pairs.iter().min_by_key(width), pairs.iter().max_by_key(width));
         match ends {
             (Some(narrow), Some(wide)) => self.reach(what, shape, [*narrow, *wide], scratch),
             _ => [u64::MAX, 0],

@@ -65,14 +65,8 @@ fn assert_annealing_agrees(predictor: &Predictor, request: &Request, all: &Found
         let found = annealed(predictor, request, seed);
         assert_eq!(found.stopped, StopReason::Iterations);
         let (best, truth) = (found.fastest.candidate, all.fastest.candidate);
-        assert!(
-            best.cost >= truth.cost,
-            "annealing left the lattice: {best:?}"
-        );
-        assert!(
-            rank::ties(&truth, &best, 0.0),
-            "seed {seed}: {best:?} for {truth:?}"
-        );
+        assert!(best.cost >= truth.cost, "annealing left the lattice: {best:?}");
+        assert!(rank::ties(&truth, &best, 0.0), "seed {seed}: {best:?} for {truth:?}");
         let [best, truth] = [&found, all].map(best_cost);
         assert!(best <= truth + 0.01, "seed {seed}: {best} for {truth}");
     }
@@ -112,11 +106,7 @@ fn mixtures_of_experts_keep_both_budgets_and_annealing_finds_the_best() {
         let request = mixture(workload);
         let all = search(&predictor, &request, &quiet).unwrap();
         assert_eq!(all.stopped, StopReason::Exhausted);
-        assert!(
-            all.request.baseline.moe.is_some(),
-            "{}",
-            all.request.baseline.name
-        );
+        assert!(all.request.baseline.moe.is_some(), "{}", all.request.baseline.name);
         let mut mixtures = std::collections::BTreeSet::new();
         for shape in &all.shapes {
             let arch = &shape.ranked.architecture;
@@ -161,20 +151,11 @@ fn equal_seeds_give_equal_results_and_rank_ties_by_rules_and_loss() {
     let shapes = |found: &Found| -> Vec<_> {
         let ranked = found.shapes.iter().map(|shape| &shape.ranked);
         ranked
-            .map(|ranked| {
-                (
-                    ranked.candidate.shape,
-                    ranked.candidate.cost.to_bits(),
-                    ranked.tie,
-                )
-            })
+            .map(|ranked| (ranked.candidate.shape, ranked.candidate.cost.to_bits(), ranked.tie))
             .collect()
     };
     assert_eq!(shapes(&one), shapes(&two));
-    assert_eq!(
-        (one.evaluations, one.refused),
-        (two.evaluations, two.refused)
-    );
+    assert_eq!((one.evaluations, one.refused), (two.evaluations, two.refused));
     assert_eq!(one.shapes.len(), 10);
     for pair in one.shapes.windows(2) {
         let [a, b] = [0, 1].map(|index| {
@@ -185,16 +166,12 @@ fn equal_seeds_give_equal_results_and_rank_ties_by_rules_and_loss() {
         });
         assert!(a.0 < b.0 || (a.0 == b.0 && a.1 <= b.1), "{a:?} {b:?}");
     }
-    let group: Vec<_> = one
-        .shapes
-        .iter()
-        .filter(|shape| shape.ranked.tie == 1)
-        .collect();
-    assert!(group.iter().all(|shape| rank::ties(
-        &one.fastest.candidate,
-        &shape.ranked.candidate,
-        0.05
-    )));
+    let group: Vec<_> = one.shapes.iter().filter(|shape| shape.ranked.tie == 1).collect();
+    assert!(
+        group
+            .iter()
+            .all(|shape| rank::ties(&one.fastest.candidate, &shape.ranked.candidate, 0.05))
+    );
 }
 
 /// No shape is slower than another and has the higher loss in every draw, ties are different shapes, and the fastest, or one
@@ -210,27 +187,17 @@ fn shapes_of_an_answer_differ_and_none_is_worse_in_speed_and_loss() {
         let found = search(&predictor, &request, &quiet).unwrap();
         let referee = loss::Referee::new(&found.request, None);
         let model = crate::loss::Model::get();
-        let losses =
-            |arch: &Architecture| model.first_losses(&referee.pair(arch).0, found.tokens, 250);
+        let losses = |arch: &Architecture| model.first_losses(&referee.pair(arch).0, found.tokens, 250);
         let answers: Vec<_> = found
             .shapes
             .iter()
             .map(|shape| (&shape.ranked.candidate, &shape.ranked.architecture))
-            .chain(
-                found
-                    .front
-                    .iter()
-                    .map(|point| (&point.candidate, &point.architecture)),
-            )
+            .chain(found.front.iter().map(|point| (&point.candidate, &point.architecture)))
             .map(|(candidate, arch)| (candidate.cost, losses(arch)))
             .collect();
         for (cost, slower) in &answers {
             let beaten = answers.iter().any(|(other, faster)| {
-                other < cost
-                    && faster
-                        .iter()
-                        .zip(slower)
-                        .all(|(faster, slower)| faster < slower)
+                other < cost && faster.iter().zip(slower).all(|(faster, slower)| faster < slower)
             });
             assert!(!beaten);
         }
@@ -240,9 +207,7 @@ fn shapes_of_an_answer_differ_and_none_is_worse_in_speed_and_loss() {
             let [one, other] = [shape.ranked.candidate, fastest].map(|one| one.shape[dimension]);
             (one as f64 / other as f64).ln().abs() < 0.1
         };
-        let like = |shape: &&Recommendation| {
-            near(Dimension::Layers, shape) && near(Dimension::Hidden, shape)
-        };
+        let like = |shape: &&Recommendation| near(Dimension::Layers, shape) && near(Dimension::Hidden, shape);
         assert!(shapes.iter().any(|shape| like(&shape)));
         for (index, one) in shapes.iter().enumerate() {
             for other in &shapes[..index] {
@@ -335,9 +300,7 @@ fn heads_that_are_given_keep_usual_sizes_and_relaxed_ones_any() {
     let heads = |request: Request| {
         let found = search(&predictor("h100"), &request, &quiet).unwrap();
         let shapes = found.shapes.iter().map(|shape| &shape.ranked.architecture);
-        shapes
-            .map(|arch| (arch.heads, arch.head_dim))
-            .collect::<Vec<_>>()
+        shapes.map(|arch| (arch.heads, arch.head_dim)).collect::<Vec<_>>()
     };
     let of = |fixed: Fixed| Request {
         fixed,
@@ -380,11 +343,7 @@ fn a_budget_is_answered_with_a_range_of_sizes() {
         assert!((wins - 1.0).abs() < 1e-9);
         let first = found.shapes[0].outcome.as_ref().unwrap();
         assert_eq!(first.behind[0], 0.0);
-        (
-            sizes.range,
-            found.request.parameters as f64,
-            first.losses.clone(),
-        )
+        (sizes.range, found.request.parameters as f64, first.losses.clone())
     };
     let ([low, high], best, losses) = range(1e3);
     assert!(
@@ -412,12 +371,7 @@ fn a_small_space_is_enumerated_and_a_baseline_fits_and_shares_keys() {
 
 #[test]
 fn no_point_of_the_front_is_beaten_and_the_fastest_is_on_it() {
-    let found = search(
-        &predictor("a100"),
-        &request(1_300_000_000, MODES[0]),
-        &quiet,
-    )
-    .unwrap();
+    let found = search(&predictor("a100"), &request(1_300_000_000, MODES[0]), &quiet).unwrap();
     let front = &found.front;
     assert_eq!(front[0].candidate, found.fastest.candidate);
     let beats = |a: &FrontPoint, b: &FrontPoint| {
@@ -515,10 +469,7 @@ fn a_request_that_nothing_meets_is_refused_soon() {
 #[test]
 fn relaxed_bounds_let_shapes_out_with_a_warning() {
     let predictor = predictor("h200");
-    let fixed = Fixed::from([
-        (Dimension::Layers, Some(16)),
-        (Dimension::Hidden, Some(4096)),
-    ]);
+    let fixed = Fixed::from([(Dimension::Layers, Some(16)), (Dimension::Hidden, Some(4096))]);
     let relaxed = vec![
         Quantity::AspectRatio,
         Quantity::FfnRatioGated,
@@ -689,10 +640,7 @@ fn windows_and_latents_vary_where_they_are_free_and_the_best_of_each_is_shown() 
             assert_eq!(arch.kv_heads, arch.heads);
             // The proportions of DeepSeek-V2.
             assert_eq!(mla.q_lora_rank, Some(3 * mla.kv_lora_rank));
-            assert_eq!(
-                (mla.qk_nope, mla.v_head_dim),
-                (2 * mla.qk_rope, mla.qk_nope)
-            );
+            assert_eq!((mla.qk_nope, mla.v_head_dim), (2 * mla.qk_rope, mla.qk_nope));
         }
         if let Some(window) = arch.window {
             assert_eq!(window.size, USUAL_WINDOW);
@@ -743,10 +691,7 @@ fn latent_attention_of_a_named_model_stays() {
     for shape in &found.shapes {
         let mla = shape.ranked.architecture.mla.unwrap();
         assert_eq!((mla.kv_lora_rank, mla.q_lora_rank), (512, None));
-        assert_eq!(
-            mla.v_head_dim * named.qk_rope,
-            mla.qk_rope * named.v_head_dim
-        );
+        assert_eq!(mla.v_head_dim * named.qk_rope, mla.qk_rope * named.v_head_dim);
         assert!(shape.step.fits);
     }
     let plain = Request {
@@ -776,9 +721,7 @@ fn shape_and_layout_are_searched_jointly_and_each_shape_has_its_best_layout() {
     assert_annealing_agrees(&predictor, &request, &all, 3);
     let best = |arch: &Architecture| {
         let query = crate::plan::Query::training(16, 32, &request.workload);
-        crate::plan::tried(&predictor, arch, &query)
-            .unwrap()
-            .layouts[0]
+        crate::plan::tried(&predictor, arch, &query).unwrap().layouts[0]
     };
     let mut layouts = std::collections::BTreeSet::new();
     for shape in &all.shapes {

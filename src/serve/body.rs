@@ -137,8 +137,8 @@ async fn whole(body: Body, limits: &Limits) -> Result<body::Bytes, Problem> {
 
 /// Reads the bytes of a body; `query` is the query string beside it.
 pub fn read<R: Bodied>(bytes: &[u8], query: Option<&str>) -> Result<JsonRequest<R>, Problem> {
-    let body: Value = serde_json::from_slice(bytes)
-        .map_err(|error| Problem::not_json(format!("the body is not JSON: {error}")))?;
+    let body: Value =
+        serde_json::from_slice(bytes).map_err(|error| Problem::not_json(format!("the body is not JSON: {error}")))?;
     let pairs = pairs(query.unwrap_or(""));
     if R::MAY_BE_CONFIG && body.get("model_type").is_some() {
         let mut request = Map::new();
@@ -182,8 +182,7 @@ pub fn architecture(request: &ArchitectureRequest, field: &str) -> Result<Archit
             Ok(preset) => Ok(preset.architecture.clone()),
             Err(_) => {
                 let nearest = Preset::nearest(name).join(", ");
-                let allowed =
-                    format!("a preset, nearest {nearest}, or the object of a config.json");
+                let allowed = format!("a preset, nearest {nearest}, or the object of a config.json");
                 Err(Problem::field(field, &format!("\"{name}\""), &allowed))
             }
         },
@@ -244,12 +243,7 @@ mod tests {
             (gemm(json!("8")), "m", "\"8\"", "whole number from 1 to"),
             (gemm(json!(1.5)), "m", "1.5", "whole number"),
             (json!({"m": 8, "n": 8}), "k", "absent", "no default"),
-            (
-                json!({"m": 8, "n": 8, "k": 8, "o": 1}),
-                "o",
-                "unknown",
-                "`m`",
-            ),
+            (json!({"m": 8, "n": 8, "k": 8, "o": 1}), "o", "unknown", "`m`"),
             (
                 json!({"m": 8, "n": 8, "k": 8, "dtype": "int9"}),
                 "dtype",
@@ -303,10 +297,7 @@ mod tests {
         assert_eq!(model.request.workload.batch, Some(Size::Number(8)));
         assert!(model.is_config && model.request.workload.sequence_parallel);
         let problem = read_with("batch=eight").unwrap_err();
-        assert!(
-            problem.json().contains("\"field\": \"batch\""),
-            "{problem:?}"
-        );
+        assert!(problem.json().contains("\"field\": \"batch\""), "{problem:?}");
         let problem = read::<GemmRequest>(br#"{"m":1,"n":1,"k":1}"#, Some("gpu=a100"));
         assert!(problem.unwrap_err().json().contains("query string"));
     }

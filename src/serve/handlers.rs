@@ -105,10 +105,7 @@ pub async fn predict_gemm(State(app): State<App>, asked: JsonRequest<GemmRequest
     request_body(content = schema::AttentionBody, example = json!({"batch": 4, "heads": 32, "kv_heads": 8, "seq_q": 2048, "head_dim": 128, "causal": true})),
     responses((status = 200, description = "The time of the attention", body = schema::Operator), Problems),
 )]
-pub async fn predict_attention(
-    State(app): State<App>,
-    asked: JsonRequest<AttentionRequest>,
-) -> Answered {
+pub async fn predict_attention(State(app): State<App>, asked: JsonRequest<AttentionRequest>) -> Answered {
     one(&app, &asked)
 }
 
@@ -135,10 +132,7 @@ pub async fn check_gemm(State(app): State<App>, asked: JsonRequest<GemmRequest>)
     request_body(content = schema::AttentionBody, example = json!({"batch": 4, "heads": 32, "seq_q": 2048, "head_dim": 80, "causal": true})),
     responses((status = 200, description = "What every rule on attention says", body = schema::OperatorCheck), Problems),
 )]
-pub async fn check_attention(
-    State(app): State<App>,
-    asked: JsonRequest<AttentionRequest>,
-) -> Answered {
+pub async fn check_attention(State(app): State<App>, asked: JsonRequest<AttentionRequest>) -> Answered {
     check_one(&app, &asked)
 }
 
@@ -191,12 +185,7 @@ pub async fn predict_model(State(app): State<App>, asked: JsonRequest<StepReques
     step(&app, &asked).map_err(|problem| problem.beside(asked.is_config))
 }
 
-fn step(
-    app: &App,
-    JsonRequest {
-        request, target, ..
-    }: &JsonRequest<StepRequest>,
-) -> Answered {
+fn step(app: &App, JsonRequest { request, target, .. }: &JsonRequest<StepRequest>) -> Answered {
     let base = body::architecture(&request.model.architecture, "architecture")?;
     let step = Sizes::fixed(|sizes| request.model.step(&base, sizes));
     let (architecture, workload) = step.map_err(in_workload)?;
@@ -244,12 +233,7 @@ pub async fn check(State(app): State<App>, asked: JsonRequest<ModelRequest>) -> 
     checked.map_err(|problem| problem.beside(asked.is_config))
 }
 
-async fn checked(
-    app: &App,
-    JsonRequest {
-        request, target, ..
-    }: &JsonRequest<ModelRequest>,
-) -> Answered {
+async fn checked(app: &App, JsonRequest { request, target, .. }: &JsonRequest<ModelRequest>) -> Answered {
     let base = body::architecture(&request.architecture, "architecture")?;
     let described = Sizes::fixed(|sizes| request.described(&base, sizes));
     let (architecture, workload) = described.map_err(in_workload)?;
@@ -331,10 +315,7 @@ pub async fn sweep_gemm(State(app): State<App>, asked: JsonRequest<GemmRequest>)
     request_body(content = schema::SweptAttention, example = json!({"batch": 4, "heads": "8:32:8", "seq_q": 2048, "head_dim": 128})),
     responses((status = 200, description = "The curve", body = schema::Sweep), Problems),
 )]
-pub async fn sweep_attention(
-    State(app): State<App>,
-    asked: JsonRequest<AttentionRequest>,
-) -> Answered {
+pub async fn sweep_attention(State(app): State<App>, asked: JsonRequest<AttentionRequest>) -> Answered {
     curve(&app, &asked.target, asked.request).await
 }
 
@@ -375,10 +356,7 @@ async fn job(
 }
 
 /// The same for work that opens its own predictors.
-pub async fn work(
-    app: &App,
-    work: impl FnOnce() -> Result<String, Problem> + Send + 'static,
-) -> Answered {
+pub async fn work(app: &App, work: impl FnOnce() -> Result<String, Problem> + Send + 'static) -> Answered {
     let within = app.limits.answer_time;
     let work = app.jobs.admit()?.run(work);
     match tokio::time::timeout(within, work).await {

@@ -15,9 +15,7 @@ impl Hosts {
     /// Of a service on a loopback address: `localhost`, loopback literals, and the hosts of these origins.
     pub fn of_loopback(origins: &[String]) -> Self {
         let hosts = origins.iter().filter_map(|origin| origin.split_once("://"));
-        let allowed = hosts
-            .map(|(_, host)| without_port(host).to_owned())
-            .collect();
+        let allowed = hosts.map(|(_, host)| without_port(host).to_owned()).collect();
         let any = origins.iter().any(|origin| origin == "*");
         Self {
             allowed: (!any).then_some(allowed),
@@ -39,10 +37,7 @@ impl Hosts {
 }
 
 fn is_loopback(host: &str) -> bool {
-    match host
-        .strip_prefix('[')
-        .and_then(|host| host.strip_suffix(']'))
-    {
+    match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
         Some(literal) => literal.parse::<Ipv6Addr>().is_ok_and(|at| at.is_loopback()),
         None => host.parse::<IpAddr>().is_ok_and(|at| at.is_loopback()),
     }

@@ -22,12 +22,7 @@ const PACE: Duration = Duration::from_millis(10);
 
 /// Answers until `stop` is ready, then shuts down gracefully in three steps: for a moment (lame duck) requests are still
 /// taken, each answer closing its connection; then no connection is accepted; then what runs is finished.
-pub async fn serve(
-    listener: TcpListener,
-    router: Router,
-    app: App,
-    stop: impl Future<Output = ()>,
-) {
+pub async fn serve(listener: TcpListener, router: Router, app: App, stop: impl Future<Output = ()>) {
     let graceful = GracefulShutdown::new();
     let places = Arc::new(Semaphore::new(app.limits.connections));
     let mut stop = pin!(stop);
@@ -66,11 +61,7 @@ pub async fn serve(
 ///
 /// The operating system itself is asked, as what the runtime knows of the queue may be older; connections that are in
 /// the queue when it is closed are reset.
-fn drain_accept_queue(
-    listener: TcpListener,
-    places: &Arc<Semaphore>,
-    connect: impl Fn(TcpStream, Place),
-) {
+fn drain_accept_queue(listener: TcpListener, places: &Arc<Semaphore>, connect: impl Fn(TcpStream, Place)) {
     let Ok(listener) = listener.into_std() else {
         return;
     };
@@ -100,13 +91,7 @@ async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> io::Result<(
 }
 
 /// Answers on one connection, in a task of its own.
-fn connect(
-    stream: TcpStream,
-    router: &Router,
-    app: &App,
-    graceful: &GracefulShutdown,
-    place: Place,
-) {
+fn connect(stream: TcpStream, router: &Router, app: &App, graceful: &GracefulShutdown, place: Place) {
     let limits = app.limits;
     // Answers are written whole; waiting for more to send only delays them.
     let _ = stream.set_nodelay(true);

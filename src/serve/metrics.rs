@@ -16,9 +16,7 @@ use std::time::Duration;
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Upper ends of the histogram of answer times, in seconds.
-const BUCKETS: [f64; 12] = [
-    1e-4, 2.5e-4, 5e-4, 1e-3, 2e-3, 5e-3, 2e-2, 1e-1, 0.5, 1.0, 5.0, 60.0,
-];
+const BUCKETS: [f64; 12] = [1e-4, 2.5e-4, 5e-4, 1e-3, 2e-3, 5e-3, 2e-2, 1e-1, 0.5, 1.0, 5.0, 60.0];
 
 /// Everything that is counted.
 pub struct Metrics {

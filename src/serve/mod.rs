@@ -190,10 +190,7 @@ pub fn router(app: App, origins: &[String]) -> Result<Router> {
     };
     let cors = cors(origins)?;
     Ok(api
-        .route(
-            "/openapi.json",
-            get(async move || handlers::json(document.clone())),
-        )
+        .route("/openapi.json", get(async move || handlers::json(document.clone())))
         .route("/", get(page::index))
         .route("/api", get(page::api))
         .route("/page/{name}", get(page::part))
@@ -209,12 +206,7 @@ pub fn router(app: App, origins: &[String]) -> Result<Router> {
 }
 
 /// Counts the answer, and closes the connection when the service is about to end.
-async fn observe(
-    State(app): State<App>,
-    path: Option<MatchedPath>,
-    request: Request,
-    next: Next,
-) -> Response {
+async fn observe(State(app): State<App>, path: Option<MatchedPath>, request: Request, next: Next) -> Response {
     let begun = Instant::now();
     let most = app.limits.header_bytes;
     let mut response = if header_bytes(&request) > most {
@@ -225,8 +217,7 @@ async fn observe(
         Problem::other_host().into_response()
     };
     let path = path.as_ref().map_or("other", MatchedPath::as_str);
-    app.metrics
-        .answered(path, response.status(), begun.elapsed());
+    app.metrics.answered(path, response.status(), begun.elapsed());
     if app.drains() {
         let close = HeaderValue::from_static("close");
         response.headers_mut().insert(header::CONNECTION, close);
@@ -291,9 +282,7 @@ pub fn run(options: &Options, say: fn(&str)) -> Result<()> {
     // The usual GPU answers its first question as fast as any.
     app.predictors.built_in(&TargetRequest::default())?;
     let router = router(app.clone(), &options.origins)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Error::io("threads", error))?;
     let served = runtime.block_on(async {
         let at = options.listen;

@@ -49,12 +49,7 @@ pub struct Document {
 }
 
 impl Problem {
-    fn new(
-        status: StatusCode,
-        kind: &'static str,
-        title: &'static str,
-        mut detail: String,
-    ) -> Self {
+    fn new(status: StatusCode, kind: &'static str, title: &'static str, mut detail: String) -> Self {
         if let Some((end, _)) = detail.char_indices().nth(LONGEST) {
             detail.truncate(end);
             detail.push('…');
@@ -92,12 +87,7 @@ impl Problem {
     pub fn too_large(most: usize) -> Self {
         let detail = format!("the body is larger than {most} bytes");
         let title = "The body is too large";
-        Self::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "/api#too-large",
-            title,
-            detail,
-        )
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "/api#too-large", title, detail)
     }
 
     /// The body did not arrive in time.
@@ -129,12 +119,7 @@ impl Problem {
     /// Nothing has the name that the address ends with.
     pub fn unknown(error: &Error) -> Self {
         let title = "Nothing has this name";
-        Self::new(
-            StatusCode::NOT_FOUND,
-            "/api#not-found",
-            title,
-            error.to_string(),
-        )
+        Self::new(StatusCode::NOT_FOUND, "/api#not-found", title, error.to_string())
     }
 
     /// The address takes another method.
@@ -155,9 +140,7 @@ impl Problem {
 
     /// The request names another host than this service.
     pub fn other_host() -> Self {
-        let detail =
-            "the header `Host` is none of localhost, a loopback address and the hosts of `--cors`"
-                .to_owned();
+        let detail = "the header `Host` is none of localhost, a loopback address and the hosts of `--cors`".to_owned();
         let title = "This service has another name";
         Self::new(StatusCode::MISDIRECTED_REQUEST, "/api#host", title, detail)
     }
@@ -183,18 +166,12 @@ impl Problem {
             within.as_secs()
         );
         let title = "The answer takes too long";
-        Self::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "/api#over-time",
-            title,
-            detail,
-        )
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "/api#over-time", title, detail)
     }
 
     /// The service is wrong, not the client; `id` names the fault in the log.
     pub fn fault(id: String) -> Self {
-        let detail =
-            "this is a bug of the service; its log has the details under this instance".to_owned();
+        let detail = "this is a bug of the service; its log has the details under this instance".to_owned();
         let status = StatusCode::INTERNAL_SERVER_ERROR;
         let mut problem = Self::new(status, "/api#fault", "Internal fault", detail);
         problem.document.instance = Some(id);
@@ -248,8 +225,7 @@ impl Problem {
 
     /// One JSON document.
     pub fn json(&self) -> String {
-        serde_json::to_string_pretty(&self.document)
-            .expect("a problem holds strings and numbers only")
+        serde_json::to_string_pretty(&self.document).expect("a problem holds strings and numbers only")
     }
 }
 

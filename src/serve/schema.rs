@@ -115,8 +115,7 @@ impl<R: ToSchema> ToSchema for Swept<R> {
 
 /// The schema of an object with the keys of its GPU and model.
 fn with_target(mut schema: RefOr<Schema>) -> RefOr<Schema> {
-    if let (RefOr::T(Schema::Object(object)), RefOr::T(Schema::Object(target))) =
-        (&mut schema, TargetRequest::schema())
+    if let (RefOr::T(Schema::Object(object)), RefOr::T(Schema::Object(target))) = (&mut schema, TargetRequest::schema())
     {
         object.properties.extend(target.properties);
     }
@@ -142,13 +141,14 @@ fn widened(schema: &RefOr<Schema>) -> Option<RefOr<Schema>> {
 fn size_or_range<const LEAST: u64>() -> RefOr<Schema> {
     let range = ObjectBuilder::new()
         .schema_type(Type::String)
-        .pattern(Some("^[0-9]{1,10}(:[0-9]{1,10}(:x?[0-9]{1,10})?|(,[0-9]{1,10}){1,15})$"))
-        .description(Some("START:END, START:END:STEP or START:END:xFACTOR, both ends included, or a list such as 4096,8192"))
+        .pattern(Some(
+            "^[0-9]{1,10}(:[0-9]{1,10}(:x?[0-9]{1,10})?|(,[0-9]{1,10}){1,15})$",
+        ))
+        .description(Some(
+            "START:END, START:END:STEP or START:END:xFACTOR, both ends included, or a list such as 4096,8192",
+        ))
         .examples(["1536:6144:64"]);
-    OneOfBuilder::new()
-        .item(Size::<LEAST>::schema())
-        .item(range)
-        .into()
+    OneOfBuilder::new().item(Size::<LEAST>::schema()).item(range).into()
 }
 
 /// One operator of a batch, of the kind that `kind` names.
@@ -159,9 +159,7 @@ impl PartialSchema for AnyOperator {
         OneOfBuilder::new()
             .item(of_kind("gemm", GemmRequest::schema()))
             .item(of_kind("attention", AttentionRequest::schema()))
-            .description(Some(
-                "One operator of a batch, of the kind that `kind` names.",
-            ))
+            .description(Some("One operator of a batch, of the kind that `kind` names."))
             .into()
     }
 }
@@ -252,9 +250,7 @@ impl<R: ToSchema> PartialSchema for Answer<R> {
             .schema_type(Type::Integer)
             .enum_values(Some([SCHEMA]))
             .description(Some("The version of the document."));
-        let version = ObjectBuilder::new()
-            .property("schema", version)
-            .required("schema");
+        let version = ObjectBuilder::new().property("schema", version).required("schema");
         AllOfBuilder::new()
             .item(Ref::from_schema_name(R::name()))
             .item(version)

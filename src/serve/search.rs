@@ -87,16 +87,12 @@ pub async fn search(
     asked: JsonRequest<SearchRequest>,
 ) -> Result<Response, Problem> {
     let JsonRequest {
-        request: asked,
-        target,
-        ..
+        request: asked, target, ..
     } = asked;
     let like = asked.like.as_ref();
     let like = like.map(|model| body::architecture(model, "like"));
     // What is wrong with the request is said before it is queued.
-    let request = asked
-        .request(like.transpose()?.as_ref())
-        .map_err(in_workload)?;
+    let request = asked.request(like.transpose()?.as_ref()).map_err(in_workload)?;
     let admitted = app.searches.admit()?;
     let (tell, told) = watch::channel(Step::default());
     let answer = Box::pin(find(app, admitted, target, (asked, request), tell));
@@ -157,10 +153,7 @@ enum Stage {
     Done,
 }
 
-fn events(
-    answer: Finding,
-    told: watch::Receiver<Step>,
-) -> Sse<impl stream::Stream<Item = Result<Event, Infallible>>> {
+fn events(answer: Finding, told: watch::Receiver<Step>) -> Sse<impl stream::Stream<Item = Result<Event, Infallible>>> {
     let begun = Stage::Searching(answer, told, Instant::now());
     let events = stream::unfold(begun, |stage| async move {
         let Stage::Searching(mut answer, mut told, next) = stage else {

@@ -133,11 +133,7 @@ pub struct Drop {
 }
 
 /// Predicts the operator that `at` makes of each value.
-pub fn operators(
-    predictor: &Predictor,
-    range: Range,
-    at: impl Fn(u64) -> Result<Op>,
-) -> Result<Sweep> {
+pub fn operators(predictor: &Predictor, range: Range, at: impl Fn(u64) -> Result<Op>) -> Result<Sweep> {
     let mut skipped = Vec::new();
     let mut ops = Vec::new();
     for value in range.values() {
@@ -148,20 +144,17 @@ pub fn operators(
     }
     let shapes: Vec<_> = ops.iter().map(|(_, op)| *op).collect();
     let estimates = predictor.predict(&shapes);
-    let points = ops
-        .iter()
-        .zip(&estimates)
-        .map(|((value, op), estimate)| Point {
-            value: *value,
-            time: estimate.time,
-            low: estimate.low(),
-            high: estimate.high(),
-            flops: op.flops(),
-            bytes: op.bytes(),
-            tier: estimate.tier,
-            caveats: estimate.caveats,
-            subject: Subject::Operator(*op),
-        });
+    let points = ops.iter().zip(&estimates).map(|((value, op), estimate)| Point {
+        value: *value,
+        time: estimate.time,
+        low: estimate.low(),
+        high: estimate.high(),
+        flops: op.flops(),
+        bytes: op.bytes(),
+        tier: estimate.tier,
+        caveats: estimate.caveats,
+        subject: Subject::Operator(*op),
+    });
     let mut sweep = Sweep::new(points.collect(), skipped, Rate::Arithmetic)?;
     sweep.waves = waves::along(&sweep.points, predictor.gpu().sm_count());
     Ok(sweep)
@@ -191,12 +184,7 @@ pub fn models(
     Sweep::new(points, skipped, drops_of)
 }
 
-fn model_point(
-    predictor: &Predictor,
-    value: u64,
-    architecture: &Architecture,
-    workload: &Workload,
-) -> Result<Point> {
+fn model_point(predictor: &Predictor, value: u64, architecture: &Architecture, workload: &Workload) -> Result<Point> {
     let step = estimate_step(predictor, architecture, workload)?;
     let kernels = step.lines.iter().map(|line| &line.item);
     let kernels = kernels.filter(|item| !matches!(item.op, Op::Collective(_)));
@@ -254,9 +242,7 @@ fn skip(skipped: &mut Vec<Skipped>, value: u64, error: Error) -> Result<()> {
     }
     let reason = error.to_string();
     let words = |text: &str| text.replace(|c: char| c.is_ascii_digit(), "");
-    let known = skipped
-        .iter_mut()
-        .find(|skip| words(&skip.reason) == words(&reason));
+    let known = skipped.iter_mut().find(|skip| words(&skip.reason) == words(&reason));
     match known {
         Some(skip) => skip.values.push(value),
         None => skipped.push(Skipped {

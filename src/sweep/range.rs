@@ -43,11 +43,7 @@ impl Range {
         let range = Self::between(start, end, Steps::By(step))?;
         let values = (end - start) / step + 1;
         if values > Self::MOST {
-            return refuse(
-                "number of values",
-                values,
-                &format!("at most {}", Self::MOST),
-            );
+            return refuse("number of values", values, &format!("at most {}", Self::MOST));
         }
         Ok(range)
     }
@@ -163,9 +159,7 @@ mod tests {
 
     #[test]
     fn both_ends_belong_to_a_range() {
-        let values = |start, end, step| -> Vec<_> {
-            Range::new(start, end, step).unwrap().values().collect()
-        };
+        let values = |start, end, step| -> Vec<_> { Range::new(start, end, step).unwrap().values().collect() };
         assert_eq!(values(16, 18, 1), [16, 17, 18]);
         assert_eq!(values(10, 35, 10), [10, 20, 30]);
         assert_eq!(values(7, 7, 64), [7]);
@@ -183,19 +177,12 @@ mod tests {
 
     #[test]
     fn without_a_step_there_are_about_a_hundred_points_at_round_multiples() {
-        let values =
-            |start, end| -> Vec<_> { Range::usual(start, end).unwrap().values().collect() };
+        let values = |start, end| -> Vec<_> { Range::usual(start, end).unwrap().values().collect() };
         assert_eq!(values(1, 5), [1, 2, 3, 4, 5]);
         let wide = values(4096, 8192);
-        assert_eq!(
-            (wide[0], wide[1], wide[64], wide.len()),
-            (4096, 4160, 8192, 65)
-        );
+        assert_eq!((wide[0], wide[1], wide[64], wide.len()), (4096, 4160, 8192, 65));
         let odd = values(1, 4097);
-        assert_eq!(
-            (odd[0], odd[1], odd[2], odd[odd.len() - 1]),
-            (1, 64, 128, 4097)
-        );
+        assert_eq!((odd[0], odd[1], odd[2], odd[odd.len() - 1]), (1, 64, 128, 4097));
         let largest = values(1, 1 << 32);
         assert!(largest.len() <= 102 && largest.is_sorted());
     }

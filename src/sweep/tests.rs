@@ -37,10 +37,7 @@ fn waves_begin_where_the_paper_saw_the_rate_fall() {
     let v100 = waves_on("v100");
     assert_eq!(starts(&v100, "256x128"), [2240, 3392, 4544, 5696]);
     let a100 = waves_on("a100-40gb");
-    assert_eq!(
-        starts(&a100, "128x128"),
-        [1600, 2368, 3136, 3904, 4672, 5440]
-    );
+    assert_eq!(starts(&a100, "128x128"), [1600, 2368, 3136, 3904, 4672, 5440]);
     assert_eq!(a100.points.len(), 73);
     let waves = &a100.waves[0];
     assert_eq!(waves.counts.len(), 73);
@@ -91,14 +88,10 @@ fn attention_is_cut_by_queries_and_decoding_is_not() {
         dtype: Dtype::Bf16,
     };
     let range = Range::new(2, 12, 2).unwrap();
-    let prefill = operators(&predictor, range, |heads| {
-        Ok(Op::Attention(attention(2048, heads)))
-    });
+    let prefill = operators(&predictor, range, |heads| Ok(Op::Attention(attention(2048, heads))));
     // 2 x 6 x 16 blocks of 128 queries need a second wave of 132 multiprocessors, 2 x 10 x 16 a third.
     assert_eq!(starts(&prefill.unwrap(), "128-query"), [6, 10]);
-    let decode = operators(&predictor, range, |heads| {
-        Ok(Op::Attention(attention(1, heads)))
-    });
+    let decode = operators(&predictor, range, |heads| Ok(Op::Attention(attention(1, heads))));
     assert!(decode.unwrap().waves.is_empty());
 }
 
@@ -116,11 +109,7 @@ fn impossible_values_are_counted_by_reason() {
     assert_eq!(values, [16, 20, 32, 40, 64]);
     assert_eq!(sweep.skipped.len(), 1);
     assert_eq!(sweep.skipped[0].values.len(), 44);
-    assert!(
-        sweep.skipped[0]
-            .reason
-            .starts_with("17 heads do not divide")
-    );
+    assert!(sweep.skipped[0].reason.starts_with("17 heads do not divide"));
     assert!(sweep.waves.is_empty());
     for point in &sweep.points {
         let Subject::Model(model) = point.subject else {

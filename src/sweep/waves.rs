@@ -47,9 +47,7 @@ impl Cut {
     fn blocks(self, op: &Op) -> Option<u64> {
         match (self, op) {
             // How many multiprocessors there are does not change the blocks.
-            (Self::Output(tile), Op::Gemm(op)) => {
-                Some(tiles::Waves::new(op, tile, 1.0).blocks as u64)
-            }
+            (Self::Output(tile), Op::Gemm(op)) => Some(tiles::Waves::new(op, tile, 1.0).blocks as u64),
             (Self::Queries(queries), Op::Attention(op)) if !op.is_decode() => {
                 let factors = [op.seq_q.div_ceil(queries), op.heads, op.batch];
                 Some(factors.into_iter().fold(1, u64::saturating_mul))
@@ -97,10 +95,7 @@ impl Waves {
                 Subject::Model(_) => None,
             })
             .collect::<Option<_>>()?;
-        let counts: Vec<_> = blocks
-            .iter()
-            .map(|blocks| blocks.div_ceil(multiprocessors))
-            .collect();
+        let counts: Vec<_> = blocks.iter().map(|blocks| blocks.div_ceil(multiprocessors)).collect();
         let rises = |counts: &[u64]| -> Vec<(u64, u64)> {
             let pairs = counts.windows(2).zip(&points[1..]);
             pairs

@@ -48,8 +48,7 @@ impl Residuals {
             .iter()
             .flat_map(|table| table.rows.iter().map(|(op, _)| (&table.rates, *op)));
         for (row, (rates, op)) in ops.enumerate() {
-            self.errors
-                .push(outputs[row].mean - f64::from(probe.targets[row]));
+            self.errors.push(outputs[row].mean - f64::from(probe.targets[row]));
             self.spreads.push(outputs[row].spread);
             self.references_us.push(rates.reference(op).micros());
             for (sizes, size) in self.sizes.iter_mut().zip(grouped_sizes(op)) {
@@ -92,9 +91,7 @@ impl Residuals {
     pub fn calibrate(&self) -> Calibration {
         let floor = quantile(self.spreads.clone(), 0.5).max(1e-3);
         let scores = self.errors.iter().zip(&self.spreads);
-        let scores: Vec<f64> = scores
-            .map(|(error, spread)| error.abs() / (spread + floor))
-            .collect();
+        let scores: Vec<f64> = scores.map(|(error, spread)| error.abs() / (spread + floor)).collect();
         let groups = self.groups();
         let counts: Vec<usize> = std::iter::once(BOUNDS_US.len() + 1)
             .chain(self.groupings.iter().map(|(_, bounds)| bounds.len() + 1))
@@ -106,9 +103,7 @@ impl Residuals {
             let mut members = vec![vec![]; counts[grouping]];
             for (row, score) in scores.iter().enumerate() {
                 let others = (0..counts.len()).filter(|other| *other != grouping);
-                let known: f64 = others
-                    .map(|other| factors[other][groups[other][row]])
-                    .product();
+                let known: f64 = others.map(|other| factors[other][groups[other][row]]).product();
                 members[groups[grouping][row]].push(score / known);
             }
             let few = match grouping {
@@ -159,12 +154,7 @@ impl Residuals {
     }
 
     /// Errors and intervals of the rows that are chosen.
-    fn group_errors(
-        &self,
-        group: String,
-        calibration: &Calibration,
-        chosen: &dyn Fn(usize) -> bool,
-    ) -> GroupErrors {
+    fn group_errors(&self, group: String, calibration: &Calibration, chosen: &dyn Fn(usize) -> bool) -> GroupErrors {
         let rows: Vec<usize> = (0..self.errors.len()).filter(|&row| chosen(row)).collect();
         let half_width = |&row: &usize| {
             let sizes = self.sizes.iter().map(|sizes| sizes[row]);
@@ -180,10 +170,7 @@ impl Residuals {
             .zip(&widths)
             .filter(|&(&row, width)| self.errors[row].abs() <= *width)
             .count();
-        let apes: Vec<f64> = rows
-            .iter()
-            .map(|&row| self.errors[row].exp_m1().abs())
-            .collect();
+        let apes: Vec<f64> = rows.iter().map(|&row| self.errors[row].exp_m1().abs()).collect();
         let n = rows.len();
         GroupErrors {
             group,
@@ -207,11 +194,7 @@ fn group_names(of: &str, bounds: &[impl Display], unit: &str) -> Vec<String> {
     let named = |group: usize| match group {
         0 => format!("{of}under {}{unit}", bounds[0]),
         last if last == bounds.len() => format!("{of}from {}{unit}", bounds[last - 1]),
-        middle => format!(
-            "{of}{}{unit} to {}{unit}",
-            bounds[middle - 1],
-            bounds[middle]
-        ),
+        middle => format!("{of}{}{unit} to {}{unit}", bounds[middle - 1], bounds[middle]),
     };
     (0..=bounds.len()).map(named).collect()
 }
@@ -247,10 +230,7 @@ mod tests {
     fn the_conformal_quantile_is_the_one_that_leaves_a_new_score_below_nine_times_in_ten() {
         // Of 9 scores the 9th, of 19 the 18th; fewer than 9 cannot bound 90 % and take the largest.
         let scores = |n: i32| (1..=n).rev().map(f64::from).collect::<Vec<_>>();
-        assert_eq!(
-            [9, 19, 99, 4].map(|n| conformal(scores(n))),
-            [9.0, 18.0, 90.0, 4.0]
-        );
+        assert_eq!([9, 19, 99, 4].map(|n| conformal(scores(n))), [9.0, 18.0, 90.0, 4.0]);
     }
 
     /// Errors of 4,000 GEMMs, which grow with the spread and by `factor` of reference time in microseconds and of `m`.
@@ -261,9 +241,7 @@ mod tests {
             let spread = 0.01 + 0.02 * f64::from(row % 5) / 5.0;
             let reference = if row % 2 == 0 { 3.0 } else { 300.0 };
             let m = if row % 6 < 2 { 8 } else { 1024 };
-            residuals
-                .errors
-                .push(uniform * spread * factor(reference, m));
+            residuals.errors.push(uniform * spread * factor(reference, m));
             residuals.spreads.push(spread);
             residuals.references_us.push(reference);
             residuals.sizes[0].push(m);
@@ -275,9 +253,8 @@ mod tests {
     #[test]
     fn calibrated_intervals_cover_nine_rows_in_ten_of_every_group() {
         // Small operators err twice as much, those of few rows three times.
-        let residuals = residuals(|reference, m| {
-            (if reference < 100.0 { 8.0 } else { 4.0 }) * if m < 32 { 3.0 } else { 1.0 }
-        });
+        let residuals =
+            residuals(|reference, m| (if reference < 100.0 { 8.0 } else { 4.0 }) * if m < 32 { 3.0 } else { 1.0 });
         let calibration = residuals.calibrate();
         let table = residuals.errors(&calibration);
         let groups: Vec<&str> = table.iter().map(|errors| &*errors.group).collect();

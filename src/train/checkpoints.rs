@@ -25,8 +25,7 @@ impl Run<'_> {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.checkpoints
-            .join(format!("{}.json", name.replace(' ', "-")))
+        self.checkpoints.join(format!("{}.json", name.replace(' ', "-")))
     }
 
     pub(super) fn checkpoint(&self, name: &str) -> Option<Net> {

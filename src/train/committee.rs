@@ -156,10 +156,7 @@ mod tests {
         // An untimed format, and rows that are too few.
         let other = Op::Gemm(Gemm::square(512, Layout::Tn, Dtype::Fp16));
         assert!(query_by_committee(gpu, &rows, &[other], 20).is_empty());
-        assert!(
-            query_by_committee(gpu, &rows[..least_rows(Family::Gemm) - 1], &candidates, 20)
-                .is_empty()
-        );
+        assert!(query_by_committee(gpu, &rows[..least_rows(Family::Gemm) - 1], &candidates, 20).is_empty());
     }
 
     #[test]

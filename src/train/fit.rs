@@ -7,9 +7,7 @@ use crate::random::Random;
 use crate::regressor::net::{Layer, Net};
 use burn::module::Param;
 use burn::nn::{Linear, LinearConfig};
-use burn::optim::{
-    AdamW, AdamWConfig, AdamWState, GradientsParams, LearningRate, ModuleOptimizer, Optimizer,
-};
+use burn::optim::{AdamW, AdamWConfig, AdamWState, GradientsParams, LearningRate, ModuleOptimizer, Optimizer};
 use burn::prelude::*;
 use burn::tensor::activation::relu;
 
@@ -116,13 +114,10 @@ struct Mlp {
 impl Mlp {
     fn forward(&self, rows: Tensor<2>) -> Tensor<2> {
         let last = self.layers.len() - 1;
-        self.layers
-            .iter()
-            .enumerate()
-            .fold(rows, |rows, (index, layer)| {
-                let rows = layer.forward(rows);
-                if index == last { rows } else { relu(rows) }
-            })
+        self.layers.iter().enumerate().fold(rows, |rows, (index, layer)| {
+            let rows = layer.forward(rows);
+            if index == last { rows } else { relu(rows) }
+        })
     }
 
     fn from_net(net: &Net, device: &Device) -> Self {
@@ -148,11 +143,7 @@ impl Mlp {
             .map(|linear| {
                 let weight = linear.weight.val();
                 let [inputs, outputs] = weight.dims();
-                let bias = linear
-                    .bias
-                    .as_ref()
-                    .expect("every layer is built with a bias")
-                    .val();
+                let bias = linear.bias.as_ref().expect("every layer is built with a bias").val();
                 let read = |data: TensorData| data.try_to_vec::<f32>().expect("parameters are f32");
                 Layer {
                     inputs,
@@ -268,8 +259,7 @@ pub fn fit(
                 }
                 Tensor::<2>::from_data(TensorData::new(picked, [rows.len(), width]), &device)
             };
-            let residual =
-                (model.forward(picked(&samples.inputs)) - picked(&samples.targets)).abs();
+            let residual = (model.forward(picked(&samples.inputs)) - picked(&samples.targets)).abs();
             // Huber: r²/2d below d, r - d/2 above, written with the clipped residual c = min(r, d).
             let clipped = residual.clone().clamp_max(config.huber);
             let loss = clipped.clone() * (residual - clipped * 0.5) / config.huber;

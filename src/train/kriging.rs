@@ -125,10 +125,7 @@ impl Cholesky {
         let unit = |at: usize| -> f64 {
             let mut values = vec![0.0; self.size];
             values[at] = 1.0;
-            self.forward(&values)
-                .iter()
-                .map(|value| value * value)
-                .sum()
+            self.forward(&values).iter().map(|value| value * value).sum()
         };
         (0..self.size).map(unit).collect()
     }
@@ -190,11 +187,7 @@ impl Grid {
             known.insert((gemm.n, gemm.k, gemm.m), f64::from(*target));
         }
         let filled = known.len() as f64 / (pairs.len() * sizes.len()).max(1) as f64;
-        if layouts.len() != 1
-            || pairs.len() < LEAST_PAIRS
-            || sizes.len() < LEAST_ROWS
-            || filled < LEAST_FILLED
-        {
+        if layouts.len() != 1 || pairs.len() < LEAST_PAIRS || sizes.len() < LEAST_ROWS || filled < LEAST_FILLED {
             return None;
         }
         // A gap is filled along m.
@@ -213,11 +206,7 @@ impl Grid {
         let slice = |m: u64| (m, pairs.iter().map(|&pair| target(pair, m)).collect());
         Some(Self {
             slices: sizes.iter().map(|&m| slice(m)).collect(),
-            places: pairs
-                .into_iter()
-                .enumerate()
-                .map(|(at, pair)| (pair, at))
-                .collect(),
+            places: pairs.into_iter().enumerate().map(|(at, pair)| (pair, at)).collect(),
         })
     }
 
@@ -345,8 +334,7 @@ impl Kriging {
         let below = above.saturating_sub(1);
         let place = self.places.get(&(n, k)).copied();
         let at = [(n as f64).log2(), (k as f64).log2()];
-        let [low, high] =
-            [below, above].map(|slice| self.slices[slice].say(place, at, &self.pairs));
+        let [low, high] = [below, above].map(|slice| self.slices[slice].say(place, at, &self.pairs));
         let [from, to] = [below, above].map(|slice| self.slices[slice].log_m);
         let share = if from < to {
             ((log_m - from) / (to - from)).clamp(0.0, 1.0)
@@ -382,8 +370,7 @@ mod tests {
     /// Twelve `n` by ten `k`, where an `n` and a `k` each have a factor of their own and a pair has a little of its own.
     fn ridges() -> Vec<(Op, f64)> {
         let mut random = Random::seeded(7);
-        let [of_n, of_k] = [12, 10]
-            .map(|count| -> Vec<f64> { (0..count).map(|_| 0.2 * random.normal()).collect() });
+        let [of_n, of_k] = [12, 10].map(|count| -> Vec<f64> { (0..count).map(|_| 0.2 * random.normal()).collect() });
         let mut rows = Vec::new();
         for (at_n, of_n) in of_n.iter().enumerate() {
             for (at_k, of_k) in of_k.iter().enumerate() {
@@ -421,22 +408,16 @@ mod tests {
     fn a_pair_that_nobody_timed_follows_its_ridges() {
         let rows = ridges();
         let pairs = rows.chunks(ROWS.len()).enumerate();
-        let (unseen, seen): (Vec<_>, Vec<_>) =
-            pairs.partition(|(pair, _)| pair % 10 == pair / 10 % 10);
+        let (unseen, seen): (Vec<_>, Vec<_>) = pairs.partition(|(pair, _)| pair % 10 == pair / 10 % 10);
         let flat = |pairs: Vec<(usize, &[(Op, f64)])>| -> Vec<_> {
-            pairs
-                .into_iter()
-                .flat_map(|(_, rows)| rows.to_vec())
-                .collect()
+            pairs.into_iter().flat_map(|(_, rows)| rows.to_vec()).collect()
         };
         let (unseen, seen) = (flat(unseen), flat(seen));
         assert_eq!((unseen.len(), seen.len()), (96, 864));
         let kriging = kriging(&seen);
         let (table, targets) = table(&unseen);
         let misses = kriging.column(&table).into_iter().zip(&targets);
-        let miss = misses
-            .map(|(said, target)| (said - target).abs())
-            .sum::<f32>();
+        let miss = misses.map(|(said, target)| (said - target).abs()).sum::<f32>();
         let spread: f32 = targets.iter().map(|target| target.abs()).sum();
         assert!(miss < 0.25 * spread, "{miss} of {spread}");
     }
@@ -454,19 +435,11 @@ mod tests {
             _ => (0, 0),
         };
         let one = pair(&rows[37 * ROWS.len()].0);
-        let others: Vec<_> = rows
-            .iter()
-            .copied()
-            .filter(|(op, _)| pair(op) != one)
-            .collect();
+        let others: Vec<_> = rows.iter().copied().filter(|(op, _)| pair(op) != one).collect();
         let (fewer, fewer_targets) = super::tests::table(&others);
         let fewer = Grid::of(&fewer, &fewer_targets).unwrap();
         let without = Kriging::of(fewer, &covariances).unwrap();
-        for (place, (op, _)) in rows
-            .iter()
-            .enumerate()
-            .filter(|(_, (op, _))| pair(op) == one)
-        {
+        for (place, (op, _)) in rows.iter().enumerate().filter(|(_, (op, _))| pair(op) == one) {
             let Op::Gemm(gemm) = op else { unreachable!() };
             let expected = without.say([gemm.m, gemm.n, gemm.k]);
             let found = f64::from(said[place]);

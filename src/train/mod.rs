@@ -54,23 +54,12 @@ use std::sync::Arc;
 const KEEP_OUT_SEED: u64 = 240_114_489;
 
 /// Trains a model from `rows` and saves it to `options.out`.
-pub fn train(
-    rows: &[Row],
-    options: &Options,
-    listener: &(dyn Fn(Event<'_>) + Sync),
-) -> Result<Artifact> {
+pub fn train(rows: &[Row], options: &Options, listener: &(dyn Fn(Event<'_>) + Sync)) -> Result<Artifact> {
     let name = options
         .out
         .file_name()
         .and_then(|name| name.to_str())
-        .ok_or_else(|| {
-            Error::field(
-                "--out",
-                "folder",
-                options.out.display(),
-                "a path that ends in a name",
-            )
-        })?;
+        .ok_or_else(|| Error::field("--out", "folder", options.out.display(), "a path that ends in a name"))?;
     if let Some(row) = rows.iter().find(|row| *row.gpu == *SCRIPTED) {
         return Err(Error::field(
             "data",
@@ -90,15 +79,11 @@ pub fn train(
         fraction,
         seed: KEEP_OUT_SEED,
     });
-    let seen =
-        |row: &&Row| kept_out.is_none_or(|kept| !is_held_out(key(row), kept.fraction, kept.seed));
+    let seen = |row: &&Row| kept_out.is_none_or(|kept| !is_held_out(key(row), kept.fraction, kept.seed));
     let tables = tables(rows.iter().filter(seen))?;
     let recipes = Recipe::shipped()?;
     let plan = plan(&tables, &recipes, options)?;
-    let checkpoints = options
-        .out
-        .join(".checkpoints")
-        .join(fingerprint(&rows, options));
+    let checkpoints = options.out.join(".checkpoints").join(fingerprint(&rows, options));
     std::fs::create_dir_all(&checkpoints).map_err(|source| Error::io(&checkpoints, source))?;
     let run = Run {
         seed: options.seed,

@@ -116,15 +116,11 @@ impl Effort {
     pub(super) fn override_with(&mut self, options: &Options) {
         if let Some(epochs) = options.epochs {
             self.epochs = epochs;
-            self.distilled
-                .iter_mut()
-                .for_each(|each| each.epochs = epochs);
+            self.distilled.iter_mut().for_each(|each| each.epochs = epochs);
         }
         if let Some(labels) = options.labels {
             self.pseudo_labels = labels;
-            self.distilled
-                .iter_mut()
-                .for_each(|each| each.labels = labels);
+            self.distilled.iter_mut().for_each(|each| each.labels = labels);
         }
         if self.forests == 0 {
             self.pseudo_labels = 0;

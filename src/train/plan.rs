@@ -59,21 +59,14 @@ fn measured_of<'a>(tables: &Rows<'a>, gpu: &str) -> Vec<(&'a str, Family, Varian
         *name == gpu && rows.iter().filter(|row| row.measured.is_some()).count() >= ENOUGH
     });
     let mut own: Vec<_> = own.collect();
-    own.sort_by_key(|((_, stack, family, variant), rows)| {
-        (*family, *variant, std::cmp::Reverse(rows.len()), *stack)
-    });
+    own.sort_by_key(|((_, stack, family, variant), rows)| (*family, *variant, std::cmp::Reverse(rows.len()), *stack));
     let keys = own.into_iter();
     keys.map(|(&(_, stack, family, variant), _)| (stack, family, variant))
         .collect()
 }
 
 /// What a recipe asks for, as far as the tables hold it.
-fn sources_of<'a>(
-    recipe: &'a Recipe,
-    tables: &Rows<'a>,
-    gpu: &'a Gpu,
-    own: &'a str,
-) -> Result<Sources<'a>> {
+fn sources_of<'a>(recipe: &'a Recipe, tables: &Rows<'a>, gpu: &'a Gpu, own: &'a str) -> Result<Sources<'a>> {
     let mut sources = Sources {
         own: vec![(gpu, own)],
         ranks_from: recipe.ranks_from(own),
@@ -124,10 +117,7 @@ pub(super) fn plan<'a>(
             Some(recipe) => sources_of(recipe, tables, gpu, stack)?,
             None => Sources {
                 own: vec![(gpu, stack)],
-                budget: of_gpu()
-                    .find(like)
-                    .map(|recipe| recipe.budget)
-                    .unwrap_or_default(),
+                budget: of_gpu().find(like).map(|recipe| recipe.budget).unwrap_or_default(),
                 ..Sources::default()
             },
         };
@@ -216,9 +206,7 @@ pub(super) fn start_of<'a>(base: &'a Artifact, key: &Key) -> Option<(&'a Submode
         let mut submodels = base.submodels();
         submodels.find(|(known, _)| {
             let (own, wanted) = (known.key.variant, key.variant);
-            known.key.family == key.family
-                && own.kind() == wanted.kind()
-                && (!exact || own == wanted)
+            known.key.family == key.family && own.kind() == wanted.kind() && (!exact || own == wanted)
         })
     };
     same(true)
@@ -293,15 +281,9 @@ mod tests {
         let public = || table(PUBLIC, 900, false);
         let own = |stack: &str, rows| table(stack, rows, true);
         let both = |own: Vec<Row>| stacks(&[public(), own].concat());
-        assert_eq!(
-            both(own("cublaslt 13.1.0", 100)),
-            ["cublaslt 13.1.0", PUBLIC]
-        );
+        assert_eq!(both(own("cublaslt 13.1.0", 100)), ["cublaslt 13.1.0", PUBLIC]);
         // Too few to answer, but judged beside the others.
-        assert_eq!(
-            both(own("cublaslt 13.1.0", 99)),
-            [PUBLIC, "cublaslt 13.1.0"]
-        );
+        assert_eq!(both(own("cublaslt 13.1.0", 99)), [PUBLIC, "cublaslt 13.1.0"]);
         // Of two of our own the larger.
         let two = [own("cublaslt 13.1.0", 200), own("cublaslt 13.2.0", 300)].concat();
         assert_eq!(both(two), ["cublaslt 13.2.0", "cublaslt 13.1.0", PUBLIC]);

@@ -34,9 +34,7 @@ fn order(values: &[f32], width: usize) -> Vec<usize> {
         let words = on[one].iter().zip(&on[other]);
         words.map(|(one, other)| (one & other).count_ones()).sum()
     };
-    let mut left: Vec<usize> = (0..width)
-        .filter(|&unit| together(unit, unit) > 0)
-        .collect();
+    let mut left: Vec<usize> = (0..width).filter(|&unit| together(unit, unit) > 0).collect();
     left.sort_by_key(|&unit| std::cmp::Reverse(together(unit, unit)));
     let mut order = Vec::with_capacity(left.len());
     while !left.is_empty() {
@@ -54,11 +52,7 @@ fn with_outputs(layer: &Layer, order: &[usize]) -> Layer {
     Layer {
         inputs: layer.inputs,
         outputs: order.len(),
-        weight: layer
-            .weight
-            .chunks_exact(layer.outputs)
-            .flat_map(of)
-            .collect(),
+        weight: layer.weight.chunks_exact(layer.outputs).flat_map(of).collect(),
         bias: of(&layer.bias),
     }
 }

@@ -105,9 +105,7 @@ impl Recipe {
 
     /// The auxiliary tables as `(gpu, stack)`.
     pub fn auxiliary(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.auxiliary
-            .iter()
-            .filter_map(|table| table.split_once(" / "))
+        self.auxiliary.iter().filter_map(|table| table.split_once(" / "))
     }
 
     /// The least ranks of the collectives that its own table is asked for, where that is not of all.
@@ -131,12 +129,7 @@ impl Recipe {
         let file: File = toml_text::parse(text, place)?;
         for recipe in &file.submodel {
             if let Some(table) = recipe.auxiliary.iter().find(|table| !table.contains(" / ")) {
-                return Err(Error::field(
-                    place,
-                    "auxiliary",
-                    format!("`{table}`"),
-                    "`gpu / stack`",
-                ));
+                return Err(Error::field(place, "auxiliary", format!("`{table}`"), "`gpu / stack`"));
             }
         }
         Ok(file.submodel)

@@ -65,9 +65,7 @@ pub fn train_submodel(
     let held_out = HeldOut::of(tables.own_rows(), HELD_OUT, seed);
     let seen = |row: &Row| !is_reserved(row);
     // Nets of this GPU and format may know more than a small table tells.
-    let base = start.filter(|(base, _)| {
-        (&base.key.gpu, base.key.variant) == (&submodel_key.gpu, submodel_key.variant)
-    });
+    let base = start.filter(|(base, _)| (&base.key.gpu, base.key.variant) == (&submodel_key.gpu, submodel_key.variant));
     let start = start.map(|(_, weights)| weights);
     let held_out_fits = || -> Result<(Residuals, Residuals)> {
         let (mut residuals, mut of_base) = (Residuals::new(family), Residuals::new(family));
@@ -147,9 +145,7 @@ pub fn train_submodel(
             backend: run.backend.name().to_owned(),
             distilled: effort.distilled,
             kriged: tables.kriged && start.is_none(),
-            waves: tables
-                .waves
-                .filter(|_| start.is_none() && effort.forests > 0),
+            waves: tables.waves.filter(|_| start.is_none() && effort.forests > 0),
         },
         data: tables.sources(),
         coverage: tables.coverage(),
@@ -243,10 +239,7 @@ fn fit_net(
             &progress,
         );
         // Several own tables have no teacher, so all of the probe is of one.
-        if let Some(Probe {
-            samples, tables, ..
-        }) = probe
-        {
+        if let Some(Probe { samples, tables, .. }) = probe {
             let labels = grown.label(&tables[0], &samples.inputs);
             let apes = apes(&labels, &samples.targets);
             run.tell(Event::TeacherHeldOut {
@@ -280,33 +273,26 @@ fn fit_net(
         warm_up: 0.1,
         huber: HUBER,
     };
-    let fit_one =
-        |name: &str, from: &Net, samples: &Samples, config: &FitConfig, seed: u64| {
-            fit(
-                from,
-                samples,
-                config,
-                seed,
-                &run.computer,
-                |epoch, loss, net| {
-                    let last = epoch + 1 == config.epochs;
-                    let held_out = probe.as_ref().filter(|_| last || epoch % 10 == 9).map(
-                        |(inputs, targets)| {
-                            let answers = forward(&net().first_output(), inputs, &run.computer);
-                            quantile(apes(&answers, targets), 0.5)
-                        },
-                    );
-                    run.tell(Event::Epoch {
-                        key: submodel_key,
-                        net: name,
-                        epoch,
-                        of: config.epochs,
-                        loss,
-                        held_out,
-                    });
-                },
-            )
-        };
+    let fit_one = |name: &str, from: &Net, samples: &Samples, config: &FitConfig, seed: u64| {
+        fit(from, samples, config, seed, &run.computer, |epoch, loss, net| {
+            let last = epoch + 1 == config.epochs;
+            let held_out = probe
+                .as_ref()
+                .filter(|_| last || epoch % 10 == 9)
+                .map(|(inputs, targets)| {
+                    let answers = forward(&net().first_output(), inputs, &run.computer);
+                    quantile(apes(&answers, targets), 0.5)
+                });
+            run.tell(Event::Epoch {
+                key: submodel_key,
+                net: name,
+                epoch,
+                of: config.epochs,
+                loss,
+                held_out,
+            });
+        })
+    };
     // Rounding to 8 bits adds a sixth to the median error of nets of our own rows, and nothing to that of public tables (docs/method/notebook.md).
     let rounded = match tables.own_rows().all(|row| row.measured.is_some()) {
         true => Net::rounded,
@@ -335,14 +321,7 @@ fn fit_net(
     config.epochs = distilled.epochs;
     let seed = Random::seeded(run.seed ^ DISTILLED_STREAM).bits();
     let from = fresh(family.width(), &DISTILLED_HIDDEN, Output::WIDTH, seed);
-    let labelled = label(
-        &weights,
-        teacher.as_ref(),
-        &own,
-        distilled.labels,
-        family,
-        seed,
-    );
+    let labelled = label(&weights, teacher.as_ref(), &own, distilled.labels, family, seed);
     let net = fit_one(DISTILLED, &from, &labelled, &config, seed);
     let net = rounded(pruned(net, &labelled.inputs, &run.computer));
     run.save_checkpoint(&checkpoint(DISTILLED), &net)?;

@@ -23,8 +23,7 @@ impl<'a> TableRows<'a> {
     fn launch(&self) -> Seconds {
         if let [
             Row {
-                op: Op::Collective(_),
-                ..
+                op: Op::Collective(_), ..
             },
             ..,
         ] = self.rows[..]
@@ -113,10 +112,7 @@ impl Tables<'_> {
     /// The region of shapes that the own rows span, and what the auxiliary tables add.
     pub fn coverage(&self) -> Coverage {
         let auxiliary = self.auxiliary.iter().flat_map(|table| &table.rows);
-        families::coverage(
-            self.own_rows().map(|row| &row.op),
-            auxiliary.map(|row| &row.op),
-        )
+        families::coverage(self.own_rows().map(|row| &row.op), auxiliary.map(|row| &row.op))
     }
 
     /// Where all rows are from.

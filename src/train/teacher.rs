@@ -43,9 +43,7 @@ impl<'a> LabelledTable<'a> {
         };
         for ((op, seconds), row) in self.rows.iter().zip(samples.inputs.chunks_exact_mut(width)) {
             let reference = self.rates.features(op, row);
-            samples
-                .targets
-                .push((seconds / reference.secs()).ln() as f32);
+            samples.targets.push((seconds / reference.secs()).ln() as f32);
         }
         samples
     }
@@ -210,14 +208,7 @@ impl<'a> Teacher<'a> {
     /// the forests.
     pub fn label(&self, table: &LabelledTable<'_>, inputs: &[f32]) -> Vec<f32> {
         let mut rows = TreeInputs::default();
-        rows.append(
-            table,
-            self.family,
-            inputs,
-            0,
-            self.prior,
-            self.kriging.as_ref(),
-        );
+        rows.append(table, self.family, inputs, 0, self.prior, self.kriging.as_ref());
         let mut labels = rows.known;
         for (number, forest) in self.forests.iter().enumerate() {
             let share = 1.0 / self.forests.len() as f32;
@@ -247,31 +238,20 @@ const FOLDS: usize = 5;
 
 /// The number of trees, a power of two up to that of `config`, with the least k-fold cross-validated error: few rows of a
 /// GPU that the base knows show little but its level, and more trees would only learn their noise.
-fn cross_validated_trees(
-    width: usize,
-    inputs: &[f32],
-    targets: &[f32],
-    config: &TreesConfig,
-    seed: u64,
-) -> usize {
+fn cross_validated_trees(width: usize, inputs: &[f32], targets: &[f32], config: &TreesConfig, seed: u64) -> usize {
     let mut fold: Vec<usize> = (0..targets.len()).map(|row| row % FOLDS).collect();
     Random::seeded(seed).shuffle(&mut fold);
     let counts: Vec<usize> = std::iter::successors(Some(1), |count| Some(2 * count))
         .take_while(|&count| count <= config.trees.max(1))
         .collect();
     let errors_without = |out: usize| -> Vec<f64> {
-        let weights: Vec<f32> = fold
-            .iter()
-            .map(|&fold| f32::from(u8::from(fold != out)))
-            .collect();
+        let weights: Vec<f32> = fold.iter().map(|&fold| f32::from(u8::from(fold != out))).collect();
         let forest = grow(width, inputs, targets, &weights, config, seed, &mut |_| {});
         let miss = |count: &usize| {
             let told = forest.clone().first(*count).predict(inputs);
             let rows = told.iter().zip(targets).zip(&fold);
             let unseen = rows.filter(|(_, fold)| **fold == out);
-            unseen
-                .map(|((told, target), _)| f64::from((told - target).abs()))
-                .sum()
+            unseen.map(|((told, target), _)| f64::from((told - target).abs())).sum()
         };
         counts.iter().map(miss).collect()
     };
@@ -302,11 +282,7 @@ mod tests {
         let times = gemms
             .clone()
             .map(|gemm| rates.reference(&Op::Gemm(gemm)).secs() * time(&gemm));
-        (
-            gemms.clone().map(Op::Gemm).collect(),
-            times.collect(),
-            rates,
-        )
+        (gemms.clone().map(Op::Gemm).collect(), times.collect(), rates)
     }
 
     fn teacher<'a>(table: &LabelledTable<'_>, prior: Prior<'a>) -> Teacher<'a> {
@@ -331,15 +307,11 @@ mod tests {
             rates,
             rows: ops.iter().zip(times).collect(),
         };
-        let label =
-            teacher(&table, Prior::Waves(waves)).label(&table, &table.samples(Family::Gemm).inputs);
+        let label = teacher(&table, Prior::Waves(waves)).label(&table, &table.samples(Family::Gemm).inputs);
         for (op, label) in ops.iter().zip(label) {
             let Op::Gemm(gemm) = op else { panic!("{op}") };
             let wanted = (1.3 * factor(&rates, gemm)).ln();
-            assert!(
-                (f64::from(label) - wanted).abs() < 1e-3,
-                "{op}: {label} {wanted}"
-            );
+            assert!((f64::from(label) - wanted).abs() < 1e-3, "{op}: {label} {wanted}");
         }
     }
 
@@ -384,14 +356,8 @@ mod tests {
             share: 0.0,
         };
         let knowing = teacher(&table, Prior::Waves(nothing));
-        assert_eq!(
-            knowing.label(&table, &inputs),
-            knowing.label(&table, &changed)
-        );
+        assert_eq!(knowing.label(&table, &inputs), knowing.label(&table, &changed));
         let seeing = teacher(&table, Prior::None);
-        assert_ne!(
-            seeing.label(&table, &inputs),
-            seeing.label(&table, &changed)
-        );
+        assert_ne!(seeing.label(&table, &inputs), seeing.label(&table, &changed));
     }
 }

@@ -234,9 +234,7 @@ mod kept_rows {
             "aic_generation_attention_bf16",
         ] {
             let Some(path) = public(table) else { return };
-            let stacks = ["trtllm 1.3.0rc20", "sglang 0.5.10"]
-                .map(str::to_owned)
-                .to_vec();
+            let stacks = ["trtllm 1.3.0rc20", "sglang 0.5.10"].map(str::to_owned).to_vec();
             let filter = dataset::Filter {
                 gpus: None,
                 stacks: Some(stacks),
@@ -260,12 +258,7 @@ mod kept_rows {
             let runs = read_runs(&[path], &GpuCatalog::default()).unwrap();
             let answer = |gpu: &Gpu| Predictor::new(gpu, None);
             for each in judge(&runs, &Choice::Auto, &answer).unwrap() {
-                let group = format!(
-                    "{} {} {}",
-                    each.run.measure,
-                    each.kind(),
-                    each.framework.name
-                );
+                let group = format!("{} {} {}", each.run.measure, each.kind(), each.framework.name);
                 judged.add(group, each.score());
             }
         }
@@ -285,11 +278,7 @@ fn random_gemms(seed: u64, layout: Layout, count: usize) -> Vec<Gemm> {
     let mut size = || (256.0 * 64f64.powf(random.uniform())) as u64;
     let gemms = (0..count).map(|_| Gemm {
         layout,
-        ..Gemm::new(
-            size().next_multiple_of(8),
-            size(),
-            size().next_multiple_of(8),
-        )
+        ..Gemm::new(size().next_multiple_of(8), size(), size().next_multiple_of(8))
     });
     gemms.collect()
 }
@@ -307,9 +296,7 @@ fn median_and_faster(mut ratios: Vec<f64>) -> (f64, f64) {
 fn one_token_more_or_less_costs_a_token() {
     for gpu in ["h200", "h100", "h20", "h100-hbm2e", "a100", "b200"] {
         let mut gemms = random_gemms(5, Layout::Nt, 400);
-        gemms
-            .iter_mut()
-            .for_each(|op| op.n = op.n.next_multiple_of(8));
+        gemms.iter_mut().for_each(|op| op.n = op.n.next_multiple_of(8));
         let times = predict(gpu, &gemms);
         for step in [-1, 1] {
             let next = gemms.iter().map(|op| Gemm {
@@ -360,10 +347,7 @@ fn one_row_more_is_not_faster() {
             let ratios = times.iter().zip(predict(gpu, &more));
             let ratios = ratios.map(|(one, other)| other.time / one.time).collect();
             let (median, faster) = median_and_faster(ratios);
-            assert!(
-                median > 0.98 && faster < most,
-                "{gpu} {layout}: {median} {faster}"
-            );
+            assert!(median > 0.98 && faster < most, "{gpu} {layout}: {median} {faster}");
         }
     }
 }
@@ -385,10 +369,7 @@ fn one_row_more_of_whole_tiles_is_hardly_faster() {
             let ratios = times.iter().zip(predict(gpu, &more));
             let ratios = ratios.map(|(one, other)| other.time / one.time).collect();
             let (median, faster) = median_and_faster(ratios);
-            assert!(
-                median > 0.999 && faster < 0.005,
-                "{gpu} {layout}: {median} {faster}"
-            );
+            assert!(median > 0.999 && faster < 0.005, "{gpu} {layout}: {median} {faster}");
         }
     }
 }
@@ -411,9 +392,6 @@ fn odd_sizes_cost_little_on_ada() {
     for ((size, rate), estimate) in measured.into_iter().zip(predict("rtx4090", &gemms)) {
         let time = 2.0 * f64::from(u32::try_from(size).unwrap()).powi(3) / (rate * 1e12);
         let [low, high] = [estimate.low(), estimate.high()].map(|end| end.secs());
-        assert!(
-            (low..=high).contains(&time),
-            "{size}: {time} s of {low} to {high}"
-        );
+        assert!((low..=high).contains(&time), "{size}: {time} s of {low} to {high}");
     }
 }

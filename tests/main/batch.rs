@@ -29,11 +29,7 @@ fn batch(input: &str, options: &[&str]) -> (Option<i32>, String, String) {
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     let output = child.wait_with_output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
-    (
-        output.status.code(),
-        text(output.stdout),
-        text(output.stderr),
-    )
+    (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
 #[test]
@@ -79,10 +75,7 @@ fn a_bad_line_is_named_and_keeps_its_place() {
                  {\"kind\": \"convolution\"}\n{\"m\": 8, \"n\": 8, \"k\": 8}\n";
     let (code, out, err) = batch(input, &["--format", "json"]);
     assert_eq!(code, Some(1));
-    let answers: Vec<Value> = out
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let answers: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(answers.len(), 5);
     assert_eq!(answers[0], answers[4]);
     for (at, part) in [(1, "`m` is 0"), (2, "not a JSON object"), (3, "`kind` is")] {
@@ -138,17 +131,9 @@ fn an_array_and_a_byte_order_mark_are_read_and_no_question_is_an_error() {
 #[test]
 fn a_window_of_one_key_is_answered() {
     let op = "\"heads\": 8, \"seq_q\": 1, \"seq_kv\": 2048, \"head_dim\": 128";
-    let window =
-        |keys| format!("{{\"kind\": \"attention\", \"batch\": 1, {op}, \"window\": {keys}}}\n");
-    let (code, out, err) = batch(
-        &(window(1) + &window(2) + &window(64)),
-        &["--format", "json"],
-    );
-    assert_eq!(
-        (code, out.lines().count(), &*err),
-        (Some(0), 3, ""),
-        "{out}"
-    );
+    let window = |keys| format!("{{\"kind\": \"attention\", \"batch\": 1, {op}, \"window\": {keys}}}\n");
+    let (code, out, err) = batch(&(window(1) + &window(2) + &window(64)), &["--format", "json"]);
+    assert_eq!((code, out.lines().count(), &*err), (Some(0), 3, ""), "{out}");
 }
 
 fn written(folder: &Path, name: &str, heads: u64) -> String {
@@ -167,16 +152,10 @@ fn several_models_are_checked_in_one_run() {
     let odd = written(folder.path(), "odd.json", 32);
     let even = written(folder.path(), "even.json", 20);
     let both = run(&["check", &odd, &even, "--gpu", "a100", "--format", "json"]);
-    assert_eq!(
-        (both.code, both.out.lines().count()),
-        (0, 2),
-        "{}",
-        both.err
-    );
+    assert_eq!((both.code, both.out.lines().count()), (0, 2), "{}", both.err);
     for (line, path) in both.out.lines().zip([&odd, &even]) {
         let single = run(&["check", path, "--gpu", "a100", "--format", "json"]).out;
-        let [one, single]: [Value; 2] =
-            [line, &single].map(|text| serde_json::from_str(text).unwrap());
+        let [one, single]: [Value; 2] = [line, &single].map(|text| serde_json::from_str(text).unwrap());
         assert_eq!(one, single);
     }
     let missing = run(&["check", &odd, "nowhere.json", &even, "--gpu", "a100"]);
@@ -224,18 +203,13 @@ fn broken_rules_are_written_for_code_hosts() {
     assert!(!results.is_empty() && !rules.is_empty());
     for result in results {
         assert!(rules.contains(&&result["ruleId"]), "{result}");
-        assert!(
-            result["message"]["text"].as_str().unwrap().contains("a100"),
-            "{result}"
-        );
+        assert!(result["message"]["text"].as_str().unwrap().contains("a100"), "{result}");
         assert!(
             ["note", "warning"].contains(&result["level"].as_str().unwrap()),
             "{result}"
         );
     }
-    let place = |result: &Value| {
-        result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"].clone()
-    };
+    let place = |result: &Value| result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"].clone();
     assert!(results.iter().any(|result| place(result) == odd.as_str()));
     assert!(results.iter().any(|result| place(result).is_null()));
     refused("predict model gpt2 --format sarif", 2, &["sarif", "check"]);
@@ -263,20 +237,10 @@ fn tasks_of_a_cluster_go_on_where_they_were_killed() {
         std::fs::write(&srun, format!("#!/bin/sh\n{srun_text}\n")).unwrap();
         std::fs::set_permissions(&srun, PermissionsExt::from_mode(0o755)).unwrap();
         let mut command = Command::new("bash");
-        for (name, value) in [
-            ("ID", id),
-            ("MIN", 0),
-            ("MAX", 1),
-            ("STEP", 1),
-            ("COUNT", 2),
-        ] {
+        for (name, value) in [("ID", id), ("MIN", 0), ("MAX", 1), ("STEP", 1), ("COUNT", 2)] {
             command.env(format!("SLURM_ARRAY_TASK_{name}"), value.to_string());
         }
-        let path = format!(
-            "{}:{}",
-            bin.path().display(),
-            std::env::var("PATH").unwrap()
-        );
+        let path = format!("{}:{}", bin.path().display(), std::env::var("PATH").unwrap());
         command
             .arg(&script)
             .current_dir(folder.path())
@@ -301,11 +265,7 @@ fn tasks_of_a_cluster_go_on_where_they_were_killed() {
         .arg(&out)
         .output()
         .unwrap();
-    assert!(
-        merged.status.success(),
-        "{}",
-        String::from_utf8_lossy(&merged.stderr)
-    );
+    assert!(merged.status.success(), "{}", String::from_utf8_lossy(&merged.stderr));
     let planned = |path: &Path| {
         let rows = shapewise::dataset::read(path).unwrap();
         let planned = rows

@@ -189,10 +189,7 @@ fn silenced_lints(file: &str, text: &str) -> Vec<String> {
 /// Applies a check to every file below `src` and fails with everything it found.
 fn hold(check: impl Fn(&str, &str) -> Vec<String>) {
     let files = sources("src");
-    let found: Vec<_> = files
-        .iter()
-        .flat_map(|(file, text)| check(file, text))
-        .collect();
+    let found: Vec<_> = files.iter().flat_map(|(file, text)| check(file, text)).collect();
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
@@ -303,10 +300,7 @@ fn the_code_map_names_every_module() {
 fn documents_name_the_schema_numbers_of_the_code() {
     use shapewise::{regressor::artifact, report};
     let models = text_of("models/README.md");
-    let card = format!(
-        "| `schema` | {}; another number does not load |",
-        artifact::SCHEMA
-    );
+    let card = format!("| `schema` | {}; another number does not load |", artifact::SCHEMA);
     assert!(models.contains(&card), "models/README.md lacks: {card}");
     let document = format!("`\"schema\": {}`", report::SCHEMA);
     let map = text_of("ARCHITECTURE.md");
@@ -315,10 +309,7 @@ fn documents_name_the_schema_numbers_of_the_code() {
     let layout = text_of("src/dataset/schema.rs");
     let number = layout
         .lines()
-        .find_map(|line| {
-            line.strip_prefix("pub const SCHEMA: u64 = ")?
-                .strip_suffix(';')
-        })
+        .find_map(|line| line.strip_prefix("pub const SCHEMA: u64 = ")?.strip_suffix(';'))
         .expect("src/dataset/schema.rs has its schema number");
     let data = text_of("data/README.md");
     let tables = format!("`shapewise.schema` is {number}");

@@ -20,9 +20,7 @@ const STEPS: [(&str, u64, u64); 5] = [
 fn write_runs(path: &Path, count: usize) {
     let mut csv = "model,gpu,mode,batch,seq,seconds\n".to_owned();
     for (model, batch, seq) in &STEPS[..count] {
-        let line = format!(
-            "predict model {model} --gpu h100 --batch {batch} --seq {seq} --framework fsdp2"
-        );
+        let line = format!("predict model {model} --gpu h100 --batch {batch} --seq {seq} --framework fsdp2");
         let seconds = SLOWER * number(&json(&line), "time_us") * 1e-6;
         writeln!(csv, "{model},h100,train,{batch},{seq},{seconds}").unwrap();
     }
@@ -50,10 +48,7 @@ fn runs_of_ones_own_become_a_framework() {
     let text = std::fs::read_to_string(csv).unwrap();
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(lines.len(), 1 + STEPS.len(), "{text}");
-    assert!(
-        lines[0].contains("run,measured_s,predicted_s,low_s,high_s"),
-        "{text}"
-    );
+    assert!(lines[0].contains("run,measured_s,predicted_s,low_s,high_s"), "{text}");
     assert!(
         lines[1].starts_with("step,train_dense,mine,h100,bf16,native,"),
         "{text}"
@@ -70,30 +65,16 @@ fn runs_of_ones_own_become_a_framework() {
             "no run is left: 5 skipped (GPU `h100` was not asked for)",
         ),
         (on("h2000"), 2, "`h2000`"),
-        (
-            format!("{} --stack elsewhere", on("h100")),
-            1,
-            "was not asked for",
-        ),
-        (
-            format!("{} --data {runs}", on("h100")),
-            2,
-            "together need `--accuracy`",
-        ),
+        (format!("{} --stack elsewhere", on("h100")), 1, "was not asked for"),
+        (format!("{} --data {runs}", on("h100")), 2, "together need `--accuracy`"),
         (format!("{} --from native", on("h100")), 2, "--from"),
-        (
-            format!("{} --kept-out --model h100", on("h100")),
-            2,
-            "--kept-out",
-        ),
+        (format!("{} --kept-out --model h100", on("h100")), 2, "--kept-out"),
     ] {
         let told = say(&line);
         assert_eq!(told.code, code, "{line}: {}", told.err);
         assert!(told.err.contains(part), "{line}: {}", told.err);
     }
-    let text = data(&format!(
-        "predict model llama-3.2-1b --gpu h100 --framework {out}"
-    ));
+    let text = data(&format!("predict model llama-3.2-1b --gpu h100 --framework {out}"));
     assert!(
         text.contains("framework mine: calibrated on 5 runs, from fsdp2"),
         "{text}"
@@ -103,8 +84,7 @@ fn runs_of_ones_own_become_a_framework() {
     let few = say(&calibrate);
     assert_eq!(few.code, 1);
     assert!(
-        few.err
-            .contains("2 of the runs can be predicted; at least 3"),
+        few.err.contains("2 of the runs can be predicted; at least 3"),
         "{}",
         few.err
     );
@@ -125,10 +105,7 @@ fn a_framework_that_does_not_run_the_mode_is_refused_by_name() {
             "predict model llama-3-8b --framework fast",
             "`framework` is `fast`; allowed: burn, ddp, ",
         ),
-        (
-            "predict model llama-3-8b --framework nowhere.toml",
-            "nowhere.toml",
-        ),
+        ("predict model llama-3-8b --framework nowhere.toml", "nowhere.toml"),
     ] {
         let outcome = say(line);
         let wanted = if part == "nowhere.toml" { 1 } else { 2 };
@@ -142,9 +119,8 @@ fn a_framework_that_does_not_run_the_mode_is_refused_by_name() {
 #[test]
 fn replicas_of_more_nodes_are_no_cliff() {
     let rate = |dp: u64| {
-        let line = format!(
-            "predict model llama-3-8b --gpu h100 --zero 3 --seq 8192 --batch 1 --dp {dp} --framework fsdp2"
-        );
+        let line =
+            format!("predict model llama-3-8b --gpu h100 --zero 3 --seq 8192 --batch 1 --dp {dp} --framework fsdp2");
         number(&json(&line), "tokens_per_s_per_gpu")
     };
     let node = rate(8);

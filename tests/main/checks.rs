@@ -95,10 +95,7 @@ fn a_document_has_every_rule_with_its_predicted_cost() {
     }
     assert_eq!(rule(&document, "vocabulary")["value"], 50257.0);
     assert_eq!(rule(&document, "vocabulary")["severity"], "hard");
-    assert_eq!(
-        rule(&document, "vocabulary")["fix"]["architecture"]["vocab"],
-        50304
-    );
+    assert_eq!(rule(&document, "vocabulary")["fix"]["architecture"]["vocab"], 50304);
     assert_eq!(document["together"]["architecture"]["heads"], 20);
 }
 
@@ -131,8 +128,7 @@ fn an_operator_is_checked_by_the_rules_that_apply_to_it() {
             0,
         ),
         (
-            "check attention --batch 4 --heads 32 --seq 4096 --head-dim 132 --strict --no-advice"
-                .to_owned(),
+            "check attention --batch 4 --heads 32 --seq 4096 --head-dim 132 --strict --no-advice".to_owned(),
             1,
         ),
         (
@@ -185,13 +181,10 @@ fn no_fix_of_a_rule_on_speed_is_slower_than_what_it_fixes() {
         let document = json(line);
         for rule in document["rules"].as_array().unwrap() {
             for fix in [&rule["fix"], &rule["faster"]] {
-                let is_of_speed = !["micro-batch", "tensor-parallel", "node-size"]
-                    .contains(&rule["id"].as_str().unwrap());
+                let is_of_speed =
+                    !["micro-batch", "tensor-parallel", "node-size"].contains(&rule["id"].as_str().unwrap());
                 if is_of_speed && !fix["gain"].is_null() {
-                    assert!(
-                        number(&fix["gain"], "time_saved_fraction") >= 0.0,
-                        "{line}: {rule}"
-                    );
+                    assert!(number(&fix["gain"], "time_saved_fraction") >= 0.0, "{line}: {rule}");
                 }
             }
         }

@@ -81,10 +81,7 @@ pub(crate) fn refused(line: &str, code: i32, parts: &[&str]) {
 /// The interval holds the estimate, and the estimate says where it comes from.
 fn is_honest(line: &str, document: &Value) {
     let [low, time, high] = ["low_us", "time_us", "high_us"].map(|key| number(document, key));
-    assert!(
-        0.0 < low && low < time && time < high,
-        "{line}: {low} {time} {high}"
-    );
+    assert!(0.0 < low && low < time && time < high, "{line}: {low} {time} {high}");
     let tiers = ["measured", "learned", "transferred", "roofline"];
     let tier = document["tier"].as_str().unwrap();
     assert!(tiers.contains(&tier), "{line}: {tier}");
@@ -163,22 +160,14 @@ fn a_step_is_answered_in_every_mode() {
             "llama-2-70b",
             "--tp 8 --pp 2 --dp 4 --zero 1 --microbatches 8 --sequence-parallel",
         ),
-        (
-            "l40s",
-            "pythia-160m",
-            "--attention unfused --recompute full",
-        ),
+        ("l40s", "pythia-160m", "--attention unfused --recompute full"),
     ];
     for (gpu, model, options) in cases {
         let line = format!("predict model {model} --gpu {gpu} {options}");
         let document = json(&line);
         is_honest(&line, &document);
-        assert_eq!(
-            (&document["gpu"], &document["model"]),
-            (&gpu.into(), &model.into())
-        );
-        let rates =
-            ["tokens_per_s_low", "tokens_per_s", "tokens_per_s_high"].map(|k| number(&document, k));
+        assert_eq!((&document["gpu"], &document["model"]), (&gpu.into(), &model.into()));
+        let rates = ["tokens_per_s_low", "tokens_per_s", "tokens_per_s_high"].map(|k| number(&document, k));
         assert!(rates[0] < rates[1] && rates[1] < rates[2], "{line}");
         assert!((0.0..1.0).contains(&number(&document, "mfu")), "{line}");
         let share = |document: &Value, key: &str| number(document, key);
@@ -209,14 +198,8 @@ fn an_option_without_effect_is_refused() {
         ("--vp 4", ["`vp` is 4", "pp 1"]),
         ("--expert-tp 2", ["`expert_tp` is 2", "experts"]),
         ("--sequence-parallel", ["`sequence_parallel`", "tp 1"]),
-        (
-            "--mode decode --sequence-parallel",
-            ["`sequence_parallel`", "tp 1"],
-        ),
-        (
-            "--recompute-layers 3",
-            ["`recompute_layers` is 3", "`none`"],
-        ),
+        ("--mode decode --sequence-parallel", ["`sequence_parallel`", "tp 1"]),
+        ("--recompute-layers 3", ["`recompute_layers` is 3", "`none`"]),
         (
             "--pp 2 --microbatches 2 --recompute full --recompute-layers 17",
             ["`recompute_layers` is 17", "at most 16"],
@@ -264,10 +247,7 @@ fn lists_have_their_keys() {
     let one = json("gpus L40S");
     assert_eq!(one["name"], "l40s");
     for figure in one["figures"].as_array().unwrap() {
-        assert!(
-            !figure["source"].as_str().unwrap().is_empty(),
-            "{figure} has no source"
-        );
+        assert!(!figure["source"].as_str().unwrap().is_empty(), "{figure} has no source");
     }
     let models = json("models");
     let lines = models["models"].as_array().unwrap();
@@ -332,23 +312,10 @@ fn every_promised_option_is_in_the_help() {
         ),
         (
             "import",
-            &[
-                "--out",
-                "--force",
-                "--gpu",
-                "--stack",
-                "--source",
-                "--licence",
-            ],
+            &["--out", "--force", "--gpu", "--stack", "--source", "--licence"],
         ),
-        (
-            "train",
-            &["--data", "--out", "--base", "--seed", "--epochs", "--gpu"],
-        ),
-        (
-            "evaluate",
-            &["--data", "--from", "--model", "--gpu", "--stack"],
-        ),
+        ("train", &["--data", "--out", "--base", "--seed", "--epochs", "--gpu"]),
+        ("evaluate", &["--data", "--from", "--model", "--gpu", "--stack"]),
         ("gpus", &[]),
         ("models", &[]),
     ] {
@@ -362,24 +329,15 @@ fn every_promised_option_is_in_the_help() {
             let found = help
                 .split(|c: char| !c.is_alphanumeric() && c != '-')
                 .any(|word| word == *option);
-            assert!(
-                found,
-                "`{option}` is not in the help of `{command}`\n{help}"
-            );
+            assert!(found, "`{option}` is not in the help of `{command}`\n{help}");
         }
     }
     let formats = data("evaluate --help");
     for name in ["native", "aiconfigurator", "cookbook", "neusight"] {
-        assert!(
-            formats.contains(name),
-            "evaluate --help does not list {name}"
-        );
+        assert!(formats.contains(name), "evaluate --help does not list {name}");
     }
     assert!(data("predict gemm --help").contains("[default: h200]"));
-    let scope = data("search --help")
-        .split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ");
+    let scope = data("search --help").split_whitespace().collect::<Vec<_>>().join(" ");
     for part in [
         "Varied are layers",
         "data/search-bounds.toml",
@@ -414,13 +372,9 @@ fn a_single_operator_says_what_bounds_it_and_which_size_is_faster() {
     for part in ["alignment: n = 11006 is a multiple of 2", "n = 11008 takes"] {
         assert!(text.contains(part), "{text}");
     }
-    let backward = json(
-        "predict attention --batch 4 --heads 32 --seq 4096 --head-dim 128 --causal --pass backward",
-    );
+    let backward = json("predict attention --batch 4 --heads 32 --seq 4096 --head-dim 128 --causal --pass backward");
     assert_eq!(backward["op"]["pass"], "backward");
-    let wide = json(
-        "predict attention --batch 4 --heads 32 --seq 4096 --head-dim 132 --causal --gpu h100",
-    );
+    let wide = json("predict attention --batch 4 --heads 32 --seq 4096 --head-dim 132 --causal --gpu h100");
     assert_eq!(wide["bound_by"], "alignment");
     assert_eq!(wide["faster"][0]["changes"][0]["to"], 128, "{wide}");
     let caveats = wide["caveats"].as_array().unwrap();
@@ -464,10 +418,7 @@ fn wrong_usage_is_two() {
             "predict gemm -m 1 -n 1 -k 1 --dtype int3",
             &["'int3'", "--dtype", "bf16"],
         ),
-        (
-            "predict gemm -m 1 -n 1 -k 1 --layout nnn",
-            &["'nnn'", "--layout", "tn"],
-        ),
+        ("predict gemm -m 1 -n 1 -k 1 --layout nnn", &["'nnn'", "--layout", "tn"]),
         (
             "predict gemm -m 1 -n 1 -k 1 --format xml",
             &["'xml'", "--format", "json"],
@@ -476,23 +427,14 @@ fn wrong_usage_is_two() {
             "predict attention --batch 1 --heads 0 --seq 1 --head-dim 64",
             &["'0'", "--heads"],
         ),
-        (
-            "predict model gpt2 --mode guess",
-            &["'guess'", "--mode", "prefill"],
-        ),
+        ("predict model gpt2 --mode guess", &["'guess'", "--mode", "prefill"]),
         ("predict model gpt2 --zero 4", &["'4'", "--zero", "0..=3"]),
-        (
-            "predict model gpt2 --context -1",
-            &["'-1'", "--context", "from 0"],
-        ),
+        ("predict model gpt2 --context -1", &["'-1'", "--context", "from 0"]),
         (
             "predict model gpt2 --context 99999999999999999999",
             &["--context", "4294967296"],
         ),
-        (
-            "train --data x --out y --epochs -1",
-            &["'-1'", "--epochs", "from 1"],
-        ),
+        ("train --data x --out y --epochs -1", &["'-1'", "--epochs", "from 1"]),
         ("predict model gpt2 --tp 0", &["'0'", "--tp"]),
         (
             "predict model gpt2 --context 0:8",
@@ -510,10 +452,7 @@ fn wrong_usage_is_two() {
             "import elsewhere x.parquet --out y.parquet",
             &["'elsewhere'", "cookbook"],
         ),
-        (
-            "evaluate --data x --from elsewhere",
-            &["'elsewhere'", "native"],
-        ),
+        ("evaluate --data x --from elsewhere", &["'elsewhere'", "native"]),
         ("train --out models/x", &["--data"]),
     ] {
         refused(line, 2, parts);
@@ -530,15 +469,9 @@ fn names_of_other_programs_are_answered_with_ours() {
     for (line, meant) in [
         ("predict model gpt2 --tensor-parallel 8", "`--tp`"),
         ("predict model gpt2 --tensor-parallel-size=8", "`--tp`"),
-        (
-            "predict model gpt2 --pipeline_model_parallel_size 8",
-            "`--pp`",
-        ),
+        ("predict model gpt2 --pipeline_model_parallel_size 8", "`--pp`"),
         ("predict model gpt2 --batch-size 8", "`--batch`"),
-        (
-            "predict gemm -m 1 -n 1 -k 1 --batch-size 8",
-            "`--batch-count`",
-        ),
+        ("predict gemm -m 1 -n 1 -k 1 --batch-size 8", "`--batch-count`"),
         ("predict model gpt2 --seq_len 8", "`--seq`"),
         ("predict model gpt2 --device h200", "`--gpu`"),
         ("predict model gpt2 --json", "`--format json`"),
@@ -558,14 +491,8 @@ fn names_of_other_programs_are_answered_with_ours() {
             "predict model gpt2 --lora-r 16",
             "adapters (LoRA, QLoRA) cannot be asked for",
         ),
-        (
-            "predict model gpt2 --num-speculative-tokens 3",
-            "speculative decoding",
-        ),
-        (
-            "predict model gpt2 --gpu-memory-utilization 0.9",
-            "90 % of the memory",
-        ),
+        ("predict model gpt2 --num-speculative-tokens 3", "speculative decoding"),
+        ("predict model gpt2 --gpu-memory-utilization 0.9", "90 % of the memory"),
         (
             "predict model gpt2 --max-num-batched-tokens 8192",
             "`predict model --mode prefill",
@@ -574,11 +501,7 @@ fn names_of_other_programs_are_answered_with_ours() {
     ] {
         let outcome = say(line);
         assert_eq!(outcome.code, 2, "{line}: {}", outcome.err);
-        let hints: Vec<_> = outcome
-            .err
-            .lines()
-            .filter(|line| line.contains("tip:"))
-            .collect();
+        let hints: Vec<_> = outcome.err.lines().filter(|line| line.contains("tip:")).collect();
         assert!(
             matches!(hints[..], [hint] if hint.contains(meant)),
             "{line}: {}",
@@ -596,30 +519,11 @@ fn numbers_and_formats_are_read_as_people_write_them() {
     }
     let gemm = data("predict gemm -m 4000 -n 4096 -k 4096 --dtype fp16");
     assert_eq!(data("predict gemm -m 4e3 -n 4k -k 4K --dtype half"), gemm);
-    let search = |params| {
-        run(&[
-            "search",
-            "--params",
-            params,
-            "--tolerance",
-            "1%",
-            "--top",
-            "1",
-        ])
-        .out
-    };
+    let search = |params| run(&["search", "--params", params, "--tolerance", "1%", "--top", "1"]).out;
     assert_eq!(search("350M"), search("350 M"));
     assert_eq!(search("350M"), search("350,000,000"));
-    refused(
-        "sweep gemm -m 8 -n 8..64 -k 8",
-        2,
-        &["a range is written 8:64"],
-    );
-    refused(
-        "sweep gemm -m 8 -n 8-64 -k 8",
-        2,
-        &["a range is written 8:64"],
-    );
+    refused("sweep gemm -m 8 -n 8..64 -k 8", 2, &["a range is written 8:64"]);
+    refused("sweep gemm -m 8 -n 8-64 -k 8", 2, &["a range is written 8:64"]);
 }
 
 #[test]
@@ -632,26 +536,15 @@ fn completions_and_manual_pages_name_every_command() {
     let place = folder.path().to_str().unwrap();
     let outcome = run(&["manual", "--out", place]);
     assert_eq!(outcome.code, 0, "{}", outcome.err);
-    for page in [
-        "shapewise.1",
-        "shapewise-predict-model.1",
-        "shapewise-search.1",
-    ] {
+    for page in ["shapewise.1", "shapewise-predict-model.1", "shapewise-search.1"] {
         let text = std::fs::read_to_string(folder.path().join(page)).unwrap();
-        assert!(
-            text.starts_with(".ie") && text.contains(".SH NAME"),
-            "{page}"
-        );
+        assert!(text.starts_with(".ie") && text.contains(".SH NAME"), "{page}");
     }
 }
 
 #[test]
 fn a_file_that_is_not_there_is_one() {
-    refused(
-        "predict model nowhere/config.json",
-        1,
-        &["nowhere/config.json"],
-    );
+    refused("predict model nowhere/config.json", 1, &["nowhere/config.json"]);
 }
 
 #[test]
@@ -662,19 +555,10 @@ fn requests_that_are_wrong_are_two() {
             &["gpu", "`b2000`", "allowed: nearest", "b200,"][..],
         ),
         ("gpus h2000", &["`h2000`", "h200"]),
-        (
-            "predict model llama-2-7x",
-            &["`llama-2-7x`", "nearest", "llama-2-7b"],
-        ),
-        (
-            "predict model llama-2-7b --tp 3",
-            &["`tp` is 3", "divisor", "32"],
-        ),
+        ("predict model llama-2-7x", &["`llama-2-7x`", "nearest", "llama-2-7b"]),
+        ("predict model llama-2-7b --tp 3", &["`tp` is 3", "divisor", "32"]),
         ("predict model llama-2-7b --pp 64", &["`pp` is 64", "32"]),
-        (
-            "predict model gpt2 --mode prefill --seq 5000",
-            &["5000", "1024"],
-        ),
+        ("predict model gpt2 --mode prefill --seq 5000", &["5000", "1024"]),
         (
             "predict model gpt2 --mode decode --seq 100 --context 200",
             &["`seq`", "100", "200"],
@@ -706,10 +590,7 @@ fn a_config_on_standard_input_is_contradicted_in_text_and_json() {
     let packed = CONFIG.replacen('{', r#"{"quantization_config":{"quant_method":"fp8"},"#, 1);
     let ask = |line: &str| {
         let mut command = assert_cmd::Command::new(program());
-        let outcome = command
-            .args(line.split(' '))
-            .write_stdin(packed.as_str())
-            .output();
+        let outcome = command.args(line.split(' ')).write_stdin(packed.as_str()).output();
         String::from_utf8(outcome.unwrap().stdout).unwrap()
     };
     let note = "the config says fp8 (`quantization_config`); this answer takes bf16";
@@ -735,10 +616,7 @@ fn a_config_is_answered_like_its_preset() {
             assert_eq!(config[key], preset[key], "{key} {options}");
         }
     }
-    let by_folder = json(&format!(
-        "predict model {} --gpu {GPU}",
-        folder.path().display()
-    ));
+    let by_folder = json(&format!("predict model {} --gpu {GPU}", folder.path().display()));
     assert_eq!(by_folder["parameters"], 6_738_415_616_u64);
     for (change, parts) in [
         (
@@ -749,23 +627,13 @@ fn a_config_is_answered_like_its_preset() {
             ("\"num_key_value_heads\":32", "\"num_key_value_heads\":5"),
             &["5", "divisor"],
         ),
-        (
-            ("\"hidden_size\":4096", "\"hidden_size\":0"),
-            &["hidden", "0"],
-        ),
-        (
-            ("\"vocab_size\":32000", "\"vocab_sice\":32000"),
-            &["vocab_size"],
-        ),
+        (("\"hidden_size\":4096", "\"hidden_size\":0"), &["hidden", "0"]),
+        (("\"vocab_size\":32000", "\"vocab_sice\":32000"), &["vocab_size"]),
         (("{", ""), &["is not JSON"]),
     ] {
         std::fs::write(&path, CONFIG.replacen(change.0, change.1, 1)).unwrap();
         let place = path.to_str().unwrap();
-        refuses(
-            &["predict", "model", place],
-            1,
-            &[&[place][..], parts].concat(),
-        );
+        refuses(&["predict", "model", place], 1, &[&[place][..], parts].concat());
     }
 }
 
@@ -779,11 +647,7 @@ fn a_reader_that_leaves_is_no_error() {
         // The reading end is gone before the program starts, so it cannot win the race.
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        let output = Command::new(program())
-            .args(args)
-            .stdout(writer)
-            .output()
-            .unwrap();
+        let output = Command::new(program()).args(args).stdout(writer).output().unwrap();
         let talk = String::from_utf8_lossy(&output.stderr);
         assert_eq!((output.status.code(), &*talk), (Some(0), ""), "{args:?}");
     }
@@ -837,16 +701,10 @@ mod tables {
         let path = table(folder.path());
         let document = json(&format!("evaluate --data {path}"));
         has_the_keys(&document);
-        assert_eq!(
-            number(&document["overall"], "n"),
-            made_up::rows(GPU).len() as f64
-        );
+        assert_eq!(number(&document["overall"], "n"), made_up::rows(GPU).len() as f64);
         assert_eq!(document["skipped"], serde_json::json!([]));
         let group = &document["groups"][0];
-        assert_eq!(
-            [&group["op"], &group["dtype"], &group["gpu"]],
-            ["gemm", "bf16", GPU]
-        );
+        assert_eq!([&group["op"], &group["dtype"], &group["gpu"]], ["gemm", "bf16", GPU]);
         assert_eq!(group["stack"], "made-up 1");
         assert!(data(&format!("evaluate --data {path}")).contains("made-up 1"));
         let elsewhere = format!("evaluate --data {path} --gpu l40s");
@@ -871,15 +729,9 @@ mod tables {
         // A shape holds commas, so the figures are counted from the end.
         let figures: Vec<[f64; 4]> = lines
             .map(|line| {
-                assert!(
-                    line.starts_with(&format!("{GPU},made-up 1,gemm,\"(")),
-                    "{line}"
-                );
+                assert!(line.starts_with(&format!("{GPU},made-up 1,gemm,\"(")), "{line}");
                 let mut cells = line.rsplit(',');
-                assert!(
-                    ["learned", "transferred"].contains(&cells.next().unwrap()),
-                    "{line}"
-                );
+                assert!(["learned", "transferred"].contains(&cells.next().unwrap()), "{line}");
                 let mut figure = || cells.next().unwrap().parse().unwrap();
                 std::array::from_fn(|_| figure())
             })
@@ -888,30 +740,18 @@ mod tables {
         assert_eq!(number(errors, "n"), figures.len() as f64);
         let off = |[_, _, predicted, measured]: &[f64; 4]| (predicted / measured - 1.0).abs();
         let mean = figures.iter().map(off).sum::<f64>() / figures.len() as f64;
-        assert!(
-            (number(errors, "mean_ape") / mean - 1.0).abs() < 1e-9,
-            "{errors}"
-        );
+        assert!((number(errors, "mean_ape") / mean - 1.0).abs() < 1e-9, "{errors}");
         let inside = |[high, low, _, measured]: &&[f64; 4]| (low..=high).contains(&measured);
         let inside = figures.iter().filter(inside).count() as f64 / figures.len() as f64;
-        assert!(
-            (number(errors, "coverage_90") - inside).abs() < 1e-9,
-            "{errors}"
-        );
-        refused(
-            &format!("{asked} --accuracy x.md"),
-            2,
-            &["--csv", "--accuracy"],
-        );
+        assert!((number(errors, "coverage_90") - inside).abs() < 1e-9, "{errors}");
+        refused(&format!("{asked} --accuracy x.md"), 2, &["--csv", "--accuracy"]);
     }
 
     #[test]
     fn a_measured_shape_is_answered_as_measured() {
         let folder = tempfile::tempdir().unwrap();
         let path = table(folder.path());
-        let ask = |m: u64, gpu: &str| {
-            format!("predict gemm -m {m} -n 4096 -k 4096 --gpu {gpu} --data {path}")
-        };
+        let ask = |m: u64, gpu: &str| format!("predict gemm -m {m} -n 4096 -k 4096 --gpu {gpu} --data {path}");
         let known = json(&ask(128, GPU));
         assert_eq!(known["tier"], "measured");
         let row = made_up::rows(GPU)
@@ -1019,13 +859,7 @@ mod tables {
                 "trtllm 1.3.0rc20",
                 0.5,
             ),
-            (
-                "cookbook",
-                "cookbook_gemm_bmm",
-                "v100",
-                "cookbook torch 1.13",
-                0.02,
-            ),
+            ("cookbook", "cookbook_gemm_bmm", "v100", "cookbook torch 1.13", 0.02),
         ] {
             let Some(path) = public(table) else { return };
             let filter = ["--gpu", gpu, "--stack", stack, "--format", "json"];
@@ -1039,10 +873,7 @@ mod tables {
             }
             let median = number(&document["overall"], "median_ape");
             assert!(median < bound, "{table}: {median}");
-            assert!(
-                !document["skipped"].as_array().unwrap().is_empty(),
-                "{table}"
-            );
+            assert!(!document["skipped"].as_array().unwrap().is_empty(), "{table}");
         }
     }
 }
@@ -1074,9 +905,5 @@ fn a_run_of_so_many_tokens_takes_days_and_dollars() {
     ] {
         refused(line, 2, &["unexpected argument '--tokens'"]);
     }
-    refused(
-        &format!("{step} --usd-per-gpu-hour 0"),
-        2,
-        &["above 0 and up to 10000"],
-    );
+    refused(&format!("{step} --usd-per-gpu-hour 0"), 2, &["above 0 and up to 10000"]);
 }

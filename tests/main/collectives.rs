@@ -88,9 +88,7 @@ fn an_engine_answers_for_the_gpus_where_it_was_timed_and_nccl_for_others() {
 fn no_collective_is_faster_than_its_link_and_few_fall_as_their_size_grows() {
     let mut falls = 0;
     let mut steps = 0;
-    let gpus = [
-        "a100", "h100", "h200", "b200", "b300", "gb200", "gb300", "l40s",
-    ];
+    let gpus = ["a100", "h100", "h200", "b200", "b300", "gb200", "gb300", "l40s"];
     let engines = std::iter::once(None).chain(Engine::ALL.map(Some));
     for (engine, name) in engines.flat_map(|engine| gpus.map(|name| (engine, name))) {
         let gpu = Gpu::find(name).unwrap();
@@ -98,9 +96,7 @@ fn no_collective_is_faster_than_its_link_and_few_fall_as_their_size_grows() {
         for kind in CollectiveKind::ALL {
             for ranks in [2, 4, 8] {
                 let sizes = (36..140).map(|quarter| 2f64.powf(f64::from(quarter) / 4.0) as u64);
-                let ops: Vec<_> = sizes
-                    .map(|bytes| Collective::new(kind, bytes, ranks))
-                    .collect();
+                let ops: Vec<_> = sizes.map(|bytes| Collective::new(kind, bytes, ranks)).collect();
                 let times = asked_of(engine, name, &ops);
                 for (op, each) in ops.iter().zip(&times) {
                     let once = match kind {

@@ -52,33 +52,17 @@ fn entry_points(library: &Path) -> BTreeSet<String> {
 fn driver(packages: &Path) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let mut names = BTreeSet::new();
-    for library in [
-        "libcudnn_graph.so.9",
-        "libcudnn_engines_runtime_compiled.so.9",
-    ] {
+    for library in ["libcudnn_graph.so.9", "libcudnn_engines_runtime_compiled.so.9"] {
         names.extend(entry_points(&packages.join("cudnn/lib").join(library)));
     }
     let mut source = ANSWERS.to_owned();
-    for name in names
-        .iter()
-        .filter(|name| !ANSWERS.contains(&format!("int {name}(")))
-    {
+    for name in names.iter().filter(|name| !ANSWERS.contains(&format!("int {name}("))) {
         source.push_str(&format!("int {name}(void){{return 100;}}\n"));
     }
-    let (text, library) = (
-        folder.path().join("stub.c"),
-        folder.path().join("libcuda.so.1"),
-    );
+    let (text, library) = (folder.path().join("stub.c"), folder.path().join("libcuda.so.1"));
     std::fs::write(&text, source).unwrap();
     let status = Command::new("cc")
-        .args([
-            "-w",
-            "-shared",
-            "-fPIC",
-            "-O1",
-            "-Wl,-soname,libcuda.so.1",
-            "-o",
-        ])
+        .args(["-w", "-shared", "-fPIC", "-O1", "-Wl,-soname,libcuda.so.1", "-o"])
         .args([&library, &text])
         .status()
         .unwrap();
@@ -98,9 +82,7 @@ fn environment() -> Option<(PathBuf, tempfile::TempDir)> {
     };
     let versions = std::fs::read_dir(prefix.join("lib")).unwrap();
     let mut packages = versions.map(|entry| entry.unwrap().path().join("site-packages/nvidia"));
-    let packages = packages
-        .find(|folder| folder.join("cudnn").exists())
-        .unwrap();
+    let packages = packages.find(|folder| folder.join("cudnn").exists()).unwrap();
     let driver = driver(&packages);
     Some((prefix, driver))
 }
@@ -250,8 +232,7 @@ fn alone() {
     let mut without = Vec::new();
     for op in &shapes {
         assert_eq!(refuses(op), None, "{op:?}");
-        let (engines, _) =
-            candidates(op, &device, false).unwrap_or_else(|error| panic!("{op:?}: {error}"));
+        let (engines, _) = candidates(op, &device, false).unwrap_or_else(|error| panic!("{op:?}: {error}"));
         if engines == 0 {
             without.push(format!("{op:?}"));
         }
@@ -279,10 +260,7 @@ fn alone() {
             assert!(planned.kernel.contains(flash), "{planned:?}");
         }
     }
-    let decode = Attention {
-        seq_q: 1,
-        ..forward
-    };
+    let decode = Attention { seq_q: 1, ..forward };
     println!("decode: {:?}", candidates(&decode, &device, true));
     println!("latent: {:?}", candidates(&latent, &device, true));
 }

@@ -1,9 +1,7 @@
 //! The document of the API against the readers of bodies: every value that a schema names is one that is taken.
 
 use serde_json::{Map, Value, json};
-use shapewise::request::{
-    AttentionRequest, GemmRequest, GraphRequest, ModelRequest, SearchRequest, StepRequest,
-};
+use shapewise::request::{AttentionRequest, GemmRequest, GraphRequest, ModelRequest, SearchRequest, StepRequest};
 use shapewise::serve::App;
 use shapewise::serve::body::{self, BatchRequest, Bodied};
 use shapewise::serve::calibrate::CalibrateBody;
@@ -24,12 +22,7 @@ async fn document() -> Value {
 /// A schema without the references around it.
 fn resolved<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
     match schema["$ref"].as_str() {
-        Some(reference) => resolved(
-            document,
-            document
-                .pointer(&reference[1..])
-                .expect("it leads somewhere"),
-        ),
+        Some(reference) => resolved(document, document.pointer(&reference[1..]).expect("it leads somewhere")),
         None => schema,
     }
 }
@@ -49,18 +42,10 @@ fn named(document: &Value, schema: &Value) -> Vec<Value> {
         values.extend(named(document, part));
     }
     for (key, part) in properties(schema) {
-        values.extend(
-            named(document, part)
-                .into_iter()
-                .map(|value| json!({key: value})),
-        );
+        values.extend(named(document, part).into_iter().map(|value| json!({key: value})));
     }
     if let Some(item) = schema.get("items") {
-        values.extend(
-            named(document, item)
-                .into_iter()
-                .map(|value| json!([value])),
-        );
+        values.extend(named(document, item).into_iter().map(|value| json!([value])));
     }
     match schema["type"].as_str() {
         Some("boolean") => values.extend([json!(true), json!(false)]),
@@ -154,10 +139,7 @@ async fn sizes_are_ranges_in_sweeps_alone() {
         for size in sizes {
             let swept = format!("Swept{request}");
             assert!(takes_ranges(&document, &swept, &[size]), "{swept}: {size}");
-            assert!(
-                !takes_ranges(&document, request, &[size]),
-                "{request}: {size}"
-            );
+            assert!(!takes_ranges(&document, request, &[size]), "{request}: {size}");
         }
     }
     let schemas = &document["components"]["schemas"];
@@ -165,11 +147,7 @@ async fn sizes_are_ranges_in_sweeps_alone() {
     assert!(workload("ModelRequest").contains("/WorkloadRequest"));
     assert!(workload("SweptModelRequest").contains("/SweptWorkloadRequest"));
     let defaults = &schemas["WorkloadRequest"]["properties"];
-    for (key, default) in [
-        ("mode", json!("train")),
-        ("tp", json!(1)),
-        ("zero", json!(0)),
-    ] {
+    for (key, default) in [("mode", json!("train")), ("tp", json!(1)), ("zero", json!(0))] {
         assert_eq!(defaults[key]["default"], default, "{defaults}");
     }
 }

@@ -44,9 +44,7 @@ fn holds(file: &str, text: &str) {
     let there = fs::read_to_string(path_of(file)).unwrap_or_default();
     let mut lines = there.lines().zip(text.lines()).enumerate();
     let other = lines.find(|(_, (there, wanted))| there != wanted);
-    let place = other.map(|(index, (there, wanted))| {
-        format!("line {}: `{there}`, wanted `{wanted}`", index + 1)
-    });
+    let place = other.map(|(index, (there, wanted))| format!("line {}: `{there}`, wanted `{wanted}`", index + 1));
     assert!(
         there == text,
         "{file} is out of date (SHAPEWISE_BLESS=1 writes it); {}",
@@ -109,18 +107,13 @@ fn difference(printed: &[String], output: &str) -> Option<String> {
             (0, true) if fits(0) && output.len() == chunk.len() => Some(0),
             (0, true) => None,
             (0, false) => fits(0).then_some(0),
-            (_, true) => {
-                (output.len().checked_sub(chunk.len())).filter(|at| *at >= from && fits(*at))
-            }
+            (_, true) => (output.len().checked_sub(chunk.len())).filter(|at| *at >= from && fits(*at)),
             (_, false) => (from..=output.len()).find(|at| fits(*at)),
         };
         let Some(at) = at else {
             let unknown = chunk.iter().find(|line| !output.contains(&line.as_str()));
             let line = unknown.or(chunk.first()).map_or("", String::as_str);
-            return Some(format!(
-                "`{line}` is not printed there:\n{}",
-                output.join("\n")
-            ));
+            return Some(format!("`{line}` is not printed there:\n{}", output.join("\n")));
         };
         from = at + chunk.len();
     }
@@ -144,11 +137,7 @@ fn lacking(steps: &[Step]) -> Option<(&'static str, &'static str)> {
 fn renewed(printed: &[String], output: &str) -> Vec<String> {
     let output: Vec<&str> = output.lines().map(str::trim_end).collect();
     let chunks: Vec<&[String]> = printed.split(|line| line == "…").collect();
-    let words = |line: &str| {
-        line.split_whitespace()
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
-    };
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let likeness = |chunk: &[String], at: usize| {
         let lines = chunk.iter().zip(&output[at..]).map(|(old, new)| {
             let (old, new) = (words(old), words(new));
@@ -173,12 +162,7 @@ fn renewed(printed: &[String], output: &str) -> Vec<String> {
                 .unwrap_or(latest),
         };
         from = at + chunk.len();
-        lines.extend(
-            output[at..]
-                .iter()
-                .take(chunk.len())
-                .map(|line| (*line).to_owned()),
-        );
+        lines.extend(output[at..].iter().take(chunk.len()).map(|line| (*line).to_owned()));
     }
     lines
 }
@@ -202,11 +186,7 @@ fn changes(steps: &[Step]) -> Vec<(usize, Change)> {
             std::os::unix::fs::symlink(&table, folder.path().join(name)).unwrap();
         }
     }
-    let path = format!(
-        "{}:{}",
-        bin.path().display(),
-        std::env::var("PATH").unwrap()
-    );
+    let path = format!("{}:{}", bin.path().display(), std::env::var("PATH").unwrap());
     let server = Server::of(steps);
     let mut found = Vec::new();
     for (index, step) in steps.iter().enumerate() {
@@ -327,18 +307,16 @@ fn commands_print_what_the_readme_shows() {
 
 /// The errors of eight kinds of predictions, as a table.
 fn errors() -> String {
-    let mut table = "| | on | cases | median | 90 % are within | inside the interval |\n| --- | --- | --: | --: | --: | --: |\n".to_owned();
+    let mut table =
+        "| | on | cases | median | 90 % are within | inside the interval |\n| --- | --- | --: | --: | --: | --: |\n"
+            .to_owned();
     let mut row = |what: &str, place: &str, cases: u64, shares: [f64; 3]| {
         let [median, most, inside] = shares.map(|share| share * 100.0);
         let median = format!("{median:.1} % | {most:.0} % | {inside:.0} %");
         table += &format!("| {what} | {place} | {cases} | {median} |\n");
     };
     for (what, file, kind) in [
-        (
-            "training step, dense, Megatron-LM",
-            "megatron",
-            "train_dense",
-        ),
+        ("training step, dense, Megatron-LM", "megatron", "train_dense"),
         ("training step, MoE, Megatron-LM", "megatron", "train_moe"),
         ("training step, dense, FSDP2", "fsdp2", "train_dense"),
         (
@@ -346,20 +324,14 @@ fn errors() -> String {
             "servers",
             "decode_dense",
         ),
-        (
-            "time to the first token, 1 to 512 requests",
-            "servers",
-            "first_token",
-        ),
+        ("time to the first token, 1 to 512 requests", "servers", "first_token"),
     ] {
         let text = text_of(&format!("data/frameworks/{file}.toml"));
         let data: toml::Table = toml::from_str(&text).unwrap();
         let fit = &data["fits"][kind];
         let share = |key: &str| fit[key].as_float().unwrap();
         let groups = fit["groups"].as_array().unwrap();
-        let gpus = groups
-            .iter()
-            .flat_map(|group| group["gpus"].as_array().unwrap());
+        let gpus = groups.iter().flat_map(|group| group["gpus"].as_array().unwrap());
         let mut gpus: Vec<&str> = gpus.map(|gpu| gpu.as_str().unwrap()).collect();
         gpus.sort_unstable();
         gpus.dedup();
@@ -368,12 +340,7 @@ fn errors() -> String {
             many => format!("{many} GPUs"),
         };
         let runs = u64::try_from(fit["runs"].as_integer().unwrap()).unwrap();
-        row(
-            what,
-            &place,
-            runs,
-            ["median_ape", "p90_ape", "coverage_90"].map(share),
-        );
+        row(what, &place, runs, ["median_ape", "p90_ape", "coverage_90"].map(share));
     }
     let models = json("models");
     for (what, family) in [
@@ -381,15 +348,8 @@ fn errors() -> String {
         ("attention, prefill, bf16", "prefill"),
         ("MoE layer, bf16", "experts"),
     ] {
-        let of = |model: &&Value| {
-            model["gpu"] == "h200" && model["family"] == family && model["dtype"] == "bf16"
-        };
-        let model = models["models"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .find(of)
-            .expect(family);
+        let of = |model: &&Value| model["gpu"] == "h200" && model["family"] == family && model["dtype"] == "bf16";
+        let model = models["models"].as_array().unwrap().iter().find(of).expect(family);
         let all = &model["held_out"][0];
         let shares = ["median_ape", "p90_ape", "coverage_90"].map(|key| number(all, key));
         let place = format!("h200, {}", model["stack"].as_str().unwrap());
@@ -472,9 +432,7 @@ fn rules() -> String {
             } else {
                 "bf16"
             };
-            let sweep = json(&format!(
-                "sweep model gpt3-2.7b --gpu {gpu} --dtype {dtype} {options}"
-            ));
+            let sweep = json(&format!("sweep model gpt3-2.7b --gpu {gpu} --dtype {dtype} {options}"));
             let rate = |point: &Value| {
                 let ranks = if options.contains("--tp") {
                     number(point, "value")
@@ -488,11 +446,7 @@ fn rules() -> String {
             let ratio = rate(&points[0]) / rate(&points[1]);
             let gain = if first { ratio } else { 1.0 / ratio } - 1.0;
             let note = NOTES.iter().find(|note| (note.0, note.1) == (index, gpu));
-            table += &format!(
-                " {:.0} %{} |",
-                (gain * 100.0).max(0.0),
-                note.map_or("", |note| note.2)
-            );
+            table += &format!(" {:.0} %{} |", (gain * 100.0).max(0.0), note.map_or("", |note| note.2));
         }
         table.push('\n');
     }
@@ -530,14 +484,11 @@ fn learned_kernels_are_those_of_the_cards() {
     let (gpus, models) = (json("gpus"), json("models"));
     let list = |document: &Value, key: &str| document[key].as_array().unwrap().clone();
     let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
-    let mut learned: BTreeMap<String, BTreeMap<String, BTreeMap<String, Vec<String>>>> =
-        BTreeMap::new();
+    let mut learned: BTreeMap<String, BTreeMap<String, BTreeMap<String, Vec<String>>>> = BTreeMap::new();
     for model in list(&models, "models") {
         let stacks = learned.entry(text(&model, "gpu")).or_default();
         let families = stacks.entry(text(&model, "stack")).or_default();
-        let formats = families
-            .entry(text(&model, "family").replace('_', " "))
-            .or_default();
+        let formats = families.entry(text(&model, "family").replace('_', " ")).or_default();
         formats.push(text(&model, "dtype").replace('_', " "));
     }
     let mut page = text_of("docs/gpus.md");
@@ -548,9 +499,7 @@ fn learned_kernels_are_those_of_the_cards() {
             .into_iter()
             .find(|known| text(known, "name") == *gpu);
         let title = title.map_or_else(|| "All GPUs".to_owned(), |known| text(&known, "title"));
-        page += &format!(
-            "\n## {title}: `{gpu}`\n\n| kernel library | learned kernels |\n| --- | --- |\n"
-        );
+        page += &format!("\n## {title}: `{gpu}`\n\n| kernel library | learned kernels |\n| --- | --- |\n");
         for (stack, families) in stacks {
             let kernels = families
                 .iter()
@@ -575,10 +524,7 @@ fn counts_in_prose_are_those_of_the_program() {
     let readme = text_of("README.md");
     let flowing = readme.split_whitespace().collect::<Vec<_>>().join(" ");
     for (list, sentence) in [
-        (
-            "presets",
-            "one of the {} known by name (`shapewise presets`)",
-        ),
+        ("presets", "one of the {} known by name (`shapewise presets`)"),
         ("gpus", "`shapewise gpus` lists the {} GPUs"),
     ] {
         let count = json(list)[list].as_array().expect(list).len();

@@ -48,10 +48,7 @@ pub fn fake() -> Option<&'static Path> {
         assert!(status.success(), "fake.cpp does not compile");
         for name in ["libcuda", "libnvrtc", "libcublasLt"] {
             for ending in ["so", "so.1", "so.13"] {
-                let _ = std::os::unix::fs::symlink(
-                    "libfake.so",
-                    folder.join(format!("{name}.{ending}")),
-                );
+                let _ = std::os::unix::fs::symlink("libfake.so", folder.join(format!("{name}.{ending}")));
             }
         }
         std::fs::rename(&partial, &library).unwrap();
@@ -65,10 +62,7 @@ pub fn run_alone(test: &str, folder: &Path, settings: &[(&str, &str)]) {
     let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fake-kernels");
     std::fs::create_dir_all(&kept).unwrap();
     let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernels/host.h");
-    let compiler = Command::new("sh")
-        .args(["-c", "command -v c++"])
-        .output()
-        .unwrap();
+    let compiler = Command::new("sh").args(["-c", "command -v c++"]).output().unwrap();
     let compiler = String::from_utf8(compiler.stdout).unwrap();
     let run = Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "--nocapture", test])
@@ -77,10 +71,7 @@ pub fn run_alone(test: &str, folder: &Path, settings: &[(&str, &str)]) {
         .env("FAKE_FOLDER", &kept)
         .env("FAKE_HEADER", &header)
         // A linker without a path of its own finds its parts beside the compiler.
-        .env(
-            "FAKE_CXX",
-            format!("PATH=/usr/bin:/bin {}", compiler.trim()),
-        )
+        .env("FAKE_CXX", format!("PATH=/usr/bin:/bin {}", compiler.trim()))
         .envs(settings.iter().copied())
         .output()
         .unwrap();
@@ -190,10 +181,7 @@ mod alone {
             "tn fp8",
         ];
         for kind in kinds {
-            assert!(
-                checked.iter().any(|path| path.name.contains(kind)),
-                "{kind}"
-            );
+            assert!(checked.iter().any(|path| path.name.contains(kind)), "{kind}");
         }
         let slack = checked.iter().map(|path| path.error / path.allowed);
         println!(
@@ -231,10 +219,7 @@ mod alone {
             "event synchronize",
             "event synchronize",
         ];
-        assert_eq!(
-            calls(),
-            [&["launch read", "launch hold"][..], &events].concat()
-        );
+        assert_eq!(calls(), [&["launch read", "launch hold"][..], &events].concat());
         chain.record(3).unwrap();
         let captured = [
             "capture begin",
@@ -274,9 +259,7 @@ mod alone {
 
         // A hot chain is not flushed, and a cold one neither when its own operands outgrow the
         // cache.
-        let mut hot = device
-            .open(&case(gemm(48, 64, 32, Dtype::Bf16), Cache::Hot))
-            .unwrap();
+        let mut hot = device.open(&case(gemm(48, 64, 32, Dtype::Bf16), Cache::Hot)).unwrap();
         hot.record(1).unwrap();
         calls();
         hot.replay().unwrap();
@@ -323,10 +306,7 @@ mod alone {
         let huge = case(gemm(1 << 20, 1 << 20, 64, Dtype::Bf16), Cache::Cold);
         assert!(device.refuses(&huge).unwrap().contains("do not fit"));
         let reason = device.refuses(&attention()).unwrap();
-        assert!(
-            reason.contains("cuDNN") && reason.contains("was not found"),
-            "{reason}"
-        );
+        assert!(reason.contains("cuDNN") && reason.contains("was not found"), "{reason}");
         assert!(device.open(&attention()).is_err());
 
         // The library's choice needs neither operands nor a launch, on any thread.
@@ -339,18 +319,12 @@ mod alone {
                     dtype: Dtype::Fp8,
                     ..Gemm::new(8, 24, 48)
                 });
-                (
-                    choose(&Gemm::new(48, 64, 32)).unwrap(),
-                    odd.unwrap_err().to_string(),
-                )
+                (choose(&Gemm::new(48, 64, 32)).unwrap(), odd.unwrap_err().to_string())
             });
             asked.join().unwrap()
         });
         assert_eq!(chosen.0.name.as_deref(), Some("cublaslt algorithm 60"));
-        assert_eq!(
-            (chosen.0.tile, chosen.0.stages),
-            (Some((256, 128)), Some(2))
-        );
+        assert_eq!((chosen.0.tile, chosen.0.stages), (Some((256, 128)), Some(2)));
         assert!(chosen.1.contains("multiples of 16"), "{}", chosen.1);
         assert!(!calls().iter().any(|call| call.starts_with("launch")));
         drop(open);
@@ -361,12 +335,7 @@ mod alone {
         drop(device);
         assert_eq!(
             calls(),
-            [
-                "cublas destroy",
-                "memory free",
-                "stream destroy",
-                "context release"
-            ]
+            ["cublas destroy", "memory free", "stream destroy", "context release"]
         );
     }
 
@@ -422,16 +391,11 @@ mod alone {
         let mut device = cuda::open(0).unwrap();
         let copy = case(memory(MemoryKind::Copy, Pass::Forward), Cache::Cold);
         let reason = device.refuses(&copy).unwrap();
-        assert!(
-            reason.contains("NVRTC") && reason.contains("was not found"),
-            "{reason}"
-        );
+        assert!(reason.contains("NVRTC") && reason.contains("was not found"), "{reason}");
         // GEMMs need no kernel of ours.
         let checked = device.check(&Dtype::ELEMENTS).unwrap().compared;
         assert!(!checked.is_empty() && checked.iter().all(|path| !path.is_wrong()));
-        let mut chain = device
-            .open(&case(gemm(48, 64, 32, Dtype::Fp16), Cache::Cold))
-            .unwrap();
+        let mut chain = device.open(&case(gemm(48, 64, 32, Dtype::Fp16), Cache::Cold)).unwrap();
         chain.record(4).unwrap();
         assert_eq!(chain.replay().unwrap().clock, None);
     }

@@ -144,12 +144,9 @@ mod inside {
             strict: false,
             checked: None,
         };
-        let outcome = measure(
-            &mut device,
-            &options,
-            &mut |_, _, _, _| Vec::new(),
-            &mut |_| ControlFlow::Continue(()),
-        )?;
+        let outcome = measure(&mut device, &options, &mut |_, _, _, _| Vec::new(), &mut |_| {
+            ControlFlow::Continue(())
+        })?;
         let rows = dataset::read(&out).unwrap();
         assert_eq!(rows.len(), outcome.rows.len());
         Ok(outcome)
@@ -157,12 +154,7 @@ mod inside {
 
     fn planned(outcome: &Outcome) -> HashSet<Case> {
         let is_planned = |row: &&Row| row.measured.as_ref().unwrap().role == Role::Plan;
-        outcome
-            .rows
-            .iter()
-            .filter(is_planned)
-            .map(Case::of)
-            .collect()
+        outcome.rows.iter().filter(is_planned).map(Case::of).collect()
     }
 
     fn of_kind(cases: &HashSet<Case>, kind: OpKind) -> HashSet<Case> {
@@ -173,8 +165,7 @@ mod inside {
 
     /// Cases of the plan without a row, by the counts of the outcome.
     fn counted(outcome: &Outcome) -> u64 {
-        let named =
-            |reason: &str| reason.starts_with("failed: ") || reason.starts_with("refused: ");
+        let named = |reason: &str| reason.starts_with("failed: ") || reason.starts_with("refused: ");
         let lost = outcome.skipped.iter().filter(|(reason, _)| named(reason));
         lost.map(|(_, rows)| rows).sum()
     }
@@ -213,10 +204,7 @@ mod inside {
         for (fault, path) in [
             ("wrong_gemm bf16 single tn", "gemm tn bf16"),
             ("wrong_kernel gelu_backward", "gelu backward bf16"),
-            (
-                "wrong_attention backward causal",
-                "attention backward causal bf16",
-            ),
+            ("wrong_attention backward causal", "attention backward causal bf16"),
         ] {
             let outcome = match run(&plan(), fault) {
                 Ok(outcome) => outcome,
@@ -232,11 +220,7 @@ mod inside {
             let found = planned(&outcome);
             assert_eq!(found, expected, "{fault}");
             let timed = outcome.rows.iter().map(|row| KernelPath::of(&row.op));
-            assert!(
-                timed
-                    .into_iter()
-                    .all(|path| !wrong.contains(&path.to_string()))
-            );
+            assert!(timed.into_iter().all(|path| !wrong.contains(&path.to_string())));
         }
         // Five wrong paths of some forty are no accident.
         let error = run(&plan(), "wrong_gemm *").unwrap_err().to_string();
@@ -253,19 +237,12 @@ mod inside {
         assert_eq!(names(&batched.missing), ["batched gemm tn fp8"]);
         let single = verdict("refuse_fp8 single_row", &[Dtype::Fp8]);
         assert_eq!((single.missing.len(), single.not_run.len()), (0, 1));
-        assert!(
-            single.not_run[0].0.contains("tn fp8"),
-            "{:?}",
-            single.not_run
-        );
+        assert!(single.not_run[0].0.contains("tn fp8"), "{:?}", single.not_run);
         let outcome = run(&plan(), "refuse_fp8 single_row").unwrap();
         let found = planned(&outcome);
         assert!(found.is_subset(&all), "{}", outcome.skipped);
         for case in all.difference(&found) {
-            assert!(
-                matches!(case.op, Op::Gemm(op) if is_corner(&op)),
-                "{case:?}"
-            );
+            assert!(matches!(case.op, Op::Gemm(op) if is_corner(&op)), "{case:?}");
         }
         let fp8 = |case: &&Case| case.op.dtype() == Some(Dtype::Fp8);
         assert!(found.iter().filter(fp8).count() > 0);
@@ -280,10 +257,7 @@ mod inside {
             "{}",
             outcome.skipped
         );
-        assert_eq!(
-            of_kind(&found, OpKind::Memory),
-            of_kind(&all, OpKind::Memory)
-        );
+        assert_eq!(of_kind(&found, OpKind::Memory), of_kind(&all, OpKind::Memory));
         assert!(found.len() < all.len() && found.is_subset(&all));
     }
 
@@ -332,10 +306,7 @@ mod inside {
         let missing = names(&outcome.verdict.missing);
         let norms = ["layer_norm", "rms_norm"];
         let is_norm = |name: &String| norms.iter().any(|norm| name.starts_with(norm));
-        assert!(
-            missing.len() == 4 && missing.iter().all(is_norm),
-            "{missing:?}"
-        );
+        assert!(missing.len() == 4 && missing.iter().all(is_norm), "{missing:?}");
         let mut expected = all;
         expected.retain(|case| !is_norm(&KernelPath::of(&case.op).to_string()));
         assert_eq!(planned(&outcome), expected);
@@ -370,21 +341,11 @@ mod inside {
         let mut skipped = dataset::Skipped::default();
         // Squares to 256 only: the CPU is no GPU.
         let most = shapewise::units::Bytes::from_bytes(4e5);
-        let most = if most < max_bytes(None) {
-            most
-        } else {
-            max_bytes(None)
-        };
+        let most = if most < max_bytes(None) { most } else { max_bytes(None) };
         let rates = DeviceRates::probe(&mut device, &supported, most, &mut skipped).unwrap();
-        assert!(
-            rates.gemm_flops_per_s.contains_key(&Dtype::Bf16),
-            "{rates:?}"
-        );
+        assert!(rates.gemm_flops_per_s.contains_key(&Dtype::Bf16), "{rates:?}");
         let reasons = skipped.to_string();
-        assert!(
-            reasons.contains("failed in the probe: cuBLASLt"),
-            "{reasons}"
-        );
+        assert!(reasons.contains("failed in the probe: cuBLASLt"), "{reasons}");
     }
 
     #[test]
@@ -454,11 +415,7 @@ mod inside {
                 assert_eq!(outcome.ended, Ended::Complete, "{}", context());
                 // What no fault touches is measured.
                 let touched = |case: &Case| match &case.op {
-                    Op::Gemm(op) => {
-                        has("refuse_gemm")
-                            || has("wrong_gemm")
-                            || has("refuse_fp8") && is_corner(op)
-                    }
+                    Op::Gemm(op) => has("refuse_gemm") || has("wrong_gemm") || has("refuse_fp8") && is_corner(op),
                     Op::Attention(op) => {
                         let backward = op.pass == Pass::Backward && op.causal;
                         has("refuse_attention")

@@ -75,9 +75,7 @@ impl Cluster {
             fs::create_dir(at(name)).unwrap();
             fs::set_permissions(at(name), Permissions::from_mode(0o755)).unwrap();
         }
-        let key: Vec<u8> = (0..32)
-            .flat_map(|_| std::process::id().to_le_bytes())
-            .collect();
+        let key: Vec<u8> = (0..32).flat_map(|_| std::process::id().to_le_bytes()).collect();
         fs::write(at("key"), key).unwrap();
         fs::set_permissions(at("key"), Permissions::from_mode(0o400)).unwrap();
         symlink(program(), at("bin/shapewise")).unwrap();
@@ -93,11 +91,7 @@ impl Cluster {
             fs::write(at(&format!("gpu{gpu}")), "").unwrap();
         }
         let last = TASKS - 1;
-        fs::write(
-            at("gres.conf"),
-            format!("Name=gpu File={root}/gpu[0-{last}]\n"),
-        )
-        .unwrap();
+        fs::write(at("gres.conf"), format!("Name=gpu File={root}/gpu[0-{last}]\n")).unwrap();
         let settings = format!(
             "ClusterName=fleet
 SlurmctldHost={host}(127.0.0.1)
@@ -179,10 +173,7 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
     fn daemon(&mut self, name: &str, args: &[String]) {
         let log = fs::File::create(self.path(&format!("{name}.log"))).unwrap();
         let mut command = self.command(name);
-        command
-            .args(args)
-            .stderr(log.try_clone().unwrap())
-            .stdout(log);
+        command.args(args).stderr(log.try_clone().unwrap()).stdout(log);
         self.daemons.push(command.spawn().unwrap());
     }
 
@@ -197,11 +188,7 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
     fn until(&self, what: &str, holds: impl Fn() -> bool) {
         let begun = Instant::now();
         while !holds() {
-            assert!(
-                begun.elapsed() < PATIENCE,
-                "waiting until {what}: {}",
-                self.logs()
-            );
+            assert!(begun.elapsed() < PATIENCE, "waiting until {what}: {}", self.logs());
             sleep(Duration::from_millis(10));
         }
     }
@@ -210,10 +197,7 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
     fn logs(&self) -> String {
         let entries = fs::read_dir(self.folder.path()).unwrap().flatten();
         let mut files: Vec<_> = entries.map(|entry| entry.path()).collect();
-        files.retain(|file| {
-            file.extension()
-                .is_some_and(|end| end == "log" || end == "out")
-        });
+        files.retain(|file| file.extension().is_some_and(|end| end == "log" || end == "out"));
         files.sort();
         let shown = files.iter().map(|file| {
             let text = String::from_utf8_lossy(&fs::read(file).unwrap_or_default()).into_owned();
@@ -232,9 +216,7 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
             let line = String::from_utf8_lossy(&line).into_owned();
             let mut words = line.split('\0');
             inside.is_ok_and(|cwd| cwd == self.folder.path())
-                && words
-                    .next()
-                    .is_some_and(|program| program.ends_with("shapewise"))
+                && words.next().is_some_and(|program| program.ends_with("shapewise"))
                 && words.any(|word| word == name)
         });
         Some(found?.file_name()?.to_str()?.to_owned())
@@ -250,9 +232,7 @@ fn free_ports() -> [u16; 2] {
 /// The cases of the plan that a table has rows of.
 fn cases(path: &Path) -> BTreeSet<(Op, bool, u32)> {
     let rows = read(path).unwrap();
-    let about = rows
-        .iter()
-        .map(|row| (row.op, row.measured.clone().unwrap()));
+    let about = rows.iter().map(|row| (row.op, row.measured.clone().unwrap()));
     let planned = about.filter(|(_, about)| about.role == Role::Plan);
     planned
         .map(|(op, about)| (op, about.cache == Cache::Cold, about.rank))
@@ -261,9 +241,7 @@ fn cases(path: &Path) -> BTreeSet<(Op, bool, u32)> {
 
 fn rows_of(journal: &Path) -> usize {
     let text = fs::read_to_string(journal).unwrap_or_default();
-    text.lines()
-        .filter(|line| line.starts_with("{\"row\""))
-        .count()
+    text.lines().filter(|line| line.starts_with("{\"row\"")).count()
 }
 
 #[test]
@@ -278,10 +256,7 @@ fn an_array_of_tasks_measures_what_one_run_does_though_one_is_killed() {
         "hostname",
     ];
     if let Some(absent) = needed.into_iter().find(|name| found(name).is_none()) {
-        return skip(
-            "slurm",
-            format!("{absent} is not installed (slurm-wlm, munge)"),
-        );
+        return skip("slurm", format!("{absent} is not installed (slurm-wlm, munge)"));
     }
     let cluster = Cluster::start();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/measure.sbatch");
@@ -294,31 +269,16 @@ fn an_array_of_tasks_measures_what_one_run_does_though_one_is_killed() {
         .env("PLAN", cluster.path("plan.toml"))
         .output()
         .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let job = String::from_utf8(output.stdout).unwrap().trim().to_owned();
 
     // One dies at once in the middle of its shard, as a node may, and is queued again.
     let killed = 1;
-    cluster.until("a task has some rows", || {
-        rows_of(&cluster.journal(killed)) >= 3
-    });
+    cluster.until("a task has some rows", || rows_of(&cluster.journal(killed)) >= 3);
     let process = cluster.measuring(killed).expect("it measures");
-    assert!(
-        Command::new("kill")
-            .args(["-9", &process])
-            .status()
-            .unwrap()
-            .success()
-    );
+    assert!(Command::new("kill").args(["-9", &process]).status().unwrap().success());
     let kept = rows_of(&cluster.journal(killed));
-    assert!(
-        !cluster.part(killed).exists(),
-        "it was killed after its end"
-    );
+    assert!(!cluster.part(killed).exists(), "it was killed after its end");
     let task = format!("{job}_{killed}");
     cluster.until("the task is queued again", || {
         cluster.asked(&["scontrol", "requeue", &task]).0
@@ -326,9 +286,7 @@ fn an_array_of_tasks_measures_what_one_run_does_though_one_is_killed() {
     let done = |task| cluster.part(task).exists() && !cluster.journal(task).exists();
     cluster.until("every shard is measured", || (0..TASKS).all(done));
     assert!(
-        cluster
-            .logs()
-            .contains(&format!("going on after {kept} rows")),
+        cluster.logs().contains(&format!("going on after {kept} rows")),
         "{}",
         cluster.logs()
     );
@@ -336,15 +294,8 @@ fn an_array_of_tasks_measures_what_one_run_does_though_one_is_killed() {
     // The parts of an array are those of one run: none is missing, none is in two of them.
     let merged = cluster.path("mine.parquet");
     let parts: Vec<_> = (0..TASKS).map(|task| cluster.part(task)).collect();
-    let names: Vec<_> = parts
-        .iter()
-        .map(|part| part.display().to_string())
-        .collect();
-    data(&format!(
-        "import native {} --out {}",
-        names.join(" "),
-        merged.display()
-    ));
+    let names: Vec<_> = parts.iter().map(|part| part.display().to_string()).collect();
+    data(&format!("import native {} --out {}", names.join(" "), merged.display()));
     let whole = cluster.path("whole.parquet");
     let output = cluster
         .command("env")
@@ -360,11 +311,7 @@ fn an_array_of_tasks_measures_what_one_run_does_though_one_is_killed() {
         ])
         .output()
         .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let shards: Vec<_> = parts.iter().map(|part| cases(part)).collect();
     let (all, one) = (cases(&merged), cases(&whole));
     assert!(shards.iter().all(|shard| shard.len() >= 10), "{shards:?}");
@@ -374,8 +321,5 @@ fn an_array_of_tasks_measures_what_one_run_does_though_one_is_killed() {
         "shards overlap"
     );
     assert_eq!(all, one);
-    eprintln!(
-        "{} cases in {TASKS} tasks, one killed after {kept} rows",
-        all.len()
-    );
+    eprintln!("{} cases in {TASKS} tasks, one killed after {kept} rows", all.len());
 }

@@ -9,9 +9,7 @@ use shapewise::arch::{AttentionKernel, Mode, Preset, Recompute, Workload};
 use shapewise::families::Family;
 use shapewise::framework::Framework;
 use shapewise::gpu::Gpu;
-use shapewise::ops::{
-    Attention, Collective, CollectiveKind, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass,
-};
+use shapewise::ops::{Attention, Collective, CollectiveKind, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
 use shapewise::predict::Predictor;
 use shapewise::predict::estimate::Caveats;
 use shapewise::predict::step::estimate_step;
@@ -82,10 +80,7 @@ fn operators() -> Vec<Op> {
             attention(1, 8, 1, 131_072, 131_072, 256, true, Dtype::Bf16),
             attention(2, 32, 8, 512, 8192, 128, true, Dtype::Bf16),
             attention(4, 32, 32, 4096, 4096, 128, true, Dtype::Fp8),
-            Attention {
-                window: 1024,
-                ..usual
-            },
+            Attention { window: 1024, ..usual },
             Attention {
                 head_dim: 192,
                 kv_heads: 32,
@@ -99,10 +94,7 @@ fn operators() -> Vec<Op> {
             attention(1, 32, 8, 1, 1, 128, true, Dtype::Bf16),
             attention(200, 128, 1, 1, 20_000, 128, true, Dtype::Bf16),
             attention(7, 71, 71, 1, 2047, 64, false, Dtype::Fp16),
-            Attention {
-                window: 4096,
-                ..decode
-            },
+            Attention { window: 4096, ..decode },
             Attention {
                 head_dim: 576,
                 value_dim: 512,
@@ -230,9 +222,7 @@ fn key(index: usize, op: &Op) -> String {
         Op::Memory(op) => op.pass.name(),
         _ => "",
     };
-    format!("{index:02} {} {op} {pass}", family(op))
-        .trim()
-        .to_owned()
+    format!("{index:02} {} {op} {pass}", family(op)).trim().to_owned()
 }
 
 fn step_lines(predictor: &Predictor) -> Value {
@@ -249,12 +239,7 @@ fn step_lines(predictor: &Predictor) -> Value {
         ]);
         (format!("{index:02} step {model} {}", workload.mode), line)
     };
-    steps()
-        .into_iter()
-        .enumerate()
-        .map(line)
-        .collect::<Map<_, _>>()
-        .into()
+    steps().into_iter().enumerate().map(line).collect::<Map<_, _>>().into()
 }
 
 fn predicted() -> Value {
@@ -266,26 +251,20 @@ fn predicted() -> Value {
         let predictor = Predictor::new(gpu, None).unwrap();
         let ops = operators();
         let estimates = predictor.predict(&ops);
-        let lines = ops
-            .iter()
-            .zip(estimates)
-            .enumerate()
-            .map(|(index, (op, estimate))| {
-                let line = json!([
-                    estimate.time.secs(),
-                    estimate.half_width,
-                    estimate.shared,
-                    estimate.tier,
-                    caveats(estimate.caveats),
-                ]);
-                (key(index, op), line)
-            });
+        let lines = ops.iter().zip(estimates).enumerate().map(|(index, (op, estimate))| {
+            let line = json!([
+                estimate.time.secs(),
+                estimate.half_width,
+                estimate.shared,
+                estimate.tier,
+                caveats(estimate.caveats),
+            ]);
+            (key(index, op), line)
+        });
         gpus.insert(name.to_owned(), lines.collect::<Map<_, _>>().into());
         if STEP_GPUS.contains(&name) {
             let kernels = Framework::find(Framework::KERNELS, Mode::Train, gpu.generation).unwrap();
-            let plain = Predictor::new(gpu, None)
-                .unwrap()
-                .with_framework(kernels.clone());
+            let plain = Predictor::new(gpu, None).unwrap().with_framework(kernels.clone());
             gpus.insert(format!("{name} steps"), step_lines(&plain));
             gpus.insert(
                 format!("{name} steps of the default frameworks"),
@@ -319,32 +298,22 @@ fn difference(old: &Value, new: &Value) -> f64 {
 /// Number of predictions, number that moved and the largest move by GPU and family.
 fn moves(old: &Value, new: &Value) -> BTreeMap<(String, String), (usize, usize, f64)> {
     let lines = |document: &Value| -> BTreeMap<(String, String), Value> {
-        let gpus = document["predictions"]
-            .as_object()
-            .cloned()
-            .unwrap_or_default();
+        let gpus = document["predictions"].as_object().cloned().unwrap_or_default();
         let lines = gpus.into_iter().flat_map(|(gpu, lines)| {
             let lines = lines.as_object().cloned().unwrap_or_default();
-            lines
-                .into_iter()
-                .map(move |(key, line)| ((gpu.clone(), key), line))
+            lines.into_iter().map(move |(key, line)| ((gpu.clone(), key), line))
         });
         lines.collect()
     };
     let (old, new) = (lines(old), lines(new));
     let mut moves = BTreeMap::new();
-    for place in old
-        .keys()
-        .chain(new.keys().filter(|place| !old.contains_key(*place)))
-    {
+    for place in old.keys().chain(new.keys().filter(|place| !old.contains_key(*place))) {
         let moved = match (old.get(place), new.get(place)) {
             (Some(old), Some(new)) => difference(old, new),
             _ => f64::INFINITY,
         };
         let family = place.1.split(' ').nth(1).unwrap_or_default();
-        let group = moves
-            .entry((place.0.clone(), family.to_owned()))
-            .or_insert((0, 0, 0.0));
+        let group = moves.entry((place.0.clone(), family.to_owned())).or_insert((0, 0, 0.0));
         group.0 += 1;
         group.1 += usize::from(moved > 0.0);
         group.2 = f64::max(group.2, moved);
@@ -366,9 +335,7 @@ fn goldens_predictions_are_those_of_the_last_blessing() {
         .into_iter()
         .filter(|(_, (_, _, largest))| *largest > allowed)
         .map(|((gpu, family), (lines, moved, largest))| {
-            format!(
-                "{gpu}, {family}: {moved} of {lines} moved, ln(new / old) at most {largest:.2e}"
-            )
+            format!("{gpu}, {family}: {moved} of {lines} moved, ln(new / old) at most {largest:.2e}")
         })
         .collect();
     if std::env::var_os("SHAPEWISE_BLESS").is_some() {

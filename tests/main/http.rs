@@ -201,8 +201,8 @@ impl Client {
     pub(crate) fn chunk(&mut self) -> io::Result<Option<Vec<u8>>> {
         let mut length = String::new();
         self.stream.read_line(&mut length)?;
-        let length = usize::from_str_radix(length.trim(), 16)
-            .map_err(|_| io::Error::from(io::ErrorKind::UnexpectedEof))?;
+        let length =
+            usize::from_str_radix(length.trim(), 16).map_err(|_| io::Error::from(io::ErrorKind::UnexpectedEof))?;
         let mut chunk = vec![0; length + 2];
         self.stream.read_exact(&mut chunk)?;
         chunk.truncate(length);

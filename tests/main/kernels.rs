@@ -45,8 +45,7 @@ fn every_kernel_compiles_for_every_promised_architecture_without_spills() {
         for (dtype, vector) in VARIANTS {
             for target in ["sm_80", "sm_90a", "compute_90"] {
                 let name = format!("{} {dtype:?} x{vector} {target}", source.name());
-                let compiled = compile(source, dtype, vector, target)
-                    .unwrap_or_else(|error| panic!("{name}: {error}"));
+                let compiled = compile(source, dtype, vector, target).unwrap_or_else(|error| panic!("{name}: {error}"));
                 let machine = target.starts_with("sm_");
                 assert_eq!(compiled.image.starts_with(b"\x7fELF"), machine, "{name}");
                 assert_eq!(spilled(&compiled), 0, "{name}\n{}", compiled.log);
@@ -75,18 +74,12 @@ fn wide_variants_move_16_bytes_at_once() {
     for source in Source::ALL {
         let ptx = compile(source, Dtype::Bf16, 8, "compute_90").unwrap().ptx;
         let moves = |what: &str| ptx.matches(what).count();
-        let reads = moves("ld.global.v4")
-            + moves("ld.global.nc.v4")
-            + moves("ld.global.v2.u64")
-            + moves("ld.global.nc.v2.u64");
+        let reads =
+            moves("ld.global.v4") + moves("ld.global.nc.v4") + moves("ld.global.v2.u64") + moves("ld.global.nc.v2.u64");
         let writes = moves("st.global.v4") + moves("st.global.v2.u64");
         assert!(reads > 0 || source == Source::Fill, "{}", source.name());
         // A cast writes half of the bytes that it reads.
-        assert!(
-            writes > 0 || source == Source::Quantize,
-            "{}",
-            source.name()
-        );
+        assert!(writes > 0 || source == Source::Quantize, "{}", source.name());
         let narrow = moves("ld.global.nc.u16") + moves("ld.global.u16");
         println!(
             "{}: {reads} wide reads, {writes} wide writes, {narrow} reads of 2 bytes",

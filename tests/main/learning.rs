@@ -53,9 +53,7 @@ fn a_seed_repeats_and_a_finished_model_predicts() {
 
     let predictor = Predictor::new(Gpu::find("h200").unwrap(), Some(&opened)).unwrap();
     assert_eq!(
-        predictor
-            .basis(Kernels::default(), Family::Gemm, Dtype::Bf16)
-            .unwrap(),
+        predictor.basis(Kernels::default(), Family::Gemm, Dtype::Bf16).unwrap(),
         "made-up 1 on h200"
     );
     let head = &first.card.submodels[0];
@@ -76,8 +74,7 @@ fn memory_bound_kernels_and_collectives_are_learned_like_any_other_family() {
             dtype: Dtype::Bf16,
         })
     };
-    let reduce =
-        |bytes, ranks| Op::Collective(Collective::new(CollectiveKind::AllReduce, bytes, ranks));
+    let reduce = |bytes, ranks| Op::Collective(Collective::new(CollectiveKind::AllReduce, bytes, ranks));
     let norms = (0..10).flat_map(|i| (1..10).map(move |j| norm(1 << i, 512 * j)));
     let reduces = (8..30).flat_map(|i| [2, 4, 8].map(move |ranks| reduce(1 << i, ranks)));
     let row = |op: Op| {
@@ -91,12 +88,7 @@ fn memory_bound_kernels_and_collectives_are_learned_like_any_other_family() {
     };
     let rows: Vec<Row> = norms.chain(reduces).map(row).collect();
     let model = train(&rows, &options(&folder.path().join("mine")), &|_| {}).unwrap();
-    let variants: Vec<_> = model
-        .card
-        .submodels
-        .iter()
-        .map(|sub| sub.key.variant)
-        .collect();
+    let variants: Vec<_> = model.card.submodels.iter().map(|sub| sub.key.variant).collect();
     let wanted = [
         Variant::Kernel(MemoryKind::RmsNorm, Dtype::Bf16),
         Variant::Pattern(CollectiveKind::AllReduce),
@@ -183,9 +175,7 @@ fn median_error(model: &Artifact, rows: &[Row]) -> f64 {
     let predictor = Predictor::new(Gpu::find("h200").unwrap(), Some(model)).unwrap();
     let ops: Vec<_> = rows.iter().map(|row| row.op).collect();
     let told = predictor.predict(&ops).into_iter().zip(rows);
-    let mut errors: Vec<f64> = told
-        .map(|(told, row)| (told.time / row.time - 1.0).abs())
-        .collect();
+    let mut errors: Vec<f64> = told.map(|(told, row)| (told.time / row.time - 1.0).abs()).collect();
     errors.sort_by(f64::total_cmp);
     errors[errors.len() / 2]
 }
@@ -198,19 +188,9 @@ fn few_rows_move_a_base_to_another_level_without_forgetting_the_rest() {
         ..row
     };
     let rows: Vec<Row> = rows().into_iter().map(slower).collect();
-    let base = train(
-        &self::rows(),
-        &options(&folder.path().join("base")),
-        &|_| {},
-    )
-    .unwrap();
-    let (few, rest): (Vec<_>, Vec<_>) = rows
-        .iter()
-        .cloned()
-        .enumerate()
-        .partition(|(index, _)| index % 3 == 0);
-    let [few, rest] =
-        [few, rest].map(|rows| rows.into_iter().map(|(_, row)| row).collect::<Vec<_>>());
+    let base = train(&self::rows(), &options(&folder.path().join("base")), &|_| {}).unwrap();
+    let (few, rest): (Vec<_>, Vec<_>) = rows.iter().cloned().enumerate().partition(|(index, _)| index % 3 == 0);
+    let [few, rest] = [few, rest].map(|rows| rows.into_iter().map(|(_, row)| row).collect::<Vec<_>>());
     assert!((45..70).contains(&few.len()), "{}", few.len());
     let fresh = train(&few, &options(&folder.path().join("fresh")), &|_| {}).unwrap();
     let tuned = Options {
@@ -258,20 +238,14 @@ fn keys_that_are_kept_out_leave_no_trace_but_in_the_card() {
     let plain = plain.to_str().unwrap();
     let every = [&evaluate[..], &[plain, "--kept-out"]].concat();
     refuses(&every, 1, &["trained with every key", "--keep-out"]);
-    refuses(
-        &["evaluate", "--data", table, "--kept-out"],
-        2,
-        &["--model"],
-    );
+    refuses(&["evaluate", "--data", table, "--kept-out"], 2, &["--model"]);
     let all = ["train", "--data", table, "--out", out, "--keep-out", "1"];
     refuses(&all, 2, &["between 0 and 1"]);
 }
 
 #[test]
 fn burn_and_our_evaluation_give_the_same_numbers() {
-    let inputs: Vec<f32> = (0..200 * 24)
-        .map(|i| ((i * 37 % 101) as f32 - 50.0) / 25.0)
-        .collect();
+    let inputs: Vec<f32> = (0..200 * 24).map(|i| ((i * 37 % 101) as f32 - 50.0) / 25.0).collect();
     let samples = Samples {
         width: 24,
         targets: inputs
@@ -311,10 +285,7 @@ fn burn_and_our_evaluation_give_the_same_numbers() {
     for (row, fast) in ours.iter().enumerate() {
         let (burn, plain) = (&burn[2 * row..][..2], &plain[2 * row..][..2]);
         assert!((burn[0] - plain[0]).abs() < 1e-4 && (burn[1] - plain[1]).abs() < 1e-4);
-        assert!(
-            (fast.mean - f64::from(plain[0])).abs() < 1e-4,
-            "{fast:?} {plain:?}"
-        );
+        assert!((fast.mean - f64::from(plain[0])).abs() < 1e-4, "{fast:?} {plain:?}");
         assert!(
             (fast.spread - f64::from(plain[1].max(0.0))).abs() < 1e-4,
             "{fast:?} {plain:?}"
@@ -352,9 +323,7 @@ fn wgpu_trains_like_the_cpu() {
         Ok(computer) => computer,
         Err(error) => return crate::skip::skip("wgpu", error),
     };
-    let inputs: Vec<f32> = (0..64 * 8)
-        .map(|i| ((i * 37 % 101) as f32 - 50.0) / 25.0)
-        .collect();
+    let inputs: Vec<f32> = (0..64 * 8).map(|i| ((i * 37 % 101) as f32 - 50.0) / 25.0).collect();
     let samples = Samples {
         width: 8,
         targets: inputs.chunks(8).map(|row| row[0] * 0.3 - row[5]).collect(),
@@ -390,9 +359,7 @@ fn measured_on_h200() -> Vec<Row> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/measurements/h200");
     let files = ["gemm-bf16", "attention-bf16", "decode-bf16", "memory"];
     let rows = files.map(|name| read(&folder.join(name).with_extension("parquet")).unwrap());
-    rows.into_iter()
-        .flat_map(|rows| rows.into_iter().step_by(30))
-        .collect()
+    rows.into_iter().flat_map(|rows| rows.into_iter().step_by(30)).collect()
 }
 
 #[test]
@@ -409,19 +376,13 @@ fn a_table_of_ones_own_does_not_make_steps_of_pytorch_worse() {
         }
     };
     let model = train(&measured_on_h200(), &fine_tuned, &listen).unwrap();
-    let families: Vec<Family> = model
-        .card
-        .submodels
-        .iter()
-        .map(|sub| sub.key.family)
-        .collect();
+    let families: Vec<Family> = model.card.submodels.iter().map(|sub| sub.key.family).collect();
     assert!(families.contains(&Family::Gemm) && !families.contains(&Family::Memory));
     assert!(!families.contains(&Family::Decode), "{families:?}");
     // The base learned all of these rows and many more.
     assert!(kept.lock().unwrap().contains(&Family::Gemm));
 
-    let steps =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("data/measurements/h200/pytorch-h200.csv");
+    let steps = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/measurements/h200/pytorch-h200.csv");
     let runs = read_runs(&[steps], &GpuCatalog::default()).unwrap();
     let error_and_inside = |model: Option<&Artifact>| {
         let answer = |gpu: &Gpu| Predictor::new(gpu, model);

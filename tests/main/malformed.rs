@@ -110,11 +110,7 @@ fn right() -> Vec<(&'static str, Value, usize)> {
         ("/v1/predict/model?gpu=a100&batch=8", llama.clone(), 30),
         ("/v1/predict/model?mode=decode", mixtral, 20),
         ("/v1/check", gpt2.clone(), 10),
-        (
-            "/v1/check",
-            json!({"architecture": gpt2, "gpu": "a100"}),
-            10,
-        ),
+        ("/v1/check", json!({"architecture": gpt2, "gpu": "a100"}), 10),
         (
             "/v1/search",
             json!({"params": "125M", "count": "non-embedding", "tolerance": 0.02, "like": llama, "vocab": 32000,
@@ -167,17 +163,7 @@ fn odd(dice: &mut Dice) -> Value {
         15 => json!({}),
         16 => nested(dice.below(120)),
         17 => json!("x".repeat(dice.below(5000))),
-        18 => json!(
-            [
-                "",
-                "\u{0}",
-                "\u{202e}é",
-                "NaN",
-                "1:2:3:4",
-                "0:0:0",
-                "1e999B"
-            ][dice.below(7)]
-        ),
+        18 => json!(["", "\u{0}", "\u{202e}é", "NaN", "1:2:3:4", "0:0:0", "1e999B"][dice.below(7)]),
         19 => json!("1:4294967296:429497"),
         20 => json!("4294967295:4294967296"),
         _ => json!([1, "2", {"m": 3}]),
@@ -274,10 +260,7 @@ fn send(server: &Server, seed: u64, left: &AtomicUsize, counts: &mut BTreeMap<u1
     let mut dice = Dice(seed);
     let mut client = server.client();
     let take = |left: usize| left.checked_sub(1);
-    while left
-        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
-        .is_ok()
-    {
+    while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok() {
         let (path, body, _) = &right[*dice.pick(&weights)];
         let bytes = malformed(body, &mut dice);
         let shown = || {
@@ -329,10 +312,7 @@ fn malformed_bodies_are_answered_and_leave_nothing_behind() {
     }
     eprintln!("{number} bodies, by status: {counts:?}; bytes of memory: {used:?}");
     assert_eq!(counts.values().sum::<usize>(), number);
-    assert!(
-        counts[&400] > 0 && counts[&422] > counts[&200],
-        "{counts:?}"
-    );
+    assert!(counts[&400] > 0 && counts[&422] > counts[&200], "{counts:?}");
     if let [warm, end] = used[..] {
         assert!(end < warm + SLACK, "{used:?}");
     }
@@ -356,9 +336,7 @@ fn what_is_no_http_ends_the_connection_alone() {
         head("POST /v1/check HTTP/1.1\r\ncontent-length: -1"),
         head("POST /v1/check HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 2"),
         head("POST /v1/check HTTP/1.1\r\ncontent-length: 99999999999999999999"),
-        head(
-            "POST /v1/check HTTP/1.1\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\nxyz",
-        ),
+        head("POST /v1/check HTTP/1.1\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\nxyz"),
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".to_vec(),
     ];
     for _ in 0..50 {

@@ -54,9 +54,7 @@ impl Place {
 
     fn command(&self, device: &str, more: &[&str]) -> Command {
         let mut command = Command::new(cargo_bin!("shapewise"));
-        command
-            .args(["measure", "--device", device, "--plan"])
-            .arg(&self.plan);
+        command.args(["measure", "--device", device, "--plan"]).arg(&self.plan);
         command.arg("--out").arg(&self.out).args(more);
         for name in ["ID", "MIN", "MAX", "STEP", "COUNT"] {
             command.env_remove(format!("SLURM_ARRAY_TASK_{name}"));
@@ -85,11 +83,7 @@ fn done(output: &Output) -> Value {
 
 /// The one sentence of a failure.
 fn refused(output: &Output) -> String {
-    assert!(
-        matches!(output.status.code(), Some(1 | 2)),
-        "{}",
-        said(output)
-    );
+    assert!(matches!(output.status.code(), Some(1 | 2)), "{}", said(output));
     let text = said(output);
     let sentence = text.lines().last().unwrap_or_default();
     assert!(sentence.starts_with("error: "), "{text}");
@@ -125,10 +119,7 @@ fn a_run_reports_rows_noise_drift_and_scale() {
         (&report["ended"], &report["plan"]),
         (&"complete".into(), &"small".into())
     );
-    assert!(
-        report["run_to_run"]["pairs"].as_u64().unwrap() >= 5,
-        "{report}"
-    );
+    assert!(report["run_to_run"]["pairs"].as_u64().unwrap() >= 5, "{report}");
     let noise = report["run_to_run"]["median"].as_f64().unwrap();
     assert!((1e-5..5e-3).contains(&noise), "{noise}");
     assert_eq!(report["drift"]["bad"], false);
@@ -163,32 +154,21 @@ fn kills_lose_at_most_the_row_in_flight_and_every_journal_goes_on() {
         let place = Place::new();
         let mut least = 0;
         loop {
-            let mut child = place
-                .command("scripted:sleep_us=200", &["--resume"])
-                .spawn()
-                .unwrap();
+            let mut child = place.command("scripted:sleep_us=200", &["--resume"]).spawn().unwrap();
             std::thread::sleep(Duration::from_secs_f64(latest * random.uniform()));
             let ended = child.try_wait().unwrap().is_some();
             child.kill().unwrap();
             let status = child.wait().unwrap();
             if ended || status.success() {
                 let mut said = String::new();
-                child
-                    .stderr
-                    .take()
-                    .unwrap()
-                    .read_to_string(&mut said)
-                    .unwrap();
+                child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
                 assert!(status.success(), "{said}");
                 break;
             }
             kills += 1;
             // Every line that was whole before is still there: only the end may be torn.
             let safe = match place.out.exists() {
-                true => read(&place.out)
-                    .unwrap()
-                    .len()
-                    .max(whole_rows(&place.journal())),
+                true => read(&place.out).unwrap().len().max(whole_rows(&place.journal())),
                 false => whole_rows(&place.journal()),
             };
             assert!(safe >= least, "{safe} rows after {least}");
@@ -219,10 +199,7 @@ fn kills_lose_at_most_the_row_in_flight_and_every_journal_goes_on() {
 fn a_kill_while_the_file_is_written_leaves_the_old_one_or_the_new() {
     let place = Place::new();
     // A journal of many rows, as a kill leaves it.
-    let mut child = place
-        .command("scripted:sleep_us=1000", &[])
-        .spawn()
-        .unwrap();
+    let mut child = place.command("scripted:sleep_us=1000", &[]).spawn().unwrap();
     await_rows(&place, 200);
     child.kill().unwrap();
     child.wait().unwrap();
@@ -247,10 +224,7 @@ fn a_kill_while_the_file_is_written_leaves_the_old_one_or_the_new() {
                 assert!(place.journal().exists());
             }
         }
-        done(&place.measure(
-            "scripted",
-            &["--resume", "--budget", "1ms", "--format", "json"],
-        ));
+        done(&place.measure("scripted", &["--resume", "--budget", "1ms", "--format", "json"]));
         assert!(!place.journal().exists());
     }
     assert!(before > 0, "every kill came after the file was whole");
@@ -271,9 +245,7 @@ fn interrupt(child: &Child) {
 
 #[cfg(unix)]
 fn signal(child: &Child, name: &str) {
-    let status = Command::new("kill")
-        .args([name, &child.id().to_string()])
-        .status();
+    let status = Command::new("kill").args([name, &child.id().to_string()]).status();
     assert!(status.unwrap().success());
 }
 
@@ -289,10 +261,7 @@ fn an_interrupt_finishes_the_row_and_writes_the_file() {
 #[cfg(unix)]
 fn ends_with_its_file(name: &str) {
     let place = Place::new();
-    let child = place
-        .command("scripted:sleep_us=5000", &JSON)
-        .spawn()
-        .unwrap();
+    let child = place.command("scripted:sleep_us=5000", &JSON).spawn().unwrap();
     await_rows(&place, 5);
     signal(&child, name);
     let report = done(&child.wait_with_output().unwrap());
@@ -348,9 +317,7 @@ fn a_disk_that_fills_up_in_mid_run_costs_no_row_before() {
     let namespaces = [&["--mount"][..], &["--user", "--map-root-user", "--mount"]];
     let able = |namespace: &&[&str]| {
         let mut mount = Command::new("unshare");
-        mount
-            .args(*namespace)
-            .args(["mount", "-t", "tmpfs", "none", "/mnt"]);
+        mount.args(*namespace).args(["mount", "-t", "tmpfs", "none", "/mnt"]);
         mount.output().is_ok_and(|output| output.status.success())
     };
     let Some(namespace) = namespaces.into_iter().find(able) else {
@@ -390,10 +357,7 @@ fn a_disk_that_fills_up_in_mid_run_costs_no_row_before() {
     let report = done(&output);
     assert_eq!(report["ended"], "complete");
     let (rows, added) = (&report["rows"], &report["added_rows"]);
-    assert_eq!(
-        rows.as_u64().unwrap() - added.as_u64().unwrap(),
-        safe as u64
-    );
+    assert_eq!(rows.as_u64().unwrap() - added.as_u64().unwrap(), safe as u64);
 }
 
 #[test]
@@ -429,20 +393,13 @@ fn what_cannot_end_well_is_told_at_once() {
         assert!(sentence.contains(expected), "{sentence}");
         assert!(!place.out.exists() && !place.journal().exists());
     }
-    for usage in [
-        &["--shard", "3/2"][..],
-        &["--budget", "9"],
-        &["--resume", "--force"],
-    ] {
+    for usage in [&["--shard", "3/2"][..], &["--budget", "9"], &["--resume", "--force"]] {
         let output = place.measure("scripted", usage);
         assert_eq!(output.status.code(), Some(2), "{usage:?}");
     }
     done(&place.measure("scripted", &JSON));
     let sentence = refused(&place.measure("scripted", &JSON));
-    assert!(
-        sentence.contains("exists already; allowed: --resume"),
-        "{sentence}"
-    );
+    assert!(sentence.contains("exists already; allowed: --resume"), "{sentence}");
     // One wrong path costs its rows and the exit code, not the table.
     let wrong = Place::new();
     let output = wrong.measure("scripted:wrong=1", &JSON);
@@ -497,29 +454,17 @@ fn shards_of_slurm_and_by_hand_merge_to_the_whole_plan() {
         let out = place.folder.path().join(format!("{task}.parquet"));
         let mut command = Command::new(cargo_bin!("shapewise"));
         command
-            .args([
-                "measure", "--device", "scripted", "--format", "json", "--plan",
-            ])
+            .args(["measure", "--device", "scripted", "--format", "json", "--plan"])
             .arg(&place.plan)
             .arg("--out")
             .arg(&out);
-        for (name, value) in [
-            ("ID", task),
-            ("MIN", 5),
-            ("MAX", 9),
-            ("STEP", 2),
-            ("COUNT", 3),
-        ] {
+        for (name, value) in [("ID", task), ("MIN", 5), ("MAX", 9), ("STEP", 2), ("COUNT", 3)] {
             command.env(format!("SLURM_ARRAY_TASK_{name}"), value.to_string());
         }
         let output = command.output().unwrap();
         let report = done(&output);
         assert_eq!(report["shard"], format!("{}/3", (task - 3) / 2));
-        assert!(
-            said(&output).contains("of a Slurm job array"),
-            "{}",
-            said(&output)
-        );
+        assert!(said(&output).contains("of a Slurm job array"), "{}", said(&output));
         files.push(out);
     }
     let import = |files: &[PathBuf], out: &str, more: &[&str]| {
@@ -536,10 +481,7 @@ fn shards_of_slurm_and_by_hand_merge_to_the_whole_plan() {
     let report = done(&import(&files, "merged.parquet", &[]));
     let rows = read(&place.folder.path().join("merged.parquet")).unwrap();
     assert_eq!(report["kept_rows"].as_u64().unwrap() as usize, rows.len());
-    assert_eq!(
-        report["skipped"][0]["reason"],
-        "the same measurement once more"
-    );
+    assert_eq!(report["skipped"][0]["reason"], "the same measurement once more");
     let merged: HashSet<_> = planned(&rows).into_iter().collect();
     let expected: HashSet<_> = planned(&read(&whole.out).unwrap()).into_iter().collect();
     assert_eq!(merged, expected);
@@ -565,10 +507,7 @@ fn shards_of_slurm_and_by_hand_merge_to_the_whole_plan() {
     let mut command = place.command("scripted", &[]);
     command.env("SLURM_ARRAY_TASK_ID", "3");
     let sentence = refused(&command.output().unwrap());
-    assert!(
-        sentence.contains("`SLURM_ARRAY_TASK_MIN` is not set"),
-        "{sentence}"
-    );
+    assert!(sentence.contains("`SLURM_ARRAY_TASK_MIN` is not set"), "{sentence}");
 }
 
 #[cfg(feature = "train")]

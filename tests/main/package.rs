@@ -70,11 +70,7 @@ fn the_shipped_models_were_trained_by_the_recipes() {
         let name = format!("{} {:?} {:?}", recipe.gpu, recipe.family, recipe.variant);
         // One net of all GPUs answers for collectives.
         let shared = recipe.family == Family::Collective;
-        let folder = if shared {
-            COLLECTIVES
-        } else {
-            recipe.gpu.as_str()
-        };
+        let folder = if shared { COLLECTIVES } else { recipe.gpu.as_str() };
         let card = cards
             .iter()
             .find(|card| card["name"] == folder)
@@ -93,9 +89,7 @@ fn the_shipped_models_were_trained_by_the_recipes() {
             })
             .unwrap_or_else(|| panic!("{name}: no such model in the card"));
         let waves = model["training"].get("waves").cloned();
-        let wanted = recipe
-            .waves
-            .map(|waves| serde_json::to_value(waves).unwrap());
+        let wanted = recipe.waves.map(|waves| serde_json::to_value(waves).unwrap());
         assert_eq!(waves, wanted, "{name}: waves of card and data/stacks.toml");
         let tables: Vec<String> = list(model, "data")
             .map(|data| {
@@ -114,19 +108,14 @@ fn the_shipped_models_were_trained_by_the_recipes() {
             continue;
         }
         let wanted: Vec<String> = [own].into_iter().chain(auxiliary).collect();
-        assert_eq!(
-            tables, wanted,
-            "{name}: tables of card and data/stacks.toml"
-        );
+        assert_eq!(tables, wanted, "{name}: tables of card and data/stacks.toml");
     }
     let shipped: usize = cards
         .iter()
         .filter(|card| card["name"] != BASE && card["name"] != COLLECTIVES)
         .map(|card| list(card, "submodels").count())
         .sum();
-    let own = recipes
-        .iter()
-        .filter(|recipe| recipe.family != Family::Collective);
+    let own = recipes.iter().filter(|recipe| recipe.family != Family::Collective);
     assert_eq!(shipped, own.count(), "models without a recipe");
 }
 
@@ -152,9 +141,8 @@ fn every_need_is_explained_where_tests_are_run() {
     for need in [
         "tables", "nvrtc", "browser", "wgpu", "c++", "full", "curl", "slurm", "gpu", "cudnn",
     ] {
-        let explained = |line: &str| {
-            line.starts_with("# ") && line.split([' ', ',', '(', ')']).any(|word| word == need)
-        };
+        let explained =
+            |line: &str| line.starts_with("# ") && line.split([' ', ',', '(', ')']).any(|word| word == need);
         let explained = script.lines().any(explained);
         assert!(explained, ".ci/run explains no `{need}`");
         // Only a CUDA GPU can run these.
@@ -170,10 +158,7 @@ fn the_package_holds_what_is_built_in() {
     let manifest = text_of("Cargo.toml");
     for folder in ["src", "data", "kernels", "models", "examples"] {
         let line = format!("\"/{folder}\",");
-        assert!(
-            manifest.contains(&line),
-            "include of Cargo.toml lacks {line}"
-        );
+        assert!(manifest.contains(&line), "include of Cargo.toml lacks {line}");
         assert!(root().join(folder).is_dir(), "{folder}");
     }
 }

@@ -30,12 +30,7 @@ fn series(file: &str, name: &str) -> toml::Table {
 fn measured(series: &toml::Table) -> Vec<(u64, f64)> {
     let points = series["measured"].as_array().unwrap().iter();
     points
-        .map(|point| {
-            (
-                point[0].as_integer().unwrap() as u64,
-                point[1].as_float().unwrap(),
-            )
-        })
+        .map(|point| (point[0].as_integer().unwrap() as u64, point[1].as_float().unwrap()))
         .collect()
 }
 
@@ -108,18 +103,10 @@ impl Layer {
         let outside = |item: &Item| {
             matches!(
                 item.role,
-                Role::Embedding
-                    | Role::PositionEmbedding
-                    | Role::CacheWrite
-                    | Role::FinalNorm
-                    | Role::Logits
+                Role::Embedding | Role::PositionEmbedding | Role::CacheWrite | Role::FinalNorm | Role::Logits
             )
         };
-        let items: Vec<Item> = step
-            .items
-            .into_iter()
-            .filter(|item| !outside(item))
-            .collect();
+        let items: Vec<Item> = step.items.into_iter().filter(|item| !outside(item)).collect();
         let ops: Vec<Op> = items.iter().map(|item| item.op).collect();
         let mut layer = Self::default();
         for (item, estimate) in items.iter().zip(predictor.predict(&ops)) {
@@ -158,10 +145,7 @@ pub(crate) fn attention_products(heads: u64, head_dim: u64) -> [Gemm; 2] {
         layout,
         dtype: Dtype::Fp16,
     };
-    [
-        gemm(SEQ, head_dim, Layout::Tn),
-        gemm(head_dim, SEQ, Layout::Nn),
-    ]
+    [gemm(SEQ, head_dim, Layout::Tn), gemm(head_dim, SEQ, Layout::Nn)]
 }
 
 fn decreasing(values: &[f64]) -> bool {
@@ -200,21 +184,11 @@ fn fewer_heads_are_faster_and_the_shapes_near_2_7b_keep_their_order() {
         let time = |hidden, heads| Layer::predict(&a100, hidden, heads).time();
         let speeds = [20, 32, 40, 64, 80].map(|heads| rate(2560, time(2560, heads)));
         assert!(decreasing(&speeds), "{gpu}: {speeds:?}");
-        let near = [
-            (3072, 24),
-            (2560, 20),
-            (3072, 32),
-            (2560, 32),
-            (2560, 40),
-            (2304, 36),
-        ];
+        let near = [(3072, 24), (2560, 20), (3072, 32), (2560, 32), (2560, 40), (2304, 36)];
         let speeds = near.map(|(hidden, heads)| rate(hidden, time(hidden, heads)));
         assert!(decreasing(&speeds), "{gpu}: {speeds:?}");
         let headline = speeds[0] / speeds[4];
-        assert!(
-            (1.39 * 0.85..1.39 * 1.15).contains(&headline),
-            "{gpu}: {headline}"
-        );
+        assert!((1.39 * 0.85..1.39 * 1.15).contains(&headline), "{gpu}: {headline}");
         // Pythia-1B's heads against Pythia-1.4B's: 19.8 % measured.
         let gain = time(2048, 16) / time(2048, 8);
         assert!((1.1..1.3).contains(&gain), "{gpu}: {gain}");
@@ -227,9 +201,7 @@ fn a_whole_training_step_with_dropout_keeps_the_order_of_heads() {
         let a100 = predictor(gpu);
         let speeds = [20, 32, 40, 64, 80].map(|heads| {
             let work = unfused(Workload::train(BATCH, SEQ));
-            estimate_step(&a100, &gpt(2560, heads), &work)
-                .unwrap()
-                .tokens_per_s
+            estimate_step(&a100, &gpt(2560, heads), &work).unwrap().tokens_per_s
         });
         assert!(decreasing(&speeds), "{gpu}: {speeds:?}");
     }
@@ -242,9 +214,7 @@ fn the_time_of_a_layer_is_a_straight_line_in_the_heads() {
         let points: Vec<(f64, f64)> = [20, 32, 40, 64, 80]
             .map(|heads| (heads as f64, Layer::predict(&a100, 2560, heads).time()))
             .to_vec();
-        let mean = |value: &dyn Fn(&(f64, f64)) -> f64| {
-            points.iter().map(value).sum::<f64>() / points.len() as f64
-        };
+        let mean = |value: &dyn Fn(&(f64, f64)) -> f64| points.iter().map(value).sum::<f64>() / points.len() as f64;
         let (x, y) = (mean(&|point| point.0), mean(&|point| point.1));
         let xx = mean(&|point| (point.0 - x).powi(2));
         let yy = mean(&|point| (point.1 - y).powi(2));

@@ -3,8 +3,7 @@
 use shapewise::families::GpuRates;
 use shapewise::gpu::Gpu;
 use shapewise::ops::{
-    Attention, Dtype, Experts, Gemm, Layout, LinearAttention, Memory, MemoryKind, Op, Pass,
-    Recurrence, RouterLoad,
+    Attention, Dtype, Experts, Gemm, Layout, LinearAttention, Memory, MemoryKind, Op, Pass, Recurrence, RouterLoad,
 };
 use shapewise::predict::Predictor;
 use shapewise::predict::estimate::{Caveat, Tier};
@@ -148,10 +147,7 @@ fn a_long_prefill_is_extrapolated_by_its_flops_and_says_so() {
     let rate = |op: Attention, time| op.flops() / time;
     let change = rate(long, at_128k.time) / rate(short, at_16k.time);
     assert!((0.95..1.1).contains(&change), "{change}");
-    assert_eq!(
-        (at_16k.tier, at_128k.tier),
-        (Tier::Learned, Tier::Transferred)
-    );
+    assert_eq!((at_16k.tier, at_128k.tier), (Tier::Learned, Tier::Transferred));
     assert!(at_128k.caveats.contains(Caveat::OutOfDomain));
     assert!(at_128k.high() / at_128k.low() < 1.5);
 }

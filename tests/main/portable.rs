@@ -44,9 +44,7 @@ fn whole_way(device: &str) {
     let (plan, table, model) = (path("tiny.toml"), path("mine.parquet"), path("mine"));
     fs::write(&plan, PLAN).unwrap();
 
-    let measure = [
-        "measure", "--device", device, "--plan", &plan, "--out", &table,
-    ];
+    let measure = ["measure", "--device", device, "--plan", &plan, "--out", &table];
     let outcome = run(&[&measure[..], &["--format", "json"]].concat());
     if outcome.err.contains("wgpu cannot open") {
         return skip("wgpu", &outcome.err);
@@ -60,10 +58,7 @@ fn whole_way(device: &str) {
     let shapes: BTreeSet<Op> = rows.iter().map(|row| row.op).collect();
     assert!(shapes.len() >= 60, "{} shapes: {measured}", shapes.len());
     assert!(rows.iter().all(|row| row.samples.unwrap() >= 3));
-    assert!(
-        measured["run_to_run"]["median"].as_f64().unwrap() >= 0.0,
-        "{measured}"
-    );
+    assert!(measured["run_to_run"]["median"].as_f64().unwrap() >= 0.0, "{measured}");
 
     let trained = answer(&[
         "train", "--data", &table, "--out", &model, "--epochs", "8", "--labels", "500",
@@ -76,9 +71,7 @@ fn whole_way(device: &str) {
     assert!(head["run_to_run_median"].as_f64().is_some(), "{trained}");
 
     // Nothing but the model is named: it is of one device, which it describes itself.
-    let shape = [
-        "gemm", "-m", "160", "-n", "224", "-k", "192", "--dtype", "fp32",
-    ];
+    let shape = ["gemm", "-m", "160", "-n", "224", "-k", "192", "--dtype", "fp32"];
     let ask = |more: &[&str]| answer(&[&["predict"], &shape[..], more].concat());
     let learned = ask(&["--model", &model]);
     assert_eq!(learned["gpu"], gpu);

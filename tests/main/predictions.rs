@@ -67,10 +67,7 @@ impl From<Attention> for Question {
 fn an_interval_for_any_stack_is_wider_about_the_same_time() {
     let this = predictor("h200");
     let any = predictor("h200").with_scope(Scope::AnyStack);
-    let ops = [
-        Op::Gemm(gemm(4096, 4096, 4096)),
-        Op::Attention(attention(1, 4096, 128)),
-    ];
+    let ops = [Op::Gemm(gemm(4096, 4096, 4096)), Op::Attention(attention(1, 4096, 128))];
     for (this, any) in this.predict(&ops).into_iter().zip(any.predict(&ops)) {
         assert_eq!((this.time, this.tier), (any.time, any.tier));
         assert!(any.low() < this.low() && any.high() > this.high());
@@ -183,14 +180,8 @@ fn every_gpu_with_data_has_its_own_model_of_at_most_two_megabytes() {
         assert!(bytes <= 2_000_000, "{gpu} takes {bytes} bytes");
         for head in &artifact.card.submodels {
             assert_eq!(head.key.gpu, gpu);
-            assert!(
-                !head.data.is_empty() && head.data.iter().all(|source| !source.licence.is_empty())
-            );
-            assert!(
-                head.held_out
-                    .first()
-                    .is_some_and(|errors| errors.group == "all")
-            );
+            assert!(!head.data.is_empty() && head.data.iter().all(|source| !source.licence.is_empty()));
+            assert!(head.held_out.first().is_some_and(|errors| errors.group == "all"));
         }
     }
 }
@@ -201,10 +192,7 @@ fn large_products_run_between_half_the_peak_and_the_peak() {
         let op = gemm(8192, 8192, 8192);
         let estimate = one(&predictor(gpu), op);
         let share = op.flops() / estimate.time / Gpu::find(gpu).unwrap().peak(Dtype::Bf16).unwrap();
-        assert!(
-            (0.5..1.0).contains(&share),
-            "{gpu} runs at {share} of its peak"
-        );
+        assert!((0.5..1.0).contains(&share), "{gpu} runs at {share} of its peak");
         assert_eq!(estimate.tier, Tier::Learned);
     }
 }
@@ -225,12 +213,7 @@ fn an_odd_vocabulary_costs_what_our_own_rows_of_hopper_say() {
     let [odd, even] = both("b200");
     assert_eq!((odd.tier, even.tier), (Tier::Transferred, Tier::Learned));
     assert!(odd.caveats.contains(Caveat::Alignment) && !even.caveats.contains(Caveat::Alignment));
-    assert!(
-        odd.time / even.time > 4.0,
-        "{} against {}",
-        odd.time,
-        even.time
-    );
+    assert!(odd.time / even.time > 4.0, "{} against {}", odd.time, even.time);
     assert!(odd.half_width > 2.0 * even.half_width);
 }
 
@@ -388,8 +371,7 @@ fn memory_bound_kernels_follow_laws_and_those_without_one_a_roofline() {
 }
 
 #[test]
-fn weights_with_two_zeros_in_four_take_half_the_peak_or_nine_sixteenths_of_the_bytes_and_are_not_learned()
- {
+fn weights_with_two_zeros_in_four_take_half_the_peak_or_nine_sixteenths_of_the_bytes_and_are_not_learned() {
     let h200 = predictor("h200");
     let of = |m, dtype| {
         let op = Gemm {
@@ -404,12 +386,7 @@ fn weights_with_two_zeros_in_four_take_half_the_peak_or_nine_sixteenths_of_the_b
     ] {
         let estimate = of(16_384, sparse);
         assert_eq!(estimate.tier, Tier::Roofline);
-        assert!(
-            estimate
-                .caveats
-                .iter()
-                .any(|each| each == Caveat::NotLearned)
-        );
+        assert!(estimate.caveats.iter().any(|each| each == Caveat::NotLearned));
         // Bound by arithmetic: less than the dense GEMM, more than half its time at peak.
         let flops = 2.0 * 16_384.0 * 8192.0 * 8192.0;
         let at_peak = flops / h200.gpu().peak(dense).unwrap().flops_per_sec() / 2.0;
@@ -470,14 +447,8 @@ fn nets_of_another_gpu_make_no_gpu_faster_than_its_best_gemm() {
         assert!(basis.unwrap().contains(from), "{name}");
         let reached = large.flops() / one(&gpu, large).time;
         let best = Gpu::find(name).unwrap().reachable_peak().unwrap();
-        assert!(
-            reached.flops_per_sec() <= 1.0801 * best.flops_per_sec(),
-            "{name}"
-        );
-        assert!(
-            reached.flops_per_sec() > 0.7 * best.flops_per_sec(),
-            "{name}"
-        );
+        assert!(reached.flops_per_sec() <= 1.0801 * best.flops_per_sec(), "{name}");
+        assert!(reached.flops_per_sec() > 0.7 * best.flops_per_sec(), "{name}");
     }
 }
 
@@ -545,10 +516,7 @@ fn a_measured_shape_is_answered_with_its_time() {
     let timed = Seconds::from_micros(17.0);
     let h200 = predictor("h200").with_measured([(op, timed)]);
     let estimates = h200.predict(&[op, Op::Gemm(gemm(124, 4096, 4096))]);
-    assert_eq!(
-        (estimates[0].time, estimates[0].tier),
-        (timed, Tier::Measured)
-    );
+    assert_eq!((estimates[0].time, estimates[0].tier), (timed, Tier::Measured));
     assert_eq!(estimates[1].tier, Tier::Learned);
 }
 
@@ -572,11 +540,7 @@ fn shapes_beyond_the_tables_are_called_out_of_domain() {
     let h200 = predictor("h200");
     let huge = one(&h200, gemm(8192, 1 << 20, 4096));
     assert!(huge.caveats.contains(Caveat::OutOfDomain) && huge.tier == Tier::Transferred);
-    assert!(
-        !one(&h200, gemm(8192, 4096, 4096))
-            .caveats
-            .contains(Caveat::OutOfDomain)
-    );
+    assert!(!one(&h200, gemm(8192, 4096, 4096)).caveats.contains(Caveat::OutOfDomain));
 }
 
 #[test]
@@ -584,20 +548,13 @@ fn gpt3_2_7b_is_faster_with_20_heads_than_with_32_or_40_when_attention_is_unfuse
     let a100 = predictor("a100-40gb");
     let time = |heads: u64| {
         let mut architecture = Architecture::find("gpt3-2.7b").unwrap();
-        (
-            architecture.heads,
-            architecture.kv_heads,
-            architecture.head_dim,
-        ) = (heads, heads, 2560 / heads);
+        (architecture.heads, architecture.kv_heads, architecture.head_dim) = (heads, heads, 2560 / heads);
         let workload = Workload {
             dtype: Dtype::Fp16,
             attention: shapewise::arch::AttentionKernel::Unfused,
             ..Workload::prefill(4, 2048)
         };
-        estimate_step(&a100, &architecture, &workload)
-            .unwrap()
-            .time
-            .secs()
+        estimate_step(&a100, &architecture, &workload).unwrap().time.secs()
     };
     assert!(time(20) < time(32) && time(20) < time(40));
 }

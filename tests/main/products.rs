@@ -145,9 +145,6 @@ fn a_choice_of_the_library_is_not_taken_for_a_bad_shape() {
     // MLP down was measured at 151 to 162 TFLOP/s from h = 20,608 to 22,272, at 240 around: another tile, not the shape.
     let a100 = predictor("a100-40gb");
     let range = Range::new(20096, 22784, 128).unwrap();
-    let sweep = sweep::operators(&a100, range, |h| {
-        Ok(Op::Gemm(product(8192, h, 4 * h, Layout::Tn)))
-    })
-    .unwrap();
+    let sweep = sweep::operators(&a100, range, |h| Ok(Op::Gemm(product(8192, h, 4 * h, Layout::Tn)))).unwrap();
     assert!(sweep.drops.is_empty(), "{:?}", sweep.drops);
 }

@@ -14,11 +14,7 @@ fn an_operator_that_no_machine_holds_is_wrong_usage() {
     json(&format!("{wide} 4096"));
     let long = "predict attention --batch 4294967295 --heads 32 --seq 1048576 --head-dim 128";
     refused(long, 2, &["at most 1 PiB"]);
-    refused(
-        "predict gemm -m 4294967295 -n 4294967295 -k 64",
-        2,
-        &["at most 1 PiB"],
-    );
+    refused("predict gemm -m 4294967295 -n 4294967295 -k 64", 2, &["at most 1 PiB"]);
 }
 
 /// The low end of what people ask about is no faster than the hardware, and its interval is that of a prediction.
@@ -36,10 +32,7 @@ fn long_attention_is_transferred_with_an_interval_of_use() {
         );
         // But for the rounding of three numbers; a low end may be the peak itself.
         let most = 1.0 + 4.0 * f64::EPSILON;
-        assert!(
-            number(&answer, "peak_fraction") * time / low <= most,
-            "{line}"
-        );
+        assert!(number(&answer, "peak_fraction") * time / low <= most, "{line}");
         assert_eq!(answer["tier"], "transferred", "{line}");
     }
 }
@@ -50,10 +43,7 @@ fn a_share_of_the_peak_counts_what_a_causal_mask_keeps() {
     let long = "predict model llama-3-8b --gpu h100 --mode prefill --batch 1 --seq 131072";
     let (step, text) = (json(long), data(long));
     let seconds = number(&step, "time_us") * 1e-6;
-    assert!(
-        (number(&step, "model_flops") / 6.33e15 - 1.0).abs() < 0.005,
-        "{text}"
-    );
+    assert!((number(&step, "model_flops") / 6.33e15 - 1.0).abs() < 0.005, "{text}");
     assert!((number(&step, "mfu") * seconds * 989.4e12 / 6.33e15 - 1.0).abs() < 0.006);
     assert!(number(&step, "mfu_full_attention") > 1.0, "{text}");
     assert!(
@@ -70,9 +60,7 @@ fn a_share_of_the_peak_counts_what_a_causal_mask_keeps() {
     assert!(hfu > mfu, "recomputation is executed: {hfu} {mfu}");
     for gpu in ["h200", "mi300x", "b200"] {
         for mode in ["train", "prefill"] {
-            let line = format!(
-                "predict model qwen2.5-3b --gpu {gpu} --mode {mode} --batch 1 --seq 262144"
-            );
+            let line = format!("predict model qwen2.5-3b --gpu {gpu} --mode {mode} --batch 1 --seq 262144");
             let step = json(&line);
             let [mfu, hfu] = ["mfu", "hfu"].map(|key| number(&step, key));
             assert!(mfu < 1.0 && hfu < 1.0, "{line}: {mfu} {hfu}");
@@ -98,24 +86,54 @@ fn steps_that_users_published_lie_inside() {
         (format!("qwen3-32b --cp 8 --seq 1048576 {long}"), [1295e3; 2]),
         (format!("qwen3-8b --cp 16 --seq 2097152 {long}"), [696e3; 2]),
         (format!("{r1} --gpu h100 --tp 16 --batch 1 --framework vllm"), [25.9; 2]),
-        (format!("{r1} --gpu h100 --tp 16 --batch 32 --framework vllm"), [44.7; 2]),
-        (format!("{r1} --gpu h100 --tp 16 --batch 1 --framework sglang"), [23.1; 2]),
-        (format!("{r1} --gpu h100 --tp 16 --batch 32 --framework sglang"), [32.5; 2]),
-        (format!("{r1} --gpu h200 --tp 8 --batch 1 --framework unknown-server"), [33.3; 2]),
-        ("qwen3-0.6b --gpu a100 --mode decode --batch 1 --context 192".to_owned(), [4.2; 2]),
+        (
+            format!("{r1} --gpu h100 --tp 16 --batch 32 --framework vllm"),
+            [44.7; 2],
+        ),
+        (
+            format!("{r1} --gpu h100 --tp 16 --batch 1 --framework sglang"),
+            [23.1; 2],
+        ),
+        (
+            format!("{r1} --gpu h100 --tp 16 --batch 32 --framework sglang"),
+            [32.5; 2],
+        ),
+        (
+            format!("{r1} --gpu h200 --tp 8 --batch 1 --framework unknown-server"),
+            [33.3; 2],
+        ),
+        (
+            "qwen3-0.6b --gpu a100 --mode decode --batch 1 --context 192".to_owned(),
+            [4.2; 2],
+        ),
         (
             "qwen3-14b --gpu a100 --mode decode --batch 1 --recipe w4a16 --context 16100 --enforce-eager".to_owned(),
             [20.6; 2],
         ),
-        ("qwen2.5-72b --gpu h100 --mode decode --batch 1 --tp 2 --context 192".to_owned(), [30.9; 2]),
-        ("qwen3-14b --gpu a100 --mode decode --batch 1 --context 192".to_owned(), [24.0, 28.3]),
-        ("qwen3-8b --gpu rtx4090 --mode decode --batch 1 --context 300".to_owned(), [17.0; 2]),
-        ("qwen3-4b --gpu rtx4090 --mode decode --batch 1 --context 192".to_owned(), [10.5; 2]),
+        (
+            "qwen2.5-72b --gpu h100 --mode decode --batch 1 --tp 2 --context 192".to_owned(),
+            [30.9; 2],
+        ),
+        (
+            "qwen3-14b --gpu a100 --mode decode --batch 1 --context 192".to_owned(),
+            [24.0, 28.3],
+        ),
+        (
+            "qwen3-8b --gpu rtx4090 --mode decode --batch 1 --context 300".to_owned(),
+            [17.0; 2],
+        ),
+        (
+            "qwen3-4b --gpu rtx4090 --mode decode --batch 1 --context 192".to_owned(),
+            [10.5; 2],
+        ),
     ] {
         let step = json(&format!("predict model {options}"));
         let [low, high] = ["low_us", "high_us"].map(|key| number(&step, key) * 1e-3);
         let inside = milliseconds.map(|measured| (low..=high).contains(&measured));
-        assert_eq!(inside, [true; 2], "{options}: {low} to {high} ms, measured {milliseconds:?}");
+        assert_eq!(
+            inside, [true; 2],
+            "{options}: {low} to {high} ms, measured {milliseconds:?}"
+        );
     }
     let eager = "predict model llama-3-8b --framework kernels --mode decode --enforce-eager";
     refused(eager, 2, &["`enforce_eager` is with kernels"]);
@@ -180,12 +198,8 @@ fn the_rows_of_a_step_add_up() {
             let rows = |key: &str| step[key].as_array().unwrap().clone();
             let mut sum = 0.0;
             for row in rows("lines").iter().chain(&rows("rest")) {
-                let [each, count, time] =
-                    ["each_us", "count", "time_us"].map(|key| number(row, key));
-                assert!(
-                    (each * count - time).abs() <= 1e-9 * time.abs(),
-                    "{line}: {row}"
-                );
+                let [each, count, time] = ["each_us", "count", "time_us"].map(|key| number(row, key));
+                assert!((each * count - time).abs() <= 1e-9 * time.abs(), "{line}: {row}");
                 sum += time;
                 let kernel = row.get("op").is_some_and(|op| op["kind"] != "collective");
                 assert!(!kernel || each >= 1.499, "{line}: {row}");
@@ -211,11 +225,7 @@ fn a_sweep_marks_what_does_not_fit() {
     assert_eq!(outcome.code, 0, "{}", outcome.err);
     let points = json(sweep)["points"].as_array().unwrap().clone();
     let large = points.iter().filter(|point| point["fits"] == false).count();
-    assert!(
-        0 < large && large < points.len(),
-        "{large} of {}",
-        points.len()
-    );
+    assert!(0 < large && large < points.len(), "{large} of {}", points.len());
     let drawn = std::fs::read_to_string(svg).unwrap();
     assert!(drawn.contains(&format!("does not fit ({large} of {})", points.len())));
     assert!(
@@ -226,10 +236,7 @@ fn a_sweep_marks_what_does_not_fit() {
     let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
     let heading = lines.next().unwrap();
     let column = |name: &str| heading.iter().position(|one| *one == name).expect(name);
-    assert!(
-        !heading.contains(&"tier"),
-        "a step has no single tier: {heading:?}"
-    );
+    assert!(!heading.contains(&"tier"), "a step has no single tier: {heading:?}");
     for (cells, point) in lines.zip(&points) {
         assert_eq!(cells[column("fits")], point["fits"].to_string());
         for tier in ["measured", "learned", "transferred", "roofline"] {
@@ -245,8 +252,7 @@ fn a_sweep_marks_what_does_not_fit() {
 fn a_limit_on_the_size_of_files_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("mine.parquet");
-    let script =
-        r#"ulimit -f 20; exec "$PROGRAM" measure --device scripted --plan quick --out "$OUT""#;
+    let script = r#"ulimit -f 20; exec "$PROGRAM" measure --device scripted --plan quick --out "$OUT""#;
     let output = Command::new("bash")
         .args(["-c", script])
         .env("PROGRAM", program())
@@ -268,11 +274,7 @@ fn a_merge_takes_what_is_asked_for_from_the_files_that_have_it() {
     use shapewise::dataset::{Row, read, write};
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
-    let (one, other, out) = (
-        path("one.parquet"),
-        path("other.parquet"),
-        path("out.parquet"),
-    );
+    let (one, other, out) = (path("one.parquet"), path("other.parquet"), path("out.parquet"));
     let rows = crate::made_up::rows("b200");
     let moved = rows.iter().map(|row| Row {
         stack: "other 2".into(),
@@ -378,10 +380,7 @@ fn a_model_without_the_format_says_how_to_ask_it() {
     for ask in ["predict gemm -m 4096 -n 4096 -k 4096", "predict model gpt2"] {
         let line = format!("{ask} --model {model}");
         let text = data(&line);
-        assert!(
-            text.contains("note") && text.contains("--dtype fp8 asks it"),
-            "{text}"
-        );
+        assert!(text.contains("note") && text.contains("--dtype fp8 asks it"), "{text}");
         let asked = data(&format!("{line} --dtype fp8"));
         assert!(!asked.contains("asks it"), "{asked}");
     }
@@ -413,14 +412,9 @@ fn a_step_that_wastes_says_what_to_change() {
     assert!(!filled.contains("more of them, --microbatches"), "{filled}");
     let selective = data("predict model llama-3-8b --gpu h100 --recompute selective");
     assert!(selective.contains("it frees no memory"), "{selective}");
-    assert!(
-        selective.contains("DOES NOT FIT, 2 GB being kept free"),
-        "{selective}"
-    );
+    assert!(selective.contains("DOES NOT FIT, 2 GB being kept free"), "{selective}");
     // The options that it names are those under which it fits.
-    let remedy = selective
-        .lines()
-        .find_map(|line| line.strip_prefix("remedy    "));
+    let remedy = selective.lines().find_map(|line| line.strip_prefix("remedy    "));
     let (options, _) = remedy.unwrap().split_once(" fits: ").unwrap();
     let line = format!("predict model llama-3-8b --gpu h100 --recompute selective {options}");
     let line = line.replace("--recompute selective --recompute", "--recompute");

@@ -101,9 +101,8 @@ fn adds_up(document: &Value) {
             let value = criterion["value"].as_f64();
             let least = criterion["at_least"].as_f64();
             let most = criterion["at_most"].as_f64();
-            let met = value.is_some_and(|value| {
-                least.is_none_or(|least| value >= least) && most.is_none_or(|most| value <= most)
-            });
+            let met = value
+                .is_some_and(|value| least.is_none_or(|least| value >= least) && most.is_none_or(|most| value <= most));
             assert_eq!(criterion["is_met"], met, "{criterion}");
         }
         let met = criteria.iter().filter(|each| each["is_met"] == true);
@@ -161,11 +160,7 @@ fn the_report_comes_out_of_the_shipped_models_alone() {
 fn what_is_asked_for_has_to_exist() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().to_str().unwrap();
-    refuses(
-        &["reproduce", "--out", out, "--gpu", "a1000"],
-        2,
-        &["a1000"],
-    );
+    refuses(&["reproduce", "--out", out, "--gpu", "a1000"], 2, &["a1000"]);
     refuses(
         &["reproduce", "--out", out, "--model", "nowhere"],
         2,
@@ -236,13 +231,7 @@ mod with_data {
             text.starts_with("a100-40gb: share of the 6 wave drops found")
         });
         let found = found.unwrap();
-        assert_eq!(
-            (&found["is_met"], &found["basis"]),
-            (&true.into(), &"kept_out".into())
-        );
-        assert_eq!(
-            finding(&document, "alignment-output")["verdict"],
-            "reproduced"
-        );
+        assert_eq!((&found["is_met"], &found["basis"]), (&true.into(), &"kept_out".into()));
+        assert_eq!(finding(&document, "alignment-output")["verdict"], "reproduced");
     }
 }

@@ -22,23 +22,16 @@ fn a_budget_gets_ranked_shapes_with_everything_that_was_promised() {
     for (index, shape) in shapes(&document).iter().enumerate() {
         assert_eq!(shape["rank"], index + 1);
         assert!(number(shape, "parameters_miss").abs() <= 0.01);
-        let [low, mid, high] =
-            ["tokens_per_s_low", "tokens_per_s", "tokens_per_s_high"].map(|key| number(shape, key));
+        let [low, mid, high] = ["tokens_per_s_low", "tokens_per_s", "tokens_per_s_high"].map(|key| number(shape, key));
         assert!(low < mid && mid < high);
         assert!(number(shape, "memory_bytes") < number(&document, "capacity_bytes"));
         assert!((0.0..1.0).contains(&number(shape, "mfu")));
         let loss = &shape["loss"];
         assert_eq!(loss["evidence"], "extrapolated");
-        let [low, mid, high] =
-            ["low_mnat", "difference_mnat", "high_mnat"].map(|key| number(loss, key));
+        let [low, mid, high] = ["low_mnat", "difference_mnat", "high_mnat"].map(|key| number(loss, key));
         assert!(low <= mid && mid <= high && low < high);
         assert!(shape["gain"].is_f64() && shape["nearest_model"].is_string());
-        assert!(
-            shape["rules_met"]
-                .as_array()
-                .unwrap()
-                .contains(&"vocabulary".into())
-        );
+        assert!(shape["rules_met"].as_array().unwrap().contains(&"vocabulary".into()));
         assert_eq!(shape["won"].as_array().unwrap().len(), 3);
     }
     assert!(!document["pareto_front"].as_array().unwrap().is_empty());
@@ -49,16 +42,13 @@ fn a_budget_gets_ranked_shapes_with_everything_that_was_promised() {
 fn objectives_say_what_each_shape_reaches() {
     let shapes_of = |line: &str| shapes(&json(line)).clone();
     let after = shapes_of("search --params 350M --gpu h100 --objective loss --tokens 20B --top 3");
-    let timed = shapes_of(
-        "search --params 350M --gpu h100 --objective train-time --target-loss 2.9 --top 3",
-    );
+    let timed = shapes_of("search --params 350M --gpu h100 --objective train-time --target-loss 2.9 --top 3");
     for (found, is_timed) in [(&after, false), (&timed, true)] {
         assert_eq!(found.len(), 3);
         for shape in found {
             let outcome = &shape["outcome"];
             assert_eq!(outcome["gpu_hours"].is_number(), is_timed);
-            let [low, mid, high] =
-                ["behind_low", "behind", "behind_high"].map(|key| number(outcome, key));
+            let [low, mid, high] = ["behind_low", "behind", "behind_high"].map(|key| number(outcome, key));
             assert!(low <= mid && mid <= high);
             assert!((0.0..=1.0).contains(&number(outcome, "wins")));
         }
@@ -68,10 +58,7 @@ fn objectives_say_what_each_shape_reaches() {
     assert_eq!(number(&after[0]["outcome"], "tokens"), 2e10);
     let laws = after[0]["outcome"]["loss_nats"].as_object().unwrap();
     assert_eq!(laws.len(), 4);
-    assert!(
-        laws.values()
-            .all(|loss| (2.0..4.0).contains(&loss.as_f64().unwrap()))
-    );
+    assert!(laws.values().all(|loss| (2.0..4.0).contains(&loss.as_f64().unwrap())));
 }
 
 #[test]
@@ -88,8 +75,7 @@ fn equal_seeds_print_equal_reports_and_everything_is_found_too() {
 
 #[test]
 fn every_spelling_of_a_budget_is_the_same_budget() {
-    let of =
-        |params: &str| json(&format!("search --mode prefill --params {params}"))["shapes"].clone();
+    let of = |params: &str| json(&format!("search --mode prefill --params {params}"))["shapes"].clone();
     let first = of("0.35B");
     for params in ["350M", "3.5e8", "350000000"] {
         assert_eq!(of(params), first, "{params}");
@@ -105,10 +91,7 @@ fn read_back(line: &str, workload: &str) {
     assert_eq!(outcome.code, 0, "{}", outcome.err);
     assert!(outcome.err.contains("wrote 3 configs"), "{}", outcome.err);
     let document: Value = serde_json::from_str(&outcome.out).unwrap();
-    let mut folders: Vec<_> = fs::read_dir(&out)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
+    let mut folders: Vec<_> = fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().path()).collect();
     folders.sort();
     assert_eq!(folders.len(), 3);
     for (config, shape) in folders.iter().zip(shapes(&document)) {
@@ -167,10 +150,7 @@ fn fixed_sizes_stay_and_a_plot_is_written() {
     let document: Value = serde_json::from_str(&outcome.out).unwrap();
     for shape in shapes(&document) {
         let shape = &shape["shape"];
-        assert_eq!(
-            (&shape["hidden"], &shape["heads"]),
-            (&2048.into(), &16.into())
-        );
+        assert_eq!((&shape["hidden"], &shape["heads"]), (&2048.into(), &16.into()));
         assert_eq!(shape["kv_heads"], 16);
     }
     let picture = fs::read_to_string(plot).unwrap();
@@ -206,15 +186,11 @@ fn training_states_that_do_not_fit_are_laid_out_by_a_plan_and_the_report_says_so
 
 #[test]
 fn a_search_over_many_gpus_reaches_what_published_runs_reach() {
-    let document =
-        json("search --params 70B --gpu h100 --gpus 512 --global-batch 4M --seq 4096 --top 5");
+    let document = json("search --params 70B --gpu h100 --gpus 512 --global-batch 4M --seq 4096 --top 5");
     let work = &document["workload"];
     let of = |key: &str| work[key].as_u64().unwrap();
     assert_eq!(of("tp") * of("cp") * of("pp") * of("dp"), 512);
-    assert_eq!(
-        of("batch") * of("microbatches") * of("dp") * of("seq"),
-        1 << 22
-    );
+    assert_eq!(of("batch") * of("microbatches") * of("dp") * of("seq"), 1 << 22);
     for shape in shapes(&document) {
         let mfu = shape["mfu"].as_f64().unwrap();
         // Published with the whole square of attention, which adds 3.7 % at 4,096 tokens: 50 to 60 %.
@@ -256,10 +232,7 @@ fn other_gpus_and_formats_stand_beside_with_what_a_search_there_finds() {
             ("v100", "fp8", false)
         ]
     );
-    for place in elsewhere
-        .iter()
-        .filter(|place| place["refused"].is_string())
-    {
+    for place in elsewhere.iter().filter(|place| place["refused"].is_string()) {
         let refused = place["refused"].as_str().unwrap();
         assert!(refused.contains("allowed:"), "{refused}");
     }
@@ -278,18 +251,12 @@ fn other_gpus_and_formats_stand_beside_with_what_a_search_there_finds() {
             let mut words = line.split_whitespace();
             words.next() == Some(gpu) && words.next() == Some(dtype)
         };
-        text.lines()
-            .find(starts)
-            .unwrap_or_else(|| panic!("{text}"))
+        text.lines().find(starts).unwrap_or_else(|| panic!("{text}"))
     };
     assert!(row("h100", "fp8").contains(" layers of "));
     let unknown = say(&format!("{search} --gpu a100 --also-gpus h1000"));
     assert_eq!(unknown.code, 2);
-    assert!(
-        unknown.err.contains("`also_gpus` is `h1000`"),
-        "{}",
-        unknown.err
-    );
+    assert!(unknown.err.contains("`also_gpus` is `h1000`"), "{}", unknown.err);
 }
 
 #[test]
@@ -305,23 +272,11 @@ fn bad_requests_are_told_in_one_sentence() {
             "`head_dim` is 1; allowed: 32 to 256",
         ),
         ("search --params 1.3B --free tp --tp 2", 2, "`tp` is 2"),
-        (
-            "search --params 1B --no-sharding --batch 512",
-            1,
-            "--batch 1",
-        ),
-        (
-            "search --like gemma-2-2b --export shapes",
-            2,
-            "norm.placement",
-        ),
+        ("search --params 1B --no-sharding --batch 512", 1, "--batch 1"),
+        ("search --like gemma-2-2b --export shapes", 2, "norm.placement"),
         ("search --params 1.3B --relax everything", 2, "aspect_ratio"),
         ("search --params 1.3B --free layers", 2, "micro-batch"),
-        (
-            "search --params 1.3B --layers 40",
-            1,
-            "--relax aspect_ratio",
-        ),
+        ("search --params 1.3B --layers 40", 1, "--relax aspect_ratio"),
         ("search --params 1.3B --plot front.pdf", 2, ".svg or .png"),
         (
             "search --params 7B --window 4096",
@@ -333,36 +288,16 @@ fn bad_requests_are_told_in_one_sentence() {
             2,
             "`kv_lora_rank` is 512; allowed: nothing where free varies latent",
         ),
-        (
-            "search --params 7B --experts 8 --top-k 9",
-            2,
-            "1 to experts = 8",
-        ),
-        (
-            "search --params 7B --shared-experts 65",
-            2,
-            "`shared_experts` is 65",
-        ),
-        (
-            "search --params 1.3B --objective loss",
-            2,
-            "`budget` is absent",
-        ),
-        (
-            "search --objective loss --budget 368640",
-            2,
-            "write `368640 gpu-hours`",
-        ),
+        ("search --params 7B --experts 8 --top-k 9", 2, "1 to experts = 8"),
+        ("search --params 7B --shared-experts 65", 2, "`shared_experts` is 65"),
+        ("search --params 1.3B --objective loss", 2, "`budget` is absent"),
+        ("search --objective loss --budget 368640", 2, "write `368640 gpu-hours`"),
         (
             "search --params 30B --moe",
             2,
             "this may be what you mean: `--active-params`",
         ),
-        (
-            "search --params 1.3B --budget 1gpu-hour",
-            2,
-            "`budget` is given",
-        ),
+        ("search --params 1.3B --budget 1gpu-hour", 2, "`budget` is given"),
         (
             "search --params 1.3B --objective train-time --mode decode --target-loss 2.6",
             2,
@@ -387,13 +322,7 @@ fn bad_requests_are_told_in_one_sentence() {
         assert_eq!(outcome.out, "", "{line}");
     }
     let unwritable = Path::new("/proc/shapes");
-    let outcome = run(&[
-        "search",
-        "--params",
-        "350M",
-        "--export",
-        unwritable.to_str().unwrap(),
-    ]);
+    let outcome = run(&["search", "--params", "350M", "--export", unwritable.to_str().unwrap()]);
     assert_eq!(outcome.code, 1);
     assert!(outcome.err.contains("/proc/shapes"), "{}", outcome.err);
 }
@@ -412,10 +341,7 @@ fn a_search_that_a_signal_ends_says_which_by_its_code() {
         // The handler is set before the lattice is laid out.
         std::thread::sleep(std::time::Duration::from_millis(1500));
         let id = search.id().to_string();
-        Command::new("kill")
-            .args(["-s", signal, &id])
-            .status()
-            .unwrap();
+        Command::new("kill").args(["-s", signal, &id]).status().unwrap();
         assert_eq!(search.wait().unwrap().code(), Some(code), "{signal}");
     }
 }
@@ -425,10 +351,7 @@ fn the_first_answer_says_what_it_costs_in_loss_and_time_and_so_does_the_fastest(
     let document = json("search --params 6.7B --gpu a100 --top 3");
     assert_eq!(document["request"]["objective"], "equal-loss");
     let baseline = document["baseline"]["shape"]["name"].as_str().unwrap();
-    assert_eq!(
-        document["request"]["vocab"],
-        document["baseline"]["shape"]["vocab"]
-    );
+    assert_eq!(document["request"]["vocab"], document["baseline"]["shape"]["vocab"]);
     for gpu in ["h100", "b200"] {
         let there = json(&format!("search --params 6.7B --gpu {gpu} --top 1"));
         assert_eq!(there["baseline"]["shape"]["name"], baseline, "{gpu}");
@@ -454,8 +377,7 @@ fn the_first_answer_says_what_it_costs_in_loss_and_time_and_so_does_the_fastest(
     }
     let serving = json("search --params 6.7B --gpu a100 --mode decode --top 1");
     assert!(serving["shapes"][0].get("gpu_time_to_equal_loss").is_none());
-    let alone =
-        json("search --params 40B --active-params 11B --gpu h100 --tp 8 --mode decode --top 1");
+    let alone = json("search --params 40B --active-params 11B --gpu h100 --tp 8 --mode decode --top 1");
     assert_eq!(alone["baseline"]["stands_in"], true);
     assert!(alone["shapes"][0].get("gain").is_none());
 }

@@ -70,10 +70,7 @@ async fn a_graph_is_answered_as_on_the_command_line() {
         json!({"kind": "gemm", "m": 4096, "n": 11008, "k": 4096, "count": 32, "name": "up"}),
         json!({"kind": "attention", "heads": 32, "kv_heads": 8, "seq_q": 1, "seq_kv": 4096, "head_dim": 128}),
     ];
-    let lines = list
-        .iter()
-        .map(|line| format!("{line}\n"))
-        .collect::<String>();
+    let lines = list.iter().map(|line| format!("{line}\n")).collect::<String>();
     let path = folder.path().join("ops.jsonl");
     std::fs::write(&path, &lines).unwrap();
     let name = path.display().to_string();
@@ -107,11 +104,7 @@ async fn a_graph_is_answered_as_on_the_command_line() {
             "ops[1].m",
             "from 1",
         ),
-        (
-            json!({"ops": [{"kind": "conv"}]}),
-            "ops[0].kind",
-            "gemm, attention",
-        ),
+        (json!({"ops": [{"kind": "conv"}]}), "ops[0].kind", "gemm, attention"),
         (json!({"ops": list, "dtype": "int3"}), "dtype", "bf16"),
         (json!({"ops": list, "file": "ops.jsonl"}), "file", "`onnx`"),
     ] {
@@ -122,10 +115,7 @@ async fn a_graph_is_answered_as_on_the_command_line() {
             (422, &field.into()),
             "{body} {problem}"
         );
-        assert!(
-            problem["detail"].as_str().unwrap().contains(part),
-            "{problem}"
-        );
+        assert!(problem["detail"].as_str().unwrap().contains(part), "{problem}");
     }
     // Bytes that are no model, and a list without an operator, are wrong in no field of the request.
     for body in [
@@ -237,11 +227,7 @@ fn equal_questions() -> Vec<(&'static str, Value, &'static str)> {
             json!({"batch": 4, "heads": 32, "seq_q": 4096, "head_dim": 136, "pass": "backward"}),
             "check attention --batch 4 --heads 32 --seq 4096 --head-dim 136 --pass backward",
         ),
-        (
-            "/v1/search",
-            json!({"params": "350M"}),
-            "search --params 350M",
-        ),
+        ("/v1/search", json!({"params": "350M"}), "search --params 350M"),
         (
             "/v1/search",
             json!({
@@ -327,10 +313,7 @@ async fn a_batch_answers_each_operator_as_if_it_were_alone() {
     let ops = [kind("gemm", &gemm), kind("attention", &attention)];
     let reply = post("/v1/predict/batch", &json!({"ops": ops, "gpu": "l40s"})).await;
     let batch = reply.json();
-    for (at, (path, mut alone)) in [("gemm", gemm), ("attention", attention)]
-        .into_iter()
-        .enumerate()
-    {
+    for (at, (path, mut alone)) in [("gemm", gemm), ("attention", attention)].into_iter().enumerate() {
         alone["gpu"] = "l40s".into();
         let mut single = post(&format!("/v1/predict/{path}"), &alone).await.json();
         // What bounds it is worked out for an operator that is asked for alone.
@@ -408,8 +391,7 @@ async fn runs_in_the_body_become_a_framework_of_other_requests() {
     let [file, out] = ["runs.csv", "calibrated.toml"].map(|name| folder.path().join(name));
     std::fs::write(&file, csv).unwrap();
     let (file, out) = (file.to_str().unwrap(), out.to_str().unwrap());
-    let line =
-        format!("calibrate --runs {file} --framework fsdp2 --out {out} --force --format json");
+    let line = format!("calibrate --runs {file} --framework fsdp2 --out {out} --force --format json");
     let told: Value = serde_json::from_str(&data(&line)).unwrap();
     for key in ["constants", "half_widths", "base_mean_ape"] {
         assert_eq!(told[key], fitted[key], "{key}");
@@ -428,11 +410,7 @@ async fn runs_in_the_body_become_a_framework_of_other_requests() {
     let ratio = time(&own).await / time(&json!("fsdp2")).await;
     assert!((1.2..1.45).contains(&ratio), "{ratio}");
     for (path, mut asked, name) in [
-        (
-            "/v1/check",
-            json!({"architecture": "gpt2"}),
-            "/predicted/framework",
-        ),
+        ("/v1/check", json!({"architecture": "gpt2"}), "/predicted/framework"),
         (
             "/v1/plan",
             json!({"architecture": "llama-3-8b", "gpus": 8}),
@@ -445,11 +423,7 @@ async fn runs_in_the_body_become_a_framework_of_other_requests() {
         let reply = post(path, &asked).await;
         let document = reply.json();
         assert_eq!(reply.status, StatusCode::OK, "{path}: {document}");
-        assert_eq!(
-            document.pointer(name),
-            Some(&json!("calibrated")),
-            "{path}: {document}"
-        );
+        assert_eq!(document.pointer(name), Some(&json!("calibrated")), "{path}: {document}");
     }
 }
 
@@ -462,27 +436,11 @@ async fn a_calibration_reads_no_file_and_names_what_is_wrong() {
         json!({ "runs": runs })
     };
     for (body, field, part) in [
-        (
-            with("batch", json!(0)),
-            json!("runs[1].batch"),
-            "whole number",
-        ),
+        (with("batch", json!(0)), json!("runs[1].batch"), "whole number"),
         (with("bach", json!(1)), json!("runs[1].bach"), "batch"),
-        (
-            with("seconds", json!(null)),
-            json!("runs[1].seconds"),
-            "above 0",
-        ),
-        (
-            with("model", json!("/etc/passwd")),
-            json!("runs[1].model"),
-            "a preset",
-        ),
-        (
-            with("model", json!(["gpt2"])),
-            json!("runs[1].model"),
-            "a preset",
-        ),
+        (with("seconds", json!(null)), json!("runs[1].seconds"), "above 0"),
+        (with("model", json!("/etc/passwd")), json!("runs[1].model"), "a preset"),
+        (with("model", json!(["gpt2"])), json!("runs[1].model"), "a preset"),
         (json!({"runs": ["runs.csv"]}), json!("runs[0]"), "an object"),
         (
             json!({"runs": runs, "framework": "mine.toml"}),
@@ -494,22 +452,10 @@ async fn a_calibration_reads_no_file_and_names_what_is_wrong() {
             json!("framework"),
             "text of its file",
         ),
-        (
-            json!({"runs": runs, "out": "mine.toml"}),
-            json!("out"),
-            "`csv`",
-        ),
+        (json!({"runs": runs, "out": "mine.toml"}), json!("out"), "`csv`"),
         (json!({"runs": runs, "gpu": "h100"}), json!("gpu"), "`csv`"),
-        (
-            json!({"runs": vec![&runs[0]; 1001]}),
-            json!("runs"),
-            "up to 1000",
-        ),
-        (
-            json!({"csv": "model\n".repeat(1002)}),
-            json!("csv"),
-            "up to 1000",
-        ),
+        (json!({"runs": vec![&runs[0]; 1001]}), json!("runs"), "up to 1000"),
+        (json!({"csv": "model\n".repeat(1002)}), json!("csv"), "up to 1000"),
     ] {
         let reply = post("/v1/calibrate", &body).await;
         let problem = reply.json();
@@ -536,19 +482,15 @@ async fn a_calibration_reads_no_file_and_names_what_is_wrong() {
 
 #[tokio::test]
 async fn a_config_can_be_the_body() {
-    let found = post(
-        "/v1/search",
-        &json!({"params": "350M", "top": 1, "export": true}),
-    )
-    .await
-    .json();
+    let found = post("/v1/search", &json!({"params": "350M", "top": 1, "export": true}))
+        .await
+        .json();
     let config = &found["configs"][0];
     assert_eq!(config["model_type"], "llama");
     let query = "?gpu=a100&mode=decode&batch=8";
     let bare = post(&format!("/v1/predict/model{query}"), config).await;
     assert_eq!(bare.status, StatusCode::OK, "{}", bare.text);
-    let asked =
-        json!({"architecture": config, "gpu": "a100", "workload": {"mode": "decode", "batch": 8}});
+    let asked = json!({"architecture": config, "gpu": "a100", "workload": {"mode": "decode", "batch": 8}});
     assert_eq!(bare.text, post("/v1/predict/model", &asked).await.text);
     let mut wrong = config.clone();
     wrong["hidden_size"] = json!("wide");
@@ -565,18 +507,8 @@ async fn problems_say_field_value_and_what_is_allowed() {
     let gemm = "/v1/predict/gemm";
     for (path, body, status, field) in [
         (gemm, json!({"m": 8, "n": 8}), 422, json!("k")),
-        (
-            gemm,
-            json!({"m": 8, "n": 8, "k": 8, "gpu": "x"}),
-            422,
-            json!("gpu"),
-        ),
-        (
-            gemm,
-            json!({"m": 8, "n": 8, "k": 8, "model": "x"}),
-            422,
-            json!("model"),
-        ),
+        (gemm, json!({"m": 8, "n": 8, "k": 8, "gpu": "x"}), 422, json!("gpu")),
+        (gemm, json!({"m": 8, "n": 8, "k": 8, "model": "x"}), 422, json!("model")),
         (
             gemm,
             json!({"m": 8, "n": 8, "k": 8, "model": "models/h200"}),
@@ -595,12 +527,7 @@ async fn problems_say_field_value_and_what_is_allowed() {
             422,
             json!("workload.seq"),
         ),
-        (
-            gemm,
-            json!({"m": "8:16:8", "n": 8, "k": 8}),
-            422,
-            json!("m"),
-        ),
+        (gemm, json!({"m": "8:16:8", "n": 8, "k": 8}), 422, json!("m")),
         (
             gemm,
             json!({"m": 8, "n": 8, "k": 8, "batch_count": 2}),
@@ -626,30 +553,15 @@ async fn problems_say_field_value_and_what_is_allowed() {
             json!("heads"),
         ),
         ("/v1/search", json!({}), 422, json!("params")),
-        (
-            "/v1/search",
-            json!({"params": "1B", "like": "x"}),
-            422,
-            json!("like"),
-        ),
+        ("/v1/search", json!({"params": "1B", "like": "x"}), 422, json!("like")),
         (
             "/v1/search",
             json!({"params": "100B", "workload": {"mode": "decode"}}),
             422,
             Value::Null,
         ),
-        (
-            "/v1/sweep",
-            json!({"m": 1, "n": "2:4", "k": 3}),
-            422,
-            json!("kind"),
-        ),
-        (
-            "/v1/sweep/gemm",
-            json!({"m": 1, "n": 2, "k": 3}),
-            422,
-            Value::Null,
-        ),
+        ("/v1/sweep", json!({"m": 1, "n": "2:4", "k": 3}), 422, json!("kind")),
+        ("/v1/sweep/gemm", json!({"m": 1, "n": 2, "k": 3}), 422, Value::Null),
         (
             "/v1/sweep/gemm",
             json!({"m": 1, "n": "1:20000:1", "k": 3}),
@@ -666,10 +578,7 @@ async fn problems_say_field_value_and_what_is_allowed() {
         assert!(!problem["detail"].as_str().unwrap().is_empty());
     }
     assert_eq!(get("/v1/gpus/gtx").await.status, StatusCode::NOT_FOUND);
-    assert_eq!(
-        get("/v2").await.header("content-type"),
-        "application/problem+json"
-    );
+    assert_eq!(get("/v2").await.header("content-type"), "application/problem+json");
     let wrong_method = get(gemm).await;
     assert_eq!(wrong_method.status, StatusCode::METHOD_NOT_ALLOWED);
     assert_eq!(wrong_method.header("allow"), "POST");
@@ -800,11 +709,7 @@ async fn other_pages_may_ask_where_that_is_allowed() {
         router(App::new(Limits::default(), |_| {}), &origins)
     };
     let origin = "https://example.org";
-    for (origins, allowed) in [
-        (&["*"][..], "*"),
-        (&[origin], origin),
-        (&["http://a.b"], ""),
-    ] {
+    for (origins, allowed) in [(&["*"][..], "*"), (&[origin], origin), (&["http://a.b"], "")] {
         let reply = send(allowing(origins).unwrap(), asks(origin)).await;
         assert_eq!(reply.header("access-control-allow-origin"), allowed);
     }

@@ -15,18 +15,14 @@ fn tokens(stream: TokenStream) -> usize {
             TokenTree::Group(group) => 2 + tokens(group.stream()),
             TokenTree::Punct(mark) if mark.as_char() == '#' => {
                 // `#![…]` has a mark between.
-                trees.next_if(
-                    |tree| matches!(tree, TokenTree::Punct(mark) if mark.as_char() == '!'),
-                );
+                trees.next_if(|tree| matches!(tree, TokenTree::Punct(mark) if mark.as_char() == '!'));
                 let Some(TokenTree::Group(attribute)) = trees.next() else {
                     panic!("`#` without an attribute");
                 };
                 let text = attribute.stream().to_string().replace(' ', "");
                 if text == "cfg(test)" {
                     let is_end = |tree: &TokenTree| match tree {
-                        TokenTree::Group(group) => {
-                            group.delimiter() == proc_macro2::Delimiter::Brace
-                        }
+                        TokenTree::Group(group) => group.delimiter() == proc_macro2::Delimiter::Brace,
                         TokenTree::Punct(mark) => mark.as_char() == ';',
                         _ => false,
                     };
@@ -48,9 +44,7 @@ fn tokens(stream: TokenStream) -> usize {
 fn size(path: &Path) -> usize {
     let name = path.file_stem().unwrap();
     if path.is_dir() {
-        let entries = fs::read_dir(path)
-            .unwrap()
-            .map(|entry| entry.unwrap().path());
+        let entries = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
         return entries
             .filter(|path| path.file_stem() != Some("tests".as_ref()))
             .map(|path| size(&path))
@@ -73,21 +67,14 @@ fn no_module_grows_unnoticed() {
         .unwrap()
         .map(|entry| entry.unwrap().path());
     let sizes: BTreeMap<String, usize> = modules
-        .map(|path| {
-            (
-                path.file_stem().unwrap().to_str().unwrap().to_owned(),
-                size(&path),
-            )
-        })
+        .map(|path| (path.file_stem().unwrap().to_str().unwrap().to_owned(), size(&path)))
         .filter(|(_, size)| *size > 0)
         .collect();
     let total: usize = sizes.values().sum();
     let budget = root.join("tests/size.toml");
     if env::var_os("SHAPEWISE_BLESS").is_some() {
         let heading = "# Tokens of code by module, without comments and tests; `tests/main/size.rs` compares them.\n";
-        let lines = sizes
-            .iter()
-            .map(|(module, size)| format!("{module} = {size}\n"));
+        let lines = sizes.iter().map(|(module, size)| format!("{module} = {size}\n"));
         fs::write(
             &budget,
             format!("{heading}# All: {total}.\n{}", lines.collect::<String>()),
@@ -95,8 +82,7 @@ fn no_module_grows_unnoticed() {
         .unwrap();
         return;
     }
-    let known: BTreeMap<String, usize> =
-        toml::from_str(&fs::read_to_string(&budget).unwrap()).unwrap();
+    let known: BTreeMap<String, usize> = toml::from_str(&fs::read_to_string(&budget).unwrap()).unwrap();
     for (module, size) in &sizes {
         let least = known.get(module).copied().unwrap_or(0);
         assert!(

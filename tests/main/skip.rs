@@ -9,13 +9,8 @@ use std::path::PathBuf;
 /// Reports that a test is skipped; fails where `SHAPEWISE_REQUIRE` lists `need`, or is `all`.
 pub fn skip(need: &str, reason: impl Display) {
     let required = env::var("SHAPEWISE_REQUIRE").unwrap_or_default();
-    let strict = required
-        .split(',')
-        .any(|word| word == need || word == "all");
-    assert!(
-        !strict,
-        "SHAPEWISE_REQUIRE={required} allows no skipped test: {reason}"
-    );
+    let strict = required.split(',').any(|word| word == need || word == "all");
+    assert!(!strict, "SHAPEWISE_REQUIRE={required} allows no skipped test: {reason}");
     let thread = std::thread::current();
     let reason = reason.to_string();
     let reason = reason.lines().next().unwrap_or_default();
@@ -32,7 +27,5 @@ pub fn list() -> PathBuf {
     let run = std::os::unix::process::parent_id();
     #[cfg(not(unix))]
     let run = 0;
-    env::current_exe()
-        .unwrap()
-        .with_file_name(format!("skipped-{run}"))
+    env::current_exe().unwrap().with_file_name(format!("skipped-{run}"))
 }

@@ -155,7 +155,9 @@ fn a_body_of_another_kind_leaves_the_connection_to_the_next_request() {
     let mut client = service.client();
     for _ in 0..50 {
         client
-            .write(b"POST /v1/predict/gemm HTTP/1.1\r\nhost: a\r\ncontent-type: text/plain\r\ncontent-length: 5\r\n\r\n")
+            .write(
+                b"POST /v1/predict/gemm HTTP/1.1\r\nhost: a\r\ncontent-type: text/plain\r\ncontent-length: 5\r\n\r\n",
+            )
             .unwrap();
         std::thread::sleep(Duration::from_millis(1));
         client.write(b"hello").unwrap();
@@ -191,11 +193,7 @@ fn answers_that_nobody_takes_have_a_budget() {
     });
     let op = r#"{"kind":"gemm","m":8,"n":8,"k":8}"#;
     let ops = vec![op; 10_000].join(",");
-    let batch = question(
-        "/v1/predict/batch",
-        "",
-        format!("{{\"ops\":[{ops}]}}").as_bytes(),
-    );
+    let batch = question("/v1/predict/batch", "", format!("{{\"ops\":[{ops}]}}").as_bytes());
     // Each answer is of several MB, more than the buffers of a socket hold.
     let mut deaf: Vec<Client> = Vec::new();
     for _ in 0..8 {
@@ -267,11 +265,7 @@ fn a_search_stops_when_its_client_leaves() {
     let events = "accept: text/event-stream\r\n";
     let mut watching = server.client();
     watching
-        .write(&question(
-            "/v1/search",
-            events,
-            endless().to_string().as_bytes(),
-        ))
+        .write(&question("/v1/search", events, endless().to_string().as_bytes()))
         .unwrap();
     assert!(watching.header().unwrap().contains("200 ok"));
     let step: Value = serde_json::from_str(&event(&mut watching, "progress")).unwrap();
@@ -282,11 +276,7 @@ fn a_search_stops_when_its_client_leaves() {
 
     let mut waiting = server.client();
     waiting
-        .write(&question(
-            "/v1/search",
-            "",
-            endless().to_string().as_bytes(),
-        ))
+        .write(&question("/v1/search", "", endless().to_string().as_bytes()))
         .unwrap();
     server.wait_for(busy);
     drop(waiting);
@@ -325,11 +315,7 @@ fn what_takes_too_long_is_cut_off_at_the_end() {
     });
     let mut client = service.client();
     client
-        .write(&question(
-            "/v1/search",
-            "",
-            endless().to_string().as_bytes(),
-        ))
+        .write(&question("/v1/search", "", endless().to_string().as_bytes()))
         .unwrap();
     let mut other = service.client();
     wait_until("the search", || {
@@ -392,11 +378,7 @@ fn ends_without_losses(signal: &str) {
             let address = server.address.clone();
             std::thread::spawn(move || match number {
                 0 => ask_to_the_end(&address, "/v1/search", br#"{"params": "350M"}"#),
-                1 | 2 => ask_to_the_end(
-                    &address,
-                    "/v1/predict/model",
-                    br#"{"architecture": "gpt2"}"#,
-                ),
+                1 | 2 => ask_to_the_end(&address, "/v1/predict/model", br#"{"architecture": "gpt2"}"#),
                 3 => ask_to_the_end(
                     &address,
                     "/v1/sweep/gemm",

@@ -61,11 +61,7 @@ fn retired(line: &str) -> Vec<&'static str> {
     let identifiers = outside.split(|c: char| !c.is_alphanumeric() && c != '_');
     let words: Vec<String> = identifiers.flat_map(words).collect();
     let begins = |known: &&str| words.iter().any(|word| word.starts_with(known));
-    RETIRED
-        .iter()
-        .map(|(known, _)| *known)
-        .filter(begins)
-        .collect()
+    RETIRED.iter().map(|(known, _)| *known).filter(begins).collect()
 }
 
 #[test]
@@ -94,12 +90,7 @@ fn retired_words_are_found_and_others_not() {
     ] {
         assert_eq!(retired(line).len(), 1, "{line}");
     }
-    for line in [
-        "fn recommend()",
-        "// a sister",
-        "// its voice",
-        "let invoice = 1;",
-    ] {
+    for line in ["fn recommend()", "// a sister", "// its voice", "let invoice = 1;"] {
         assert!(retired(line).is_empty(), "{line}");
     }
 }
@@ -152,10 +143,7 @@ fn prose(source: &str) -> [String; 2] {
                 is_escaped = *letter == '\\' && !is_escaped;
                 ends
             };
-            let end = rest[1..]
-                .char_indices()
-                .find(ends)
-                .map_or(rest.len() - 1, |(at, _)| at);
+            let end = rest[1..].char_indices().find(ends).map_or(rest.len() - 1, |(at, _)| at);
             strings.push_str(&rest[1..=end]);
             strings.push('\n');
             rest = rest.get(end + 2..).unwrap_or_default();
@@ -189,10 +177,7 @@ fn documents() -> Vec<PathBuf> {
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).unwrap() {
             let path = entry.unwrap().path();
-            let is_ours = folder != root()
-                || ["docs", "data", "models"]
-                    .iter()
-                    .any(|name| path.ends_with(name));
+            let is_ours = folder != root() || ["docs", "data", "models"].iter().any(|name| path.ends_with(name));
             if path.is_dir() && is_ours {
                 folders.push(path);
             } else if path.extension().is_some_and(|ending| ending == "md") {
@@ -207,8 +192,7 @@ fn documents() -> Vec<PathBuf> {
 #[test]
 fn vague_words_get_fewer() {
     let read = |path: PathBuf| fs::read_to_string(path).unwrap();
-    let bounds: BTreeMap<String, [usize; 3]> =
-        toml::from_str(&read(root().join("tests/style.toml"))).unwrap();
+    let bounds: BTreeMap<String, [usize; 3]> = toml::from_str(&read(root().join("tests/style.toml"))).unwrap();
     let [mut comments, mut messages] = [String::new(), String::new()];
     for file in sources() {
         let [said, shown] = prose(&read(file.clone()));
@@ -235,12 +219,8 @@ fn vague_words_get_fewer() {
 
 #[test]
 fn prose_is_told_from_code() {
-    let source =
-        "let nobody = \"a \\\" nobody\"; // nobody\nlet letter = '\"'; let raw = r#\"nobody \"#;";
+    let source = "let nobody = \"a \\\" nobody\"; // nobody\nlet letter = '\"'; let raw = r#\"nobody \"#;";
     let [comments, strings] = prose(source);
-    assert_eq!(
-        [comments, strings],
-        ["// nobody\n", "a \\\" nobody\nnobody \n"]
-    );
+    assert_eq!([comments, strings], ["// nobody\n", "a \\\" nobody\nnobody \n"]);
     assert_eq!(occurrences("Nobody, nobody_else; a busybody", "nobody"), 1);
 }

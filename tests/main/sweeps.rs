@@ -10,9 +10,7 @@ const WAVES: &str = "sweep gemm -m 2304 -k 4096 -n 1536:6144:64";
 /// The values of these entries.
 fn values(entries: &Value) -> Vec<u64> {
     let entries = entries.as_array().unwrap().iter();
-    entries
-        .map(|entry| entry["value"].as_u64().unwrap())
-        .collect()
+    entries.map(|entry| entry["value"].as_u64().unwrap()).collect()
 }
 
 /// Runs a sweep that writes a file, and returns the file.
@@ -39,10 +37,7 @@ fn a_product_falls_where_a_further_wave_begins() {
         assert!(number(point, "tflops_per_s") < 312.0, "{point}");
     }
     let waves = document["waves"].as_array().unwrap();
-    let tiles: Vec<_> = waves
-        .iter()
-        .map(|waves| waves["tile"].as_str().unwrap())
-        .collect();
+    let tiles: Vec<_> = waves.iter().map(|waves| waves["tile"].as_str().unwrap()).collect();
     for tile in ["128x256", "256x128", "128x128"] {
         assert!(tiles.contains(&tile), "{tile} is not in {tiles:?}");
     }
@@ -63,14 +58,8 @@ fn any_size_can_be_the_range() {
         ("sweep gemm -m 64:512:64 -n 4096 -k 4096", 8),
         ("sweep gemm -m 512 -n 4096 -k 1024:2048:512", 3),
         ("sweep gemm -m 512 -n 512 -k 512 --batch-count 1:4", 4),
-        (
-            "sweep attention --batch 1:3 --heads 8 --seq 512 --head-dim 64",
-            3,
-        ),
-        (
-            "sweep attention --batch 1 --heads 8:16:8 --seq 512 --head-dim 64",
-            2,
-        ),
+        ("sweep attention --batch 1:3 --heads 8 --seq 512 --head-dim 64", 3),
+        ("sweep attention --batch 1 --heads 8:16:8 --seq 512 --head-dim 64", 2),
         (
             "sweep attention --batch 1 --heads 8 --seq 256:512:128 --head-dim 64 --causal",
             3,
@@ -79,10 +68,7 @@ fn any_size_can_be_the_range() {
             "sweep attention --batch 8 --heads 8 --seq 1 --kv-seq 512:1024:256 --head-dim 64",
             3,
         ),
-        (
-            "sweep attention --batch 1 --heads 8 --seq 512 --head-dim 64:128:8",
-            9,
-        ),
+        ("sweep attention --batch 1 --heads 8 --seq 512 --head-dim 64:128:8", 9),
         (
             "sweep attention --batch 1 --heads 8 --seq 512 --head-dim 64 --value-dim 64:128:64",
             2,
@@ -96,10 +82,7 @@ fn any_size_can_be_the_range() {
         ("sweep model gpt2 --seq 256:1024:256", 4),
         ("sweep model llama-3-8b --tp 1:4", 3),
         ("sweep model llama-3-8b --kv-heads 4:8:4", 2),
-        (
-            "sweep model llama-3-8b --mode decode --context 0:1024:512",
-            3,
-        ),
+        ("sweep model llama-3-8b --mode decode --context 0:1024:512", 3),
     ] {
         let document = json(line);
         let points = document["points"].as_array().unwrap();
@@ -119,8 +102,7 @@ fn heads_of_a_model_are_swept_at_equal_parameters() {
     let points = document["points"].as_array().unwrap();
     for point in points {
         assert_eq!(point["parameters"], points[0]["parameters"]);
-        let rates =
-            ["tokens_per_s_low", "tokens_per_s", "tokens_per_s_high"].map(|key| number(point, key));
+        let rates = ["tokens_per_s_low", "tokens_per_s", "tokens_per_s_high"].map(|key| number(point, key));
         assert!(rates[0] < rates[1] && rates[1] < rates[2], "{point}");
     }
     // Heads of 128 are faster than those of 80 that the published shape has.
@@ -172,10 +154,7 @@ fn a_decode_step_is_held_against_the_bandwidth() {
         text.contains("the share of the bandwidth falls by more than 3.0 % at tp = 2"),
         "{text}"
     );
-    assert!(
-        !text.contains("MFU") && text.contains("  bandwidth  "),
-        "{text}"
-    );
+    assert!(!text.contains("MFU") && text.contains("  bandwidth  "), "{text}");
     assert_eq!(json("sweep model gpt2 --batch 1:3")["drops_of"], "mfu");
 }
 
@@ -212,37 +191,17 @@ fn what_cannot_be_swept_is_refused() {
             2,
             &["range", "absent", "exactly one of m, n, k"][..],
         ),
-        (
-            "sweep gemm -m 1:4 -n 2:8 -k 3",
-            2,
-            &["in m and n", "START:END:STEP"],
-        ),
-        (
-            "sweep model gpt2",
-            2,
-            &["absent", "heads", "vocab", "context", "tp"],
-        ),
-        (
-            "sweep model gpt2 --heads 1:4 --batch 1:4",
-            2,
-            &["in heads and batch"],
-        ),
+        ("sweep gemm -m 1:4 -n 2:8 -k 3", 2, &["in m and n", "START:END:STEP"]),
+        ("sweep model gpt2", 2, &["absent", "heads", "vocab", "context", "tp"]),
+        ("sweep model gpt2 --heads 1:4 --batch 1:4", 2, &["in heads and batch"]),
         (
             "sweep model gpt2 --heads 13:15",
             1,
             &["no value of the range is possible", "13 heads"],
         ),
         ("sweep model gpt5 --heads 1:4", 2, &["gpt5"]),
-        (
-            "sweep gemm -m 4:1 -n 2 -k 3",
-            2,
-            &["'4:1'", "at least the start"],
-        ),
-        (
-            "sweep gemm -m 1:x -n 2 -k 3",
-            2,
-            &["'1:x'", "whole numbers"],
-        ),
+        ("sweep gemm -m 4:1 -n 2 -k 3", 2, &["'4:1'", "at least the start"]),
+        ("sweep gemm -m 1:x -n 2 -k 3", 2, &["'1:x'", "whole numbers"]),
         ("sweep gemm -m 0:4 -n 2 -k 3", 2, &["'0:4'", "from 1"]),
         ("sweep gemm -m 1:4:0 -n 2 -k 3", 2, &["'1:4:0'"]),
         ("sweep gemm -m 1:900000:1 -n 2 -k 3", 2, &["at most 100000"]),
@@ -279,10 +238,7 @@ fn what_cannot_be_swept_is_refused() {
 fn a_sweep_takes_lists_factors_and_a_hundred_points() {
     let values = |line: &str| -> Vec<u64> {
         let points = json(line)["points"].as_array().unwrap().clone();
-        points
-            .iter()
-            .map(|point| point["value"].as_u64().unwrap())
-            .collect()
+        points.iter().map(|point| point["value"].as_u64().unwrap()).collect()
     };
     let listed = values("sweep gemm -m 4096 -n 4096,8192,11008 -k 4096");
     assert_eq!(listed, [4096, 8192, 11008]);
@@ -309,19 +265,10 @@ fn own_timings_stand_beside_the_prediction() {
     assert_eq!(own_points["measured"][0]["stack"], "made-up 1");
     assert!(data(&own).contains("4 timings between 100 and 2048"));
     let plot = written(&own, "--plot", &folder.path().join("own.svg"));
-    assert!(
-        String::from_utf8(plot)
-            .unwrap()
-            .contains("measured, made-up 1")
-    );
+    assert!(String::from_utf8(plot).unwrap().contains("measured, made-up 1"));
     let csv = written(&own, "--csv", &folder.path().join("own.csv"));
     let csv = String::from_utf8(csv).unwrap();
-    assert_eq!(
-        csv.lines()
-            .filter(|line| line.ends_with(",measured"))
-            .count(),
-        4
-    );
+    assert_eq!(csv.lines().filter(|line| line.ends_with(",measured")).count(), 4);
     let elsewhere = format!("{own} --layout nt");
     refused(&elsewhere, 1, &["no row of b200 lies on the sweep", "n"]);
 }

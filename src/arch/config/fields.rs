@@ -235,12 +235,7 @@ impl<'a> Fields<'a> {
     }
 
     /// One of a few strings.
-    pub fn text(
-        &mut self,
-        key: &'static str,
-        default: Option<&str>,
-        allowed: &[&str],
-    ) -> Result<String> {
+    pub fn text(&mut self, key: &'static str, default: Option<&str>, allowed: &[&str]) -> Result<String> {
         let text = match self.get(key) {
             None => default,
             Some(value) => value.as_str(),
@@ -326,10 +321,7 @@ impl<'a> Fields<'a> {
     /// Fields whose effect is not modelled: absent, null, false, 0 and empty are fine, all else is refused in the end.
     pub fn unsupported(&mut self, keys: &[&'static str]) {
         for key in keys {
-            if self
-                .get(key)
-                .is_some_and(|value| !kinds::says_nothing(value))
-            {
+            if self.get(key).is_some_and(|value| !kinds::says_nothing(value)) {
                 self.on.push(key);
             }
         }
@@ -376,9 +368,7 @@ impl<'a> Fields<'a> {
         };
         let allowed = match self.on.contains(first) {
             true => "absent or false; its effect is not modelled",
-            false => &format!(
-                "only fields known for model_type `{model_type}`; remove it if it changes no shape"
-            ),
+            false => &format!("only fields known for model_type `{model_type}`; remove it if it changes no shape"),
         };
         self.refuse(first, &format!("{allowed}{others}"))
     }

@@ -1,8 +1,7 @@
 //! Readers of models built like GPT-2, with the defaults that `transformers` documents for each.
 
 use super::super::{
-    Architecture, Biases, Mlp, MlpKind, Moe, Norm, NormKind, NormPlacement, Positions, QkNorm,
-    Stated, Window,
+    Architecture, Biases, Mlp, MlpKind, Moe, Norm, NormKind, NormPlacement, Positions, QkNorm, Stated, Window,
 };
 use super::fields::Fields;
 use crate::error::Result;
@@ -324,19 +323,10 @@ pub(super) fn gpt_neox(fields: &mut Fields<'_>) -> Result<Architecture> {
 }
 
 pub(super) fn opt(fields: &mut Fields<'_>) -> Result<Architecture> {
-    fields.ignore(&[
-        "activation_dropout",
-        "init_std",
-        "layerdrop",
-        "output_projection",
-    ]);
+    fields.ignore(&["activation_dropout", "init_std", "layerdrop", "output_projection"]);
     fields.unsupported(&["_remove_final_layer_norm"]);
     fields.activation("activation_function", false)?;
-    for key in [
-        "do_layer_norm_before",
-        "enable_bias",
-        "layer_norm_elementwise_affine",
-    ] {
+    for key in ["do_layer_norm_before", "enable_bias", "layer_norm_elementwise_affine"] {
         if !fields.flag(key, true)? {
             return fields.refuse(key, "true; other models of this type are not modelled");
         }
@@ -371,10 +361,7 @@ pub(super) fn mpt(fields: &mut Fields<'_>) -> Result<Architecture> {
     let norms = ["low_precision_layernorm", "layernorm"];
     fields.text("norm_type", Some(norms[0]), &norms)?;
     if !fields.flag("no_bias", true)? {
-        return fields.refuse(
-            "no_bias",
-            "true; other models of this type are not modelled",
-        );
+        return fields.refuse("no_bias", "true; other models of this type are not modelled");
     }
     if let Some(mut attention) = fields.object("attn_config")? {
         attention.ignore(&[
@@ -396,9 +383,7 @@ pub(super) fn mpt(fields: &mut Fields<'_>) -> Result<Architecture> {
     let hidden = fields.number("d_model")?;
     let heads = fields.number("n_heads")?;
     let head_dim = fields.head_dim("n_heads", hidden, heads)?;
-    let d_ff = fields
-        .number_or("expansion_ratio", 4)?
-        .saturating_mul(hidden);
+    let d_ff = fields.number_or("expansion_ratio", 4)?.saturating_mul(hidden);
     Ok(Architecture {
         vocab: fields.number("vocab_size")?,
         tied_embeddings: fields.flag("tie_word_embeddings", true)?,

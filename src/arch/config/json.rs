@@ -47,17 +47,12 @@ fn kind(bytes: &[u8]) -> Option<&'static str> {
     let start = bytes.trim_ascii_start();
     // A length in 8 bytes, then a header.
     let has_header = bytes.get(4..8) == Some(&[0; 4]) && bytes.get(8) == Some(&b'{');
-    let line = start
-        .split(|byte| *byte == b'\n')
-        .next()
-        .unwrap_or_default();
+    let line = start.split(|byte| *byte == b'\n').next().unwrap_or_default();
     match start {
         [] => Some("empty"),
         _ if bytes.starts_with(b"GGUF") => Some("a GGUF file"),
         _ if has_header => Some("a safetensors file"),
-        _ if bytes.starts_with(b"PK\x03\x04") => {
-            Some("an archive (zip, as PyTorch writes weights)")
-        }
+        _ if bytes.starts_with(b"PK\x03\x04") => Some("an archive (zip, as PyTorch writes weights)"),
         _ if bytes.contains(&0) => Some(BINARY),
         [b'{' | b'[' | b'"', ..] => None,
         [0xef, 0xbb, 0xbf, ..] => None,
@@ -112,8 +107,7 @@ mod tests {
     fn numbers_of_python_are_read_outside_strings_only() {
         let text = r#"{"a": [0.0, Infinity, -Infinity], "NaN \" NaN": NaN, "b\\": "Infinity"}"#;
         let read = parse(text, "config.json").unwrap();
-        let wanted =
-            json!({"a": [0.0, "Infinity", "-Infinity"], "NaN \" NaN": "NaN", "b\\": "Infinity"});
+        let wanted = json!({"a": [0.0, "Infinity", "-Infinity"], "NaN \" NaN": "NaN", "b\\": "Infinity"});
         assert_eq!(read, wanted);
         for broken in ["{\"a\": Infinit}", "{\"a", "[NaN", "{\"a\": \"\\"] {
             let error = parse(broken, "config.json").unwrap_err().to_string();
@@ -141,10 +135,7 @@ mod tests {
             crate::error::write_atomically(&path, bytes).unwrap();
             let error = super::super::read_config(&path).unwrap_err();
             let sentence = error.to_string();
-            assert!(
-                error.is_bad_input() && sentence.contains(said),
-                "{sentence}"
-            );
+            assert!(error.is_bad_input() && sentence.contains(said), "{sentence}");
             assert!(
                 sentence.contains("c.json: is ") && sentence.contains("no JSON"),
                 "{sentence}"

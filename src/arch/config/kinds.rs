@@ -213,10 +213,7 @@ fn words(name: &str) -> Vec<String> {
             words.push(String::new());
         }
         if letter.is_alphanumeric() {
-            words
-                .last_mut()
-                .expect("one at least")
-                .extend(letter.to_lowercase());
+            words.last_mut().expect("one at least").extend(letter.to_lowercase());
         }
         after_small = letter.is_lowercase();
     }
@@ -244,10 +241,7 @@ mod tests {
             "ssm_cfg",
         ] {
             assert!(may_shape(name, &json!(8)), "{name}");
-            assert!(
-                !may_shape(name, &json!(0)) && !may_shape(name, &json!([])),
-                "{name}"
-            );
+            assert!(!may_shape(name, &json!(0)) && !may_shape(name, &json!([])), "{name}");
         }
         for name in [
             "max_sequence_length",

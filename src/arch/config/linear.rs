@@ -59,8 +59,7 @@ fn qwen(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
         Some(types) => {
             let count = |kind: &str| types.iter().filter(|known| **known == kind).count() as u64;
             let full = count("full_attention");
-            if types.len() as u64 != arch.layers || full + count("linear_attention") != arch.layers
-            {
+            if types.len() as u64 != arch.layers || full + count("linear_attention") != arch.layers {
                 let allowed = "full_attention or linear_attention for each of num_hidden_layers";
                 return fields.refuse("layer_types", allowed);
             }
@@ -129,11 +128,7 @@ fn nemotron_h(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
 }
 
 fn pattern_key(fields: &Fields<'_>) -> &'static str {
-    fields.named(&[
-        "hybrid_override_pattern",
-        "layers_block_type",
-        "layer_types",
-    ])
+    fields.named(&["hybrid_override_pattern", "layers_block_type", "layer_types"])
 }
 
 /// The layers of Nemotron-H: letters, or names in a list.

@@ -1,9 +1,6 @@
 //! Reader of models whose fields are named as in Llama; `types.rs` has what each type has beyond that.
 
-use super::super::{
-    Architecture, Biases, Mla, Mlp, MlpKind, Norm, NormKind, NormPlacement, Positions, QkNorm,
-    Stated,
-};
+use super::super::{Architecture, Biases, Mla, Mlp, MlpKind, Norm, NormKind, NormPlacement, Positions, QkNorm, Stated};
 use super::fields::Fields;
 use super::linear::{self, Hybrid};
 use super::moe::{self, Experts};
@@ -92,11 +89,7 @@ pub(super) fn read(like: &Like, fields: &mut Fields<'_>) -> Result<Architecture>
         _ => heads,
     };
     let kv_heads = fields.number_or("num_key_value_heads", kv_default)?;
-    let mla = if like.latent {
-        Some(latent(fields)?)
-    } else {
-        None
-    };
+    let mla = if like.latent { Some(latent(fields)?) } else { None };
     let stated_width = match mla {
         // `head_dim`, where saved, is the rotated part only.
         Some(mla) => Some(mla.qk_nope.saturating_add(mla.qk_rope)),

@@ -113,8 +113,7 @@ const BESIDE_TEXT: &[&str] = &[
 pub fn read_config(path: &Path) -> Result<Architecture> {
     if path == Path::new("-") {
         let place = "standard input";
-        let text =
-            std::io::read_to_string(std::io::stdin()).map_err(|source| Error::io(place, source))?;
+        let text = std::io::read_to_string(std::io::stdin()).map_err(|source| Error::io(place, source))?;
         return parse_config(&text, "config", place);
     }
     let file = match path.is_dir() {
@@ -154,8 +153,7 @@ pub fn read_object(value: &Value, name: &str, place: &str) -> Result<Architectur
     // Only the keys of `data/architectures` call the layers so.
     let is_own = object.contains_key("layers") && !object.contains_key("model_type");
     let mut arch = match is_own {
-        true => Architecture::deserialize(value)
-            .map_err(|error| Error::bad_input(format!("{place}: {error}")))?,
+        true => Architecture::deserialize(value).map_err(|error| Error::bad_input(format!("{place}: {error}")))?,
         false => read_whole(object, place)?,
     };
     if !is_own {

@@ -132,10 +132,7 @@ pub(super) const QWEN3_5: Experts = Experts {
 };
 
 pub(super) const DEEPSEEK_V3: Experts = Experts {
-    count: (
-        &["n_routed_experts", "num_local_experts", "num_experts"],
-        None,
-    ),
+    count: (&["n_routed_experts", "num_local_experts", "num_experts"], None),
     top_k: ("num_experts_per_tok", None),
     d_ff: "moe_intermediate_size",
     shared: Shared::Experts("n_shared_experts", 1),
@@ -215,11 +212,7 @@ pub(super) const FLEX_OLMO: Experts = Experts {
 };
 
 /// Reads the experts into the architecture.
-pub(super) fn read(
-    experts: &Experts,
-    fields: &mut Fields<'_>,
-    arch: &mut Architecture,
-) -> Result<()> {
+pub(super) fn read(experts: &Experts, fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
     let number = |fields: &mut Fields<'_>, key, default| match default {
         Some(default) => fields.number_or(key, default),
         None => fields.number(key),
@@ -322,9 +315,7 @@ fn dense(rule: Dense, fields: &mut Fields<'_>, layers: u64) -> Result<(u64, u64)
         Dense::Ernie => {
             fields.only("moe_layer_interval", 1)?;
             let last = layers.saturating_sub(1);
-            let end = fields
-                .value("moe_layer_end_index")
-                .and_then(|end| end.as_i64());
+            let end = fields.value("moe_layer_end_index").and_then(|end| end.as_i64());
             if !matches!(end, None | Some(-1)) && end != i64::try_from(last).ok() {
                 return fields.refuse("moe_layer_end_index", "the last layer");
             }
@@ -339,12 +330,7 @@ fn is_every(layer: u64, step: u64) -> bool {
 }
 
 /// The same as leading dense layers or as an interval; `field` is blamed where it is neither.
-fn described(
-    sparse: &[bool],
-    fields: &Fields<'_>,
-    field: &'static str,
-    layers: u64,
-) -> Result<(u64, u64)> {
+fn described(sparse: &[bool], fields: &Fields<'_>, field: &'static str, layers: u64) -> Result<(u64, u64)> {
     let leading = sparse.iter().take_while(|sparse| !**sparse).count();
     if sparse.len() as u64 == layers && sparse[leading..].iter().all(|sparse| *sparse) {
         return Ok((leading as u64, 1));
@@ -354,8 +340,5 @@ fn described(
     if sparse.iter().copied().eq(regular) {
         return Ok((0, interval));
     }
-    fields.refuse(
-        field,
-        "dense layers that lead, or experts in every so many-th layer",
-    )
+    fields.refuse(field, "dense layers that lead, or experts in every so many-th layer")
 }

@@ -44,11 +44,7 @@ impl Format {
     const fn weights_alone(bits: u64, group: u64, group_bits: u64) -> Self {
         let dtype = if bits > 4 { Dtype::W8a16 } else { Dtype::W4a16 };
         let format = Self::new(dtype, bits, group, group_bits);
-        if matches!(bits, 4 | 8) {
-            format
-        } else {
-            format.like()
-        }
+        if matches!(bits, 4 | 8) { format } else { format.like() }
     }
 }
 
@@ -90,10 +86,7 @@ const MODULES: &[(Role, &[&[&str]])] = &[
         ],
     ),
     (Role::QueryDown, &[&["self_attn.q_a_proj"]]),
-    (
-        Role::QueryUp,
-        &[&["self_attn.q_b_proj", "self_attn.q_proj"]],
-    ),
+    (Role::QueryUp, &[&["self_attn.q_b_proj", "self_attn.q_proj"]]),
     (Role::KeyValueDown, &[&["self_attn.kv_a_proj_with_mqa"]]),
     (Role::KeyValueUp, &[&["self_attn.kv_b_proj"]]),
     (
@@ -108,21 +101,14 @@ const MODULES: &[(Role, &[&[&str]])] = &[
     ),
     (
         Role::LinearInput,
-        &[&[
-            "linear_attn.in_proj_qkvz",
-            "linear_attn.in_proj_qkv",
-            "mixer.in_proj",
-        ]],
+        &[&["linear_attn.in_proj_qkvz", "linear_attn.in_proj_qkv", "mixer.in_proj"]],
     ),
     (
         Role::LinearDecay,
         &[&["linear_attn.in_proj_ba", "linear_attn.in_proj_a"]],
     ),
     (Role::LinearGate, &[&["linear_attn.in_proj_z"]]),
-    (
-        Role::LinearOutput,
-        &[&["linear_attn.out_proj", "mixer.out_proj"]],
-    ),
+    (Role::LinearOutput, &[&["linear_attn.out_proj", "mixer.out_proj"]]),
     (
         Role::MlpUp,
         &[
@@ -352,12 +338,7 @@ impl Quantization {
     /// Modules with settings of their own in GPTQ and AutoRound.
     fn tuned(&mut self, config: &Map<String, Value>) {
         for key in ["dynamic", "extra_config"] {
-            for (name, own) in config
-                .get(key)
-                .and_then(Value::as_object)
-                .into_iter()
-                .flatten()
-            {
+            for (name, own) in config.get(key).and_then(Value::as_object).into_iter().flatten() {
                 let pattern = match name.split_once(':') {
                     Some(("-", pattern)) => {
                         self.excluded.add(&format!("re:{pattern}"));
@@ -401,21 +382,11 @@ impl Quantization {
     }
 
     /// How many of the modules of a linear map in so many layers have each format.
-    fn packed(
-        &self,
-        arch: &Architecture,
-        linear: &Linear,
-        layers: u64,
-        modules: &[&[&str]],
-    ) -> Vec<(Format, u64)> {
+    fn packed(&self, arch: &Architecture, linear: &Linear, layers: u64, modules: &[&[&str]]) -> Vec<(Format, u64)> {
         let total = layers * modules.len() as u64;
         let mut default = total;
         let mut named = vec![0; self.named.len()];
-        let all = if linear.role == Role::Logits {
-            1
-        } else {
-            arch.layers
-        };
+        let all = if linear.role == Role::Logits { 1 } else { arch.layers };
         for layer in (0..all).filter(|layer| has(arch, linear.role, *layer)) {
             for alternatives in modules {
                 let paths = alternatives.iter().map(|module| match linear.role {
@@ -442,14 +413,8 @@ impl Quantization {
             .iter()
             .zip(named)
             .map(|((_, format), count)| (*format, count.min(total)));
-        let default = self
-            .default
-            .filter(|_| by_default)
-            .map(|format| (format, default));
-        named
-            .chain(default)
-            .filter(|(_, count)| *count > 0)
-            .collect()
+        let default = self.default.filter(|_| by_default).map(|format| (format, default));
+        named.chain(default).filter(|(_, count)| *count > 0).collect()
     }
 }
 
@@ -470,15 +435,8 @@ fn fp8(config: &Map<String, Value>) -> Format {
     let sides: Option<Vec<u64>> = block.and_then(|block| block.iter().map(Value::as_u64).collect());
     match sides.as_deref() {
         Some([128, 128]) => FP8_BLOCKS,
-        Some([rows, cols]) if rows * cols > 0 => {
-            Format::new(Dtype::Fp8Block, 8, rows * cols, 32).like()
-        }
-        _ if config
-            .get("quant_method")
-            .is_some_and(|method| method == "fbgemm_fp8") =>
-        {
-            FP8_ROWS
-        }
+        Some([rows, cols]) if rows * cols > 0 => Format::new(Dtype::Fp8Block, 8, rows * cols, 32).like(),
+        _ if config.get("quant_method").is_some_and(|method| method == "fbgemm_fp8") => FP8_ROWS,
         _ => FP8,
     }
 }
@@ -497,9 +455,7 @@ fn of_algorithm(algorithm: &str, config: &Map<String, Value>) -> Option<Format> 
         () if is("NVFP4") => NVFP4,
         () if is("MXFP4") => MXFP4,
         () if is("MXFP8") => MXFP8,
-        () if is("AWQ") || is("W4A16") || is("INT4") => {
-            Format::weights_alone(4, group.unwrap_or(128), 16)
-        }
+        () if is("AWQ") || is("W4A16") || is("INT4") => Format::weights_alone(4, group.unwrap_or(128), 16),
         () if is("W8A16") => INT8_ROWS,
         () if is("INT8") || is("W8A8") => INT8,
         () if is("FP8_PB") || is("FP8_BLOCK") || is("BLOCK_SCALES") => FP8_BLOCKS,
@@ -520,15 +476,9 @@ fn integers(config: &Map<String, Value>, group_bits: u64) -> Option<Format> {
 }
 
 fn bitsandbytes(config: &Map<String, Value>) -> Format {
-    let is = |keys: [&str; 2]| {
-        keys.iter()
-            .any(|key| config.get(*key) == Some(&Value::Bool(true)))
-    };
+    let is = |keys: [&str; 2]| keys.iter().any(|key| config.get(*key) == Some(&Value::Bool(true)));
     let in_4_bits = is(["load_in_4bit", "_load_in_4bit"]);
-    match (
-        in_4_bits,
-        is(["bnb_4bit_use_double_quant", "bnb_4bit_double_quant"]),
-    ) {
+    match (in_4_bits, is(["bnb_4bit_use_double_quant", "bnb_4bit_double_quant"])) {
         (false, _) => Format::new(Dtype::W8a16, 8, 0, 32),
         (true, false) => Format::weights_alone(4, 64, 32),
         // A scale of 8 bits a block of 64, and one of 32 for 256 of those.
@@ -565,29 +515,19 @@ fn quark(config: &Map<String, Value>) -> Option<Format> {
 
 /// The format of a group of compressed-tensors.
 fn group_format(group: &Map<String, Value>, config: &Map<String, Value>) -> Option<Format> {
-    let named = |object: &Map<String, Value>| {
-        object
-            .get("format")
-            .and_then(Value::as_str)
-            .map(str::to_owned)
-    };
+    let named = |object: &Map<String, Value>| object.get("format").and_then(Value::as_str).map(str::to_owned);
     let name = named(group).or_else(|| named(config)).unwrap_or_default();
     let weights = group.get("weights")?;
     let bits = number(weights, &["num_bits"])?;
     let size = number(weights, &["group_size"]);
     let is_float = weights.get("type").is_some_and(|kind| kind == "float");
-    let inputs = group
-        .get("input_activations")
-        .filter(|inputs| !inputs.is_null());
+    let inputs = group.get("input_activations").filter(|inputs| !inputs.is_null());
     let zero = match weights.get("symmetric") {
         Some(Value::Bool(false)) => bits,
         _ => 0,
     };
     let block = weights.get("block_structure").and_then(Value::as_array);
-    let strategy = weights
-        .get("strategy")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
+    let strategy = weights.get("strategy").and_then(Value::as_str).unwrap_or_default();
     Some(match (is_float, bits) {
         (true, 4) if name.contains("mxfp4") || size == Some(32) => MXFP4,
         (true, 4) if inputs.is_some() => NVFP4,
@@ -601,9 +541,7 @@ fn group_format(group: &Map<String, Value>, config: &Map<String, Value>) -> Opti
         (true, 8) if strategy == "channel" => FP8_ROWS,
         (true, 8) => FP8,
         (false, 8) if inputs.is_some() => INT8,
-        (false, 1..=8) if inputs.is_some() => {
-            Format::weights_alone(bits, size.unwrap_or(0), 16 + zero).like()
-        }
+        (false, 1..=8) if inputs.is_some() => Format::weights_alone(bits, size.unwrap_or(0), 16 + zero).like(),
         (false, 1..=8) => Format::weights_alone(bits, size.unwrap_or(0), 16 + zero),
         _ => return None,
     })
@@ -657,8 +595,7 @@ impl Names {
             // As Python matches: from the start of the path, which begins with the name of the model.
             let free = expression.trim_start_matches('^');
             let words = |text: &str| {
-                let mut words =
-                    text.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+                let mut words = text.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
                 words.all(|word| PREFIXES.contains(&word))
             };
             let free = match free.split_once("layers") {
@@ -702,16 +639,12 @@ impl Names {
     /// Whether a path has one of the names as some of its successive components, or matches a pattern.
     fn hold(&self, path: &str) -> bool {
         let starts = std::iter::once(0).chain(path.match_indices('.').map(|(at, _)| at + 1));
-        let ends = path
-            .match_indices('.')
-            .map(|(at, _)| at)
-            .chain([path.len()]);
+        let ends = path.match_indices('.').map(|(at, _)| at).chain([path.len()]);
         let ends: Vec<_> = ends.collect();
         let is_named = !self.plain.is_empty()
             && starts.into_iter().any(|start| {
                 let ends = ends.iter().filter(|end| **end > start);
-                ends.into_iter()
-                    .any(|end| self.plain.contains(&path[start..*end]))
+                ends.into_iter().any(|end| self.plain.contains(&path[start..*end]))
             });
         is_named || self.patterns.iter().any(|pattern| pattern.is_match(path))
     }

@@ -3,16 +3,12 @@
 /// Layers whose operators no kernel here describes.
 const STATE_SPACE: &str = "has state-space layers of a kind that this program does not read";
 const LINEAR: &str = "has linear-attention layers of a kind that this program does not read";
-const SPARSE: &str =
-    "chooses by an index which keys each query attends to, which this program does not time";
-const BLOCKS: &str =
-    "attends to blocks of keys in a sparse pattern, which this program does not time";
+const SPARSE: &str = "chooses by an index which keys each query attends to, which this program does not time";
+const BLOCKS: &str = "attends to blocks of keys in a sparse pattern, which this program does not time";
 const ENCODER: &str = "is an encoder; this program times decoders that generate text";
-const ENCODER_DECODER: &str =
-    "is an encoder with a decoder; this program times models that are only a decoder";
+const ENCODER_DECODER: &str = "is an encoder with a decoder; this program times models that are only a decoder";
 const CROSS: &str = "has layers that attend to images, which this program does not time";
-const SHARED_STATE: &str =
-    "has parts beside attention and MLP in every layer, which this program does not time";
+const SHARED_STATE: &str = "has parts beside attention and MLP in every layer, which this program does not time";
 const UNEVEN: &str = "has layers of different sizes, which this program does not describe";
 
 /// What models of each type are, where that is why they cannot be timed.

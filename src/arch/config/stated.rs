@@ -10,12 +10,7 @@ use serde_json::{Map, Value};
 
 /// Where it is said how stored weights are packed; the second is MLX's, the third what `quantization_config` once was, the
 /// last a file of modelopt beside the config.
-const QUANTIZATION: [&str; 4] = [
-    "quantization_config",
-    "quantization",
-    "compression_config",
-    HF_QUANT,
-];
+const QUANTIZATION: [&str; 4] = ["quantization_config", "quantization", "compression_config", HF_QUANT];
 
 /// The file of modelopt.
 pub(super) const HF_QUANT: &str = "hf_quant_config.json";
@@ -87,10 +82,7 @@ fn anywhere(object: &Map<String, Value>) -> Option<(&'static str, &Value)> {
 
 /// Puts what modelopt says in a file of its own into the config, unless that says something itself.
 pub(super) fn add_hf_quant(config: &mut Value, file: &Value) {
-    let Some(object) = config
-        .as_object_mut()
-        .filter(|object| anywhere(object).is_none())
-    else {
+    let Some(object) = config.as_object_mut().filter(|object| anywhere(object).is_none()) else {
         return;
     };
     if let Some(Value::Object(quantization)) = file.get("quantization") {
@@ -135,9 +127,7 @@ impl Stated {
     pub(in super::super) fn published(config: &Value, arch: &Architecture) -> Self {
         let [field, ..] = QUANTIZATION;
         Self {
-            format: config
-                .as_object()
-                .map(|config| Format::packed(field, config)),
+            format: config.as_object().map(|config| Format::packed(field, config)),
             stored: quantized::read(config, arch),
             left_out: Vec::new(),
         }
@@ -185,8 +175,7 @@ impl Stated {
         let format = self.format.as_ref()?;
         let Format { field, name } = format;
         let taken = work.format_name();
-        let contradiction =
-            format!("the config says {name} (`{field}`); this answer takes {taken}");
+        let contradiction = format!("the config says {name} (`{field}`); this answer takes {taken}");
         let Some(stored) = self.stored.as_ref() else {
             return (format.dtype() != Some(work.linear_dtype())).then_some(contradiction);
         };

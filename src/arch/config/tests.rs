@@ -53,10 +53,7 @@ fn an_architecture_of_our_own_keys_is_read_as_it_is_and_a_wrong_key_is_refused()
     assert_eq!(read_object(&own, "x", "own.json").unwrap(), preset);
     own["depth"] = json!(3);
     let refused = read_object(&own, "x", "own.json").unwrap_err().to_string();
-    assert!(
-        refused.starts_with("own.json: unknown field `depth`"),
-        "{refused}"
-    );
+    assert!(refused.starts_with("own.json: unknown field `depth`"), "{refused}");
     own.as_object_mut().unwrap().remove("depth");
     own["layers"] = json!(0);
     let refused = read_object(&own, "x", "own.json").unwrap_err().to_string();
@@ -267,22 +264,13 @@ fn no_damaged_config_panics() {
         "[0]",
         "{}",
     ];
-    let odd: Vec<Value> = odd
-        .iter()
-        .map(|text| serde_json::from_str(text).unwrap())
-        .collect();
+    let odd: Vec<Value> = odd.iter().map(|text| serde_json::from_str(text).unwrap()).collect();
     let mut read = 0;
     for entry in downloaded() {
         let mut damaged = |config: &Value, place: &str| {
             let keys = config.pointer(place).and_then(Value::as_object);
-            let keys: Vec<String> = keys
-                .into_iter()
-                .flat_map(|object| object.keys().cloned())
-                .collect();
-            for (key, value) in keys
-                .iter()
-                .flat_map(|key| odd.iter().map(move |value| (key, value)))
-            {
+            let keys: Vec<String> = keys.into_iter().flat_map(|object| object.keys().cloned()).collect();
+            for (key, value) in keys.iter().flat_map(|key| odd.iter().map(move |value| (key, value))) {
                 let mut config = config.clone();
                 *config.pointer_mut(&format!("{place}/{key}")).unwrap() = value.clone();
                 if let Ok(arch) = read_object(&config, "x", "config.json") {
@@ -320,10 +308,7 @@ fn what_a_config_says_is_contradicted_aloud_and_what_is_not_counted_is_said() {
         ),
         ("openai/gpt-oss-20b", &["says mxfp4", "takes bf16"]),
         ("facebook/opt-125m", &["says float16 (`torch_dtype`)"]),
-        (
-            "google/gemma-3-4b-it",
-            &["what sees or hears is not counted"],
-        ),
+        ("google/gemma-3-4b-it", &["what sees or hears is not counted"]),
         (
             "meta-llama/Llama-4-Scout-17B-16E-Instruct",
             &["in chunks", "no weights"],
@@ -332,11 +317,7 @@ fn what_a_config_says_is_contradicted_aloud_and_what_is_not_counted_is_said() {
         let said = notes(model, TRAINING);
         assert!(parts.iter().all(|part| said.contains(part)), "{said}");
     }
-    let silent = [
-        "meta-llama/Llama-3.1-8B",
-        "Qwen/Qwen3-8B",
-        "openai-community/gpt2",
-    ];
+    let silent = ["meta-llama/Llama-3.1-8B", "Qwen/Qwen3-8B", "openai-community/gpt2"];
     for model in silent {
         assert_eq!(notes(model, TRAINING), "", "{model}");
     }
@@ -355,10 +336,7 @@ fn what_a_config_says_is_contradicted_aloud_and_what_is_not_counted_is_said() {
         stored.starts_with("weights as stored, fp8 in blocks of 128 x 128"),
         "{stored}"
     );
-    assert!(
-        !stored.contains("16 bits") && !stored.contains("timed"),
-        "{stored}"
-    );
+    assert!(!stored.contains("16 bits") && !stored.contains("timed"), "{stored}");
     let unpacked = served(Dtype::Bf16, Recipe::W8a16);
     assert!(unpacked.contains("; timed as w8a16"), "{unpacked}");
 }
@@ -376,10 +354,7 @@ fn every_way_of_sliding_is_read() {
     for (model, window) in [
         ("openai/gpt-oss-20b", Some((128, 12))),
         ("google/gemma-3-4b-it", Some((1024, 29))),
-        (
-            "meta-llama/Llama-4-Scout-17B-16E-Instruct",
-            Some((8192, 36)),
-        ),
+        ("meta-llama/Llama-4-Scout-17B-16E-Instruct", Some((8192, 36))),
         ("CohereLabs/c4ai-command-r7b-12-2024", Some((4096, 24))),
         ("microsoft/Phi-3-mini-4k-instruct", Some((2047, 32))),
         ("EleutherAI/gpt-neo-125m", Some((256, 6))),
@@ -406,56 +381,25 @@ fn llama_with(key: &str, value: &str) -> Result<Architecture> {
 #[test]
 fn doubtful_configs_are_refused_with_file_field_value_and_what_is_allowed() {
     for (key, value, parts) in [
-        (
-            "model_type",
-            r#""mamba""#,
-            ["`model_type` is \"mamba\"", "state-space"],
-        ),
+        ("model_type", r#""mamba""#, ["`model_type` is \"mamba\"", "state-space"]),
         ("hidden_size", "null", ["`hidden_size` is null", "integer"]),
-        (
-            "hidden_size",
-            "4096.5",
-            ["`hidden_size` is 4096.5", "integer"],
-        ),
-        (
-            "num_key_value_heads",
-            "7",
-            ["`kv_heads` is 7", "divisor of heads = 64"],
-        ),
+        ("hidden_size", "4096.5", ["`hidden_size` is 4096.5", "integer"]),
+        ("num_key_value_heads", "7", ["`kv_heads` is 7", "divisor of heads = 64"]),
         ("num_hidden_layers", "0", ["`layers` is 0", "1 to"]),
-        (
-            "model_type",
-            r#""lama""#,
-            ["`model_type` is \"lama\"", "nearest llama"],
-        ),
+        ("model_type", r#""lama""#, ["`model_type` is \"lama\"", "nearest llama"]),
         ("hidden_act", "7", ["`hidden_act` is 7", "silu"]),
-        (
-            "hidden_size",
-            "Infinity",
-            ["`hidden_size` is \"Infinity\"", "integer"],
-        ),
+        ("hidden_size", "Infinity", ["`hidden_size` is \"Infinity\"", "integer"]),
         (
             "num_local_experts",
             "8",
             ["`num_local_experts` is 8", "known for model_type `llama`"],
         ),
-        (
-            "attention_bias",
-            "7",
-            ["`attention_bias` is 7", "true or false"],
-        ),
-        (
-            "is_encoder_decoder",
-            "true",
-            ["`is_encoder_decoder` is true", "false"],
-        ),
+        ("attention_bias", "7", ["`attention_bias` is 7", "true or false"]),
+        ("is_encoder_decoder", "true", ["`is_encoder_decoder` is true", "false"]),
     ] {
         let error = llama_with(key, value).unwrap_err();
         let message = error.to_string();
-        assert!(
-            error.is_bad_input() && message.starts_with("config.json"),
-            "{message}"
-        );
+        assert!(error.is_bad_input() && message.starts_with("config.json"), "{message}");
         assert!(parts.iter().all(|part| message.contains(part)), "{message}");
     }
 }
@@ -486,17 +430,13 @@ fn what_says_nothing_is_no_obstacle() {
         );
     }
     let text = PUBLISHED[1].1.replace("\"gelu\"", "\"geglu\"");
-    let gated = parse_config(&text, "x", "config.json")
-        .unwrap_err()
-        .to_string();
+    let gated = parse_config(&text, "x", "config.json").unwrap_err().to_string();
     assert!(gated.contains("`hidden_act` is \"geglu\""), "{gated}");
     let many = PUBLISHED[2].1.replace(
         "\"vocab_size\"",
         "\"n_loop_layers\":2,\"add_cross_attention\":true,\"ffn_kind\":\"x\",\"vocab_size\"",
     );
-    let many = parse_config(&many, "x", "config.json")
-        .unwrap_err()
-        .to_string();
+    let many = parse_config(&many, "x", "config.json").unwrap_err().to_string();
     for part in [
         "`add_cross_attention` is true",
         "`n_loop_layers` (2)",
@@ -506,10 +446,7 @@ fn what_says_nothing_is_no_obstacle() {
     }
     let packed = llama_with("quantization", r#"{"bits":4,"group_size":64}"#).unwrap();
     let notes = packed.stated.notes(&TRAINING);
-    assert!(
-        notes[0].contains("with 4 bits (`quantization`)"),
-        "{notes:?}"
-    );
+    assert!(notes[0].contains("with 4 bits (`quantization`)"), "{notes:?}");
 }
 
 #[test]
@@ -517,10 +454,7 @@ fn layer_types_decide_which_layers_slide() {
     let text = r#"{"model_type":"qwen3","hidden_size":1024,"intermediate_size":3072,"num_attention_heads":16,
         "num_hidden_layers":3,"num_key_value_heads":8,"vocab_size":1000,"use_sliding_window":true,
         "sliding_window":512,"layer_types":["full_attention","sliding_attention","full_attention"]}"#;
-    let window = parse_config(text, "x", "config.json")
-        .unwrap()
-        .window
-        .unwrap();
+    let window = parse_config(text, "x", "config.json").unwrap().window.unwrap();
     assert_eq!((window.size, window.layers), (512, 1));
     let broken = text.replace("sliding_attention", "linear_attention");
     assert!(parse_config(&broken, "x", "config.json").is_err());
@@ -566,9 +500,7 @@ fn a_hybrid_type_without_hybrid_layers_is_what_it_is() {
     let hybrid = json!({"model_type": "granitemoehybrid", "hidden_size": 512, "intermediate_size": 1024, "num_attention_heads": 8,
         "num_hidden_layers": 2, "shared_intermediate_size": 1024, "num_local_experts": 0, "vocab_size": 1000,
         "layer_types": ["mamba", "attention"]});
-    let refused = read_object(&hybrid, "x", "config.json")
-        .unwrap_err()
-        .to_string();
+    let refused = read_object(&hybrid, "x", "config.json").unwrap_err().to_string();
     assert!(
         refused.contains("`layer_types`") && refused.contains("state-space"),
         "{refused}"
@@ -581,20 +513,14 @@ fn unknown_types_are_told_their_family_and_llama_only_where_it_would_be_read() {
         let mut object: Value = serde_json::from_str(PUBLISHED[2].1).unwrap();
         object["model_type"] = model_type.into();
         object[key] = serde_json::from_str(value).unwrap();
-        read_object(&object, "x", "config.json")
-            .unwrap_err()
-            .to_string()
+        read_object(&object, "x", "config.json").unwrap_err().to_string()
     };
     let plain = refused("baichuan", "vocab_size", "32000");
     assert!(
         plain.contains("may be read as \"llama\"") && !plain.contains("nearest"),
         "{plain}"
     );
-    for (key, value) in [
-        ("hidden_act", "\"relu2\""),
-        ("num_experts", "8"),
-        ("hidden_size", "0"),
-    ] {
+    for (key, value) in [("hidden_act", "\"relu2\""), ("num_experts", "8"), ("hidden_size", "0")] {
         let other = refused("baichuan", key, value);
         assert!(!other.contains("llama"), "{other}");
     }
@@ -633,10 +559,7 @@ fn stored_bytes(config: &Value, quantization: &Value) -> f64 {
         recipe,
         ..Workload::decode(1, 100)
     };
-    memory_use(&arch, &work, &Practice::default())
-        .unwrap()
-        .weights
-        .bytes()
+    memory_use(&arch, &work, &Practice::default()).unwrap().weights.bytes()
 }
 
 /// Sizes of published checkpoints: totals of their indices, or of their only file.
@@ -662,12 +585,7 @@ fn quantized_checkpoints_have_their_published_size() {
         ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]});
     for (preset, quantization, gigabytes, within) in [
         ("gpt-oss-120b", &excluded, 65.248_815_744, 1e-9),
-        (
-            "gpt-oss-20b",
-            &json!({"quant_method": "mxfp4"}),
-            13.761_264_768,
-            1e-9,
-        ),
+        ("gpt-oss-20b", &json!({"quant_method": "mxfp4"}), 13.761_264_768, 1e-9),
         // Without the 15.4 GB of the layer that predicts the token after the next.
         ("deepseek-v3", &fp8_blocks, 688.587 - 15.4, 0.002),
         ("qwen3-14b", &awq, 9.975, 0.003),
@@ -698,11 +616,9 @@ fn what_is_not_converted_stays_in_16_bits() {
         "num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 128, "vocab_size": 32000});
     let gib = |quantization: Value| stored_bytes(&config, &quantization) / f64::from(1 << 30);
     let names = |prefix: &str, parts: &[&str], layers: &[u64]| -> Vec<String> {
-        let each = layers.iter().flat_map(|layer| {
-            parts
-                .iter()
-                .map(move |part| format!("{prefix}.{layer}.{part}"))
-        });
+        let each = layers
+            .iter()
+            .flat_map(|layer| parts.iter().map(move |part| format!("{prefix}.{layer}.{part}")));
         each.collect()
     };
     let every: Vec<u64> = (0..16).collect();
@@ -745,11 +661,10 @@ fn what_is_not_converted_stays_in_16_bits() {
         let alike = gib(json!({"quant_method": "fp8", key: list}));
         assert!((alike - 1.4005).abs() < 1e-3, "{key}: {alike}");
     }
-    let layers: serde_json::Map<String, Value> =
-        names("language_model.model.layers", &mlp, &every[1..15])
-            .into_iter()
-            .map(|name| (name, json!({"quant_algo": "FP8"})))
-            .collect();
+    let layers: serde_json::Map<String, Value> = names("language_model.model.layers", &mlp, &every[1..15])
+        .into_iter()
+        .map(|name| (name, json!({"quant_algo": "FP8"})))
+        .collect();
     let listed = gib(json!({"quant_algo": "MIXED_PRECISION", "quantized_layers": layers}));
     assert!((listed - 1.4005).abs() < 1e-3, "{listed}");
     assert!(gib(json!({"quant_method": "fp8"})) < 1.16);
@@ -792,10 +707,7 @@ fn formats_of_every_method_are_read() {
         ),
         (json!({"bits": 4, "group_size": 64}), Some(Dtype::W4a16)),
         (json!({"quant_method": "aqlm"}), None),
-        (
-            json!({"quant_method": "compressed-tensors", "config_groups": 7}),
-            None,
-        ),
+        (json!({"quant_method": "compressed-tensors", "config_groups": 7}), None),
     ] {
         let stored = quantized::read(&config, arch);
         assert_eq!(stored.map(|stored| stored.dtype), dtype, "{config}");
@@ -804,8 +716,7 @@ fn formats_of_every_method_are_read() {
 
 #[test]
 fn an_adapter_is_no_model_and_compression_is_quantization() {
-    let adapter =
-        r#"{"peft_type":"LORA","r":16,"base_model_name_or_path":"meta-llama/Llama-3.1-8B"}"#;
+    let adapter = r#"{"peft_type":"LORA","r":16,"base_model_name_or_path":"meta-llama/Llama-3.1-8B"}"#;
     let said = parse_config(adapter, "x", "adapter_config.json")
         .unwrap_err()
         .to_string();
@@ -813,12 +724,10 @@ fn an_adapter_is_no_model_and_compression_is_quantization() {
         said.contains("`peft_type`") && said.contains("meta-llama/Llama-3.1-8B"),
         "{said}"
     );
-    let group = r#"{"quant_method":"compressed-tensors","config_groups":{"a":{"weights":{"num_bits":8,"type":"int"}}}}"#;
+    let group =
+        r#"{"quant_method":"compressed-tensors","config_groups":{"a":{"weights":{"num_bits":8,"type":"int"}}}}"#;
     let packed = llama_with("compression_config", group).unwrap();
-    assert_eq!(
-        packed.stated.stored().map(|stored| stored.dtype),
-        Some(Dtype::W8a16)
-    );
+    assert_eq!(packed.stated.stored().map(|stored| stored.dtype), Some(Dtype::W8a16));
 }
 
 #[test]
@@ -836,16 +745,11 @@ fn the_file_of_modelopt_beside_a_config_is_read() {
         crate::error::write_atomically(&folder.path().join(name), text.as_bytes()).unwrap();
     };
     write("config.json", PUBLISHED[2].1);
-    let beside = r#"{"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8", "exclude_modules": ["lm_head"]}}"#;
+    let beside =
+        r#"{"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8", "exclude_modules": ["lm_head"]}}"#;
     write("hf_quant_config.json", beside);
     let arch = read_config(folder.path()).unwrap();
-    assert_eq!(
-        arch.stated.stored().map(|stored| stored.dtype),
-        Some(Dtype::Fp8)
-    );
+    assert_eq!(arch.stated.stored().map(|stored| stored.dtype), Some(Dtype::Fp8));
     let notes = arch.stated.notes(&TRAINING);
-    assert!(
-        notes[0].contains("modelopt FP8 (`hf_quant_config.json`)"),
-        "{notes:?}"
-    );
+    assert!(notes[0].contains("modelopt FP8 (`hf_quant_config.json`)"), "{notes:?}");
 }

@@ -229,12 +229,7 @@ const STARCODER2: Like = Like {
     output_bias: Switch::Field(&["use_bias"], true),
     mlp_bias: Switch::Field(&["use_bias"], true),
     slides: Slides::All(None),
-    skips: &[
-        "embedding_dropout",
-        "mlp_type",
-        "norm_type",
-        "residual_dropout",
-    ],
+    skips: &["embedding_dropout", "mlp_type", "norm_type", "residual_dropout"],
     ..LLAMA
 };
 
@@ -396,10 +391,7 @@ pub(super) const TYPES: &[(&str, &Like)] = &[
         "dots1",
         &Like {
             qk: (QkNorm::Head, Switch::On),
-            slides: Slides::From {
-                flag: None,
-                first: 62,
-            },
+            slides: Slides::From { flag: None, first: 62 },
             experts: Some(moe::DOTS1),
             skips: DEEPSEEK_V3.skips,
             off: &["use_sliding_window"],

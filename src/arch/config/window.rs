@@ -84,10 +84,7 @@ fn full_attention(fields: &mut Fields<'_>, arch: &Architecture) -> Result<()> {
     }
     match layer_types(fields, arch.layers)? {
         None | Some(0) => Ok(()),
-        Some(_) => fields.refuse(
-            "layer_types",
-            "full_attention for each of num_hidden_layers",
-        ),
+        Some(_) => fields.refuse("layer_types", "full_attention for each of num_hidden_layers"),
     }
 }
 

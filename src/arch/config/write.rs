@@ -15,13 +15,7 @@ use std::fmt::Display;
 /// own length.
 pub fn config_json(arch: &Architecture, max_positions: u64) -> Result<Value> {
     arch.validate()?;
-    demand(
-        arch,
-        max_positions > 0,
-        "max_positions",
-        max_positions,
-        "at least 1",
-    )?;
+    demand(arch, max_positions > 0, "max_positions", max_positions, "at least 1")?;
     for (field, value) in [
         ("biases.head", arch.biases.head),
         ("biases.experts", arch.biases.experts),
@@ -60,13 +54,7 @@ pub fn config_json(arch: &Architecture, max_positions: u64) -> Result<Value> {
 }
 
 /// Refuses a field unless its demand is met.
-fn demand(
-    arch: &Architecture,
-    met: bool,
-    field: &str,
-    value: impl Display,
-    allowed: &str,
-) -> Result<()> {
+fn demand(arch: &Architecture, met: bool, field: &str, value: impl Display, allowed: &str) -> Result<()> {
     if met {
         return Ok(());
     }
@@ -195,12 +183,10 @@ fn type_of(arch: &Architecture) -> Result<&'static Type> {
     let norm = arch.norm;
     let corrected = arch.moe.is_some_and(|moe| moe.router_bias);
     match (norm.placement, norm.qk, arch.moe.is_some()) {
-        (NormPlacement::Pre, QkNorm::None, is_mixture) if arch.mla.is_some() => {
-            Ok(match is_mixture && !corrected {
-                true => &DEEPSEEK_V2,
-                false => &DEEPSEEK_V3,
-            })
-        }
+        (NormPlacement::Pre, QkNorm::None, is_mixture) if arch.mla.is_some() => Ok(match is_mixture && !corrected {
+            true => &DEEPSEEK_V2,
+            false => &DEEPSEEK_V3,
+        }),
         _ if arch.mla.is_some() => {
             let allowed = "none with latent attention, beside norm.placement = pre";
             demand(arch, false, "norm.qk", norm.qk, allowed).map(|()| &DEEPSEEK_V3)
@@ -212,9 +198,7 @@ fn type_of(arch: &Architecture) -> Result<&'static Type> {
         (NormPlacement::Pre, QkNorm::None, false) => {
             // `transformers` wants whole heads of the hidden size for Llama, even where the head size is given.
             let divides = arch.hidden.is_multiple_of(arch.heads);
-            let sees_both = arch
-                .window
-                .is_some_and(|window| window.layers < arch.layers);
+            let sees_both = arch.window.is_some_and(|window| window.layers < arch.layers);
             Ok(match (biases.qkv, biases.attention_output) {
                 (true, false) => &QWEN2,
                 (false, false) if !biases.mlp && sees_both => &MINISTRAL,
@@ -335,10 +319,7 @@ fn bias_fields(arch: &Architecture, kind: &Type) -> Result<Value> {
         demand(arch, value == allowed, field, value, &text)?;
     }
     let mut fields = json!({});
-    if matches!(
-        kind.attention_bias,
-        AttentionBias::Flag | AttentionBias::QkvFlag
-    ) {
+    if matches!(kind.attention_bias, AttentionBias::Flag | AttentionBias::QkvFlag) {
         extend(&mut fields, json!({ "attention_bias": qkv }));
     }
     if kind.mlp_bias {
@@ -400,22 +381,10 @@ fn expert_fields(arch: &Architecture, moe: &Moe, kind: &Type) -> Result<Value> {
         let zero = format!("0 for a {name}");
         demand(arch, shared == 0, "moe.shared_d_ff", shared, &zero)?;
         demand(arch, dense == 0, "moe.dense_layers", dense, &zero)?;
-        demand(
-            arch,
-            !moe.router_bias,
-            "moe.router_bias",
-            moe.router_bias,
-            &allowed,
-        )?;
+        demand(arch, !moe.router_bias, "moe.router_bias", moe.router_bias, &allowed)?;
     }
     let every = moe.interval == 1;
-    demand(
-        arch,
-        every,
-        "moe.interval",
-        moe.interval,
-        &format!("1 for a {name}"),
-    )?;
+    demand(arch, every, "moe.interval", moe.interval, &format!("1 for a {name}"))?;
     let gate = moe.shared_gate;
     demand(arch, !gate, "moe.shared_gate", gate, &allowed)?;
     let mut fields = json!({ "num_experts_per_tok": moe.top_k });

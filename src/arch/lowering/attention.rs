@@ -23,11 +23,7 @@ impl Lowering<'_> {
         if arch.norm.placement.follows_branches() {
             self.norm(Role::AttentionPostNorm, rows, hidden, Scope::Layer, layers);
         }
-        self.residual(
-            Role::AttentionOutputDropout,
-            Role::AttentionResidual,
-            layers,
-        );
+        self.residual(Role::AttentionOutputDropout, Role::AttentionResidual, layers);
     }
 
     /// Whether latent attention runs in its absorbed form.
@@ -69,10 +65,7 @@ impl Lowering<'_> {
         let (queries, keys) = (heads * arch.head_dim, kv_heads * arch.head_dim);
         let (query_shape, key_shape) = match arch.norm.qk {
             QkNorm::None => ((0, 0), (0, 0)),
-            QkNorm::Head => (
-                (tokens * heads, arch.head_dim),
-                (tokens * kv_heads, arch.head_dim),
-            ),
+            QkNorm::Head => ((tokens * heads, arch.head_dim), (tokens * kv_heads, arch.head_dim)),
             QkNorm::Full => ((tokens, queries), (tokens, keys)),
         };
         if arch.norm.qk != QkNorm::None {
@@ -80,30 +73,12 @@ impl Lowering<'_> {
             self.norm(Role::KeyNorm, key_shape.0, key_shape.1, scope, layers);
         }
         if arch.positions == Positions::Rotary {
-            let cols = arch
-                .mla
-                .map_or(queries + keys, |mla| (heads + 1) * mla.qk_rope);
-            self.memory(
-                Role::Rotary,
-                MemoryKind::Rotary,
-                tokens,
-                cols,
-                scope,
-                layers,
-            );
+            let cols = arch.mla.map_or(queries + keys, |mla| (heads + 1) * mla.qk_rope);
+            self.memory(Role::Rotary, MemoryKind::Rotary, tokens, cols, scope, layers);
         }
         if !work.trains() {
-            let cols = arch
-                .mla
-                .map_or(2 * keys, |mla| mla.kv_lora_rank + mla.qk_rope);
-            self.memory(
-                Role::CacheWrite,
-                MemoryKind::Copy,
-                tokens,
-                cols,
-                scope,
-                layers,
-            );
+            let cols = arch.mla.map_or(2 * keys, |mla| mla.kv_lora_rank + mla.qk_rope);
+            self.memory(Role::CacheWrite, MemoryKind::Copy, tokens, cols, scope, layers);
         }
         if let (true, Some(mla)) = (self.absorbed(), arch.mla) {
             self.per_head(Role::QueryAbsorb, mla.qk_nope, mla.kv_lora_rank);

@@ -48,11 +48,7 @@ impl Lowering<'_> {
         if arch.norm.placement.follows_branches() {
             self.norm(Role::AttentionPostNorm, rows, hidden, scope, layers);
         }
-        self.residual(
-            Role::AttentionOutputDropout,
-            Role::AttentionResidual,
-            layers,
-        );
+        self.residual(Role::AttentionOutputDropout, Role::AttentionResidual, layers);
     }
 
     /// Everything between the projections.
@@ -153,18 +149,14 @@ mod tests {
             panic!("no convolution")
         };
         assert_eq!(convolution.kind, MemoryKind::CausalConvStep);
-        assert_eq!(
-            (convolution.rows, convolution.cols),
-            (8, 128 * 64 + 2 * 8 * 128)
-        );
+        assert_eq!((convolution.rows, convolution.cols), (8, 128 * 64 + 2 * 8 * 128));
     }
 
     #[test]
     fn states_do_not_grow_with_the_context() {
         let arch = &Preset::find("qwen3-next-80b-a3b").unwrap().architecture;
         let cache = |context| {
-            let memory =
-                memory_use(arch, &Workload::decode(1, context), &Practice::default()).unwrap();
+            let memory = memory_use(arch, &Workload::decode(1, context), &Practice::default()).unwrap();
             memory.kv_cache.bytes()
         };
         let states = 36.0 * (32.0 * 128.0 * 128.0 * 4.0 + 8192.0 * 3.0 * 2.0);
@@ -185,9 +177,6 @@ mod tests {
         let mut other = arch.clone();
         other.linear.as_mut().unwrap().layers = 49;
         let error = other.validate().unwrap_err().to_string();
-        assert!(
-            error.contains("`linear.layers` is 49; allowed: 1 to 48"),
-            "{error}"
-        );
+        assert!(error.contains("`linear.layers` is 49; allowed: 1 to 48"), "{error}");
     }
 }

@@ -31,15 +31,7 @@ impl Lowering<'_> {
     }
 
     /// Up, elementwise function, down, for `members` groups of `rows` tokens.
-    fn mlp(
-        &mut self,
-        up: &Linear,
-        activation: Role,
-        down: &Linear,
-        rows: u64,
-        members: u64,
-        layers: u64,
-    ) {
+    fn mlp(&mut self, up: &Linear, activation: Role, down: &Linear, rows: u64, members: u64, layers: u64) {
         let kind = match self.arch.mlp.kind {
             MlpKind::Gelu => MemoryKind::Gelu,
             MlpKind::Swiglu => MemoryKind::Swiglu,
@@ -51,13 +43,7 @@ impl Lowering<'_> {
     }
 
     /// Training: gathered tokens through GEMMs of all experts.
-    fn experts_apart(
-        &mut self,
-        moe: &Moe,
-        linears: [Linear; 2],
-        [tokens, width]: [u64; 2],
-        layers: u64,
-    ) {
+    fn experts_apart(&mut self, moe: &Moe, linears: [Linear; 2], [tokens, width]: [u64; 2], layers: u64) {
         let (work, scope) = (self.work, Scope::Layer);
         // The ranks that share an expert gather its tokens; without sharing, each rank routes its own.
         let routed = (tokens * moe.top_k * work.expert_ranks()).div_ceil(work.tp);
@@ -98,14 +84,7 @@ impl Lowering<'_> {
             self.linear(&router, tokens, 1, scope, layers);
         }
         let softmax = MemoryKind::Softmax;
-        self.memory(
-            Role::RouterSoftmax,
-            softmax,
-            tokens,
-            moe.experts,
-            scope,
-            layers,
-        );
+        self.memory(Role::RouterSoftmax, softmax, tokens, moe.experts, scope, layers);
         if let Some(down) = of(Role::ExpertsLatentDown) {
             self.linear(&down, tokens, 1, scope, layers);
         }
@@ -124,14 +103,7 @@ impl Lowering<'_> {
                 let kind = MemoryKind::Add;
                 self.memory(Role::SharedGate, kind, tokens, hidden, scope, layers);
             }
-            self.memory(
-                Role::SharedAdd,
-                MemoryKind::Add,
-                tokens,
-                hidden,
-                scope,
-                layers,
-            );
+            self.memory(Role::SharedAdd, MemoryKind::Add, tokens, hidden, scope, layers);
         }
     }
 }

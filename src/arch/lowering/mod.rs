@@ -26,8 +26,8 @@ use super::layer::{Linear, Shards, StageLayers, rank_vocab};
 use super::optimizer::relative_traffic;
 use super::params::{active_weights, rank_expert_parameters, rank_parameters};
 use super::{
-    Architecture, AttentionKernel, Item, NormKind, NormPlacement, Optimizer, OptimizerStates,
-    Phase, Positions, Recompute, Role, Step, Workload,
+    Architecture, AttentionKernel, Item, NormKind, NormPlacement, Optimizer, OptimizerStates, Phase, Positions,
+    Recompute, Role, Step, Workload,
 };
 use crate::error::Result;
 use crate::ops::{Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass, pairs};
@@ -95,11 +95,7 @@ fn context_ranks(work: &Workload) -> u64 {
 
 /// Positions that the head predicts on one rank: all in training, the last of each sequence when serving.
 fn head_rows(work: &Workload) -> u64 {
-    if work.trains() {
-        work.rank_tokens()
-    } else {
-        work.batch
-    }
+    if work.trains() { work.rank_tokens() } else { work.batch }
 }
 
 /// The role of casts inside layers, and of those at embedding, head and loss.
@@ -144,20 +140,14 @@ impl Lowering<'_> {
         const { assert!(Phase::ALL.len() <= u8::BITS as usize) };
         let (seen, bit) = (&mut self.seen[role as usize], 1 << phase as u8);
         if *seen & bit != 0 {
-            let equal =
-                |item: &&mut Item| item.role == role && item.phase == phase && item.op == op;
+            let equal = |item: &&mut Item| item.role == role && item.phase == phase && item.op == op;
             if let Some(item) = self.items.iter_mut().find(equal) {
                 item.count += count;
                 return;
             }
         }
         *seen |= bit;
-        self.items.push(Item {
-            role,
-            phase,
-            op,
-            count,
-        });
+        self.items.push(Item { role, phase, op, count });
     }
 
     /// Adds an operator forward and, in training, what its backward pass needs.
@@ -208,11 +198,7 @@ impl Lowering<'_> {
         };
         let (inputs, outputs) = (linear.inputs, linear.outputs);
         let gemm = |m, n, k, layout| {
-            let layout = if dtype.casts_inputs() {
-                Layout::Tn
-            } else {
-                layout
-            };
+            let layout = if dtype.casts_inputs() { Layout::Tn } else { layout };
             Op::Gemm(Gemm {
                 batch: members,
                 layout,
@@ -240,20 +226,10 @@ impl Lowering<'_> {
     /// What training adds to the three GEMMs of a linear map: casts of its input and of the gradient of its output to 8
     /// bits, and the sum of weight gradients over micro-batches in fp32; under autocast the casts of its weights, also where
     /// it runs `again`, and of their gradients, and the sums of those as kernels of their own.
-    fn beside_linear(
-        &mut self,
-        linear: &Linear,
-        dtype: Dtype,
-        [rows, members]: [u64; 2],
-        times: u64,
-        again: u64,
-    ) {
+    fn beside_linear(&mut self, linear: &Linear, dtype: Dtype, [rows, members]: [u64; 2], times: u64, again: u64) {
         let activations = self.work.activation_dtype();
         if dtype.casts_inputs() {
-            for (phase, cols) in [
-                (Phase::Forward, linear.inputs),
-                (Phase::Backward, linear.outputs),
-            ] {
+            for (phase, cols) in [(Phase::Forward, linear.inputs), (Phase::Backward, linear.outputs)] {
                 let cast = Memory::forward(MemoryKind::Quantize, rows, cols, activations);
                 self.push(Role::Quantize, phase, Op::Memory(cast), times);
             }
@@ -281,15 +257,7 @@ impl Lowering<'_> {
     }
 
     /// A memory-bound kernel.
-    fn memory(
-        &mut self,
-        role: Role,
-        kind: MemoryKind,
-        rows: u64,
-        cols: u64,
-        scope: Scope,
-        times: u64,
-    ) {
+    fn memory(&mut self, role: Role, kind: MemoryKind, rows: u64, cols: u64, scope: Scope, times: u64) {
         let dtype = match role.is_of_residual() {
             true => self.work.weight_dtype(),
             false => self.work.activation_dtype(),
@@ -321,13 +289,9 @@ impl Lowering<'_> {
         let placement = self.arch.norm.placement;
         let (taken, given) = match role {
             Role::EmbeddingNorm => (0, 0),
-            Role::QueryNorm | Role::KeyNorm | Role::QueryLatentNorm | Role::KeyValueLatentNorm => {
-                (1, 1)
-            }
+            Role::QueryNorm | Role::KeyNorm | Role::QueryLatentNorm | Role::KeyValueLatentNorm => (1, 1),
             // The next linear map takes the residual stream itself.
-            Role::AttentionPostNorm | Role::MlpPostNorm if placement == NormPlacement::Post => {
-                (1, 1)
-            }
+            Role::AttentionPostNorm | Role::MlpPostNorm if placement == NormPlacement::Post => (1, 1),
             Role::AttentionPostNorm | Role::MlpPostNorm => (1, 0),
             // Each of the two branches casts for itself.
             Role::AttentionNorm if placement == NormPlacement::Shared => (0, 2),
@@ -342,8 +306,7 @@ impl Lowering<'_> {
     /// Casts of autocast: of a tensor to the format of linear maps, and back.
     fn casts(&self, rows: u64, cols: u64) -> [Op; 2] {
         let dtype = self.work.activation_dtype();
-        [MemoryKind::Downcast, MemoryKind::Upcast]
-            .map(|kind| Op::Memory(Memory::forward(kind, rows, cols, dtype)))
+        [MemoryKind::Downcast, MemoryKind::Upcast].map(|kind| Op::Memory(Memory::forward(kind, rows, cols, dtype)))
     }
 
     /// Whether dropout kernels run: training with the unfused stack.
@@ -369,27 +332,13 @@ impl Lowering<'_> {
             self.push(Role::EmbeddingZero, Phase::Backward, zero, 1);
         }
         if let Positions::Learned { .. } = self.arch.positions {
-            self.memory(
-                Role::PositionEmbedding,
-                MemoryKind::Add,
-                rows,
-                hidden,
-                edge,
-                1,
-            );
+            self.memory(Role::PositionEmbedding, MemoryKind::Add, rows, hidden, edge, 1);
         }
         if self.arch.norm.placement == NormPlacement::PreAndEmbedding {
             self.norm(Role::EmbeddingNorm, rows, hidden, edge, 1);
         }
         if self.drops_out() {
-            self.memory(
-                Role::EmbeddingDropout,
-                MemoryKind::Dropout,
-                rows,
-                hidden,
-                edge,
-                1,
-            );
+            self.memory(Role::EmbeddingDropout, MemoryKind::Dropout, rows, hidden, edge, 1);
         }
     }
 
@@ -397,14 +346,7 @@ impl Lowering<'_> {
     fn residual(&mut self, dropout: Role, add: Role, layers: u64) {
         let (rows, hidden) = (self.work.residual_rows(), self.arch.hidden);
         if self.drops_out() {
-            self.memory(
-                dropout,
-                MemoryKind::Dropout,
-                rows,
-                hidden,
-                Scope::Layer,
-                layers,
-            );
+            self.memory(dropout, MemoryKind::Dropout, rows, hidden, Scope::Layer, layers);
         }
         self.memory(add, MemoryKind::Add, rows, hidden, Scope::Layer, layers);
         // A norm after a branch casts the gradient of the branch.

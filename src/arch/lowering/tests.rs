@@ -17,11 +17,7 @@ fn unfused(work: Workload) -> Workload {
 }
 
 fn items(step: &Step, role: Role) -> Vec<Item> {
-    step.items
-        .iter()
-        .filter(|item| item.role == role)
-        .copied()
-        .collect()
+    step.items.iter().filter(|item| item.role == role).copied().collect()
 }
 
 /// `(m, n, k, batch, layout)` and count of every GEMM of a role, in order of phases.
@@ -111,11 +107,7 @@ fn unfused_attention_is_two_batched_gemms_with_kernels_between_and_flash_is_one(
             (GradWeight, [2048, 80, 2048, 128], "nt", 32),
         ]
     );
-    for role in [
-        Role::AttentionMask,
-        Role::AttentionSoftmax,
-        Role::AttentionDropout,
-    ] {
+    for role in [Role::AttentionMask, Role::AttentionSoftmax, Role::AttentionDropout] {
         assert_eq!(items(&step, role).len(), 2, "{role}");
     }
     assert!(items(&step, Role::Attention).is_empty());
@@ -189,9 +181,7 @@ fn gpt3_175b_matches_the_published_flop_figures() {
     assert_eq!(zetta(&[Role::AttentionValue]), 5.80);
     assert_eq!(zetta(&[Role::AttentionProjection]), 34.79);
     assert_eq!(zetta(&[Role::MlpUp, Role::MlpDown]), 278.31);
-    let head = gemm_flops(&step, |item| {
-        item.role == Role::Logits && item.phase == Phase::Forward
-    });
+    let head = gemm_flops(&step, |item| item.role == Role::Logits && item.phase == Phase::Forward);
     assert_eq!((head * steps / 1e17).round() / 1e4, 0.3775);
 }
 
@@ -222,11 +212,7 @@ fn model_flops_equal_the_lowered_gemms_of_every_preset() {
             for (causal, flops) in [(true, step.model_flops), (false, step.square_flops)] {
                 let lowered = passes * (gemms + attention(causal) + others);
                 let said = flops.flops();
-                assert!(
-                    close(said, lowered),
-                    "{}: {said} against {lowered}",
-                    arch.name
-                );
+                assert!(close(said, lowered), "{}: {said} against {lowered}", arch.name);
             }
         }
     }
@@ -287,11 +273,7 @@ fn a_server_runs_routed_experts_in_one_layer_that_all_ranks_share() {
     assert_eq!((op.width_shards, op.expert_shards, op.top_k), (2, 4, 8));
     assert!(items(&step, Role::ExpertsUp).is_empty());
     // Behind a latent, experts take its width.
-    let step = lower(
-        &preset("nemotron-3-super-120b-a12b"),
-        &Workload::prefill(1, 512),
-    )
-    .unwrap();
+    let step = lower(&preset("nemotron-3-super-120b-a12b"), &Workload::prefill(1, 512)).unwrap();
     let [
         Item {
             op: Op::Experts(op),
@@ -303,10 +285,7 @@ fn a_server_runs_routed_experts_in_one_layer_that_all_ranks_share() {
         panic!("no experts")
     };
     assert_eq!((op.hidden, op.gated), (1024, false));
-    assert_eq!(
-        gemms(&step, Role::ExpertsLatentDown)[0].1,
-        [512, 1024, 4096, 1]
-    );
+    assert_eq!(gemms(&step, Role::ExpertsLatentDown)[0].1, [512, 1024, 4096, 1]);
 }
 
 #[test]
@@ -317,9 +296,7 @@ fn a_decoding_step_attends_in_the_format_of_its_cache_and_a_prompt_in_its_own() 
             kv_cache_dtype: KvCacheDtype::Fp8,
             ..work
         };
-        attention(&lower(&arch, &work).unwrap(), Phase::Forward)[0]
-            .0
-            .dtype
+        attention(&lower(&arch, &work).unwrap(), Phase::Forward)[0].0.dtype
     };
     assert_eq!(dtype(Workload::decode(8, 4096)), Dtype::Fp8);
     assert_eq!(dtype(Workload::prefill(1, 4096)), Dtype::Bf16);
@@ -422,17 +399,11 @@ fn zero_stages_trade_the_all_reduce_for_scatter_and_gather() {
         (0, vec![(Phase::Update, AllReduce, 1)]),
         (
             1,
-            vec![
-                (Phase::Update, ReduceScatter, 1),
-                (Phase::Update, AllGather, 1),
-            ],
+            vec![(Phase::Update, ReduceScatter, 1), (Phase::Update, AllGather, 1)],
         ),
         (
             2,
-            vec![
-                (Phase::Backward, ReduceScatter, 4),
-                (Phase::Update, AllGather, 1),
-            ],
+            vec![(Phase::Backward, ReduceScatter, 4), (Phase::Update, AllGather, 1)],
         ),
         (
             3,
@@ -538,9 +509,7 @@ fn autocast_casts_every_weight_once_each_way_and_what_norms_give() {
     let [cast, plain] = [true, false].map(lowered);
     let matrices = |step: &Step| -> Vec<Item> {
         let items = step.items.iter().copied();
-        items
-            .filter(|item| !matches!(item.op, Op::Memory(_)))
-            .collect()
+        items.filter(|item| !matches!(item.op, Op::Memory(_))).collect()
     };
     assert_eq!(matrices(&cast), matrices(&plain));
     let elements = |kind| -> u64 {
@@ -555,10 +524,7 @@ fn autocast_casts_every_weight_once_each_way_and_what_norms_give() {
     // Outputs of 65 norms; backward also the gradients of 64 branches.
     let down = linears + (65 + 64) * residual + logits;
     assert_eq!(elements(MemoryKind::Downcast), 3 * down);
-    assert_eq!(
-        elements(MemoryKind::Upcast),
-        3 * (linears + 65 * residual + logits)
-    );
+    assert_eq!(elements(MemoryKind::Upcast), 3 * (linears + 65 * residual + logits));
     assert_eq!(elements(MemoryKind::AccumulateGradient), 0);
     // Each micro-batch after the first adds its gradients.
     let sums = items(&cast, Role::GradientAccumulation).into_iter();
@@ -574,11 +540,7 @@ fn autocast_casts_every_weight_once_each_way_and_what_norms_give() {
         if let Op::Memory(op) = item.op {
             let wide = matches!(
                 op.kind,
-                MemoryKind::RmsNorm
-                    | MemoryKind::Add
-                    | MemoryKind::Embedding
-                    | MemoryKind::Zero
-                    | MemoryKind::Adam
+                MemoryKind::RmsNorm | MemoryKind::Add | MemoryKind::Embedding | MemoryKind::Zero | MemoryKind::Adam
             );
             assert_eq!(op.dtype == Dtype::Fp32, wide, "{}", item.label());
         }
@@ -650,10 +612,7 @@ fn tensor_parallel_ranks_sum_the_embedding_in_the_format_of_the_residual_stream(
         (false, vec![(Phase::Forward, AllReduce, 1)]),
         (
             true,
-            vec![
-                (Phase::Backward, AllGather, 1),
-                (Phase::Forward, ReduceScatter, 1),
-            ],
+            vec![(Phase::Backward, AllGather, 1), (Phase::Forward, ReduceScatter, 1)],
         ),
     ] {
         let sums = |autocast, bytes| -> Vec<(Phase, CollectiveKind, u64)> {
@@ -675,10 +634,7 @@ fn tensor_parallel_ranks_sum_the_embedding_in_the_format_of_the_residual_stream(
         assert_eq!(sums(true, 2 * narrow), expected);
         assert_eq!(sums(false, 2 * narrow), []);
         let embedding = expected.len() as u64;
-        assert_eq!(
-            count(sums(false, narrow)),
-            count(sums(true, narrow)) + embedding
-        );
+        assert_eq!(count(sums(false, narrow)), count(sums(true, narrow)) + embedding);
     }
 }
 
@@ -762,9 +718,7 @@ fn context_ranks_share_attention_in_a_ring_and_windows_at_once() {
     let whole = lower(&arch, &split(1)).unwrap();
     let work = |step: &Step, phase| -> f64 {
         let all = attention(step, phase);
-        let flops = all
-            .iter()
-            .map(|(op, count)| op.flops().flops() * *count as f64);
+        let flops = all.iter().map(|(op, count)| op.flops().flops() * *count as f64);
         flops.sum()
     };
     for phase in [Phase::Forward, Phase::Backward] {
@@ -777,17 +731,11 @@ fn context_ranks_share_attention_in_a_ring_and_windows_at_once() {
         Op::Memory(op) => (op.rows, op.cols, op.dtype),
         _ => panic!("{op}"),
     };
-    let found: Vec<_> = merges
-        .iter()
-        .map(|item| (cols(&item.op), item.count))
-        .collect();
+    let found: Vec<_> = merges.iter().map(|item| (cols(&item.op), item.count)).collect();
     let gradients = 4096 + 2 * 1024;
     assert_eq!(
         found,
-        [
-            ((2048, 4096, Dtype::Fp32), 128),
-            ((2048, gradients, Dtype::Bf16), 128)
-        ]
+        [((2048, 4096, Dtype::Fp32), 128), ((2048, gradients, Dtype::Bf16), 128)]
     );
 
     let step = lower(&preset("gemma-2-9b"), &split(2)).unwrap();
@@ -825,12 +773,7 @@ fn in_fp8_linear_maps_gather_one_byte_an_element() {
     );
     assert_eq!(
         gathered("llama-3-8b", Dtype::Fp8),
-        [
-            (Forward, 1, 64),
-            (Forward, 2, 1),
-            (Backward, 1, 128),
-            (Backward, 2, 2)
-        ]
+        [(Forward, 1, 64), (Forward, 2, 1), (Backward, 1, 128), (Backward, 2, 2)]
     );
     // Routers decide in 16 bits.
     assert_eq!(

@@ -8,10 +8,7 @@ use std::path::Path;
 
 /// Whether a file is CSV by its name.
 pub(in crate::dataset) fn is_csv(path: &Path) -> bool {
-    let named = |ending: &str| {
-        path.extension()
-            .is_some_and(|own| own.eq_ignore_ascii_case(ending))
-    };
+    let named = |ending: &str| path.extension().is_some_and(|own| own.eq_ignore_ascii_case(ending));
     named("csv") || named("txt")
 }
 
@@ -25,10 +22,7 @@ pub(super) fn to_parquet(content: &[u8], place: &str) -> Result<Vec<u8>> {
     let mut reader = ReaderBuilder::new();
     let mut reader = reader.trim(Trim::All).from_reader(content);
     let names = reader.headers().map_err(damaged)?.clone();
-    let records: Vec<StringRecord> = reader
-        .records()
-        .collect::<csv::Result<_>>()
-        .map_err(damaged)?;
+    let records: Vec<StringRecord> = reader.records().collect::<csv::Result<_>>().map_err(damaged)?;
     let fields = names.iter().map(|name| Field {
         name,
         kind: Kind::Text,

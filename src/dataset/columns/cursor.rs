@@ -127,9 +127,7 @@ impl Cursor {
                 let values = take.values(reader)?.into_iter();
                 Column::Numbers(values.map(|value| value.map(f64::from)).collect())
             }
-            ColumnReader::ByteArrayColumnReader(reader) => {
-                Column::Texts(TextColumn::new(take.values(reader)?)?)
-            }
+            ColumnReader::ByteArrayColumnReader(reader) => Column::Texts(TextColumn::new(take.values(reader)?)?),
             _ => Column::Other("another type".to_owned()),
         })
     }
@@ -143,10 +141,7 @@ struct Take<'a> {
 }
 
 impl Take<'_> {
-    fn values<T: DataType>(
-        &mut self,
-        reader: &mut ColumnReaderImpl<T>,
-    ) -> Result<Vec<Option<T::T>>, String> {
+    fn values<T: DataType>(&mut self, reader: &mut ColumnReaderImpl<T>) -> Result<Vec<Option<T::T>>, String> {
         let rows = self.ranges.iter().map(Range::len).sum();
         let mut values = Vec::with_capacity(rows);
         let (mut levels, mut found) = (Vec::new(), Vec::new());
@@ -180,10 +175,7 @@ impl Take<'_> {
         }
         match values.len() == rows {
             true => Ok(values),
-            false => Err(format!(
-                "a column has {} values for {rows} rows",
-                values.len()
-            )),
+            false => Err(format!("a column has {} values for {rows} rows", values.len())),
         }
     }
 }

@@ -58,9 +58,7 @@ pub(in crate::dataset) fn encode<'a>(
         let end = rows.min(start + ROWS_PER_GROUP);
         let mut group = file.next_row_group()?;
         for (place, field) in fields.iter().enumerate() {
-            let mut column = group
-                .next_column()?
-                .expect("there is a column for each field");
+            let mut column = group.next_column()?.expect("there is a column for each field");
             for start in (start..end).step_by(ROWS_PER_PART) {
                 let part = start..end.min(start + ROWS_PER_PART);
                 values(place, part).write(&mut column, field.may_be_null)?;

@@ -6,26 +6,17 @@
 //! of the activation; trtllm attention includes the rotary embedding and the cache write.
 
 use super::{
-    Batch, Filter, Importer, MICROSECOND, MILLISECOND, Parquet, Reader, Reading, Reason, Recipe,
-    Supplied, unknown,
+    Batch, Filter, Importer, MICROSECOND, MILLISECOND, Parquet, Reader, Reading, Reason, Recipe, Supplied, unknown,
 };
 use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::ops::{
-    Attention, Collective, CollectiveKind, Dtype, Experts, Gemm, Layout, LinearAttention, Memory,
-    MemoryKind, Op, Pass, Recurrence, RouterLoad,
+    Attention, Collective, CollectiveKind, Dtype, Experts, Gemm, Layout, LinearAttention, Memory, MemoryKind, Op, Pass,
+    Recurrence, RouterLoad,
 };
 use std::path::Path;
 
-const GEMM: &[&str] = &[
-    "gemm_dtype",
-    "m",
-    "n",
-    "k",
-    "latency",
-    "kernel_source",
-    "suspect",
-];
+const GEMM: &[&str] = &["gemm_dtype", "m", "n", "k", "latency", "kernel_source", "suspect"];
 const ATTENTION: &[&str] = &[
     "attn_dtype",
     "kv_cache_dtype",
@@ -122,14 +113,7 @@ const LINEAR: &[&str] = &[
 const DELTA: [&str; 4] = ["num_k_heads", "head_k_dim", "num_v_heads", "head_v_dim"];
 const STATE_SPACE: [&str; 4] = ["n_groups", "d_state", "nheads", "head_dim"];
 
-const QUANTIZE: &[&str] = &[
-    "op_name",
-    "kernel_source",
-    "quant_dtype",
-    "m",
-    "k",
-    "latency",
-];
+const QUANTIZE: &[&str] = &["op_name", "kernel_source", "quant_dtype", "m", "k", "latency"];
 
 /// The publisher and its tables.
 pub(super) const IMPORTER: Importer = Importer {
@@ -145,18 +129,11 @@ pub(super) fn supplied(path: &Path, filter: &Filter) -> Vec<(&'static str, Suppl
     let folders = || path.parent().into_iter().flat_map(Path::components);
     let mut folders = folders().filter_map(|folder| folder.as_os_str().to_str());
     let gpu = folders.find(|name| Gpu::find(name).is_ok());
-    let stem = path
-        .file_stem()
-        .and_then(|stem| stem.to_str())
-        .unwrap_or("");
+    let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or("");
     let table = stem.strip_suffix("_perf").unwrap_or(stem);
     let asked = filter.supplied().filter(|(name, _)| *name == "gpu");
     let known = gpu.map(|name| ("gpu", Supplied::Text(name.to_owned())));
-    let same = [
-        ("gpu", "device"),
-        ("dtype", "nccl_dtype"),
-        ("dtype", "allreduce_dtype"),
-    ];
+    let same = [("gpu", "device"), ("dtype", "nccl_dtype"), ("dtype", "allreduce_dtype")];
     // Of tables in one file only some have these.
     let null = ["suspect", "window_size", "bmm_dtype", "num_tokens"].iter();
     let null = null.chain(&DELTA).chain(&STATE_SPACE);
@@ -188,11 +165,7 @@ fn recipe(file: &Parquet) -> Option<Recipe> {
                 identity: &["gpu", "framework", "version", "op_name", "dtype"],
                 identify: |texts| {
                     let sums = matches!(texts[3], "all_reduce" | "reduce_scatter");
-                    let integers = if sums && texts[4] == "int8" {
-                        " int8"
-                    } else {
-                        ""
-                    };
+                    let integers = if sums && texts[4] == "int8" { " int8" } else { "" };
                     (texts[0].to_owned(), stack(texts, integers))
                 },
                 columns: COLLECTIVE,
@@ -229,10 +202,7 @@ fn recipe(file: &Parquet) -> Option<Recipe> {
                         "sglang_flashinfer_trtllm_moe" => " flashinfer_trtllm",
                         _ => "",
                     };
-                    (
-                        texts[0].to_owned(),
-                        stack(texts, &format!("{scales}{library}")),
-                    )
+                    (texts[0].to_owned(), stack(texts, &format!("{scales}{library}")))
                 },
                 columns: EXPERTS,
                 readers: vec![experts],
@@ -416,12 +386,7 @@ fn quantize<'a>(batch: &'a Batch<'_>) -> Result<Reader<'a>> {
         }
         let (rows, cols) = (rows.size(row), cols.size(row));
         Ok(Reading {
-            op: Op::Memory(Memory::forward(
-                MemoryKind::CastFp8,
-                rows,
-                cols,
-                Dtype::Bf16,
-            )),
+            op: Op::Memory(Memory::forward(MemoryKind::CastFp8, rows, cols, Dtype::Bf16)),
             time: latency.time(row, MILLISECOND),
             group: None,
             libraries: kernel.get(row),
@@ -494,8 +459,7 @@ fn experts<'a>(batch: &'a Batch<'_>) -> Result<Reader<'a>> {
     let tokens = batch.counts("num_tokens")?;
     let (hidden, width) = (batch.counts("hidden_size")?, batch.counts("inter_size")?);
     let (top_k, experts) = (batch.counts("topk")?, batch.counts("num_experts")?);
-    let (width_shards, expert_shards) =
-        (batch.counts("moe_tp_size")?, batch.counts("moe_ep_size")?);
+    let (width_shards, expert_shards) = (batch.counts("moe_tp_size")?, batch.counts("moe_ep_size")?);
     let load = batch.texts("distribution")?;
     let latency = batch.numbers("latency")?;
     let kernel = batch.texts("kernel_source")?;
@@ -513,10 +477,7 @@ fn experts<'a>(batch: &'a Batch<'_>) -> Result<Reader<'a>> {
             top_k: top_k.size(row),
             width_shards: width_shards.size(row),
             expert_shards: expert_shards.size(row),
-            gated: !matches!(
-                (width.size(row), top_k.size(row)),
-                (1856, 6) | (2688 | 5120, 22)
-            ),
+            gated: !matches!((width.size(row), top_k.size(row)), (1856, 6) | (2688 | 5120, 22)),
             load: match load.get(row) {
                 Some("balanced") => RouterLoad::Even,
                 Some("power_law_1.01") => RouterLoad::PowerLaw101,
@@ -531,10 +492,7 @@ fn experts<'a>(batch: &'a Batch<'_>) -> Result<Reader<'a>> {
         };
         let unsharded = is("sglang") && (op.hidden, op.width) == (2816, 704);
         if unsharded && op.expert_shards > 1 {
-            return Err(
-                "two to eight expert shards take longer than one, as if every rank ran all tokens"
-                    .to_owned(),
-            );
+            return Err("two to eight expert shards take longer than one, as if every rank ran all tokens".to_owned());
         }
         // DeepSeek-V3's router is group-limited: the experts of a token are in four of eight groups. SGLang's and vLLM's tables
         // draw logits without regard to that: some ranks get up to five times their share, and an even load visits half of the
@@ -543,9 +501,7 @@ fn experts<'a>(batch: &'a Batch<'_>) -> Result<Reader<'a>> {
             && !is("trtllm")
             && (op.hidden, op.width, op.experts, op.top_k) == (7168, 2048, 256, 8);
         if group_limited && (op.expert_shards > 1 || op.load == RouterLoad::Even) {
-            return Err(
-                "group-limited routing spreads tokens otherwise than the load says".to_owned(),
-            );
+            return Err("group-limited routing spreads tokens otherwise than the load says".to_owned());
         }
         Ok(Reading {
             op: Op::Experts(op),
@@ -567,9 +523,7 @@ fn cached_format(
     match (dtype, cache) {
         (Some("bfloat16"), Some("bfloat16")) => Ok(Dtype::Bf16),
         (Some("bfloat16"), Some("fp8")) if decodes => Ok(Dtype::Fp8),
-        (Some("bfloat16"), Some("fp8")) => {
-            Err("a prompt in bfloat16 that fills an fp8 cache".to_owned())
-        }
+        (Some("bfloat16"), Some("fp8")) => Err("a prompt in bfloat16 that fills an fp8 cache".to_owned()),
         (other, _) => Err(unknown(column, other)),
     }
 }
@@ -589,9 +543,7 @@ fn latent<'a>(batch: &'a Batch<'_>) -> Result<Reader<'a>> {
     let kernel = batch.texts("kernel_source")?;
     Ok(Box::new(move |row| {
         if table.get(row) == Some("mla_bmm") {
-            return Err(
-                "the GEMMs that latent attention absorbs, a batch of one a head".to_owned(),
-            );
+            return Err("the GEMMs that latent attention absorbs, a batch of one a head".to_owned());
         }
         let (new, cached) = (new.count(row), cached.count(row));
         let dtype = cached_format("mla_dtype", dtype.get(row), cache.get(row), [new, cached])?;
@@ -629,9 +581,7 @@ fn linear<'a>(batch: &'a Batch<'_>) -> Result<Reader<'a>> {
     let table = batch.texts("table")?;
     let (kernel, phase) = (batch.texts("kernel_source")?, batch.texts("phase")?);
     let (members, length) = (batch.counts("batch_size")?, batch.counts("seq_len")?);
-    let read = |names: [&str; 4]| -> Result<Vec<_>> {
-        names.iter().map(|name| batch.numbers(name)).collect()
-    };
+    let read = |names: [&str; 4]| -> Result<Vec<_>> { names.iter().map(|name| batch.numbers(name)).collect() };
     let (delta, state_space) = (read(DELTA)?, read(STATE_SPACE)?);
     let latency = batch.numbers("latency")?;
     Ok(Box::new(move |row| {

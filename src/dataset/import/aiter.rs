@@ -6,16 +6,7 @@ use super::{Batch, Importer, MICROSECOND, Parquet, Reader, Reading, Recipe, unkn
 use crate::error::Result;
 use crate::ops::{Dtype, Experts, Gemm, Op};
 
-const GEMM: &[&str] = &[
-    "cu_num",
-    "M",
-    "N",
-    "K",
-    "us",
-    "file",
-    "q_dtype_w",
-    "libtype",
-];
+const GEMM: &[&str] = &["cu_num", "M", "N", "K", "us", "file", "q_dtype_w", "libtype"];
 
 const EXPERTS: &[&str] = &[
     "tokens",

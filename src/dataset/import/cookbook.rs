@@ -77,10 +77,7 @@ fn log_row(timing: &str, tp: u64) -> Option<String> {
         Some((sizes, repeats)) => (sizes, repeats.parse().ok()?),
         None => (sizes, 1),
     };
-    let sizes: Vec<u64> = sizes
-        .split('x')
-        .map(|size| size.parse().ok())
-        .collect::<Option<_>>()?;
+    let sizes: Vec<u64> = sizes.split('x').map(|size| size.parse().ok()).collect::<Option<_>>()?;
     let (batch, m, k, n) = match sizes[..] {
         [m, k, n] => (1, m.checked_mul(repeats)?, k, n),
         [batch, m, k, n] => (batch, m, k, n),

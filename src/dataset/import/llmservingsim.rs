@@ -45,10 +45,7 @@ fn recipe(file: &Parquet) -> Option<Recipe> {
 }
 
 /// The model of a row and its tensor-parallel ranks (`tp4`).
-fn place(
-    model: Option<&str>,
-    tp: Option<&str>,
-) -> std::result::Result<(&'static Architecture, u64), Reason> {
+fn place(model: Option<&str>, tp: Option<&str>) -> std::result::Result<(&'static Architecture, u64), Reason> {
     let (model, tp) = (model.unwrap_or("null"), tp.unwrap_or("null"));
     let preset = Preset::find(model).map_err(|_| format!("no preset describes `{model}`"))?;
     let ranks = tp.strip_prefix("tp").and_then(|ranks| ranks.parse().ok());
@@ -58,11 +55,7 @@ fn place(
 }
 
 /// The operator of a layer over `tokens` on one rank.
-fn operator(
-    (arch, ranks): (&Architecture, u64),
-    layer: Option<&str>,
-    tokens: u64,
-) -> std::result::Result<Op, Reason> {
+fn operator((arch, ranks): (&Architecture, u64), layer: Option<&str>, tokens: u64) -> std::result::Result<Op, Reason> {
     let hidden = arch.hidden;
     let queries = arch.heads * arch.head_dim / ranks;
     let keys = arch.kv_heads * arch.head_dim / ranks;

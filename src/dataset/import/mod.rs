@@ -116,11 +116,7 @@ pub struct Filter {
 }
 
 /// Imports files of one source; what is not kept is counted with its reason.
-pub fn import<P: AsRef<Path> + Sync>(
-    source: Source,
-    paths: &[P],
-    filter: &Filter,
-) -> Result<Table> {
+pub fn import<P: AsRef<Path> + Sync>(source: Source, paths: &[P], filter: &Filter) -> Result<Table> {
     let wanted = filter.resolved(|name| Gpu::find(name).map(|gpu| gpu.name.clone()))?;
     let tables: Vec<Table> = paths
         .par_iter()
@@ -231,9 +227,7 @@ fn import_file(source: Source, path: &Path, wanted: &Filter) -> Result<Table> {
                 let kept = read(row).and_then(|reading| keep(reading, place, &mut origins));
                 match kept {
                     Ok(row) => table.rows.push(row),
-                    Err(reason) => table
-                        .skipped
-                        .add_at(&reason, 1, || Some(file.position(number))),
+                    Err(reason) => table.skipped.add_at(&reason, 1, || Some(file.position(number))),
                 }
             }
         }
@@ -243,11 +237,7 @@ fn import_file(source: Source, path: &Path, wanted: &Filter) -> Result<Table> {
 }
 
 /// Checks a reading and makes it a row.
-fn keep(
-    reading: Reading<'_>,
-    place: &Place,
-    origins: &mut Origins,
-) -> std::result::Result<Row, Reason> {
+fn keep(reading: Reading<'_>, place: &Place, origins: &mut Origins) -> std::result::Result<Row, Reason> {
     let row = Row {
         op: reading.op,
         gpu: Arc::clone(&place.name),
@@ -261,8 +251,7 @@ fn keep(
         origin: origins.get(reading.libraries),
         measured: None,
     };
-    schema::check(&row)
-        .map_err(|problem| format!("`{}` is not {}", problem.column, problem.allowed))?;
+    schema::check(&row).map_err(|problem| format!("`{}` is not {}", problem.column, problem.allowed))?;
     objection(&row, place.gpu).map_or(Ok(row), Err)
 }
 
@@ -323,9 +312,7 @@ impl Filter {
             ("source", self.source.clone()),
             ("licence", self.licence.clone()),
         ];
-        let stated = columns
-            .into_iter()
-            .filter_map(|(name, text)| Some((name, text?)));
+        let stated = columns.into_iter().filter_map(|(name, text)| Some((name, text?)));
         stated.map(|(name, text)| (name, Supplied::Text(text)))
     }
 
@@ -386,8 +373,7 @@ impl Origins {
             return Arc::clone(origin);
         }
         let origin = new();
-        self.by_libraries
-            .insert(name.to_owned(), Arc::clone(&origin));
+        self.by_libraries.insert(name.to_owned(), Arc::clone(&origin));
         origin
     }
 }

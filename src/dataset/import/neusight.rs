@@ -54,17 +54,15 @@ fn recipe(file: &Parquet) -> Option<Recipe> {
             readers: vec![reader],
         })
     };
-    recipe(PRODUCT, product)
-        .or_else(|| recipe(MEMORY, memory))
-        .or_else(|| {
-            let in_models = file.has_all(IN_MODELS) && file.has("gpu");
-            in_models.then_some(Recipe {
-                identity: &["gpu"],
-                identify: |texts| (texts[0].to_owned(), "torch 2.1, in models".to_owned()),
-                columns: IN_MODELS,
-                readers: vec![in_model],
-            })
+    recipe(PRODUCT, product).or_else(|| recipe(MEMORY, memory)).or_else(|| {
+        let in_models = file.has_all(IN_MODELS) && file.has("gpu");
+        in_models.then_some(Recipe {
+            identity: &["gpu"],
+            identify: |texts| (texts[0].to_owned(), "torch 2.1, in models".to_owned()),
+            columns: IN_MODELS,
+            readers: vec![in_model],
         })
+    })
 }
 
 /// A batched product `[M,K] x [K,N]`, or a linear layer of `M` rows from `N` to `K` features.
@@ -136,16 +134,12 @@ fn in_model<'a>(rows: &'a Batch<'_>) -> Result<Reader<'a>> {
         let output = output.get(row).unwrap_or_default();
         let output = shapes(&format!(
             "[{}]",
-            output
-                .replace('(', "[")
-                .replace(",)", "]")
-                .replace(')', "]")
+            output.replace('(', "[").replace(",)", "]").replace(')', "]")
         ));
         let op = inputs
             .zip(output)
             .and_then(|(inputs, output)| traced(target, &inputs, output.first()?));
-        let op = op
-            .ok_or_else(|| format!("operator `{}`", target.rsplit('.').next().unwrap_or(target)))?;
+        let op = op.ok_or_else(|| format!("operator `{}`", target.rsplit('.').next().unwrap_or(target)))?;
         Ok(Reading::new(op, latency.time(row, MILLISECOND)))
     }))
 }
@@ -169,21 +163,13 @@ fn traced(target: &str, inputs: &[Vec<u64>], output: &[u64]) -> Option<Op> {
         }))
     };
     let last = target.rsplit('.').next()?;
-    let is_function = |name: &str| {
-        target.contains(&format!(" {name} of ")) || target.contains(&format!(" {name}>"))
-    };
+    let is_function = |name: &str| target.contains(&format!(" {name} of ")) || target.contains(&format!(" {name}>"));
     if is_function("addmm") {
         return gemm(rows, width, *inputs.get(1)?.last()?, 1, Layout::Nn);
     }
     if is_function("bmm") || is_function("matmul") {
         let (&m, batch) = output.split_last()?.1.split_last()?;
-        return gemm(
-            m,
-            width,
-            *inputs.first()?.last()?,
-            batch.iter().product(),
-            Layout::Nn,
-        );
+        return gemm(m, width, *inputs.first()?.last()?, batch.iter().product(), Layout::Nn);
     }
     if is_function("softmax") {
         return memory(MemoryKind::Softmax);

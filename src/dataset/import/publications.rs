@@ -5,9 +5,7 @@
 
 use super::{Batch, Importer, MICROSECOND, MILLISECOND, Parquet, Reader, Reading, Recipe, unknown};
 use crate::error::Result;
-use crate::ops::{
-    Attention, Collective, CollectiveKind, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass,
-};
+use crate::ops::{Attention, Collective, CollectiveKind, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
 use crate::units::Seconds;
 
 const ATTENTION: &[&str] = &[
@@ -26,16 +24,7 @@ const ATTENTION: &[&str] = &[
     "suspect",
     "source_repo",
 ];
-const GEMM: &[&str] = &[
-    "kind",
-    "layout",
-    "m",
-    "n",
-    "k",
-    "dtype",
-    "time_us",
-    "source_repo",
-];
+const GEMM: &[&str] = &["kind", "layout", "m", "n", "k", "dtype", "time_us", "source_repo"];
 const MEMORY: &[&str] = &[
     "kernel",
     "provider",
@@ -198,9 +187,7 @@ fn memory<'a>(rows: &'a Batch<'_>) -> Result<Reader<'a>> {
                 let both = heads.size(row).saturating_add(kv_heads.size(row));
                 (MemoryKind::Rotary, head_dim.saturating_mul(both))
             }
-            "cross_entropy" | "megatron_cross_entropy" => {
-                (MemoryKind::CrossEntropy, vocab.size(row))
-            }
+            "cross_entropy" | "megatron_cross_entropy" => (MemoryKind::CrossEntropy, vocab.size(row)),
             "megatron_swiglu" => (MemoryKind::Swiglu, ffn.size(row)),
             "swiglu" | "geglu" | "tiled_swiglu" | "tiled_geglu" => {
                 return Err("an MLP with its GEMMs".to_owned());
@@ -219,9 +206,7 @@ fn memory<'a>(rows: &'a Batch<'_>) -> Result<Reader<'a>> {
             Some("full") => return Err("both passes in one time".to_owned()),
             other => return Err(unknown("mode", other)),
         };
-        let liger = provider
-            .get(row)
-            .is_some_and(|name| name.starts_with("liger"));
+        let liger = provider.get(row).is_some_and(|name| name.starts_with("liger"));
         let time = time.time(row, MILLISECOND);
         if liger && pass == Pass::Backward && time < LEAST_LIGER_BACKWARD {
             return Err("a backward pass in which the host is timed".to_owned());

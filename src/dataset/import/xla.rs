@@ -13,9 +13,7 @@ const COLLECTIVE: &[&str] = &[
     "throughput_gb_s",
 ];
 
-const GEMM: &[&str] = &[
-    "batch", "m", "n", "k", "lhs", "rhs", "out", "time_us", "suspect",
-];
+const GEMM: &[&str] = &["batch", "m", "n", "k", "lhs", "rhs", "out", "time_us", "suspect"];
 
 /// GB/s below which a rate in whole hundredths says nothing of the time that follows from it: 2 % at the least.
 const LEAST_RATE: f64 = 0.25;

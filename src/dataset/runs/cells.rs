@@ -18,10 +18,7 @@ impl<'a> Cells<'a> {
 
     /// A text; nothing where the cell is null.
     pub fn text(self, column: &str) -> Result<Option<&'a str>, Reason> {
-        let texts = self
-            .batch
-            .texts(column)
-            .map_err(|error| error.to_string())?;
+        let texts = self.batch.texts(column).map_err(|error| error.to_string())?;
         Ok(texts.get(self.row))
     }
 
@@ -32,28 +29,19 @@ impl<'a> Cells<'a> {
 
     /// Whether a flag is set.
     pub fn flag(self, column: &str) -> Result<bool, Reason> {
-        let flags = self
-            .batch
-            .flags(column)
-            .map_err(|error| error.to_string())?;
+        let flags = self.batch.flags(column).map_err(|error| error.to_string())?;
         Ok(flags.get(self.row) == Some(true))
     }
 
     /// A number; nothing where the cell is null.
     pub fn number(self, column: &str) -> Result<Option<f64>, Reason> {
-        let numbers = self
-            .batch
-            .numbers(column)
-            .map_err(|error| error.to_string())?;
+        let numbers = self.batch.numbers(column).map_err(|error| error.to_string())?;
         Ok(numbers.get(self.row))
     }
 
     /// A whole number from 0; nothing where the cell is null.
     pub fn whole(self, column: &str) -> Result<Option<u64>, Reason> {
-        let counts = self
-            .batch
-            .counts(column)
-            .map_err(|error| error.to_string())?;
+        let counts = self.batch.counts(column).map_err(|error| error.to_string())?;
         let Some(count) = counts.get(self.row) else {
             return Ok(None);
         };

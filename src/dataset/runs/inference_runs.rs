@@ -116,11 +116,7 @@ impl Setting {
         let preset = preset.map_err(|_| format!("no preset describes `{model}`"))?;
         let architecture = preset.architecture.clone();
         let note = cells.text_or_empty("note")?;
-        let drawn = if note.contains(INFERENCE_MAX) {
-            DRAWN
-        } else {
-            1.0
-        };
+        let drawn = if note.contains(INFERENCE_MAX) { DRAWN } else { 1.0 };
         let output = cells.number("osl")?.ok_or("`osl` is not stated")?;
         let length = |tokens: f64| (tokens * drawn).round() as u64;
         let load = Serving {
@@ -128,10 +124,7 @@ impl Setting {
             prompt: length(cells.size("isl")? as f64),
             output: length(output),
         };
-        let (name, version) = (
-            cells.text_or_empty("framework")?,
-            cells.text_or_empty("version")?,
-        );
+        let (name, version) = (cells.text_or_empty("framework")?, cells.text_or_empty("version")?);
         let name = match name {
             "trtllm" => "TensorRT-LLM",
             "vllm" => "vLLM",
@@ -154,10 +147,7 @@ impl Setting {
     }
 
     /// The first token and the further ones, as far as the row states them.
-    fn times(
-        &self,
-        cells: Cells<'_>,
-    ) -> std::result::Result<Vec<std::result::Result<Time, Reason>>, Reason> {
+    fn times(&self, cells: Cells<'_>) -> std::result::Result<Vec<std::result::Result<Time, Reason>>, Reason> {
         let (first, further) = (cells.number("ttft_ms")?, cells.number("tpot_ms")?);
         let Serving { prompt, output, .. } = self.load;
         let batch = self.load.per_rank(self.layout.dp);
@@ -170,9 +160,7 @@ impl Setting {
         if let Some(first) = first {
             let sequences = if self.served { 1 } else { batch };
             // LMDeploy sends the requests of a batch together and prefills them in turn.
-            let queued = !self.served
-                && batch > 1
-                && cells.text("source_repo")? == Some("InternLM/lmdeploy");
+            let queued = !self.served && batch > 1 && cells.text("source_repo")? == Some("InternLM/lmdeploy");
             times.push(if queued {
                 Err("the first token of a batch waits for the prefill of others".to_owned())
             } else {
@@ -183,10 +171,7 @@ impl Setting {
             let waiting = first.unwrap_or(0.0);
             let whole = waiting + further * output.saturating_sub(1) as f64;
             times.push(if self.served && waiting > QUEUED * whole {
-                Err(
-                    "over a quarter of a request passes before its first token: fewer ran than were sent"
-                        .to_owned(),
-                )
+                Err("over a quarter of a request passes before its first token: fewer ran than were sent".to_owned())
             } else {
                 Ok((tpot, decode, further))
             });
@@ -241,11 +226,7 @@ impl Setting {
 }
 
 /// Ranks and number format.
-fn layout(
-    cells: Cells<'_>,
-    gpu: &Gpu,
-    architecture: &Architecture,
-) -> std::result::Result<Workload, Reason> {
+fn layout(cells: Cells<'_>, gpu: &Gpu, architecture: &Architecture) -> std::result::Result<Workload, Reason> {
     let (gpus, tp) = (cells.size("num_gpus")?, cells.size("tp")?);
     let pp = cells.whole("pp")?.unwrap_or(1).max(1);
     let dp = match cells.whole("dp")? {

@@ -73,8 +73,7 @@ fn run(cells: Cells<'_>) -> std::result::Result<Run, Reason> {
         context: 2 * tokens,
         ..workload
     };
-    let memory = memory_use(&architecture, &full, &Practice::default())
-        .map_err(|error| error.to_string())?;
+    let memory = memory_use(&architecture, &full, &Practice::default()).map_err(|error| error.to_string())?;
     if !memory.fits(gpu) {
         return Err("the caches of the batch do not fit: fewer requests ran at once".to_owned());
     }
@@ -87,13 +86,7 @@ fn run(cells: Cells<'_>) -> std::result::Result<Run, Reason> {
         architecture.name, gpu.name
     );
     let time = Seconds::from_secs(time);
-    let step = Run::step(
-        Publisher::LlmInferenceBench,
-        gpu,
-        architecture,
-        workload,
-        time,
-    );
+    let step = Run::step(Publisher::LlmInferenceBench, gpu, architecture, workload, time);
     Ok(Run {
         label,
         measure: Measure::Batch,

@@ -20,8 +20,7 @@ use self::cells::Cells;
 use super::columns::Parquet;
 use super::{Filter, Skipped};
 use crate::arch::{
-    Architecture, Biases, Mlp, MlpKind, Norm, NormKind, NormPlacement, Positions, QkNorm, Stated,
-    Workload,
+    Architecture, Biases, Mlp, MlpKind, Norm, NormKind, NormPlacement, Positions, QkNorm, Stated, Workload,
 };
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, GpuCatalog};
@@ -59,9 +58,7 @@ impl Publisher {
             Self::Vtrain => "Megatron-DeepSpeed 2022",
             Self::Pipeweave => "vLLM",
             Self::Neusight => "PyTorch 2.1",
-            Self::TrainingSteps | Self::InferenceRuns | Self::LlmInferenceBench | Self::Native => {
-                ""
-            }
+            Self::TrainingSteps | Self::InferenceRuns | Self::LlmInferenceBench | Self::Native => "",
         }
     }
 
@@ -162,12 +159,7 @@ impl Run {
     }
 
     /// The same of our own, on any GPU, with its usual label.
-    pub fn measured(
-        gpu: Cow<'static, Gpu>,
-        architecture: Architecture,
-        workload: Workload,
-        time: Seconds,
-    ) -> Self {
+    pub fn measured(gpu: Cow<'static, Gpu>, architecture: Architecture, workload: Workload, time: Seconds) -> Self {
         let run = Self {
             publisher: Publisher::Native,
             label: String::new(),
@@ -193,10 +185,7 @@ impl Run {
     /// Model, GPUs and workload.
     fn usual_label(&self) -> String {
         let (gpus, gpu) = (self.workload.gpus(), &self.gpu.name);
-        format!(
-            "{}, {gpus} x {gpu}, {}",
-            self.architecture.name, self.workload
-        )
+        format!("{}, {gpus} x {gpu}, {}", self.architecture.name, self.workload)
     }
 
     /// Model, GPU and number format.
@@ -236,11 +225,7 @@ pub fn read_runs<P: AsRef<Path>>(paths: &[P], gpus: &GpuCatalog) -> Result<Runs>
 }
 
 /// Reads tables of one publisher, or of any.
-pub fn read_runs_of<P: AsRef<Path>>(
-    paths: &[P],
-    publisher: Option<Publisher>,
-    gpus: &GpuCatalog,
-) -> Result<Runs> {
+pub fn read_runs_of<P: AsRef<Path>>(paths: &[P], publisher: Option<Publisher>, gpus: &GpuCatalog) -> Result<Runs> {
     let mut all = Runs::default();
     for path in paths {
         let path = path.as_ref();

@@ -5,8 +5,8 @@
 
 use super::{Measure, Run, Serving};
 use crate::arch::{
-    Architecture, AttentionKernel, Dimension, KvCacheDtype, Mode, OptimizerStates, Preset, Recipe,
-    Recompute, Workload, parse_config, read_config,
+    Architecture, AttentionKernel, Dimension, KvCacheDtype, Mode, OptimizerStates, Preset, Recipe, Recompute, Workload,
+    parse_config, read_config,
 };
 use crate::dataset::check_target;
 use crate::dataset::column::Kind;
@@ -199,11 +199,7 @@ static COLUMNS: [Column; 34] = [
     dimension!("batch", Batch, "sequences of a micro-batch of one replica"),
     dimension!("seq", Seq, "new tokens a sequence"),
     dimension!("context", Context, "cached tokens a sequence"),
-    dimension!(
-        "microbatches",
-        Microbatches,
-        "micro-batches of one replica a step"
-    ),
+    dimension!("microbatches", Microbatches, "micro-batches of one replica a step"),
     dimension!("tp", Tp, "tensor-parallel ranks"),
     dimension!("cp", Cp, "context-parallel ranks"),
     dimension!("ep", Ep, "expert-parallel ranks"),
@@ -242,11 +238,7 @@ static COLUMNS: [Column; 34] = [
         autocast,
         "whether weights are fp32 and cast where linear maps use them (`torch.autocast`)"
     ),
-    name_of!(
-        KvCacheDtype,
-        kv_cache_dtype,
-        "format of cached keys and values"
-    ),
+    name_of!(KvCacheDtype, kv_cache_dtype, "format of cached keys and values"),
     name_of!(
         RouterLoad,
         router_load,
@@ -278,10 +270,7 @@ static COLUMNS: [Column; 34] = [
         "requests in flight on all data-parallel ranks, where a server was measured"
     ),
     of_load!(prompt, "tokens of a prompt, where a server was measured"),
-    of_load!(
-        output,
-        "tokens that a request generates, where a server was measured"
-    ),
+    of_load!(output, "tokens that a request generates, where a server was measured"),
     Column {
         name: "software",
         meaning: "name and version of trainer or server",
@@ -319,9 +308,7 @@ static COLUMNS: [Column; 34] = [
 impl Column {
     const fn kind(&self) -> Kind {
         match self.content {
-            Content::Model | Content::Gpu | Content::Name { .. } | Content::Text { .. } => {
-                Kind::Text
-            }
+            Content::Model | Content::Gpu | Content::Name { .. } | Content::Text { .. } => Kind::Text,
             Content::Flag { .. } => Kind::Flag,
             Content::Dimension(_) | Content::Whole { .. } => Kind::Whole,
             Content::Real { .. } => Kind::Real,
@@ -332,13 +319,9 @@ impl Column {
         Some(match &self.content {
             Content::Model => Cell::Text(model_text(&run.architecture)),
             Content::Gpu => Cell::Text(run.gpu.name.clone()),
-            Content::Dimension(dimension) => {
-                Cell::Whole(dimension.get(&run.architecture, &run.workload))
-            }
+            Content::Dimension(dimension) => Cell::Whole(dimension.get(&run.architecture, &run.workload)),
             Content::Name { get, .. } => Cell::Text(get(run).to_owned()),
-            Content::Text { get, .. } => {
-                Cell::Text(Some(get(run)).filter(|text| !text.is_empty())?)
-            }
+            Content::Text { get, .. } => Cell::Text(Some(get(run)).filter(|text| !text.is_empty())?),
             Content::Flag { get, .. } => Cell::Flag(get(run)),
             Content::Whole { get, .. } => Cell::Whole(get(run)?),
             Content::Real { get, .. } => Cell::Real(get(run)?),
@@ -363,10 +346,7 @@ impl Column {
             }
             Content::Real { set, .. } => {
                 let value = text.parse().ok();
-                set(
-                    run,
-                    value.filter(|&value: &f64| value > 0.0 && value.is_finite())?,
-                );
+                set(run, value.filter(|&value: &f64| value > 0.0 && value.is_finite())?);
             }
         }
         Some(())
@@ -419,15 +399,10 @@ fn known(name: &str) -> std::result::Result<&'static Column, String> {
 }
 
 /// The columns that a file has, in its order.
-fn columns_of<'a>(
-    names: impl Iterator<Item = &'a str>,
-    place: &str,
-) -> Result<Vec<&'static Column>> {
+fn columns_of<'a>(names: impl Iterator<Item = &'a str>, place: &str) -> Result<Vec<&'static Column>> {
     let column = |name| {
         known(name).map_err(|allowed| {
-            Error::bad_input(format!(
-                "{place}: the column `{name}` is not known; allowed: {allowed}"
-            ))
+            Error::bad_input(format!("{place}: the column `{name}` is not known; allowed: {allowed}"))
         })
     };
     let columns: Vec<_> = names.map(column).collect::<Result<_>>()?;
@@ -512,9 +487,7 @@ fn run(
     let stated = |name: &str| {
         let mut cells = columns.iter().zip(cells);
         let found = cells.find(|(column, _)| column.name == name);
-        found
-            .map(|(_, text)| text.as_str())
-            .filter(|text| !text.is_empty())
+        found.map(|(_, text)| text.as_str()).filter(|text| !text.is_empty())
     };
     let needed = |name: &str| stated(name).ok_or_else(|| column(name).refuse(place, "empty"));
     let refused = |name: &str, text: &str| column(name).refuse(place, format!("`{text}`"));
@@ -607,16 +580,11 @@ pub fn write_runs(path: &Path, runs: &[Run]) -> Result<()> {
             encode(&cells, runs.len(), descriptions(gpus)).map_err(|error| error.to_string())
         }
     };
-    let content = content
-        .map_err(|error| Error::bad_input(format!("{}: cannot encode: {error}", path.display())))?;
+    let content = content.map_err(|error| Error::bad_input(format!("{}: cannot encode: {error}", path.display())))?;
     write_atomically(path, &content)
 }
 
-fn encode(
-    cells: &[Vec<Option<Cell>>],
-    rows: usize,
-    properties: Vec<KeyValue>,
-) -> parquet::errors::Result<Vec<u8>> {
+fn encode(cells: &[Vec<Option<Cell>>], rows: usize, properties: Vec<KeyValue>) -> parquet::errors::Result<Vec<u8>> {
     let fields = COLUMNS.iter().map(|column| Field {
         name: column.name,
         kind: column.kind(),
@@ -641,7 +609,5 @@ fn encode_csv(cells: &[Vec<Option<Cell>>], rows: usize) -> csv::Result<Vec<u8>> 
         let cells = cells.iter().map(|column| column[row].as_ref());
         table.write_record(cells.map(|cell| cell.map(Cell::to_string).unwrap_or_default()))?;
     }
-    table
-        .into_inner()
-        .map_err(|error| error.into_error().into())
+    table.into_inner().map_err(|error| error.into_error().into())
 }

@@ -8,15 +8,7 @@ use crate::error::Result;
 use crate::ops::Dtype;
 use crate::units::Seconds;
 
-const COLUMNS: &[&str] = &[
-    "gpu",
-    "e2e_latency",
-    "model",
-    "mode",
-    "seq",
-    "batch",
-    "extra",
-];
+const COLUMNS: &[&str] = &["gpu", "e2e_latency", "model", "mode", "seq", "batch", "extra"];
 
 /// One training step a row.
 pub(super) fn read(file: &Parquet) -> Result<Runs> {
@@ -27,9 +19,7 @@ fn run(cells: Cells<'_>) -> std::result::Result<Run, Reason> {
     let gpu = known_gpu(&cells.text_or_empty("gpu")?.replace('_', " "))?;
     let architecture = architecture(cells.text_or_empty("model")?)?;
     if cells.text_or_empty("mode")? != "train" {
-        return Err(
-            "a pass without gradients scores every position, a prefill the last".to_owned(),
-        );
+        return Err("a pass without gradients scores every position, a prefill the last".to_owned());
     }
     let extra = cells.text_or_empty("extra")?;
     let (tp, pp, dp) = match extra {
@@ -53,12 +43,7 @@ fn run(cells: Cells<'_>) -> std::result::Result<Run, Reason> {
     };
     let time = cells.number("e2e_latency")?.unwrap_or(0.0);
     let time = Seconds::from_secs(time * 1e-3);
-    let label = format!(
-        "{}, {} x {}, {workload}",
-        architecture.name,
-        workload.gpus(),
-        gpu.name
-    );
+    let label = format!("{}, {} x {}, {workload}", architecture.name, workload.gpus(), gpu.name);
     let step = Run::step(Publisher::Neusight, gpu, architecture, workload, time);
     Ok(Run { label, ..step })
 }

@@ -47,11 +47,7 @@ pub(super) fn read(file: &Parquet) -> Result<Runs> {
     Ok(runs)
 }
 
-fn collect(
-    batch: &Batch<'_>,
-    settings: &mut BTreeMap<Setting, Times>,
-    runs: &mut Runs,
-) -> Result<()> {
+fn collect(batch: &Batch<'_>, settings: &mut BTreeMap<Setting, Times>, runs: &mut Runs) -> Result<()> {
     let (files, names) = (batch.texts("file")?, batch.texts("run_name")?);
     let sequences = batch.counts("batch_size")?;
     let output = batch.counts("output_len")?;
@@ -95,9 +91,7 @@ fn pair(setting: &Setting, prefill: f64, decode: f64) -> std::result::Result<[Ru
         other => other,
     })?;
     // `Qwen2.5-14B-arxiv_8`: model, set of prompts, batch.
-    let model = name
-        .rsplit_once('-')
-        .map_or(name.as_str(), |(model, _)| model);
+    let model = name.rsplit_once('-').map_or(name.as_str(), |(model, _)| model);
     let preset = Preset::find(match model {
         "Llama-3.1-70B" => "llama-3-70b",
         other => other,
@@ -118,11 +112,7 @@ fn pair(setting: &Setting, prefill: f64, decode: f64) -> std::result::Result<[Ru
     };
     Ok([
         run("prefill", Workload::prefill(*batch, tokens), prefill),
-        run(
-            "decode",
-            Workload::decode(*batch, tokens + output / 2),
-            decode,
-        ),
+        run("decode", Workload::decode(*batch, tokens + output / 2), decode),
     ])
 }
 

@@ -5,9 +5,7 @@
 
 use super::cells::Cells;
 use super::{Publisher, Reason, Run, Runs, gpt, known_gpu};
-use crate::arch::{
-    Architecture, Norm, NormKind, OptimizerStates, Positions, Preset, Recipe, Recompute, Workload,
-};
+use crate::arch::{Architecture, Norm, NormKind, OptimizerStates, Positions, Preset, Recipe, Recompute, Workload};
 use crate::dataset::columns::Parquet;
 use crate::error::Result;
 use crate::ops::Dtype;
@@ -131,10 +129,7 @@ fn run(cells: Cells<'_>) -> std::result::Result<Run, Reason> {
         true => "h100-hbm2e",
         false => cells.text_or_empty("gpu")?,
     })?;
-    let row = [
-        cells.text_or_empty("software")?,
-        cells.text_or_empty("config_key")?,
-    ];
+    let row = [cells.text_or_empty("software")?, cells.text_or_empty("config_key")?];
     let mut contradicted = CONTRADICTED.iter();
     if let Some((.., why)) = contradicted.find(|(software, key, _)| [*software, *key] == row) {
         return Err((*why).to_owned());
@@ -158,8 +153,7 @@ fn run(cells: Cells<'_>) -> std::result::Result<Run, Reason> {
         label: format!("{}, {gpus} x {}, {software}", architecture.name, gpu.name),
         configuration: format!("{family} {} {format}", gpu.name),
         network,
-        recompute_stated: stated_recompute(cells)?
-            .is_some_and(|text| text != "none stated" && text != "Selective AC"),
+        recompute_stated: stated_recompute(cells)?.is_some_and(|text| text != "none stated" && text != "Selective AC"),
         unfitted: unfitted(cells, &architecture)?.map(str::to_owned),
         software,
         ..Run::step(
@@ -230,10 +224,7 @@ fn architecture(cells: Cells<'_>, family: &str) -> std::result::Result<Architect
     Ok(architecture)
 }
 
-fn workload(
-    cells: Cells<'_>,
-    architecture: &Architecture,
-) -> std::result::Result<Workload, Reason> {
+fn workload(cells: Cells<'_>, architecture: &Architecture) -> std::result::Result<Workload, Reason> {
     let source = cells.text_or_empty("source_repo")?;
     let jax = jax(cells)?;
     let (gpus, global) = (cells.size("num_gpus")?, cells.size("global_batch")?);
@@ -305,9 +296,7 @@ fn precision(cells: Cells<'_>) -> std::result::Result<(Dtype, Recipe), Reason> {
     }
     Ok(match name {
         "bf16" | "bf16_autocast" => (Dtype::Bf16, Recipe::Tensorwise),
-        "fp8" | "fp8_cs" | "fp8_subchannel" | "fp8_tensorwise" | "fp8 tensorwise" => {
-            (Dtype::Fp8, Recipe::Tensorwise)
-        }
+        "fp8" | "fp8_cs" | "fp8_subchannel" | "fp8_tensorwise" | "fp8 tensorwise" => (Dtype::Fp8, Recipe::Tensorwise),
         "fp8_rowwise" | "fp8_rowwise_gw_hp" => (Dtype::Fp8, Recipe::Rowwise),
         "mxfp8" => (Dtype::Fp8, Recipe::Mxfp8),
         "nvfp4" => (Dtype::Fp8, Recipe::Nvfp4),
@@ -376,10 +365,7 @@ fn software(cells: Cells<'_>) -> std::result::Result<String, Reason> {
 }
 
 /// Why no constant may be fitted to a row.
-fn unfitted(
-    cells: Cells<'_>,
-    architecture: &Architecture,
-) -> std::result::Result<Option<&'static str>, Reason> {
+fn unfitted(cells: Cells<'_>, architecture: &Architecture) -> std::result::Result<Option<&'static str>, Reason> {
     let (model, gpu) = (cells.text_or_empty("model")?, cells.text_or_empty("gpu")?);
     let software = cells.text_or_empty("software")?;
     let release = |name: &str| software.contains(&format!("container {name},"));
@@ -387,9 +373,7 @@ fn unfitted(
     let slow_gpt_oss = release("26.06.01") && cells.text("dtype")? == Some("mxfp8");
     Ok(if cells.flag("suspect")? {
         Some("the source's own figures disagree")
-    } else if model.starts_with("Qwen3_30B") && slow_qwen
-        || model.starts_with("GPT OSS") && slow_gpt_oss
-    {
+    } else if model.starts_with("Qwen3_30B") && slow_qwen || model.starts_with("GPT OSS") && slow_gpt_oss {
         Some("the release ran this model twice as long as those before and after")
     } else if model.ends_with("(w/ MTP)") {
         Some("the layer for multi-token prediction is not described")

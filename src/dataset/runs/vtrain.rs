@@ -42,11 +42,7 @@ pub(super) fn read(file: &Parquet) -> Result<Runs> {
         let batch = batch?;
         let count = |column| batch.counts(column);
         let gpu = batch.texts("gpu")?;
-        let (gpus, global, micro) = (
-            count("# GPUs")?,
-            count("global batch")?,
-            count("micro batch")?,
-        );
+        let (gpus, global, micro) = (count("# GPUs")?, count("global batch")?, count("micro batch")?);
         let (hidden, heads) = (count("hidden size")?, count("attention heads")?);
         let (layers, seq) = (count("# layers")?, count("sequence length")?);
         let (tp, dp, pp) = (
@@ -76,8 +72,7 @@ pub(super) fn read(file: &Parquet) -> Result<Runs> {
                 microbatches: global.size(row) / each,
                 ..Workload::train(micro.size(row), seq)
             };
-            let architecture =
-                megatron(hidden.size(row), heads.size(row), layers.size(row), tp, seq)?;
+            let architecture = megatron(hidden.size(row), heads.size(row), layers.size(row), tp, seq)?;
             let time = times.time(row, Seconds::from_secs(1e-3));
             Ok(Run {
                 label: format!(
@@ -94,13 +89,7 @@ pub(super) fn read(file: &Parquet) -> Result<Runs> {
 }
 
 /// Megatron's GPT: learned positions, biases everywhere but in the tied head.
-fn megatron(
-    hidden: u64,
-    heads: u64,
-    layers: u64,
-    tp: u64,
-    seq: u64,
-) -> std::result::Result<Architecture, Reason> {
+fn megatron(hidden: u64, heads: u64, layers: u64, tp: u64, seq: u64) -> std::result::Result<Architecture, Reason> {
     let name = format!("gpt-{hidden}x{layers}");
     let vocab = WORDS.next_multiple_of(PADDING * tp.max(1));
     Ok(Architecture {

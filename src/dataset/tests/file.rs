@@ -3,13 +3,12 @@
 use super::{gemm_row, measured_row, write_columns};
 use crate::dataset::columns::Parquet;
 use crate::dataset::{
-    Cache, Measured, Origin, Role, Row, Stop, described_gpus, digest, line, property, read,
-    read_many, write, write_with,
+    Cache, Measured, Origin, Role, Row, Stop, described_gpus, digest, line, property, read, read_many, write,
+    write_with,
 };
 use crate::gpu::{Gpu, GpuCatalog};
 use crate::ops::{
-    Attention, Collective, CollectiveKind, Dtype, Experts, Gemm, Layout, Memory, MemoryKind, Op,
-    Pass, RouterLoad,
+    Attention, Collective, CollectiveKind, Dtype, Experts, Gemm, Layout, Memory, MemoryKind, Op, Pass, RouterLoad,
 };
 use crate::random::Random;
 use crate::units::{Hertz, Seconds};
@@ -110,25 +109,11 @@ fn op() -> impl Strategy<Value = Op> {
         })
     });
     use CollectiveKind::*;
-    let kind = prop::sample::select(vec![
-        AllReduce,
-        AllGather,
-        ReduceScatter,
-        AllToAll,
-        SendReceive,
-    ]);
-    let collective = (kind, size(), size())
-        .prop_map(|(kind, bytes, ranks)| Op::Collective(Collective::new(kind, bytes, ranks)));
+    let kind = prop::sample::select(vec![AllReduce, AllGather, ReduceScatter, AllToAll, SendReceive]);
+    let collective =
+        (kind, size(), size()).prop_map(|(kind, bytes, ranks)| Op::Collective(Collective::new(kind, bytes, ranks)));
     let load = prop::sample::select(RouterLoad::ALL.to_vec());
-    let experts = (
-        size(),
-        size(),
-        size(),
-        1u64..999,
-        any::<bool>(),
-        load,
-        dtype(),
-    );
+    let experts = (size(), size(), size(), 1u64..999, any::<bool>(), load, dtype());
     let experts = experts.prop_map(|(tokens, hidden, width, experts, gated, load, dtype)| {
         Op::Experts(Experts {
             gated,
@@ -225,9 +210,7 @@ fn a_truncated_file_is_named_wherever_it_was_cut() {
     let path = folder.path().join("cut.parquet");
     write(&path, &[gemm_row(1, 2, 3), gemm_row(4, 5, 6)]).unwrap();
     let whole = fs::read(&path).unwrap();
-    let cuts = (0..whole.len())
-        .step_by(37)
-        .chain(whole.len() - 12..whole.len());
+    let cuts = (0..whole.len()).step_by(37).chain(whole.len() - 12..whole.len());
     for cut in cuts {
         fs::write(&path, &whole[..cut]).unwrap();
         complaint(&path);
@@ -244,10 +227,7 @@ fn a_damaged_byte_is_an_error_or_harmless() {
     let path = folder.path().join("damaged.parquet");
     write(&path, &[gemm_row(1, 2, 3), gemm_row(4, 5, 6)]).unwrap();
     let whole = fs::read(&path).unwrap();
-    for (at, flipped) in (0..whole.len())
-        .step_by(7)
-        .flat_map(|at| [(at, 0x80), (at, 0xff)])
-    {
+    for (at, flipped) in (0..whole.len()).step_by(7).flat_map(|at| [(at, 0x80), (at, 0xff)]) {
         let mut damaged = whole.clone();
         damaged[at] ^= flipped;
         fs::write(&path, &damaged).unwrap();
@@ -275,9 +255,8 @@ fn forge(path: &Path, schema: &str, change: impl Fn(&str, ArrayRef) -> Option<Ar
     let good = ParquetRecordBatchReaderBuilder::try_new(File::open(path).unwrap()).unwrap();
     let good = good.build().unwrap().next().unwrap().unwrap();
     let columns = good.schema_ref().fields().iter().zip(good.columns());
-    let columns = columns.filter_map(|(field, column)| {
-        Some((field.name(), change(field.name(), column.clone())?, true))
-    });
+    let columns =
+        columns.filter_map(|(field, column)| Some((field.name(), change(field.name(), column.clone())?, true)));
     let forged = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
     let version = KeyValue::new("shapewise.schema".to_owned(), schema.to_owned());
     let properties = WriterProperties::builder().set_key_value_metadata(Some(vec![version]));
@@ -300,9 +279,7 @@ fn schemas_and_columns_are_checked() {
     forge(&path, "1", |_, column| Some(column));
     assert_eq!(read(&path).unwrap().len(), 2);
     for missing in ["time_us", "m", "family", "gpu", "causal", "libraries"] {
-        forge(&path, "1", |name, column| {
-            (name != missing).then_some(column)
-        });
+        forge(&path, "1", |name, column| (name != missing).then_some(column));
         let sentence = complaint(&path);
         let expected = format!("the column `{missing}` is missing");
         assert!(sentence.contains(&expected), "{sentence}");
@@ -318,14 +295,9 @@ fn schemas_and_columns_are_checked() {
 fn values_out_of_range_are_named_with_their_row() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("forged.parquet");
-    let real = |good: f64, bad: Option<f64>| -> ArrayRef {
-        Arc::new(Float64Array::from(vec![Some(good), bad]))
-    };
-    let whole =
-        |value: Option<i64>| -> ArrayRef { Arc::new(Int64Array::from(vec![Some(1), value])) };
-    let text = |good: &str, bad: Option<&str>| -> ArrayRef {
-        Arc::new(StringArray::from(vec![Some(good), bad]))
-    };
+    let real = |good: f64, bad: Option<f64>| -> ArrayRef { Arc::new(Float64Array::from(vec![Some(good), bad])) };
+    let whole = |value: Option<i64>| -> ArrayRef { Arc::new(Int64Array::from(vec![Some(1), value])) };
+    let text = |good: &str, bad: Option<&str>| -> ArrayRef { Arc::new(StringArray::from(vec![Some(good), bad])) };
     for (column, values, value) in [
         ("time_us", real(10.0, Some(0.0)), "0"),
         ("time_us", real(10.0, Some(-1.0)), "-1"),
@@ -363,19 +335,11 @@ fn writing_refuses_what_could_not_be_read_and_keeps_the_old_file() {
     write(&path, &[gemm_row(1, 2, 3)]).unwrap();
     let refused = write(&path, &[gemm_row(1, 2, 3), gemm_row(0, 2, 3)]).unwrap_err();
     let sentence = refused.to_string();
-    assert!(
-        sentence.contains("row 2: `m` is 0; allowed: 1 to 2^53"),
-        "{sentence}"
-    );
+    assert!(sentence.contains("row 2: `m` is 0; allowed: 1 to 2^53"), "{sentence}");
     assert_eq!(read(&path).unwrap(), [gemm_row(1, 2, 3)]);
 
-    let sentence = write(&folder.path().join("no/rows"), &[])
-        .unwrap_err()
-        .to_string();
-    assert!(
-        sentence.contains("which does not exist; allowed: "),
-        "{sentence}"
-    );
+    let sentence = write(&folder.path().join("no/rows"), &[]).unwrap_err().to_string();
+    assert!(sentence.contains("which does not exist; allowed: "), "{sentence}");
     assert!(!folder.path().join("no").exists());
     let sentence = write(folder.path(), &[]).unwrap_err().to_string();
     assert!(sentence.contains("is a folder; allowed: "), "{sentence}");
@@ -391,18 +355,9 @@ fn how_a_row_was_measured_reads_back_from_files_and_lines() {
     (about.role, about.cache, about.stop) = (Role::Anchor, Cache::Hot, Stop::Long);
     (about.half_width, about.kernel, about.power_watts) = (None, None, None);
     let rows = [measured_row(1, 2, 3), second, gemm_row(7, 8, 9)];
-    write_with(
-        &path,
-        &rows,
-        &GpuCatalog::default(),
-        &[("a key", "a value".to_owned())],
-    )
-    .unwrap();
+    write_with(&path, &rows, &GpuCatalog::default(), &[("a key", "a value".to_owned())]).unwrap();
     assert_eq!(read(&path).unwrap(), rows);
-    assert_eq!(
-        property(&path, "a key").unwrap().as_deref(),
-        Some("a value")
-    );
+    assert_eq!(property(&path, "a key").unwrap().as_deref(), Some("a value"));
     assert_eq!(property(&path, "another").unwrap(), None);
 
     for row in rows {
@@ -415,9 +370,7 @@ fn how_a_row_was_measured_reads_back_from_files_and_lines() {
         let object = serde_json::from_str(&text).unwrap();
         assert_eq!(line::from_object(&object, &shared, "line 1").unwrap(), row);
     }
-    let object =
-        serde_json::from_str(r#"{"family": "gemm", "layout": "tn", "dtype": "bf16", "m": 0}"#)
-            .unwrap();
+    let object = serde_json::from_str(r#"{"family": "gemm", "layout": "tn", "dtype": "bf16", "m": 0}"#).unwrap();
     let shared = line::Shared {
         gpu: "h200".into(),
         stack: "stack 1.0".into(),
@@ -425,9 +378,7 @@ fn how_a_row_was_measured_reads_back_from_files_and_lines() {
     };
     let sentence = line::from_object(&object, &shared, "a.journal: line 2").unwrap_err();
     assert!(
-        sentence
-            .to_string()
-            .starts_with("a.journal: line 2: `n` is null"),
+        sentence.to_string().starts_with("a.journal: line 2: `n` is null"),
         "{sentence}"
     );
 }
@@ -483,9 +434,7 @@ fn files_from_before_there_were_measured_columns_still_read() {
         "throttled",
         "clock_reasons",
     ];
-    forge(&path, "1", |name, column| {
-        (!new.contains(&name)).then_some(column)
-    });
+    forge(&path, "1", |name, column| (!new.contains(&name)).then_some(column));
     assert_eq!(read(&path).unwrap(), [gemm_row(1, 2, 3), gemm_row(4, 5, 6)]);
     forge(&path, "2", |name, column| (name != "set").then_some(column));
     assert!(complaint(&path).contains("the column `set` is missing"));
@@ -500,14 +449,8 @@ fn measured_columns_out_of_range_are_named() {
         (|about| about.set.clear(), "`set` is empty"),
         (|about| about.calls = 0, "`calls` is 0"),
         (|about| about.at_s = -1.0, "`at_s` is -1"),
-        (
-            |about| about.half_width = Some(f64::NAN),
-            "`half_width` is NaN",
-        ),
-        (
-            |about| about.min = Seconds::ZERO,
-            "`min_us` is 0; allowed: more than 0",
-        ),
+        (|about| about.half_width = Some(f64::NAN), "`half_width` is NaN"),
+        (|about| about.min = Seconds::ZERO, "`min_us` is 0; allowed: more than 0"),
     ];
     for (change, expected) in changes {
         let mut row = measured_row(1, 2, 3);
@@ -570,10 +513,7 @@ fn a_table_in_csv_is_read_with_the_columns_that_it_has() {
         panic!("two rows");
     };
     assert_eq!(gemm.op, gemm_row(4096, 1024, 512).op);
-    assert_eq!(
-        (&*gemm.stack, gemm.time.micros()),
-        ("torch 2.9, CUDA 13", 12.0)
-    );
+    assert_eq!((&*gemm.stack, gemm.time.micros()), ("torch 2.9, CUDA 13", 12.0));
     let expected = Memory {
         kind: MemoryKind::RmsNorm,
         rows: 4096,
@@ -581,10 +521,7 @@ fn a_table_in_csv_is_read_with_the_columns_that_it_has() {
         pass: Pass::Forward,
         dtype: Dtype::Bf16,
     };
-    assert_eq!(
-        (norm.op, norm.time),
-        (Op::Memory(expected), Seconds::from_micros(40.5))
-    );
+    assert_eq!((norm.op, norm.time), (Op::Memory(expected), Seconds::from_micros(40.5)));
     assert_eq!((norm.samples, &norm.measured), (None, &None));
     // What it writes as Parquet is the same table.
     let parquet = folder.path().join("mine.parquet");

@@ -3,8 +3,7 @@
 use super::write_columns;
 use crate::dataset::{Filter, Row, Source, Table, import};
 use crate::ops::{
-    Attention, Collective, CollectiveKind, Dtype, Experts, Gemm, Layout, Memory, MemoryKind, Op,
-    Pass, RouterLoad,
+    Attention, Collective, CollectiveKind, Dtype, Experts, Gemm, Layout, Memory, MemoryKind, Op, Pass, RouterLoad,
 };
 use arrow_array::LargeStringArray;
 use arrow_array::{ArrayRef, BooleanArray, Float32Array, Float64Array, Int64Array};
@@ -87,10 +86,7 @@ fn aiconfigurator_gemm_rows_are_linear_layers_in_milliseconds() {
     assert_eq!(
         reasons(&table),
         [
-            (
-                "`gemm_dtype` is fp6, which is no operand format or pattern of ours",
-                1
-            ),
+            ("`gemm_dtype` is fp6, which is no operand format or pattern of ours", 1),
             ("`m` is not 1 to 2^53", 1),
             (
                 "faster than the peak arithmetic of its GPU (h200, trtllm 1.0, bf16 gemm)",
@@ -116,15 +112,7 @@ fn aiconfigurator_names_of_quantized_weights_are_formats_of_ours() {
     columns.extend([
         (
             "gemm_dtype",
-            texts(&[
-                "nvfp4",
-                "sq",
-                "int8_wo",
-                "int4_wo",
-                "int8_wo",
-                "fp8_block",
-                "fp8_block",
-            ]),
+            texts(&["nvfp4", "sq", "int8_wo", "int4_wo", "int8_wo", "fp8_block", "fp8_block"]),
         ),
         ("m", sizes(&[16; 7])),
         ("n", sizes(&[1024; 7])),
@@ -168,9 +156,7 @@ fn aiconfigurator_quantization_by_a_known_scale_is_a_kernel_of_ours() {
 #[test]
 fn filters_and_unknown_gpus_are_counted_by_name() {
     let mut columns = gemm_table();
-    columns[0].1 = texts(&[
-        "h200_sxm", "h200_sxm", "h100_sxm", "abacus", "abacus", "h200_sxm",
-    ]);
+    columns[0].1 = texts(&["h200_sxm", "h200_sxm", "h100_sxm", "abacus", "abacus", "h200_sxm"]);
     columns[2].1 = texts(&["1.0", "2.0", "1.0", "1.0", "1.0", "1.0"]);
     let filter = Filter {
         gpus: Some(vec!["NVIDIA H200".to_owned()]),
@@ -223,10 +209,7 @@ fn aiconfigurator_prefill_decoding_and_encoders_are_attention() {
             "attn_dtype",
             texts(&["bfloat16", "bfloat16", "fp8", "bfloat16", "bfloat16"]),
         ),
-        (
-            "kv_cache_dtype",
-            texts(&["bfloat16", "bfloat16", "fp8", "fp8", "fp8"]),
-        ),
+        ("kv_cache_dtype", texts(&["bfloat16", "bfloat16", "fp8", "fp8", "fp8"])),
         ("batch_size", sizes(&[2; 5])),
         ("isl", sizes(&[1024, 1, 1024, 1024, 1])),
         ("step", sizes(&[0, 4095, 0, 0, 4095])),
@@ -246,10 +229,7 @@ fn aiconfigurator_prefill_decoding_and_encoders_are_attention() {
         attention(1, 4096, 0, Dtype::Fp8),
     ];
     assert_eq!(ops, expected.map(Op::Attention));
-    assert_eq!(
-        reasons(&table),
-        [("a prompt in bfloat16 that fills an fp8 cache", 1)]
-    );
+    assert_eq!(reasons(&table), [("a prompt in bfloat16 that fills an fp8 cache", 1)]);
 
     let mut columns = h200(1);
     columns.extend([
@@ -298,10 +278,7 @@ fn aiconfigurator_messages_are_counted_in_bytes() {
     let mut columns = h200(3);
     columns[3].1 = texts(&["NCCL"; 3]);
     columns.extend([
-        (
-            "op_name",
-            texts(&["all_reduce", "all_reduce", "all_gather"]),
-        ),
+        ("op_name", texts(&["all_reduce", "all_reduce", "all_gather"])),
         ("dtype", texts(&["half", "int8", "int8"])),
         ("num_gpus", sizes(&[8; 3])),
         ("message_size", sizes(&[1 << 20; 3])),
@@ -325,10 +302,7 @@ fn layers_of_experts(framework: &str) -> Vec<(&'static str, ArrayRef)> {
         ("num_experts", sizes(&[128; 3])),
         ("moe_tp_size", sizes(&[4; 3])),
         ("moe_ep_size", sizes(&[2; 3])),
-        (
-            "distribution",
-            texts(&["balanced", "power_law_1.2", "balanced"]),
-        ),
+        ("distribution", texts(&["balanced", "power_law_1.2", "balanced"])),
         ("latency", singles(&[0.2; 3])),
     ]);
     columns
@@ -358,8 +332,7 @@ fn aiconfigurator_experts_are_one_layer_and_block_scales_a_stack_of_their_own() 
         (Op::Experts(ungated), "sglang 1.0 fp8_block"),
     ];
     assert_eq!(rows, expected);
-    let unsharded =
-        "two to eight expert shards take longer than one, as if every rank ran all tokens";
+    let unsharded = "two to eight expert shards take longer than one, as if every rank ran all tokens";
     assert_eq!(reasons(&table), [(unsharded, 1)]);
     let columns = layers_of_experts("trtllm");
     let table = imported(Source::Aiconfigurator, &Filter::default(), columns);
@@ -428,10 +401,7 @@ fn aiconfigurator_latent_attention_is_absorbed_or_expanded_as_the_kernel_says() 
         value_dim: 512,
         ..Attention::new(2, 16, 256, 576)
     };
-    let decoding = Attention {
-        seq_q: 1,
-        ..absorbed
-    };
+    let decoding = Attention { seq_q: 1, ..absorbed };
     let ops: Vec<Op> = table.rows.iter().map(|row| row.op).collect();
     assert_eq!(ops, [expanded, absorbed, decoding].map(Op::Attention));
     let products = "the GEMMs that latent attention absorbs, a batch of one a head";
@@ -485,24 +455,9 @@ fn cookbook_roles_give_layout_and_hidden_size() {
             Layout::Tn,
             Some(hidden),
         ),
-        (
-            "mlp_h_to_4h",
-            [1, 8192, 14_720, 29_440],
-            Layout::Tn,
-            Some(hidden),
-        ),
-        (
-            "mlp_4h_to_h",
-            [1, 8192, 29_440, 14_720],
-            Layout::Tn,
-            Some(hidden),
-        ),
-        (
-            "logit_v_as_reduction",
-            [1, 8192, 14_336, 51_200],
-            Layout::Tn,
-            None,
-        ),
+        ("mlp_h_to_4h", [1, 8192, 14_720, 29_440], Layout::Tn, Some(hidden)),
+        ("mlp_4h_to_h", [1, 8192, 29_440, 14_720], Layout::Tn, Some(hidden)),
+        ("logit_v_as_reduction", [1, 8192, 14_336, 51_200], Layout::Tn, None),
     ] {
         let table = cookbook(role, sizes);
         let [batch, m, n, k] = sizes.map(|size| size as u64);
@@ -590,9 +545,7 @@ fn a_table_of_another_publisher_is_refused() {
     let path = folder.path().join("other.parquet");
     write_columns(&path, vec![("speed", sizes(&[1]))]);
     for source in Source::ALL {
-        let sentence = import(source, &[&path], &Filter::default())
-            .unwrap_err()
-            .to_string();
+        let sentence = import(source, &[&path], &Filter::default()).unwrap_err().to_string();
         let expected = format!("other.parquet: no table of {} has these", source.name());
         assert!(sentence.contains(&expected), "{sentence}");
         assert_eq!(Source::parse(source.name()), Some(source));
@@ -603,10 +556,7 @@ fn a_table_of_another_publisher_is_refused() {
     write_columns(&path, columns);
     let error = import(Source::Aiconfigurator, &[&path], &Filter::default()).unwrap_err();
     let sentence = error.to_string();
-    assert!(
-        sentence.contains("the column `gpu` is missing"),
-        "{sentence}"
-    );
+    assert!(sentence.contains("the column `gpu` is missing"), "{sentence}");
 }
 
 #[test]
@@ -632,10 +582,7 @@ fn attention_of_publications_keeps_pass_and_lengths() {
             ("head_dim_v", all(128)),
             ("window", all(0)),
             ("causal", Arc::new(BooleanArray::from(vec![true; rows]))),
-            (
-                "suspect",
-                Arc::new(BooleanArray::from(vec![false, false, false, true])),
-            ),
+            ("suspect", Arc::new(BooleanArray::from(vec![false, false, false, true]))),
             ("time_ms", singles(&[20.0; 4])),
         ],
     );
@@ -651,10 +598,7 @@ fn attention_of_publications_keeps_pass_and_lengths() {
     };
     assert_eq!(row.op, Op::Attention(attention));
     assert_eq!((&*row.stack, micros(row)), ("cudnn, cuDNN 92200", 20_000.0));
-    assert_eq!(
-        row.origin.libraries.as_deref(),
-        Some("NVIDIA/cudnn-frontend")
-    );
+    assert_eq!(row.origin.libraries.as_deref(), Some("NVIDIA/cudnn-frontend"));
     assert_eq!(table.skipped.total(), 3);
 }
 
@@ -736,15 +680,9 @@ fn a_layer_of_vidur_is_five_memory_bound_kernels_on_one_rank() {
             ("n_head", sizes(&[64, 64, 32])),
             ("n_kv_head", sizes(&[8, 8, 32])),
             ("num_tensor_parallel_workers", sizes(&[2, 2, 1])),
-            (
-                "use_gated_mlp",
-                Arc::new(BooleanArray::from(vec![true, true, false])),
-            ),
+            ("use_gated_mlp", Arc::new(BooleanArray::from(vec![true, true, false]))),
             ("time_stats.input_layernorm.median", singles(&[0.1; 3])),
-            (
-                "time_stats.post_attention_layernorm.median",
-                singles(&[0.1; 3]),
-            ),
+            ("time_stats.post_attention_layernorm.median", singles(&[0.1; 3])),
             ("time_stats.attn_rope.median", singles(&[0.05; 3])),
             ("time_stats.mlp_act.median", singles(&[0.2; 3])),
             ("time_stats.add.median", singles(&[0.012; 3])),
@@ -818,10 +756,7 @@ fn collectives_of_xla_and_publications_count_bytes_of_the_whole_tensor() {
         &Filter::default(),
         vec![
             ("gpu", texts(&["H100"; 3])),
-            (
-                "collective",
-                texts(&["all-gather", "collective-permute", "all-reduce"]),
-            ),
+            ("collective", texts(&["all-gather", "collective-permute", "all-reduce"])),
             ("tensor_bytes", sizes(&[1 << 26, 1 << 26, 1 << 9])),
             ("gpus_per_group", sizes(&[8, 0, 8])),
             ("time_us", singles(&[400.0, 400.0, 51.2])),
@@ -860,12 +795,7 @@ fn ranks_of_vidur_that_fill_no_node_are_spread_over_nodes() {
         vec![
             (
                 "system",
-                texts(&[
-                    "a100_dgx",
-                    "a100_dgx",
-                    "pipeweave H100",
-                    "a100_pairwise_nvlink",
-                ]),
+                texts(&["a100_dgx", "a100_dgx", "pipeweave H100", "a100_pairwise_nvlink"]),
             ),
             (
                 "collective",
@@ -916,8 +846,7 @@ fn what_experts_exchange_is_counted_by_the_ranks_or_experts_that_a_token_reaches
         ("latency", singles(&[0.04; 4])),
     ]);
     let table = imported(Source::Aiconfigurator, &Filter::default(), columns);
-    let sent =
-        |bytes, ranks| Op::Collective(Collective::new(CollectiveKind::AllToAll, bytes, ranks));
+    let sent = |bytes, ranks| Op::Collective(Collective::new(CollectiveKind::AllToAll, bytes, ranks));
     let ops: Vec<Op> = table.rows.iter().map(|row| row.op).collect();
     // Two experts of a token are on 1.75 of four ranks.
     let expected = [sent(16 * 8 * 4096 * 2, 16), sent(16 * 7 * 4096 / 4, 4)];
@@ -952,11 +881,7 @@ fn tuned_minima_and_means_are_stacks_of_their_own() {
             ("us", singles(&[300.0; 4])),
         ],
     );
-    let stacks: Vec<(&str, &str)> = aiter
-        .rows
-        .iter()
-        .map(|row| (&*row.gpu, &*row.stack))
-        .collect();
+    let stacks: Vec<(&str, &str)> = aiter.rows.iter().map(|row| (&*row.gpu, &*row.stack)).collect();
     let expected = [
         ("mi300x", "aiter, tuned minimum"),
         ("mi355x", "aiter bpreshuffle, tuned minimum"),
@@ -1017,10 +942,7 @@ fn gemms_of_xla_and_layers_of_experts_of_aiter_are_read_by_their_formats() {
     assert_eq!(
         reasons(&table),
         [
-            (
-                "`out` is f32, which is no operand format or pattern of ours",
-                1
-            ),
+            ("`out` is f32, which is no operand format or pattern of ours", 1),
             ("marked as suspect", 1),
         ]
     );
@@ -1096,10 +1018,7 @@ fn layers_of_a_served_model_have_the_sizes_of_the_model_on_one_rank() {
         ]
     );
     assert_eq!(micros(&table.rows[0]), 500.0);
-    assert_eq!(
-        reasons(&table),
-        [("layer `act_fn` is no operator of ours", 1)]
-    );
+    assert_eq!(reasons(&table), [("layer `act_fn` is no operator of ours", 1)]);
 }
 
 #[test]
@@ -1111,18 +1030,13 @@ fn attention_of_llmservingsim_is_recognised_and_left_out() {
             ("gpu", texts(&["H100", "A6000", "TPU-v6e-1"])),
             ("prefill_chunk_size", sizes(&[0, 512, 0])),
             ("kv_cache_size", sizes(&[1024; 3])),
-            (
-                "is_prefill",
-                Arc::new(BooleanArray::from(vec![false, true, false])),
-            ),
+            ("is_prefill", Arc::new(BooleanArray::from(vec![false, true, false]))),
         ],
     );
     assert!(table.rows.is_empty());
     let reasons = reasons(&table);
     for part in ["faster than their cache", "its own chunk", "TPU-v6e-1"] {
-        let told = reasons
-            .iter()
-            .any(|(reason, rows)| reason.contains(part) && *rows == 1);
+        let told = reasons.iter().any(|(reason, rows)| reason.contains(part) && *rows == 1);
         assert!(told, "{part}: {reasons:?}");
     }
 }
@@ -1158,10 +1072,7 @@ fn an_update_of_adam_is_one_memory_bound_kernel_also_in_csv() {
     assert_eq!(row.op.bytes().bytes(), 28e7);
     assert_eq!(micros(row), 875.7);
     assert_eq!(&*row.stack, "torch (default), PyTorch 2.8.0, CUDA 12.6");
-    assert_eq!(
-        reasons(&table),
-        [("optimizer `lion`, which is none of ours", 1)]
-    );
+    assert_eq!(reasons(&table), [("optimizer `lion`, which is none of ours", 1)]);
 }
 
 #[test]
@@ -1171,16 +1082,8 @@ fn operators_of_neusights_models_are_read_by_their_shapes() {
     let layer = "model.decoder.layers.#";
     let (fc, norm) = (format!("{layer}.fc#"), format!("{layer}.final_layer_norm"));
     let rows = [
-        (
-            addmm,
-            "[[3840], [4096, 1280], [1280, 3840]]",
-            "(4096, 3840)",
-        ),
-        (
-            matmul,
-            "[[16, 12, 512, 256], [16, 12, 256, 64]]",
-            "(16, 12, 512, 64)",
-        ),
+        (addmm, "[[3840], [4096, 1280], [1280, 3840]]", "(4096, 3840)"),
+        (matmul, "[[16, 12, 512, 256], [16, 12, 256, 64]]", "(16, 12, 512, 64)"),
         (&fc, "[[4096, 2048]]", "(4096, 8192)"),
         (&norm, "[[2, 1024, 2048]]", "(2, 1024, 2048)"),
         ("transformer.wte", "[[4, 1024]]", "(4, 1024, 1280)"),
@@ -1220,19 +1123,11 @@ fn operators_of_neusights_models_are_read_by_their_shapes() {
             .iter()
             .all(|row| micros(row) == 5000.0 && &*row.gpu == "h100")
     );
-    assert_eq!(
-        reasons(&table),
-        [("operator `drop`", 1), ("operator `fc#`", 1)]
-    );
+    assert_eq!(reasons(&table), [("operator `drop`", 1), ("operator `fc#`", 1)]);
 }
 
 /// Writes a file as a publisher does and imports it.
-fn published(
-    source: Source,
-    filter: &Filter,
-    name: &str,
-    content: &str,
-) -> crate::error::Result<Table> {
+fn published(source: Source, filter: &Filter, name: &str, content: &str) -> crate::error::Result<Table> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -1255,21 +1150,12 @@ fn aiconfigurator_files_as_published_say_their_gpu_by_folder_or_driver() {
         "h200_sxm/gemm/trtllm/1.3.0rc10/gemm_perf.csv",
         "gemm_perf.txt",
     ] {
-        let table = published(
-            Source::Aiconfigurator,
-            &Filter::default(),
-            name,
-            PUBLISHED_GEMM,
-        );
+        let table = published(Source::Aiconfigurator, &Filter::default(), name, PUBLISHED_GEMM);
         let table = table.unwrap();
         let [row] = &table.rows[..] else {
             panic!("{name}: {:?}", table.rows)
         };
-        assert_eq!(
-            (&*row.gpu, &*row.stack),
-            ("h200", "trtllm 1.3.0rc10"),
-            "{name}"
-        );
+        assert_eq!((&*row.gpu, &*row.stack), ("h200", "trtllm 1.3.0rc10"), "{name}");
         let (reason, rows) = table.skipped.iter().next().unwrap();
         assert_eq!(rows, 1);
         let first = table.skipped.first(reason).unwrap();
@@ -1291,10 +1177,7 @@ SGLang,0.5.10,NVIDIA H200,mla_context,flashinfer,bfloat16,bfloat16,16,2,1024,8,0
     let Op::Attention(op) = row.op else {
         panic!("{:?}", row.op)
     };
-    assert_eq!(
-        (op.heads, op.kv_heads, op.head_dim, op.seq_q),
-        (16, 16, 192, 1024)
-    );
+    assert_eq!((op.heads, op.kv_heads, op.head_dim, op.seq_q), (16, 16, 192, 1024));
     assert_eq!(&*row.stack, "sglang 0.5.10");
 
     let reduce = "\
@@ -1356,10 +1239,7 @@ Throughput (in TFLOP/s) for 8192x51136x14336, b=1: 200.0
     assert!(table.rows.iter().all(|row| &*row.gpu == "v100"));
     let nameless = published(Source::Cookbook, &Filter::default(), "h_sweep.out", log);
     let error = nameless.unwrap_err().to_string();
-    assert!(
-        error.contains("of a GPU that the path or `gpu` names"),
-        "{error}"
-    );
+    assert!(error.contains("of a GPU that the path or `gpu` names"), "{error}");
     let damaged = log.replace("1024x4096x64: 50.0", "1024xx64: 50.0");
     let error = published(Source::Cookbook, &gpu("v100"), "h_sweep.out", &damaged);
     let error = error.unwrap_err().to_string();

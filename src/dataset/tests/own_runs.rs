@@ -2,9 +2,7 @@
 
 use super::runs::{counts, numbers, read, texts};
 use crate::arch::{Architecture, Preset, Recipe, Recompute, Workload};
-use crate::dataset::runs::{
-    Measure, Publisher, Run, Serving, columns_markdown, read_runs, read_runs_of, write_runs,
-};
+use crate::dataset::runs::{Measure, Publisher, Run, Serving, columns_markdown, read_runs, read_runs_of, write_runs};
 use crate::gpu::{Gpu, GpuCatalog};
 use crate::ops::Dtype;
 use crate::units::{BytesPerSecond, Seconds};
@@ -57,11 +55,7 @@ fn own_runs() -> Vec<Run> {
 /// All of a run that a file holds.
 fn held(run: &Run) -> impl PartialEq + std::fmt::Debug + use<> {
     let time = (run.time.secs(), run.measure, run.serving, run.network);
-    let texts = (
-        run.software.clone(),
-        run.configuration.clone(),
-        run.unfitted.clone(),
-    );
+    let texts = (run.software.clone(), run.configuration.clone(), run.unfitted.clone());
     (
         run.gpu.name.clone(),
         run.architecture.clone(),
@@ -102,13 +96,8 @@ fn a_row_needs_few_cells_and_may_name_a_config_beside_the_file() {
     )
     .unwrap();
     let runs = read_runs(&[&path], &GpuCatalog::built_in()).unwrap().runs;
-    let [step, token] = &runs[..] else {
-        panic!("{runs:?}")
-    };
-    assert_eq!(
-        (step.architecture.layers, step.architecture.hidden),
-        (2, 128)
-    );
+    let [step, token] = &runs[..] else { panic!("{runs:?}") };
+    assert_eq!((step.architecture.layers, step.architecture.hidden), (2, 128));
     assert_eq!(step.workload, Workload::train(4, 64));
     assert_eq!(step.configuration, "tiny a100 bf16");
     assert_eq!(token.workload, Workload::decode(8, 100));
@@ -123,11 +112,7 @@ fn a_bad_cell_of_an_own_run_is_named_with_its_place() {
         ("shoe_size", "42", ["`shoe_size` is not known", "seconds"]),
         ("tp,tp", "1,1", ["`tp` occurs twice", "once"]),
         ("tp", "0", ["row 1: `tp` is `0`", "a whole number from 1"]),
-        (
-            "tp",
-            "two",
-            ["row 1: `tp` is `two`", "a whole number from 1"],
-        ),
+        ("tp", "two", ["row 1: `tp` is `two`", "a whole number from 1"]),
         ("tp", "7", ["row 1: `tp` is 7", "a divisor of heads = 32"]),
         ("dtype", "int3", ["row 1: `dtype` is `int3`", "bf16"]),
         (
@@ -135,19 +120,13 @@ fn a_bad_cell_of_an_own_run_is_named_with_its_place() {
             "ttft",
             ["row 1: `mode` is train", "prefill, where a first token"],
         ),
-        (
-            "sequence_parallel",
-            "maybe",
-            ["is `maybe`", "true or false"],
-        ),
+        ("sequence_parallel", "maybe", ["is `maybe`", "true or false"]),
         ("network_bytes_per_s", "-1", ["is `-1`", "a number above 0"]),
     ] {
         let needed = "model,gpu,mode,batch,seq,seconds";
         let text = format!("{needed},{columns}\nllama-3-8b,h100,train,1,512,0.5,{row}\n");
         std::fs::write(&path, text).unwrap();
-        let message = read_runs(&[&path], &GpuCatalog::built_in())
-            .unwrap_err()
-            .to_string();
+        let message = read_runs(&[&path], &GpuCatalog::built_in()).unwrap_err().to_string();
         for part in parts {
             assert!(message.contains(part), "{message}");
         }
@@ -183,20 +162,14 @@ fn a_bad_cell_of_an_own_run_is_named_with_its_place() {
             "model,gpu,mode,batch,seq,seconds,measure\ngpt2,h100,prefill,1,512,1,tpot\n",
             "`mode` is prefill; allowed: decode, where a further token was timed",
         ),
-        (
-            "model,gpu,mode,batch,seq,seconds\ngpt2,h100\n",
-            "as many cells a row",
-        ),
+        ("model,gpu,mode,batch,seq,seconds\ngpt2,h100\n", "as many cells a row"),
     ] {
         std::fs::write(&path, text).unwrap();
-        let message = read_runs(&[&path], &GpuCatalog::built_in())
-            .unwrap_err()
-            .to_string();
+        let message = read_runs(&[&path], &GpuCatalog::built_in()).unwrap_err().to_string();
         assert!(message.contains(part), "{message}");
     }
     std::fs::write(&path, "model,gpu\ngpt2,h100\n").unwrap();
-    let message =
-        read_runs_of(&[&path], Some(Publisher::Vtrain), &GpuCatalog::built_in()).unwrap_err();
+    let message = read_runs_of(&[&path], Some(Publisher::Vtrain), &GpuCatalog::built_in()).unwrap_err();
     assert!(message.to_string().contains("is missing"), "{message}");
 }
 

@@ -94,12 +94,7 @@ fn layers_of_experts_are_read() {
         return;
     };
     assert!(table.rows.len() > 10_000, "{}", table.skipped);
-    assert!(
-        table
-            .rows
-            .iter()
-            .all(|row| matches!(row.op, Op::Experts(_)))
-    );
+    assert!(table.rows.iter().all(|row| matches!(row.op, Op::Experts(_))));
 }
 
 #[test]
@@ -151,17 +146,8 @@ fn neusight_tables_are_single_precision() {
         let Some(table) = public(Source::Neusight, file, &Filter::default()) else {
             return;
         };
-        assert_eq!(
-            table.rows.len() as u64 + table.skipped.total(),
-            rows,
-            "{file}"
-        );
+        assert_eq!(table.rows.len() as u64 + table.skipped.total(), rows, "{file}");
         assert_eq!(alarms(&table), 0, "{file}");
-        assert!(
-            table
-                .rows
-                .iter()
-                .all(|row| row.op.dtype() == Some(Dtype::Fp32))
-        );
+        assert!(table.rows.iter().all(|row| row.op.dtype() == Some(Dtype::Fp32)));
     }
 }

@@ -2,9 +2,7 @@
 
 use super::public::public_folder;
 use super::write_columns;
-use crate::arch::{
-    AttentionKernel, KvCacheDtype, Mode, OptimizerStates, Recipe, Recompute, Workload, parameters,
-};
+use crate::arch::{AttentionKernel, KvCacheDtype, Mode, OptimizerStates, Recipe, Recompute, Workload, parameters};
 use crate::dataset::runs::{Measure, Publisher, Runs, Serving, read_runs, write_runs};
 use crate::gpu::GpuCatalog;
 use crate::ops::Dtype;
@@ -42,10 +40,7 @@ fn reasons(runs: &Runs) -> Vec<(&str, u64)> {
 fn a_step_of_mpt_lasts_its_tokens_over_the_rate_of_one_gpu() {
     let runs = read(vec![
         ("Model", texts(["7b", "7b", "7b", "7b"])),
-        (
-            "GPU",
-            texts(["a100_80gb", "a100_40gb", "h100_80gb", "l20000"]),
-        ),
+        ("GPU", texts(["a100_80gb", "a100_40gb", "h100_80gb", "l20000"])),
         ("# GPUs", counts([8, 16, 8, 8])),
         ("SeqLen (T)", counts([2048; 4])),
         ("MicroBatchSize", counts([6; 4])),
@@ -56,10 +51,7 @@ fn a_step_of_mpt_lasts_its_tokens_over_the_rate_of_one_gpu() {
             "Sharding Strategy",
             texts(["FULL_SHARD", "SHARD_GRAD_OP", "FULL_SHARD", "FULL_SHARD"]),
         ),
-        (
-            "Activation Checkpointing",
-            texts(["True", "False", "True", "True"]),
-        ),
+        ("Activation Checkpointing", texts(["True", "False", "True", "True"])),
         ("d_model", counts([4096; 4])),
         ("n_heads", counts([32; 4])),
         ("n_layers", counts([32; 4])),
@@ -79,10 +71,7 @@ fn a_step_of_mpt_lasts_its_tokens_over_the_rate_of_one_gpu() {
     };
     assert_eq!(run.gpu.name, "a100");
     let work = run.workload;
-    assert_eq!(
-        (work.batch, work.microbatches, work.dp, work.zero),
-        (6, 21, 8, 3)
-    );
+    assert_eq!((work.batch, work.microbatches, work.dp, work.zero), (6, 21, 8, 3));
     assert_eq!((work.dtype, work.recompute), (Dtype::Bf16, Recompute::Full));
     assert!((run.time.secs() - 6.0 * 21.0 * 2048.0 / 3000.0).abs() < 1e-9);
     // The published MPT-7B has just these dimensions.
@@ -130,10 +119,7 @@ fn a_served_model_gives_a_prefill_and_a_decode_step_of_the_median_iteration() {
         ("batch_size", counts([12; 5])),
         ("output_len", counts([18; 5])),
         ("total_prefill_tokens", counts([12_004; 5])),
-        (
-            "iteration",
-            numbers([Some(0.0), Some(1.0), Some(2.0), None, Some(0.0)]),
-        ),
+        ("iteration", numbers([Some(0.0), Some(1.0), Some(2.0), None, Some(0.0)])),
         (
             "prefill_latency",
             numbers([Some(9.0), Some(1.5), Some(1.0), Some(7.0), Some(1.0)]),
@@ -193,10 +179,7 @@ fn a_static_batch_is_read_with_its_layout_where_its_figures_agree_and_its_caches
                 "meta-llama/Llama-2-7b-hf",
             ]),
         ),
-        (
-            "Input Output Length",
-            counts([128, 128, 2048, 128, 128, 128]),
-        ),
+        ("Input Output Length", counts([128, 128, 2048, 128, 128, 128])),
         ("Batch Size", counts([16, 16, 64, 16, 16, 16])),
         ("Latency", numbers([Some(2.0); 6])),
         (
@@ -216,15 +199,9 @@ fn a_static_batch_is_read_with_its_layout_where_its_figures_agree_and_its_caches
         [
             ("GPU `Habana Gaudi2` is not in data/gpus", 1),
             ("latency and throughput of the row disagree", 1),
-            (
-                "llama.cpp cuts a model between layers, one GPU after the other",
-                1
-            ),
+            ("llama.cpp cuts a model between layers, one GPU after the other", 1),
             ("no preset describes `Deci/DeciLM-7B`", 1),
-            (
-                "the caches of the batch do not fit: fewer requests ran at once",
-                1
-            ),
+            ("the caches of the batch do not fit: fewer requests ran at once", 1),
         ]
     );
     let [run] = &runs.runs[..] else {
@@ -259,13 +236,7 @@ fn a_pass_of_pytorch_is_a_step_over_the_gpus_that_its_variant_names() {
         ("bwall_latency", numbers([Some(0.0); 5])),
         (
             "model",
-            texts([
-                "gpt2_large",
-                "gpt2_large",
-                "bert_large",
-                "opt_13",
-                "gpt3_xl",
-            ]),
+            texts(["gpt2_large", "gpt2_large", "bert_large", "opt_13", "gpt3_xl"]),
         ),
         ("mode", texts(["train", "inf", "train", "train", "train"])),
         ("seq", counts([1024, 1024, 512, 2048, 2048])),
@@ -276,10 +247,7 @@ fn a_pass_of_pytorch_is_a_step_over_the_gpus_that_its_variant_names() {
         reasons(&runs),
         [
             ("GPU `Tesla P4` is not in data/gpus", 1),
-            (
-                "a pass without gradients scores every position, a prefill the last",
-                1
-            ),
+            ("a pass without gradients scores every position, a prefill the last", 1),
             ("no preset describes `bert_large`", 1),
         ]
     );
@@ -291,10 +259,7 @@ fn a_pass_of_pytorch_is_a_step_over_the_gpus_that_its_variant_names() {
     assert_eq!(replicas.time.secs(), 0.195);
     // The published operators: addmm of 4096 x 3072 x 12288 and attention of 24 heads of 128.
     let shape = &single.architecture;
-    assert_eq!(
-        (shape.hidden, shape.heads, shape.mlp.d_ff),
-        (3072, 24, 12_288)
-    );
+    assert_eq!((shape.hidden, shape.heads, shape.mlp.d_ff), (3072, 24, 12_288));
 }
 
 /// A table of N steps of Llama-3-8B on 64 H100, tp 2, pp 2, cp 2, but for the columns in `changed`.
@@ -366,10 +331,7 @@ fn a_training_step_has_the_layout_of_its_row() {
         [
             ("LoRA trains adapters, not the weights", 1),
             ("the degrees of parallelism do not divide the GPUs", 1),
-            (
-                "the limit of power that held the GPUs back is not stated",
-                1,
-            ),
+            ("the limit of power that held the GPUs back is not stated", 1,),
             ("the micro-batches do not fill the batch", 1),
         ]
     );
@@ -400,20 +362,8 @@ fn formats_and_recomputation_of_a_training_step_have_one_reading_each() {
         ("fp8_cs", None, None, Dtype::Fp8, Recipe::Tensorwise),
         ("mxfp8", None, None, Dtype::Fp8, Recipe::Mxfp8),
         ("fp8_or_fp4", Some("nvfp4"), None, Dtype::Fp8, Recipe::Nvfp4),
-        (
-            "fp8_rowwise",
-            None,
-            Some("full"),
-            Dtype::Fp8,
-            Recipe::Rowwise,
-        ),
-        (
-            "nvfp4",
-            None,
-            Some("full, 5 layers"),
-            Dtype::Fp8,
-            Recipe::Nvfp4,
-        ),
+        ("fp8_rowwise", None, Some("full"), Dtype::Fp8, Recipe::Rowwise),
+        ("nvfp4", None, Some("full, 5 layers"), Dtype::Fp8, Recipe::Nvfp4),
         (
             "bf16",
             None,
@@ -421,25 +371,12 @@ fn formats_and_recomputation_of_a_training_step_have_one_reading_each() {
             Dtype::Bf16,
             Recipe::Tensorwise,
         ),
-        (
-            "bf16",
-            None,
-            Some("selective"),
-            Dtype::Bf16,
-            Recipe::Tensorwise,
-        ),
+        ("bf16", None, Some("selective"), Dtype::Bf16, Recipe::Tensorwise),
         // These two are left out.
-        (
-            "fp8_or_fp4",
-            None,
-            Some("none"),
-            Dtype::Fp8,
-            Recipe::Tensorwise,
-        ),
+        ("fp8_or_fp4", None, Some("none"), Dtype::Fp8, Recipe::Tensorwise),
         ("bf16", None, Some("some"), Dtype::Bf16, Recipe::Tensorwise),
     ];
-    let optional =
-        |values: [Option<&str>; 10]| -> ArrayRef { Arc::new(StringArray::from(values.to_vec())) };
+    let optional = |values: [Option<&str>; 10]| -> ArrayRef { Arc::new(StringArray::from(values.to_vec())) };
     let runs = steps::<10>(vec![
         ("dtype", texts(rows.map(|row| row.0))),
         ("cfg_precision", optional(rows.map(|row| row.1))),
@@ -450,10 +387,7 @@ fn formats_and_recomputation_of_a_training_step_have_one_reading_each() {
         .iter()
         .map(|run| (run.workload.dtype, run.workload.recipe))
         .collect();
-    assert_eq!(
-        formats,
-        rows[..8].iter().map(|r| (r.3, r.4)).collect::<Vec<_>>()
-    );
+    assert_eq!(formats, rows[..8].iter().map(|r| (r.3, r.4)).collect::<Vec<_>>());
     let recomputed: Vec<_> = runs
         .runs
         .iter()
@@ -487,10 +421,7 @@ fn a_step_of_torchtitan_cuts_its_local_batch_by_the_pipeline() {
     let runs = steps::<1>(vec![
         ("source_repo", texts(["pytorch/torchtitan"])),
         ("software", texts(["torchtitan 9dec370"])),
-        (
-            "note",
-            texts(["H100 96 GB HBM2e (2.4 TB/s), 500 W limit; async TP"]),
-        ),
+        ("note", texts(["H100 96 GB HBM2e (2.4 TB/s), 500 W limit; async TP"])),
         ("activation_ckpt", texts(["selective"])),
         ("fsdp", counts([8])),
         ("micro_batch", counts([4])),
@@ -507,10 +438,7 @@ fn a_step_of_torchtitan_cuts_its_local_batch_by_the_pipeline() {
 #[test]
 fn a_training_step_keeps_the_states_of_its_configuration_and_none_is_read_against_its_recipe() {
     let states = OptimizerStates::Bf16;
-    let runs = steps::<1>(vec![(
-        "cfg_path",
-        texts(["nemotron/nemotron4-340b-synth.yaml"]),
-    )]);
+    let runs = steps::<1>(vec![("cfg_path", texts(["nemotron/nemotron4-340b-synth.yaml"]))]);
     assert_eq!(runs.runs[0].workload.optimizer_states, states);
     let runs = steps::<1>(vec![("source_repo", texts(["NVIDIA-NeMo/Automodel"]))]);
     assert_eq!(runs.runs[0].workload.optimizer_states, states);
@@ -535,16 +463,10 @@ fn a_shortened_model_with_experts_keeps_the_rest_of_its_preset() {
         ("vocab", counts([131_072; 2])),
         ("experts", counts([8, 16])),
         ("topk", counts([2; 2])),
-        (
-            "note",
-            texts(["one reading; 8 GPUs a node, 400 Gb/s per GPU"; 2]),
-        ),
+        ("note", texts(["one reading; 8 GPUs a node, 400 Gb/s per GPU"; 2])),
         ("suspect", Arc::new(BooleanArray::from(vec![true; 2]))),
     ]);
-    assert_eq!(
-        reasons(&runs),
-        [("the row and the preset of `grok_1_314b` differ", 1)]
-    );
+    assert_eq!(reasons(&runs), [("the row and the preset of `grok_1_314b` differ", 1)]);
     let [run] = &runs.runs[..] else {
         panic!("{}", runs.skipped)
     };
@@ -604,10 +526,7 @@ fn a_served_request_gives_a_first_token_and_a_time_per_token() {
         prompt: 900,
         output: 180,
     };
-    assert_eq!(
-        (first.measure, further.measure),
-        (Measure::Ttft, Measure::Tpot)
-    );
+    assert_eq!((first.measure, further.measure), (Measure::Ttft, Measure::Tpot));
     assert_eq!((first.serving, further.serving), (Some(load), Some(load)));
     let layout = Workload {
         dtype: Dtype::Fp8,
@@ -732,10 +651,7 @@ fn a_static_batch_is_a_step_without_a_load() {
         reasons(&runs),
         [
             ("only the time of prefill and decode together is stated", 1),
-            (
-                "the first token of a batch waits for the prefill of others",
-                1
-            ),
+            ("the first token of a batch waits for the prefill of others", 1),
         ]
     );
     let [run] = &runs.runs[..] else {
@@ -750,9 +666,7 @@ fn a_foreign_table_is_refused_in_one_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("foreign.parquet");
     write_columns(&path, vec![("shoe_size", counts([42]))]);
-    let message = read_runs(&[path], &GpuCatalog::built_in())
-        .unwrap_err()
-        .to_string();
+    let message = read_runs(&[path], &GpuCatalog::built_in()).unwrap_err().to_string();
     assert!(message.contains("iteration time (ms)"), "{message}");
 }
 
@@ -763,29 +677,15 @@ fn the_published_tables_are_kept_but_for_named_reasons() {
     };
     let mut wrong = Vec::new();
     for (file, publisher, kept, skipped) in [
-        (
-            "llmfoundry_training_throughput",
-            Publisher::LlmFoundry,
-            209,
-            7,
-        ),
+        ("llmfoundry_training_throughput", Publisher::LlmFoundry, 209, 7),
         ("vtrain_training_iterations", Publisher::Vtrain, 1549, 0),
         ("pipeweave_e2e_inference", Publisher::Pipeweave, 88, 3),
-        (
-            "llm_inference_bench",
-            Publisher::LlmInferenceBench,
-            2487,
-            2285,
-        ),
+        ("llm_inference_bench", Publisher::LlmInferenceBench, 2487, 2285),
         ("neusight_model_runs", Publisher::Neusight, 33, 116),
         ("training_steps", Publisher::TrainingSteps, 597, 235),
         ("inference_runs", Publisher::InferenceRuns, 4127, 3632),
     ] {
-        let runs = read_runs(
-            &[folder.join(file).with_extension("parquet")],
-            &GpuCatalog::built_in(),
-        )
-        .unwrap();
+        let runs = read_runs(&[folder.join(file).with_extension("parquet")], &GpuCatalog::built_in()).unwrap();
         assert!(runs.runs.iter().all(|run| run.publisher == publisher));
         let counts = (runs.runs.len(), runs.skipped.total());
         if counts != (kept, skipped) {

@@ -1,8 +1,7 @@
 //! Peak memory of published training runs, and runs that ran out of it, against the memory model.
 
 use crate::arch::{
-    Architecture, Loss, MemoryUse, MemoryVerdict, Offload, Optimizer, OptimizerStates, Recompute,
-    Workload, memory_use,
+    Architecture, Loss, MemoryUse, MemoryVerdict, Offload, Optimizer, OptimizerStates, Recompute, Workload, memory_use,
 };
 use crate::dataset::runs::read_runs;
 use crate::framework::Framework;
@@ -108,11 +107,7 @@ fn asked(row: &HashMap<String, String>) -> Option<Asked> {
         _ => return None,
     };
     let work = Workload {
-        dtype: if dtype.contains("fp8") {
-            Dtype::Fp8
-        } else {
-            Dtype::Bf16
-        },
+        dtype: if dtype.contains("fp8") { Dtype::Fp8 } else { Dtype::Bf16 },
         tp,
         cp,
         ep,
@@ -146,9 +141,7 @@ fn asked(row: &HashMap<String, String>) -> Option<Asked> {
         },
         ..Workload::train(number("micro_batch", 0)?, number("seq_len", 0)?)
     };
-    let framework = Framework::all()
-        .iter()
-        .find(|known| known.name == *framework)?;
+    let framework = Framework::all().iter().find(|known| known.name == *framework)?;
     let mut practice = framework.practice.clone();
     practice.foreach = *foreach;
     let memory = memory_use(&arch, &work, &practice).ok()?;
@@ -192,9 +185,7 @@ fn peak_memory_of_published_runs_is_near_and_verdicts_are_right() {
         let setting = settings.entry(format!("{name} {ran_out}")).or_default();
         setting.ran_out = ran_out;
         setting.kind = row["memory_kind"].clone();
-        setting
-            .readings
-            .extend(row["peak_memory_gib"].parse::<f64>().ok());
+        setting.readings.extend(row["peak_memory_gib"].parse::<f64>().ok());
         setting.asked = Some(asked);
     }
     let (mut errors, mut right) = (Vec::new(), [[0; 2]; 2]);
@@ -203,9 +194,7 @@ fn peak_memory_of_published_runs_is_near_and_verdicts_are_right() {
         let live = asked.memory.total().bytes() / f64::from(1 << 30);
         let fits = asked.memory.verdict(asked.gpu) != MemoryVerdict::DoesNotFit;
         right[usize::from(setting.ran_out)][usize::from(fits != setting.ran_out)] += 1;
-        let reads_live = ["allocated", "active"]
-            .iter()
-            .any(|kind| setting.kind.contains(kind));
+        let reads_live = ["allocated", "active"].iter().any(|kind| setting.kind.contains(kind));
         let measured = stats::median(setting.readings).filter(|_| !setting.ran_out);
         let error = measured.map(|measured| (live / measured - 1.0, measured));
         if let Some((error, _)) = error.filter(|_| reads_live) {
@@ -218,9 +207,7 @@ fn peak_memory_of_published_runs_is_near_and_verdicts_are_right() {
     }
     let count = errors.len();
     let median = stats::median(errors).unwrap();
-    eprintln!(
-        "{count} readings, median {median:.4}; [wrong, right] of runs and of failures: {right:?}"
-    );
+    eprintln!("{count} readings, median {median:.4}; [wrong, right] of runs and of failures: {right:?}");
     assert!(count >= 40 && median < 0.06, "{median}");
 }
 

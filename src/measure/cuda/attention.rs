@@ -39,9 +39,7 @@ impl FlashAttention {
 impl Algorithm for FlashAttention {
     fn enqueue(&self, driver: &Driver, operands: &Placement, set: u64) -> Result<()> {
         driver.bind()?;
-        let bound = self
-            .plan
-            .bind(|name| operands.address(set, name), &self.scratch);
+        let bound = self.plan.bind(|name| operands.address(set, name), &self.scratch);
         // SAFETY: operands have the sizes of the operator of the plan; scratch tensors and
         // workspace were allocated with the sizes that the plan reports.
         unsafe { self.plan.run(&self.handle, &bound, self.workspace) }

@@ -61,9 +61,7 @@ impl Chain for CudaChain<'_> {
         self.graph = None;
         let (driver, prepared) = (self.device.driver(), &self.prepared);
         let enqueue = |call| prepared.algorithm.enqueue(driver, &prepared.operands, call);
-        let graph = driver.capture(|| {
-            driver.between_events(|| (0..u64::from(calls.max(1))).try_for_each(enqueue))
-        })?;
+        let graph = driver.capture(|| driver.between_events(|| (0..u64::from(calls.max(1))).try_for_each(enqueue)))?;
         self.graph = Some((graph, calls.max(1).into()));
         Ok(())
     }

@@ -21,12 +21,7 @@ pub(super) const POISON: u8 = 0xff;
 const SHAPES: [(u64, u64); 5] = [(7, 129), (9, 64), (33, 1000), (5, 6144), (2, 17_416)];
 
 /// Shapes of GEMMs: sizes that no power of two divides, and sizes that fp8 supports.
-const GEMMS: [[u64; 4]; 4] = [
-    [136, 72, 200, 1],
-    [37, 53, 29, 1],
-    [48, 64, 96, 3],
-    [1, 256, 512, 1],
-];
+const GEMMS: [[u64; 4]; 4] = [[136, 72, 200, 1], [37, 53, 29, 1], [48, 64, 96, 3], [1, 256, 512, 1]];
 
 /// Further shapes of fp8, whose batches and single rows libraries support least.
 const FP8_GEMMS: [[u64; 4]; 4] = [
@@ -101,10 +96,7 @@ fn operators(formats: &[Dtype]) -> Vec<Op> {
 
 /// Those of the formats that are among these.
 fn among(formats: &[Dtype], these: &[Dtype]) -> impl Iterator<Item = Dtype> {
-    these
-        .iter()
-        .copied()
-        .filter(|dtype| formats.contains(dtype))
+    these.iter().copied().filter(|dtype| formats.contains(dtype))
 }
 
 /// Name of a check in the list.
@@ -186,24 +178,21 @@ fn compare(device: &CudaDevice, op: &Op, prepared: &Prepared, seed: u64) -> Resu
         return Ok(Vec::new());
     };
     let found = |name: &str| slots.iter().find(|slot| slot.name == name);
-    let checks = outputs
-        .iter()
-        .zip(&expected)
-        .filter_map(|(output, expected)| {
-            let slot: &Slot = found(output.name)?;
-            let from = slot.offset as usize;
-            let measured = decode(slot, dtype, &memory[from..from + slot.bytes as usize]);
-            let error = match trespassed {
-                true => f64::INFINITY,
-                false => reference::error(&measured, expected),
-            };
-            Some(Checked {
-                path: KernelPath::of(op),
-                name: name(op, output.name),
-                error,
-                allowed: allowed(op),
-            })
-        });
+    let checks = outputs.iter().zip(&expected).filter_map(|(output, expected)| {
+        let slot: &Slot = found(output.name)?;
+        let from = slot.offset as usize;
+        let measured = decode(slot, dtype, &memory[from..from + slot.bytes as usize]);
+        let error = match trespassed {
+            true => f64::INFINITY,
+            false => reference::error(&measured, expected),
+        };
+        Some(Checked {
+            path: KernelPath::of(op),
+            name: name(op, output.name),
+            error,
+            allowed: allowed(op),
+        })
+    });
     Ok(checks.collect())
 }
 
@@ -247,9 +236,9 @@ mod tests {
         let all = operators(&Dtype::ELEMENTS);
         for kind in MemoryKind::ALL {
             for pass in Pass::ALL {
-                let found = all.iter().any(
-                    |op| matches!(op, Op::Memory(memory) if (memory.kind, memory.pass) == (kind, pass)),
-                );
+                let found = all
+                    .iter()
+                    .any(|op| matches!(op, Op::Memory(memory) if (memory.kind, memory.pass) == (kind, pass)));
                 assert!(found, "{kind:?} {pass:?}");
             }
         }
@@ -258,9 +247,12 @@ mod tests {
         let half = operators(&[Dtype::Bf16]);
         let is_single = |op: &&Op| op.dtype() != Some(Dtype::Bf16);
         let single: Vec<_> = half.iter().filter(is_single).collect();
-        assert!(!single.is_empty() && single.iter().all(|op| {
-            matches!(op, Op::Memory(op) if op.kind == MemoryKind::Adam && op.dtype == Dtype::Fp32)
-        }));
+        assert!(
+            !single.is_empty()
+                && single.iter().all(|op| {
+                    matches!(op, Op::Memory(op) if op.kind == MemoryKind::Adam && op.dtype == Dtype::Fp32)
+                })
+        );
         assert!(half.iter().any(|op| matches!(op, Op::Attention(_))));
     }
 

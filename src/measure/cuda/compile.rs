@@ -83,9 +83,7 @@ pub fn compile(source: Source, dtype: Dtype, vector: u64, architecture: &str) ->
     let fail = |what: &str, log: &str| {
         let first = log.lines().find(|line| line.contains("error"));
         let log = first.unwrap_or(log).trim();
-        Error::infeasible(format!(
-            "NVRTC cannot compile {name} for {architecture}: {what} {log}"
-        ))
+        Error::infeasible(format!("NVRTC cannot compile {name} for {architecture}: {what} {log}"))
     };
     let text = CString::new(source.with(dtype, vector)).map_err(|_| fail("a zero byte", ""))?;
     let title = CString::new(name).map_err(|_| fail("a zero byte", ""))?;
@@ -169,12 +167,10 @@ pub fn architecture(major: i32, minor: i32) -> Result<String> {
         return Ok(format!("sm_{own}"));
     }
     let below = supported.into_iter().filter(|&other| other < own).max();
-    below
-        .map(|below| format!("compute_{below}"))
-        .ok_or_else(|| {
-            let version = version().unwrap_or_default();
-            Error::infeasible(format!(
-                "NVRTC {version} does not compile for a device of compute capability {major}.{minor}"
-            ))
-        })
+    below.map(|below| format!("compute_{below}")).ok_or_else(|| {
+        let version = version().unwrap_or_default();
+        Error::infeasible(format!(
+            "NVRTC {version} does not compile for a device of compute capability {major}.{minor}"
+        ))
+    })
 }

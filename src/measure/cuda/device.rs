@@ -233,19 +233,11 @@ impl CudaDevice {
         // Scratch memory of the algorithm lies before the operands.
         filled.forget(&(self.arena.start()..own.0 + own.1));
         let missing = filled.claim(draw, shared);
-        let done = self.fill(
-            op,
-            &operands,
-            draw,
-            (missing.start, missing.end - missing.start),
-        );
+        let done = self.fill(op, &operands, draw, (missing.start, missing.end - missing.start));
         if done.is_err() {
             filled.clear();
         }
-        done.map(|()| Prepared {
-            algorithm,
-            operands,
-        })
+        done.map(|()| Prepared { algorithm, operands })
     }
 
     /// Where the shared inputs of a format begin: apart, so that formats by turns find theirs.
@@ -260,13 +252,7 @@ impl CudaDevice {
     }
 
     /// Fills what is missing of the shared inputs, and what the operator has of its own.
-    fn fill(
-        &self,
-        op: &Op,
-        operands: &Placement,
-        draw: fill::Draw,
-        missing: (u64, u64),
-    ) -> Result<()> {
+    fn fill(&self, op: &Op, operands: &Placement, draw: fill::Draw, missing: (u64, u64)) -> Result<()> {
         let Ok(kernels) = &self.kernels else {
             return fill::from_host(&self.driver, draw, missing);
         };
@@ -363,9 +349,7 @@ impl CudaDevice {
         let begin = Instant::now();
         while begin.elapsed() < duration {
             for _ in 0..20 {
-                prepared
-                    .algorithm
-                    .enqueue(&self.driver, &prepared.operands, 0)?;
+                prepared.algorithm.enqueue(&self.driver, &prepared.operands, 0)?;
             }
             self.driver.wait()?;
         }
@@ -462,9 +446,7 @@ impl Device for CudaDevice {
         let context = Arc::clone(self.driver.context());
         let (capability, workspace, one) = (self.capability, self.workspace, self.one);
         Ok(Box::new(move || {
-            context
-                .bind_to_thread()
-                .map_err(failed("bind its context"))?;
+            context.bind_to_thread().map_err(failed("bind its context"))?;
             let handle = gemm::Handle::new()?;
             Ok(Box::new(move |op: &Gemm| {
                 if let Some(reason) = gemm::refuses(op, capability) {
@@ -530,9 +512,6 @@ impl Device for CudaDevice {
     }
 
     fn sensors(&self) -> Sensors {
-        self.sensor
-            .as_ref()
-            .map(Sampler::latest)
-            .unwrap_or_default()
+        self.sensor.as_ref().map(Sampler::latest).unwrap_or_default()
     }
 }

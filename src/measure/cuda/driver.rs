@@ -18,8 +18,7 @@ pub(super) fn failed(what: &str) -> impl Fn(DriverError) -> Error {
     let what = what.to_owned();
     move |error| {
         let said = |text: std::result::Result<&std::ffi::CStr, DriverError>| {
-            text.map(|text| text.to_string_lossy().into_owned())
-                .unwrap_or_default()
+            text.map(|text| text.to_string_lossy().into_owned()).unwrap_or_default()
         };
         let (name, text) = (said(error.error_name()), said(error.error_string()));
         Error::infeasible(format!("the CUDA driver cannot {what}: {name}, {text}"))
@@ -64,14 +63,12 @@ impl Driver {
         let timing = Some(sys::CUevent_flags::CU_EVENT_DEFAULT);
         let event = || context.new_event(timing).map_err(failed("create an event"));
         let (begin, end) = (event()?, event()?);
-        let (free, _) = context
-            .mem_get_info()
-            .map_err(failed("tell its free memory"))?;
+        let (free, _) = context.mem_get_info().map_err(failed("tell its free memory"))?;
         let bytes = ((free as f64 * POOL_SHARE) as u64).min(POOL_BYTES) & !0xffff;
         // SAFETY: the context is bound to this thread; the address goes into a `Pool` that frees
         // it.
-        let address = unsafe { result::malloc_sync(bytes as usize) }
-            .map_err(failed(&format!("allocate {} MiB", bytes >> 20)))?;
+        let address =
+            unsafe { result::malloc_sync(bytes as usize) }.map_err(failed(&format!("allocate {} MiB", bytes >> 20)))?;
         let pool = Pool {
             context: Arc::clone(&context),
             address,
@@ -107,9 +104,7 @@ impl Driver {
 
     /// Synchronizes the stream, which also reports errors of kernels.
     pub(super) fn wait(&self) -> Result<()> {
-        self.stream
-            .synchronize()
-            .map_err(failed("finish what was enqueued"))
+        self.stream.synchronize().map_err(failed("finish what was enqueued"))
     }
 
     /// Records the start event.
@@ -133,12 +128,8 @@ impl Driver {
             let flags = sys::CUevent_record_flags::CU_EVENT_RECORD_EXTERNAL as u32;
             // SAFETY: event and stream are alive, and outlive the graph: the device owns both and
             // hands out chains that borrow it.
-            let status = unsafe {
-                sys::cuEventRecordWithFlags(event.cu_event(), self.stream.cu_stream(), flags)
-            };
-            status
-                .result()
-                .map_err(failed("capture the record of an event"))
+            let status = unsafe { sys::cuEventRecordWithFlags(event.cu_event(), self.stream.cu_stream(), flags) };
+            status.result().map_err(failed("capture the record of an event"))
         };
         node(&self.begin)?;
         enqueue()?;
@@ -163,19 +154,14 @@ impl Driver {
     /// Captures the enqueued work as a graph and uploads it, without running it.
     pub(super) fn capture(&self, enqueue: impl FnOnce() -> Result<()>) -> Result<CudaGraph> {
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        self.stream
-            .begin_capture(mode)
-            .map_err(failed("begin a capture"))?;
+        self.stream.begin_capture(mode).map_err(failed("begin a capture"))?;
         let enqueued = enqueue();
         // The capture ends whatever happened in it: the stream must be usable again.
         let ended = self.stream.end_capture(sys::CUgraphInstantiate_flags(0));
         enqueued?;
         let graph = ended.map_err(failed("make a graph of a capture"))?;
-        let graph =
-            graph.ok_or_else(|| Error::infeasible("the CUDA driver captured an empty graph"))?;
-        graph
-            .upload()
-            .map_err(failed("bring a graph to the device"))?;
+        let graph = graph.ok_or_else(|| Error::infeasible("the CUDA driver captured an empty graph"))?;
+        graph.upload().map_err(failed("bring a graph to the device"))?;
         Ok(graph)
     }
 
@@ -199,8 +185,7 @@ impl Driver {
         self.wait()?;
         let mut read = vec![0; bytes];
         // SAFETY: the source lies inside the pool, and nothing is running that writes it.
-        unsafe { result::memcpy_dtoh_sync(&mut read, address) }
-            .map_err(failed("read from device memory"))?;
+        unsafe { result::memcpy_dtoh_sync(&mut read, address) }.map_err(failed("read from device memory"))?;
         Ok(read)
     }
 
@@ -215,9 +200,7 @@ impl Driver {
 
     /// Binds the context to this thread, as calls below the bindings' safe layer require.
     pub(super) fn bind(&self) -> Result<()> {
-        self.context
-            .bind_to_thread()
-            .map_err(failed("bind its context"))
+        self.context.bind_to_thread().map_err(failed("bind its context"))
     }
 
     /// Refuses a range outside of the pool.

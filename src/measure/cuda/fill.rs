@@ -57,9 +57,7 @@ impl Filled {
     pub(super) fn claim(&mut self, draw: Draw, range: Range<u64>) -> Range<u64> {
         let holds = |filled: &Range<u64>| filled.start <= range.start && range.start <= filled.end;
         let mut known = self.0.iter();
-        let known = known
-            .find(|(of, filled)| *of == draw && holds(filled))
-            .cloned();
+        let known = known.find(|(of, filled)| *of == draw && holds(filled)).cloned();
         let (start, end) = known.map_or((range.start, range.start), |(_, at)| (at.start, at.end));
         if end >= range.end {
             return range.end..range.end;
@@ -87,12 +85,7 @@ impl Filler<'_> {
     }
 
     /// Fills a range of the pool with normals, or with their magnitudes.
-    pub(super) fn normals(
-        self,
-        (dtype, draw): Draw,
-        (address, bytes): (u64, u64),
-        magnitudes: bool,
-    ) -> Result<()> {
+    pub(super) fn normals(self, (dtype, draw): Draw, (address, bytes): (u64, u64), magnitudes: bool) -> Result<()> {
         let vector = 16 / dtype.size();
         let variant = (Source::Fill, dtype, vector);
         let function = self.kernels.function(self.driver, variant, "fill_normal")?;
@@ -145,11 +138,7 @@ impl Filler<'_> {
 }
 
 /// Fills a range without kernels of our own: a block of normals from the host, repeated.
-pub(super) fn from_host(
-    driver: &Driver,
-    (dtype, draw): Draw,
-    (address, bytes): (u64, u64),
-) -> Result<()> {
+pub(super) fn from_host(driver: &Driver, (dtype, draw): Draw, (address, bytes): (u64, u64)) -> Result<()> {
     const BLOCK_BYTES: u64 = 4 << 20;
     let mut random = Random::new(draw, "operands of CUDA");
     let block: Vec<u8> = (0..BLOCK_BYTES.min(bytes) / dtype.size())

@@ -87,17 +87,11 @@ unsafe impl Number for u32 {}
 unsafe impl Number for u64 {}
 
 impl Description {
-    fn set<T: Number>(
-        &self,
-        attribute: sys::cublasLtMatmulDescAttributes_t,
-        value: &T,
-    ) -> Result<()> {
+    fn set<T: Number>(&self, attribute: sys::cublasLtMatmulDescAttributes_t, value: &T) -> Result<()> {
         // SAFETY: the description is alive; the library copies `size_of::<T>()` bytes, all of them of a number; a wrong
         // size is an error.
-        unsafe {
-            result::set_matmul_desc_attribute(self.0, attribute, pointer(value), size_of::<T>())
-        }
-        .map_err(failed("describe a GEMM"))
+        unsafe { result::set_matmul_desc_attribute(self.0, attribute, pointer(value), size_of::<T>()) }
+            .map_err(failed("describe a GEMM"))
     }
 }
 
@@ -117,10 +111,8 @@ impl Matrix {
             // SAFETY: the matrix is alive; the count is an `int32_t` and the stride an `int64_t`,
             // as documented.
             unsafe {
-                result::set_matrix_layout_attribute(matrix.0, count_of, pointer(&count), 4)
-                    .map_err(&fail)?;
-                result::set_matrix_layout_attribute(matrix.0, stride_of, pointer(&stride), 8)
-                    .map_err(&fail)?;
+                result::set_matrix_layout_attribute(matrix.0, count_of, pointer(&count), 4).map_err(&fail)?;
+                result::set_matrix_layout_attribute(matrix.0, stride_of, pointer(&stride), 8).map_err(&fail)?;
             }
         }
         Ok(matrix)
@@ -132,13 +124,7 @@ fn pointer<T>(value: &T) -> *const c_void {
 }
 
 /// Formats of inputs and output, and the compute type, of the formats that are timed.
-const fn formats(
-    dtype: Dtype,
-) -> Option<(
-    sys::cudaDataType,
-    sys::cudaDataType,
-    sys::cublasComputeType_t,
-)> {
+const fn formats(dtype: Dtype) -> Option<(sys::cudaDataType, sys::cudaDataType, sys::cublasComputeType_t)> {
     use sys::cublasComputeType_t as Compute;
     use sys::cudaDataType_t as Data;
     let single = Compute::CUBLAS_COMPUTE_32F;
@@ -199,15 +185,8 @@ pub(super) struct CublasLtGemm {
 
 impl CublasLtGemm {
     /// Takes the first algorithm of the heuristic; `one` is the address of a 1.0 in device memory.
-    pub(super) fn new(
-        handle: &Rc<Handle>,
-        op: &Gemm,
-        slow_sums: bool,
-        workspace: u64,
-        one: u64,
-    ) -> Result<Self> {
-        let (operand, output, compute) =
-            formats(op.dtype).ok_or_else(|| Error::infeasible(unsupported(op.dtype)))?;
+    pub(super) fn new(handle: &Rc<Handle>, op: &Gemm, slow_sums: bool, workspace: u64, one: u64) -> Result<Self> {
+        let (operand, output, compute) = formats(op.dtype).ok_or_else(|| Error::infeasible(unsupported(op.dtype)))?;
         let description = result::create_matmul_desc(compute, sys::cudaDataType_t::CUDA_R_32F);
         let description = Description(description.map_err(failed("describe a GEMM"))?);
         use sys::cublasLtMatmulDescAttributes_t as Attribute;
@@ -256,8 +235,7 @@ fn choose(
     // SAFETY: the preference is alive, and the limit is a `size_t` as documented.
     unsafe { result::set_matmul_pref_attribute(preference.0, most, pointer(&bytes), 8) }
         .map_err(failed("describe a preference"))?;
-    let mut results =
-        [const { MaybeUninit::<sys::cublasLtMatmulHeuristicResult_t>::zeroed() }; ASKED as usize];
+    let mut results = [const { MaybeUninit::<sys::cublasLtMatmulHeuristicResult_t>::zeroed() }; ASKED as usize];
     let mut found = 0;
     // SAFETY: all descriptors are alive, and the list has as many places as are asked for.
     unsafe {
@@ -285,16 +263,13 @@ fn choose(
         // SAFETY: with a status that is known, all of it is plain numbers that were zero or that the library wrote.
         (state == success).then(|| unsafe { result.assume_init_read() })
     });
-    results.next().ok_or_else(|| {
-        Error::infeasible(format!("cuBLASLt has no algorithm for {}", Op::Gemm(*op)))
-    })
+    results
+        .next()
+        .ok_or_else(|| Error::infeasible(format!("cuBLASLt has no algorithm for {}", Op::Gemm(*op))))
 }
 
 /// An attribute of an algorithm; zero where the library does not report it.
-fn attribute<T: Number>(
-    algorithm: &sys::cublasLtMatmulAlgo_t,
-    which: sys::cublasLtMatmulAlgoConfigAttributes_t,
-) -> T {
+fn attribute<T: Number>(algorithm: &sys::cublasLtMatmulAlgo_t, which: sys::cublasLtMatmulAlgoConfigAttributes_t) -> T {
     let mut value = T::default();
     let mut written = 0;
     // SAFETY: the value is a number of as many bytes as are announced, whatever bits the library writes.

@@ -38,10 +38,7 @@ pub(super) fn driver_version() -> i32 {
 
 /// Identity of the device and its libraries.
 pub(super) fn identity(driver: &Driver, sensor: Option<&Sensor>, cudnn: bool) -> Result<Identity> {
-    let title = driver
-        .context()
-        .name()
-        .map_err(failed("tell the name of a device"))?;
+    let title = driver.context().name().map_err(failed("tell the name of a device"))?;
     let total = driver.context().total_mem().ok();
     let told = |attribute| driver.attribute(attribute);
     let version = driver_version();
@@ -72,11 +69,9 @@ pub(super) fn identity(driver: &Driver, sensor: Option<&Sensor>, cudnn: bool) ->
             .collect(),
         driver: DriverInfo {
             processors: told(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
-            clock_hz: told(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)
-                .map(|kilohertz| kilohertz as f64 * 1e3),
+            clock_hz: told(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE).map(|kilohertz| kilohertz as f64 * 1e3),
             memory_bytes: total.map(|bytes| bytes as f64),
-            cache_bytes: told(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)
-                .map(|bytes| bytes as f64),
+            cache_bytes: told(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE).map(|bytes| bytes as f64),
             title,
         },
     })

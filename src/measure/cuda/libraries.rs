@@ -32,13 +32,7 @@ pub enum Library {
 
 impl Library {
     /// Every library.
-    pub(super) const ALL: [Self; 5] = [
-        Self::Driver,
-        Self::CublasLt,
-        Self::Nvrtc,
-        Self::Cudnn,
-        Self::Nvml,
-    ];
+    pub(super) const ALL: [Self; 5] = [Self::Driver, Self::CublasLt, Self::Nvrtc, Self::Cudnn, Self::Nvml];
 
     /// Beginning of its file names, up to their version.
     const fn stem(self) -> &'static str {
@@ -91,8 +85,7 @@ impl Library {
     }
 
     fn slot(self) -> &'static OnceLock<std::result::Result<(), String>> {
-        static SLOTS: [OnceLock<std::result::Result<(), String>>; 5] =
-            [const { OnceLock::new() }; 5];
+        static SLOTS: [OnceLock<std::result::Result<(), String>>; 5] = [const { OnceLock::new() }; 5];
         &SLOTS[self as usize]
     }
 
@@ -131,10 +124,7 @@ impl Library {
                 .into_iter()
                 .try_for_each(|library| library.refuse_copies(&mapped()));
         }
-        let listed: Vec<_> = folders
-            .iter()
-            .map(|folder| folder.display().to_string())
-            .collect();
+        let listed: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
         Err(format!(
             "{title} ({}) was not found by the system's loader nor in {}; {advice}",
             files.join(" or "),
@@ -149,10 +139,7 @@ impl Library {
 impl Library {
     /// The files of this library that this process has open; none where the system does not tell.
     pub fn files(self) -> Vec<PathBuf> {
-        mapped()
-            .into_iter()
-            .filter_map(|file| file.of(self))
-            .collect()
+        mapped().into_iter().filter_map(|file| file.of(self)).collect()
     }
 
     /// Refuses two files of one release of the library, of which the caller and another library might
@@ -376,9 +363,7 @@ mod tests {
     #[test]
     fn two_files_of_one_release_are_refused_and_links_to_one_are_not() {
         let maps = |lines: &[&str]| parse_maps(&lines.join("\n"));
-        let line = |inode: u64, path: &str| {
-            format!("7f00-7f01 r--p 00000000 08:01 {inode}                  {path}")
-        };
+        let line = |inode: u64, path: &str| format!("7f00-7f01 r--p 00000000 08:01 {inode}                  {path}");
         let (one, same, other, older) = (
             line(7, "/venv/lib/libcublasLt.so.13"),
             line(7, "/links/libcublasLt.so"),
@@ -387,10 +372,7 @@ mod tests {
         );
         let refused = |lines: &[&str]| Library::CublasLt.refuse_copies(&maps(lines)).err();
         assert_eq!(refused(&[&one, &same, &one]), None);
-        assert_eq!(
-            refused(&[&one, &older, "7f00-7f01 rw-p 00000000 00:00 0"]),
-            None
-        );
+        assert_eq!(refused(&[&one, &older, "7f00-7f01 rw-p 00000000 00:00 0"]), None);
         let sentence = refused(&[&one, &other]).unwrap();
         assert!(
             sentence.contains("/venv/lib") && sentence.contains("/toolkit"),

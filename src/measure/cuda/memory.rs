@@ -42,9 +42,7 @@ pub(super) fn refuses(op: &Memory, limits: Limits) -> Option<String> {
             | MemoryKind::Upcast,
             _,
         ) => Some(format!("there is no kernel of {}", op.kind)),
-        (MemoryKind::PlainAdam, _) => {
-            Some("no kernel updates weights without fp32 states".to_owned())
-        }
+        (MemoryKind::PlainAdam, _) => Some("no kernel updates weights without fp32 states".to_owned()),
         (MemoryKind::Adam | MemoryKind::Quantize | MemoryKind::Zero, Pass::Backward) => {
             Some(format!("{} has no backward pass", op.kind))
         }
@@ -55,9 +53,7 @@ pub(super) fn refuses(op: &Memory, limits: Limits) -> Option<String> {
         (MemoryKind::Rotary, _) if op.cols % 2 == 1 => {
             Some("rotary embedding needs an even number of columns".to_owned())
         }
-        (MemoryKind::LayerNorm | MemoryKind::RmsNorm, Pass::Backward)
-            if column_bytes(op) > limits.shared_bytes =>
-        {
+        (MemoryKind::LayerNorm | MemoryKind::RmsNorm, Pass::Backward) if column_bytes(op) > limits.shared_bytes => {
             Some("the sums of so many columns do not fit into shared memory".to_owned())
         }
         _ => None,
@@ -117,9 +113,7 @@ fn accesses(op: &Memory) -> (u64, Option<u64>) {
     use MemoryKind as K;
     let full = 16 / op.dtype.size();
     match op.kind {
-        K::Softmax | K::CrossEntropy | K::LayerNorm | K::RmsNorm | K::Mask => {
-            (full, Some(op.cols / full))
-        }
+        K::Softmax | K::CrossEntropy | K::LayerNorm | K::RmsNorm | K::Mask => (full, Some(op.cols / full)),
         K::Embedding | K::Permute => {
             let vector = widest(op.cols, op.dtype);
             (vector, Some(op.cols / vector))

@@ -130,8 +130,8 @@ impl Placement {
 
     /// Takes as many sets as are wanted and fit, at least one.
     pub(super) fn new(op: &Op, arena: &mut Arena, wanted: impl Fn(u64) -> u64) -> Result<Self> {
-        let (slots, set_bytes) = Self::slots(op)
-            .ok_or_else(|| Error::infeasible(format!("{op} has no operands on one GPU")))?;
+        let (slots, set_bytes) =
+            Self::slots(op).ok_or_else(|| Error::infeasible(format!("{op} has no operands on one GPU")))?;
         let sets = wanted(set_bytes).min(arena.left() / set_bytes).max(1);
         let base = arena.take(set_bytes * sets)?;
         Ok(Self {
@@ -147,22 +147,13 @@ impl Placement {
     /// them; what the operator writes, or what is not plain, comes from the arena.
     ///
     /// Where the inputs do not fit behind `home`, they end with the arena.
-    pub(super) fn sharing(
-        op: &Op,
-        arena: &mut Arena,
-        home: u64,
-        wanted: impl Fn(u64) -> u64,
-    ) -> Result<Self> {
-        let (mut slots, bytes) = Self::slots(op)
-            .ok_or_else(|| Error::infeasible(format!("{op} has no operands on one GPU")))?;
+    pub(super) fn sharing(op: &Op, arena: &mut Arena, home: u64, wanted: impl Fn(u64) -> u64) -> Result<Self> {
+        let (mut slots, bytes) =
+            Self::slots(op).ok_or_else(|| Error::infeasible(format!("{op} has no operands on one GPU")))?;
         let (mut own, mut shared) = (0, 0);
         for slot in &mut slots {
             slot.is_shared = slot.may_be_shared();
-            let area = if slot.is_shared {
-                &mut shared
-            } else {
-                &mut own
-            };
+            let area = if slot.is_shared { &mut shared } else { &mut own };
             slot.offset = *area;
             *area += slot.bytes.next_multiple_of(ALIGNMENT) + GUARD;
         }
@@ -274,10 +265,7 @@ mod tests {
         let placement = placed(&gemm, home, 4);
         assert_eq!(placement.sets(), 4);
         assert_eq!(placement.shared().start, home);
-        assert_eq!(
-            (placement.address(0, "a"), placement.address(0, "c")),
-            (home, start)
-        );
+        assert_eq!((placement.address(0, "a"), placement.address(0, "c")), (home, start));
         assert_eq!(placement.own_inputs().count(), 0);
         let (base, bytes) = placement.region();
         for set in 0..4 {
@@ -300,10 +288,7 @@ mod tests {
         assert!(large.sets() > 10 && large.shared().end <= end);
         assert!(large.shared().start >= large.region().0 + large.region().1);
         // Weights and their moments are updated in place: every case draws them anew.
-        let own: Vec<_> = placed(&adam(), home, 2)
-            .own_inputs()
-            .map(|slot| slot.name)
-            .collect();
+        let own: Vec<_> = placed(&adam(), home, 2).own_inputs().map(|slot| slot.name).collect();
         assert_eq!(own, ["weight", "m", "v"]);
     }
 

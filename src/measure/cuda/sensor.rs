@@ -46,8 +46,7 @@ impl Sensor {
         // SAFETY: the symbols have the types that nvml.h declares; each is called with pointers to
         // live values, and after `nvmlInit_v2` has succeeded.
         unsafe {
-            let init: Symbol<unsafe extern "C" fn() -> Status> =
-                library.get(b"nvmlInit_v2").ok()?;
+            let init: Symbol<unsafe extern "C" fn() -> Status> = library.get(b"nvmlInit_v2").ok()?;
             if init() != 0 {
                 return None;
             }
@@ -92,15 +91,11 @@ impl Sensor {
         // SAFETY: the device is one that NVML gave out, and the numbers outlive the calls.
         let (power, temperature, reasons) = unsafe {
             (
-                self.power
-                    .as_ref()
-                    .map(|read| read(self.device, &raw mut milliwatts)),
+                self.power.as_ref().map(|read| read(self.device, &raw mut milliwatts)),
                 self.temperature
                     .as_ref()
                     .map(|read| read(self.device, CHIP, &raw mut degrees)),
-                self.reasons
-                    .as_ref()
-                    .map(|read| read(self.device, &raw mut bits)),
+                self.reasons.as_ref().map(|read| read(self.device, &raw mut bits)),
             )
         };
         let told = |status: Option<Status>| status == Some(0);
@@ -122,10 +117,7 @@ pub(super) struct Sampler {
 
 impl Sampler {
     /// Reads once now, then once a period.
-    pub(super) fn start(
-        mut read: impl FnMut() -> Sensors + Send + 'static,
-        period: Duration,
-    ) -> Self {
+    pub(super) fn start(mut read: impl FnMut() -> Sensors + Send + 'static, period: Duration) -> Self {
         let latest = Arc::new(Mutex::new(read()));
         let (stop, stopped) = channel();
         let shared = Arc::clone(&latest);

@@ -36,8 +36,7 @@ pub(super) fn cluster(number: u32) -> Option<(u32, u32)> {
 /// (`64xAUTO`).
 pub(super) const fn stages(number: u32) -> Option<u32> {
     const COUNTS: [u32; 32] = [
-        0, 1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 10, 4, 10, 5, 0,
-        0, 3,
+        0, 1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 10, 4, 10, 5, 0, 0, 3,
     ];
     match number {
         0..32 if COUNTS[number as usize] > 0 => Some(COUNTS[number as usize]),
@@ -48,9 +47,7 @@ pub(super) const fn stages(number: u32) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cudarc::cublaslt::sys::{
-        cublasLtClusterShape_t, cublasLtMatmulStages_t, cublasLtMatmulTile_t,
-    };
+    use cudarc::cublaslt::sys::{cublasLtClusterShape_t, cublasLtMatmulStages_t, cublasLtMatmulTile_t};
 
     /// What stands behind the prefix in the name of an enumerator.
     fn name(enumerator: impl std::fmt::Debug, prefix: &str) -> String {

@@ -88,9 +88,7 @@ impl Header {
             ]
         };
         let held = fields(&self.run, self.schema, self.row_schema);
-        let mut pairs = held
-            .into_iter()
-            .zip(fields(wanted, SCHEMA, dataset::SCHEMA));
+        let mut pairs = held.into_iter().zip(fields(wanted, SCHEMA, dataset::SCHEMA));
         match pairs.find(|(held, wanted)| held != wanted) {
             None => Ok(()),
             Some(((field, held), (_, wanted))) => Err(Error::field(

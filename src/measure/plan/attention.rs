@@ -48,11 +48,7 @@ pub fn cases(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
     // Around 1024 tokens in steps of ten: the edges of tiles along the sequence.
     let steps = (-13i64..=13).map(|step| 1024u64.saturating_add_signed(10 * step));
     let [least, most] = shares.tokens;
-    let near = if (least..=most).contains(&1024) {
-        wanted / 10
-    } else {
-        0
-    };
+    let near = if (least..=most).contains(&1024) { wanted / 10 } else { 0 };
     for seq in steps.cycle().take(near) {
         let op = Attention {
             dtype: weighted(&dtypes, random.uniform()),

@@ -16,19 +16,10 @@ use std::path::Path;
 /// The built-in plans by name.
 pub const BUILT_IN: [(&str, &str); 7] = [
     ("quick", include_str!("../../../data/plans/quick.toml")),
-    (
-        "standard",
-        include_str!("../../../data/plans/standard.toml"),
-    ),
+    ("standard", include_str!("../../../data/plans/standard.toml")),
     ("full", include_str!("../../../data/plans/full.toml")),
-    (
-        "training",
-        include_str!("../../../data/plans/training.toml"),
-    ),
-    (
-        "attention",
-        include_str!("../../../data/plans/attention.toml"),
-    ),
+    ("training", include_str!("../../../data/plans/training.toml")),
+    ("attention", include_str!("../../../data/plans/attention.toml")),
     ("gaps", include_str!("../../../data/plans/gaps.toml")),
     ("steps", include_str!("../../../data/plans/steps.toml")),
 ];
@@ -82,23 +73,15 @@ pub fn find(name: &str) -> Result<Plan> {
     if !path.is_file() {
         let names = BUILT_IN.map(|(name, _)| name).join(", ");
         let allowed = format!("{names}, or the path of a plan file");
-        return Err(Error::field(
-            "command line",
-            "--plan",
-            format!("`{name}`"),
-            &allowed,
-        ));
+        return Err(Error::field("command line", "--plan", format!("`{name}`"), &allowed));
     }
     parse(&read_text(path)?, name)
 }
 
 /// Parses a plan; `place` names the file in messages.
 pub fn parse(text: &str, place: &str) -> Result<Plan> {
-    let document: Document = toml_text::parse(text, place).map_err(|error| {
-        Error::bad_input(format!(
-            "{error}; allowed: a plan as docs/measure.md describes it"
-        ))
-    })?;
+    let document: Document = toml_text::parse(text, place)
+        .map_err(|error| Error::bad_input(format!("{error}; allowed: a plan as docs/measure.md describes it")))?;
     check(&document, place)?;
     let usual = Limits::default();
     let time = |name: &str, text: &str| {
@@ -297,10 +280,7 @@ mod tests {
             assert_ne!(text, quick(), "{from}");
             let sentence = parse(&text, "mine.toml").unwrap_err().to_string();
             assert!(sentence.contains(expected), "{sentence}");
-            assert!(
-                sentence.contains("allowed: ") && !sentence.contains('\n'),
-                "{sentence}"
-            );
+            assert!(sentence.contains("allowed: ") && !sentence.contains('\n'), "{sentence}");
         }
         let sentence = find("fast").unwrap_err().to_string();
         assert!(

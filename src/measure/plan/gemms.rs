@@ -12,8 +12,8 @@ use std::ops::RangeInclusive;
 /// Hidden sizes of published transformers, then awkward ones: odd, not multiples of 64, or just
 /// beside one.
 const WIDTHS: [u64; 22] = [
-    768, 1024, 1280, 1536, 1600, 2048, 2560, 3072, 4096, 5120, 6144, 7168, 8192, 12288, 1000, 2049,
-    2304, 2504, 4100, 5000, 6000, 7680,
+    768, 1024, 1280, 1536, 1600, 2048, 2560, 3072, 4096, 5120, 6144, 7168, 8192, 12288, 1000, 2049, 2304, 2504, 4100,
+    5000, 6000, 7680,
 ];
 
 /// Vocabularies of Llama 2, GPT-2, GPT-2 padded, Llama 3 and Qwen 2.
@@ -168,16 +168,8 @@ fn sobol_gemms(
 }
 
 /// The GEMM at a point of the unit cube, if it is short and small enough.
-fn shape(
-    sizing: &Sizing<'_>,
-    point: &[f64],
-    unit: u64,
-    layout: Layout,
-    dtype: Dtype,
-) -> Option<Gemm> {
-    let rate = sizing
-        .rates
-        .rate(&Op::Gemm(Gemm::square(1, layout, dtype)))?;
+fn shape(sizing: &Sizing<'_>, point: &[f64], unit: u64, layout: Layout, dtype: Dtype) -> Option<Gemm> {
+    let rate = sizing.rates.rate(&Op::Gemm(Gemm::square(1, layout, dtype)))?;
     let least = flops_in(sizing.shortest(), rate).flops();
     let most = flops_in(sizing.plan.longest, rate).flops();
     let volume = log_between((least, most), point[0]) / 2.0;
@@ -215,27 +207,21 @@ pub fn alignment(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
     let top = base(sizing, dtype);
     let classes = || (0..8).map(|power| 1u64 << power);
     let near = |base: u64, class: u64| ((base / class) | 1) * class;
-    let shares = sizing
-        .supported
-        .layouts(dtype)
-        .iter()
-        .map(|&(layout, weight)| {
-            let mut cases = Vec::new();
-            for base in [top, top / 2, top / 4, 3 * top / 4] {
-                for (first, second) in
-                    classes().flat_map(|one| classes().map(move |two| (one, two)))
-                {
-                    let (first, second) = (near(base, first), near(base, second));
-                    let sizes = match layout {
-                        Layout::Tn | Layout::Nn => [base, first, second],
-                        Layout::Nt | Layout::Tt => [first, second, base],
-                    };
-                    cases.extend(gemm(sizes, layout, dtype).map(cold));
-                }
+    let shares = sizing.supported.layouts(dtype).iter().map(|&(layout, weight)| {
+        let mut cases = Vec::new();
+        for base in [top, top / 2, top / 4, 3 * top / 4] {
+            for (first, second) in classes().flat_map(|one| classes().map(move |two| (one, two))) {
+                let (first, second) = (near(base, first), near(base, second));
+                let sizes = match layout {
+                    Layout::Tn | Layout::Nn => [base, first, second],
+                    Layout::Nt | Layout::Tt => [first, second, base],
+                };
+                cases.extend(gemm(sizes, layout, dtype).map(cold));
             }
-            random.shuffle(&mut cases);
-            (weight, cases)
-        });
+        }
+        random.shuffle(&mut cases);
+        (weight, cases)
+    });
     in_shares(shares.collect()).take(wanted).collect()
 }
 
@@ -246,26 +232,21 @@ pub fn sweeps(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
     let top = base(sizing, dtype);
     let bases = [[4, 4, 4], [2, 4, 8], [8, 2, 4], [1, 8, 4], [4, 1, 8]];
     let mut random = Random::new(sizing.seed, "sweep lines");
-    let shares = sizing
-        .supported
-        .layouts(dtype)
-        .iter()
-        .map(|&(layout, weight)| {
-            let mut lines: Vec<([u64; 3], usize, Layout)> = bases
-                .into_iter()
-                .flat_map(|base| (0..3).map(move |axis| (base, axis, layout)))
-                .collect();
-            random.shuffle(&mut lines);
-            (weight, lines)
-        });
+    let shares = sizing.supported.layouts(dtype).iter().map(|&(layout, weight)| {
+        let mut lines: Vec<([u64; 3], usize, Layout)> = bases
+            .into_iter()
+            .flat_map(|base| (0..3).map(move |axis| (base, axis, layout)))
+            .collect();
+        random.shuffle(&mut lines);
+        (weight, lines)
+    });
     let lines = in_shares(shares.collect());
     let cases = lines.flat_map(|(quarters, axis, layout)| {
         let sizes = quarters.map(|quarters| top * quarters / 4);
         let center = sizes[axis];
         let fine = center.saturating_sub(64).max(1)..=center + 64;
         let range = (64.0, 3.0 * center as f64);
-        let coarse = (0..60)
-            .map(move |step| (log_between(range, f64::from(step) / 59.0) / 8.0).round() as u64 * 8);
+        let coarse = (0..60).map(move |step| (log_between(range, f64::from(step) / 59.0) / 8.0).round() as u64 * 8);
         fine.chain(coarse).filter_map(move |size| {
             let mut sizes = sizes;
             sizes[axis] = size;

@@ -27,13 +27,11 @@ pub fn cases(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
     let Some(bandwidth) = sizing.rates.bandwidth().filter(|_| wanted > 0) else {
         return Vec::new();
     };
-    let most =
-        (bandwidth.bytes_per_sec() * sizing.plan.longest.secs()).min(sizing.max_bytes.bytes());
+    let most = (bandwidth.bytes_per_sec() * sizing.plan.longest.secs()).min(sizing.max_bytes.bytes());
     let mut random = Random::new(sizing.seed, "memory-bound kernels");
     let mut of_presets = of_presets(&mut random);
     // Every other point of a Sobol sequence lies in one half of the cube, so each kernel has a sequence of its own.
-    let sequence =
-        |(kind, pass): &Kernel| Sobol::new(sizing.seed, &format!("memory {kind} {pass}"));
+    let sequence = |(kind, pass): &Kernel| Sobol::new(sizing.seed, &format!("memory {kind} {pass}"));
     let mut sequences: Vec<Sobol> = kernels.iter().map(sequence).collect();
     let cases = (0..20 * wanted).filter_map(|index| {
         let kernel = kernels[index % kernels.len()];
@@ -54,22 +52,14 @@ pub fn cases(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
 }
 
 /// The kernel at a point of the unit cube.
-fn drawn(
-    (kind, pass): Kernel,
-    dtype: Dtype,
-    point: &[f64; DIMENSIONS],
-    unit: u64,
-    most: f64,
-) -> Memory {
+fn drawn((kind, pass): Kernel, dtype: Dtype, point: &[f64; DIMENSIONS], unit: u64, most: f64) -> Memory {
     // Logits are as wide as vocabularies; an optimizer step has no rows.
     let range = match kind {
         MemoryKind::CrossEntropy => Some((1024.0, 262_144.0)),
         MemoryKind::Adam => None,
         _ => Some((64.0, 65536.0)),
     };
-    let cols = range.map_or(1, |range| {
-        (log_between(range, point[1]) as u64).next_multiple_of(unit)
-    });
+    let cols = range.map_or(1, |range| (log_between(range, point[1]) as u64).next_multiple_of(unit));
     let row = Memory {
         kind,
         rows: 1,
@@ -89,10 +79,7 @@ fn drawn(
 fn of_presets(random: &mut Random) -> BTreeMap<Kernel, Vec<Memory>> {
     let mut known = BTreeSet::new();
     for preset in Preset::all() {
-        for (tp, tokens) in RANKS
-            .iter()
-            .flat_map(|&tp| TOKENS.map(|tokens| (tp, tokens)))
-        {
+        for (tp, tokens) in RANKS.iter().flat_map(|&tp| TOKENS.map(|tokens| (tp, tokens))) {
             // In fp8 all these kernels run in 16 bits, and casts are among them.
             let work = Workload {
                 tp,

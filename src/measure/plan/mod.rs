@@ -116,8 +116,7 @@ impl Plan {
     /// Why the plan leaves out an operator that the software runs.
     pub fn leaves_out(&self, stack: &str, op: &Op) -> Option<String> {
         let is_left_out = !self.own_kernels && is_own_kernel(stack, op);
-        is_left_out
-            .then(|| "no framework runs this kernel; a plan with own_kernels times it".to_owned())
+        is_left_out.then(|| "no framework runs this kernel; a plan with own_kernels times it".to_owned())
     }
 
     /// Cases wanted of a set.
@@ -137,10 +136,7 @@ impl Plan {
     }
 }
 
-fn micros<S: serde::Serializer>(
-    time: &Seconds,
-    serializer: S,
-) -> std::result::Result<S::Ok, S::Error> {
+fn micros<S: serde::Serializer>(time: &Seconds, serializer: S) -> std::result::Result<S::Ok, S::Error> {
     serializer.serialize_f64(time.micros())
 }
 
@@ -174,10 +170,7 @@ pub struct Planned {
 impl Planned {
     /// The case that a row of `measure` is the time of.
     pub fn of(row: &Row) -> Self {
-        let set = row
-            .measured
-            .as_ref()
-            .and_then(|about| Set::parse(&about.set));
+        let set = row.measured.as_ref().and_then(|about| Set::parse(&about.set));
         Self {
             case: Case::of(row),
             set: set.unwrap_or(Set::Active),
@@ -229,11 +222,7 @@ impl Supported {
         }
         if supported.dtypes.is_empty() {
             let names: Vec<_> = plan.dtypes.iter().map(|(dtype, _)| dtype.name()).collect();
-            let layouts: Vec<_> = plan
-                .layouts
-                .iter()
-                .map(|(layout, _)| layout.name())
-                .collect();
+            let layouts: Vec<_> = plan.layouts.iter().map(|(layout, _)| layout.name()).collect();
             return Err(Error::infeasible(format!(
                 "the device runs GEMMs in none of the plan's formats {} and layouts {}: {}",
                 names.join(", "),
@@ -376,9 +365,7 @@ impl Sizing<'_> {
 /// would outlast the timing.
 pub fn max_bytes(memory_bytes: Option<f64>) -> Bytes {
     let limit = Bytes::from_bytes(2f64.powi(31));
-    memory_bytes.map_or(limit / 2.0, |memory| {
-        limit.min(Bytes::from_bytes(memory / 8.0))
-    })
+    memory_bytes.map_or(limit / 2.0, |memory| limit.min(Bytes::from_bytes(memory / 8.0)))
 }
 
 /// Cases in fp8 of other sets, spread evenly over them, without fast accumulation.

@@ -52,8 +52,7 @@ impl DeviceRates {
 
     /// Bandwidth of memory-bound kernels.
     pub fn bandwidth(&self) -> Option<BytesPerSecond> {
-        self.memory_bytes_per_s
-            .map(BytesPerSecond::from_bytes_per_sec)
+        self.memory_bytes_per_s.map(BytesPerSecond::from_bytes_per_sec)
     }
 
     /// Roofline estimate of an operator's time, for the choice of sizes only.
@@ -107,10 +106,7 @@ impl DeviceRates {
             }
         }
         for kind in [MemoryKind::Copy, MemoryKind::Add, MemoryKind::Softmax] {
-            let dtype = supported
-                .dtypes
-                .first()
-                .map_or(Dtype::Fp32, |first| first.0);
+            let dtype = supported.dtypes.first().map_or(Dtype::Fp32, |first| first.0);
             let rows = |power| rows_of_1024(1u64 << power, (kind, Pass::Forward), dtype);
             let sizes = (6..=18).step_by(2).map(rows);
             let found = probe_rate(device, sizes, max_bytes, bytes, skipped)?;

@@ -97,9 +97,7 @@ impl MemoryShares {
     /// The kernels with the passes that each of them has.
     pub fn kernels(&self) -> impl Iterator<Item = (MemoryKind, Pass)> {
         let passes = |kind| match kind {
-            MemoryKind::Adam | MemoryKind::Copy | MemoryKind::Quantize | MemoryKind::Zero => {
-                &Pass::ALL[..1]
-            }
+            MemoryKind::Adam | MemoryKind::Copy | MemoryKind::Quantize | MemoryKind::Zero => &Pass::ALL[..1],
             _ => &Pass::ALL[..],
         };
         let kinds = self.kinds.iter();
@@ -141,20 +139,12 @@ mod tests {
 
     #[test]
     fn every_beginning_of_a_merge_holds_each_list_by_its_weight() {
-        let lists = vec![
-            (2.0, vec!['a'; 100]),
-            (1.0, vec!['b'; 100]),
-            (1.0, vec!['c'; 2]),
-        ];
+        let lists = vec![(2.0, vec!['a'; 100]), (1.0, vec!['b'; 100]), (1.0, vec!['c'; 2])];
         let merged: Vec<char> = in_shares(lists).collect();
-        let count =
-            |end: usize, wanted: char| merged[..end].iter().filter(|&&one| one == wanted).count();
+        let count = |end: usize, wanted: char| merged[..end].iter().filter(|&&one| one == wanted).count();
         assert_eq!((count(8, 'a'), count(8, 'b'), count(8, 'c')), (4, 2, 2));
         // A list that has ended leaves its share to the others.
-        assert_eq!(
-            (count(62, 'a'), count(62, 'b'), merged.len()),
-            (40, 20, 202)
-        );
+        assert_eq!((count(62, 'a'), count(62, 'b'), merged.len()), (40, 20, 202));
     }
 
     #[test]

@@ -35,8 +35,7 @@ impl Sobol {
         for (bit, direction) in directions[0].iter_mut().enumerate() {
             *direction = 1 << (BITS - 1 - bit);
         }
-        for (direction, (degree, coefficients, first)) in directions[1..].iter_mut().zip(PRIMITIVES)
-        {
+        for (direction, (degree, coefficients, first)) in directions[1..].iter_mut().zip(PRIMITIVES) {
             for bit in 0..BITS {
                 direction[bit] = match bit < degree {
                     true => first[bit] << (BITS - 1 - bit),

@@ -2,8 +2,8 @@
 
 use super::{Set, Sizing, gemms};
 use crate::arch::{
-    Architecture, Biases, Item, Mlp, MlpKind, Mode, Norm, NormKind, NormPlacement, Positions,
-    Practice, QkNorm, Stated, Workload, lower, memory_use,
+    Architecture, Biases, Item, Mlp, MlpKind, Mode, Norm, NormKind, NormPlacement, Positions, Practice, QkNorm, Stated,
+    Workload, lower, memory_use,
 };
 use crate::measure::device::Case;
 use crate::random::Random;
@@ -29,9 +29,7 @@ const MODES: [Mode; 4] = [Mode::Train, Mode::Prefill, Mode::Train, Mode::Decode]
 const VISITS: usize = 2;
 
 const HEAD_DIMS: [u64; 3] = [32, 64, 128];
-const HIDDEN: [u64; 13] = [
-    128, 192, 256, 320, 384, 512, 640, 768, 1024, 1536, 2048, 3072, 4096,
-];
+const HIDDEN: [u64; 13] = [128, 192, 256, 320, 384, 512, 640, 768, 1024, 1536, 2048, 3072, 4096];
 /// Words of the vocabulary for each element of the hidden width: published models have 4 to 60.
 const WORDS: [u64; 4] = [4, 8, 16, 32];
 const LENGTHS: [u64; 7] = [32, 64, 128, 256, 512, 1024, 2048];
@@ -169,7 +167,5 @@ fn fits(sizing: &Sizing<'_>, step: &PlannedStep) -> bool {
     let longest = sizing.plan.longest * LONGEST;
     let most = sizing.max_bytes * MOST_MEMORY;
     let holds = |item: &Item| item.op.bytes() <= sizing.max_bytes;
-    lowered.items.iter().all(holds)
-        && (longest * SHORTEST..=longest).contains(&time)
-        && memory.total() <= most
+    lowered.items.iter().all(holds) && (longest * SHORTEST..=longest).contains(&time) && memory.total() <= most
 }

@@ -77,11 +77,7 @@ fn every_set_has_its_cases_each_once() {
             Set::Active => 0..=0,
             _ => wanted * 9 / 10..=*wanted,
         };
-        assert!(
-            expected.contains(&found),
-            "{}: {found} of {wanted}",
-            set.name()
-        );
+        assert!(expected.contains(&found), "{}: {found} of {wanted}", set.name());
     }
 }
 
@@ -135,21 +131,14 @@ fn sizes_follow_the_speed_of_the_device() {
             let time = device.truth(&planned.case);
             // The probe's rates are rounded to powers of two, the script is off its roofline by 10
             // %.
-            assert!(
-                time.secs() <= plan.longest.secs() * 2.0,
-                "{}: {time}",
-                planned.case.op
-            );
+            assert!(time.secs() <= plan.longest.secs() * 2.0, "{}: {time}", planned.case.op);
             decades.insert((time.micros().log10() * 2.0) as i32);
             longer_than_floor += usize::from(time > rates.floor() * 4.0);
         }
         assert!(longer_than_floor as f64 > least_share * cases.len() as f64);
         assert!(decades.len() >= 6, "{decades:?}");
     }
-    let (fast, slow) = (
-        planned("quick", 0, &mut usual()).1,
-        planned("quick", 0, &mut slow()).1,
-    );
+    let (fast, slow) = (planned("quick", 0, &mut usual()).1, planned("quick", 0, &mut slow()).1);
     let ratio = fast.gemm_flops_per_s[&Dtype::Fp32] / slow.gemm_flops_per_s[&Dtype::Fp32];
     assert!((2000.0..50_000.0).contains(&ratio), "{ratio}");
 }
@@ -171,17 +160,11 @@ fn the_sets_hold_what_they_are_for() {
     };
     for set in [Set::Transformer, Set::Sobol, Set::Alignment, Set::Sweeps] {
         let layouts: HashSet<Layout> = gemms(set).map(|gemm| gemm.layout).collect();
-        assert!(
-            layouts.len() == 3 && !layouts.contains(&Layout::Tt),
-            "{set}"
-        );
+        assert!(layouts.len() == 3 && !layouts.contains(&Layout::Tt), "{set}");
     }
     for unit in [8, 64] {
-        let multiples = gemms(Set::Sobol).filter(|gemm| {
-            [gemm.m, gemm.n, gemm.k]
-                .iter()
-                .all(|size| size.is_multiple_of(unit))
-        });
+        let multiples =
+            gemms(Set::Sobol).filter(|gemm| [gemm.m, gemm.n, gemm.k].iter().all(|size| size.is_multiple_of(unit)));
         assert!(multiples.count() * 4 > of(Set::Sobol).count());
     }
     let powers: HashSet<(u32, u32)> = gemms(Set::Alignment)
@@ -237,10 +220,7 @@ fn cases_of(plan: &Plan) -> Vec<Planned> {
         seed: 0,
     };
     let cases = sizing.cases();
-    let refused: Vec<_> = cases
-        .iter()
-        .filter_map(|planned| refuses(&planned.case))
-        .collect();
+    let refused: Vec<_> = cases.iter().filter_map(|planned| refuses(&planned.case)).collect();
     assert!(refused.is_empty(), "{refused:?}");
     cases
 }
@@ -252,11 +232,7 @@ fn the_plan_for_training_holds_what_training_runs() {
     plan.sets.push((Set::Memory, 2600));
     let cases = cases_of(&plan);
     let wanted: usize = plan.sets.iter().map(|(_, cases)| cases).sum();
-    assert!(
-        cases.len() * 100 > wanted * 98,
-        "{} of {wanted}",
-        cases.len()
-    );
+    assert!(cases.len() * 100 > wanted * 98, "{} of {wanted}", cases.len());
     let (mut gemms, mut attention, mut memory) = (Vec::new(), Vec::new(), Vec::new());
     for planned in &cases {
         match planned.case.op {
@@ -278,16 +254,10 @@ fn the_plan_for_training_holds_what_training_runs() {
     }
     assert!(attention.iter().all(|op| op.dtype == Dtype::Bf16));
     for head_dim in [64, 80, 96, 112, 128, 192, 256] {
-        assert!(near(
-            share(&attention, |op| op.head_dim == head_dim),
-            1.0 / 7.0
-        ));
+        assert!(near(share(&attention, |op| op.head_dim == head_dim), 1.0 / 7.0));
     }
     let whole: Vec<_> = attention.iter().filter(|op| !op.is_decode()).collect();
-    assert!(near(
-        share(&whole, |op| !op.causal),
-        plan.attention.bidirectional
-    ));
+    assert!(near(share(&whole, |op| !op.causal), plan.attention.bidirectional));
     assert!(near(
         share(&whole, |op| op.pass == Pass::Backward),
         plan.attention.backward
@@ -299,10 +269,7 @@ fn the_plan_for_training_holds_what_training_runs() {
     // Vocabularies of Llama 3, Qwen 2.5 and Gemma.
     let logits = |least: u64| of(MemoryKind::CrossEntropy).filter(move |op| op.cols >= least);
     assert!(logits(100_000).count() > 20 && logits(200_000).count() > 0);
-    let widths: HashSet<u64> = Preset::all()
-        .iter()
-        .map(|preset| preset.architecture.hidden)
-        .collect();
+    let widths: HashSet<u64> = Preset::all().iter().map(|preset| preset.architecture.hidden).collect();
     let norms: Vec<_> = of(MemoryKind::RmsNorm).collect();
     assert!(share(&norms, |op| widths.contains(&op.cols)) > 0.3);
     for kind in [MemoryKind::Add, MemoryKind::Rotary, MemoryKind::Embedding] {
@@ -314,11 +281,7 @@ fn the_plan_for_training_holds_what_training_runs() {
 fn the_plan_for_attention_holds_nothing_else() {
     let attention = cases_of(&find("attention").unwrap());
     assert!(attention.len() > 2900);
-    assert!(
-        attention
-            .iter()
-            .all(|planned| planned.set == Set::Attention)
-    );
+    assert!(attention.iter().all(|planned| planned.set == Set::Attention));
 }
 
 #[test]
@@ -332,15 +295,8 @@ fn a_layout_is_measured_if_the_plan_names_it() {
         |planned| matches!(planned.case.op, Op::Gemm(op) if op.layout == Layout::Tt),
     );
     assert!(near(found, 0.75), "{found}");
-    let all: HashSet<_> = cases
-        .iter()
-        .map(|planned| planned.case.op.dtype())
-        .collect();
-    assert_eq!(
-        all,
-        HashSet::from([Some(Dtype::Bf16)]),
-        "fp8 has neither layout"
-    );
+    let all: HashSet<_> = cases.iter().map(|planned| planned.case.op.dtype()).collect();
+    assert_eq!(all, HashSet::from([Some(Dtype::Bf16)]), "fp8 has neither layout");
 }
 
 #[test]
@@ -354,18 +310,10 @@ fn shards_cover_a_plan_without_overlap() {
         }
         for index in 1..=of {
             let shard = Shard { index, of };
-            sizes.push(
-                cases
-                    .iter()
-                    .filter(|planned| shard.holds(&planned.case))
-                    .count(),
-            );
+            sizes.push(cases.iter().filter(|planned| shard.holds(&planned.case)).count());
         }
         let even = cases.len() / of as usize;
-        assert!(
-            sizes.iter().all(|size| size.abs_diff(even) < even / 6 + 1),
-            "{sizes:?}"
-        );
+        assert!(sizes.iter().all(|size| size.abs_diff(even) < even / 6 + 1), "{sizes:?}");
     }
 }
 
@@ -416,9 +364,7 @@ fn operators_of_steps_are_what_other_transformers_consist_of() {
     let holds = |family: &dyn Fn(&Op) -> bool| cases.iter().any(|case| family(&case.op));
     assert!(holds(&|op| matches!(op, Op::Gemm(op) if op.m <= 16)));
     for wanted in Pass::ALL {
-        assert!(holds(
-            &|op| matches!(op, Op::Attention(op) if op.pass == wanted)
-        ));
+        assert!(holds(&|op| matches!(op, Op::Attention(op) if op.pass == wanted)));
     }
     assert!(holds(
         &|op| matches!(op, Op::Memory(op) if op.kind == MemoryKind::Swiglu)
@@ -457,10 +403,7 @@ fn the_plan_for_gaps_draws_few_rows_oftener_and_sums_fp8_both_ways() {
         let cases = cases.iter().filter(move |planned| planned.set == set);
         cases.map(|planned| planned.case)
     };
-    let plain: HashSet<Case> = [Set::Transformer, Set::Sobol]
-        .into_iter()
-        .flat_map(of)
-        .collect();
+    let plain: HashSet<Case> = [Set::Transformer, Set::Sobol].into_iter().flat_map(of).collect();
     let is_few = |case: &&Case| matches!(case.op, Op::Gemm(op) if (17..=512).contains(&op.m));
     let usual = Plan {
         few_rows: 1.0,

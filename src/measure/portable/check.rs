@@ -15,12 +15,7 @@ use burn::tensor::{DType, Device};
 const SEED: u64 = 20_240_125;
 
 /// Shapes of GEMMs, as `m`, `n`, `k` and batch: odd rows, rows of whole vectors, a batch.
-const GEMMS: [(u64, u64, u64, u64); 4] = [
-    (33, 65, 17, 1),
-    (128, 96, 130, 1),
-    (40, 72, 264, 1),
-    (5, 31, 64, 3),
-];
+const GEMMS: [(u64, u64, u64, u64); 4] = [(33, 65, 17, 1), (128, 96, 130, 1), (40, 72, 264, 1), (5, 31, 64, 3)];
 
 /// The operators that are compared: all in every supported one of these formats, GEMMs also in every layout.
 pub fn ops(supported: &SupportedGemms, formats: &[Dtype]) -> Vec<Op> {

@@ -11,9 +11,7 @@ use burn::tensor::{DType, Tensor};
 
 /// Why burn runs no such kernel.
 pub fn refuses(op: &Memory) -> Option<String> {
-    use MemoryKind::{
-        Adam, Add, CrossEntropy, Embedding, Gelu, LayerNorm, RmsNorm, Rotary, Softmax, Swiglu,
-    };
+    use MemoryKind::{Adam, Add, CrossEntropy, Embedding, Gelu, LayerNorm, RmsNorm, Rotary, Softmax, Swiglu};
     match (op.kind, op.pass) {
         (Rotary, _) => rotary_width(op.cols)
             .is_none()
@@ -180,9 +178,7 @@ fn update(op: &Memory, dtype: DType, source: &mut dyn Source) -> Operands {
     let whole: [Tensor<1>; 4] = [(); 4].map(|()| source.next(elements, dtype));
     let part = |first: usize| {
         let length = each.min(elements - first);
-        whole
-            .each_ref()
-            .map(|all| all.clone().narrow(0, first, length))
+        whole.each_ref().map(|all| all.clone().narrow(0, first, length))
     };
     let tensors: Vec<[Tensor<1>; 4]> = (0..elements).step_by(each).map(part).collect();
     let optimizer = AdamWConfig::new()
@@ -196,8 +192,7 @@ fn update(op: &Memory, dtype: DType, source: &mut dyn Source) -> Operands {
         let step = |[gradient, weight, m, v]: &[Tensor<1>; 4]| {
             let momentum = AdaptiveMomentumState::new(before, m.clone(), v.clone());
             let state = Some(AdamWState::new(momentum));
-            let (weight, state) =
-                optimizer.step(adam::RATE, weight.clone(), gradient.clone(), state);
+            let (weight, state) = optimizer.step(adam::RATE, weight.clone(), gradient.clone(), state);
             let momentum = state.expect("AdamW keeps its state").momentum;
             [weight, momentum.moment_1, momentum.moment_2]
         };

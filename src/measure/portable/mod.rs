@@ -64,9 +64,7 @@ impl SupportedGemms {
             return Some(format!("layout {} is not timed on this backend", op.layout));
         }
         let is_whole = op.n.is_multiple_of(multiple) && op.k.is_multiple_of(multiple);
-        (!is_whole).then(|| {
-            format!("n and k other than multiples of {multiple} are not timed on this backend")
-        })
+        (!is_whole).then(|| format!("n and k other than multiples of {multiple} are not timed on this backend"))
     }
 }
 
@@ -93,12 +91,7 @@ pub fn cpu() -> Portable {
 }
 
 impl Portable {
-    fn new(
-        device: burn::tensor::Device,
-        identity: Identity,
-        clock: Clock,
-        gemms: SupportedGemms,
-    ) -> Self {
+    fn new(device: burn::tensor::Device, identity: Identity, clock: Clock, gemms: SupportedGemms) -> Self {
         let bytes = cold_bytes(&identity).clamp(LEAST_POOL, MOST_POOL);
         let pool = Pool::new(&device, bytes as usize / size_of::<f32>(), &gemms.dtypes);
         Self {
@@ -146,11 +139,7 @@ impl Device for Portable {
         Ok(Box::new(PortableChain::open(self, case)?))
     }
 
-    fn open_step(
-        &mut self,
-        architecture: &Architecture,
-        workload: &Workload,
-    ) -> Result<Box<Step<'_>>> {
+    fn open_step(&mut self, architecture: &Architecture, workload: &Workload) -> Result<Box<Step<'_>>> {
         transformer::open(&self.device, architecture, workload)
     }
 
@@ -222,10 +211,7 @@ mod tests {
         // What is offered is what is compared.
         for layout in ["tn", "nn", "nt", "tt"] {
             let name = format!("gemm {layout}");
-            assert!(
-                paths.iter().any(|path| path.name.contains(layout)),
-                "{name}"
-            );
+            assert!(paths.iter().any(|path| path.name.contains(layout)), "{name}");
         }
     }
 

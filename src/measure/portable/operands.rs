@@ -110,10 +110,7 @@ impl Operands {
     }
 
     /// The same with other views of what the call gives.
-    fn viewed(
-        self,
-        view: impl Fn(Vec<Tensor<4>>) -> Vec<Tensor<4>> + Send + Sync + 'static,
-    ) -> Self {
+    fn viewed(self, view: impl Fn(Vec<Tensor<4>>) -> Vec<Tensor<4>> + Send + Sync + 'static) -> Self {
         let call = self.call;
         Self {
             call: Box::new(move || view(call())),
@@ -188,12 +185,7 @@ impl dyn Source + '_ {
     }
 
     /// The gradient of the output, where a pass takes one and results are compared.
-    pub fn upstream<const D: usize>(
-        &mut self,
-        pass: Pass,
-        shape: [usize; D],
-        dtype: DType,
-    ) -> Option<Tensor<D>> {
+    pub fn upstream<const D: usize>(&mut self, pass: Pass, shape: [usize; D], dtype: DType) -> Option<Tensor<D>> {
         let wanted = pass == Pass::Backward && self.is_drawn();
         wanted.then(|| self.shaped(shape, dtype))
     }
@@ -211,11 +203,7 @@ impl Source for HostValues<'_> {
     fn next(&mut self, elements: usize, dtype: DType) -> Tensor<1> {
         let operand = self.operands.next();
         let operand = operand.expect("the reference draws every operand");
-        assert_eq!(
-            operand.len(),
-            elements,
-            "the reference draws whole operands"
-        );
+        assert_eq!(operand.len(), elements, "the reference draws whole operands");
         Tensor::from_data(TensorData::new(operand, [elements]), (self.device, dtype))
     }
 
@@ -241,9 +229,7 @@ impl Pool {
     pub fn new(device: &Device, elements: usize, dtypes: &[Dtype]) -> Self {
         let mut random = Random::new(0, "operands of the portable device");
         // The period of a million does not affect a GEMM.
-        let drawn: Vec<f32> = (0..elements.min(1 << 20))
-            .map(|_| random.normal() as f32)
-            .collect();
+        let drawn: Vec<f32> = (0..elements.min(1 << 20)).map(|_| random.normal() as f32).collect();
         let values: Vec<f32> = drawn.iter().copied().cycle().take(elements).collect();
         let tensor = |dtype: &Dtype| {
             let dtype = format(*dtype);
@@ -306,15 +292,9 @@ impl Source for PoolSlices<'_> {
         let known = known.filter(|(known, below, _)| (*known, *below) == (count, most));
         let (.., indices) = self.drawn.insert(known.unwrap_or_else(|| {
             let mut random = Random::new(0, "indices of the portable device");
-            let drawn: Vec<i32> = (0..count)
-                .map(|_| random.below(most as usize) as i32)
-                .collect();
+            let drawn: Vec<i32> = (0..count).map(|_| random.below(most as usize) as i32).collect();
             let device = self.pool.tensors[0].1.device();
-            (
-                count,
-                most,
-                Tensor::from_data(TensorData::new(drawn, [count]), &device),
-            )
+            (count, most, Tensor::from_data(TensorData::new(drawn, [count]), &device))
         }));
         indices.clone()
     }
@@ -389,9 +369,7 @@ fn attended(op: &Attention, dtype: DType, source: &mut dyn Source) -> Operands {
         Pass::Forward => None,
     };
     Operands::new(op.pass, upstream, move |trains| {
-        let [query, key, value] = operands
-            .each_ref()
-            .map(|operand| Leaf::new(operand, trains));
+        let [query, key, value] = operands.each_ref().map(|operand| Leaf::new(operand, trains));
         let [q, k, v] = [&query, &key, &value].map(|leaf| leaf.0.clone());
         let output = attention(q, k, v, None, None, options);
         (output, [query, key, value].map(Gradient::from).into())
@@ -400,12 +378,7 @@ fn attended(op: &Attention, dtype: DType, source: &mut dyn Source) -> Operands {
 
 /// Attention as a layer runs it, from what one GEMM makes of all tokens to the rows that the next one takes: burn copies
 /// where heads are cut out and put together.
-fn of_mixed(
-    op: &Attention,
-    dtype: DType,
-    source: &mut dyn Source,
-    options: AttentionModuleOptions,
-) -> Operands {
+fn of_mixed(op: &Attention, dtype: DType, source: &mut dyn Source, options: AttentionModuleOptions) -> Operands {
     let shape = [op.batch, op.seq_q, op.heads, op.head_dim].map(|size| size as usize);
     let [batch, seq, heads, width] = shape;
     let mixed: Tensor<2> = source.shaped([batch * seq, 3 * heads * width], dtype);

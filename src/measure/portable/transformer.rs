@@ -4,8 +4,7 @@
 use super::chain::failed;
 use super::operands::format;
 use crate::arch::{
-    Architecture, AttentionKernel, MlpKind, Mode, NormKind, NormPlacement, Positions, QkNorm,
-    Recompute, Workload,
+    Architecture, AttentionKernel, MlpKind, Mode, NormKind, NormPlacement, Positions, QkNorm, Recompute, Workload,
 };
 use crate::error::{Error, Result};
 use crate::measure::device::Step;
@@ -15,8 +14,7 @@ use crate::units::Seconds;
 use burn::module::Module;
 use burn::nn::loss::CrossEntropyLossConfig;
 use burn::nn::{
-    Embedding, EmbeddingConfig, LayerNorm, LayerNormConfig, Linear, LinearConfig, LinearLayout,
-    RmsNorm, RmsNormConfig,
+    Embedding, EmbeddingConfig, LayerNorm, LayerNormConfig, Linear, LinearConfig, LinearLayout, RmsNorm, RmsNormConfig,
 };
 use burn::optim::{AdamWConfig, GradientsParams};
 use burn::tensor::activation::{gelu_approximate, silu};
@@ -155,9 +153,7 @@ impl Layer {
         cache: Option<[Tensor<4>; 2]>,
     ) -> (Tensor<2>, Option<[Tensor<4>; 2]>) {
         let [batch, seq] = inputs.tokens.dims();
-        let Inputs {
-            heads, head_dim, ..
-        } = *inputs;
+        let Inputs { heads, head_dim, .. } = *inputs;
         let mixed = self.qkv.forward(self.attention_norm.forward(rows.clone()));
         let part = |index| heads_of(&mixed, index, [batch, seq, heads, head_dim]);
         let rotate = |part: Tensor<4>| match &inputs.rotation {
@@ -166,8 +162,7 @@ impl Layer {
         };
         let (query, key, value) = (rotate(part(0)), rotate(part(1)), part(2));
         let is_causal = cache.is_none();
-        let cache = cache
-            .map(|[keys, values]| [written(keys, key.clone()), written(values, value.clone())]);
+        let cache = cache.map(|[keys, values]| [written(keys, key.clone()), written(values, value.clone())]);
         let (key, value) = match &cache {
             Some([keys, values]) => (keys.clone(), values.clone()),
             None => (key, value),
@@ -213,10 +208,7 @@ pub(super) fn rows_of(heads: Tensor<4>) -> Tensor<2> {
 /// Rotates pairs of elements half a head apart.
 pub(super) fn rotated(part: Tensor<4>, [cosines, sines]: &[Tensor<4>; 2]) -> Tensor<4> {
     let half = part.dims()[3] / 2;
-    let (left, right) = (
-        part.clone().narrow(3, 0, half),
-        part.clone().narrow(3, half, half),
-    );
+    let (left, right) = (part.clone().narrow(3, 0, half), part.clone().narrow(3, half, half));
     part * cosines.clone() + Tensor::cat(vec![right.neg(), left], 3) * sines.clone()
 }
 
@@ -263,11 +255,7 @@ fn refuses(architecture: &Architecture, workload: &Workload) -> Option<&'static 
 }
 
 /// Sets up a step, which is then run once and timed with each call.
-pub fn open(
-    device: &Device,
-    architecture: &Architecture,
-    workload: &Workload,
-) -> Result<Box<Step<'static>>> {
+pub fn open(device: &Device, architecture: &Architecture, workload: &Workload) -> Result<Box<Step<'static>>> {
     if let Some(reason) = refuses(architecture, workload) {
         return Err(Error::infeasible(reason));
     }
@@ -303,16 +291,11 @@ fn inputs(architecture: &Architecture, workload: &Workload, device: &Device) -> 
     let words: Vec<i32> = (0..batch * seq)
         .map(|_| random.below(architecture.vocab as usize) as i32)
         .collect();
-    let places: Vec<i32> = (0..batch * seq)
-        .map(|token| (context + token % seq) as i32)
-        .collect();
-    let whole = |values: Vec<i32>| {
-        Tensor::<2, Int>::from_data(TensorData::new(values, [batch, seq]), device)
-    };
+    let places: Vec<i32> = (0..batch * seq).map(|token| (context + token % seq) as i32).collect();
+    let whole = |values: Vec<i32>| Tensor::<2, Int>::from_data(TensorData::new(values, [batch, seq]), device);
     let dtype = format(workload.dtype);
-    let real = |values: Vec<f32>, shape: [usize; 4]| {
-        Tensor::<4>::from_data(TensorData::new(values, shape), (device, dtype))
-    };
+    let real =
+        |values: Vec<f32>, shape: [usize; 4]| Tensor::<4>::from_data(TensorData::new(values, shape), (device, dtype));
     let angle = |element: usize| {
         let (place, pair) = (context + element / head_dim, element % (head_dim / 2));
         place as f32 * 10_000f32.powf(-2.0 * pair as f32 / head_dim as f32)
@@ -327,15 +310,10 @@ fn inputs(architecture: &Architecture, workload: &Workload, device: &Device) -> 
     let cached = || {
         let shape = [batch, heads, context + seq, head_dim];
         let elements = shape.iter().product();
-        real(
-            drawn.iter().copied().cycle().take(elements).collect(),
-            shape,
-        )
+        real(drawn.iter().copied().cycle().take(elements).collect(), shape)
     };
     let cache = match workload.mode {
-        Mode::Decode => (0..architecture.layers)
-            .map(|_| Some([cached(), cached()]))
-            .collect(),
+        Mode::Decode => (0..architecture.layers).map(|_| Some([cached(), cached()])).collect(),
         _ => vec![],
     };
     Inputs {
@@ -363,10 +341,7 @@ mod tests {
             heads: 4,
             kv_heads: 4,
             head_dim: 16,
-            mlp: crate::arch::Mlp {
-                d_ff: 96,
-                ..base.mlp
-            },
+            mlp: crate::arch::Mlp { d_ff: 96, ..base.mlp },
             vocab: 50,
             tied_embeddings: false,
             ..base.clone()
@@ -388,11 +363,7 @@ mod tests {
             let model = Transformer::new(&architecture, &device);
             let wanted = crate::arch::parameters(&architecture).total;
             assert_eq!(model.num_params() as u64, wanted, "{name}");
-            for workload in [
-                Workload::train(2, 8),
-                Workload::prefill(2, 8),
-                Workload::decode(3, 16),
-            ] {
+            for workload in [Workload::train(2, 8), Workload::prefill(2, 8), Workload::decode(3, 16)] {
                 let mut step = open(&device, &architecture, &fp32(workload)).unwrap();
                 assert!(step().unwrap() > Seconds::ZERO && step().unwrap() > Seconds::ZERO);
             }
@@ -421,16 +392,11 @@ mod tests {
             let part = mixed.clone().narrow(1, index * 64, 64);
             part.reshape([1, 5, 4, 16]).swap_dims(1, 2)
         };
-        let [cosines, sines] = whole
-            .rotation
-            .clone()
-            .unwrap()
-            .map(|all| all.narrow(2, 0, 5));
+        let [cosines, sines] = whole.rotation.clone().unwrap().map(|all| all.narrow(2, 0, 5));
         let mut last = inputs(&architecture, &fp32(Workload::decode(1, 5)), &device);
         last.tokens = whole.tokens.clone().narrow(1, 5, 1);
         let earlier = [rotated(part(1), &[cosines, sines]), part(2)];
-        let room =
-            |part: Tensor<4>| Tensor::cat(vec![part, Tensor::zeros([1, 4, 1, 16], &device)], 2);
+        let room = |part: Tensor<4>| Tensor::cat(vec![part, Tensor::zeros([1, 4, 1, 16], &device)], 2);
         last.cache = vec![Some(earlier.map(room))];
         let found = short.forward(&mut last);
         let worst = (found - expected).abs().max().into_scalar::<f32>();
@@ -469,10 +435,7 @@ mod tests {
             kv_heads: 2,
             ..llama.clone()
         };
-        let windowed = Preset::find("mistral-7b-v0.1")
-            .unwrap()
-            .architecture
-            .clone();
+        let windowed = Preset::find("mistral-7b-v0.1").unwrap().architecture.clone();
         let experts = Preset::find("mixtral-8x7b").unwrap().architecture.clone();
         for (architecture, workload, reason) in [
             (&grouped, step, "key heads"),

@@ -40,10 +40,7 @@ pub fn open(number: u32) -> Result<Portable> {
     let identity = Identity {
         gpu: known.map_or_else(|| device_name(&about.name), |gpu| gpu.name.clone()),
         stack: format!("burn-wgpu {BURN}"),
-        libraries: format!(
-            "{:?}, {} {}",
-            about.backend, about.driver, about.driver_info
-        ),
+        libraries: format!("{:?}, {} {}", about.backend, about.driver, about.driver_info),
         files: Vec::new(),
         driver: DriverInfo {
             title: about.name.clone(),
@@ -96,10 +93,7 @@ mod tests {
             Err(error) => return crate::skip::skip("wgpu", error),
         };
         let checks = device.check(&crate::ops::Dtype::ELEMENTS).unwrap();
-        assert!(
-            checks.compared.iter().all(|path| !path.is_wrong()),
-            "{checks:?}"
-        );
+        assert!(checks.compared.iter().all(|path| !path.is_wrong()), "{checks:?}");
         let seconds = timed(&device.device, || {
             let x = burn::tensor::Tensor::<2>::ones([64, 64], &device.device);
             drop(x.clone().matmul(x));

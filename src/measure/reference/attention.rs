@@ -119,9 +119,7 @@ pub(super) fn run(op: &Attention, inputs: &[Vec<f32>]) -> Vec<Vec<f64>> {
 
 fn dot(left: &[f32], right: &[f32]) -> f64 {
     let pairs = left.iter().zip(right);
-    pairs
-        .map(|(&left, &right)| f64::from(left) * f64::from(right))
-        .sum()
+    pairs.map(|(&left, &right)| f64::from(left) * f64::from(right)).sum()
 }
 
 /// `target += factor * values`.

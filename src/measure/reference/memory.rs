@@ -69,10 +69,7 @@ pub(super) fn operands(op: &Memory) -> Option<Operands> {
     let row = |name| (name, Single, rows);
     let state = |name| (name, Single, rows * cols);
     let (x, y, dx, dy) = (tensor("x"), tensor("y"), tensor("dx"), tensor("dy"));
-    let (gamma, gradients) = (
-        column("gamma"),
-        [("dgamma", Single, cols), ("dbeta", Single, cols)],
-    );
+    let (gamma, gradients) = (column("gamma"), [("dgamma", Single, cols), ("dbeta", Single, cols)]);
     let index = |name| (name, Index, rows);
     Some(match (op.kind, op.pass) {
         // Fused into other kernels: there is none to call.
@@ -90,10 +87,7 @@ pub(super) fn operands(op: &Memory) -> Option<Operands> {
         (MemoryKind::Quantize, Forward) => {
             let cast = |name| (name, Eighth, rows * cols);
             let amax = ("amax", Single, 1);
-            Operands::new(
-                &[x, ("scale", Single, 1), amax],
-                &[amax, cast("y"), cast("transposed")],
-            )
+            Operands::new(&[x, ("scale", Single, 1), amax], &[amax, cast("y"), cast("transposed")])
         }
         (MemoryKind::Quantize | MemoryKind::Zero, Backward) => return None,
         (MemoryKind::Softmax | MemoryKind::Mask | MemoryKind::Gelu | MemoryKind::Copy, Forward) => {
@@ -110,14 +104,11 @@ pub(super) fn operands(op: &Memory) -> Option<Operands> {
             &[dx, gradients[0], gradients[1]],
         ),
         (MemoryKind::RmsNorm, Forward) => Operands::new(&[x, gamma], &[y]),
-        (MemoryKind::RmsNorm, Backward) => {
-            Operands::new(&[x, gamma, dy, row("rstd")], &[dx, gradients[0]])
-        }
+        (MemoryKind::RmsNorm, Backward) => Operands::new(&[x, gamma, dy, row("rstd")], &[dx, gradients[0]]),
         (MemoryKind::Swiglu, Forward) => Operands::new(&[tensor("gate"), tensor("up")], &[y]),
-        (MemoryKind::Swiglu, Backward) => Operands::new(
-            &[tensor("gate"), tensor("up"), dy],
-            &[tensor("dgate"), tensor("dup")],
-        ),
+        (MemoryKind::Swiglu, Backward) => {
+            Operands::new(&[tensor("gate"), tensor("up"), dy], &[tensor("dgate"), tensor("dup")])
+        }
         (MemoryKind::Rotary, pass) => {
             let angles = positions(rows) * (rotary_width(cols)? / 2);
             let tables = [("cos", Single, angles), ("sin", Single, angles)];
@@ -129,20 +120,12 @@ pub(super) fn operands(op: &Memory) -> Option<Operands> {
         (MemoryKind::Add, Forward) => Operands::new(&[x, tensor("skip")], &[y]),
         (MemoryKind::Add, Backward) => Operands::new(&[dy, tensor("dskip")], &[dx]),
         (MemoryKind::Embedding, Forward) => Operands::new(&[tensor("table"), index("rows")], &[y]),
-        (MemoryKind::Embedding, Backward) => {
-            Operands::new(&[dy, index("rows"), tensor("dtable")], &[tensor("dtable")])
+        (MemoryKind::Embedding, Backward) => Operands::new(&[dy, index("rows"), tensor("dtable")], &[tensor("dtable")]),
+        (MemoryKind::CrossEntropy, Forward) => {
+            Operands::new(&[tensor("logits"), index("classes")], &[row("loss"), row("stats")])
         }
-        (MemoryKind::CrossEntropy, Forward) => Operands::new(
-            &[tensor("logits"), index("classes")],
-            &[row("loss"), row("stats")],
-        ),
         (MemoryKind::CrossEntropy, Backward) => Operands::new(
-            &[
-                tensor("logits"),
-                index("classes"),
-                row("stats"),
-                row("dloss"),
-            ],
+            &[tensor("logits"), index("classes"), row("stats"), row("dloss")],
             &[tensor("dlogits")],
         ),
         (MemoryKind::Adam, Forward) => {
@@ -185,14 +168,10 @@ pub(super) fn inputs(op: &Memory, random: &mut Random) -> Vec<Vec<f32>> {
             "v" => random.normals(count).iter().map(|v| v * v).collect(),
             // Statistics and probabilities follow from the rounded inputs.
             "mean" => moments(op, &held(op, &drawn[0]), |mean, _| mean),
-            "rstd" if op.kind == MemoryKind::LayerNorm => {
-                moments(op, &held(op, &drawn[0]), |mean, square| {
-                    1.0 / (square - mean * mean + EPSILON).sqrt()
-                })
-            }
-            "rstd" => moments(op, &held(op, &drawn[0]), |_, square| {
-                1.0 / (square + EPSILON).sqrt()
+            "rstd" if op.kind == MemoryKind::LayerNorm => moments(op, &held(op, &drawn[0]), |mean, square| {
+                1.0 / (square - mean * mean + EPSILON).sqrt()
             }),
+            "rstd" => moments(op, &held(op, &drawn[0]), |_, square| 1.0 / (square + EPSILON).sqrt()),
             "stats" => {
                 let logits = held(op, &drawn[0]);
                 let rows = logits.chunks_exact(op.cols as usize);
@@ -389,9 +368,7 @@ fn quantize(op: &Memory, inputs: &[Vec<f32>]) -> Vec<Vec<f64>> {
     let (rows, cols) = (op.rows as usize, op.cols as usize);
     let (x, scale) = (&inputs[0], inputs[1][0]);
     let amax = x.iter().fold(inputs[2][0], |amax, x| amax.max(x.abs()));
-    let cast = |element: usize| -> f64 {
-        crate::measure::format::rounded(Dtype::Fp8, x[element] * scale).into()
-    };
+    let cast = |element: usize| -> f64 { crate::measure::format::rounded(Dtype::Fp8, x[element] * scale).into() };
     let transposed = (0..cols).flat_map(|col| (0..rows).map(move |row| row * cols + col));
     vec![
         vec![amax.into()],
@@ -410,11 +387,7 @@ fn norm_forward(op: &Memory, inputs: &[Vec<f32>]) -> Vec<Vec<f64>> {
         let spread: f64 = row.iter().map(|&x| (f64::from(x) - mean).powi(2)).sum();
         let rstd = 1.0 / (spread / cols + EPSILON).sqrt();
         for (column, &x) in row.iter().enumerate() {
-            let beta = if centred {
-                inputs[2][column].into()
-            } else {
-                0.0
-            };
+            let beta = if centred { inputs[2][column].into() } else { 0.0 };
             output.push((f64::from(x) - mean) * rstd * f64::from(inputs[1][column]) + beta);
         }
     }

@@ -76,10 +76,7 @@ pub struct Operands {
 }
 
 impl Operands {
-    fn new(
-        inputs: &[(&'static str, Element, u64)],
-        outputs: &[(&'static str, Element, u64)],
-    ) -> Self {
+    fn new(inputs: &[(&'static str, Element, u64)], outputs: &[(&'static str, Element, u64)]) -> Self {
         let list = |operands: &[(&'static str, Element, u64)]| {
             let operands = operands.iter();
             operands

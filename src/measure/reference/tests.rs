@@ -34,13 +34,7 @@ fn weighted(output: &[f32], weights: &[f32]) -> f64 {
 
 /// Holds `gradient` against central differences of `Σ weights · forward(inputs)[0]` along input
 /// `which`.
-fn differentiate(
-    forward: &Op,
-    inputs: &[Vec<f32>],
-    which: usize,
-    weights: &[f32],
-    gradient: &[f32],
-) {
+fn differentiate(forward: &Op, inputs: &[Vec<f32>], which: usize, weights: &[f32], gradient: &[f32]) {
     let step = 1e-2f32;
     let shifted = |at: usize, by: f32| {
         let mut inputs = inputs.to_vec();
@@ -109,17 +103,10 @@ fn attention_gradients_agree_with_finite_differences() {
 
 #[test]
 fn gradients_of_memory_bound_kernels_agree_with_finite_differences() {
-    use MemoryKind::{
-        CrossEntropy, Dropout, Gelu, LayerNorm, Mask, Permute, RmsNorm, Rotary, Swiglu,
-    };
+    use MemoryKind::{CrossEntropy, Dropout, Gelu, LayerNorm, Mask, Permute, RmsNorm, Rotary, Swiglu};
     // Kind, forward inputs among those of backward, which of them has which gradient, where `dy`
     // stands.
-    type Case = (
-        MemoryKind,
-        &'static [usize],
-        &'static [(usize, usize)],
-        usize,
-    );
+    type Case = (MemoryKind, &'static [usize], &'static [(usize, usize)], usize);
     let cases: &[Case] = &[
         (Gelu, &[0], &[(0, 0)], 1),
         (Swiglu, &[0, 1], &[(0, 0), (1, 1)], 2),
@@ -143,9 +130,7 @@ fn gradients_of_memory_bound_kernels_agree_with_finite_differences() {
         let backward = memory(kind, Pass::Backward, 8, 8);
         let (x, dy) = (inputs(&forward, 3), inputs(&backward, 3));
         let mut y = run(&forward, &x).swap_remove(0);
-        y.iter_mut()
-            .filter(|y| y.is_infinite())
-            .for_each(|y| *y = 0.0);
+        y.iter_mut().filter(|y| y.is_infinite()).for_each(|y| *y = 0.0);
         // Equal seeds draw equal orders, and flags and angles are no matter of chance.
         let dx = run(&backward, &dy).swap_remove(0);
         let (left, right) = (weighted(&y, &dy[0]), weighted(&dx, &x[0]));
@@ -176,10 +161,7 @@ fn values_by_hand() {
     };
     let forward = Pass::Forward;
     let close = |left: &[f32], right: &[f32]| assert!(error(left, right) < 1e-6, "{left:?}");
-    close(
-        &at(MemoryKind::Gelu, forward, &[&[1.0, 0.0]], 2)[0],
-        &[0.841_192, 0.0],
-    );
+    close(&at(MemoryKind::Gelu, forward, &[&[1.0, 0.0]], 2)[0], &[0.841_192, 0.0]);
     close(
         &at(MemoryKind::Swiglu, forward, &[&[1.0], &[3.0]], 1)[0],
         &[2.193_175_7],
@@ -193,12 +175,7 @@ fn values_by_hand() {
         &[std::f32::consts::LN_2],
     );
     close(
-        &at(
-            MemoryKind::Embedding,
-            forward,
-            &[&[1., 2., 3., 4.], &[1., 1.]],
-            2,
-        )[0],
+        &at(MemoryKind::Embedding, forward, &[&[1., 2., 3., 4.], &[1., 1.]], 2)[0],
         &[3., 4., 3., 4.],
     );
     // 3.3 lies between the E4M3 numbers 3.25 and 3.5, -500 beyond the largest of them.
@@ -216,18 +193,10 @@ fn values_by_hand() {
     // At the second position the first pair turns by one radian.
     let rotary = memory(MemoryKind::Rotary, forward, 2, 2);
     let tables = inputs(&rotary, 0);
-    let turned = run(
-        &rotary,
-        &[vec![1., 0., 1., 0.], tables[1].clone(), tables[2].clone()],
-    );
+    let turned = run(&rotary, &[vec![1., 0., 1., 0.], tables[1].clone(), tables[2].clone()]);
     close(&turned[0], &[1., 0., 0.540_302_3, 0.841_471]);
     // m = 0.1, v = 0.001, corrected by 1 - 0.9^10 and 1 - 0.999^10; weight 2 decays by 2e-4.
-    let adam = at(
-        MemoryKind::Adam,
-        forward,
-        &[&[1.0], &[2.0], &[0.0], &[0.0]],
-        1,
-    );
+    let adam = at(MemoryKind::Adam, forward, &[&[1.0], &[2.0], &[0.0], &[0.0]], 1);
     close(&adam[0], &[2.0 - 1e-3 * (0.153_535_4 / 0.316_944_7 + 0.2)]);
 }
 
@@ -267,10 +236,7 @@ fn operands_move_the_bytes_that_the_operator_counts() {
                 let all = operands.inputs.iter().chain(&operands.outputs);
                 let moved: u64 = all.map(|o| o.elements * o.element.size(dtype)).sum();
                 let ratio = moved as f64 / op.bytes().bytes();
-                assert!(
-                    (ratio - 1.0).abs() < 0.01,
-                    "{kind:?} {pass:?} {dtype:?}: {ratio}"
-                );
+                assert!((ratio - 1.0).abs() < 0.01, "{kind:?} {pass:?} {dtype:?}: {ratio}");
             }
         }
     }
@@ -291,10 +257,7 @@ fn equal_seeds_draw_equal_inputs_as_a_device_holds_them() {
 
 #[test]
 fn an_error_is_relative_and_infinite_where_numbers_are_not() {
-    assert_eq!(
-        error(&[1.1, 2.0], &[1.0, 2.0]),
-        f64::from(1.1f32 - 1.0) / 5f64.sqrt()
-    );
+    assert_eq!(error(&[1.1, 2.0], &[1.0, 2.0]), f64::from(1.1f32 - 1.0) / 5f64.sqrt());
     let minus = f32::NEG_INFINITY;
     assert_eq!(error(&[minus, 2.0], &[minus, 2.0]), 0.0);
     for wrong in [&[minus, 2.0][..], &[f32::NAN, 2.0], &[1.0]] {

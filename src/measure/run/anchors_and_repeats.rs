@@ -87,17 +87,11 @@ impl Run<'_> {
         if wanted == 0 || self.rows.is_empty() {
             return Ok(());
         }
-        let own = self
-            .rows
-            .iter()
-            .filter(|row| dataset::is_timing(row))
-            .map(Case::of);
+        let own = self.rows.iter().filter(|row| dataset::is_timing(row)).map(Case::of);
         let mut known: HashSet<Case> = own.chain(self.queue.cases()).collect();
         let drawn = CANDIDATES * wanted * shard.of as usize;
         let mut candidates = self.sizing.candidates(round, drawn);
-        candidates.retain(|case| {
-            shard.holds(case) && self.device.refuses(case).is_none() && known.insert(*case)
-        });
+        candidates.retain(|case| shard.holds(case) && self.device.refuses(case).is_none() && known.insert(*case));
         let identity = self.device.identity();
         let gpu = gpu_of(&identity.gpu, &identity.driver, &self.rows)?;
         let ops: Vec<Op> = candidates.iter().map(|case| case.op).collect();

@@ -36,10 +36,7 @@ impl FairShare {
             ..Usage::default()
         };
         Self {
-            sets: queue
-                .sizes()
-                .map(|(set, size)| (set, usage(size)))
-                .collect(),
+            sets: queue.sizes().map(|(set, size)| (set, usage(size))).collect(),
             total: Duration::ZERO,
             minimum: budget.mul_f64(MIN_SHARE),
         }

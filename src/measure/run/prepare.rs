@@ -55,9 +55,7 @@ pub fn prepare<'a>(
     // A wrong or missing path keeps its share of the plan, so that each of its cases is refused with
     // the reason.
     let is_lost = |case: &Case| verdict.has_lost(KernelPath::of(&case.op));
-    let supported = Supported::new(plan, &|case| {
-        device.refuses(case).filter(|_| !is_lost(case))
-    })?;
+    let supported = Supported::new(plan, &|case| device.refuses(case).filter(|_| !is_lost(case)))?;
     let max_bytes = plan::max_bytes(key.identity.driver.memory_bytes);
     let known = earlier.header.as_ref().map(|header| &header.rates);
     let known = known.or(plan.rates.as_ref());
@@ -69,10 +67,7 @@ pub fn prepare<'a>(
             (rates, true)
         }
     };
-    let _ = watch(&Event::Rates {
-        rates: &rates,
-        probed,
-    });
+    let _ = watch(&Event::Rates { rates: &rates, probed });
     let header = match &earlier.header {
         Some(header) => header.clone(),
         None => Header::new(key, rates.clone()),

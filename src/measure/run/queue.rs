@@ -31,11 +31,7 @@ impl Queue {
         let mut queue = Self::default();
         for ((planned, role), place) in cases.into_iter().zip(1..) {
             let entries = queue.sets.entry(planned.set).or_default();
-            entries.push_back(Entry {
-                place,
-                planned,
-                role,
-            });
+            entries.push_back(Entry { place, planned, role });
         }
         queue
     }
@@ -64,9 +60,7 @@ impl Queue {
     /// The first of the cases that meet a condition, in the order of the plan.
     pub fn first(&self, most: usize, wanted: impl Fn(&Case) -> bool) -> Vec<Planned> {
         let entries = self.sets.values().flatten();
-        let mut found: Vec<&Entry> = entries
-            .filter(|entry| wanted(&entry.planned.case))
-            .collect();
+        let mut found: Vec<&Entry> = entries.filter(|entry| wanted(&entry.planned.case)).collect();
         found.sort_by_key(|entry| entry.place);
         found.iter().take(most).map(|entry| entry.planned).collect()
     }

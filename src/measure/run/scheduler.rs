@@ -83,9 +83,7 @@ impl<'a> Run<'a> {
         let mut anchors: Vec<Planned> = Vec::new();
         for row in &earlier.rows {
             let planned = Planned::of(row);
-            if about(row).is_some_and(|(_, role)| role == Role::Anchor)
-                && !anchors.contains(&planned)
-            {
+            if about(row).is_some_and(|(_, role)| role == Role::Anchor) && !anchors.contains(&planned) {
                 anchors.push(planned);
             }
         }
@@ -172,9 +170,7 @@ impl<'a> Run<'a> {
             return Ok(Ended::Interrupted);
         }
         if self.anchors.is_empty() {
-            let most = plan
-                .anchors
-                .min(self.queue.len() / 20 + self.planned_steps.len());
+            let most = plan.anchors.min(self.queue.len() / 20 + self.planned_steps.len());
             let is_plain = |case: &Case| *case == Case::cold(case.op);
             let mut anchors = self.sizing.anchors(&|case| self.device.refuses(case));
             anchors.extend(self.queue.first(most, is_plain));
@@ -189,8 +185,7 @@ impl<'a> Run<'a> {
             if self.lost.is_some() {
                 return Ok(Ended::DeviceLost);
             }
-            self.skipped
-                .add(&format!("failed: the warm-up: {error}"), 1);
+            self.skipped.add(&format!("failed: the warm-up: {error}"), 1);
         }
         let planned = self.queue.len().max(1);
         let (mut done, mut round, mut slot) = (0, 0, 0usize);
@@ -203,11 +198,8 @@ impl<'a> Run<'a> {
             if self.spent() >= self.next_anchors && self.visit_anchors(watch)?.is_break() {
                 return Ok(self.ended(Ended::Interrupted));
             }
-            let progress =
-                (done as f64 / planned as f64).max(self.spent().div_duration_f64(budget));
-            if round < plan.active_rounds
-                && progress >= 0.4 + 0.5 * round as f64 / plan.active_rounds as f64
-            {
+            let progress = (done as f64 / planned as f64).max(self.spent().div_duration_f64(budget));
+            if round < plan.active_rounds && progress >= 0.4 + 0.5 * round as f64 / plan.active_rounds as f64 {
                 let share = (done as f64 / planned as f64 / progress).min(1.0);
                 self.query(round, share, propose, watch)?;
                 round += 1;
@@ -229,19 +221,14 @@ impl<'a> Run<'a> {
             slot += 1;
             let due = slot.is_multiple_of(REPEAT_EVERY) || self.queue.is_empty();
             let again = due.then(|| self.repeat()).flatten();
-            let next = again
-                .map(|again| (again, Role::Repeat))
-                .or_else(|| self.next_planned());
+            let next = again.map(|again| (again, Role::Repeat)).or_else(|| self.next_planned());
             let Some((planned_case, role)) = next else {
                 let _ = self.visit_anchors(watch)?;
                 return Ok(self.ended(Ended::Complete));
             };
             done += usize::from(role == Role::Plan);
             let cases = planned.max(done);
-            if self
-                .case(&planned_case, role, done, cases, watch)?
-                .is_break()
-            {
+            if self.case(&planned_case, role, done, cases, watch)?.is_break() {
                 return Ok(self.ended(Ended::Interrupted));
             }
         }
@@ -319,21 +306,14 @@ impl<'a> Run<'a> {
 
     /// Counts a case that failed: what a library refuses costs the case, a path that has only failed
     /// its other cases, too, and a lost device ends the run.
-    fn fail(
-        &mut self,
-        case: &Case,
-        role: Role,
-        error: &str,
-        watch: &mut Watch<'_>,
-    ) -> Result<ControlFlow<()>> {
+    fn fail(&mut self, case: &Case, role: Role, error: &str, watch: &mut Watch<'_>) -> Result<ControlFlow<()>> {
         let reason = error.replace('\n', " ");
         self.lost = self.device.lost();
         let path = KernelPath::of(&case.op);
         if let Some(failures) = self.failures.entry(path).or_insert(Some(0)) {
             *failures += 1;
             if *failures == FAILURES {
-                let why =
-                    format!("the first {FAILURES} cases of {path} failed, the last: {reason}");
+                let why = format!("the first {FAILURES} cases of {path} failed, the last: {reason}");
                 self.device.refuse(path, why);
             }
         }
@@ -342,10 +322,7 @@ impl<'a> Run<'a> {
             self.skipped.add(&format!("failed: {reason}"), 1);
         }
         self.anchors.retain(|anchor| anchor.case != *case);
-        let flow = watch(&Event::Failed {
-            case,
-            reason: &reason,
-        });
+        let flow = watch(&Event::Failed { case, reason: &reason });
         Ok(self.unless_lost(flow))
     }
 
@@ -359,9 +336,7 @@ impl<'a> Run<'a> {
             p10: summary.tails.map(|tails| tails.0),
             p90: summary.tails.map(|tails| tails.1),
             samples: u32::try_from(summary.replays).ok(),
-            clock: timing
-                .clock
-                .map(|clock| Hertz::from_hertz(clock.hertz().round())),
+            clock: timing.clock.map(|clock| Hertz::from_hertz(clock.hertz().round())),
             group: None,
             origin: self.shared.origin.clone(),
             measured: Some(Box::new(Measured {

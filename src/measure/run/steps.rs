@@ -52,19 +52,11 @@ impl Run<'_> {
     }
 
     /// Counts a step that failed; a lost device ends the run.
-    fn fail_step(
-        &mut self,
-        name: &str,
-        error: &Error,
-        watch: &mut Watch<'_>,
-    ) -> Result<ControlFlow<()>> {
+    fn fail_step(&mut self, name: &str, error: &Error, watch: &mut Watch<'_>) -> Result<ControlFlow<()>> {
         let reason = error.to_string().replace('\n', " ");
         self.skipped.add(&format!("failed: step: {reason}"), 1);
         self.lost = self.device.lost();
-        let flow = watch(&Event::StepFailed {
-            name,
-            reason: &reason,
-        });
+        let flow = watch(&Event::StepFailed { name, reason: &reason });
         Ok(self.unless_lost(flow))
     }
 }
@@ -82,8 +74,6 @@ fn time(device: &mut dyn Device, planned: &PlannedStep) -> Result<Seconds> {
     let middle = median(times).filter(|time| time.is_finite() && *time > 0.0);
     middle.map(Seconds::from_secs).ok_or_else(|| {
         let name = &planned.name;
-        Error::infeasible(format!(
-            "the device timed {name} at no time that a step can take"
-        ))
+        Error::infeasible(format!("the device timed {name} at no time that a step can take"))
     })
 }

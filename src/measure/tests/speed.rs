@@ -61,12 +61,7 @@ fn an_h200_times_600_attentions_a_minute_because_workers_compile_ahead() {
     let plan = only(&[(Set::Attention, 600)]);
     let outcome = run(&plan, &Script::h200());
     assert_eq!(outcome.ended, Ended::Complete);
-    assert!(
-        roles(&outcome.rows, Role::Plan)
-            .filter(is_attention)
-            .count()
-            > 550
-    );
+    assert!(roles(&outcome.rows, Role::Plan).filter(is_attention).count() > 550);
     let rate = a_minute(&outcome, &plan);
     println!("{rate:.0} attentions a minute");
     assert!(rate >= 600.0, "{rate}");
@@ -105,9 +100,7 @@ fn the_plan_for_training_ends_within_300_s() {
     assert!(cases >= 12_500 && plan.cases_of(Set::Attention) >= 3000);
     let outcome = run(&plan, &Script::h200());
     assert_eq!((outcome.ended, outcome.unreached), (Ended::Complete, 0));
-    let attentions = roles(&outcome.rows, Role::Plan)
-        .filter(is_attention)
-        .count();
+    let attentions = roles(&outcome.rows, Role::Plan).filter(is_attention).count();
     let (all, spent) = (outcome.rows.len(), outcome.spent.as_secs_f64());
     println!("{all} rows, {attentions} attentions of the plan, in {spent:.0} s");
     assert!(all > 12_500 && attentions > 2900, "{all} {attentions}");

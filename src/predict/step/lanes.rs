@@ -62,12 +62,9 @@ impl Factors {
         let recipe = ledger.recipe;
         let get = |constant| framework.get(constant);
         let [linear, experts] = match recipe {
-            Recipe::Tensorwise
-            | Recipe::Fp8Block
-            | Recipe::Int8
-            | Recipe::W8a16
-            | Recipe::W4a16
-            | Recipe::Sparse => [1.0; 2],
+            Recipe::Tensorwise | Recipe::Fp8Block | Recipe::Int8 | Recipe::W8a16 | Recipe::W4a16 | Recipe::Sparse => {
+                [1.0; 2]
+            }
             Recipe::Rowwise => [get(C::RowwiseOverTensorwise); 2],
             Recipe::Mxfp8 => [get(C::Mxfp8OverFp8); 2],
             Recipe::Nvfp4 => [C::Nvfp4, C::Nvfp4Experts].map(get),
@@ -85,10 +82,7 @@ impl Factors {
             (Term::Experts, get(C::Experts) * integer * path),
             (Term::ExpertsFp8, get(C::ExpertsFp8) * experts * path),
             (Term::Attention, get(C::Attention).powf(reach)),
-            (
-                Term::AttentionBackward,
-                get(C::AttentionBackward).powf(reach),
-            ),
+            (Term::AttentionBackward, get(C::AttentionBackward).powf(reach)),
             (Term::LinearAttention, get(C::LinearAttention)),
             (Term::Memory, get(C::Memory)),
             (Term::Permute, get(C::Permute) * path),
@@ -160,8 +154,7 @@ impl Lanes {
         let sum = |section: Section, terms: &[Term]| -> f64 {
             let entries = &ledger.entries[section as usize];
             let each = terms.iter();
-            each.map(|&term| factors.seconds(term, &entries[term as usize]))
-                .sum()
+            each.map(|&term| factors.seconds(term, &entries[term as usize])).sum()
         };
         let mut bounded = [0.0; Section::COUNT];
         for (section, term, entry) in &ledger.kernels {
@@ -207,18 +200,15 @@ impl Lanes {
         let bubble = ledger.bubble * stage;
 
         let data = sum(Section::Update, &[Term::DataParallel]);
-        let sharded = sum(Section::Layers, &[Term::ShardedData]) * micro
-            + sum(Section::Update, &[Term::ShardedData]);
+        let sharded = sum(Section::Layers, &[Term::ShardedData]) * micro + sum(Section::Update, &[Term::ShardedData]);
         let shown = |traffic: f64, share: f64, behind: f64| (share * traffic).max(traffic - behind);
         let data_shown = shown(data, get(C::ExposedDp), HIDING * last);
         let sharded_shown = shown(sharded, get(C::ExposedFsdp), HIDING * compute);
         let updated = kernels(Section::Update);
-        let moved =
-            |traffic: f64, part: f64| shown(traffic, get(C::ExposedFsdp), HIDING * last * part);
+        let moved = |traffic: f64, part: f64| shown(traffic, get(C::ExposedFsdp), HIDING * last * part);
         let host_link = &ledger.host;
         let out = moved(host_link.activations, FORWARD);
-        let back = moved(host_link.activations, 1.0 - FORWARD)
-            .max(moved(host_link.gradients, 1.0 - FORWARD));
+        let back = moved(host_link.activations, 1.0 - FORWARD).max(moved(host_link.gradients, 1.0 - FORWARD));
         let offload = micro * (out + back) + host_link.adam.max(host_link.weights);
         let constant = get(C::StepMs) * 1e-3 + get(C::SequenceUs) * 1e-6 * ledger.sequences;
 
@@ -232,11 +222,7 @@ impl Lanes {
         let seconds = Seconds::from_secs;
         Self {
             kernels: seconds(micro * (layer_kernels * in_last + head_kernels * in_head) + updated),
-            exposed: seconds(
-                micro * (layer_traffic * in_last + head_traffic * in_head)
-                    + data_shown
-                    + sharded_shown,
-            ),
+            exposed: seconds(micro * (layer_traffic * in_last + head_traffic * in_head) + data_shown + sharded_shown),
             bubble: seconds(bubble),
             host: seconds(micro * in_last * (stage - device) + waiting),
             overhead: seconds(micro * in_last * fixed + constant + plain * growth),

@@ -3,9 +3,7 @@
 //! A [`Ledger`] is linear in the constants of a framework but for the few maxima of [`super::lanes`], so a fit evaluates
 //! a thousand sets of constants without asking a predictor again.
 
-use crate::arch::{
-    Architecture, Item, Mode, Offload, Phase, Recipe, Role, Step, Workload, host_traffic,
-};
+use crate::arch::{Architecture, Item, Mode, Offload, Phase, Recipe, Role, Step, Workload, host_traffic};
 use crate::error::{Error, Result};
 use crate::framework::{Constant, Framework, Kind};
 use crate::gpu::Gpu;
@@ -194,10 +192,7 @@ pub(super) struct Parts {
 impl Ledger {
     pub(super) fn new(step: &Step, context: &Context<'_>) -> Self {
         let workload = context.workload;
-        let experts = context
-            .architecture
-            .moe
-            .map_or(0, |moe| moe.experts / workload.ep);
+        let experts = context.architecture.moe.map_or(0, |moe| moe.experts / workload.ep);
         Self {
             kernels: Vec::with_capacity(step.items.len()),
             entries: Default::default(),
@@ -284,19 +279,10 @@ pub(in crate::predict) struct Context<'a> {
 impl<'a> Context<'a> {
     /// A step under the framework of the predictor; fails where that does not run its mode, or where it offloads over a
     /// link that is not known.
-    pub fn of(
-        predictor: &'a Predictor,
-        architecture: &'a Architecture,
-        workload: &'a Workload,
-    ) -> Result<Self> {
+    pub fn of(predictor: &'a Predictor, architecture: &'a Architecture, workload: &'a Workload) -> Result<Self> {
         if workload.offload != Offload::None && predictor.gpu().host_bandwidth().is_none() {
             let allowed = "`none`: no link to the host is known; host_gbyte_per_s sets it";
-            return Err(Error::field(
-                "workload",
-                "offload",
-                workload.offload,
-                allowed,
-            ));
+            return Err(Error::field("workload", "offload", workload.offload, allowed));
         }
         Ok(Self {
             predictor,
@@ -331,16 +317,10 @@ impl<'a> Context<'a> {
         };
         match op {
             // What crosses nodes is not learned.
-            Op::Collective(op)
-                if self
-                    .learned_part(op)
-                    .is_some_and(|part| part.ranks < op.ranks) =>
-            {
-                Estimate {
-                    time: asked.time,
-                    ..assume::roofline(self.gpu, &Op::Collective(*op))
-                }
-            }
+            Op::Collective(op) if self.learned_part(op).is_some_and(|part| part.ranks < op.ranks) => Estimate {
+                time: asked.time,
+                ..assume::roofline(self.gpu, &Op::Collective(*op))
+            },
             _ => asked,
         }
     }
@@ -402,19 +382,12 @@ impl<'a> Context<'a> {
                     MemoryKind::Quantize => Term::Quantize,
                     _ => Term::Accumulate,
                 };
-                [
-                    Some((term, plain((op.bytes() / gpu.bandwidth()).secs()))),
-                    None,
-                ]
+                [Some((term, plain((op.bytes() / gpu.bandwidth()).secs()))), None]
             }
             Op::Memory(op) => {
                 let term = match item.role {
-                    Role::ExpertsActivation if architecture.biases.experts => {
-                        Term::BiasedActivation
-                    }
-                    Role::ExpertsDispatch | Role::ExpertsCombine | Role::ExpertsActivation => {
-                        Term::Permute
-                    }
+                    Role::ExpertsActivation if architecture.biases.experts => Term::BiasedActivation,
+                    Role::ExpertsDispatch | Role::ExpertsCombine | Role::ExpertsActivation => Term::Permute,
                     _ => Term::Memory,
                 };
                 // A law may lie below the launch floor; what it moves stays traffic.

@@ -157,11 +157,7 @@ impl StepEstimate {
 }
 
 /// Predicts one step of `architecture` under `workload` with the framework of the predictor.
-pub fn estimate_step(
-    predictor: &Predictor,
-    architecture: &Architecture,
-    workload: &Workload,
-) -> Result<StepEstimate> {
+pub fn estimate_step(predictor: &Predictor, architecture: &Architecture, workload: &Workload) -> Result<StepEstimate> {
     let context = Context::of(predictor, architecture, workload)?;
     let framework = context.framework;
     let mut step = lower(architecture, workload)?;
@@ -209,11 +205,7 @@ pub fn estimate_step(
 }
 
 /// The terms of a step, for fits of constants.
-pub fn ledger(
-    predictor: &Predictor,
-    architecture: &Architecture,
-    workload: &Workload,
-) -> Result<Ledger> {
+pub fn ledger(predictor: &Predictor, architecture: &Architecture, workload: &Workload) -> Result<Ledger> {
     let context = Context::of(predictor, architecture, workload)?;
     let step = lower(architecture, workload)?;
     let mut ledger = Ledger::new(&step, &context);
@@ -280,15 +272,11 @@ impl Whole {
     ) -> Self {
         let framework = context.framework;
         let mut ledger = Ledger::new(step, context);
-        let parts = step
-            .items
-            .iter()
-            .zip(estimates.clone())
-            .map(|(item, each)| {
-                let parts = context.parts(item, each.time);
-                ledger.add(item, &parts);
-                parts
-            });
+        let parts = step.items.iter().zip(estimates.clone()).map(|(item, each)| {
+            let parts = context.parts(item, each.time);
+            ledger.add(item, &parts);
+            parts
+        });
         let parts: Vec<Parts> = parts.collect();
         let factors = Factors::of(framework, &ledger);
         let lanes = Lanes::with(&ledger, framework, &factors);
@@ -430,9 +418,7 @@ mod tests {
             assert!(moved.lanes.offload > Seconds::ZERO);
             assert!(moved.caveats.contains(crate::families::Caveat::Offload));
             assert!(moved.memory.total() < plain.memory.total());
-            let slow = h100
-                .clone()
-                .with_host_link(BytesPerSecond::from_bytes_per_sec(1e9));
+            let slow = h100.clone().with_host_link(BytesPerSecond::from_bytes_per_sec(1e9));
             assert!(step(&slow, arch, offload).time > moved.time * 1.5);
         }
         // 28 bytes a parameter at 76.8 GB/s; the fused kernel of the GPU is gone.
@@ -455,10 +441,7 @@ mod tests {
                 ..Workload::decode(128, 2000)
             };
             let step = estimate_step(&predictor, arch, &work).unwrap();
-            let experts = step
-                .lines
-                .iter()
-                .filter(|line| line.item.role == Role::Experts);
+            let experts = step.lines.iter().filter(|line| line.item.role == Role::Experts);
             experts.map(|line| line.time.secs()).sum::<f64>()
         };
         for (ranks, factor) in [(8, 1.0), (64, 1.1)] {
@@ -473,25 +456,13 @@ mod tests {
     #[test]
     fn no_step_reads_faster_than_the_memory() {
         for (name, gpu, dtype, work) in [
-            (
-                "llama-2-7b",
-                "h200",
-                Dtype::Bf16,
-                Workload::decode(60, 4000),
-            ),
+            ("llama-2-7b", "h200", Dtype::Bf16, Workload::decode(60, 4000)),
             ("pythia-1.4b", "l4", Dtype::Fp8, Workload::decode(1, 128)),
-            (
-                "deepseek-v2-lite",
-                "h20",
-                Dtype::Bf16,
-                Workload::decode(256, 3900),
-            ),
+            ("deepseek-v2-lite", "h20", Dtype::Bf16, Workload::decode(256, 3900)),
         ] {
             let arch = &Preset::find(name).unwrap().architecture;
             let gpu = Gpu::find(gpu).unwrap();
-            let mut framework = Framework::find("vllm", work.mode, gpu.generation)
-                .unwrap()
-                .clone();
+            let mut framework = Framework::find("vllm", work.mode, gpu.generation).unwrap().clone();
             for constant in [Constant::Attention, Constant::Gemm, Constant::GemmFp8] {
                 framework.set_value(constant, 0.1);
             }
@@ -503,11 +474,7 @@ mod tests {
             let table = (arch.vocab * arch.hidden * 2) as f64;
             let least = (read.bytes() - table - gpu.l2().bytes()) / gpu.bandwidth().bytes_per_sec();
             assert!(step.time.secs() > least, "{name}: {} {least}", step.time);
-            assert!(
-                step.low.secs() > 0.95 * least,
-                "{name}: {} {least}",
-                step.low
-            );
+            assert!(step.low.secs() > 0.95 * least, "{name}: {} {least}", step.low);
             let lines: Seconds = step.lines.iter().map(|line| line.time).sum();
             let lanes = step.lanes.kernels + step.lanes.exposed;
             assert!((lines / lanes - 1.0).abs() < 1e-9, "{name}");
@@ -524,9 +491,7 @@ mod tests {
                 ..Workload::decode(4, 1024)
             };
             let gpu = Gpu::find(gpu).unwrap();
-            let mut framework = Framework::find(framework, work.mode, gpu.generation)
-                .unwrap()
-                .clone();
+            let mut framework = Framework::find(framework, work.mode, gpu.generation).unwrap().clone();
             framework.set_value(Constant::CastUs, cast_us);
             let predictor = Predictor::new(gpu, None).unwrap().with_framework(framework);
             estimate_step(&predictor, arch, &work).unwrap().time

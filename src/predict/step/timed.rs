@@ -54,21 +54,12 @@ pub enum Timed {
 
 impl Timed {
     /// The terms of a step.
-    pub fn step(
-        predictor: &Predictor,
-        architecture: &Architecture,
-        workload: &Workload,
-    ) -> Result<Self> {
+    pub fn step(predictor: &Predictor, architecture: &Architecture, workload: &Workload) -> Result<Self> {
         ledger(predictor, architecture, workload).map(|ledger| Self::Step(Box::new(ledger)))
     }
 
     /// The terms of a served request: per token for a decode workload, to the first token for a prefill workload.
-    pub fn served(
-        predictor: &Predictor,
-        architecture: &Architecture,
-        workload: &Workload,
-        load: Load,
-    ) -> Result<Self> {
+    pub fn served(predictor: &Predictor, architecture: &Architecture, workload: &Workload, load: Load) -> Result<Self> {
         let prompt = Workload {
             mode: Mode::Prefill,
             batch: 1,
@@ -90,26 +81,13 @@ impl Timed {
         let prefill = Box::new(ledger(predictor, architecture, &prompt)?);
         let decode = Box::new(ledger(predictor, architecture, &tokens)?);
         Ok(match workload.mode {
-            Mode::Decode => Self::Token {
-                decode,
-                prefill,
-                load,
-            },
-            Mode::Train | Mode::Prefill => Self::FirstToken {
-                prefill,
-                decode,
-                load,
-            },
+            Mode::Decode => Self::Token { decode, prefill, load },
+            Mode::Train | Mode::Prefill => Self::FirstToken { prefill, decode, load },
         })
     }
 
     /// The terms of a static batch, of which the workload is a decode step.
-    pub fn batch(
-        predictor: &Predictor,
-        architecture: &Architecture,
-        workload: &Workload,
-        load: Load,
-    ) -> Result<Self> {
+    pub fn batch(predictor: &Predictor, architecture: &Architecture, workload: &Workload, load: Load) -> Result<Self> {
         let prompts = Workload {
             mode: Mode::Prefill,
             seq: load.prompt,
@@ -128,11 +106,7 @@ impl Timed {
         let total = |ledger: &Ledger| Lanes::of(ledger, framework).total;
         match self {
             Self::Step(ledger) => total(ledger),
-            Self::Token {
-                decode,
-                prefill,
-                load,
-            } => {
+            Self::Token { decode, prefill, load } => {
                 let others = load.concurrency.saturating_sub(1) as f64 / load.output.max(1) as f64;
                 total(decode) + total(prefill) * (framework.get(Constant::OtherPrefills) * others)
             }
@@ -141,11 +115,7 @@ impl Timed {
                 decode,
                 output,
             } => total(prefill) + total(decode) * output.saturating_sub(1) as f64,
-            Self::FirstToken {
-                prefill,
-                decode,
-                load,
-            } => {
+            Self::FirstToken { prefill, decode, load } => {
                 let [prompt, token] = [prefill, decode].map(|ledger| total(ledger.as_ref()).secs());
                 let others = load.concurrency.saturating_sub(1) as f64;
                 let get = |constant| framework.get(constant);

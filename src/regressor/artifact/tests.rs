@@ -7,9 +7,7 @@ fn artifact() -> Artifact {
     let layer = |inputs: usize, outputs: usize| Layer {
         inputs,
         outputs,
-        weight: (0..inputs * outputs)
-            .map(|i| (i % 7) as f32 * 0.125)
-            .collect(),
+        weight: (0..inputs * outputs).map(|i| (i % 7) as f32 * 0.125).collect(),
         bias: vec![0.5; outputs],
     };
     let net = Net {
@@ -104,16 +102,11 @@ fn files(artifact: &Artifact) -> (String, Vec<u8>) {
     let folder = tempfile::tempdir().unwrap();
     artifact.clone().save(folder.path()).unwrap();
     let read = |name| std::fs::read(folder.path().join(name)).unwrap();
-    (
-        String::from_utf8(read(CARD_FILE)).unwrap(),
-        read(WEIGHTS_FILE),
-    )
+    (String::from_utf8(read(CARD_FILE)).unwrap(), read(WEIGHTS_FILE))
 }
 
 fn refusal(card: &str, weights: &[u8]) -> String {
-    Artifact::parse(card, weights, "models/test")
-        .unwrap_err()
-        .to_string()
+    Artifact::parse(card, weights, "models/test").unwrap_err().to_string()
 }
 
 #[test]
@@ -226,12 +219,7 @@ fn calibration_groups_by_reference_time_and_size() {
     let bounds = &calibration.bounds_us;
     assert_eq!([group_of(bounds, 9.9), group_of(bounds, 10.0)], [0, 1]);
     let factor = |keys, heads| calibration.size_factor([keys, heads].into_iter());
-    let factors = [
-        factor(255, 7),
-        factor(256, 7),
-        factor(255, 8),
-        factor(256, 8),
-    ];
+    let factors = [factor(255, 7), factor(256, 7), factor(255, 8), factor(256, 8)];
     assert_eq!(factors, [1.0, 0.5, 0.5, 0.25]);
     assert!((calibration.half_width(20.0, 0.5, 0.04) - 0.075).abs() < 1e-12);
     // Cards of older nets know no sizes.
@@ -251,10 +239,7 @@ fn a_calibration_by_other_sizes_or_groups_does_not_load() {
         refusal(&card, &weights)
     };
     let other = changed(|by| by.by = "m".into());
-    assert!(
-        other.contains("goes by m, heads; allowed: seq_kv, heads"),
-        "{other}"
-    );
+    assert!(other.contains("goes by m, heads; allowed: seq_kv, heads"), "{other}");
     let fewer = changed(|by| by.factors.truncate(1));
     assert!(fewer.contains("1 factors, one more"), "{fewer}");
     let nothing = changed(|by| by.factors[0] = 0.0);

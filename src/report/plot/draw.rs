@@ -135,18 +135,10 @@ where
             if labelled { 0.06 } else { 0.0 },
         );
         let marked = chart.marks.iter().any(|marks| marks.strong);
-        let y = Scale::new(
-            &chart.y,
-            y_values(chart),
-            9.0,
-            if marked { 0.07 } else { 0.0 },
-        );
-        let area = self.root.margin(
-            top * self.scale,
-            12 * self.scale,
-            16 * self.scale,
-            26 * self.scale,
-        );
+        let y = Scale::new(&chart.y, y_values(chart), 9.0, if marked { 0.07 } else { 0.0 });
+        let area = self
+            .root
+            .margin(top * self.scale, 12 * self.scale, 16 * self.scale, 26 * self.scale);
         let mut context = ChartBuilder::on(&area)
             .x_label_area_size(50 * self.scale)
             .y_label_area_size(82 * self.scale)
@@ -176,8 +168,7 @@ where
             let upper = band.points.iter().map(|(x, _, high)| spot((*x, *high)));
             let lower = band.points.iter().map(|(x, low, _)| spot((*x, *low))).rev();
             let outline: Vec<_> = upper.chain(lower).collect();
-            self.root
-                .draw(&Polygon::new(outline, colour(0).mix(0.2).filled()))?;
+            self.root.draw(&Polygon::new(outline, colour(0).mix(0.2).filled()))?;
         }
         for (at, line) in chart.lines.iter().enumerate() {
             let path: Vec<_> = line.points.iter().map(|point| spot(*point)).collect();
@@ -189,9 +180,7 @@ where
             let radius: i32 = if series.points.len() > 150 { 3 } else { 4 };
             let areas = chart.areas.get(at).map_or(&[][..], Vec::as_slice);
             for (place, point) in series.points.iter().enumerate() {
-                let grown = areas
-                    .get(place)
-                    .map_or(0.0, |share| LARGEST_DOT * share.sqrt());
+                let grown = areas.get(place).map_or(0.0, |share| LARGEST_DOT * share.sqrt());
                 let radius = f64::from(radius).max(grown).round() as i32;
                 let circle = Circle::new(spot(*point), radius * self.scale, filled);
                 self.root.draw(&circle)?;

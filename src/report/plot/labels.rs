@@ -51,12 +51,8 @@ where
                     (x - 9 - width, y + 13),
                 ];
                 let bounds = |(x, y): (i32, i32)| [x, y - 7, x + width, y + 7];
-                let free_of = |own: Bounds, others: &[Bounds]| {
-                    others.iter().all(|other| !overlap(own, *other))
-                };
-                let free = |side: &&(i32, i32)| {
-                    within(bounds(**side), inside) && free_of(bounds(**side), &taken)
-                };
+                let free_of = |own: Bounds, others: &[Bounds]| others.iter().all(|other| !overlap(own, *other));
+                let free = |side: &&(i32, i32)| within(bounds(**side), inside) && free_of(bounds(**side), &taken);
                 let clear = sides.iter().filter(free);
                 let mut clear = clear.filter(|side| free_of(bounds(**side), &crossed));
                 let at = clear.next().or_else(|| sides.iter().find(free));

@@ -29,12 +29,7 @@ where
         let points = chart.points.iter().enumerate();
         let entries = (band.map(|band| (&band.name, Sample::Band(colour(0)))))
             .chain(lines.map(|(at, line)| (&line.name, Sample::Line(colour(at)))))
-            .chain(points.map(|(at, points)| {
-                (
-                    &points.name,
-                    Sample::Point(colour(place_of_points(chart, at))),
-                )
-            }))
+            .chain(points.map(|(at, points)| (&points.name, Sample::Point(colour(place_of_points(chart, at))))))
             .chain(
                 chart
                     .marks
@@ -61,12 +56,10 @@ where
         match sample {
             Sample::Band(colour) => {
                 let corners = [scaled(x, y - 6), scaled(x + 26, y + 6)];
-                self.root
-                    .draw(&Rectangle::new(corners, colour.mix(0.2).filled()))?;
+                self.root.draw(&Rectangle::new(corners, colour.mix(0.2).filled()))?;
             }
             Sample::Line(colour) => {
-                self.root
-                    .draw(&PathElement::new(ends, colour.stroke_width(thick)))?;
+                self.root.draw(&PathElement::new(ends, colour.stroke_width(thick)))?;
             }
             Sample::Point(colour) => {
                 let circle = Circle::new(scaled(x + 13, y), 4 * self.scale, colour.filled());

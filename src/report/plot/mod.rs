@@ -145,9 +145,7 @@ mod tests {
     }
 
     fn chart() -> Chart {
-        let points: Vec<_> = (1..=9)
-            .map(|x| (f64::from(x), f64::from(x * x % 7)))
-            .collect();
+        let points: Vec<_> = (1..=9).map(|x| (f64::from(x), f64::from(x * x % 7))).collect();
         Chart {
             title: "rate against n".to_owned(),
             subtitle: "m < 2304 & k 4096".to_owned(),
@@ -201,9 +199,7 @@ mod tests {
     #[test]
     fn a_png_has_its_size_and_more_than_one_colour() {
         let bytes = render(&chart(), Format::Png).unwrap();
-        let mut reader = png::Decoder::new(std::io::Cursor::new(&bytes))
-            .read_info()
-            .unwrap();
+        let mut reader = png::Decoder::new(std::io::Cursor::new(&bytes)).read_info().unwrap();
         let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
         let info = reader.next_frame(&mut pixels).unwrap();
         assert_eq!((info.width, info.height), (1200, 700));

@@ -22,12 +22,7 @@ pub(super) struct Scale {
 impl Scale {
     /// An axis that shows all these values, with about this many numbers; `head` is further free space at its
     /// upper end, as a share of its length.
-    pub(super) fn new(
-        axis: &Axis,
-        values: impl Iterator<Item = f64>,
-        numbers: f64,
-        head: f64,
-    ) -> Self {
+    pub(super) fn new(axis: &Axis, values: impl Iterator<Item = f64>, numbers: f64, head: f64) -> Self {
         let log = axis.log;
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
         for value in values.map(|value| place(log, value)) {
@@ -69,11 +64,7 @@ impl Scale {
 
     /// The number at a position.
     pub(super) fn number(&self, position: f64) -> String {
-        let value = if self.log {
-            10f64.powf(position)
-        } else {
-            position
-        };
+        let value = if self.log { 10f64.powf(position) } else { position };
         if self.log && self.step == 0.0 && value < 1.0 {
             return significant(value)
                 .trim_end_matches('0')
@@ -121,11 +112,7 @@ fn decades(range: &Range<f64>) -> Vec<f64> {
     };
     let powers = range.start.floor() as i32..=range.end.ceil() as i32;
     powers
-        .flat_map(|power| {
-            factors
-                .iter()
-                .map(move |factor| f64::from(power) + factor.log10())
-        })
+        .flat_map(|power| factors.iter().map(move |factor| f64::from(power) + factor.log10()))
         .filter(|at| range.contains(at))
         .collect()
 }
@@ -135,10 +122,7 @@ mod tests {
     use super::*;
 
     fn numbers(log: bool, values: &[f64]) -> Vec<String> {
-        let axis = Axis {
-            log,
-            ..Axis::default()
-        };
+        let axis = Axis { log, ..Axis::default() };
         let scale = Scale::new(&axis, values.iter().copied(), 8.0, 0.0);
         scale.ticks.iter().map(|at| scale.number(*at)).collect()
     }

@@ -73,10 +73,7 @@ pub(super) struct CriterionDocument {
 impl FindingDocument {
     /// The evidence of the verdict, for a narrow column.
     pub(super) fn stands_on(&self) -> String {
-        let texts = self
-            .stands_on
-            .iter()
-            .map(|basis| basis.name().replace('_', " "));
+        let texts = self.stands_on.iter().map(|basis| basis.name().replace('_', " "));
         texts.collect::<Vec<_>>().join(", ")
     }
 
@@ -108,12 +105,8 @@ impl CriterionDocument {
 
     /// What is allowed, with its unit.
     pub(super) fn limit(&self) -> String {
-        let least = self
-            .at_least
-            .map(|least| format!("at least {}", self.unit.text(least)));
-        let most = self
-            .at_most
-            .map(|most| format!("at most {}", self.unit.text(most)));
+        let least = self.at_least.map(|least| format!("at least {}", self.unit.text(least)));
+        let most = self.at_most.map(|most| format!("at most {}", self.unit.text(most)));
         least.into_iter().chain(most).collect()
     }
 }
@@ -144,11 +137,7 @@ impl From<&Finding> for FindingDocument {
             measured: verdict.measured,
             stands_on,
             criteria_met: verdict.met,
-            criteria: finding
-                .criteria
-                .iter()
-                .map(CriterionDocument::from)
-                .collect(),
+            criteria: finding.criteria.iter().map(CriterionDocument::from).collect(),
             comparisons: finding.comparisons.clone(),
             panels: finding.panels.clone(),
             rules: rules.collect(),

@@ -73,11 +73,7 @@ impl Markup for Html<'_> {
                     Cell::Text(text) => escaped(text),
                     Cell::Strong(text) => format!("<strong>{text}</strong>"),
                     Cell::Link(finding) => {
-                        format!(
-                            "<a href=\"#{}\">{}</a>",
-                            finding.id,
-                            escaped(&finding.title)
-                        )
+                        format!("<a href=\"#{}\">{}</a>", finding.id, escaped(&finding.title))
                     }
                     Cell::Verdict(finding) => badge(finding),
                 };
@@ -99,13 +95,10 @@ impl Markup for Html<'_> {
     }
 
     fn remarks(&self, finding: &FindingDocument) -> String {
-        let rules = finding.rules.iter().map(|rule| {
-            format!(
-                "<li>Rule <code>{}</code>: {}</li>\n",
-                rule.id,
-                escaped(rule.demand)
-            )
-        });
+        let rules = finding
+            .rules
+            .iter()
+            .map(|rule| format!("<li>Rule <code>{}</code>: {}</li>\n", rule.id, escaped(rule.demand)));
         let notes = finding.notes.iter();
         let notes = notes.map(|note| format!("<li>{}</li>\n", escaped(note)));
         let items: String = rules.chain(notes).collect();
@@ -121,10 +114,7 @@ fn badge(finding: &FindingDocument) -> String {
         true => finding.verdict.name(),
         false => "direction",
     };
-    format!(
-        "<span class=\"badge {class}\">{}</span>",
-        finding.verdict_text
-    )
+    format!("<span class=\"badge {class}\">{}</span>", finding.verdict_text)
 }
 
 /// A picture as part of the page: it takes the width that there is, and has a name for those who
@@ -132,9 +122,7 @@ fn badge(finding: &FindingDocument) -> String {
 fn inline(svg: &str, title: &str) -> String {
     let body = svg.find('>').map_or(svg, |end| &svg[end + 1..]);
     let size = |key: &str| -> &str {
-        let start = svg
-            .find(&format!("{key}=\""))
-            .map_or(0, |at| at + key.len() + 2);
+        let start = svg.find(&format!("{key}=\"")).map_or(0, |at| at + key.len() + 2);
         let rest = &svg[start..];
         &rest[..rest.find('"').unwrap_or(0)]
     };

@@ -63,9 +63,7 @@ impl ReproduceReport {
                 .filter(|verdict| verdict.measured && verdict.outcome == outcome)
                 .count()
         };
-        let unmeasured = findings
-            .iter()
-            .filter(|finding| !finding.verdict().measured);
+        let unmeasured = findings.iter().filter(|finding| !finding.verdict().measured);
         Self {
             gpu: gpu.name.clone(),
             gpu_title: gpu.title.clone(),
@@ -121,8 +119,11 @@ impl ReproduceReport {
     /// A sentence on the data behind the numbers.
     fn basis(&self) -> String {
         let rows = match self.measured_rows {
-            0 => "no timings were handed over (`--data`); single measured numbers are quoted with their source".to_owned(),
-            rows => format!("{rows} timings of the authors' GPUs were handed over; single measured numbers are quoted with their source"),
+            0 => "no timings were handed over (`--data`); single measured numbers are quoted with their source"
+                .to_owned(),
+            rows => format!(
+                "{rows} timings of the authors' GPUs were handed over; single measured numbers are quoted with their source"
+            ),
         };
         format!(
             "Whole models are predicted for {} ({}), sweeps and single layers for the GPUs they were measured on: V100, A100 with 40 GB, \
@@ -215,14 +216,8 @@ mod tests {
         let document: serde_json::Value = serde_json::from_str(&json).unwrap();
         let finding = &document["findings"][0];
         assert_eq!(finding["verdict"], "partly");
-        assert_eq!(
-            finding["stands_on"],
-            serde_json::json!(["kept_out", "trained"])
-        );
-        assert_eq!(
-            (&document["partly"], &document["reproduced"]),
-            (&1.into(), &0.into())
-        );
+        assert_eq!(finding["stands_on"], serde_json::json!(["kept_out", "trained"]));
+        assert_eq!((&document["partly"], &document["reproduced"]), (&1.into(), &0.into()));
         // What was not measured is absent, the limit of a criterion present.
         assert!(finding["comparisons"][0]["measured"].is_null());
         assert_eq!(finding["criteria"][0]["at_most"], 0.15);

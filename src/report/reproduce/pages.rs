@@ -66,9 +66,7 @@ pub(super) fn page(report: &ReproduceReport, markup: &impl Markup) -> String {
         ("what decides", Column::Roomy),
     ];
     let findings = report.findings.iter().enumerate();
-    let sections: String = findings
-        .map(|(at, finding)| section(finding, at, markup))
-        .collect();
+    let sections: String = findings.map(|(at, finding)| section(finding, at, markup)).collect();
     markup.page(report, &markup.table(&columns, &rows), &sections)
 }
 

@@ -30,11 +30,7 @@ impl Report for ReproduceReport {
             table(headings, rows),
             self.summary()
         );
-        if self
-            .findings
-            .iter()
-            .any(|finding| finding.missing.is_some())
-        {
+        if self.findings.iter().any(|finding| finding.missing.is_some()) {
             text.push_str(&how_to_get("PATH…"));
             text.push('\n');
         }

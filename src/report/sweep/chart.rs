@@ -23,11 +23,7 @@ impl SweepReport {
         } else {
             ("rate", "TFLOP/s")
         };
-        let points = || {
-            self.points
-                .iter()
-                .map(|point| (point.value as f64, point.rates()))
-        };
+        let points = || self.points.iter().map(|point| (point.value as f64, point.rates()));
         Chart {
             title: format!(
                 "{} on {}: {unit} against {}",
@@ -85,13 +81,8 @@ impl SweepReport {
     fn aligned(&self) -> Option<Series> {
         let wanted = self.alignment_wanted;
         let is_aligned = |alignment: Option<u64>| alignment.is_some_and(|of| of >= wanted);
-        let aligned = self
-            .points
-            .iter()
-            .filter(|point| is_aligned(point.alignment));
-        let points: Vec<_> = aligned
-            .map(|point| (point.value as f64, point.rates()[1]))
-            .collect();
+        let aligned = self.points.iter().filter(|point| is_aligned(point.alignment));
+        let points: Vec<_> = aligned.map(|point| (point.value as f64, point.rates()[1])).collect();
         let tells = !points.is_empty() && points.len() < self.points.len();
         // A decoding step waits for memory, which asks for no alignment of the batch or the context.
         let computes = self.first["mode"] != "decode";
@@ -108,9 +99,7 @@ impl SweepReport {
     fn too_large(&self) -> Option<Series> {
         let large = self.points.iter();
         let large = large.filter(|point| point.model.as_ref().is_some_and(|model| !model.fits));
-        let points: Vec<_> = large
-            .map(|point| (point.value as f64, point.rates()[1]))
-            .collect();
+        let points: Vec<_> = large.map(|point| (point.value as f64, point.rates()[1])).collect();
         let every = points.len().div_ceil(MOST_POINTS).max(1);
         (!points.is_empty()).then(|| Series {
             name: format!("does not fit ({} of {})", points.len(), self.points.len()),

@@ -37,9 +37,7 @@ impl SweepReport {
                         model.bandwidth_fraction,
                         model.memory_bytes,
                         model.fits,
-                        Tier::ALL
-                            .map(|tier| model.tier_shares[&tier].to_string())
-                            .join(",")
+                        Tier::ALL.map(|tier| model.tier_shares[&tier].to_string()).join(",")
                     ),
                 ),
                 None => (

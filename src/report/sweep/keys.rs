@@ -147,11 +147,7 @@ impl PointKeys {
     /// The rate that readers look at with the ends of its interval: tokens/s of a model, TFLOP/s of an operator.
     pub fn rates(&self) -> [f64; 3] {
         match &self.model {
-            Some(model) => [
-                model.tokens_per_s_low,
-                model.tokens_per_s,
-                model.tokens_per_s_high,
-            ],
+            Some(model) => [model.tokens_per_s_low, model.tokens_per_s, model.tokens_per_s_high],
             None => {
                 let rate = self.tflops_per_s;
                 let by = |time: f64| rate * self.time_us / time;

@@ -112,8 +112,7 @@ impl SweepReport {
         let stack = measured.first().map(|point| &point.stack);
         let one_curve = measured.iter().all(|point| Some(&point.stack) == stack);
         let curve = measured.iter().filter(|_| one_curve);
-        let curve =
-            curve.map(|point| (point.value, (point.op.flops() / point.time).flops_per_sec()));
+        let curve = curve.map(|point| (point.value, (point.op.flops() / point.time).flops_per_sec()));
         Self {
             measured: measured.iter().map(MeasuredKeys::from).collect(),
             measured_drops: drops(curve).iter().map(DropKeys::from).collect(),

@@ -46,16 +46,10 @@ fn text_and_json_name_the_same_drops() {
     let text = report.text();
     assert!(text.contains("m 2304, k 4096, nn, fp16"), "{text}");
     assert!(text.contains("n from 1536 to 6144 by 64"), "{text}");
-    let rows = text
-        .lines()
-        .filter(|line| line.ends_with("learned"))
-        .count();
+    let rows = text.lines().filter(|line| line.ends_with("learned")).count();
     assert!((37..=41).contains(&rows), "{rows} rows in\n{text}");
     let json: Value = serde_json::from_str(&report.json()).unwrap();
-    assert_eq!(
-        (&json["subject"], &json["dimension"]),
-        (&"gemm".into(), &"n".into())
-    );
+    assert_eq!((&json["subject"], &json["dimension"]), (&"gemm".into(), &"n".into()));
     assert_eq!(json["points"].as_array().unwrap().len(), 73);
     for drop in json["drops"].as_array().unwrap() {
         let position = format!("{} (-", drop["value"]);

@@ -31,12 +31,7 @@ impl Report for SweepReport {
 
 impl SweepReport {
     fn heading(&self) -> String {
-        let RangeKeys {
-            start,
-            end,
-            step,
-            text,
-        } = &self.range;
+        let RangeKeys { start, end, step, text } = &self.range;
         let values = match step {
             Some(step) => format!("from {start} to {end} by {step}"),
             None => format!("over {text}"),
@@ -73,16 +68,11 @@ impl SweepReport {
                 right("step"),
                 right("tokens/s"),
                 right("90 % interval"),
-                right(if self.is_decoded() {
-                    "bandwidth"
-                } else {
-                    "MFU"
-                }),
+                right(if self.is_decoded() { "bandwidth" } else { "MFU" }),
                 right("memory"),
                 ("share of tiers", Side::Left),
             ];
-            let rows =
-                points.filter_map(|point| Some(self.model_cells(point, point.model.as_ref()?)));
+            let rows = points.filter_map(|point| Some(self.model_cells(point, point.model.as_ref()?)));
             table(headings, rows)
         } else {
             let headings = [
@@ -140,10 +130,7 @@ impl SweepReport {
         }));
         let caveats = self.caveats.iter();
         lines.extend(caveats.map(|warning| ("caveat", warning.text.to_owned())));
-        lines
-            .iter()
-            .map(|(name, text)| format!("{name:<9} {text}\n"))
-            .collect()
+        lines.iter().map(|(name, text)| format!("{name:<9} {text}\n")).collect()
     }
 
     /// Whether steps are bound by the traffic of the memory.
@@ -154,9 +141,7 @@ impl SweepReport {
     fn drops_text(&self, rate: &str, drops: &[DropKeys]) -> String {
         let above = percent(self.drops_above);
         if drops.is_empty() {
-            return format!(
-                "the {rate} never falls by more than {above} from one point to the next"
-            );
+            return format!("the {rate} never falls by more than {above} from one point to the next");
         }
         let mut deepest = drops.to_vec();
         deepest.sort_by(|a, b| b.depth.total_cmp(&a.depth));

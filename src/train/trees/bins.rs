@@ -11,24 +11,14 @@ pub(super) struct Column {
 
 impl Column {
     /// The feature's column over the rows `kept`, or none if it has one value there.
-    pub(super) fn cut(
-        feature: usize,
-        width: usize,
-        inputs: &[f32],
-        kept: &[u32],
-        bins: usize,
-    ) -> Option<Self> {
+    pub(super) fn cut(feature: usize, width: usize, inputs: &[f32], kept: &[u32], bins: usize) -> Option<Self> {
         let value = |&row: &u32| inputs[row as usize * width + feature];
         let mut sorted: Vec<f32> = kept.iter().map(value).collect();
         sorted.sort_unstable_by(f32::total_cmp);
         let edges = cut_edges(&sorted, bins.clamp(2, 256));
         let bin = |row| edges.partition_point(|&edge| edge < value(row)) as u8;
         let bins = kept.iter().map(bin).collect();
-        (!edges.is_empty()).then_some(Self {
-            feature,
-            edges,
-            bins,
-        })
+        (!edges.is_empty()).then_some(Self { feature, edges, bins })
     }
 }
 
@@ -69,9 +59,5 @@ pub(super) fn cut_edges(sorted: &[f32], bins: usize) -> Vec<f32> {
 /// A threshold at or above `low` and below `high`: their middle, where that can be told from `high`.
 pub(super) fn between(low: f32, high: f32) -> f32 {
     let middle = low / 2.0 + high / 2.0;
-    if low <= middle && middle < high {
-        middle
-    } else {
-        low
-    }
+    if low <= middle && middle < high { middle } else { low }
 }

@@ -190,13 +190,7 @@ impl<'a> Grower<'a> {
         let splits = self.leaves.iter().enumerate();
         splits
             .filter_map(|(leaf, of)| of.best.map(|split| (leaf, split)))
-            .reduce(|best, other| {
-                if other.1.gain > best.1.gain {
-                    other
-                } else {
-                    best
-                }
-            })
+            .reduce(|best, other| if other.1.gain > best.1.gain { other } else { best })
     }
 
     /// Splits a leaf: its left part keeps its number, its right part becomes the last leaf.
@@ -260,8 +254,7 @@ impl<'a> Grower<'a> {
         let bag = &self.bag[rows];
         let pairs = &self.pairs;
         self.gathered.clear();
-        self.gathered
-            .extend(bag.iter().map(|&row| pairs[row as usize]));
+        self.gathered.extend(bag.iter().map(|&row| pairs[row as usize]));
         let groups = self.drawn.div_ceil(LANES);
         let histograms = &mut self.histograms[leaf * groups..][..groups];
         let packed = self.packed.chunks(self.targets.len().max(1));
@@ -303,9 +296,7 @@ impl<'a> Grower<'a> {
     /// The split of a leaf that gains most, the first of equals.
     fn best_split(&self, leaf: usize) -> Option<Split> {
         let least = self.config.min_leaf_rows.max(1) as f32 * (1.0 - 1e-4);
-        let Leaf {
-            gradient, weight, ..
-        } = self.leaves[leaf];
+        let Leaf { gradient, weight, .. } = self.leaves[leaf];
         if weight < 2.0 * f64::from(least) {
             return None;
         }

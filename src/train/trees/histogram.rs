@@ -36,12 +36,7 @@ pub(super) fn pack(columns: &[Column], group: &[usize], packed: &mut [[u8; LANES
 }
 
 /// Counts a group's histogram over the rows of a leaf, whose pairs are in the same order.
-pub(super) fn count_group(
-    histogram: &mut Histogram,
-    packed: &[[u8; LANES]],
-    rows: &[u32],
-    pairs: &[Pair],
-) {
+pub(super) fn count_group(histogram: &mut Histogram, packed: &[[u8; LANES]], rows: &[u32], pairs: &[Pair]) {
     *histogram = EMPTY;
     for (&row, &[gradient, weight]) in rows.iter().zip(pairs) {
         let bins = packed[row as usize];
@@ -71,19 +66,9 @@ pub(super) fn scan(histogram: &[[Pair; LANES]], total: Pair, least: f32) -> [(f3
             let (left, right) = (weights[lane], total[1] - weights[lane]);
             let off = gradients[lane] - left * mean;
             let gain = off * off / (left * right);
-            if (left >= least) & (right >= least) {
-                gain
-            } else {
-                0.0
-            }
+            if (left >= least) & (right >= least) { gain } else { 0.0 }
         });
-        bins = from_fn(|lane| {
-            if gain[lane] > gains[lane] {
-                bin
-            } else {
-                bins[lane]
-            }
-        });
+        bins = from_fn(|lane| if gain[lane] > gains[lane] { bin } else { bins[lane] });
         gains = from_fn(|lane| {
             if gain[lane] > gains[lane] {
                 gain[lane]

@@ -99,10 +99,7 @@ impl Forest {
         let mut sums = [self.base; BLOCK];
         let sums = &mut sums[..predictions.len()];
         for &root in &self.roots {
-            for (inputs, sums) in inputs
-                .chunks(ABREAST * self.width)
-                .zip(sums.chunks_mut(ABREAST))
-            {
+            for (inputs, sums) in inputs.chunks(ABREAST * self.width).zip(sums.chunks_mut(ABREAST)) {
                 self.descend(root, inputs, sums);
             }
         }

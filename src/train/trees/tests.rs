@@ -46,10 +46,7 @@ fn example(rows: usize) -> (Vec<f32>, Vec<f32>) {
 #[test]
 fn a_step_is_fitted_exactly() {
     let inputs: Vec<f32> = (0..40).map(|row| row as f32).collect();
-    let targets: Vec<f32> = inputs
-        .iter()
-        .map(|&x| if x < 13.0 { -1.0 } else { 3.0 })
-        .collect();
+    let targets: Vec<f32> = inputs.iter().map(|&x| if x < 13.0 { -1.0 } else { 3.0 }).collect();
     let config = TreesConfig {
         learning_rate: 1.0,
         leaves: 2,
@@ -95,10 +92,7 @@ fn rows_of_weight_zero_play_no_part() {
         weights[row] = 0.0;
     }
     let weighted = grow(6, &inputs, &spoilt, &weights, &small(4), 7, &mut |_| ());
-    assert_eq!(
-        weighted,
-        grown(6, &inputs[..720], &targets[..120], &small(4))
-    );
+    assert_eq!(weighted, grown(6, &inputs[..720], &targets[..120], &small(4)));
     let none = grow(6, &inputs, &spoilt, &[0.0; 200], &small(4), 7, &mut |_| ());
     assert_eq!(none.predict(&inputs[..6]), [0.0]);
 }
@@ -106,15 +100,7 @@ fn rows_of_weight_zero_play_no_part() {
 #[test]
 fn weights_pull_the_mean() {
     let config = small(1);
-    let forest = grow(
-        1,
-        &[2.0; 2],
-        &[0.0, 4.0],
-        &[3.0, 1.0],
-        &config,
-        7,
-        &mut |_| (),
-    );
+    let forest = grow(1, &[2.0; 2], &[0.0, 4.0], &[3.0, 1.0], &config, 7, &mut |_| ());
     assert_eq!(forest.predict(&[2.0]), [1.0]);
 }
 

@@ -92,16 +92,10 @@ fn the_model_type_is_the_one_that_computes_the_architecture() {
             }),
             [r#""model_type": "mistral""#, r#""sliding_window": null"#],
         ),
-        (
-            windowed(3),
-            [r#""model_type": "qwen2""#, r#""max_window_layers": 25"#],
-        ),
+        (windowed(3), [r#""model_type": "qwen2""#, r#""max_window_layers": 25"#]),
         (
             changed("mistral-7b-v0.1", |arch| {
-                arch.window = Some(Window {
-                    size: 1024,
-                    layers: 24,
-                });
+                arch.window = Some(Window { size: 1024, layers: 24 });
             }),
             [r#""model_type": "ministral""#, r#""sliding_window": 1024"#],
         ),
@@ -109,10 +103,7 @@ fn the_model_type_is_the_one_that_computes_the_architecture() {
             changed("deepseek-v3", |arch| {
                 arch.moe = None;
             }),
-            [
-                r#""model_type": "deepseek_v3""#,
-                r#""first_k_dense_replace": 61"#,
-            ],
+            [r#""model_type": "deepseek_v3""#, r#""first_k_dense_replace": 61"#],
         ),
         (
             changed("deepseek-v2-lite", |_| {}),
@@ -120,10 +111,7 @@ fn the_model_type_is_the_one_that_computes_the_architecture() {
         ),
         (
             changed("pythia-1b", |arch| arch.parallel_layers = false),
-            [
-                r#""model_type": "gpt_neox""#,
-                r#""use_parallel_residual": false"#,
-            ],
+            [r#""model_type": "gpt_neox""#, r#""use_parallel_residual": false"#],
         ),
         (
             changed("gpt3-2.7b", |arch| arch.tied_embeddings = false),
@@ -161,10 +149,7 @@ fn what_no_model_type_expresses_is_refused_by_field() {
         ),
         (
             changed("mixtral-8x7b", |arch| {
-                arch.window = Some(Window {
-                    size: 512,
-                    layers: 16,
-                });
+                arch.window = Some(Window { size: 512, layers: 16 });
             }),
             "`window.layers` is 16; allowed: layers = 32 for a mixtral",
         ),

@@ -30,10 +30,7 @@ struct State<K, V> {
 
 impl<K: Clone + Eq + Hash + Send + 'static, V: Send + 'static> Background<K, V> {
     /// Starts threads; each makes its worker by `open`, and ends if that fails.
-    pub(super) fn new<W>(
-        threads: usize,
-        open: impl Fn() -> Result<W> + Clone + Send + 'static,
-    ) -> Self
+    pub(super) fn new<W>(threads: usize, open: impl Fn() -> Result<W> + Clone + Send + 'static) -> Self
     where
         W: FnMut(&K) -> Result<V>,
     {
@@ -129,11 +126,7 @@ impl<K: Clone + Eq + Hash, V> Shared<K, V> {
 impl<K, V> Drop for Background<K, V> {
     /// Waits for what is being made; what was not begun is not.
     fn drop(&mut self) {
-        let mut state = self
-            .shared
-            .state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.ending = true;
         drop(state);
         self.shared.changed.notify_all();

@@ -4,17 +4,11 @@
 use crate::error::Result;
 use crate::measure::cuda::cudnn::graph::{Graph, Tensor};
 use crate::measure::cuda::cudnn::{Binding, BoundGraph, Sizes};
-use cudarc::cudnn::sys::{
-    cudnnDataType_t as Data, cudnnPointwiseMode_t as Mode, cudnnReduceTensorOp_t as Reduction,
-};
+use cudarc::cudnn::sys::{cudnnDataType_t as Data, cudnnPointwiseMode_t as Mode, cudnnReduceTensorOp_t as Reduction};
 
 /// Size in bytes of a single-precision tensor.
 fn bytes(sizes: [i64; 4]) -> u64 {
-    sizes
-        .iter()
-        .map(|&size| size.unsigned_abs())
-        .product::<u64>()
-        * 4
+    sizes.iter().map(|&size| size.unsigned_abs()).product::<u64>() * 4
 }
 
 /// Adds `gradient = leftᵀ · right`, summed over the query heads that share a key head.

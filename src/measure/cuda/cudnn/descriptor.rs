@@ -34,18 +34,13 @@ impl Handle {
     /// # Safety
     ///
     /// The stream must outlive the handle.
-    pub(in crate::measure::cuda) unsafe fn new(
-        stream: cudarc::driver::sys::CUstream,
-    ) -> Result<Self> {
+    pub(in crate::measure::cuda) unsafe fn new(stream: cudarc::driver::sys::CUstream) -> Result<Self> {
         let mut handle = std::ptr::null_mut();
         // SAFETY: the pointer to write to is alive.
         succeed(unsafe { sys::cudnnCreate(&raw mut handle) }, "be opened")?;
         let handle = Self(handle);
         // SAFETY: the handle is alive; the caller vouches for the stream.
-        succeed(
-            unsafe { sys::cudnnSetStream(handle.0, stream.cast()) },
-            "use a stream",
-        )?;
+        succeed(unsafe { sys::cudnnSetStream(handle.0, stream.cast()) }, "use a stream")?;
         Ok(handle)
     }
 
@@ -140,13 +135,7 @@ impl Descriptor {
     /// # Safety
     ///
     /// There must be as many values of the library's type.
-    unsafe fn set_raw(
-        &self,
-        name: Name,
-        of: Type,
-        count: i64,
-        data: *const c_void,
-    ) -> Result<&Self> {
+    unsafe fn set_raw(&self, name: Name, of: Type, count: i64, data: *const c_void) -> Result<&Self> {
         // SAFETY: the descriptor is alive, the library copies as many values as are announced, and the caller vouches for
         // them.
         let status = unsafe { sys::cudnnBackendSetAttribute(self.raw, name, of, count, data) };
@@ -182,8 +171,7 @@ impl Descriptor {
     unsafe fn get(&self, name: Name, of: Type, room: i64, to: *mut c_void) -> Result<usize> {
         let mut count = 0i64;
         // SAFETY: the descriptor is alive; the caller vouches for the room.
-        let status =
-            unsafe { sys::cudnnBackendGetAttribute(self.raw, name, of, room, &raw mut count, to) };
+        let status = unsafe { sys::cudnnBackendGetAttribute(self.raw, name, of, room, &raw mut count, to) };
         succeed(status, &format!("tell {name:?} of {}", self.what))?;
         Ok(usize::try_from(count).unwrap_or(0))
     }

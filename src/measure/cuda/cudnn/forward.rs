@@ -3,9 +3,7 @@
 use crate::error::Result;
 use crate::measure::cuda::cudnn::graph::Graph;
 use crate::measure::cuda::cudnn::{Binding, BoundGraph, Sizes};
-use cudarc::cudnn::sys::{
-    cudnnDataType_t as Data, cudnnPointwiseMode_t as Mode, cudnnReduceTensorOp_t as Reduction,
-};
+use cudarc::cudnn::sys::{cudnnDataType_t as Data, cudnnPointwiseMode_t as Mode, cudnnReduceTensorOp_t as Reduction};
 
 /// The graph and the bindings of its tensors.
 pub(super) fn build(sizes: &Sizes) -> Result<BoundGraph> {

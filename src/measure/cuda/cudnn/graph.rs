@@ -4,8 +4,8 @@ use crate::error::Result;
 use crate::measure::cuda::cudnn::descriptor::{Descriptor, Handle};
 use crate::measure::cuda::cudnn::{Binding, BoundGraph};
 use cudarc::cudnn::sys::{
-    cudnnBackendAttributeName_t as Name, cudnnBackendDescriptorType_t as Kind,
-    cudnnDataType_t as Data, cudnnPointwiseMode_t as Mode, cudnnReduceTensorOp_t as Reduction,
+    cudnnBackendAttributeName_t as Name, cudnnBackendDescriptorType_t as Kind, cudnnDataType_t as Data,
+    cudnnPointwiseMode_t as Mode, cudnnReduceTensorOp_t as Reduction,
 };
 
 /// Alignment of operands in bytes.
@@ -56,13 +56,7 @@ impl Graph {
         }
     }
 
-    fn tensor(
-        &mut self,
-        format: Data,
-        sizes: [i64; 4],
-        strides: [i64; 4],
-        place: Place,
-    ) -> Result<Tensor> {
+    fn tensor(&mut self, format: Data, sizes: [i64; 4], strides: [i64; 4], place: Place) -> Result<Tensor> {
         let number = self.tensors.len() as i64 + 1;
         let descriptor = Descriptor::new(Kind::CUDNN_BACKEND_TENSOR_DESCRIPTOR, "a tensor")?;
         descriptor
@@ -110,12 +104,7 @@ impl Graph {
     }
 
     /// A virtual tensor with strides of its own.
-    pub(super) fn virtual_strided(
-        &mut self,
-        format: Data,
-        sizes: [i64; 4],
-        strides: [i64; 4],
-    ) -> Result<Tensor> {
+    pub(super) fn virtual_strided(&mut self, format: Data, sizes: [i64; 4], strides: [i64; 4]) -> Result<Tensor> {
         self.tensor(format, sizes, strides, Place::Virtual)
     }
 
@@ -171,10 +160,7 @@ impl Graph {
         let kind = Kind::CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR;
         let operation = Descriptor::new(kind, "the operation of a function")?;
         operation
-            .descriptor(
-                Name::CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR,
-                &function,
-            )?
+            .descriptor(Name::CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, &function)?
             .descriptor(Name::CUDNN_ATTR_OPERATION_POINTWISE_YDESC, self.of(result))?;
         let names = [
             Name::CUDNN_ATTR_OPERATION_POINTWISE_XDESC,
@@ -205,10 +191,7 @@ impl Graph {
     pub(super) fn reduce(&mut self, by: Reduction, input: Tensor, result: Tensor) -> Result<()> {
         let function = Descriptor::new(Kind::CUDNN_BACKEND_REDUCTION_DESCRIPTOR, "a reduction")?;
         function
-            .set(
-                Name::CUDNN_ATTR_REDUCTION_COMP_TYPE,
-                &[Data::CUDNN_DATA_FLOAT],
-            )?
+            .set(Name::CUDNN_ATTR_REDUCTION_COMP_TYPE, &[Data::CUDNN_DATA_FLOAT])?
             .set(Name::CUDNN_ATTR_REDUCTION_OPERATOR, &[by])?;
         let function = function.finalize()?;
         let kind = Kind::CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR;
@@ -232,11 +215,7 @@ impl Graph {
 
     /// Adds the causal mask: scores with `hidden` where the column exceeds the row.
     pub(super) fn mask_causal(&mut self, scores: Tensor, hidden: Tensor) -> Result<Tensor> {
-        let (index, single, truth) = (
-            Data::CUDNN_DATA_INT32,
-            Data::CUDNN_DATA_FLOAT,
-            Data::CUDNN_DATA_BOOLEAN,
-        );
+        let (index, single, truth) = (Data::CUDNN_DATA_INT32, Data::CUDNN_DATA_FLOAT, Data::CUDNN_DATA_BOOLEAN);
         let sizes = self.tensors[scores.0].sizes;
         let generate = Mode::CUDNN_POINTWISE_GEN_INDEX;
         let row = self.virtual_dense(index, sizes)?;

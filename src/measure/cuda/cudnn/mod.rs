@@ -116,10 +116,7 @@ pub fn refuses(op: &Attention) -> Option<String> {
         return Some("sizes of an attention must be 1 to 2^31 - 1".to_owned());
     }
     if !matches!(op.dtype, Dtype::Fp16 | Dtype::Bf16) {
-        return Some(format!(
-            "cuDNN's flash attention is not built in {}",
-            op.dtype
-        ));
+        return Some(format!("cuDNN's flash attention is not built in {}", op.dtype));
     }
     if !op.heads.is_multiple_of(op.kv_heads) {
         return Some("heads must be a multiple of key and value heads".to_owned());
@@ -145,12 +142,7 @@ pub fn refuses(op: &Attention) -> Option<String> {
 pub(super) fn refuses_release(op: &Attention) -> Option<String> {
     let version = Handle::version_number();
     let old = op.pass == Pass::Backward && version < 90_600;
-    old.then(|| {
-        format!(
-            "backward attention needs cuDNN 9.6, not {}",
-            Handle::version()
-        )
-    })
+    old.then(|| format!("backward attention needs cuDNN 9.6, not {}", Handle::version()))
 }
 
 /// The graph of an operator and the bindings of its tensors.
@@ -179,13 +171,7 @@ mod tests {
             (Attention { seq_q: 64, ..op }, "equal sequences"),
             (Attention { window: 32, ..op }, "windows"),
             (Attention { kv_heads: 3, ..op }, "multiple"),
-            (
-                Attention {
-                    head_dim: 100,
-                    ..op
-                },
-                "steps of 8",
-            ),
+            (Attention { head_dim: 100, ..op }, "steps of 8"),
             (
                 Attention {
                     dtype: Dtype::Fp8,

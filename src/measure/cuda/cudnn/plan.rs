@@ -7,8 +7,7 @@ use crate::measure::cuda::cudnn::{Binding, build};
 use crate::measure::cuda::libraries::Library;
 use crate::ops::{Attention, Op};
 use cudarc::cudnn::sys::{
-    self, cudnnBackendAttributeName_t as Name, cudnnBackendDescriptorType_t as Kind,
-    cudnnBackendHeurMode_t as HeurMode,
+    self, cudnnBackendAttributeName_t as Name, cudnnBackendDescriptorType_t as Kind, cudnnBackendHeurMode_t as HeurMode,
 };
 use std::ffi::c_void;
 
@@ -56,10 +55,7 @@ impl Target<'_> {
         let heuristic = Descriptor::new(kind, "a heuristic")?;
         heuristic
             .descriptor(Name::CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph)?
-            .set(
-                Name::CUDNN_ATTR_ENGINEHEUR_MODE,
-                &[HeurMode::CUDNN_HEUR_MODE_A],
-            )?;
+            .set(Name::CUDNN_ATTR_ENGINEHEUR_MODE, &[HeurMode::CUDNN_HEUR_MODE_A])?;
         if let Self::Described(properties) = self {
             heuristic.descriptor(Name::CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, &properties.0)?;
         }
@@ -105,11 +101,7 @@ fn planned(plan: &Descriptor) -> Result<Planned> {
 /// `compile` the first plan.
 ///
 /// It needs no device; without a driver's library there are no configurations.
-pub fn candidates(
-    op: &Attention,
-    device: &DeviceProperties,
-    compile: bool,
-) -> Result<(usize, Option<Planned>)> {
+pub fn candidates(op: &Attention, device: &DeviceProperties, compile: bool) -> Result<(usize, Option<Planned>)> {
     let (_, graph) = build(op)?;
     let target = Target::Described(device);
     let finalized = target.finalize(&graph)?;
@@ -148,16 +140,13 @@ impl Plan {
         let configurations = target.configurations(&finalized)?;
         let (count, mut refusal) = (configurations.len(), None);
         let mut numbered = configurations.into_iter().enumerate();
-        let chosen =
-            numbered.find_map(
-                |(number, configuration)| match target.plan(&configuration) {
-                    Ok(plan) => Some((number, configuration, plan)),
-                    Err(error) => {
-                        refusal.get_or_insert(error);
-                        None
-                    }
-                },
-            );
+        let chosen = numbered.find_map(|(number, configuration)| match target.plan(&configuration) {
+            Ok(plan) => Some((number, configuration, plan)),
+            Err(error) => {
+                refusal.get_or_insert(error);
+                None
+            }
+        });
         let (number, configuration, plan) = chosen.ok_or_else(|| {
             let op = Op::Attention(*op);
             let reason = refusal.map_or_else(String::new, |error| format!("; the first: {error}"));
@@ -167,9 +156,7 @@ impl Plan {
         })?;
         let mut planned = planned(&plan)?;
         if number > 0 {
-            planned
-                .kernel
-                .push_str(&format!(" (engine {number} of the heuristic)"));
+            planned.kernel.push_str(&format!(" (engine {number} of the heuristic)"));
         }
         let values = bindings.iter().filter_map(|(_, binding)| match binding {
             Binding::Value(value) => Some(*value),
@@ -188,23 +175,16 @@ impl Plan {
 
     /// Sizes in bytes of the scratch tensors, besides the plan's workspace.
     pub(in crate::measure::cuda) fn scratch_bytes(&self) -> Vec<u64> {
-        let scratch = self
-            .bindings
-            .iter()
-            .filter_map(|(_, binding)| match binding {
-                Binding::Scratch(bytes) => Some(*bytes),
-                _ => None,
-            });
+        let scratch = self.bindings.iter().filter_map(|(_, binding)| match binding {
+            Binding::Scratch(bytes) => Some(*bytes),
+            _ => None,
+        });
         scratch.collect()
     }
 
     /// Binds every tensor: operands to the addresses of `operand`, scratch tensors to `scratch` in
     /// order, values to the plan's own.
-    pub(in crate::measure::cuda) fn bind(
-        &self,
-        operand: impl Fn(&str) -> u64,
-        scratch: &[u64],
-    ) -> Bound {
+    pub(in crate::measure::cuda) fn bind(&self, operand: impl Fn(&str) -> u64, scratch: &[u64]) -> Bound {
         let (mut scratch, mut values) = (scratch.iter(), self.values.iter());
         let mut bound = Bound {
             numbers: Vec::with_capacity(self.bindings.len()),
@@ -220,9 +200,7 @@ impl Plan {
                 }),
             };
             bound.numbers.push(*number);
-            bound
-                .addresses
-                .push(address.unwrap_or(std::ptr::null_mut()));
+            bound.addresses.push(address.unwrap_or(std::ptr::null_mut()));
         }
         bound
     }
@@ -233,21 +211,13 @@ impl Plan {
     ///
     /// The tensors must be bound to memory of their sizes, and `workspace` must have the bytes that
     /// the plan asks for.
-    pub(in crate::measure::cuda) unsafe fn run(
-        &self,
-        handle: &Handle,
-        bound: &Bound,
-        workspace: u64,
-    ) -> Result<()> {
+    pub(in crate::measure::cuda) unsafe fn run(&self, handle: &Handle, bound: &Bound, workspace: u64) -> Result<()> {
         let kind = Kind::CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR;
         let pack = Descriptor::new(kind, "the bindings of a plan")?;
         let workspace = workspace as *mut c_void;
-        pack.set(
-            Name::CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
-            &bound.addresses,
-        )?
-        .set(Name::CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, &bound.numbers)?
-        .set(Name::CUDNN_ATTR_VARIANT_PACK_WORKSPACE, &[workspace])?;
+        pack.set(Name::CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, &bound.addresses)?
+            .set(Name::CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, &bound.numbers)?
+            .set(Name::CUDNN_ATTR_VARIANT_PACK_WORKSPACE, &[workspace])?;
         let pack = pack.finalize()?;
         // SAFETY: handle, plan and bindings are alive; the caller vouches for the memory.
         let status = unsafe { sys::cudnnBackendExecute(handle.raw(), self.plan.raw(), pack.raw()) };

@@ -62,11 +62,7 @@ impl Plans {
     }
 
     /// The plan of an operator: known, compiled by a worker, or compiled now.
-    pub(in crate::measure::cuda) fn plan(
-        &self,
-        handle: &Handle,
-        op: &Attention,
-    ) -> Result<Rc<Plan>> {
+    pub(in crate::measure::cuda) fn plan(&self, handle: &Handle, op: &Attention) -> Result<Rc<Plan>> {
         if let Some(plan) = self.known.borrow().get(op) {
             return Ok(Rc::clone(plan));
         }
@@ -87,16 +83,13 @@ impl Plans {
     pub(in crate::measure::cuda) fn look_ahead(&self, keys: impl Iterator<Item = Attention>) {
         if self.trust.get() != Trust::Fails {
             let known = self.known.borrow();
-            self.workers
-                .ask(keys.filter(|key| !known.contains_key(key)));
+            self.workers.ask(keys.filter(|key| !known.contains_key(key)));
         }
     }
 
     /// Whether the plan of this key is there, or nobody is compiling it.
     pub(in crate::measure::cuda) fn is_ready(&self, key: &Attention) -> bool {
-        self.known.borrow().contains_key(key)
-            || self.trust.get() == Trust::Fails
-            || !self.workers.is_pending(key)
+        self.known.borrow().contains_key(key) || self.trust.get() == Trust::Fails || !self.workers.is_pending(key)
     }
 
     /// What to report where workers are of no use.
