@@ -15,6 +15,7 @@ pub use evidence::{FitGroup, Gap, Subject};
 use crate::arch::{Architecture, Dimension, Mode, Practice, Workload};
 use crate::error::{Error, Result};
 use crate::gpu::Generation;
+use crate::ops::Attention;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -116,6 +117,12 @@ impl Kind {
 }
 
 impl Provider {
+    /// Whether heads that no fused kernel takes are filled with zeros to a multiple of 8, as PyTorch's
+    /// `scaled_dot_product_attention` does: steps of our own with heads of 100 take what fused kernels take.
+    pub fn pads_heads(self, op: &Attention) -> bool {
+        self != Self::Fused && op.head_dim <= 256
+    }
+
     /// Whose kernels a software runs that a table names: a library's, unless its name begins as PyTorch does.
     pub fn of_software(software: &str) -> Self {
         let name = software.split([' ', ',']).next().unwrap_or_default();

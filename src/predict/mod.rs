@@ -269,7 +269,11 @@ impl Predictor {
                 let answers = answers.map(|(op, plan)| {
                     let estimate = self.conclude(op, plan, kernels.memory, batch);
                     let estimate = match op {
-                        Op::Attention(op) if !op.has_fused_kernel() && estimate.tier != Tier::Measured => {
+                        Op::Attention(op)
+                            if !op.has_fused_kernel()
+                                && !kernels.memory.pads_heads(op)
+                                && estimate.tier != Tier::Measured =>
+                        {
                             assume::unfused(&self.gpu, op, estimate)
                         }
                         _ => estimate,
