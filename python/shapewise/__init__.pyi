@@ -1200,10 +1200,10 @@ class Model:
             tokens, costs.
         mode: What one step does.
         batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
-        seq: Tokens per sequence; in decode the cached ones, as context [default: 2048, of a search
-            4096, or what the position table holds].
-        context: Cached tokens per sequence [default: 4096, or what the position table
-            leaves in decode, else 0].
+        seq: Tokens per sequence; in decode the cached ones, as context [default: 4096, or what the
+            position table holds].
+        context: Cached tokens per sequence [default: 4096, or what the position table leaves in decode,
+            else 0].
         dtype: Number format of the linear layers [default: bf16; when serving a quantized checkpoint,
             as that is stored].
         recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
@@ -1310,10 +1310,10 @@ class Model:
         vocab: Rows of the token embedding.
         mode: What one step does.
         batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
-        seq: Tokens per sequence; in decode the cached ones, as context [default: 2048, of a search
-            4096, or what the position table holds].
-        context: Cached tokens per sequence [default: 4096, or what the position table
-            leaves in decode, else 0].
+        seq: Tokens per sequence; in decode the cached ones, as context [default: 4096, or what the
+            position table holds].
+        context: Cached tokens per sequence [default: 4096, or what the position table leaves in decode,
+            else 0].
         dtype: Number format of the linear layers [default: bf16; when serving a quantized checkpoint,
             as that is stored].
         recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
@@ -1420,10 +1420,10 @@ class Model:
         vocab: Rows of the token embedding.
         mode: What one step does.
         batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
-        seq: Tokens per sequence; in decode the cached ones, as context [default: 2048, of a search
-            4096, or what the position table holds].
-        context: Cached tokens per sequence [default: 4096, or what the position table
-            leaves in decode, else 0].
+        seq: Tokens per sequence; in decode the cached ones, as context [default: 4096, or what the
+            position table holds].
+        context: Cached tokens per sequence [default: 4096, or what the position table leaves in decode,
+            else 0].
         dtype: Number format of the linear layers [default: bf16; when serving a quantized checkpoint,
             as that is stored].
         recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
@@ -1822,10 +1822,10 @@ class Model:
         export: Answer with the config.json of each shape too; then every shape can be written as one.
         mode: What one step does.
         batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
-        seq: Tokens per sequence; in decode the cached ones, as context [default: 2048, of a search
-            4096, or what the position table holds].
-        context: Cached tokens per sequence [default: 4096, or what the position table
-            leaves in decode, else 0].
+        seq: Tokens per sequence; in decode the cached ones, as context [default: 4096, or what the
+            position table holds].
+        context: Cached tokens per sequence [default: 4096, or what the position table leaves in decode,
+            else 0].
         dtype: Number format of the linear layers [default: bf16; when serving a quantized checkpoint,
             as that is stored].
         recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
@@ -2012,10 +2012,10 @@ def search(
     export: Answer with the config.json of each shape too; then every shape can be written as one.
     mode: What one step does.
     batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
-    seq: Tokens per sequence; in decode the cached ones, as context [default: 2048, of a search
-        4096, or what the position table holds].
-    context: Cached tokens per sequence [default: 4096, or what the position table
-        leaves in decode, else 0].
+    seq: Tokens per sequence; in decode the cached ones, as context [default: 4096, or what the
+        position table holds].
+    context: Cached tokens per sequence [default: 4096, or what the position table leaves in decode,
+        else 0].
     dtype: Number format of the linear layers [default: bf16; when serving a quantized checkpoint,
         as that is stored].
     recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
@@ -2123,10 +2123,10 @@ def check(
     vocab: Rows of the token embedding.
     mode: What one step does.
     batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
-    seq: Tokens per sequence; in decode the cached ones, as context [default: 2048, of a search
-        4096, or what the position table holds].
-    context: Cached tokens per sequence [default: 4096, or what the position table
-        leaves in decode, else 0].
+    seq: Tokens per sequence; in decode the cached ones, as context [default: 4096, or what the
+        position table holds].
+    context: Cached tokens per sequence [default: 4096, or what the position table leaves in decode,
+        else 0].
     dtype: Number format of the linear layers [default: bf16; when serving a quantized checkpoint,
         as that is stored].
     recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
@@ -2556,10 +2556,10 @@ def sweep(
     vocab: Rows of the token embedding.
     mode: What one step does.
     batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
-    seq: Tokens per sequence; in decode the cached ones, as context [default: 2048, of a search
-        4096, or what the position table holds].
-    context: Cached tokens per sequence [default: 4096, or what the position table
-        leaves in decode, else 0].
+    seq: Tokens per sequence; in decode the cached ones, as context [default: 4096, or what the
+        position table holds].
+    context: Cached tokens per sequence [default: 4096, or what the position table leaves in decode,
+        else 0].
     dtype: Number format of the linear layers [default: bf16; when serving a quantized checkpoint,
         as that is stored].
     recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
