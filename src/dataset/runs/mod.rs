@@ -2,7 +2,7 @@
 //!
 //! Which publisher a file is from shows in its columns. A [`Run`] is one measured step together
 //! with the architecture and the workload that describe it to a predictor; what a table does not
-//! say is filled in by the stated assumptions of its publisher ([`Publisher::assumptions`]).
+//! say is filled in by the stated assumptions of its publisher (`docs/runs.md`).
 
 mod cells;
 mod inference_runs;

@@ -103,7 +103,7 @@ pub struct Plan {
     pub attention: AttentionShares,
     /// What the set of memory-bound kernels consists of.
     pub memory: MemoryShares,
-    /// Whether kernels are timed that no framework runs ([`is_own_kernel`](crate::dataset::is_own_kernel)).
+    /// Whether kernels are timed that no framework runs ([`is_own_kernel`]).
     #[serde(skip_serializing_if = "is_false")]
     pub own_kernels: bool,
     /// Number of cases wanted of each set.
