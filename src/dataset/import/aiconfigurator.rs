@@ -126,9 +126,9 @@ pub(super) const IMPORTER: Importer = Importer {
 /// What tables lack as they are published, `…/h200_sxm/gemm/trtllm/1.3.0rc10/gemm_perf.parquet`: the GPU is in the path
 /// and, as its driver names it, in a column; `context_mla` or `gdn` is the name of the file.
 pub(super) fn supplied(path: &Path, filter: &Filter) -> Vec<(&'static str, Supplied)> {
-    let folders = || path.parent().into_iter().flat_map(Path::components);
-    let mut folders = folders().filter_map(|folder| folder.as_os_str().to_str());
-    let gpu = folders.find(|name| Gpu::find(name).is_ok());
+    let folders = path.ancestors().skip(1);
+    let mut names = folders.filter_map(|folder| folder.file_name()?.to_str());
+    let gpu = names.find(|name| Gpu::find(name).is_ok());
     let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or("");
     let table = stem.strip_suffix("_perf").unwrap_or(stem);
     let asked = filter.supplied().filter(|(name, _)| *name == "gpu");
@@ -137,9 +137,11 @@ pub(super) fn supplied(path: &Path, filter: &Filter) -> Vec<(&'static str, Suppl
     // Of tables in one file only some have these.
     let null = ["suspect", "window_size", "bmm_dtype", "num_tokens"].iter();
     let null = null.chain(&DELTA).chain(&STATE_SPACE);
-    asked
-        .chain(known)
+    // What is asked for counts last: it chooses among the GPUs of other files.
+    known
+        .into_iter()
         .chain(same.map(|(name, column)| (name, Supplied::Same(column))))
+        .chain(asked)
         .chain([("table", Supplied::Text(table.to_owned()))])
         .chain(null.map(|&name| (name, Supplied::Null)))
         .collect()
@@ -423,11 +425,7 @@ fn all_to_all<'a>(batch: &'a Batch<'_>) -> Result<Reader<'a>> {
             (other, _) => return Err(unknown("op_name", other)),
         };
         let (copies, ranks, time) = if call.get(row) == Some("ll") {
-            if gpu
-                .get(row)
-                .and_then(|gpu| Gpu::find(gpu).ok())
-                .is_some_and(|gpu| gpu.name.starts_with("gb"))
-            {
+            if gpu.get(row).is_some_and(|gpu| gpu.starts_with("gb")) {
                 return Err("DeepEP over an unknown number of Grace Blackwell GPUs".to_owned());
             }
             let copies = tokens.count(row) * top_k.count(row);

@@ -1164,6 +1164,26 @@ fn aiconfigurator_files_as_published_say_their_gpu_by_folder_or_driver() {
 }
 
 #[test]
+fn a_gpu_that_is_asked_for_names_only_files_without_one() {
+    let asked = |name: &str| Filter {
+        gpus: Some(vec![name.to_owned()]),
+        ..Filter::default()
+    };
+    for name in ["h200_sxm/trtllm/1.3.0rc10/gemm_perf.txt", "gemm_perf.txt"] {
+        let table = published(Source::Aiconfigurator, &asked("h100"), name, PUBLISHED_GEMM).unwrap();
+        assert_eq!(reasons(&table), [("GPU `h200` was not asked for", 2)], "{name}");
+    }
+    let nameless = PUBLISHED_GEMM.replace("device", "board");
+    let table = published(Source::Aiconfigurator, &asked("h100"), "gemm_perf.txt", &nameless).unwrap();
+    let gpus: Vec<_> = table.rows.iter().map(|row| &*row.gpu).collect();
+    assert_eq!(gpus, ["h100"]);
+    // The folder next to the file counts.
+    let name = "a100/h200_sxm/trtllm/gemm_perf.txt";
+    let table = published(Source::Aiconfigurator, &Filter::default(), name, &nameless).unwrap();
+    assert!(table.rows.iter().all(|row| &*row.gpu == "h200"), "{:?}", table.rows);
+}
+
+#[test]
 fn aiconfigurator_tables_as_published_are_told_by_the_name_of_the_file() {
     let latent = "\
 framework,version,device,op_name,kernel_source,mla_dtype,kv_cache_dtype,num_heads,batch_size,isl,tp_size,step,latency
