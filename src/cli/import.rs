@@ -63,7 +63,7 @@ fn merge(args: &ImportArgs, filter: &Filter, gpus: &mut GpuCatalog) -> Result<(T
     let mut first: Option<(&Path, Row)> = None;
     let mut files: Vec<(&Path, Vec<Row>)> = Vec::new();
     for path in &args.paths {
-        let table = rows::read_native(path, filter, gpus)?;
+        let table = rows::native(std::slice::from_ref(path), filter, gpus)?;
         merged.skipped.merge(&table.skipped);
         files.push((path, table.rows.iter().filter(|row| is_anchor(row)).cloned().collect()));
         for row in table.rows {

@@ -58,10 +58,7 @@ pub(super) fn run(args: &MeasureArgs, format: Format) -> Result<Answer> {
     let mut propose = |_: &crate::gpu::Gpu, _: &[crate::dataset::Row], _: &[crate::ops::Op], _| Vec::new();
     let mut watch = |event: &Event<'_>| {
         show(event, &bar);
-        match INTERRUPTED.load(Ordering::Relaxed) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
+        unless_interrupted()
     };
     let outcome = measure::measure(&mut *device, &options, &mut propose, &mut watch);
     bar.finish_and_clear();
@@ -72,6 +69,14 @@ pub(super) fn run(args: &MeasureArgs, format: Format) -> Result<Answer> {
         std::mem::forget(device);
     }
     Ok(answer(&report, report.is_sound(), format))
+}
+
+/// Breaks a run off once Ctrl-C was pressed.
+fn unless_interrupted() -> ControlFlow<()> {
+    match INTERRUPTED.load(Ordering::Relaxed) {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    }
 }
 
 /// Asks for the kernels of many GEMMs.
@@ -90,10 +95,7 @@ fn choices(args: &MeasureArgs, out: &Path, existing: Existing, shapes: u64, form
     bar.set_length(shapes);
     let mut watch = |asked: u64| {
         bar.set_position(asked);
-        match INTERRUPTED.load(Ordering::Relaxed) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
+        unless_interrupted()
     };
     let outcome = measure::choices::choices(&*device, &options, &mut watch);
     bar.finish_and_clear();

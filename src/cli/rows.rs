@@ -56,11 +56,6 @@ pub(super) fn recognised(paths: &[PathBuf], filter: &Filter, gpus: &mut GpuCatal
     Ok(all)
 }
 
-/// The rows of one file of our own, which may be none: another file of a merge may have them.
-pub(super) fn read_native(path: &PathBuf, filter: &Filter, gpus: &mut GpuCatalog) -> Result<Table> {
-    native(std::slice::from_ref(path), filter, gpus)
-}
-
 /// Which rows or runs are asked for.
 pub(super) fn filter(args: &FilterArgs) -> Filter {
     let names = |names: &[String]| (!names.is_empty()).then(|| names.to_vec());
@@ -127,7 +122,8 @@ pub(super) fn skipped(skipped: &Skipped) -> Vec<SkippedRows> {
     skipped.iter().map(rows).collect()
 }
 
-fn native(paths: &[PathBuf], filter: &Filter, catalog: &mut GpuCatalog) -> Result<Table> {
+/// The rows of files of our own, which may be none: another file of a merge may have them.
+pub(super) fn native(paths: &[PathBuf], filter: &Filter, catalog: &mut GpuCatalog) -> Result<Table> {
     for path in paths {
         catalog.extend(dataset::described_gpus(path)?);
     }

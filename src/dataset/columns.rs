@@ -8,7 +8,7 @@ pub(super) mod write;
 
 pub(super) use csv::is_csv;
 
-use crate::error::{Error, Result, caught, read_bytes, require_regular};
+use crate::error::{Error, Result, caught, read_bytes, read_start, require_regular};
 use crate::units::Seconds;
 use bytes::Bytes;
 use cursor::{Column, Cursor, TextColumn};
@@ -58,11 +58,6 @@ impl Parquet {
 
     /// A table in CSV that `place` names in messages.
     pub fn of_csv(content: &[u8], place: String) -> Result<Self> {
-        if content.starts_with(LFS_POINTER) {
-            return Err(Error::bad_input(format!(
-                "{place}: this is a pointer of Git LFS and not the table; allowed: the file that `git lfs pull` fetches"
-            )));
-        }
         let content = Bytes::from(csv::to_parquet(content, &place)?);
         let reader = guard(&place, || SerializedFileReader::new(content))?;
         Self::of_reader(reader, place, true)
@@ -96,12 +91,13 @@ impl Parquet {
                 "{place}: the file is empty; allowed: a table in Parquet, or in CSV where its name ends in .csv or .txt"
             )));
         }
+        if read_start(path, LFS_POINTER.len() as u64)? == LFS_POINTER {
+            return Err(Error::bad_input(format!(
+                "{place}: this is a pointer of Git LFS and not the table; allowed: the file that `git lfs pull` fetches"
+            )));
+        }
         let file = match is_csv(path) {
             true => Self::of_csv(&read_bytes(path, MOST_BYTES)?, place)?,
-            // The pointer is short and no Parquet file.
-            false if about.len() < 1024 && read_bytes(path, 1024)?.starts_with(LFS_POINTER) => {
-                Self::of_csv(LFS_POINTER, place)?
-            }
             false => {
                 let reader = guard(&place, || SerializedFileReader::new(file))?;
                 Self::of_reader(reader, place, false)?

@@ -36,7 +36,7 @@ pub struct FitGroup {
     /// The generation of the GPUs.
     pub generation: Generation,
     /// Whether some layers of the models are recurrences.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hybrid: bool,
     /// The GPUs.
     pub gpus: BTreeSet<String>,
@@ -138,10 +138,6 @@ impl Framework {
             (1.0 - (tokens / longest as f64).log(REACH)).clamp(0.0, 1.0)
         })
     }
-}
-
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 #[cfg(test)]

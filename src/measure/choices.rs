@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::measure::device::Device;
 use crate::measure::journal::Existing;
 use crate::measure::plan::sobol::log_between;
+use crate::measure::run::Ended;
 use crate::ops::{Dtype, Gemm, Layout};
 use crate::random::Random;
 use std::collections::BTreeMap;
@@ -51,17 +52,6 @@ pub struct Options<'a> {
     pub threads: Option<usize>,
     /// Seed of the shapes.
     pub seed: u64,
-}
-
-/// Why a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// All shapes were asked about.
-    Complete,
-    /// The budget was used up.
-    Budget,
-    /// The watcher broke off.
-    Interrupted,
 }
 
 /// Result of a run.

@@ -133,17 +133,18 @@ pub type Watch<'a> = dyn FnMut(&Event<'_>) -> ControlFlow<()> + 'a;
 /// at most so many candidates to measure next.
 pub type Propose<'a> = dyn FnMut(&Gpu, &[Row], &[Op], usize) -> Vec<usize> + 'a;
 
-/// Why a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// Every case was measured, refused or failed.
-    Complete,
-    /// The budget was used up.
-    Budget,
-    /// The watcher broke off.
-    Interrupted,
-    /// The device answers nothing any more.
-    DeviceLost,
+named_enum! {
+    /// Why a run ended.
+    Ended {
+        /// Every case was measured, refused or failed.
+        Complete = "complete",
+        /// The budget was used up.
+        Budget = "budget",
+        /// The watcher broke off.
+        Interrupted = "interrupted",
+        /// The device answers nothing any more.
+        DeviceLost = "device_lost",
+    }
 }
 
 /// Result of a run.

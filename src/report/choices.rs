@@ -1,6 +1,6 @@
 //! The answer to `measure --choices`: how many GEMMs the library named a kernel for.
 
-use crate::measure::choices::{Ended, Outcome};
+use crate::measure::choices::Outcome;
 use crate::report::{Report, SkippedRows, grouped, skipped_text};
 use serde::Serialize;
 use std::path::Path;
@@ -45,11 +45,7 @@ impl ChoicesReport {
             gpu: asked.gpu.clone(),
             stack: asked.stack.clone(),
             seed: asked.seed,
-            ended: match outcome.ended {
-                Ended::Complete => "complete",
-                Ended::Budget => "budget",
-                Ended::Interrupted => "interrupted",
-            },
+            ended: outcome.ended.name(),
             shapes: asked.asked,
             added: outcome.added,
             answers: outcome.answers as u64,

@@ -2,7 +2,6 @@
 
 use crate::dataset::steps::{MeasuredStep, steps_path, steps_run_to_run};
 use crate::dataset::{RunToRun, SCRIPTED};
-use crate::measure::Ended;
 use crate::measure::Outcome;
 use crate::measure::checks::{Lost, Verdict};
 use crate::report::Report;
@@ -203,12 +202,7 @@ impl MeasureReport {
             plan: run.plan.clone(),
             seed: run.seed,
             shard: run.shard.clone(),
-            ended: match outcome.ended {
-                Ended::Complete => "complete",
-                Ended::Budget => "budget",
-                Ended::Interrupted => "interrupted",
-                Ended::DeviceLost => "device_lost",
-            },
+            ended: outcome.ended.name(),
             lost: outcome.lost.clone(),
             notes: outcome.notes.clone(),
             rows: outcome.rows.len() as u64,

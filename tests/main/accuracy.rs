@@ -176,8 +176,8 @@ mod kept_rows {
         let outcome = crate::cli::run(&command);
         assert_eq!(outcome.code, 0, "{}", outcome.err);
         let written = std::fs::read_to_string(&out).unwrap();
-        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/accuracy.md");
-        if std::env::var_os("SHAPEWISE_BLESS").is_some() {
+        let page = crate::files::root().join("docs/accuracy.md");
+        if crate::files::blessing() {
             std::fs::write(&page, &written).unwrap();
         }
         assert_eq!(written, std::fs::read_to_string(page).unwrap());

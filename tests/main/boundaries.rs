@@ -1,19 +1,11 @@
 //! Who may know whom: the tables of `tests/boundaries.toml`, kept true.
 
+use crate::files::{below, root, text_of};
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
 
 /// What each name is allowed.
 type Table = BTreeMap<String, Vec<String>>;
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-fn text_of(file: &str) -> String {
-    fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
-}
 
 /// The tables of `tests/boundaries.toml`.
 fn tables() -> BTreeMap<String, Table> {
@@ -30,21 +22,11 @@ fn crates() -> Table {
 
 /// Every Rust file below `folder`, as its path from the root and its text, in a stable order.
 fn sources(folder: &str) -> Vec<(String, String)> {
-    let mut files = Vec::new();
-    let mut folders = vec![root().join(folder)];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).unwrap() {
-            let path: PathBuf = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let name = path.strip_prefix(root()).unwrap().display().to_string();
-                files.push((name, fs::read_to_string(&path).unwrap()));
-            }
-        }
-    }
-    files.sort();
-    files
+    let files = below(&[folder], "rs").into_iter().map(|path| {
+        let name = path.strip_prefix(root()).unwrap().display().to_string();
+        (name, fs::read_to_string(&path).unwrap())
+    });
+    files.collect()
 }
 
 /// The top-level module that a file below `src` belongs to; none for `lib.rs`, which only lists them.

@@ -8,11 +8,11 @@
 use crate::cli::json;
 use crate::cli::number;
 use crate::cli::program;
+use crate::files::{blessing, root, text_of};
 use crate::skip::skip;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -25,15 +25,7 @@ struct Step {
 }
 
 fn path_of(file: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(file)
-}
-
-fn text_of(file: &str) -> String {
-    fs::read_to_string(path_of(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
-}
-
-fn blessing() -> bool {
-    std::env::var_os("SHAPEWISE_BLESS").is_some()
+    root().join(file)
 }
 
 /// A file is `text`, or is written where that is asked.

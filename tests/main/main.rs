@@ -25,6 +25,8 @@ mod kernels;
 
 mod cli;
 
+mod files;
+
 mod collectives;
 
 #[cfg(feature = "cuda")]

@@ -1,17 +1,10 @@
 //! What is shipped beside the code agrees with it: licences, notices, recipes, manifest.
 
+use crate::files::{root, text_of};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-fn text_of(file: &str) -> String {
-    fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
-}
+use std::path::PathBuf;
 
 /// The cards of all shipped models.
 fn cards() -> Vec<Value> {

@@ -1,10 +1,10 @@
 //! The size of the code: `tests/size.toml` has the tokens of every module, which may fall in any commit and rise only
 //! there, with the reason in the commit.
 
+use crate::files::{below, blessing, root};
 use proc_macro2::{Spacing, TokenStream, TokenTree};
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::{env, fs};
+use std::fs;
 
 /// Tokens without comments, documentation and what is compiled for tests alone.
 fn tokens(stream: TokenStream) -> usize {
@@ -40,39 +40,26 @@ fn tokens(stream: TokenStream) -> usize {
     count
 }
 
-/// The tokens of a file or folder, test files left out.
-fn size(path: &Path) -> usize {
-    let name = path.file_stem().unwrap();
-    if path.is_dir() {
-        let entries = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
-        return entries
-            .filter(|path| path.file_stem() != Some("tests".as_ref()))
-            .map(|path| size(&path))
-            .sum();
-    }
-    if path.extension() != Some("rs".as_ref()) || name == "tests" {
-        return 0;
-    }
-    let text = fs::read_to_string(path).unwrap();
-    let stream: TokenStream = text
-        .parse()
-        .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    tokens(stream)
-}
-
 #[test]
 fn no_module_grows_unnoticed() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let modules = fs::read_dir(root.join("src"))
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    let sizes: BTreeMap<String, usize> = modules
-        .map(|path| (path.file_stem().unwrap().to_str().unwrap().to_owned(), size(&path)))
-        .filter(|(_, size)| *size > 0)
-        .collect();
+    let source = root().join("src");
+    let mut sizes: BTreeMap<String, usize> = BTreeMap::new();
+    for path in below(&["src"], "rs") {
+        let inside = path.strip_prefix(&source).unwrap().with_extension("");
+        let mut names = inside.iter().map(|name| name.to_str().unwrap());
+        let module = names.clone().next().unwrap();
+        if names.all(|name| name != "tests") {
+            let text = fs::read_to_string(&path).unwrap();
+            let stream = text
+                .parse()
+                .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            *sizes.entry(module.to_owned()).or_default() += tokens(stream);
+        }
+    }
+    sizes.retain(|_, size| *size > 0);
     let total: usize = sizes.values().sum();
-    let budget = root.join("tests/size.toml");
-    if env::var_os("SHAPEWISE_BLESS").is_some() {
+    let budget = root().join("tests/size.toml");
+    if blessing() {
         let heading = "# Tokens of code by module, without comments and tests; `tests/main/size.rs` compares them.\n";
         let lines = sizes.iter().map(|(module, size)| format!("{module} = {size}\n"));
         fs::write(

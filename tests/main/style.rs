@@ -1,8 +1,9 @@
 //! The words of `docs/style.md`: retired ones occur in no identifier, vague ones get fewer.
 
+use crate::files::{below, root};
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Beginnings of words that no identifier has, each with the term to use.
 const RETIRED: [(&str, &str); 7] = [
@@ -15,27 +16,9 @@ const RETIRED: [(&str, &str); 7] = [
     ("rehears", "held-out fit"),
 ];
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
 /// Every Rust file of the code, its tests, benches and examples.
 fn sources() -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    let folders = ["src", "tests/main", "benches", "examples"];
-    let mut folders = folders.map(|name| root().join(name)).to_vec();
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|ending| ending == "rs") {
-                files.push(path);
-            }
-        }
-    }
-    files.sort();
-    files
+    below(&["src", "tests/main", "benches", "examples"], "rs")
 }
 
 /// The words of an identifier: `OwnRows`, `own_rows`, `OWN_ROWS`.
@@ -172,20 +155,9 @@ fn occurrences(text: &str, words: &str) -> usize {
 
 /// Every document that people read.
 fn documents() -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    let mut folders = vec![root().to_path_buf()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).unwrap() {
-            let path = entry.unwrap().path();
-            let is_ours = folder != root() || ["docs", "data", "models"].iter().any(|name| path.ends_with(name));
-            if path.is_dir() && is_ours {
-                folders.push(path);
-            } else if path.extension().is_some_and(|ending| ending == "md") {
-                files.push(path);
-            }
-        }
-    }
-    files
+    let entries = fs::read_dir(root()).unwrap().map(|entry| entry.unwrap().path());
+    let own = entries.filter(|path| path.extension().is_some_and(|ending| ending == "md"));
+    own.chain(below(&["docs", "data", "models"], "md")).collect()
 }
 
 /// Words that hide who does what are as many as `tests/style.toml` says, or fewer: it may only fall.

@@ -32,6 +32,14 @@ pub(super) const IMPORTER: Importer = Importer {
 /// The most bytes of a log; the largest published has 284 kB.
 const MOST_LOG: u64 = 16 << 20;
 
+/// Opens a log as it is published, or a table.
+pub(super) fn open(path: &Path) -> Result<Parquet> {
+    match is_log(path) {
+        true => open_log(path),
+        false => Parquet::open(path),
+    }
+}
+
 /// Whether a file is a log as it is published.
 pub(super) fn is_log(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == "out")
@@ -39,7 +47,7 @@ pub(super) fn is_log(path: &Path) -> bool {
 
 /// A log, `sizing/results/**/*.out`, as a table: of each line `Throughput (in TFLOP/s) for mlp_h_to_4h (4x8128x32512, b=2048): 245.6`
 /// the sizes `[members x] m x k x n`, `m` times `b`, and the seconds that the throughput says.
-pub(super) fn open_log(path: &Path) -> Result<Parquet> {
+fn open_log(path: &Path) -> Result<Parquet> {
     let place = path.display().to_string();
     let mut table = format!("{}\n", COLUMNS.join(","));
     let mut tp = 1;

@@ -196,9 +196,9 @@ struct Place {
 type Run = (Range<usize>, Arc<Place>);
 
 fn import_file(source: Source, path: &Path, wanted: &Filter) -> Result<Table> {
-    let mut file = match source == Source::Cookbook && cookbook::is_log(path) {
-        true => cookbook::open_log(path)?,
-        false => Parquet::open(path)?,
+    let mut file = match source {
+        Source::Cookbook => cookbook::open(path)?,
+        _ => Parquet::open(path)?,
     };
     let recipe = source.recipe(&mut file, path, wanted).ok_or_else(|| {
         Error::bad_input(format!(

@@ -104,7 +104,7 @@ pub struct Plan {
     /// What the set of memory-bound kernels consists of.
     pub memory: MemoryShares,
     /// Whether kernels are timed that no framework runs ([`is_own_kernel`]).
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub own_kernels: bool,
     /// Number of cases wanted of each set.
     pub sets: Vec<(Set, usize)>,
@@ -144,10 +144,6 @@ fn micros<S: serde::Serializer>(time: &Seconds, serializer: S) -> std::result::R
 
 fn is_usual_chain(chain: &Seconds) -> bool {
     *chain == Limits::default().chain
-}
-
-fn is_false(flag: &bool) -> bool {
-    !flag
 }
 
 fn is_one(weight: &f64) -> bool {
