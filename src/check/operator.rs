@@ -3,12 +3,11 @@
 //! Both are decided by evaluation: near sizes that are aligned, that a kernel takes unpadded or that fill whole waves are
 //! predicted, and their times are held beside that of the operator as it is.
 
-use crate::families::head_tile;
 use crate::gpu::Gpu;
 use crate::ops::{Attention, Gemm, Op, Value};
 use crate::predict::Predictor;
 use crate::predict::estimate::{Bound, Tier};
-use crate::rules::{FLASH_SIZES, LOAD_BYTES, OperatorFinding, judge_operator};
+use crate::rules::{FLASH_SIZES, LOAD_BYTES, OperatorFinding, fused_head, judge_operator};
 use crate::tiles::{Tile, Waves};
 use crate::units::Seconds;
 
@@ -381,12 +380,7 @@ fn detail(gpu: &Gpu, op: &Op, near: &Faster) -> String {
 
 fn head_detail(attention: &Attention) -> String {
     let size = attention.head_dim;
-    match attention.has_fused_kernel() {
-        true => format!("head_dim = {size}; fused kernels compute it as {}", head_tile(size)),
-        false => {
-            format!("head_dim = {size}; no fused kernel takes it, only multiples of 8 up to 256")
-        }
-    }
+    format!("head_dim = {size}; {}", fused_head(size))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ mod parallel;
 
 mod table;
 
-pub use attention::FLASH_SIZES;
+pub use attention::{FLASH_SIZES, fused_head};
 pub use operator::{LOAD_BYTES, OperatorFinding, judge_operator};
 pub use table::RULES;
 

@@ -114,7 +114,8 @@ fn no_collective_is_faster_than_its_link_and_few_fall_as_their_size_grows() {
             }
         }
     }
-    assert!(falls * 100 < 3 * steps, "{falls} of {steps}");
+    // 929 of 48,000.
+    assert!(falls * 100 < 2 * steps, "{falls} of {steps}");
 }
 
 #[test]

@@ -190,6 +190,7 @@ fn kills_lose_at_most_the_row_in_flight_and_every_journal_goes_on() {
         assert_eq!(left, ["mine.parquet", "small.toml"]);
     }
     assert!(
+        // 100 of 220 on two busy cores.
         mid_run > 40,
         "{mid_run} of {kills} kills came between rows, {finished} runs finished"
     );

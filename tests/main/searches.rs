@@ -196,7 +196,7 @@ fn a_search_over_many_gpus_reaches_what_published_runs_reach() {
         // Published with the whole square of attention, which adds 3.7 % at 4,096 tokens: 50 to 60 %.
         assert!((0.482..=0.579).contains(&mfu), "{mfu}");
         let gain = shape["gain"].as_f64().unwrap();
-        assert!((-0.08..=0.2).contains(&gain), "{gain}");
+        assert!((-0.05..=0.2).contains(&gain), "{gain}");
         assert!(shape["memory_bytes"].as_f64() < document["capacity_bytes"].as_f64());
     }
     let kept = json("search --params 70B --gpu h100 --gpus 512 --tp 8 --top 1");
