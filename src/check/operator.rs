@@ -379,8 +379,7 @@ fn detail(gpu: &Gpu, op: &Op, near: &Faster) -> String {
 }
 
 fn head_detail(attention: &Attention) -> String {
-    let size = attention.head_dim;
-    format!("head_dim = {size}; {}", fused_head(size))
+    format!("head_dim = {}; {}", attention.head_dim, fused_head(attention))
 }
 
 #[cfg(test)]

@@ -49,20 +49,20 @@ pub(super) fn head_fits(size: u64, alignment: u64) -> Verdict {
     if size == EXTRA_FLASH_SIZE {
         return Verdict::met(format!("head size {size} has a flash kernel of its own"));
     }
-    let detail = format!("{detail}: {}", fused_head(size));
+    let detail = format!("{detail}: {}", fused_head(&Attention::new(1, 1, 2, size)));
     let wanted = format!("a multiple of {wanted}");
     Verdict::broken(Severity::Advice, size as f64, wanted, &detail)
 }
 
-/// What fused kernels do with a head of a size that none of them has for itself.
-pub fn fused_head(size: u64) -> String {
-    if Attention::new(1, 1, 2, size).has_fused_kernel() {
+/// What fused kernels do with the heads of `op` where none has their size for itself.
+pub fn fused_head(op: &Attention) -> String {
+    if op.has_fused_kernel() {
         // What the predictor takes for an untimed size.
-        return format!("fused kernels compute it as {}", head_tile(size));
+        return format!("fused kernels compute it as {}", head_tile(op.head_dim));
     }
-    let padded = size.next_multiple_of(FLASH_UNIT);
-    match Attention::new(1, 1, 2, padded).has_fused_kernel() {
-        true => format!("no fused kernel takes it; PyTorch alone pads it to {padded}"),
+    let head_dim = op.head_dim.next_multiple_of(FLASH_UNIT);
+    match Attention::new(1, 1, 2, head_dim).has_fused_kernel() {
+        true => format!("no fused kernel takes it; PyTorch alone pads it to {head_dim}"),
         false => "no fused kernel takes it, only multiples of 8 up to 256".to_owned(),
     }
 }

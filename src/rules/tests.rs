@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::arch::AttentionKernel;
-use crate::ops::Dtype;
+use crate::ops::{Attention, Dtype};
 
 fn preset(name: &str) -> Architecture {
     Architecture::find(name).unwrap()
@@ -272,4 +272,18 @@ fn numbers_are_taken_apart_into_a_power_of_two_and_the_rest() {
         assert_eq!(factors(value), expected);
     }
     assert_eq!([0, 1, 12, 64].map(power_of_two), [0, 1, 4, 64]);
+}
+
+#[test]
+fn heads_without_a_fused_kernel_are_padded_up_to_256_and_not_in_decode() {
+    let of = |seq_q, size| {
+        fused_head(&Attention {
+            seq_q,
+            ..Attention::new(1, 1, 2, size)
+        })
+    };
+    assert_eq!(of(2, 100), "no fused kernel takes it; PyTorch alone pads it to 104");
+    assert_eq!(of(2, 300), "no fused kernel takes it, only multiples of 8 up to 256");
+    assert_eq!(of(2, 72), "fused kernels compute it as 128");
+    assert_eq!(of(1, 100), "fused kernels compute it as 128");
 }
