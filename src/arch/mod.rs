@@ -394,6 +394,39 @@ pub struct LinearLayers {
 }
 
 impl Architecture {
+    /// A model built like GPT-2, without a name and without positions.
+    pub fn gpt(hidden: u64, layers: u64, heads: u64) -> Self {
+        Self {
+            name: String::new(),
+            layers,
+            hidden,
+            heads,
+            kv_heads: heads,
+            head_dim: hidden / heads.max(1),
+            mlp: Mlp {
+                kind: MlpKind::Gelu,
+                d_ff: hidden.saturating_mul(4),
+            },
+            vocab: 50_257,
+            tied_embeddings: true,
+            positions: Positions::None,
+            norm: Norm {
+                kind: NormKind::LayerNorm,
+                placement: NormPlacement::Pre,
+                qk: QkNorm::None,
+            },
+            biases: Biases::ALL_BUT_HEAD,
+            parallel_layers: false,
+            moe: None,
+            mla: None,
+            window: None,
+            linear: None,
+            mlp_layers: None,
+            output_gate: false,
+            stated: Stated::default(),
+        }
+    }
+
     /// The preset with this name, its weights as published, else the Hugging Face config at this path: a file, a folder with a `config.json`, or `-` for
     /// standard input.
     pub fn find(name_or_path: &str) -> Result<Self> {

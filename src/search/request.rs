@@ -9,11 +9,8 @@ use crate::arch::MlpKind;
 use crate::arch::Moe;
 use crate::arch::Norm;
 use crate::arch::NormKind;
-use crate::arch::NormPlacement;
 use crate::arch::Positions;
 use crate::arch::Preset;
-use crate::arch::QkNorm;
-use crate::arch::Stated;
 use crate::arch::Workload;
 use crate::arch::parameters;
 use crate::error::Result;
@@ -262,31 +259,23 @@ pub const USUAL_WINDOW: u64 = 1024;
 /// What models are built like today, for a search that names none: Llama's parts with a gated MLP, GPT-NeoX's with
 /// a plain one; head and embedding are tied up to four billion parameters.
 pub fn usual_architecture(kind: MlpKind, parameters: u64) -> Architecture {
-    let plain = kind == MlpKind::Gelu;
-    Architecture {
+    let gpt = Architecture {
         name: "searched".to_owned(),
-        layers: 32,
-        hidden: 4096,
-        heads: 32,
-        kv_heads: 32,
-        head_dim: 128,
         mlp: Mlp { kind, d_ff: 11008 },
         vocab: USUAL_VOCABULARY,
         tied_embeddings: parameters < UNTIED_FROM,
         positions: Positions::Rotary,
-        norm: Norm {
-            kind: if plain { NormKind::LayerNorm } else { NormKind::RmsNorm },
-            placement: NormPlacement::Pre,
-            qk: QkNorm::None,
+        ..Architecture::gpt(4096, 32, 32)
+    };
+    match kind {
+        MlpKind::Gelu => gpt,
+        MlpKind::Swiglu => Architecture {
+            norm: Norm {
+                kind: NormKind::RmsNorm,
+                ..gpt.norm
+            },
+            biases: Biases::default(),
+            ..gpt
         },
-        biases: if plain { Biases::ALL_BUT_HEAD } else { Biases::default() },
-        parallel_layers: false,
-        moe: None,
-        mla: None,
-        window: None,
-        linear: None,
-        mlp_layers: None,
-        output_gate: false,
-        stated: Stated::default(),
     }
 }

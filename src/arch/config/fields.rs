@@ -1,130 +1,9 @@
 //! Typed access to a JSON object that remembers which fields were asked for and refuses the rest.
 
 use super::kinds;
+use super::table::table;
 use crate::error::{Error, Result, shortened};
 use serde_json::{Map, Value};
-
-/// Fields that no supported model type derives a shape from; the last group are defaults of text generation that older
-/// versions of `transformers` wrote into every config.
-const IRRELEVANT: &[&str] = &[
-    "_attn_implementation",
-    "_attn_implementation_autoset",
-    "_commit_hash",
-    "_flash_attn_2_enabled",
-    "_name_or_path",
-    "architectures",
-    "attention_dropout",
-    "attn_implementation",
-    "attn_pdrop",
-    "auto_map",
-    "bos_token_id",
-    "cache_implementation",
-    "classifier_dropout",
-    "dropout",
-    "embd_pdrop",
-    "eos_token_id",
-    "for_llm_compressor",
-    "gradient_checkpointing",
-    "hidden_dropout",
-    "id2label",
-    "is_llama_config",
-    "initializer_range",
-    "label2id",
-    "layer_norm_eps",
-    "layer_norm_epsilon",
-    "max_position_embeddings",
-    "max_window_layers",
-    "model_max_length",
-    "neuron",
-    "norm_eps",
-    "norm_epsilon",
-    "original_max_position_embeddings",
-    "output_attentions",
-    "output_hidden_states",
-    "output_router_logits",
-    "pad_token_id",
-    "partial_rotary_factor",
-    "pretraining_tp",
-    "resid_pdrop",
-    "return_dict",
-    "rms_norm_eps",
-    "rope_interleaved",
-    "rope_parameters",
-    "rope_scaling",
-    "rope_theta",
-    "rope_type",
-    "router_aux_loss_coef",
-    "router_jitter_noise",
-    "rotary_dim",
-    "rotary_pct",
-    "task_specific_params",
-    "tokenizer_class",
-    "tokenizer_name",
-    "transformers_version",
-    "unsloth_fixed",
-    "unsloth_version",
-    "use_cache",
-    "bad_words_ids",
-    "begin_suppress_tokens",
-    "chunk_size_feed_forward",
-    "decoder_start_token_id",
-    "diversity_penalty",
-    "do_sample",
-    "early_stopping",
-    "encoder_no_repeat_ngram_size",
-    "exponential_decay_length_penalty",
-    "finetuning_task",
-    "forced_bos_token_id",
-    "forced_eos_token_id",
-    "is_decoder",
-    "length_penalty",
-    "max_length",
-    "min_length",
-    "no_repeat_ngram_size",
-    "num_beam_groups",
-    "num_beams",
-    "num_labels",
-    "num_return_sequences",
-    "output_scores",
-    "prefix",
-    "problem_type",
-    "pruned_heads",
-    "remove_invalid_values",
-    "repetition_penalty",
-    "return_dict_in_generate",
-    "sep_token_id",
-    "suppress_tokens",
-    "temperature",
-    "tf_legacy_loss",
-    "top_k",
-    "top_p",
-    "torchscript",
-    "transformers.js_config",
-    "typical_p",
-    "unk_token_id",
-    "use_bfloat16",
-];
-
-/// Fields of older versions of `transformers` that every decoder leaves off.
-const OFF: &[&str] = &[
-    "add_cross_attention",
-    "cross_attention_hidden_size",
-    "is_encoder_decoder",
-    "tie_encoder_decoder",
-];
-
-/// Elementwise functions; which one makes no difference to shapes.
-const ACTIVATIONS: &[&str] = &[
-    "silu",
-    "swish",
-    "gelu",
-    "gelu_new",
-    "gelu_fast",
-    "gelu_python",
-    "gelu_pytorch_tanh",
-    "relu",
-    "relu2",
-];
 
 /// The fields of one JSON object.
 pub(super) struct Fields<'a> {
@@ -144,7 +23,7 @@ impl<'a> Fields<'a> {
         Self {
             object,
             place,
-            known: IRRELEVANT.to_vec(),
+            known: Vec::new(),
             on: Vec::new(),
             passed_over: Vec::new(),
             is_part: false,
@@ -165,6 +44,32 @@ impl<'a> Fields<'a> {
             is_part: self.is_part,
             ..Self::new(self.object, self.place)
         }
+    }
+
+    /// The object with the fields of these parts beside its own as `part.field`, if there are parts.
+    pub fn flattened(&mut self, parts: &'static [String]) -> Result<Option<Map<String, Value>>> {
+        if parts.is_empty() {
+            return Ok(None);
+        }
+        let mut whole = self.object.clone();
+        for part in parts {
+            match whole.remove(part) {
+                None | Some(Value::Null) => {}
+                Some(Value::Object(inside)) => {
+                    whole.extend(inside.into_iter().map(|(key, value)| (format!("{part}.{key}"), value)));
+                }
+                Some(_) => return self.refuse(part, "an object"),
+            }
+        }
+        Ok(Some(whole))
+    }
+
+    /// What was asked of these fields, asked of another object.
+    pub fn over<'b>(self, object: &'b Map<String, Value>) -> Fields<'b>
+    where
+        'a: 'b,
+    {
+        Fields { object, ..self }
     }
 
     /// The value of a field; `null` counts as absent, as it does in `transformers`.
@@ -207,17 +112,17 @@ impl<'a> Fields<'a> {
     }
 
     /// A size without which there is no model: only a `text_config` may leave it at its default.
-    pub fn size(&mut self, key: &'static str, default: u64) -> Result<u64> {
-        match self.is_part {
-            true => self.number_or(key, default),
-            false => self.number(key),
+    pub fn size(&mut self, key: &'static str, default: Option<u64>) -> Result<u64> {
+        match default.filter(|_| self.is_part) {
+            Some(default) => self.number_or(key, default),
+            None => self.number(key),
         }
     }
 
     /// The first of some names of one field that is in the file, else the first name.
-    pub fn named(&self, keys: &[&'static str]) -> &'static str {
-        let found = keys.iter().find(|key| self.has(key));
-        found.unwrap_or(&keys[0])
+    pub fn named<S: AsRef<str>>(&self, keys: &'static [S]) -> &'static str {
+        let found = keys.iter().find(|key| self.has(key.as_ref()));
+        found.unwrap_or(&keys[0]).as_ref()
     }
 
     /// An integer with the default that `transformers` documents.
@@ -234,18 +139,6 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// One of a few strings.
-    pub fn text(&mut self, key: &'static str, default: Option<&str>, allowed: &[&str]) -> Result<String> {
-        let text = match self.get(key) {
-            None => default,
-            Some(value) => value.as_str(),
-        };
-        match text.filter(|text| allowed.contains(text)) {
-            Some(text) => Ok(text.to_owned()),
-            None => self.refuse(key, &allowed.join(", ")),
-        }
-    }
-
     /// A required string.
     pub fn word(&mut self, key: &'static str) -> Result<&'a str> {
         match self.get(key).and_then(Value::as_str) {
@@ -258,12 +151,12 @@ impl<'a> Fields<'a> {
     pub fn activation(&mut self, key: &'static str, is_gated: bool) -> Result<()> {
         match self.get(key) {
             None => Ok(()),
-            Some(Value::String(name)) if ACTIVATIONS.contains(&&**name) => Ok(()),
+            Some(Value::String(name)) if table().activations.contains(name) => Ok(()),
             Some(Value::String(name)) if is_gated || !name.to_lowercase().contains("glu") => {
                 self.passed_over.push(key.to_owned());
                 Ok(())
             }
-            Some(_) => self.refuse(key, &ACTIVATIONS.join(", ")),
+            Some(_) => self.refuse(key, &table().activations.join(", ")),
         }
     }
 
@@ -314,12 +207,12 @@ impl<'a> Fields<'a> {
     }
 
     /// Fields that change nothing this crate computes.
-    pub fn ignore(&mut self, keys: &[&'static str]) {
-        self.known.extend_from_slice(keys);
+    pub fn ignore<S: AsRef<str>>(&mut self, keys: &'static [S]) {
+        self.known.extend(keys.iter().map(AsRef::as_ref));
     }
 
     /// Fields whose effect is not modelled: absent, null, false, 0 and empty are fine, all else is refused in the end.
-    pub fn unsupported(&mut self, keys: &[&'static str]) {
+    pub fn unsupported(&mut self, keys: &'static [String]) {
         for key in keys {
             if self.get(key).is_some_and(|value| !kinds::says_nothing(value)) {
                 self.on.push(key);
@@ -342,14 +235,19 @@ impl<'a> Fields<'a> {
 
     /// Refuses, all at once, fields that must be off and those that were never asked for and may change a shape.
     pub fn finish(&mut self, model_type: &str) -> Result<()> {
-        self.unsupported(OFF);
+        let table = table();
+        self.unsupported(&table.off);
         let mut refused: Vec<&str> = self.on.clone();
         let mut passed_over = Vec::new();
         for (key, value) in self.object {
-            if self.known.contains(&&**key) || kinds::says_nothing(value) {
+            // Of a part's field, the name inside the part.
+            let name = key.rsplit_once('.').map_or(&**key, |(_, name)| name);
+            let is_known =
+                self.known.contains(&&**key) || table.irrelevant.iter().any(|known| known == name || known == key);
+            if is_known || kinds::says_nothing(value) {
                 continue;
             }
-            match kinds::may_shape(key, value) {
+            match kinds::may_shape(name, value) {
                 true => refused.push(key),
                 false => passed_over.push(key.clone()),
             }

@@ -4,10 +4,14 @@ use super::super::{Architecture, LinearLayers, Positions};
 use super::fields::Fields;
 use crate::error::Result;
 use crate::ops::Recurrence;
+use serde::Deserialize;
 
 /// How a type describes its layers with linear attention.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Hybrid {
+    /// There are none.
+    None,
     /// Gated DeltaNet in all layers but every `full_attention_interval`-th, or as `layer_types` says (Qwen3-Next, Qwen3.5).
     Qwen,
     /// Kimi Delta Attention in the layers that `linear_attn_config` lists.
@@ -29,7 +33,7 @@ enum Block {
 pub(super) fn layers(hybrid: Hybrid, fields: &mut Fields<'_>) -> Result<Option<u64>> {
     match hybrid {
         Hybrid::NemotronH => Ok(Some(blocks(fields)?.len() as u64)),
-        Hybrid::Qwen | Hybrid::Kimi => Ok(None),
+        _ => Ok(None),
     }
 }
 
@@ -37,13 +41,14 @@ pub(super) fn layers(hybrid: Hybrid, fields: &mut Fields<'_>) -> Result<Option<u
 pub(super) fn has_experts(hybrid: Hybrid, fields: &mut Fields<'_>) -> Result<bool> {
     match hybrid {
         Hybrid::NemotronH => Ok(blocks(fields)?.contains(&Block::Experts)),
-        Hybrid::Qwen | Hybrid::Kimi => Ok(true),
+        _ => Ok(true),
     }
 }
 
 /// Sets the layers with linear attention.
 pub(super) fn read(hybrid: Hybrid, fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
     match hybrid {
+        Hybrid::None => Ok(()),
         Hybrid::Qwen => qwen(fields, arch),
         Hybrid::Kimi => kimi(fields, arch),
         Hybrid::NemotronH => nemotron_h(fields, arch),

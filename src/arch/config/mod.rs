@@ -13,29 +13,15 @@
 //! An object with the keys of `data/architectures` is read as it is.
 
 mod fields;
-
-mod gpt;
-
 mod json;
-
 mod kinds;
-
 mod linear;
-
-mod llama;
-
 mod moe;
-
 mod quantized;
-
-mod refused;
-
+mod reader;
 mod stated;
-
-mod types;
-
+mod table;
 mod window;
-
 mod write;
 
 pub use stated::Stated;
@@ -48,65 +34,9 @@ use fields::Fields;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::path::Path;
-
-type Reader = fn(&mut Fields<'_>) -> Result<Architecture>;
-
-/// Types whose fields are named otherwise than in Llama.
-const OTHERS: &[(&str, Reader)] = &[
-    ("bloom", gpt::bloom),
-    ("codegen", gpt::gptj),
-    ("dbrx", gpt::dbrx),
-    ("falcon", gpt::falcon),
-    ("gpt2", gpt::gpt2),
-    ("gpt_bigcode", gpt::gpt_bigcode),
-    ("gpt_neo", gpt::gpt_neo),
-    ("gpt_neox", gpt::gpt_neox),
-    ("gptj", gpt::gptj),
-    ("mpt", gpt::mpt),
-    ("opt", gpt::opt),
-];
-
-/// Types that hold a text model in `text_config`, and the type of that where it does not say.
-const WRAPPERS: &[(&str, &str)] = &[
-    ("aya_vision", "cohere2"),
-    ("gemma3", "gemma3_text"),
-    ("glm4v", "glm4v_text"),
-    ("glm4v_moe", "glm4v_moe_text"),
-    ("idefics3", "llama"),
-    ("internvl", "qwen2"),
-    ("kimi_k25", "deepseek_v3"),
-    ("kimi_vl", "deepseek_v3"),
-    ("llama4", "llama4_text"),
-    ("llava", "llama"),
-    ("llava_next", "llama"),
-    ("llava_next_video", "llama"),
-    ("llava_onevision", "qwen2"),
-    ("mistral3", "mistral"),
-    ("paligemma", "gemma"),
-    ("qwen2_5_vl", "qwen2_5_vl_text"),
-    ("qwen2_audio", "qwen2"),
-    ("qwen2_vl", "qwen2_vl_text"),
-    ("qwen3_5", "qwen3_5_text"),
-    ("qwen3_5_moe", "qwen3_5_moe_text"),
-    ("qwen3_vl", "qwen3_vl_text"),
-    ("qwen3_vl_moe", "qwen3_vl_moe_text"),
-    ("smolvlm", "llama"),
-    ("video_llava", "llama"),
-    ("vipllava", "llama"),
-    ("voxtral", "llama"),
-];
+use table::table;
 
 const TEXT_ONLY: &str = "`text_config` alone is read: what sees or hears is not counted";
-
-/// Fields of a wrapper that has its text model's fields beside them instead of in a `text_config`.
-const BESIDE_TEXT: &[&str] = &[
-    "image_token_id",
-    "video_token_id",
-    "vision_config",
-    "vision_end_token_id",
-    "vision_start_token_id",
-    "vision_token_id",
-];
 
 /// Reads a `config.json`, also from the folder that holds it or, where the path is `-`, from standard input; the model
 /// is named after the file, or after its folder if it is called `config.json`.
@@ -178,13 +108,13 @@ fn read_whole(object: &Map<String, Value>, place: &str) -> Result<Architecture> 
         );
     }
     let model_type = fields.word("model_type")?;
-    let Some((_, text_type)) = WRAPPERS.iter().find(|(known, _)| *known == model_type) else {
+    let Some(text_type) = table().text_config.get(model_type) else {
         return read_text_model(model_type, fields);
     };
     let whole = Stated::read(&mut fields)?;
     let mut arch = match fields.value("text_config").and_then(Value::as_object) {
         None => {
-            fields.ignore(BESIDE_TEXT);
+            fields.ignore(&table().beside_text);
             read_text_model(text_type, fields)?
         }
         Some(text) => {
@@ -209,13 +139,16 @@ fn read_whole(object: &Map<String, Value>, place: &str) -> Result<Architecture> 
 /// Reads the fields of a decoder of this type.
 fn read_text_model(model_type: &str, mut fields: Fields<'_>) -> Result<Architecture> {
     let stated = Stated::read(&mut fields)?;
-    let like = types::TYPES.iter().find(|(known, _)| *known == model_type);
-    let other = OTHERS.iter().find(|(known, _)| *known == model_type);
-    let mut arch = match (like, other) {
-        (Some((_, like)), _) => llama::read(like, &mut fields)?,
-        (None, Some((_, read))) => read(&mut fields)?,
-        (None, None) => return unknown(model_type, &fields),
+    let Some(row) = table().find(model_type) else {
+        return unknown(model_type, &fields);
     };
+    let row = table().variant(row, &mut fields)?;
+    let whole = fields.flattened(&row.parts)?;
+    let mut fields = match &whole {
+        Some(object) => fields.over(object),
+        None => fields,
+    };
+    let mut arch = reader::read(row, &mut fields)?;
     fields.finish(model_type)?;
     arch.stated = arch.stated.or(stated);
     arch.stated.pass_over(&fields.passed_over());
@@ -224,7 +157,7 @@ fn read_text_model(model_type: &str, mut fields: Fields<'_>) -> Result<Architect
 
 /// Why this type is not read.
 fn unknown(model_type: &str, fields: &Fields<'_>) -> Result<Architecture> {
-    if let Some(reason) = refused::reason(model_type) {
+    if let Some(reason) = table().reason(model_type) {
         let allowed = format!("a decoder of attention and MLP layers; {model_type} {reason}");
         return fields.refuse("model_type", &allowed);
     }
@@ -267,10 +200,8 @@ fn is_like_llama(fields: &Fields<'_>) -> bool {
 
 /// Every type that is read.
 fn types() -> impl Iterator<Item = &'static str> {
-    let likes = types::TYPES.iter().map(|(name, _)| *name);
-    let others = OTHERS.iter().map(|(name, _)| *name);
-    let wrappers = WRAPPERS.iter().map(|(name, _)| *name);
-    likes.chain(others).chain(wrappers)
+    let table = table();
+    table.types.keys().chain(table.text_config.keys()).map(String::as_str)
 }
 
 #[cfg(test)]

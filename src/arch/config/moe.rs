@@ -3,43 +3,48 @@
 use super::super::validate::MAX_LAYERS;
 use super::super::{Architecture, Moe};
 use super::fields::Fields;
-use super::llama::Switch;
+use super::table::Given;
 use crate::error::Result;
+use serde::Deserialize;
 
-/// How a type describes its experts.
-#[derive(Clone, Copy)]
+/// How a type describes its experts; a default of 0 means that the field must be there.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Experts {
-    /// Names of the field with their number, and what its absence means; `None` = it must be there.
-    count: (&'static [&'static str], Option<u64>),
-    top_k: (&'static str, Option<u64>),
-    d_ff: &'static str,
+    count_fields: Vec<String>,
+    count: u64,
+    top_k_field: String,
+    top_k: u64,
+    d_ff: String,
     shared: Shared,
     dense: Dense,
-    router_bias: Switch,
+    router_bias: Given<bool>,
     bias: bool,
     shared_gate: bool,
     /// The field with the width that experts take in place of the residual stream.
-    latent: Option<&'static str>,
+    latent: Option<String>,
 }
 
 /// The width of the shared experts.
-#[derive(Clone, Copy)]
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
 enum Shared {
     None,
     /// As many experts as the field says, each as wide as a routed one.
-    Experts(&'static str, u64),
+    Experts(String, u64),
     /// As wide as the field says.
-    Width(&'static str, u64),
+    Width(String, u64),
     /// As wide as a routed expert.
     One,
 }
 
 /// Which layers keep the dense MLP.
-#[derive(Clone, Copy)]
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
 enum Dense {
     None,
     /// As many leading ones as the field says.
-    Leading(&'static str, u64),
+    Leading(String, u64),
     /// `mlp_layer_types` says for each, else as many leading ones as `first_k_dense_replace` says.
     Listed(u64),
     /// All but every `decoder_sparse_step`-th, and those of `mlp_only_layers`.
@@ -50,197 +55,39 @@ enum Dense {
     Ernie,
 }
 
-pub(super) const MIXTRAL: Experts = Experts {
-    count: (&["num_local_experts", "num_experts"], Some(8)),
-    top_k: ("num_experts_per_tok", Some(2)),
-    d_ff: "intermediate_size",
-    shared: Shared::None,
-    dense: Dense::None,
-    router_bias: Switch::Off,
-    bias: false,
-    shared_gate: false,
-    latent: None,
-};
-
-pub(super) const PHI: Experts = Experts {
-    count: (MIXTRAL.count.0, Some(16)),
-    ..MIXTRAL
-};
-
-pub(super) const GRANITE_SHARED: Experts = Experts {
-    shared: Shared::Width("shared_intermediate_size", 0),
-    ..MIXTRAL
-};
-
-pub(super) const OLMOE: Experts = Experts {
-    count: (MIXTRAL.count.0, Some(64)),
-    top_k: ("num_experts_per_tok", Some(8)),
-    ..MIXTRAL
-};
-
-pub(super) const MINIMAX_M2: Experts = Experts {
-    count: (MIXTRAL.count.0, Some(256)),
-    top_k: ("num_experts_per_tok", Some(8)),
-    shared: Shared::Width("shared_intermediate_size", 0),
-    router_bias: Switch::On,
-    ..MIXTRAL
-};
-
-pub(super) const GPT_OSS: Experts = Experts {
-    count: (MIXTRAL.count.0, Some(128)),
-    top_k: ("num_experts_per_tok", Some(4)),
-    router_bias: Switch::On,
-    bias: true,
-    ..MIXTRAL
-};
-
-pub(super) const LLAMA4: Experts = Experts {
-    count: (MIXTRAL.count.0, Some(16)),
-    top_k: ("num_experts_per_tok", Some(1)),
-    shared: Shared::One,
-    dense: Dense::Llama4,
-    ..MIXTRAL
-};
-
-pub(super) const QWEN3: Experts = Experts {
-    count: (MIXTRAL.count.0, Some(128)),
-    top_k: ("num_experts_per_tok", Some(8)),
-    d_ff: "moe_intermediate_size",
-    dense: Dense::Qwen,
-    ..MIXTRAL
-};
-
-pub(super) const QWEN2: Experts = Experts {
-    count: (MIXTRAL.count.0, Some(60)),
-    top_k: ("num_experts_per_tok", Some(4)),
-    shared: Shared::Width("shared_expert_intermediate_size", 5632),
-    shared_gate: true,
-    ..QWEN3
-};
-
-pub(super) const QWEN3_NEXT: Experts = Experts {
-    count: (MIXTRAL.count.0, Some(512)),
-    top_k: ("num_experts_per_tok", Some(10)),
-    shared: Shared::Width("shared_expert_intermediate_size", 512),
-    ..QWEN2
-};
-
-pub(super) const QWEN3_5: Experts = Experts {
-    count: (MIXTRAL.count.0, Some(256)),
-    top_k: ("num_experts_per_tok", Some(8)),
-    ..QWEN3_NEXT
-};
-
-pub(super) const DEEPSEEK_V3: Experts = Experts {
-    count: (&["n_routed_experts", "num_local_experts", "num_experts"], None),
-    top_k: ("num_experts_per_tok", None),
-    d_ff: "moe_intermediate_size",
-    shared: Shared::Experts("n_shared_experts", 1),
-    dense: Dense::Leading("first_k_dense_replace", 3),
-    router_bias: Switch::On,
-    ..MIXTRAL
-};
-
-pub(super) const DEEPSEEK_V2: Experts = Experts {
-    shared: Shared::Experts("n_shared_experts", 2),
-    dense: Dense::Leading("first_k_dense_replace", 0),
-    router_bias: Switch::Off,
-    ..DEEPSEEK_V3
-};
-
-pub(super) const GLM4: Experts = Experts {
-    dense: Dense::Leading("first_k_dense_replace", 1),
-    ..DEEPSEEK_V3
-};
-
-pub(super) const GLM4_LITE: Experts = Experts {
-    dense: Dense::Listed(1),
-    ..DEEPSEEK_V3
-};
-
-pub(super) const KIMI_LINEAR: Experts = Experts {
-    top_k: ("num_experts_per_token", None),
-    shared: Shared::Experts("num_shared_experts", 1),
-    dense: Dense::Leading("first_k_dense_replace", 1),
-    ..DEEPSEEK_V3
-};
-
-pub(super) const NEMOTRON_H: Experts = Experts {
-    shared: Shared::Width("moe_shared_expert_intermediate_size", 7688),
-    dense: Dense::None,
-    latent: Some("moe_latent_size"),
-    ..DEEPSEEK_V3
-};
-
-pub(super) const DOTS1: Experts = Experts {
-    shared: Shared::Experts("n_shared_experts", 0),
-    dense: Dense::Leading("first_k_dense_replace", 0),
-    ..DEEPSEEK_V3
-};
-
-pub(super) const ERNIE: Experts = Experts {
-    count: (&["moe_num_experts"], Some(64)),
-    top_k: ("moe_k", Some(6)),
-    shared: Shared::Experts("moe_num_shared_experts", 2),
-    dense: Dense::Ernie,
-    ..DEEPSEEK_V3
-};
-
-/// Ling and Ring: the correction of the router came with their second generation.
-pub(super) const BAILING: Experts = Experts {
-    shared: Shared::Experts("num_shared_experts", 0),
-    dense: Dense::Leading("first_k_dense_replace", 0),
-    router_bias: Switch::Field(&["moe_router_enable_expert_bias"], false),
-    ..DEEPSEEK_V3
-};
-
-pub(super) const EXAONE: Experts = Experts {
-    shared: Shared::Experts("num_shared_experts", 1),
-    ..GLM4_LITE
-};
-
-pub(super) const AFMOE: Experts = Experts {
-    shared: Shared::Experts("num_shared_experts", 2),
-    dense: Dense::Leading("num_dense_layers", 1),
-    ..DEEPSEEK_V3
-};
-
-pub(super) const FLEX_OLMO: Experts = Experts {
-    count: (MIXTRAL.count.0, Some(7)),
-    top_k: ("num_experts_per_tok", Some(5)),
-    ..MIXTRAL
-};
-
 /// Reads the experts into the architecture.
-pub(super) fn read(experts: &Experts, fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
-    let number = |fields: &mut Fields<'_>, key, default| match default {
-        Some(default) => fields.number_or(key, default),
-        None => fields.number(key),
+pub(super) fn read(experts: &'static Experts, fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
+    let number = |fields: &mut Fields<'_>, key: &'static str, default| match default {
+        0 => fields.number(key),
+        default => fields.number_or(key, default),
     };
-    let count_key = fields.named(experts.count.0);
-    let count = number(fields, count_key, experts.count.1)?;
+    let count_key = fields.named(&experts.count_fields);
+    let count = number(fields, count_key, experts.count)?;
     if count == 0 {
         // The shared experts are all there is.
         ignore(experts, fields);
-        if let Shared::Width(key, default) = experts.shared {
-            arch.mlp.d_ff = fields.number_or(key, default)?;
+        if let Shared::Width(key, default) = &experts.shared {
+            arch.mlp.d_ff = fields.number_or(key, *default)?;
         }
         return Ok(());
     }
-    let top_k = number(fields, experts.top_k.0, experts.top_k.1)?;
-    let d_ff = fields.number(experts.d_ff)?;
-    let shared_d_ff = match experts.shared {
+    let top_k = number(fields, &experts.top_k_field, experts.top_k)?;
+    let d_ff = fields.number(&experts.d_ff)?;
+    let shared_d_ff = match &experts.shared {
         Shared::None => 0,
         Shared::Experts(key, default) => {
-            let key = fields.named(&[key, "n_shared_experts", "num_shared_experts"]);
-            fields.number_or(key, default)?.saturating_mul(d_ff)
+            let key = match fields.has(key) {
+                true => key,
+                false => fields.named(&["n_shared_experts", "num_shared_experts"]),
+            };
+            fields.number_or(key, *default)?.saturating_mul(d_ff)
         }
-        Shared::Width(key, default) => fields.number_or(key, default)?,
+        Shared::Width(key, default) => fields.number_or(key, *default)?,
         Shared::One => d_ff,
     };
     // More layers than any architecture may have are refused later.
     let layers = arch.layers_with_mlp().min(MAX_LAYERS);
-    let (dense_layers, interval) = dense(experts.dense, fields, layers)?;
+    let (dense_layers, interval) = dense(&experts.dense, fields, layers)?;
     if dense_layers >= arch.layers_with_mlp() {
         // No layer has any.
         return Ok(());
@@ -254,7 +101,7 @@ pub(super) fn read(experts: &Experts, fields: &mut Fields<'_>, arch: &mut Archit
         interval,
         router_bias: experts.router_bias.read(fields)?,
         shared_gate: experts.shared_gate && shared_d_ff > 0,
-        latent: match experts.latent {
+        latent: match &experts.latent {
             Some(key) => fields.optional(key)?,
             None => None,
         },
@@ -268,27 +115,26 @@ pub(super) fn read(experts: &Experts, fields: &mut Fields<'_>, arch: &mut Archit
 }
 
 /// Knows the fields of experts that no layer has.
-pub(super) fn ignore(experts: &Experts, fields: &mut Fields<'_>) {
-    fields.ignore(experts.count.0);
-    fields.ignore(&[experts.top_k.0, experts.d_ff]);
-    if let Some(key) = experts.latent {
-        fields.ignore(&[key]);
-    }
-    if let Shared::Experts(key, _) | Shared::Width(key, _) = experts.shared {
-        fields.ignore(&[key]);
+pub(super) fn ignore(experts: &'static Experts, fields: &mut Fields<'_>) {
+    fields.ignore(&experts.count_fields);
+    fields.ignore(std::slice::from_ref(&experts.top_k_field));
+    fields.ignore(std::slice::from_ref(&experts.d_ff));
+    fields.ignore(experts.latent.as_slice());
+    if let Shared::Experts(key, _) | Shared::Width(key, _) = &experts.shared {
+        fields.ignore(std::slice::from_ref(key));
     }
 }
 
 /// Leading dense layers, and the interval of layers with experts after them.
-fn dense(rule: Dense, fields: &mut Fields<'_>, layers: u64) -> Result<(u64, u64)> {
+fn dense(rule: &'static Dense, fields: &mut Fields<'_>, layers: u64) -> Result<(u64, u64)> {
     match rule {
         Dense::None => Ok((0, 1)),
         Dense::Leading(key, default) => {
             fields.only("moe_layer_freq", 1)?;
-            Ok((fields.number_or(key, default)?, 1))
+            Ok((fields.number_or(key, *default)?, 1))
         }
         Dense::Listed(default) => {
-            let leading = fields.number_or("first_k_dense_replace", default)?;
+            let leading = fields.number_or("first_k_dense_replace", *default)?;
             let Some(types) = fields.texts("mlp_layer_types")? else {
                 return Ok((leading, 1));
             };

@@ -1,24 +1,28 @@
 //! Which layers slide: the ways in which configs say so.
 
+use super::super::validate::MAX_LAYERS;
 use super::super::{Architecture, Window};
 use super::fields::Fields;
+use super::table::Row;
 use crate::error::Result;
+use serde::Deserialize;
+use serde_json::Value;
 
-/// Which layers of a type see a window of keys only.
-#[derive(Clone, Copy)]
+/// Which layers of a type see a window of keys only; a size of 0 is none.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Slides {
     None,
-    /// All, where `sliding_window` is there or has a default.
-    All(Option<u64>),
+    All(u64),
     /// Those from `max_window_layers` on, where a flag says so or the type has none.
     From {
-        flag: Option<&'static str>,
+        flag: Option<String>,
         first: u64,
     },
     /// All but every so many-th.
     Every {
         interval: u64,
-        size: Option<u64>,
+        size: u64,
     },
     /// All but every so many-th sees its own chunk of the sequence.
     Chunks {
@@ -28,26 +32,25 @@ pub(super) enum Slides {
 }
 
 /// Sets the window of the architecture; `layer_types` has the last word on which layers use it.
-pub(super) fn read(slides: Slides, fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
+pub(super) fn read(row: &'static Row, fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
     let layers = arch.layers;
-    let mut field = "sliding_window";
-    let (size, implied) = match slides {
+    let field = &*row.window_field;
+    let (size, implied) = match &row.window {
         Slides::None => return full_attention(fields, arch),
-        Slides::All(default) => (size_or(fields, default)?, layers),
+        Slides::All(size) => (size_or(fields, field, *size)?, layers),
         Slides::From { flag, first } => {
-            let on = flag.map_or(Ok(true), |flag| fields.flag(flag, false))?;
-            let size = size_or(fields, Some(4096))?.filter(|_| on);
-            let first = fields.number_or("max_window_layers", first)?;
+            let on = flag.as_ref().map_or(Ok(true), |flag| fields.flag(flag, false))?;
+            let size = size_or(fields, field, 4096)?.filter(|_| on);
+            let first = fields.number_or("max_window_layers", *first)?;
             (size, layers.saturating_sub(first))
         }
         Slides::Every { interval, size } => {
-            let interval = pattern(fields, interval)?;
-            (size_or(fields, size)?, layers - layers / interval)
+            let interval = pattern(fields, *interval)?;
+            (size_or(fields, field, *size)?, layers - layers / interval)
         }
         Slides::Chunks { interval, size } => {
-            field = "attention_chunk_size";
-            let size = fields.number_or(field, size)?;
-            (Some(size), rotated(fields, layers, interval)?)
+            let size = size_or(fields, field, *size)?;
+            (size, rotated(fields, layers, *interval)?)
         }
     };
     let sliding = layer_types(fields, layers)?.unwrap_or(implied);
@@ -60,7 +63,7 @@ pub(super) fn read(slides: Slides, fields: &mut Fields<'_>, arch: &mut Architect
         (_, None) => None,
         (layers, Some(size)) => Some(Window { size, layers }),
     };
-    if arch.window.is_some() && matches!(slides, Slides::Chunks { .. }) {
+    if arch.window.is_some() && matches!(row.window, Slides::Chunks { .. }) {
         arch.stated.leave_out(
             "attention in chunks is taken as a sliding window of the same size, which sees up to twice the keys",
         );
@@ -68,10 +71,10 @@ pub(super) fn read(slides: Slides, fields: &mut Fields<'_>, arch: &mut Architect
     Ok(())
 }
 
-/// `sliding_window`, where an explicit null means none.
-fn size_or(fields: &mut Fields<'_>, default: Option<u64>) -> Result<Option<u64>> {
-    let default = default.filter(|_| !fields.has("sliding_window"));
-    Ok(fields.optional("sliding_window")?.or(default))
+/// The size of the window, where an explicit null means none.
+fn size_or(fields: &mut Fields<'_>, field: &'static str, default: u64) -> Result<Option<u64>> {
+    let default = Some(default).filter(|size| *size > 0 && !fields.has(field));
+    Ok(fields.optional(field)?.or(default))
 }
 
 /// Types without windows may still list their layers.
@@ -88,23 +91,47 @@ fn full_attention(fields: &mut Fields<'_>, arch: &Architecture) -> Result<()> {
     }
 }
 
-/// How many layers `layer_types` says slide.
+/// How many layers slide by the field that lists them.
 fn layer_types(fields: &mut Fields<'_>, layers: u64) -> Result<Option<u64>> {
-    let Some(types) = fields.texts("layer_types")? else {
-        return Ok(None);
+    let key = fields.named(&["layer_types", "attention_types"]);
+    let types = match fields.texts("layer_types")? {
+        Some(types) => types,
+        None if fields.has("attention_types") => repeated(fields),
+        None => return Ok(None),
     };
-    let slides = |kind: &&&str| matches!(**kind, "sliding_attention" | "chunked_attention");
+    let slides = |kind: &&&str| matches!(**kind, "sliding_attention" | "chunked_attention" | "local");
     let sliding = types.iter().filter(slides).count();
     let full = types
         .iter()
-        .filter(|kind| matches!(**kind, "full_attention" | "attention"))
+        .filter(|kind| matches!(**kind, "full_attention" | "attention" | "global"))
         .count();
     if types.len() as u64 != layers || sliding + full != types.len() {
-        let allowed = "full_attention or sliding_attention for each of num_hidden_layers; \
-            state-space layers and others are of a kind that this program does not read here";
-        return fields.refuse("layer_types", allowed);
+        let allowed = match key {
+            "attention_types" => format!("[[[\"global\", \"local\"], {}]]", layers / 2),
+            _ => "full_attention or sliding_attention for each of num_hidden_layers; \
+                  state-space layers and others are of a kind that this program does not read here"
+                .to_owned(),
+        };
+        return fields.refuse(key, &allowed);
     }
     Ok(Some(sliding as u64))
+}
+
+/// How GPT-Neo lists its layers: `[[["global", "local"], 6]]` has six of both.
+fn repeated<'a>(fields: &mut Fields<'a>) -> Vec<&'a str> {
+    let mut kinds = Vec::new();
+    let value = fields.value("attention_types").and_then(Value::as_array);
+    for group in value.into_iter().flatten() {
+        let (names, times) = (
+            group.get(0).and_then(Value::as_array),
+            group.get(1).and_then(Value::as_u64),
+        );
+        let times = times.unwrap_or(0).min(MAX_LAYERS);
+        for _ in 0..times {
+            kinds.extend(names.into_iter().flatten().filter_map(Value::as_str));
+        }
+    }
+    kinds
 }
 
 /// Of how many layers one sees everything: a number, or letters for one period (`LLLG`).

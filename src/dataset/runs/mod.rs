@@ -19,9 +19,7 @@ pub use native::{columns_markdown, read_csv_text, read_objects, write_runs};
 use self::cells::Cells;
 use super::columns::Parquet;
 use super::{Filter, Skipped};
-use crate::arch::{
-    Architecture, Biases, Mlp, MlpKind, Norm, NormKind, NormPlacement, Positions, QkNorm, Stated, Workload,
-};
+use crate::arch::{Architecture, Biases, Mlp, MlpKind, Workload};
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, GpuCatalog};
 use crate::units::{BytesPerSecond, Seconds};
@@ -315,31 +313,12 @@ fn gpt(
     }
     Ok(Architecture {
         name: name.to_owned(),
-        layers,
-        hidden,
-        heads,
-        kv_heads: heads,
-        head_dim: hidden / heads,
         mlp: Mlp {
             kind: MlpKind::Gelu,
             d_ff,
         },
         vocab,
-        tied_embeddings: true,
-        positions: Positions::None,
-        norm: Norm {
-            kind: NormKind::LayerNorm,
-            placement: NormPlacement::Pre,
-            qk: QkNorm::None,
-        },
         biases: Biases::default(),
-        parallel_layers: false,
-        moe: None,
-        mla: None,
-        window: None,
-        linear: None,
-        mlp_layers: None,
-        output_gate: false,
-        stated: Stated::default(),
+        ..Architecture::gpt(hidden, layers, heads)
     })
 }

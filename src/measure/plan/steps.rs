@@ -2,8 +2,7 @@
 
 use super::{Set, Sizing, gemms};
 use crate::arch::{
-    Architecture, Biases, Item, Mlp, MlpKind, Mode, Norm, NormKind, NormPlacement, Positions, Practice, QkNorm, Stated,
-    Workload, lower, memory_use,
+    Architecture, Biases, Item, Mlp, MlpKind, Mode, Norm, NormKind, Positions, Practice, Workload, lower, memory_use,
 };
 use crate::measure::device::Case;
 use crate::random::Random;
@@ -101,54 +100,37 @@ fn draw(sizing: &Sizing<'_>, mode: Mode, random: &mut Random) -> PlannedStep {
         Mode::Prefill => Workload::prefill(batch, length),
         Mode::Decode => Workload::decode(batch, length),
     };
-    let (kind, d_ff, norm) = match is_llama {
-        true => (
-            MlpKind::Swiglu,
-            (8 * hidden / 3).next_multiple_of(32),
-            NormKind::RmsNorm,
-        ),
-        false => (MlpKind::Gelu, 4 * hidden, NormKind::LayerNorm),
-    };
     let style = if is_llama { "llama" } else { "gpt" };
     let name = format!("{style}-{layers}x{hidden}-heads-{heads}-vocab-{vocab}");
     let workload = Workload {
         dtype: gemms::most_wanted(sizing),
         ..workload
     };
+    let gpt = Architecture {
+        name: name.clone(),
+        vocab,
+        tied_embeddings: false,
+        positions: Positions::Learned { max: 4096 },
+        ..Architecture::gpt(hidden, layers, heads)
+    };
     PlannedStep {
         name: format!("{name}, {workload}"),
         workload,
-        architecture: Architecture {
-            name,
-            layers,
-            hidden,
-            heads,
-            kv_heads: heads,
-            head_dim,
-            mlp: Mlp { kind, d_ff },
-            vocab,
-            tied_embeddings: false,
-            positions: match is_llama {
-                true => Positions::Rotary,
-                false => Positions::Learned { max: 4096 },
+        architecture: match is_llama {
+            false => gpt,
+            true => Architecture {
+                mlp: Mlp {
+                    kind: MlpKind::Swiglu,
+                    d_ff: (8 * hidden / 3).next_multiple_of(32),
+                },
+                positions: Positions::Rotary,
+                norm: Norm {
+                    kind: NormKind::RmsNorm,
+                    ..gpt.norm
+                },
+                biases: Biases::default(),
+                ..gpt
             },
-            norm: Norm {
-                kind: norm,
-                placement: NormPlacement::Pre,
-                qk: QkNorm::None,
-            },
-            biases: match is_llama {
-                true => Biases::default(),
-                false => Biases::ALL_BUT_HEAD,
-            },
-            parallel_layers: false,
-            moe: None,
-            mla: None,
-            window: None,
-            linear: None,
-            mlp_layers: None,
-            output_gate: false,
-            stated: Stated::default(),
         },
     }
 }

@@ -1,0 +1,251 @@
+//! `data/hf-types.toml`: what each model type has; the file says what its keys mean.
+
+use super::super::{MlpKind, NormKind, NormPlacement, QkNorm};
+use super::fields::Fields;
+use super::linear::Hybrid;
+use super::moe::Experts;
+use super::window::Slides;
+use crate::error::Result;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+static TABLE: LazyLock<Table> = built_in!("data/hf-types.toml");
+
+/// What is known of all types.
+pub(super) fn table() -> &'static Table {
+    &TABLE
+}
+
+/// The document, with every row filled in from the row that it is built on.
+#[derive(Deserialize)]
+#[serde(try_from = "Document")]
+pub(super) struct Table {
+    pub irrelevant: Vec<String>,
+    pub off: Vec<String>,
+    pub activations: Vec<String>,
+    pub harmless_words: Vec<String>,
+    pub shaping_words: Vec<String>,
+    pub beside_text: Vec<String>,
+    pub left_out: BTreeMap<String, String>,
+    /// The type of the text model of each wrapper.
+    pub text_config: BTreeMap<String, String>,
+    pub refused: Vec<Refused>,
+    pub types: BTreeMap<String, Row>,
+    bases: BTreeMap<String, Row>,
+}
+
+/// Types that cannot be timed.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Refused {
+    pub reason: String,
+    pub types: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    irrelevant: Vec<String>,
+    off: Vec<String>,
+    activations: Vec<String>,
+    harmless_words: Vec<String>,
+    shaping_words: Vec<String>,
+    beside_text: Vec<String>,
+    left_out: BTreeMap<String, String>,
+    text_config: BTreeMap<String, String>,
+    refused: Vec<Refused>,
+    types: Map<String, Value>,
+    bases: Map<String, Value>,
+    experts: Map<String, Value>,
+}
+
+/// What a type has.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Row {
+    pub hidden: Vec<String>,
+    pub heads: Vec<String>,
+    pub kv_heads: Vec<String>,
+    pub head_dim: Vec<String>,
+    pub layers: Vec<String>,
+    pub d_ff: Vec<String>,
+    pub vocab: Vec<String>,
+    pub sizes: Vec<u64>,
+    pub kv_heads_default: u64,
+    pub head_dim_default: u64,
+    pub one_kv_head: Given<bool>,
+    pub d_ff_per_hidden: Given<u64>,
+    pub activations: Vec<String>,
+    pub tied: bool,
+    pub mlp: MlpKind,
+    pub positions: Position,
+    pub norm: NormKind,
+    pub norm_bias: bool,
+    pub placement: NormPlacement,
+    pub qk: (QkNorm, Given<bool>),
+    pub qkv_bias: Given<bool>,
+    pub output_bias: Given<bool>,
+    pub mlp_bias: Given<bool>,
+    pub head_bias: Given<bool>,
+    pub parallel: Given<bool>,
+    pub parallel_norms: Given<u64>,
+    pub window: Slides,
+    pub window_field: String,
+    pub linear: Hybrid,
+    pub experts: Option<Experts>,
+    pub latent: bool,
+    pub sinks: bool,
+    pub xielu: bool,
+    pub output_gate: bool,
+    #[serde(default)]
+    pub parts: Vec<String>,
+    #[serde(default, rename = "where")]
+    variants: BTreeMap<String, String>,
+    #[serde(default)]
+    pub skips: Vec<String>,
+    #[serde(default)]
+    pub off: Vec<String>,
+    #[serde(default)]
+    pub only: BTreeMap<String, Vec<serde_json::Value>>,
+    #[serde(default)]
+    pub same: BTreeMap<String, String>,
+    #[serde(default)]
+    pub left_out: BTreeMap<String, String>,
+}
+
+/// Positions of a type.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Position {
+    Rotary,
+    Alibi,
+    None,
+    /// The field with their number, and how many rows more the table has.
+    Learned(String, u64),
+    /// ALiBi where this is on, else rotary.
+    AlibiWhere(Given<bool>),
+}
+
+/// What a type always has, or what a field says: its names, each with what its absence means.
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub(super) enum Given<T> {
+    Always(T),
+    Field(BTreeMap<String, T>),
+}
+
+impl<T: Copy> Given<T> {
+    fn read_by(
+        &'static self,
+        fields: &mut Fields<'_>,
+        read: impl Fn(&mut Fields<'_>, &'static str, T) -> Result<T>,
+    ) -> Result<T> {
+        match self {
+            Self::Always(value) => Ok(*value),
+            Self::Field(names) => {
+                let mut known = names.iter();
+                let found = known.find(|(name, _)| fields.has(name)).or(names.first_key_value());
+                let (name, default) = found.expect("a name, which a test of the table reads");
+                read(fields, name, *default)
+            }
+        }
+    }
+}
+
+impl Given<bool> {
+    pub fn read(&'static self, fields: &mut Fields<'_>) -> Result<bool> {
+        self.read_by(fields, |fields, name, default| fields.flag(name, default))
+    }
+}
+
+impl Given<u64> {
+    pub fn read(&'static self, fields: &mut Fields<'_>) -> Result<u64> {
+        self.read_by(fields, |fields, name, default| fields.number_or(name, default))
+    }
+}
+
+impl Table {
+    /// The row of a type.
+    pub fn find(&self, model_type: &str) -> Option<&Row> {
+        self.types.get(model_type)
+    }
+
+    /// The row that is read for this one, given the flags of the file.
+    pub fn variant(&'static self, row: &'static Row, fields: &mut Fields<'_>) -> Result<&'static Row> {
+        let mut found = row;
+        for (flag, variant) in &row.variants {
+            if fields.flag(flag, false)? {
+                found = &self.bases[variant];
+            }
+        }
+        Ok(found)
+    }
+
+    /// Why models of this type cannot be timed, if that is known.
+    pub fn reason(&self, model_type: &str) -> Option<&str> {
+        let of_type = |row: &&Refused| row.types.iter().any(|known| known == model_type);
+        self.refused.iter().find(of_type).map(|row| &*row.reason)
+    }
+}
+
+impl TryFrom<Document> for Table {
+    type Error = String;
+
+    fn try_from(file: Document) -> std::result::Result<Self, String> {
+        let mut all = file.bases.clone();
+        all.extend(file.types.clone());
+        let rows = |names: &Map<String, Value>| {
+            let row = |name: &String| {
+                let mut row = filled(name, &all)?;
+                if let Some(Value::String(name)) = row.remove("experts")
+                    && name != "none"
+                {
+                    row.insert("experts".to_owned(), filled(&name, &file.experts)?.into());
+                }
+                let row = Row::deserialize(Value::Object(row));
+                Ok((name.clone(), row.map_err(|error| format!("{name}: {error}"))?))
+            };
+            names
+                .keys()
+                .map(row)
+                .collect::<std::result::Result<BTreeMap<_, _>, String>>()
+        };
+        Ok(Self {
+            types: rows(&file.types)?,
+            bases: rows(&file.bases)?,
+            irrelevant: file.irrelevant,
+            off: file.off,
+            activations: file.activations,
+            harmless_words: file.harmless_words,
+            shaping_words: file.shaping_words,
+            beside_text: file.beside_text,
+            left_out: file.left_out,
+            text_config: file.text_config,
+            refused: file.refused,
+        })
+    }
+}
+
+/// A row over the one that it is built on; `skips` and `off` add up.
+fn filled(name: &str, rows: &Map<String, Value>) -> std::result::Result<Map<String, Value>, String> {
+    let unknown = || format!("no row is called `{name}`");
+    let mut row = rows.get(name).and_then(Value::as_object).ok_or_else(unknown)?.clone();
+    let Some(Value::String(like)) = row.remove("like") else {
+        return Ok(row);
+    };
+    if like == name {
+        return Err(format!("`{name}` is built on itself"));
+    }
+    let mut whole = filled(&like, rows)?;
+    for (key, value) in row {
+        match (whole.get_mut(&key), value) {
+            (Some(Value::Array(known)), Value::Array(more)) if key == "skips" || key == "off" => known.extend(more),
+            (_, value) => {
+                whole.insert(key, value);
+            }
+        }
+    }
+    Ok(whole)
+}
