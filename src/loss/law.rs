@@ -54,6 +54,11 @@ pub struct Size {
 }
 
 impl Size {
+    /// All parameters that a token visits.
+    pub fn parameters(&self) -> f64 {
+        self.blocks + self.embeddings
+    }
+
     /// Hidden width over layers.
     pub fn aspect_ratio(&self) -> f64 {
         self.width / self.layers
@@ -114,11 +119,11 @@ impl Law {
             Form::WidthDepth => {
                 let of_width = (c[5] - c[6] * (size.width / 512.0).ln()).exp();
                 let of_layers = (c[7] - c[8] * (size.layers / 12.0).ln()).exp();
-                of_width + of_layers + of_parameters(size.blocks + size.embeddings)
+                of_width + of_layers + of_parameters(size.parameters())
             }
             Form::Total => {
                 let penalty = self.penalty.as_ref().map_or(0.0, |c| penalty(c, ratio));
-                (c[1] - c[2] * ((size.blocks + size.embeddings).ln() - penalty)).exp()
+                (c[1] - c[2] * (size.parameters().ln() - penalty)).exp()
             }
         }
     }

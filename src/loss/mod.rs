@@ -49,6 +49,8 @@ named_enum! {
         BeyondSizes = "beyond_2b",
         /// Fewer than fifty million.
         BelowSizes = "below_50m",
+        /// More than 200 tokens a parameter.
+        OverTrained = "beyond_200_tokens_a_parameter",
         /// Hidden width over layers below 10.
         Deep = "aspect_below_10",
         /// The laws for experts hold between 1 and 512 of them.
@@ -78,6 +80,7 @@ impl Reason {
         match self {
             Self::BeyondSizes
             | Self::BelowSizes
+            | Self::OverTrained
             | Self::Deep
             | Self::ManyExperts
             | Self::AspectRatio
@@ -93,6 +96,9 @@ impl Reason {
         match self {
             Self::BeyondSizes => "more than 2 billion parameters in the layers",
             Self::BelowSizes => "fewer than 50 million parameters in the layers",
+            Self::OverTrained => {
+                "more than 200 tokens a parameter, where laws that add a term of size and one of tokens err"
+            }
             Self::Deep => "hidden size over layers below 10",
             Self::ManyExperts => "more than 512 experts for one that a token visits",
             Self::InsideExperts => "the shape inside an MoE",
@@ -337,8 +343,8 @@ impl Model {
             && limits.head_dim.is_inside(profile.head_dim)
     }
 
-    /// How much is known of a difference, and why not more.
-    pub fn evidence(&self, shape: &Profile, reference: &Profile) -> (Evidence, Vec<Reason>) {
+    /// How much is known of a difference after so many tokens, and why not more.
+    pub fn evidence(&self, shape: &Profile, reference: &Profile, tokens: f64) -> (Evidence, Vec<Reason>) {
         let limits = &self.terms.limits;
         let either = |test: &dyn Fn(&Profile) -> bool| test(shape) || test(reference);
         let ratio = |profile: &Profile| profile.size.aspect_ratio();
@@ -349,6 +355,7 @@ impl Model {
         let applies = |reason: &Reason| match reason {
             Reason::BeyondSizes => either(&|p| unfitted(p) && blocks(p) > 1e9),
             Reason::BelowSizes => either(&|p| unfitted(p) && blocks(p) < 1e9),
+            Reason::OverTrained => !limits.tokens_a_parameter.is_inside(tokens / shape.size.parameters()),
             Reason::Deep => either(&|p| outside(p) && ratio(p) < 100.0),
             Reason::ManyExperts => either(&|p| !self.terms.experts_inside(p.sparsity)),
             Reason::InsideExperts => either(&experts),
@@ -373,7 +380,7 @@ impl Model {
 
     /// The difference of a shape to a reference, both after so many tokens, with what is known of it.
     pub fn compare(&self, shape: &Profile, reference: &Profile, tokens: f64) -> Comparison {
-        let (evidence, reasons) = self.evidence(shape, reference);
+        let (evidence, reasons) = self.evidence(shape, reference, tokens);
         let answered = evidence != Evidence::Refused;
         Comparison {
             evidence,
@@ -451,7 +458,7 @@ impl Model {
         let figures = &self.terms.unexplained;
         let largest = shape.size.blocks.max(reference.size.blocks);
         let inside = self.terms.limits.parameters.is_inside(largest) || largest < 1e9;
-        let (_, reasons) = self.evidence(shape, reference);
+        let (_, reasons) = self.evidence(shape, reference, 0.0);
         let ratio = shape.size.aspect_ratio() / reference.size.aspect_ratio();
         let beyond = reasons.iter().any(|reason| match reason {
             Reason::AspectRatio => ratio != 1.0,

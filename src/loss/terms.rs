@@ -42,6 +42,7 @@ pub struct Terms {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
+    pub tokens_a_parameter: Limit,
     pub aspect_ratio: Limit,
     pub parameters: Limit,
     pub mlp_share: Limit,

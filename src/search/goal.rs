@@ -187,14 +187,10 @@ impl Yardstick {
         }
     }
 
-    /// What is minimised, in units of `ln` of time; infinite where nothing is known of the loss. `cost` is `ln` of the GPU
+    /// What is minimised, in units of `ln` of time. `cost` is `ln` of the GPU
     /// time of a token over that at cost 0.
     pub fn score(&self, arch: &Architecture, cost: f64) -> f64 {
         let shape = Profile::of(arch, self.vocab);
-        let (evidence, _) = self.model.evidence(&shape, &self.reference);
-        if evidence == Evidence::Refused {
-            return f64::INFINITY;
-        }
         let more = self.model.middle_cost(&shape);
         let weighted =
             |value: &dyn Fn(&Law) -> f64| -> f64 { self.fits.iter().map(|(_, law, weight)| weight * value(law)).sum() };
@@ -264,7 +260,6 @@ impl Yardstick {
             .unwrap_or(0);
         let outcomes = entries.iter().enumerate().map(|(index, entry)| {
             let shape = Profile::of(entry.architecture, self.vocab);
-            let (evidence, reasons) = self.model.evidence(&shape, &self.reference);
             let pairs = draws[index].iter().zip(&draws[best]);
             let mut behind: Vec<f64> = pairs.clone().map(|(one, best)| one - best).collect();
             behind.sort_by(f64::total_cmp);
@@ -275,6 +270,7 @@ impl Yardstick {
             };
             let better = pairs.filter(|(one, best)| one < best).count();
             let (tokens, losses) = self.central(&shape, entry.per_token);
+            let (evidence, reasons) = self.model.evidence(&shape, &self.reference, tokens);
             let timed = self.goal.gpu_time.is_some() || self.goal.objective == Objective::TrainTime;
             Outcome {
                 tokens,

@@ -127,7 +127,7 @@ impl Referee {
 
     fn draws(&self, arch: &Architecture) -> Option<Arc<[f64]>> {
         let shape = Profile::of(arch, self.vocab);
-        let (evidence, _) = self.model.evidence(&shape, &self.reference);
+        let (evidence, _) = self.model.evidence(&shape, &self.reference, self.tokens);
         let known = matches!(evidence, Evidence::Inside | Evidence::Extrapolated);
         known.then(|| self.model.first_losses(&shape, self.tokens, SURE).into())
     }
