@@ -51,16 +51,11 @@ pub(super) fn run(args: &MeasureArgs, format: Format) -> Result<Answer> {
         checked: args.checked.as_deref(),
     };
     let bar = progress_bar("measuring {bar:30} {pos}/{len}  {msg}");
-    #[cfg(feature = "train")]
-    let mut propose = crate::train::committee::query_by_committee;
-    // Without the forests of that feature, no round adds a case.
-    #[cfg(not(feature = "train"))]
-    let mut propose = |_: &crate::gpu::Gpu, _: &[crate::dataset::Row], _: &[crate::ops::Op], _| Vec::new();
     let mut watch = |event: &Event<'_>| {
         show(event, &bar);
         unless_interrupted()
     };
-    let outcome = measure::measure(&mut *device, &options, &mut propose, &mut watch);
+    let outcome = measure::measure(&mut *device, &options, &mut watch);
     bar.finish_and_clear();
     let outcome = outcome?;
     let report = MeasureReport::new(out, &outcome, rows::skipped(&outcome.skipped));
@@ -222,11 +217,6 @@ fn show(event: &Event<'_>, bar: &ProgressBar) {
         }
         Event::StepFailed { name, reason } => milestone(format!("left out: {name}: {reason}")),
         Event::Failed { case, reason } => milestone(format!("left out: {}: {reason}", case.op)),
-        Event::Round { round, cases } => {
-            milestone(format!(
-                "round {round}: {cases} more cases where the rows so far disagree"
-            ));
-        }
         Event::Writing { rows } => milestone(format!("writing {rows} rows")),
     }
 }

@@ -18,7 +18,7 @@ named_enum! {
     Role {
         /// The plan asks for it.
         Plan = "plan",
-        /// Asked for during the run, where the rows so far disagreed.
+        /// In old tables: asked for during the run, where a committee of forests disagreed.
         Active = "active",
         /// One of few cases that are timed again and again, to see the machine drift.
         Anchor = "anchor",

@@ -1,5 +1,5 @@
-//! A whole run: self-check, probe of the rates, soak, the cases in their order with anchors,
-//! repeats and rounds of active learning between them, and the file at the end.
+//! A whole run: self-check, probe of the rates, soak, the cases in their order with anchors and repeats between them,
+//! and the file at the end.
 
 mod anchors_and_repeats;
 mod fair_share;
@@ -16,9 +16,7 @@ use super::journal::{Existing, Header, Journal, RunKey};
 use crate::dataset::steps::MeasuredStep;
 use crate::dataset::{self, Row, RunToRun, Skipped};
 use crate::error::{Error, Result};
-use crate::gpu::Gpu;
 use crate::measure::plan::{DeviceRates, Plan, Shard};
-use crate::ops::Op;
 use crate::stats::median;
 use crate::units::{Hertz, Seconds};
 use prepare::prepare;
@@ -112,13 +110,6 @@ pub enum Event<'a> {
         /// Why.
         reason: &'a str,
     },
-    /// Active learning has chosen cases.
-    Round {
-        /// Number of the round.
-        round: usize,
-        /// Its cases.
-        cases: usize,
-    },
     /// The file is being written.
     Writing {
         /// Its rows.
@@ -128,10 +119,6 @@ pub enum Event<'a> {
 
 /// Receives progress; a break ends the run after the row in flight, with its file.
 pub type Watch<'a> = dyn FnMut(&Event<'_>) -> ControlFlow<()> + 'a;
-
-/// Query strategy of active learning: given the GPU, its rows so far and candidates, the indices of
-/// at most so many candidates to measure next.
-pub type Propose<'a> = dyn FnMut(&Gpu, &[Row], &[Op], usize) -> Vec<usize> + 'a;
 
 named_enum! {
     /// Why a run ended.
@@ -183,12 +170,7 @@ pub struct Outcome {
 }
 
 /// Measures a plan on a device and writes the file.
-pub fn measure(
-    device: &mut dyn Device,
-    options: &Options<'_>,
-    propose: &mut Propose<'_>,
-    watch: &mut Watch<'_>,
-) -> Result<Outcome> {
+pub fn measure(device: &mut dyn Device, options: &Options<'_>, watch: &mut Watch<'_>) -> Result<Outcome> {
     let start = device.now();
     let identity = device.identity().clone();
     let key = RunKey::new(&identity, options.plan, options.seed, options.shard);
@@ -205,7 +187,7 @@ pub fn measure(
     journal.begin(&prepared.header)?;
     let verdict = prepared.verdict.clone();
     let mut run = Run::new(device, options, prepared, journal, earlier, start);
-    let ended = run.execute(propose, watch)?;
+    let ended = run.execute(watch)?;
     let spent = run.spent();
     let unreached = run.queue.len() + run.planned_steps.len();
     let (set_up, added, notes) = (run.set_up(), run.added, run.device.notes());

@@ -136,7 +136,7 @@ impl Unchecked {
 pub struct SetRows {
     /// Set of the plan.
     pub set: String,
-    /// `plan`, `active`, `anchor` or `repeat`.
+    /// `plan`, `anchor` or `repeat`.
     pub role: &'static str,
     /// How many.
     pub rows: u64,

@@ -7,8 +7,6 @@ pub mod calibrate;
 
 mod checkpoints;
 
-pub mod committee;
-
 pub mod distil;
 
 mod events;

@@ -228,7 +228,7 @@ fn tasks_of_a_cluster_go_on_where_they_were_killed() {
     std::fs::write(
         &plan,
         "name = \"small\"\nbudget = \"9m\"\nsoak = \"0s\"\nanchors = 4\nanchor_period = \"1s\"\n\
-         shortest_us = 0.2\nlongest_us = 10000\nactive_rounds = 1\ndtypes = { bf16 = 1.0 }\n\
+         shortest_us = 0.2\nlongest_us = 10000\ndtypes = { bf16 = 1.0 }\n\
          [sets]\ntransformer = 60\nsobol = 60\n",
     )
     .unwrap();

@@ -36,7 +36,6 @@ anchors = 0
 anchor_period = "60s"
 shortest_us = 1
 longest_us = 3000
-active_rounds = 1
 dtypes = { bf16 = 0.7, fp8 = 0.3 }
 own_kernels = true
 
@@ -144,9 +143,7 @@ mod inside {
             strict: false,
             checked: None,
         };
-        let outcome = measure(&mut device, &options, &mut |_, _, _, _| Vec::new(), &mut |_| {
-            ControlFlow::Continue(())
-        })?;
+        let outcome = measure(&mut device, &options, &mut |_| ControlFlow::Continue(()))?;
         let rows = dataset::read(&out).unwrap();
         assert_eq!(rows.len(), outcome.rows.len());
         Ok(outcome)

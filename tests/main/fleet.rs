@@ -27,7 +27,6 @@ anchors = 2
 anchor_period = "20s"
 shortest_us = 0.2
 longest_us = 3000
-active_rounds = 1
 dtypes = { fp32 = 1.0 }
 
 [sets]

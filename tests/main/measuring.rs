@@ -23,7 +23,6 @@ anchors = 4
 anchor_period = "1s"
 shortest_us = 0.2
 longest_us = 10000
-active_rounds = 1
 dtypes = { bf16 = 1.0 }
 
 [sets]

@@ -21,14 +21,12 @@ anchors = 2
 anchor_period = "5s"
 shortest_us = 20
 longest_us = 2000
-active_rounds = 1
 dtypes = { fp32 = 1.0 }
 
 [sets]
 transformer = 40
-sobol = 160
+sobol = 170
 memory = 20
-active = 10
 "#;
 
 fn answer(args: &[&str]) -> Value {

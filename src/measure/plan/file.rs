@@ -35,7 +35,6 @@ struct Document {
     anchor_period: String,
     shortest_us: f64,
     longest_us: f64,
-    active_rounds: u32,
     #[serde(default)]
     chain_us: Option<f64>,
     #[serde(default)]
@@ -95,7 +94,6 @@ pub fn parse(text: &str, place: &str) -> Result<Plan> {
         anchors: document.anchors as usize,
         shortest: Seconds::from_micros(document.shortest_us),
         longest: Seconds::from_micros(document.longest_us),
-        active_rounds: document.active_rounds as usize,
         chain: document.chain_us.map_or(usual.chain, Seconds::from_micros),
         fewest: document.fewest.unwrap_or(usual.fewest),
         few_rows: document.few_rows,
@@ -169,10 +167,8 @@ fn check(document: &Document, place: &str) -> Result<()> {
         let name = format!("sets.{set}");
         require(*cases <= 1_000_000, &name, cases, "0 to 1000000")?;
     }
-    let (anchors, rounds) = (document.anchors, document.active_rounds);
+    let anchors = document.anchors;
     require(anchors <= 1000, "anchors", &anchors, "0 to 1000")?;
-    let holds = (1..=100).contains(&rounds);
-    require(holds, "active_rounds", &rounds, "1 to 100")?;
     if let Some(chain) = document.chain_us {
         let holds = (10.0..=1e5).contains(&chain);
         require(holds, "chain_us", &chain, "10 to 1e5")?;

@@ -133,13 +133,6 @@ pub fn batched(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
         .collect()
 }
 
-/// Random candidates of active learning: further points of the space-filling set.
-pub fn candidates(sizing: &Sizing<'_>, round: usize, wanted: usize) -> Vec<Case> {
-    sobol_gemms(sizing, &format!("candidates {round}"), 2 * wanted, |_| 1)
-        .take(wanted)
-        .collect()
-}
-
 /// The GEMMs at this many points of a Sobol sequence; `batch` maps the last coordinate to a batch.
 fn sobol_gemms(
     sizing: &Sizing<'_>,

@@ -56,8 +56,6 @@ named_enum! {
         StepOperators = "step_operators",
         /// Whole steps of small transformers: training, prefill, decode.
         Steps = "steps",
-        /// Cases that active learning chooses during the run.
-        Active = "active",
     }
 }
 
@@ -80,8 +78,6 @@ pub struct Plan {
     /// Longest time of a call.
     #[serde(rename = "longest_us", serialize_with = "micros")]
     pub longest: Seconds,
-    /// Rounds of active learning.
-    pub active_rounds: usize,
     /// Target device time of one replay of a chain.
     #[serde(
         rename = "chain_us",
@@ -164,13 +160,11 @@ pub struct Planned {
 }
 
 impl Planned {
-    /// The case that a row of `measure` is the time of.
-    pub fn of(row: &Row) -> Self {
-        let set = row.measured.as_ref().and_then(|about| Set::parse(&about.set));
-        Self {
-            case: Case::of(row),
-            set: set.unwrap_or(Set::Active),
-        }
+    /// The case that a row of `measure` is the time of; `None` if its set is of no plan of today.
+    pub fn of(row: &Row) -> Option<Self> {
+        let set = Set::parse(&row.measured.as_ref()?.set)?;
+        let case = Case::of(row);
+        Some(Self { case, set })
     }
 }
 
@@ -318,8 +312,7 @@ impl Sizing<'_> {
                 Set::Attention => attention::cases(self, wanted),
                 Set::Memory => memory::cases(self, wanted),
                 Set::StepOperators => steps::operators(self, wanted),
-                // Whole steps, and what is chosen during the run.
-                Set::Steps | Set::Active => Vec::new(),
+                Set::Steps => Vec::new(),
             };
             let fresh = cases.into_iter().filter(|case| known.insert(*case));
             let mut cases: Vec<Planned> = fresh.map(|case| Planned { case, set }).collect();
@@ -337,11 +330,6 @@ impl Sizing<'_> {
     /// The whole steps of the plan in the order in which they are measured, each shape twice.
     pub fn steps(&self) -> Vec<PlannedStep> {
         steps::steps(self)
-    }
-
-    /// Candidates of a round of active learning: GEMMs at further space-filling points.
-    pub fn candidates(&self, round: usize, wanted: usize) -> Vec<Case> {
-        gemms::candidates(self, round, wanted)
     }
 
     /// Whether an operator is short and small enough.

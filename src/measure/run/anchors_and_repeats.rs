@@ -1,15 +1,10 @@
-//! Timings between the cases of a plan: anchors for the drift, repeats for the noise, and the cases
-//! of active learning.
+//! Timings between the cases of a plan: anchors for the drift and repeats for the noise.
 
+use super::Watch;
 use super::scheduler::{REPEAT_EVERY, Run};
-use super::{Event, Options, Propose, Watch};
 use crate::dataset::{self, Role};
 use crate::error::Result;
-use crate::measure::describe::gpu_of;
-use crate::measure::device::Case;
-use crate::measure::plan::{Planned, Set};
-use crate::ops::Op;
-use std::collections::HashSet;
+use crate::measure::plan::Planned;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -18,9 +13,6 @@ const REPEAT_AFTER: Duration = Duration::from_secs(20);
 
 /// Largest share of the anchor period that a visit of all anchors may take.
 const ANCHOR_SHARE: f64 = 0.05;
-
-/// Candidates of active learning for each case that is wanted.
-const CANDIDATES: usize = 10;
 
 impl Run<'_> {
     /// Times every anchor; the first visit drops the anchors beyond [`ANCHOR_SHARE`].
@@ -68,47 +60,8 @@ impl Run<'_> {
             }
             self.next_repeat += 1;
             self.repeats += 1;
-            return Some(Planned::of(row));
+            return Planned::of(row);
         }
         None
-    }
-
-    /// Puts the cases that the query strategy chooses at the front of the queue.
-    pub(super) fn query(
-        &mut self,
-        round: usize,
-        share: f64,
-        propose: &mut Propose<'_>,
-        watch: &mut Watch<'_>,
-    ) -> Result<()> {
-        let Options { plan, shard, .. } = *self.options;
-        let all = plan.cases_of(Set::Active) as f64 / (plan.active_rounds as f64 * shard.of as f64);
-        let wanted = (all * share).round() as usize;
-        if wanted == 0 || self.rows.is_empty() {
-            return Ok(());
-        }
-        let own = self.rows.iter().filter(|row| dataset::is_timing(row)).map(Case::of);
-        let mut known: HashSet<Case> = own.chain(self.queue.cases()).collect();
-        let drawn = CANDIDATES * wanted * shard.of as usize;
-        let mut candidates = self.sizing.candidates(round, drawn);
-        candidates.retain(|case| shard.holds(case) && self.device.refuses(case).is_none() && known.insert(*case));
-        let identity = self.device.identity();
-        let gpu = gpu_of(&identity.gpu, &identity.driver, &self.rows)?;
-        let ops: Vec<Op> = candidates.iter().map(|case| case.op).collect();
-        let mut chosen = propose(&gpu, &self.rows, &ops, wanted);
-        chosen.truncate(wanted);
-        let _ = watch(&Event::Round {
-            round: round + 1,
-            cases: chosen.len(),
-        });
-        let chosen = chosen.into_iter().map(|place| {
-            let planned = Planned {
-                case: candidates[place],
-                set: Set::Active,
-            };
-            (planned, Role::Active)
-        });
-        self.queue.push_front(&chosen.collect::<Vec<_>>());
-        Ok(())
     }
 }

@@ -56,9 +56,9 @@ impl FairShare {
         (cases, self.total)
     }
 
-    /// Whether cases of this set wait for those of others; cases of active learning never do.
+    /// Whether cases of this set wait for those of others.
     pub fn must_wait(&self, set: Set) -> bool {
-        let Some(usage) = self.sets.get(&set).filter(|_| set != Set::Active) else {
+        let Some(usage) = self.sets.get(&set) else {
             return false;
         };
         let share = self.total.mul_f64((MAX_OVERUSE * usage.share).min(1.0));
@@ -76,7 +76,6 @@ impl FairShare {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dataset::Role;
     use crate::measure::device::Case;
     use crate::measure::plan::Planned;
     use crate::ops::{Gemm, Op};
@@ -85,7 +84,7 @@ mod tests {
     fn a_slow_set_waits_until_the_others_have_had_their_time() {
         let planned = |set, size| {
             let case = Case::cold(Op::Gemm(Gemm::new(size, 8, 8)));
-            (Planned { case, set }, Role::Plan)
+            Planned { case, set }
         };
         let cases = (0..100).map(|index| match index % 10 {
             0 => planned(Set::Attention, index + 1),
@@ -103,8 +102,5 @@ mod tests {
         assert!(!shares.must_wait(Set::Attention) && !shares.must_wait(Set::Sobol));
         assert_eq!(shares.slowest(), Duration::from_millis(2500));
         assert_eq!(shares.total(), (3, Duration::from_secs(7)));
-        // Cases of active learning never wait.
-        shares.add(Set::Active, Duration::from_secs(50));
-        assert!(!shares.must_wait(Set::Active));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Event, Options, Watch};
 use crate::dataset::steps::MeasuredStep;
-use crate::dataset::{Role, Row, Skipped, is_timing};
+use crate::dataset::{Row, Skipped, is_timing};
 use crate::error::Result;
 use crate::measure::checks::{Verdict, verify};
 use crate::measure::device::{Case, Device};
@@ -19,7 +19,7 @@ pub struct Prepared<'a> {
     pub header: Header,
     pub verdict: Verdict,
     pub sizing: Sizing<'a>,
-    pub queue: VecDeque<(Planned, Role)>,
+    pub queue: VecDeque<Planned>,
     pub steps: VecDeque<PlannedStep>,
     pub skipped: Skipped,
 }
@@ -109,7 +109,7 @@ fn queue(
     options: &Options<'_>,
     sizing: &Sizing<'_>,
     earlier: &Earlier,
-) -> (VecDeque<(Planned, Role)>, Skipped) {
+) -> (VecDeque<Planned>, Skipped) {
     let is_done = |row: &&Row| is_timing(row) || Case::of(row).slow_sums;
     let own = earlier.rows.iter().filter(is_done);
     let done: HashSet<Case> = own.map(Case::of).collect();
@@ -128,8 +128,7 @@ fn queue(
     let cases = sizing.cases();
     for &(set, wanted) in &options.plan.sets {
         // A family of operators that the device lacks altogether has no cases to refuse one by one.
-        let is_queued = !matches!(set, Set::Active | Set::Steps);
-        if wanted > 0 && is_queued && !cases.iter().any(|planned| planned.set == set) {
+        if wanted > 0 && set != Set::Steps && !cases.iter().any(|planned| planned.set == set) {
             let sample = plan::sample(set, &sizing.supported);
             let refusal = sample.and_then(|case| refuses(&case));
             let reason = refusal.unwrap_or_else(|| "nothing of it is short enough here".to_owned());
@@ -145,7 +144,7 @@ fn queue(
         if let Some(reason) = refuses(case) {
             skipped.add(&format!("refused: {reason}"), 1);
         } else if !done.contains(case) && !failed.contains(case.canonical().as_str()) {
-            queue.push_back((planned, Role::Plan));
+            queue.push_back(planned);
         }
     }
     (queue, skipped)

@@ -1,6 +1,5 @@
 //! The cases that a run still has to time: one queue a set, and the order of the plan over them.
 
-use crate::dataset::Role;
 use crate::measure::device::Case;
 use crate::measure::plan::{Planned, Set};
 use std::collections::{BTreeMap, VecDeque};
@@ -12,26 +11,23 @@ pub(super) const LOOK_AHEAD: usize = 64;
 /// A case with its place in the order of the plan.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    place: i64,
+    place: usize,
     planned: Planned,
-    role: Role,
 }
 
 /// The queues.
 #[derive(Debug, Default)]
 pub struct Queue {
     sets: BTreeMap<Set, VecDeque<Entry>>,
-    /// Place of the next case that goes to the front.
-    front: i64,
 }
 
 impl Queue {
     /// Queues cases in this order.
-    pub fn new(cases: impl IntoIterator<Item = (Planned, Role)>) -> Self {
+    pub fn new(cases: impl IntoIterator<Item = Planned>) -> Self {
         let mut queue = Self::default();
-        for ((planned, role), place) in cases.into_iter().zip(1..) {
+        for (place, planned) in cases.into_iter().enumerate() {
             let entries = queue.sets.entry(planned.set).or_default();
-            entries.push_back(Entry { place, planned, role });
+            entries.push_back(Entry { place, planned });
         }
         queue
     }
@@ -51,31 +47,12 @@ impl Queue {
         self.sets.iter().map(|(&set, entries)| (set, entries.len()))
     }
 
-    /// The cases, set by set.
-    pub fn cases(&self) -> impl Iterator<Item = Case> {
-        let entries = self.sets.values().flatten();
-        entries.map(|entry| entry.planned.case)
-    }
-
     /// The first of the cases that meet a condition, in the order of the plan.
     pub fn first(&self, most: usize, wanted: impl Fn(&Case) -> bool) -> Vec<Planned> {
         let entries = self.sets.values().flatten();
         let mut found: Vec<&Entry> = entries.filter(|entry| wanted(&entry.planned.case)).collect();
         found.sort_by_key(|entry| entry.place);
         found.iter().take(most).map(|entry| entry.planned).collect()
-    }
-
-    /// Puts cases in front of all others, in this order.
-    pub fn push_front(&mut self, cases: &[(Planned, Role)]) {
-        for &(planned, role) in cases.iter().rev() {
-            let entries = self.sets.entry(planned.set).or_default();
-            entries.push_front(Entry {
-                place: self.front,
-                planned,
-                role,
-            });
-            self.front -= 1;
-        }
     }
 
     /// The cases at the front of all queues, which come next.
@@ -86,11 +63,7 @@ impl Queue {
 
     /// Takes the next case: one that is ready before one that is not, one of a set that need not
     /// wait before one of a set that must, then the first of the plan.
-    pub fn next(
-        &mut self,
-        must_wait: impl Fn(Set) -> bool,
-        is_ready: impl Fn(&Case) -> bool,
-    ) -> Option<(Planned, Role)> {
+    pub fn next(&mut self, must_wait: impl Fn(Set) -> bool, is_ready: impl Fn(&Case) -> bool) -> Option<Planned> {
         let candidates = self.sets.iter().filter_map(|(&set, entries)| {
             let mut ahead = entries.iter().take(LOOK_AHEAD);
             let ready = ahead.position(|entry| is_ready(&entry.planned.case));
@@ -99,8 +72,7 @@ impl Queue {
             Some(((ready.is_none(), must_wait(set), place), set, at))
         });
         let (_, set, at) = candidates.min_by_key(|(order, _, _)| *order)?;
-        let entry = self.sets.get_mut(&set)?.remove(at)?;
-        Some((entry.planned, entry.role))
+        Some(self.sets.get_mut(&set)?.remove(at)?.planned)
     }
 }
 
@@ -109,9 +81,9 @@ mod tests {
     use super::*;
     use crate::ops::{Gemm, Op};
 
-    fn planned(set: Set, size: u64) -> (Planned, Role) {
+    fn planned(set: Set, size: u64) -> Planned {
         let case = Case::cold(Op::Gemm(Gemm::new(size, 8, 8)));
-        (Planned { case, set }, Role::Plan)
+        Planned { case, set }
     }
 
     fn sizes(mut queue: Queue, ready: impl Fn(u64) -> bool, waiting: &[Set]) -> Vec<u64> {
@@ -121,7 +93,7 @@ mod tests {
         };
         std::iter::from_fn(|| {
             let next = queue.next(|set| waiting.contains(&set), |case| ready(size(case)))?;
-            Some(size(&next.0.case))
+            Some(size(&next.case))
         })
         .collect()
     }
@@ -144,12 +116,11 @@ mod tests {
         assert_eq!(sizes(two_sets(), ready, &[]), [1, 3, 5, 6, 7, 8, 2, 4]);
         // Where nothing is ready, the first of the plan is waited for.
         assert_eq!(sizes(two_sets(), |_| false, &[])[0], 1);
-        let mut queue = two_sets();
-        queue.push_front(&[planned(Set::Active, 90), planned(Set::Active, 91)]);
-        queue.push_front(&[planned(Set::Active, 80)]);
-        assert_eq!((queue.len(), queue.cases().count()), (11, 11));
-        assert_eq!(queue.first(2, |_| true)[0].set, Set::Active);
-        assert_eq!(sizes(queue, all, &[])[..4], [80, 90, 91, 1]);
+        let first = two_sets().first(3, |_| true);
+        assert_eq!(
+            first,
+            [1, 2, 3].map(|size| planned(if size == 2 { Set::Attention } else { Set::Sobol }, size))
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use super::fair_share::FairShare;
 use super::prepare::Prepared;
 use super::queue::Queue;
-use super::{Ended, Event, Options, Propose, Watch};
+use super::{Ended, Event, Options, Watch};
 use crate::dataset::steps::MeasuredStep;
 use crate::dataset::{Measured, Role, Row, Skipped, line};
 use crate::error::Result;
@@ -81,9 +81,9 @@ impl<'a> Run<'a> {
         let about = |row: &Row| row.measured.as_ref().map(|about| (about.at_s, about.role));
         let times = earlier.rows.iter().filter_map(about).map(|(at, _)| at);
         let mut anchors: Vec<Planned> = Vec::new();
-        for row in &earlier.rows {
-            let planned = Planned::of(row);
-            if about(row).is_some_and(|(_, role)| role == Role::Anchor) && !anchors.contains(&planned) {
+        let is_anchor = |row: &&Row| about(row).is_some_and(|(_, role)| role == Role::Anchor);
+        for planned in earlier.rows.iter().filter(is_anchor).filter_map(Planned::of) {
+            if !anchors.contains(&planned) {
                 anchors.push(planned);
             }
         }
@@ -141,7 +141,7 @@ impl<'a> Run<'a> {
     }
 
     /// The next case that is ready, of a set that has not overused its share where there is one.
-    fn next_planned(&mut self) -> Option<(Planned, Role)> {
+    fn next_planned(&mut self) -> Option<Planned> {
         self.look_ahead();
         let (shares, device) = (&self.shares, &*self.device);
         let must_wait = |set| shares.must_wait(set);
@@ -159,7 +159,7 @@ impl<'a> Run<'a> {
     }
 
     /// Measures until the end of the plan or of the budget, or until the watcher breaks off.
-    pub fn execute(&mut self, propose: &mut Propose<'_>, watch: &mut Watch<'_>) -> Result<Ended> {
+    pub fn execute(&mut self, watch: &mut Watch<'_>) -> Result<Ended> {
         let Options { plan, budget, .. } = *self.options;
         if self.queue.is_empty() && self.planned_steps.is_empty() {
             return Ok(Ended::Complete);
@@ -188,7 +188,7 @@ impl<'a> Run<'a> {
             self.skipped.add(&format!("failed: the warm-up: {error}"), 1);
         }
         let planned = self.queue.len().max(1);
-        let (mut done, mut round, mut slot) = (0, 0, 0usize);
+        let (mut done, mut slot) = (0, 0usize);
         loop {
             if !self.is_in_time() {
                 // A break changes nothing: the file is written next.
@@ -199,11 +199,6 @@ impl<'a> Run<'a> {
                 return Ok(self.ended(Ended::Interrupted));
             }
             let progress = (done as f64 / planned as f64).max(self.spent().div_duration_f64(budget));
-            if round < plan.active_rounds && progress >= 0.4 + 0.5 * round as f64 / plan.active_rounds as f64 {
-                let share = (done as f64 / planned as f64 / progress).min(1.0);
-                self.query(round, share, propose, watch)?;
-                round += 1;
-            }
             // A step that does not fit in time is left out; the cases after it may.
             if self.is_due(self.steps_done, self.planned_steps.len(), progress) {
                 let fits = self.spent() + self.step_margin() + self.anchor_cost < budget;
@@ -221,14 +216,16 @@ impl<'a> Run<'a> {
             slot += 1;
             let due = slot.is_multiple_of(REPEAT_EVERY) || self.queue.is_empty();
             let again = due.then(|| self.repeat()).flatten();
-            let next = again.map(|again| (again, Role::Repeat)).or_else(|| self.next_planned());
+            let next = match again {
+                Some(again) => Some((again, Role::Repeat)),
+                None => self.next_planned().map(|next| (next, Role::Plan)),
+            };
             let Some((planned_case, role)) = next else {
                 let _ = self.visit_anchors(watch)?;
                 return Ok(self.ended(Ended::Complete));
             };
             done += usize::from(role == Role::Plan);
-            let cases = planned.max(done);
-            if self.case(&planned_case, role, done, cases, watch)?.is_break() {
+            if self.case(&planned_case, role, done, planned, watch)?.is_break() {
                 return Ok(self.ended(Ended::Interrupted));
             }
         }
@@ -267,7 +264,7 @@ impl<'a> Run<'a> {
     ) -> Result<ControlFlow<()>> {
         // Since the queue was made, the path may have been given up.
         if let Some(reason) = self.device.refuses(&planned.case) {
-            if matches!(role, Role::Plan | Role::Active) {
+            if role == Role::Plan {
                 self.skipped.add(&format!("refused: {reason}"), 1);
             }
             return Ok(ControlFlow::Continue(()));
@@ -317,7 +314,7 @@ impl<'a> Run<'a> {
                 self.device.refuse(path, why);
             }
         }
-        if matches!(role, Role::Plan | Role::Active) {
+        if role == Role::Plan {
             self.journal.failed(case, &reason)?;
             self.skipped.add(&format!("failed: {reason}"), 1);
         }
