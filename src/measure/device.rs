@@ -1,4 +1,4 @@
-//! What can be timed, and what times it: one small trait for CUDA, wgpu, the CPU and a script.
+//! What can be timed, and what times it: one small trait for CUDA, wgpu and the CPU.
 //!
 //! A device sets up operators and runs chains of calls; statistics, order and repetition are those
 //! of [`protocol`](crate::measure::protocol), which is the same for all devices.

@@ -1,4 +1,4 @@
-//! Measuring: one protocol for CUDA, wgpu, the CPU and a script, with rows in a crash-safe journal.
+//! Measuring: one protocol for CUDA, wgpu and the CPU, with rows in a crash-safe journal.
 
 pub mod checks;
 pub mod choices;
@@ -18,6 +18,8 @@ pub mod probe;
 pub mod protocol;
 pub mod reference;
 pub mod run;
+#[cfg(feature = "test-support")]
+#[path = "tests/scripted.rs"]
 pub mod scripted;
 pub mod stopping;
 

@@ -1,10 +1,9 @@
 //! Opens a device by its name.
 
 use super::device::Device;
-use super::scripted::{Script, Scripted};
 use crate::error::{Error, Result};
 
-/// Allowed names; `scripted` is for tests only and not listed.
+/// Allowed names; tests have `scripted` besides.
 const ALLOWED: &str = "cuda:N, wgpu:N with N the number of the GPU from 0, or cpu";
 
 /// Opens the device of this name: `cuda:0`, `wgpu:0`, `cpu`.
@@ -16,7 +15,11 @@ pub fn open(name: &str) -> Result<Box<dyn Device>> {
         "cuda" => number().and_then(cuda),
         "wgpu" => number().and_then(wgpu),
         "cpu" if name == "cpu" => cpu(),
-        "scripted" => Ok(Box::new(Scripted::new(Script::parse(rest)?))),
+        #[cfg(feature = "test-support")]
+        "scripted" => {
+            use super::scripted::{Script, Scripted};
+            Ok(Box::new(Scripted::new(Script::parse(rest)?)))
+        }
         _ => Err(refuse()),
     }
 }

@@ -2,12 +2,14 @@
 //!
 //! Its rows carry the GPU name [`SCRIPTED`], which no model is trained on.
 
-use super::device::{Case, Chain, Checked, Checks, ClockReasons, Device, DriverInfo, Identity, Replay, Sensors, Step};
-use super::path::{KernelPath, Refusals};
 use crate::arch::{Architecture, Workload, lower};
 use crate::dataset::{Kernel, SCRIPTED};
 use crate::error::{Error, Result};
 use crate::measure::choices::OpenChooser;
+use crate::measure::device::{
+    Case, Chain, Checked, Checks, ClockReasons, Device, DriverInfo, Identity, Replay, Sensors, Step,
+};
+use crate::measure::path::{KernelPath, Refusals};
 use crate::ops::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
 use crate::random::{Random, fnv1a};
 use crate::units::{Bytes, BytesPerSecond, FlopsPerSecond, Hertz, Seconds};
