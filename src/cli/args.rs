@@ -39,15 +39,26 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
-    /// How to print the result.
-    #[arg(long, global = true, value_enum, default_value_t = Format::Text)]
-    pub format: Format,
+    /// How the result is shown.
+    #[command(flatten)]
+    pub view: View,
     /// The files that the command line names.
     #[arg(skip)]
     pub files: Files,
 }
 
-/// How a result is printed.
+/// How a result is shown.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct View {
+    /// How to print the result.
+    #[arg(long, global = true, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+    /// Print every column, and lines as long as they are, whatever the width of the terminal (100 where there is none).
+    #[arg(long, global = true)]
+    pub wide: bool,
+}
+
+/// The form of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// Tables for people.

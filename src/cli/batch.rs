@@ -8,6 +8,7 @@ use crate::cli::DONE;
 use crate::cli::FAILED;
 use crate::cli::args::BatchArgs;
 use crate::cli::args::Format;
+use crate::cli::args::View;
 use crate::cli::one_line;
 use crate::cli::say;
 use crate::cli::target::answering;
@@ -34,7 +35,7 @@ const LONGEST_LINE: u64 = 4 << 20;
 /// The most bytes of an array, which is read before its first object is answered.
 const LONGEST_ARRAY: u64 = 64 << 20;
 
-pub(super) fn run(args: &BatchArgs, format: Format) -> Result<Answer> {
+pub(super) fn run(args: &BatchArgs, view: View) -> Result<Answer> {
     let name = args.file.display().to_string();
     let mut input: Box<dyn BufRead> = match args.file == Path::new("-") {
         true => Box::new(io::stdin().lock()),
@@ -50,7 +51,7 @@ pub(super) fn run(args: &BatchArgs, format: Format) -> Result<Answer> {
         name: &name,
         predictor: &predictor,
         target: &args.target.request,
-        format,
+        view,
         blank,
         asked: 0,
         refused: 0,
@@ -98,7 +99,7 @@ struct Lines<'a> {
     name: &'a str,
     predictor: &'a Arc<Predictor>,
     target: &'a TargetRequest,
-    format: Format,
+    view: View,
     /// Lines before the first that says anything.
     blank: u64,
     asked: u64,
@@ -200,7 +201,7 @@ impl Lines<'_> {
             })
         });
         let text = match body {
-            Ok(report) => match self.format {
+            Ok(report) => match self.view.format {
                 Format::Text => short(line, &*report),
                 _ => one_line(&report.json()),
             },
@@ -208,7 +209,7 @@ impl Lines<'_> {
                 self.refused += 1;
                 self.code = self.code.max(FAILED);
                 say(&format!("{}:{line}: {error}", self.name));
-                match self.format {
+                match self.view.format {
                     Format::Text => format!("{line:>8}  no answer\n"),
                     _ => {
                         let error = error.to_string();

@@ -9,6 +9,7 @@ use crate::cli::args::CheckArgs;
 use crate::cli::args::CheckOperator;
 use crate::cli::args::CheckOperatorArgs;
 use crate::cli::args::Format;
+use crate::cli::args::View;
 use crate::cli::one_line;
 use crate::cli::render;
 use crate::cli::say;
@@ -26,16 +27,16 @@ use crate::request::Sizes;
 use clap::Args;
 use std::path::Path;
 
-pub(super) fn run(check: &Check, format: Format) -> Result<Answer> {
+pub(super) fn run(check: &Check, view: View) -> Result<Answer> {
     match check {
-        Check::Models(args) => models(args, format),
-        Check::Operator(CheckOperator::Gemm(args)) => operator(args, format),
-        Check::Operator(CheckOperator::Attention(args)) => operator(args, format),
+        Check::Models(args) => models(args, view),
+        Check::Operator(CheckOperator::Gemm(args)) => operator(args, view),
+        Check::Operator(CheckOperator::Attention(args)) => operator(args, view),
     }
 }
 
-fn operator<R: OperatorRequest + Args>(args: &CheckOperatorArgs<R>, format: Format) -> Result<Answer> {
-    if format == Format::Sarif {
+fn operator<R: OperatorRequest + Args>(args: &CheckOperatorArgs<R>, view: View) -> Result<Answer> {
+    if view.format == Format::Sarif {
         let allowed = "text or json for one operator";
         return Err(Error::field("command line", "--format", "sarif", allowed));
     }
@@ -45,12 +46,12 @@ fn operator<R: OperatorRequest + Args>(args: &CheckOperatorArgs<R>, format: Form
     let limits = &args.limits;
     let failed = limits.counts() && report.fails(!limits.no_advice, limits.fail_above);
     Ok(Answer {
-        text: render(&report, format),
+        text: render(&report, view),
         code: if failed { FAILED } else { DONE },
     })
 }
 
-fn models(args: &CheckArgs, format: Format) -> Result<Answer> {
+fn models(args: &CheckArgs, view: View) -> Result<Answer> {
     let request = &args.subject.request;
     let mut reports = Vec::new();
     let mut failed = false;
@@ -65,12 +66,12 @@ fn models(args: &CheckArgs, format: Format) -> Result<Answer> {
             }
         }
     }
-    let text = match (format, &reports[..]) {
+    let text = match (view.format, &reports[..]) {
         (Format::Sarif, all) => format!("{:#}\n", sarif::document(all)),
-        (_, [(_, only)]) if args.others.is_empty() => render(only, format),
+        (_, [(_, only)]) if args.others.is_empty() => render(only, view),
         (Format::Json, all) => all.iter().map(|(_, report)| one_line(&report.json())).collect(),
         (Format::Text, all) => {
-            let texts: Vec<_> = all.iter().map(|(_, report)| report.text()).collect();
+            let texts: Vec<_> = all.iter().map(|(_, report)| render(report, view)).collect();
             texts.join("\n")
         }
     };

@@ -6,7 +6,7 @@ use crate::cli::accuracy;
 use crate::cli::args::AUTO;
 use crate::cli::args::EvaluateArgs;
 use crate::cli::args::FilterArgs;
-use crate::cli::args::Format;
+use crate::cli::args::View;
 use crate::cli::output;
 use crate::cli::render;
 use crate::cli::rows;
@@ -26,7 +26,7 @@ use crate::report::evaluation::{EvaluationReport, rows_csv};
 use crate::report::loss::LossReport;
 use crate::report::runs::{RunsReport, runs_csv};
 
-pub(super) fn run(args: &EvaluateArgs, format: Format) -> Result<String> {
+pub(super) fn run(args: &EvaluateArgs, view: View) -> Result<String> {
     if let Some(out) = &args.accuracy {
         return accuracy::run(&args.data, &args.runs, out);
     }
@@ -34,13 +34,13 @@ pub(super) fn run(args: &EvaluateArgs, format: Format) -> Result<String> {
         if !args.data.is_empty() {
             return Err(Error::usage("`--data` and `--runs` together need `--accuracy`"));
         }
-        return runs(args, format);
+        return runs(args, view);
     }
     if !args.loss.is_empty() {
         let losses = read_losses(&args.loss)?;
         let test = pair_test(&losses)?;
         let report = LossReport::new(&test, rows::skipped(&test.skipped));
-        return Ok(render(&report, format));
+        return Ok(render(&report, view));
     }
     let mut gpus = GpuCatalog::default();
     let filter = match &args.leave_out {
@@ -68,7 +68,7 @@ pub(super) fn run(args: &EvaluateArgs, format: Format) -> Result<String> {
     write(args, || rows_csv(&table.rows, &evaluation))?;
     evaluation.skipped.merge(&table.skipped);
     let report = EvaluationReport::new(&evaluation, rows::skipped(&evaluation.skipped));
-    Ok(render(&report, format))
+    Ok(render(&report, view))
 }
 
 /// Writes the table of every timing or run, where one was asked for.
@@ -80,7 +80,7 @@ fn write(args: &EvaluateArgs, table: impl FnOnce() -> Vec<u8>) -> Result<()> {
 }
 
 /// Whole models instead of operators.
-fn runs(args: &EvaluateArgs, format: Format) -> Result<String> {
+fn runs(args: &EvaluateArgs, view: View) -> Result<String> {
     let model = args.model.as_deref().map(artifact).transpose()?;
     let gpus = GpuCatalog::from_iter(described_by(model.as_deref()));
     let mut runs = read_runs(&args.runs, &gpus)?;
@@ -103,5 +103,5 @@ fn runs(args: &EvaluateArgs, format: Format) -> Result<String> {
     if args.plans {
         report = report.with_plans(&planned(&judged, &answer)?);
     }
-    Ok(render(&report, format))
+    Ok(render(&report, view))
 }

@@ -1,8 +1,8 @@
 //! `shapewise import`: public timing tables to our own schema.
 
-use crate::cli::args::Format;
 use crate::cli::args::ImportArgs;
 use crate::cli::args::NATIVE;
+use crate::cli::args::View;
 use crate::cli::render;
 use crate::cli::rows;
 use crate::dataset;
@@ -22,7 +22,7 @@ use crate::report::import::KeptRows;
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
-pub(super) fn run(args: &ImportArgs, format: Format) -> Result<String> {
+pub(super) fn run(args: &ImportArgs, view: View) -> Result<String> {
     dataset::check_target(&args.out)?;
     let mut gpus = GpuCatalog::default();
     let stated = [("source", &args.of_source), ("licence", &args.licence)];
@@ -51,7 +51,7 @@ pub(super) fn run(args: &ImportArgs, format: Format) -> Result<String> {
         drift,
         skipped: rows::skipped(&table.skipped),
     };
-    Ok(render(&report, format))
+    Ok(render(&report, view))
 }
 
 /// Files of our own in one, without exact duplicates: shards of a plan, runs of several days.

@@ -64,7 +64,10 @@ fn markdown(root: &Command) -> String {
         let places = command.get_positionals().map(|place| format!(" {place}"));
         let places: String = places.collect();
         text += &format!("| `{name}{}` | {} |\n", places.replace('|', "\\|"), cell(&about));
-        for option in command.get_opts().filter(|option| !option.is_hide_set()) {
+        for option in command
+            .get_arguments()
+            .filter(|option| !option.is_hide_set() && !option.is_positional())
+        {
             let of = options.entry((option.to_string(), meaning(option))).or_default();
             of.push(name.clone());
         }

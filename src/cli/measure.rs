@@ -1,6 +1,6 @@
 //! `shapewise measure`: times operators on a device, with progress on standard error.
 
-use crate::cli::args::Format;
+use crate::cli::args::View;
 use crate::cli::args::measure::MeasureArgs;
 use crate::cli::{Answer, DONE, FAILED, progress_bar, render, rows, say};
 use crate::error::{Error, Result};
@@ -22,9 +22,9 @@ static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 /// Exit code of a program that SIGINT has ended, as in shells.
 const ENDED_BY_INTERRUPT: i32 = 130;
 
-pub(super) fn run(args: &MeasureArgs, format: Format) -> Result<Answer> {
+pub(super) fn run(args: &MeasureArgs, view: View) -> Result<Answer> {
     let Some(out) = args.out.as_deref().filter(|_| !args.probe) else {
-        return probe(args, format);
+        return probe(args, view);
     };
     let existing = match (args.resume, args.force) {
         (true, _) => Existing::Resume,
@@ -34,7 +34,7 @@ pub(super) fn run(args: &MeasureArgs, format: Format) -> Result<Answer> {
     // Checks the arguments before a device is opened.
     journal::check_target(out, existing)?;
     if let Some(shapes) = args.choices {
-        return choices(args, out, existing, shapes, format);
+        return choices(args, out, existing, shapes, view);
     }
     let plan = plan::find(&args.plan)?;
     let shard = shard(args)?;
@@ -63,7 +63,7 @@ pub(super) fn run(args: &MeasureArgs, format: Format) -> Result<Answer> {
         // Its libraries may wait for a lost device for ever.
         std::mem::forget(device);
     }
-    Ok(answer(&report, report.is_sound(), format))
+    Ok(answer(&report, report.is_sound(), view))
 }
 
 /// Breaks a run off once Ctrl-C was pressed.
@@ -75,7 +75,7 @@ fn unless_interrupted() -> ControlFlow<()> {
 }
 
 /// Asks for the kernels of many GEMMs.
-fn choices(args: &MeasureArgs, out: &Path, existing: Existing, shapes: u64, format: Format) -> Result<Answer> {
+fn choices(args: &MeasureArgs, out: &Path, existing: Existing, shapes: u64, view: View) -> Result<Answer> {
     let device = measure::open(&args.device)?;
     let _ = ctrlc::set_handler(interrupt);
     let options = measure::choices::Options {
@@ -96,23 +96,23 @@ fn choices(args: &MeasureArgs, out: &Path, existing: Existing, shapes: u64, form
     bar.finish_and_clear();
     let outcome = outcome?;
     let report = ChoicesReport::new(out, &outcome, rows::skipped(&outcome.skipped));
-    Ok(answer(&report, true, format))
+    Ok(answer(&report, true, view))
 }
 
 /// Checks the device and times a few operators.
-fn probe(args: &MeasureArgs, format: Format) -> Result<Answer> {
+fn probe(args: &MeasureArgs, view: View) -> Result<Answer> {
     let mut device = measure::open(&args.device)?;
     let report = ProbeReport::new(&measure::probe::probe(&mut *device)?);
     if report.lost.is_some() {
         std::mem::forget(device);
     }
-    Ok(answer(&report, report.is_sound(), format))
+    Ok(answer(&report, report.is_sound(), view))
 }
 
 /// The report; what is not sound exits with 1.
-fn answer(report: &impl Report, is_sound: bool, format: Format) -> Answer {
+fn answer(report: &impl Report, is_sound: bool, view: View) -> Answer {
     Answer {
-        text: render(report, format),
+        text: render(report, view),
         code: match is_sound {
             true => DONE,
             false => FAILED,

@@ -53,6 +53,7 @@ use crate::cli::args::Cli;
 use crate::cli::args::Command;
 use crate::cli::args::Format;
 use crate::cli::args::Predict;
+use crate::cli::args::View;
 use crate::error::Error;
 use crate::error::Result;
 use crate::error::panics_are_expected;
@@ -74,6 +75,9 @@ const USAGE: u8 = 2;
 
 /// The program is wrong, not the user.
 const BUG: u8 = 70;
+
+/// The least width that a result is fitted to.
+const LEAST_WIDTH: usize = 40;
 
 /// Runs the program with these arguments, the program's name first.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -122,25 +126,25 @@ impl From<String> for Answer {
 
 /// Runs one command.
 fn execute(cli: &Cli) -> Result<Answer> {
-    if cli.format == Format::Sarif && !matches!(cli.command, Command::Check(_)) {
+    if cli.view.format == Format::Sarif && !matches!(cli.command, Command::Check(_)) {
         let allowed = "text or json; check alone has sarif";
         return Err(Error::field("command line", "--format", "sarif", allowed));
     }
     let text = match &cli.command {
-        Command::Check(args) => return check::run(args, cli.format),
+        Command::Check(args) => return check::run(args, cli.view),
 
-        Command::Predict(Predict::Batch(args)) => return batch::run(args, cli.format),
-        Command::Predict(args) => predict::run(args, cli.format),
-        Command::Plan(args) => plan::plan(args, cli.format),
-        Command::Compare(args) => plan::compare(args, cli.format),
-        Command::Reproduce(args) => reproduce::run(args, cli.format),
-        Command::Search(args) => return search::run(args, cli.format),
-        Command::Sweep(args) => sweep::run(args, cli.format),
-        Command::Gpus(args) => gpus::run(args, cli.format),
+        Command::Predict(Predict::Batch(args)) => return batch::run(args, cli.view),
+        Command::Predict(args) => predict::run(args, cli.view),
+        Command::Plan(args) => plan::plan(args, cli.view),
+        Command::Compare(args) => plan::compare(args, cli.view),
+        Command::Reproduce(args) => reproduce::run(args, cli.view),
+        Command::Search(args) => return search::run(args, cli.view),
+        Command::Sweep(args) => sweep::run(args, cli.view),
+        Command::Gpus(args) => gpus::run(args, cli.view),
         Command::Completions(args) => Ok(manual::completions(args)),
         Command::Manual(args) => manual::pages(args),
-        Command::Models => models::models(cli.format),
-        Command::Presets => Ok(models::presets(cli.format)),
+        Command::Models => models::models(cli.view),
+        Command::Presets => Ok(models::presets(cli.view)),
 
         #[cfg(feature = "serve")]
         Command::Serve(args) => serve::run(args),
@@ -148,11 +152,11 @@ fn execute(cli: &Cli) -> Result<Answer> {
         Command::Serve(_) => Err(Error::feature_off("`serve`", "serve")),
 
         #[cfg(feature = "dataset")]
-        Command::Evaluate(args) => evaluate::run(args, cli.format),
+        Command::Evaluate(args) => evaluate::run(args, cli.view),
         #[cfg(feature = "dataset")]
         Command::Calibrate(args) => {
             let report = crate::answer::calibrate::run(&args.request);
-            report.map(|report| render(&report, cli.format))
+            report.map(|report| render(&report, cli.view))
         }
         #[cfg(not(feature = "dataset"))]
         Command::Evaluate(_) => Err(Error::feature_off("`evaluate`", "dataset")),
@@ -160,17 +164,17 @@ fn execute(cli: &Cli) -> Result<Answer> {
         Command::Calibrate(_) => Err(Error::feature_off("`calibrate`", "dataset")),
 
         #[cfg(feature = "dataset")]
-        Command::Import(args) => import::run(args, cli.format),
+        Command::Import(args) => import::run(args, cli.view),
         #[cfg(not(feature = "dataset"))]
         Command::Import(_) => Err(Error::feature_off("`import`", "dataset")),
 
         #[cfg(feature = "measure")]
-        Command::Measure(args) => return measure::run(args, cli.format),
+        Command::Measure(args) => return measure::run(args, cli.view),
         #[cfg(not(feature = "measure"))]
         Command::Measure(_) => Err(Error::feature_off("`measure`", "measure")),
 
         #[cfg(feature = "train")]
-        Command::Train(args) => train::run(args, cli.format),
+        Command::Train(args) => train::run(args, cli.view),
         #[cfg(not(feature = "train"))]
         Command::Train(_) => Err(Error::feature_off("`train`", "train")),
     };
@@ -178,11 +182,18 @@ fn execute(cli: &Cli) -> Result<Answer> {
 }
 
 /// The report in the format that was asked for.
-fn render(report: &impl Report, format: Format) -> String {
-    match format {
-        Format::Text => report.text(),
+fn render(report: &impl Report, view: View) -> String {
+    match view.format {
+        Format::Text if view.wide => report.text(),
+        Format::Text => report.text_within(width()),
         Format::Json | Format::Sarif => report.json(),
     }
+}
+
+/// Columns of the terminal; 100 where standard output is none.
+fn width() -> usize {
+    let size = terminal_size::terminal_size_of(io::stdout());
+    size.map_or(100, |(width, _)| usize::from(width.0).max(LEAST_WIDTH))
 }
 
 /// A JSON document on one line.

@@ -1,13 +1,13 @@
 //! `shapewise plan` and `shapewise compare`: the best layout over GPUs, and GPUs beside each other.
 
 use crate::answer;
-use crate::cli::args::{CompareArgs, Format, PlanArgs, TargetArgs};
+use crate::cli::args::{CompareArgs, PlanArgs, TargetArgs, View};
 use crate::cli::target::answering;
 use crate::cli::{output::write, render};
 use crate::error::Result;
 use crate::report::plot;
 
-pub(super) fn plan(args: &PlanArgs, format: Format) -> Result<String> {
+pub(super) fn plan(args: &PlanArgs, view: View) -> Result<String> {
     let request = &args.subject.request;
     let architecture = request.architecture.find()?;
     let predictor = answering(&args.subject.target)?;
@@ -16,10 +16,10 @@ pub(super) fn plan(args: &PlanArgs, format: Format) -> Result<String> {
         let picture = plot::render(&report.chart(), plot::Format::of(path)?)?;
         write(path, &picture)?;
     }
-    Ok(render(&report, format))
+    Ok(render(&report, view))
 }
 
-pub(super) fn compare(args: &CompareArgs, format: Format) -> Result<String> {
+pub(super) fn compare(args: &CompareArgs, view: View) -> Result<String> {
     let request = &args.subject.request;
     let architecture = request.architecture.find()?;
     let TargetArgs { request: target, data } = &args.subject.target;
@@ -29,5 +29,5 @@ pub(super) fn compare(args: &CompareArgs, format: Format) -> Result<String> {
             data: data.clone(),
         })
     })?;
-    Ok(render(&report, format))
+    Ok(render(&report, view))
 }

@@ -1,7 +1,7 @@
 //! `shapewise reproduce`: the findings of the co-design paper, predicted beside what was measured.
 
 use crate::answer::predictors::{artifact, described_by};
-use crate::cli::args::Format;
+use crate::cli::args::View;
 use crate::cli::args::reproduce::ReproduceArgs;
 use crate::cli::output::write_all;
 use crate::cli::render;
@@ -18,7 +18,7 @@ use crate::reproduce::Timings;
 use crate::reproduce::reproduce;
 use std::path::PathBuf;
 
-pub(super) fn run(args: &ReproduceArgs, format: Format) -> Result<String> {
+pub(super) fn run(args: &ReproduceArgs, view: View) -> Result<String> {
     let model = args.model.as_deref().map(artifact).transpose()?;
     let mut gpus = GpuCatalog::default();
     gpus.extend(described_by(model.as_deref()));
@@ -41,7 +41,7 @@ pub(super) fn run(args: &ReproduceArgs, format: Format) -> Result<String> {
     write_all("--out", &files, args.replace)?;
     say(&format!("wrote {}", args.out.join("report.html").display()));
     say(&format!("wrote {}", args.out.join("report.md").display()));
-    Ok(render(&report, format))
+    Ok(render(&report, view))
 }
 
 fn no_row(paths: &[PathBuf]) -> Error {

@@ -2,8 +2,8 @@
 
 use crate::answer::predictors;
 use crate::answer::search::search;
-use crate::cli::args::Format;
 use crate::cli::args::SearchArgs;
+use crate::cli::args::View;
 use crate::cli::output::{ReplaceArgs, write, write_all};
 use crate::cli::progress_bar;
 use crate::cli::render;
@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Shells know a program that a signal ended by this and the signal's number.
 const ENDED_BY_SIGNAL: usize = 128;
 
-pub(super) fn run(args: &SearchArgs, format: Format) -> Result<Answer> {
+pub(super) fn run(args: &SearchArgs, view: View) -> Result<Answer> {
     let asked = SearchRequest {
         export: args.export.is_some(),
         ..args.subject.request.clone()
@@ -81,7 +81,7 @@ pub(super) fn run(args: &SearchArgs, format: Format) -> Result<Answer> {
             write(path, &picture)?;
         }
     }
-    let text = render(&report, format);
+    let text = render(&report, view);
     Ok(Answer { text, code })
 }
 

@@ -2,9 +2,9 @@
 
 use crate::answer::sweep;
 use crate::cli::args::FileArgs;
-use crate::cli::args::Format;
 use crate::cli::args::Sweep;
 use crate::cli::args::Targeted;
+use crate::cli::args::View;
 use crate::cli::output;
 use crate::cli::render;
 use crate::cli::target::answering;
@@ -17,14 +17,14 @@ use crate::request::ModelRequest;
 use crate::request::OperatorRequest;
 use clap::Args;
 
-pub(super) fn run(command: &Sweep, format: Format) -> Result<String> {
+pub(super) fn run(command: &Sweep, view: View) -> Result<String> {
     let (report, files) = match command {
         Sweep::Gemm(args) => (operator(&args.subject)?, &args.files),
         Sweep::Attention(args) => (operator(&args.subject)?, &args.files),
         Sweep::Model(args) => (model(&args.subject)?, &args.files),
     };
     write(&report, files)?;
-    Ok(render(&report, format))
+    Ok(render(&report, view))
 }
 
 /// The curve of a predictor that does not know the user's timings, with those beside it.

@@ -2,9 +2,9 @@
 
 use crate::answer::predictors::{artifact, described_by};
 use crate::cli::args::Backend;
-use crate::cli::args::Format;
 use crate::cli::args::NATIVE;
 use crate::cli::args::TrainArgs;
+use crate::cli::args::View;
 use crate::cli::output::refuse_existing;
 use crate::cli::progress_bar;
 use crate::cli::render;
@@ -26,7 +26,7 @@ use crate::train::fit;
 use crate::train::train;
 use indicatif::ProgressBar;
 
-pub(super) fn run(args: &TrainArgs, format: Format) -> Result<String> {
+pub(super) fn run(args: &TrainArgs, view: View) -> Result<String> {
     let backend = match args.backend {
         Backend::Cpu => fit::Backend::Cpu,
         Backend::Wgpu => fit::Backend::Wgpu,
@@ -58,7 +58,7 @@ pub(super) fn run(args: &TrainArgs, format: Format) -> Result<String> {
     bar.finish_and_clear();
     Ok(render(
         &TrainingReport::new(&args.out, &trained?.card, &|key| noise(&table.rows, key)),
-        format,
+        view,
     ))
 }
 

@@ -4,7 +4,7 @@ use crate::calibrate::Sample;
 use crate::framework::{Constant, Fit, Framework, Kind};
 use crate::report::Report;
 use crate::report::percent;
-use crate::report::table::{Side, table};
+use crate::report::table::{left, right, table};
 use crate::units::significant;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -70,12 +70,12 @@ impl CalibrationReport {
 }
 
 impl Report for CalibrationReport {
-    fn text(&self) -> String {
+    fn page(&self) -> String {
         let headings = [
-            ("constant", Side::Left),
-            (self.base.as_str(), Side::Right),
-            ("fitted", Side::Right),
-            ("sd of ln", Side::Right),
+            left("constant"),
+            right(self.base.as_str()),
+            right("fitted"),
+            right("sd of ln"),
         ];
         let rows = self.constants.iter().map(|moved| {
             [

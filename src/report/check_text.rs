@@ -10,8 +10,7 @@ use crate::report::check::StepKeys;
 use crate::report::grouped;
 use crate::report::percent;
 use crate::report::signed;
-use crate::report::table::Side;
-use crate::report::table::table;
+use crate::report::table::{left, table};
 use crate::report::tier_shares_text;
 use crate::units::Seconds;
 
@@ -25,11 +24,8 @@ pub(super) fn verdict_text(verdict: &str, severity: Option<&str>) -> &'static st
     }
 }
 
-/// Columns of a paragraph.
-const WIDTH: usize = 120;
-
 impl Report for CheckReport {
-    fn text(&self) -> String {
+    fn page(&self) -> String {
         let mut text = format!("{}\n{}", self.heading(), self.verdicts());
         for rule in self.rules.iter().filter(|rule| rule.verdict == "broken") {
             text.push('\n');
@@ -70,11 +66,7 @@ impl CheckReport {
     }
 
     fn verdicts(&self) -> String {
-        let headings = [
-            ("rule", Side::Left),
-            ("verdict", Side::Left),
-            ("what decides", Side::Left),
-        ];
+        let headings = [left("rule"), left("verdict"), left("what decides")];
         let rows = self.rules.iter().map(|rule| {
             let verdict = verdict_text(rule.verdict, rule.severity);
             [rule.id.to_owned(), verdict.to_owned(), rule.detail.clone()]
@@ -175,23 +167,8 @@ fn timed(step: &StepKeys) -> String {
     format!("{time} (90 %: {low} to {high}){memory}")
 }
 
-/// Indented lines with a name each, wrapped at words.
+/// Indented lines with a name each.
 fn lines(all: &[(&str, String)]) -> String {
-    let mut text = String::new();
-    for (name, value) in all {
-        let mut line = format!("  {name:<8}");
-        for word in value.split(' ') {
-            // Characters, not bytes: sizes are written with a dot for times.
-            if line.chars().count() + word.chars().count() >= WIDTH {
-                text.push_str(&line);
-                text.push('\n');
-                line = " ".repeat(10);
-            }
-            line.push(' ');
-            line.push_str(word);
-        }
-        text.push_str(&line);
-        text.push('\n');
-    }
-    text
+    let line = |(name, value): &(&str, String)| format!("  {name:<8} {value}\n");
+    all.iter().map(line).collect()
 }

@@ -58,7 +58,7 @@ impl ChoicesReport {
 }
 
 impl Report for ChoicesReport {
-    fn text(&self) -> String {
+    fn page(&self) -> String {
         let each = self
             .answer_us
             .map_or(String::new(), |each| format!(", {each:.1} us a shape and thread"));

@@ -12,8 +12,7 @@ use crate::report::csv;
 use crate::report::grouped;
 use crate::report::percent;
 use crate::report::skipped_text;
-use crate::report::table::Side;
-use crate::report::table::table;
+use crate::report::table::{left, right, table};
 use crate::report::tier_shares_text;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -159,7 +158,7 @@ impl GroupKeys {
 }
 
 impl Report for EvaluationReport {
-    fn text(&self) -> String {
+    fn page(&self) -> String {
         let row = |first: [String; 4], errors: &ErrorKeys, last: String| {
             let mut cells = first.into_iter().chain(errors.cells()).chain([last]);
             std::array::from_fn::<String, 14, _>(|_| cells.next().unwrap_or_default())
@@ -176,20 +175,20 @@ impl Report for EvaluationReport {
         let first = ["all", "", "", ""].map(str::to_owned);
         let overall = row(first, &self.overall, String::new());
         let headings = [
-            ("operators", Side::Left),
-            ("dtype", Side::Left),
-            ("GPU", Side::Left),
-            ("stack", Side::Left),
-            ("rows", Side::Right),
-            ("median", Side::Right),
-            ("mean", Side::Right),
-            ("p90", Side::Right),
-            ("max", Side::Right),
-            ("R2", Side::Right),
-            ("Spearman", Side::Right),
-            ("in 90 %", Side::Right),
-            ("half width", Side::Right),
-            ("answered by", Side::Left),
+            left("operators"),
+            left("dtype"),
+            left("GPU"),
+            left("stack"),
+            right("rows"),
+            right("median"),
+            right("mean").minor(4),
+            right("p90").minor(3),
+            right("max").minor(7),
+            right("R2").minor(8),
+            right("Spearman").minor(9),
+            right("in 90 %"),
+            right("half width").minor(5),
+            left("answered by").minor(6),
         ];
         let skipped = skipped_text(&self.skipped);
         format!("{}{skipped}", table(headings, groups.chain([overall])))

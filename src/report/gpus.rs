@@ -8,8 +8,7 @@ use crate::predict::estimate::Caveats;
 use crate::predict::estimate::Tier;
 use crate::report::Report;
 use crate::report::Warning;
-use crate::report::table::Side;
-use crate::report::table::table;
+use crate::report::table::{left, right, table};
 use crate::units::Bytes;
 use crate::units::significant;
 use serde::Serialize;
@@ -49,7 +48,7 @@ impl GpusReport {
 }
 
 impl Report for GpusReport {
-    fn text(&self) -> String {
+    fn page(&self) -> String {
         let rows = self.gpus.iter().map(|gpu| {
             [
                 gpu.name.clone(),
@@ -68,13 +67,13 @@ impl Report for GpusReport {
         });
         table(
             [
-                ("name", Side::Left),
-                ("title", Side::Left),
-                ("SMs", Side::Right),
-                ("bf16 TFLOP/s", Side::Right),
-                ("GB/s", Side::Right),
-                ("memory", Side::Right),
-                ("models", Side::Left),
+                left("name"),
+                left("title"),
+                right("SMs").minor(2),
+                right("bf16 TFLOP/s"),
+                right("GB/s"),
+                right("memory"),
+                left("models"),
             ],
             rows,
         )
@@ -161,12 +160,12 @@ impl GpuReport {
             ]
         });
         let headings = ["operators", "engine", "tier", "answered by", "because"];
-        table(headings.map(|heading| (heading, Side::Left)), rows)
+        table(headings.map(left), rows)
     }
 }
 
 impl Report for GpuReport {
-    fn text(&self) -> String {
+    fn page(&self) -> String {
         let mut text = format!("{}: {}\n", self.name, self.title);
         for (what, names) in [("also", &self.aliases), ("models", &self.models)] {
             if !names.is_empty() {
@@ -181,7 +180,7 @@ impl Report for GpuReport {
             };
             [line.figure.clone(), value, line.source.clone()]
         });
-        let headings = [("figure", Side::Left), ("value", Side::Right), ("source", Side::Left)];
+        let headings = [left("figure"), right("value"), left("source")];
         text + "\n" + &self.answers_text() + "\n" + &table(headings, rows)
     }
 }

@@ -12,8 +12,7 @@ use crate::report::grouped;
 use crate::report::percent;
 use crate::report::shape::Shape;
 use crate::report::step::SharedWarning;
-use crate::report::table::Side;
-use crate::report::table::table;
+use crate::report::table::{left, right, table};
 use crate::report::tier_shares_text;
 use crate::units::Seconds;
 use crate::units::significant;
@@ -155,16 +154,16 @@ impl GraphReport {
 }
 
 impl Report for GraphReport {
-    fn text(&self) -> String {
+    fn page(&self) -> String {
         let [time, low, high] = [self.time_us, self.low_us, self.high_us].map(Seconds::from_micros);
         let headings = [
-            ("operator", Side::Left),
-            ("shape", Side::Left),
-            ("count", Side::Right),
-            ("time", Side::Right),
-            ("share", Side::Right),
-            ("TFLOP/s", Side::Right),
-            ("tier", Side::Left),
+            left("operator"),
+            left("shape"),
+            right("count"),
+            right("time"),
+            right("share"),
+            right("TFLOP/s"),
+            left("tier"),
         ];
         let rows = self.lines.iter().map(|line| {
             [

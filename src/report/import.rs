@@ -4,8 +4,7 @@ use crate::report::Report;
 use crate::report::SkippedRows;
 use crate::report::signed;
 use crate::report::skipped_text;
-use crate::report::table::Side;
-use crate::report::table::table;
+use crate::report::table::{left, right, table};
 use serde::Serialize;
 
 /// What an import kept and left out.
@@ -52,7 +51,7 @@ pub struct KeptRows {
 }
 
 impl Report for ImportReport {
-    fn text(&self) -> String {
+    fn page(&self) -> String {
         let rows = self.kept.iter().map(|kept| {
             [
                 kept.gpu.clone(),
@@ -63,11 +62,11 @@ impl Report for ImportReport {
             ]
         });
         let headings = [
-            ("GPU", Side::Left),
-            ("stack", Side::Left),
-            ("operators", Side::Left),
-            ("dtype", Side::Left),
-            ("rows", Side::Right),
+            left("GPU"),
+            left("stack"),
+            left("operators"),
+            left("dtype"),
+            right("rows"),
         ];
         let drift = self.drift.iter().map(|drift| {
             format!(

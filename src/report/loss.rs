@@ -6,7 +6,7 @@ use crate::report::SkippedRows;
 use crate::report::grouped;
 use crate::report::percent;
 use crate::report::skipped_text;
-use crate::report::table::{Side, table};
+use crate::report::table::{left, right, table};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -80,19 +80,19 @@ impl From<&PairErrors> for PairKeys {
 }
 
 impl Report for LossReport {
-    fn text(&self) -> String {
+    fn page(&self) -> String {
         let headings = [
-            ("source", Side::Left),
-            ("split", Side::Left),
-            ("loss on", Side::Left),
-            ("laws", Side::Left),
-            ("shapes", Side::Right),
-            ("pairs", Side::Right),
-            ("measured", Side::Right),
-            ("median error", Side::Right),
-            ("rms error", Side::Right),
-            ("sign", Side::Right),
-            ("inside", Side::Right),
+            left("source"),
+            left("split"),
+            left("loss on"),
+            left("laws").minor(4),
+            right("shapes"),
+            right("pairs"),
+            right("measured").minor(3),
+            right("median error"),
+            right("rms error").minor(5),
+            right("sign"),
+            right("inside"),
         ];
         let cell = |text: &Option<String>| text.clone().unwrap_or_else(|| "all".to_owned());
         let share = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), percent);

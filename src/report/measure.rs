@@ -9,8 +9,7 @@ use crate::report::SkippedRows;
 use crate::report::grouped;
 use crate::report::signed;
 use crate::report::skipped_text;
-use crate::report::table::Side;
-use crate::report::table::table;
+use crate::report::table::{left, right, table};
 use crate::units::BytesPerSecond;
 use crate::units::FlopsPerSecond;
 use crate::units::Seconds;
@@ -303,7 +302,7 @@ fn sets(outcome: &Outcome) -> Vec<SetRows> {
 }
 
 impl Report for MeasureReport {
-    fn text(&self) -> String {
+    fn page(&self) -> String {
         let rows = self.sets.iter().map(|set| {
             [
                 set.set.clone(),
@@ -314,10 +313,10 @@ impl Report for MeasureReport {
             ]
         });
         let columns = [
-            ("set", Side::Left),
-            ("measured as", Side::Left),
-            ("rows", Side::Right),
-            ("half width of the median", Side::Right),
+            left("set"),
+            left("measured as"),
+            right("rows"),
+            right("half width of the median"),
         ];
         let mut lines = vec![table(columns, rows)];
         lines.push(format!(

@@ -90,8 +90,18 @@ pub const SCHEMA: u32 = 1;
 
 /// A result that can be read by people and by programs.
 pub trait Report: Serialize + Sized {
-    /// Tables and sentences, with a line break at the end.
-    fn text(&self) -> String;
+    /// Sentences and marked tables, with a line break at the end.
+    fn page(&self) -> String;
+
+    /// Tables and sentences, with a line break at the end, every column and line as wide as it comes.
+    fn text(&self) -> String {
+        table::laid_out(&self.page(), None)
+    }
+
+    /// The same in lines of at most `width` characters: columns of little importance are left out and named.
+    fn text_within(&self, width: usize) -> String {
+        table::laid_out(&self.page(), Some(width))
+    }
 
     /// One JSON document, with a line break at the end.
     fn json(&self) -> String {

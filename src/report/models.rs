@@ -5,8 +5,7 @@ use crate::regressor::artifact::Submodel;
 use crate::regressor::artifact::Weights;
 use crate::report::Report;
 use crate::report::percent;
-use crate::report::table::Side;
-use crate::report::table::table;
+use crate::report::table::{left, right, table};
 use crate::units::Bytes;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -107,7 +106,7 @@ impl From<&GroupErrors> for ErrorKeys {
 }
 
 impl Report for ModelsReport {
-    fn text(&self) -> String {
+    fn page(&self) -> String {
         let rows = self.models.iter().map(|line| {
             [
                 line.name.clone(),
@@ -122,14 +121,14 @@ impl Report for ModelsReport {
         });
         table(
             [
-                ("name", Side::Left),
-                ("GPU", Side::Left),
-                ("stack", Side::Left),
-                ("operators", Side::Left),
-                ("dtype", Side::Left),
-                ("rows", Side::Right),
-                ("held-out median", Side::Right),
-                ("size", Side::Right),
+                left("name"),
+                left("GPU"),
+                left("stack"),
+                left("operators"),
+                left("dtype"),
+                right("rows").minor(2),
+                right("held-out median"),
+                right("size").minor(3),
             ],
             rows,
         )

@@ -250,14 +250,14 @@ impl WaveCount {
 }
 
 impl Report for OperatorsReport {
-    fn text(&self) -> String {
-        let texts: Vec<_> = self.ops.iter().map(Report::text).collect();
+    fn page(&self) -> String {
+        let texts: Vec<_> = self.ops.iter().map(Report::page).collect();
         texts.join("\n")
     }
 }
 
 impl Report for OperatorReport {
-    fn text(&self) -> String {
+    fn page(&self) -> String {
         let [time, low, high] = [self.time_us, self.low_us, self.high_us].map(Seconds::from_micros);
         let mut lines = vec![
             ("on", format!("{} ({})", self.gpu_title, self.gpu)),

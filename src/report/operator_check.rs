@@ -7,7 +7,7 @@ use crate::report::check::ADVICE;
 use crate::report::check_text::verdict_text;
 use crate::report::operator::{FasterKeys, OperatorReport};
 use crate::report::percent;
-use crate::report::table::{Side, table};
+use crate::report::table::{left, table};
 use crate::rules::Verdict;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -87,12 +87,12 @@ impl From<&OperatorDiagnosis> for OperatorRuleKeys {
 }
 
 impl Report for OperatorCheckReport {
-    fn text(&self) -> String {
+    fn page(&self) -> String {
         let headings = [
-            ("rule", Side::Left),
-            ("verdict", Side::Left),
-            ("what decides", Side::Left),
-            ("what a better size saves", Side::Left),
+            left("rule"),
+            left("verdict"),
+            left("what decides"),
+            left("what a better size saves"),
         ];
         let rows = self.rules.iter().map(|rule| {
             let verdict = verdict_text(rule.verdict, rule.severity);
@@ -109,6 +109,6 @@ impl Report for OperatorCheckReport {
             0 => format!("all {} rules that apply are met", self.rules.len()),
             broken => format!("{broken} of {} rules that apply are broken", self.rules.len()),
         };
-        format!("{}\n{}\n{summary}\n", self.predicted.text(), table(headings, rows))
+        format!("{}\n{}\n{summary}\n", self.predicted.page(), table(headings, rows))
     }
 }

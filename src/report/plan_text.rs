@@ -3,7 +3,7 @@
 use crate::arch::{Mode, Offload, Recompute, Workload};
 use crate::report::plan::{CompareReport, LatencyKeys, LayoutKeys, LimitKeys, PlanKeys, PlanReport, RunKeys};
 use crate::report::plot::{Axis, Chart, Series};
-use crate::report::table::{Side, filled, table};
+use crate::report::table::{filled, left, right, table};
 use crate::report::{Report, grouped, percent, signed, tokens};
 use crate::units::{Bytes, Seconds, significant};
 
@@ -11,7 +11,7 @@ use crate::units::{Bytes, Seconds, significant};
 const LEAST_CHANGE: f64 = 0.001;
 
 impl Report for PlanReport {
-    fn text(&self) -> String {
+    fn page(&self) -> String {
         let mut parts = vec![self.heading()];
         match &self.plans[..] {
             [plan] => parts.extend([self.ranking(plan), self.remarks(plan)]),
@@ -136,13 +136,13 @@ impl PlanReport {
             ]
         });
         let headings = [
-            ("GPUs", Side::Right),
-            ("layout", Side::Left),
-            ("tokens/s", Side::Right),
-            ("per GPU", Side::Right),
-            ("efficiency", Side::Right),
-            ("MFU", Side::Right),
-            ("run", Side::Right),
+            right("GPUs"),
+            left("layout"),
+            right("tokens/s"),
+            right("per GPU"),
+            right("efficiency"),
+            right("MFU").minor(2),
+            right("run").minor(1),
         ];
         table(headings, rows)
     }
@@ -215,18 +215,18 @@ const GIB: f64 = (1_u64 << 30) as f64;
 
 fn training_table(plan: &PlanKeys) -> String {
     let headings = [
-        ("#", Side::Right),
-        ("layout", Side::Left),
-        ("batch", Side::Left),
-        ("recompute", Side::Left),
-        ("tokens/s", Side::Right),
-        ("per GPU", Side::Right),
-        ("MFU", Side::Right),
-        ("step", Side::Right),
-        ("90 %", Side::Right),
-        ("exposed", Side::Right),
-        ("bubble", Side::Right),
-        ("memory", Side::Right),
+        right("#"),
+        left("layout"),
+        left("batch").minor(1),
+        left("recompute").minor(2),
+        right("tokens/s").minor(7),
+        right("per GPU"),
+        right("MFU").minor(4),
+        right("step"),
+        right("90 %"),
+        right("exposed").minor(9),
+        right("bubble").minor(8),
+        right("memory"),
     ];
     let rows = plan.layouts.iter().filter_map(|layout| {
         let step = layout.step.as_ref()?;
@@ -301,21 +301,21 @@ fn latency_cells(request: &LatencyKeys) -> [String; 6] {
 fn serving_table(plan: &PlanKeys, limits: Option<LimitKeys>) -> String {
     let [within_first, within_further] = limit_headings(limits);
     let headings = [
-        ("#", Side::Right),
-        ("engine", Side::Left),
-        ("engines", Side::Right),
-        ("requests each", Side::Right),
-        ("tokens/s", Side::Right),
-        ("per GPU", Side::Right),
-        ("90 %", Side::Right),
-        ("first token", Side::Right),
-        ("90 %", Side::Right),
-        (&within_first, Side::Right),
-        ("per token", Side::Right),
-        ("90 %", Side::Right),
-        (&within_further, Side::Right),
-        ("memory", Side::Right),
-        ("USD per M tokens", Side::Right),
+        right("#"),
+        left("engine"),
+        right("engines").minor(5),
+        right("requests each"),
+        right("tokens/s").minor(9),
+        right("per GPU"),
+        right("90 %").minor(4),
+        right("first token"),
+        right("first token 90 %").minor(6),
+        right(&within_first).minor(2),
+        right("per token"),
+        right("per token 90 %").minor(6),
+        right(&within_further).minor(2),
+        right("memory").minor(3),
+        right("USD per M tokens"),
     ];
     let rows = plan.layouts.iter().filter_map(|layout| {
         let request = layout.request.as_ref()?;
@@ -413,7 +413,7 @@ impl RunKeys {
 }
 
 impl Report for CompareReport {
-    fn text(&self) -> String {
+    fn page(&self) -> String {
         let batch = match self.global_batch {
             Some(batch) => format!("steps of {} sequences of {} tokens", grouped(batch), grouped(self.seq)),
             None => match self.output {
@@ -435,24 +435,24 @@ impl Report for CompareReport {
         );
         let [within_first, within_further] = limit_headings(self.limits);
         let headings = [
-            ("GPU", Side::Left),
-            ("best layout", Side::Left),
-            ("requests each", Side::Right),
-            ("tokens/s per GPU", Side::Right),
-            ("90 %", Side::Right),
-            ("per node", Side::Right),
-            ("per W", Side::Right),
-            ("MFU", Side::Right),
-            ("first token", Side::Right),
-            ("90 %", Side::Right),
-            (&within_first, Side::Right),
-            ("per token", Side::Right),
-            ("90 %", Side::Right),
-            (&within_further, Side::Right),
-            ("memory", Side::Right),
-            ("from", Side::Left),
-            ("USD per M tokens", Side::Right),
-            ("USD a run", Side::Right),
+            left("GPU"),
+            left("best layout"),
+            right("requests each").minor(5),
+            right("tokens/s per GPU"),
+            right("90 %").minor(1),
+            right("per node").minor(8),
+            right("per W").minor(8),
+            right("MFU").minor(6),
+            right("first token").minor(3),
+            right("first token 90 %").minor(7),
+            right(&within_first).minor(4),
+            right("per token").minor(3),
+            right("per token 90 %").minor(7),
+            right(&within_further).minor(4),
+            right("memory").minor(5),
+            left("from").minor(9),
+            right("USD per M tokens").minor(2),
+            right("USD a run").minor(2),
         ];
         let rows = self.compared.iter().filter_map(|compared| {
             let layout = compared.layout.as_ref()?;

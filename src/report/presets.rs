@@ -3,8 +3,7 @@
 use crate::arch::Preset;
 use crate::report::Report;
 use crate::report::architecture::ArchitectureShape;
-use crate::report::table::Side;
-use crate::report::table::table;
+use crate::report::table::{left, right, table};
 use crate::units::significant;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -39,7 +38,7 @@ impl PresetsReport {
 }
 
 impl Report for PresetsReport {
-    fn text(&self) -> String {
+    fn page(&self) -> String {
         let rows = self.presets.iter().map(|PresetLine { shape, .. }| {
             [
                 shape.name.clone(),
@@ -55,15 +54,15 @@ impl Report for PresetsReport {
         });
         table(
             [
-                ("name", Side::Left),
-                ("10^9 parameters", Side::Right),
-                ("layers", Side::Right),
-                ("hidden", Side::Right),
-                ("heads", Side::Right),
-                ("kv", Side::Right),
-                ("head size", Side::Right),
-                ("mlp", Side::Left),
-                ("vocab", Side::Right),
+                left("name"),
+                right("10^9 parameters"),
+                right("layers"),
+                right("hidden"),
+                right("heads"),
+                right("kv"),
+                right("head size").minor(1),
+                left("mlp"),
+                right("vocab"),
             ],
             rows,
         )

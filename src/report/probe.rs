@@ -4,7 +4,7 @@ use crate::measure::device::{Cache, Sensors};
 use crate::measure::probe::Probe;
 use crate::report::Report;
 use crate::report::measure::{LostPath, Unchecked};
-use crate::report::table::{Side, table};
+use crate::report::table::{left, right, table};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -153,16 +153,16 @@ impl ProbeReport {
 }
 
 impl Report for ProbeReport {
-    fn text(&self) -> String {
+    fn page(&self) -> String {
         let columns = [
-            ("operator", Side::Left),
-            ("cache", Side::Left),
-            ("set-up ms", Side::Right),
-            ("alone us", Side::Right),
-            ("in a chain us", Side::Right),
-            ("TFLOP/s", Side::Right),
-            ("GB/s", Side::Right),
-            ("MHz", Side::Right),
+            left("operator"),
+            left("cache"),
+            right("set-up ms"),
+            right("alone us"),
+            right("in a chain us"),
+            right("TFLOP/s"),
+            right("GB/s"),
+            right("MHz"),
         ];
         let number = |value: Option<f64>, scale: f64, digits: usize| {
             value.map_or("-".to_owned(), |value| format!("{:.digits$}", value * scale))

@@ -11,7 +11,7 @@ use crate::report::grouped;
 use crate::report::percent;
 use crate::report::signed;
 use crate::report::skipped_text;
-use crate::report::table::{Side, table};
+use crate::report::table::{left, right, table};
 use serde::Serialize;
 
 /// Errors of predicted whole models over all runs and per group.
@@ -265,21 +265,21 @@ impl RunKeys {
 }
 
 impl Report for RunsReport {
-    fn text(&self) -> String {
+    fn page(&self) -> String {
         let headings = [
-            ("measure", Side::Left),
-            ("kind", Side::Left),
-            ("framework", Side::Left),
-            ("GPU", Side::Left),
-            ("format", Side::Left),
-            ("runs", Side::Right),
-            ("median", Side::Right),
-            ("mean", Side::Right),
-            ("p90", Side::Right),
-            ("bias", Side::Right),
-            ("inside", Side::Right),
-            ("half width", Side::Right),
-            ("Spearman", Side::Right),
+            left("measure"),
+            left("kind"),
+            left("framework"),
+            left("GPU"),
+            left("format"),
+            right("runs"),
+            right("median"),
+            right("mean").minor(6),
+            right("p90").minor(3),
+            right("bias").minor(4),
+            right("inside"),
+            right("half width").minor(5),
+            right("Spearman").minor(7),
         ];
         let line = |names: [&str; 5], errors: &RunKeys| {
             let mut cells: Vec<String> = names.map(str::to_owned).into();

@@ -17,8 +17,7 @@ use crate::report::search::PointKeys;
 use crate::report::search::SearchReport;
 use crate::report::search::ShapeKeys;
 use crate::report::signed;
-use crate::report::table::Side;
-use crate::report::table::table;
+use crate::report::table::{left, right, table};
 use crate::report::tokens;
 use crate::search::Free;
 use crate::search::goal::{ABSOLUTE_LAW, Objective, TIE};
@@ -35,7 +34,7 @@ const SHOWN: usize = 8;
 const GIB: f64 = (1_u64 << 30) as f64;
 
 impl Report for SearchReport {
-    fn text(&self) -> String {
+    fn page(&self) -> String {
         let mut parts = vec![
             self.heading(),
             self.sizes(),
@@ -323,13 +322,13 @@ impl SearchReport {
             "behind the best, 10^-3 nats (90 %)"
         };
         let headings = [
-            (what, Side::Left),
-            ("tokens", Side::Right),
-            ("GPU-hours", Side::Right),
-            (behind, Side::Left),
-            ("beats it", Side::Right),
-            ("best of all", Side::Right),
-            ("", Side::Left),
+            left(what),
+            right("tokens"),
+            right("GPU-hours"),
+            left(behind),
+            right("beats it"),
+            right("best of all"),
+            left(""),
         ];
         let rows = rows.map(|(name, outcome)| {
             let value = |behind: f64| match is_time {
@@ -373,25 +372,26 @@ impl SearchReport {
             false => ("d_ff", "params"),
         };
         let headings = [
-            ("", Side::Right),
-            ("tie", Side::Right),
-            ("layers", Side::Right),
-            ("hidden", Side::Right),
-            ("heads", Side::Right),
-            ("kv", Side::Right),
-            ("head", Side::Right),
-            (width, Side::Right),
-            ("vocab", Side::Right),
-            (parameters, Side::Right),
-            ("b", Side::Right),
-            (&split, Side::Right),
-            ("tokens/s/GPU (90 %)", Side::Left),
-            ("MFU", Side::Right),
-            ("memory", Side::Right),
-            ("gain", Side::Right),
-            ("GPU time to equal loss", Side::Right),
-            ("loss, 10^-3 nats (90 %)", Side::Left),
-            ("nearest", Side::Left),
+            right(""),
+            right("tie").minor(6),
+            right("layers"),
+            right("hidden"),
+            right("heads"),
+            right("kv").minor(3),
+            right("head").minor(4),
+            right(width),
+            right("vocab").minor(8),
+            right(parameters).minor(5),
+            right("b").minor(5),
+            right(&split),
+            right("tokens/s/GPU"),
+            right("90 %").minor(6),
+            right("MFU").minor(7),
+            right("memory").minor(4),
+            right("gain"),
+            right("GPU time to equal loss"),
+            left("loss, 10^-3 nats (90 %)"),
+            left("nearest").minor(9),
         ];
         let rows = self.shapes.iter().map(|shape| {
             let split = match &shape.layout {
@@ -578,13 +578,13 @@ impl SearchReport {
             return String::new();
         }
         let headings = [
-            ("elsewhere", Side::Left),
-            ("format", Side::Left),
-            ("best shape", Side::Left),
-            ("tokens/s/GPU", Side::Right),
-            ("MFU", Side::Right),
-            ("memory", Side::Right),
-            ("gain", Side::Right),
+            left("elsewhere"),
+            left("format"),
+            left("best shape"),
+            right("tokens/s/GPU"),
+            right("MFU").minor(1),
+            right("memory").minor(2),
+            right("gain"),
         ];
         let rows = self.elsewhere.iter().map(|place| {
             let (gpu, dtype) = (place.gpu.clone(), place.dtype.to_string());
@@ -616,11 +616,11 @@ impl SearchReport {
 
     fn front(&self) -> String {
         let headings = [
-            ("Pareto front", Side::Left),
-            ("tokens/s/GPU", Side::Right),
-            ("memory", Side::Right),
-            ("loss, 10^-3 nats (90 %)", Side::Left),
-            ("from centre", Side::Right),
+            left("Pareto front"),
+            right("tokens/s/GPU"),
+            right("memory").minor(1),
+            left("loss, 10^-3 nats (90 %)"),
+            right("from centre").minor(2),
         ];
         let points = self.pareto_front.iter().step_by(self.every_shown());
         let shown = points.map(|point| {
@@ -649,7 +649,7 @@ fn ratio(value: f64) -> String {
     format!("{value:.2}")
 }
 
-fn cells(shape: &ShapeKeys, split: String) -> [String; 19] {
+fn cells(shape: &ShapeKeys, split: String) -> [String; 20] {
     let arch = &shape.shape;
     let gpus = shape.tokens_per_s / shape.tokens_per_s_per_gpu;
     [
@@ -668,9 +668,9 @@ fn cells(shape: &ShapeKeys, split: String) -> [String; 19] {
         },
         shape.workload[&Dimension::Batch].to_string(),
         split,
+        tokens(shape.tokens_per_s_per_gpu),
         format!(
-            "{} ({} to {})",
-            tokens(shape.tokens_per_s_per_gpu),
+            "{} to {}",
             tokens(shape.tokens_per_s_low / gpus),
             tokens(shape.tokens_per_s_high / gpus)
         ),

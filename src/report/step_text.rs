@@ -11,8 +11,7 @@ use crate::report::step::RestLine;
 use crate::report::step::SharedWarning;
 use crate::report::step::StepLine;
 use crate::report::step::StepReport;
-use crate::report::table::Side;
-use crate::report::table::table;
+use crate::report::table::{left, right, table};
 use crate::report::tier_shares_text;
 use crate::report::tokens;
 use crate::units::Bytes;
@@ -24,7 +23,7 @@ use serde_json::Value;
 const EXECUTES_MORE: f64 = 1.15;
 
 impl Report for StepReport {
-    fn text(&self) -> String {
+    fn page(&self) -> String {
         format!("{}\n{}\n{}", self.heading(), self.operators(), self.summary())
     }
 }
@@ -102,13 +101,13 @@ impl StepReport {
 
     fn operators(&self) -> String {
         let headings = [
-            ("role", Side::Left),
-            ("shape", Side::Left),
-            ("count", Side::Right),
-            ("time", Side::Right),
-            ("share", Side::Right),
-            ("TFLOP/s", Side::Right),
-            ("tier", Side::Left),
+            left("role"),
+            left("shape"),
+            right("count"),
+            right("time"),
+            right("share"),
+            right("TFLOP/s"),
+            left("tier"),
         ];
         let rest = self.rest.iter().map(RestLine::cells);
         table(headings, merged(&self.lines).iter().map(Merged::cells).chain(rest))

@@ -1,60 +1,222 @@
-//! Plain aligned tables; this file alone knows how they are drawn.
+//! Tables and lines of text fitted to a width; this file alone knows how they are drawn.
+//!
+//! [`table`] marks a table inside the text of a report: a line a row, [`CELL`] before each cell, and before each heading
+//! its side and rank. [`laid_out`] draws the marked tables and wraps the other lines.
 
-use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, ContentArrangement, LineStyle};
+/// Begins a cell.
+const CELL: char = '\u{1f}';
 
-/// Which side a column is aligned to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
-    /// Words.
-    Left,
-    /// Numbers.
-    Right,
+/// Spaces between columns.
+const GAP: usize = 2;
+
+/// What a heading may be narrowed to.
+const NARROW_HEADING: usize = 12;
+
+/// What a column of words is narrowed to before columns are left out, and at most.
+const NARROW_WORDS: [usize; 2] = [40, 12];
+
+/// The deepest indentation of the second line of a paragraph.
+const DEEPEST: usize = 24;
+
+/// A column of a table.
+#[derive(Clone, Copy)]
+pub(super) struct Column<'a> {
+    heading: &'a str,
+    is_number: bool,
+    rank: u8,
 }
 
-/// Draws a table without the columns that no row has anything in.
+/// A column of words.
+pub(super) fn left(heading: &str) -> Column<'_> {
+    Column {
+        heading,
+        is_number: false,
+        rank: 0,
+    }
+}
+
+/// A column of numbers, which are never wrapped.
+pub(super) fn right(heading: &str) -> Column<'_> {
+    Column {
+        is_number: true,
+        ..left(heading)
+    }
+}
+
+impl Column<'_> {
+    /// The column may be left out of a narrow table, those of the highest rank first; 1 to 9.
+    pub(super) fn minor(self, rank: u8) -> Self {
+        Self { rank, ..self }
+    }
+}
+
+/// Marks a table without the columns that no row has anything in.
 pub(super) fn filled<const COLUMNS: usize>(
-    headings: [(&str, Side); COLUMNS],
+    columns: [Column; COLUMNS],
     rows: impl IntoIterator<Item = [String; COLUMNS]>,
 ) -> String {
     let rows: Vec<[String; COLUMNS]> = rows.into_iter().collect();
     let is_filled = |column: &usize| rows.iter().any(|row| !row[*column].is_empty());
     let kept: Vec<usize> = (0..COLUMNS).filter(is_filled).collect();
+    let columns: Vec<_> = kept.iter().map(|&at| columns[at]).collect();
     let cells = |row: &[String; COLUMNS]| kept.iter().map(|&at| row[at].clone()).collect();
-    drawn(
-        &kept.iter().map(|&at| headings[at]).collect::<Vec<_>>(),
-        rows.iter().map(cells),
-    )
+    marked(&columns, rows.iter().map(cells))
 }
 
-/// Draws a table under these headings, with a line break at the end.
-///
-/// The text is the same whatever terminal it goes to: nothing is wrapped, coloured or cut.
+/// Marks a table, with a line break at the end.
 pub(super) fn table<const COLUMNS: usize>(
-    headings: [(&str, Side); COLUMNS],
+    columns: [Column; COLUMNS],
     rows: impl IntoIterator<Item = [String; COLUMNS]>,
 ) -> String {
-    drawn(&headings, rows.into_iter().map(|row| row.to_vec()))
+    marked(&columns, rows.into_iter().map(|row| row.to_vec()))
 }
 
-fn drawn(headings: &[(&str, Side)], rows: impl Iterator<Item = Vec<String>>) -> String {
-    let mut table = comfy_table::Table::new();
-    table
-        .load_style(NOTHING.header_separator(LineStyle::none().fill('-').junction('-')))
-        .set_content_arrangement(ContentArrangement::Disabled)
-        .force_no_tty()
-        .set_header(headings.iter().map(|(heading, _)| *heading));
-    for row in rows {
-        table.add_row(row);
+fn marked(columns: &[Column], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let headings = columns.iter().map(|column| {
+        let side = if column.is_number { 'r' } else { 'l' };
+        format!("{side}{}{}", column.rank, column.heading)
+    });
+    let line = |cells: Vec<String>| {
+        let cells = cells
+            .iter()
+            .map(|cell| format!("{CELL}{}", cell.replace([CELL, '\n'], " ")));
+        cells.collect::<String>() + "\n"
+    };
+    std::iter::once(headings.collect()).chain(rows).map(line).collect()
+}
+
+/// The text with its tables drawn and its lines wrapped, none wider than `width` characters where words allow it.
+pub(super) fn laid_out(text: &str, width: Option<usize>) -> String {
+    let (mut fitted, mut rows): (String, Vec<Vec<&str>>) = (String::new(), Vec::new());
+    for line in text.lines().chain([""]) {
+        match line.strip_prefix(CELL) {
+            Some(row) => rows.push(row.split(CELL).collect()),
+            None => {
+                fitted += &drawn(&std::mem::take(&mut rows), width);
+                fitted += &wrapped(line, width);
+            }
+        }
     }
-    for (column, (_, side)) in table.column_iter_mut().zip(headings) {
-        column.set_cell_alignment(match side {
-            Side::Left => CellAlignment::Left,
-            Side::Right => CellAlignment::Right,
+    // The line after the last.
+    fitted.truncate(fitted.len() - 1);
+    fitted
+}
+
+/// A line, broken at words; what follows its label is indented below itself.
+fn wrapped(line: &str, width: Option<usize>) -> String {
+    let Some(width) = width.filter(|width| *width < length(line)) else {
+        return format!("{line}\n");
+    };
+    let start = line.len() - line.trim_start().len();
+    let label = line[start..].find("  ").map(|at| {
+        let rest = &line[start + at..];
+        start + at + rest.len() - rest.trim_start().len()
+    });
+    let indent = label.filter(|label| *label <= DEEPEST).unwrap_or(start + 2);
+    let mut lines = broken(line, [width, width.saturating_sub(indent)]).into_iter();
+    let first = lines.next().unwrap_or_default();
+    let rest = lines.map(|line| format!("{:indent$}{line}\n", ""));
+    format!("{first}\n{}", rest.collect::<String>())
+}
+
+/// Parts of a text: the first of at most as many characters as the first width says, the others of the second.
+fn broken(text: &str, [first, others]: [usize; 2]) -> Vec<&str> {
+    let (mut parts, mut rest, mut width) = (Vec::new(), text, first);
+    while length(rest) > width {
+        let start = rest.len() - rest.trim_start().len();
+        let blanks = rest.char_indices().enumerate();
+        let mut blanks = blanks.filter(|(_, (at, letter))| *at >= start && *letter == ' ');
+        let first = blanks.next();
+        let last = blanks.take_while(|(count, _)| *count <= width).last();
+        let Some((_, (at, _))) = last.or(first) else {
+            break;
+        };
+        parts.push(rest[..at].trim_end());
+        (rest, width) = (rest[at..].trim_start(), others);
+    }
+    parts.push(rest);
+    parts
+}
+
+fn length(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// The table of these rows, the first of them its marked headings.
+fn drawn(rows: &[Vec<&str>], width: Option<usize>) -> String {
+    let Some((headings, rows)) = rows.split_first() else {
+        return String::new();
+    };
+    let columns = headings.iter().map(|heading| Column {
+        heading: &heading[2..],
+        is_number: heading.starts_with('r'),
+        rank: heading.as_bytes()[1] - b'0',
+    });
+    let columns: Vec<Column> = columns.collect();
+    let content = (0..columns.len()).map(|at| rows.iter().map(|row| length(row[at])).max().unwrap_or(0));
+    let headed = columns.iter().zip(content.clone());
+    let mut widths: Vec<usize> = headed
+        .map(|(column, content)| content.max(length(column.heading)))
+        .collect();
+    let mut kept: Vec<usize> = (0..columns.len()).collect();
+    let sum = |kept: &[usize], of: &dyn Fn(usize) -> usize| {
+        kept.iter().map(|&at| of(at)).sum::<usize>() + GAP * kept.len().saturating_sub(1)
+    };
+    let width = width.filter(|width| *width < sum(&kept, &|at| widths[at]));
+    if let Some(width) = width {
+        for ((all, column), content) in widths.iter_mut().zip(&columns).zip(content) {
+            let words = column.heading.split(' ').map(length).max().unwrap_or(0);
+            *all = content.max(length(column.heading).min(words.max(NARROW_HEADING)));
+        }
+        let [before, most] = NARROW_WORDS;
+        let least = |at: usize| match columns[at].is_number {
+            true => widths[at],
+            false => widths[at].min(before),
+        };
+        while sum(&kept, &least) > width
+            && let Some(least) = kept.iter().copied().max_by_key(|at| columns[*at].rank)
+            && columns[least].rank > 0
+        {
+            kept.retain(|at| *at != least);
+        }
+        while sum(&kept, &|at| widths[at]) > width
+            && let Some(widest) = kept
+                .iter()
+                .copied()
+                .filter(|at| !columns[*at].is_number)
+                .max_by_key(|at| widths[*at])
+            && widths[widest] > most
+        {
+            widths[widest] -= 1;
+        }
+    }
+    let line = |cells: Vec<&str>| {
+        let parts = kept.iter().map(|&at| broken(cells[at], [widths[at]; 2]));
+        let parts: Vec<_> = parts.collect();
+        let lines = parts.iter().map(Vec::len).max().unwrap_or(0);
+        let lines = (0..lines).map(|number| {
+            let cells = kept.iter().zip(&parts).map(|(&at, parts)| {
+                let (part, width) = (parts.get(number).unwrap_or(&""), widths[at]);
+                match columns[at].is_number {
+                    true => format!("{part:>width$}"),
+                    false => format!("{part:<width$}"),
+                }
+            });
+            let cells: Vec<_> = cells.collect();
+            cells.join(&" ".repeat(GAP)).trim_end().to_owned() + "\n"
         });
+        lines.collect::<String>()
+    };
+    let mut text = line(columns.iter().map(|column| column.heading).collect());
+    text += &format!("{}\n", "-".repeat(sum(&kept, &|at| widths[at])));
+    text.extend(rows.iter().map(|row| line(row.clone())));
+    let hidden = (0..columns.len()).filter(|at| !kept.contains(at));
+    let hidden: Vec<_> = hidden.map(|at| columns[at].heading).collect();
+    if !hidden.is_empty() {
+        let noun = if hidden.len() > 1 { "columns" } else { "column" };
+        let hint = format!("--wide shows {} more {noun}: {}", hidden.len(), hidden.join(", "));
+        text += &wrapped(&hint, width);
     }
-    let mut text = table.trim_fmt();
-    text.push('\n');
     text
 }
 
@@ -62,19 +224,87 @@ fn drawn(headings: &[(&str, Side)], rows: impl Iterator<Item = Vec<String>>) -> 
 mod tests {
     use super::*;
 
+    fn sample() -> String {
+        let rows = [
+            ["qkv", "3", "16", "bf16"],
+            ["mlp_up", "12", "8", "fp8 with one scale a block"],
+        ];
+        let columns = [
+            left("role"),
+            right("count"),
+            right("time to equal loss").minor(2),
+            left("format"),
+        ];
+        table(columns, rows.map(|row| row.map(str::to_owned)))
+    }
+
     #[test]
-    fn words_lean_left_and_numbers_right() {
-        let rows = [["qkv", "3"], ["mlp_up", "12"]].map(|row| row.map(str::to_owned));
-        let text = table([("role", Side::Left), ("count", Side::Right)], rows);
-        let lines: Vec<_> = text.lines().collect();
-        assert_eq!(
-            lines,
-            [
-                " role     count",
-                "----------------",
-                " qkv          3",
-                " mlp_up      12",
-            ]
-        );
+    fn a_table_fits_its_width_by_headings_then_columns_then_words() {
+        for (width, expected) in [
+            (
+                None,
+                "\
+role    count  time to equal loss  format
+-------------------------------------------------------------
+qkv         3                  16  bf16
+mlp_up     12                   8  fp8 with one scale a block
+",
+            ),
+            (
+                Some(60),
+                "\
+role    count       time to  format
+                 equal loss
+-------------------------------------------------------
+qkv         3            16  bf16
+mlp_up     12             8  fp8 with one scale a block
+",
+            ),
+            (
+                Some(50),
+                "\
+role    count  format
+-----------------------------------------
+qkv         3  bf16
+mlp_up     12  fp8 with one scale a block
+--wide shows 1 more column: time to equal loss
+",
+            ),
+            (
+                Some(30),
+                "\
+role    count  format
+------------------------------
+qkv         3  bf16
+mlp_up     12  fp8 with one
+               scale a block
+--wide shows 1 more column:
+  time to equal loss
+",
+            ),
+        ] {
+            assert_eq!(laid_out(&sample(), width), expected, "{width:?}");
+        }
+    }
+
+    #[test]
+    fn lines_are_broken_at_words_below_their_label() {
+        for (line, width, expected) in [
+            ("short", 5, "short"),
+            ("one two three", 7, "one two\n  three"),
+            (
+                "  fix     a wider hidden size",
+                22,
+                "  fix     a wider\n          hidden size",
+            ),
+            (
+                "a-long-word-that-cannot-be-broken",
+                9,
+                "a-long-word-that-cannot-be-broken",
+            ),
+            ("Größe → größer", 8, "Größe →\n  größer"),
+        ] {
+            assert_eq!(laid_out(&format!("{line}\n"), Some(width)), format!("{expected}\n"));
+        }
     }
 }

@@ -6,8 +6,7 @@ use crate::regressor::artifact::GroupErrors;
 use crate::regressor::artifact::Key;
 use crate::report::Report;
 use crate::report::percent;
-use crate::report::table::Side;
-use crate::report::table::table;
+use crate::report::table::{left, right, table};
 use serde::Serialize;
 use std::path::Path;
 
@@ -59,7 +58,7 @@ impl TrainingReport {
 }
 
 impl Report for TrainingReport {
-    fn text(&self) -> String {
+    fn page(&self) -> String {
         let mut lines = Vec::new();
         for head in &self.heads {
             for errors in &head.held_out {
@@ -76,14 +75,14 @@ impl Report for TrainingReport {
             }
         }
         let columns = [
-            ("head", Side::Left),
-            ("group", Side::Left),
-            ("held-out rows", Side::Right),
-            ("median", Side::Right),
-            ("mean", Side::Right),
-            ("p90", Side::Right),
-            ("half width", Side::Right),
-            ("run to run", Side::Right),
+            left("head"),
+            left("group"),
+            right("held-out rows"),
+            right("median"),
+            right("mean").minor(4),
+            right("p90"),
+            right("half width"),
+            right("run to run").minor(3),
         ];
         format!("{} written\n\n{}", self.out, table(columns, lines))
     }

@@ -195,7 +195,14 @@ fn changes(steps: &[Step]) -> Vec<(usize, Change)> {
         let text = String::from_utf8_lossy(&output.stdout);
         let refused = step.printed.iter().any(|line| line.starts_with("error: "));
         let shown = if refused { &error } else { &text };
-        let change = if output.status.success() == refused {
+        let is_table = step.command.starts_with("shapewise ") && !step.command.contains(['|', '<']) && !refused;
+        let is_table = is_table && !step.command.contains("--format json");
+        let wide = text
+            .lines()
+            .find(|line| is_table && line.chars().count() > crate::terminal::WIDTH);
+        let change = if let Some(line) = wide {
+            Some((format!("wider than {}: {line}", crate::terminal::WIDTH), None))
+        } else if output.status.success() == refused {
             Some((error.to_string(), None))
         } else if step.printed.is_empty() {
             None

@@ -94,3 +94,4 @@ mod sockets;
 mod style;
 
 mod sweeps;
+mod terminal;

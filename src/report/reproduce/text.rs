@@ -3,17 +3,16 @@
 use crate::report::Report;
 use crate::report::reproduce::ReproduceReport;
 use crate::report::reproduce::how_to_get;
-use crate::report::table::Side;
-use crate::report::table::table;
+use crate::report::table::{left, right, table};
 
 impl Report for ReproduceReport {
-    fn text(&self) -> String {
+    fn page(&self) -> String {
         let headings = [
-            ("finding", Side::Left),
-            ("verdict", Side::Left),
-            ("met", Side::Right),
-            ("evidence", Side::Left),
-            ("what decides", Side::Left),
+            left("finding"),
+            left("verdict"),
+            right("met"),
+            left("evidence"),
+            left("what decides"),
         ];
         let rows = self.findings.iter().map(|finding| {
             [

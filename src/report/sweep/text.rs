@@ -9,8 +9,7 @@ use crate::report::sweep::keys::DropKeys;
 use crate::report::sweep::keys::ModelKeys;
 use crate::report::sweep::keys::PointKeys;
 use crate::report::sweep::keys::RangeKeys;
-use crate::report::table::Side;
-use crate::report::table::table;
+use crate::report::table::{left, right, table};
 use crate::report::tier_shares_text;
 use crate::report::tokens;
 use crate::units::Bytes;
@@ -24,7 +23,7 @@ const LINES: usize = 40;
 const POSITIONS: usize = 16;
 
 impl Report for SweepReport {
-    fn text(&self) -> String {
+    fn page(&self) -> String {
         format!("{}\n{}\n{}", self.heading(), self.curve(), self.summary())
     }
 }
@@ -56,21 +55,20 @@ impl SweepReport {
         let shown = self.points.iter().enumerate();
         let shown = shown.filter(|(at, _)| at % every == 0 || *at == last);
         let points = shown.map(|(_, point)| point);
-        let value = (self.dimension.as_str(), Side::Right);
+        let value = right(self.dimension.as_str());
         let of = format!("pow2({})", self.alignment_of);
-        let alignment = (of.as_str(), Side::Right);
-        let right = |name| (name, Side::Right);
+        let alignment = right(of.as_str());
         let mut text = if self.is_model() {
             let headings = [
                 value,
                 alignment,
-                right("parameters"),
+                right("parameters").minor(5),
                 right("step"),
                 right("tokens/s"),
-                right("90 % interval"),
+                right("90 % interval").minor(1),
                 right(if self.is_decoded() { "bandwidth" } else { "MFU" }),
                 right("memory"),
-                ("share of tiers", Side::Left),
+                left("share of tiers").minor(9),
             ];
             let rows = points.filter_map(|point| Some(self.model_cells(point, point.model.as_ref()?)));
             table(headings, rows)
@@ -82,7 +80,7 @@ impl SweepReport {
                 right("90 % interval"),
                 right("TFLOP/s"),
                 right("waves"),
-                ("tier", Side::Left),
+                left("tier"),
             ];
             table(headings, points.map(PointKeys::operator_cells))
         };

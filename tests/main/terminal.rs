@@ -1,0 +1,52 @@
+//! Results as people see them: their width.
+
+use crate::cli::data;
+
+/// Columns of a result where standard output is no terminal.
+pub(crate) const WIDTH: usize = 100;
+
+/// Commands that print tables or long lines, one of each kind.
+const TABLES: [&str; 20] = [
+    "predict gemm -m 4096 -n 11006 -k 4096 --gpu h100",
+    "predict attention --batch 4 --heads 32 --head-dim 128 --seq 2048 --gpu h100 --causal",
+    "predict model llama-3-8b --gpu h100 --mode decode --batch 16 --context 4096",
+    "predict model deepseek-v3 --gpu h200 --mode decode --batch 64 --context 4096 --tp 8 --dtype fp8",
+    "predict model gpt3-2.7b --gpu a100 --batch 64",
+    "check gpt3-2.7b --gpu a100",
+    "check gpt3-2.7b llama-3-8b --gpu a100",
+    "check gemm -m 4096 -n 11006 -k 4096 --gpu h100",
+    "plan llama-3-70b --gpu h100 --gpus 64",
+    "plan llama-3-8b --gpu h200 --gpus 8:32 --tokens 15T",
+    "plan llama-3-70b --gpu h200 --gpus 4 --mode decode --seq 2048 --output 512 --batch 50 --dtype fp8 --ttft-ms 2000",
+    "compare llama-3-8b --gpus 8 --gpu h100,h200,rtx4090",
+    "compare llama-3-8b --gpus 8 --gpu h100,h200 --mode decode --seq 2048 --output 256 --usd-per-gpu-hour 2",
+    "sweep model llama-3-8b --gpu h200 --mode decode --batch 32 --context 4096 --kv-heads 8,32",
+    "sweep gemm -m 2304 -k 4096 -n 1536:6144:64 --gpu h200",
+    "search --like gpt3-2.7b --gpu a100 --top 3",
+    "gpus",
+    "gpus h200",
+    "models",
+    "presets",
+];
+
+#[test]
+fn no_line_is_wider_than_the_terminal() {
+    for line in TABLES {
+        let text = data(line);
+        for shown in text.lines() {
+            assert!(shown.chars().count() <= WIDTH, "{line}: {shown}");
+        }
+        assert!(!text.contains('\u{1f}'), "{line}");
+        let wide = data(&format!("{line} --wide"));
+        assert!(!wide.contains("--wide shows"), "{line}");
+        // What is left out is in the wide table, and named.
+        for hidden in text.lines().filter_map(|shown| shown.strip_prefix("--wide shows ")) {
+            let (_, names) = hidden.split_once(": ").expect("names of columns");
+            for name in names.split(", ") {
+                assert!(wide.contains(name), "{line}: {name}");
+            }
+        }
+    }
+    let cut = TABLES.iter().filter(|line| data(line).contains("--wide shows"));
+    assert!(cut.count() >= 5, "tables leave columns out");
+}
