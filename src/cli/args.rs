@@ -480,7 +480,7 @@ pub struct TrainArgs {
     /// hidden sizes of the paper's layers, (n, k) of other products, heads of attention.
     #[arg(long, value_name = "FRACTION", value_parser = fraction, conflicts_with = "base")]
     pub keep_out: Option<f64>,
-    /// One model over the default stacks of all GPUs, for GPUs nobody measured.
+    /// One model over the default stacks of all GPUs, for GPUs without a table.
     #[arg(long, conflicts_with_all = ["gpu", "base"])]
     pub across: bool,
     /// The GPU whose sub-models to train; auxiliary tables may be of other GPUs [default: the only one in the data].
@@ -537,7 +537,7 @@ pub struct EvaluateArgs {
     /// A built-in model by name, or the path of a trained one; by default the model of each GPU.
     #[arg(long, value_name = "NAME|PATH")]
     pub model: Option<String>,
-    /// Predict the rows of this GPU as if nobody had measured it: by the models that saw no row of it.
+    /// Predict the rows of this GPU as if it had no table: by the models that saw no row of it.
     #[arg(long, value_name = "GPU", conflicts_with_all = ["runs", "loss", "model", "gpu"])]
     pub leave_out: Option<String>,
     /// Predict every row as if its software were not known, with intervals that hold for any stack of its GPU.
