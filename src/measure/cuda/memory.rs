@@ -8,7 +8,7 @@ use crate::measure::cuda::driver::{Driver, failed};
 use crate::measure::cuda::launch::Argument::{self, Address, Count, Float, Int, Word};
 use crate::measure::cuda::launch::{Kernels, Shape, launch, threads_of_row};
 use crate::measure::cuda::placement::{Arena, Placement};
-use crate::measure::reference::{self, adam};
+use crate::measure::reference::{self, Access, adam};
 use crate::ops::{Dtype, Memory, MemoryKind, Pass};
 use cudarc::driver::CudaFunction;
 use cudarc::driver::sys::CUfunction_attribute;
@@ -33,31 +33,15 @@ pub(super) fn refuses(op: &Memory, limits: Limits) -> Option<String> {
     if op.rows == 0 || op.cols == 0 || op.rows >= 1 << 31 || op.cols >= 1 << 31 {
         return Some("rows and columns must be 1 to 2^31 - 1".to_owned());
     }
-    match (op.kind, op.pass) {
-        (
-            MemoryKind::CastFp8
-            | MemoryKind::CausalConv
-            | MemoryKind::CausalConvStep
-            | MemoryKind::Downcast
-            | MemoryKind::Upcast,
-            _,
-        ) => Some(format!("there is no kernel of {}", op.kind)),
-        (MemoryKind::PlainAdam, _) => Some("no kernel updates weights without fp32 states".to_owned()),
-        (MemoryKind::Adam | MemoryKind::Quantize | MemoryKind::Zero, Pass::Backward) => {
-            Some(format!("{} has no backward pass", op.kind))
-        }
-        (MemoryKind::AccumulateGradient, _) => Some(format!(
-            "{} is fused into other kernels and has none of its own",
-            op.kind
-        )),
-        (MemoryKind::Rotary, _) if op.cols % 2 == 1 => {
-            Some("rotary embedding needs an even number of columns".to_owned())
-        }
-        (MemoryKind::LayerNorm | MemoryKind::RmsNorm, Pass::Backward) if column_bytes(op) > limits.shared_bytes => {
-            Some("the sums of so many columns do not fit into shared memory".to_owned())
-        }
-        _ => None,
+    let is_backward_norm = op.pass == Pass::Backward && is_norm(op.kind);
+    if is_backward_norm && column_bytes(op) > limits.shared_bytes {
+        return Some("the sums of so many columns do not fit into shared memory".to_owned());
     }
+    reference::refuses_memory(op)
+}
+
+const fn is_norm(kind: MemoryKind) -> bool {
+    matches!(kind, MemoryKind::LayerNorm | MemoryKind::RmsNorm)
 }
 
 /// Number of sums per column in the backward pass of a norm: weights, and shifts of layer norm.
@@ -74,28 +58,6 @@ const fn column_bytes(op: &Memory) -> u64 {
     sums(op) * op.cols.next_multiple_of(16 / op.dtype.size()) * 4
 }
 
-/// The source and the name of the kernel, `KIND_PASS` unless several kinds or both passes share
-/// one.
-fn kernel_of(kind: MemoryKind, pass: Pass) -> (Source, String) {
-    use MemoryKind as K;
-    let source = match kind {
-        K::Softmax | K::CrossEntropy => Source::Softmax,
-        K::LayerNorm | K::RmsNorm => Source::Norm,
-        K::Embedding | K::Permute => Source::Gather,
-        K::Copy => Source::Copy,
-        K::Quantize => Source::Quantize,
-        _ => Source::Elementwise,
-    };
-    let name = match (kind, pass) {
-        (K::Embedding | K::Permute, Pass::Forward) => "gather".to_owned(),
-        (K::Embedding, Pass::Backward) => "scatter_add".to_owned(),
-        (K::Permute, Pass::Backward) => "scatter".to_owned(),
-        (K::Mask | K::Rotary | K::Add | K::Adam | K::Copy | K::Zero, _) => kind.to_string(),
-        _ => format!("{kind}_{pass}"),
-    };
-    (source, name)
-}
-
 /// Elements per access: the widest of 16 bytes that divides this length.
 fn widest(length: u64, dtype: Dtype) -> u64 {
     let mut elements = 16 / dtype.size();
@@ -106,26 +68,19 @@ fn widest(length: u64, dtype: Dtype) -> u64 {
 }
 
 /// Elements per access, and the accesses of a row where threads along x share one.
-///
-/// Kernels that read and write one place of each row reach aligned accesses by single elements
-/// before and after them; rows that move to another place have another alignment there.
-fn accesses(op: &Memory) -> (u64, Option<u64>) {
-    use MemoryKind as K;
+fn accesses(op: &Memory, access: Access) -> (u64, Option<u64>) {
     let full = 16 / op.dtype.size();
-    match op.kind {
-        K::Softmax | K::CrossEntropy | K::LayerNorm | K::RmsNorm | K::Mask => (full, Some(op.cols / full)),
-        K::Embedding | K::Permute => {
-            let vector = widest(op.cols, op.dtype);
-            (vector, Some(op.cols / vector))
-        }
-        K::Rotary => {
+    let (vector, shared) = match access {
+        Access::Rows => (full, Some(op.cols)),
+        Access::MovedRows => (widest(op.cols, op.dtype), Some(op.cols)),
+        Access::Pairs => {
             let width = reference::rotary_width(op.cols).unwrap_or(2);
-            let vector = widest(width / 2, op.dtype);
-            (vector, Some(op.cols / 2 / vector))
+            (widest(width / 2, op.dtype), Some(op.cols / 2))
         }
-        K::Quantize => (widest(op.cols, op.dtype), None),
-        _ => (full, None),
-    }
+        Access::Tiles => (widest(op.cols, op.dtype), None),
+        Access::Flat => (full, None),
+    };
+    (vector, shared.map(|elements| elements / vector))
 }
 
 /// Rows and columns of the tiles that are cast and transposed, as `kernels/quantize.cu` has them.
@@ -134,7 +89,8 @@ const TILE: u64 = 64;
 /// A memory-bound operator that is set up.
 pub(super) struct MemoryBound {
     op: Memory,
-    name: String,
+    name: &'static str,
+    access: Access,
     function: CudaFunction,
     shape: Shape,
     /// For the gradients of norm weights: the kernel that adds the sums of blocks, and their
@@ -153,22 +109,22 @@ impl MemoryBound {
         if let Some(reason) = refuses(op, limits) {
             return Err(Error::infeasible(reason));
         }
-        let (source, name) = kernel_of(op.kind, op.pass);
-        let is_norm = matches!(op.kind, MemoryKind::LayerNorm | MemoryKind::RmsNorm);
-        let (vector, packs) = accesses(op);
+        let (file, name, access) = reference::cuda_kernel(op).expect("it would be refused");
+        let source = Source::parse(file).expect("a file of kernels/");
+        let (vector, packs) = accesses(op, access);
         let tiles = || op.rows.div_ceil(TILE) * op.cols.div_ceil(TILE);
         let mut shape = match packs {
             Some(packs) => Shape::rows(op.rows, packs),
-            None if op.kind == MemoryKind::Quantize => Shape {
+            None if access == Access::Tiles => Shape {
                 blocks: u32::try_from(tiles()).unwrap_or(u32::MAX),
                 threads: (256, 1),
                 shared: 0,
             },
             None => Shape::flat(op.rows * op.cols / vector, limits.processors),
         };
-        let function = kernels.function(driver, (source, op.dtype, vector), &name)?;
+        let function = kernels.function(driver, (source, op.dtype, vector), name)?;
         let mut columns = None;
-        if is_norm && op.pass == Pass::Backward {
+        if is_norm(op.kind) && op.pass == Pass::Backward {
             let blocks = op.rows.min(2 * limits.processors);
             let shared = column_bytes(op);
             shape = Shape {
@@ -188,6 +144,7 @@ impl MemoryBound {
         Ok(Self {
             op: *op,
             name,
+            access,
             function,
             shape,
             columns,
@@ -198,64 +155,51 @@ impl MemoryBound {
     /// numbers.
     fn arguments(&self, operands: &Placement, set: u64) -> Vec<Argument> {
         use MemoryKind as K;
-        use Pass::{Backward, Forward};
         let op = &self.op;
-        let elements = Count(op.rows * op.cols);
-        let (rows, cols) = (Count(op.rows), Int(op.cols as i32));
-        let partial = self.columns.as_ref().map_or(0, |(_, partial)| *partial);
-        let survivor = Float((1.0 / (1.0 - f64::from(reference::DROPOUT) / 2f64.powi(32))) as f32);
+        let is_forward = op.pass == Pass::Forward;
         // A second kernel writes the gradients of norm weights.
         let slots = operands.operands().iter();
         let slots = slots.filter(|slot| !WEIGHT_GRADIENTS.contains(&slot.name));
-        let pointers = slots.map(|slot| Address(operands.address(set, slot.name)));
-        let numbers = match (op.kind, op.pass) {
-            (K::Gelu | K::Swiglu | K::Add | K::Copy | K::Zero, _) => vec![elements],
-            // They are refused.
-            (
-                K::AccumulateGradient
-                | K::PlainAdam
-                | K::CastFp8
-                | K::CausalConv
-                | K::CausalConvStep
-                | K::Downcast
-                | K::Upcast,
-                _,
-            ) => Vec::new(),
-            (K::Quantize | K::Softmax | K::CrossEntropy | K::Embedding | K::Permute, _) => {
-                vec![rows, cols]
+        let pointers = slots.map(|slot| operands.address(set, slot.name));
+        let sums = self.columns.iter().map(|(_, partial)| *partial);
+        // In single precision there is no copy of the weights in a narrower format.
+        let low = (op.kind == K::Adam && op.dtype == Dtype::Fp32).then_some(0);
+        let sizes = match self.access {
+            Access::Flat => vec![Count(op.rows * op.cols)],
+            _ => vec![Count(op.rows), Int(op.cols as i32)],
+        };
+        let real = |value: f64| Float(value as f32);
+        let more = match op.kind {
+            K::LayerNorm | K::RmsNorm if is_forward => vec![real(reference::EPSILON)],
+            K::Mask => vec![Float(if is_forward { f32::NEG_INFINITY } else { 0.0 })],
+            K::Dropout => {
+                let survivor = real(1.0 / (1.0 - f64::from(reference::DROPOUT) / 2f64.powi(32)));
+                let threshold = is_forward.then_some(Word(reference::DROPOUT));
+                threshold.into_iter().chain([survivor]).collect()
             }
-            (K::LayerNorm | K::RmsNorm, Forward) => {
-                vec![rows, cols, Float(reference::EPSILON as f32)]
+            K::Rotary => {
+                let width = reference::rotary_width(op.cols).unwrap_or(2);
+                let whole = [width, reference::positions(op.rows)].map(|size| Int(size as i32));
+                let turn = Float(if is_forward { 1.0 } else { -1.0 });
+                [&whole[..], &[turn]].concat()
             }
-            (K::LayerNorm | K::RmsNorm, Backward) => vec![Address(partial), rows, cols],
-            (K::Mask, Forward) => vec![rows, cols, Float(f32::NEG_INFINITY)],
-            (K::Mask, Backward) => vec![rows, cols, Float(0.0)],
-            (K::Dropout, Forward) => vec![elements, Word(reference::DROPOUT), survivor],
-            (K::Dropout, Backward) => vec![elements, survivor],
-            (K::Rotary, pass) => {
-                let width = reference::rotary_width(op.cols).unwrap_or(2) as i32;
-                let positions = reference::positions(op.rows) as i32;
-                let turn = if pass == Forward { 1.0 } else { -1.0 };
-                vec![rows, cols, Int(width), Int(positions), Float(turn)]
-            }
-            (K::Adam, _) => {
-                let corrected = |beta: f64| Float((1.0 / (1.0 - beta.powi(adam::STEP))) as f32);
-                // In single precision there is no copy of the weights in a narrower format.
-                let low = (op.dtype == Dtype::Fp32).then_some(Address(0));
+            K::Adam => {
+                let corrected = |beta: f64| 1.0 / (1.0 - beta.powi(adam::STEP));
                 let constants = [
-                    elements,
-                    Float(adam::RATE as f32),
-                    Float(adam::BETA_1 as f32),
-                    Float(adam::BETA_2 as f32),
+                    adam::RATE,
+                    adam::BETA_1,
+                    adam::BETA_2,
                     corrected(adam::BETA_1),
                     corrected(adam::BETA_2),
-                    Float(adam::EPSILON as f32),
-                    Float(adam::DECAY as f32),
+                    adam::EPSILON,
+                    adam::DECAY,
                 ];
-                low.into_iter().chain(constants).collect()
+                constants.map(real).into()
             }
+            _ => Vec::new(),
         };
-        pointers.chain(numbers).collect()
+        let pointers = pointers.chain(sums).chain(low).map(Address);
+        pointers.chain(sizes).chain(more).collect()
     }
 }
 
@@ -292,7 +236,7 @@ impl Algorithm for MemoryBound {
 
     fn kernel(&self) -> Option<Kernel> {
         Some(Kernel {
-            name: Some(self.name.clone()),
+            name: Some(self.name.to_owned()),
             ..Kernel::default()
         })
     }

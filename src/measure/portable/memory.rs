@@ -2,7 +2,7 @@
 
 use super::operands::{Leaf, Operands, Source, constant, four};
 use super::transformer::rotated;
-use crate::measure::reference::{EPSILON, adam, positions, rotary_width};
+use crate::measure::reference::{EPSILON, adam, positions, refuses_memory, rotary_width};
 use crate::ops::{Memory, MemoryKind, Pass};
 use burn::optim::{AdamWConfig, AdamWState, AdaptiveMomentumState, Optimizer};
 use burn::tensor::activation::{gelu_approximate, log_softmax, silu, softmax};
@@ -13,11 +13,8 @@ use burn::tensor::{DType, Tensor};
 pub fn refuses(op: &Memory) -> Option<String> {
     use MemoryKind::{Adam, Add, CrossEntropy, Embedding, Gelu, LayerNorm, RmsNorm, Rotary, Softmax, Swiglu};
     match (op.kind, op.pass) {
-        (Rotary, _) => rotary_width(op.cols)
-            .is_none()
-            .then(|| "an odd number of columns has no pairs to rotate".to_owned()),
-        (Softmax | Adam, Pass::Forward) => None,
-        (Add | CrossEntropy | Embedding | Gelu | LayerNorm | RmsNorm | Swiglu, _) => None,
+        (Softmax | Adam, Pass::Forward)
+        | (Add | CrossEntropy | Embedding | Gelu | LayerNorm | RmsNorm | Rotary | Swiglu, _) => refuses_memory(op),
         (kind, pass) => Some(format!("a step in burn has no {} {pass}", kind.name())),
     }
 }

@@ -24,7 +24,7 @@ pub(super) fn operands(op: &Gemm) -> Operands {
     )
 }
 
-pub(super) fn run(op: &Gemm, inputs: &[Vec<f32>]) -> Vec<Vec<f64>> {
+pub(super) fn run(op: &Gemm, inputs: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let (m, n, k) = (op.m as usize, op.n as usize, op.k as usize);
     let (first_transposed, second_transposed) = transposed(op.layout);
     let mut output = Vec::with_capacity(op.batch as usize * m * n);
@@ -42,7 +42,7 @@ pub(super) fn run(op: &Gemm, inputs: &[Vec<f32>]) -> Vec<Vec<f64>> {
                         false => b[inner * n + column],
                         true => b[column * k + inner],
                     };
-                    f64::from(left) * f64::from(right)
+                    left * right
                 });
                 output.push(terms.sum());
             }

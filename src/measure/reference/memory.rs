@@ -1,13 +1,16 @@
-//! Memory-bound kernels, forward and backward: what each reads, writes and computes.
+//! Memory-bound kernels, each a row of [`KERNELS`]: what it reads, writes and computes, and the CUDA kernel that does.
 
-use crate::measure::reference::{Element, Operands};
-use crate::ops::{Dtype, Memory, MemoryKind, Pass};
+use super::{Element, Operand, Operands, wide};
+use crate::measure::format::rounded;
+use crate::ops::{Dtype, Memory, MemoryKind as K, Pass};
 use crate::random::Random;
+use Access::{Flat, MovedRows, Pairs, Rows, Tiles};
+use Pass::{Backward, Forward};
 
 /// Added to variances before the root.
 pub const EPSILON: f64 = 1e-5;
 
-/// Dropout probability of 0.1, as a threshold on the 32 bits of the hash in [`keeps`].
+/// Dropout probability of 0.1, as a threshold on the 32 bits of a hash.
 pub const DROPOUT: u32 = 429_496_730;
 
 /// Number of positions in the tables of rotary embedding; those of further rows repeat, as in a
@@ -30,18 +33,237 @@ pub mod adam {
     pub const STEP: i32 = 10;
 }
 
-/// Whether dropout keeps the element of this number: a hash of the number, so that kernels agree.
-pub const fn keeps(element: u64) -> bool {
-    hash(element as u32) >= DROPOUT
+/// How the threads of a CUDA kernel divide its tensors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// By rows, which begin and end with single elements where no access of 16 bytes is aligned.
+    Rows,
+    /// By rows that move to another place and so have another alignment there.
+    MovedRows,
+    /// By pairs of elements half a head apart.
+    Pairs,
+    /// As one list of elements.
+    Flat,
+    /// By square tiles.
+    Tiles,
 }
 
-/// 32-bit hash (lowbias32, Wellons 2018).
-const fn hash(mut x: u32) -> u32 {
+/// A kernel that devices run: operands by the names that [`operand`] knows, outputs, the file and the name of the CUDA
+/// kernel, and its access.
+type Kernel = (K, Pass, &'static str, fn(&Call) -> Values, &'static str, Access);
+
+/// The values of operands.
+type Values = Vec<Vec<f64>>;
+
+#[rustfmt::skip]
+const KERNELS: &[Kernel] = &[
+    (K::Softmax, Forward, "x -> y", softmax, "softmax.cu softmax_forward", Rows),
+    (K::Softmax, Backward, "y dy -> dx", softmax_backward, "softmax.cu softmax_backward", Rows),
+    (K::CrossEntropy, Forward, "logits classes -> loss stats", loss, "softmax.cu cross_entropy_forward", Rows),
+    (K::CrossEntropy, Backward, "logits classes stats dloss -> dlogits", loss_backward, "softmax.cu cross_entropy_backward", Rows),
+    (K::LayerNorm, Forward, "x gamma beta -> y", norm, "norm.cu layer_norm_forward", Rows),
+    (K::LayerNorm, Backward, "x gamma dy mean rstd -> dx dgamma dbeta", norm_backward, "norm.cu layer_norm_backward", Rows),
+    (K::RmsNorm, Forward, "x gamma -> y", norm, "norm.cu rms_norm_forward", Rows),
+    (K::RmsNorm, Backward, "x gamma dy rstd -> dx dgamma", norm_backward, "norm.cu rms_norm_backward", Rows),
+    (K::Mask, Forward, "x -> y", |c| c.masked(f64::NEG_INFINITY), "elementwise.cu mask", Rows),
+    (K::Mask, Backward, "dy -> dx", |c| c.masked(0.0), "elementwise.cu mask", Rows),
+    (K::Dropout, Forward, "x -> y mask", dropout, "elementwise.cu dropout_forward", Flat),
+    (K::Dropout, Backward, "dy mask -> dx", dropout, "elementwise.cu dropout_backward", Flat),
+    (K::Gelu, Forward, "x -> y", |c| c.map(|[x, ..]| gelu(x).0), "elementwise.cu gelu_forward", Flat),
+    (K::Gelu, Backward, "x dy -> dx", |c| c.map(|[x, dy, _]| gelu(x).1 * dy), "elementwise.cu gelu_backward", Flat),
+    (K::Swiglu, Forward, "gate up -> y", |c| c.map(|[gate, up, _]| gate * sigmoid(gate) * up), "elementwise.cu swiglu_forward", Flat),
+    (K::Swiglu, Backward, "gate up dy -> dgate dup", swiglu_backward, "elementwise.cu swiglu_backward", Flat),
+    (K::Rotary, Forward, "x cos sin -> y", |c| c.rotated(1.0), "elementwise.cu rotary", Pairs),
+    (K::Rotary, Backward, "dy cos sin -> dx", |c| c.rotated(-1.0), "elementwise.cu rotary", Pairs),
+    (K::Add, Forward, "x skip -> y", |c| c.map(|[x, skip, _]| x + skip), "elementwise.cu add", Flat),
+    (K::Add, Backward, "dy dskip -> dx", |c| c.map(|[dy, dskip, _]| dy + dskip), "elementwise.cu add", Flat),
+    (K::Adam, Forward, "gradient weight m v -> weight m v low", step, "elementwise.cu adam", Flat),
+    (K::Zero, Forward, "-> y", |c| c.map(|_| 0.0), "elementwise.cu zero", Flat),
+    (K::Copy, Forward, "x -> y", |c| c.map(|[x, ..]| x), "copy.cu copy", Flat),
+    (K::Copy, Backward, "dy -> dx", |c| c.map(|[dy, ..]| dy), "copy.cu copy", Flat),
+    (K::Embedding, Forward, "table rows -> y", gather, "gather.cu gather", MovedRows),
+    (K::Embedding, Backward, "dy rows dtable -> dtable", scatter, "gather.cu scatter_add", MovedRows),
+    (K::Permute, Forward, "x order -> y", gather, "gather.cu gather", MovedRows),
+    (K::Permute, Backward, "dy order -> dx", scatter, "gather.cu scatter", MovedRows),
+    (K::Quantize, Forward, "x scale amax -> amax cast transposed", quantize, "quantize.cu quantize_forward", Tiles),
+];
+
+fn kernel(op: &Memory) -> Option<&'static Kernel> {
+    KERNELS.iter().find(|kernel| (kernel.0, kernel.1) == (op.kind, op.pass))
+}
+
+/// The file in `kernels/` and the name of the CUDA kernel of an operator, and how its threads divide the tensors.
+pub fn cuda_kernel(op: &Memory) -> Option<(&'static str, &'static str, Access)> {
+    let &(.., place, access) = kernel(op)?;
+    let (file, name) = place.split_once(' ')?;
+    Some((file, name, access))
+}
+
+/// Why no device runs an operator, if none does.
+pub fn refuses_memory(op: &Memory) -> Option<String> {
+    match kernel(op) {
+        None => Some(format!("there is no kernel of {} {}", op.kind, op.pass)),
+        Some(_) => operands(op)
+            .is_none()
+            .then(|| "rotary embedding needs an even number of columns".to_owned()),
+    }
+}
+
+/// An operand by its name; `None` where the columns have no pairs to rotate.
+fn operand(op: &Memory, name: &'static str) -> Option<Operand> {
+    use Element::{Eighth, Flag, Index, Single, Tensor};
+    let (rows, cols, all) = (op.rows, op.cols, op.rows * op.cols);
+    let (element, elements) = match name {
+        "gamma" | "beta" => (Tensor, cols),
+        "dgamma" | "dbeta" => (Single, cols),
+        "mean" | "rstd" | "stats" | "loss" | "dloss" => (Single, rows),
+        "rows" | "classes" | "order" => (Index, rows),
+        "weight" | "m" | "v" => (Single, all),
+        "cos" | "sin" => (Single, positions(rows) * (rotary_width(cols)? / 2)),
+        "scale" | "amax" => (Single, 1),
+        "cast" | "transposed" => (Eighth, all),
+        "mask" => (Flag, all),
+        _ => (Tensor, all),
+    };
+    Some(Operand {
+        name,
+        element,
+        elements,
+    })
+}
+
+pub(super) fn operands(op: &Memory) -> Option<Operands> {
+    let (reads, writes) = kernel(op)?.2.split_once("->")?;
+    // Weights in single precision need no copy in the format of the operands.
+    let is_there = |name: &&str| *name != "low" || op.dtype.size() < 4;
+    let list = |names: &'static str| -> Option<Vec<_>> {
+        let names = names.split_whitespace().filter(is_there);
+        names.map(|name| operand(op, name)).collect()
+    };
+    Some(Operands {
+        inputs: list(reads)?,
+        outputs: list(writes)?,
+    })
+}
+
+pub(super) fn inputs(op: &Memory, random: &mut Random) -> Vec<Vec<f32>> {
+    let mut drawn: Vec<Vec<f32>> = Vec::new();
+    for Operand { name, elements, .. } in operands(op).unwrap_or_default().inputs {
+        // Statistics and probabilities follow from the rounded inputs.
+        let by_row = |of: &[f32], statistic: &dyn Fn(&[f64]) -> f64| -> Vec<f32> {
+            let held = of.iter().map(|&value| rounded(op.dtype, value)).collect();
+            let call = Call::new(op, wide(&[held]));
+            call.rows(0).map(|row| statistic(row) as f32).collect()
+        };
+        let values = match name {
+            "rows" => random.indices(elements, op.rows),
+            "classes" => random.indices(elements, op.cols),
+            "order" => random.permutation(elements),
+            "mask" => (0..elements).map(|element| flag(element) as f32).collect(),
+            "cos" => angles(op, f64::cos),
+            "sin" => angles(op, f64::sin),
+            // Most of the cast falls inside the range of E4M3, some beyond it.
+            "scale" => vec![128.0],
+            "amax" => vec![0.0],
+            "v" => random.normals(elements).iter().map(|v| v * v).collect(),
+            "mean" => by_row(&drawn[0], &|row| moments(op.kind, row).0),
+            "rstd" => by_row(&drawn[0], &|row| moments(op.kind, row).1),
+            "stats" => by_row(&drawn[0], &log_sum_exp),
+            "y" => {
+                let scores = Call::new(op, wide(&[random.normals(elements)]));
+                softmax(&scores).concat().iter().map(|&p| p as f32).collect()
+            }
+            _ => random.normals(elements),
+        };
+        drawn.push(values);
+    }
+    drawn
+}
+
+pub(super) fn run(op: &Memory, inputs: Values) -> Values {
+    let Some((kernel, operands)) = kernel(op).zip(operands(op)) else {
+        return Vec::new();
+    };
+    let mut outputs = kernel.3(&Call::new(op, inputs));
+    outputs.truncate(operands.outputs.len());
+    outputs
+}
+
+/// A call: an operator and the values that it reads.
+struct Call<'a> {
+    op: &'a Memory,
+    /// Empty where it has none.
+    inputs: [Vec<f64>; 5],
+    cols: usize,
+}
+
+impl<'a> Call<'a> {
+    fn new(op: &'a Memory, inputs: Values) -> Self {
+        let mut inputs = inputs.into_iter();
+        Self {
+            op,
+            inputs: std::array::from_fn(|_| inputs.next().unwrap_or_default()),
+            cols: op.cols as usize,
+        }
+    }
+
+    /// The rows of an input.
+    fn rows(&self, input: usize) -> impl Iterator<Item = &[f64]> {
+        self.inputs[input].chunks_exact(self.cols)
+    }
+
+    /// An output, element by element.
+    fn each(&self, value: impl Fn(usize) -> f64) -> Vec<f64> {
+        (0..self.op.rows as usize * self.cols).map(value).collect()
+    }
+
+    /// The output that follows from the same element of up to three inputs.
+    fn map(&self, value: impl Fn([f64; 3]) -> f64) -> Values {
+        let at = |input: usize, element| self.inputs[input].get(element).copied().unwrap_or(0.0);
+        vec![self.each(|element| value([0, 1, 2].map(|input| at(input, element))))]
+    }
+
+    /// The first input where a causal mask keeps it, in stacked square score matrices.
+    fn masked(&self, hidden: f64) -> Values {
+        let cols = self.cols;
+        let value = |element: usize| match element % cols <= element / cols % cols {
+            true => self.inputs[0][element],
+            false => hidden,
+        };
+        vec![self.each(value)]
+    }
+
+    /// The pairs `(i, i + width/2)` of each head turned by the angle of the row's position times a sign.
+    fn rotated(&self, sign: f64) -> Values {
+        let width = rotary_width(self.op.cols).unwrap_or(2) as usize;
+        let (half, positions) = (width / 2, positions(self.op.rows) as usize);
+        let [x, cos, sin, ..] = &self.inputs;
+        let turned = |element: usize| {
+            let (row, inside) = (element / self.cols, element % self.cols % width);
+            let angle = row % positions * half + inside % half;
+            let (other, sign) = match inside < half {
+                true => (element + half, -sign),
+                false => (element - half, sign),
+            };
+            x[element] * cos[angle] + sign * x[other] * sin[angle]
+        };
+        vec![self.each(turned)]
+    }
+
+    /// Where the second input says that an element is taken from or put to.
+    fn place(&self, element: usize) -> usize {
+        self.inputs[1][element / self.cols] as usize * self.cols + element % self.cols
+    }
+}
+
+/// 1 if dropout keeps the element of this number: by a hash of the number (lowbias32, Wellons 2018), so that kernels agree.
+fn flag(element: u64) -> f64 {
+    let mut x = element as u32;
     x ^= x >> 16;
     x = x.wrapping_mul(0x7feb_352d);
     x ^= x >> 15;
     x = x.wrapping_mul(0x846c_a68b);
-    x ^ (x >> 16)
+    u8::from(x ^ (x >> 16) >= DROPOUT).into()
 }
 
 /// Head size of rotary embedding: 128 or 64 where it divides the columns, else all of them; none
@@ -60,147 +282,6 @@ pub const fn positions(rows: u64) -> u64 {
     if rows < POSITIONS { rows } else { POSITIONS }
 }
 
-pub(super) fn operands(op: &Memory) -> Option<Operands> {
-    use Element::{Eighth, Flag, Index, Single, Tensor};
-    use Pass::{Backward, Forward};
-    let (rows, cols) = (op.rows, op.cols);
-    let tensor = |name| (name, Tensor, rows * cols);
-    let column = |name| (name, Tensor, cols);
-    let row = |name| (name, Single, rows);
-    let state = |name| (name, Single, rows * cols);
-    let (x, y, dx, dy) = (tensor("x"), tensor("y"), tensor("dx"), tensor("dy"));
-    let (gamma, gradients) = (column("gamma"), [("dgamma", Single, cols), ("dbeta", Single, cols)]);
-    let index = |name| (name, Index, rows);
-    Some(match (op.kind, op.pass) {
-        // Fused into other kernels: there is none to call.
-        (MemoryKind::AccumulateGradient, _) => return None,
-        // No device runs them yet.
-        (
-            MemoryKind::CastFp8
-            | MemoryKind::CausalConv
-            | MemoryKind::CausalConvStep
-            | MemoryKind::Downcast
-            | MemoryKind::Upcast,
-            _,
-        ) => return None,
-        (MemoryKind::Zero, Forward) => Operands::new(&[], &[y]),
-        (MemoryKind::Quantize, Forward) => {
-            let cast = |name| (name, Eighth, rows * cols);
-            let amax = ("amax", Single, 1);
-            Operands::new(&[x, ("scale", Single, 1), amax], &[amax, cast("y"), cast("transposed")])
-        }
-        (MemoryKind::Quantize | MemoryKind::Zero, Backward) => return None,
-        (MemoryKind::Softmax | MemoryKind::Mask | MemoryKind::Gelu | MemoryKind::Copy, Forward) => {
-            Operands::new(&[x], &[y])
-        }
-        (MemoryKind::Mask | MemoryKind::Copy, Backward) => Operands::new(&[dy], &[dx]),
-        (MemoryKind::Softmax, Backward) => Operands::new(&[y, dy], &[dx]),
-        (MemoryKind::Gelu, Backward) => Operands::new(&[x, dy], &[dx]),
-        (MemoryKind::Dropout, Forward) => Operands::new(&[x], &[y, ("mask", Flag, rows * cols)]),
-        (MemoryKind::Dropout, Backward) => Operands::new(&[dy, ("mask", Flag, rows * cols)], &[dx]),
-        (MemoryKind::LayerNorm, Forward) => Operands::new(&[x, gamma, column("beta")], &[y]),
-        (MemoryKind::LayerNorm, Backward) => Operands::new(
-            &[x, gamma, dy, row("mean"), row("rstd")],
-            &[dx, gradients[0], gradients[1]],
-        ),
-        (MemoryKind::RmsNorm, Forward) => Operands::new(&[x, gamma], &[y]),
-        (MemoryKind::RmsNorm, Backward) => Operands::new(&[x, gamma, dy, row("rstd")], &[dx, gradients[0]]),
-        (MemoryKind::Swiglu, Forward) => Operands::new(&[tensor("gate"), tensor("up")], &[y]),
-        (MemoryKind::Swiglu, Backward) => {
-            Operands::new(&[tensor("gate"), tensor("up"), dy], &[tensor("dgate"), tensor("dup")])
-        }
-        (MemoryKind::Rotary, pass) => {
-            let angles = positions(rows) * (rotary_width(cols)? / 2);
-            let tables = [("cos", Single, angles), ("sin", Single, angles)];
-            match pass {
-                Forward => Operands::new(&[x, tables[0], tables[1]], &[y]),
-                Backward => Operands::new(&[dy, tables[0], tables[1]], &[dx]),
-            }
-        }
-        (MemoryKind::Add, Forward) => Operands::new(&[x, tensor("skip")], &[y]),
-        (MemoryKind::Add, Backward) => Operands::new(&[dy, tensor("dskip")], &[dx]),
-        (MemoryKind::Embedding, Forward) => Operands::new(&[tensor("table"), index("rows")], &[y]),
-        (MemoryKind::Embedding, Backward) => Operands::new(&[dy, index("rows"), tensor("dtable")], &[tensor("dtable")]),
-        (MemoryKind::CrossEntropy, Forward) => {
-            Operands::new(&[tensor("logits"), index("classes")], &[row("loss"), row("stats")])
-        }
-        (MemoryKind::CrossEntropy, Backward) => Operands::new(
-            &[tensor("logits"), index("classes"), row("stats"), row("dloss")],
-            &[tensor("dlogits")],
-        ),
-        (MemoryKind::Adam, Forward) => {
-            let weights = [state("weight"), state("m"), state("v")];
-            let mut outputs = weights.to_vec();
-            if op.dtype.size() < 4 {
-                outputs.push(tensor("low"));
-            }
-            let inputs = [tensor("gradient"), weights[0], weights[1], weights[2]];
-            Operands::new(&inputs, &outputs)
-        }
-        (MemoryKind::PlainAdam, Forward) => {
-            let weights = ["weight", "m", "v"].map(tensor);
-            let inputs = [tensor("gradient"), weights[0], weights[1], weights[2]];
-            Operands::new(&inputs, &weights)
-        }
-        (MemoryKind::Adam | MemoryKind::PlainAdam, Backward) => return None,
-        (MemoryKind::Permute, Forward) => Operands::new(&[x, index("order")], &[y]),
-        (MemoryKind::Permute, Backward) => Operands::new(&[dy, index("order")], &[dx]),
-    })
-}
-
-pub(super) fn inputs(op: &Memory, random: &mut Random) -> Vec<Vec<f32>> {
-    let Some(operands) = operands(op) else {
-        return Vec::new();
-    };
-    let mut drawn: Vec<Vec<f32>> = Vec::new();
-    for operand in operands.inputs {
-        let count = operand.elements;
-        let values = match operand.name {
-            "rows" => random.indices(count, op.rows),
-            "classes" => random.indices(count, op.cols),
-            "order" => random.permutation(count),
-            "mask" => flags(count),
-            "cos" => angles(op, f64::cos),
-            "sin" => angles(op, f64::sin),
-            // Most of the cast falls inside the range of E4M3, some beyond it.
-            "scale" => vec![128.0],
-            "amax" => vec![0.0],
-            "v" => random.normals(count).iter().map(|v| v * v).collect(),
-            // Statistics and probabilities follow from the rounded inputs.
-            "mean" => moments(op, &held(op, &drawn[0]), |mean, _| mean),
-            "rstd" if op.kind == MemoryKind::LayerNorm => moments(op, &held(op, &drawn[0]), |mean, square| {
-                1.0 / (square - mean * mean + EPSILON).sqrt()
-            }),
-            "rstd" => moments(op, &held(op, &drawn[0]), |_, square| 1.0 / (square + EPSILON).sqrt()),
-            "stats" => {
-                let logits = held(op, &drawn[0]);
-                let rows = logits.chunks_exact(op.cols as usize);
-                rows.map(|row| log_sum_exp(row) as f32).collect()
-            }
-            "y" => {
-                let scores = random.normals(count);
-                let rows = scores.chunks_exact(op.cols as usize);
-                rows.flat_map(softmax).map(|p| p as f32).collect()
-            }
-            _ => random.normals(count),
-        };
-        drawn.push(values);
-    }
-    drawn
-}
-
-/// Values rounded to the operator's format.
-fn held(op: &Memory, values: &[f32]) -> Vec<f32> {
-    let rounded = |&value| crate::measure::format::rounded(op.dtype, value);
-    values.iter().map(rounded).collect()
-}
-
-/// The flags that dropout writes.
-fn flags(count: u64) -> Vec<f32> {
-    let flag = |element| f32::from(u8::from(keeps(element)));
-    (0..count).map(flag).collect()
-}
-
 /// A function of the angles `position · 10000^(-2i/width)`, by positions and then pairs.
 fn angles(op: &Memory, function: fn(f64) -> f64) -> Vec<f32> {
     let width = rotary_width(op.cols).unwrap_or(2);
@@ -213,32 +294,23 @@ fn angles(op: &Memory, function: fn(f64) -> f64) -> Vec<f32> {
         .collect()
 }
 
-/// A function of the mean and the mean square of each row.
-fn moments(op: &Memory, x: &[f32], function: impl Fn(f64, f64) -> f64) -> Vec<f32> {
-    let cols = op.cols as f64;
-    let rows = x.chunks_exact(op.cols as usize);
-    rows.map(|row| {
-        let sum: f64 = row.iter().map(|&x| f64::from(x)).sum();
-        let squares: f64 = row.iter().map(|&x| f64::from(x).powi(2)).sum();
-        function(sum / cols, squares / cols) as f32
-    })
-    .collect()
+fn mean(values: impl Iterator<Item = f64>, count: usize) -> f64 {
+    values.sum::<f64>() / count as f64
 }
 
-fn log_sum_exp(row: &[f32]) -> f64 {
-    let largest = f64::from(row.iter().copied().fold(f32::NEG_INFINITY, f32::max));
-    let sum: f64 = row.iter().map(|&x| (f64::from(x) - largest).exp()).sum();
-    largest + sum.ln()
+/// The mean of a row, zero in RMS norm, and the inverse of its deviation from that.
+fn moments(kind: K, row: &[f64]) -> (f64, f64) {
+    let centre = match kind {
+        K::LayerNorm => mean(row.iter().copied(), row.len()),
+        _ => 0.0,
+    };
+    let squares = row.iter().map(|x| (x - centre).powi(2));
+    (centre, 1.0 / (mean(squares, row.len()) + EPSILON).sqrt())
 }
 
-fn softmax(row: &[f32]) -> impl Iterator<Item = f64> {
-    let total = log_sum_exp(row);
-    row.iter().map(move |&x| (f64::from(x) - total).exp())
-}
-
-/// Whether a causal mask keeps this element of stacked `cols x cols` score matrices.
-const fn unmasked(element: usize, cols: usize) -> bool {
-    element % cols <= (element / cols) % cols
+pub(super) fn log_sum_exp(row: &[f64]) -> f64 {
+    let largest = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    largest + row.iter().map(|x| (x - largest).exp()).sum::<f64>().ln()
 }
 
 /// GELU and its derivative, in the tanh approximation that training frameworks fuse (Hendrycks and
@@ -255,209 +327,128 @@ fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-pub(super) fn run(op: &Memory, inputs: &[Vec<f32>]) -> Vec<Vec<f64>> {
-    use Pass::{Backward, Forward};
-    if operands(op).is_none() {
-        return Vec::new();
-    }
-    let cols = op.cols as usize;
-    let at = |operand: usize| move |element: usize| f64::from(inputs[operand][element]);
-    let (first, second) = (at(0), at(1));
-    let elements = op.rows as usize * cols;
-    let map = |f: &dyn Fn(usize) -> f64| vec![(0..elements).map(f).collect::<Vec<_>>()];
-    match (op.kind, op.pass) {
-        (MemoryKind::Copy, _) => map(&first),
-        (MemoryKind::Zero, _) => map(&|_| 0.0),
-        // They have no operands.
-        (
-            MemoryKind::AccumulateGradient
-            | MemoryKind::CastFp8
-            | MemoryKind::CausalConv
-            | MemoryKind::CausalConvStep
-            | MemoryKind::Downcast
-            | MemoryKind::Upcast,
-            _,
-        ) => Vec::new(),
-        (MemoryKind::Quantize, _) => quantize(op, inputs),
-        (MemoryKind::Add, _) => map(&|e| first(e) + second(e)),
-        (MemoryKind::Mask, Forward) => map(&|e| match unmasked(e, cols) {
-            true => first(e),
-            false => f64::NEG_INFINITY,
-        }),
-        (MemoryKind::Mask, Backward) => map(&|e| match unmasked(e, cols) {
-            true => first(e),
-            false => 0.0,
-        }),
-        (MemoryKind::Dropout, pass) => {
-            let survivor = 1.0 / (1.0 - f64::from(DROPOUT) / 2f64.powi(32));
-            let mut outputs = map(&|e| match keeps(e as u64) {
-                true => first(e) * survivor,
-                false => 0.0,
-            });
-            if pass == Forward {
-                outputs.push(flags(elements as u64).iter().map(|&f| f.into()).collect());
-            }
-            outputs
-        }
-        (MemoryKind::Gelu, Forward) => map(&|e| gelu(first(e)).0),
-        (MemoryKind::Gelu, Backward) => map(&|e| gelu(first(e)).1 * second(e)),
-        (MemoryKind::Swiglu, Forward) => map(&|e| first(e) * sigmoid(first(e)) * second(e)),
-        (MemoryKind::Swiglu, Backward) => {
-            let upstream = at(2);
-            let dgate = map(&|e| {
-                let s = sigmoid(first(e));
-                upstream(e) * second(e) * s * (1.0 + first(e) * (1.0 - s))
-            });
-            let dup = map(&|e| upstream(e) * first(e) * sigmoid(first(e)));
-            [dgate, dup].concat()
-        }
-        (MemoryKind::Softmax, Forward) => {
-            vec![inputs[0].chunks_exact(cols).flat_map(softmax).collect()]
-        }
-        (MemoryKind::Softmax, Backward) => {
-            let row_sum = |row: usize| -> f64 {
-                let elements = row * cols..(row + 1) * cols;
-                elements.map(|e| first(e) * second(e)).sum()
-            };
-            let sums: Vec<_> = (0..op.rows as usize).map(row_sum).collect();
-            map(&|e| first(e) * (second(e) - sums[e / cols]))
-        }
-        (MemoryKind::LayerNorm | MemoryKind::RmsNorm, Forward) => norm_forward(op, inputs),
-        (MemoryKind::LayerNorm | MemoryKind::RmsNorm, Backward) => norm_backward(op, inputs),
-        (MemoryKind::Rotary, pass) => vec![rotate(op, inputs, pass)],
-        (MemoryKind::Embedding | MemoryKind::Permute, Forward) => {
-            map(&|e| first(second(e / cols) as usize * cols + e % cols))
-        }
-        (MemoryKind::Embedding, Backward) => {
-            let mut table: Vec<_> = inputs[2].iter().map(|&value| f64::from(value)).collect();
-            for e in 0..elements {
-                table[second(e / cols) as usize * cols + e % cols] += first(e);
-            }
-            vec![table]
-        }
-        (MemoryKind::Permute, Backward) => {
-            let mut moved = vec![0.0; elements];
-            for e in 0..elements {
-                moved[second(e / cols) as usize * cols + e % cols] = first(e);
-            }
-            vec![moved]
-        }
-        (MemoryKind::CrossEntropy, Forward) => {
-            let rows = inputs[0].chunks_exact(cols);
-            let stats: Vec<_> = rows.map(log_sum_exp).collect();
-            let picked = |row: usize| first(row * cols + second(row) as usize);
-            let losses = stats.iter().enumerate();
-            let losses = losses.map(|(row, stats)| stats - picked(row)).collect();
-            vec![losses, stats]
-        }
-        (MemoryKind::CrossEntropy, Backward) => {
-            let (stats, upstream) = (at(2), at(3));
-            map(&|e| {
-                let row = e / cols;
-                let hit = f64::from(u8::from(second(row) as usize == e % cols));
-                upstream(row) * ((first(e) - stats(row)).exp() - hit)
-            })
-        }
-        (MemoryKind::Adam | MemoryKind::PlainAdam, _) => step(op, inputs),
-    }
+fn swiglu_backward(c: &Call) -> Values {
+    let gate = c.map(|[gate, up, dy]| {
+        let s = sigmoid(gate);
+        dy * up * s * (1.0 + gate * (1.0 - s))
+    });
+    [gate, c.map(|[gate, _, dy]| dy * gate * sigmoid(gate))].concat()
 }
 
-/// The tensor times its scale in E4M3, the same transposed, and the largest magnitude behind the one
-/// before.
-fn quantize(op: &Memory, inputs: &[Vec<f32>]) -> Vec<Vec<f64>> {
-    let (rows, cols) = (op.rows as usize, op.cols as usize);
-    let (x, scale) = (&inputs[0], inputs[1][0]);
-    let amax = x.iter().fold(inputs[2][0], |amax, x| amax.max(x.abs()));
-    let cast = |element: usize| -> f64 { crate::measure::format::rounded(Dtype::Fp8, x[element] * scale).into() };
-    let transposed = (0..cols).flat_map(|col| (0..rows).map(move |row| row * cols + col));
+/// The survivors of an input, and the flags of all elements.
+fn dropout(c: &Call) -> Values {
+    let survivor = 1.0 / (1.0 - f64::from(DROPOUT) / 2f64.powi(32));
+    let flags = c.each(|element| flag(element as u64));
     vec![
-        vec![amax.into()],
-        (0..rows * cols).map(cast).collect(),
-        transposed.map(cast).collect(),
+        c.each(|element| c.inputs[0][element] * flags[element] * survivor),
+        flags,
     ]
 }
 
-fn norm_forward(op: &Memory, inputs: &[Vec<f32>]) -> Vec<Vec<f64>> {
-    let centred = op.kind == MemoryKind::LayerNorm;
-    let cols = op.cols as f64;
-    let mut output = Vec::with_capacity(inputs[0].len());
-    for row in inputs[0].chunks_exact(op.cols as usize) {
-        let sum: f64 = row.iter().map(|&x| f64::from(x)).sum();
-        let mean = if centred { sum / cols } else { 0.0 };
-        let spread: f64 = row.iter().map(|&x| (f64::from(x) - mean).powi(2)).sum();
-        let rstd = 1.0 / (spread / cols + EPSILON).sqrt();
-        for (column, &x) in row.iter().enumerate() {
-            let beta = if centred { inputs[2][column].into() } else { 0.0 };
-            output.push((f64::from(x) - mean) * rstd * f64::from(inputs[1][column]) + beta);
-        }
-    }
-    vec![output]
-}
-
-fn norm_backward(op: &Memory, inputs: &[Vec<f32>]) -> Vec<Vec<f64>> {
-    let centred = op.kind == MemoryKind::LayerNorm;
-    let cols = op.cols as usize;
-    let (mut dx, mut dgamma, mut dbeta) = (Vec::new(), vec![0.0; cols], vec![0.0; cols]);
-    let rstds = inputs.last().expect("the last operand is `rstd`");
-    for (row, &rstd) in rstds.iter().enumerate() {
-        let mean = if centred { inputs[3][row].into() } else { 0.0 };
-        let rstd = f64::from(rstd);
-        let unit = |column: usize| (f64::from(inputs[0][row * cols + column]) - mean) * rstd;
-        let upstream = |column: usize| f64::from(inputs[2][row * cols + column]);
-        let scaled = |column: usize| upstream(column) * f64::from(inputs[1][column]);
-        let average = |f: &dyn Fn(usize) -> f64| (0..cols).map(f).sum::<f64>() / cols as f64;
-        let shift = if centred { average(&scaled) } else { 0.0 };
-        let along = average(&|column| scaled(column) * unit(column));
-        for column in 0..cols {
-            dx.push(rstd * (scaled(column) - shift - unit(column) * along));
-            dgamma[column] += upstream(column) * unit(column);
-            dbeta[column] += upstream(column);
-        }
-    }
-    match centred {
-        true => vec![dx, dgamma, dbeta],
-        false => vec![dx, dgamma],
-    }
-}
-
-/// Rotates the pairs `(i, i + width/2)` of each head by the angle of the row's position; backward
-/// rotates them back.
-fn rotate(op: &Memory, inputs: &[Vec<f32>], pass: Pass) -> Vec<f64> {
-    let cols = op.cols as usize;
-    let width = rotary_width(op.cols).unwrap_or(2) as usize;
-    let half = width / 2;
-    let value = |element: usize| f64::from(inputs[0][element]);
-    let turn = |element: usize| {
-        let (row, inside) = (element / cols, element % cols % width);
-        let angle = row % positions(op.rows) as usize * half + inside % half;
-        let (cos, sin) = (f64::from(inputs[1][angle]), f64::from(inputs[2][angle]));
-        let sin = if pass == Pass::Forward { sin } else { -sin };
-        if inside < half {
-            value(element) * cos - value(element + half) * sin
-        } else {
-            value(element) * cos + value(element - half) * sin
-        }
+fn softmax(c: &Call) -> Values {
+    let of_row = |row: &[f64]| {
+        let total = log_sum_exp(row);
+        row.iter().map(|x| (x - total).exp()).collect::<Vec<_>>()
     };
-    (0..inputs[0].len()).map(turn).collect()
+    vec![c.rows(0).flat_map(of_row).collect()]
 }
 
-/// One step of AdamW.
-fn step(op: &Memory, inputs: &[Vec<f32>]) -> Vec<Vec<f64>> {
-    let mut outputs = vec![Vec::new(); 3];
-    for (element, &gradient) in inputs[0].iter().enumerate() {
-        let gradient = f64::from(gradient);
-        let [weight, m, v] = [1, 2, 3].map(|operand: usize| f64::from(inputs[operand][element]));
-        let m = adam::BETA_1 * m + (1.0 - adam::BETA_1) * gradient;
-        let v = adam::BETA_2 * v + (1.0 - adam::BETA_2) * gradient * gradient;
-        let first = m / (1.0 - adam::BETA_1.powi(adam::STEP));
-        let second = v / (1.0 - adam::BETA_2.powi(adam::STEP));
-        let direction = first / (second.sqrt() + adam::EPSILON) + adam::DECAY * weight;
-        outputs[0].push(weight - adam::RATE * direction);
-        outputs[1].push(m);
-        outputs[2].push(v);
+fn softmax_backward(c: &Call) -> Values {
+    let [y, dy, ..] = &c.inputs;
+    let agreement = c.map(|[y, dy, _]| y * dy).concat();
+    let sums: Vec<f64> = agreement.chunks(c.cols).map(|row| row.iter().sum()).collect();
+    vec![c.each(|element| y[element] * (dy[element] - sums[element / c.cols]))]
+}
+
+fn loss(c: &Call) -> Values {
+    let stats: Vec<f64> = c.rows(0).map(log_sum_exp).collect();
+    let [logits, classes, ..] = &c.inputs;
+    let losses = (0..stats.len()).map(|row| stats[row] - logits[row * c.cols + classes[row] as usize]);
+    vec![losses.collect(), stats]
+}
+
+fn loss_backward(c: &Call) -> Values {
+    let [logits, classes, stats, upstream, _] = &c.inputs;
+    let value = |element: usize| {
+        let (row, class) = (element / c.cols, element % c.cols);
+        let hit = f64::from(u8::from(classes[row] as usize == class));
+        upstream[row] * ((logits[element] - stats[row]).exp() - hit)
+    };
+    vec![c.each(value)]
+}
+
+fn norm(c: &Call) -> Values {
+    let [x, gamma, beta, ..] = &c.inputs;
+    let moments: Vec<_> = c.rows(0).map(|row| moments(c.op.kind, row)).collect();
+    vec![c.each(|element| {
+        let ((centre, rstd), column) = (moments[element / c.cols], element % c.cols);
+        (x[element] - centre) * rstd * gamma[column] + beta.get(column).unwrap_or(&0.0)
+    })]
+}
+
+fn norm_backward(c: &Call) -> Values {
+    let [x, gamma, dy, means, rstds] = &c.inputs;
+    let (means, rstds) = match c.op.kind {
+        K::LayerNorm => (Some(means), rstds),
+        _ => (None, means),
+    };
+    let mut sums = vec![vec![0.0; c.cols]; 2];
+    let mut dx = Vec::new();
+    for (row, rstd) in rstds.iter().enumerate() {
+        let centre = means.map_or(0.0, |means| means[row]);
+        let of_column = |column: usize| {
+            let element = row * c.cols + column;
+            ((x[element] - centre) * rstd, dy[element], dy[element] * gamma[column])
+        };
+        let columns: Vec<_> = (0..c.cols).map(of_column).collect();
+        let shift = match means {
+            Some(_) => mean(columns.iter().map(|(.., scaled)| *scaled), c.cols),
+            None => 0.0,
+        };
+        let along = mean(columns.iter().map(|(unit, _, scaled)| scaled * unit), c.cols);
+        for (column, (unit, dy, scaled)) in columns.into_iter().enumerate() {
+            dx.push(rstd * (scaled - shift - unit * along));
+            sums[0][column] += dy * unit;
+            sums[1][column] += dy;
+        }
     }
-    if op.kind == MemoryKind::Adam && op.dtype != Dtype::Fp32 {
-        outputs.push(outputs[0].clone());
+    [vec![dx], sums].concat()
+}
+
+fn gather(c: &Call) -> Values {
+    vec![c.each(|element| c.inputs[0][c.place(element)])]
+}
+
+/// Rows added to those of the third input, or to zeros.
+fn scatter(c: &Call) -> Values {
+    let mut sums = c.map(|[.., sum]| sum).concat();
+    for (element, value) in c.inputs[0].iter().enumerate() {
+        sums[c.place(element)] += value;
     }
-    outputs
+    vec![sums]
+}
+
+/// The largest magnitude behind the one before, the tensor times its scale in E4M3, and the same transposed.
+fn quantize(c: &Call) -> Values {
+    let [x, scale, amax, ..] = &c.inputs;
+    let amax = x.iter().fold(amax[0], |amax, x| amax.max(x.abs()));
+    let cast = |element: usize| f64::from(rounded(Dtype::Fp8, (x[element] * scale[0]) as f32));
+    let rows = c.op.rows as usize;
+    let transposed = c.each(|element| cast(element % rows * c.cols + element / rows));
+    vec![vec![amax], c.each(cast), transposed]
+}
+
+/// One step of AdamW, and its weights once more in the format of the operands.
+fn step(c: &Call) -> Values {
+    let [gradient, weight, m, v, _] = &c.inputs;
+    let decayed = |old: f64, new: f64, beta: f64| beta * old + (1.0 - beta) * new;
+    let m = c.each(|e| decayed(m[e], gradient[e], adam::BETA_1));
+    let v = c.each(|e| decayed(v[e], gradient[e] * gradient[e], adam::BETA_2));
+    let corrected = |moment: f64, beta: f64| moment / (1.0 - beta.powi(adam::STEP));
+    let weight = c.each(|e| {
+        let root = corrected(v[e], adam::BETA_2).sqrt();
+        let direction = corrected(m[e], adam::BETA_1) / (root + adam::EPSILON) + adam::DECAY * weight[e];
+        weight[e] - adam::RATE * direction
+    });
+    vec![weight.clone(), m, v, weight]
 }

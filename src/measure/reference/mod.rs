@@ -8,7 +8,7 @@ mod gemm;
 mod memory;
 
 pub use gemm::transposed;
-pub use memory::{DROPOUT, EPSILON, adam, keeps, positions, rotary_width};
+pub use memory::{Access, DROPOUT, EPSILON, adam, cuda_kernel, positions, refuses_memory, rotary_width};
 
 use crate::measure::format;
 use crate::ops::{Dtype, Op};
@@ -77,19 +77,14 @@ pub struct Operands {
 
 impl Operands {
     fn new(inputs: &[(&'static str, Element, u64)], outputs: &[(&'static str, Element, u64)]) -> Self {
-        let list = |operands: &[(&'static str, Element, u64)]| {
-            let operands = operands.iter();
-            operands
-                .map(|&(name, element, elements)| Operand {
-                    name,
-                    element,
-                    elements,
-                })
-                .collect()
+        let operand = |&(name, element, elements)| Operand {
+            name,
+            element,
+            elements,
         };
         Self {
-            inputs: list(inputs),
-            outputs: list(outputs),
+            inputs: inputs.iter().map(operand).collect(),
+            outputs: outputs.iter().map(operand).collect(),
         }
     }
 }
@@ -147,14 +142,21 @@ pub fn inputs(op: &Op, seed: u64) -> Vec<Vec<f32>> {
 ///
 /// Sums are in double precision and not rounded to the operator's format.
 pub fn run(op: &Op, inputs: &[Vec<f32>]) -> Vec<Vec<f32>> {
+    let inputs = wide(inputs);
     let outputs = match op {
-        Op::Gemm(op) => gemm::run(op, inputs),
-        Op::Attention(op) => attention::run(op, inputs),
+        Op::Gemm(op) => gemm::run(op, &inputs),
+        Op::Attention(op) => attention::run(op, &inputs),
         Op::Memory(op) => memory::run(op, inputs),
         _ => Vec::new(),
     };
     let single = |values: Vec<f64>| values.into_iter().map(|value| value as f32).collect();
     outputs.into_iter().map(single).collect()
+}
+
+/// Values in double precision.
+fn wide(values: &[Vec<f32>]) -> Vec<Vec<f64>> {
+    let wide = |values: &Vec<f32>| values.iter().map(|&value| value.into()).collect();
+    values.iter().map(wide).collect()
 }
 
 /// Relative error: norm of the difference over norm of the expectation.

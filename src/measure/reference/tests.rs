@@ -214,23 +214,18 @@ fn operands_move_the_bytes_that_the_operator_counts() {
                     dtype,
                 });
                 let Some(operands) = operands(&op) else {
-                    let forward_only = [
-                        MemoryKind::Adam,
-                        MemoryKind::PlainAdam,
-                        MemoryKind::Quantize,
-                        MemoryKind::Zero,
-                    ]
-                    .contains(&kind)
-                        && pass == Pass::Backward;
-                    let none_calls = [
+                    use MemoryKind::{Adam, Quantize, Zero};
+                    let is_forward_only = [Adam, Quantize, Zero].contains(&kind) && pass == Pass::Backward;
+                    let has_no_kernel = [
                         MemoryKind::AccumulateGradient,
                         MemoryKind::CastFp8,
                         MemoryKind::CausalConv,
                         MemoryKind::CausalConvStep,
                         MemoryKind::Downcast,
+                        MemoryKind::PlainAdam,
                         MemoryKind::Upcast,
                     ];
-                    assert!(forward_only || none_calls.contains(&kind), "{kind:?}");
+                    assert!(is_forward_only || has_no_kernel.contains(&kind), "{kind:?}");
                     continue;
                 };
                 let all = operands.inputs.iter().chain(&operands.outputs);
